@@ -97,7 +97,7 @@ pub enum StartError {
     #[error(transparent)]
     Search(#[from] SearchError),
     /// The ledger does not open.
-    #[error("{source}: {path}: put it back from a backup, or an older copy of the whole directory", path = path.display())]
+    #[error("{source}: {}", path.display())]
     LedgerFile {
         /// Its file.
         path: PathBuf,
@@ -258,7 +258,7 @@ pub fn open(
     let rings = &mut config.api;
     rings.keys.iter_mut().chain(&mut rings.metrics_keys).for_each(|ring| ring.seal(&secret));
     tracing::info!(path = %config.data_dir.display(), "data directory");
-    let labels = CurrentLabels::open(config.label_maps_path.clone())?;
+    let labels = Arc::new(CurrentLabels::open(config.label_maps_path.clone())?);
     let roots = Arc::new(IngestRoots::open(&config.ingest_roots).map_err(StartError::Roots)?);
     let egress = EgressClient::new(&config.egress)?;
     let worker = prepared(worker, &config, &metrics);
@@ -310,6 +310,7 @@ pub fn open(
         stores: places.clone(),
         answers: Answers::open(&config.data_dir.join("answers")).map_err(StartError::Answers)?,
         ledger: ledger.clone(),
+        labels: Arc::clone(&labels),
         clock,
         supervisor: supervisor.clone(),
         remote: RemoteSources { egress: egress.clone(), config: config.api.remote.clone() },

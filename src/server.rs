@@ -45,12 +45,11 @@ impl Server {
     /// Listens, and serves from then on.
     pub async fn start(app: Arc<App>, serving: &ServingConfig) -> Result<Server, ListenError> {
         let listening = BoundSockets::bind(app.settings.bind_addr, serving)?;
-        let labels = app.labels();
-        if let Err(error) = app.runner.tell_interrupted(&labels).await {
+        if let Err(error) = app.runner.tell_interrupted().await {
             // Their runs expire, or the next start tells.
             tracing::error!(%error, "could not record interrupted jobs");
         }
-        app.live.tell_interrupted(|run| app.runner.is_cut_off(run)).await;
+        app.live.tell_interrupted().await;
         tracing::info!(udp = %app.live.local_addr(), "live video is received");
         let ends = ShutdownSignals::default();
         let accepting = listening.serve(&app, &ends);
@@ -60,7 +59,7 @@ impl Server {
         tell(&app, &telling);
         tokio::spawn(Arc::clone(&app.retention).run(telling.clone()));
         tokio::spawn(Arc::clone(&app.idempotency).run(telling.clone()));
-        tokio::spawn(Arc::clone(&app.runner).run(labels, telling.clone()));
+        tokio::spawn(Arc::clone(&app.runner).run(telling.clone()));
         tokio::spawn(telling.clone().run_until_cancelled_owned(count_minutes(Arc::clone(&app))));
         Ok(Server { app, accepting, sweeping, telling, ends })
     }

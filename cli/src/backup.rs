@@ -51,16 +51,26 @@ pub fn run(args: &BackupArgs) -> Result<(), CliError> {
         );
         return Err(CliError::Write { path: to.clone(), source });
     }
-    if to.exists() {
-        let text = "is there already: name a directory that is not, or remove it";
-        let source = io::Error::new(io::ErrorKind::AlreadyExists, text);
-        return Err(CliError::Write { path: to.clone(), source });
+    // Has its name once it is whole: a part would be taken for a backup.
+    let mut part = to.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    for path in [to, &part] {
+        if path.exists() {
+            let source = io::Error::new(io::ErrorKind::AlreadyExists, "exists: remove it first");
+            return Err(CliError::Write { path: path.clone(), source });
+        }
     }
-    let mut backup = Backup { from: dir, to, files: 0, bytes: 0 };
+    let mut backup = Backup { from: dir, to: &part, files: 0, bytes: 0 };
     backup.folder(Path::new(""))?;
-    let log = backup.all().inspect_err(|_| {
-        // A part would be taken for a backup. What does not go stops the next by name.
-        fs::remove_dir_all(to).ok();
+    let copied = backup.all().and_then(|log| {
+        let named = fs::rename(&part, to).and_then(|()| File::open(to.join(".."))?.sync_all());
+        named.map_err(|source| CliError::Write { path: to.clone(), source })?;
+        Ok(log)
+    });
+    let log = copied.inspect_err(|_| {
+        // The first failure is told; what stays stops the next by its name.
+        fs::remove_dir_all(&part).ok();
     })?;
     let mut out = StdoutWriter::stdout();
     let (events, files, bytes) =

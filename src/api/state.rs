@@ -128,7 +128,7 @@ pub struct App {
     /// Search over descriptions.
     pub search: SearchService,
     /// Names that tenants give event types and objects.
-    pub labels: CurrentLabels,
+    pub labels: Arc<CurrentLabels>,
 }
 
 impl App {

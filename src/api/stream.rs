@@ -54,7 +54,7 @@ struct Resume {
 }
 
 /// Event after which the stream begins, and the filter of its events.
-fn asked(headers: &HeaderMap, params: &RawParams) -> Result<(Seq, Filter), ApiError> {
+fn asked(app: &App, headers: &HeaderMap, params: &RawParams) -> Result<(Seq, Filter), ApiError> {
     let mut faults = Faults::default();
     let query = faults.part("", params.read());
     let last = headers.get(LAST_EVENT_ID).map(|value| {
@@ -64,6 +64,12 @@ fn asked(headers: &HeaderMap, params: &RawParams) -> Result<(Seq, Filter), ApiEr
     let last = faults.part(LAST_EVENT_ID.as_str(), last.transpose());
     let (StreamQuery { after, kind, index }, last) = faults.finish(|| query.zip(last))?;
     let after = last.or(after.map(|BoundedInt(after)| after)).unwrap_or(0);
+    if Seq(after) > app.registry.timeline().head() {
+        let message = "no event has this id: the data were put back to before it; follow from \
+                       the last event that there is";
+        let field = last.map_or("after", |_| "last-event-id");
+        return Err(ApiError::field(field, message));
+    }
     let index = index.map(|schema_types::Label(index)| index.as_str().to_owned());
     Ok((Seq(after), Filter { kind: kind.map(|it| it.0), index }))
 }
@@ -92,7 +98,7 @@ pub async fn of_run(
     headers: HeaderMap,
     params: RawParams,
 ) -> ApiResult {
-    let (after, filter) = asked(&headers, &params)?;
+    let (after, filter) = asked(&app, &headers, &params)?;
     stream(&app, caller.principal, StreamScope::Run(run), after, filter).await
 }
 
@@ -114,7 +120,7 @@ pub async fn of_all(
     headers: HeaderMap,
     params: RawParams,
 ) -> ApiResult {
-    let (after, filter) = asked(&headers, &params)?;
+    let (after, filter) = asked(&app, &headers, &params)?;
     let scope = StreamScope::Owner(caller.principal.clone());
     stream(&app, caller.principal, scope, after, filter).await
 }
@@ -126,14 +132,6 @@ async fn stream(
     after: Seq,
     filter: Filter,
 ) -> ApiResult {
-    let last = app.registry.timeline().head();
-    if after > last {
-        let message = format!(
-            "no event has this id: the last is {}. Follow from that one if the data were put back",
-            last.0
-        );
-        return Err(ApiError::field("after", message));
-    }
     let subscription = app.streams.subscribe(principal, scope).map_err(ApiError::Stream)?;
     let mut feed = EventStreamCursor::new(subscription, filter, after);
     if feed.is_over().await {

@@ -39,6 +39,9 @@ fn told(error: &redb::Error) -> String {
             "another server has this data directory open: each needs one of its own (SERVICE_DATA_DIR)"
                 .to_owned()
         }
+        error if is_damage(error) => {
+            format!("the ledger is damaged, put the data directory back from a backup: {error}")
+        }
         error => format!("the ledger failed: {error}"),
     }
 }
@@ -48,13 +51,22 @@ impl MetaStoreError {
     pub fn kind(&self) -> ErrorKind {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         match &self.0 {
-            redb::Error::Corrupted(_) => ErrorKind::DataLoss,
+            redb::Error::DatabaseAlreadyOpen => ErrorKind::Conflict,
+            error if is_damage(error) => ErrorKind::DataLoss,
             redb::Error::Io(error) if matches!(error.kind(), StorageFull | QuotaExceeded) => {
                 ErrorKind::Exhausted
             }
             error if is_the_disks(error) => ErrorKind::Unavailable,
             _ => ErrorKind::Internal,
         }
+    }
+}
+
+fn is_damage(error: &redb::Error) -> bool {
+    match error {
+        redb::Error::Corrupted(_) => true,
+        redb::Error::Io(error) => error.kind() == io::ErrorKind::InvalidData,
+        _ => false,
     }
 }
 

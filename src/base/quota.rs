@@ -206,7 +206,7 @@ impl Accounts {
         let passed = |limit: Option<u64>, used: u64| {
             limit.filter(|quota| used.saturating_add(asked) > *quota)
         };
-        if limits.principal.is_none() && seen.is_some_and(|seen| self.room(seen) == 0) {
+        if seen.is_some_and(|seen| self.room(seen) == 0) {
             return Err(QuotaError::Disk);
         }
         let used = self.used(owner);

@@ -34,7 +34,7 @@ use std::{
 use ::infer::{OutputSchema, finding::default_answer, scheduler::Priority};
 use embed::ReuseRule;
 use gate::GateConfig;
-use media::{Codec, ErrorKind, Label, RequestId, RunId, SessionId, Zones};
+use media::{Codec, ErrorKind, Label, RequestId, SessionId, Zones};
 use parking_lot::Mutex;
 use timeline::{Event, INTERRUPTED, RunFailed};
 use tokio::{runtime::Handle, task::JoinSet, time::MissedTickBehavior};
@@ -48,9 +48,9 @@ use crate::{
     record::{
         image_embedder::ImageEmbedder,
         inference::{Inference, Requester},
-        recording::{JobStorage, RunLog},
+        recording::{JobStorage, LOG_WAIT, RunLog},
     },
-    runs::registry::{JobGuard, JobToken, Run, RunError, RunOrigin, RunRegistry},
+    runs::registry::{JobGuard, JobToken, Part, Run, RunError, RunOrigin, RunRegistry},
 };
 use description_worker::{DescriptionTarget, DescriptionWorker, ModelChoice};
 use endpoint_supervisor::EndpointSupervisor;
@@ -331,7 +331,7 @@ impl LiveService {
     ) -> LiveRecordingSpec {
         let (registry, run) = (Arc::clone(&journal.registry), Arc::clone(&journal.run));
         LiveRecordingSpec {
-            log: RunLog { registry, run, runtime: Handle::current() },
+            log: RunLog { registry, run, runtime: Handle::current(), patience: LOG_WAIT },
             stores: self.parts.stores.clone(),
             session: journal.session,
             request_id: who.request_id,
@@ -369,7 +369,7 @@ impl LiveService {
                 let reason = "another job of the run began before its session".to_owned();
                 let failed = Event::RunFailed(RunFailed { request_id: None, reason });
                 // A run that has ended is left as it is.
-                registry.wind_up(&run, Vec::new(), Some(failed)).await.ok();
+                registry.wind_up(&run, Part::End, Vec::new(), Some(failed)).await.ok();
                 Err(error.into())
             }
         }
@@ -411,10 +411,10 @@ impl LiveService {
     }
 
     /// Ends the runs of sessions that were live when the server last ended without a word, but those whose recording
-    /// waits to be closed.
-    pub async fn tell_interrupted(&self, waits: impl Fn(RunId) -> bool) {
+    /// is left: they end with that.
+    pub async fn tell_interrupted(&self) {
         let registry = &self.parts.registry;
-        for run in registry.active_sessions().into_iter().filter(|run| !waits(run.id())) {
+        for run in registry.active_sessions().into_iter().filter(|run| run.left().is_none()) {
             let reason = INTERRUPTED.to_owned();
             let failed = Event::RunFailed(RunFailed { request_id: None, reason });
             match registry.commit(&run, vec![failed]).await {

@@ -23,7 +23,7 @@ use crate::{
         quota::{QuotaError, QuotaReservation},
         retry_while_full::retry_while_full,
     },
-    runs::registry::{Growing, Run, RunError, RunRegistry},
+    runs::registry::{Growing, Part, RecordingGuard, Run, RunError, RunRegistry},
 };
 
 /// Events appended at a time, about 2 MiB; a recording that has no more is closed by one append.
@@ -32,8 +32,8 @@ const BATCH: usize = 4096;
 pub const WINDOWING_DEFAULT: (u64, u64) = (16, 250);
 /// Model that an analysis names where nobody named one.
 const BY_GATE: &str = "gate";
-/// Longest wait of events for room in the log.
-const LOG_WAIT: Duration = Duration::from_secs(30);
+/// Longest wait of a job's events for room in the log.
+pub const LOG_WAIT: Duration = Duration::from_secs(30);
 
 /// Reason that a part of a recording is not written.
 #[derive(Debug, thiserror::Error)]
@@ -64,15 +64,6 @@ impl RecordError {
     }
 }
 
-/// Part of a recording that events are of.
-#[derive(Clone, Copy, Debug)]
-pub enum Part {
-    /// One that more follows: a run takes it until it fails or expires.
-    Middle,
-    /// Its end, which a run takes however it ended.
-    End,
-}
-
 /// Log of one run, appended to from threads that may wait.
 #[derive(Clone)]
 pub struct RunLog {
@@ -82,6 +73,8 @@ pub struct RunLog {
     pub run: Arc<Run>,
     /// Runtime of the service.
     pub runtime: Handle,
+    /// Longest wait of events for room in the log.
+    pub patience: Duration,
 }
 
 impl RunLog {
@@ -98,14 +91,10 @@ impl RunLog {
         events: Vec<Event>,
         last: Option<Event>,
     ) -> Result<Vec<AppendResult>, RunError> {
-        let RunLog { registry, run, .. } = self;
         let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
         let never = CancellationToken::new();
-        let attempt = async |_| match part {
-            Part::Middle => registry.wind_up(run, events.clone(), last.clone()).await,
-            Part::End => registry.close_recording(run, events.clone(), last.clone()).await,
-        };
-        self.runtime.block_on(retry_while_full(LOG_WAIT, &never, is_full, attempt))
+        let attempt = |_| self.registry.wind_up(&self.run, part, events.clone(), last.clone());
+        self.runtime.block_on(retry_while_full(self.patience, &never, is_full, attempt))
     }
 
     /// Appends `events` in batches and `last` with the last of them; returns true if `last` is there, where it was
@@ -199,11 +188,12 @@ impl Head {
     }
 }
 
-/// A recording in progress; where it is dropped, it is left to be closed by [`super::runner::JobRunner::run`].
+/// A recording in progress; where it is dropped, it is left to be closed later.
 pub struct Recording {
     log: RunLog,
     stores: JobStorage,
     job: JobId,
+    shown: RecordingGuard,
     column: OpenColumn,
     /// Charge for the column.
     hold: QuotaReservation,
@@ -229,8 +219,8 @@ impl Recording {
         let column = stores.columns.begin(log.run.id(), job, head.written())?;
         hold.record(column.bytes());
         let synced = column.synced();
-        log.run.begin_recording(Growing { job, synced, since, decoded, analysis });
-        Ok(Recording { log, stores, job, column, hold, has_written: false, is_taken_back })
+        let shown = log.run.begin_recording(Growing { job, synced, since, decoded, analysis });
+        Ok(Recording { log, stores, job, shown, column, hold, has_written: false, is_taken_back })
     }
 
     /// Returns true if something of it is told: of a job's whose first picture is refused nothing is.
@@ -316,12 +306,12 @@ impl Recording {
     pub fn seal(mut self) -> Result<Sealed, RecordError> {
         self.column.flush()?;
         let sealed = Sealed::copy(self.log, self.stores, self.job, self.hold)?;
-        Ok(Sealed { _column: Some(self.column), ..sealed })
+        Ok(Sealed { shown: Some(self.shown), ..sealed })
     }
 
     /// Takes it back: it has no frame, and no event tells of it.
     pub fn discard(self) {
-        self.log.run.end_recording(self.job);
+        self.shown.end();
         self.stores.remove(self.log.run.id(), self.job);
     }
 }
@@ -346,8 +336,8 @@ pub struct Sealed {
     column_bytes: u64,
     /// Until an event names the column.
     _lease: PinGuard,
-    /// The open column of its writer, which has not left it yet.
-    _column: Option<OpenColumn>,
+    /// Of its writer.
+    shown: Option<RecordingGuard>,
 }
 
 impl Sealed {
@@ -365,8 +355,8 @@ impl Sealed {
         }
         let (frames, column_bytes) = (column.count(), column.column_bytes());
         let (signals, _lease) = column.finish()?;
-        let _column = None;
-        Ok(Sealed { log, stores, job, hold, signals, frames, column_bytes, _lease, _column })
+        let shown = None;
+        Ok(Sealed { log, stores, job, hold, signals, frames, column_bytes, _lease, shown })
     }
 
     /// Log of its run.
@@ -403,7 +393,7 @@ impl Sealed {
             Err(RunError::NotFound) => {}
             Err(_) => return appended,
         }
-        run.end_recording(self.job);
+        self.shown.map(RecordingGuard::end);
         self.stores.remove(run.id(), self.job);
         appended
     }

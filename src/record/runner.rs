@@ -33,7 +33,10 @@ use super::{
 };
 use crate::{
     base::{
-        clock::RetentionClock, labels::TenantLabels, meta_store::MetaStore, metrics::Metrics,
+        clock::RetentionClock,
+        labels::{CurrentLabels, TenantLabels},
+        meta_store::MetaStore,
+        metrics::Metrics,
         telemetry::SPANS,
     },
     record::recording::JobStorage,
@@ -120,6 +123,8 @@ pub struct RunnerDependencies {
     pub answers: Answers,
     /// Store of the records of jobs.
     pub ledger: MetaStore,
+    /// Words of the tenants.
+    pub labels: Arc<CurrentLabels>,
     /// Clock of the records' ages.
     pub clock: RetentionClock,
     /// Starts media workers.
@@ -149,8 +154,8 @@ struct Begun {
 pub struct JobRunner {
     parts: RunnerDependencies,
     records: Jobs,
-    /// Recordings and jobs of a server that ended without a word, until they are closed.
-    cut_off: Mutex<HashMap<(RunId, JobId), Option<JobView>>>,
+    /// Jobs that were under way when the server last ended without a word, until their end is told.
+    interrupted: Mutex<HashMap<(RunId, JobId), JobView>>,
     admission: JobQueue,
     /// Places of reasonings, kept until their models have answered.
     reasonings: JobQueue,
@@ -190,7 +195,7 @@ impl JobRunner {
         Arc::new(JobRunner {
             parts,
             records,
-            cut_off: Mutex::default(),
+            interrupted: Mutex::default(),
             admission,
             reasonings,
             remotes,

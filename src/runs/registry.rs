@@ -43,10 +43,11 @@ mod walls;
 
 use all_jobs::AllJobs;
 pub use analyses::Made;
+pub use change::Part;
 use change::RunTransition;
 pub use chunks::NoSuchChunk;
 pub use error::RunError;
-pub use growing::Growing;
+pub use growing::{Growing, RecordingGuard};
 pub use job::{ChunkProgress, JobKind, JobOrder, JobProgress, JobStatus, JobToken, JobView};
 pub use lookup::readable;
 pub use origin::RunOrigin;
@@ -278,25 +279,16 @@ impl RunRegistry {
         self.change(run, RunTransition::Active(events)).await
     }
 
-    /// As [`RunRegistry::commit`], with `last` after `events`; of a run that was stopped without it:
-    /// what its job had come to by then.
+    /// As [`RunRegistry::commit`], with `last` after `events`; of a run that has ended without it:
+    /// `part` says after which ends.
     pub async fn wind_up(
         self: &Arc<Self>,
         run: &Arc<Run>,
+        part: Part,
         events: Vec<Event>,
         last: Option<Event>,
     ) -> Result<Vec<AppendResult>, RunError> {
-        self.change(run, RunTransition::WindUp(events, last)).await
-    }
-
-    /// As [`RunRegistry::wind_up`], however the run ended: with events that close a recording of it.
-    pub async fn close_recording(
-        self: &Arc<Self>,
-        run: &Arc<Run>,
-        events: Vec<Event>,
-        last: Option<Event>,
-    ) -> Result<Vec<AppendResult>, RunError> {
-        self.change(run, RunTransition::Close(events, last)).await
+        self.change(run, RunTransition::WindUp(part, events, last)).await
     }
 
     /// Gives a run another label, also one that has ended.

@@ -7,7 +7,7 @@ use media::{RequestId, Signal};
 use timeline::{Event, EventKind, NewEvent, RequestMarkerPayload, RunFailed};
 
 use super::*;
-use crate::runs::registry::{JobToken, tests::samples};
+use crate::runs::registry::{JobToken, Part, tests::samples};
 
 struct Log {
     streams: Arc<EventStreams>,
@@ -211,7 +211,7 @@ async fn what_a_stopped_job_came_to_is_told_before_the_end() {
     // It stands at the end of the log: what comes next wakes it.
     tokio::time::timeout(Duration::from_millis(50), next()).await.expect_err("nothing yet");
     let found = Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST });
-    log.registry.wind_up(&run, vec![found], None).await.expect("kept");
+    log.registry.wind_up(&run, Part::Middle, vec![found], None).await.expect("kept");
     assert_eq!(ids(&next().await.expect("no end")), [3]);
     tokio::time::timeout(Duration::from_millis(50), next()).await.expect_err("nothing yet");
     drop(job);

@@ -18,9 +18,9 @@ use crate::{
     },
     record::{
         recorder::{Recorder, RecorderSpec, Watch},
-        recording::{self, Head, JobStorage, Part, RecordError, Recording, RunLog},
+        recording::{self, Head, JobStorage, RecordError, Recording, RunLog},
     },
-    runs::registry::RunError,
+    runs::registry::{Part, RunError},
 };
 
 /// Stream of live video.
@@ -143,6 +143,8 @@ impl LiveRecording {
         }
         let begun = match self.recording.take() {
             Some(recording) => Ok(recording),
+            // It is left.
+            None if self.head.is_some() => return None,
             None => self.begin(shared).await,
         };
         let mut recording = match begun {
@@ -155,7 +157,12 @@ impl LiveRecording {
         });
         match written.await {
             Ok((recording, outcome)) => {
-                self.recording = Some(recording);
+                // Its rows tell later what the log did not take.
+                let is_left = matches!(
+                    outcome,
+                    Err(RecordError::Run(RunError::Log(_) | RunError::Unfinished))
+                );
+                self.recording = (!is_left).then_some(recording);
                 outcome.err().map(refused)
             }
             Err(died) => Some(unrecorded(died)),
@@ -164,11 +171,14 @@ impl LiveRecording {
 
     /// Begins the recording, once there is a frame.
     async fn begin(&mut self, shared: &SessionProgress) -> Result<Recording, EndReason> {
-        let head = self.head.insert(self.spec.head(shared)).clone();
+        let head = self.spec.head(shared);
+        let written = head.clone();
         let (log, stores) = (self.spec.log.clone(), self.spec.stores.clone());
         let job = JobId::from_bytes(*self.spec.session.as_bytes());
-        let begun = blocking(move || Recording::begin(log, stores, job, head));
-        begun.await.map_err(unrecorded)?.map_err(refused)
+        let begun = blocking(move || Recording::begin(log, stores, job, written));
+        let begun = begun.await.map_err(unrecorded)?.map_err(refused)?;
+        self.head = Some(head);
+        Ok(begun)
     }
 
     /// Writes the rest, closes the recording, cut off by `cut`, and ends the run with `last`.
@@ -186,11 +196,13 @@ impl LiveRecording {
         let (recording, decoder) = (self.recording.take(), self.decoder.take());
         let reason = cut.map(str::to_owned);
         let closed = blocking(move || {
-            let (Some(recording), Some(mut head)) = (recording, head) else {
+            let Some(mut head) = head else {
                 return log
                     .append_all(Part::End, std::iter::empty(), last)
                     .map_err(RecordError::Run);
             };
+            // The run ends with a recording that is left.
+            let Some(recording) = recording else { return Ok(false) };
             let sealed = recording.seal()?;
             head.decoded.decoder = decoder;
             head.decoded.truncated = reason.is_some();

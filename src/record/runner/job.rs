@@ -25,7 +25,7 @@ use crate::{
     base::{clock::wall_now, telemetry::SPANS},
     record::{
         recorder::{Recorder, RecorderSpec, Watch},
-        recording::{self, Head, RecordError, Recording, RunLog},
+        recording::{self, Head, LOG_WAIT, RecordError, Recording, RunLog},
     },
     runs::{
         job_queue::Lender,
@@ -79,7 +79,7 @@ impl JobThread {
         places: &Decoding,
     ) -> JobThread {
         let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
-        let log = RunLog { registry, run, runtime };
+        let log = RunLog { registry, run, runtime, patience: LOG_WAIT };
         JobThread {
             runner,
             guard,
@@ -176,7 +176,7 @@ impl JobThread {
     fn undone(self, error: IngestError) -> FailedJob {
         let JobThread { log, ingest, opened, .. } = self;
         let is_opened = opened.is_some();
-        // A thread that has died leaves it to the next start.
+        // A thread that has died leaves it.
         if let Some(Ok((recording, _))) = opened.map(|opened| opened.to.finish()) {
             recording.discard();
         }

@@ -2,9 +2,13 @@
 //!
 //! A job is recorded before it begins and again behind its last event. A crash between those two leaves a record of a
 //! job that is over: its last event in the log tells. What the disk does not take, a record or the end of a recording,
-//! is written as soon as it does; no job is recorded before.
+//! is written as soon as it does; no job is recorded before the records that wait.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use media::{ErrorKind, JobId, RunId, Seq, WallTime};
 use parking_lot::Mutex;
@@ -17,13 +21,12 @@ use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
         clock::wall_now,
-        labels::LabelMaps,
         meta_store::{MetaStore, MetaStoreError},
     },
     runs::{
         idempotency,
         job_queue::JobLength,
-        registry::{JobKind, JobOrder, JobStatus, JobView},
+        registry::{JobKind, JobOrder, JobStatus, JobView, Part},
     },
 };
 
@@ -119,31 +122,23 @@ impl Jobs {
         Ok(())
     }
 
-    /// The records of `run` that wait for the disk.
-    fn waiting(&self, run: RunId) -> Vec<JobView> {
-        let pending = self.pending.lock();
-        let ended = |pending: &Pending| match pending {
-            Pending::Ended(job) if job.order.run == run => Some(*job),
-            _ => None,
-        };
-        pending.values().filter_map(ended).collect()
-    }
-
     /// The job `id` of `run`, as it is recorded or is to be.
     fn find(&self, run: RunId, id: JobId) -> Result<Option<JobView>, MetaStoreError> {
-        match self.waiting(run).into_iter().find(|job| job.order.id == id) {
-            None => self.ledger.read(|view| records::find(view, run, id)),
-            waiting => Ok(waiting),
+        if let Some(Pending::Ended(job)) = self.pending.lock().get(&(run, id)) {
+            return Ok(Some(*job));
         }
+        self.ledger.read(|view| records::find(view, run, id))
     }
 
     /// The jobs of `run`, as they are recorded or are to be.
     fn of_run(&self, run: RunId) -> Result<Vec<JobView>, MetaStoreError> {
-        let mut jobs = self.waiting(run);
-        let recorded = self.ledger.read(|view| records::of_run(view, run))?;
-        let is_told = |job: &JobView| jobs.iter().any(|told| told.order.id == job.order.id);
-        let others: Vec<JobView> = recorded.into_iter().filter(|job| !is_told(job)).collect();
-        jobs.extend(others);
+        let mut jobs = self.ledger.read(|view| records::of_run(view, run))?;
+        let pending = self.pending.lock();
+        for job in &mut jobs {
+            if let Some(Pending::Ended(ended)) = pending.get(&(run, job.order.id)) {
+                *job = *ended;
+            }
+        }
         Ok(jobs)
     }
 
@@ -232,14 +227,14 @@ impl JobRunner {
         }
     }
 
-    /// Writes now and then what the disk did not take, and forgets what is old, until `stop`.
-    pub async fn run(self: Arc<Self>, labels: Arc<LabelMaps>, stop: CancellationToken) {
+    /// Writes now and then what the disk did not take, the ends of recordings too, and forgets what is old, until `stop`.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut tick = tokio::time::interval(SETTLE_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks = 0;
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             self.settle().await;
-            self.close_left(&labels).await;
+            self.close_left().await;
             self.sweep(false).await;
             if looks % LOOKS_TO_EXPIRE == 0 {
                 let (jobs, now) = (self.records.clone(), self.parts.clock.now());
@@ -270,93 +265,106 @@ impl JobRunner {
     }
 
     /// Closes what was recorded and ends the runs whose jobs were under way when the server last ended without a
-    /// word; before there are new jobs. What the disk has no room for is left as it is, and tried again by
-    /// [`JobRunner::run`].
-    pub async fn tell_interrupted(
-        self: &Arc<Self>,
-        labels: &Arc<LabelMaps>,
-    ) -> Result<(), IngestError> {
-        let (columns, jobs) = (self.columns().clone(), self.records.clone());
-        let open = in_background(move || columns.all()).await??;
-        let under_way = in_background(move || jobs.under_way()).await??;
-        let open = open.into_iter().map(|name| (name, None));
-        let jobs = under_way.into_iter().map(|job| ((job.order.run, job.order.id), Some(job)));
-        *self.cut_off.lock() = open.chain(jobs).collect();
-        self.close_left(labels).await;
+    /// word; before there are new jobs. What finds no room is left, for [`JobRunner::run`].
+    pub async fn tell_interrupted(self: &Arc<Self>) -> Result<(), IngestError> {
+        let columns = self.columns().clone();
+        let leave = |(run, job)| self.parts.registry.run(run).map(|run| run.leave_recording(job));
+        in_background(move || columns.all()).await??.into_iter().map(leave).for_each(drop);
+        let jobs = self.records.clone();
+        for job in in_background(move || jobs.under_way()).await?? {
+            let name = (job.order.run, job.order.id);
+            leave(name);
+            self.interrupted.lock().insert(name, job);
+        }
+        self.close_left().await;
         self.sweep(true).await;
         Ok(())
     }
 
-    /// Returns true if something of `run` was under way when the server last ended without a word, and is not closed.
-    pub fn is_cut_off(&self, run: RunId) -> bool {
-        self.cut_off.lock().keys().any(|(of, _)| *of == run)
-    }
-
-    /// Closes the recordings that nobody writes any more, and ends the jobs that were cut off.
-    async fn close_left(self: &Arc<Self>, labels: &Arc<LabelMaps>) {
-        let mut left: HashMap<_, _> = self.cut_off.lock().clone();
+    /// Closes the recordings that are left, and ends the jobs that were interrupted.
+    async fn close_left(self: &Arc<Self>) {
         let columns = self.columns().clone();
-        match in_background(move || columns.all()).await {
-            Ok(Ok(open)) => {
-                let is_left = |(run, job): &(RunId, JobId)| {
-                    let growing = self.parts.registry.run(*run).and_then(|run| run.growing());
-                    growing.is_some_and(|growing| growing.job == *job && growing.is_left())
-                };
-                for name in open.into_iter().filter(is_left) {
-                    left.entry(name).or_insert(None);
-                }
+        let open = match in_background(move || columns.all()).await.and_then(|all| Ok(all?)) {
+            Ok(open) => open,
+            Err(error) => {
+                tracing::error!(%error, "recordings to be closed are looked for later");
+                return;
             }
-            failed => tracing::error!(?failed, "recordings to be closed are looked for later"),
-        }
-        for ((run, job), view) in left {
-            // What ends it would end what is under way now.
-            if self.parts.registry.run(run).is_some_and(|run| !run.is_at_rest()) {
-                continue;
-            }
-            match self.close_one((run, job), view, labels).await {
-                Ok(()) => _ = self.cut_off.lock().remove(&(run, job)),
-                Err(error) => {
-                    tracing::error!(%run, %job, %error, "a recording waits to be closed");
-                }
+        };
+        let is_left = |(run, job): &(RunId, JobId)| {
+            self.parts.registry.run(*run).is_none_or(|run| run.has_left(*job))
+        };
+        let mut left: HashSet<_> = open.into_iter().filter(is_left).collect();
+        left.extend(self.interrupted.lock().keys());
+        for (run, job) in left {
+            if let Err(error) = self.close_one(run, job).await {
+                tracing::error!(%run, %job, %error, "a recording is left until there is room");
             }
         }
     }
 
-    /// Closes the recording of a job, and ends the job if it was cut off.
-    async fn close_one(
-        self: &Arc<Self>,
-        (run, id): (RunId, JobId),
-        view: Option<JobView>,
-        labels: &Arc<LabelMaps>,
-    ) -> Result<(), IngestError> {
-        let (runner, labels) = (Arc::clone(self), Arc::clone(labels));
-        let recorded = match in_background(move || runner.recover((run, id), &labels)).await? {
+    /// Closes the recording of a job, and ends the job if it was interrupted.
+    async fn close_one(self: &Arc<Self>, run: RunId, id: JobId) -> Result<(), IngestError> {
+        let job = self.interrupted.lock().get(&(run, id)).copied();
+        let (runner, is_cut_off) = (Arc::clone(self), job.is_some());
+        let recovered = in_background(move || runner.recover((run, id), is_cut_off)).await?;
+        let recorded = match recovered {
             // It will not be read tomorrow either, and stays for those who can.
-            Err(error) if error.kind() == ErrorKind::DataLoss => {
+            Err(error) if !lacks_room(&error) => {
                 tracing::error!(%run, job = %id, %error, "what a job had recorded cannot be told of");
                 0
             }
             recovered => recovered?,
         };
-        let Some(job) = view else { return Ok(()) };
-        let JobOrder { request, kind, .. } = job.order;
-        let (runner, registry) = (Arc::clone(self), &self.parts.registry);
-        let over = move || is_over(runner.parts.registry.timeline(), &job.order);
-        let is_over = recorded == 0 && in_background(over).await??;
+        if let Some(job) = job {
+            self.end_interrupted(job, recorded).await?;
+        }
+        self.interrupted.lock().remove(&(run, id));
+        if let Some(run) = self.parts.registry.run(run) {
+            run.end_recording(id);
+        }
+        Ok(())
+    }
+
+    /// Records the end of a job that was cut off with so many frames recorded, and ends its run.
+    async fn end_interrupted(&self, job: JobView, recorded: u64) -> Result<(), IngestError> {
+        let JobOrder { run, request, kind, .. } = job.order;
+        let registry = &self.parts.registry;
+        let timeline = registry.timeline().clone();
+        let is_over = match in_background(move || is_over(&timeline, &job.order)).await? {
+            _ if recorded > 0 => false,
+            Err(error) => {
+                tracing::error!(%run, job = %job.order.id, %error, "whether a job ended is unknown");
+                false
+            }
+            Ok(is_over) => is_over,
+        };
         // An analysis appends all or nothing.
         let cut_off = !is_over && kind != JobKind::Analysis;
         if let Some(run) = registry.run(run).filter(|_| cut_off) {
-            if run.lifecycle().is_active() {
-                registry.commit(&run, vec![interrupted(request)]).await?;
+            let failed = registry.wind_up(&run, Part::End, Vec::new(), Some(interrupted(request)));
+            match failed.await.map_err(IngestError::from) {
+                Err(error) if lacks_room(&error) => return Err(error),
+                // It is deleted, or the log is read by nobody.
+                Err(error) => {
+                    tracing::error!(run = %run.id(), %error, "the end of a run is untold")
+                }
+                Ok(_) => {
+                    tracing::warn!(request_id = %request, run = %run.id(), "job interrupted by a server restart");
+                }
             }
-            tracing::warn!(request_id = %request, run = %run.id(), "job interrupted by a server restart");
         }
         let status = if is_over { JobStatus::Succeeded } else { JobStatus::Interrupted };
         let frames_done = if recorded > 0 { recorded } else { job.frames_done };
         let ended = JobView { status, frames_done, ended_at: Some(wall_now()), ..job };
-        let jobs = self.records.clone();
-        Ok(in_background(move || jobs.end(ended)).await??)
+        self.end_job(job.order, Some(ended)).await;
+        Ok(())
     }
+}
+
+/// Returns true of a refusal that may not be one later.
+fn lacks_room(error: &IngestError) -> bool {
+    matches!(error.kind(), ErrorKind::Exhausted | ErrorKind::Unavailable)
 }
 
 #[cfg(test)]

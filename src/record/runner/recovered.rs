@@ -1,6 +1,6 @@
 //! Recordings that were left open, closed later: of every source in the same way.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use media::{JobId, RequestId, RunId, Seq};
 use timeline::{
@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use super::{IngestError, JobRunner};
 use crate::{
-    base::labels::{LabelMaps, TenantLabels},
+    base::labels::TenantLabels,
     record::{
         recorder::{Recorder, RecorderSpec, Watch},
         recording::{Head, RunLog, Sealed},
@@ -19,16 +19,18 @@ use crate::{
     runs::registry::Run,
 };
 
+/// Reason of an end that was told later than it came.
+const NO_ROOM: &str = "there was no room to record its end";
 /// Events read at a time.
 const PAGE: usize = 1000;
 
 impl JobRunner {
-    /// Closes the recording of `job`, which nobody writes any more; returns how many frames it has. A run ends with it
-    /// whose server or session did.
+    /// Closes the recording of `job`, which nobody writes any more; returns how many frames it has. Its run ends with it
+    /// if the job was cut off, or is a session. Where there is no room for it, it is left as it is.
     pub(super) fn recover(
         &self,
         (id, job): (RunId, JobId),
-        labels: &Arc<LabelMaps>,
+        is_cut_off: bool,
     ) -> Result<u64, IngestError> {
         let (registry, stores) = (&self.parts.registry, &self.parts.stores);
         let run = registry.run(id).filter(|run| run.lifecycle().is_visible());
@@ -45,28 +47,30 @@ impl JobRunner {
             tracing::error!(run = %id, %job, "a recording does not say what it is of: it stays");
             return Ok(0);
         }
-        // A job that found no room left its run as it is.
-        let is_ours = run.as_ref().and_then(|run| run.growing()).is_some_and(|own| own.job == job);
-        let (Some(run), Some(head), 1..) = (run.clone(), head, frames) else {
-            run.inspect(|run| run.end_recording(job));
+        let (Some(run), Some(head), 1..) = (run, head, frames) else {
             stores.remove(id, job);
             return Ok(0);
         };
         let told = registry.timeline().latest_frames(id, Some(&head.decoded.stream_id))?;
         if told.is_some_and(|(_, told)| told.request_id == head.decoded.request_id) {
-            run.end_recording(job);
             stores.remove(id, job);
             return Ok(0);
         }
-        let ends_run = !is_ours || head.session().is_some();
-        let last = ends_run.then(|| interrupted(head.decoded.request_id));
-        let Left { events: left, markers: count } = self.left(&run, job, &head, labels)?;
+        // A recording of this server was not interrupted.
+        let is_ours = run.growing().is_some_and(|growing| growing.job == job);
+        let reason = if is_ours { NO_ROOM } else { INTERRUPTED }.to_owned();
+        let request_id = Some(head.decoded.request_id);
+        let last = (is_cut_off || head.session().is_some())
+            .then(|| Event::RunFailed(RunFailed { request_id, reason: reason.clone() }));
+        let Left { events: left, markers: count } = self.left(&run, job, &head)?;
         let hold = registry.quota().hold(&run.origin().principal);
-        let log = RunLog { registry: Arc::clone(registry), run, runtime: Handle::current() };
+        let (registry, runtime) = (Arc::clone(registry), Handle::current());
+        // The next look is the next try.
+        let log = RunLog { registry, run, runtime, patience: Duration::ZERO };
         let sealed = Sealed::copy(log, stores.clone(), job, hold)?;
         let decoded = FramesDecoded {
             truncated: true,
-            reason: Some(INTERRUPTED.to_owned()),
+            reason: Some(reason),
             signals: sealed.signals().clone(),
             ..head.decoded
         };
@@ -77,15 +81,9 @@ impl JobRunner {
 
     /// Markers, loops and episodes of a recording that the log has not got: they are a function of its rows, and those
     /// of each kind that were told are the first of it.
-    fn left(
-        &self,
-        run: &Run,
-        job: JobId,
-        head: &Head,
-        labels: &Arc<LabelMaps>,
-    ) -> Result<Left, TimelineError> {
+    fn left(&self, run: &Run, job: JobId, head: &Head) -> Result<Left, TimelineError> {
         let timeline = self.parts.registry.timeline();
-        let mut recorder = self.replay(run, head, labels)?;
+        let mut recorder = self.replay(run, head)?;
         let (mut events, mut markers) = (Vec::new(), 0);
         let mut told = told(timeline, (run.id(), job), head)?;
         let mut keep = |recorder: &mut Recorder| {
@@ -114,12 +112,7 @@ impl JobRunner {
     }
 
     /// The recorder of a recording, before its first row.
-    fn replay(
-        &self,
-        run: &Run,
-        head: &Head,
-        labels: &Arc<LabelMaps>,
-    ) -> Result<Recorder, TimelineError> {
+    fn replay(&self, run: &Run, head: &Head) -> Result<Recorder, TimelineError> {
         let FramesDecoded { request_id, stream_id, zones, gate, .. } = &head.decoded;
         let key = match head.analysis.as_ref().and_then(|analysis| analysis.analysis_id) {
             None => None,
@@ -133,7 +126,10 @@ impl JobRunner {
         let analysed = head.analysis.as_ref().and_then(|analysis| analysis.gate);
         Ok(Recorder::new(RecorderSpec {
             gate: analysed.or(*gate).unwrap_or(self.parts.gate),
-            words: TenantLabels { maps: Arc::clone(labels), tenant: run.origin().tenant.clone() },
+            words: TenantLabels {
+                maps: self.parts.labels.get(),
+                tenant: run.origin().tenant.clone(),
+            },
             markers: key.map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
             finding: FindingPayload {
                 session_id: head.session(),

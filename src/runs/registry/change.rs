@@ -12,10 +12,8 @@ use crate::runs::lifecycle::RunState;
 pub(super) enum RunTransition {
     Create(Vec<Event>),
     Active(Vec<Event>),
-    /// Events of a job, also of a run that was stopped or finished; and one that ends a run that has not ended.
-    WindUp(Vec<Event>, Option<Event>),
-    /// The same of events that close a recording: of a run however it ended.
-    Close(Vec<Event>, Option<Event>),
+    /// Events of a job, also of a run that has ended; and one that ends a run that has not.
+    WindUp(Part, Vec<Event>, Option<Event>),
     /// Gives a run another label, also one that has ended.
     Label(RunLabelled),
     Delete(Event),
@@ -47,24 +45,33 @@ impl RunTransition {
                 Ok(run.ended_before(before).then(|| vec![reclaimed()]))
             }
             RunTransition::Active(events) if state.is_active() => Ok(Some(events)),
-            RunTransition::WindUp(mut events, last) | RunTransition::Close(mut events, last)
-                if state.is_active() =>
-            {
+            RunTransition::WindUp(_, mut events, last) if state.is_active() => {
                 events.extend(last);
                 Ok(Some(events))
             }
-            RunTransition::Close(events, _) if state.is_terminal() => Ok(Some(events)),
-            RunTransition::WindUp(events, _)
-                if matches!(state, RunState::Cancelled | RunState::Completed) =>
-            {
-                Ok(Some(events))
-            }
+            RunTransition::WindUp(part, events, _) if part.follows(state) => Ok(Some(events)),
             RunTransition::Active(_) | RunTransition::WindUp(..) if state.is_terminal() => {
                 Err(RunError::Terminal(state))
             }
-            RunTransition::Active(_) | RunTransition::WindUp(..) | RunTransition::Close(..) => {
-                Err(RunError::NotFound)
-            }
+            RunTransition::Active(_) | RunTransition::WindUp(..) => Err(RunError::NotFound),
+        }
+    }
+}
+
+/// Part of what a job does that its events are.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    /// One that more follows: it follows the end of a run on request, and no other.
+    Middle,
+    /// The last, which follows any end of the run.
+    End,
+}
+
+impl Part {
+    fn follows(self, end: RunState) -> bool {
+        match self {
+            Part::Middle => matches!(end, RunState::Cancelled | RunState::Completed),
+            Part::End => end.is_terminal(),
         }
     }
 }

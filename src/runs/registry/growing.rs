@@ -23,29 +23,70 @@ pub struct Growing {
 }
 
 impl Growing {
-    /// Returns true if its writer is gone, with which it shares `synced`, and has not closed it.
-    pub fn is_left(&self) -> bool {
-        Arc::strong_count(&self.synced) == 1
-    }
-
     /// Analysis that its markers are.
     pub(super) fn analysis_id(&self) -> Option<AnalysisId> {
         self.analysis.as_ref()?.analysis_id
     }
 }
 
+/// The recording of a job that shows; dropped before its end, it is left to be closed later.
+pub struct RecordingGuard {
+    run: Arc<Run>,
+    job: JobId,
+    is_over: bool,
+}
+
+impl RecordingGuard {
+    /// Hides it: events name all of it, or nothing does.
+    pub fn end(mut self) {
+        self.is_over = true;
+        self.run.end_recording(self.job);
+    }
+}
+
+impl Drop for RecordingGuard {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.run.leave_recording(self.job);
+        }
+    }
+}
+
 impl Run {
     /// Shows a recording that begins.
-    pub fn begin_recording(&self, growing: Growing) {
+    pub fn begin_recording(self: &Arc<Self>, growing: Growing) -> RecordingGuard {
+        let job = growing.job;
         *self.growing.lock() = Some(Arc::new(growing));
+        RecordingGuard { run: Arc::clone(self), job, is_over: false }
     }
 
-    /// Hides that of `job` again: events name all of it, or nothing does.
+    /// Hides that of `job`, which is over.
     pub fn end_recording(&self, job: JobId) {
         self.growing.lock().take_if(|growing| growing.job == job);
+        self.left.lock().retain(|left| *left != job);
+        self.all_jobs.tell(self.id());
     }
 
-    /// Recording that grows now.
+    /// Notes that nobody writes the recording of `job` any more, and that it is to be closed: until it is, the run is
+    /// busy and has more to tell.
+    pub fn leave_recording(&self, job: JobId) {
+        let mut left = self.left.lock();
+        if !left.contains(&job) {
+            left.push(job);
+        }
+    }
+
+    /// Returns true if the recording of `job` is left.
+    pub fn has_left(&self, job: JobId) -> bool {
+        self.left.lock().contains(&job)
+    }
+
+    /// A job whose recording is left, if there is one.
+    pub fn left(&self) -> Option<JobId> {
+        self.left.lock().first().copied()
+    }
+
+    /// Recording that grows now, or is left.
     pub fn growing(&self) -> Option<Arc<Growing>> {
         self.growing.lock().clone()
     }

@@ -176,6 +176,10 @@ impl JobToken {
         (JobToken { order: Some(order), ..JobToken::default() }, order)
     }
 
+    pub(super) fn is_analysis(&self) -> bool {
+        self.order().is_some_and(|order| order.kind == JobKind::Analysis)
+    }
+
     /// Request that started it.
     pub fn order(&self) -> Option<&JobOrder> {
         self.order.as_ref()
@@ -287,10 +291,7 @@ pub(super) struct Jobs {
 impl Jobs {
     /// The place for the job of `token`.
     pub(super) fn place(&mut self, token: &JobToken) -> &mut Option<JobToken> {
-        match token.order().map(|order| order.kind) {
-            Some(JobKind::Analysis) => &mut self.analysis,
-            _ => &mut self.work,
-        }
+        if token.is_analysis() { &mut self.analysis } else { &mut self.work }
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &JobToken> {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, pin::pin, sync::Arc, time::Instant};
 
-use media::{BlobHash, Label, RunId, Seq, WallTime};
+use media::{BlobHash, JobId, Label, RunId, Seq, WallTime};
 use parking_lot::Mutex;
 use timeline::{Event, EventKind, EventMeta, JsonText, SemanticOutcome, Timeline, TimelineError};
 use tokio::sync::{Notify, futures::Notified};
@@ -31,12 +31,14 @@ pub struct Run {
     published: Notify,
     rested: Notify,
     jobs: Mutex<Jobs>,
-    all_jobs: Arc<AllJobs>,
+    pub(super) all_jobs: Arc<AllJobs>,
     stills: Mutex<Stills>,
     pub(super) walls: Mutex<Walls>,
     pub(super) chunks: Mutex<ChunkOrder>,
     pub(super) analyses: Mutex<Analyses>,
     pub(super) growing: Mutex<Option<Arc<Growing>>>,
+    /// Jobs whose recordings are to be closed.
+    pub(super) left: Mutex<Vec<JobId>>,
     pub(super) charged: Mutex<Charged>,
 }
 
@@ -128,6 +130,7 @@ impl Run {
             chunks: Mutex::default(),
             analyses: Mutex::default(),
             growing: Mutex::default(),
+            left: Mutex::default(),
             charged: Mutex::default(),
         }
     }
@@ -151,7 +154,7 @@ impl Run {
     /// where that did not wait.
     pub fn has_ended(&self) -> bool {
         // In this order: a job that begins once the run is terminal appends nothing.
-        self.folded().is_terminal() && self.jobs.lock().work.is_none()
+        self.folded().is_terminal() && self.jobs.lock().work.is_none() && self.left().is_none()
     }
 
     /// State that its events tell.
@@ -260,6 +263,10 @@ impl Run {
         if let Some(other) = place {
             return Err(RunError::Busy { job: other.order().map(|order| order.id) });
         }
+        let left = self.left().filter(|_| !token.is_analysis());
+        if left.is_some() {
+            return Err(RunError::Busy { job: left });
+        }
         *place = Some(token.clone());
         self.all_jobs.began(&self.origin.principal, self.id);
         Ok(JobGuard { run: Arc::clone(self), token })
@@ -335,7 +342,7 @@ impl Run {
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let state = self.state.lock();
         let over = state.idle_until.is_some_and(|until| until <= now);
-        over && state.shown().is_active() && self.is_at_rest()
+        over && state.shown().is_active() && self.is_at_rest() && self.left().is_none()
     }
 
     /// Takes up an event; returns the states before and after it.

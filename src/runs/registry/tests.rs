@@ -100,7 +100,7 @@ async fn an_end_on_request_holds_at_once_and_is_told_behind_what_was_recorded() 
         assert!(matches!(refused, Err(RunError::Terminal(state)) if state == end), "{refused:?}");
         let left = vec![Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST })];
         registry
-            .wind_up(&run, left, Some(Event::RunExpired(RunExpired {})))
+            .wind_up(&run, Part::Middle, left, Some(Event::RunExpired(RunExpired {})))
             .await
             .expect("still recorded");
         drop(job);
@@ -281,26 +281,30 @@ async fn what_the_job_of_an_ended_run_came_to_is_kept_and_ends_nothing() {
     let registry = open(dir.path(), HOUR);
     let found = || Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST });
     let failed = || Event::RunFailed(timeline::RunFailed { request_id: None, reason: "x".into() });
-    // Events that precede a run's end, the state and the number of events that a job leaves it in, and the number of those that close a
-    // recording afterwards.
+    // What is done to the run, the state that a job leaves it in, and the numbers of its events that are kept: of its
+    // last part with the end of the run, then of one more of each part.
     let rows = [
-        ("", RunState::Failed, 2),
-        ("stop", RunState::Cancelled, 1),
-        ("finish", RunState::Completed, 1),
+        ("", RunState::Failed, 2, [None, Some(1)]),
+        ("stop", RunState::Cancelled, 1, [Some(1), Some(1)]),
+        ("finish", RunState::Completed, 1, [Some(1), Some(1)]),
     ];
-    for (done, state, kept) in rows {
+    for (done, state, kept, more) in rows {
         let run = registry.create(origin(done), REQUEST).await.expect("created");
         match done {
             "stop" => registry.stop(&run, REQUEST).await.expect("active"),
             "finish" => registry.finish(&run, REQUEST).await.expect("active"),
             _ => {}
         }
-        let appended = registry.wind_up(&run, vec![found()], Some(failed())).await;
-        assert_eq!(appended.map(|events| events.len()).ok(), Some(kept), "{done}");
+        let end = async |part, last| {
+            let appended = registry.wind_up(&run, part, vec![found()], last).await;
+            appended.map(|events| events.len()).ok()
+        };
+        assert_eq!(end(Part::End, Some(failed())).await, Some(kept), "{done}");
         assert_eq!(run.lifecycle(), state, "{done}");
+        assert_eq!([end(Part::Middle, None).await, end(Part::End, None).await], more, "{done}");
     }
     let run = registry.create(origin("d"), REQUEST).await.expect("created");
     registry.delete(&run, REQUEST).await.expect("deleted");
-    let refused = registry.wind_up(&run, vec![found()], None).await;
+    let refused = registry.wind_up(&run, Part::End, vec![found()], None).await;
     assert!(matches!(refused, Err(RunError::NotFound)), "{refused:?}");
 }

@@ -74,7 +74,7 @@ events! {
         @optional decoder_fallback: Option<String>,
         /// The source ended early or is damaged.
         @optional truncated: bool,
-        /// Reason that no more of it was decoded, where something cut it off or is damaged.
+        /// Reason that it is truncated.
         @optional reason: Option<String>,
         /// Thresholds that it was recorded with; in events of older servers only where its caller chose them.
         @optional gate: Option<GateConfig>,

@@ -13,7 +13,7 @@ use crate::{
         gate_replay::ModelOutcome,
         reason::chunk_dedup::{AnswerCache, ReusableAnswer},
     },
-    runs::registry::RunError,
+    runs::registry::{Part, RunError},
 };
 
 /// Longest wait of the events of chunks for room in the log.
@@ -96,7 +96,7 @@ impl ReasonDriver {
         work.unwritten.writing = Some(Box::pin(async move {
             let lacks_room = |error: &RunError| error.kind() == ErrorKind::Exhausted;
             // Also of a run that was stopped: it is what its job had come to.
-            let attempt = |_| registry.wind_up(&run, events.clone(), None);
+            let attempt = |_| registry.wind_up(&run, Part::Middle, events.clone(), None);
             let outcome = retry_while_full(LOG_PATIENCE, &cancel, lacks_room, attempt).await;
             WriteOutcome { leaves, outcome }
         }));

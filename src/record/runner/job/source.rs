@@ -227,7 +227,7 @@ fn explained(
     use WorkerError::{Cancelled, FirstFrameTimeout, Stalled};
     let whole = |report: FileReport| {
         let damaged = report.damaged_packets;
-        let reason = (damaged > 0).then(|| format!("{damaged} packets of the source are damaged"));
+        let reason = (damaged > 0).then(|| format!("damaged packets: {damaged}"));
         let truncated = report.truncated || reason.is_some();
         Ended { report: FileReport { truncated, ..report }, reason, cut: None }
     };
