@@ -1,6 +1,11 @@
 //! The composition root: opens every part in start order; long because it names each, and its failure.
 
-use std::{fs, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use ::objects::{Objects, SetupError, Writer};
 use ::search::SearchError;
@@ -104,6 +109,17 @@ pub enum StartError {
         /// Failure.
         source: MetaStoreError,
     },
+    /// Nothing is where the log was.
+    #[error(
+        "{} has no log, and {} has what one names: put the log back, or move both away to begin anew",
+        log.display(), named.display()
+    )]
+    LogLost {
+        /// Folder of the log.
+        log: PathBuf,
+        /// Folder that would be emptied.
+        named: PathBuf,
+    },
     /// The ledger fails.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
@@ -130,6 +146,22 @@ pub enum StartError {
     Listen(#[from] ListenError),
 }
 
+/// Refuses to begin a log beside stills or recordings that one names: they would be removed.
+fn check_log(data_dir: &Path, log: &Path) -> Result<(), StartError> {
+    let has_files = |dir: &Path| {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
+    };
+    if has_files(log) {
+        return Ok(());
+    }
+    let named = ["blobs", "open-columns"].map(|name| data_dir.join(name));
+    match named.into_iter().find(|dir| has_files(dir)) {
+        Some(named) => Err(StartError::LogLost { log: log.to_owned(), named }),
+        None => Ok(()),
+    }
+}
+
 /// Stores on disk, and the quota that counts them.
 struct Stores {
     registry: Arc<RunRegistry>,
@@ -146,7 +178,16 @@ impl Stores {
         reserve: &Arc<DiskReserve>,
     ) -> Result<Stores, StartError> {
         let former = config.api.keys.as_ref().map(ApiKeys::former).unwrap_or_default();
+        let log_dir = config.data_dir.join("log");
+        check_log(&config.data_dir, &log_dir)?;
         let path = config.data_dir.join("ledger");
+        if log_dir.exists() && !path.exists() {
+            tracing::error!(
+                path = %path.display(),
+                "the ledger is missing and is made anew: records of jobs, webhooks and answered requests are gone \
+                 until it is put back"
+            );
+        }
         let ledger = match MetaStore::open(&path) {
             Err(source) if source.kind() != ErrorKind::Conflict => {
                 return Err(StartError::LedgerFile { path, source });
@@ -158,7 +199,6 @@ impl Stores {
         // Before the log: where stills are only in another store, or a recording is a later server's, a refused start changes nothing.
         let open_columns = OpenColumns::open(&config.data_dir.join("open-columns"))?;
         let blobs = BlobStore::open(&config.data_dir.join("blobs"), stills)?;
-        let log_dir = config.data_dir.join("log");
         let options = TimelineOptions { columns, ..log_options(metrics) };
         let (timeline, recovery) = Timeline::open(&log_dir, options)?;
         tracing::info!(?recovery, "log opened");

@@ -5,7 +5,7 @@
 //! then the log, again where it changed, until it opens; last what events name, which is on disk before they are.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     ffi::{OsStr, OsString},
     fs::{self, DirBuilder, File},
     io::{self, Read},
@@ -34,6 +34,8 @@ pub struct BackupArgs {
 const TRIES: usize = 1000;
 /// Bytes at the start of the ledger that change with each of its commits; the pages of a commit stay as they are until the next.
 const LEDGER_HEADER: u64 = 512;
+/// Folder of recordings in progress.
+const OPEN_COLUMNS: &str = "open-columns";
 /// Parts of the directory that a server makes anew.
 const DERIVED: [&str; 2] = ["search-cache", "export"];
 
@@ -99,8 +101,11 @@ impl Backup<'_> {
     /// Copies everything into the directory that was made, durable on return.
     fn all(&mut self) -> Result<RecoveryReport, CliError> {
         self.ledger()?;
+        let mut open = self.open_columns()?;
         let log = self.log()?;
+        open.extend(self.open_columns()?);
         self.rest(Path::new(""))?;
+        open.into_iter().try_for_each(|(name, file)| self.copy(file, &name))?;
         let synced = File::open(self.to).and_then(|made| Ok(rustix::fs::syncfs(made)?));
         synced.map_err(|source| CliError::Write { path: self.to.to_owned(), source })?;
         Ok(log)
@@ -112,14 +117,37 @@ impl Backup<'_> {
         made.map_err(|source| CliError::Write { path, source })
     }
 
+    /// Opens the recordings in progress, whose rows are there after their end too; a log that lacks that needs them.
+    fn open_columns(&self) -> Result<BTreeMap<PathBuf, File>, CliError> {
+        let folder = Path::new(OPEN_COLUMNS);
+        if !self.from.join(folder).is_dir() {
+            return Ok(BTreeMap::new());
+        }
+        let paths = names(&self.from.join(folder))?.into_iter().map(|name| folder.join(name));
+        paths
+            .filter_map(|path| Some(self.open(&path).transpose()?.map(|file| (path, file))))
+            .collect()
+    }
+
+    /// Opens a file; `None` where it is there no more.
+    fn open(&self, name: &Path) -> Result<Option<File>, CliError> {
+        let path = self.from.join(name);
+        match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some).map_err(|source| CliError::Read { path, source }),
+        }
+    }
+
     /// Copies a file; false where it is there no more.
     fn file(&mut self, name: &Path) -> Result<bool, CliError> {
+        match self.open(name)? {
+            Some(from) => self.copy(from, name).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn copy(&mut self, mut from: File, name: &Path) -> Result<(), CliError> {
         let path = self.to.join(name);
-        let mut from = match File::open(self.from.join(name)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(source) => return Err(CliError::Read { path: self.from.join(name), source }),
-        };
         let copied = from.metadata().and_then(|found| {
             let mut to = File::create(&path)?;
             to.set_permissions(found.permissions())?;
@@ -127,7 +155,7 @@ impl Backup<'_> {
         });
         self.bytes += copied.map_err(|source| CliError::Write { path, source })?;
         self.files += 1;
-        Ok(true)
+        Ok(())
     }
 
     /// Copies the ledger between two of its commits.
@@ -202,7 +230,10 @@ impl Backup<'_> {
                     self.folder(&path)?;
                 }
                 self.rest(&path)?;
-            } else if found.is_file() && path != Path::new("ledger") {
+            } else if found.is_file()
+                && path != Path::new("ledger")
+                && folder != Path::new(OPEN_COLUMNS)
+            {
                 self.file(&path)?;
             }
         }

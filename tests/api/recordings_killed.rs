@@ -129,8 +129,11 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
         .var("SERVICE_DISK_RESERVE_MIB", "8")
         .on_small_disk(&disk);
     let camera = Camera::start("none", &[format!("/live={FAST}")]);
-    // Cuts it off, and the end of both its run and its job.
-    for (cut, end) in [("kill", "failed"), ("stop", "cancelled")] {
+    // Cuts it off, the end of both its run and its job, and the reason.
+    for (cut, end, reason) in [
+        ("kill", "failed", "interrupted"),
+        ("stop", "cancelled", "there was no room to record its end"),
+    ] {
         let mut server = setup.start();
         let run = record(&server, camera.port, &json!([]));
         // Few rows are part of their event, for which there is room.
@@ -159,6 +162,8 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
         wait_until("and its run over", || told(&server) == (json!(end), json!(end)));
         check_left(&server, &run, &seen, cut);
         check_whole(&server, &run, cut);
+        let decoded = &server.payloads(&run, "frames_decoded")[0];
+        assert_eq!((&decoded["truncated"], &decoded["reason"]), (&json!(true), &json!(reason)));
     }
 }
 

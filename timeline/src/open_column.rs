@@ -127,6 +127,15 @@ impl OpenColumns {
         }
     }
 
+    /// Keeps the file of a damaged one beside it, under a name of its own.
+    pub fn keep_damaged(&self, run: RunId, job: JobId) -> Result<()> {
+        let path = self.path(run, job);
+        match fs::hard_link(&path, path.with_added_extension("damaged")) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            linked => linked.map_err(TimelineError::io("keep a damaged open column", &path)),
+        }
+    }
+
     /// Removes one: events name its rows, or never will.
     pub fn remove(&self, run: RunId, job: JobId) -> Result<()> {
         let path = self.path(run, job);

@@ -118,3 +118,24 @@ fn a_directory_is_not_copied_into_itself() {
         assert_eq!(is_within(&dir.path().join(to), &data), within, "{to}");
     }
 }
+
+#[test]
+fn a_recording_that_ends_meanwhile_has_its_rows() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [from, to] = ["data", "backup"].map(|name| dir.path().join(name));
+    [from.join(OPEN_COLUMNS), to.join(OPEN_COLUMNS)]
+        .iter()
+        .for_each(|path| fs::create_dir_all(path).expect("made"));
+    let [begun, ended] =
+        ["run-1.job-1", "run-2.job-2"].map(|name| Path::new(OPEN_COLUMNS).join(name));
+    fs::write(from.join(&ended), "rows").expect("written");
+    let mut backup = Backup { from: &from, to: &to, files: 0, bytes: 0 };
+    let mut open = backup.open_columns().expect("opened");
+    fs::write(from.join(&ended), "rows and more").expect("written");
+    fs::remove_file(from.join(&ended)).expect("removed");
+    fs::write(from.join(&begun), "other rows").expect("written");
+    open.extend(backup.open_columns().expect("opened"));
+    open.into_iter().try_for_each(|(name, file)| backup.copy(file, &name)).expect("copied");
+    assert_eq!(fs::read(to.join(ended)).expect("there"), b"rows and more");
+    assert_eq!(fs::read(to.join(begun)).expect("there"), b"other rows");
+}

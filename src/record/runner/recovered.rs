@@ -33,8 +33,12 @@ impl JobRunner {
         is_cut_off: bool,
     ) -> Result<u64, IngestError> {
         let (registry, stores) = (&self.parts.registry, &self.parts.stores);
-        let run = registry.run(id).filter(|run| run.lifecycle().is_visible());
         let Some(mut rows) = stores.columns.read(id, job)? else { return Ok(0) };
+        let Some(run) = registry.run(id) else {
+            tracing::error!(run = %id, %job, "the log lacks the run of a recording, which stays");
+            return Ok(0);
+        };
+        let run = Some(run).filter(|run| run.lifecycle().is_visible());
         let head = Head::read(rows.head());
         let frames = rows.by_ref().count() as u64;
         // A disk that does not give the rest removes nothing.
@@ -42,6 +46,7 @@ impl JobRunner {
         if cut.is_damaged {
             let (bytes, most) = (cut.bytes, cut.rows_max());
             tracing::error!(run = %id, %job, bytes, rows = most, "the end of a recording is damaged");
+            stores.columns.keep_damaged(id, job)?;
         }
         if run.is_some() && head.is_none() && cut.bytes > 0 {
             tracing::error!(run = %id, %job, "a recording does not say what it is of: it stays");

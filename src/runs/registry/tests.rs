@@ -308,3 +308,20 @@ async fn what_the_job_of_an_ended_run_came_to_is_kept_and_ends_nothing() {
     let refused = registry.wind_up(&run, Part::End, vec![found()], None).await;
     assert!(matches!(refused, Err(RunError::NotFound)), "{refused:?}");
 }
+
+#[tokio::test]
+async fn a_run_is_busy_and_has_not_ended_while_a_recording_of_it_is_left() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let registry = open(dir.path(), Duration::ZERO);
+    let run = registry.create(origin("a"), REQUEST).await.expect("created");
+    let job = media::JobId::from_bytes([1; 16]);
+    run.leave_recording(job);
+    let refused = run.begin_job(JobToken::default()).err();
+    assert!(matches!(refused, Some(RunError::Busy { job: Some(left) }) if left == job));
+    assert!(!run.is_idle(std::time::Instant::now()), "it does not expire");
+    registry.stop(&run, REQUEST).await.expect("it ends on request all the same");
+    assert_eq!((run.lifecycle(), run.has_ended()), (RunState::Cancelled, false));
+    run.end_recording(job);
+    assert_eq!((run.left(), run.has_ended()), (None, true));
+    assert!(run.begin_job(JobToken::default()).is_ok());
+}

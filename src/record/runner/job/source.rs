@@ -226,9 +226,13 @@ fn explained(
 ) -> Result<Ended, IngestError> {
     use WorkerError::{Cancelled, FirstFrameTimeout, Stalled};
     let whole = |report: FileReport| {
-        let damaged = report.damaged_packets;
-        let reason = (damaged > 0).then(|| format!("damaged packets: {damaged}"));
-        let truncated = report.truncated || reason.is_some();
+        let reason = match (report.truncated, report.damaged_packets) {
+            (false, 0) => None,
+            (true, 0) => Some("the source ends early".to_owned()),
+            (false, damaged) => Some(format!("damaged packets: {damaged}")),
+            (true, damaged) => Some(format!("the source ends early, damaged packets: {damaged}")),
+        };
+        let truncated = reason.is_some();
         Ended { report: FileReport { truncated, ..report }, reason, cut: None }
     };
     let Some(feed) = feed else { return outcome.map(whole) };
