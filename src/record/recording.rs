@@ -393,7 +393,9 @@ impl Sealed {
             Err(RunError::NotFound) => {}
             Err(_) => return appended,
         }
-        self.shown.map(RecordingGuard::end);
+        if let Some(shown) = self.shown {
+            shown.end();
+        }
         self.stores.remove(run.id(), self.job);
         appended
     }

@@ -302,7 +302,7 @@ impl JobThread {
             let metrics = Arc::clone(&self.runner.parts.metrics);
             To::Beside(Writer::start(recording, metrics, chunks)?)
         } else {
-            To::Here(recording, None)
+            To::Here(Box::new(recording), None)
         };
         Ok(Opened { stream, recorder, to, analysis, came: None })
     }

@@ -36,7 +36,7 @@ pub(super) struct Opened {
 pub(super) enum To {
     /// Here: a file waits for it. With the time of the last write; none before the first, which shows at once that
     /// something comes.
-    Here(Recording, Option<Instant>),
+    Here(Box<Recording>, Option<Instant>),
     /// Beside the decoding: live media wait for nobody.
     Beside(Writer),
 }
@@ -53,7 +53,7 @@ impl To {
     /// The recording, and what became of the rest that was given.
     pub fn finish(self) -> Result<(Recording, Result<(), RecordError>), IngestError> {
         match self {
-            To::Here(recording, _) => Ok((recording, Ok(()))),
+            To::Here(recording, _) => Ok((*recording, Ok(()))),
             To::Beside(writer) => writer.finish(),
         }
     }
