@@ -231,7 +231,7 @@ fn a_clip_cut_short_keeps_the_frames_it_has() {
     assert!(answer["decoded_frames"].as_u64().is_some_and(|frames| frames > 10), "{answer}");
     let listed = server.get("/v1/runs?include=summary").json();
     assert_eq!(listed[0]["summary"]["truncated"], true, "{listed}");
-    let run = listed[0]["id"].as_str().expect("an id");
+    let run = listed[0]["run_id"].as_str().expect("an id");
     let reason = &server.payloads(run, "frames_decoded")[0]["reason"];
     assert!(reason.as_str().is_some_and(|reason| reason.contains("ends early")), "{reason}");
 }

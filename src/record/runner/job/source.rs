@@ -218,6 +218,18 @@ fn told_by_host(error: RemoteError) -> IngestError {
     }
 }
 
+/// End of the decoding of a file to its end, which may be damaged: what comes by a network may be so for a moment.
+fn whole_file(report: FileReport) -> Ended {
+    let reason = match (report.truncated, report.damaged_packets) {
+        (false, 0) => None,
+        (true, 0) => Some("the source ends early".to_owned()),
+        (false, damaged) => Some(format!("damaged packets: {damaged}")),
+        (true, damaged) => Some(format!("the source ends early, damaged packets: {damaged}")),
+    };
+    let truncated = reason.is_some();
+    Ended { report: FileReport { truncated, ..report }, reason, cut: None }
+}
+
 /// Outcome of a job, where a failure of its source explains the worker's.
 fn explained(
     outcome: Result<FileReport, IngestError>,
@@ -225,17 +237,8 @@ fn explained(
     max_frames: u64,
 ) -> Result<Ended, IngestError> {
     use WorkerError::{Cancelled, FirstFrameTimeout, Stalled};
-    let whole = |report: FileReport| {
-        let reason = match (report.truncated, report.damaged_packets) {
-            (false, 0) => None,
-            (true, 0) => Some("the source ends early".to_owned()),
-            (false, damaged) => Some(format!("damaged packets: {damaged}")),
-            (true, damaged) => Some(format!("the source ends early, damaged packets: {damaged}")),
-        };
-        let truncated = reason.is_some();
-        Ended { report: FileReport { truncated, ..report }, reason, cut: None }
-    };
-    let Some(feed) = feed else { return outcome.map(whole) };
+    let whole = |report| Ended { report, reason: None, cut: None };
+    let Some(feed) = feed else { return outcome.map(whole_file) };
     match (outcome, feed.cause()) {
         // All that was asked for was there.
         (Ok(report), _) if report.frames >= max_frames => Ok(whole(report)),
