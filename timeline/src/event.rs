@@ -6,7 +6,7 @@ mod declare;
 mod kind;
 mod payloads;
 
-pub use declare::{Describe, Described, Member, PayloadShape};
+pub use declare::{HasShape, Member, MemberSink, PayloadShape};
 pub use kind::EventKind;
 pub use payloads::*;
 

@@ -8,8 +8,8 @@ use media::{
     SessionId, StreamId, WallTime, Zones,
 };
 use timeline::{
-    Describe, Described, EventKind, JsonText, Member, ModeName, Pass, PayloadShape, SamplingPolicy,
-    SelectionReasonName, SemanticOutcome, Signals, StillMediaType, TokenCounts,
+    EventKind, HasShape, JsonText, Member, MemberSink, ModeName, Pass, PayloadShape,
+    SamplingPolicy, SelectionReasonName, SemanticOutcome, Signals, StillMediaType, TokenCounts,
 };
 use utoipa::{
     PartialSchema, ToSchema,
@@ -123,7 +123,7 @@ fn payload(kind: EventKind, schemas: &mut Schemas) -> RefOr<Schema> {
     };
     match (names.next(), names.next()) {
         (Some(one), Some(other)) => OneOfBuilder::new().item(one).item(other).into(),
-        (one, _) => one.unwrap_or_default(),
+        (one, _) => one.expect("a kind that `by_hand` names is described here"),
     }
 }
 
@@ -157,7 +157,7 @@ trait Documented {
     }
 }
 
-impl<T: Documented> Describe<T> for Members {
+impl<T: Documented> MemberSink<T> for Members {
     fn member(&mut self, Member { name, doc, is_optional }: Member) {
         let schema = if is_optional { T::present } else { T::documented };
         self.object.properties.insert(name.to_owned(), described(schema(&mut self.schemas), doc));
@@ -167,20 +167,20 @@ impl<T: Documented> Describe<T> for Members {
     }
 }
 
-impl Describe<TokenCounts> for Members {
+impl MemberSink<TokenCounts> for Members {
     fn member(&mut self, _: Member) {
         (TokenCounts::SHAPE.describe)(self);
     }
 }
 
-impl Describe<Zones> for Members {
+impl MemberSink<Zones> for Members {
     fn member(&mut self, zones: Member) {
         let only = &["True where movement outside of the zones did not count."];
         self.watched(zones, only);
     }
 }
 
-impl Describe<Option<Zones>> for Members {
+impl MemberSink<Option<Zones>> for Members {
     fn member(&mut self, zones: Member) {
         let only = &["True where movement outside of them did not count."];
         self.watched(zones, only);
@@ -189,9 +189,9 @@ impl Describe<Option<Zones>> for Members {
 
 impl Members {
     fn watched(&mut self, zones: Member, only: &'static [&'static str]) {
-        Describe::<Vec<ZoneRecord>>::member(self, Member { is_optional: true, ..zones });
+        MemberSink::<Vec<ZoneRecord>>::member(self, Member { is_optional: true, ..zones });
         let only = Member { name: "activity_zones_only", doc: only, is_optional: true };
-        Describe::<bool>::member(self, only);
+        MemberSink::<bool>::member(self, only);
     }
 }
 

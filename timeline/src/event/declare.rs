@@ -11,14 +11,14 @@ pub struct Member {
     pub is_optional: bool,
 }
 
-/// Takes down the members whose values are of type `T`.
-pub trait Describe<T> {
-    /// The next member.
+/// Receiver of the members whose values are of type `T`.
+pub trait MemberSink<T> {
+    /// Receives the next member.
     fn member(&mut self, member: Member);
 }
 
-/// A payload, or several members of one, as `D` takes it down.
-pub trait Described<D> {
+/// A payload whose members `D` receives.
+pub trait HasShape<D> {
     /// The shape of its object.
     const SHAPE: PayloadShape<D>;
 }
@@ -29,7 +29,7 @@ pub struct PayloadShape<D> {
     pub name: &'static str,
     /// Lines of its doc comment.
     pub doc: &'static [&'static str],
-    /// Has each of its members taken down, in order.
+    /// Hands over its members, in order.
     pub describe: fn(&mut D),
 }
 
@@ -48,17 +48,17 @@ macro_rules! payloads {
 
         json_payload!($name { $($(($constant = $text),)? $(@$mark)? $field,)* });
 
-        impl<D> Described<D> for $name
-        where $($(D: Describe<$constant_type>,)? D: Describe<value_type!($type $(as $word)?)>,)*
+        impl<D> HasShape<D> for $name
+        where $($(D: MemberSink<$constant_type>,)? D: MemberSink<value_type!($type $(as $word)?)>,)*
         {
             const SHAPE: PayloadShape<D> = PayloadShape {
                 name: stringify!($shown),
                 doc: &[$($doc),*],
                 describe: |_to| {$(
-                    $(Describe::<$constant_type>::member(_to, Member {
+                    $(MemberSink::<$constant_type>::member(_to, Member {
                         name: stringify!($constant), doc: &[$($constant_doc)?], is_optional: false,
                     });)?
-                    Describe::<value_type!($type $(as $word)?)>::member(_to, Member {
+                    MemberSink::<value_type!($type $(as $word)?)>::member(_to, Member {
                         name: stringify!($field), doc: &[$($member_doc),*], is_optional: is_optional!($($mark)?),
                     });
                 )*},
@@ -85,11 +85,12 @@ macro_rules! is_optional {
     };
 }
 
-/// Declares the events: those whose payload is called as their kind is, and above them the others.
+/// Declares the events: those with a payload of their own kind's name, and before them the kinds whose payload has another
+/// type (`with`; the document describes those of `by_hand` itself) or is a finding.
 macro_rules! events {
     (
-        apart $($apart:ident($apart_type:ident)),*;
-        shared $($shared:ident($shared_type:ident)),*;
+        by_hand $($by_hand:ident($by_hand_type:ident)),*;
+        with $($with:ident($with_type:ident)),*;
         findings $($finding:ident),*;
         $($(#[doc = $doc:literal])* $name:ident as $shown:ident { $($members:tt)* })*
     ) => {
@@ -102,8 +103,8 @@ macro_rules! events {
             SessionRunCreated(SessionRunCreated),
             /// A worker's finding; the finding's kind is the event's kind.
             Found(FindingKind, FindingPayload),
-            $($apart($apart_type),)*
-            $($shared($shared_type),)*
+            $($by_hand($by_hand_type),)*
+            $($with($with_type),)*
             $($name($name),)*
         }
 
@@ -125,8 +126,8 @@ macro_rules! events {
                 match self {
                     Event::RunCreated(_) | Event::SessionRunCreated(_) => EventKind::RunCreated,
                     Event::Found(kind, _) => kind.event_kind(),
-                    $(Event::$apart(_) => EventKind::$apart,)*
-                    $(Event::$shared(_) => EventKind::$shared,)*
+                    $(Event::$by_hand(_) => EventKind::$by_hand,)*
+                    $(Event::$with(_) => EventKind::$with,)*
                     $(Event::$name(_) => EventKind::$name,)*
                 }
             }
@@ -137,8 +138,8 @@ macro_rules! events {
                     Event::RunCreated(payload) => JsonObjectWriter::of(payload),
                     Event::SessionRunCreated(payload) => JsonObjectWriter::of(payload),
                     Event::Found(_, payload) => JsonObjectWriter::of(payload),
-                    $(Event::$apart(payload) => JsonObjectWriter::of(payload),)*
-                    $(Event::$shared(payload) => JsonObjectWriter::of(payload),)*
+                    $(Event::$by_hand(payload) => JsonObjectWriter::of(payload),)*
+                    $(Event::$with(payload) => JsonObjectWriter::of(payload),)*
                     $(Event::$name(payload) => JsonObjectWriter::of(payload),)*
                 }
             }
@@ -154,8 +155,8 @@ macro_rules! events {
                     $(EventKind::$finding => {
                         Event::Found(FindingKind::$finding, JsonPayload::read(fields)?)
                     })*
-                    $(EventKind::$apart => Event::$apart(JsonPayload::read(fields)?),)*
-                    $(EventKind::$shared => Event::$shared(JsonPayload::read(fields)?),)*
+                    $(EventKind::$by_hand => Event::$by_hand(JsonPayload::read(fields)?),)*
+                    $(EventKind::$with => Event::$with(JsonPayload::read(fields)?),)*
                     $(EventKind::$name => Event::$name(JsonPayload::read(fields)?),)*
                 })
             }
@@ -165,14 +166,14 @@ macro_rules! events {
             /// Shapes of its payloads, of which an event has one; none where the document describes it by itself.
             pub fn shapes<D>(self) -> Vec<PayloadShape<D>>
             where
-                RunCreated: Described<D>, SessionRunCreated: Described<D>, FindingPayload: Described<D>,
-                $($shared_type: Described<D>,)* $($name: Described<D>,)*
+                RunCreated: HasShape<D>, SessionRunCreated: HasShape<D>, FindingPayload: HasShape<D>,
+                $($with_type: HasShape<D>,)* $($name: HasShape<D>,)*
             {
                 match self {
                     EventKind::RunCreated => vec![RunCreated::SHAPE, SessionRunCreated::SHAPE],
                     $(EventKind::$finding => vec![FindingPayload::SHAPE],)*
-                    $(EventKind::$apart => Vec::new(),)*
-                    $(EventKind::$shared => vec![$shared_type::SHAPE],)*
+                    $(EventKind::$by_hand => Vec::new(),)*
+                    $(EventKind::$with => vec![$with_type::SHAPE],)*
                     $(EventKind::$name => vec![$name::SHAPE],)*
                 }
             }

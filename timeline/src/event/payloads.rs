@@ -12,7 +12,7 @@ use media::{
 use super::{
     EventKind, JsonText, Pass, SamplingPolicy, Signals,
     declare::{
-        Describe, Described, Member, PayloadShape, events, is_optional, payloads, value_type,
+        HasShape, Member, MemberSink, PayloadShape, events, is_optional, payloads, value_type,
     },
 };
 use crate::record::{
@@ -29,8 +29,8 @@ pub enum SelectionReasonName {}
 pub enum StillMediaType {}
 
 events! {
-    apart MarkerEmitted(Marker), ActivityStarted(ActivityEpisode), ActivityEnded(ActivityEpisode);
-    shared StopRequested(RequestMarkerPayload), KeepaliveRefreshed(RequestMarkerPayload);
+    by_hand MarkerEmitted(Marker), ActivityStarted(ActivityEpisode), ActivityEnded(ActivityEpisode);
+    with StopRequested(RequestMarkerPayload), KeepaliveRefreshed(RequestMarkerPayload);
     findings Vlm, VlmTiered, ClipVlm, ClipVlmTiered, StateTransition, LoopDetected;
 
     /// A source was accepted; nothing of it is decoded yet.
