@@ -2286,7 +2286,7 @@ export interface components {
             /** Format: int32 */
             height: number;
             pixel_format: string;
-            /** @description Reason that no more of it was decoded, where something cut it off or is damaged. */
+            /** @description Reason that it is truncated. */
             reason?: string;
             request_id: components["schemas"]["RequestId"];
             /** Format: double */
