@@ -458,3 +458,32 @@ fn log_options(metrics: &Arc<Metrics>) -> TimelineOptions {
         ..TimelineOptions::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_log_is_begun_beside_what_a_log_names() {
+        // Files of the data directory, and the folder that a start names.
+        for (files, named) in [
+            (&[][..], None),
+            (&["secret", "blobs/.x"], None),
+            (&["blobs/x", "log/lock"], None),
+            (&["blobs/x"], Some("blobs")),
+            (&["open-columns/x", "uploads/x"], Some("open-columns")),
+        ] {
+            let dir = tempfile::tempdir().expect("a directory");
+            for file in files {
+                let path = dir.path().join(file);
+                fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+                fs::write(path, "").expect("written");
+            }
+            let found = match check_log(dir.path(), &dir.path().join("log")) {
+                Err(StartError::LogLost { named, .. }) => Some(named),
+                checked => checked.map(|()| None).expect("no other error"),
+            };
+            assert_eq!(found, named.map(|named| dir.path().join(named)), "{files:?}");
+        }
+    }
+}

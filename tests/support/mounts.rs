@@ -76,6 +76,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
+        // It may have ended already.
         self.0.kill().ok();
         self.0.wait().ok();
     }

@@ -16,7 +16,7 @@ use timeline::{Event, EventKind, INTERRUPTED, Timeline, TimelineError};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use super::{IngestError, JobRunner, records, recovered::interrupted};
+use super::{IngestError, JobRunner, records, recovered::failed};
 use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
@@ -331,19 +331,17 @@ impl JobRunner {
         let JobOrder { run, request, kind, .. } = job.order;
         let registry = &self.parts.registry;
         let timeline = registry.timeline().clone();
-        let is_over = match in_background(move || is_over(&timeline, &job.order)).await? {
-            _ if recorded > 0 => false,
-            Err(error) => {
-                tracing::error!(%run, job = %job.order.id, %error, "whether a job ended is unknown");
-                false
-            }
-            Ok(is_over) => is_over,
-        };
+        let over = move || if recorded > 0 { Ok(false) } else { is_over(&timeline, &job.order) };
+        let is_over = in_background(over).await?.unwrap_or_else(|error| {
+            tracing::error!(%run, job = %job.order.id, %error, "whether a job ended is unknown");
+            false
+        });
         // An analysis appends all or nothing.
         let cut_off = !is_over && kind != JobKind::Analysis;
         if let Some(run) = registry.run(run).filter(|_| cut_off) {
-            let failed = registry.wind_up(&run, Part::End, Vec::new(), Some(interrupted(request)));
-            match failed.await.map_err(IngestError::from) {
+            let last = Some(failed(request, INTERRUPTED));
+            let ended = registry.wind_up(&run, Part::End, Vec::new(), last);
+            match ended.await.map_err(IngestError::from) {
                 Err(error) if lacks_room(&error) => return Err(error),
                 // It is deleted, or the log is read by nobody.
                 Err(error) => {

@@ -63,10 +63,9 @@ impl JobRunner {
         }
         // A recording of this server was not interrupted.
         let is_ours = run.growing().is_some_and(|growing| growing.job == job);
-        let reason = if is_ours { NO_ROOM } else { INTERRUPTED }.to_owned();
-        let request_id = Some(head.decoded.request_id);
+        let reason = if is_ours { NO_ROOM } else { INTERRUPTED };
         let last = (is_cut_off || head.session().is_some())
-            .then(|| Event::RunFailed(RunFailed { request_id, reason: reason.clone() }));
+            .then(|| failed(head.decoded.request_id, reason));
         let Left { events: left, markers: count } = self.left(&run, job, &head)?;
         let hold = registry.quota().hold(&run.origin().principal);
         let (registry, runtime) = (Arc::clone(registry), Handle::current());
@@ -75,7 +74,7 @@ impl JobRunner {
         let sealed = Sealed::copy(log, stores.clone(), job, hold)?;
         let decoded = FramesDecoded {
             truncated: true,
-            reason: Some(reason),
+            reason: Some(reason.to_owned()),
             signals: sealed.signals().clone(),
             ..head.decoded
         };
@@ -212,7 +211,6 @@ fn each(
 }
 
 /// Event that a job of a run was cut off.
-pub(super) fn interrupted(request_id: RequestId) -> Event {
-    let reason = INTERRUPTED.to_owned();
-    Event::RunFailed(RunFailed { request_id: Some(request_id), reason })
+pub(super) fn failed(request_id: RequestId, reason: &str) -> Event {
+    Event::RunFailed(RunFailed { request_id: Some(request_id), reason: reason.to_owned() })
 }

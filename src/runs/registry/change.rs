@@ -49,7 +49,9 @@ impl RunTransition {
                 events.extend(last);
                 Ok(Some(events))
             }
-            RunTransition::WindUp(part, events, _) if part.follows(state) => Ok(Some(events)),
+            RunTransition::WindUp(part, events, _) if part.follows(state) => {
+                Ok((!events.is_empty()).then_some(events))
+            }
             RunTransition::Active(_) | RunTransition::WindUp(..) if state.is_terminal() => {
                 Err(RunError::Terminal(state))
             }
