@@ -33,7 +33,7 @@ use crate::{
         meta_store::{MetaStore, MetaStoreError},
         metrics::{Metrics, StoredFile},
         quota::Quota,
-        secret,
+        secret::{self, Secret},
         stats::Stats,
     },
     config::Config,
@@ -174,6 +174,7 @@ struct Stores {
 impl Stores {
     fn open(
         config: &Config,
+        secret: &Secret,
         metrics: &Arc<Metrics>,
         reserve: &Arc<DiskReserve>,
     ) -> Result<Stores, StartError> {
@@ -194,6 +195,10 @@ impl Stores {
             }
             opened => opened?,
         };
+        if !secret.is_known(&ledger)? {
+            let (path, source) = (config.data_dir.clone(), secret::unknown());
+            return Err(StartError::DataDir { path, source });
+        }
         let backings = backings(config, &ledger, metrics)?;
         let (stills, columns) = backings.map(|both| (both.stills, both.columns)).unzip();
         // Before the log: where stills are only in another store, or a recording is a later server's, a refused start changes nothing.
@@ -296,7 +301,7 @@ pub fn open(
     fs::create_dir_all(&config.data_dir).map_err(data_dir)?;
     let secret = secret::open(&config.data_dir).map_err(data_dir)?;
     let rings = &mut config.api;
-    rings.keys.iter_mut().chain(&mut rings.metrics_keys).for_each(|ring| ring.seal(&secret));
+    rings.keys.iter_mut().chain(&mut rings.metrics_keys).for_each(|ring| ring.seal(secret.bytes()));
     tracing::info!(path = %config.data_dir.display(), "data directory");
     let labels = Arc::new(CurrentLabels::open(config.label_maps_path.clone())?);
     let roots = Arc::new(IngestRoots::open(&config.ingest_roots).map_err(StartError::Roots)?);
@@ -305,7 +310,7 @@ pub fn open(
     let (supervisor, workers) = WorkerCapabilities::choose(worker, &config.decode)?;
     let reserve = Arc::new(DiskReserve::new(config.data_dir.clone(), config.api.disk_reserve));
     let Stores { registry, blobs, open_columns, ledger, quota } =
-        Stores::open(&config, &metrics, &reserve)?;
+        Stores::open(&config, &secret, &metrics, &reserve)?;
     let log = registry.timeline();
     let last = log.heads(log.head(), 1).first().map(|head| head.at);
     let clock = RetentionClock::starting(wall_now(), last);

@@ -17,7 +17,7 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{ALICE, Server, Setup, can_mount, wait_until, whip::sightline};
+use crate::support::{ALICE, Server, Setup, can_mount, copy, wait_until, whip::sightline};
 
 /// A folder with the data of a server that has recorded a clip, the server ended.
 struct Site {
@@ -70,11 +70,6 @@ fn stills(server: &Server, run: &str) -> Vec<(u16, String)> {
     paths.map(path).map(|path| (server.get(&path).status, path)).collect()
 }
 
-fn copy(from: &Path, to: &Path) {
-    let output = Command::new("cp").arg("-a").arg(from).arg(to).output().expect("cp runs");
-    assert!(output.status.success(), "{}", said(&output));
-}
-
 /// Files beneath `dir` with a name that `is` one of them.
 fn files(dir: &Path, is: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut found = crate::support::files(dir);
@@ -93,6 +88,15 @@ fn a_folder_put_back_has_every_event_and_still() {
     };
     fs::remove_dir_all(site.data()).expect("lost");
     copy(&backup, &site.data());
+    // One bit of the file that says who has the runs of keys without a name.
+    let (secret, right) =
+        (site.data().join("secret"), fs::read(backup.join("secret")).expect("there"));
+    let mut flipped = right.clone();
+    flipped[31] ^= 4;
+    fs::write(&secret, flipped).expect("written");
+    let message = refusal(site.dir.path());
+    assert!(message.contains("`secret` is damaged or of another installation"), "{message}");
+    fs::write(&secret, right).expect("put back");
     let server = site.start();
     assert_eq!(server.events(&site.run), events);
     assert_eq!(stills(&server, &site.run), pictures);

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     ops::ControlFlow,
     path::{Path, PathBuf},
 };
@@ -97,6 +98,7 @@ struct Verified {
     events: u64,
     files: u64,
     columns: u64,
+    open_columns: u64,
     stills: u64,
     stills_away: u64,
     footers_missing: u64,
@@ -108,11 +110,13 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
     let failed = |source| CliError::Log { dir: dir.to_owned(), source };
     let mut report = timeline::verify(dir).map_err(failed)?;
     let (stills, stills_away) = verify_stills(dir, &mut report.problems);
+    let open = verify_open(&dir.join("../open-columns"), &mut report.problems);
     let verified = Verified {
         sound: report.problems.is_empty(),
         events: report.events,
         files: report.files,
         columns: report.columns,
+        open_columns: open,
         stills,
         stills_away,
         footers_missing: report.footers_missing,
@@ -128,6 +132,9 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
         out.line(format_args!(
             "{events} events in {files} files, {columns} columns, {stills} stills"
         ))?;
+        if open > 0 {
+            out.line(format_args!("{} recordings in progress, or left", grouped(open)))?;
+        }
         if stills_away > 0 {
             let away = grouped(stills_away);
             out.line(format_args!(
@@ -149,6 +156,21 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
     out.finish()?;
     // The first problem ends the command, so that the exit code is that of damage.
     report.problems.into_iter().next().map_or(Ok(()), |problem| Err(failed(problem)))
+}
+
+/// Reads the open columns in `dir`; returns how many are whole but for the end that is being written.
+fn verify_open(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut whole = 0;
+    for path in entries.map(|entry| entry.path()) {
+        match timeline::check_open_column(&path) {
+            Ok(is_one) => whole += u64::from(is_one),
+            // It has ended meanwhile.
+            Err(_) if !path.exists() => {}
+            Err(problem) => problems.push(problem),
+        }
+    }
+    whole
 }
 
 /// Reads the stills that the log in `dir` names, beside it in the data directory; returns how

@@ -194,6 +194,7 @@ fn found(event: &EventRecord, told: &mut String) {
             text("semantic_error")
         }
         "semantic_fallback_activated" | "run_failed" => text("reason"),
+        "frames_decoded" if payload["truncated"] == true => text("reason"),
         "loop_detected" => "the pictures repeat",
         "source_reconnected" => "the source came back after a gap",
         "keyframe_stored" if text("event_type") == "scene_cut" => "scene cut",

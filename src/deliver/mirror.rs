@@ -105,6 +105,13 @@ enum MirrorError {
     Ledger(#[from] MetaStoreError),
     #[error(transparent)]
     Died(#[from] TaskPanicked),
+    /// The log went on from an earlier state, under numbers that the database knows.
+    #[error(
+        "the database has other events of {node} from number {from} on than the log, which was put back \
+         to an earlier state: copying goes on once they are gone from there, see \"Restore\" in \
+         docs/operate/runbooks.md"
+    )]
+    Diverged { node: String, from: Seq },
 }
 
 /// Copies events to the database.
@@ -129,6 +136,8 @@ struct Place {
     database: String,
     /// Name of the cursor: each database has its own.
     cursor: String,
+    /// The last event that it had when it was asked.
+    last: Seq,
     /// The first event that was not looked at.
     next: Seq,
     /// Position of the written cursor.
@@ -208,6 +217,11 @@ impl EventMirror {
         };
         let (mirror, from) = (Arc::clone(self), place.next);
         let batch = blocking(move || mirror.collect(from, limit)).await??;
+        let known = batch.rows.partition_point(|row| row.head.seq <= place.last);
+        let (scope, node) = (self.scope, &self.node);
+        if let Some(from) = self.database.differs(scope, node, &batch.rows[..known]).await? {
+            return Err(self.diverged(from));
+        }
         self.hand_over(&place.database, &batch).await?;
         self.refused.lock().clear();
         let passed = batch.next.0 - place.written.0;
@@ -284,7 +298,15 @@ impl EventMirror {
         // A restore takes back what the database knows of this, and what it lost is copied again.
         let next = written.min(Seq(last.0 + 1));
         tracing::debug!(node = self.node, cursor, %next, "found where the mirror goes on");
-        Ok(Place { database, cursor, next, written: next })
+        let head = self.timeline.head();
+        if last > head {
+            return Err(self.diverged(Seq(head.0 + 1)));
+        }
+        Ok(Place { database, cursor, last, next, written: next })
+    }
+
+    fn diverged(&self, from: Seq) -> MirrorError {
+        MirrorError::Diverged { node: self.node.clone(), from }
     }
 
     /// Reads what is to be copied from `from` on.

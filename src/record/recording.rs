@@ -30,6 +30,8 @@ use crate::{
 const BATCH: usize = 4096;
 /// Frames of a window of metadata and its span in ms, where nobody says otherwise.
 pub const WINDOWING_DEFAULT: (u64, u64) = (16, 250);
+/// Reason of an end that was told later than it came.
+const NO_ROOM: &str = "there was no room to record its end";
 /// Model that an analysis names where nobody named one.
 const BY_GATE: &str = "gate";
 /// Longest wait of a job's events for room in the log.
@@ -219,7 +221,8 @@ impl Recording {
         let column = stores.columns.begin(log.run.id(), job, head.written())?;
         hold.record(column.bytes());
         let synced = column.synced();
-        let shown = log.run.begin_recording(Growing { job, synced, since, decoded, analysis });
+        let growing = Growing { job, synced, since, reason: NO_ROOM, decoded, analysis };
+        let shown = log.run.begin_recording(growing);
         Ok(Recording { log, stores, job, shown, column, hold, has_written: false, is_taken_back })
     }
 

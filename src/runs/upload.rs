@@ -1,7 +1,7 @@
 //! Uploaded files: a folder for each owner, a record in the ledger, nothing by halves.
 //!
 //! A record is made after its file is durable and removed before it, so that a crash leaves at
-//! most a file without a record, which opening removes. An owner reaches only its own folder.
+//! most a file without a record, which opening removes once it is old. An owner reaches only its own folder.
 //! Knows neither HTTP nor what is in a file. It is long because keeping, finding and removing have to
 //! agree on one order of file and record.
 
@@ -18,6 +18,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use media::{BlobHash, ErrorKind, NodeTag, WallTime};
@@ -53,6 +54,8 @@ const UPLOADS: Table = TableDefinition::new("uploads");
 
 /// Folder of unfinished uploads; no owner's folder has this name.
 const INCOMING: &str = "incoming";
+/// Age of a whole file without a record at which a start removes it.
+const UNRECORDED_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Reason that a file is not stored, found or removed.
 #[derive(Debug, thiserror::Error)]
@@ -217,13 +220,15 @@ impl UploadStore {
         Ok(made?)
     }
 
-    /// Removes files that have no record, which only a crash leaves; returns how many.
+    /// Removes files that have no record, which a crash leaves; returns how many. Whole ones stay for [`UNRECORDED_KEPT`]:
+    /// the ledger may have been put back to a time before them.
     ///
     /// Only while no upload is under way: at start. What is not ours stays.
     fn sweep(&self) -> Result<usize, UploadError> {
-        let mut swept = 0;
+        let (mut swept, mut kept) = (0, 0);
         for folder in list(&self.dirs[1])? {
             let name = folder.file_name().and_then(|name| name.to_str());
+            let is_whole = name != Some(INCOMING);
             let known = match name.filter(|_| folder.is_dir() && !folder.is_symlink()) {
                 Some(INCOMING) => HashSet::new(),
                 Some(owner) if is_folder(owner) => self.names(owner)?,
@@ -241,10 +246,21 @@ impl UploadStore {
                     tracing::warn!(path = %path.display(), "not an upload, left alone");
                     continue;
                 }
+                if is_whole && is_young(&path) {
+                    kept += 1;
+                    continue;
+                }
                 fs::remove_file(&path)
                     .map_err(UploadError::io("remove an unfinished upload", &path))?;
                 swept += 1;
             }
+        }
+        if kept > 0 {
+            tracing::error!(
+                files = kept, path = %self.dirs[1].display(),
+                "uploads that the ledger does not know: files of a crash, or a ledger of before them was put back; they are \
+                 removed by a start a week after they came"
+            );
         }
         Ok(swept)
     }
@@ -412,6 +428,13 @@ type Records = redb::ReadOnlyTable<
     (&'static str, &'static str),
     (u64, [u8; 32], i64, &'static str, &'static str),
 >;
+
+/// Returns true of a file that is younger than [`UNRECORDED_KEPT`]; of one whose age is not known too.
+fn is_young(path: &Path) -> bool {
+    let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    let age = changed.ok().and_then(|at| at.elapsed().ok());
+    age.is_none_or(|age| age < UNRECORDED_KEPT)
+}
 
 fn upload(name: StoredName, value: (u64, [u8; 32], i64, &str, &str)) -> StoredUpload {
     let (bytes, sha256, epoch_ms, original_name, owner) = value;

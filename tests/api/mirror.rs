@@ -25,7 +25,7 @@ use timeline::{
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    Server, Setup,
+    Server, Setup, copy,
     postgres::{Postgres, Proxy, Weather, url},
     seed, wait_until,
 };
@@ -283,6 +283,56 @@ fn rows_that_a_restore_of_the_database_lost_are_copied_again() {
     postgres.wait_for("SELECT max(seq) > 600 FROM sightline_events", "t");
     assert_eq!(postgres.sql(COUNT), "1");
     drop(server);
+}
+
+#[test]
+fn a_log_that_was_put_back_is_copied_once_what_it_lost_is_gone_from_the_database() {
+    for (scope, table, progress) in [
+        ("descriptions", "sightline_events", "sightline_progress"),
+        ("all", "sightline_log", "sightline_log_progress"),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [data, backup] = ["data", "backup"].map(|name| dir.path().join(name));
+        let postgres = Postgres::start();
+        let start = || {
+            let setup = Setup::new(dir.path()).var("SERVICE_DB_URL", &postgres.url());
+            setup.var("SERVICE_DB_MIRROR", scope).start()
+        };
+        let count = |text: &str| {
+            format!("SELECT count(*) FROM {table} WHERE payload::text LIKE '%{text}%'")
+        };
+        seed(dir.path(), vec![created(), described("kept")]);
+        let server = start();
+        postgres.wait_for(&format!("SELECT to_regclass('{table}') IS NOT NULL"), "t");
+        postgres.wait_for(&count("kept"), "1");
+        drop(server);
+        copy(&data, &backup);
+        seed(dir.path(), (0..5).map(|_| described("lost")).collect());
+        let server = start();
+        postgres.wait_for(&count("lost"), "5");
+        drop(server);
+        // Behind what the database has, and past it before the database is asked.
+        for new in [2, 9] {
+            std::fs::remove_dir_all(&data).expect("lost");
+            copy(&backup, &data);
+            seed(dir.path(), (0..new).map(|_| described("new")).collect());
+            let server = start();
+            let failures = || server.metric("service_mirror_failures_total");
+            wait_until("it is told", || failures() > 1.0);
+            assert_eq!(postgres.sql(&count("new")), "0", "{scope}");
+        }
+        // As the runbook has it.
+        let from = postgres
+            .sql(&format!("SELECT min(seq) FROM {table} WHERE payload::text LIKE '%lost%'"));
+        let from = from.trim();
+        postgres.sql(&format!(
+            "DELETE FROM {table} WHERE seq >= {from}; UPDATE {progress} SET seq = {from} - 1"
+        ));
+        let server = start();
+        postgres.wait_for(&count("new"), "9");
+        assert_eq!(postgres.sql(&count("kept")), "1", "{scope}");
+        drop(server);
+    }
 }
 
 #[test]

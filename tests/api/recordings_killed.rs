@@ -137,8 +137,10 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
         let mut server = setup.start();
         let run = record(&server, camera.port, &json!([]));
         // Few rows are part of their event, for which there is room.
-        let rows = || server.get(&signals(&run)).json()["signals"].as_array().map_or(0, Vec::len);
-        wait_until("it has rows", || rows() > 400);
+        let rows = |server: &Server| {
+            server.get(&signals(&run)).json()["signals"].as_array().map_or(0, Vec::len)
+        };
+        wait_until("it has rows", || rows(&server) > 400);
         let seen = server.events(&run);
         let told = |server: &Server| {
             let state = server.get(&format!("/v1/runs/{run}/state")).json()["state"].clone();
@@ -151,12 +153,13 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
         let ballast = disk.fill();
         if cut == "kill" {
             server = setup.start();
-            assert_eq!(told(&server), (json!("processing"), json!("queued")), "{cut}");
+            assert_eq!(told(&server), (json!("processing"), json!("failed")), "{cut}");
         } else {
             server.post_run(&run, "stop", &json!({})).assert_ok();
             wait_until("its job is over", || told(&server).1 == end);
         }
         assert_eq!(server.payloads(&run, "frames_decoded").len(), 0, "{cut}");
+        assert!(rows(&server) > 400, "{cut}: readers have what waits for its end");
         fs::remove_file(&ballast).expect("removed");
         wait_until("it is closed", || !server.payloads(&run, "frames_decoded").is_empty());
         wait_until("and its run over", || told(&server) == (json!(end), json!(end)));

@@ -40,7 +40,7 @@ use tempfile::TempDir;
 use worker::SandboxPolicy;
 
 pub use call::Call;
-pub use files::files;
+pub use files::{copy, files};
 pub use mounts::{SmallDisk, can_mount};
 pub use reply::Reply;
 pub use shared::shared;

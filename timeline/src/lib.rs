@@ -51,7 +51,7 @@ pub use fsck::{CutBytes, RepairReport, VerifyReport, cat, repair, verify};
 pub use index::{EVENTS_MAX, RUNS_MAX};
 pub use log_state::PublishListener;
 pub use marker::{AnalysisKey, FrameLabel, MarkerConfig, MarkerDeriver, derive_markers};
-pub use open_column::{Cut, OpenColumn, OpenColumns, OpenRows, OpenSnapshot};
+pub use open_column::{Cut, OpenColumn, OpenColumns, OpenRows, OpenSnapshot, check_open_column};
 pub use options::{SyncObserver, TimelineOptions, system_clock};
 pub use payload_stream::{PayloadChunks, StreamedEvent};
 pub use pins::{PinGuard, SweepStats};

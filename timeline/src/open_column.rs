@@ -147,6 +147,24 @@ impl OpenColumns {
     }
 }
 
+/// Reads the open column at `path`; false of a file that is none. An end that is being written is no damage.
+pub fn check_open_column(path: &Path) -> Result<bool> {
+    if path.file_name().and_then(|name| name.to_str()).and_then(parsed).is_none() {
+        return Ok(false);
+    }
+    let failed = TimelineError::io("read an open column", path);
+    let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (end, file) = opened.map_err(failed)?;
+    let mut rows = OpenRows::new(Part { file: Arc::new(file), at: 0, end }, path.to_owned())?;
+    rows.by_ref().for_each(drop);
+    let offset = rows.offset;
+    if rows.end()?.is_damaged {
+        let what = "an open column's block does not match its checksum";
+        return Err(TimelineError::Damaged { file: path.to_owned(), offset, what });
+    }
+    Ok(true)
+}
+
 fn name(run: RunId, job: JobId) -> String {
     format!("{run}.{job}")
 }

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use media::{BlobHash, EventType, RequestId, RunId, Seq, WallTime};
+use media::{BlobHash, EventType, JobId, RequestId, RunId, Seq, WallTime};
 use serde_json::Value;
 use tempfile::TempDir;
 use timeline::{
-    BlobStore, Event, KeyframeStored, NewEvent, RequestMarkerPayload, RunCreated, RunDeleted,
-    Timeline,
+    BlobStore, Event, KeyframeStored, NewEvent, OpenColumns, RequestMarkerPayload, RunCreated,
+    RunDeleted, Timeline,
 };
 
 use crate::support::sightline;
@@ -135,7 +135,7 @@ fn log_with_still(dir: &Path, bytes: &[u8]) -> BlobHash {
 }
 
 #[test]
-fn a_damaged_or_missing_still_is_damage() {
+fn a_damaged_recording_or_still_is_damage_and_a_missing_one() {
     let dir = TempDir::new().expect("a folder");
     let hash = log_with_still(dir.path(), b"a still");
     let path = BlobStore::at(&dir.path().join("blobs")).path(&hash);
@@ -143,6 +143,19 @@ fn a_damaged_or_missing_still_is_damage() {
     let sound = verify();
     assert_eq!(sound.code, 0, "{}", sound.stderr);
     assert!(sound.stdout.contains("1 stills"), "{}", sound.stdout);
+
+    let columns = OpenColumns::open(&dir.path().join("open-columns")).expect("opened");
+    let told = Event::RunDeleted(RunDeleted { request_id: None, reclaim: None });
+    drop(columns.begin(RUN, JobId::from_bytes([3; 16]), [told]).expect("begun"));
+    let recording = std::fs::read_dir(dir.path().join("open-columns")).expect("there").next();
+    let recording = recording.expect("one").expect("readable").path();
+    let bytes = std::fs::read(&recording).expect("readable");
+    let with_one = verify();
+    assert_eq!(with_one.code, 0, "{}", with_one.stderr);
+    assert!(with_one.stdout.contains("1 recordings in progress"), "{}", with_one.stdout);
+    std::fs::write(&recording, [&bytes[..], &[7; 70_000]].concat()).expect("written");
+    assert_eq!(verify().code, 7, "a recording's end is damaged");
+    std::fs::write(&recording, bytes).expect("written");
 
     std::fs::write(&path, b"a stilk").expect("written");
     assert_eq!(verify().code, 7, "one changed byte");

@@ -198,12 +198,19 @@ pub(super) async fn in_background<T: Send + 'static>(
 impl JobRunner {
     /// The job `id` of `run`, under way or over.
     pub fn find_job(&self, run: RunId, id: JobId) -> Result<Option<JobView>, MetaStoreError> {
-        self.records.find(run, id)
+        Ok(self.records.find(run, id)?.map(|job| self.as_known(job)))
+    }
+
+    /// A job as its record says, or as one that an earlier server left, whose end is not recorded yet.
+    fn as_known(&self, job: JobView) -> JobView {
+        let is_left = self.interrupted.lock().contains_key(&(job.order.run, job.order.id));
+        if is_left { JobView { status: JobStatus::Interrupted, ..job } } else { job }
     }
 
     /// The jobs of `run` that are recorded, in the order in which they were asked for.
     pub fn jobs_of(&self, run: RunId) -> Result<Vec<JobView>, MetaStoreError> {
-        let mut jobs = self.records.of_run(run)?;
+        let mut jobs: Vec<_> =
+            self.records.of_run(run)?.into_iter().map(|job| self.as_known(job)).collect();
         jobs.sort_by_key(|job| (job.order.started_at, job.order.id));
         Ok(jobs)
     }

@@ -16,11 +16,9 @@ use crate::{
         recorder::{Recorder, RecorderSpec, Watch},
         recording::{Head, RunLog, Sealed},
     },
-    runs::registry::Run,
+    runs::registry::{Growing, Run},
 };
 
-/// Reason of an end that was told later than it came.
-const NO_ROOM: &str = "there was no room to record its end";
 /// Events read at a time.
 const PAGE: usize = 1000;
 
@@ -61,9 +59,14 @@ impl JobRunner {
             stores.remove(id, job);
             return Ok(0);
         }
-        // A recording of this server was not interrupted.
-        let is_ours = run.growing().is_some_and(|growing| growing.job == job);
-        let reason = if is_ours { NO_ROOM } else { INTERRUPTED };
+        // Readers see what an earlier server left until it is closed.
+        let shown = run.growing().filter(|growing| growing.job == job);
+        let reason = shown.as_ref().map_or(INTERRUPTED, |growing| growing.reason);
+        if shown.is_none() {
+            let Head { decoded, analysis, .. } = head.clone();
+            let (since, synced) = (registry.timeline().head(), Arc::new(u64::MAX.into()));
+            run.show_recording(Growing { job, synced, since, reason, decoded, analysis });
+        }
         let last = (is_cut_off || head.session().is_some())
             .then(|| failed(head.decoded.request_id, reason));
         let Left { events: left, markers: count } = self.left(&run, job, &head)?;

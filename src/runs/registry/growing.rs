@@ -16,6 +16,8 @@ pub struct Growing {
     pub synced: Arc<AtomicU64>,
     /// Last event of the log when it began.
     pub since: Seq,
+    /// Reason of its end, where that is told later than it came.
+    pub reason: &'static str,
     /// Event of its frames, without any.
     pub decoded: FramesDecoded,
     /// Event of the analysis that its markers are, where they are told as it grows.
@@ -56,8 +58,13 @@ impl Run {
     /// Shows a recording that begins.
     pub fn begin_recording(self: &Arc<Self>, growing: Growing) -> RecordingGuard {
         let job = growing.job;
-        *self.growing.lock() = Some(Arc::new(growing));
+        self.show_recording(growing);
         RecordingGuard { run: Arc::clone(self), job, is_over: false }
+    }
+
+    /// Shows a recording that nobody writes.
+    pub fn show_recording(&self, growing: Growing) {
+        *self.growing.lock() = Some(Arc::new(growing));
     }
 
     /// Hides that of `job`, which is over.

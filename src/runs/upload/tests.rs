@@ -1,6 +1,6 @@
 //! The store alone: what is kept, who sees it, what a crash leaves.
 
-use std::num::NonZeroU64;
+use std::{num::NonZeroU64, time::SystemTime};
 
 use super::*;
 use crate::base::{meta_store::InjectedFault, quota::QuotaLimits};
@@ -86,6 +86,12 @@ fn lists_are_newest_first_and_end() {
     assert_eq!(page(Some(&kept[4])), []);
 }
 
+/// Makes a file without a record old enough to go.
+fn age(path: &Path) {
+    let old = SystemTime::now() - UNRECORDED_KEPT - Duration::from_secs(1);
+    File::open(path).and_then(|file| file.set_modified(old)).expect("set");
+}
+
 #[test]
 fn what_is_not_kept_leaves_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -97,13 +103,21 @@ fn what_is_not_kept_leaves_nothing() {
     assert!(matches!(refused, UploadError::TooLarge { max: 3 }), "{refused}");
     drop(large);
     assert_eq!(files(&dir.path().join("uploads")), Vec::<PathBuf>::new());
-    // What a killed process leaves: an unfinished file, and one whose record never followed.
+    // What a killed process leaves: an unfinished file, and those whose record never followed.
     let kept = put(&uploads, &alice, b"kept", 1);
     std::mem::forget(uploads.receive(&alice, 9).expect("made"));
     let orphan = uploads.path(&kept).with_file_name("0123456789abcdef0123456789abcdef.mp4");
-    fs::write(orphan, "x").expect("written");
+    fs::write(&orphan, "x").expect("written");
     assert_eq!(files(&dir.path().join("uploads")).len(), 3);
     drop(uploads);
+    let again = open(dir.path());
+    assert_eq!(
+        files(&dir.path().join("uploads")).len(),
+        2,
+        "a whole one may be one of a newer ledger"
+    );
+    drop(again);
+    age(&orphan);
     let again = open(dir.path());
     assert_eq!(files(&dir.path().join("uploads")), [again.path(&kept)]);
     assert_eq!(again.quota.used(&alice), 4, "counted again at start");
@@ -173,6 +187,7 @@ fn what_is_not_ours_stays_and_does_not_stop_a_start() {
     }
     let stray = own.join("stray");
     fs::write(&stray, "x").expect("written");
+    age(&stray);
     let again = open(dir.path());
     for path in foreign.iter().chain([&again.path(&kept)]) {
         assert!(path.exists(), "{}", path.display());

@@ -162,6 +162,7 @@ fn any_cut_and_any_damaged_byte_leave_the_blocks_before() {
             let (found_rows, found_head, cut) = found.expect("readable");
             assert_eq!((found_rows, found_head), (rows, head), "{at} {flip}");
             assert_eq!(cut.bytes, (bytes.len() - end) as u64, "{at} {flip}");
+            assert_eq!(check_open_column(&path).is_err(), cut.is_damaged, "{at} {flip}");
             // A block behind a damaged event stands where no block could end.
             if head == 2 {
                 assert_eq!(cut.is_damaged, at < last_block, "{at} {flip}");
@@ -172,6 +173,13 @@ fn any_cut_and_any_damaged_byte_leave_the_blocks_before() {
     fs::write(&path, [&bytes[..], &[0; 70_000]].concat()).expect("written");
     let cut = Cut { bytes: 70_000, is_damaged: true };
     assert_eq!(read(&columns).expect("readable"), (11, 2, cut), "no block is so long");
+    for _ in 0..2 {
+        columns.keep_damaged(RUN, JOB).expect("kept, once");
+    }
+    let kept = path.with_added_extension("damaged");
+    assert_eq!(fs::read(&kept).expect("there").len(), bytes.len() + 70_000);
+    assert_eq!(columns.all().expect("listed"), [(RUN, JOB)], "it is none to be closed");
+    assert!(!check_open_column(&kept).expect("passed over"));
 }
 
 #[test]
