@@ -1,10 +1,8 @@
 //! The mirror: events copied to the database after their commit, all of them or descriptions of live sessions.
 //!
-//! A reader of the outbox: at least once, in order, and once in the table, whose key is the
-//! server and the seq. Descriptions are `vlm`, `vlm_tiered`, `clip_vlm` and `clip_vlm_tiered` of live
-//! sessions, for which a session's frames wait; what is found without waiting, files' descriptions and
-//! stills then stay local. An event that the database never takes is listed there as skipped, and those
-//! after it follow.
+//! A reader of the outbox: at least once, in order, and once in the table, whose key is the server and the seq. Descriptions are
+//! `vlm`, `vlm_tiered`, `clip_vlm` and `clip_vlm_tiered` of live sessions, for which a session's frames wait; what is found without
+//! waiting, files' descriptions and stills then stay local. What the database never takes is listed there as skipped.
 
 mod log;
 mod rows;
@@ -107,9 +105,8 @@ enum MirrorError {
     Died(#[from] TaskPanicked),
     /// The log went on from an earlier state, under numbers that the database knows.
     #[error(
-        "the database has other events of {node} from number {from} on than the log, which was put back \
-         to an earlier state: copying goes on once they are gone from there, see \"Restore\" in \
-         docs/operate/runbooks.md"
+        "the log was put back to an earlier state, the database has other events of {node} from number {from} \
+         on: copying goes on once they are gone, see docs/operate/runbooks.md"
     )]
     Diverged { node: String, from: Seq },
 }
@@ -217,11 +214,7 @@ impl EventMirror {
         };
         let (mirror, from) = (Arc::clone(self), place.next);
         let batch = blocking(move || mirror.collect(from, limit)).await??;
-        let known = batch.rows.partition_point(|row| row.head.seq <= place.last);
-        let (scope, node) = (self.scope, &self.node);
-        if let Some(from) = self.database.differs(scope, node, &batch.rows[..known]).await? {
-            return Err(self.diverged(from));
-        }
+        self.compare(&batch.rows, place.last).await?;
         self.hand_over(&place.database, &batch).await?;
         self.refused.lock().clear();
         let passed = batch.next.0 - place.written.0;
@@ -298,15 +291,16 @@ impl EventMirror {
         // A restore takes back what the database knows of this, and what it lost is copied again.
         let next = written.min(Seq(last.0 + 1));
         tracing::debug!(node = self.node, cursor, %next, "found where the mirror goes on");
-        let head = self.timeline.head();
-        if last > head {
-            return Err(self.diverged(Seq(head.0 + 1)));
-        }
         Ok(Place { database, cursor, last, next, written: next })
     }
 
-    fn diverged(&self, from: Seq) -> MirrorError {
-        MirrorError::Diverged { node: self.node.clone(), from }
+    /// Refuses to go on where the database, which has events up to `last`, has others than the log.
+    async fn compare(&self, rows: &[Row], last: Seq) -> Result<(), MirrorError> {
+        let known = rows.partition_point(|row| row.head.seq <= last);
+        let differs = self.database.differs(self.scope, &self.node, &rows[..known]).await?;
+        let beyond = Seq(self.timeline.head().0 + 1);
+        let from = differs.or((last >= beyond).then_some(beyond));
+        from.map_or(Ok(()), |from| Err(MirrorError::Diverged { node: self.node.clone(), from }))
     }
 
     /// Reads what is to be copied from `from` on.
