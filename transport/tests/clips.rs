@@ -6,13 +6,13 @@ mod packetize;
 
 use std::{
     fs::File,
-    hash::{DefaultHasher, Hasher},
     ops::ControlFlow,
     path::Path,
     time::{Duration, Instant},
 };
 
 use clips::{pick, rendered};
+use crc32c::crc32c_append;
 use decode::{
     CodedPicture, DemuxLimits, Demuxer, FileOptions, FrameSink, LiveOptions, Sampling, SegmentInfo,
     SinkStop, decode_file, open_decoder,
@@ -29,19 +29,19 @@ fn demuxer(path: &Path) -> Demuxer {
     Demuxer::open(Box::new(file), DemuxLimits::default()).expect("a clip")
 }
 
-fn digest(frame: &Frame) -> u64 {
+fn digest(frame: &Frame) -> u32 {
     let picture = frame.pixels.host().expect("in host memory");
-    let mut hash = DefaultHasher::new();
+    let mut digest = 0;
     let mut add = |plane: Plane<'_>| {
-        (0..plane.extent().height).for_each(|y| hash.write(plane.row(y)));
+        (0..plane.extent().height).for_each(|y| digest = crc32c_append(digest, plane.row(y)));
     };
     add(picture.luma());
-    picture.chroma().into_iter().flatten().for_each(add);
-    hash.finish()
+    picture.chroma().into_iter().flatten().for_each(&mut add);
+    digest
 }
 
 /// A frame's time and digest.
-type Seen = (Timestamp, u64);
+type Seen = (Timestamp, u32);
 
 #[derive(Default)]
 struct Recorder(Vec<Seen>);

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use serde_json::Value;
 
-use crate::support::{command, finish, sightline};
+use crate::support::{command, doctor, finish, sightline};
 
 #[test]
 fn wrong_arguments_end_with_two_and_say_what_is_wrong() {
@@ -93,8 +93,8 @@ fn doctor_says_what_a_device_lacks() {
     let rows = [("nvdec", "4000", "libcuda.so.1"), ("vaapi", "/dev/dri/none", "/dev/dri/none")];
     for (backend, device, missing) in rows {
         for (asked, state) in [("auto", "absent"), (backend, "fail")] {
-            let args = ["doctor", "--json", "--backend", asked, "--device", device];
-            let outcome = sightline(&args);
+            let args = ["--json", "--backend", asked, "--device", device];
+            let outcome = finish(doctor(&args));
             let findings: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
             let checks = findings["checks"].as_array().expect("a list");
             let check = checks.iter().find(|check| check["name"] == backend);
@@ -111,7 +111,7 @@ fn doctor_says_what_a_device_lacks() {
 fn doctor_tells_a_driver_from_a_file_of_its_name() {
     let dir = tempfile::tempdir().expect("a folder");
     std::fs::write(dir.path().join("libcuda.so.1"), "no library").expect("written");
-    let mut command = command(&["doctor", "--backend", "nvdec"]);
+    let mut command = doctor(&["--backend", "nvdec"]);
     command.env("LD_LIBRARY_PATH", dir.path());
     let outcome = finish(command);
     let line = outcome.stdout.lines().find(|line| line.contains("nvdec")).expect("a line");
@@ -140,9 +140,7 @@ fn capacity_is_measured_on_a_file_and_adds_up() {
 #[test]
 fn doctor_names_what_is_missing() {
     let below_a_file = concat!(env!("CARGO_BIN_EXE_sightline"), "/data");
-    let mut command = command(&["doctor", "--data-dir", below_a_file]);
-    command.env("SERVICE_FFMPEG_PATH", "/nowhere/ffmpeg");
-    let outcome = finish(command);
+    let outcome = finish(doctor(&["--data-dir", below_a_file]));
     let line = |name: &str| {
         let is_about = |line: &&str| line.split_whitespace().nth(1) == Some(name);
         let found = outcome.stdout.lines().find(is_about);

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{command, finish};
+use crate::support::{command, doctor, finish};
 
 /// Check of the data directory by `doctor`, started in `folder` with these variables.
 fn data_dir(folder: &Path, vars: &[(&str, &Path)]) -> String {
-    let mut doctor = command(&["doctor", "--json"]);
+    let mut doctor = doctor(&["--json"]);
     doctor.current_dir(folder).env_remove("XDG_STATE_HOME");
     doctor.envs(vars.iter().map(|(name, path)| (name, path.as_os_str())));
     let outcome = finish(doctor);

@@ -3,13 +3,14 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
+    process::Command,
     sync::{Arc, Mutex},
     thread,
 };
 
 use serde_json::{Value, json};
 
-use crate::support::{Outcome, command, finish};
+use crate::support::{Outcome, command, doctor, finish};
 
 pub const RUN: &str = "run-000102030405060708090a0b0c0d0eff";
 const KEY: &str = "verysecretkey";
@@ -55,7 +56,11 @@ impl Script {
     }
 
     pub fn run(&self, args: &[&str]) -> Outcome {
-        let mut command = command(args);
+        self.ask(command(args))
+    }
+
+    /// Runs a command that asks this server.
+    pub fn ask(&self, mut command: Command) -> Outcome {
         command.env("SIGHTLINE_SERVER", &self.address).env("SIGHTLINE_API_KEY", KEY);
         finish(command)
     }
@@ -147,7 +152,7 @@ fn doctor_prints_what_the_server_finds_wrong_with_itself() {
     ];
     let script =
         Script::start(vec![(200, json!({ "request_id": "r", "checks": checks }).to_string())]);
-    let outcome = script.run(&["doctor", "--json"]);
+    let outcome = script.ask(doctor(&["--json"]));
     assert_eq!(script.asked()[0].line, "GET /v1/doctor HTTP/1.1");
     let findings: Value = serde_json::from_str(&outcome.stdout).expect("doctor prints JSON");
     for (name, state, detail) in [
@@ -168,7 +173,7 @@ fn doctor_prints_what_the_server_finds_wrong_with_itself() {
         ((404, "no such route".to_owned()), "older than this command"),
         ((200, "<html>".to_owned()), "another program has the port"),
     ] {
-        let outcome = Script::start(vec![answer]).run(&["doctor"]);
+        let outcome = Script::start(vec![answer]).ask(doctor(&[]));
         let line = outcome.stdout.lines().find(|line| line.contains("answers")).expect("a line");
         assert!(line.contains(words), "{line}");
     }

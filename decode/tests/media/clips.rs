@@ -157,19 +157,19 @@ fn real_clips_decode_to_ffprobes_frames_and_times() {
     const LONG: [&str; 4] =
         ["long.mp4", "phone_adx-1080p-av1.mp4", "screen.mp4", "screen_elm-sourcemaps.mp4"];
     const AUDIO: [&str; 2] = ["audio.mp4", "x_bbb-audio.mp4"];
-    let frames = sized(90, 300);
     let clips = clips::all();
     assert!(clips.len() >= 20, "only {} clips", clips.len());
     for path in clips {
         if AUDIO.iter().any(|name| path.ends_with(name)) {
             continue;
         }
+        let frames = sized(first_pictures(&path), 300);
         let is_whole = sized(false, !LONG.iter().any(|name| path.ends_with(name)));
         let max = (!is_whole).then_some(frames);
         let options = FileOptions { max_frames: max.map_or(u64::MAX, u64::from), ..every(2) };
         let (report, seen) = decode(&path, &options, false).expect("decodes");
         // Some packets more than frames: hidden and discarded ones give none.
-        let mut expected = expected_times(&path, &ticks(&seen), max.map(|frames| frames + 64));
+        let mut expected = expected_times(&path, &ticks(&seen), max.map(|frames| frames + 32));
         expected.truncate(max.map_or(usize::MAX, |frames| frames as usize));
         assert!(ticks(&seen) == expected, "{path:?}: {} and {}", seen.len(), expected.len());
         assert_eq!((report.truncated, report.damaged_packets), (false, 0), "{path:?}");

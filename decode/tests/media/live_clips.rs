@@ -8,10 +8,7 @@ use std::{
 
 use decode::{DecodeError, Decoder, DemuxLimits, Demuxer};
 
-use crate::live::open;
-
-/// Coded pictures looked at of each clip.
-const PICTURES: usize = 90;
+use crate::{live::open, support::first_pictures};
 
 /// Complaints about the start of a clip that is whole.
 fn complaints(path: &Path) -> Vec<String> {
@@ -23,7 +20,9 @@ fn complaints(path: &Path) -> Vec<String> {
     let codec = demuxer.stream().codec;
     let (mut decoder, mut frames, mut pictures) = (open(codec), 0, 0);
     let mut found = Vec::new();
-    for (at, picture) in demuxer.into_coded_pictures().take(PICTURES).enumerate() {
+    for (at, picture) in
+        demuxer.into_coded_pictures().take(first_pictures(path) as usize).enumerate()
+    {
         pictures += 1;
         if let Err(error) = decoder.push(&picture.access_unit) {
             found.push(format!("{codec:?}, picture {at}: {error}"));

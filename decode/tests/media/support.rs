@@ -154,6 +154,13 @@ pub fn decode_in_hurry(path: &Path, options: &FileOptions) -> (FileReport, Vec<V
     (report.expect("decodes"), outputs)
 }
 
+/// So many of a clip's first pictures as a test looks at: fewer of large ones.
+pub fn first_pictures(path: &Path) -> u32 {
+    let input = Box::new(File::open(path).expect("the clip opens"));
+    let extent = Demuxer::open(input, DemuxLimits::default()).map(|it| it.stream().extent);
+    if extent.is_ok_and(|extent| extent.area() > 1280 * 720) { 45 } else { 90 }
+}
+
 pub fn ticks(seen: &[Seen]) -> Vec<i64> {
     seen.iter().map(|frame| frame.ticks).collect()
 }

@@ -187,15 +187,16 @@ impl Disturbance {
 /// Adds grain as FFmpeg's filter `noise` does: of a deviation of 1/sqrt(3) of its strength, here of half that, as a pixel
 /// stands for four.
 fn add_noise(luma: &mut [u8], strength: f64, seed: u64) {
+    // The sum of four bytes is nearly normal: its deviation is 147.8.
     let step = strength / 3f64.sqrt() / 2.0 / 147.8;
+    let grain: Vec<i32> = (-510..=510).map(|sum| (f64::from(sum) * step).round() as i32).collect();
     let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for level in luma {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        // The sum of four bytes is nearly normal: its deviation is 147.8.
-        let sum: i32 = state.to_le_bytes()[..4].iter().map(|&byte| i32::from(byte)).sum();
-        *level = (f64::from(*level) + f64::from(sum - 510) * step).round() as u8;
+        let sum: usize = state.to_le_bytes()[..4].iter().map(|&byte| usize::from(byte)).sum();
+        *level = (i32::from(*level) + grain[sum]).clamp(0, 255) as u8;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Signals are local, and decisions a function of signals alone.
 
+use clips::sized;
 use gate::{
     AHEAD, BACK, CpuBackend, FrameMeasurements, FrameMeta, Gate, GateConfig, MeasureBackend, Past,
     SignalWindow,
@@ -92,7 +93,7 @@ fn poll_all(window: &mut SignalWindow, signals: &mut Vec<(Signal, Past)>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: sized(60, 480), ..ProptestConfig::default() })]
 
     #[test]
     fn a_window_started_anywhere_says_what_it_knows(
