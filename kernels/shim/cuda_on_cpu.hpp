@@ -64,19 +64,13 @@ static unsigned current, first_thread;
 static unsigned long long offered[2][THREADS];
 static void (*kernel)();
 
-static void begin() {
-    for (;;) {
-        kernel();
-        fibers[current].done = true;
-        if (_setjmp(fibers[current].resume) == 0) _longjmp(scheduler, 1);
-    }
-}
+static void begin();
 
-static void enter(unsigned thread) {
+// Goes on with a thread where it was.
+[[noreturn]] static void enter(unsigned thread) {
     Fiber& fiber = fibers[thread];
     current = thread;
     threadIdx.x = first_thread + thread;
-    if (_setjmp(scheduler) != 0) return;
     if (fiber.started) _longjmp(fiber.resume, 1);
     fiber.started = true;
     fiber.stack = static_cast<char*>(malloc(STACK_BYTES));
@@ -86,34 +80,51 @@ static void enter(unsigned thread) {
     fiber.first.uc_link = nullptr;
     makecontext(&fiber.first, begin, 0);
     setcontext(&fiber.first);
+    stop("no fiber");
+}
+
+// Leaves the current thread, for the next that has not ended; after the last, for the scheduler.
+static void leave() {
+    if (_setjmp(fibers[current].resume) != 0) return;
+    for (unsigned thread = current + 1; thread < THREADS; thread++) {
+        if (!fibers[thread].done) enter(thread);
+    }
+    _longjmp(scheduler, 1);
+}
+
+static void begin() {
+    for (;;) {
+        kernel();
+        fibers[current].done = true;
+        leave();
+    }
 }
 
 // Runs the 32 threads from `thread` on to their end.
 static void run(unsigned thread) {
     first_thread = thread;
     for (Fiber& fiber : fibers) {
-        fiber.done = fiber.waits = false;
+        fiber.done = false;
         fiber.shuffles = 0;
     }
     for (;;) {
+        for (Fiber& fiber : fibers) fiber.waits = false;
+        if (_setjmp(scheduler) == 0) enter(0);
         unsigned done = 0, waiting = 0;
-        for (unsigned thread = 0; thread < THREADS; thread++) {
-            if (!fibers[thread].done) enter(thread);
-            done += fibers[thread].done;
-            waiting += fibers[thread].waits;
+        for (Fiber& fiber : fibers) {
+            done += fiber.done;
+            waiting += fiber.waits;
         }
         if (done == THREADS) return;
         if (done != 0) stop("a thread ended while others wait for it");
         if (waiting != THREADS) stop("a thread neither ended nor waits");
-        for (Fiber& fiber : fibers) fiber.waits = false;
     }
 }
 
 // Waits until every thread of the warp is here.
 static void meet() {
-    Fiber& fiber = fibers[current];
-    fiber.waits = true;
-    if (_setjmp(fiber.resume) == 0) _longjmp(scheduler, 1);
+    fibers[current].waits = true;
+    leave();
 }
 
 }  // namespace warp

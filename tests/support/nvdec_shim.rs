@@ -84,19 +84,21 @@ pub fn frames(
 
 /// The samples of a plane, sixteen bits each, however they are stored.
 fn samples(plane: Plane<'_>) -> Vec<u16> {
-    let columns = plane.extent().width as usize;
-    let row = |y| {
-        let row = plane.row(y);
-        let sample = move |x: usize| match plane.sample() {
-            SampleFormat::U8 => u16::from(row[x * plane.step()]) << 8,
-            SampleFormat::U16 { shift } => {
-                let at = 2 * x * plane.step();
-                u16::from_le_bytes([row[at], row[at + 1]]) << (8 - shift)
+    let (columns, step) = (plane.extent().width as usize, plane.step());
+    let mut samples = Vec::new();
+    for row in (0..plane.extent().height).map(|y| plane.row(y)) {
+        match plane.sample() {
+            SampleFormat::U8 => {
+                let row = row.iter().step_by(step).take(columns);
+                samples.extend(row.map(|&sample| u16::from(sample) << 8));
             }
-        };
-        (0..columns).map(sample)
-    };
-    (0..plane.extent().height).flat_map(row).collect()
+            SampleFormat::U16 { shift } => {
+                let row = row.chunks_exact(2).step_by(step).take(columns);
+                samples.extend(row.map(|two| u16::from_le_bytes([two[0], two[1]]) << (8 - shift)));
+            }
+        }
+    }
+    samples
 }
 
 /// Position, time and samples of a frame.
