@@ -77,8 +77,11 @@ impl Changes {
     #[inline(always)]
     fn measure(&mut self, old: &Luma, new: &Luma, room: &mut Room) {
         let Room { change, sums, values, shapes, across } = room;
-        beyond_light(old, new, change);
+        let light = Light::between(old, new);
+        set_each(change, old, new, |old, new| light.change(old, new));
         means_around::<LIGHT>(change, across, values);
+        set_each(sums, old, new, |old, new| light.knows(old, new).into());
+        of_known(values, sums, &mut shapes[0], across);
         join(values, change, |light, change| (change - light).clamp(-CHANGE_MAX, CHANGE_MAX));
         sums_around::<1>(values, across, sums, |sum| sum as i16);
         join(values, sums, |_, sum| sum.abs());
@@ -152,7 +155,8 @@ pub(super) fn compare<'a>(
     join(sums, change, |sum, change| of_its_own(sum, change, grown / NINE / 2));
     let beyond_noise = |value: i16| (value - noise as i16).max(0);
     let seems_moved = moved(sums, &last.around, [seed, grown], beyond_noise);
-    changes.unusual = (0..PLACE).fold(seems_moved, |cells, _| wider(&cells));
+    let wider = |cells: Cells, _| std::array::from_fn(|y| near(&cells, y));
+    changes.unusual = (0..PLACE).fold(seems_moved, wider);
     *values = last.around;
     clear(values, &last.unusual);
     for changes in before.clone().skip(1) {
@@ -223,14 +227,26 @@ fn join(values: &mut Rows, others: &Rows, of: impl Fn(i16, i16) -> i16) {
     }
 }
 
-/// Changes of cells beyond the light that all gained or lost.
+/// Sets each value to what is made of a cell of two pictures.
 #[inline(always)]
-fn beyond_light(old: &Luma, new: &Luma, change: &mut Rows) {
-    let light = Light::between(old, new);
-    let cells = change.as_flattened_mut().iter_mut().zip(&old.cells).zip(&new.cells);
-    for ((change, &old), &new) in cells {
-        *change = light.change(old, new);
+fn set_each(values: &mut Rows, old: &Luma, new: &Luma, of: impl Fn(u16, u16) -> i16) {
+    let cells = values.as_flattened_mut().iter_mut().zip(&old.cells).zip(&new.cells);
+    cells.for_each(|((value, &old), &new)| *value = of(old, new));
+}
+
+/// Makes means of changes those of the `known` ones alone: white beside a lamp gains nothing, and would give it an edge.
+#[inline(always)]
+fn of_known(means: &mut Rows, known: &Rows, counts: &mut Rows, across: &mut Across) {
+    if known.as_flattened().iter().sum::<i16>() == CELLS as i16 {
+        return;
     }
+    sums_around::<LIGHT>(known, across, counts, |count| count as i16);
+    join(counts, known, |count, known| count * known);
+    let all = (2 * LIGHT as i32 + 1).pow(2);
+    join(means, counts, |mean, count| match count {
+        0 => 0,
+        _ => (i32::from(mean) * all / i32::from(count)) as i16,
+    });
 }
 
 /// Root of the mean square of strengths up to [`NOISE_MAX`] each, but no more than 1.6 means: few cells move.
@@ -285,13 +301,9 @@ fn sums_around<const REACH: usize>(
 /// Sums over each cell of a row and those so many on each side.
 #[inline(always)]
 fn sum_across<const REACH: usize>(row: &Row, sums: &mut [i32; LUMA_COLUMNS]) {
-    // The row, its ends going on on both sides.
-    let mut wide = [0; LUMA_COLUMNS + 2 * LIGHT];
-    let (left, rest) = wide.split_at_mut(REACH);
-    let (middle, right) = rest.split_at_mut(LUMA_COLUMNS);
-    left.fill(row[0].into());
-    middle.copy_from_slice(&row.map(i32::from));
-    right.fill(row[LUMA_COLUMNS - 1].into());
+    let mut wide = [row[0].into(); LUMA_COLUMNS + 2 * LIGHT];
+    wide[REACH..][..LUMA_COLUMNS].copy_from_slice(&row.map(i32::from));
+    wide[REACH + LUMA_COLUMNS..].fill(row[LUMA_COLUMNS - 1].into());
     *sums = std::array::from_fn(|x| wide[x..=x + 2 * REACH].iter().sum());
 }
 
@@ -306,11 +318,6 @@ fn cells_of(a: &Rows, b: &Rows, holds: impl Fn(i16, i16) -> bool) -> Cells {
             |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         flags.as_chunks().0.iter().rev().fold(0, |bits, eight| bits << 8 | packed(eight))
     })
-}
-
-/// The cells and those at them.
-fn wider(cells: &Cells) -> Cells {
-    std::array::from_fn(|y| near(cells, y))
 }
 
 /// Cells of a row that are among these or at one of them.
@@ -339,19 +346,26 @@ mod tests {
     use super::*;
     use crate::thumbnail::block_means;
 
+    fn moved_between(pictures: [[u16; CELLS]; 2]) -> Cells {
+        let [old, new] = pictures.map(|cells| Luma { cells, blocks: block_means(&cells) });
+        let before = [&Changes::NONE].into_iter();
+        compare((&old, &new), before, &mut { Room::EMPTY }, &mut { Changes::NONE })
+    }
+
     #[test]
-    fn a_cell_has_eight_neighbours() {
-        let mut cells = NO_CELLS;
-        (cells[0], cells[7]) = (1, 1 << 20);
-        let mut expected = NO_CELLS;
-        (expected[0], expected[1]) = (0b11, 0b11);
-        expected[6..9].fill(0b111 << 19);
-        assert_eq!(wider(&cells), expected);
+    fn a_lamp_before_a_white_sky_moves_nothing() {
+        let [off, on] = [0, 12_000].map(|lamp| {
+            std::array::from_fn(|cell| {
+                let (x, y) = (cell % LUMA_COLUMNS, cell / LUMA_COLUMNS);
+                let gain = lamp / (200 + x.abs_diff(32).pow(2) + y.abs_diff(14).pow(2));
+                (([255, 100][usize::from(y > 11)] + gain).min(255) * LEVEL as usize) as u16
+            })
+        });
+        assert_eq!([[off, on], [on, off]].map(moved_between), [NO_CELLS; 2]);
     }
 
     #[test]
     fn a_cell_moves_that_changed_by_a_small_part_of_what_is_around_it() {
-        let luma = |cells: [u16; CELLS]| Luma { cells, blocks: block_means(&cells) };
         let grey = [100 * LEVEL as u16; CELLS];
         let middle = 20 * LUMA_COLUMNS + 32;
         let seen = |change: u16| {
@@ -360,11 +374,7 @@ mod tests {
                 new[row - 1..=row + 1].fill(150 * LEVEL as u16);
             }
             new[middle] = grey[middle] + change;
-            let (mut room, mut changes) = (Room::EMPTY, Changes::NONE);
-            let pictures = (&luma(grey), &luma(new));
-            let cells = compare(pictures, [&Changes::NONE].into_iter(), &mut room, &mut changes);
-            assert!(cells[20] >> 31 & 1 == 1, "what is around it moves");
-            cells[20] >> 32 & 1 == 1
+            moved_between([grey, new])[20] >> 31 & 0b11 == 0b11
         };
         assert_eq!((0..50 * LEVEL as u16).find(|&change| seen(change)), Some(146));
     }

@@ -5,11 +5,7 @@
 use super::luma::Luma;
 use crate::thumbnail::{BLOCKS, LEVEL};
 
-/// The lightest cell, in 1/[`LEVEL`].
-const WHITE: i16 = 255 * LEVEL as i16;
-/// Black and white of video of limited range (ITU-R BT.709): what light takes or adds beyond is lost.
-const SHOWN: [i16; 2] = [16 * LEVEL as i16, 235 * LEVEL as i16];
-/// Least and most of a cell of which hardly any sample has been lost to black or white.
+/// Least and most of a cell of which hardly any sample has been lost to black or white (16 and 235, ITU-R BT.709).
 const KNOWN: [u16; 2] = [24 * LEVEL as u16, 228 * LEVEL as u16];
 /// Least number of blocks with both means in [`KNOWN`] that tells a line.
 const BLOCKS_LEAST: usize = BLOCKS / 4;
@@ -29,8 +25,6 @@ pub(super) struct Light {
     offset: i16,
     /// Darkest and lightest value of which it is known: beyond, a picture shows less than there was.
     known: [u16; 2],
-    /// Darkest and lightest value that a picture shows.
-    shown: [i16; 2],
 }
 
 impl Light {
@@ -40,9 +34,8 @@ impl Light {
         let mut ratios: [u32; BLOCKS] = std::array::from_fn(|block| {
             (u32::from(new[block]) << 14) / u32::from(old[block]).max(1)
         });
-        let factor = *ratios.select_nth_unstable(BLOCKS / 2).1;
-        let factor = factor.min(u16::MAX.into()) as u16;
-        Light { factor, offset: 0, known: [0, u16::MAX], shown: [0, WHITE] }
+        let factor = (*ratios.select_nth_unstable(BLOCKS / 2).1).min(u16::MAX.into()) as u16;
+        Light { factor, offset: 0, known: [0, u16::MAX] }
     }
 
     /// The line by which the median of the darker half of the blocks and that of the lighter half became what they are.
@@ -67,7 +60,7 @@ impl Light {
             u16::try_from(factor).ok().filter(|factor| factor.abs_diff(SAME) <= SAME / 4)?;
         let offset = dark[1] - ((dark[0] * i32::from(factor)) >> 14);
         let offset = i16::try_from(offset).ok()?;
-        Some(Light { factor, offset, known: KNOWN, shown: SHOWN })
+        Some(Light { factor, offset, known: KNOWN })
     }
 
     /// The gain or loss of the median block.
@@ -75,7 +68,7 @@ impl Light {
         let mut gains: [i16; BLOCKS] =
             std::array::from_fn(|block| new[block] as i16 - old[block] as i16);
         let offset = *gains.select_nth_unstable(BLOCKS / 2).1;
-        Light { factor: SAME, offset, known: KNOWN, shown: SHOWN }
+        Light { factor: SAME, offset, known: KNOWN }
     }
 
     /// The factor, or another light that leaves less than three quarters of what the factor leaves of the cells.
@@ -91,24 +84,30 @@ impl Light {
         if scaled.factor.abs_diff(SAME) <= SAME / 256 {
             return scaled;
         }
+        let scaled = Light { known: [0, KNOWN[1]], ..scaled };
         let unexplained = left(scaled);
         let others =
             [Some(Light::added(old_blocks, new_blocks)), Light::shifted(old_blocks, new_blocks)];
-        let others = others.into_iter().flatten();
-        let others =
-            others.map(|light| (left(light), light)).filter(|(left, _)| 4 * left < 3 * unexplained);
-        others.min_by_key(|(left, _)| *left).map_or(scaled, |(_, light)| light)
+        let others = others.into_iter().flatten().map(|light| (left(light), light));
+        let best =
+            others.min_by_key(|(left, _)| *left).filter(|(left, _)| 4 * left < 3 * unexplained);
+        best.map_or(scaled, |(_, light)| light)
     }
 
-    /// Change of a cell beyond what the light made of it.
+    /// Change of a cell beyond what the light made of it; none where it is not known.
     #[inline(always)]
     pub(super) fn change(self, old: u16, new: u16) -> i16 {
         let scaled = (u32::from(old << 2) * u32::from(self.factor)) >> 16;
         let scaled = (scaled as u16).min(i16::MAX as u16) as i16;
-        let shown = |value: i16| value.clamp(self.shown[0], self.shown[1]);
-        let change = shown(new as i16) - shown(scaled.saturating_add(self.offset));
-        let change = if old < self.known[0] { change.max(0) } else { change };
-        if old > self.known[1] { change.min(0) } else { change }
+        let change = new as i16 - scaled.saturating_add(self.offset);
+        if self.knows(old, new) { change } else { 0 }
+    }
+
+    /// Neither value of a cell was lost to black or white.
+    #[inline(always)]
+    pub(super) fn knows(self, old: u16, new: u16) -> bool {
+        let [darkest, lightest] = self.known;
+        old.min(new) >= darkest && old.max(new) <= lightest
     }
 }
 
@@ -118,8 +117,7 @@ mod tests {
 
     #[test]
     fn a_factor_is_that_of_the_median_block() {
-        let old = [100 * LEVEL as u16; BLOCKS];
-        let mut new = old;
+        let [old, mut new] = [[100 * LEVEL as u16; BLOCKS]; 2];
         new[..BLOCKS / 4].fill(50 * LEVEL as u16);
         new[BLOCKS / 4..BLOCKS / 2].fill(200 * LEVEL as u16);
         assert_eq!(Light::scaled(&old, &new).factor, SAME);
