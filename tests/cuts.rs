@@ -4,19 +4,22 @@
 
 use std::{fs::File, ops::ControlFlow, path::Path};
 
-use clips::{pick, pick_with, rendered_from, with_known_cuts};
+use clips::{pick, pick_with, rendered_from, sized, with_known_cuts};
 use gate::{Gate, GateConfig, SelectionReason};
 use worker::{CancelToken, JobEvent, JobSpec, Supervisor, WorkerProgram};
 
 use crate::support::sandbox;
 
-/// Frames that the gate calls a scene cut.
-fn cuts(path: &Path) -> Vec<u64> {
+/// More frames than a clip has.
+const WHOLE: u64 = 500_000;
+
+/// Frames of the first ones that the gate calls a scene cut.
+fn cuts(path: &Path, max_frames: u64) -> Vec<u64> {
     let program = env!("CARGO_BIN_EXE_sightline-server");
     let program = WorkerProgram::at(program).with_sandbox(sandbox::policy(program));
     let supervisor = Supervisor::new(program);
     let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let spec = JobSpec { threads: 2, ..JobSpec::new(file) };
+    let spec = JobSpec { threads: 2, max_frames, ..JobSpec::new(file) };
     let mut gate = Gate::new(GateConfig::default());
     let mut found = Vec::new();
     supervisor
@@ -52,7 +55,7 @@ fn compare(found: &[u64], known: &[u64]) -> (usize, Vec<u64>, Vec<u64>) {
 fn known_cuts_are_found_and_no_other() {
     let (mut hits, mut misses, mut inventions) = (0, 0, 0);
     for (path, known) in with_known_cuts() {
-        let (hit, missed, invented) = compare(&cuts(&path), &known);
+        let (hit, missed, invented) = compare(&cuts(&path, WHOLE), &known);
         let (name, count) = (path.display(), known.len());
         eprintln!("{name}: {hit} of {count}, missed {missed:?}, invented {invented:?}");
         hits += hit;
@@ -93,7 +96,8 @@ fn clips_without_a_cut_have_none() {
         "phone_adx-topshots.mp4",
     ];
     for path in pick(&built_in, &media) {
-        assert_eq!(cuts(&path), Vec::<u64>::new(), "{}", path.display());
+        let found = cuts(&path, sized(500, WHOLE));
+        assert_eq!(found, Vec::<u64>::new(), "{}", path.display());
     }
 }
 
@@ -179,7 +183,7 @@ fn what_only_looks_like_a_cut_is_none() {
     let mut wrong = Vec::new();
     for (clip, Lookalike { name, filter, .. }) in pick_with(&of(0), &of(1)) {
         let line = format!("-i {{0}} -vf {filter} -frames:v 300 {CODING}");
-        let invented = cuts(&rendered_from("lookalike.mp4", &line, &[&clip]));
+        let invented = cuts(&rendered_from("lookalike.mp4", &line, &[&clip]), WHOLE);
         if !invented.is_empty() {
             wrong.push(format!("{name}: {invented:?}"));
         }
