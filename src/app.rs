@@ -123,6 +123,9 @@ pub enum StartError {
     /// The ledger fails.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
+    /// The secret cannot be kept.
+    #[error("cannot keep the file `secret`: {0}")]
+    Secret(#[from] secret::KeepError),
     /// The object store cannot be used as it is set up.
     #[error("the object store: {0}")]
     Objects(#[from] SetupError),
@@ -206,6 +209,7 @@ impl Stores {
         let blobs = BlobStore::open(&config.data_dir.join("blobs"), stills)?;
         let options = TimelineOptions { columns, ..log_options(metrics) };
         let (timeline, recovery) = Timeline::open(&log_dir, options)?;
+        secret.keep(&ledger)?;
         tracing::info!(?recovery, "log opened");
         let counted = Arc::clone(metrics);
         timeline.on_publish(Box::new(move |heads| {

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs, io,
     ops::ControlFlow,
     path::{Path, PathBuf},
 };
@@ -160,9 +160,17 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
 
 /// Reads the open columns in `dir`; returns how many are whole but for the end that is being written.
 fn verify_open(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let paths = match fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
+        Ok(entries) => entries.into_iter().map(|entry| entry.path()).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(source) => {
+            let (what, path) = ("list the open columns", dir.to_owned());
+            problems.push(TimelineError::Io { what, path, source });
+            Vec::new()
+        }
+    };
     let mut whole = 0;
-    for path in entries.map(|entry| entry.path()) {
+    for path in paths {
         match timeline::check_open_column(&path) {
             Ok(is_one) => whole += u64::from(is_one),
             // It has ended meanwhile.

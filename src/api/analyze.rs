@@ -486,12 +486,14 @@ pub async fn analyze(
         return Err(RunError::Terminal(state).into());
     }
     let guard = run.begin_job(job.token.clone())?;
-    app.analyses.check(&caller.principal, JobLength::Short).map_err(|_| ApiError::AnalysesFull)?;
+    let room = app.analyses.reserve(&caller.principal, JobLength::Short);
+    let room = room.map_err(|_| ApiError::AnalysesFull)?;
     let record = job.token.view().filter(|_| job.is_left);
     // Before it is accepted: whoever was told of a job finds it after a crash.
     if let Some(view) = record {
         app.runner.begin_job(view).await?;
     }
+    drop(room);
     let entered = job.token.enter(app.analyses.enter(&caller.principal)).await;
     if let (Err(_), Some(view)) = (&entered, record) {
         app.runner.end_job(view.order, None).await;

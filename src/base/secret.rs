@@ -4,6 +4,7 @@
 use std::{
     fs::File,
     io::{self, Read, Write},
+    os::fd::OwnedFd,
     path::Path,
 };
 
@@ -22,7 +23,8 @@ const MARKS: TableDefinition<'_, &[u8], ()> = TableDefinition::new("secrets");
 /// The secret, as a start finds it.
 pub struct Secret {
     bytes: [u8; 32],
-    is_new: bool,
+    /// Directory of one that is new, and has no name yet.
+    new_in: Option<OwnedFd>,
 }
 
 impl Secret {
@@ -31,35 +33,58 @@ impl Secret {
         &self.bytes
     }
 
-    /// Returns true if `ledger` knows it; it learns one that is new, and its first.
+    /// Returns false where `ledger` knows others, and not this one.
     pub fn is_known(&self, ledger: &MetaStore) -> Result<bool, MetaStoreError> {
+        Ok(self.new_in.is_some() || self.is_marked(ledger)?.unwrap_or(true))
+    }
+
+    /// Has `ledger` know it, and gives one that is new its name; writes nothing where both are so.
+    pub fn keep(&self, ledger: &MetaStore) -> Result<(), KeepError> {
+        if self.is_marked(ledger)? != Some(true) {
+            ledger.write(|change| {
+                change.open_table(MARKS)?.insert(&self.mark()[..], ())?;
+                Ok(())
+            })?;
+        }
+        if let Some(dir) = &self.new_in {
+            rustix::fs::renameat(dir, UNFINISHED, dir, NAME).map_err(io::Error::from)?;
+            rustix::fs::fsync(dir).map_err(io::Error::from)?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if `ledger` has its mark; `None` where it has none at all.
+    fn is_marked(&self, ledger: &MetaStore) -> Result<Option<bool>, MetaStoreError> {
+        ledger.read(|view| match meta_store::table(view, MARKS)? {
+            Some(marks) => Ok(Some(marks.get(&self.mark()[..])?.is_some())),
+            None => Ok(None),
+        })
+    }
+
+    fn mark(&self) -> [u8; 32] {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.bytes).expect("a key of any length");
         mac.update(b"secret");
-        let mark = mac.finalize().into_bytes();
-        let known = ledger.read(|view| match meta_store::table(view, MARKS)? {
-            Some(marks) => Ok(Some(marks.get(mark.as_slice())?.is_some())),
-            None => Ok(None),
-        })?;
-        if !self.is_new
-            && let Some(is_known) = known
-        {
-            return Ok(is_known);
-        }
-        ledger.write(|change| {
-            change.open_table(MARKS)?.insert(mark.as_slice(), ())?;
-            Ok(())
-        })?;
-        Ok(true)
+        mac.finalize().into_bytes().into()
     }
 }
 
-/// Reads the secret in `data_dir`, or makes one for its owner alone to read.
+/// Failure to keep a secret.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub enum KeepError {
+    /// The ledger does not take its mark.
+    Ledger(#[from] MetaStoreError),
+    /// The directory does not take its name.
+    File(#[from] io::Error),
+}
+
+/// Reads the secret in `data_dir`, or makes one for its owner alone to read, which has its name once it is kept.
 pub fn open(data_dir: &Path) -> io::Result<Secret> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(data_dir, flags, Mode::empty())?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match rustix::fs::openat(&dir, NAME, flags, Mode::empty()) {
-        Ok(file) => Ok(Secret { bytes: read(file.into())?, is_new: false }),
+        Ok(file) => Ok(Secret { bytes: read(file.into())?, new_in: None }),
         Err(rustix::io::Errno::NOENT) => {
             if data_dir.join("log").exists() {
                 tracing::error!(
@@ -76,9 +101,7 @@ pub fn open(data_dir: &Path) -> io::Result<Secret> {
             let mut file: File = rustix::fs::openat(&dir, UNFINISHED, flags, mode)?.into();
             file.write_all(&bytes)?;
             file.sync_all()?;
-            rustix::fs::renameat(&dir, UNFINISHED, &dir, NAME)?;
-            rustix::fs::fsync(&dir)?;
-            Ok(Secret { bytes, is_new: true })
+            Ok(Secret { bytes, new_in: Some(dir) })
         }
         Err(error) => Err(error.into()),
     }
@@ -111,25 +134,35 @@ mod tests {
     fn a_secret_is_made_once_and_nothing_else_is_taken_for_it() {
         let dir = tempfile::tempdir().expect("a directory");
         let ledger = MetaStore::open(&dir.path().join("ledger")).expect("made");
-        let is_known = || open(dir.path()).expect("read").is_known(&ledger).expect("readable");
-        let first = open(dir.path()).expect("made");
-        assert_eq!(open(dir.path()).expect("read").bytes, first.bytes);
-        assert!(is_known(), "a ledger of before takes what is there");
+        let open = || open(dir.path());
+        let is_known = || open().expect("read").is_known(&ledger).expect("readable");
         let file = dir.path().join(NAME);
+        assert!(is_known() && !file.exists(), "a start that is refused leaves none");
+        let first = open().expect("made");
+        first.keep(&ledger).expect("kept");
+        assert_eq!(open().expect("read").bytes, first.bytes);
+        assert!(is_known());
         let mut flipped = first.bytes;
         flipped[7] ^= 1;
         fs::write(&file, flipped).expect("written");
         assert!(!is_known(), "a bit of it");
+        let other = MetaStore::open(&dir.path().join("other")).expect("made");
+        assert!(open().expect("read").is_known(&other).expect("readable"), "no mark is there");
         fs::remove_file(&file).expect("removed");
-        assert!(is_known(), "one that is made anew");
+        let second = open().expect("made");
+        second.keep(&ledger).expect("kept");
+        assert!(second.bytes != first.bytes && is_known(), "one that is made anew");
+        fs::remove_file(&file).expect("removed");
         fs::write(&file, first.bytes).expect("written");
         assert!(is_known(), "the first one, put back");
+        fs::remove_file(&file).expect("removed");
+        open().expect("made").keep(&ledger).expect("kept");
         let mode = fs::metadata(&file).expect("there").permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);
         fs::write(&file, b"short").expect("written");
-        assert!(open(dir.path()).is_err());
+        assert!(open().is_err());
         fs::remove_file(&file).expect("removed");
         std::os::unix::fs::symlink("/dev/zero", &file).expect("linked");
-        assert!(open(dir.path()).is_err(), "a link is not followed");
+        assert!(open().is_err(), "a link is not followed");
     }
 }

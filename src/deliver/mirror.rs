@@ -4,6 +4,7 @@
 //! `vlm`, `vlm_tiered`, `clip_vlm` and `clip_vlm_tiered` of live sessions, for which a session's frames wait; what is found without
 //! waiting, files' descriptions and stills then stay local. What the database never takes is listed there as skipped.
 
+mod divergence;
 mod log;
 mod rows;
 
@@ -124,6 +125,8 @@ pub struct EventMirror {
     next: AtomicU64,
     /// Events of the batch under way that the database refused, and how often.
     refused: Mutex<HashMap<Seq, u32>>,
+    /// Failure that was told last.
+    told: Mutex<String>,
 }
 
 /// Progress of the mirror in this database.
@@ -133,8 +136,6 @@ struct Place {
     database: String,
     /// Name of the cursor: each database has its own.
     cursor: String,
-    /// The last event that it had when it was asked.
-    last: Seq,
     /// The first event that was not looked at.
     next: Seq,
     /// Position of the written cursor.
@@ -164,6 +165,7 @@ impl EventMirror {
             place,
             next,
             refused,
+            told: Mutex::default(),
         }))
     }
 
@@ -214,7 +216,6 @@ impl EventMirror {
         };
         let (mirror, from) = (Arc::clone(self), place.next);
         let batch = blocking(move || mirror.collect(from, limit)).await??;
-        self.compare(&batch.rows, place.last).await?;
         self.hand_over(&place.database, &batch).await?;
         self.refused.lock().clear();
         let passed = batch.next.0 - place.written.0;
@@ -289,18 +290,13 @@ impl EventMirror {
         let (ledger, name) = (self.ledger.clone(), cursor.clone());
         let written = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
         // A restore takes back what the database knows of this, and what it lost is copied again.
-        let next = written.min(Seq(last.0 + 1));
+        let next = written.min(Seq(last.0 + 1)).min(Seq(self.timeline.head().0 + 1));
         tracing::debug!(node = self.node, cursor, %next, "found where the mirror goes on");
-        Ok(Place { database, cursor, last, next, written: next })
-    }
-
-    /// Refuses to go on where the database, which has events up to `last`, has others than the log.
-    async fn compare(&self, rows: &[Row], last: Seq) -> Result<(), MirrorError> {
-        let known = rows.partition_point(|row| row.head.seq <= last);
-        let differs = self.database.differs(self.scope, &self.node, &rows[..known]).await?;
-        let beyond = Seq(self.timeline.head().0 + 1);
-        let from = differs.or((last >= beyond).then_some(beyond));
-        from.map_or(Ok(()), |from| Err(MirrorError::Diverged { node: self.node.clone(), from }))
+        let (whose, log) = ((self.scope, self.node.as_str()), &self.timeline);
+        if let Some(from) = self.database.diverges(whose, log, last).await? {
+            return Err(MirrorError::Diverged { node: self.node.clone(), from });
+        }
+        Ok(Place { database, cursor, next, written: next })
     }
 
     /// Reads what is to be copied from `from` on.
@@ -389,8 +385,10 @@ impl LogConsumer for EventMirror {
                 self.metrics.mirror_failures.inc();
                 // It may be another database that answers next time.
                 *self.place.lock() = None;
-                // Said once for each outage; the counter has the rest.
-                if turn.failures == 0 {
+                // Said once for each outage and reason; the counter has the rest.
+                let reason = error.to_string();
+                let told = std::mem::replace(&mut *self.told.lock(), reason);
+                if turn.failures == 0 || told != *self.told.lock() {
                     tracing::warn!(%error, "database mirror failed; retrying");
                 }
                 DeliveryResult::Failed { at_least: Duration::ZERO, progressed: false }

@@ -41,7 +41,7 @@ use crate::{
     },
     record::recording::JobStorage,
     runs::{
-        job_queue::JobQueue,
+        job_queue::{JobQueue, Reservation},
         registry::{JobGuard, JobToken, JobView, Run, RunRegistry},
         source::IngestSource,
     },
@@ -280,9 +280,10 @@ impl JobRunner {
     ) -> Result<T, IngestError> {
         let token = guard.token().clone();
         let view = token.view().ok_or(IngestError::Lost)?;
-        self.check_room(&guard.run().origin().principal, view.order.kind, is_remote)?;
+        let room = self.reserve(&guard.run().origin().principal, view.order.kind, is_remote)?;
         self.begin_job(view).await?;
-        let outcome = self.drive_recorded(guard, view.order.request, is_remote, job).await;
+        let source = (is_remote, room);
+        let outcome = self.drive_recorded(guard, view.order.request, source, job).await;
         if !token.is_accepted() {
             self.end_job(view.order, None).await;
         }
@@ -293,7 +294,7 @@ impl JobRunner {
         self: &Arc<Self>,
         guard: JobGuard,
         request_id: RequestId,
-        is_remote: bool,
+        (is_remote, room): (bool, Reservation),
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
         // The run is busy until the last of the job is on its timeline.
@@ -302,7 +303,7 @@ impl JobRunner {
         let places = if self.closing.is_cancelled() {
             None
         } else {
-            let entering = self.places(&run.origin().principal, &token, is_remote);
+            let entering = self.places(&run.origin().principal, &token, is_remote, room);
             token.waiting.run_until_cancelled(entering).await.transpose()?
         };
         let outcome = match places {

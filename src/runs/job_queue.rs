@@ -35,6 +35,8 @@ struct State {
     /// Number of free slots for short work, and for long work.
     free_for: [isize; 2],
     held: HashMap<Principal, usize>,
+    /// Reservations by owner, of those who have any.
+    reserved: HashMap<Principal, usize>,
     waiting: usize,
     next_id: u64,
     /// Waiters by owner, in the order in which they get a place; no queue is empty.
@@ -84,6 +86,7 @@ impl JobQueue {
             free: places.max(2),
             free_for: [places, (places - 1).max(1)],
             held: HashMap::new(),
+            reserved: HashMap::new(),
             waiting: 0,
             next_id: 0,
             queues: VecDeque::new(),
@@ -96,12 +99,17 @@ impl JobQueue {
         self.0.state.lock().waiting
     }
 
-    /// Refuses what could neither begin nor wait now, before anything is done for it.
-    pub fn check(&self, owner: &Principal, stay: JobLength) -> Result<(), QueueFull> {
+    /// Refuses what could neither begin nor wait now, before anything is done for it; until the reservation is dropped
+    /// it counts as one that waits.
+    pub fn reserve(&self, owner: &Principal, stay: JobLength) -> Result<Reservation, QueueFull> {
         let mut state = self.0.state.lock();
-        let may =
-            state.has_place(owner, stay, self.0.own_max) || state.has_room(owner, self.0.queue_max);
-        if may { Ok(()) } else { Err(self.full()) }
+        let may = state.has_place(owner, stay, self.0.own_max) && state.reserved.is_empty()
+            || state.has_room(owner, self.0.queue_max);
+        if !may {
+            return Err(self.full());
+        }
+        *state.reserved.entry(owner.clone()).or_default() += 1;
+        Ok(Reservation { queue: self.clone(), owner: owner.clone() })
     }
 
     /// Waits for a place for short work; dropping the future leaves the queue.
@@ -255,7 +263,9 @@ impl State {
     /// Returns true where `owner` may wait: in a full queue of `queue_max` with less than what is left of as many again.
     fn has_room(&mut self, owner: &Principal, queue_max: usize) -> bool {
         let own = self.queue(owner).map_or(0, |queue| queue.waiters.len());
-        self.waiting < queue_max || own < (2 * queue_max).saturating_sub(self.waiting)
+        let own = own + self.reserved.get(owner).copied().unwrap_or(0);
+        let all = self.waiting + self.reserved.values().sum::<usize>();
+        all < queue_max || own < (2 * queue_max).saturating_sub(all)
     }
 
     fn leave(&mut self, owner: &Principal, id: u64) {
@@ -264,6 +274,23 @@ impl State {
         queue.waiters.retain(|waiter| waiter.id != id);
         self.waiting -= before - queue.waiters.len();
         self.queues.retain(|queue| !queue.waiters.is_empty());
+    }
+}
+
+/// Room in the queue for one that is not in it yet, until dropped.
+#[must_use]
+pub struct Reservation {
+    queue: JobQueue,
+    owner: Principal,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut state = self.queue.0.state.lock();
+        let count = state.reserved.remove(&self.owner).unwrap_or(0);
+        if count > 1 {
+            state.reserved.insert(self.owner.clone(), count - 1);
+        }
     }
 }
 

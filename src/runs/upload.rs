@@ -18,7 +18,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use media::{BlobHash, ErrorKind, NodeTag, WallTime};
@@ -54,7 +54,9 @@ const UPLOADS: Table = TableDefinition::new("uploads");
 
 /// Folder of unfinished uploads; no owner's folder has this name.
 const INCOMING: &str = "incoming";
-/// Age of a whole file without a record at which a start removes it.
+/// Last extension of a file whose record is missing.
+const UNRECORDED: &str = "unrecorded";
+/// Time from the start that misses the record of a whole file to the one that removes it.
 const UNRECORDED_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Reason that a file is not stored, found or removed.
@@ -220,15 +222,16 @@ impl UploadStore {
         Ok(made?)
     }
 
-    /// Removes files that have no record, which a crash leaves; returns how many. Whole ones stay for [`UNRECORDED_KEPT`]:
-    /// the ledger may have been put back to a time before them.
+    /// Removes files that have no record, which a crash leaves; returns how many. Whole ones are set aside for
+    /// [`UNRECORDED_KEPT`] from the start that misses their record: the ledger may have been put back to a time before
+    /// them, and the right one has them again.
     ///
     /// Only while no upload is under way: at start. What is not ours stays.
     fn sweep(&self) -> Result<usize, UploadError> {
         let (mut swept, mut kept) = (0, 0);
         for folder in list(&self.dirs[1])? {
             let name = folder.file_name().and_then(|name| name.to_str());
-            let is_whole = name != Some(INCOMING);
+            let is_incoming = name == Some(INCOMING);
             let known = match name.filter(|_| folder.is_dir() && !folder.is_symlink()) {
                 Some(INCOMING) => HashSet::new(),
                 Some(owner) if is_folder(owner) => self.names(owner)?,
@@ -246,7 +249,7 @@ impl UploadStore {
                     tracing::warn!(path = %path.display(), "not an upload, left alone");
                     continue;
                 }
-                if is_whole && is_young(&path) {
+                if !is_incoming && set_aside(&path, &known)? {
                     kept += 1;
                     continue;
                 }
@@ -256,10 +259,9 @@ impl UploadStore {
             }
         }
         if kept > 0 {
-            tracing::error!(
+            tracing::warn!(
                 files = kept, path = %self.dirs[1].display(),
-                "uploads that the ledger does not know: files of a crash, or a ledger of before them was put back; they are \
-                 removed by a start a week after they came"
+                "uploads that the ledger does not know are set aside for a week: put the right ledger back to have them"
             );
         }
         Ok(swept)
@@ -384,7 +386,9 @@ impl UploadStore {
         })?;
         let Some(bytes) = removed else { return Ok(false) };
         let path = self.dirs[1].join(folder).join(name.as_str());
-        match fs::remove_file(&path) {
+        // A crash or a failure from here on leaves it where a start removes it.
+        let gone = self.dirs[1].join(INCOMING).join(name.as_str());
+        match fs::rename(&path, &gone).and_then(|()| fs::remove_file(&gone)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(%error, %name, "a removed upload stays, charged, until the next start");
             }
@@ -429,11 +433,25 @@ type Records = redb::ReadOnlyTable<
     (u64, [u8; 32], i64, &'static str, &'static str),
 >;
 
-/// Returns true of a file that is younger than [`UNRECORDED_KEPT`]; of one whose age is not known too.
-fn is_young(path: &Path) -> bool {
-    let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
-    let age = changed.ok().and_then(|at| at.elapsed().ok());
-    age.is_none_or(|age| age < UNRECORDED_KEPT)
+/// Sets a whole file aside that has none of the `known` names, or gives it back its name; false where it has been aside
+/// for long enough.
+fn set_aside(path: &Path, known: &HashSet<String>) -> Result<bool, UploadError> {
+    let renamed = |to: &Path| {
+        let moved = fs::rename(path, to).map_err(UploadError::io("rename an upload", path));
+        moved.map(|()| true)
+    };
+    if path.extension().is_none_or(|extension| extension != UNRECORDED) {
+        let now = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+        now.map_err(UploadError::io("set the time of an upload", path))?;
+        return renamed(&path.with_added_extension(UNRECORDED));
+    }
+    let own = path.with_extension("");
+    if own.file_name().and_then(|name| name.to_str()).is_some_and(|name| known.contains(name)) {
+        return renamed(&own);
+    }
+    let aside = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    let age = aside.ok().and_then(|at| at.elapsed().ok());
+    Ok(age.is_none_or(|age| age < UNRECORDED_KEPT))
 }
 
 fn upload(name: StoredName, value: (u64, [u8; 32], i64, &str, &str)) -> StoredUpload {

@@ -119,6 +119,12 @@ impl OpenColumns {
         Ok(Some(OpenSnapshot { part: Part { file: Arc::new(file), at: 0, end }, path }))
     }
 
+    /// Makes all of one durable that its writer has written.
+    pub fn sync(&self, run: RunId, job: JobId) -> Result<()> {
+        let Some((file, path)) = self.file(run, job)? else { return Ok(()) };
+        file.sync_data().map_err(TimelineError::io("sync an open column", &path))
+    }
+
     fn file(&self, run: RunId, job: JobId) -> Result<Option<(File, PathBuf)>> {
         let path = self.path(run, job);
         match self.0.file(Path::new(&name(run, job)), Links::Never) {
@@ -157,8 +163,11 @@ pub fn check_open_column(path: &Path) -> Result<bool> {
     let (end, file) = opened.map_err(failed)?;
     let mut rows = OpenRows::new(Part { file: Arc::new(file), at: 0, end }, path.to_owned())?;
     rows.by_ref().for_each(drop);
-    let offset = rows.offset;
-    if rows.end()?.is_damaged {
+    let (offset, file) = (rows.offset, Arc::clone(&rows.file.get_ref().file));
+    // Of a block that is being written the kind is there, or nothing.
+    let mut kind = [0];
+    file.read_at(&mut kind, offset).map_err(TimelineError::io("read an open column", path))?;
+    if rows.end()?.is_damaged || ![0, SIGNALS].contains(&kind[0]) {
         let what = "an open column's block does not match its checksum";
         return Err(TimelineError::Damaged { file: path.to_owned(), offset, what });
     }

@@ -41,25 +41,6 @@ pub(super) struct Row {
     pub(super) told: Told,
 }
 
-/// The heads of rows, a column each.
-struct Columns {
-    seqs: Vec<i64>,
-    runs: Vec<String>,
-    kinds: Vec<&'static str>,
-    times: Vec<i64>,
-}
-
-impl Columns {
-    fn of(rows: &[Row]) -> Columns {
-        Columns {
-            seqs: rows.iter().map(|row| row.head.seq.0 as i64).collect(),
-            runs: rows.iter().map(|row| row.head.run.to_string()).collect(),
-            kinds: rows.iter().map(|row| row.head.kind.as_str()).collect(),
-            times: rows.iter().map(|row| row.head.at.epoch_ms).collect(),
-        }
-    }
-}
-
 /// An event that is not copied.
 #[derive(Clone, Debug)]
 pub(super) struct SkippedEvent {
@@ -100,36 +81,6 @@ impl Database {
         self.bounded(work).await
     }
 
-    /// The first of `rows` in whose place the database has another event of `node`.
-    pub(super) async fn differs(
-        &self,
-        scope: Scope,
-        node: &str,
-        rows: &[Row],
-    ) -> Result<Option<Seq>, DatabaseError> {
-        let (table, at) = match scope {
-            Scope::Descriptions => ("sightline_events", "pts_ms"),
-            Scope::All => ("sightline_log", "(extract(epoch FROM appended_at) * 1000)::bigint"),
-        };
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        let query = format!(
-            "SELECT min(seq) FROM {table} AS known JOIN \
-             unnest ($2::bigint[], $3::text[], $4::text[], $5::bigint[]) AS told (seq, run, event, at) \
-             USING (seq) WHERE node_id = $1 AND (run_id, kind, {at}) <> (run, event, at)"
-        );
-        let Columns { seqs, runs, kinds, times } = Columns::of(rows);
-        let work = async {
-            let lease = self.connection().await?;
-            let found = lease.query_one(&query, &[&node, &seqs, &runs, &kinds, &times]).await?;
-            let first: Option<i64> = found.try_get(0)?;
-            lease.give_back();
-            Ok(first.map(|seq| Seq(seq.unsigned_abs())))
-        };
-        self.bounded(work).await
-    }
-
     /// Copies rows into the database `identity`, and no other; returns how many were not there.
     pub(super) async fn insert_events(
         &self,
@@ -147,7 +98,10 @@ impl Database {
              SELECT $1, max(seq) FROM unnest($2::bigint[]) AS seq \
              ON CONFLICT (node_id) DO UPDATE SET seq = greatest(known.seq, excluded.seq)) \
              SELECT count(*) FROM copied";
-        let Columns { seqs, runs, kinds, times } = Columns::of(rows);
+        let seqs: Vec<i64> = rows.iter().map(|row| row.head.seq.0 as i64).collect();
+        let runs: Vec<String> = rows.iter().map(|row| row.head.run.to_string()).collect();
+        let kinds: Vec<&str> = rows.iter().map(|row| row.head.kind.as_str()).collect();
+        let times: Vec<i64> = rows.iter().map(|row| row.head.at.epoch_ms).collect();
         let payloads: Vec<&str> = rows.iter().map(|row| row.payload.as_str()).collect();
         let work = async {
             let lease = self.connection().await?;

@@ -198,21 +198,22 @@ pub(super) async fn in_background<T: Send + 'static>(
 impl JobRunner {
     /// The job `id` of `run`, under way or over.
     pub fn find_job(&self, run: RunId, id: JobId) -> Result<Option<JobView>, MetaStoreError> {
-        Ok(self.records.find(run, id)?.map(|job| self.as_known(job)))
-    }
-
-    /// A job as its record says, or as one that an earlier server left, whose end is not recorded yet.
-    fn as_known(&self, job: JobView) -> JobView {
-        let is_left = self.interrupted.lock().contains_key(&(job.order.run, job.order.id));
-        if is_left { JobView { status: JobStatus::Interrupted, ..job } } else { job }
+        let left = self.left_jobs();
+        Ok(self.records.find(run, id)?.map(|job| as_known(job, &left)))
     }
 
     /// The jobs of `run` that are recorded, in the order in which they were asked for.
     pub fn jobs_of(&self, run: RunId) -> Result<Vec<JobView>, MetaStoreError> {
-        let mut jobs: Vec<_> =
-            self.records.of_run(run)?.into_iter().map(|job| self.as_known(job)).collect();
+        let left = self.left_jobs();
+        let recorded = self.records.of_run(run)?;
+        let mut jobs: Vec<_> = recorded.into_iter().map(|job| as_known(job, &left)).collect();
         jobs.sort_by_key(|job| (job.order.started_at, job.order.id));
         Ok(jobs)
+    }
+
+    /// Jobs that an earlier server left; read before their records, which end first.
+    fn left_jobs(&self) -> HashSet<JobId> {
+        self.interrupted.lock().keys().map(|(_, job)| *job).collect()
     }
 
     /// Records that a job begins; it must not where this fails.
@@ -365,6 +366,12 @@ impl JobRunner {
         self.end_job(job.order, Some(ended)).await;
         Ok(())
     }
+}
+
+/// A job as its record says; one of those `left` is over, though its end waits to be recorded.
+fn as_known(job: JobView, left: &HashSet<JobId>) -> JobView {
+    let is_over = job.status.is_over() || !left.contains(&job.order.id);
+    if is_over { job } else { JobView { status: JobStatus::Interrupted, ..job } }
 }
 
 /// Returns true of a refusal that may not be one later.

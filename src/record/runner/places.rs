@@ -1,10 +1,10 @@
-//! Places of jobs: the queues that a job passes, of which only the first refuses it.
+//! Places of jobs: the queues that a job passes, of which the first refuses it before it is recorded.
 
 use super::{JobRunner, job_registry::stay};
 use crate::{
     base::keys::Principal,
     runs::{
-        job_queue::{JobLength, JobPermit, QueueFull},
+        job_queue::{JobLength, JobPermit, QueueFull, Reservation},
         registry::{JobKind, JobToken},
     },
 };
@@ -18,43 +18,41 @@ pub(super) struct Decoding {
 }
 
 impl JobRunner {
-    /// Refuses a job that finds no room in its first queue, before the disk hears of it.
-    pub(super) fn check_room(
+    /// Room in the first queue of a job, or its refusal, before the disk hears of it.
+    pub(super) fn reserve(
         &self,
         owner: &Principal,
         kind: JobKind,
         is_remote: bool,
-    ) -> Result<(), QueueFull> {
+    ) -> Result<Reservation, QueueFull> {
         match (kind, is_remote) {
-            (JobKind::Reasoning, _) => self.reasonings.check(owner, JobLength::Short),
-            (_, true) => self.remotes.check(owner, JobLength::Short),
-            (_, false) => self.admission.check(owner, stay(kind)),
+            (JobKind::Reasoning, _) => self.reasonings.reserve(owner, JobLength::Short),
+            (_, true) => self.remotes.reserve(owner, JobLength::Short),
+            (_, false) => self.admission.reserve(owner, stay(kind)),
         }
     }
 
-    /// Waits for the places of a job: one to ask in, for a reasoning, and those to decode in. Only the first queue
-    /// refuses it: it may have been told that it is taken.
+    /// Waits for the places of a job that has room: one to ask in, for a reasoning, and those to decode in. None of
+    /// the queues refuses it: it may have been told that it is taken.
     pub(super) async fn places(
         &self,
         owner: &Principal,
         token: &JobToken,
         is_remote: bool,
+        room: Reservation,
     ) -> Result<(Option<JobPermit>, Decoding), QueueFull> {
         let kind = token.order().map_or(JobKind::Ingest, |order| order.kind);
         let entering = async {
+            drop(room);
             let asks = match kind {
-                JobKind::Reasoning => Some(self.reasonings.enter(owner).await?),
+                JobKind::Reasoning => Some(self.reasonings.pass(owner, JobLength::Short).await?),
                 JobKind::Ingest | JobKind::Analysis => None,
             };
-            let _remote = match (is_remote, &asks) {
-                (true, None) => Some(self.remotes.enter(owner).await?),
-                (true, Some(_)) => Some(self.remotes.pass(owner, JobLength::Short).await?),
-                (false, _) => None,
+            let _remote = match is_remote {
+                true => Some(self.remotes.pass(owner, JobLength::Short).await?),
+                false => None,
             };
-            let slot = match (&asks, &_remote) {
-                (None, None) => self.admission.enter_for(owner, stay(kind)).await?,
-                _ => self.admission.pass(owner, stay(kind)).await?,
-            };
+            let slot = self.admission.pass(owner, stay(kind)).await?;
             Ok((asks, Decoding { slot, _remote }))
         };
         token.enter(entering).await

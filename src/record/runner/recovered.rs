@@ -64,7 +64,9 @@ impl JobRunner {
         let reason = shown.as_ref().map_or(INTERRUPTED, |growing| growing.reason);
         if shown.is_none() {
             let Head { decoded, analysis, .. } = head.clone();
-            let (since, synced) = (registry.timeline().head(), Arc::new(u64::MAX.into()));
+            let since = began(registry.timeline(), id, job)?;
+            stores.columns.sync(id, job)?;
+            let synced = Arc::new(u64::MAX.into());
             run.show_recording(Growing { job, synced, since, reason, decoded, analysis });
         }
         let last = (is_cut_off || head.session().is_some())
@@ -182,18 +184,23 @@ fn told(
         }
         _ => false,
     };
-    // A session has none, nor any recording before.
+    let started = began(timeline, run, job)?;
+    let mut counts = [0; REPLAYED.len()];
+    for (kind, count) in REPLAYED.into_iter().zip(&mut counts) {
+        each(timeline, run, (kind, started), |_, event| *count += u64::from(is_own(&event)))?;
+    }
+    Ok(counts)
+}
+
+/// The event with which the recording of `job` began; 0 of a session's, which has none, nor any recording before.
+fn began(timeline: &Timeline, run: RunId, job: JobId) -> Result<Seq, TimelineError> {
     let mut started = Seq(0);
     each(timeline, run, (EventKind::IngestStarted, Seq(0)), |seq, event| {
         if matches!(event, Event::IngestStarted(of) if of.job_id == job) {
             started = seq;
         }
     })?;
-    let mut counts = [0; REPLAYED.len()];
-    for (kind, count) in REPLAYED.into_iter().zip(&mut counts) {
-        each(timeline, run, (kind, started), |_, event| *count += u64::from(is_own(&event)))?;
-    }
-    Ok(counts)
+    Ok(started)
 }
 
 /// Shows `look` every event of a kind that `run` has from a place on.

@@ -107,11 +107,12 @@ async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away
         [("alice", 8), ("bob", 4), ("carol", 2), ("dave", 1), ("alice", 0), ("bob", 0)]
     {
         for _ in 0..room {
-            admission.check(&Principal::named(name), JobLength::Short).expect("room");
+            drop(admission.reserve(&Principal::named(name), JobLength::Short).expect("room"));
             waiting.push(ask(&admission, name));
         }
         let (owner, full) = (Principal::named(name), Some(QueueFull { queue_max: 8 }));
-        assert_eq!(admission.check(&owner, JobLength::Short).err(), full, "{name} has its {room}");
+        let reserved = admission.reserve(&owner, JobLength::Short).map(drop);
+        assert_eq!(reserved.err(), full, "{name} has its {room}");
         assert_eq!(admission.enter(&owner).await.err(), full, "{name} has its {room}");
     }
     assert_eq!(admission.waiting(), 15);
@@ -130,11 +131,23 @@ async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away
 }
 
 #[tokio::test]
+async fn room_that_is_reserved_is_nobody_elses() {
+    let admission = JobQueue::new(2, 8);
+    let reserve = |name| admission.reserve(&Principal::named(name), JobLength::Short);
+    // Places are free: who reserves first is to have one, and the queue bounds all that follow.
+    let reserved: Vec<_> = (0..8).map(|_| reserve("alice").expect("room")).collect();
+    assert!(reserve("alice").is_err() && reserve("bob").is_ok());
+    drop(admission.enter(&Principal::named("alice")).await.expect("a place is free"));
+    drop(reserved);
+    assert!(reserve("alice").is_ok());
+}
+
+#[tokio::test]
 async fn what_others_have_let_in_waits_behind_a_full_queue() {
     let (admission, alice) = (JobQueue::new(1, 1), Principal::named("alice"));
     let running = admission.enter(&alice).await.expect("free");
     let first = ask(&admission, "alice");
-    assert!(admission.check(&alice, JobLength::Short).is_err(), "the queue is full");
+    assert!(admission.reserve(&alice, JobLength::Short).is_err(), "the queue is full");
     let (passing, owner) = (admission.clone(), alice.clone());
     let mut passed: Entering =
         Box::pin(async move { passing.pass(&owner, JobLength::Short).await });

@@ -62,7 +62,7 @@ impl Run {
         RecordingGuard { run: Arc::clone(self), job, is_over: false }
     }
 
-    /// Shows a recording that nobody writes.
+    /// Shows a recording, with a writer or without.
     pub fn show_recording(&self, growing: Growing) {
         *self.growing.lock() = Some(Arc::new(growing));
     }

@@ -86,10 +86,12 @@ fn lists_are_newest_first_and_end() {
     assert_eq!(page(Some(&kept[4])), []);
 }
 
-/// Makes a file without a record old enough to go.
-fn age(path: &Path) {
+/// Has a start set aside a file without a record, and makes it old enough to go.
+fn age(dir: &Path, path: &Path) {
+    drop(open(dir));
+    let aside = path.with_added_extension(UNRECORDED);
     let old = SystemTime::now() - UNRECORDED_KEPT - Duration::from_secs(1);
-    File::open(path).and_then(|file| file.set_modified(old)).expect("set");
+    File::open(aside).and_then(|file| file.set_modified(old)).expect("set aside");
 }
 
 #[test]
@@ -103,21 +105,14 @@ fn what_is_not_kept_leaves_nothing() {
     assert!(matches!(refused, UploadError::TooLarge { max: 3 }), "{refused}");
     drop(large);
     assert_eq!(files(&dir.path().join("uploads")), Vec::<PathBuf>::new());
-    // What a killed process leaves: an unfinished file, and those whose record never followed.
+    // A killed process leaves an unfinished file, and one whose record never followed.
     let kept = put(&uploads, &alice, b"kept", 1);
     std::mem::forget(uploads.receive(&alice, 9).expect("made"));
     let orphan = uploads.path(&kept).with_file_name("0123456789abcdef0123456789abcdef.mp4");
     fs::write(&orphan, "x").expect("written");
     assert_eq!(files(&dir.path().join("uploads")).len(), 3);
     drop(uploads);
-    let again = open(dir.path());
-    assert_eq!(
-        files(&dir.path().join("uploads")).len(),
-        2,
-        "a whole one may be one of a newer ledger"
-    );
-    drop(again);
-    age(&orphan);
+    age(dir.path(), &orphan);
     let again = open(dir.path());
     assert_eq!(files(&dir.path().join("uploads")), [again.path(&kept)]);
     assert_eq!(again.quota.used(&alice), 4, "counted again at start");
@@ -142,7 +137,22 @@ fn uploads_without_their_ledger_are_left_until_it_is_back() {
     fs::rename(&aside, &ledger).expect("moved");
     let again = open(dir.path());
     assert_eq!(again.find(&alice, &kept.name).expect("readable"), Some(kept.clone()));
-    assert_eq!(files(&folder), [again.path(&kept)]);
+    // A ledger of before, then that of now.
+    drop(again);
+    fs::copy(&ledger, &aside).expect("copied");
+    let newer = put(&open(dir.path()), &alice, b"newer", 2);
+    fs::copy(&ledger, dir.path().join("now")).expect("copied");
+    fs::copy(&aside, &ledger).expect("copied");
+    for _ in 0..2 {
+        assert_eq!(open(dir.path()).find(&alice, &newer.name).expect("readable"), None);
+    }
+    fs::rename(dir.path().join("now"), &ledger).expect("moved");
+    let again = open(dir.path());
+    assert!(again.open_file(&newer).is_ok(), "it is there again");
+    let (mut found, mut kept) = (files(&folder), [&kept, &newer].map(|one| again.path(one)));
+    found.sort();
+    kept.sort();
+    assert_eq!(found, kept);
 }
 
 #[test]
@@ -187,7 +197,7 @@ fn what_is_not_ours_stays_and_does_not_stop_a_start() {
     }
     let stray = own.join("stray");
     fs::write(&stray, "x").expect("written");
-    age(&stray);
+    age(dir.path(), &stray);
     let again = open(dir.path());
     for path in foreign.iter().chain([&again.path(&kept)]) {
         assert!(path.exists(), "{}", path.display());

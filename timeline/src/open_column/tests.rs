@@ -162,7 +162,8 @@ fn any_cut_and_any_damaged_byte_leave_the_blocks_before() {
             let (found_rows, found_head, cut) = found.expect("readable");
             assert_eq!((found_rows, found_head), (rows, head), "{at} {flip}");
             assert_eq!(cut.bytes, (bytes.len() - end) as u64, "{at} {flip}");
-            assert_eq!(check_open_column(&path).is_err(), cut.is_damaged, "{at} {flip}");
+            let is_told = check_open_column(&path).is_err();
+            assert!(is_told || !cut.is_damaged && head == 2, "{at} {flip}: a head is whole");
             // A block behind a damaged event stands where no block could end.
             if head == 2 {
                 assert_eq!(cut.is_damaged, at < last_block, "{at} {flip}");

@@ -1,0 +1,79 @@
+//! Comparison of the database with the log: a log that was put back to an earlier state goes on under numbers that the
+//! database has, and all that the database has from there on is of another history.
+
+use media::Seq;
+use timeline::{EventMeta, Timeline};
+
+use super::Scope;
+use crate::base::database::{Database, DatabaseError};
+
+/// An event that the database has, by what tells it from any other.
+#[derive(PartialEq, Eq)]
+struct KnownRow {
+    seq: Seq,
+    run: String,
+    kind: String,
+    at_ms: i64,
+}
+
+impl KnownRow {
+    fn of(head: &EventMeta) -> KnownRow {
+        let (run, kind) = (head.run.to_string(), head.kind.as_str().to_owned());
+        KnownRow { seq: head.seq, run, kind, at_ms: head.at.epoch_ms }
+    }
+}
+
+impl Database {
+    /// The first event of `node`, of which there are some up to `last`, that is not the one of the log.
+    pub(super) async fn diverges(
+        &self,
+        (scope, node): (Scope, &str),
+        timeline: &Timeline,
+        last: Seq,
+    ) -> Result<Option<Seq>, DatabaseError> {
+        let head = timeline.head();
+        let (mut below, mut first) = (last, (last > head).then_some(Seq(head.0 + 1)));
+        loop {
+            let rows = self.newest(scope, node, below).await?;
+            for row in &rows {
+                match timeline.heads(row.seq, 1).pop() {
+                    Some(told) if *row == KnownRow::of(&told) => return Ok(first),
+                    Some(_) => first = Some(row.seq),
+                    // What the log has purged says nothing.
+                    None => {}
+                }
+            }
+            let Some(row) = rows.last() else { return Ok(first) };
+            below = Seq(row.seq.0.saturating_sub(1));
+        }
+    }
+
+    /// Events of `node` up to `last`, the newest first, some of them at a time.
+    async fn newest(
+        &self,
+        scope: Scope,
+        node: &str,
+        last: Seq,
+    ) -> Result<Vec<KnownRow>, DatabaseError> {
+        let (table, at) = match scope {
+            Scope::Descriptions => ("sightline_events", "pts_ms"),
+            Scope::All => ("sightline_log", "(extract(epoch FROM appended_at) * 1000)::bigint"),
+        };
+        let query = format!(
+            "SELECT seq, run_id, kind, {at} FROM {table} WHERE node_id = $1 AND seq <= $2 \
+             ORDER BY seq DESC LIMIT 256"
+        );
+        let work = async {
+            let lease = self.connection().await?;
+            let found = lease.query(&query, &[&node, &(last.0 as i64)]).await?;
+            lease.give_back();
+            let row = |row: &tokio_postgres::Row| {
+                let seq: i64 = row.try_get(0)?;
+                let (run, kind, at_ms) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+                Ok(KnownRow { seq: Seq(seq.unsigned_abs()), run, kind, at_ms })
+            };
+            found.iter().map(row).collect()
+        };
+        self.bounded(work).await
+    }
+}
