@@ -9,7 +9,7 @@ use std::{
 
 use ::objects::{Objects, SetupError, Writer};
 use ::search::SearchError;
-use media::ErrorKind;
+use media::{ErrorKind, Seq};
 use timeline::{BlobStore, OpenColumns, Timeline, TimelineError, TimelineOptions};
 use tokio_util::sync::CancellationToken;
 use transport::{
@@ -42,6 +42,7 @@ use crate::{
         mirror::EventMirror,
         node,
         objects::{self, Access, Backings, Sender},
+        outbox::Cursors,
         search::SearchService,
         sse::EventStreams,
         webhook::WebhookService,
@@ -318,6 +319,7 @@ pub fn open(
     let log = registry.timeline();
     let last = log.heads(log.head(), 1).first().map(|head| head.at);
     let clock = RetentionClock::starting(wall_now(), last);
+    pull_back(log, &ledger)?;
     let webhooks = WebhookService::open(
         Arc::clone(&registry),
         egress.clone(),
@@ -456,6 +458,20 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     drop(certificates(&config.serving)?);
     EgressClient::new(&config.egress)?;
     Ok(CurrentLabels::open(config.label_maps_path.clone()).map(drop)?)
+}
+
+/// Has readers of the log go on at its end that were given more than it has.
+fn pull_back(log: &Timeline, ledger: &MetaStore) -> Result<(), MetaStoreError> {
+    let from = Seq(log.head().0 + 1);
+    let readers = Cursors::new(ledger.clone()).pull_back(from)?;
+    if !readers.is_empty() {
+        tracing::error!(
+            ?readers, %from,
+            "the log ends before what these readers were given, as after a repair: they go on at its end, and have \
+             other events from there on"
+        );
+    }
+    Ok(())
 }
 
 fn log_options(metrics: &Arc<Metrics>) -> TimelineOptions {

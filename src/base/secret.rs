@@ -17,14 +17,18 @@ use super::meta_store::{self, MetaStore, MetaStoreError};
 
 const NAME: &str = "secret";
 const UNFINISHED: &str = "secret.unfinished";
-/// Marks of every secret that was in force.
+/// Marks of every secret that was in force; an empty one stands for the one that was lost before there were marks.
 const MARKS: TableDefinition<'_, &[u8], ()> = TableDefinition::new("secrets");
+
+const LOST: [u8; 0] = [];
 
 /// The secret, as a start finds it.
 pub struct Secret {
     bytes: [u8; 32],
     /// Directory of one that is new, and has no name yet.
     new_in: Option<OwnedFd>,
+    /// Another one is lost.
+    is_anew: bool,
 }
 
 impl Secret {
@@ -35,14 +39,22 @@ impl Secret {
 
     /// Returns false where `ledger` knows others, and not this one.
     pub fn is_known(&self, ledger: &MetaStore) -> Result<bool, MetaStoreError> {
-        Ok(self.new_in.is_some() || self.is_marked(ledger)?.unwrap_or(true))
+        let is_known = |[own, lost]: [bool; 2]| own || lost;
+        Ok(self.new_in.is_some() || self.marks(ledger)?.is_none_or(is_known))
     }
 
     /// Has `ledger` know it, and gives one that is new its name; writes nothing where both are so.
     pub fn keep(&self, ledger: &MetaStore) -> Result<(), KeepError> {
-        if self.is_marked(ledger)? != Some(true) {
+        let marks = self.marks(ledger)?;
+        if marks.is_none_or(|[own, _]| !own) {
             ledger.write(|change| {
-                change.open_table(MARKS)?.insert(&self.mark()[..], ())?;
+                let mut table = change.open_table(MARKS)?;
+                table.insert(&self.mark()[..], ())?;
+                if marks.is_none() && self.is_anew {
+                    table.insert(&LOST[..], ())?;
+                } else if self.new_in.is_none() {
+                    table.remove(&LOST[..])?;
+                }
                 Ok(())
             })?;
         }
@@ -53,10 +65,13 @@ impl Secret {
         Ok(())
     }
 
-    /// Returns true if `ledger` has its mark; `None` where it has none at all.
-    fn is_marked(&self, ledger: &MetaStore) -> Result<Option<bool>, MetaStoreError> {
+    /// Returns true for its own mark and for that of the lost one, as `ledger` has them; `None` where it has none at all.
+    fn marks(&self, ledger: &MetaStore) -> Result<Option<[bool; 2]>, MetaStoreError> {
+        let own = self.mark();
         ledger.read(|view| match meta_store::table(view, MARKS)? {
-            Some(marks) => Ok(Some(marks.get(&self.mark()[..])?.is_some())),
+            Some(marks) => {
+                Ok(Some([marks.get(&own[..])?.is_some(), marks.get(&LOST[..])?.is_some()]))
+            }
             None => Ok(None),
         })
     }
@@ -84,9 +99,10 @@ pub fn open(data_dir: &Path) -> io::Result<Secret> {
     let dir = rustix::fs::open(data_dir, flags, Mode::empty())?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match rustix::fs::openat(&dir, NAME, flags, Mode::empty()) {
-        Ok(file) => Ok(Secret { bytes: read(file.into())?, new_in: None }),
+        Ok(file) => Ok(Secret { bytes: read(file.into())?, new_in: None, is_anew: false }),
         Err(rustix::io::Errno::NOENT) => {
-            if data_dir.join("log").exists() {
+            let is_anew = data_dir.join("log").exists();
+            if is_anew {
                 tracing::error!(
                     "the file `secret` of the data directory is missing and is made anew: the runs of \
                      keys without a name have no owner until it is put back"
@@ -101,7 +117,7 @@ pub fn open(data_dir: &Path) -> io::Result<Secret> {
             let mut file: File = rustix::fs::openat(&dir, UNFINISHED, flags, mode)?.into();
             file.write_all(&bytes)?;
             file.sync_all()?;
-            Ok(Secret { bytes, new_in: Some(dir) })
+            Ok(Secret { bytes, new_in: Some(dir), is_anew })
         }
         Err(error) => Err(error.into()),
     }
@@ -155,6 +171,15 @@ mod tests {
         fs::remove_file(&file).expect("removed");
         fs::write(&file, first.bytes).expect("written");
         assert!(is_known(), "the first one, put back");
+        fs::create_dir(dir.path().join("log")).expect("made");
+        fs::remove_file(&file).expect("removed");
+        open().expect("made anew").keep(&other).expect("kept");
+        fs::write(&file, second.bytes).expect("written");
+        let back = open().expect("read");
+        assert!(back.is_known(&other).expect("readable"), "the one that an older server had");
+        back.keep(&other).expect("kept");
+        fs::write(&file, first.bytes).expect("written");
+        assert!(!open().expect("read").is_known(&other).expect("readable"), "no third one");
         fs::remove_file(&file).expect("removed");
         open().expect("made").keep(&ledger).expect("kept");
         let mode = fs::metadata(&file).expect("there").permissions().mode() & 0o777;

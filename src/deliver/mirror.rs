@@ -2,7 +2,8 @@
 //!
 //! A reader of the outbox: at least once, in order, and once in the table, whose key is the server and the seq. Descriptions are
 //! `vlm`, `vlm_tiered`, `clip_vlm` and `clip_vlm_tiered` of live sessions, for which a session's frames wait; what is found without
-//! waiting, files' descriptions and stills then stay local. What the database never takes is listed there as skipped.
+//! waiting, files' descriptions and stills then stay local. What the database never takes is listed there as skipped. Long because
+//! every failure on the way has its end here.
 
 mod divergence;
 mod log;
@@ -136,6 +137,8 @@ struct Place {
     database: String,
     /// Name of the cursor: each database has its own.
     cursor: String,
+    /// The last event that it said it has.
+    last: Seq,
     /// The first event that was not looked at.
     next: Seq,
     /// Position of the written cursor.
@@ -216,10 +219,17 @@ impl EventMirror {
         };
         let (mirror, from) = (Arc::clone(self), place.next);
         let batch = blocking(move || mirror.collect(from, limit)).await??;
-        self.hand_over(&place.database, &batch).await?;
+        let mut place = Place { next: batch.next, ..place };
+        if !batch.is_empty() {
+            // A restore takes rows back while this server runs.
+            if self.database.known(self.scope, &self.node).await?.last < place.last {
+                return Err(DatabaseError::Replaced.into());
+            }
+            self.hand_over(&place.database, &batch).await?;
+            place.last = self.database.known(self.scope, &self.node).await?.last;
+        }
         self.refused.lock().clear();
         let passed = batch.next.0 - place.written.0;
-        let mut place = Place { next: batch.next, ..place };
         if !batch.is_empty() || passed > PASSED_MAX {
             let (mirror, cursor, next) = (Arc::clone(self), place.cursor.clone(), place.next);
             blocking(move || Cursors::new(mirror.ledger.clone()).advance(&cursor, next)).await??;
@@ -290,13 +300,13 @@ impl EventMirror {
         let (ledger, name) = (self.ledger.clone(), cursor.clone());
         let written = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
         // A restore takes back what the database knows of this, and what it lost is copied again.
-        let next = written.min(Seq(last.0 + 1)).min(Seq(self.timeline.head().0 + 1));
+        let next = written.min(Seq(last.0 + 1));
         tracing::debug!(node = self.node, cursor, %next, "found where the mirror goes on");
         let (whose, log) = ((self.scope, self.node.as_str()), &self.timeline);
         if let Some(from) = self.database.diverges(whose, log, last).await? {
             return Err(MirrorError::Diverged { node: self.node.clone(), from });
         }
-        Ok(Place { database, cursor, next, written: next })
+        Ok(Place { database, cursor, last, next, written: next })
     }
 
     /// Reads what is to be copied from `from` on.

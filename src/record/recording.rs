@@ -32,6 +32,8 @@ const BATCH: usize = 4096;
 pub const WINDOWING_DEFAULT: (u64, u64) = (16, 250);
 /// Reason of an end that was told later than it came.
 const NO_ROOM: &str = "there was no room to record its end";
+/// Reason that a recording lacks rows which were written.
+const DAMAGED: &str = "it was damaged on the disk";
 /// Model that an analysis names where nobody named one.
 const BY_GATE: &str = "gate";
 /// Longest wait of a job's events for room in the log.
@@ -309,7 +311,13 @@ impl Recording {
     pub fn seal(mut self) -> Result<Sealed, RecordError> {
         self.column.flush()?;
         let sealed = Sealed::copy(self.log, self.stores, self.job, self.hold)?;
-        Ok(Sealed { shown: Some(self.shown), ..sealed })
+        let is_damaged = sealed.rest > 0;
+        if is_damaged {
+            let (run, job, bytes) = (sealed.log.run.id(), sealed.job, sealed.rest);
+            tracing::error!(%run, %job, bytes, "a recording was damaged on the disk: what follows is left out and kept aside");
+            sealed.stores.columns.keep_damaged(run, job)?;
+        }
+        Ok(Sealed { shown: Some(self.shown), is_damaged, ..sealed })
     }
 
     /// Takes it back: it has no frame, and no event tells of it.
@@ -337,6 +345,10 @@ pub struct Sealed {
     signals: Signals,
     frames: u64,
     column_bytes: u64,
+    /// Bytes behind its last whole row.
+    rest: u64,
+    /// Rows that were written are not there any more.
+    is_damaged: bool,
     /// Until an event names the column.
     _lease: PinGuard,
     /// Of its writer.
@@ -352,14 +364,27 @@ impl Sealed {
         hold: QuotaReservation,
     ) -> Result<Sealed, TimelineError> {
         let mut column = log.registry.timeline().column_writer();
+        let mut rest = 0;
         if let Some(mut rows) = stores.columns.read(log.run.id(), job)? {
             rows.by_ref().try_for_each(|row| column.push(&row))?;
-            rows.end()?;
+            rest = rows.end()?.bytes;
         }
         let (frames, column_bytes) = (column.count(), column.column_bytes());
         let (signals, _lease) = column.finish()?;
-        let shown = None;
-        Ok(Sealed { log, stores, job, hold, signals, frames, column_bytes, _lease, shown })
+        let (is_damaged, shown) = (false, None);
+        Ok(Sealed {
+            log,
+            stores,
+            job,
+            hold,
+            signals,
+            frames,
+            column_bytes,
+            rest,
+            is_damaged,
+            _lease,
+            shown,
+        })
     }
 
     /// Log of its run.
@@ -384,7 +409,14 @@ impl Sealed {
         events: impl Iterator<Item = Event>,
         last: Option<Event>,
     ) -> Result<bool, RunError> {
-        let run = &self.log.run;
+        let (run, is_damaged) = (&self.log.run, self.is_damaged);
+        let events = events.map(|event| match event {
+            Event::FramesDecoded(decoded) if is_damaged => {
+                let reason = Some(DAMAGED.to_owned());
+                Event::FramesDecoded(FramesDecoded { truncated: true, reason, ..decoded })
+            }
+            event => event,
+        });
         let appended = self.log.append_all(Part::End, events, last);
         match &appended {
             Ok(_) => {

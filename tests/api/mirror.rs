@@ -444,6 +444,21 @@ async fn a_database_that_is_replaced_while_the_server_runs_is_filled_from_the_st
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rows_that_a_restore_takes_back_while_the_server_runs_are_copied_again() {
+    let postgres = Postgres::start();
+    let own = Own::start(Scope::Descriptions, &postgres.url());
+    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+    for (text, count) in [("one", "3"), ("two", "6")] {
+        own.append(&[text; 3]);
+        postgres.wait_for(COUNT, count);
+    }
+    postgres
+        .sql("DELETE FROM sightline_events WHERE seq > 2; UPDATE sightline_progress SET seq = 2");
+    own.append(&["three"]);
+    postgres.wait_for(COUNT, "7");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_event_that_the_database_never_takes_is_listed_and_passed() {
     let postgres = Postgres::start();
     let own = Own::start(Scope::Descriptions, &postgres.url());

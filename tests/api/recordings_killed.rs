@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::process::ExitStatusExt,
+    os::unix::{fs::FileExt, process::ExitStatusExt},
     path::{Path, PathBuf},
     thread::sleep,
     time::{Duration, Instant},
@@ -168,6 +168,31 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
         let decoded = &server.payloads(&run, "frames_decoded")[0];
         assert_eq!((&decoded["truncated"], &decoded["reason"]), (&json!(true), &json!(reason)));
     }
+}
+
+#[test]
+fn rows_that_the_disk_damages_while_they_are_recorded_are_told_and_kept() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let certificate = Certificate::new(dir.path());
+    let setup = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let camera = Camera::start("none", &[format!("/live={FAST}")]);
+    let server = setup.start();
+    let run = record(&server, camera.port, &json!([]));
+    let rows = || server.get(&signals(&run)).json()["signals"].as_array().map_or(0, Vec::len);
+    wait_until("it has rows", || rows() > 400);
+    let columns = dir.path().join("data/open-columns");
+    let column = fs::read_dir(&columns).expect("there").next().expect("one").expect("one").path();
+    let file = fs::File::options().read(true).write(true).open(&column).expect("opened");
+    let middle = file.metadata().expect("there").len() / 2;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, middle).expect("read");
+    file.write_all_at(&[!byte[0]], middle).expect("written");
+    server.post_run(&run, "stop", &json!({})).assert_ok();
+    wait_until("it is closed", || !server.payloads(&run, "frames_decoded").is_empty());
+    let decoded = &server.payloads(&run, "frames_decoded")[0];
+    let told = (&decoded["truncated"], &decoded["reason"]);
+    assert_eq!(told, (&json!(true), &json!("it was damaged on the disk")));
+    assert!(column.with_added_extension("damaged").is_file());
 }
 
 /// Steps of a recording, each a change beneath the data as the disk's shim counts them from its source's begin: a kind,

@@ -1,7 +1,7 @@
 //! Durable positions in the log, by name: where each reader goes on after a restart.
 
 use media::Seq;
-use redb::{TableDefinition, WriteTransaction};
+use redb::{ReadableTable, TableDefinition, WriteTransaction};
 
 use crate::base::meta_store::{self, MetaStore, MetaStoreError};
 
@@ -42,6 +42,23 @@ impl Cursors {
         })
     }
 
+    /// Pulls cursors back that lie behind `next`, the first event that the log does not have yet; returns their names.
+    pub fn pull_back(&self, next: Seq) -> Result<Vec<String>, MetaStoreError> {
+        let beyond: Vec<String> = self.0.read(|view| {
+            let Some(table) = meta_store::table(view, CURSORS)? else { return Ok(Vec::new()) };
+            let rows = table
+                .iter()?
+                .map(|row| row.map(|(name, at)| (name.value().to_owned(), at.value())));
+            let rows = rows.collect::<Result<Vec<_>, _>>()?.into_iter();
+            Ok(rows.filter(|(_, at)| *at > next.0).map(|(name, _)| name).collect())
+        })?;
+        if !beyond.is_empty() {
+            self.0
+                .write(|change| beyond.iter().try_for_each(|name| move_to(change, name, next)))?;
+        }
+        Ok(beyond)
+    }
+
     /// Everything before `next` is handed over.
     pub fn advance(&self, name: &str, next: Seq) -> Result<(), MetaStoreError> {
         self.0.write(|change| move_to(change, name, next))
@@ -58,4 +75,22 @@ pub fn move_to(change: &WriteTransaction, name: &str, next: Seq) -> Result<(), r
 pub fn forget(change: &WriteTransaction, name: &str) -> Result<(), redb::Error> {
     change.open_table(CURSORS)?.remove(name)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_beyond_a_log_that_lost_its_end_go_on_where_it_does() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let cursors = Cursors::new(MetaStore::open(&dir.path().join("ledger")).expect("made"));
+        assert_eq!(cursors.pull_back(Seq(1)).expect("read"), Vec::<String>::new());
+        for (name, at) in [("behind", 7), ("at the end", 81), ("beyond", 121)] {
+            cursors.advance(name, Seq(at)).expect("written");
+        }
+        assert_eq!(cursors.pull_back(Seq(81)).expect("written"), ["beyond"]);
+        let at = |name| cursors.of(name).expect("read");
+        assert_eq!(["behind", "at the end", "beyond"].map(at), [7, 81, 81].map(|at| Some(Seq(at))));
+    }
 }
