@@ -77,10 +77,8 @@ impl Changes {
     #[inline(always)]
     fn measure(&mut self, old: &Luma, new: &Luma, room: &mut Room) {
         let Room { change, sums, values, shapes, across } = room;
-        let light = Light::between(old, new);
-        set_each(change, old, new, |old, new| light.change(old, new));
+        beyond_light(old, new, change, sums);
         means_around::<LIGHT>(change, across, values);
-        set_each(sums, old, new, |old, new| light.knows(old, new).into());
         of_known(values, sums, &mut shapes[0], across);
         join(values, change, |light, change| (change - light).clamp(-CHANGE_MAX, CHANGE_MAX));
         sums_around::<1>(values, across, sums, |sum| sum as i16);
@@ -227,11 +225,15 @@ fn join(values: &mut Rows, others: &Rows, of: impl Fn(i16, i16) -> i16) {
     }
 }
 
-/// Sets each value to what is made of a cell of two pictures.
+/// Changes of cells beyond the light that all gained or lost, none where not known, and the known ones.
 #[inline(always)]
-fn set_each(values: &mut Rows, old: &Luma, new: &Luma, of: impl Fn(u16, u16) -> i16) {
-    let cells = values.as_flattened_mut().iter_mut().zip(&old.cells).zip(&new.cells);
-    cells.for_each(|((value, &old), &new)| *value = of(old, new));
+fn beyond_light(old: &Luma, new: &Luma, change: &mut Rows, known: &mut Rows) {
+    let light = Light::between(old, new);
+    let told = change.as_flattened_mut().iter_mut().zip(known.as_flattened_mut());
+    for (((change, known), &old), &new) in told.zip(&old.cells).zip(&new.cells) {
+        let beyond = light.change(old, new);
+        (*change, *known) = (beyond.unwrap_or(0), beyond.is_some().into());
+    }
 }
 
 /// Makes means of changes those of the `known` ones alone: white beside a lamp gains nothing, and would give it an edge.

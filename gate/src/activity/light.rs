@@ -76,7 +76,7 @@ impl Light {
     pub(super) fn between(old: &Luma, new: &Luma) -> Light {
         let left = |light: Light| -> u32 {
             let cells = old.cells.iter().zip(&new.cells);
-            let changes = cells.map(|(&old, &new)| light.change(old, new));
+            let changes = cells.map(|(&old, &new)| light.change(old, new).unwrap_or(0));
             changes.map(|change| u32::from(change.unsigned_abs().min(LEFT_MAX))).sum()
         };
         let (old_blocks, new_blocks) = (&old.blocks, &new.blocks);
@@ -94,20 +94,16 @@ impl Light {
         best.map_or(scaled, |(_, light)| light)
     }
 
-    /// Change of a cell beyond what the light made of it; none where it is not known.
+    /// Change of a cell beyond what the light made of it; none where it is not known, as a value was lost to black or
+    /// white, unless it was the old one and the cell comes away from there: what is dark before white stays.
     #[inline(always)]
-    pub(super) fn change(self, old: u16, new: u16) -> i16 {
+    pub(super) fn change(self, old: u16, new: u16) -> Option<i16> {
         let scaled = (u32::from(old << 2) * u32::from(self.factor)) >> 16;
         let scaled = (scaled as u16).min(i16::MAX as u16) as i16;
         let change = new as i16 - scaled.saturating_add(self.offset);
-        if self.knows(old, new) { change } else { 0 }
-    }
-
-    /// Neither value of a cell was lost to black or white.
-    #[inline(always)]
-    pub(super) fn knows(self, old: u16, new: u16) -> bool {
         let [darkest, lightest] = self.known;
-        old.min(new) >= darkest && old.max(new) <= lightest
+        let comes_away = (old >= darkest || change > 0) && (old <= lightest || change < 0);
+        (comes_away && (darkest..=lightest).contains(&new)).then_some(change)
     }
 }
 
