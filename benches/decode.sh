@@ -64,6 +64,7 @@ for file in "$@"; do
                 all) measure "$sightline" analyze "$file" --json ;;
                 stills) measure "$sightline" analyze "$file" --json --stills "$work/stills" ;;
                 1fps) measure "$sightline" analyze "$file" --json --fps 1 ;;
+                *) echo "decode.sh: RUNS names $run, which is none of ffmpeg, all, stills and 1fps" >&2 && exit 2 ;;
             esac >>"$work/$run.runs"
         done
         # Whoever was first is last in the next round.
