@@ -488,17 +488,13 @@ pub async fn analyze(
     let guard = run.begin_job(job.token.clone())?;
     let room = app.analyses.reserve(&caller.principal, JobLength::Short);
     let room = room.map_err(|_| ApiError::AnalysesFull)?;
-    let record = job.token.view().filter(|_| job.is_left);
     // Before it is accepted: whoever was told of a job finds it after a crash.
-    if let Some(view) = record {
+    if let Some(view) = job.token.view().filter(|_| job.is_left) {
         app.runner.begin_job(view).await?;
     }
+    job.token.accept();
     drop(room);
-    let entered = job.token.enter(app.analyses.enter(&caller.principal)).await;
-    if let (Err(_), Some(view)) = (&entered, record) {
-        app.runner.end_job(view.order, None).await;
-    }
-    let place = entered.map_err(|_| ApiError::AnalysesFull)?;
+    let place = app.analyses.pass(&caller.principal, JobLength::Short).await;
     job.token.begin_work();
     // Until the analysis is recorded: its ordinal is its own.
     let _turn = if is_dry { None } else { Some(run.analysis_turn().await) };

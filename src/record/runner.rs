@@ -304,7 +304,7 @@ impl JobRunner {
             None
         } else {
             let entering = self.places(&run.origin().principal, &token, is_remote, room);
-            token.waiting.run_until_cancelled(entering).await.transpose()?
+            token.waiting.run_until_cancelled(entering).await
         };
         let outcome = match places {
             Some((_asks, places)) => self.on_thread(Arc::clone(&guard), places, job).await,

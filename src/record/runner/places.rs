@@ -40,21 +40,18 @@ impl JobRunner {
         token: &JobToken,
         is_remote: bool,
         room: Reservation,
-    ) -> Result<(Option<JobPermit>, Decoding), QueueFull> {
+    ) -> (Option<JobPermit>, Decoding) {
         let kind = token.order().map_or(JobKind::Ingest, |order| order.kind);
-        let entering = async {
-            drop(room);
-            let asks = match kind {
-                JobKind::Reasoning => Some(self.reasonings.pass(owner, JobLength::Short).await?),
-                JobKind::Ingest | JobKind::Analysis => None,
-            };
-            let _remote = match is_remote {
-                true => Some(self.remotes.pass(owner, JobLength::Short).await?),
-                false => None,
-            };
-            let slot = self.admission.pass(owner, stay(kind)).await?;
-            Ok((asks, Decoding { slot, _remote }))
-        };
-        token.enter(entering).await
+        token.accept();
+        drop(room);
+        let (mut asks, mut _remote) = (None, None);
+        if kind == JobKind::Reasoning {
+            asks = Some(self.reasonings.pass(owner, JobLength::Short).await);
+        }
+        if is_remote {
+            _remote = Some(self.remotes.pass(owner, JobLength::Short).await);
+        }
+        let slot = self.admission.pass(owner, stay(kind)).await;
+        (asks, Decoding { slot, _remote })
     }
 }

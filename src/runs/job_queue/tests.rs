@@ -150,7 +150,7 @@ async fn what_others_have_let_in_waits_behind_a_full_queue() {
     assert!(admission.reserve(&alice, JobLength::Short).is_err(), "the queue is full");
     let (passing, owner) = (admission.clone(), alice.clone());
     let mut passed: Entering =
-        Box::pin(async move { passing.pass(&owner, JobLength::Short).await });
+        Box::pin(async move { Ok(passing.pass(&owner, JobLength::Short).await) });
     assert!(poll(&mut passed).is_pending(), "it waits");
     drop(running);
     drop(first.await.expect("not refused"));

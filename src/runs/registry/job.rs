@@ -1,8 +1,6 @@
 //! The handle on a run's job: what asked for it, how far it has come, and what ends it.
 
 use std::{
-    future::ready,
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -185,7 +183,8 @@ impl JobToken {
         self.order.as_ref()
     }
 
-    fn accept(&self) {
+    /// Has it taken: from now on no queue refuses it.
+    pub fn accept(&self) {
         self.accepted.cancel();
     }
 
@@ -197,21 +196,6 @@ impl JobToken {
     /// Resolves once it is taken.
     pub async fn accepted(&self) {
         self.accepted.cancelled().await;
-    }
-
-    /// Awaits `entering`; the job is accepted once that is not refused at once.
-    pub async fn enter<T, E>(&self, entering: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-        let mut entering = pin!(entering);
-        let at_once = tokio::select! {
-            biased;
-            entered = &mut entering => Some(entered?),
-            () = ready(()) => None,
-        };
-        self.accept();
-        match at_once {
-            Some(entered) => Ok(entered),
-            None => entering.await,
-        }
     }
 
     /// Marks that it waits no longer.
