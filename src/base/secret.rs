@@ -25,7 +25,7 @@ const LOST: [u8; 0] = [];
 /// The secret, as a start finds it.
 pub struct Secret {
     bytes: [u8; 32],
-    /// Directory of one that is new, and has no name yet.
+    /// Directory of one that is new, and is not there yet.
     new_in: Option<OwnedFd>,
     /// Another one is lost.
     is_anew: bool,
@@ -43,11 +43,11 @@ impl Secret {
         Ok(self.new_in.is_some() || self.marks(ledger)?.is_none_or(is_known))
     }
 
-    /// Has `ledger` know it, and gives one that is new its name; writes nothing where both are so.
+    /// Has `ledger` know it, and writes one that is new; does nothing where both are so.
     pub fn keep(&self, ledger: &MetaStore) -> Result<(), KeepError> {
         let marks = self.marks(ledger)?;
         if marks.is_none_or(|[own, _]| !own) {
-            ledger.write(|change| {
+            let marked = ledger.write(|change| {
                 let mut table = change.open_table(MARKS)?;
                 table.insert(&self.mark()[..], ())?;
                 if marks.is_none() && self.is_anew {
@@ -56,13 +56,30 @@ impl Secret {
                     table.remove(&LOST[..])?;
                 }
                 Ok(())
-            })?;
+            });
+            match marked {
+                // A disk that is full takes it at a later start.
+                Err(error) if self.new_in.is_none() => {
+                    tracing::warn!(%error, "the ledger has no mark of the file `secret`");
+                }
+                marked => marked?,
+            }
         }
-        if let Some(dir) = &self.new_in {
-            rustix::fs::renameat(dir, UNFINISHED, dir, NAME).map_err(io::Error::from)?;
-            rustix::fs::fsync(dir).map_err(io::Error::from)?;
+        self.new_in.as_ref().map_or(Ok(()), |dir| Ok(self.write(dir)?))
+    }
+
+    /// Writes it, for its owner alone to read; durable on return. No other server is at it: the ledger is open.
+    fn write(&self, dir: &OwnedFd) -> io::Result<()> {
+        if let Err(error) = rustix::fs::unlinkat(dir, UNFINISHED, AtFlags::empty()) {
+            tracing::debug!(%error, "no start was cut off");
         }
-        Ok(())
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let mut file: File = rustix::fs::openat(dir, UNFINISHED, flags, mode)?.into();
+        file.write_all(&self.bytes)?;
+        file.sync_all()?;
+        rustix::fs::renameat(dir, UNFINISHED, dir, NAME)?;
+        Ok(rustix::fs::fsync(dir)?)
     }
 
     /// Returns true for its own mark and for that of the lost one, as `ledger` has them; `None` where it has none at all.
@@ -93,7 +110,7 @@ pub enum KeepError {
     File(#[from] io::Error),
 }
 
-/// Reads the secret in `data_dir`, or makes one for its owner alone to read, which has its name once it is kept.
+/// Reads the secret in `data_dir`, or draws one, which is there once it is kept.
 pub fn open(data_dir: &Path) -> io::Result<Secret> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(data_dir, flags, Mode::empty())?;
@@ -108,16 +125,7 @@ pub fn open(data_dir: &Path) -> io::Result<Secret> {
                      keys without a name have no owner until it is put back"
                 );
             }
-            let bytes: [u8; 32] = crate::base::random_bytes();
-            if let Err(error) = rustix::fs::unlinkat(&dir, UNFINISHED, AtFlags::empty()) {
-                tracing::debug!(%error, "no start was cut off");
-            }
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            let mode = Mode::RUSR | Mode::WUSR;
-            let mut file: File = rustix::fs::openat(&dir, UNFINISHED, flags, mode)?.into();
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            Ok(Secret { bytes, new_in: Some(dir), is_anew })
+            Ok(Secret { bytes: crate::base::random_bytes(), new_in: Some(dir), is_anew })
         }
         Err(error) => Err(error.into()),
     }

@@ -315,7 +315,9 @@ impl Recording {
         if is_damaged {
             let (run, job, bytes) = (sealed.log.run.id(), sealed.job, sealed.rest);
             tracing::error!(%run, %job, bytes, "a recording was damaged on the disk: what follows is left out and kept aside");
-            sealed.stores.columns.keep_damaged(run, job)?;
+            if let Err(error) = sealed.stores.columns.keep_damaged(run, job) {
+                tracing::error!(%run, %job, %error, "a damaged recording is not kept aside");
+            }
         }
         Ok(Sealed { shown: Some(self.shown), is_damaged, ..sealed })
     }
@@ -395,6 +397,11 @@ impl Sealed {
     /// Number of its rows.
     pub fn frames(&self) -> u64 {
         self.frames
+    }
+
+    /// Returns true if rows that were written are not there any more.
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged
     }
 
     /// Its rows, as an event names them.

@@ -103,9 +103,9 @@ impl JobQueue {
     /// it counts as one that waits.
     pub fn reserve(&self, owner: &Principal, stay: JobLength) -> Result<Reservation, QueueFull> {
         let mut state = self.0.state.lock();
-        let may = state.has_place(owner, stay, self.0.own_max) && state.reserved.is_empty()
-            || state.has_room(owner, self.0.queue_max);
-        if !may {
+        let reserved: usize = state.reserved.values().sum();
+        let spare = state.spare(owner, stay, self.0.own_max);
+        if reserved >= spare && !state.has_room(owner, self.0.queue_max, spare) {
             return Err(self.full());
         }
         *state.reserved.entry(owner.clone()).or_default() += 1;
@@ -126,7 +126,7 @@ impl JobQueue {
         self.enter_within(owner, stay, self.0.queue_max).await
     }
 
-    /// The same for work that others have let in, whose places are its bound: it is not refused any more.
+    /// The same for work that had room reserved, or that other places have let in: it is not refused any more.
     pub async fn pass(&self, owner: &Principal, stay: JobLength) -> JobPermit {
         self.enter_within(owner, stay, usize::MAX).await.expect("a queue without a bound has room")
     }
@@ -158,7 +158,7 @@ impl JobQueue {
             state.take(owner, stay);
             return Ok(None);
         }
-        if !state.has_room(owner, queue_max) {
+        if !state.has_room(owner, queue_max, 0) {
             return Err(self.full());
         }
         let (tell, told) = oneshot::channel();
@@ -207,8 +207,14 @@ impl State {
     }
 
     fn has_place(&self, owner: &Principal, stay: JobLength, own_max: usize) -> bool {
+        self.spare(owner, stay, own_max) > 0
+    }
+
+    /// Number of free places that `owner` may take.
+    fn spare(&self, owner: &Principal, stay: JobLength, own_max: usize) -> usize {
         let held = self.held.get(owner).copied().unwrap_or(0);
-        self.free > 0 && self.free_for[stay as usize] > 0 && held < own_max
+        let free = usize::try_from(self.free.min(self.free_for[stay as usize])).unwrap_or(0);
+        free.min(own_max.saturating_sub(held))
     }
 
     fn take(&mut self, owner: &Principal, stay: JobLength) {
@@ -261,10 +267,11 @@ impl State {
     }
 
     /// Returns true where `owner` may wait: in a full queue of `queue_max` with less than what is left of as many again.
-    fn has_room(&mut self, owner: &Principal, queue_max: usize) -> bool {
+    /// Reservations for whom there are `spare` places do not wait.
+    fn has_room(&mut self, owner: &Principal, queue_max: usize, spare: usize) -> bool {
         let own = self.queue(owner).map_or(0, |queue| queue.waiters.len());
-        let own = own + self.reserved.get(owner).copied().unwrap_or(0);
-        let all = self.waiting + self.reserved.values().sum::<usize>();
+        let own = own + self.reserved.get(owner).copied().unwrap_or(0).saturating_sub(spare);
+        let all = self.waiting + self.reserved.values().sum::<usize>().saturating_sub(spare);
         all < queue_max || own < (2 * queue_max).saturating_sub(all)
     }
 

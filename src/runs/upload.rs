@@ -249,8 +249,19 @@ impl UploadStore {
                     tracing::warn!(path = %path.display(), "not an upload, left alone");
                     continue;
                 }
-                if !is_incoming && set_aside(&path, &known)? {
-                    kept += 1;
+                let is_old = is_incoming
+                    || match set_aside(&path, &known) {
+                        Ok(Unrecorded::Old) => true,
+                        Ok(Unrecorded::Named) => false,
+                        aside => {
+                            if let Err(error) = aside {
+                                tracing::warn!(%error, path = %path.display(), "an upload is not set aside");
+                            }
+                            kept += 1;
+                            false
+                        }
+                    };
+                if !is_old {
                     continue;
                 }
                 fs::remove_file(&path)
@@ -386,11 +397,11 @@ impl UploadStore {
         })?;
         let Some(bytes) = removed else { return Ok(false) };
         let path = self.dirs[1].join(folder).join(name.as_str());
-        // A crash or a failure from here on leaves it where a start removes it.
+        // The next start removes what a failed removal leaves there.
         let gone = self.dirs[1].join(INCOMING).join(name.as_str());
         match fs::rename(&path, &gone).and_then(|()| fs::remove_file(&gone)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, %name, "a removed upload stays, charged, until the next start");
+                tracing::warn!(%error, %name, "a removed upload stays, charged, until the next start, or for a week if it is not in `incoming`");
             }
             Ok(()) | Err(_) => self.quota.release(owner, bytes),
         }
@@ -433,25 +444,32 @@ type Records = redb::ReadOnlyTable<
     (u64, [u8; 32], i64, &'static str, &'static str),
 >;
 
-/// Sets a whole file aside that has none of the `known` names, or gives it back its name; false where it has been aside
-/// for long enough.
-fn set_aside(path: &Path, known: &HashSet<String>) -> Result<bool, UploadError> {
-    let renamed = |to: &Path| {
-        let moved = fs::rename(path, to).map_err(UploadError::io("rename an upload", path));
-        moved.map(|()| true)
-    };
+/// State of a whole file whose record was missing.
+enum Unrecorded {
+    /// The ledger has it again.
+    Named,
+    /// It waits for the right ledger.
+    Aside,
+    /// It has been aside for long enough, or is no upload.
+    Old,
+}
+
+/// Sets a file aside that has none of the `known` names, or gives it back its name.
+fn set_aside(path: &Path, known: &HashSet<String>) -> io::Result<Unrecorded> {
+    let metadata = fs::symlink_metadata(path)?;
+    if !metadata.is_file() {
+        return Ok(Unrecorded::Old);
+    }
     if path.extension().is_none_or(|extension| extension != UNRECORDED) {
-        let now = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
-        now.map_err(UploadError::io("set the time of an upload", path))?;
-        return renamed(&path.with_added_extension(UNRECORDED));
+        File::open(path)?.set_modified(SystemTime::now())?;
+        return fs::rename(path, path.with_added_extension(UNRECORDED)).map(|()| Unrecorded::Aside);
     }
     let own = path.with_extension("");
     if own.file_name().and_then(|name| name.to_str()).is_some_and(|name| known.contains(name)) {
-        return renamed(&own);
+        return fs::rename(path, own).map(|()| Unrecorded::Named);
     }
-    let aside = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
-    let age = aside.ok().and_then(|at| at.elapsed().ok());
-    Ok(age.is_none_or(|age| age < UNRECORDED_KEPT))
+    let is_old = metadata.modified()?.elapsed().is_ok_and(|age| age >= UNRECORDED_KEPT);
+    Ok(if is_old { Unrecorded::Old } else { Unrecorded::Aside })
 }
 
 fn upload(name: StoredName, value: (u64, [u8; 32], i64, &str, &str)) -> StoredUpload {

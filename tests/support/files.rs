@@ -1,9 +1,6 @@
 //! Files of a folder.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::{Path, PathBuf};
 
 /// Every file below `dir`.
 pub fn files(dir: &Path) -> Vec<PathBuf> {
@@ -14,12 +11,6 @@ pub fn files(dir: &Path) -> Vec<PathBuf> {
     }
     found.sort();
     found
-}
-
-/// Copies the folder `from`, whose server is stopped, to the path `to`.
-pub fn copy(from: &Path, to: &Path) {
-    let copied = Command::new("cp").arg("-a").args([from, to]).status().expect("cp runs");
-    assert!(copied.success(), "{}", from.display());
 }
 
 /// The files below `dir` by their paths in it, with their bytes.

@@ -7,6 +7,9 @@ use timeline::{EventMeta, Timeline};
 use super::Scope;
 use crate::base::database::{Database, DatabaseError};
 
+/// Reads of the database, of 256 events each, after which no event that both have is looked for any more.
+const PAGES: usize = 64;
+
 /// An event that the database has, by what tells it from any other.
 #[derive(PartialEq, Eq)]
 struct KnownRow {
@@ -33,19 +36,20 @@ impl Database {
     ) -> Result<Option<Seq>, DatabaseError> {
         let head = timeline.head();
         let (mut below, mut first) = (last, (last > head).then_some(Seq(head.0 + 1)));
-        loop {
+        for _ in 0..PAGES {
             let rows = self.newest(scope, node, below).await?;
             for row in &rows {
                 match timeline.heads(row.seq, 1).pop() {
                     Some(told) if *row == KnownRow::of(&told) => return Ok(first),
-                    Some(_) => first = Some(row.seq),
                     // What the log has purged says nothing.
-                    None => {}
+                    None if row.seq <= head => {}
+                    _ => first = Some(row.seq),
                 }
             }
             let Some(row) = rows.last() else { return Ok(first) };
             below = Seq(row.seq.0.saturating_sub(1));
         }
+        Ok(first)
     }
 
     /// Events of `node` up to `last`, the newest first, some of them at a time.

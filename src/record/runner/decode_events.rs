@@ -117,7 +117,7 @@ impl DecodedSource {
         let received = Some(ingest.received(sample_fps));
         let (analysis, markers) = self.analysis.unzip();
         let head = Head { received, decoded, analysis, index_name: None };
-        let frames = sealed.frames();
+        let (frames, is_damaged) = (sealed.frames(), sealed.is_damaged());
         let events = head.events(frames, markers.unwrap_or(0)).chain(tail.events);
         let is_whole = sealed.close(events, tail.last)?;
         let ingested = IngestResult {
@@ -128,7 +128,7 @@ impl DecodedSource {
             height: extent.height,
             rotation: stream.rotation,
             decoder: report.decoder,
-            truncated: report.truncated,
+            truncated: report.truncated || is_damaged,
             more_frames: report.more_frames,
         };
         Ok((ingested, is_whole))

@@ -65,9 +65,16 @@ impl JobRunner {
         if shown.is_none() {
             let Head { decoded, analysis, .. } = head.clone();
             let since = began(registry.timeline(), id, job)?;
-            stores.columns.sync(id, job)?;
-            let synced = Arc::new(u64::MAX.into());
-            run.show_recording(Growing { job, synced, since, reason, decoded, analysis });
+            // Rows that a power cut may take are not shown.
+            match stores.columns.sync(id, job) {
+                Ok(()) => {
+                    let synced = Arc::new(u64::MAX.into());
+                    run.show_recording(Growing { job, synced, since, reason, decoded, analysis });
+                }
+                Err(error) => {
+                    tracing::warn!(run = %id, %job, %error, "a recording is not shown before it is closed");
+                }
+            }
         }
         let last = (is_cut_off || head.session().is_some())
             .then(|| failed(head.decoded.request_id, reason));

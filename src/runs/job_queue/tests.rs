@@ -134,8 +134,8 @@ async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away
 async fn room_that_is_reserved_is_nobody_elses() {
     let admission = JobQueue::new(2, 8);
     let reserve = |name| admission.reserve(&Principal::named(name), JobLength::Short);
-    // Places are free: who reserves first is to have one, and the queue bounds all that follow.
-    let reserved: Vec<_> = (0..8).map(|_| reserve("alice").expect("room")).collect();
+    // Two places are free, and eight may wait.
+    let reserved: Vec<_> = (0..10).map(|_| reserve("alice").expect("room")).collect();
     assert!(reserve("alice").is_err() && reserve("bob").is_ok());
     drop(admission.enter(&Principal::named("alice")).await.expect("a place is free"));
     drop(reserved);

@@ -195,6 +195,7 @@ fn what_is_not_ours_stays_and_does_not_stop_a_start() {
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         fs::write(path, "x").expect("written");
     }
+    std::os::unix::fs::symlink("/nonexistent", own.join("link")).expect("linked");
     let stray = own.join("stray");
     fs::write(&stray, "x").expect("written");
     age(dir.path(), &stray);
@@ -203,6 +204,7 @@ fn what_is_not_ours_stays_and_does_not_stop_a_start() {
         assert!(path.exists(), "{}", path.display());
     }
     assert!(!stray.exists(), "an upload without a record goes");
+    assert!(own.join("link").symlink_metadata().is_err(), "what is no file goes at once");
 }
 
 #[test]

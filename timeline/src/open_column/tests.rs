@@ -145,6 +145,7 @@ fn any_cut_and_any_damaged_byte_leave_the_blocks_before() {
         let (end, rows, head) = before(cut);
         let cut_off = Cut { bytes: (cut - end) as u64, is_damaged: false };
         assert_eq!(read(&columns).expect("readable"), (rows, head, cut_off), "{cut}");
+        assert!(head < 2 || check_open_column(&path).expect("no damage"), "{cut}");
     }
     for at in 0..bytes.len() {
         for flip in [1, 0x80, 0xff] {
