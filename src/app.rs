@@ -124,9 +124,6 @@ pub enum StartError {
     /// The ledger fails.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
-    /// The secret cannot be kept.
-    #[error("cannot keep the file `secret`: {0}")]
-    Secret(#[from] secret::KeepError),
     /// The object store cannot be used as it is set up.
     #[error("the object store: {0}")]
     Objects(#[from] SetupError),
@@ -199,9 +196,9 @@ impl Stores {
             }
             opened => opened?,
         };
+        let data_dir = |source| StartError::DataDir { path: config.data_dir.clone(), source };
         if !secret.is_known(&ledger)? {
-            let (path, source) = (config.data_dir.clone(), secret::unknown());
-            return Err(StartError::DataDir { path, source });
+            return Err(data_dir(secret::unknown()));
         }
         let backings = backings(config, &ledger, metrics)?;
         let (stills, columns) = backings.map(|both| (both.stills, both.columns)).unzip();
@@ -210,7 +207,7 @@ impl Stores {
         let blobs = BlobStore::open(&config.data_dir.join("blobs"), stills)?;
         let options = TimelineOptions { columns, ..log_options(metrics) };
         let (timeline, recovery) = Timeline::open(&log_dir, options)?;
-        secret.keep(&ledger)?;
+        secret.keep(&ledger).map_err(data_dir)?;
         tracing::info!(?recovery, "log opened");
         let counted = Arc::clone(metrics);
         timeline.on_publish(Box::new(move |heads| {

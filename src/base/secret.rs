@@ -44,8 +44,8 @@ impl Secret {
     }
 
     /// Has `ledger` know it, and writes one that is new; does nothing where both are so.
-    pub fn keep(&self, ledger: &MetaStore) -> Result<(), KeepError> {
-        let marks = self.marks(ledger)?;
+    pub fn keep(&self, ledger: &MetaStore) -> io::Result<()> {
+        let marks = self.marks(ledger).map_err(io::Error::other)?;
         if marks.is_none_or(|[own, _]| !own) {
             let marked = ledger.write(|change| {
                 let mut table = change.open_table(MARKS)?;
@@ -62,10 +62,10 @@ impl Secret {
                 Err(error) if self.new_in.is_none() => {
                     tracing::warn!(%error, "the ledger has no mark of the file `secret`");
                 }
-                marked => marked?,
+                marked => marked.map_err(io::Error::other)?,
             }
         }
-        self.new_in.as_ref().map_or(Ok(()), |dir| Ok(self.write(dir)?))
+        self.new_in.as_ref().map_or(Ok(()), |dir| self.write(dir))
     }
 
     /// Writes it, for its owner alone to read; durable on return. No other server is at it: the ledger is open.
@@ -98,16 +98,6 @@ impl Secret {
         mac.update(b"secret");
         mac.finalize().into_bytes().into()
     }
-}
-
-/// Failure to keep a secret.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub enum KeepError {
-    /// The ledger does not take its mark.
-    Ledger(#[from] MetaStoreError),
-    /// The directory does not take its name.
-    File(#[from] io::Error),
 }
 
 /// Reads the secret in `data_dir`, or draws one, which is there once it is kept.

@@ -310,10 +310,10 @@ impl Recording {
     /// Copies its rows to where an event can name them; what remains is to append those events.
     pub fn seal(mut self) -> Result<Sealed, RecordError> {
         self.column.flush()?;
-        let sealed = Sealed::copy(self.log, self.stores, self.job, self.hold)?;
-        let is_damaged = sealed.rest > 0;
+        let (sealed, bytes) = Sealed::copy(self.log, self.stores, self.job, self.hold)?;
+        let is_damaged = bytes > 0;
         if is_damaged {
-            let (run, job, bytes) = (sealed.log.run.id(), sealed.job, sealed.rest);
+            let (run, job) = (sealed.log.run.id(), sealed.job);
             tracing::error!(%run, %job, bytes, "a recording was damaged on the disk: what follows is left out and kept aside");
             if let Err(error) = sealed.stores.columns.keep_damaged(run, job) {
                 tracing::error!(%run, %job, %error, "a damaged recording is not kept aside");
@@ -347,8 +347,6 @@ pub struct Sealed {
     signals: Signals,
     frames: u64,
     column_bytes: u64,
-    /// Bytes behind its last whole row.
-    rest: u64,
     /// Rows that were written are not there any more.
     is_damaged: bool,
     /// Until an event names the column.
@@ -358,13 +356,13 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Copies the rows of the open column of `job`, for which `hold` is charged.
+    /// Copies the rows of the open column of `job`, for which `hold` is charged; returns the bytes behind the last too.
     pub fn copy(
         log: RunLog,
         stores: JobStorage,
         job: JobId,
         hold: QuotaReservation,
-    ) -> Result<Sealed, TimelineError> {
+    ) -> Result<(Sealed, u64), TimelineError> {
         let mut column = log.registry.timeline().column_writer();
         let mut rest = 0;
         if let Some(mut rows) = stores.columns.read(log.run.id(), job)? {
@@ -374,7 +372,7 @@ impl Sealed {
         let (frames, column_bytes) = (column.count(), column.column_bytes());
         let (signals, _lease) = column.finish()?;
         let (is_damaged, shown) = (false, None);
-        Ok(Sealed {
+        let sealed = Sealed {
             log,
             stores,
             job,
@@ -382,11 +380,11 @@ impl Sealed {
             signals,
             frames,
             column_bytes,
-            rest,
             is_damaged,
             _lease,
             shown,
-        })
+        };
+        Ok((sealed, rest))
     }
 
     /// Log of its run.

@@ -114,19 +114,10 @@ impl JobQueue {
 
     /// Waits for a place for short work; dropping the future leaves the queue.
     pub async fn enter(&self, owner: &Principal) -> Result<JobPermit, QueueFull> {
-        self.enter_for(owner, JobLength::Short).await
+        self.enter_within(owner, JobLength::Short, self.0.queue_max).await
     }
 
-    /// Waits for a place; dropping the future leaves the queue.
-    pub async fn enter_for(
-        &self,
-        owner: &Principal,
-        stay: JobLength,
-    ) -> Result<JobPermit, QueueFull> {
-        self.enter_within(owner, stay, self.0.queue_max).await
-    }
-
-    /// The same for work that had room reserved, or that other places have let in: it is not refused any more.
+    /// Waits for a place for work that had room reserved, or that other places have let in: it is not refused any more.
     pub async fn pass(&self, owner: &Principal, stay: JobLength) -> JobPermit {
         self.enter_within(owner, stay, usize::MAX).await.expect("a queue without a bound has room")
     }

@@ -83,7 +83,7 @@ impl JobRunner {
         let (registry, runtime) = (Arc::clone(registry), Handle::current());
         // The next look is the next try.
         let log = RunLog { registry, run, runtime, patience: Duration::ZERO };
-        let sealed = Sealed::copy(log, stores.clone(), job, hold)?;
+        let (sealed, _) = Sealed::copy(log, stores.clone(), job, hold)?;
         let decoded = FramesDecoded {
             truncated: true,
             reason: Some(reason.to_owned()),

@@ -16,7 +16,7 @@ fn ask(admission: &JobQueue, owner: &str) -> Entering {
 
 async fn long(admission: &JobQueue) -> JobPermit {
     let owner = Principal::named("long");
-    admission.enter_for(&owner, JobLength::Long).await.expect("not refused")
+    admission.pass(&owner, JobLength::Long).await
 }
 
 #[tokio::test]
@@ -31,7 +31,7 @@ async fn long_work_leaves_a_place_to_the_rest_however_many_there_are() {
         let waiting = admission.clone();
         let mut next: Entering =
             Box::pin(
-                async move { waiting.enter_for(&Principal::named("long"), JobLength::Long).await },
+                async move { Ok(waiting.pass(&Principal::named("long"), JobLength::Long).await) },
             );
         assert!(poll(&mut next).is_pending(), "{places}: no more of them");
         for _ in 0..short_ones {
