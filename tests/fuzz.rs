@@ -3,7 +3,9 @@
 
 mod body;
 mod column;
+mod form;
 mod journal;
+mod range;
 
 use proptest::{prelude::*, sample::Index};
 
@@ -12,6 +14,8 @@ use crate::support::corpus::{breaks, broken, corpus};
 #[test]
 fn the_corpus_is_digested() {
     corpus("body").iter().for_each(|bytes| body::body(bytes));
+    corpus("range").iter().for_each(|bytes| range::range(bytes));
+    assert!(corpus("form").iter().all(|bytes| form::form(bytes) > Some(0)));
     for (place, bytes) in corpus("journal").iter().enumerate() {
         // One that is refused as it is would test nothing when it is broken.
         let head = journal::journal(bytes);
@@ -22,9 +26,11 @@ fn the_corpus_is_digested() {
 
 proptest! {
     #[test]
-    fn broken_bodies_are_digested(seed in any::<Index>(), breaks in breaks()) {
-        let corpus = corpus("body");
-        body::body(&broken(&corpus[seed.index(corpus.len())], &breaks));
+    fn broken_requests_are_digested(seed in any::<Index>(), breaks in breaks()) {
+        let broken = |name| broken(seed.get::<Vec<u8>>(&corpus(name)), &breaks);
+        body::body(&broken("body"));
+        range::range(&broken("range"));
+        form::form(&broken("form"));
     }
 }
 

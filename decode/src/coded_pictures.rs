@@ -102,7 +102,7 @@ impl CodedPictures {
 
 /// The packet after start codes, after the sets of `prefix` when it is a sequence's first and
 /// carries none itself.
-fn annex_b(codec: Codec, data: &[u8], prefix: &[u8], framing: Framing) -> Vec<u8> {
+pub(crate) fn annex_b(codec: Codec, data: &[u8], prefix: &[u8], framing: Framing) -> Vec<u8> {
     let carries = NalUnits::new(data, framing).any(|nal| is_sequence_set(codec, nal.header(0)));
     let prefix = if carries { &[] } else { prefix };
     let mut bytes = Vec::with_capacity(prefix.len() + data.len() + 64);
@@ -123,7 +123,7 @@ fn is_sequence_set(codec: Codec, header: u8) -> bool {
 
 /// The parameter sets of a decoder configuration record (ISO 14496-15 5.3.3.1 and 8.3.3.1), each
 /// after its length; Annex B as it is.
-fn described_sets(codec: Codec, framing: Framing, extradata: &[u8]) -> Vec<u8> {
+pub(crate) fn described_sets(codec: Codec, framing: Framing, extradata: &[u8]) -> Vec<u8> {
     let Framing::Lengths(size) = framing else { return extradata.to_vec() };
     let arrays = match codec {
         Codec::H264 => avc_arrays(extradata),

@@ -12,6 +12,9 @@ mod backend;
 mod bit_writer;
 mod codec_probe;
 mod coded_pictures;
+#[cfg(test)]
+#[path = "../../tests/support/corpus.rs"]
+mod corpus;
 mod decoder;
 mod demux;
 mod error;
@@ -19,6 +22,8 @@ mod ffi;
 mod ffmpeg_cli;
 mod file;
 mod frame_num;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod keyframe_gate;
 mod live;
 mod nal;

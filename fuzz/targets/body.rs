@@ -5,8 +5,8 @@
 #[allow(unused)]
 #[path = "../../src/base"]
 mod base {
-    pub mod catalog;
     pub mod json;
+    pub mod model_catalog;
 }
 #[path = "../../tests/fuzz/body.rs"]
 mod body;

@@ -36,7 +36,9 @@ pub enum SourceError {
     #[error("is outside the ingest roots")]
     OutsideRoots,
     /// A symbolic link on the path leads out of its root.
-    #[error("leads out of its ingest root through a symbolic link")]
+    #[error(
+        "leads out of its ingest root through a symbolic link, which must be relative and stay within"
+    )]
     LinkOut,
     /// No file is there.
     #[error("not found")]
@@ -258,8 +260,14 @@ mod tests {
             (at(""), "is a directory, not a regular file"),
             (at("fifo.mp4"), "is a FIFO, not a regular file"),
             (at("s.mp4"), "is a socket or device, not a regular file"),
-            (at("out.mp4"), "leads out of its ingest root through a symbolic link"),
-            (at("up.mp4"), "leads out of its ingest root through a symbolic link"),
+            (
+                at("out.mp4"),
+                "leads out of its ingest root through a symbolic link, which must be relative and stay within",
+            ),
+            (
+                at("up.mp4"),
+                "leads out of its ingest root through a symbolic link, which must be relative and stay within",
+            ),
             (at("loop.mp4"), "is not a path or file URL: symbolic links go in circles"),
             (at("../secret.mp4"), "must not contain \"..\""),
             ("../secret.mp4".into(), "must not contain \"..\""),

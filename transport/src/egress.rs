@@ -8,6 +8,8 @@ mod address;
 mod dial;
 mod error;
 mod fetch;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod http1;
 mod target;
 

@@ -25,7 +25,7 @@ use super::{
     AGENT, DownloadLimit, EgressClient, EgressError, RequestUrl, TimeoutPhase, UrlCredentials,
     http1::Http1Connection,
 };
-use response_head::ResponseHead;
+pub(in crate::egress) use response_head::ResponseHead;
 
 pub use body::DownloadBody;
 

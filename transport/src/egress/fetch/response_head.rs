@@ -9,7 +9,7 @@ pub(super) const FORWARD_MAX: u64 = 32 << 20;
 
 /// A resource as one answer describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ResponseHead {
+pub(in crate::egress) struct ResponseHead {
     /// Bytes of the whole resource.
     pub size: Option<u64>,
     /// The server serves parts.

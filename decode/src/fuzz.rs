@@ -1,0 +1,115 @@
+//! Invariants of the readers of coded bytes, for any bytes.
+//!
+//! For fuzzers, which call this with what they make up, and for the tests below, which do the same
+//! with a stable compiler: the corpus as it is, and broken in every way.
+
+use media::Codec;
+
+use crate::{
+    coded_pictures::{annex_b, described_sets},
+    frame_num::FrameNumTracker,
+    random_access::{RandomAccessDetector, framing},
+    segment::{CodedPacket, PacketSegment, Payload, SEGMENT_PACKETS_MAX, Segmenter},
+};
+
+impl Payload for usize {
+    fn repeated(&self) -> Option<usize> {
+        Some(*self)
+    }
+}
+
+/// The first byte chooses the codec, the second is the length of the decoder configuration that
+/// follows. Then come packets: flags, a step of the time, a length, the bytes. Flags are no time,
+/// hidden by the container and a new configuration.
+///
+/// Every packet is in a segment, once but for a start that the next segment begins with, and no
+/// more are held than allowed. Returns the number of segments.
+pub fn packets(bytes: &[u8]) -> usize {
+    let Some((&[choice, described], rest)) = bytes.split_first_chunk() else { return 0 };
+    let codec = Codec::ALL[usize::from(choice) % Codec::ALL.len()];
+    let (extradata, mut rest) = rest.split_at(usize::from(described).min(rest.len()));
+    let framing = framing(codec, extradata);
+    let sets = described_sets(codec, framing, extradata);
+    let mut detector = RandomAccessDetector::new(codec, extradata);
+    let mut numbers = FrameNumTracker::default();
+    let (mut segmenter, mut found) = (Segmenter::new(), Found::default());
+    let (mut pts, mut pushed) = (0, 0);
+    while let [flags, step, length, after @ ..] = rest {
+        let (data, after) = after.split_at(usize::from(*length).min(after.len()));
+        rest = after;
+        pts += i64::from(*step as i8);
+        numbers.misses(data);
+        let coded = detector.inspect(data);
+        assert!(coded.decodes_alone || !coded.is_start, "{coded:?}");
+        assert!(coded.is_start || coded.prelude.is_none(), "{coded:?}");
+        let prefix = coded.prelude.as_deref().unwrap_or(&sets);
+        let units = annex_b(codec, data, prefix, framing);
+        assert!(units.is_empty() || units.starts_with(&[0, 0, 0, 1]));
+        segmenter.push(CodedPacket {
+            pts: (flags & 1 == 0).then_some(pts),
+            is_discarded: flags & 2 != 0,
+            is_repeat: false,
+            reconfigures: flags & 4 != 0,
+            coded,
+            bytes: data.len(),
+            payload: pushed,
+        });
+        pushed += 1;
+        found.take(&mut segmenter);
+        assert!(segmenter.pending_packets() <= SEGMENT_PACKETS_MAX);
+    }
+    segmenter.finish();
+    found.take(&mut segmenter);
+    assert_eq!((found.packets.len(), found.repeat, found.is_continued), (pushed, None, false));
+    found.packets.sort_unstable();
+    assert!(found.packets.iter().copied().eq(0..pushed), "a packet is lost or twice there");
+    found.segments
+}
+
+/// The segments so far.
+#[derive(Default)]
+struct Found {
+    segments: usize,
+    packets: Vec<usize>,
+    /// The start that the last segment repeats.
+    repeat: Option<usize>,
+    is_continued: bool,
+}
+
+impl Found {
+    fn take(&mut self, segmenter: &mut Segmenter<usize>) {
+        while let Some(PacketSegment { units, continues_previous, is_continued }) = segmenter.pop()
+        {
+            assert_eq!(continues_previous, self.is_continued);
+            let first = units.first().map(|unit| unit.payload);
+            assert!(self.repeat.is_none() || self.repeat == first, "{first:?}");
+            self.repeat = units.iter().find(|unit| unit.is_repeat).map(|unit| unit.payload);
+            let own = units.iter().filter(|unit| !unit.is_repeat);
+            self.packets.extend(own.map(|unit| unit.payload));
+            self.is_continued = is_continued;
+            self.segments += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{prelude::*, sample::Index};
+
+    use super::*;
+    use crate::corpus::{breaks, broken, corpus};
+
+    /// One that is never cut would test little when it is broken.
+    #[test]
+    fn the_corpus_is_digested() {
+        let segments: Vec<usize> = corpus("coded").iter().map(|bytes| packets(bytes)).collect();
+        assert!(segments.iter().all(|&segments| segments > 1), "{segments:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_broken_corpus_is_digested(seed in any::<Index>(), breaks in breaks()) {
+            packets(&broken(seed.get::<Vec<u8>>(&corpus("coded")), &breaks));
+        }
+    }
+}

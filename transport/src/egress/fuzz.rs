@@ -1,0 +1,65 @@
+//! Invariants of addresses and of the heads of answers, for any bytes.
+//!
+//! For fuzzers, which call this with what they make up, and for the tests below, which do the same
+//! with a stable compiler: the corpus as it is, and broken in every way.
+
+use http::{Response, StatusCode, Uri};
+
+use super::{RequestUrl, fetch::ResponseHead};
+
+/// A line each for an address, for the place that a redirect from there names, for the status of
+/// an answer, for the byte asked for, and for every header of it.
+///
+/// An address tells its credentials to nobody, reads the same once more and makes a request; an
+/// answer that is taken begins at the byte asked for or before it. Returns the number of addresses
+/// and answers taken.
+pub fn answer(bytes: &[u8]) -> usize {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = text.split('\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let Ok(target) = RequestUrl::parse(line()) else { return 0 };
+    check(&target);
+    let redirect = target.join(line()).ok().inspect(check);
+    let status = line().parse().ok().and_then(|code| StatusCode::from_u16(code).ok());
+    let from = line().parse().unwrap_or(0);
+    let mut response = Response::builder().status(status.unwrap_or(StatusCode::OK));
+    for (name, value) in lines.filter_map(|line| line.split_once(':')) {
+        response = response.header(name, value.trim());
+    }
+    let head = response.body(()).ok();
+    let head = head.and_then(|response| ResponseHead::read(&target, &response, from).ok());
+    if let Some(head) = &head {
+        assert!(head.skip(&target, from).is_ok_and(|skip| skip <= from) || from > 0, "{head:?}");
+        assert_eq!(head.check_same(&target, head), Ok(()));
+    }
+    1 + usize::from(redirect.is_some()) + usize::from(head.is_some())
+}
+
+fn check(target: &RequestUrl) {
+    let bare = RequestUrl::parse(target.url().as_str()).expect("its own text");
+    assert_eq!((bare.url(), bare.credentials()), (target.url(), None));
+    assert!(!target.host().is_empty() && target.port() > 0, "{target:?}");
+    let is_path = target.path().parse::<Uri>().is_ok();
+    assert!(is_path || target.path().is_empty(), "{target:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{prelude::*, sample::Index};
+
+    use super::*;
+    use crate::corpus::{breaks, broken, corpus};
+
+    /// One that is refused as it is would test little when it is broken.
+    #[test]
+    fn the_corpus_is_digested() {
+        assert!(corpus("answer").iter().map(|bytes| answer(bytes)).all(|taken| taken == 3));
+    }
+
+    proptest! {
+        #[test]
+        fn a_broken_corpus_is_digested(seed in any::<Index>(), breaks in breaks()) {
+            answer(&broken(seed.get::<Vec<u8>>(&corpus("answer")), &breaks));
+        }
+    }
+}
