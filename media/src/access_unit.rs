@@ -9,7 +9,7 @@ pub struct AccessUnit {
     pub codec: Codec,
     /// Presentation time.
     pub pts: Timestamp,
-    /// Decoding can start here.
+    /// True if decoding can start with this picture.
     pub keyframe: bool,
     /// The coded bytes.
     pub data: Vec<u8>,

@@ -2,32 +2,32 @@
 
 use crate::{ParseError, Score};
 
-/// Movement in a picture: the mean of a tenth of a second against that of four tenths before, and, against noise,
-/// that of three tenths against the four before.
+/// Movement in a picture: the mean of a tenth of a second against that four tenths earlier, and, to suppress
+/// noise, the mean of three tenths against the mean of the four that end there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Activity {
     /// Share of the cells that changed.
     pub score: Score,
     /// Box around the cells that changed.
     pub region: CellBox,
-    /// Zones in which cells changed: bit `i` stands for the `i`th.
+    /// Zones in which cells changed; bit `i` is set for the zone with index `i`.
     pub zones: u16,
 }
 
 impl Activity {
-    /// Indices of the zones that these bits stand for.
+    /// Returns the indices of the bits that are set in `bits`, below [`Zone::MAX`].
     pub fn zone_indices(bits: u16) -> impl Iterator<Item = u16> {
         (0..Zone::MAX as u16).filter(move |zone| bits >> zone & 1 == 1)
     }
 
-    /// Bits of the zones of these indices; `None` where one is no index.
+    /// Returns `indices` as a bit set; `None` if an index does not fit into 16 bits.
     pub fn zone_bits(indices: &[u16]) -> Option<u16> {
         indices.iter().try_fold(0, |bits, zone| Some(bits | 1u16.checked_shl((*zone).into())?))
     }
 }
 
 /// Cells of a picture's 64 columns and 40 rows: from `left` and `top` up to but without `right` and `bottom`.
-/// All 0 where there is none.
+/// An empty box has all sides 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct CellBox {
@@ -43,7 +43,7 @@ pub struct CellBox {
 
 crate::serde_checked!(CellBox, |cells| cells.right <= Self::COLUMNS && cells.bottom <= Self::ROWS);
 
-/// Cells of a picture as bits: a word a row, the lowest bit the first column.
+/// Bit set over the cells of a picture: one word per row, the lowest bit is the first column.
 pub type Cells = [u64; CellBox::ROWS as usize];
 
 impl CellBox {
@@ -52,7 +52,7 @@ impl CellBox {
     /// Rows of cells of a picture.
     pub const ROWS: u8 = 40;
 
-    /// The smallest box around these cells.
+    /// Returns the smallest box that contains all set cells; the default box if none is set.
     pub fn around(cells: &Cells) -> CellBox {
         let all = cells.iter().fold(0, |all, row| all | row);
         let rows = || (0..Self::ROWS).zip(cells).filter(|(_, row)| **row != 0).map(|(y, _)| y);
@@ -67,19 +67,19 @@ impl CellBox {
         }
     }
 
-    /// Its cells.
+    /// Returns the cells of the box as a bit set.
     pub fn cells(self) -> Cells {
         let columns = (self.left..self.right.min(Self::COLUMNS)).fold(0, |row, x| row | 1 << x);
         let is_inside = |y: usize| (self.top.into()..self.bottom.into()).contains(&y);
         std::array::from_fn(|y| if is_inside(y) { columns } else { 0 })
     }
 
-    /// Returns true if no cell lies in it.
+    /// Returns true if the box contains no cell.
     pub fn is_empty(self) -> bool {
         self.left >= self.right || self.top >= self.bottom
     }
 
-    /// Returns the part that lies in the picture.
+    /// Returns the part of the box that lies in the picture.
     pub fn within_picture(self) -> CellBox {
         CellBox {
             right: self.right.min(Self::COLUMNS),
@@ -88,7 +88,7 @@ impl CellBox {
         }
     }
 
-    /// Left edge, top edge, width and height, as fractions of the picture.
+    /// Returns left edge, top edge, width and height as fractions of the picture; all 0 for an empty box.
     pub fn fractions(self) -> [Score; 4] {
         let (across, down) =
             (Score::SCALE / u32::from(Self::COLUMNS), Score::SCALE / u32::from(Self::ROWS));
@@ -100,7 +100,7 @@ impl CellBox {
         [part(self.left, across), part(self.top, down), part(width, across), part(height, down)]
     }
 
-    /// The cells that a box of these fractions touches; an error where it leaves the picture.
+    /// Returns the cells that a box of these fractions touches; an error if the box leaves the picture.
     pub fn from_fractions([x, y, width, height]: [Score; 4]) -> Result<CellBox, ParseError> {
         let span = |start: Score, length: Score, cells: u8| {
             let unit = Score::SCALE / u32::from(cells);
@@ -118,7 +118,7 @@ impl CellBox {
         }
     }
 
-    /// Returns the smallest box around both.
+    /// Returns the smallest box that contains both boxes; an empty box does not count.
     pub fn union(self, other: CellBox) -> CellBox {
         match (self.is_empty(), other.is_empty()) {
             (true, _) => other,
@@ -133,13 +133,13 @@ impl CellBox {
     }
 }
 
-/// Named part of the picture.
+/// Named part of the picture, a polygon.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Zone {
     /// Name in events.
     pub name: String,
-    /// Corners in order, each a fraction of the picture's width and of its height; the last joins the first.
+    /// Corners in order, as fractions of the picture's width and height; the last corner joins the first.
     pub polygon: Vec<(Score, Score)>,
 }
 
@@ -149,16 +149,16 @@ crate::serde_checked!(Zone, |zone| {
 });
 
 impl Zone {
-    /// Most zones of a recording.
+    /// Most zones of one recording.
     pub const MAX: usize = 16;
-    /// Fewest corners of one.
+    /// Fewest corners of a zone.
     pub const CORNERS_MIN: usize = 3;
-    /// Most corners of one.
+    /// Most corners of a zone.
     pub const CORNERS_MAX: usize = 32;
-    /// Longest name.
+    /// Longest name of a zone, in bytes.
     pub const NAME_BYTES_MAX: usize = 64;
 
-    /// Cells whose middle lies inside, by the even-odd rule.
+    /// Returns the cells whose centre lies inside the polygon, by the even-odd rule.
     pub fn cells(&self) -> Cells {
         std::array::from_fn(|row| {
             let y = middle(row, CellBox::ROWS);
@@ -169,7 +169,7 @@ impl Zone {
         })
     }
 
-    /// Counts the sides that a line from the point to the right crosses; places are in half millionths of a side.
+    /// Returns true if the point lies inside by the even-odd rule; `x`, `y` in half millionths of a side.
     fn holds(&self, x: i64, y: i64) -> bool {
         let corner =
             |(x, y): (Score, Score)| (2 * i64::from(x.millionths()), 2 * i64::from(y.millionths()));
@@ -178,7 +178,7 @@ impl Zone {
             let mut side = [corner(**a), corner(**b)];
             side.sort_by_key(|(_, y)| *y);
             let [(top_x, top_y), (low_x, low_y)] = side;
-            // It lies right of the point at the point's height.
+            // The side crosses the height of the point to the right of it.
             let (across, down) = (low_x - top_x, low_y - top_y);
             (top_y..low_y).contains(&y) && (x - top_x) * down < across * (y - top_y)
         });
@@ -186,7 +186,7 @@ impl Zone {
     }
 }
 
-/// Middle of the `at`th of so many cells, in half millionths of the side.
+/// Returns the centre of cell `at` out of `cells`, in half millionths of the side.
 fn middle(at: usize, cells: u8) -> i64 {
     i64::from(Score::SCALE) * (2 * at as i64 + 1) / i64::from(cells)
 }
@@ -197,14 +197,14 @@ fn middle(at: usize, cells: u8) -> i64 {
 pub struct Zones {
     /// At most [`Zone::MAX`], in the order of the bits of [`Activity::zones`].
     pub zones: Vec<Zone>,
-    /// Cells outside of all zones do not count.
+    /// True if cells outside all zones are ignored.
     pub only: bool,
 }
 
 crate::serde_checked!(Zones, |zones| zones.zones.len() <= Zone::MAX);
 
 impl Zones {
-    /// Their names, in order.
+    /// Returns the names of the zones in order.
     pub fn names(&self) -> Vec<String> {
         self.zones.iter().map(|zone| zone.name.clone()).collect()
     }

@@ -1,41 +1,41 @@
-//! Bits of coded headers, and the units that an AV1 stream is made of.
+//! Bit reader for coded headers, and the open bitstream units (OBUs) of AV1.
 
-/// Reader of bits, the highest of each byte first; there is nothing past the end.
+/// Bit reader, most significant bit of each byte first; every read past the end returns `None`.
 pub struct Bits<'a> {
     rest: &'a [u8],
     current: u8,
     left: u8,
-    /// Zero bytes right before the rest of a NAL unit.
+    /// Count of zero bytes just read of a NAL unit; `None` without emulation prevention.
     zeros: Option<u8>,
 }
 
 impl<'a> Bits<'a> {
-    /// Reads all bytes.
+    /// Creates a reader of all bytes.
     pub fn new(bytes: &'a [u8]) -> Bits<'a> {
         Bits { rest: bytes, current: 0, left: 0, zeros: None }
     }
 
-    /// Reads a NAL unit's bytes without emulation prevention (ITU-T H.264 7.4.1).
+    /// Creates a reader of a NAL unit that skips emulation prevention bytes (ITU-T H.264 7.4.1).
     pub fn of_nal(bytes: &'a [u8]) -> Bits<'a> {
         Bits { zeros: Some(0), ..Bits::new(bytes) }
     }
 
-    /// The next `count` bits, at most 32.
+    /// Reads the next `count` bits, at most 32.
     pub fn take(&mut self, count: u32) -> Option<u32> {
         (0..count).try_fold(0, |value, _| Some(value << 1 | self.bit()?))
     }
 
-    /// Passes over `count` bits.
+    /// Skips `count` bits.
     pub fn skip(&mut self, count: u32) -> Option<()> {
         (0..count).try_for_each(|_| self.bit().map(drop))
     }
 
-    /// The next bit, true for 1.
+    /// Reads one bit; true for 1.
     pub fn flag(&mut self) -> Option<bool> {
         Some(self.bit()? == 1)
     }
 
-    /// ue(v) of ITU-T H.264 9.1 with at most `zeros_max` leading zeros, themselves at most 31.
+    /// Reads a ue(v) (ITU-T H.264 9.1); `None` if it has more than `zeros_max` or 31 leading zeros.
     pub fn ue(&mut self, zeros_max: u32) -> Option<u32> {
         let mut zeros = 0;
         while !self.flag()? {
@@ -51,7 +51,7 @@ impl<'a> Bits<'a> {
         if self.left == 0 {
             let (mut byte, mut rest) = self.rest.split_first()?;
             if let Some(zeros) = &mut self.zeros {
-                // 00 00 03 stands for 00 00.
+                // The bytes 00 00 03 encode 00 00.
                 if *zeros >= 2 && *byte == 3 {
                     *zeros = 0;
                     (byte, rest) = rest.split_first()?;
@@ -68,11 +68,11 @@ impl<'a> Bits<'a> {
 /// Open bitstream unit of AV1 (5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Obu<'a> {
-    /// Its first byte.
+    /// First byte of the OBU.
     pub header: u8,
-    /// The byte of its layers.
+    /// Extension byte, which holds the temporal and spatial layer ids.
     pub extension: Option<u8>,
-    /// Its bytes behind header and size.
+    /// Bytes after header and size.
     pub payload: &'a [u8],
 }
 
@@ -81,20 +81,20 @@ impl<'a> Obu<'a> {
     pub const SEQUENCE_HEADER: u8 = 1;
     /// `obu_type` of a temporal delimiter.
     pub const DELIMITER: u8 = 2;
-    /// `obu_type` of a frame's header alone.
+    /// `obu_type` of a frame header without tile data.
     pub const FRAME_HEADER: u8 = 3;
     /// `obu_type` of a frame.
     pub const FRAME: u8 = 6;
-    /// `obu_type` of a frame's header, again.
+    /// `obu_type` of a repeated frame header.
     pub const REDUNDANT_FRAME_HEADER: u8 = 7;
     /// `obu_type` of a list of tiles.
     pub const TILE_LIST: u8 = 8;
     /// `obu_type` of padding.
     pub const PADDING: u8 = 15;
-    /// Bit of the header that says that a size follows.
+    /// Header bit `obu_has_size_field`.
     pub const HAS_SIZE: u8 = 0x02;
 
-    /// The first unit and the bytes after it; one without a size is all there is.
+    /// Splits off the first OBU and returns it and the rest; an OBU without a size takes all bytes.
     pub fn split(bytes: &'a [u8]) -> Option<(Obu<'a>, &'a [u8])> {
         let (&header, mut rest) = bytes.split_first()?;
         let mut extension = None;
@@ -110,13 +110,13 @@ impl<'a> Obu<'a> {
         Some((Obu { header, extension, payload }, after))
     }
 
-    /// `obu_type` of a unit with this first byte.
+    /// Returns the `obu_type` in the header byte `header`.
     pub fn kind_of(header: u8) -> u8 {
         header >> 3 & 0x0f
     }
 }
 
-/// The number that stands first, of at most 32 bits, and what follows it (AV1 4.10.5).
+/// Reads a leb128 number of at most 32 bits; returns the number and the bytes after it (AV1 4.10.5).
 pub fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut value = 0_u64;
     for (index, &byte) in bytes.iter().enumerate().take(8) {
@@ -129,7 +129,7 @@ pub fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
     None
 }
 
-/// Bytes of `value`, the lowest first, as [`leb128`] reads them.
+/// Encodes `value` as leb128 with the lowest seven bits first, as [`leb128`] reads it.
 pub fn to_leb128(value: u32) -> impl Iterator<Item = u8> {
     let more = |left: u32| left > 0x7f;
     std::iter::successors(Some(value), move |&left| more(left).then_some(left >> 7))

@@ -1,7 +1,7 @@
-//! Serde's traits for types that hold what they are read with to their bounds.
+//! Implementation of serde's traits for types with invariants.
 
-/// Implements serde's traits for a type that derives them with `#[serde(remote = "Self")]`; what is read must
-/// pass the check, so that a value is valid once built however it came.
+/// Implements serde's traits for a type that derives them with `#[serde(remote = "Self")]`. Deserialization
+/// fails if the check does not hold, so that every value is valid.
 #[macro_export]
 macro_rules! serde_checked {
     ($kind:ty, |$value:ident| $is_valid:expr) => {

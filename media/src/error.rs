@@ -1,44 +1,44 @@
 //! The closed set of error kinds, and the error of parsing a vocabulary value.
 
-/// Kind of failure of an error; the server maps each to one status.
+/// Category of an error; the server maps each category to one HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum ErrorKind {
     /// The caller sent something that can never work.
     InvalidInput,
-    /// No credential, or one that is not known.
+    /// No credential was given, or the credential is unknown.
     Unauthenticated,
-    /// The credential is known and not allowed to do this.
+    /// The credential is known but does not permit this.
     Forbidden,
-    /// No such thing, or none that the caller may see.
+    /// The thing does not exist, or the caller may not see it.
     NotFound,
-    /// The thing is in a state that does not allow this.
+    /// The thing is in a state that does not allow the request.
     Conflict,
-    /// Valid, but not something this build or machine can do.
+    /// The request is valid, but this build or machine cannot serve it.
     Unsupported,
-    /// A named limit is reached; trying later may work.
+    /// A named limit is reached; a later attempt may succeed.
     Exhausted,
-    /// A part the service depends on is not there right now.
+    /// A part that the service depends on is unavailable at the moment.
     Unavailable,
     /// The caller or a shutdown ended the work.
     Cancelled,
     /// Stored bytes are damaged.
     DataLoss,
-    /// Our own bug, or the machine failed.
+    /// The server has a bug, or the machine failed.
     Internal,
 }
 
-/// A string or number that is not a value of the type asked for.
+/// Error of parsing a string or number into a vocabulary type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a valid {what}: {problem}")]
 pub struct ParseError {
-    /// The type that was asked for, in the words of the wire contract.
+    /// Expected type, as the wire contract names it.
     pub what: &'static str,
-    /// Problem of the input, without repeating it.
+    /// Fault of the input; does not repeat the input.
     pub problem: &'static str,
 }
 
 impl ParseError {
-    /// Always [`ErrorKind::InvalidInput`].
+    /// Returns [`ErrorKind::InvalidInput`].
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::InvalidInput
     }

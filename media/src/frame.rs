@@ -1,35 +1,35 @@
-//! A decoded picture with its exact time, on the host or on a device.
+//! Decoded picture with its exact time, in host memory or on a device.
 
 use std::sync::Arc;
 
 use crate::{DeviceSurface, Dimensions, PixelLayout, Plane, Timestamp};
 
-/// A decoded picture in host memory, kept alive by whoever decoded it.
+/// Decoded picture in host memory; the implementation keeps the memory alive.
 pub trait HostFrameBuffer: Send + Sync {
-    /// The luma plane, `extent` of the frame.
+    /// Returns the luma plane, which has the `extent` of the frame.
     fn luma(&self) -> Plane<'_>;
 
-    /// The U and V planes; `None` for luma-only pictures.
+    /// Returns the U and V planes; `None` for a picture with luma only.
     fn chroma(&self) -> Option<[Plane<'_>; 2]>;
 }
 
-/// A decoded picture in a device's memory, kept there by whoever decoded it.
+/// Decoded picture in device memory; the implementation keeps the memory alive.
 pub trait DeviceFrameBuffer: Send + Sync {
-    /// Returns the position of its planes, for as long as the picture lives.
+    /// Returns the planes in device memory, valid while the buffer lives.
     fn surface(&self) -> DeviceSurface;
 
-    /// The same samples in host memory; copied when first asked for, and kept.
+    /// Returns the same samples in host memory; copies them on the first call and caches the copy.
     fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost>;
 
-    /// As [`DeviceFrameBuffer::host`], to outlive the picture in the device's memory.
+    /// Does the same as [`DeviceFrameBuffer::host`], but the result may outlive the device memory.
     fn fetched(&self) -> Result<Arc<dyn HostFrameBuffer>, DeviceMemoryLost>;
 }
 
-/// Pixels that were in a device's memory and cannot be had any more: the device was lost.
+/// Error of copying pixels from a device that was lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[error("a picture could not be fetched from the device: {reason}")]
 pub struct DeviceMemoryLost {
-    /// Message of its driver.
+    /// Error message of the driver.
     pub reason: String,
 }
 
@@ -43,7 +43,7 @@ pub enum Pixels {
 }
 
 impl Pixels {
-    /// The picture in host memory; fetched once where a device has it.
+    /// Returns the picture in host memory; a device frame is copied on the first call.
     pub fn host(&self) -> Result<&dyn HostFrameBuffer, DeviceMemoryLost> {
         match self {
             Pixels::Host(picture) => Ok(picture.as_ref()),
@@ -51,7 +51,7 @@ impl Pixels {
         }
     }
 
-    /// The same picture in host memory alone.
+    /// Returns the same picture in host memory, without a reference to device memory.
     pub fn fetched(&self) -> Result<Pixels, DeviceMemoryLost> {
         match self {
             Pixels::Host(picture) => Ok(Pixels::Host(Arc::clone(picture))),

@@ -5,28 +5,28 @@ use crate::Score;
 /// Thresholds by which the gate selects a frame and names its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GateConfig {
-    /// A frame is selected at least every so many frames, counted from the first; 0 means never.
+    /// Largest interval between selected frames, in frames counted from the first; 0 disables it.
     pub keepalive_frames: u32,
-    /// The first frame at or after each multiple of so many milliseconds of media time is selected.
+    /// Interval in ms of media time; selects the first frame at or after each multiple. `None` disables it.
     pub keepalive_ms: Option<u32>,
-    /// Least `scene_score` of a scene cut.
+    /// `scene_score` at or above which a frame is a scene cut.
     pub scene_cut: Score,
-    /// Least step of `luma_mean` from frame to frame that is an exposure shift once it has stayed for a second.
+    /// Least step of `luma_mean` between frames that counts as an exposure shift if it lasts for a second.
     pub luma_shift: Score,
-    /// Least `activity_score` that starts an episode.
+    /// `activity_score` at or above which an episode starts.
     pub activity_on: Score,
-    /// An episode ends where `activity_score` stays below this.
+    /// `activity_score` below which an episode ends if it stays there.
     pub activity_off: Score,
-    /// Least `flicker_score` of suspected flicker.
+    /// `flicker_score` at or above which flicker is suspected.
     pub flicker: Score,
-    /// Least `ghosting_score` of suspected ghosting.
+    /// `ghosting_score` at or above which ghosting is suspected.
     pub ghosting: Score,
-    /// Least `noise_variance_score` of a noise spike.
+    /// `noise_variance_score` at or above which a frame is a noise spike.
     pub noise: Score,
 }
 
 impl GateConfig {
-    /// Score below which a frame is quiet: never above what starts an episode.
+    /// Returns the score below which a frame is quiet: `activity_off`, but at most `activity_on`.
     pub fn quiet_below(&self) -> Score {
         self.activity_off.min(self.activity_on)
     }

@@ -1,4 +1,4 @@
-//! Picture sizes and the rotation a container asks for.
+//! Picture sizes, and the rotation that a container requests.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,17 +15,17 @@ pub struct Dimensions {
 crate::serde_checked!(Dimensions, |extent| extent.width > 0 && extent.height > 0);
 
 impl Dimensions {
-    /// A picture size; `None` when a side is zero.
+    /// Creates a picture size; `None` if a side is zero.
     pub fn new(width: u32, height: u32) -> Option<Dimensions> {
         (width > 0 && height > 0).then_some(Dimensions { width, height })
     }
 
-    /// Number of pixels.
+    /// Returns the number of pixels.
     pub fn area(self) -> u64 {
         u64::from(self.width) * u64::from(self.height)
     }
 
-    /// The size after turning the picture.
+    /// Returns the size after rotation.
     pub fn rotated(self, rotation: Rotation) -> Dimensions {
         match rotation {
             Rotation::None | Rotation::Half => self,
@@ -39,7 +39,7 @@ impl Dimensions {
 /// Clockwise turn that makes the coded picture upright.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Rotation {
-    /// Already upright.
+    /// No rotation: the coded picture is upright.
     #[default]
     None,
     /// 90 degrees clockwise.
@@ -51,7 +51,7 @@ pub enum Rotation {
 }
 
 impl Rotation {
-    /// Clockwise degrees: 0, 90, 180 or 270.
+    /// Returns the rotation in clockwise degrees: 0, 90, 180 or 270.
     pub fn degrees(self) -> u16 {
         match self {
             Rotation::None => 0,
@@ -61,7 +61,7 @@ impl Rotation {
         }
     }
 
-    /// The quarter turn nearest to any number of clockwise degrees.
+    /// Returns the quarter turn nearest to `degrees` clockwise; no rotation for NaN and infinity.
     pub fn from_degrees(degrees: f64) -> Rotation {
         if !degrees.is_finite() {
             return Rotation::None;

@@ -1,4 +1,4 @@
-//! Identifiers: each is its own type, parsed once at the rim.
+//! Identifiers, each of its own type and parsed once at the system boundary.
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 
@@ -32,17 +32,17 @@ macro_rules! hex_id {
         pub struct $name([u8; $bytes]);
 
         impl $name {
-            /// The id of these bytes, which come from the OS RNG or a digest.
+            /// Creates the id from bytes of the OS RNG or of a digest.
             pub const fn from_bytes(bytes: [u8; $bytes]) -> $name {
                 $name(bytes)
             }
 
-            /// The bytes behind the hexadecimal digits.
+            /// Returns the bytes that the hexadecimal digits encode.
             pub const fn as_bytes(&self) -> &[u8; $bytes] {
                 &self.0
             }
 
-            /// A number that differs from id to id: its first eight bytes, little-endian.
+            /// Returns the first eight bytes as a little-endian number, to seed a generator per id.
             pub fn seed(&self) -> u64 {
                 let mut first = [0; 8];
                 first.copy_from_slice(&self.0[..8]);
@@ -89,7 +89,7 @@ hex_id!(
     MarkerId, "marker id", "mk-", 8
 );
 hex_id!(
-    /// Names an analysis of a stream: `an-` and 16 hexadecimal digits of a digest of what it is.
+    /// Names an analysis of a stream: `an-` and 16 hexadecimal digits of a digest of its parameters.
     AnalysisId, "analysis id", "an-", 8
 );
 hex_id!(
@@ -97,7 +97,7 @@ hex_id!(
     RequestId, "request id", "req-", 8
 );
 hex_id!(
-    /// Names what a caller said of a run: `fb-` and 32 hexadecimal digits.
+    /// Names a caller's feedback on a run: `fb-` and 32 hexadecimal digits.
     FeedbackId, "feedback id", "fb-", 16
 );
 hex_id!(
@@ -113,12 +113,12 @@ hex_id!(
     BlobHash, "SHA-256", "", 32
 );
 
-/// Names a node among several: four hexadecimal digits, with which the ids that it makes begin.
+/// Names a node of a cluster: four hexadecimal digits with which the ids made by that node begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeTag([u8; 2]);
 
 impl NodeTag {
-    /// The bytes behind the digits.
+    /// Returns the bytes that the digits encode.
     pub const fn as_bytes(&self) -> &[u8; 2] {
         &self.0
     }
@@ -139,7 +139,7 @@ impl FromStr for NodeTag {
     }
 }
 
-/// Position of an event in the server's one order, from 1; also the cursor of readers.
+/// Position of an event in the server's total order, from 1; also the cursor of readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(pub u64);
 
@@ -149,7 +149,7 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Lengths of a label, in bytes.
+/// Permitted length of a label, in bytes.
 pub const LABEL_BYTES: RangeInclusive<usize> = 1..=128;
 
 fn check_label(what: &'static str, text: &str) -> Result<(), ParseError> {
@@ -169,7 +169,7 @@ macro_rules! label {
         pub struct $name(String);
 
         impl $name {
-            /// The text, which is never empty.
+            /// Returns the text, which is never empty.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

@@ -1,6 +1,6 @@
 //! The vocabulary of Sightline: identifiers, exact time, frames, signals, thresholds and markers.
 //!
-//! Every other crate speaks these types. Promises that a value of them is valid once built.
+//! Shared by every other crate. Promises that every value of these types is valid.
 //! Does no I/O, knows no wire format, reads no clock.
 #![deny(unsafe_code)]
 

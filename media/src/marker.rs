@@ -1,4 +1,4 @@
-//! Markers: findings over a range of frames, and what a frame can be called.
+//! Markers (findings over a range of frames), and the event types of frames.
 
 use std::borrow::Cow;
 
@@ -7,20 +7,20 @@ use crate::{AnalysisId, MarkerId, RunId, Score, StreamId};
 /// Event type of a frame or a marker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// A hard transition.
+    /// Scene cut: a hard transition.
     SceneCut,
-    /// An elevated temporal artifact signal.
+    /// Elevated temporal artifact score.
     ArtifactSuspected,
-    /// Kept by the deterministic gate.
+    /// Frame kept by the deterministic gate.
     KeyframeKeep,
-    /// Nothing of the above.
+    /// Frame without any of the above.
     ContextObservation,
     /// A model's normalised event type, or a tenant's own name for one of the above.
     Named(Cow<'static, str>),
 }
 
 impl EventType {
-    /// Name on the wire.
+    /// Returns the name on the wire.
     pub fn as_str(&self) -> &str {
         match self {
             EventType::SceneCut => "scene_cut",
@@ -31,7 +31,7 @@ impl EventType {
         }
     }
 
-    /// The event type called `name`.
+    /// Returns the event type with the wire name `name`.
     pub fn from_name(name: &str) -> EventType {
         match name {
             "scene_cut" => EventType::SceneCut,
@@ -60,9 +60,9 @@ crate::named! {
     /// Origin of a marker's finding.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum MarkerOrigin {
-        /// The gate's.
+        /// Found by the gate.
         Gate = "gate",
-        /// A model's, who named the type of some of its frames.
+        /// Found by a model, which named the event type of some of the frames.
         Model = "model",
     }
 }
@@ -70,15 +70,15 @@ crate::named! {
 /// A finding over the frames `start_frame..=end_frame`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// Derived from the other fields, so that a replay gives the same.
+    /// Id derived from the other fields, so that a replay gives the same id.
     pub marker_id: MarkerId,
-    /// The run it belongs to.
+    /// Run of the marker.
     pub run_id: RunId,
-    /// The stream of the run.
+    /// Stream of the run.
     pub stream_id: StreamId,
-    /// Event type that was found.
+    /// Event type of the finding.
     pub event_type: EventType,
-    /// Certainty of it.
+    /// Certainty of the finding.
     pub status: MarkerStatus,
     /// First frame.
     pub start_frame: u64,
@@ -88,14 +88,14 @@ pub struct Marker {
     pub start_pts_ms: i64,
     /// Presentation time of the last frame, ms.
     pub end_pts_ms: i64,
-    /// Mean over the frames.
+    /// Mean confidence over the frames.
     pub confidence: Score,
-    /// The provisional marker that a finalized one replaces.
+    /// Provisional marker that this finalized marker replaces.
     pub supersedes_marker_id: Option<MarkerId>,
-    /// The analysis that made it; older logs have none.
+    /// Analysis that made the marker; `None` in older logs.
     pub analysis_id: Option<AnalysisId>,
-    /// Origin of its finding; absent from older logs.
+    /// Origin of the finding; `None` in older logs.
     pub origin: Option<MarkerOrigin>,
-    /// The gate's own, beside an analysis in which a model's word goes before the gate's.
+    /// True for a gate marker emitted alongside an analysis in which the model's findings take precedence.
     pub beside: bool,
 }

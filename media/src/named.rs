@@ -1,6 +1,6 @@
-//! Enums whose variants have names.
+//! Macro for enums whose variants have wire names.
 
-/// An enum with the name of each variant beside it, as it is on the wire and in settings.
+/// Declares an enum with the wire and settings name of each variant.
 #[macro_export]
 macro_rules! named {
     ($(#[$doc:meta])* pub enum $name:ident { $($(#[$of:meta])* $variant:ident = $text:literal,)* }) => {
@@ -8,17 +8,17 @@ macro_rules! named {
         pub enum $name { $($(#[$of])* $variant,)* }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: [$name; [$($text),*].len()] = [$($name::$variant),*];
 
-            /// Its name.
+            /// Returns the name of the variant.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $($name::$variant => $text,)*
                 }
             }
 
-            /// The one of this name.
+            /// Returns the variant called `name`; `None` if there is none.
             pub fn from_name(name: &str) -> Option<$name> {
                 $name::ALL.into_iter().find(|one| one.as_str() == name)
             }

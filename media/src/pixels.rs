@@ -1,8 +1,8 @@
-//! Stride-checked views of picture planes in host memory.
+//! Views of picture planes in host memory, checked against the stride.
 
 use crate::Dimensions;
 
-/// Storage of chroma beside luma.
+/// Layout of the chroma planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Subsampling {
     /// Luma only.
@@ -20,7 +20,7 @@ pub enum Subsampling {
 }
 
 impl Subsampling {
-    /// Size of a chroma plane for a picture of `extent`; `None` for luma only.
+    /// Returns the size of a chroma plane of a picture of size `extent`; `None` for luma only.
     pub fn chroma_extent(self, extent: Dimensions) -> Option<Dimensions> {
         let (across, down) = match self {
             Subsampling::Gray => return None,
@@ -37,15 +37,15 @@ impl Subsampling {
     }
 }
 
-/// Storage of one sample: bytes and the shift that leaves its eight most significant bits.
+/// Storage of one sample: its bytes, and the shift that yields its eight most significant bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub enum SampleFormat {
     /// One byte.
     U8,
-    /// Two bytes, little endian; `value >> shift` (0 to 8) is the eight-bit value.
+    /// Two bytes, little endian; `value >> shift` is the eight-bit value.
     U16 {
-        /// Bits to drop: 2 for 10-bit planar, 8 for P010.
+        /// Bits to drop, 0 to 8: 2 for 10-bit planar, 8 for P010.
         shift: u8,
     },
 }
@@ -56,7 +56,7 @@ crate::serde_checked!(SampleFormat, |sample| matches!(
 ));
 
 impl SampleFormat {
-    /// Bytes a sample takes.
+    /// Returns the bytes per sample.
     pub fn bytes(self) -> usize {
         match self {
             SampleFormat::U8 => 1,
@@ -65,7 +65,7 @@ impl SampleFormat {
     }
 }
 
-/// Codes of black and white.
+/// Range of sample values from black to white.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum SampleRange {
     /// 16 to 235 (of 255).
@@ -74,16 +74,16 @@ pub enum SampleRange {
     Full,
 }
 
-/// Everything about a picture's memory but the memory.
+/// Description of a picture's memory layout, without the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct PixelLayout {
-    /// Chroma arrangement.
+    /// Layout of the chroma planes.
     pub subsampling: Subsampling,
-    /// Sample storage.
+    /// Storage of a sample.
     pub sample: SampleFormat,
-    /// Chroma samples of U and V alternate in one plane (NV12, P010).
+    /// True if U and V samples alternate in one plane (NV12, P010).
     pub interleaved_chroma: bool,
-    /// Black and white codes.
+    /// Range of sample values.
     pub range: SampleRange,
 }
 
@@ -100,7 +100,7 @@ pub struct Plane<'a> {
 }
 
 impl<'a> Plane<'a> {
-    /// A checked view; `None` when a row or the last byte would lie outside `data`.
+    /// Creates a checked view; `None` if a row or the last byte would lie outside `data`.
     pub fn new(
         data: &'a [u8],
         stride: usize,
@@ -115,7 +115,7 @@ impl<'a> Plane<'a> {
         fits.then_some(Plane { data, stride, extent, sample, step })
     }
 
-    /// Columns and rows of samples.
+    /// Returns the columns and rows of samples.
     pub fn extent(&self) -> Dimensions {
         self.extent
     }
@@ -125,17 +125,17 @@ impl<'a> Plane<'a> {
         self.sample
     }
 
-    /// Samples between row neighbours: 1 or 2.
+    /// Returns the distance in samples between neighbours of a row: 1 or 2.
     pub fn step(&self) -> usize {
         self.step
     }
 
-    /// Bytes between row starts.
+    /// Returns the bytes between row starts.
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// The bytes of row `y`, from its first to its last sample.
+    /// Returns the bytes of row `y`, from its first to its last sample.
     ///
     /// Panics when `y` is not below the height.
     pub fn row(&self, y: u32) -> &'a [u8] {
@@ -145,14 +145,14 @@ impl<'a> Plane<'a> {
         &self.data[start..start + samples * self.sample.bytes()]
     }
 
-    /// All bytes from the first sample to the last.
+    /// Returns all bytes from the first sample to the last.
     pub fn bytes(&self) -> &'a [u8] {
         let samples = (self.extent.width as usize - 1) * self.step + 1;
         let len = self.stride * (self.extent.height as usize - 1) + samples * self.sample.bytes();
         &self.data[..len]
     }
 
-    /// The eight most significant bits of the sample at column `x` of a row from [`Plane::row`].
+    /// Returns the eight most significant bits of the sample at column `x` of a row from [`Plane::row`].
     pub fn value8(&self, row: &[u8], x: u32) -> u8 {
         let at = x as usize * self.step;
         match self.sample {

@@ -1,10 +1,10 @@
-//! A number in [0, 1] in millionths, so that equality, means and JSON are exact.
+//! Number in [0, 1], stored in millionths so that equality, means and JSON are exact.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ParseError;
 
-/// A normalised score: an integer count of millionths in 0..=1,000,000.
+/// Normalised score: an integer number of millionths in 0..=1,000,000.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -14,19 +14,19 @@ pub struct Score(u32);
 crate::serde_checked!(Score, |score| score.0 <= Score::SCALE);
 
 impl Score {
-    /// 0.
+    /// The score 0.
     pub const ZERO: Score = Score(0);
-    /// 1.
+    /// The score 1.
     pub const ONE: Score = Score(Score::SCALE);
-    /// Millionths in 1.
+    /// Number of millionths in 1.
     pub const SCALE: u32 = 1_000_000;
 
-    /// `count` millionths, capped at 1.
+    /// Creates a score of `count` millionths, capped at 1.
     pub const fn from_millionths(count: u32) -> Score {
         Score(if count > Score::SCALE { Score::SCALE } else { count })
     }
 
-    /// The millionth nearest to `value`; an error outside [0, 1] or for NaN.
+    /// Returns the score nearest to `value`; an error outside [0, 1] and for NaN.
     pub fn from_f64(value: f64) -> Result<Score, ParseError> {
         if !(0.0..=1.0).contains(&value) {
             return Err(ParseError { what: "score", problem: "must lie in [0, 1]" });
@@ -34,7 +34,7 @@ impl Score {
         Ok(Score((value * f64::from(Score::SCALE)).round() as u32))
     }
 
-    /// `num/den` rounded to the nearest millionth and capped at 1; 0 when `den` is 0.
+    /// Returns `num/den` rounded to the nearest millionth and capped at 1; 0 if `den` is 0.
     pub fn from_ratio(num: u64, den: u64) -> Score {
         if den == 0 {
             return Score::ZERO;
@@ -44,7 +44,7 @@ impl Score {
         Score(rounded.min(scale) as u32)
     }
 
-    /// The arithmetic mean, rounded to the nearest millionth; `None` for no scores.
+    /// Returns the arithmetic mean, rounded to the nearest millionth; `None` without scores.
     pub fn mean(scores: impl IntoIterator<Item = Score>) -> Option<Score> {
         let (sum, count) = scores
             .into_iter()
@@ -52,22 +52,22 @@ impl Score {
         (count > 0).then(|| Score(((2 * sum + count) / (2 * count)) as u32))
     }
 
-    /// The count of millionths.
+    /// Returns the number of millionths.
     pub fn millionths(self) -> u32 {
         self.0
     }
 
-    /// The double nearest to the score; printing it gives at most six decimals.
+    /// Returns the nearest double, which prints with at most six decimals.
     pub fn as_f64(self) -> f64 {
         f64::from(self.0) / f64::from(Score::SCALE)
     }
 
-    /// 1 - self.
+    /// Returns 1 minus the score.
     pub fn complement(self) -> Score {
         Score(Score::SCALE - self.0)
     }
 
-    /// The distance between two scores.
+    /// Returns the distance between two scores.
     pub fn abs_diff(self, other: Score) -> Score {
         Score(self.0.abs_diff(other.0))
     }

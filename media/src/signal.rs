@@ -1,13 +1,13 @@
-//! The normalised per-frame record on which every decision of the gate rests.
+//! Normalised per-frame record, the input of every gate decision.
 
 use crate::{Activity, Score};
 
-/// Signal of the gate about one analysed frame.
+/// Signal of one analysed frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Signal {
     /// Position among the analysed frames.
     pub frame_index: u64,
-    /// Position among the source's frames in presentation order, where known.
+    /// Position among the source's frames in presentation order; `None` if unknown.
     pub source_frame_index: Option<u64>,
     /// Presentation time in whole milliseconds.
     pub pts_ms: i64,
@@ -21,14 +21,14 @@ pub struct Signal {
     pub ghosting_score: Score,
     /// Strength of frame-to-frame noise.
     pub noise_variance_score: Score,
-    /// Strength of a hard transition at this frame; `None` where a caller gave none.
+    /// Strength of a hard transition at this frame; `None` if the caller gave none.
     pub scene_score: Option<Score>,
-    /// Movement; `None` where a caller, or an older recording, gave none.
+    /// Movement; `None` if the caller or an older recording gave none.
     pub activity: Option<Activity>,
 }
 
 impl Signal {
-    /// Signal of a black picture in which nothing happens, for tests and examples to vary.
+    /// Returns the signal of a black picture without activity, as a base for tests and examples.
     pub fn plain(frame_index: u64, pts_ms: i64) -> Signal {
         Signal {
             frame_index,

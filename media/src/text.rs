@@ -1,8 +1,8 @@
-//! Text of others, made fit for a log or a terminal.
+//! Escaping of external text for logs and terminals.
 
 use std::borrow::Cow;
 
-/// A control character, one that breaks a line, or one that reorders the words around it.
+/// Returns true for control characters, line breaks, and characters that reorder the text around them.
 pub fn is_hidden(c: char) -> bool {
     let reorders = matches!(
         c,
@@ -11,12 +11,12 @@ pub fn is_hidden(c: char) -> bool {
     c.is_control() || reorders || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// Returns true where `text` has such a character.
+/// Returns true if `text` has a character for which [`is_hidden`] is true.
 pub fn has_hidden(text: &str) -> bool {
     text.contains(is_hidden)
 }
 
-/// `text` on one line, with what is hidden in it shown as `\n` or `\u{1b}`.
+/// Returns `text` on one line, hidden characters shown as escapes such as `\n` or `\u{1b}`.
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !has_hidden(text) {
         return text.into();

@@ -1,12 +1,12 @@
-//! Exact media time (ticks of a rational timebase) and wall time, which never mix.
+//! Exact media time (ticks of a rational timebase) and wall time, as separate types.
 //!
-//! Milliseconds exist only at the rim; see `Timestamp::as_millis`.
+//! Milliseconds appear only at the system boundary; see `Timestamp::as_millis`.
 
 use std::{cmp::Ordering, ops::RangeInclusive};
 
 use serde::{Deserialize, Serialize};
 
-/// Seconds per tick as a fraction, both parts positive.
+/// Seconds per tick as a fraction; both parts are positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Timebase {
@@ -17,57 +17,57 @@ pub struct Timebase {
 crate::serde_checked!(Timebase, |base| base.num > 0 && base.den > 0);
 
 impl Timebase {
-    /// One tick a millisecond.
+    /// One tick per millisecond.
     pub const MILLIS: Timebase = Timebase { num: 1, den: 1000 };
     /// The 90 kHz clock of RTP video and MPEG systems.
     pub const RTP_VIDEO: Timebase = Timebase { num: 1, den: 90_000 };
 
-    /// `num/den` seconds a tick; `None` when either is zero.
+    /// Creates a timebase of `num/den` seconds per tick; `None` if either is zero.
     pub fn new(num: u32, den: u32) -> Option<Timebase> {
         (num > 0 && den > 0).then_some(Timebase { num, den })
     }
 
-    /// Numerator of the seconds per tick.
+    /// Returns the numerator of the seconds per tick.
     pub fn num(self) -> u32 {
         self.num
     }
 
-    /// Denominator of the seconds per tick.
+    /// Returns the denominator of the seconds per tick.
     pub fn den(self) -> u32 {
         self.den
     }
 }
 
-/// A point in media time: `ticks` of `timebase`, compared exactly across timebases.
+/// Point in media time: `ticks` of `timebase`, compared exactly across timebases.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Timestamp {
-    /// Signed count of ticks; negative before the stream's zero (edit lists, priming).
+    /// Signed number of ticks; negative before the stream's zero (edit lists, priming).
     pub ticks: i64,
     /// Length of a tick.
     pub timebase: Timebase,
 }
 
 impl Timestamp {
-    /// `ticks` of `timebase`.
+    /// Creates the timestamp of `ticks` of `timebase`.
     pub fn new(ticks: i64, timebase: Timebase) -> Timestamp {
         Timestamp { ticks, timebase }
     }
 
-    /// A whole number of milliseconds.
+    /// Creates a timestamp from whole milliseconds.
     pub fn from_millis(ms: i64) -> Timestamp {
         Timestamp::new(ms, Timebase::MILLIS)
     }
 
-    /// Nearest whole millisecond, halves away from zero; saturates at the ends of `i64`.
+    /// Returns the nearest whole millisecond, halves away from zero; saturates at the ends of `i64`.
     pub fn as_millis(self) -> i64 {
         self.ticks_of(Timebase::MILLIS)
     }
 
-    /// Nearest whole tick of `timebase`, halves away from zero; saturates at the ends of `i64`.
+    /// Returns the nearest whole tick of `timebase`, halves away from zero; saturates at the ends of `i64`.
     pub fn ticks_of(self, timebase: Timebase) -> i64 {
         let (from, to) = (self.timebase, timebase);
         let product = |a: u32, b: u32| i128::from(a) * i128::from(b);
-        // No product of these overflows; twice it does where the outcome is beyond 2^61 ticks.
+        // The product fits into i128; doubling it saturates only beyond 2^61 ticks.
         let num = i128::from(self.ticks).saturating_mul(product(from.num, to.den));
         let den = product(from.den, to.num);
         let half = if num < 0 { -den } else { den };
@@ -75,7 +75,7 @@ impl Timestamp {
         rounded.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
     }
 
-    /// Exact comparison with the instant `k / rate` seconds after zero.
+    /// Compares exactly with the instant `k / rate` seconds after zero.
     pub fn cmp_sample_instant(self, k: u64, rate: FrameRate) -> Ordering {
         // ticks * num / den  <=>  k * rate.den / rate.num
         let left = i128::from(self.ticks) * i128::from(self.timebase.num) * i128::from(rate.num());
@@ -107,7 +107,7 @@ impl Ord for Timestamp {
     }
 }
 
-/// Frames per second as a fraction, both parts positive.
+/// Frames per second as a fraction; both parts are positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct FrameRate {
@@ -118,18 +118,18 @@ pub struct FrameRate {
 crate::serde_checked!(FrameRate, |rate| FrameRate::new(rate.num, rate.den) == Some(rate));
 
 impl FrameRate {
-    /// One frame a second.
+    /// One frame per second.
     pub const ONE: FrameRate = FrameRate { num: 1, den: 1 };
     /// Slowest rate at which a source is analysed.
     pub const SLOWEST: FrameRate = FrameRate { num: 1, den: 5 };
     /// Fastest rate at which a source is analysed.
     pub const FASTEST: FrameRate = FrameRate { num: 120, den: 1 };
-    /// From the slowest to the fastest, in frames a second.
+    /// Range of rates at which a source is analysed, in frames per second.
     pub const ANALYSED: RangeInclusive<f64> =
         FrameRate::SLOWEST.as_f64()..=FrameRate::FASTEST.as_f64();
 
-    /// `num/den` frames a second, reduced; `None` unless that lies in [0.000001, 4000], so that
-    /// every rate that is written can be read back.
+    /// Creates the rate `num/den` frames per second, reduced; `None` unless it lies in [0.000001, 4000], so
+    /// that every rate that is written can be read back.
     pub fn new(num: u32, den: u32) -> Option<FrameRate> {
         let (wide_num, wide_den) = (u64::from(num), u64::from(den));
         if den == 0 || wide_num * 1_000_000 < wide_den || wide_num > 4000 * wide_den {
@@ -139,7 +139,7 @@ impl FrameRate {
         Some(FrameRate { num: num / divisor, den: den / divisor })
     }
 
-    /// The fraction nearest to `fps` with a millionth as the finest step.
+    /// Returns the fraction nearest to `fps`, in steps of a millionth.
     ///
     /// `None` unless `fps` lies in [0.000001, 4000].
     pub fn from_f64(fps: f64) -> Option<FrameRate> {
@@ -149,22 +149,22 @@ impl FrameRate {
         FrameRate::new((fps * 1e6).round() as u32, 1_000_000)
     }
 
-    /// [`FrameRate::from_f64`] of the nearest rate in range: logs of earlier versions hold others.
+    /// Returns the nearest rate in range, for out-of-range rates in older logs; `None` unless `fps` > 0.
     pub fn nearest(fps: f64) -> Option<FrameRate> {
         FrameRate::from_f64(fps.clamp(0.000_001, 4000.0)).filter(|_| fps > 0.0)
     }
 
-    /// Frames in `den` seconds.
+    /// Returns the number of frames in `den` seconds.
     pub fn num(self) -> u32 {
         self.num
     }
 
-    /// Seconds in which `num` frames fall.
+    /// Returns the seconds in which `num` frames fall.
     pub fn den(self) -> u32 {
         self.den
     }
 
-    /// Frames a second, for the wire.
+    /// Returns the frames per second, for the wire.
     pub const fn as_f64(self) -> f64 {
         self.num as f64 / self.den as f64
     }
@@ -182,7 +182,7 @@ pub struct WallTime {
 }
 
 impl WallTime {
-    /// RFC 3339 in UTC with milliseconds.
+    /// Formats the time as RFC 3339 in UTC with milliseconds.
     pub fn rfc3339(self) -> String {
         const DAY_MS: i64 = 86_400_000;
         let (days, ms) = (self.epoch_ms.div_euclid(DAY_MS), self.epoch_ms.rem_euclid(DAY_MS));
@@ -192,14 +192,14 @@ impl WallTime {
         format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{ms:03}Z")
     }
 
-    /// The time that an RFC 3339 text in UTC tells, whole milliseconds of it.
+    /// Parses RFC 3339 in UTC and truncates to milliseconds; `None` for other text.
     pub fn from_rfc3339(text: &str) -> Option<WallTime> {
         let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
         let (time, part) = time.split_once('.').unwrap_or((time, ""));
         let [year, month, day] = numbers(date, '-')?;
         let [hour, minute, second] = numbers(time, ':')?;
         let is_date = (1..=12).contains(&month) && (1..=31).contains(&day) && year <= 9999;
-        // A leap second counts for the one that follows.
+        // A leap second counts as the second after it.
         if !is_date || hour > 23 || minute > 59 || second > 60 {
             return None;
         }
@@ -210,7 +210,7 @@ impl WallTime {
     }
 }
 
-/// Three numbers of digits alone.
+/// Parses three numbers, of digits only, separated by `between`.
 fn numbers(text: &str, between: char) -> Option<[i64; 3]> {
     let is_number = |part: &&str| part.bytes().all(|byte| byte.is_ascii_digit());
     let mut parts = text.split(between).filter(is_number).map(|part| part.parse().ok());
@@ -218,7 +218,7 @@ fn numbers(text: &str, between: char) -> Option<[i64; 3]> {
     (text.matches(between).count() == 2).then_some(numbers)
 }
 
-/// The inverse of [`civil`].
+/// Returns the days since 1970 of a date; inverse of [`civil`].
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -227,7 +227,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// Days since 1970 to the proleptic Gregorian calendar, by eras of 400 years from a March 1st.
+/// Returns the proleptic Gregorian date of `days` since 1970, by eras of 400 years from March 1st.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
