@@ -1,7 +1,7 @@
-//! Frames, episodes, markers and events as Parquet files, with the columns that docs/PARQUET.md tells of.
+//! Frames, episodes, markers and events as Parquet files, with the columns that docs/PARQUET.md describes.
 //!
-//! A file is written row by row in row groups of bounded size, aside, and is given its name once whole. Knows no server,
-//! no log and no run.
+//! Writes each file under a temporary name, in row groups of bounded size, and renames it when complete.
+//! Knows no server, no log and no run.
 #![forbid(unsafe_code)]
 
 mod rows;

@@ -1,4 +1,4 @@
-//! The columns of each kind of file, and a frame as a row.
+//! Columns of each kind of file, and the conversion of a frame to a row.
 
 use gate::Decision;
 use media::{Score, Signal};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::table::{Cell, Schema, Table, TableError};
 
-/// One row a frame.
+/// Schema of `frames.parquet`: one row per frame.
 pub const FRAMES: Schema = Schema {
     name: "frames",
     message: "message frames {
@@ -32,7 +32,7 @@ pub const FRAMES: Schema = Schema {
     }",
 };
 
-/// One row an episode of activity.
+/// Schema of `episodes.parquet`: one row per episode of activity.
 pub const EPISODES: Schema = Schema {
     name: "episodes",
     message: "message episodes {
@@ -53,7 +53,7 @@ pub const EPISODES: Schema = Schema {
     }",
 };
 
-/// One row a marker.
+/// Schema of `markers.parquet`: one row per marker.
 pub const MARKERS: Schema = Schema {
     name: "markers",
     message: "message markers {
@@ -75,7 +75,7 @@ pub const MARKERS: Schema = Schema {
     }",
 };
 
-/// One row an event.
+/// Schema of `events.parquet`: one row per event.
 pub const EVENTS: Schema = Schema {
     name: "events",
     message: "message events {
@@ -87,7 +87,7 @@ pub const EVENTS: Schema = Schema {
     }",
 };
 
-/// A frame as `GET /v1/runs/{id}/signals` gives it.
+/// Frame as `GET /v1/runs/{id}/signals` returns it.
 #[derive(Deserialize)]
 pub struct FrameRow<'a> {
     frame_index: u64,
@@ -106,12 +106,12 @@ pub struct FrameRow<'a> {
     activity_score: Option<f64>,
     #[serde(default)]
     activity_region: Option<Region>,
-    /// The event that names the frame; the API does not say.
+    /// Sequence number of the event that names the frame; absent from the API's response.
     #[serde(skip)]
     pub seq: Option<u64>,
 }
 
-/// Part of the picture, in fractions of its sides.
+/// Part of the picture, in fractions of its width and height.
 #[derive(Deserialize)]
 struct Region {
     x: f64,
@@ -154,7 +154,7 @@ impl From<(&Signal, &Decision)> for FrameRow<'static> {
 }
 
 impl FrameRow<'_> {
-    /// Adds it to `table`.
+    /// Appends the frame to `table` as a row.
     pub fn push(&self, table: &mut Table, run: &str, stream: &str) -> Result<(), TableError> {
         let region = self.activity_region.as_ref();
         let [x, y, width, height] = sides(region.map(|it| [it.x, it.y, it.width, it.height]));
@@ -164,7 +164,7 @@ impl FrameRow<'_> {
             self.frame_index.into(),
             self.source_frame_index.into(),
             self.pts_ms.into(),
-            // The column is unsigned.
+            // The column is unsigned, so the cast keeps the bits.
             self.perceptual_hash.cast_signed().into(),
             self.luma_mean.into(),
             self.flicker_score.into(),
@@ -183,7 +183,7 @@ impl FrameRow<'_> {
     }
 }
 
-/// Cells of a box: left edge, top edge, width and height, in fractions of the picture.
+/// Returns the cells of a region: left edge, top edge, width and height, in fractions of the picture.
 pub fn sides(region: Option<[f64; 4]>) -> [Cell<'static>; 4] {
     region.map_or([const { Cell::Null }; 4], |sides| sides.map(Cell::Real))
 }

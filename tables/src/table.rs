@@ -1,4 +1,4 @@
-//! One Parquet file: rows in, row groups of bounded size out, written aside and renamed once whole.
+//! Writer of one Parquet file: row groups of bounded size in a temporary file that is renamed when complete.
 
 use std::{
     fs::Permissions,
@@ -21,41 +21,41 @@ use parquet::{
 };
 use tempfile::{Builder, NamedTempFile};
 
-/// Reason that a file was not written.
+/// Error of writing a file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}", path.display())]
 pub struct TableError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The system's answer.
+    /// Error of the system.
     pub source: io::Error,
 }
 
-/// The version of the columns: another one where a column goes or comes to mean something else.
+/// Version of the columns; changes when a column is removed or changes its meaning.
 pub const VERSION: &str = "1";
-/// Rows and bytes of text that are kept until they are written as a row group.
+/// Rows, and bytes of text, that are buffered before a row group is written.
 const GROUP_ROWS: usize = 1 << 16;
 const GROUP_BYTES: usize = 8 << 20;
 
-/// The columns of a kind of file.
+/// Columns of one kind of file.
 pub struct Schema {
-    /// Its name without the ending.
+    /// File name without extension.
     pub name: &'static str,
-    /// Parquet's own notation.
+    /// Schema in Parquet's message notation.
     pub message: &'static str,
 }
 
 /// A value of a row.
 pub enum Cell<'a> {
-    /// None.
+    /// Missing value.
     Null,
-    /// A number of an integer column, or the milliseconds of a time.
+    /// Value of an integer column, or a time in milliseconds.
     Int(i64),
-    /// A double.
+    /// Value of a double column.
     Real(f64),
-    /// True or false.
+    /// Value of a boolean column.
     Flag(bool),
-    /// A string.
+    /// Value of a string column.
     Text(&'a str),
 }
 
@@ -71,7 +71,7 @@ impl From<i64> for Cell<'_> {
     }
 }
 
-/// Positions and numbers of the API, which fit JSON's integers.
+/// Converts positions and counts of the API, which stay within JSON's integers.
 impl From<u64> for Cell<'_> {
     fn from(value: u64) -> Self {
         Cell::Int(i64::try_from(value).unwrap_or(i64::MAX))
@@ -96,7 +96,7 @@ impl<'a> From<&'a str> for Cell<'a> {
     }
 }
 
-/// Values of a column of the row group under way.
+/// Values of one column in the current row group.
 enum Values {
     Ints(Vec<i64>),
     Reals(Vec<f64>),
@@ -106,7 +106,7 @@ enum Values {
 
 struct Column {
     values: Values,
-    /// Flags of a column that may lack values: 1 a row that has one, else 0.
+    /// Definition levels of an optional column: 1 for a row with a value, else 0.
     present: Option<Vec<i16>>,
 }
 
@@ -122,7 +122,7 @@ impl Column {
         Column { values, present: (described.max_def_level() == 1).then(Vec::new) }
     }
 
-    /// Adds a value; returns its bytes of text.
+    /// Appends a value; returns its bytes of text.
     fn push(&mut self, cell: &Cell<'_>) -> usize {
         if let Some(present) = &mut self.present {
             present.push(i16::from(!matches!(cell, Cell::Null)));
@@ -141,7 +141,7 @@ impl Column {
         0
     }
 
-    /// Writes what it holds, and holds nothing then.
+    /// Writes the buffered values to `out` and clears the buffer.
     fn write(&mut self, mut out: SerializedColumnWriter<'_>) -> Written<()> {
         let present = self.present.as_deref();
         match &mut self.values {
@@ -169,18 +169,18 @@ impl Column {
     }
 }
 
-/// A file under way; nothing is left of it where it is dropped.
+/// Unfinished file; dropping it removes the temporary file.
 pub struct Table {
     path: PathBuf,
     writer: SerializedFileWriter<NamedTempFile>,
     columns: Vec<Column>,
-    /// Rows and bytes of text in `columns`.
+    /// Rows and bytes of text buffered in `columns`.
     held: (usize, usize),
     rows: u64,
 }
 
 impl Table {
-    /// Begins a file in `dir`; its metadata say `about` besides what table it is.
+    /// Creates a temporary file in `dir`; its metadata name the schema version, the table and `key`: `about`.
     pub fn create(
         dir: &Path,
         schema: &Schema,
@@ -206,7 +206,7 @@ impl Table {
         Ok(Table { path, writer, columns, held: (0, 0), rows: 0 })
     }
 
-    /// Adds a row.
+    /// Appends a row.
     pub fn push(&mut self, row: &[Cell<'_>]) -> Result<(), TableError> {
         assert_eq!(row.len(), self.columns.len(), "a row that its schema does not describe");
         let cells = self.columns.iter_mut().zip(row);
@@ -230,22 +230,22 @@ impl Table {
         Ok(())
     }
 
-    /// Rows that it has so far.
+    /// Returns the rows pushed so far.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Bytes that are written so far, and text that is to be.
+    /// Returns the bytes written so far plus the bytes of buffered text.
     pub fn bytes(&self) -> u64 {
         self.writer.bytes_written() as u64 + self.held.1 as u64
     }
 
-    /// The whole file on disk, still aside.
+    /// Writes the rest and syncs the file, which keeps its temporary name.
     pub fn finish(mut self) -> Result<Whole, TableError> {
         if self.held.0 > 0 {
             self.write_group().map_err(|error| failed(&self.path, error))?;
         }
-        // Its footer is written here.
+        // `into_inner` writes the footer.
         let aside = self.writer.into_inner().map_err(|error| failed(&self.path, error))?;
         let synced = aside.as_file().sync_all().and_then(|()| aside.as_file().metadata());
         let bytes = synced.map_err(|source| TableError { path: self.path.clone(), source })?.len();
@@ -264,24 +264,24 @@ fn failed(path: &Path, error: ParquetError) -> TableError {
     TableError { path: path.to_owned(), source }
 }
 
-/// A file that has all its rows, and not its name yet; nothing is left of it where it is dropped.
+/// Complete file under its temporary name; dropping it removes the file.
 pub struct Whole {
     aside: NamedTempFile,
-    /// Name that it is to have.
+    /// Final path of the file.
     pub path: PathBuf,
-    /// Its rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 impl Whole {
-    /// Path of the file as long as it has not its name.
+    /// Returns the temporary path of the file.
     pub fn aside(&self) -> &Path {
         self.aside.path()
     }
 
-    /// Gives the file its name.
+    /// Renames the file to its final path.
     pub fn keep(self) -> Result<(), TableError> {
         let Whole { aside, path, .. } = self;
         aside.persist(&path).map(drop).map_err(|error| TableError { path, source: error.error })
