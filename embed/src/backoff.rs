@@ -1,8 +1,8 @@
-//! Back-off after a sidecar's failure, as a value: times go in, times come out.
+//! Exponential back-off after a sidecar's failures. Pure: callers pass the time.
 
 use std::time::{Duration, Instant};
 
-/// Doubles from one failure to the next; a success starts over.
+/// Exponential back-off: the wait doubles with each failure; a success resets it.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     shortest: Duration,
@@ -16,23 +16,23 @@ impl Backoff {
     /// Longest wait.
     pub const LONGEST: Duration = Duration::from_secs(5);
 
-    /// Nothing has failed; the first failure will be waited for as long as `shortest`.
+    /// Creates a back-off without failures; the wait after the first one is `shortest`.
     pub fn starting_with(shortest: Duration) -> Backoff {
         Backoff { shortest, next: shortest, until: None }
     }
 
-    /// Returns true where nothing may be tried at `now`.
+    /// Returns true while the back-off lasts: nothing may be tried at `now`.
     pub fn holds(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// It did not work.
+    /// Records a failure: starts the wait at `now` and doubles the next one, up to [`Backoff::LONGEST`].
     pub fn failed(&mut self, now: Instant) {
         self.until = Some(now + self.next);
         self.next = (self.next * 2).min(Backoff::LONGEST);
     }
 
-    /// It worked.
+    /// Records a success: ends the wait and resets the next one to the shortest.
     pub fn worked(&mut self) {
         *self = Backoff::starting_with(self.shortest);
     }

@@ -1,7 +1,7 @@
-//! Pictures of many streams gathered into batches, by number or age.
+//! Gathers pictures of many streams into batches, by number or age.
 //!
-//! Holds no model and no clock: items go in with the time, batches come out. Within a stream the order
-//! is kept; what waits is bounded, all together and for each stream, and what is refused is counted.
+//! Pure: items go in with the time, batches come out. Each stream keeps its order. The number of waiting
+//! items is bounded, in total and per stream; refused items are counted.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -15,18 +15,18 @@ mod tests;
 /// Size of a batch, and limits of the items that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// Most items of a batch; this many make one at once. At least 1.
+    /// Most items of a batch; as soon as this many wait, a batch is ready. At least 1.
     pub size_max: usize,
     /// Longest time that an item waits for others.
     pub age_max: Duration,
-    /// Most items that wait, all together.
+    /// Most items that wait, of all streams together.
     pub waiting_max: usize,
     /// Most items of one stream that wait, so that none fills the queue alone.
     pub stream_waiting_max: usize,
 }
 
 impl Default for BatchLimits {
-    /// A batch gains nothing on a processor and little below 16 on a GPU; 5 ms are a sixth of a frame.
+    /// A batch gains nothing on a CPU, and little on a GPU below 16 items; 5 ms are a sixth of a frame.
     fn default() -> BatchLimits {
         BatchLimits {
             size_max: 16,
@@ -42,13 +42,13 @@ impl Default for BatchLimits {
 pub struct BatchCounts {
     /// Items that went out in a batch.
     pub batched: u64,
-    /// Batches.
+    /// Batches that went out.
     pub batches: u64,
-    /// Items that were refused as too many waited.
+    /// Items that were refused because too many waited.
     pub refused: u64,
 }
 
-/// Items that wait to be batched; `S` says whose each is.
+/// Queue of items to be batched; `S` identifies an item's stream.
 #[derive(Debug)]
 pub struct Batcher<S, T> {
     limits: BatchLimits,
@@ -65,7 +65,7 @@ struct QueuedItem<S, T> {
 }
 
 impl<S: Clone + Eq + Hash, T> Batcher<S, T> {
-    /// Nothing waits.
+    /// Creates an empty queue.
     pub fn new(limits: BatchLimits) -> Batcher<S, T> {
         let limits = BatchLimits { size_max: limits.size_max.max(1), ..limits };
         Batcher {
@@ -76,7 +76,7 @@ impl<S: Clone + Eq + Hash, T> Batcher<S, T> {
         }
     }
 
-    /// Lets `item` wait; gives it back where too many do.
+    /// Queues `item`; returns it as the error if too many items wait.
     pub fn push(&mut self, now: Instant, stream: S, item: T) -> Result<(), T> {
         let of_stream = self.by_stream.get(&stream).copied().unwrap_or(0);
         if self.waiting.len() >= self.limits.waiting_max
@@ -90,7 +90,7 @@ impl<S: Clone + Eq + Hash, T> Batcher<S, T> {
         Ok(())
     }
 
-    /// The longest waiting items, if they are enough or the first has waited long enough.
+    /// Returns the oldest items as a batch if `size_max` wait or the oldest has waited for `age_max`.
     pub fn poll(&mut self, now: Instant) -> Option<Vec<T>> {
         let full = self.waiting.len() >= self.limits.size_max;
         if !full && self.due().is_none_or(|due| now < due) {
@@ -112,12 +112,12 @@ impl<S: Clone + Eq + Hash, T> Batcher<S, T> {
         Some(batch)
     }
 
-    /// Returns the time at which the first item has waited long enough; `None` while nothing waits.
+    /// Returns the time at which the oldest item has waited for `age_max`; `None` if none waits.
     pub fn due(&self) -> Option<Instant> {
         self.waiting.front().map(|first| first.since + self.limits.age_max)
     }
 
-    /// Items that wait.
+    /// Returns the number of items that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -127,7 +127,7 @@ impl<S: Clone + Eq + Hash, T> Batcher<S, T> {
         self.counts
     }
 
-    /// Forgets what waits.
+    /// Drops all items that wait.
     pub fn clear(&mut self) {
         self.waiting.clear();
         self.by_stream.clear();

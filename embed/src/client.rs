@@ -1,9 +1,9 @@
-//! Client of an embedding sidecar over one kept connection; requests follow each other without waiting
-//! for answers, which come in the same order.
+//! Client of an embedding sidecar over one persistent connection, with pipelined requests: the replies come
+//! in the order of the requests.
 //!
-//! Every request ends within the deadline: with an embedding, or with an error that the caller answers by
-//! describing the picture. A connection on which one answer is late or wrong is given up, as what
-//! follows it would be later still; then nothing is tried until the back-off has passed.
+//! Every request ends within the deadline: with an embedding, or with an error after which the caller has the
+//! picture described. A late or wrong reply closes the connection, as all replies behind it would be later
+//! still; no connection is opened before the back-off has passed.
 
 mod connection;
 
@@ -42,37 +42,37 @@ pub const DEADLINE: Duration = Duration::from_millis(2000);
 /// Reason that a sidecar gave no embedding.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SidecarError {
-    /// Empty or larger than the protocol's limit.
+    /// The picture is empty or larger than the protocol's limit.
     #[error("a picture of {0} bytes, not 1 to {JPEG_BYTES_MAX}")]
     Picture(usize),
     /// The queue of requests is full.
     #[error("{IN_FLIGHT_MAX} pictures wait for the sidecar already")]
     Full,
-    /// It failed a moment ago.
+    /// The sidecar failed a moment ago.
     #[error("the sidecar is in back-off after a failure")]
     BackingOff,
-    /// No connection, or it broke.
+    /// The connection could not be opened, or broke.
     #[error("the sidecar cannot be reached: {0}")]
     Io(Arc<io::Error>),
-    /// It closed the connection.
+    /// The sidecar closed the connection.
     #[error("the sidecar closed the connection")]
     Closed,
-    /// No answer in time.
+    /// The reply did not come before the deadline.
     #[error("no answer of the sidecar within {} ms", .0.as_millis())]
     Late(Duration),
-    /// Its reply breaks the protocol.
+    /// The sidecar's reply breaks the protocol.
     #[error("the sidecar's answer: {0}")]
     Protocol(#[from] SidecarProtocolError),
-    /// It replied to no request.
+    /// The sidecar sent a reply although no request waited for one.
     #[error("the sidecar sent an unexpected response")]
     UnexpectedReply,
-    /// It answered that it has none.
+    /// The sidecar replied with a refusal.
     #[error("the sidecar has no embedding: {0}")]
     Refused(SidecarStatus),
 }
 
 impl SidecarError {
-    /// Returns the kind of the failure; after any of them the caller describes the picture anew.
+    /// Returns the kind of the failure; after any of them the caller has the picture described.
     pub fn kind(&self) -> ErrorKind {
         match self {
             SidecarError::Picture(_) => ErrorKind::InvalidInput,
@@ -81,7 +81,7 @@ impl SidecarError {
         }
     }
 
-    /// The word for it in metrics.
+    /// Returns the error's label in metrics.
     pub fn name(&self) -> &'static str {
         match self {
             SidecarError::Picture(_) => "picture",
@@ -100,11 +100,11 @@ impl SidecarError {
 /// Counts of the requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SidecarCounts {
-    /// Asks that were answered with an embedding.
+    /// Requests that were answered with an embedding.
     pub embedded: u64,
-    /// All others.
+    /// Requests that failed.
     pub failed: u64,
-    /// Connections that were opened.
+    /// Connections opened.
     pub connections: u64,
 }
 
@@ -114,7 +114,7 @@ struct EmbedRequest {
     reply: oneshot::Sender<Result<Embedding, SidecarError>>,
 }
 
-/// Asks one sidecar. Dropping it closes the connection.
+/// Client of one sidecar. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct SidecarClient {
     asks: mpsc::Sender<EmbedRequest>,
@@ -126,8 +126,8 @@ pub struct SidecarClient {
 }
 
 impl SidecarClient {
-    /// A client of the sidecar at `address` (`host:port`), each request within `deadline`. Connects with
-    /// the first one. Takes a tokio runtime to run in.
+    /// Creates a client of the sidecar at `address` (`host:port`); each request ends within `deadline`. The
+    /// first request opens the connection. Must be called in a tokio runtime.
     pub fn new(address: impl Into<String>, deadline: Duration) -> SidecarClient {
         SidecarClient::resting(address, deadline, Backoff::default())
     }
@@ -147,7 +147,7 @@ impl SidecarClient {
         }
     }
 
-    /// The embedding of the picture in `jpeg`.
+    /// Returns the embedding of the picture in `jpeg`.
     pub async fn embed(&self, jpeg: Bytes) -> Result<Embedding, SidecarError> {
         let result = self.ask(jpeg).await;
         let count = if result.is_ok() { &self.embedded } else { &self.failed };

@@ -1,8 +1,7 @@
-//! One model on a thread of its own, shared by every stream of the process; pictures that come close
-//! together are embedded together.
+//! One model on its own thread, shared by all streams of the process; pictures that arrive close together are
+//! embedded as one batch.
 //!
 //! A request always ends within the deadline. Pictures whose requesters gave up are not embedded.
-//! Knows nothing of what the pictures are for.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -21,28 +20,28 @@ mod tests;
 
 /// Model that turns pictures into embeddings.
 pub trait EmbeddingModel: Send {
-    /// Side of the pictures that it takes, in pixels.
+    /// Returns the side of the square pictures that the model takes, in pixels.
     fn side(&self) -> u32;
 
-    /// Returns the provider that it runs on, for logs and `/v1/models`.
+    /// Returns the execution provider that the model runs on, for logs and `/v1/models`.
     fn provider(&self) -> &'static str;
 
-    /// One embedding for each picture, in order.
+    /// Returns one embedding for each picture, in order.
     fn embed(&mut self, pictures: &[ModelInputImage]) -> Result<Vec<Embedding>, EmbedError>;
 }
 
 /// Counts of the requests so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EmbedderCounts {
-    /// Pictures that waited and batches that were made of them.
+    /// Pictures that waited, and batches made of them.
     pub batch: BatchCounts,
     /// Pictures that were embedded.
     pub embedded: u64,
-    /// Pictures that were not, as the model failed.
+    /// Pictures that were not embedded because the model failed.
     pub failed: u64,
-    /// Pictures that were not, as their requesters gave up.
+    /// Pictures that were not embedded because their requesters gave up.
     pub abandoned: u64,
-    /// Time that the model ran.
+    /// Total time for which the model ran.
     pub busy: Duration,
 }
 
@@ -65,7 +64,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Counts and queues are whole between any two statements: a panic elsewhere spoils nothing.
+    /// A poisoned lock is used on: counts and queue are consistent between any two statements.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,7 +77,7 @@ impl Shared {
     }
 }
 
-/// Asks the model. Dropping it ends the model's thread after the batch in hand.
+/// Handle to the model's thread. Dropping it ends the thread after its current batch.
 pub struct Embedder {
     shared: Arc<Shared>,
     side: u32,
@@ -88,7 +87,7 @@ pub struct Embedder {
 }
 
 impl Embedder {
-    /// Starts the thread; an error where the system has none to give.
+    /// Starts the thread; fails if the system cannot create one.
     pub fn start(
         model: impl EmbeddingModel + 'static,
         limits: BatchLimits,
@@ -100,19 +99,19 @@ impl Embedder {
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
         std::thread::Builder::new().name("embed".to_owned()).spawn(move || {
-            // Also when the model panics: waiting requests fail, later ones are refused.
+            // Stops also when the model panics: waiting requests fail, later ones are refused.
             let ended = StopOnDrop(of_thread);
             run(&ended.0, model);
         })?;
         Ok(Embedder { shared, side, provider, deadline, waiting_max: limits.waiting_max })
     }
 
-    /// Side of the pictures that the model takes, in pixels.
+    /// Returns the side of the pictures that the model takes, in pixels.
     pub fn side(&self) -> u32 {
         self.side
     }
 
-    /// Returns the provider that the model runs on.
+    /// Returns the execution provider that the model runs on.
     pub fn provider(&self) -> &'static str {
         self.provider
     }
@@ -123,7 +122,7 @@ impl Embedder {
         EmbedderCounts { batch: state.batcher.counts(), ..state.counts }
     }
 
-    /// The embedding of `picture`, which belongs to `stream`.
+    /// Returns the embedding of `picture`, which belongs to `stream`.
     pub async fn embed(
         &self,
         stream: u64,
@@ -197,20 +196,20 @@ fn answer(replies: Vec<Reply>, result: Result<Vec<Embedding>, EmbedError>) {
     match result {
         Ok(embeddings) => {
             for (reply, embedding) in replies.into_iter().zip(embeddings) {
-                // A caller that gave up while the model ran was counted as embedded, which it was.
+                // The caller may have given up while the model ran; its picture still counts as embedded.
                 reply.send(Ok(embedding)).ok();
             }
         }
         Err(error) => {
             for reply in replies {
-                // As above.
+                // The caller may have given up.
                 reply.send(Err(error.clone())).ok();
             }
         }
     }
 }
 
-/// Waits for a batch; `None` once the embedder is gone.
+/// Waits for the next batch; `None` once the embedder has stopped.
 fn next_batch(shared: &Shared) -> Option<Vec<EmbedJob>> {
     let mut state = shared.lock();
     loop {

@@ -1,19 +1,19 @@
-//! A vector that says what a picture shows, always of length 1.
+//! Embeddings: vectors of length 1 that describe a picture.
 
 use media::{ErrorKind, ParseError, Score};
 
-/// Most numbers in an embedding; the largest image encoders in use give 4096.
+/// Most dimensions of an embedding; the largest image encoders in use give 4096.
 pub const DIMENSIONS_MAX: usize = 4096;
 
-/// A direction among at most [`DIMENSIONS_MAX`] dimensions.
+/// Unit vector of at most [`DIMENSIONS_MAX`] dimensions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedding(Box<[f32]>);
 
 impl Embedding {
-    /// The direction of `values`.
+    /// Scales `values` to length 1.
     ///
-    /// An error for none, for more than [`DIMENSIONS_MAX`], for one that is not finite, and where all
-    /// are 0: such a vector points nowhere, and a picture that came to nothing is like no other.
+    /// Fails for no values, for more than [`DIMENSIONS_MAX`], for values that are not finite, and for zeros
+    /// alone, which have no direction.
     pub fn new(mut values: Vec<f32>) -> Result<Embedding, ParseError> {
         let wrong = |problem| ParseError { what: "embedding", problem };
         if values.is_empty() || values.len() > DIMENSIONS_MAX {
@@ -33,18 +33,18 @@ impl Embedding {
         Ok(Embedding(values.into_boxed_slice()))
     }
 
-    /// The numbers; their squares add up to 1 within rounding.
+    /// Returns the values; their squares add up to 1 within rounding.
     pub fn values(&self) -> &[f32] {
         &self.0
     }
 
-    /// 1 - cosine similarity to the nearest millionth; directions more than a right angle apart count
-    /// as 1. `None` between embeddings of different models, as far as their dimensions tell.
+    /// Returns 1 - cosine similarity, rounded to a millionth; at angles over 90 degrees 1. Returns `None` if
+    /// the dimensions differ: the embeddings are of different models.
     pub fn distance(&self, other: &Embedding) -> Option<Score> {
         if self.0.len() != other.0.len() {
             return None;
         }
-        // Of vectors of length 1, half the squared distance is 1 - cosine, without cancellation.
+        // For unit vectors half the squared distance is 1 - cosine, without cancellation.
         let pairs = self.0.iter().zip(&other.0);
         let square: f64 = pairs.map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum();
         let millionths = (square / 2.0 * f64::from(Score::SCALE)).round();
@@ -52,7 +52,7 @@ impl Embedding {
     }
 }
 
-/// A square picture in the size that a model takes: RGB bytes, row by row.
+/// Square picture of the size that a model takes: RGB bytes, row by row.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ModelInputImage {
     side: u32,
@@ -63,8 +63,8 @@ impl ModelInputImage {
     /// Longest side that a model may take.
     pub const SIDE_MAX: u32 = 1024;
 
-    /// `side` x `side` pixels of three bytes; an error for another number of bytes and for a side
-    /// that is 0 or longer than [`ModelInputImage::SIDE_MAX`].
+    /// Wraps `side` x `side` pixels of three bytes; fails for another number of bytes and for a side of 0 or
+    /// over [`ModelInputImage::SIDE_MAX`].
     pub fn new(side: u32, rgb: impl Into<Box<[u8]>>) -> Result<ModelInputImage, ParseError> {
         let wrong = |problem| ParseError { what: "picture", problem };
         let rgb = rgb.into();
@@ -77,19 +77,19 @@ impl ModelInputImage {
         Ok(ModelInputImage { side, rgb })
     }
 
-    /// Pixels on each side.
+    /// Returns the side in pixels.
     pub fn side(&self) -> u32 {
         self.side
     }
 
-    /// Three bytes a pixel, row by row.
+    /// Returns the pixels, three bytes each, row by row.
     pub fn rgb(&self) -> &[u8] {
         &self.rgb
     }
 }
 
 impl std::fmt::Debug for ModelInputImage {
-    /// The size alone, in place of 150,528 numbers.
+    /// Prints the side only, not the 150,528 bytes.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Picture").field("side", &self.side).finish_non_exhaustive()
     }
@@ -106,13 +106,13 @@ pub enum EmbedError {
         /// Side of the picture, in pixels.
         got: u32,
     },
-    /// The model ran and failed, or gave what is no embedding.
+    /// The model failed, or its output is no embedding.
     #[error("the embedding model failed: {0}")]
     Model(String),
-    /// As many pictures wait as may.
+    /// The queue of pictures is full.
     #[error("embedding queue is full ({0} waiting)")]
     Full(usize),
-    /// No embedding in time.
+    /// The embedding did not come before the deadline.
     #[error("no embedding within {0} ms")]
     Late(u64),
     /// The thread that runs the model has ended.
@@ -121,7 +121,7 @@ pub enum EmbedError {
 }
 
 impl EmbedError {
-    /// Returns the kind of the failure; after any of them the caller describes the picture anew.
+    /// Returns the kind of the failure; after any of them the caller has the picture described.
     pub fn kind(&self) -> ErrorKind {
         match self {
             EmbedError::Side { .. } => ErrorKind::InvalidInput,

@@ -2,10 +2,10 @@
 
 use crate::protocol::{ReplyDecoder, RequestDecoder, SidecarReply, encode_reply, request_header};
 
-/// `bytes` as what a client sends and as what a sidecar answers, whole and in pieces.
+/// Reads `bytes` as a client's requests and as a sidecar's replies, whole and in pieces.
 ///
 /// # Panics
-/// Panics where the pieces give something else than the whole, or a message is not what it was read from.
+/// Panics if the pieces give other messages than the whole, or a message differs once encoded and read again.
 pub fn sidecar(bytes: &[u8]) {
     assert_eq!(requests(bytes, bytes.len()), requests(bytes, 7), "requests in pieces");
     assert_eq!(answers(bytes, bytes.len()), answers(bytes, 7), "answers in pieces");

@@ -1,8 +1,8 @@
-//! Pictures to embeddings, and whether a picture needs a description of its own.
+//! Image embeddings, and the rule that decides if a picture needs a description of its own.
 //!
-//! Embeddings come from an ONNX model in this process or from a sidecar on a socket; the rule is a
-//! function of embeddings, cell means and media time. Nothing in here can fail a stream: whatever
-//! goes wrong is answered by describing the picture. Knows no run, no route and no timeline.
+//! Embeddings come from an ONNX model in this process or from a sidecar over TCP; the rule is a function of
+//! embeddings, cell means and media time. No failure here ends a stream: after any of them the picture is
+//! described. Independent of runs, routes and the timeline.
 #![forbid(unsafe_code)]
 
 mod backoff;

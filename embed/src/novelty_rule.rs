@@ -1,8 +1,8 @@
-//! Reuse of a frame's description for another: the anchor is the last frame that was described,
-//! never the previous one, so that a scene which changes slowly is not followed for ever.
+//! Reuse of a frame's description for a later frame: compares with the anchor, the last described frame,
+//! never with the previous frame, so that slow changes add up until they are described.
 //!
-//! Knows no clock, no description and no event: frames go in with their media time, a decision comes
-//! out. The same frames give the same decisions on every machine, given the same embeddings.
+//! Pure: frames go in with their media time, decisions come out. The same frames and embeddings give the same
+//! decisions on every machine.
 
 use media::{Score, Timestamp};
 
@@ -11,18 +11,18 @@ use crate::{cell_means::CellMeans, embedding::Embedding};
 #[cfg(test)]
 mod tests;
 
-/// Limits within which a description is used again. `Default` is what the service starts with.
+/// Limits within which a description is reused. `Default` holds the service's defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReuseRule {
     /// Largest cosine distance to the anchor.
     pub distance_max: Score,
     /// Longest media time since the anchor, in milliseconds.
     pub elapsed_ms_max: u64,
-    /// Largest sum of the distances at which the anchor's description was used.
+    /// Largest sum of the distances of the frames that reused the anchor's description.
     pub drift_max: Score,
-    /// Largest change of a cell's mean luma since the anchor, of 255.
+    /// Largest change of a cell's mean luma since the anchor, in 0..=255.
     pub cell_change_max: u8,
-    /// One in this many reuses is described all the same, to know what reuse misses; 0 for none.
+    /// One in this many reuses is described all the same, to measure what reuse misses; 0 for none.
     pub shadow_one_in: u32,
 }
 
@@ -38,28 +38,28 @@ impl Default for ReuseRule {
     }
 }
 
-/// Between what must pass and what must not, on 78 frames of 26 clips: noise of 10 changes a cell by at
-/// most 6, 5 % more light by 12; a patch of 2 % of the frame with a contrast of 20 changes one by 20, and
-/// 466 of 468 new objects of that size changed one by more than 12 (docs/NOVELTY.md).
+/// Separates, on 78 frames of 26 clips, changes to ignore from changes to describe: noise of 10 changes a
+/// cell by at most 6, 5 % more light by 12; a patch of 2 % of the frame with a contrast of 20 changes one by
+/// 20, and 466 of 468 new objects of that size changed one by more than 12 (docs/NOVELTY.md).
 const CELL_CHANGE_MAX: u8 = 12;
 
-/// A frame as the rule knows it.
+/// Features of a frame that the reuse rule compares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrameFeatures {
-    /// Its media time.
+    /// Media time of the frame.
     pub at: Timestamp,
-    /// Embedding of its picture.
+    /// Embedding of the frame's picture.
     pub embedding: Embedding,
-    /// Brightness of its parts.
+    /// Mean luma of the frame's cells.
     pub cells: CellMeans,
 }
 
 /// Decision about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoveltyVerdict {
-    /// Describe it.
+    /// The frame needs a description.
     New(NoveltyReason),
-    /// The anchor's description stands for it, at this distance.
+    /// The anchor's description is reused, at this distance.
     Reuse(Score),
 }
 
@@ -68,22 +68,22 @@ pub enum NoveltyVerdict {
 pub enum NoveltyReason {
     /// No frame has been described.
     First,
-    /// The anchor is too old, or younger than the frame: media time went backwards.
+    /// The anchor is too old, or later than the frame because media time went backwards.
     Elapsed,
-    /// The anchor's embedding has other dimensions: it is another model's.
+    /// The anchor's embedding has other dimensions: another model made it.
     Model,
-    /// Too far from the anchor.
+    /// The distance to the anchor is too large.
     Distance(Score),
-    /// A part of the frame changed by this much: a small thing that an embedding may hide.
+    /// A cell's mean luma changed by this much: a small object that an embedding may miss.
     Cell(u8),
-    /// Used too often at too great distances.
+    /// The distances at which the anchor's description was reused add up to too much.
     Drift,
-    /// It would have been a reuse at this distance, and is one of those that are described all the same.
+    /// Shadow sample: reusable at this distance, and described all the same.
     Shadow(Score),
 }
 
 impl NoveltyReason {
-    /// The word for it in metrics and logs.
+    /// Returns the reason's label in metrics and logs.
     pub fn name(self) -> &'static str {
         match self {
             NoveltyReason::First => "first",
@@ -97,7 +97,7 @@ impl NoveltyReason {
     }
 }
 
-/// The reuse rule for the frames of one stream, in order.
+/// Applies the reuse rule to the frames of one stream, in order.
 #[derive(Debug)]
 pub struct NoveltyDetector {
     rule: ReuseRule,
@@ -108,14 +108,14 @@ pub struct NoveltyDetector {
 }
 
 impl NoveltyDetector {
-    /// A stream of which nothing has been described. `seed` says which of its reuses are shadowed;
-    /// with one for each stream, not all streams are shadowed at once.
+    /// Creates the detector of a stream without descriptions. `seed` selects the shadow samples; a different
+    /// one for each stream keeps streams from being shadowed at once.
     pub fn new(rule: ReuseRule, seed: u64) -> NoveltyDetector {
         NoveltyDetector { rule, seed, anchor: None, drift: 0, reusable: 0 }
     }
 
-    /// Decides on a description for `frame`. It becomes the anchor by [`NoveltyDetector::described`] alone: a
-    /// frame whose description failed is none.
+    /// Decides if `frame` needs a description. Leaves the anchor as it is: call
+    /// [`NoveltyDetector::described`] once the description has succeeded.
     pub fn evaluate(&mut self, frame: &FrameFeatures) -> NoveltyVerdict {
         let distance = match self.distance(frame) {
             Ok(distance) => distance,
@@ -130,13 +130,13 @@ impl NoveltyDetector {
         NoveltyVerdict::Reuse(distance)
     }
 
-    /// `frame` has a description: it is the anchor from here on.
+    /// Makes `frame`, which has been described, the anchor.
     pub fn described(&mut self, frame: FrameFeatures) {
         self.anchor = Some(frame);
         self.drift = 0;
     }
 
-    /// Forgets the anchor: the prompt changed.
+    /// Drops the anchor because the prompt changed.
     pub fn forget(&mut self) {
         self.anchor = None;
         self.drift = 0;
@@ -164,9 +164,9 @@ impl NoveltyDetector {
     }
 }
 
-/// One in `one_in`, chosen by a hash: a plain count would beat in time with what repeats in a scene.
+/// Selects one in `one_in` by a hash: a plain counter could fall in step with a periodic scene.
 fn is_shadowed(seed: u64, count: u64, one_in: u32) -> bool {
-    // The finaliser of SplitMix64 over a Weyl sequence.
+    // Finaliser of SplitMix64 over a Weyl sequence.
     let mut mixed = seed.wrapping_add(count.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

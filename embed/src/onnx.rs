@@ -1,8 +1,7 @@
-//! An image encoder in ONNX form, run by ONNX Runtime, whose library is loaded when it is asked for.
+//! ONNX image encoders, run by ONNX Runtime, whose library is loaded on first use.
 //!
-//! Promises that what runs is what was asked for: each execution provider is tried alone and with one
-//! picture, its failure is an error, and the one in use is reported. Any CLIP, SigLIP or DINO image
-//! encoder will do. Knows nothing of batches beyond what the model takes at once.
+//! Promises to run on the execution provider that was asked for: each one is tried alone with one picture,
+//! its failure is an error, and the one in use is reported. Takes any CLIP, SigLIP or DINO image encoder.
 
 mod runtime;
 
@@ -20,45 +19,45 @@ use crate::{
     settings::{PreprocessConfig, SettingsError},
 };
 
-/// The descriptor that comes with the service; `embed/model/make_descriptor.py` writes it.
+/// Built-in model and its settings; `embed/model/make_descriptor.py` writes them.
 const DESCRIPTOR: (&[u8], &[u8]) =
     (include_bytes!("../model/descriptor.onnx"), include_bytes!("../model/descriptor.json"));
 
-/// Name of ONNX Runtime's library where no path is given; the loader looks for it.
+/// File name of ONNX Runtime's library if no path is given; the loader searches for it.
 pub const RUNTIME_LIBRARY: &str = "libonnxruntime.so";
 
 /// Model to run, and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct OnnxConfig {
-    /// ONNX Runtime's library, 1.20 or newer; [`RUNTIME_LIBRARY`] where it is not given. All models of
-    /// a process share the first.
+    /// ONNX Runtime's library, 1.20 or newer; `None` is [`RUNTIME_LIBRARY`]. A process loads one library for
+    /// all models.
     pub runtime: Option<PathBuf>,
-    /// The model, with its settings in a JSON of the same name; the built-in one where not given.
+    /// The model, with its settings in a JSON of the same name; `None` is the built-in one.
     pub model: Option<PathBuf>,
-    /// Provider to run it on.
+    /// Execution provider to run the model on.
     pub provider: ExecutionProvider,
-    /// Threads that one batch may use on a processor; 0 for as many as there are cores.
+    /// Threads that one batch may use on a CPU; 0 for one per core.
     pub threads: usize,
 }
 
 media::named! {
-    /// Provider that may run a model.
+    /// Execution provider that runs a model.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum ExecutionProvider {
-        /// The first of those below that works, from the bottom up.
+        /// The first that works of TensorRT, CUDA and the CPU.
         #[default]
         Auto = "auto",
-        /// The processor.
+        /// The CPU.
         Cpu = "cpu",
         /// An NVIDIA GPU; needs an ONNX Runtime that was built with CUDA.
         Cuda = "cuda",
-        /// The same through TensorRT.
+        /// An NVIDIA GPU through TensorRT.
         TensorRt = "tensorrt",
     }
 }
 
 impl ExecutionProvider {
-    /// In the order in which they are tried.
+    /// Returns the providers to try, in order.
     fn candidates(self) -> &'static [ExecutionProvider] {
         match self {
             ExecutionProvider::Auto => {
@@ -74,35 +73,35 @@ impl ExecutionProvider {
 /// Reason that a model cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum OnnxError {
-    /// The library is not there, is another one or too old.
+    /// The library cannot be loaded: missing, another one, or too old.
     #[error("ONNX Runtime cannot be loaded: {0}")]
     Runtime(String),
-    /// Another library has been loaded in this process.
+    /// This process has loaded another library.
     #[error("ONNX Runtime was loaded before, from {}", .0.display())]
     OtherRuntime(PathBuf),
     /// The model's settings are missing or wrong.
     #[error("{}: {source}", path.display())]
     Settings {
-        /// The JSON.
+        /// Path of the JSON.
         path: PathBuf,
-        /// Fault of the settings.
+        /// The settings' fault.
         source: SettingsError,
     },
-    /// The model cannot be opened or does not run there.
+    /// The model cannot be opened, or does not run on the provider.
     #[error("the model does not run on {provider}: {reason}")]
     Session {
-        /// Provider that it should have run on.
+        /// Provider that failed.
         provider: &'static str,
-        /// ONNX Runtime's words.
+        /// ONNX Runtime's message.
         reason: String,
     },
-    /// It is no image encoder that this service can feed or read.
+    /// The model's inputs or outputs are not those of an image encoder that this service supports.
     #[error("not a usable image encoder: {0}")]
     Shape(String),
 }
 
 impl OnnxError {
-    /// A model that is not usable is the operator's, all else is missing.
+    /// Returns the kind of the failure: wrong models and settings are invalid input, other failures are not.
     pub fn kind(&self) -> ErrorKind {
         match self {
             OnnxError::Settings { .. } | OnnxError::Shape(_) => ErrorKind::InvalidInput,
@@ -112,23 +111,23 @@ impl OnnxError {
     }
 }
 
-/// A model that ran at least once.
+/// Loaded model that has embedded at least one picture.
 #[derive(Debug)]
 pub struct OnnxModel {
     session: Session,
     settings: PreprocessConfig,
     input: String,
     output: String,
-    /// True where the model takes one picture at a time only.
+    /// True if the model takes only one picture at a time.
     single: bool,
     provider: &'static str,
-    /// Providers that were tried before, and why they do not run it.
+    /// Reasons for which the providers tried before failed.
     passed_over: Vec<String>,
     dimensions: usize,
 }
 
 impl OnnxModel {
-    /// Loads the library and the model, and embeds one grey picture.
+    /// Loads the library and the model, and embeds one test picture.
     pub fn load(config: &OnnxConfig) -> Result<OnnxModel, OnnxError> {
         let (json, settings) = match &config.model {
             None => (PathBuf::from("descriptor.json"), PreprocessConfig::parse(DESCRIPTOR.1)),
@@ -160,12 +159,12 @@ impl OnnxModel {
         Err(OnnxError::Session { provider: config.provider.as_str(), reason: failures.join("; ") })
     }
 
-    /// Numbers in each embedding.
+    /// Returns the dimensions of the embeddings.
     pub fn dimensions(&self) -> usize {
         self.dimensions
     }
 
-    /// Returns the reasons that providers tried before the one in use do not run it.
+    /// Returns the reasons for which the providers tried before the one in use failed.
     pub fn passed_over(&self) -> &[String] {
         &self.passed_over
     }
@@ -188,7 +187,7 @@ impl OnnxModel {
             dimensions: 0,
         };
         let side = settings.input_size;
-        // A ramp: a descriptor without a constant part has no direction for a flat picture.
+        // A ramp, as a descriptor without a constant part gives no direction for a flat picture.
         let rgb: Vec<u8> =
             (0..side * side * 3).map(|at| (at * 251 / (side * side * 3)) as u8).collect();
         let failed = |reason: String| OnnxError::Session { provider: provider.as_str(), reason };
@@ -198,7 +197,7 @@ impl OnnxModel {
         Ok(model)
     }
 
-    /// Runs as many pictures as the model takes at once.
+    /// Runs the model once on all of `pictures`.
     fn run(&mut self, pictures: &[ModelInputImage]) -> Result<Vec<Embedding>, OnnxRunError> {
         let side = self.settings.input_size as usize;
         let mut input = Vec::with_capacity(pictures.len() * 3 * side * side);
@@ -252,7 +251,7 @@ enum OnnxRunError {
     Output,
 }
 
-/// Rows, numbers in each, and how many of them are the embedding: all, or the first token's.
+/// Returns rows, values per row, and how many lead as the embedding: all, or the first token's.
 fn rows_of(shape: &[i64]) -> Option<(usize, usize, usize)> {
     let sides: Option<Vec<usize>> = shape.iter().map(|side| usize::try_from(*side).ok()).collect();
     match sides?[..] {
@@ -277,7 +276,7 @@ fn open(
     })
 }
 
-/// The input's name, and whether it takes one picture only.
+/// Returns the input's name, and true if the input takes one picture only.
 fn input(session: &Session, settings: &PreprocessConfig) -> Result<(String, bool), OnnxError> {
     let wrong = |problem: String| OnnxError::Shape(problem);
     let mut inputs = session.inputs().iter();
@@ -302,7 +301,7 @@ fn input(session: &Session, settings: &PreprocessConfig) -> Result<(String, bool
     Ok((input.name().to_owned(), batch == Some(&1)))
 }
 
-/// The output's name. Its shape is known once it ran.
+/// Returns the output's name. Its shape is known only after a run.
 fn output(session: &Session, settings: &PreprocessConfig) -> Result<String, OnnxError> {
     let mut outputs = session.outputs().iter();
     let output = match &settings.output {

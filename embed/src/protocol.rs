@@ -1,7 +1,7 @@
-//! The sidecar's protocol, without a socket: bytes come in as they come, messages go out whole.
+//! The sidecar's protocol, without a socket: bytes go in in pieces of any size, whole messages come out.
 //!
-//! Numbers of lengths are big-endian, those of embeddings little-endian. Reserved bytes are sent as
-//! 0 and not looked at. Answers come in the order of the requests.
+//! Lengths and dimensions are big-endian, embeddings little-endian floats. Reserved bytes are sent as 0 and
+//! ignored. Replies come in the order of the requests.
 //! ```text
 //! request   "SLEM", version 1, 3 reserved, length of the JPEG (4), the JPEG
 //! answer    "SLER", version 1, status, dimensions (2), 4 reserved, the embedding (4 each)
@@ -21,7 +21,7 @@ pub const JPEG_BYTES_MAX: usize = 4 << 20;
 const VERSION: u8 = 1;
 const HEADER: usize = 12;
 
-/// Answer of a sidecar to a request.
+/// Reply of a sidecar to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SidecarReply {
     /// Status 0.
@@ -30,16 +30,16 @@ pub enum SidecarReply {
     Refused(SidecarStatus),
 }
 
-/// Reason that a sidecar has no embedding, as the status byte of its answer.
+/// Reason for a refusal, as the status byte of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SidecarStatus {
-    /// 1: not a JPEG that it can read.
+    /// 1: the picture is not a JPEG that the sidecar can read.
     Picture,
-    /// 2: too many pictures wait.
+    /// 2: too many pictures wait at the sidecar.
     Busy,
-    /// 3: its model failed.
+    /// 3: the sidecar's model failed.
     Model,
-    /// Another sidecar's own.
+    /// A status that this protocol does not define.
     Other(u8),
 }
 
@@ -53,7 +53,7 @@ impl SidecarStatus {
         }
     }
 
-    /// `None` for 0, which is no refusal.
+    /// Parses a status byte; `None` for 0, which is no refusal.
     fn of(status: u8) -> Option<SidecarStatus> {
         Some(match status {
             0 => return None,
@@ -76,35 +76,34 @@ impl std::fmt::Display for SidecarStatus {
     }
 }
 
-/// Bytes that are no message. Where the next one would begin is not known: the connection is of no
-/// further use.
+/// Bytes that break the protocol. The start of the next message is unknown: the connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SidecarProtocolError {
-    /// The first bytes are another protocol's.
+    /// The first bytes are not this protocol's magic.
     #[error("the peer speaks another protocol")]
     Magic,
-    /// Another version of this one.
+    /// The peer speaks another version of this protocol.
     #[error("the peer speaks version {0} of the protocol, not {VERSION}")]
     Version(u8),
-    /// A picture that is empty or too large.
+    /// The picture is empty or too large.
     #[error("a picture of {0} bytes, not 1 to {JPEG_BYTES_MAX}")]
     Length(u32),
-    /// An embedding of no or too many dimensions.
+    /// The number of dimensions is 0 or too large.
     #[error("an embedding of {0} dimensions, not 1 to {DIMENSIONS_MAX}")]
     Dimensions(u16),
-    /// Numbers that are no direction.
+    /// The values are not a valid embedding.
     #[error(transparent)]
     Embedding(ParseError),
 }
 
 impl SidecarProtocolError {
-    /// Always [`ErrorKind::InvalidInput`].
+    /// Returns [`ErrorKind::InvalidInput`] for every error.
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::InvalidInput
     }
 }
 
-/// Returns the header of a JPEG's bytes; `None` for one that is empty or too large to be sent.
+/// Returns the header of a request for a JPEG of `jpeg_bytes`; `None` if that is 0 or over the limit.
 pub fn request_header(jpeg_bytes: usize) -> Option<[u8; HEADER]> {
     if !(1..=JPEG_BYTES_MAX).contains(&jpeg_bytes) {
         return None;
@@ -116,7 +115,7 @@ pub fn request_header(jpeg_bytes: usize) -> Option<[u8; HEADER]> {
     Some(header)
 }
 
-/// The whole of an answer.
+/// Encodes a reply, header included.
 pub fn encode_reply(answer: &SidecarReply) -> Vec<u8> {
     let (status, values) = match answer {
         SidecarReply::Embedding(embedding) => (0, embedding.values()),
@@ -131,19 +130,19 @@ pub fn encode_reply(answer: &SidecarReply) -> Vec<u8> {
     bytes
 }
 
-/// The requests in a stream of bytes. Holds at most one of them and what was pushed after it.
+/// Incremental decoder of requests. Buffers at most one of them and what was pushed after it.
 #[derive(Debug, Default)]
 pub struct RequestDecoder {
     buffer: BytesMut,
 }
 
 impl RequestDecoder {
-    /// Bytes as they came.
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next JPEG, if all of it is here. Ask until there is none before pushing more.
+    /// Returns the next JPEG if all of it has arrived. Call until `None` before pushing more.
     pub fn poll(&mut self) -> Result<Option<Bytes>, SidecarProtocolError> {
         let Some(header) = header(&self.buffer, b"SLEM")? else { return Ok(None) };
         let length = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
@@ -153,25 +152,25 @@ impl RequestDecoder {
         Ok(body(&mut self.buffer, length as usize))
     }
 
-    /// Returns true where the bytes so far end between two messages.
+    /// Returns true if no part of a message is buffered.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 }
 
-/// The answers in a stream of bytes. Holds at most one of them and what was pushed after it.
+/// Incremental decoder of replies. Buffers at most one of them and what was pushed after it.
 #[derive(Debug, Default)]
 pub struct ReplyDecoder {
     buffer: BytesMut,
 }
 
 impl ReplyDecoder {
-    /// Bytes as they came.
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next answer, if all of it is here. Ask until there is none before pushing more.
+    /// Returns the next reply if all of it has arrived. Call until `None` before pushing more.
     pub fn poll(&mut self) -> Result<Option<SidecarReply>, SidecarProtocolError> {
         let Some(header) = header(&self.buffer, b"SLER")? else { return Ok(None) };
         let refusal = SidecarStatus::of(header[5]);
@@ -194,7 +193,7 @@ impl ReplyDecoder {
     }
 }
 
-/// The first bytes, once they are here; wrong ones fail as early as possible.
+/// Returns the header once all of it has arrived; a wrong magic or version fails as early as possible.
 fn header(
     buffer: &BytesMut,
     magic: &[u8; 4],
@@ -209,11 +208,11 @@ fn header(
     Ok(buffer.first_chunk().copied())
 }
 
-/// The bytes after the header, taken with it, once all are here.
+/// Takes a message from the buffer and returns its body, once all of it has arrived.
 fn body(buffer: &mut BytesMut, length: usize) -> Option<Bytes> {
     let whole = HEADER + length;
     if buffer.len() < whole {
-        // The announced length is within its limit, so that room for it may be made at once.
+        // The announced length is within its limit, so reserving room for it at once is safe.
         buffer.reserve(whole - buffer.len());
         return None;
     }

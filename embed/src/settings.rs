@@ -1,10 +1,10 @@
-//! The JSON beside a model: how a picture becomes its input.
+//! Settings of a model, in a JSON file beside it: preprocessing of its input pictures.
 
 use std::{io, path::Path};
 
 use crate::embedding::ModelInputImage;
 
-/// Input format of a model. Beside `encoder.onnx` it is `encoder.json`, for example `{"input_size":
+/// Preprocessing of a model's input. Beside `encoder.onnx` it is `encoder.json`, for example `{"input_size":
 /// 224, "mean": [0.48, 0.46, 0.41], "std": [0.27, 0.26, 0.28]}`.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -13,32 +13,32 @@ pub struct PreprocessConfig {
     pub input_size: u32,
     /// Values subtracted from red, green and blue in 0..=1.
     pub mean: [f32; 3],
-    /// Values that the differences are divided by.
+    /// Divisors of the differences, for red, green and blue.
     pub std: [f32; 3],
-    /// Name of the input; the model's first where it is not given.
+    /// Name of the input; `None` is the model's first.
     #[serde(default)]
     pub input: Option<String>,
-    /// Name of the output with the embedding; the model's first where it is not given.
+    /// Name of the output with the embedding; `None` is the model's first.
     #[serde(default)]
     pub output: Option<String>,
 }
 
-/// Reason that the JSON of a model is of no use.
+/// Reason that a model's settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{0}")]
     Read(#[from] io::Error),
-    /// It is too long to be what it should be.
+    /// The file is larger than any settings file should be.
     #[error("longer than {SETTINGS_BYTES_MAX} bytes")]
     TooLong,
-    /// It is not JSON, or other JSON.
+    /// The file is not JSON, or has missing, wrong or unknown fields.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// No picture has such a side.
+    /// `input_size` is 0 or larger than the largest side.
     #[error("input_size {0} does not lie in 1..={max}", max = ModelInputImage::SIDE_MAX)]
     Side(u32),
-    /// Not finite, or a division by 0.
+    /// A mean or std is not finite, or a std is not above 0.
     #[error("mean and std must be finite and std above 0")]
     Scale,
 }
@@ -54,7 +54,7 @@ impl PreprocessConfig {
         PreprocessConfig::parse(&std::fs::read(path)?)
     }
 
-    /// Checks the JSON in `bytes`.
+    /// Parses the JSON in `bytes` and checks its values.
     pub fn parse(bytes: &[u8]) -> Result<PreprocessConfig, SettingsError> {
         let settings: PreprocessConfig = serde_json::from_slice(bytes)?;
         if !(1..=ModelInputImage::SIDE_MAX).contains(&settings.input_size) {
@@ -65,7 +65,7 @@ impl PreprocessConfig {
         if sound { Ok(settings) } else { Err(SettingsError::Scale) }
     }
 
-    /// Appends the planes of red, green and blue, as the model takes them.
+    /// Appends the normalised planes of red, green and blue, the model's input layout.
     pub(crate) fn fill(&self, picture: &ModelInputImage, input: &mut Vec<f32>) {
         for (channel, (mean, std)) in self.mean.iter().zip(self.std).enumerate() {
             let samples: [f32; 256] =

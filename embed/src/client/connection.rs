@@ -1,7 +1,7 @@
-//! The one connection to a sidecar: opened when it is needed, given up at the first failure.
+//! The single connection to a sidecar: opened for a request, closed at the first failure.
 //!
-//! Writing and reading go on side by side, so that a sidecar that answers while pictures are still
-//! being sent never waits for us and we never for it.
+//! Reads and writes concurrently, so that a sidecar which replies while pictures are still being sent cannot
+//! deadlock with the client.
 
 use std::{
     collections::VecDeque,
@@ -31,7 +31,7 @@ use crate::{
 /// Bytes read at once: eight embeddings of 512 dimensions.
 const READ_BYTES: usize = 16 << 10;
 
-/// A request whose picture is sent or being sent.
+/// Request whose picture has been or is being sent.
 struct PendingRequest {
     late: Instant,
     reply: oneshot::Sender<Result<Embedding, SidecarError>>,
@@ -39,12 +39,12 @@ struct PendingRequest {
 
 impl PendingRequest {
     fn tell(self, result: Result<Embedding, SidecarError>) {
-        // The caller may be gone; the answer had to be read all the same.
+        // The caller may have given up; its reply had to be read from the connection all the same.
         self.reply.send(result).ok();
     }
 }
 
-/// Serves requests until there can be no more.
+/// Serves requests until the client is dropped.
 pub(super) async fn serve(
     address: String,
     deadline: Duration,
@@ -78,7 +78,7 @@ pub(super) async fn serve(
         let mut connection = SidecarConnection::new(deadline, first);
         let Err(error) = connection.run(stream, &mut asks, &mut backoff).await else { return };
         if connection.waiting.is_empty() && matches!(error, SidecarError::Closed) {
-            // No request waited: the sidecar may have been replaced, and the next one finds the new one.
+            // No request waited: the sidecar may have restarted; the next request connects without back-off.
             continue;
         }
         tracing::warn!(%error, %address, "the embedding sidecar failed");
@@ -90,15 +90,15 @@ pub(super) async fn serve(
 }
 
 fn tell(ask: EmbedRequest, error: SidecarError) {
-    // The caller may be gone.
+    // The caller may have given up.
     ask.reply.send(Err(error)).ok();
 }
 
-/// Requests in progress on an open connection.
+/// Requests in flight on an open connection.
 struct SidecarConnection {
     deadline: Duration,
     waiting: VecDeque<PendingRequest>,
-    /// Parts to send, of which the first may be sent in part.
+    /// Buffers to send; the first may be sent in part.
     sending: VecDeque<Bytes>,
     answers: ReplyDecoder,
 }
@@ -123,7 +123,7 @@ impl SidecarConnection {
         self.waiting.push_back(PendingRequest { late: ask.late, reply: ask.reply });
     }
 
-    /// Sends and receives until something fails; ends well when no client is left.
+    /// Sends and receives until an error; returns `Ok` once the client is dropped.
     async fn run(
         &mut self,
         mut stream: TcpStream,

@@ -1,4 +1,4 @@
-//! ONNX Runtime's library and what it may run on: one of each library a process.
+//! ONNX Runtime's library, one per process, and builders of sessions on its execution providers.
 
 use std::{
     path::{Path, PathBuf},
@@ -13,13 +13,13 @@ use ort::{
 
 use super::{ExecutionProvider, OnnxError, RUNTIME_LIBRARY};
 
-/// The library that was loaded, by the path that was asked for.
+/// Library that was loaded, and its absolute path or bare name.
 static LOADED: Mutex<Option<(PathBuf, Environment)>> = Mutex::new(None);
 
-/// Loads the library, once. A failure can be tried again, with another path too.
+/// Loads the library once per process. After a failure another call may try again, with another path too.
 pub(super) fn environment(library: Option<&Path>) -> Result<Environment, OnnxError> {
     let asked = library.unwrap_or_else(|| Path::new(RUNTIME_LIBRARY));
-    // A bare name is the loader's to find; a path is from the working directory, not the program's.
+    // The loader searches for a bare name; a path is relative to the working directory.
     let path = match asked.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => std::path::absolute(asked)
             .map_err(|error| OnnxError::Runtime(format!("{error}: {}", asked.display())))?,
@@ -43,7 +43,7 @@ pub(super) fn environment(library: Option<&Path>) -> Result<Environment, OnnxErr
     Ok(environment)
 }
 
-/// Makes a builder of sessions on `provider` and nowhere else, as far as its own operators reach.
+/// Returns a builder of sessions on `provider`; operators that the provider lacks run on the CPU.
 pub(super) fn builder(
     environment: &Environment,
     provider: ExecutionProvider,
