@@ -1,27 +1,27 @@
-//! Arenas of the C library's allocator.
+//! Arenas of the C library's allocator: their number, and the return of their free memory.
 #![cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "no safe wrapper sets the allocator"))]
 
-/// Has the allocator keep as many arenas as there are cores; it would keep eight times as many.
+/// Limits the allocator to one arena per core; glibc's default is eight per core.
 ///
-/// A server's threads free what others allocated, so each arena keeps its peak: with eight a core, six minutes of mixed load on two cores
-/// took 100 MB and more later, with one a core 50 MB. To be called before the first thread starts.
+/// Threads free memory that others allocated, so each arena keeps its peak: six minutes of mixed load on two
+/// cores took over 100 MB with eight per core, 50 MB with one. Call before the first thread starts.
 pub fn limit_arenas() {
     #[cfg(target_env = "gnu")]
     {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let most = i32::try_from(cores.max(2)).unwrap_or(i32::MAX);
-        // SAFETY: mallopt(3) takes two numbers and keeps no pointer; a number that it refuses changes nothing.
+        // SAFETY: mallopt(3) takes two integers and keeps no pointer; a refused value changes nothing.
         unsafe { libc::mallopt(libc::M_ARENA_MAX, most) };
     }
 }
 
-/// Returns memory that the allocator holds free to the system: whole pages, wherever they lie.
+/// Returns the allocator's free memory to the system: whole pages, anywhere in the heap.
 ///
-/// By itself it returns the end of an arena only, and a burst leaves something small there: a hundred megabytes after a flood of requests.
-/// Takes a few milliseconds for each hundred megabytes, an arena locked meanwhile.
+/// The allocator itself returns only an arena's end, where a burst leaves small blocks: a flood of requests
+/// leaves a hundred megabytes. Takes a few milliseconds per hundred megabytes, each arena locked meanwhile.
 pub fn release_free_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: malloc_trim(3) takes the allocator's own locks and touches only what is free.
+    // SAFETY: malloc_trim(3) takes the allocator's own locks and touches free memory only.
     unsafe {
         libc::malloc_trim(0);
     }

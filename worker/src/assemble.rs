@@ -1,8 +1,7 @@
-//! Frames to records, in order: the end of a worker that decides, of files and of live sessions alike.
+//! Assembly of frames into records, in order: the last stage of a worker, for files and live sessions alike.
 //!
-//! Stamps and measurements go in, or signals that are known already. Where the pictures of a frame come from is its
-//! [`Album`]'s matter. The gate and the plan here are only to know which pictures will be wanted: whoever hears the
-//! records decides the same again.
+//! Stamps and measurements go in, or signals already made; an [`Album`] supplies the pictures. The gate and
+//! the plan here only tell which pictures are wanted: the receiver of the records makes the decisions again.
 
 use gate::{FrameMeasurements, FrameMeta, Gate, SignalWindow};
 use media::{Signal, Timestamp};
@@ -14,12 +13,12 @@ use crate::{
     record::{Gathered, Say},
 };
 
-/// Pictures of frames that are not decided about.
+/// Source of the pictures of frames that have no decision yet.
 pub(crate) trait Album {
-    /// Exact time of the next frame, where it is known and wanted.
+    /// Returns the exact time of the next frame, if it is known and wanted.
     fn pts(&self) -> Option<Timestamp>;
 
-    /// Takes the pictures of the next frame.
+    /// Returns the wanted pictures of the next frame, and drops its others.
     fn settle(&mut self, frame_index: u64, wanted: PictureKinds) -> Result<FrameImages, JobFault>;
 }
 
@@ -36,7 +35,7 @@ impl Assembler {
         Assembler { window, gate, plan, gathered: Gathered::default() }
     }
 
-    /// The next frame.
+    /// Adds the next frame.
     pub fn push(
         &mut self,
         stamp: FrameMeta,
@@ -48,7 +47,7 @@ impl Assembler {
         self.drain(album, say)
     }
 
-    /// The next frames, at least [`gate::BACK`], whose signals were made elsewhere: those without an activity are given theirs.
+    /// Adds the next frames, at least [`gate::BACK`], with signals made elsewhere; fills in missing activity.
     pub fn push_known(
         &mut self,
         signals: impl IntoIterator<Item = Signal>,
@@ -60,14 +59,14 @@ impl Assembler {
         self.drain(album, say)
     }
 
-    /// No frame follows.
+    /// Completes the source: no frame follows.
     pub fn finish(&mut self, album: &mut impl Album, say: Say<'_>) -> Result<(), JobFault> {
         self.window.flush();
         self.drain(album, say)?;
         self.say(say)
     }
 
-    /// Says what is decided.
+    /// Passes the records gathered so far to `say`.
     pub fn say(&mut self, say: Say<'_>) -> Result<(), JobFault> {
         self.gathered.say(say)
     }

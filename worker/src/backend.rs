@@ -1,7 +1,7 @@
-//! Selection of the backends that decode and measure here: those asked for, tried in a real worker.
+//! Selection of the decoding and measuring backends: the candidates are tried in a real worker.
 //!
-//! A backend that is asked for by name is used or is an error. What nobody names is tried in turn, and
-//! what was passed over is told with its reason.
+//! A backend asked for by name is used, or selecting fails. Otherwise the candidates are tried in turn, and
+//! those passed over are reported with the reason.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub enum DecodeBackendChoice {
     /// The first device that decodes, else libav's own decoders.
     #[default]
     Auto,
-    /// This one.
+    /// This backend.
     Named(DecodeBackend),
 }
 
@@ -31,61 +31,61 @@ pub enum GateChoice {
     /// The first GPU beside a decoding device that measures as the CPU does, else the CPU.
     #[default]
     Auto,
-    /// This one; a Vulkan adapter that is a CPU too.
+    /// This backend; for Vulkan an adapter that is a CPU too.
     Named(GateBackend),
 }
 
-/// Backends and devices that are asked for.
+/// Backends and devices asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackendRequest {
-    /// The backend.
+    /// Choice of the decoding backend.
     pub choice: DecodeBackendChoice,
-    /// Its device, see [`HwDeviceSpec::device`].
+    /// Device of the decoding backend, see [`HwDeviceSpec::device`].
     pub device: Option<String>,
     /// See [`HwDeviceSpec::capabilities`].
     pub capabilities: Option<String>,
-    /// The program of [`DecodeBackend::FfmpegCli`], where there is one.
+    /// Program of [`DecodeBackend::FfmpegCli`], if one was found.
     pub ffmpeg: Option<PathBuf>,
-    /// Measuring backend. CUDA takes the device that decodes, where its number was given.
+    /// Choice of the measuring backend. CUDA uses the decoding device if that was given by its number.
     pub gate: GateChoice,
 }
 
-/// Backends that were selected, and those that were passed over.
+/// Backends that were selected, and those passed over.
 #[derive(Debug)]
 pub struct DecodeSelection {
-    /// Backend that is asked first.
+    /// Backend that workers try first.
     pub backend: DecodeBackend,
     /// Results of the test clips.
     pub capabilities: Capabilities,
-    /// Confinement of its workers.
+    /// Sandbox of its workers.
     pub sandbox: SandboxReport,
-    /// Backends that were tried before, and why they were passed over.
+    /// Backends that were tried before, each with the reason that it was passed over.
     pub passed_over: Vec<(DecodeBackend, WorkerError)>,
     /// Selected measuring backend.
     pub gate: GateSelection,
 }
 
-/// Measuring backend that was selected, and those that were passed over.
+/// Measuring backend that was selected, and those passed over.
 #[derive(Debug)]
 pub struct GateSelection {
-    /// Backend that is asked first.
+    /// Backend that workers try first.
     pub backend: GateBackend,
-    /// Backends that were tried before, and why they were passed over.
+    /// Backends that were tried before, each with the reason that it was passed over.
     pub passed_over: Vec<(GateBackend, WorkerError)>,
 }
 
-/// Reason that no workers can be had as they are asked for.
+/// Reason that no backends could be selected.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendSelectError {
-    /// The backend that is to measure does not.
+    /// The measuring backend asked for by name does not work.
     #[error("the gate backend {} failed its self-test: {source}", .backend.as_str())]
     Gate {
-        /// Its name.
+        /// Name of the backend.
         backend: GateBackend,
         /// Reason that the backend cannot be used.
         source: WorkerError,
     },
-    /// Nothing decodes, or not what was asked for by name.
+    /// No candidate decodes.
     #[error(transparent)]
     Decode(#[from] WorkerError),
 }
@@ -99,14 +99,14 @@ impl BackendRequest {
         }
     }
 
-    /// A backend that measures, of the device that decodes where that has a number.
+    /// Returns a measuring device of `backend`, with the decoding device's number if that has one.
     fn gate_device(&self, backend: GateBackend) -> GateDevice {
         let number = self.device.as_ref().and_then(|device| device.parse().ok()).unwrap_or(0);
         let is_named = self.gate == GateChoice::Named(backend);
         GateDevice { backend, number, is_named, was_there: false }
     }
 
-    /// A device that decodes or measures is asked for by name.
+    /// Returns true if a device for decoding or measuring is asked for by name.
     pub fn names_device(&self) -> bool {
         use GateChoice::Named;
         matches!(
@@ -125,7 +125,7 @@ impl BackendRequest {
 }
 
 impl Supervisor {
-    /// Starts workers of `program` with the first backends of those wanted that measure and decode.
+    /// Selects the first backends wanted that work; returns a supervisor of `program` with them.
     pub fn select(
         program: &WorkerProgram,
         wanted: &BackendRequest,
@@ -145,8 +145,8 @@ impl Supervisor {
     }
 }
 
-/// Selects by what `measures` alone and what `decodes` beside it. To fail there is an error for a
-/// device as long as nothing is selected, and no more afterwards.
+/// Selects with `measures`, which tries a measuring device, and `decodes`, which tries a decoder beside it. A
+/// device that cannot be opened is an error only until the selection is made.
 fn select_by(
     wanted: &BackendRequest,
     mut measures: impl FnMut(GateDevice) -> Result<(), WorkerError>,
@@ -180,9 +180,9 @@ fn select_by(
     Ok((supervisor, DecodeSelection { backend, capabilities, sandbox, passed_over, gate }))
 }
 
-/// Devices that measure without being named where `decoder` decodes, in the order in which they are
-/// tried: its driver is in the worker already. Elsewhere the CPU measures: frames that are in host memory
-/// cost a device more than they cost the CPU, and a driver widens the sandbox.
+/// Returns the measuring devices to try without being asked for, in order: those whose driver the worker has
+/// loaded to decode. With other decoders the CPU measures: for frames in host memory a device is slower than
+/// the CPU, and its driver widens the sandbox.
 fn gates_beside(decoder: DecodeBackend) -> &'static [GateBackend] {
     match decoder {
         DecodeBackend::Nvdec => &[GateBackend::Cuda, GateBackend::Wgpu],
@@ -191,8 +191,8 @@ fn gates_beside(decoder: DecodeBackend) -> &'static [GateBackend] {
     }
 }
 
-/// Workers that decode, as they were found or with the first gate beside the decoder that `attempt`
-/// finds measuring.
+/// Adds to `plain` the first measuring device that works beside its decoder, according to `attempt`; keeps
+/// `plain` if there is none.
 fn beside(
     plain: (Supervisor, Decodes),
     mut attempt: impl FnMut(DecodeBackend, GateBackend) -> Result<(Supervisor, Decodes), WorkerError>,
@@ -211,7 +211,7 @@ fn beside(
 }
 
 impl BackendSelectError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind that the caller is told.
     pub fn kind(&self) -> ErrorKind {
         match self {
             BackendSelectError::Gate { source, .. } | BackendSelectError::Decode(source) => {
@@ -229,7 +229,7 @@ struct Decodes {
     passed_over: Vec<(DecodeBackend, WorkerError)>,
 }
 
-/// Has a worker open `device`; the CPU needs no trying.
+/// Has a worker open `device`; the CPU is not tried.
 fn try_gate(program: &WorkerProgram, device: GateDevice) -> Result<(), WorkerError> {
     if device.backend == GateBackend::Cpu {
         return Ok(());
@@ -245,7 +245,7 @@ fn try_gate(program: &WorkerProgram, device: GateDevice) -> Result<(), WorkerErr
 /// Result of trying a backend: workers that use it, their capabilities and their confinement.
 type Found = (Supervisor, Capabilities, SandboxReport);
 
-/// Workers that decode with `backend` what it really decodes.
+/// Returns a supervisor whose workers decode with `backend` those codecs that it was found to decode.
 fn try_backend(
     program: &WorkerProgram,
     wanted: &BackendRequest,
@@ -272,7 +272,7 @@ fn try_backend(
     Ok((with(codecs), capabilities, report))
 }
 
-/// The program to decode with, which has said its version.
+/// Returns the program to decode with, after its version has been checked.
 fn usable(program: &WorkerProgram, ffmpeg: Option<&PathBuf>) -> Result<PathBuf, JobFault> {
     let searched = || "SERVICE_FFMPEG_PATH and PATH".to_owned();
     let found = ffmpeg.ok_or_else(|| BackendError::Program { searched: searched() });
@@ -281,7 +281,7 @@ fn usable(program: &WorkerProgram, ffmpeg: Option<&PathBuf>) -> Result<PathBuf, 
     Ok(found.clone())
 }
 
-/// The codecs of which every clip was decoded by `backend` alone.
+/// Returns the codecs whose 8-bit clips `backend` decoded correctly, without another decoder.
 fn decoded_by(backend: DecodeBackend, tried: &[CodecProbeResult]) -> Result<Vec<Codec>, JobFault> {
     let is_right = |tried: &&CodecProbeResult| tried.reason.is_none() && is_of(backend, tried);
     let codecs: Vec<Codec> = tried
@@ -303,7 +303,7 @@ fn is_of(backend: DecodeBackend, tried: &CodecProbeResult) -> bool {
     decoder.is_some_and(|(name, _)| name == backend.as_str())
 }
 
-/// The last candidate's failure is an error; those before it are told.
+/// Tries the candidates in order. The last one's failure is the error; earlier ones are reported.
 fn first_that_decodes(
     candidates: &[DecodeBackend],
     mut attempt: impl FnMut(DecodeBackend) -> Result<Found, WorkerError>,

@@ -1,4 +1,4 @@
-//! Capabilities of a worker, found out by trying them inside the sandbox.
+//! Capabilities of a worker, found by trying them inside the sandbox.
 
 use decode::{DecoderChain, try_clips};
 
@@ -10,14 +10,14 @@ use crate::{
 /// Capabilities of a sandboxed worker of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Capabilities {
-    /// Results of a clip of every codec, and of those of ten bits where there are any.
+    /// Results of decoding one clip per codec, and the 10-bit clips.
     #[serde(deserialize_with = "list::<_, _, LIST_MAX>")]
     pub codecs: Vec<decode::CodecProbeResult>,
-    /// Name of the gate backend of frames, such as `cpu-avx2`, or a backend and its device.
+    /// Name of the gate backend, such as `cpu-avx2`, or a backend and its device.
     pub measurer: String,
 }
 
-/// Tries every codec.
+/// Tries to decode the clips of every codec.
 pub(crate) fn look(decoders: &DecoderChain, measuring: &GateMeasurement) -> Capabilities {
     Capabilities { codecs: try_clips(decoders), measurer: measuring.name() }
 }

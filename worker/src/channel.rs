@@ -1,4 +1,4 @@
-//! Messages over the control socket: a stream, so both ends cut and join as they need.
+//! Messages over the control socket, which is a byte stream: messages are split and joined here.
 
 use std::{
     collections::VecDeque,
@@ -21,43 +21,43 @@ use rustix::{
 
 use crate::wire::{HEADER_BYTES, Message, WireError, decode, encode, payload_len};
 
-/// Bytes asked of the socket at a time; its own buffer is about three times that.
+/// Bytes read from the socket at a time; its own buffer is about three times that.
 const READ_BYTES: usize = 64 << 10;
 
-/// Room that is kept for the next messages; a large picture's is given back.
+/// Capacity of a buffer that is kept for the next messages; more, from a large picture, is freed.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// Descriptors that may wait for their message; more are closed.
+/// Descriptors that may wait for their message; any more are closed.
 const DESCRIPTORS_MAX: usize = 2;
 
-/// Makes both ends of a socket between processes.
+/// Creates a pair of connected sockets, one for each process.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Bytes that arrived and are not parsed yet.
+/// Received bytes that are not parsed yet.
 #[derive(Default)]
 pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,
     start: usize,
     total: u64,
-    /// Bytes of the last message that was taken.
+    /// Bytes of the last message taken.
     last: u64,
     descriptors: VecDeque<OwnedFd>,
 }
 
 impl ReceiveBuffer {
-    /// Bytes of the message that [`ReceiveBuffer::next`] gave last.
+    /// Returns the payload bytes of the message that [`ReceiveBuffer::next`] returned last.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// All bytes that ever arrived.
+    /// Returns the number of bytes received so far.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Takes what is there without waiting; `Some(0)` is the end, `None` nothing yet.
+    /// Receives without waiting; `Some(0)` is the end of the stream, `None` that nothing has arrived.
     pub fn fill(&mut self, socket: BorrowedFd<'_>) -> io::Result<Option<usize>> {
         self.bytes.reserve(READ_BYTES);
         loop {
@@ -68,14 +68,14 @@ impl ReceiveBuffer {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(None),
-                // What a killed peer with unread bytes leaves behind.
+                // A killed peer that left bytes unread resets the connection.
                 Err(Errno::CONNRESET) => return Ok(Some(0)),
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Waits for bytes, and keeps a descriptor that comes along; 0 is the end.
+    /// Waits for bytes and keeps descriptors that come with them; 0 is the end of the stream.
     pub fn wait(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -100,10 +100,10 @@ impl ReceiveBuffer {
         Ok(len)
     }
 
-    /// The next whole message.
+    /// Takes the next complete message.
     pub fn next<T: Message>(&mut self) -> Result<Option<T>, WireError> {
         let Some(payload) = self.whole_payload()? else {
-            // The rest of a message is joined to its start, at the front of the buffer.
+            // Moves the partial message to the front of the buffer, where its rest is appended.
             self.bytes.drain(..self.start);
             self.start = 0;
             return Ok(None);
@@ -122,13 +122,13 @@ impl ReceiveBuffer {
         Ok((end <= self.bytes.len()).then_some(start..end))
     }
 
-    /// The descriptor that came with the last message.
+    /// Takes the oldest received descriptor, which belongs to the last message.
     pub fn descriptor(&mut self) -> Result<OwnedFd, WireError> {
         self.descriptors.pop_front().ok_or(WireError::NoDescriptor)
     }
 }
 
-/// The sending end, shared by all threads of a worker; waits while the other end is busy.
+/// Sending end, shared by all threads of a worker; blocks while the peer does not read.
 pub(crate) struct MessageSender<S> {
     socket: S,
     buffer: Mutex<Vec<u8>>,
@@ -143,7 +143,7 @@ impl<S: AsFd> MessageSender<S> {
         self.send_all(std::slice::from_ref(message))
     }
 
-    /// Messages that nothing comes between.
+    /// Sends messages that no other thread's message comes between.
     pub fn send_all(&self, messages: &[impl Message]) -> io::Result<()> {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.clear();
@@ -190,30 +190,30 @@ pub(crate) fn send_with(
             other => break other?,
         }
     };
-    // The first byte has gone, and the rest of so little goes with it.
+    // Sockets take so small a message whole or not at all.
     if sent < bytes.len() { Err(Errno::AGAIN.into()) } else { Ok(()) }
 }
 
-/// Bytes for a worker that wait until its socket takes them.
+/// Messages for a worker, queued until its socket takes them.
 #[derive(Default)]
 pub(crate) struct SendQueue {
     bytes: Vec<u8>,
-    /// Bytes that were sent.
+    /// Bytes of the front that have been sent.
     start: usize,
 }
 
 impl SendQueue {
-    /// Adds a message.
+    /// Queues a message.
     pub fn push(&mut self, message: &impl Message) -> Result<(), WireError> {
         encode(message, &mut self.bytes)
     }
 
-    /// Bytes that wait.
+    /// Returns the number of bytes to send.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// Sends what the socket takes without waiting.
+    /// Sends as much as the socket takes without waiting.
     pub fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         while self.len() > 0 {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

@@ -1,4 +1,4 @@
-//! A child process, killed and reaped when it is dropped.
+//! A child process that is killed and reaped when its handle is dropped.
 
 use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus};
 
@@ -6,15 +6,15 @@ use rustix::process::{
     Pid, Signal, WaitOptions, getpriority_process, kill_process, setpriority_process, waitpid,
 };
 
-/// A child of this process, whoever started it.
+/// Handle to a child of this process, forked by this process or adopted.
 pub(crate) struct Child {
     pid: Pid,
-    /// Set once it is reaped: its number may be another's then.
+    /// Exit status, set once the child is reaped: its process id may be reused then.
     ended: Option<ExitStatus>,
 }
 
 impl Child {
-    /// The child with this number, which nobody else reaps.
+    /// Wraps the child with this process id, which nothing else may reap.
     pub fn of(pid: Pid) -> Child {
         Child { pid, ended: None }
     }
@@ -23,9 +23,9 @@ impl Child {
         self.pid.as_raw_pid().cast_unsigned()
     }
 
-    /// Lowers the priority of its first thread, and so of those that this one starts.
+    /// Lowers the priority of the child's first thread, which the threads that it starts inherit.
     pub fn give_way(&self, niceness: i32) {
-        // Where whoever confines the server refuses it, the work is done all the same.
+        // If the system refuses this, the child runs at normal priority.
         let lowered = getpriority_process(None)
             .and_then(|own| setpriority_process(Some(self.pid), (own + niceness).min(19)));
         lowered.ok();
@@ -35,10 +35,10 @@ impl Child {
         matches!(self.reap(WaitOptions::NOHANG), Ok(Some(_)))
     }
 
-    /// Kills it where it has not ended, and returns its status.
+    /// Kills the child if it has not ended, reaps it and returns its status.
     pub fn end(&mut self) -> io::Result<ExitStatus> {
         if self.ended.is_none() {
-            // Its number is no other's before it is reaped; to fail here is to have ended.
+            // The process id is not reused before the reaping; kill fails only for a child that has ended.
             kill_process(self.pid, Signal::KILL).ok();
         }
         self.reap(WaitOptions::empty())?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
@@ -61,7 +61,7 @@ impl From<std::process::Child> for Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It fails only where there is nothing left to reap.
+        // Fails only if there is nothing left to reap.
         self.end().ok();
     }
 }

@@ -1,15 +1,15 @@
-//! Chunks of a source with a few pictures of each: what a model is shown of it.
+//! Chunks of a source and the views of each: pictures for a model.
 //!
-//! A chunk is a run of analysed frames without gaps. Its views are frames that the gate selected,
-//! those with the strongest reasons first, and then frames at even distances; they come in the
-//! order of time, upright, cropped, scaled down and as JPEG. Pixels stay in the worker.
+//! A chunk is a run of analysed frames without gaps. Its views are frames that the gate selected, those with
+//! the strongest reasons first, then frames at even distances. They are ordered by time, upright, cropped,
+//! scaled down and JPEG-encoded. Raw pixels stay in the worker.
 
 use gate::SelectionReason;
 use media::{Dimensions, Rotation, Score, Signal};
 
 use crate::{EncodedImage, FrameRecord, FrameView, NoveltyInput, NoveltySpec, still::CropScale};
 
-/// Options of the pictures of a source that a model is to be shown.
+/// Options of the chunks of a source and of their views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct ChunkImageOptions {
@@ -18,11 +18,11 @@ pub struct ChunkImageOptions {
     /// Most views of a chunk, from 1 to [`ChunkImageOptions::PER_CHUNK_MAX`].
     pub per_chunk: u8,
     /// Longest edge of a view in pixels, from [`ChunkImageOptions::EDGE_MIN`] to
-    /// [`ChunkImageOptions::EDGE_MAX`]; `None` is the latter. A smaller picture stays as it is.
+    /// [`ChunkImageOptions::EDGE_MAX`]; `None` is the latter. Smaller pictures are not scaled up.
     pub max_edge: Option<u32>,
-    /// The part of the picture that is shown; `None` is all of it.
+    /// Part of the picture that views show; `None` is all of it.
     pub crop: Option<Crop>,
-    /// Give what novelty is told from with each view.
+    /// Adds the input of the novelty rule to each view.
     pub novelty: Option<NoveltySpec>,
 }
 
@@ -31,12 +31,12 @@ media::serde_checked!(ChunkImageOptions, |options| options.within_bounds() == op
 /// Boundaries of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ChunkBoundary {
-    /// So many analysed frames, from [`ChunkBoundary::FRAMES_MIN`] to [`ChunkBoundary::FRAMES_MAX`].
+    /// This many analysed frames, from [`ChunkBoundary::FRAMES_MIN`] to [`ChunkBoundary::FRAMES_MAX`].
     Frames(u32),
-    /// Clips of media time, each from a multiple of its length to the next. Spans without a frame
-    /// make no chunk.
+    /// Spans of media time, each from one multiple of its length to the next. Spans without a frame make no
+    /// chunk.
     Span {
-        /// Their length, from 1 to [`ChunkBoundary::SPAN_MS_MAX`].
+        /// Length of a span in milliseconds, from 1 to [`ChunkBoundary::SPAN_MS_MAX`].
         ms: u32,
     },
 }
@@ -44,12 +44,12 @@ pub enum ChunkBoundary {
 impl ChunkImageOptions {
     /// Most views of a chunk.
     pub const PER_CHUNK_MAX: u8 = 4;
-    /// Shortest bound on the longest edge of a view.
+    /// Smallest `max_edge`, in pixels.
     pub const EDGE_MIN: u32 = 64;
-    /// Longest edge of a view.
+    /// Largest `max_edge`, in pixels.
     pub const EDGE_MAX: u32 = 4096;
 
-    /// The same options, each number that lies beyond its bounds replaced by the nearest within.
+    /// Returns the options with each number clamped to its bounds.
     pub fn within_bounds(self) -> ChunkImageOptions {
         let chunks = match self.chunks {
             ChunkBoundary::Frames(frames) => ChunkBoundary::Frames(
@@ -68,28 +68,28 @@ impl ChunkImageOptions {
         }
     }
 
-    /// Returns the part of an upright picture that is shown, and its size once it is scaled.
+    /// Returns the part of an upright picture that views show, and its size after scaling.
     pub fn images_per_chunk(&self, picture: Dimensions) -> (Region, Dimensions) {
         let cut = CropScale::new(picture, Rotation::None, self.crop, self.edge_max());
         (cut.region(), cut.extent())
     }
 
-    /// Longest edge that a view may have.
+    /// Returns the longest edge of a view, in pixels.
     pub(crate) fn edge_max(&self) -> u32 {
         self.max_edge.unwrap_or(Self::EDGE_MAX)
     }
 }
 
 impl ChunkBoundary {
-    /// Fewest frames of a chunk other than the last.
+    /// Fewest frames of a chunk, except the last one.
     pub const FRAMES_MIN: u32 = 5;
-    /// Most frames of a chunk that is cut by their number.
+    /// Most frames of a chunk bounded by their number.
     pub const FRAMES_MAX: u32 = 500;
-    /// Longest span of a chunk that is cut by time.
+    /// Longest span of a chunk bounded by time, in milliseconds.
     pub const SPAN_MS_MAX: u32 = 60_000;
 }
 
-/// A part of the upright picture in fractions of its sides; lies inside it and is not empty.
+/// Part of the upright picture, in fractions of its sides; lies inside it and is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Crop {
@@ -101,12 +101,12 @@ pub struct Crop {
 
 media::serde_checked!(Crop, |crop| Crop::new(crop.x, crop.y, crop.width, crop.height).is_some());
 
-/// A rectangle of whole pixels.
+/// Rectangle of whole pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Columns to its left.
+    /// Columns left of the rectangle.
     pub x: u32,
-    /// Rows above it.
+    /// Rows above the rectangle.
     pub y: u32,
     /// Columns, at least 1.
     pub width: u32,
@@ -115,7 +115,7 @@ pub struct Region {
 }
 
 impl Crop {
-    /// The part from `x`, `y` on; `None` where it is empty or reaches outside the picture.
+    /// Creates a crop; `None` if it is empty or reaches outside the picture.
     pub fn new(x: Score, y: Score, width: Score, height: Score) -> Option<Crop> {
         let fits = |from: Score, len: Score| {
             len > Score::ZERO && from.millionths() + len.millionths() <= Score::SCALE
@@ -123,12 +123,12 @@ impl Crop {
         (fits(x, width) && fits(y, height)).then_some(Crop { x, y, width, height })
     }
 
-    /// Its left and upper edge, its width and its height.
+    /// Returns the left edge, the upper edge, the width and the height.
     pub fn sides(&self) -> [Score; 4] {
         [self.x, self.y, self.width, self.height]
     }
 
-    /// The pixels of an upright picture that it touches.
+    /// Returns the pixels of an upright picture that the crop touches.
     pub fn region(&self, picture: Dimensions) -> Region {
         let (x, width) = touched(self.x, self.width, picture.width);
         let (y, height) = touched(self.y, self.height, picture.height);
@@ -136,7 +136,7 @@ impl Crop {
     }
 }
 
-/// First and number of the `side` pixels that the part of it from `from` on touches.
+/// Returns the first and the number of the `side` pixels that the interval of `len` from `from` touches.
 fn touched(from: Score, len: Score, side: u32) -> (u32, u32) {
     let (side, scale) = (u64::from(side), u64::from(Score::SCALE));
     let start = u64::from(from.millionths());
@@ -146,36 +146,36 @@ fn touched(from: Score, len: Score, side: u32) -> (u32, u32) {
 }
 
 impl Region {
-    /// All of a picture.
+    /// Returns the rectangle that covers a picture.
     pub fn all(picture: Dimensions) -> Region {
         Region { x: 0, y: 0, width: picture.width, height: picture.height }
     }
 
-    /// Its size.
+    /// Returns the size of the rectangle.
     pub fn extent(&self) -> Dimensions {
         Dimensions { width: self.width, height: self.height }
     }
 }
 
-/// Consecutive analysed frames and some pictures of them.
+/// Consecutive analysed frames and some views of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameChunk<V = ModelImage> {
-    /// Position among the chunks, from 0.
+    /// Index of the chunk, from 0.
     pub index: u64,
-    /// Index of its first analysed frame: of a file, the frame after the last one of the chunk before.
+    /// Index of the chunk's first analysed frame; in a file it follows the last one of the chunk before.
     pub first_frame: u64,
-    /// Analysed frames in it, at least 1.
+    /// Number of analysed frames, at least 1.
     pub frames: u64,
-    /// Presentation time of its first frame.
+    /// Presentation time of the first frame.
     pub start_pts_ms: i64,
-    /// Presentation time of its last frame.
+    /// Presentation time of the last frame.
     pub end_pts_ms: i64,
-    /// Pictures in the order of time; of a file, at least 1.
+    /// Views ordered by time; in a file at least 1.
     pub views: Vec<V>,
 }
 
 impl<V> FrameChunk<V> {
-    /// Chunk that begins with a frame, which is not counted yet.
+    /// Starts a chunk at a frame; the frame itself is not counted yet.
     pub(crate) fn begin(index: u64, signal: &Signal) -> FrameChunk<V> {
         FrameChunk {
             index,
@@ -188,23 +188,23 @@ impl<V> FrameChunk<V> {
     }
 }
 
-/// A frame as a model is shown it.
+/// View of a frame for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelImage {
-    /// Position among the analysed frames.
+    /// Index among the analysed frames.
     pub frame_index: u64,
     /// Presentation time in whole milliseconds.
     pub pts_ms: i64,
-    /// Reason of the gate for selecting the frame; `None` for one shown for its place in the chunk.
+    /// Reason for which the gate selected the frame; `None` if the view was picked for its position.
     pub reason: Option<SelectionReason>,
-    /// The picture.
+    /// JPEG of the view.
     pub picture: EncodedImage,
-    /// Input of novelty; there where it was asked for.
+    /// Input of the novelty rule, if it was asked for.
     pub novelty: Option<NoveltyInput>,
 }
 
 impl ModelImage {
-    /// Takes the view of a frame, selected for a reason or not, where it has one.
+    /// Takes the view out of a record, if it has one, with a `reason` of `None`.
     pub fn take(record: &mut FrameRecord) -> Option<ModelImage> {
         let pictures = &mut record.pictures;
         let picture = match pictures.view.take()? {

@@ -1,9 +1,9 @@
-//! Closes what a server's process may have left open for its children.
+//! Closes descriptors that a worker has inherited from the server's process.
 #![expect(unsafe_code, reason = "close_range closes descriptors that no Rust value stands for")]
 
 use std::io;
 
-/// Leaves stdin, stdout and stderr. Only for the first moment of a process's `main`.
+/// Closes all descriptors but stdin, stdout and stderr. Must be called first in a process's `main`.
 pub(crate) fn close_inherited() -> io::Result<()> {
     // SAFETY: a worker's main calls this before it opens anything, so no value of this process
     // owns a descriptor from 3 up, and nothing can use one after it was closed.

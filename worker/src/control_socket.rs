@@ -1,7 +1,7 @@
-//! A worker's end of the control socket: requests come in, replies and questions go out.
+//! A worker's end of the control socket: receives requests, sends replies and questions.
 //!
-//! While a job runs nobody waits for requests, so that any of its threads may ask the server for
-//! the bytes of a URL and take the answer: one at a time, in the order in which they ask.
+//! No thread waits for requests while a job runs, so any of its threads may ask the server for the bytes of a
+//! URL and read the answer: one thread at a time, under the lock of `incoming`.
 
 use std::{
     fs::File,
@@ -24,20 +24,20 @@ pub(crate) struct ControlSocket<S> {
     outbox: MessageSender<S>,
 }
 
-/// The bytes of a resource from one of its bytes on, as the server opened it.
+/// Bytes of a resource from some position on, as opened by the server.
 pub(crate) struct OpenedResource {
-    /// Ends with the resource, or early.
+    /// Pipe of the bytes; ends at the resource's end, or early after a failure.
     pub bytes: File,
-    /// URL that they came from, after redirects.
+    /// URL that the bytes come from, after redirects.
     pub url: String,
-    /// Bytes of the whole resource, where they are known.
+    /// Bytes of the whole resource, if known.
     pub size: Option<u64>,
-    /// Its server can begin at any byte.
+    /// True if the resource's server can begin at any byte.
     pub seekable: bool,
 }
 
 impl<S: AsFd> ControlSocket<S> {
-    /// Both are one socket.
+    /// Creates the end from two handles of one socket.
     pub fn new(socket: S, same: S) -> ControlSocket<S> {
         ControlSocket { socket, incoming: Mutex::default(), outbox: MessageSender::new(same) }
     }
@@ -46,22 +46,22 @@ impl<S: AsFd> ControlSocket<S> {
         self.outbox.send(message)
     }
 
-    /// Sends messages one after the other, at once.
+    /// Sends messages that no other thread's message comes between.
     pub fn send_all(&self, messages: &[impl Message]) -> io::Result<()> {
         self.outbox.send_all(messages)
     }
 
-    /// The next request; `None` when the server has closed its end.
+    /// Waits for the next request; `None` once the server has closed its end.
     pub fn next(&self) -> io::Result<Option<WorkerRequest>> {
         self.wait(&mut self.incoming())
     }
 
-    /// The descriptor that came with the last request.
+    /// Returns the descriptor that came with the last request.
     pub fn descriptor(&self) -> io::Result<File> {
         Ok(File::from(self.incoming().descriptor().map_err(io::Error::other)?))
     }
 
-    /// Has the server open `url` from byte `from` on. A refusal is never answered: it ends the job.
+    /// Has the server open `url` from byte `from` on. A refusal is not answered: the server ends the job.
     pub fn open(&self, url: &str, from: u64) -> io::Result<OpenedResource> {
         let mut incoming = self.incoming();
         self.send(&WorkerReply::Open { url: url.to_owned(), from })?;
@@ -75,8 +75,8 @@ impl<S: AsFd> ControlSocket<S> {
         }
     }
 
-    /// Has the server start a program that decodes `codec`: the socket that is its input and output,
-    /// and the pipe of what it says.
+    /// Has the server start a program that decodes `codec`. Returns the socket that is its stdin and stdout,
+    /// and the pipe of its stderr.
     pub fn program(&self, codec: Codec) -> io::Result<(OwnedFd, OwnedFd)> {
         let mut incoming = self.incoming();
         self.send(&WorkerReply::Program { codec })?;

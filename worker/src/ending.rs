@@ -1,4 +1,4 @@
-//! Ends of a live source, told apart by what may be done about them.
+//! Outcomes of jobs on live sources, grouped by the reaction that they need.
 
 use decode::FileReport;
 use media::ErrorKind;
@@ -8,26 +8,26 @@ use crate::{JobFault, WorkerError};
 /// End of a job on a live source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveEnd {
-    /// As many frames came as were wanted.
+    /// The job read as many frames as it should.
     Enough,
-    /// The source said that nothing follows.
+    /// The source announced its end.
     Over,
-    /// The connection ended, or nothing came for too long: another may go on.
+    /// The connection ended or fell silent; a new one may go on.
     Lost,
-    /// The source was asked and said no: once it has been open, it may say yes later.
+    /// The source refused the request; if it has been open before, a retry may succeed.
     Refused,
-    /// The media is at fault, or did away with the worker.
+    /// The media is damaged or unsupported, or crashed the worker.
     Damaged,
-    /// A limit of the worker's resources was met.
+    /// A limit of the worker's resources was reached.
     Limit,
-    /// The caller wanted no more.
+    /// The caller cancelled the job.
     Stopped,
-    /// Something is wrong here, not with the source.
+    /// The failure is the server's own, not the source's.
     Failed,
 }
 
 impl LiveEnd {
-    /// Returns the end of a job on which at most `max_frames` frames were wanted.
+    /// Classifies the outcome of a job that should read at most `max_frames` frames.
     pub fn of(outcome: &Result<FileReport, WorkerError>, max_frames: u64) -> LiveEnd {
         match outcome {
             Ok(report) if report.frames >= max_frames => LiveEnd::Enough,

@@ -1,4 +1,4 @@
-//! Everything that can go wrong with a worker, seen from outside and from inside.
+//! Errors of workers, as seen by the supervisor and inside the worker.
 
 use std::{io, time::Duration};
 
@@ -8,22 +8,22 @@ use media::{DeviceMemoryLost, ErrorKind};
 
 use crate::{GateBackendError, ResourceError, SandboxReport, still::JpegError, wire::WireError};
 
-/// Reason for the early end of a job or a live session, found by the code inside the worker.
+/// Reason, found inside the worker, for the early end of a job or a live session.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum JobFault {
-    /// The input does not decode.
+    /// The input cannot be decoded.
     #[error(transparent)]
     Decode(DecodeError),
-    /// The decoding backend does not work here.
+    /// The decoding backend does not work on this machine.
     #[error(transparent)]
     Backend(BackendError),
-    /// The measuring backend does not work here.
+    /// The measuring backend does not work on this machine.
     #[error(transparent)]
     Gate(GateBackendError),
-    /// The source gives no media, or no more of it: nothing is wrong with what came.
+    /// The source gives no media, or no more; the media so far was sound.
     #[error("{message}")]
     Source {
-        /// It was asked and said no, instead of falling silent.
+        /// True if the source refused the request, false if it fell silent or broke off.
         is_refused: bool,
         /// Description of the error.
         message: String,
@@ -36,10 +36,10 @@ pub enum JobFault {
         /// Description of the error.
         message: String,
     },
-    /// Pixels that were on a device went with it.
+    /// A device was lost with the pixels in its memory.
     #[error(transparent)]
     PixelsLost(#[from] DeviceMemoryLost),
-    /// The gate selected a frame whose pixels are gone: a bug in the prediction.
+    /// The gate selected a frame whose pixels have been dropped: a bug of the predictor.
     #[error(
         "internal error: selected frame {frame_index} has no image (the predictor did not foresee it)"
     )]
@@ -47,16 +47,16 @@ pub enum JobFault {
         /// The selected frame.
         frame_index: u64,
     },
-    /// The source that was gone on with has ended: nothing follows what was read of it before.
+    /// A live source that was resumed has ended, with nothing new since the earlier job.
     #[error("the playlist has ended")]
     Over,
-    /// The receiver of the events asked to stop.
+    /// The receiver of the events stopped the job.
     #[error("stopped")]
     Stopped,
 }
 
 impl JobFault {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind that the caller is told.
     pub fn kind(&self) -> ErrorKind {
         match self {
             JobFault::Decode(error) => error.kind(),
@@ -74,8 +74,8 @@ impl JobFault {
 impl From<DecodeError> for JobFault {
     fn from(error: DecodeError) -> JobFault {
         match error {
-            // In a worker libav fails on what the media says: sizes that it cannot allocate,
-            // headers that it cannot open.
+            // Inside a worker, libav fails because of the media: sizes that it cannot allocate, headers that
+            // it cannot open.
             DecodeError::Libav { .. } => {
                 JobFault::Other { kind: ErrorKind::InvalidInput, message: error.to_string() }
             }
@@ -105,117 +105,117 @@ impl From<JpegError> for JobFault {
 /// Reason that a worker gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// The worker did its part: the input does not decode, or the caller said stop.
+    /// The worker worked as it should: the input cannot be decoded, or the caller stopped the job.
     #[error(transparent)]
     Fault(#[from] JobFault),
-    /// The input is not a regular file: nothing else has a length and can be sought in.
+    /// The input is not a regular file, so it has no length and cannot be sought in.
     #[error("the input is not a regular file")]
     NotAFile,
-    /// The server did not open what the media is made of.
+    /// The server did not open a resource that the media needs.
     #[error("{}", .0.0)]
     Refused(ResourceError),
-    /// No process could be started, or its descriptors could not be made.
+    /// The process could not be started, or its descriptors could not be created.
     #[error("cannot start a media worker: {0}")]
     Spawn(#[source] io::Error),
-    /// The worker is not confined as media asks for, and was given none.
+    /// The worker's sandbox does not meet the policy; the worker was given no media.
     #[error(
         "media is refused: the sandbox of media workers is {report}. Use a kernel that has landlock \
          and seccomp, or set SERVICE_SANDBOX=best-effort to decode without"
     )]
     Sandbox {
-        /// Report of its confinement.
+        /// The worker's report of its sandbox.
         report: SandboxReport,
     },
-    /// The system failed the supervisor while the worker ran.
+    /// A system call of the supervisor failed while the worker ran.
     #[error("cannot supervise the media worker: {0}")]
     Io(#[source] io::Error),
-    /// The worker died of a signal that nobody here sent.
+    /// The worker died of a signal.
     #[error("the media worker was killed by signal {signal}{}", tail(.stderr))]
     Killed {
         /// Number of the signal.
         signal: i32,
-        /// The end of what it wrote to stderr.
+        /// Last part of its stderr.
         stderr: String,
     },
-    /// The worker ended by itself without a result.
+    /// The worker exited without a result.
     #[error("the media worker ended with status {code}{}", tail(.stderr))]
     Exited {
-        /// Its exit status.
+        /// Exit status.
         code: i32,
-        /// The end of what it wrote to stderr.
+        /// Last part of its stderr.
         stderr: String,
     },
-    /// The worker used more memory than it was given.
+    /// The worker used more memory than its limit.
     #[error("the media needs more than {} MiB of memory", .limit_bytes >> 20)]
     MemoryLimit {
-        /// The limit.
+        /// Limit in bytes.
         limit_bytes: u64,
     },
-    /// The worker started more threads than it was given.
+    /// The worker started more threads than its limit.
     #[error("the media worker started more than {limit} threads")]
     ThreadLimit {
-        /// The limit.
+        /// Limit of threads.
         limit: u64,
     },
-    /// No frame came in time.
+    /// The first frame did not come in time.
     #[error("no frame was decoded within {} s", .after.as_secs_f32())]
     FirstFrameTimeout {
-        /// The limit.
+        /// Time limit.
         after: Duration,
     },
-    /// Frames came, and then none.
+    /// No further frame came in time.
     #[error("decoding made no progress for {} s", .after.as_secs_f32())]
     Stalled {
-        /// The limit.
+        /// Time limit.
         after: Duration,
     },
     /// The whole job took too long.
     #[error("decoding took longer than {} s", .after.as_secs_f32())]
     WallClock {
-        /// The limit.
+        /// Time limit.
         after: Duration,
     },
-    /// The worker sent more than it was allowed to.
+    /// The worker sent more bytes than its limit.
     #[error("the worker's output exceeds {} MiB", .limit_bytes >> 20)]
     OutputBudget {
-        /// The limit.
+        /// Limit in bytes.
         limit_bytes: u64,
     },
-    /// The cancel token was used.
+    /// The cancel token was triggered.
     #[error("the work was cancelled")]
     Cancelled,
-    /// The worker sent what no worker sends.
+    /// The worker sent an invalid or unexpected message.
     #[error("the media worker broke the protocol: {0}")]
     Protocol(#[from] WireError),
-    /// More access units of a live session, or of all, wait than may; or the session's units up to
-    /// its next keyframe are refused because some before them were.
+    /// The unit is refused: too many of the session, or of all sessions, wait, or an earlier refusal lasts
+    /// until the session's next keyframe.
     #[error("the media worker does not keep up: {queued_bytes} bytes of the session wait")]
     Backlog {
         /// Bytes of the session that wait.
         queued_bytes: usize,
     },
-    /// The number of a live session that was opened and not closed since.
+    /// The session number is in use: opened and not closed.
     #[error("live session {session} is in use")]
     SessionInUse {
-        /// The caller's number.
+        /// The caller's session number.
         session: u32,
     },
-    /// The number of no open live session.
+    /// No session with this number is open.
     #[error("live session {session} is not open")]
     NoSession {
-        /// The caller's number.
+        /// The caller's session number.
         session: u32,
     },
-    /// The listener to a live worker's messages panicked, so no message arrives any more.
+    /// The callback for a live worker's events panicked; no further event arrives.
     #[error("the handler of media worker events failed")]
     Listener,
-    /// The live worker has ended; its last event said why.
+    /// The live worker has ended; the reason was its last event.
     #[error("the media worker has ended")]
     Ended,
 }
 
 impl WorkerError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind that the caller is told.
     pub fn kind(&self) -> ErrorKind {
         match self {
             WorkerError::Fault(fault) => fault.kind(),
@@ -227,7 +227,7 @@ impl WorkerError {
             | WorkerError::Stalled { .. }
             | WorkerError::WallClock { .. }
             | WorkerError::OutputBudget { .. }
-            // A decoder that crashes or is fooled does so because of the media it was given.
+            // A decoder crashes or is taken over because of the media that it was given.
             | WorkerError::Killed { .. }
             | WorkerError::Exited { .. }
             | WorkerError::Protocol(_) => ErrorKind::InvalidInput,

@@ -1,7 +1,7 @@
-//! A part of a file, cut out in a worker of its own: its container is read and another one written there.
+//! Cuts a span out of a file, in a worker of its own: demuxes the file and muxes another one there.
 //!
-//! The bytes come as messages, and the worker waits while they are not taken: neither side holds more than
-//! a few of them.
+//! The bytes are sent as messages; the worker blocks while the server does not read them, so neither side
+//! holds more than a few.
 
 use std::{
     fs::File,
@@ -24,33 +24,33 @@ use crate::{
     wire::WireError,
 };
 
-/// A part of a file.
+/// Span of a file to cut out.
 #[derive(Debug)]
 pub struct ExcerptSpec {
-    /// A regular one.
+    /// The file, which must be a regular one.
     pub file: File,
-    /// In milliseconds of media time.
+    /// Span in milliseconds of media time.
     pub span: Range<i64>,
     /// Limits of the worker's resources.
     pub limits: WorkerLimits,
 }
 
-/// Replies about an excerpt, in this order.
+/// Events of an excerpt, in the order of the variants.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ExcerptEvent {
     /// Description of the excerpt.
     Begins(ExcerptStart),
-    /// The next bytes, not many of them.
+    /// The next bytes, a bounded number.
     Bytes(#[serde(with = "crate::wire::bytes")] Vec<u8>),
-    /// There are no more.
+    /// The excerpt is complete.
     Ended,
 }
 
-/// The worker's side: cuts the file whose descriptor is next on the line.
+/// Cuts a span out of the file whose descriptor comes next on `line`; runs in the worker.
 pub(crate) fn cut(len: u64, span: Range<i64>, line: &Arc<ControlSocket<Stdin>>) -> io::Result<()> {
     let out = Box::new(Told(Arc::clone(line)));
     let begin = |start| -> Box<dyn Write + Send> {
-        // Without a receiver the first bytes fail as well.
+        // If the server has gone, sending the first bytes fails as well.
         line.send(&WorkerReply::Excerpt(ExcerptEvent::Begins(start))).ok();
         out
     };
@@ -63,7 +63,7 @@ pub(crate) fn cut(len: u64, span: Range<i64>, line: &Arc<ControlSocket<Stdin>>) 
     }
 }
 
-/// Tells the server the bytes.
+/// Sends the bytes to the server as messages.
 struct Told(Arc<ControlSocket<Stdin>>);
 
 impl Write for Told {
@@ -78,10 +78,10 @@ impl Write for Told {
 }
 
 impl Supervisor {
-    /// Cuts a part out of a file in a worker of its own; returns when it is all told, or ended.
+    /// Cuts a span out of a file in a worker of its own; returns after the last event, or with an error.
     ///
-    /// Time spent in `on_event` is not the worker's, but for that of the whole job; `Break` means
-    /// cancelled. The cancel token is looked at between them.
+    /// Time spent in `on_event` counts for the limit of the whole job only; `Break` cancels. The cancel token
+    /// is checked between events.
     pub fn excerpt(
         &self,
         spec: ExcerptSpec,
@@ -129,7 +129,7 @@ impl Supervisor {
     }
 }
 
-/// The next that has arrived, in its order.
+/// Returns the next event that has arrived, after checking its order.
 fn next(
     process: &mut WorkerProcess,
     has_begun: &mut bool,

@@ -1,4 +1,4 @@
-//! Copies of a process that has one thread.
+//! Fork of a process that has one thread.
 #![expect(unsafe_code, reason = "no library has a safe fork")]
 
 use std::io;
@@ -7,19 +7,19 @@ use rustix::process::Pid;
 
 use crate::sandbox::be_alone;
 
-/// Forks this process: `None` in the copy, which is whole, as no other thread can hold a lock.
+/// Forks this process; `None` in the child, in which no lock is held by a missing thread.
 pub(crate) fn fork() -> io::Result<Option<Pid>> {
     be_alone()?;
-    // SAFETY: the only thread is this one, so the copy finds every lock and every list of this process
-    // as this thread left it, and may do whatever this one may.
+    // SAFETY: this is the only thread, so the child finds every lock and data structure as this thread left
+    // it, and may do whatever this process may.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         pid => Ok(Pid::from_raw(pid)),
     }
 }
 
-/// Ends a copy: what the process that it was copied from has registered for its end is not run.
+/// Ends a forked child without running the exit handlers that it inherited.
 pub(crate) fn end_copy(code: i32) -> ! {
-    // SAFETY: it returns nowhere, and the kernel takes back what the process holds.
+    // SAFETY: _exit(2) does not return, and the kernel frees the process's resources.
     unsafe { libc::_exit(code) }
 }

@@ -1,8 +1,8 @@
-//! Starts workers as copies of a process that has loaded its program, so that no job waits for the loader.
+//! Starts workers as forks of a process that has loaded the program, so that no job waits for the loader.
 //!
-//! Promises that a worker so started is the server's child, like one that was executed; that a fork
-//! server that fails costs no job; and that after a worker was killed the next have another layout of
-//! memory. The fork server is not confined, and reads nothing but what the server sends.
+//! Promises that a forked worker is the server's child, like an executed one; that a failing fork server
+//! costs no job; and that workers started after one was killed have another memory layout. The fork server is
+//! not sandboxed, and reads nothing but the server's messages.
 
 use std::{
     fmt,
@@ -33,34 +33,34 @@ use crate::{
     worker_main,
 };
 
-/// First argument of a process that is to be the fork server.
+/// First argument of a process that becomes the fork server.
 pub(crate) const ARGUMENT: &str = "media-fork-server";
 
-/// Longest wait for a worker to be forked.
+/// Longest wait for the fork of a worker.
 const FORKED_WITHIN: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 media::named! {
-    /// Origin of a worker.
+    /// Way in which a worker was started.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum WorkerStart {
-        /// A copy of the fork server.
+        /// Forked from the fork server.
         Forked = "forked",
-        /// It was executed, and loaded its program first.
+        /// Executed, so that it loaded its program first.
         Executed = "executed",
     }
 }
 
-/// Hears where each worker came from, and why the fork server was of no use; called on the thread that
-/// starts one, and must not wait.
+/// Is told how each worker was started, and the fork server's error if it failed; called on the thread that
+/// starts the worker, and must not block.
 pub(crate) type StartCallback = Box<dyn Fn(WorkerStart, Option<&io::Error>) + Send + Sync>;
 
-/// Descriptors that a worker begins with.
+/// Descriptors of a new worker.
 pub(crate) struct Ends {
     pub socket: OwnedFd,
     pub stderr: OwnedFd,
 }
 
-/// The server's side: started with the first worker, and again where it has failed.
+/// The server's side: starts the fork server with the first worker, and again after a failure.
 pub(crate) struct ForkServer {
     running: Mutex<Option<Running>>,
     on_start: StartCallback,
@@ -82,8 +82,8 @@ impl ForkServer {
         ForkServer { running: Mutex::default(), on_start }
     }
 
-    /// Forks a worker, or executes one where that fails. `execute` starts our binary with an argument
-    /// and descriptors.
+    /// Forks a worker, or executes one if that fails. `execute` starts this binary with an argument and
+    /// descriptors.
     pub fn start(
         &self,
         ends: Ends,
@@ -105,7 +105,7 @@ impl ForkServer {
         }
     }
 
-    /// Ends the fork server; the next worker begins another.
+    /// Ends the fork server; the next worker starts another.
     pub fn renew(&self) {
         *self.running() = None;
     }
@@ -116,7 +116,7 @@ impl ForkServer {
         begin: impl FnOnce(OwnedFd) -> io::Result<Child>,
     ) -> io::Result<Child> {
         let mut running = self.running();
-        // One that fails is not put back, and so ended.
+        // A fork server that fails is not put back: dropping it ends it.
         let server = running.take().map_or_else(|| Running::begin(begin), Ok)?;
         let child = server.ask(ends)?;
         *running = Some(server);
@@ -124,14 +124,14 @@ impl ForkServer {
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        // Every change is one assignment.
+        // Every change is a single assignment, so a poisoned lock holds a valid value.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Running {
     fn begin(begin: impl FnOnce(OwnedFd) -> io::Result<Child>) -> io::Result<Running> {
-        // Workers, whose own parent ends at once, become this process's children.
+        // A worker's own parent ends at once; as subreaper this process adopts the worker.
         set_child_subreaper(Some(getpid()))?;
         let (socket, theirs) = pair()?;
         Ok(Running { socket, _child: begin(theirs)? })
@@ -154,7 +154,7 @@ impl Running {
     }
 }
 
-/// The whole life of the fork server. A worker that it forks leaves it to be `worker`.
+/// Main loop of the fork server. In a forked worker, runs `worker` instead.
 pub(crate) fn serve(worker: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     while let Some(ends) = asked()? {
         let Some(pid) = fork_worker()? else {
@@ -169,7 +169,7 @@ pub(crate) fn serve(worker: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     Ok(())
 }
 
-/// The ends of the next worker; `None` when the server has closed its own.
+/// Receives the descriptors of the next worker; `None` once the server has closed its end.
 fn asked() -> io::Result<Option<Ends>> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -194,7 +194,7 @@ fn asked() -> io::Result<Option<Ends>> {
     }
 }
 
-/// Forks a worker whose parent has ended, so that the server is its parent; `None` in the worker.
+/// Forks a worker twice, so that the server adopts it; `None` in the worker.
 fn fork_worker() -> io::Result<Option<Pid>> {
     let (told, tells) = pipe_with(PipeFlags::CLOEXEC)?;
     let Some(between) = fork()? else {

@@ -1,8 +1,8 @@
-//! Gate backend of frames in a worker: the CPU, or a device that all its threads share.
+//! Gate backend of a worker: the CPU, or a device that all its threads share.
 //!
-//! A device is opened once, while the worker confines itself. Promises that what it does not measure,
-//! or not in time, and everything from its loss on, is measured by the CPU with the same integers, and
-//! that a loss is told. Which backend is wanted is the supervisor's matter.
+//! A device is opened once, while the worker enters its sandbox. Promises that frames which the device does
+//! not measure, or not in time, and all frames after its loss are measured by the CPU with the same integers,
+//! and that a loss is reported. The supervisor chooses the backend.
 
 mod device_thread;
 mod device_timeouts;
@@ -28,41 +28,41 @@ media::named! {
         Cuda = "cuda",
         /// A Vulkan adapter.
         Wgpu = "wgpu",
-        /// The processor; always there.
+        /// The CPU; always available.
         Cpu = "cpu",
     }
 }
 
-/// Refusal of a backend that is not there, or does not measure as the CPU does.
+/// Refusal of a backend that is missing or does not measure as the CPU does.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[error("{reason}")]
 pub struct GateBackendError {
-    /// Decides what the caller is told.
+    /// Error kind that the caller is told.
     pub kind: ErrorKind,
-    /// Names what is missing or wrong.
+    /// Description of the missing or wrong part.
     pub reason: String,
 }
 
-/// A device that a worker is to measure with.
+/// Device that a worker should measure with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct GateDevice {
     pub backend: GateBackend,
     /// Number of the NVIDIA device.
     pub number: u32,
-    /// It was asked for by name: any adapter will do, one that is a CPU too.
+    /// True if asked for by name: any adapter will do, even one that is a CPU.
     pub is_named: bool,
-    /// It measured when the server started: where it cannot be opened any more, the CPU goes on.
+    /// True if the device measured when the server started: if it cannot be opened later, the CPU is used.
     pub was_there: bool,
 }
 
-/// Gate backend of the frames of a job.
+/// Report about the gate backend of a job's frames.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GateBackendReport {
-    /// The gate backend at the end, such as `cpu-avx2`.
+    /// Name of the gate backend at the end, such as `cpu-avx2`.
     pub measurer: String,
-    /// Reason for giving up the device that was there at the start.
+    /// Reason for giving up the device, if it was lost.
     pub lost: Option<String>,
-    /// Batches that the device was late with, and that the CPU measured.
+    /// Batches for which the device was too late, so that the CPU measured them.
     pub late: u32,
 }
 
@@ -70,18 +70,18 @@ pub struct GateBackendReport {
 #[derive(Clone, Default)]
 pub(crate) struct GateMeasurement(Option<Arc<Shared>>);
 
-/// A device, and what became of it.
+/// An open device and its state.
 struct Shared {
     name: &'static str,
-    /// The backend's name and the device's.
+    /// Label in reports: the backend's name and the device's.
     label: String,
     desk: DeviceThread,
-    /// Number of the NVIDIA device in whose memory it reads pictures.
+    /// Number of the NVIDIA device whose memory the backend reads pictures from.
     nvidia: Option<u32>,
 }
 
 impl GateMeasurement {
-    /// Opens `device` and measures the smoke of the conformance table with it; `None` is the CPU.
+    /// Opens `device` and runs the smoke part of the conformance table on it; `None` is the CPU.
     pub fn open(device: Option<&GateDevice>) -> Result<GateMeasurement, GateBackendError> {
         let opened = match device {
             None => return Ok(GateMeasurement::default()),
@@ -107,7 +107,7 @@ impl GateMeasurement {
         Ok(GateMeasurement(Some(Arc::new(Shared { name, label, desk, nvidia }))))
     }
 
-    /// Measures on a device that is called `device_name` and reads host memory.
+    /// Measures on a test's `device`, called `device_name`, which reads host memory.
     #[cfg(test)]
     pub fn on(
         device: Box<dyn MeasureBackend>,
@@ -118,19 +118,19 @@ impl GateMeasurement {
         GateMeasurement::at(Opened { measurer: device, name, patience, nvidia: None })
     }
 
-    /// The CPU, in place of a device that is there no more.
+    /// Returns the CPU in place of a device that has vanished since the server's start.
     fn gone(backend: GateBackend, error: &GateBackendError) -> GateMeasurement {
         let name = backend.as_str();
         let desk = DeviceThread::closed(name, error.to_string());
         GateMeasurement(Some(Arc::new(Shared { name, label: name.to_owned(), desk, nvidia: None })))
     }
 
-    /// Number of the NVIDIA device on which pictures may stay for it.
+    /// Returns the number of the NVIDIA device in whose memory pictures may stay for measuring.
     pub fn nvidia(&self) -> Option<u32> {
         self.0.as_ref()?.nvidia
     }
 
-    /// A gate backend for one thread.
+    /// Returns a gate backend for one thread.
     pub fn measurer(&self) -> Box<dyn MeasureBackend> {
         match &self.0 {
             None => Box::new(CpuBackend::new()),
@@ -138,32 +138,32 @@ impl GateMeasurement {
         }
     }
 
-    /// A device is there and was not lost.
+    /// Returns true if there is a device and it is not lost.
     pub fn is_on_device(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| shared.desk.is_open())
     }
 
-    /// The device is there and not behind: frames may be gathered for it.
+    /// Returns true if there is a device that is neither lost nor late: frames may be gathered for it.
     pub fn takes(&self) -> bool {
         self.0.as_ref().is_some_and(|shared| shared.desk.takes())
     }
 
-    /// Frames to measure at once: a device pays for more than one, the CPU does not.
+    /// Returns the number of frames to measure at once: more than one pays on a device only.
     pub fn gathered_max(&self) -> usize {
         if self.is_on_device() { GATHERED_MAX } else { 1 }
     }
 
-    /// Batches that the device was late with, and that the CPU measured.
+    /// Returns the number of batches for which the device was late, so that the CPU measured them.
     pub fn late(&self) -> u32 {
         self.0.as_ref().map_or(0, |shared| shared.desk.late())
     }
 
-    /// Returns the reason that the device is not asked any more.
+    /// Returns the reason for which the device was given up.
     pub fn lost(&self) -> Option<String> {
         self.0.as_ref()?.desk.loss_reason().map(ToString::to_string)
     }
 
-    /// Returns the name of the present gate backend, such as `cpu-avx2`, or a backend and its device.
+    /// Returns the name of the present gate backend, such as `cpu-avx2`, or the backend and its device.
     pub fn name(&self) -> String {
         match self.0.as_ref().filter(|_| self.is_on_device()) {
             Some(shared) => shared.label.clone(),
@@ -171,13 +171,13 @@ impl GateMeasurement {
         }
     }
 
-    /// Returns the report about it.
+    /// Returns the report about the gate backend.
     pub fn told(&self) -> GateBackendReport {
         GateBackendReport { measurer: self.name(), lost: self.lost(), late: self.late() }
     }
 }
 
-/// One thread's way to the device.
+/// One thread's handle to the device.
 struct Handle(Arc<Shared>);
 
 impl MeasureBackend for Handle {
@@ -203,7 +203,7 @@ struct Opened {
     nvidia: Option<u32>,
 }
 
-/// `None` is the CPU.
+/// Opens `device`; `None` for the CPU.
 fn open_device(device: &GateDevice) -> Result<Option<Opened>, GateBackendError> {
     match device.backend {
         GateBackend::Cpu => Ok(None),

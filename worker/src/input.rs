@@ -1,18 +1,18 @@
-//! Input of a job: an opened file, or a source that the server fetches for it.
+//! Input of a job: an open file, or a source whose bytes the server fetches.
 //!
-//! A worker has no network. It asks for the bytes of a URL, and whoever started the job decides,
-//! opens and times them; only descriptors cross to the worker.
+//! A worker has no network. It asks for the bytes of a URL; the job's owner checks, opens and times the
+//! request, and passes a descriptor to the worker.
 
 use std::{fmt, fs::File, os::fd::OwnedFd};
 
 /// Source of a job's media.
 #[derive(Debug)]
 pub enum JobInput {
-    /// An opened file, which must be a regular one.
+    /// An open file, which must be a regular one.
     File(File),
     /// A URL whose bytes the server fetches.
     Remote(RemoteMedia),
-    /// An RTSP server that the server has connected to.
+    /// An RTSP source to which the server has connected.
     Rtsp(RtspMedia),
 }
 
@@ -24,13 +24,13 @@ impl From<File> for JobInput {
 
 /// Media behind a URL.
 pub struct RemoteMedia {
-    /// URL of its start.
+    /// URL at which the media starts.
     pub url: String,
-    /// Opens that URL, and those that it leads to.
+    /// Opens this URL, and those that the media refers to.
     pub resources: Box<dyn ResourceOpener>,
-    /// A playlist is followed; otherwise it is refused.
+    /// True to follow a playlist, false to refuse one.
     pub playlists: bool,
-    /// It is known to go on for as long as somebody wants it.
+    /// True if the source goes on until the caller ends the job.
     pub is_endless: bool,
 }
 
@@ -43,40 +43,40 @@ impl fmt::Debug for RemoteMedia {
     }
 }
 
-/// Opens what a worker asks for.
+/// Opens resources for a worker.
 ///
-/// What a worker asks for may be chosen by hostile media: every address is checked, and all work,
-/// bytes, times and the number of calls are bounded here.
+/// Hostile media may choose the URLs: implementations must check every address, and bound the work, the
+/// bytes, the times and the number of calls.
 pub trait ResourceOpener: Send {
-    /// Opens `url` from byte `from` on, whether or not its server can begin there; called on the
-    /// supervisor's thread, which waits for it.
+    /// Opens `url` from byte `from` on, even if its server can begin only at the start. Called on the
+    /// supervisor's thread, which blocks meanwhile.
     fn open(&mut self, url: &str, from: u64) -> Result<Resource, ResourceError>;
 }
 
-/// Bytes on their way to a worker.
+/// Open resource whose bytes are passed to a worker.
 #[derive(Debug)]
 pub struct Resource {
-    /// The read end of a pipe; its end is the end of the bytes, whatever the reason.
+    /// The read end of a pipe; closes at the end of the bytes, for whatever reason.
     pub bytes: OwnedFd,
-    /// URL that the bytes came from, after redirects.
+    /// URL that the bytes come from, after redirects.
     pub url: String,
-    /// Bytes of the whole resource, where they are known.
+    /// Bytes of the whole resource, if known.
     pub size: Option<u64>,
-    /// Its server can begin at any byte.
+    /// True if the resource's server can begin at any byte.
     pub seekable: bool,
 }
 
-/// Reason that a resource was not opened: one line for the person who asked for the job.
+/// Reason that a resource was not opened: one line for the user who submitted the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceError(pub String);
 
-/// Live media behind a connection that the server has made.
+/// Live media over a connection that the server has opened.
 pub struct RtspMedia {
-    /// Connected, with nothing sent yet; whatever encrypts it is outside.
+    /// Connected socket with nothing sent yet; TLS, if any, is terminated outside the worker.
     pub socket: OwnedFd,
-    /// URL to fetch, without credentials.
+    /// URL to request, without credentials.
     pub url: String,
-    /// User and password for a server that asks for them.
+    /// User and password, for a server that asks for them.
     pub credentials: Option<(String, String)>,
 }
 

@@ -1,5 +1,5 @@
-//! A job's input as its supervisor hands it out: a descriptor at the start, or one for each
-//! resource that the worker asks for.
+//! Supplies a job's input to its worker: a descriptor at the start, or one for each resource that the worker
+//! asks for.
 
 use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -20,16 +20,16 @@ use crate::{
     wire::WireError,
 };
 
-/// Longest URL that a worker may ask for: what servers accept at most.
+/// Longest URL that a worker may ask for: the longest that servers accept.
 const URL_BYTES_MAX: usize = 8 << 10;
-/// Longest silence of an RTSP server: more than the ten seconds after which whoever relays it
-/// gives up and knows why.
+/// Longest silence of an RTSP server: more than the ten seconds after which a relay in front of it gives up
+/// and reports the cause.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 pub(crate) struct InputProvider {
     source: InputSource,
     descriptor: Option<OwnedFd>,
-    /// The connection of a camera, to see its end by.
+    /// Handle to a camera's connection, to detect its end.
     camera: Option<OwnedFd>,
     resources: Option<Box<dyn ResourceOpener>>,
     is_endless: bool,
@@ -69,21 +69,21 @@ impl InputProvider {
         }
     }
 
-    /// The source is one that shows pictures for as long as it likes.
+    /// Returns true if the source has no end of its own.
     pub fn is_endless(&self) -> bool {
         self.is_endless
     }
 
-    /// The other end of a camera's connection sends no more.
+    /// Returns true if the camera's end of the connection has been closed for sending.
     pub fn has_ended(&self) -> bool {
         let Some(camera) = &self.camera else { return false };
         let mut end = [PollFd::new(camera, PollFlags::RDHUP)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // An interrupted look is followed by another soon.
+        // An interrupted poll counts as open; the next call follows soon.
         poll(&mut end, Some(&at_once)).is_ok() && !end[0].revents().is_empty()
     }
 
-    /// Gives the worker its job.
+    /// Sends the job to the worker.
     pub fn start(
         &mut self,
         process: &mut WorkerProcess,
@@ -96,7 +96,7 @@ impl InputProvider {
         }
     }
 
-    /// Opens what the worker asks for; a refusal ends the job.
+    /// Opens a resource that the worker asks for; a refusal ends the job.
     pub fn open(
         &mut self,
         process: &mut WorkerProcess,
@@ -117,14 +117,14 @@ impl InputProvider {
     }
 }
 
-/// A worker waits for its server, and not for ever.
+/// Makes a worker's reads and writes block, for [`SILENCE_MAX`] at most.
 fn prepare_connection(socket: &OwnedFd) -> rustix::io::Result<()> {
     set_socket_timeout(socket, Timeout::Recv, Some(SILENCE_MAX))?;
     set_socket_timeout(socket, Timeout::Send, Some(SILENCE_MAX))?;
     fcntl_setfl(socket, fcntl_getfl(socket)? - OFlags::NONBLOCK)
 }
 
-/// Workers wait in `read`.
+/// Makes reads of the descriptor block, as workers expect.
 fn make_waiting(descriptor: BorrowedFd<'_>) -> Result<(), WorkerError> {
     fcntl_getfl(descriptor)
         .and_then(|flags| fcntl_setfl(descriptor, flags - OFlags::NONBLOCK))

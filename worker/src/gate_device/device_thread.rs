@@ -1,8 +1,7 @@
-//! The one thread that a device is asked on, and how others ask.
+//! The one thread that uses a device, and the handle by which other threads send it batches.
 //!
-//! Promises that nobody waits for a device longer than its patience allows: whoever is not answered
-//! in time has its frames still, and the device's late answer is thrown away. A device that hangs
-//! keeps this thread and one batch, and no more.
+//! Promises that no caller waits for the device longer than its timeout: a caller that times out still has
+//! its frames, and the late result is dropped. A hanging device blocks only this thread and one batch.
 
 use std::{
     io, mem,
@@ -20,14 +19,14 @@ use media::Frame;
 
 use super::device_timeouts::{DeviceTimeouts, DeviceWatchdog};
 
-/// Batches that wait for the device: one of each thread of a file job. Sessions have one in all.
+/// Queue of batches: one for each thread of a file job. All live sessions together have one.
 const WAITING_MAX: usize = crate::JOB_THREADS_MAX;
 
-/// The way to a device, from any thread.
+/// Handle to the device's thread, usable from any thread.
 pub(super) struct DeviceThread {
     asks: SyncSender<Ask>,
     fate: Arc<Fate>,
-    /// Batches that whoever asked has back, as the device was late.
+    /// Batches that callers took back because the device was late.
     late: AtomicU32,
 }
 
@@ -35,18 +34,18 @@ pub(super) struct DeviceThread {
 struct Fate {
     backend: &'static str,
     watch: Mutex<DeviceWatchdog>,
-    /// For good.
+    /// Reason of the loss, which is final.
     lost: OnceLock<MeasureError>,
 }
 
 struct Ask {
     frames: Arc<Waiting>,
-    /// Time until which the requester waits.
+    /// Time until which the caller waits.
     until: Instant,
     answer: SyncSender<Answer>,
 }
 
-/// Frames of a batch until the device begins with them, or whoever asked waits no more.
+/// Frames of a batch, until the device takes them or the caller times out.
 struct Waiting(Mutex<Vec<Frame>>);
 
 impl Waiting {
@@ -58,7 +57,7 @@ impl Waiting {
 type Answer = Result<Vec<FrameMeasurements>, MeasureError>;
 
 impl DeviceThread {
-    /// Starts the thread of `device`, which is waited for with `patience`.
+    /// Starts the thread of `device` with the timeouts `patience`.
     pub fn open(
         device: Box<dyn MeasureBackend>,
         patience: DeviceTimeouts,
@@ -72,14 +71,14 @@ impl DeviceThread {
         Ok(DeviceThread { asks, fate, late: AtomicU32::new(0) })
     }
 
-    /// Of a device that is there no more.
+    /// Returns a handle to a device that has vanished.
     pub fn closed(backend: &'static str, reason: String) -> DeviceThread {
         let fate = Fate::of(backend, DeviceTimeouts::GPU);
         fate.lose(reason);
         DeviceThread { asks: sync_channel(0).0, fate, late: AtomicU32::new(0) }
     }
 
-    /// Asks the device to measure, and waits for it.
+    /// Has the device measure a batch, and waits for the result up to the timeout.
     pub fn measure(&self, frames: &[Frame]) -> Answer {
         let answer = self.ask(frames);
         if matches!(answer, Err(MeasureError::Late { .. })) {
@@ -112,22 +111,22 @@ impl DeviceThread {
         }
     }
 
-    /// The device is not lost.
+    /// Returns true if the device is not lost.
     pub fn is_open(&self) -> bool {
         self.fate.lost.get().is_none()
     }
 
-    /// The device is there and not late.
+    /// Returns true if the device is neither lost nor late.
     pub fn takes(&self) -> bool {
         self.fate.check_available().is_ok()
     }
 
-    /// Batches that the device was late with.
+    /// Returns the number of batches for which the device was late.
     pub fn late(&self) -> u32 {
         self.late.load(Relaxed)
     }
 
-    /// Returns the reason that the device is not asked any more.
+    /// Returns the reason for which the device was given up.
     pub fn loss_reason(&self) -> Option<&MeasureError> {
         self.fate.lost.get()
     }
@@ -143,7 +142,7 @@ impl Fate {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks that the device may be asked now; gives it up where it is time to.
+    /// Checks that the device may be used now; marks it lost if its watchdog says so.
     fn check_available(&self) -> Result<(), MeasureError> {
         if let Some(error) = self.lost.get() {
             return Err(error.clone());
@@ -160,7 +159,7 @@ impl Fate {
         }
     }
 
-    /// The first reason is the one that is told.
+    /// Marks the device lost and returns the error; only the first reason is kept.
     fn lose(&self, reason: String) -> MeasureError {
         let backend = self.backend;
         self.lost.get_or_init(|| MeasureError::DeviceLost { backend, reason }).clone()
@@ -172,13 +171,13 @@ impl Fate {
     }
 }
 
-/// The thread's life: ends with the last that could ask, or with the device.
+/// Main loop of the thread: ends when the last handle is dropped or the device is lost.
 fn answer_all(device: Box<dyn MeasureBackend>, asked: &Receiver<Ask>, fate: &Fate) {
     let mut device = device;
     while let Ok(Ask { frames, until, answer }) = asked.recv() {
         let now = Instant::now();
         if now >= until {
-            // The requester waits no more, or is about to stop.
+            // The caller has timed out, or is about to.
             let patience = fate.watch().patience();
             answer.send(Err(fate.late(patience))).ok();
             continue;
@@ -193,7 +192,7 @@ fn answer_all(device: Box<dyn MeasureBackend>, asked: &Receiver<Ask>, fate: &Fat
         if let Some(error) = ended {
             fate.lost.get_or_init(|| error.clone());
         }
-        // The requester may have gone on without it.
+        // The caller may have timed out.
         answer.send(outcome.map(|()| measured)).ok();
         if fate.lost.get().is_some() {
             return;

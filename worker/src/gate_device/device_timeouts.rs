@@ -1,36 +1,36 @@
-//! Timeouts of a device, and the decision to give it up. Pure: the time is an argument.
+//! Timeouts and watchdog of a measuring device. Pure: callers pass the time.
 
 use std::time::{Duration, Instant};
 
-/// Batches in a row that were late, after which a device is given up: it is no help.
+/// Consecutive late batches after which a device is given up as no help.
 const LATE_MAX: u32 = 10;
 
 /// Timeouts of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceTimeouts {
-    /// For a batch: past it, it is the CPU's, as is all that comes until the device is done.
+    /// Timeout of a batch; after it the CPU measures the batch, and all others until the device is done.
     pub late: Duration,
-    /// For an answer at all: past it the device is lost.
+    /// Time without an answer after which the device is lost.
     pub gone: Duration,
 }
 
 impl DeviceTimeouts {
-    /// Of a GPU. A full batch takes one some twenty milliseconds and the CPU as many; a worker in which
-    /// nothing moves for five seconds is ended.
+    /// Timeouts of a GPU. A full batch takes a GPU some twenty milliseconds, and the CPU as many; a worker
+    /// without progress for five seconds is ended.
     pub const GPU: DeviceTimeouts =
         DeviceTimeouts { late: Duration::from_millis(100), gone: Duration::from_secs(2) };
-    /// Of a CPU that does a device's work, beside all else that it has to do.
+    /// Timeouts of an adapter that is a CPU, which has other work to do.
     #[cfg(feature = "wgpu")]
     pub const CPU: DeviceTimeouts =
         DeviceTimeouts { late: Duration::from_secs(300), gone: Duration::from_secs(300) };
 }
 
-/// State of a device's pace.
+/// Watches the pace of a device.
 pub(super) struct DeviceWatchdog {
     patience: DeviceTimeouts,
-    /// Since when it is at a batch.
+    /// Start of the batch in progress.
     at_since: Option<Instant>,
-    /// Batches in a row that were late.
+    /// Consecutive batches that were late.
     late: u32,
 }
 
@@ -43,23 +43,23 @@ impl DeviceWatchdog {
         self.patience
     }
 
-    /// The device is given a batch.
+    /// Notes that the device begins a batch.
     pub fn begin(&mut self, now: Instant) {
         self.at_since = Some(now);
     }
 
-    /// It is done with it.
+    /// Notes that the device has finished its batch.
     pub fn end(&mut self, now: Instant) {
         self.late = if self.is_behind(now) { self.late + 1 } else { 0 };
         self.at_since = None;
     }
 
-    /// It is late with the batch that it is at: nothing is to wait for it.
+    /// Returns true if the batch in progress is late, so that no other should wait for the device.
     pub fn is_behind(&self, now: Instant) -> bool {
         self.at_for(now) > self.patience.late
     }
 
-    /// Returns the reason to give it up, where it is to be.
+    /// Returns the reason to give the device up, if there is one.
     pub fn verdict(&self, now: Instant) -> Option<String> {
         let at_for = self.at_for(now);
         if at_for > self.patience.gone {

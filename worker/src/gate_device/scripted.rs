@@ -1,4 +1,4 @@
-//! A device for tests: the reference's integers, until its script says otherwise.
+//! A scripted device for tests: gives the reference's integers unless its script fails or delays a batch.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use media::Frame;
 
 use super::{DeviceTimeouts, GateMeasurement};
 
-/// Sizes of the batches that a device was given, the one it failed at included.
+/// Sizes of the batches given to a device, including one that fails.
 #[derive(Clone, Default)]
 pub(crate) struct RecordedBatches(Arc<Mutex<Vec<usize>>>);
 
@@ -24,10 +24,10 @@ impl RecordedBatches {
     }
 }
 
-/// Keeps a device that hangs where it hangs, until dropped.
+/// Keeps a hanging device hanging until dropped.
 pub(crate) struct HangGuard(#[expect(dead_code, reason = "its end is what counts")] SyncSender<()>);
 
-/// Outcome of a device's batch, by the number of those before.
+/// Outcome of a batch, given the number of batches before it.
 type Script = Box<dyn FnMut(usize) -> Result<(), MeasureError> + Send>;
 
 struct Scripted {
@@ -35,23 +35,23 @@ struct Scripted {
     script: Script,
 }
 
-/// Never late, however slow the machine.
+/// Timeouts that are never reached, however slow the machine.
 const PATIENT: DeviceTimeouts =
     DeviceTimeouts { late: Duration::from_secs(3600), gone: Duration::from_secs(3600) };
 
-/// A device that is lost after so many batches.
+/// Creates a device that is lost after `batches` batches.
 pub(crate) fn lost_after(batches: usize) -> (GateMeasurement, RecordedBatches) {
     let lost = move |batch| if batch < batches { Ok(()) } else { Err(unplugged()) };
     scripted(Box::new(lost), PATIENT)
 }
 
-/// A device that refuses every third batch with `error`, and is sound.
+/// Creates a device that refuses every third batch with `error`, and goes on.
 pub(crate) fn refusing(error: MeasureError) -> (GateMeasurement, RecordedBatches) {
     let refuses = move |batch| if batch % 3 == 1 { Err(error.clone()) } else { Ok(()) };
     scripted(Box::new(refuses), PATIENT)
 }
 
-/// A device that is late with its second batch, and is sound.
+/// Creates a device that is late with its second batch only.
 pub(crate) fn late_once() -> (GateMeasurement, RecordedBatches) {
     // Other batches are in time on all but the slowest machine.
     let late = Duration::from_millis(200);
@@ -64,12 +64,12 @@ pub(crate) fn late_once() -> (GateMeasurement, RecordedBatches) {
     scripted(Box::new(slow), DeviceTimeouts { late, ..PATIENT })
 }
 
-/// A device that says nothing more after so many batches, for as long as it is held.
+/// Creates a device that hangs after `batches` batches, until the guard is dropped.
 pub(crate) fn hanging_after(batches: usize) -> (GateMeasurement, RecordedBatches, HangGuard) {
     let (hold, held): (SyncSender<()>, Receiver<()>) = sync_channel(0);
     let hangs = move |batch| {
         if batch >= batches {
-            // Fails when it is let go.
+            // Fails when the guard is dropped.
             held.recv().ok();
         }
         Ok(())
