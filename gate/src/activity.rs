@@ -1,9 +1,9 @@
 //! Movement in the picture: cells that changed within the last four tenths of a second.
 //!
-//! The mean of the frames of each tenth of a second is compared with that of four tenths before, and, against noise,
-//! that of three tenths with that of the four which end there. What all cells gained or lost together is light, and
-//! so is what a cell shares with those around it; what changes as it did before is weather. None of it counts.
-//! Frames between two comparisons have the result of the last one.
+//! Each tenth of a second gives one picture, the mean of its frames. The quick comparison takes it and the
+//! one four tenths before; the steady one, against noise, means of three and of four tenths. A change shared
+//! by all cells or by those around is light, a repeated one weather: neither counts. Frames between
+//! comparisons keep the last result.
 
 mod change;
 mod light;
@@ -26,19 +26,19 @@ pub use tracker::{ActivityState, Change};
 pub(crate) use tracker::{Outcome, Tracker, is_on_grid};
 pub use zones::ZoneMask;
 
-/// Tenths of a second that two pictures which are compared lie apart, at least.
+/// Least distance of two compared pictures, in tenths of a second.
 const APART: usize = 4;
-/// Tenths of a second of each side of a comparison that has little noise.
+/// Tenths of a second averaged on the new and on the old side of the steady comparison.
 const NEW: usize = 3;
 const OLD: usize = 4;
-/// Pictures that are kept.
+/// Number of pictures kept.
 const PICTURES: usize = APART + OLD - 1;
-/// Comparisons that are kept to tell what is usual.
+/// Number of comparisons kept, from which the usual changes are derived.
 const KEPT: usize = 12;
-/// Tenths in which pictures of both sides of a cut may be compared.
+/// Tenths after a cut in which a comparison may still reach pictures before the cut.
 const ACROSS: i64 = APART as i64 + 2;
-/// Tenths that have a frame and on which a comparison depends: those of the pictures of the first one that is kept and
-/// of the one before it, and two that a sequence which starts in the middle of them has in part.
+/// Tenths with a frame on which a comparison depends: those of the pictures of the oldest kept comparison and
+/// of the one before, and two that a sequence which starts midway has only in part.
 pub(crate) const TENTHS_BACK: u32 = (KEPT + 2 * APART + OLD + 1) as u32;
 
 /// Number of the tenth of a second in which a time lies.
@@ -46,37 +46,37 @@ pub(crate) fn tenth(pts_ms: i64) -> i64 {
     pts_ms.div_euclid(100)
 }
 
-/// Last values of so many tenths, the oldest first, with their tenth; [`NEVER`] of those that are not there.
+/// Values of the last tenths, oldest first, each with its tenth; [`NEVER`] marks an empty entry.
 type Past<T> = VecDeque<(i64, Box<T>)>;
-/// Later than every tenth.
+/// Tenth of an empty entry: later than every real one.
 const NEVER: i64 = i64::MAX;
 
 fn past<T: Clone>(blank: T, kept: usize) -> Past<T> {
-    // The oldest makes room for the newest while all others are looked at.
+    // One entry more than `kept`: the oldest is overwritten by the newest while all others are read.
     vec![(NEVER, Box::new(blank)); kept + 1].into()
 }
 
-/// Movement over a sequence of frames. All memory is taken when it is made.
+/// Measures movement over a sequence of frames. Allocates all its memory when it is made.
 #[derive(Debug)]
 pub(crate) struct Movement {
-    /// Tenth of the last frame.
+    /// Tenth of a second of the last frame.
     tenth: Option<i64>,
-    /// Frames behind the first of the last tenth.
+    /// Sums of the frames after the first frame of the last tenth.
     sums: Sums,
-    /// Pictures of the last tenths that have a frame, with the tenth in which each ends.
+    /// Pictures of the last tenths that have a frame, each with the tenth in which it ends.
     pictures: Past<Luma>,
-    /// Changes of the last comparisons: of the quick and of the steady one.
+    /// Changes of the last comparisons, each quick and steady.
     changes: Past<[Changes; 2]>,
-    /// Means that the steady one compares.
+    /// Older and newer mean of the steady comparison.
     means: Box<[Luma; 2]>,
     room: Box<Room>,
     activity: Activity,
-    /// Tenths that have a frame.
+    /// Number of tenths that have a frame.
     tenths: u32,
 }
 
 impl Movement {
-    /// One whose next frame is the first.
+    /// Returns a state whose next frame is the first.
     pub(crate) fn new() -> Movement {
         Movement {
             tenth: None,
@@ -103,12 +103,12 @@ impl Movement {
         (self.tenth, self.activity) = (None, Activity::default());
     }
 
-    /// Tenths that have a frame, so far.
+    /// Returns the number of tenths that have had a frame.
     pub(crate) fn tenths(&self) -> u32 {
         self.tenths
     }
 
-    /// Takes the next frame. The first of a tenth belongs to the picture that ends with it.
+    /// Takes the next frame. The first frame of a tenth still belongs to the picture that ends with it.
     pub(crate) fn push(&mut self, pts_ms: i64, frame: &[u16; CELLS], zones: &ZoneMask) -> Activity {
         let now = tenth(pts_ms);
         if self.tenth.is_some_and(|last| now < last) {
@@ -125,20 +125,20 @@ impl Movement {
         self.activity
     }
 
-    /// Skips the next frame, which counts for [`Movement::tenths`] alone.
+    /// Skips the next frame: only [`Movement::tenths`] counts it.
     pub(crate) fn skip(&mut self, pts_ms: i64) -> Activity {
         self.count_tenth(tenth(pts_ms));
         Activity::default()
     }
 
-    /// Returns true where a frame of this tenth is its first, and counts it.
+    /// Counts the tenth `now` and returns true if the frame is its first.
     fn count_tenth(&mut self, now: i64) -> bool {
         let is_first = self.tenth.replace(now) != Some(now);
         self.tenths = self.tenths.saturating_add(u32::from(is_first));
         is_first
     }
 
-    /// Takes the mean of the frames so far for the next picture. It is inlined as a whole, into AVX2 code too.
+    /// Adds the mean of the frames so far as a picture and compares it. Inlined whole, also into AVX2 code.
     #[inline(always)]
     pub(crate) fn next_picture(&mut self, now: i64, zones: &ZoneMask) -> Activity {
         let Some((_, mut picture)) = self.pictures.pop_front() else { return Activity::default() };
@@ -161,7 +161,7 @@ impl Movement {
         older.be_mean(within(then, OLD));
         newer.be_mean(within(now, NEW).chain([new]));
         let (_, mut changes) = self.changes.pop_front()?;
-        // No later comparison asks for more than the usual ones of these.
+        // Later comparisons need only the usual changes of these.
         let earlier = self.changes.iter_mut().rev().filter(|(at, _)| *at <= then).skip(1);
         earlier.for_each(|(_, changes)| changes.iter_mut().for_each(Changes::keep_usual));
         let before = || self.changes.iter().rev().filter(|(at, _)| *at <= then);

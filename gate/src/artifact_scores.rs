@@ -1,7 +1,7 @@
 //! Temporal artifacts: flicker, ghosting and noise, from a few neighbouring frames.
 //!
-//! Each score is `x / (x + h)` of a measured strength `x`, so that it grows without a ceiling to
-//! choose; the half-way strengths `h` stand beside what calm and disturbed video measured.
+//! Each score is `x / (x + h)` of a measured strength `x`, which needs no upper limit. The comments of the
+//! half-way strengths `h` give the strengths measured in calm and disturbed video.
 
 use media::Score;
 
@@ -10,9 +10,9 @@ use crate::{
     window::FrameNeighbourhood,
 };
 
-/// Change of brightness that three quarters of the blocks share, in 1/[`LEVEL`].
+/// Returns the change of brightness that three quarters of the blocks share, in 1/[`LEVEL`].
 ///
-/// 0 where more than a quarter goes the other way, as in motion, shake and most pop-ups.
+/// Returns 0 if more than a quarter of the blocks change the other way, as in motion, shake and most pop-ups.
 pub(crate) fn brightness_change(old: &CellThumbnail, new: &CellThumbnail) -> i32 {
     let mut changes: [i32; BLOCKS] =
         std::array::from_fn(|block| i32::from(new.blocks[block]) - i32::from(old.blocks[block]));
@@ -21,11 +21,11 @@ pub(crate) fn brightness_change(old: &CellThumbnail, new: &CellThumbnail) -> i32
     if low > 0 { low } else { high.min(0) }
 }
 
-/// Frames of the flicker rule: back from the first change to look at, and ahead.
+/// Offsets of the frames that the flicker rule reads.
 const FLICKER: std::ops::RangeInclusive<isize> = -7..=2;
-/// A reversal smaller than this does not end a swing, in 1/[`LEVEL`].
+/// Smallest reversal that ends a swing, in 1/[`LEVEL`].
 const SWING_MIN: i32 = LEVEL as i32 / 2;
-/// Third swing that scores a half, in 1/[`LEVEL`].
+/// Third largest swing that scores 0.5, in 1/[`LEVEL`].
 const FLICKER_HALF: u64 = 4 * LEVEL as u64;
 
 /// Strength of periodic brightness change: the third largest swing up or down around the frame.
@@ -41,7 +41,7 @@ pub(crate) fn flicker(frames: &FrameNeighbourhood<'_>) -> Score {
             }
         }
     };
-    // The swing under way, and how far the brightness has come back from its end.
+    // Size of the current swing, and the reversal since its end.
     let (mut swing, mut back) = (0i32, 0i32);
     for at in FLICKER {
         let Some(slot) = frames.at(at) else { continue };
@@ -66,21 +66,21 @@ fn half_way(strength: u64, half: u64) -> Score {
     Score::from_ratio(strength, strength + half)
 }
 
-/// Change of a cell between the frames around that counts as motion: less shows no double image.
+/// Change of a cell from the previous to the next frame that counts as motion; less shows no double image.
 const MOVING: i32 = 6 * LEVEL as i32;
-/// Spread of a cell below which a double image does not show.
+/// Spread of a cell below which a double image is invisible.
 const TEXTURED: u32 = 25 * SPREAD;
-/// Moving cells below which there is nothing to judge.
+/// Least divisor of the mean, so that few moving cells score low.
 const MOVING_MIN: i64 = CELLS as i64 / 50;
-/// Mean share of its spread that a moving cell loses and that scores a half, in thousandths. A
-/// mixture of two pictures loses 350 to 450 where they do not overlap; coarsely coded B pictures,
-/// which mix as well, 130; others 100 both ways.
+/// Mean share of its spread that a moving cell loses and that scores 0.5, in thousandths. A mixture of two
+/// pictures loses 350 to 450 where they do not overlap; coarsely coded B pictures, which also mix, lose 130;
+/// other pictures lose or gain up to 100.
 const GHOSTING_HALF: u64 = 200;
 
-/// Strength of a mixture of the neighbouring pictures.
+/// Returns the strength of a mixture of the neighbouring pictures.
 ///
-/// The mean of two pictures lies half way between them in every cell, which smooth motion may do
-/// too, and loses contrast within the cells where they differ, which motion does not.
+/// Every cell of a mean of two pictures lies half way between them, which smooth motion may also do, and
+/// loses contrast where they differ, which motion does not.
 pub(crate) fn ghosting(frames: &FrameNeighbourhood<'_>) -> Score {
     let (Some(old), Some(frame), Some(new)) = (frames.at(-1), frames.at(0), frames.at(1)) else {
         return Score::ZERO;
@@ -89,7 +89,7 @@ pub(crate) fn ghosting(frames: &FrameNeighbourhood<'_>) -> Score {
         return Score::ZERO;
     }
     let (old, frame, new) = (&old.thumb, &frame.thumb, &new.thumb);
-    // A fade to or from black loses spread as the square of its gain.
+    // In a fade to or from black, the spread falls with the square of the gain.
     if 2 * old.deviation.max(new.deviation) > 3 * old.deviation.min(new.deviation) {
         return Score::ZERO;
     }
@@ -112,17 +112,17 @@ pub(crate) fn ghosting(frames: &FrameNeighbourhood<'_>) -> Score {
     half_way(mean.max(0).unsigned_abs(), GHOSTING_HALF)
 }
 
-/// Rank of the cell, of all sorted by noise, that stands for the picture: two fifths are noisier.
+/// Rank, by noise, of the cell that represents the picture: two fifths of the cells are noisier.
 const NOISE_RANK: usize = CELLS * 3 / 5;
 
-/// Less noise than two squared levels is none.
+/// Noise below two squared levels counts as none.
 const NOISE_MIN: u32 = 2 * SPREAD;
 
-/// Variance of the samples, in 1/[`SPREAD`], that is new in each frame and that no motion explains.
+/// Returns the sample variance, in 1/[`SPREAD`], that is new in each frame and not explained by motion.
 ///
-/// Noise moves the mean of a cell from frame to frame by its variance over the cell's samples.
-/// Motion moves it more than the cell's own spread allows, or only on one side of a cut; flat
-/// cells bound it from above.
+/// Noise moves the mean of a cell between frames by its variance over the number of samples. Motion moves it
+/// by more than the cell's spread allows, or on one side of the frame only; flat cells bound the result from
+/// above.
 pub(crate) fn noise_variance(frames: &FrameNeighbourhood<'_>) -> u32 {
     let (Some(old), Some(frame), Some(new)) = (frames.at(-1), frames.at(0), frames.at(1)) else {
         return 0;
@@ -131,17 +131,17 @@ pub(crate) fn noise_variance(frames: &FrameNeighbourhood<'_>) -> u32 {
         return 0;
     }
     let (old, frame, new) = (&old.thumb, &frame.thumb, &new.thumb);
-    // The lesser of two squared changes is a quarter of the variance at this rank.
+    // At this rank, the lesser of two squared changes is a quarter of the variance.
     let scale = u64::from(4 * SPREAD * frame.cell_samples);
     let mut noise: [u32; CELLS] = std::array::from_fn(|cell| {
         let value = frame.luma[cell];
         let change = u64::from(value.abs_diff(old.luma[cell]).min(value.abs_diff(new.luma[cell])));
         let variance = change * change * scale / u64::from(LEVEL * LEVEL);
         let spread = u64::from(frame.spread[cell]);
-        // Bounded by a spread, so it fits.
+        // The cast cannot truncate: the value is at most the 32-bit spread.
         if variance > 4 * spread { 0 } else { variance.min(spread) as u32 }
     });
-    // Most video is calm, and counting is cheaper than ranking.
+    // Fast path: most video is calm, and counting costs less than ranking.
     if noise.iter().filter(|&&variance| variance >= NOISE_MIN).count() < CELLS - NOISE_RANK {
         return 0;
     }
@@ -149,19 +149,19 @@ pub(crate) fn noise_variance(frames: &FrameNeighbourhood<'_>) -> u32 {
     *ranked
 }
 
-/// Noise variance that scores a half in a picture that was clean, in 1/[`SPREAD`]: a standard
-/// deviation of five levels.
+/// Noise variance that scores 0.5 in an otherwise clean picture, in 1/[`SPREAD`]: a standard deviation of
+/// five levels.
 const NOISE_HALF: u64 = 24 * SPREAD as u64;
-/// Noise that counts as usual at most: what is twice as strong is an artifact however long it lasts.
+/// Upper limit of the usual noise: noise of twice this strength is an artifact however long it lasts.
 const USUAL_MAX: u32 = 25 * SPREAD;
-/// Frames whose noise is the usual one: far enough back not to hold the spike itself.
+/// Distance back, in frames, of those that define the usual noise: far enough to exclude the spike itself.
 const USUAL: std::ops::RangeInclusive<isize> = 2..=7;
-/// Fewer frames than this do not tell what is usual.
+/// Least number of frames that define the usual noise.
 const USUAL_MIN: usize = 3;
-/// A step of this size ends what is known of the noise before.
+/// Step of the scene at which earlier noise is ignored.
 const JUMP: u32 = 8 * LEVEL;
 
-/// Strength of the frame's noise against what is usual in the frames before.
+/// Returns the strength of the frame's noise relative to the usual noise of the frames before.
 pub(crate) fn noise_score(frames: &FrameNeighbourhood<'_>, noise: u32) -> Score {
     half_way(u64::from(noise), NOISE_HALF + 2 * u64::from(usual_noise(frames)))
 }

@@ -30,8 +30,8 @@ impl CellRange {
     }
 }
 
-/// The samples of a side of `length` (1..=8192) that cell `index` of `cells` covers:
-/// from `index * length / cells` up to `(index + 1) * length / cells`, but at least one.
+/// Returns the samples that cell `index` of `cells` covers on a side of `length` (1..=8192) samples: from
+/// `index * length / cells` up to `(index + 1) * length / cells`, but at least one.
 pub fn cell_span(index: usize, cells: usize, length: u32) -> CellRange {
     let (index, cells) = (index as u32, cells as u32);
     let start = index * length / cells;

@@ -1,7 +1,7 @@
-//! The table of pictures that every [`MeasureBackend`] must measure exactly as the reference does.
+//! Table of pictures that every [`MeasureBackend`] must measure exactly as the reference does.
 //!
-//! Backends run [`check`] in their tests; the pictures are the same on every machine. Padding
-//! between rows is filled with noise, so that reading it shows.
+//! Backends run [`check`] in their tests; the pictures are the same on every machine. Noise fills the padding
+//! between rows, so that a backend that reads padding fails.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ pub enum Fill {
     Flat(u8),
     /// Uniformly random samples from this seed.
     Random(u64),
-    /// Smallest and largest values in turn, by column and row.
+    /// Smallest and largest value alternating by column and row.
     Checker,
-    /// Values that grow along rows and columns and start over, so that a sample out of place shows.
+    /// Values that grow along rows and columns and wrap, so that a misplaced sample changes the sums.
     Ramp,
-    /// From black at the first sample to white at the last, as a sky does.
+    /// Gradient from black at the first sample to white at the last, as in a sky.
     Gradient,
 }
 
-/// A picture to be made.
+/// Description of a generated picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestPicture {
     /// Columns.
@@ -38,16 +38,16 @@ pub struct TestPicture {
     pub subsampling: Subsampling,
     /// Sample storage.
     pub sample: SampleFormat,
-    /// U and V alternate in one plane.
+    /// True if U and V alternate in one plane.
     pub interleaved: bool,
     /// Bytes between the end of a row and the start of the next.
     pub padding: usize,
-    /// The samples.
+    /// Pattern of the samples.
     pub fill: Fill,
 }
 
 impl TestPicture {
-    /// An eight-bit 4:2:0 picture of random samples without padding.
+    /// Returns an eight-bit 4:2:0 picture of random samples without padding.
     pub fn new(width: u32, height: u32) -> TestPicture {
         TestPicture {
             width,
@@ -60,7 +60,7 @@ impl TestPicture {
         }
     }
 
-    /// The picture as a decoder would deliver it; `None` when a side is 0.
+    /// Returns the picture as a frame of a decoder; `None` if a side is 0.
     pub fn frame(self) -> Option<Frame> {
         let extent = Dimensions::new(self.width, self.height)?;
         let luma = self.plane(extent, 1, 0);
@@ -114,7 +114,7 @@ impl TestPicture {
         bytes
     }
 
-    /// Writes slot `at` of a row.
+    /// Writes sample `at` of a row.
     fn put(self, row: &mut [u8], at: usize, value: u8, source: &mut Noise) {
         match self.sample {
             SampleFormat::U8 => row[at] = value,
@@ -141,7 +141,7 @@ struct Chroma {
     extent: Dimensions,
     step: usize,
     u: Vec<u8>,
-    /// `None` where V alternates with U.
+    /// `None` if V alternates with U.
     v: Option<Vec<u8>>,
 }
 
@@ -164,7 +164,7 @@ impl HostFrameBuffer for Painted {
     }
 }
 
-/// SplitMix64: the same samples on every machine.
+/// SplitMix64 generator: the same samples on every machine.
 struct Noise(u64);
 
 impl Noise {
@@ -176,7 +176,7 @@ impl Noise {
     }
 }
 
-/// Sizes from one pixel to UHD: below, at and above the cell counts, vector widths and odd sides.
+/// Sizes from one pixel to UHD: below, at and above the cell counts and vector widths, and odd sides.
 const SIZES: [(u32, u32); 22] = [
     (1, 1),
     (2, 1),
@@ -202,7 +202,7 @@ const SIZES: [(u32, u32); 22] = [
     (4096, 2304),
 ];
 
-/// Every way samples are stored, with every chroma arrangement, on sizes that leave remainders.
+/// Returns every sample format with every chroma arrangement, on sizes that leave remainders.
 fn storages() -> impl Iterator<Item = TestPicture> {
     let subsamplings = [
         Subsampling::Gray,
@@ -238,7 +238,7 @@ fn storages() -> impl Iterator<Item = TestPicture> {
     })
 }
 
-/// 1080p as hardware decoders give it, ten bits a sample.
+/// 1080p with ten bits a sample, as hardware decoders output it.
 const P010: TestPicture = TestPicture {
     width: 1920,
     height: 1080,
@@ -249,16 +249,16 @@ const P010: TestPicture = TestPicture {
     fill: Fill::Random(1),
 };
 
-/// An odd size as hardware decoders give it.
+/// Odd size, as hardware decoders output it.
 const NV12: TestPicture =
     TestPicture { width: 1279, height: 719, sample: SampleFormat::U8, padding: 128, ..P010 };
 
-/// Sizes, storages and fills side by side, the largest between small ones.
+/// Returns a batch of several sizes, formats and fills, the largest between small ones.
 fn mixed() -> Vec<TestPicture> {
     vec![TestPicture::new(640, 360), P010, TestPicture::new(1, 1), NV12, TestPicture::new(65, 3)]
 }
 
-/// More pictures than a device takes at once, of sizes in no order.
+/// Returns more pictures than a device takes at once, in no order of size.
 fn many() -> Vec<TestPicture> {
     let sizes = (0..150u32).map(|n| (1 + 37 * n % 203, 1 + 53 * n % 131));
     let picture = |(n, (width, height))| TestPicture {
@@ -270,7 +270,7 @@ fn many() -> Vec<TestPicture> {
     sizes.enumerate().map(picture).collect()
 }
 
-/// The batches of the table, made one at a time: they would not fit in memory comfortably at once.
+/// Returns the batches of the table, made one at a time to save memory.
 pub fn batches() -> impl Iterator<Item = Vec<TestPicture>> {
     let sizes = SIZES.into_iter().map(|(width, height)| vec![TestPicture::new(width, height)]);
     let fills =
@@ -293,15 +293,15 @@ pub fn batches() -> impl Iterator<Item = Vec<TestPicture>> {
 /// Difference of a gate backend from the reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConformanceError {
-    /// It refused a picture of the table.
+    /// The backend refused a picture of the table.
     #[error("refused {picture:?}: {error}")]
     Refused {
         /// The first picture of the batch.
         picture: Option<TestPicture>,
-        /// Its reason.
+        /// Error of the backend.
         error: MeasureError,
     },
-    /// It measured other integers, or another number of pictures.
+    /// The backend measured other integers, or another number of pictures.
     #[error("measured {picture:?} differently")]
     Different {
         /// The first picture that differs; `None` when only the count does.
@@ -309,13 +309,13 @@ pub enum ConformanceError {
     },
 }
 
-/// Measures the whole table with `measurer`; the number of pictures when all are equal.
+/// Measures the whole table with `measurer` and returns the number of pictures.
 pub fn check(measurer: &mut dyn MeasureBackend) -> Result<usize, ConformanceError> {
     batches()
         .try_fold(0, |count, batch| check_batch(measurer, &batch).map(|()| count + batch.len()))
 }
 
-/// Measures a few pictures that show most faults, for a backend's start: some milliseconds.
+/// Measures a few pictures that reveal most faults; takes some milliseconds, for the start of a backend.
 pub fn quick_check(measurer: &mut dyn MeasureBackend) -> Result<(), ConformanceError> {
     let odd = TestPicture { sample: SampleFormat::U16 { shift: 2 }, ..TestPicture::new(333, 217) };
     let overfull =
@@ -327,7 +327,7 @@ pub fn quick_check(measurer: &mut dyn MeasureBackend) -> Result<(), ConformanceE
     check_batch(measurer, &batch)
 }
 
-/// Measures one batch of any pictures with `measurer` and with the reference.
+/// Compares `measurer` with the reference on one batch of any pictures.
 pub fn check_batch(
     measurer: &mut dyn MeasureBackend,
     batch: &[TestPicture],
@@ -340,8 +340,8 @@ pub fn check_batch(
     }
 }
 
-/// Measures any frames with `measurer` and with the reference: the first that differs, or how
-/// many both measured where one measured fewer.
+/// Measures `frames` with `measurer` and with the reference. Returns the index of the first difference, or
+/// the smaller count if the counts differ.
 pub fn first_difference(
     measurer: &mut dyn MeasureBackend,
     frames: &[Frame],

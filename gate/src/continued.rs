@@ -1,8 +1,8 @@
-//! Detection of a part of the picture that goes on where all else changed as at a cut.
+//! Detection of a part of the picture that continues although all else changes as at a cut.
 //!
-//! Something near, large and fast covers most of a picture within a frame or two, and a camera in somebody's hand moves the
-//! rest, so that nearly every tile changes. But windows of the rest are found again close by, and all of them moved alike;
-//! behind a cut hardly one is. Looked for only where a cut would be reported, since it is expensive.
+//! A near, large, fast object covers most of a picture within a frame or two, and a hand-held camera moves
+//! the rest, so that nearly every tile changes. Yet windows of the rest are found close by, all shifted
+//! alike; after a cut hardly one is. Runs only where a cut would be reported: the search is expensive.
 
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
@@ -10,26 +10,26 @@ use crate::{
     thumbnail::{CellThumbnail, LEVEL},
 };
 
-/// Cells along a side of a window, which is of two by two tiles.
+/// Cells along a side of a window: two tiles.
 const SIDE: usize = 2 * TILE;
-/// Windows of a picture, which lie a tile apart.
+/// Columns and rows of windows in a picture, one tile apart.
 const COLUMNS: usize = (LUMA_COLUMNS - SIDE) / TILE + 1;
 const ROWS: usize = (LUMA_ROWS - SIDE) / TILE + 1;
 /// Cells of a window.
 const AREA: i32 = (SIDE * SIDE) as i32;
-/// Largest shift in cells.
+/// Largest shift across and down, in cells.
 const ACROSS: i32 = 6;
 const DOWN: i32 = 4;
-/// Parts of a cell by which a shift is told: what a hand moves is less than a cell.
+/// Fractions of a cell in which shifts are searched, because a hand moves the camera by less than a cell.
 const PARTS: i32 = 4;
-/// Least mean deviation of a window that can be told from others: two levels.
+/// Least mean deviation of a window that makes it recognisable: two levels.
 const STRUCTURE_MIN: i32 = 2 * LEVEL as i32;
-/// Most change of a window's mean: more is no light.
+/// Largest change of a window's mean that light explains.
 const LIGHT_MAX: i32 = 40 * LEVEL as i32;
-/// Least tiles of a window that changed.
+/// Least number of changed tiles in a window.
 const CHANGED_MIN: usize = 2;
 
-/// Number of windows that changed, are found again close by, and moved alike.
+/// Returns the largest number of changed windows that are found close by with the same shift.
 pub(crate) fn windows(old: &CellThumbnail, new: &CellThumbnail, changed: &ChangedTiles) -> usize {
     let moved: [_; COLUMNS * ROWS] = std::array::from_fn(|at| {
         let (x, y) = (at % COLUMNS * TILE, at / COLUMNS * TILE);
@@ -47,12 +47,12 @@ fn changed_within(changed: &ChangedTiles, x: usize, y: usize) -> usize {
     tiles.into_iter().filter(|&tile| changed[tile] == Some(true)).count()
 }
 
-/// A square of cells and its place.
+/// Square of cells and its position.
 struct Window {
     cells: [i32; AREA as usize],
     x: i32,
     y: i32,
-    /// Sum of the differences from its mean.
+    /// Sum of the absolute differences from the mean.
     structure: i32,
 }
 
@@ -66,26 +66,26 @@ impl Window {
         Window { cells, x: x as i32, y: y as i32, structure }
     }
 
-    /// Shift in parts of a cell to where the old picture shows the same; `None` where it does nowhere.
+    /// Returns the shift in fractions of a cell to the same view in the old picture; `None` if there is none.
     fn found_in(&self, old: &CellThumbnail) -> Option<[i32; 2]> {
         if self.structure < AREA * STRUCTURE_MIN {
             return None;
         }
         let whole = (-DOWN..=DOWN).flat_map(|dy| (-ACROSS..=ACROSS).map(move |dx| [dx, dy]));
         let (left, [dx, dy]) = self.nearest(old, whole.map(|shift| shift.map(|by| by * PARTS)))?;
-        // A part of a cell moves an edge by no more than that.
+        // Refinement by a fraction of a cell reduces the difference only so far.
         if 5 * left > 3 * self.structure {
             return None;
         }
         let half = PARTS / 2;
         let parts = (-half..=half).flat_map(|y| (-half..=half).map(move |x| [dx + x, dy + y]));
         let (left, shift) = self.nearest(old, parts)?;
-        // What stands still says nothing of a cut: a station's sign stays.
+        // A window that stands still, such as a channel logo, says nothing about a cut.
         let stands = self.difference(old, [0, 0]).is_some_and(|still| 5 * left >= 4 * still);
         (4 * left <= self.structure && !stands).then_some(shift)
     }
 
-    /// The least difference from the old picture's windows at these shifts, and the first shift that has it.
+    /// Returns the least difference from the old picture at these shifts, and the first shift that has it.
     fn nearest(
         &self,
         old: &CellThumbnail,
@@ -94,7 +94,7 @@ impl Window {
         shifts.filter_map(|shift| Some((self.difference(old, shift)?, shift))).min_by_key(|it| it.0)
     }
 
-    /// Sum of the differences that no light explains from the window of the old picture at a shift.
+    /// Returns the sum of differences beyond light at a shift; `None` outside the picture or [`LIGHT_MAX`].
     fn difference(&self, old: &CellThumbnail, [dx, dy]: [i32; 2]) -> Option<i32> {
         let (x, y) = (self.x + dx.div_euclid(PARTS), self.y + dy.div_euclid(PARTS));
         let [right, below] = [dx, dy].map(|by| by.rem_euclid(PARTS));
@@ -128,7 +128,7 @@ impl Window {
     }
 }
 
-/// Sum of the differences of some values from their mean, and the mean.
+/// Returns the sum of the absolute differences from the mean, and the mean.
 fn deviation(values: &[i32; AREA as usize]) -> (i32, i32) {
     let mean = values.iter().sum::<i32>() / AREA;
     (values.iter().map(|value| (value - mean).abs()).sum(), mean)

@@ -1,4 +1,4 @@
-//! Measuring on the CPU: the reference that defines the integers, and the choice of its SIMD twin.
+//! Measuring on the CPU: the reference that defines the integers, and the choice of its SIMD version.
 
 use media::{Frame, Plane};
 
@@ -7,7 +7,7 @@ use crate::{
     measure::{CheckedPlanes, FrameMeasurements, MeasureBackend, MeasureError},
 };
 
-/// The definition of correct: every sample, one at a time, in safe code.
+/// Reference implementation: one sample at a time, in safe code.
 #[derive(Debug, Default)]
 pub struct ReferenceBackend;
 
@@ -58,7 +58,7 @@ fn sum_cells(
     }
 }
 
-/// Measures each frame into a fresh record; leaves `out` as it was on an error.
+/// Measures each frame into a new record; restores `out` on an error.
 pub(crate) fn measure_each(
     frames: &[Frame],
     out: &mut Vec<FrameMeasurements>,
@@ -82,7 +82,7 @@ pub(crate) fn measure_each(
     Ok(())
 }
 
-/// The fastest gate backend this CPU has, chosen at run time.
+/// Fastest gate backend that this CPU supports, chosen at run time.
 #[derive(Debug)]
 pub struct CpuBackend {
     #[cfg(target_arch = "x86_64")]
@@ -90,7 +90,7 @@ pub struct CpuBackend {
 }
 
 impl CpuBackend {
-    /// Looks at the CPU once and allocates all that measuring needs.
+    /// Detects the CPU's features and allocates all memory for measuring.
     pub fn new() -> CpuBackend {
         CpuBackend {
             #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,8 @@
 //! Decision of the gate about a frame, from its signal and the signals before it.
 //!
-//! A decision depends on the frame's own signal, those of the second before it, the distance from the
-//! first frame's index and the episode that is open: a gate resumed anywhere agrees with one that saw
-//! everything, or says that it is unsure.
+//! A decision depends on the frame's own signal, the signals of the second before, the distance from the
+//! first frame's index and the open episode: a gate resumed anywhere agrees with one that saw every frame, or
+//! reports that it is unsure.
 
 mod light;
 
@@ -15,7 +15,7 @@ use crate::{
 use light::{Last, Steps};
 
 media::named! {
-    /// Reason that a frame is remarkable; the first that holds, in this order.
+    /// Reason that a frame is remarkable. If several hold, the first in this order is given.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum SelectionReason {
         /// The first frame.
@@ -24,14 +24,14 @@ media::named! {
         SceneCut = "scene_cut",
         /// An episode of activity starts.
         ActivityStarted = "activity_started",
-        /// Half as much activity again as in the frames of the episode that are kept.
+        /// The activity reaches a higher level than in the kept frames; levels are 1.5 times apart.
         ActivityPeak = "activity_peak",
         /// An episode of activity is over and the picture at rest.
         ActivitySettled = "activity_settled",
-        /// The distance from the first frame's index is a multiple of the keepalive interval, or the frame is
-        /// the first at or after a multiple of its time.
+        /// The distance from the first frame's index is a multiple of the keepalive interval in frames, or
+        /// the frame is the first at or after a multiple of the interval in milliseconds.
         PeriodicKeepalive = "periodic_keepalive",
-        /// `luma_mean` stepped, and has been another for a second.
+        /// `luma_mean` changed in one or more steps and then stayed for a second.
         ExposureShift = "exposure_shift",
         /// `flicker_score` at or above its threshold.
         FlickerSuspected = "flicker_suspected",
@@ -68,19 +68,19 @@ impl SelectionReason {
 pub struct Decision {
     /// The highest reason that holds.
     pub reason: SelectionReason,
-    /// The frame is kept as a still. Of frames with the same artifact that lie less than a second apart only the first is.
+    /// True if the frame is kept as a still; of frames with one artifact within a second, only the first is.
     pub selected: bool,
     /// Event type of the frame's marker.
     pub event_type: EventType,
     /// Confidence of the event type.
     pub confidence: Score,
-    /// Change of the episode of activity, whatever the reason is.
+    /// Change of the episode of activity, independent of the reason.
     pub activity: Option<Change>,
-    /// Of a gate that did not see the start: another past might give this frame another reason.
+    /// True if the gate did not see the start and another past could give this frame another reason.
     pub is_unsure: bool,
 }
 
-/// Decides frame by frame; pure, and a function of the signals alone.
+/// Decides frame by frame; a pure function of the signals.
 #[derive(Clone, Debug)]
 pub struct Gate {
     config: GateConfig,
@@ -88,18 +88,18 @@ pub struct Gate {
     previous: Option<Signal>,
     activity: Option<Tracker>,
     steps: Option<Steps>,
-    /// Last frame of each of [`ARTIFACTS`].
+    /// Time of the last frame with each of [`ARTIFACTS`].
     artifacts: [Last; ARTIFACTS.len()],
 }
 
-/// State of a gate behind a frame, of one that saw all before.
+/// State of a gate after a frame, for a gate that saw all frames before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GateState {
     /// State of the episodes.
     pub activity: ActivityState,
-    /// Brightness before the steps of it that wait, and time of the last one.
+    /// Brightness before the pending steps, and the time of the last step.
     pub steps: Option<(Score, i64)>,
-    /// Time of the last frame with flicker, ghosting and noise.
+    /// Time of the last frame with flicker, with ghosting and with noise.
     pub artifacts_ms: [Option<i64>; ARTIFACTS.len()],
 }
 
@@ -111,7 +111,7 @@ const ARTIFACTS: [SelectionReason; 3] = [
 ];
 
 impl Gate {
-    /// A gate whose next frame is the first.
+    /// Returns a gate whose next frame is the first.
     pub fn new(config: GateConfig) -> Gate {
         Gate {
             config,
@@ -123,15 +123,15 @@ impl Gate {
         }
     }
 
-    /// A gate in the middle of a sequence that began at `first_index`.
+    /// Returns a gate in the middle of a sequence that began at `first_index`.
     ///
-    /// Its decisions equal those of a gate that saw every frame once it has been offered one
-    /// signal, whose own decision is to be ignored, but for those that it is unsure about.
+    /// The decision about the first signal must be ignored; later ones equal those of a gate that saw every
+    /// frame, except where [`Decision::is_unsure`].
     pub fn resume(config: GateConfig, first_index: u64) -> Gate {
         Gate { first_index: Some(first_index), activity: None, ..Gate::new(config) }
     }
 
-    /// A gate that goes on behind `last`, where its state was this.
+    /// Returns a gate that continues after `last` with this state.
     pub fn after(config: GateConfig, first_index: u64, last: Signal, state: GateState) -> Gate {
         Gate {
             config,
@@ -143,7 +143,7 @@ impl Gate {
         }
     }
 
-    /// State behind the last frame.
+    /// Returns the state after the last frame.
     pub fn state(&self) -> GateState {
         GateState {
             activity: self.activity.as_ref().map(Tracker::state).unwrap_or_default(),
@@ -171,7 +171,7 @@ impl Gate {
             }
         };
         let artifact = ARTIFACTS.iter().position(|&one| one == reason);
-        // Frames that lie less than a second apart show the same one.
+        // Frames with the same artifact less than a second apart show one occurrence.
         let is_new = artifact.map(|place| self.artifacts[place].is_over(signal.pts_ms));
         let selected = reason != SelectionReason::NoTrigger && is_new != Some(Some(false));
         let confidence = match artifact_score(reason, signal) {
@@ -208,7 +208,7 @@ impl Gate {
         tracker.offer(&self.config, signal, is_cut)
     }
 
-    /// The highest reason that holds, of those that go before a change of light.
+    /// Returns the first reason that holds among those ranked above a change of light.
     fn scheduled(
         &self,
         signal: &Signal,
@@ -233,8 +233,8 @@ impl Gate {
         (is_due || self.passes_keepalive(signal)).then_some(SelectionReason::PeriodicKeepalive)
     }
 
-    /// Returns true where the light has stayed changed for a second; `None` where that depends on the past. It is told
-    /// once, unless an episode may have taken the frame.
+    /// Returns true if the light has stayed changed for a second; `None` if that depends on an unseen past.
+    /// Each change is reported once, unless an episode may have taken the frame.
     fn tell_light(&mut self, signal: &Signal, episodes_are_unsure: bool) -> Option<bool> {
         let (Some(steps), Some(previous)) = (self.steps, &self.previous) else {
             return Some(false);
@@ -250,13 +250,13 @@ impl Gate {
         steps.from.map(|from| from.abs_diff(signal.luma_mean) >= self.config.luma_shift)
     }
 
-    /// The artifact whose threshold the signal reaches.
+    /// Returns the first artifact reason whose threshold the signal reaches.
     fn artifact(&self, signal: &Signal) -> SelectionReason {
         let held = ARTIFACTS.into_iter().find(|&reason| self.holds(reason, signal));
         held.unwrap_or(SelectionReason::NoTrigger)
     }
 
-    /// The frame is the first at or after a multiple of the keepalive's time.
+    /// Returns true if the frame is the first at or after a multiple of the keepalive interval.
     fn passes_keepalive(&self, signal: &Signal) -> bool {
         let (Some(every), Some(previous)) = (self.config.keepalive_ms, self.previous) else {
             return false;
@@ -276,7 +276,7 @@ impl Gate {
         artifact_score(reason, signal).is_some_and(|score| score >= threshold)
     }
 
-    /// For signals without a scene score: hashes of unrelated pictures differ in many bits.
+    /// Returns the scene score of a signal without one: hashes of unrelated pictures differ in many bits.
     fn scene_from_hash(&self, signal: &Signal) -> Score {
         self.previous.map_or(Score::ZERO, |previous| {
             let bits = (previous.perceptual_hash ^ signal.perceptual_hash).count_ones();
@@ -285,8 +285,8 @@ impl Gate {
     }
 }
 
-/// Hash distance that maps to a scene score of 1. Half of it is a cut: of 1,149 known cuts 1,076
-/// differ in as many bits, and so do 79 other frames of the same clips.
+/// Hash distance that maps to a scene score of 1; half of it counts as a cut. Of 1,149 known cuts 1,076 reach
+/// that half, and so do 79 other frames of the same clips.
 const HASH_BITS_OF_ONE: u64 = 36;
 
 fn artifact_score(reason: SelectionReason, signal: &Signal) -> Option<Score> {

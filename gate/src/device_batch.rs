@@ -1,8 +1,8 @@
-//! Pictures as device backends take them: three surfaces each, and one row of sums back.
+//! Pictures in the form that device backends take: three surfaces each; one row of sums comes back.
 //!
-//! [`HostPlanes::pack`] lays a host picture out in rows that start on [`ALIGNMENT`]; the same
-//! [`Surface`] describes a picture that is in device memory already. The words of both are what
-//! the WGSL and the CUDA source read. Knows no device.
+//! [`HostPlanes::pack`] lays a host picture out in rows that start on [`ALIGNMENT`]; a [`Surface`] also
+//! describes a picture that is already in device memory. The WGSL and CUDA sources read the words of both.
+//! This module knows no device.
 
 use std::any::Any;
 
@@ -13,11 +13,11 @@ use crate::{
     measure::{CheckedPlanes, FrameMeasurements, MeasureError},
 };
 
-/// Surfaces of a picture: luma, then U (or U and V in turn), then V; absent ones are all 0.
+/// Surfaces of a picture: luma, then U (or U and V interleaved), then V; absent ones are all 0.
 pub const SURFACES: usize = 3;
-/// Words of a surface.
+/// 32-bit words of a surface.
 pub const SURFACE_WORDS: usize = 6;
-/// Rows and surfaces of a packed picture start at multiples of so many bytes.
+/// Alignment in bytes of the rows and surfaces of a packed picture.
 pub const ALIGNMENT: usize = 16;
 /// Cells of a picture: luma, then U, then V.
 pub const CELLS: usize = LUMA_CELLS + 2 * CHROMA_CELLS;
@@ -27,21 +27,21 @@ pub const SUMS: usize = 2 * LUMA_CELLS + 2 * CHROMA_CELLS;
 const LUMA_CELLS: usize = LUMA_COLUMNS * LUMA_ROWS;
 const CHROMA_CELLS: usize = CHROMA_COLUMNS * CHROMA_ROWS;
 
-/// Samples of a surface take two bytes each.
+/// Flag: samples of the surface take two bytes each.
 const WIDE: u32 = 1;
-/// The samples of two planes alternate in a surface.
+/// Flag: samples of two planes are interleaved in the surface.
 const PAIR: u32 = 2;
-/// First bit of the shift that leaves a sample's eight most significant bits.
+/// First bit of the shift that moves a sample's eight most significant bits to the bottom.
 const SHIFT_AT: u32 = 8;
 
-/// One plane, or two whose samples alternate, in memory that a device reads.
+/// One plane, or two interleaved planes, in memory that a device reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Surface {
-    /// Position of the first sample: an address, or an offset into the packed bytes.
+    /// Position of the first sample: a device address, or an offset into the packed bytes.
     pub address: u64,
     /// Bytes between row starts.
     pub stride: u32,
-    /// Columns of samples; 0 for a surface that the picture does not have.
+    /// Columns of samples; 0 for an absent surface.
     pub width: u32,
     /// Rows of samples.
     pub height: u32,
@@ -49,7 +49,7 @@ pub struct Surface {
 }
 
 impl Surface {
-    /// A surface of `width` x `height` samples; `pair` where each is U and V side by side.
+    /// Describes a surface of `width` x `height` samples; with `pair`, each is a U and a V sample.
     pub fn new(
         address: u64,
         stride: u32,
@@ -65,32 +65,32 @@ impl Surface {
         Surface { address, stride, width, height, format }
     }
 
-    /// The same surface where the memory that it is an offset into starts at `address`.
+    /// Returns the surface with its offset made absolute: `address` is the start of the memory.
     pub fn at(self, address: u64) -> Surface {
         Surface { address: self.address + address, ..self }
     }
 
-    /// The surface as device code reads it.
+    /// Returns the words that device code reads.
     pub fn words(self) -> [u32; SURFACE_WORDS] {
         let (low, high) = (self.address as u32, (self.address >> 32) as u32);
         [low, high, self.stride, self.width, self.height, self.format]
     }
 }
 
-/// The planes of a host picture that was found measurable.
+/// Planes of a host picture that passed the checks.
 pub struct HostPlanes<'a> {
     parts: [Option<Part<'a>>; SURFACES],
 }
 
-/// Planes that become one surface.
+/// One plane, or two interleaved planes, that become one surface.
 struct Part<'a> {
     plane: Plane<'a>,
-    /// The plane whose samples lie between those of `plane`.
+    /// Plane whose samples are interleaved with those of `plane`.
     between: Option<Plane<'a>>,
 }
 
 impl<'a> HostPlanes<'a> {
-    /// Checks the frame as every gate backend does.
+    /// Checks the frame as every gate backend does, and returns its planes.
     pub fn new(frame: &'a Frame) -> Result<HostPlanes<'a>, MeasureError> {
         let planes = CheckedPlanes::of(frame)?;
         let alone = |plane| Some(Part { plane, between: None });
@@ -102,12 +102,12 @@ impl<'a> HostPlanes<'a> {
         Ok(HostPlanes { parts: [alone(planes.luma), first, second] })
     }
 
-    /// Bytes the packed picture takes, a multiple of [`ALIGNMENT`].
+    /// Returns the bytes of the packed picture, a multiple of [`ALIGNMENT`].
     pub fn packed_bytes(&self) -> u64 {
         self.parts.iter().flatten().map(|part| part.rows() * part.stride() as u64).sum()
     }
 
-    /// Hands every row to `put` with its offset, counted from `base`; surfaces count alike.
+    /// Passes every row to `put` with its offset, and returns the surfaces; offsets start at `base`.
     pub fn pack(&self, base: u64, mut put: impl FnMut(u64, &[u8])) -> [Surface; SURFACES] {
         let mut at = base;
         self.parts.each_ref().map(|part| {
@@ -125,7 +125,7 @@ impl<'a> HostPlanes<'a> {
     }
 }
 
-/// The samples of `v` lie between those of `u`, in the same memory.
+/// Returns true if the samples of `v` are interleaved with those of `u` in the same memory.
 fn alternate(u: &Plane<'_>, v: &Plane<'_>) -> bool {
     let next = u.bytes().as_ptr().addr() + u.sample().bytes();
     (u.step(), v.step()) == (2, 2)
@@ -144,7 +144,7 @@ impl Part<'_> {
         (samples * self.plane.sample().bytes()).next_multiple_of(ALIGNMENT)
     }
 
-    /// Hands the samples of row `y` to `put`, with offsets into the row.
+    /// Passes the samples of row `y` to `put`, with offsets into the row.
     fn row(&self, y: u32, mut put: impl FnMut(u64, &[u8])) {
         let bytes = self.plane.sample().bytes();
         let row = self.plane.row(y);
@@ -165,16 +165,16 @@ impl Part<'_> {
     }
 }
 
-/// Frames that a device takes together.
+/// Frames that a device measures together.
 pub struct DeviceBatch<'a> {
     /// At least one frame.
     pub frames: &'a [Frame],
-    /// Bytes they take packed one behind the other.
+    /// Bytes of the frames packed one after the other.
     pub bytes: u64,
 }
 
-/// Cuts `frames` into batches of at most `pictures_max` frames, filled up to `fill_bytes`; a
-/// picture that is larger goes alone. A frame that is not measurable is an error in its place.
+/// Splits `frames` into batches of at most `pictures_max` frames and `fill_bytes` bytes; a larger picture
+/// gets its own batch. A frame that fails the checks yields its error and ends the iteration.
 pub fn batches(
     frames: &[Frame],
     pictures_max: usize,
@@ -203,9 +203,9 @@ pub fn batches(
     })
 }
 
-/// The measurements of a picture of these sizes from its [`SUMS`] little-endian words.
+/// Reads the measurements of a picture of these sizes from its [`SUMS`] little-endian words.
 ///
-/// Panics when there are fewer.
+/// Panics if there are fewer.
 pub fn unpack(
     extent: Dimensions,
     chroma_extent: Option<Dimensions>,
@@ -224,7 +224,7 @@ pub fn unpack(
     measured
 }
 
-/// Returns the message of a panic of a driver's binding in one line: backends make errors of them.
+/// Returns the message of a driver binding's panic in one line, for an error of the backend.
 pub fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());

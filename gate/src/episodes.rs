@@ -1,4 +1,4 @@
-//! Episodes of activity as they are told: when, how much, where.
+//! Episodes of activity with their times, strength and region.
 
 use media::{Activity, CellBox, Score, Signal};
 
@@ -9,24 +9,24 @@ use crate::{Change, Decision};
 pub struct Episode {
     /// First frame.
     pub start_frame: u64,
-    /// Its presentation time.
+    /// Presentation time of the first frame in milliseconds.
     pub start_pts_ms: i64,
-    /// Last frame that is not quiet, so far.
+    /// Last frame so far that is not quiet.
     pub end_frame: u64,
-    /// Its presentation time.
+    /// Presentation time of that frame in milliseconds.
     pub end_pts_ms: i64,
-    /// Highest score of the frames that are kept for the episode.
+    /// Highest score of the frames kept for the episode.
     pub peak_score: Score,
-    /// The first of them that has it.
+    /// First frame with that score.
     pub peak_frame: u64,
-    /// Box around all that moved.
+    /// Box around all cells that moved.
     pub region: CellBox,
-    /// Zones in which something moved: bit `i` stands for the `i`th.
+    /// Zones in which something moved: bit `i` stands for zone `i`.
     pub zones: u16,
 }
 
 impl Episode {
-    /// Names of the zones in which something moved, of all zones in their order.
+    /// Returns the names of the zones in which something moved; `names` lists all zones in order.
     pub fn touched(&self, names: &[String]) -> Vec<String> {
         Activity::zone_indices(self.zones)
             .filter_map(|at| names.get(at as usize).cloned())
@@ -34,16 +34,16 @@ impl Episode {
     }
 }
 
-/// News of an episode.
+/// Start or end of an episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpisodeChange {
-    /// It has started, with what its first frame shows.
+    /// The episode started; its fields describe the first frame.
     Started(Episode),
-    /// It is over.
+    /// The episode is over.
     Ended(Episode),
 }
 
-/// Joins the decisions of a [`crate::Gate`] to episodes.
+/// Builds episodes from the decisions of a [`crate::Gate`].
 #[derive(Clone, Debug, Default)]
 pub struct Episodes {
     open: Option<Episode>,
@@ -90,12 +90,12 @@ impl Episodes {
         }
     }
 
-    /// The episode that is not over.
+    /// Returns the open episode.
     pub fn open(&self) -> Option<&Episode> {
         self.open.as_ref()
     }
 
-    /// Ends the episode that is not over: no frame follows.
+    /// Ends the open episode because no frame follows.
     pub fn end(&mut self) -> Option<Episode> {
         self.open.take()
     }

@@ -1,7 +1,7 @@
-//! A device's gate backend that the CPU replaces when the device fails: the integers stay the same.
+//! Gate backend of a device with the CPU as its fallback; both give the same integers.
 //!
-//! Promises that a batch is told once, as measured by one of the two, and that a failed device is not
-//! asked again. Does not log: [`FallbackBackend::failure`] says what happened.
+//! Each batch is reported once, as measured by one of the two, and a failed device is not used again. Does
+//! not log: [`FallbackBackend::failure`] returns the error.
 
 use media::Frame;
 
@@ -20,7 +20,7 @@ impl FallbackBackend {
         FallbackBackend { device: Some(device), cpu: CpuBackend::new(), failure: None }
     }
 
-    /// Returns the reason that the device is not asked any more; `None` while it is.
+    /// Returns the error that ended the use of the device; `None` while it is in use.
     pub fn failure(&self) -> Option<&MeasureError> {
         self.failure.as_ref()
     }
@@ -44,7 +44,7 @@ impl MeasureBackend for FallbackBackend {
                     self.device = None;
                     self.failure = Some(error);
                 }
-                // The device is sound: the next batch may fit.
+                // The device still works: the next batch may fit.
                 Err(_) => {}
             }
         }

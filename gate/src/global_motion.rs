@@ -1,21 +1,21 @@
-//! Detection of a picture that is the one before it, moved as a whole.
+//! Detection of a picture that is the previous one, shifted as a whole.
 //!
-//! The scene rule bears small shifts and steady motion; a camera that is thrown round moves the
-//! picture by more at once. Looked for only where a cut would be reported, since it is expensive.
+//! The scene rule tolerates small shifts and steady motion; a camera that is swung round shifts the picture
+//! further. Runs only where a cut would be reported, because the search is expensive.
 
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
     thumbnail::{CellThumbnail, LEVEL},
 };
 
-/// Largest shift in cells: what remains in view is more than half of the picture.
+/// Largest shift in cells; more than half of the picture remains in view.
 const ACROSS: isize = 24;
 const DOWN: isize = 8;
-/// Every so many cells are compared when the shift is searched.
+/// Step in cells of the coarse search.
 const COARSE: usize = 2;
 
-/// Mean difference of the pictures where they overlap after the best shift, in thousandths of the
-/// picture's deviation.
+/// Returns the mean difference of the overlapping parts at the best shift, in thousandths of the picture's
+/// deviation.
 pub(crate) fn moved_distance(old: &CellThumbnail, new: &CellThumbnail) -> u64 {
     let shifts = (-DOWN..=DOWN).flat_map(|dy| (-ACROSS..=ACROSS).map(move |dx| (dx, dy)));
     let best = shifts.min_by_key(|&(dx, dy)| mean_difference(old, new, dx, dy, COARSE));
@@ -27,7 +27,7 @@ pub(crate) fn moved_distance(old: &CellThumbnail, new: &CellThumbnail) -> u64 {
     u64::from(finest.unwrap_or(u32::MAX)) * 1000 / u64::from(new.deviation + 4 * LEVEL)
 }
 
-/// Mean absolute difference in 1/[`LEVEL`] of every `every`th cell that both pictures show.
+/// Returns the mean absolute difference, in 1/[`LEVEL`], of every `every`th overlapping cell.
 fn mean_difference(
     old: &CellThumbnail,
     new: &CellThumbnail,

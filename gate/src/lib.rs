@@ -1,8 +1,8 @@
-//! Frames to decisions: measure pixels as integers, derive signals, decide.
+//! Turns frames into decisions: measures pixels as integers, derives signals, decides.
 //!
-//! Everything that decides is an integer, so every backend and every machine gives the same
-//! result, and a decision is a function of the [`media::Signal`]s alone.
-//! Reads no clock, no environment, no file; starts no thread.
+//! All values that decide are integers, so every backend and machine gives the same result, and a decision is
+//! a function of the [`media::Signal`]s alone. The crate reads no clock, environment or file and starts no
+//! thread.
 #![deny(unsafe_code)]
 
 mod activity;

@@ -1,41 +1,41 @@
-//! Loop detection: the last pictures repeat, by their perceptual hashes.
+//! Loop detection by perceptual hashes: the last pictures repeat.
 //!
-//! A picture is a run of frames whose hashes stay close, so a static scene is one picture and no
-//! loop. A loop is entered when the last two pictures match, in order, two earlier ones of a ring
-//! of eight; one return alone is a flash or an answering shot. Every frame counts, selected or
-//! not: a loop is a function of the signals.
+//! A picture here is a run of frames whose hashes stay close, so a static scene is one picture and no loop. A
+//! loop is entered when the last two pictures match two consecutive earlier ones of a ring of eight; one
+//! return alone is a flash or a cut back to a shot. Every frame counts, selected or not: a loop is a function
+//! of the signals.
 
 use media::{Score, Signal};
 
-/// Pictures remembered.
+/// Number of pictures remembered.
 const RING: usize = 8;
-/// Hash bits in which frames of the same picture may differ: what noise and small motion move.
+/// Largest hash distance within a picture: noise and small motion.
 const SAME_PICTURE_BITS: u32 = 6;
 
-/// A loop, as the frame that enters it tells.
+/// Loop that a frame enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopEntered {
-    /// First frame of the second picture that repeats.
+    /// First frame of the second repeated picture.
     pub frame_index: u64,
-    /// Its presentation time.
+    /// Presentation time of that frame in milliseconds.
     pub pts_ms: i64,
-    /// First frame of the picture that it repeats.
+    /// First frame of the earlier picture that it repeats.
     pub to_frame: u64,
-    /// Part of the hash bits that agree, in the less alike of the two pairs of pictures.
+    /// Fraction of equal hash bits in the less similar of the two pairs of pictures.
     pub likeness: Score,
 }
 
-/// Remembers the last pictures and says when they begin to repeat.
+/// Remembers the last pictures and reports when they begin to repeat.
 #[derive(Clone, Debug, Default)]
 pub struct Loops {
-    /// First hash of each picture and its frame, newest first.
+    /// First hash and first frame of each picture, newest first.
     ring: [(u64, u64); RING],
     len: usize,
     is_inside: bool,
 }
 
 impl Loops {
-    /// Takes the signal of the next frame; a loop is told once each time it is entered.
+    /// Takes the signal of the next frame and returns a loop once each time it is entered.
     pub fn push(&mut self, signal: &Signal) -> Option<LoopEntered> {
         let &Signal { frame_index, pts_ms, perceptual_hash, .. } = signal;
         if self.len > 0 && distance(self.ring[0].0, perceptual_hash) <= SAME_PICTURE_BITS {
@@ -56,8 +56,8 @@ impl Loops {
         self.is_inside
     }
 
-    /// First frame of the last picture that the newest repeats, as the one before does its own, and
-    /// the bits in which the less alike pair differs.
+    /// Returns the first frame of the latest earlier picture that the newest one repeats, if the pictures
+    /// before both also match; and the larger hash distance of the two pairs.
     fn repeated(&self) -> Option<(u64, u32)> {
         let pictures = &self.ring[..self.len];
         let earlier = pictures.windows(2).skip(2);

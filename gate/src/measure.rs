@@ -1,15 +1,15 @@
-//! Measurements of pixels: exact integer sums, and the trait that every backend implements.
+//! Measurements of pixels: exact integer sums, and the trait of the gate backends.
 
 use media::{DeviceMemoryLost, Dimensions, ErrorKind, Frame, Plane};
 
 use crate::cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS};
 
-/// Longest side that can be measured: keeps every sum of a cell below 2^32.
+/// Longest side of a picture that is measured; it keeps every sum of a cell below 2^32.
 pub const MAX_SIDE: u32 = 8192;
 
 /// Exact sums over the cells of one picture, of the eight most significant bits of each sample.
 ///
-/// Cells are stored row by row; [`crate::cell_span`] says which samples each covers.
+/// Cells are stored row by row; [`crate::cell_span`] gives the samples of each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameMeasurements {
     /// Size of the luma plane.
@@ -20,12 +20,12 @@ pub struct FrameMeasurements {
     pub luma_cells: [u32; LUMA_COLUMNS * LUMA_ROWS],
     /// Sum of the squares of the luma samples of each cell.
     pub luma_squares: [u32; LUMA_COLUMNS * LUMA_ROWS],
-    /// Sum of the U and V samples of each cell.
+    /// Sum of the U samples and of the V samples of each cell.
     pub chroma_cells: [[u32; CHROMA_COLUMNS * CHROMA_ROWS]; 2],
 }
 
 impl FrameMeasurements {
-    /// All sums 0, for a picture of this size.
+    /// Returns sums of 0 for a picture of this size.
     pub fn zeroed(extent: Dimensions, chroma_extent: Option<Dimensions>) -> FrameMeasurements {
         FrameMeasurements {
             extent,
@@ -37,14 +37,14 @@ impl FrameMeasurements {
     }
 }
 
-/// Reads measurements from pixels; one call per batch, every backend gives equal integers.
+/// Measures the pixels of frames, one call per batch; every backend gives equal integers.
 pub trait MeasureBackend: Send {
-    /// Short name for logs and `/v1/models`.
+    /// Returns a short name for logs and `/v1/models`.
     fn name(&self) -> &'static str;
 
     /// Appends the measurements of each frame to `out`, in order.
     ///
-    /// On an error `out` holds what it held before.
+    /// On an error `out` is unchanged.
     fn measure(
         &mut self,
         frames: &[Frame],
@@ -63,7 +63,7 @@ pub enum MeasureError {
         /// Rows of the picture.
         height: u32,
     },
-    /// A plane is not of the size that the frame's extent and layout say.
+    /// The size of a plane differs from that given by the frame's extent and layout.
     #[error("{plane} plane is {got_width}x{got_height}, not {width}x{height}")]
     PlaneMismatch {
         /// `luma` or `chroma`.
@@ -72,25 +72,25 @@ pub enum MeasureError {
         got_width: u32,
         /// Rows of the plane.
         got_height: u32,
-        /// Columns it should have.
+        /// Expected columns.
         width: u32,
-        /// Rows it should have.
+        /// Expected rows.
         height: u32,
     },
-    /// The layout has chroma and the picture none, or the reverse.
+    /// The layout has chroma and the picture has none, or the reverse.
     #[error("chroma planes do not match the frame's layout")]
     ChromaMismatch,
-    /// One picture takes more memory than the device gives to a buffer.
+    /// One packed picture is larger than the device's largest buffer.
     #[error("picture of {bytes} bytes is larger than the {bytes_max} that {backend} takes")]
     BeyondDevice {
         /// The gate backend's name.
         backend: &'static str,
         /// Bytes of the packed picture.
         bytes: u64,
-        /// Most bytes of one.
+        /// Largest packed picture in bytes.
         bytes_max: u64,
     },
-    /// The device has no memory left for a batch, now.
+    /// The device has no memory free for a batch; a later batch may fit.
     #[error("{backend} has no memory left: {reason}")]
     NoRoom {
         /// The gate backend's name.
@@ -98,15 +98,15 @@ pub enum MeasureError {
         /// Message of the driver.
         reason: String,
     },
-    /// The device is still at a batch, and nobody waits for it any longer.
+    /// The device did not finish a batch in time and is still at it.
     #[error("{backend} timed out after {after_ms} ms")]
     Late {
         /// The gate backend's name.
         backend: &'static str,
-        /// Time that it was waited for.
+        /// Time waited in milliseconds.
         after_ms: u64,
     },
-    /// The device is gone, or does not answer.
+    /// The device is gone or does not respond.
     #[error("{backend} lost its device: {reason}")]
     DeviceLost {
         /// The gate backend's name.
@@ -114,10 +114,10 @@ pub enum MeasureError {
         /// Message of the driver.
         reason: String,
     },
-    /// The picture was in the memory of a device that is gone: nothing measures it any more.
+    /// The picture was in the memory of a lost device and cannot be measured.
     #[error(transparent)]
     PixelsLost(#[from] DeviceMemoryLost),
-    /// The device refused what it was asked.
+    /// The device rejected a request.
     #[error("{backend} failed: {reason}")]
     DeviceFault {
         /// The gate backend's name.
@@ -128,7 +128,7 @@ pub enum MeasureError {
 }
 
 impl MeasureError {
-    /// A picture that is too large is the caller's; planes that disagree are our own bug.
+    /// Returns the kind: an oversized picture is the caller's fault, mismatching planes are our bug.
     pub fn kind(&self) -> ErrorKind {
         match self {
             MeasureError::TooLarge { .. } => ErrorKind::InvalidInput,
@@ -144,26 +144,26 @@ impl MeasureError {
         }
     }
 
-    /// The gate backend's device is at fault and not the picture: another gate backend may measure it.
+    /// Returns true if the device is at fault, so that another gate backend may measure the picture.
     pub fn is_of_device(&self) -> bool {
         use MeasureError::{BeyondDevice, Late, NoRoom};
         self.ends_device() || matches!(self, BeyondDevice { .. } | NoRoom { .. } | Late { .. })
     }
 
-    /// The device measures nothing more; after other errors the next batch may do.
+    /// Returns true if the device is unusable from this error on; after others the next batch may succeed.
     pub fn ends_device(&self) -> bool {
         matches!(self, MeasureError::DeviceLost { .. } | MeasureError::DeviceFault { .. })
     }
 }
 
-/// The planes of one host picture, checked against the frame's extent and layout.
+/// Planes of one host picture, checked against the frame's extent and layout.
 pub(crate) struct CheckedPlanes<'a> {
     pub(crate) luma: Plane<'a>,
     pub(crate) chroma: Option<[Plane<'a>; 2]>,
 }
 
 impl<'a> CheckedPlanes<'a> {
-    /// The planes of a frame, fetched from the device that has them.
+    /// Returns the checked planes of a frame, downloaded if they are in device memory.
     pub(crate) fn of(frame: &'a Frame) -> Result<CheckedPlanes<'a>, MeasureError> {
         let picture = frame.pixels.host()?;
         CheckedPlanes::new(frame, picture.luma(), picture.chroma())

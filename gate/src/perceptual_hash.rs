@@ -1,4 +1,4 @@
-//! The 64-bit perceptual hash: one bit for each block of an 8x8 grid nested in the luma cells.
+//! 64-bit perceptual hash: one bit for each block of an 8x8 grid over the luma cells.
 
 use crate::{
     cells::{LUMA_COLUMNS, LUMA_ROWS},
@@ -7,8 +7,8 @@ use crate::{
 
 const SIDE: usize = 8;
 
-/// Bit `8 * row + column`, counted from the most significant, is set where the block is brighter
-/// than the median block.
+/// Returns the hash. Bit `8 * row + column`, counted from the most significant, is set if the block is
+/// brighter than the median block.
 pub(crate) fn perceptual_hash(luma: &[u16; CELLS]) -> u64 {
     let mut blocks = [0u32; SIDE * SIDE];
     for (row, cells) in luma.chunks_exact(LUMA_COLUMNS).enumerate() {

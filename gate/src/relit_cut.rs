@@ -1,8 +1,8 @@
-//! The second way to cut: another take of the same view.
+//! Second cut rule: another take of the same view.
 //!
-//! The picture keeps its layout, so the distance of the scene rule stays small. But every part of
-//! it, background included, changes colour at once, more than in any frame around, as another
-//! exposure and white balance do; and what moves jumps, which they do not.
+//! The picture keeps its layout, so the distance of the scene rule stays small. But every part, background
+//! included, changes colour at once and more than in the frames around, as with another exposure and white
+//! balance; and moving objects jump, which exposure and white balance alone do not cause.
 
 use media::Score;
 
@@ -14,28 +14,28 @@ use crate::{
     window::FrameNeighbourhood,
 };
 
-/// Frames around whose changes are the usual ones.
+/// Offsets of the frames whose changes are the usual ones.
 const AROUND: std::ops::RangeInclusive<isize> = -7..=2;
-/// The block that stands for the picture where nearly all blocks must agree: a tenth change less.
+/// Rank of the block that represents nearly all blocks: a tenth of them change less.
 const NEARLY_ALL: usize = BLOCKS / 10;
-/// Added to what is usual: an eighth of a level.
+/// Floor added to the usual change: an eighth of a level.
 const FLOOR: u32 = LEVEL / 8;
 
-/// Change of colour of nearly all blocks that is half a cut: two and a half levels. Retakes measured
-/// 5 levels, frames of a moving camera up to 0.7.
+/// Colour change of nearly all blocks that scores 0.5: two and a half levels. Retakes measured 5 levels,
+/// frames of a moving camera up to 0.7.
 const COLOUR_HALF: u64 = 5 * LEVEL as u64 / 2;
-/// The same against what is usual, in hundredths. Retakes measured 150 and 400, others up to 80.
+/// Colour change in hundredths of the usual one; scores 0.5. Retakes measured 150, 400; others up to 80.
 const UNUSUAL_HALF: u64 = 120;
-/// Change of structure in the middle block that is half a cut: a level and a half.
-/// Retakes measured 2.1 levels and more, exposure steps of a real camera up to 1.1.
+/// Change of structure in the median block that scores 0.5: a level and a half. Retakes measured 2.1 levels
+/// and more, exposure steps of a real camera up to 1.1.
 const STRUCTURE_HALF: u64 = 3 * LEVEL as u64 / 2;
-/// The same against what is usual, in hundredths.
+/// Change of structure, in hundredths of the usual one, that scores 0.5.
 const JUMP_HALF: u64 = 150;
-/// Change of brightness that three quarters of the picture share and that is exposure, not a
+/// Change of brightness, shared by three quarters of the picture, above which the cause is exposure and not a
 /// retake: eight levels.
 const EXPOSURE: i32 = 8 * LEVEL as i32;
 
-/// Strength of a retake between `old` and `new`, two frames across the cut; 0.5 is a cut.
+/// Returns the strength of a retake between `old` and `new`, two frames across the cut; 0.5 is a cut.
 pub(crate) fn score(
     frames: &FrameNeighbourhood<'_>,
     old: &CellThumbnail,
@@ -67,7 +67,7 @@ pub(crate) fn score(
         .min(Score::from_ratio(jump.into(), 2 * JUMP_HALF))
 }
 
-/// Each two neighbours around the frame, but the frame and the one before it.
+/// Returns the pairs of consecutive frames around the frame, except the pair that ends at the frame itself.
 fn around<'a>(
     frames: &FrameNeighbourhood<'a>,
 ) -> impl Iterator<Item = (&'a CellThumbnail, &'a CellThumbnail)> {
@@ -80,7 +80,7 @@ fn ranked(mut values: [u32; BLOCKS], rank: usize) -> u32 {
     *values.select_nth_unstable(rank).1
 }
 
-/// Computes the changes of the mean luma, U and V of each block, summed, in 1/[`LEVEL`].
+/// Computes the sum of the changes of the mean luma, U and V of each block, in 1/[`LEVEL`].
 fn colour_changes(old: &CellThumbnail, new: &CellThumbnail) -> [u32; BLOCKS] {
     let change = |old: &[u16; BLOCKS], new: &[u16; BLOCKS], block: usize| {
         u32::from(old[block].abs_diff(new[block]))
@@ -92,8 +92,8 @@ fn colour_changes(old: &CellThumbnail, new: &CellThumbnail) -> [u32; BLOCKS] {
     })
 }
 
-/// Computes the change of the middle block that no brightness and contrast of its own explains: the
-/// mean over its cells, in 1/[`LEVEL`].
+/// Computes the change of the median block that no change of its brightness and contrast explains: the mean
+/// over its cells, in 1/[`LEVEL`].
 fn structure_change(old: &CellThumbnail, new: &CellThumbnail) -> u32 {
     ranked(std::array::from_fn(|block| block_structure_change(old, new, block)), BLOCKS / 2)
 }
@@ -110,7 +110,7 @@ fn block_structure_change(old: &CellThumbnail, new: &CellThumbnail, block: usize
         both += old * pattern(new, cell);
         square += old * old;
     }
-    // The contrast that fits best, in 1/1024.
+    // Contrast that fits best, in 1/1024.
     let gain = if square == 0 { 1024 } else { (both * 1024 / square).clamp(512, 2048) };
     let left: u64 = cells()
         .map(|cell| (pattern(new, cell) - pattern(old, cell) * gain / 1024).unsigned_abs())

@@ -1,8 +1,8 @@
-//! The AVX2 twin of the reference: equal integers, about twenty times faster.
+//! AVX2 version of the reference: equal integers, about twenty times faster.
 //!
-//! Each band of pixel rows that makes a row of cells is summed column by column, four rows at a
-//! time, and the columns are added up once per cell. Only the loads, the stores and the one call
-//! into AVX2 code are unsafe.
+//! Each band of pixel rows that makes a row of cells is summed column by column, up to six rows at a time,
+//! and the columns are added up once per cell. Only the loads, the stores and the one call into AVX2 code are
+//! unsafe.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _MM_HINT_T0, _mm_add_epi32, _mm_cvtsi32_si128, _mm_cvtsi128_si32,
@@ -23,16 +23,16 @@ use crate::{
     measure::{CheckedPlanes, FrameMeasurements, MAX_SIDE},
 };
 
-/// Samples of one vector.
+/// Samples per vector.
 const LANES: usize = 16;
-/// Rows between those that are summed and those that memory is asked for: as many as are summed at once.
+/// Distance in rows of the prefetch: as many rows as are summed at once.
 const ROWS_AHEAD: u32 = 6;
-/// Bytes that memory gives at once.
+/// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
-/// Reading a cell eight columns at a time may look past the last column.
+/// Extra columns, because a cell is read eight columns at a time, possibly past the last column.
 const SLACK: usize = 8;
 
-/// Does [`Movement::next_picture`] in AVX2's vectors, into which the compiler puts it, where the CPU has them.
+/// Calls [`Movement::next_picture`], compiled for AVX2 where the CPU supports it.
 pub(crate) fn next_picture(movement: &mut Movement, now: i64, zones: &ZoneMask) -> Activity {
     #[target_feature(enable = "avx2")]
     fn in_avx2(movement: &mut Movement, now: i64, zones: &ZoneMask) -> Activity {
@@ -46,7 +46,7 @@ pub(crate) fn next_picture(movement: &mut Movement, now: i64, zones: &ZoneMask) 
     }
 }
 
-/// A CPU with AVX2, and room for the columns of one band.
+/// Proof that the CPU has AVX2, and column sums of one band.
 #[derive(Debug)]
 pub(crate) struct Avx2 {
     sums: Box<[u16]>,
@@ -54,7 +54,7 @@ pub(crate) struct Avx2 {
 }
 
 impl Avx2 {
-    /// `None` on a CPU without AVX2.
+    /// Returns `None` on a CPU without AVX2.
     pub(crate) fn detect() -> Option<Avx2> {
         let columns = MAX_SIDE as usize + SLACK;
         is_x86_feature_detected!("avx2").then(|| Avx2 {
@@ -63,7 +63,7 @@ impl Avx2 {
         })
     }
 
-    /// Adds the sums of one picture to `measured`, which is all zero.
+    /// Writes the sums of one picture to `measured`, which must be all zero.
     pub(crate) fn measure(&mut self, planes: &CheckedPlanes<'_>, measured: &mut FrameMeasurements) {
         // SAFETY: an `Avx2` exists only where `detect` found the feature.
         unsafe { self.measure_planes(planes, measured) }
@@ -102,7 +102,7 @@ impl Avx2 {
         }
     }
 
-    /// `BYTES` are those of a vector's samples and of what lies between them.
+    /// Sums the rows of `band`. `BYTES` is the length of a vector's samples and of the samples in between.
     #[target_feature(enable = "avx2")]
     fn sum_rows<const SQUARES: bool, const BYTES: usize>(
         &mut self,
@@ -125,7 +125,7 @@ impl Avx2 {
         self.add_last_columns(plane, band, plane.row(band.start).len() / BYTES * LANES);
     }
 
-    /// Adds the whole vectors of the rows from `y` on, and asks memory for later rows; returns `ROWS`.
+    /// Adds the whole vectors of `ROWS` rows from `y` on and prefetches later rows; returns `ROWS`.
     #[target_feature(enable = "avx2")]
     fn add_rows<const ROWS: usize, const SQUARES: bool, const BYTES: usize>(
         &mut self,
@@ -154,13 +154,13 @@ impl Avx2 {
                 let mut high = _mm256_setzero_si256();
                 for pair in values.chunks(2) {
                     let (a, b) = (pair[0], pair.get(1).copied().unwrap_or(_mm256_setzero_si256()));
-                    // Two rows of a column side by side, so that the multiply adds them up.
+                    // Interleaves two rows, so that the multiply-add sums the squares of both.
                     let (first, second) =
                         (_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b));
                     low = _mm256_add_epi32(low, _mm256_madd_epi16(first, first));
                     high = _mm256_add_epi32(high, _mm256_madd_epi16(second, second));
                 }
-                // Unpacking works within halves; this puts the columns back in order.
+                // Unpacking works within 128-bit halves; this restores the order of the columns.
                 let first = _mm256_permute2x128_si256::<0x20>(low, high);
                 let second = _mm256_permute2x128_si256::<0x31>(low, high);
                 let (left, right) = squares[at].split_at_mut(LANES / 2);
@@ -185,14 +185,14 @@ impl Avx2 {
     }
 }
 
-/// Asks memory for the line with byte `at` of `row`, without waiting for it.
+/// Prefetches the cache line with byte `at` of `row`.
 fn prefetch(row: &[u8], at: usize) {
-    // SAFETY: a prefetch has no effect but on caches, and takes any address.
+    // SAFETY: a prefetch affects caches only and accepts any address.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(row.as_ptr().wrapping_add(at).cast()) }
 }
 
-/// Sixteen samples as eight-bit values in lanes of 16 bits. They lie in as many bytes, in twice as many (words, or every
-/// other byte) or in four times as many (every other word).
+/// Loads sixteen samples as eight-bit values into 16-bit lanes. Their bytes are contiguous, every other (or
+/// words), or every other word.
 #[target_feature(enable = "avx2")]
 fn load<const BYTES: usize>(samples: &[u8; BYTES], shift: __m128i) -> __m256i {
     let words = match BYTES {
@@ -203,14 +203,14 @@ fn load<const BYTES: usize>(samples: &[u8; BYTES], shift: __m128i) -> __m256i {
             let (first, second) = samples.split_at(32);
             let first = _mm256_and_si256(load_256(first), even);
             let second = _mm256_and_si256(load_256(second), even);
-            // Packing works within halves; the permutation puts the columns back in order.
+            // Packing works within 128-bit halves; the permutation restores the order of the columns.
             _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(first, second))
         }
     };
     _mm256_and_si256(_mm256_srl_epi16(words, shift), _mm256_set1_epi16(0xff))
 }
 
-/// Adds to each cell what `sum` says of its columns.
+/// Writes to each cell the `sum` of its columns.
 #[target_feature(enable = "avx2")]
 fn reduce(width: u32, cells: &mut [u32], sum: impl Fn(CellRange) -> u32) {
     let columns = cells.len();
@@ -229,7 +229,7 @@ fn sum_u32(columns: &[u32], span: CellRange) -> u32 {
     sum_eights(span, |at| load_256(&columns[at..at + 8]))
 }
 
-/// Sum of the columns of `span`, eight at a time; lanes past its end are masked off.
+/// Returns the sum of the columns of `span`, eight at a time; lanes past its end are masked off.
 #[target_feature(enable = "avx2")]
 fn sum_eights(span: CellRange, eight: impl Fn(usize) -> __m256i) -> u32 {
     let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -245,7 +245,7 @@ fn sum_eights(span: CellRange, eight: impl Fn(usize) -> __m256i) -> u32 {
     _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32::<0b01>(pair))) as u32
 }
 
-/// A number type whose slices vectors are read from and written to.
+/// Number type that vectors are loaded from and stored to.
 trait Bits: Copy {}
 impl Bits for u8 {}
 impl Bits for u16 {}

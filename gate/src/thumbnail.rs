@@ -1,4 +1,4 @@
-//! Values that every rule derives from the cells: means, spreads, blocks, hash. Integers only.
+//! Values that the rules derive from the cells: means, spreads, blocks, hash. Integers only.
 
 use media::{Dimensions, Score};
 
@@ -16,13 +16,13 @@ pub(crate) const BLOCK: usize = 8;
 pub(crate) const BLOCK_COLUMNS: usize = LUMA_COLUMNS / BLOCK;
 /// Blocks of a picture.
 pub(crate) const BLOCKS: usize = BLOCK_COLUMNS * (LUMA_ROWS / BLOCK);
-/// Units of a cell mean in one eight-bit level: noise moves the mean of a 1080p cell by less
-/// than a thirtieth of what it moves a sample, so whole levels would hide it.
+/// Units of a cell mean in one eight-bit level: noise moves the mean of a 1080p cell by less than a thirtieth
+/// of its effect on a sample, which whole levels would hide.
 pub(crate) const LEVEL: u32 = 64;
 /// Units of a cell spread in one squared level.
 pub(crate) const SPREAD: u32 = 16;
 
-/// One picture reduced to its cells.
+/// Picture reduced to its cells.
 #[derive(Clone, Debug)]
 pub(crate) struct CellThumbnail {
     /// Mean of each cell in 1/[`LEVEL`].
@@ -35,7 +35,7 @@ pub(crate) struct CellThumbnail {
     pub(crate) blocks: [u16; BLOCKS],
     /// Mean of U and of V over each block in 1/[`LEVEL`]; 0 where there is no chroma.
     pub(crate) chroma_blocks: [[u16; BLOCKS]; 2],
-    /// Samples of an average cell.
+    /// Number of samples of an average cell.
     pub(crate) cell_samples: u32,
     /// Mean of the cells in 1/[`LEVEL`].
     pub(crate) mean: u32,
@@ -47,19 +47,19 @@ pub(crate) struct CellThumbnail {
     pub(crate) hash: u64,
 }
 
-/// Writes the mean of each cell as a [`CellThumbnail`] has it.
+/// Writes the mean of each cell to `means`, as in [`CellThumbnail`].
 pub(crate) fn luma_means(measured: &FrameMeasurements, means: &mut [u16; CELLS]) {
     each_cell(measured.extent, |cell, divisor| {
         means[cell] = divisor.mean(measured.luma_cells[cell]);
     });
 }
 
-/// Calls `of` with each cell of a picture and the divisor by its samples.
+/// Calls `of` with each cell of a picture and the reciprocal of its sample count.
 #[inline(always)]
 fn each_cell(extent: Dimensions, mut of: impl FnMut(usize, &Reciprocal)) {
     let columns: [u32; LUMA_COLUMNS] =
         std::array::from_fn(|column| cell_span(column, LUMA_COLUMNS, extent.width).count());
-    // Sides of cells differ by one at most, so four divisors serve a picture.
+    // Sides of cells differ by at most one, so four divisors serve a picture.
     let (short, narrow) = (cell_span(0, LUMA_ROWS, extent.height).count(), columns[0]);
     let divisors = [short, short + 1]
         .map(|rows| [narrow, narrow + 1].map(|columns| Reciprocal::new(rows * columns)));
@@ -73,7 +73,7 @@ fn each_cell(extent: Dimensions, mut of: impl FnMut(usize, &Reciprocal)) {
 }
 
 impl CellThumbnail {
-    /// A thumb to be written over by [`CellThumbnail::derive`].
+    /// Returns a thumbnail to be overwritten by [`CellThumbnail::derive`].
     pub(crate) fn blank() -> CellThumbnail {
         CellThumbnail {
             luma: [0; CELLS],
@@ -89,7 +89,7 @@ impl CellThumbnail {
         }
     }
 
-    /// Overwrites everything from `measured`.
+    /// Overwrites all fields from `measured`.
     pub(crate) fn derive(&mut self, measured: &FrameMeasurements) {
         let (mut total, mut samples) = (0u64, 0u64);
         each_cell(measured.extent, |cell, divisor| {
@@ -144,7 +144,7 @@ impl CellThumbnail {
     }
 }
 
-/// Mean of the cells of each block.
+/// Returns the mean of the cells of each block.
 pub(crate) fn block_means(luma: &[u16; CELLS]) -> [u16; BLOCKS] {
     let mut sums = [0u32; BLOCKS];
     for (row, cells) in luma.chunks_exact(LUMA_COLUMNS).enumerate() {
@@ -156,7 +156,7 @@ pub(crate) fn block_means(luma: &[u16; CELLS]) -> [u16; BLOCKS] {
     sums.map(|sum| (sum / (BLOCK * BLOCK) as u32) as u16)
 }
 
-/// Divides by the sample count of a cell: 2,560 divisions a frame would cost more than the rules.
+/// Reciprocal of the sample count of a cell: 2,560 divisions a frame would cost more than the rules.
 #[derive(Clone, Copy)]
 struct Reciprocal {
     count: u32,
@@ -170,16 +170,16 @@ impl Reciprocal {
         Reciprocal { count, of_count: (1 << 40) / wide + 1, of_square: (1 << 60) / (wide * wide) }
     }
 
-    /// `sum / count` in 1/[`LEVEL`], rounded.
+    /// Returns `sum / count` in 1/[`LEVEL`], rounded.
     fn mean(self, sum: u32) -> u16 {
-        // Of any picture sum < 2^23, and of_count <= 2^40 + 1.
+        // For every picture, sum < 2^23 and of_count <= 2^40 + 1.
         let quarter_units = u64::from(sum).saturating_mul(self.of_count) >> 32;
         ((quarter_units + 2) / 4).min(255 * u64::from(LEVEL)) as u16
     }
 
-    /// The variance behind `sum` and `squares` in 1/[`SPREAD`].
+    /// Returns the variance given by `sum` and `squares`, in 1/[`SPREAD`].
     fn variance(self, sum: u32, squares: u32) -> u32 {
-        // Sums that no picture has must not panic.
+        // Saturates, so that sums that no picture has do not panic.
         let scaled = (u64::from(squares) * u64::from(self.count))
             .saturating_sub(u64::from(sum) * u64::from(sum));
         ((u128::from(scaled) * u128::from(self.of_square)) >> 56) as u32

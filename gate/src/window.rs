@@ -1,8 +1,8 @@
-//! Measurements to signals over a short window of neighbouring frames.
+//! Turns measurements into signals over a short window of neighbouring frames.
 //!
-//! The signal of a frame depends on the [`BACK`] frames before it and the [`AHEAD`] after it, its activity on those
-//! of [`TENTHS_BACK`] tenths of a second, and on nothing else: windows started anywhere agree behind those.
-//! All memory is taken when a window is made, but for known signals.
+//! The signal of a frame depends only on the [`BACK`] frames before it and the [`AHEAD`] after it, its
+//! activity on the frames of [`TENTHS_BACK`] tenths of a second: windows started anywhere agree beyond those.
+//! All memory is allocated when a window is made, except for known signals.
 
 use std::{collections::VecDeque, mem};
 
@@ -15,13 +15,13 @@ use crate::{
     thumbnail::{CELLS, CellThumbnail, luma_means},
 };
 
-/// Frames before a frame on which its signal may depend but for the activity.
+/// Frames before a frame on which its signal, except the activity, may depend.
 pub const BACK: usize = 8;
 /// Frames after a frame on which its signal may depend.
 pub const AHEAD: usize = 2;
 
-/// Frames further apart are samples of a scene, not neighbours in motion: a flash, flicker or a
-/// double image cannot be seen at less than eight frames a second.
+/// Interval in milliseconds from which on frames are samples of a scene and not neighbours in motion:
+/// flashes, flicker and double images are not visible at eight frames a second or less.
 const CLOSE_MS: i64 = 125;
 
 const RING: usize = BACK + 1 + AHEAD;
@@ -37,7 +37,7 @@ pub struct FrameMeta {
     pub pts_ms: i64,
 }
 
-/// Data of a frame that the window keeps.
+/// Data that the window keeps of a frame.
 #[derive(Debug)]
 pub(crate) struct WindowSlot {
     pub(crate) stamp: FrameMeta,
@@ -46,23 +46,23 @@ pub(crate) struct WindowSlot {
     pub(crate) step: u32,
     /// [`artifact_scores::brightness_change`] from the frame before; 0 for the first.
     pub(crate) brightness_change: i32,
-    /// [`artifact_scores::noise_variance`], once the frame's own turn has come.
+    /// [`artifact_scores::noise_variance`]; 0 until the frame's signal is made.
     pub(crate) noise: u32,
     activity: Activity,
-    /// Tenths of a second up to this frame that have one.
+    /// Number of tenths of a second with a frame, up to this frame.
     tenths: u32,
 }
 
-/// Values of a signal that may depend on frames before the first that was pushed.
+/// Parts of a signal that may depend on frames before the first pushed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Past {
-    /// All.
+    /// All values.
     Unknown,
-    /// The activity, which is that of the frame before.
+    /// The activity, but it equals that of the frame before.
     ActivityAsBefore,
     /// The activity.
     ActivityUnknown,
-    /// None.
+    /// No value.
     Known,
 }
 
@@ -70,29 +70,29 @@ pub enum Past {
 #[derive(Debug)]
 pub struct SignalWindow {
     ring: Box<[WindowSlot]>,
-    /// Frames taken; frame `i` lies in slot `i % RING` until [`RING`] later ones came.
+    /// Number of frames taken; frame `i` is in slot `i % RING` until [`RING`] later ones came.
     pushed: u64,
-    /// The first frame.
+    /// First frame.
     first: FrameMeta,
-    /// Frames whose signal is made.
+    /// Number of frames whose signal is made.
     done: u64,
-    /// Frames whose signal was ready before.
+    /// Number of leading frames whose signal was known already and is not queued again.
     told: u64,
     lookahead: u64,
     zones: ZoneMask,
     movement: Movement,
-    /// Tenths of a second that were passed over before activity is made; `None` where none is yet.
+    /// Tenths of a second skipped before activity is measured; `None` while it is skipped.
     unmade: Option<u32>,
-    /// Luma of a frame whose signal is known.
+    /// Buffer for the luma cells of a frame whose signal is known.
     luma: Box<[u16; CELLS]>,
     ready: VecDeque<Signal>,
 }
 
 impl SignalWindow {
-    /// A window that holds a frame back until it has seen `lookahead` further ones.
+    /// Returns a window that holds a frame back until `lookahead` further ones have come.
     ///
-    /// More than [`AHEAD`] means [`AHEAD`], which files use; less trades flash suppression for
-    /// delay.
+    /// Values above [`AHEAD`], which files use, mean [`AHEAD`]; smaller values trade flash suppression for
+    /// latency.
     pub fn new(lookahead: usize) -> SignalWindow {
         let blank = FrameMeta { frame_index: 0, source_frame_index: 0, pts_ms: 0 };
         let slot = || WindowSlot {
@@ -119,13 +119,13 @@ impl SignalWindow {
         }
     }
 
-    /// The same, with these zones.
+    /// Returns the window with these zones.
     pub fn with_zones(self, zones: ZoneMask) -> SignalWindow {
         SignalWindow { zones, ..self }
     }
 
-    /// Forgets every frame. Where they were too few for their activity to be known, that of the next is made once they are
-    /// more: segments of a file are alike, and activity costs more than all else.
+    /// Forgets every frame. If they were too few for a known activity, the next ones skip activity until they
+    /// are more: segments of a file are alike, and activity costs more than all else.
     pub fn restart(&mut self) {
         if self.pushed > 0 {
             self.unmade = (self.movement.tenths() > TENTHS_BACK).then_some(0);
@@ -135,7 +135,7 @@ impl SignalWindow {
         self.movement.restart();
     }
 
-    /// Values of the signal that was polled last which frames before the first may change.
+    /// Returns the parts of `signal`, polled last, that earlier unseen frames may change.
     pub fn past_of(&self, signal: &Signal) -> Past {
         let place = signal.frame_index.saturating_sub(self.first.frame_index);
         let tenths_at = |place: u64| self.ring[(place % RING as u64) as usize].tenths;
@@ -155,8 +155,8 @@ impl SignalWindow {
         self.push_picture(stamp, measurements, true);
     }
 
-    /// Takes the next frames, at least [`BACK`], whose signals are known, but for the activity of the first of them where it
-    /// is `None`; they can be polled with those of all frames before. There is no [`SignalWindow::past_of`] behind them.
+    /// Takes the next frames, at least [`BACK`], with known signals, which it queues after all earlier ones.
+    /// Measures missing activity (first frames only). [`SignalWindow::past_of`] is invalid for these.
     pub fn push_known(
         &mut self,
         signals: impl IntoIterator<Item = Signal>,
@@ -164,7 +164,7 @@ impl SignalWindow {
         measurements: &[FrameMeasurements],
     ) {
         let frames = || stamps.iter().copied().zip(measurements);
-        // Those on which signals before them depend.
+        // Frames on which signals of earlier frames depend.
         for (stamp, measurements) in frames().take(self.lookahead as usize) {
             self.push_picture(stamp, measurements, false);
         }
@@ -227,12 +227,12 @@ impl SignalWindow {
         }
     }
 
-    /// The next signal, if enough frames after it are known.
+    /// Returns the next signal, once enough frames after it are known.
     pub fn poll(&mut self) -> Option<Signal> {
         self.ready.pop_front()
     }
 
-    /// Says that no frame follows, so that the frames held back can be polled.
+    /// Makes the signals of the frames held back, because no frame follows.
     pub fn flush(&mut self) {
         while self.done < self.pushed {
             self.finish_next();
@@ -263,7 +263,7 @@ impl SignalWindow {
     }
 }
 
-/// Number of the last of these frames, in their order, on which a signal behind them depends.
+/// Returns the number of last frames on which the signal of a following frame depends.
 fn frames_back(frames: &[FrameMeta]) -> usize {
     let tenth = |frame: &FrameMeta| activity::tenth(frame.pts_ms);
     let firsts = frames.windows(2).rev().scan(0, |tenths, pair| {
@@ -273,7 +273,7 @@ fn frames_back(frames: &[FrameMeta]) -> usize {
     (firsts.take_while(|&tenths| tenths <= TENTHS_BACK).count() + 1).max(BACK)
 }
 
-/// A frame and those around it that its signal may depend on.
+/// A frame and the surrounding frames that its signal may depend on.
 pub(crate) struct FrameNeighbourhood<'a> {
     ring: &'a [WindowSlot],
     pushed: u64,
@@ -281,14 +281,14 @@ pub(crate) struct FrameNeighbourhood<'a> {
 }
 
 impl<'a> FrameNeighbourhood<'a> {
-    /// The frame `offset` places after this one; `None` outside the sequence or the reach.
+    /// Returns the frame `offset` places after this one; `None` outside the sequence or beyond [`BACK`].
     pub(crate) fn at(&self, offset: isize) -> Option<&'a WindowSlot> {
         let index = self.frame.checked_add_signed(offset as i64)?;
         let within = offset >= -(BACK as isize) && index < self.pushed;
         within.then(|| &self.ring[(index % RING as u64) as usize])
     }
 
-    /// Returns true where every frame from `first` to `last` follows the one before it closely.
+    /// Returns true if consecutive frames from `first` to `last` are less than [`CLOSE_MS`] apart.
     pub(crate) fn are_close(&self, first: isize, last: isize) -> bool {
         (first..last).all(|offset| match (self.at(offset), self.at(offset + 1)) {
             (Some(old), Some(new)) => {

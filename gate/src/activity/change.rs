@@ -1,8 +1,8 @@
 //! Cells that changed between two pictures because something moved.
 //!
-//! Noise is measured in the change itself: its deviation over the picture raises what counts, so that grain,
-//! drops and flakes do whatever their size and pace; and what changed at a place before, but for what
-//! moved, raises it there, so that leaves and water do. Thresholds: `make bench-activity`, rendered clips.
+//! The deviation of the change over the picture is its noise and raises the thresholds, so that grain, drops
+//! and flakes do not count; earlier changes at a place, except movement, raise them there, against leaves and
+//! water. Thresholds: `make bench-activity`, rendered clips.
 
 use media::Cells;
 
@@ -16,56 +16,56 @@ use crate::{
     thumbnail::{CELLS, LEVEL},
 };
 
-/// A value of each cell of a row in 1/[`LEVEL`]: sixteen bits, so that a vector holds many.
+/// One value per cell of a row in 1/[`LEVEL`]; 16 bits, so that a vector holds many.
 type Row = [i16; LUMA_COLUMNS];
-/// A value of each cell.
+/// One value per cell of the picture.
 pub(super) type Rows = [Row; LUMA_ROWS];
 const NONE: Rows = [[0; LUMA_COLUMNS]; LUMA_ROWS];
 const NO_CELLS: Cells = [0; LUMA_ROWS];
-/// Sums over some cells of each row.
+/// Horizontal sums around each cell.
 type Across = [[i32; LUMA_COLUMNS]; LUMA_ROWS];
 
-/// Cells that are taken together.
+/// Number of cells summed together: a cell and its eight neighbours.
 const NINE: i16 = 9;
-/// Least change of nine cells together from which on something moves, where there is no noise.
+/// Least change of nine cells that is movement (a seed), without noise.
 const SEED: i32 = NINE as i32 * 7 * LEVEL as i32;
-/// The same of cells that hang together with such a one.
+/// Least change of nine cells connected to a seed, without noise.
 const GROWN: i32 = NINE as i32 * 4 * LEVEL as i32;
-/// Quarters of the picture's noise by which both are higher.
+/// Factors of the noise, in quarters, added to [`SEED`] and [`GROWN`].
 const SEED_NOISE: i32 = 21;
 const GROWN_NOISE: i32 = 7;
-/// Quarters of the noise within which all changes stay where it is grain: drops and flakes stand out of it, now and then.
+/// Highest change in grain alone, in quarters of the noise; drops and flakes exceed it at times.
 const GRAIN: i32 = 19;
-/// [`SEED`] and [`SEED_NOISE`] in grain, of which the higher counts: whatever stands out of grain is something else.
+/// Terms of the seed threshold in grain; the larger one applies. A change above grain is not grain.
 const GRAIN_SEED: i32 = 85 * LEVEL as i32;
 const GRAIN_SEED_NOISE: i32 = 25;
-/// Most of the change of nine cells that is taken for noise: what moves, being large, must not hide itself.
+/// Largest change of nine cells that counts as noise, so that a large moving object does not hide itself.
 const NOISE_MAX: i16 = NINE * 14 * LEVEL as i16;
-/// Most that counts of a cell's change: nine of them fit into sixteen bits.
+/// Largest change of a cell that counts, so that the sum of nine fits into 16 bits.
 const CHANGE_MAX: i16 = 3600;
-/// Cells on each side that tell what is light: an object is smaller, or has its edges.
+/// Cells on each side averaged as light: objects are smaller, or have edges.
 const LIGHT: usize = 4;
-/// Cells on each side that belong to a place.
+/// Cells on each side that belong to the place of a cell.
 const PLACE: usize = 3;
-/// More than this share of the picture is no movement in it, but a cut, a light or the camera.
+/// Number of changed cells above which the change is a cut, light or camera motion.
 const MOST: u32 = CELLS as u32 / 2;
 
-/// Changes of the places around the cells.
+/// Changes found by one comparison.
 #[derive(Clone, Debug)]
 pub(super) struct Changes {
-    /// Whatever its cause.
+    /// Mean change around each cell, of any cause.
     around: Rows,
-    /// Cells whose place is touched by what seems to have moved, more having changed than in the comparison before: no
-    /// change there is usual.
+    /// Cells near apparent movement that exceeds the previous comparison: the changes there are not usual
+    /// ones, and [`Changes::keep_usual`] clears them.
     unusual: Cells,
-    /// The spread over nine cells.
+    /// Noise and maximum of the changes of nine cells.
     nine: Spread,
-    /// The spread over [`SHAPES`].
+    /// Noise and maximum of the changes of each of [`SHAPES`].
     shapes: [Spread; SHAPES.len()],
 }
 
 impl Changes {
-    /// None.
+    /// No change.
     pub(super) const NONE: Changes = Changes {
         around: NONE,
         unusual: NO_CELLS,
@@ -73,7 +73,7 @@ impl Changes {
         shapes: [Spread::NONE; SHAPES.len()],
     };
 
-    /// Measures what changed between two pictures beyond light, in `room`: each cell, nine together, and shapes.
+    /// Measures the changes between two pictures beyond light: per cell, nine cells and shape. Uses `room`.
     #[inline(always)]
     fn measure(&mut self, old: &Luma, new: &Luma, room: &mut Room) {
         let Room { change, sums, values, shapes, across } = room;
@@ -95,7 +95,7 @@ impl Changes {
         }
     }
 
-    /// Leaves of the changes only the usual ones, for good.
+    /// Clears the changes that are not usual.
     pub(super) fn keep_usual(&mut self) {
         clear(&mut self.around, &self.unusual);
         self.unusual = NO_CELLS;
@@ -112,7 +112,7 @@ fn clear(values: &mut Rows, cells: &Cells) {
     }
 }
 
-/// Room for the values of a comparison.
+/// Buffers of a comparison, reused to avoid allocation.
 #[derive(Debug)]
 pub(super) struct Room {
     change: Rows,
@@ -123,7 +123,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// One that holds nothing yet.
+    /// Buffers of zeros.
     pub(super) const EMPTY: Room = Room {
         change: NONE,
         sums: NONE,
@@ -133,9 +133,9 @@ impl Room {
     };
 }
 
-/// Compares two pictures and tells the `changes`; `before` are those before the older picture, the latest first, of which
-/// the others have only the usual ones.
-/// Gives the cells in which something moved: none where the whole picture changed, or where nothing tells what is usual.
+/// Compares two pictures, writes `changes` and returns the cells in which something moved. `before` holds the
+/// changes of comparisons that end at or before the older picture, latest first; all but the latest are
+/// reduced to usual ones. Returns no cells if the whole picture changed or `before` is empty.
 #[inline(always)]
 pub(super) fn compare<'a>(
     (old, new): (&Luma, &Luma),
@@ -160,7 +160,7 @@ pub(super) fn compare<'a>(
     for changes in before.clone().skip(1) {
         join(values, &changes.around, i16::max);
     }
-    // What is usual counts four times. A vector adds and saturates at once, but does not multiply so.
+    // Usual changes count four times: doubling with saturation twice is one vector operation each.
     let twice = |value: i16| value.saturating_add(value);
     let less = |value| twice(twice(beyond_noise(value)));
     let mut cells = moved(sums, values, [seed, grown], less);
@@ -177,7 +177,7 @@ pub(super) fn compare<'a>(
     cells
 }
 
-/// The cells of which more than the least of seeds is left of their strength, and those that hang together with them.
+/// Returns the cells whose strength less the usual exceeds `least[0]`, and connected cells above `least[1]`.
 #[inline(always)]
 fn moved(strength: &Rows, usual: &Rows, least: [i16; 2], less: impl Fn(i16) -> i16) -> Cells {
     let left =
@@ -188,7 +188,7 @@ fn moved(strength: &Rows, usual: &Rows, least: [i16; 2], less: impl Fn(i16) -> i
     }
 }
 
-/// Least changes of nine cells: of those in which something moves, and of those that hang together with them.
+/// Returns the least changes of nine cells that are movement: of a seed, and of cells connected to one.
 fn least(noise: i32, highest_before: i16) -> (i16, i16) {
     let beyond = |flat: i32, times: i32| flat + times * noise / 4;
     let is_grain = i32::from(highest_before) <= GRAIN * noise / 4;
@@ -201,22 +201,22 @@ pub(super) fn bounded(least: i32) -> i16 {
     least.min(i16::MAX.into()) as i16
 }
 
-/// Number of cells that changed by more.
+/// Returns the number of cells that changed by more than `most`.
 #[inline(always)]
 fn count_above(change: &Rows, most: i16) -> u32 {
     let count = |row: &Row| row.iter().map(|cell| u16::from(cell.abs() > most)).sum::<u16>();
     change.iter().map(|row| u32::from(count(row))).sum()
 }
 
-/// Change of nine cells together, where the one in their middle changed by more than `least` as they did, and what
-/// is left of it without light is no small part: a patch of light changes more than it bends, an edge does not.
+/// Returns the change of nine cells if the middle one changed by more than `least` in the same direction and
+/// by at most half of that sum; otherwise 0. A patch of light changes more than it bends, an edge does not.
 #[inline(always)]
 fn of_its_own(sum: i16, change: i16, least: i16) -> i16 {
     let own = if sum < 0 { -change } else { change };
     if own > least && sum.abs() / 2 >= own { sum.abs() } else { 0 }
 }
 
-/// Replaces each value by what is made of it and another.
+/// Replaces each value by `of` of the value and its counterpart in `others`.
 #[inline(always)]
 fn join(values: &mut Rows, others: &Rows, of: impl Fn(i16, i16) -> i16) {
     let pairs = values.as_flattened_mut().iter_mut().zip(others.as_flattened());
@@ -225,7 +225,7 @@ fn join(values: &mut Rows, others: &Rows, of: impl Fn(i16, i16) -> i16) {
     }
 }
 
-/// Changes of cells beyond the light that all gained or lost, none where not known, and the known ones.
+/// Writes the change of each cell beyond global light (0 if unknown), and 1 in `known` for each known cell.
 #[inline(always)]
 fn beyond_light(old: &Luma, new: &Luma, change: &mut Rows, known: &mut Rows) {
     let light = Light::between(old, new);
@@ -236,7 +236,7 @@ fn beyond_light(old: &Luma, new: &Luma, change: &mut Rows, known: &mut Rows) {
     }
 }
 
-/// Makes means of changes those of the `known` ones alone: white beside a lamp gains nothing, and would give it an edge.
+/// Rescales means to the `known` cells alone: white beside a lamp gains nothing and would give it an edge.
 #[inline(always)]
 fn of_known(means: &mut Rows, known: &Rows, counts: &mut Rows, across: &mut Across) {
     if known.as_flattened().iter().sum::<i16>() == CELLS as i16 {
@@ -251,10 +251,10 @@ fn of_known(means: &mut Rows, known: &Rows, counts: &mut Rows, across: &mut Acro
     });
 }
 
-/// Root of the mean square of strengths up to [`NOISE_MAX`] each, but no more than 1.6 means: few cells move.
+/// Root mean square of strengths up to [`NOISE_MAX`] each, at most 1.6 means because few cells move.
 #[inline(always)]
 pub(super) fn deviation(values: &Rows) -> i32 {
-    // Of a column, whose squares a sum of 32 bits holds.
+    // Sums per column, so that the squares fit into 32 bits.
     let mut sums = [[0u32; LUMA_COLUMNS]; 2];
     let [values_of, squares_of] = &mut sums;
     for row in values {
@@ -269,14 +269,14 @@ pub(super) fn deviation(values: &Rows) -> i32 {
     square.isqrt().min(mean * 8 / 5) as i32
 }
 
-/// Means over each cell and those so many around it; the picture's edge goes on outside.
+/// Writes the mean over each cell and those within `REACH`; edge cells repeat outside the picture.
 #[inline(always)]
 fn means_around<const REACH: usize>(values: &Rows, across: &mut Across, means: &mut Rows) {
     let side = 2 * REACH as i32 + 1;
     sums_around::<REACH>(values, across, means, |sum| (sum / (side * side)) as i16);
 }
 
-/// Sums over each cell and those so many around it; the picture's edge goes on outside.
+/// Writes `of` the sum over each cell and those within `REACH`; edge cells repeat outside the picture.
 #[inline(always)]
 fn sums_around<const REACH: usize>(
     values: &Rows,
@@ -300,7 +300,7 @@ fn sums_around<const REACH: usize>(
     }
 }
 
-/// Sums over each cell of a row and those so many on each side.
+/// Sums each cell of a row and its `REACH` neighbours on each side.
 #[inline(always)]
 fn sum_across<const REACH: usize>(row: &Row, sums: &mut [i32; LUMA_COLUMNS]) {
     let mut wide = [row[0].into(); LUMA_COLUMNS + 2 * LIGHT];
@@ -309,27 +309,27 @@ fn sum_across<const REACH: usize>(row: &Row, sums: &mut [i32; LUMA_COLUMNS]) {
     *sums = std::array::from_fn(|x| wide[x..=x + 2 * REACH].iter().sum());
 }
 
-/// The cells of whose two values it holds.
+/// Returns the cells for whose two values `holds` is true.
 #[inline(always)]
 fn cells_of(a: &Rows, b: &Rows, holds: impl Fn(i16, i16) -> bool) -> Cells {
     std::array::from_fn(|y| {
         let (a, b) = (&a[y], &b[y]);
         let flags: [u8; LUMA_COLUMNS] = std::array::from_fn(|x| holds(a[x], b[x]).into());
-        // The factor moves the lowest bit of each of eight bytes to its place in the highest.
+        // The factor moves the lowest bit of each of eight bytes into the highest byte.
         let packed =
             |eight: &[u8; 8]| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         flags.as_chunks().0.iter().rev().fold(0, |bits, eight| bits << 8 | packed(eight))
     })
 }
 
-/// Cells of a row that are among these or at one of them.
+/// Returns the cells of row `y` that are in `cells` or adjacent to one of them.
 fn near(cells: &Cells, y: usize) -> u64 {
     let wide =
         |y: Option<usize>| y.and_then(|y| cells.get(y)).map_or(0, |&row| row | row << 1 | row >> 1);
     wide(y.checked_sub(1)) | wide(Some(y)) | wide(Some(y + 1))
 }
 
-/// The seeds with all `cells` that hang together with them.
+/// Returns the seeds and all `cells` connected to them.
 fn grow(mut seeds: Cells, cells: &Cells) -> Cells {
     for _ in 0..LUMA_ROWS {
         let before = seeds;

@@ -1,34 +1,34 @@
-//! Light that all of a picture gained or lost: a factor, or a line where that explains more.
+//! Change of light over a whole picture: a factor, or a line where that explains more.
 //!
-//! Black and white end it: a value beyond them is no change. Integers, the same bits everywhere.
+//! Values clipped to black or white tell no change. Integer arithmetic: the same bits on every machine.
 
 use super::luma::Luma;
 use crate::thumbnail::{BLOCKS, LEVEL};
 
-/// Least and most of a cell of which hardly any sample has been lost to black or white (16 and 235, ITU-R BT.709).
+/// Range of cell means in which hardly any sample is clipped (16 and 235, ITU-R BT.709).
 const KNOWN: [u16; 2] = [24 * LEVEL as u16, 228 * LEVEL as u16];
-/// Least number of blocks with both means in [`KNOWN`] that tells a line.
+/// Least number of blocks, both of whose means lie in [`KNOWN`], to fit a line.
 const BLOCKS_LEAST: usize = BLOCKS / 4;
-/// Least difference of two medians of blocks that tells how light acts on dark and light ones.
+/// Least difference of the medians of dark and light blocks to fit a line.
 const APART_LEAST: i32 = 16 * LEVEL as i32;
-/// Most that counts of what light leaves of a cell: more is something that moves.
+/// Largest remainder of a cell that counts in the comparison of two fits: more is movement.
 const LEFT_MAX: u16 = 8 * LEVEL as u16;
-/// Factor of a light that stays.
+/// Factor of unchanged light.
 const SAME: u16 = 1 << 14;
 
-/// Light that all cells gained or lost: what it made of them.
+/// Change of light that all cells share: `new = old * factor + offset`.
 #[derive(Clone, Copy)]
 pub(super) struct Light {
-    /// In 1/[`SAME`].
+    /// Factor in 1/[`SAME`].
     factor: u16,
-    /// In 1/[`LEVEL`].
+    /// Offset in 1/[`LEVEL`].
     offset: i16,
-    /// Darkest and lightest value of which it is known: beyond, a picture shows less than there was.
+    /// Darkest and lightest value for which the light is known; values beyond are clipped.
     known: [u16; 2],
 }
 
 impl Light {
-    /// The factor by which the median block became lighter.
+    /// Returns the factor by which the median block became lighter.
     #[inline(always)]
     fn scaled(old: &[u16; BLOCKS], new: &[u16; BLOCKS]) -> Light {
         let mut ratios: [u32; BLOCKS] = std::array::from_fn(|block| {
@@ -38,7 +38,7 @@ impl Light {
         Light { factor, offset: 0, known: [0, u16::MAX] }
     }
 
-    /// The line by which the median of the darker half of the blocks and that of the lighter half became what they are.
+    /// Returns the line through the medians of the darker and of the lighter half of the blocks.
     fn shifted(old: &[u16; BLOCKS], new: &[u16; BLOCKS]) -> Option<Light> {
         let is_known = |value: &u16| (KNOWN[0]..=KNOWN[1]).contains(value);
         let (mut blocks, mut count) = ([[0; 2]; BLOCKS], 0);
@@ -63,7 +63,7 @@ impl Light {
         Some(Light { factor, offset, known: KNOWN })
     }
 
-    /// The gain or loss of the median block.
+    /// Returns the offset that the median block gained or lost.
     fn added(old: &[u16; BLOCKS], new: &[u16; BLOCKS]) -> Light {
         let mut gains: [i16; BLOCKS] =
             std::array::from_fn(|block| new[block] as i16 - old[block] as i16);
@@ -71,7 +71,7 @@ impl Light {
         Light { factor: SAME, offset, known: KNOWN }
     }
 
-    /// The factor, or another light that leaves less than three quarters of what the factor leaves of the cells.
+    /// Returns the factor, or another light that leaves less than three quarters of the factor's remainder.
     #[inline(always)]
     pub(super) fn between(old: &Luma, new: &Luma) -> Light {
         let left = |light: Light| -> u32 {
@@ -94,8 +94,8 @@ impl Light {
         best.map_or(scaled, |(_, light)| light)
     }
 
-    /// Change of a cell beyond what the light made of it; none where it is not known, as a value was lost to black or
-    /// white, unless it was the old one and the cell comes away from there: what is dark before white stays.
+    /// Returns the change of a cell beyond the light; `None` if a value is clipped, unless only the old one
+    /// is and the cell moves away from that end: a dark object before a white sky stays visible.
     #[inline(always)]
     pub(super) fn change(self, old: u16, new: u16) -> Option<i16> {
         let scaled = (u32::from(old << 2) * u32::from(self.factor)) >> 16;

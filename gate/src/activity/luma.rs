@@ -1,8 +1,8 @@
-//! Pictures as means over time: less noise than a frame has, and the same at any frame rate.
+//! Pictures as means over time: less noise than a single frame, and independent of the frame rate.
 
 use crate::thumbnail::{BLOCKS, CELLS, block_means};
 
-/// Luma of some time: its cells and their blocks, as a [`crate::thumbnail::CellThumbnail`] has them.
+/// Mean luma over some time: cells and blocks as in [`crate::thumbnail::CellThumbnail`].
 #[derive(Clone, Debug)]
 pub(super) struct Luma {
     pub(super) cells: [u16; CELLS],
@@ -10,10 +10,10 @@ pub(super) struct Luma {
 }
 
 impl Luma {
-    /// Black.
+    /// Black picture.
     pub(super) const BLACK: Luma = Luma { cells: [0; CELLS], blocks: [0; BLOCKS] };
 
-    /// Becomes the mean of at most four pictures: sums of more do not fit.
+    /// Sets this to the mean of up to four pictures; the sums of more do not fit into 16 bits.
     #[inline(always)]
     pub(super) fn be_mean<'a>(&mut self, pictures: impl Iterator<Item = &'a Luma>) {
         let mut count = 0;
@@ -31,10 +31,10 @@ impl Luma {
     }
 }
 
-/// Most frames of a mean: sums of more might not fit.
+/// Most frames of a mean: the sums of more may not fit into 32 bits.
 const FRAMES_MAX: u32 = 1 << 16;
 
-/// Sums of the cells of frames.
+/// Sums of the cells over frames.
 #[derive(Debug)]
 pub(super) struct Sums {
     cells: Box<[u32; CELLS]>,
@@ -42,12 +42,12 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Those of no frame.
+    /// Returns sums of no frames.
     pub(super) fn new() -> Sums {
         Sums { cells: Box::new([0; CELLS]), frames: 0 }
     }
 
-    /// Adds a frame; those beyond what a mean may have do not count.
+    /// Adds a frame; frames beyond [`FRAMES_MAX`] are ignored.
     pub(super) fn add(&mut self, frame: &[u16; CELLS]) {
         if self.frames < FRAMES_MAX {
             self.frames += 1;
@@ -60,7 +60,7 @@ impl Sums {
         (*self.cells, self.frames) = ([0; CELLS], 0);
     }
 
-    /// Mean of the frames, of which there are none behind it.
+    /// Writes the mean of the frames to `mean` and forgets them.
     #[inline(always)]
     pub(super) fn take_mean(&mut self, mean: &mut Luma) {
         let frames = self.frames.max(1);

@@ -1,4 +1,4 @@
-//! Shapes that stand out of grain: more cells than nine, as people and cars have them.
+//! Shapes larger than nine cells, such as people and cars, that stand out of grain.
 
 use super::change::{Rows, bounded, deviation};
 use crate::{
@@ -6,34 +6,34 @@ use crate::{
     thumbnail::LEVEL,
 };
 
-/// Quarters of the noise within which all changes stay where it is grain, in which alone shapes are looked for.
+/// Highest earlier change, in quarters of the noise, that counts as grain; shapes are sought in grain only.
 const GRAIN: i32 = 16;
-/// Least strength of a shape that moves.
+/// Least strength of a moving shape.
 const SEED: i32 = 50 * LEVEL as i32;
-/// The same in quarters of the noise, of which the higher counts.
+/// Least strength of a moving shape in quarters of the noise; the larger of both applies.
 const SEED_NOISE: i32 = 26;
 
-/// Strengths over the picture.
+/// Noise and maximum of the strengths over a picture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
-    /// Their deviation.
+    /// Deviation of the strengths.
     pub(super) noise: i32,
-    /// The highest.
+    /// Highest strength.
     pub(super) highest: i16,
 }
 
 impl Spread {
-    /// That of a picture in which nothing changed.
+    /// Spread of a picture in which nothing changed.
     pub(super) const NONE: Spread = Spread { noise: 0, highest: 0 };
 
-    /// That of these strengths.
+    /// Measures the spread of `strengths`.
     #[inline(always)]
     pub(super) fn of(strengths: &Rows) -> Spread {
         let highest = strengths.as_flattened().iter().fold(0, |most, &value| most.max(value));
         Spread { noise: deviation(strengths), highest }
     }
 
-    /// The most of several.
+    /// Returns the largest noise and the largest maximum of several spreads.
     pub(super) fn most(spreads: impl Iterator<Item = Spread>) -> Spread {
         spreads.fold(Spread::NONE, |most, spread| Spread {
             noise: most.noise.max(spread.noise),
@@ -42,12 +42,12 @@ impl Spread {
     }
 }
 
-/// More cells than nine, as far as people and cars have them: they stand out of noise as a whole before a part does.
+/// Groups of more than nine cells, as large as people and cars: they exceed noise before their parts do.
 #[derive(Clone, Copy)]
 pub(super) enum Shape {
-    /// Nine cells, those two above and those two below.
+    /// Nine cells with those two above and those two below: three columns and seven rows.
     Standing,
-    /// Nine cells to the left of the one in the middle and those to its right.
+    /// Nine cells left and right of the middle one: five columns and three rows.
     Lying,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Shape {
 pub(super) const SHAPES: [Shape; 2] = [Shape::Standing, Shape::Lying];
 
 impl Shape {
-    /// Tells the strength of the change around each cell, halved so that it fits, from the sums over nine.
+    /// Writes the strength of the shape around each cell, halved to fit 16 bits, from the sums of nine cells.
     #[inline(always)]
     pub(super) fn strengths(self, sums: &Rows, told: &mut Rows) {
         for (y, told) in told.iter_mut().enumerate() {
@@ -78,8 +78,8 @@ impl Shape {
         }
     }
 
-    /// Least strengths of cells in which a shape moves and of those that hang together with them; `None` where there is no
-    /// grain: a camera that begins to shake has more noise than before.
+    /// Returns the least strengths of a seed and of cells connected to it; `None` without grain, or while the
+    /// noise grows, as when a camera begins to shake.
     pub(super) fn least(now: Spread, before: Spread) -> Option<[i16; 2]> {
         let is_grain = i32::from(before.highest) <= GRAIN * now.noise / 4;
         let stays = 5 * now.noise <= 6 * before.noise;

@@ -1,58 +1,58 @@
-//! Episodes of activity, frame by frame, from the scores and times alone.
+//! Episodes of activity, frame by frame, from scores and times alone.
 //!
-//! Knows what every past that is still possible would make of a frame, so that the middle of a recording can be
-//! foreseen: a tracker that saw the start has one past.
+//! Tracks every past that is still possible, as ranges, so that a segment in the middle of a recording can be
+//! analysed before the ones in front of it. A tracker that saw the start has exactly one past.
 
 use media::{GateConfig, Score, Signal};
 
 use super::{ACROSS, tenth};
 
-/// An episode is over after so many milliseconds below the lower threshold.
+/// Milliseconds below the lower threshold after which an episode is over.
 const QUIET_MS: i64 = 1000;
-/// Peaks and ends are told at the first frame at or after a multiple of so many milliseconds.
+/// Grid in milliseconds: peaks and ends are reported at the first frame at or after a multiple of it.
 const GRID_MS: i64 = 500;
-/// Steps of the score, each half as high again as the one before, above the upper threshold; the last is out of
-/// reach of any threshold worth setting.
+/// Number of score levels above the upper threshold, each 1.5 times the one before; the last is beyond every
+/// useful threshold.
 const LEVELS: u8 = 16;
 
-/// Change in the course of an episode.
+/// Change of an episode of activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// An episode starts with this frame.
     Started,
-    /// Half as much activity again as in any frame told of before.
+    /// The activity reaches a higher level than in any reported frame; levels are 1.5 times apart.
     Peaked,
     /// The picture has been at rest for a second.
     Settled,
 }
 
-/// Result of a frame.
+/// Result of one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// The change that every possible past gives.
+    /// Change that every possible past yields.
     pub(crate) change: Option<Change>,
-    /// Some possible past gives a change, and not all of them this one.
+    /// True if the possible pasts disagree about the change.
     pub(crate) is_unsure: bool,
 }
 
-/// Pasts that are possible, as ranges.
+/// Possible pasts, as ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pasts {
-    /// There may be no episode.
+    /// True if the picture may be at rest.
     at_rest: bool,
-    /// There may be one.
+    /// Ranges of the episode that may be open.
     open: Option<Open>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Open {
-    /// Lowest and highest level told of.
+    /// Lowest and highest possible level reported so far.
     level: (u8, u8),
-    /// Earliest and latest time of the last frame that was not quiet.
+    /// Earliest and latest possible time of the last frame that was not quiet.
     loud_ms: (i64, i64),
 }
 
-/// State of the episodes at a frame, of a gate that saw all before.
+/// State of the episodes after a frame, for a gate that saw all frames before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ActivityState {
     /// Level of the open episode; `None` while the picture is at rest.
@@ -63,23 +63,23 @@ pub struct ActivityState {
     pub cut_ms: Option<i64>,
 }
 
-/// Follows the episodes.
+/// Tracks the episodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracker {
     pasts: Pasts,
     last_ms: Option<i64>,
-    /// Earliest and latest time of the last hard transition.
+    /// Earliest and latest possible time of the last hard transition.
     cut_ms: (i64, i64),
 }
 
 impl Tracker {
-    /// A tracker whose next frame is the first.
+    /// Returns a tracker whose next frame is the first.
     pub(crate) fn new() -> Tracker {
         let pasts = Pasts { at_rest: true, open: None };
         Tracker { pasts, last_ms: None, cut_ms: (i64::MIN, i64::MIN) }
     }
 
-    /// A tracker that has seen nothing of what was before, nor the frame at `pts_ms`.
+    /// Returns a tracker that saw neither the frame at `pts_ms` nor any before it.
     pub(crate) fn after(pts_ms: i64) -> Tracker {
         let range = (i64::MIN, pts_ms);
         let open = Open { level: (0, LEVELS), loud_ms: range };
@@ -87,7 +87,7 @@ impl Tracker {
         Tracker { pasts, last_ms: Some(pts_ms), cut_ms: range }
     }
 
-    /// A tracker whose next frame follows the one at `pts_ms`.
+    /// Returns a tracker whose next frame follows the one at `pts_ms`, with the given state.
     pub(crate) fn resume(state: ActivityState, pts_ms: i64) -> Tracker {
         let open = state.level.map(|level| {
             let level = level.min(LEVELS.into()) as u8;
@@ -98,7 +98,7 @@ impl Tracker {
         Tracker { pasts, last_ms: Some(pts_ms), cut_ms: (cut, cut) }
     }
 
-    /// The state, of which the earliest past is told where several are possible.
+    /// Returns the state; if several pasts are possible, the lowest level and the earliest times.
     pub(crate) fn state(&self) -> ActivityState {
         let (open, cut) = (self.pasts.open, self.cut_ms.0);
         ActivityState {
@@ -114,7 +114,7 @@ impl Tracker {
         if is_cut {
             self.cut_ms = (now, now);
         }
-        // Pictures of two scenes are compared until the old one is out of reach.
+        // For some tenths after a cut, pictures of two scenes are compared: the score is ignored.
         let follows = |cut: i64| cut != i64::MIN && tenth(now).saturating_sub(tenth(cut)) <= ACROSS;
         let score = signal.activity.map_or(Score::ZERO, |activity| activity.score);
         let frame = |score: Score| Frame {
@@ -144,7 +144,7 @@ impl Tracker {
 
 #[derive(Clone, Copy)]
 struct Frame {
-    /// Level of a score that starts an episode.
+    /// Level of the score; `None` below the upper threshold.
     level: Option<u8>,
     is_quiet: bool,
     now: i64,
@@ -227,12 +227,12 @@ impl Change {
     }
 }
 
-/// The frame at `now` is the first at or after a multiple of half a second, that before it being at `last`.
+/// Returns true if a multiple of [`GRID_MS`] lies after `last` (the frame before) and at or before `now`.
 pub(crate) fn is_on_grid(last: i64, now: i64) -> bool {
     now.div_euclid(GRID_MS) > last.div_euclid(GRID_MS)
 }
 
-/// Number of times that `on` can be raised by a half until it passes `score`.
+/// Returns how many times `on` can be multiplied by 1.5 without exceeding `score`.
 fn level(score: Score, on: Score) -> u8 {
     let mut step = u64::from(on.millionths().max(1)) * 1024;
     let reached = u64::from(score.millionths()) * 1024;

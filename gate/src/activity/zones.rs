@@ -5,7 +5,7 @@ use media::{Activity, CellBox, Cells, Score, Zone, Zones};
 use super::population;
 use crate::cells::LUMA_ROWS;
 
-/// Cells of each zone, and those that count: a cell belongs to a zone when its middle lies inside.
+/// Cells of each zone, and the cells that count. A cell belongs to a zone if its middle lies inside.
 #[derive(Clone, Debug)]
 pub struct ZoneMask {
     counted: Cells,
@@ -20,7 +20,7 @@ impl Default for ZoneMask {
 }
 
 impl ZoneMask {
-    /// The cells of `zones`, of which the first [`Zone::MAX`] count.
+    /// Makes the mask of `zones`, of which the first [`Zone::MAX`] are used.
     pub fn new(zones: &Zones) -> ZoneMask {
         let masks: Vec<Cells> = zones.zones.iter().take(Zone::MAX).map(Zone::cells).collect();
         let counted = match zones.only {
@@ -30,7 +30,7 @@ impl ZoneMask {
         ZoneMask { counted, count: population(&counted), zones: masks }
     }
 
-    /// Activity of a picture whose `changed` cells these are.
+    /// Returns the activity of a picture in which these cells changed.
     pub(super) fn activity(&self, changed: &Cells) -> Activity {
         let counted = both(changed, &self.counted, |a, b| a & b);
         Activity {
@@ -40,17 +40,17 @@ impl ZoneMask {
         }
     }
 
-    /// Cells that count.
+    /// Returns the cells that count.
     pub fn counted(&self) -> &Cells {
         &self.counted
     }
 
-    /// Cells of each zone, in the order of the bits.
+    /// Returns the cells of each zone, in the order of the bits.
     pub fn zones(&self) -> &[Cells] {
         &self.zones
     }
 
-    /// Zones that have any of these cells: bit `i` stands for the `i`th.
+    /// Returns the zones that contain any of these cells: bit `i` stands for zone `i`.
     pub fn touched(&self, cells: &Cells) -> u16 {
         let has_any = |zone: &Cells| zone.iter().zip(cells).any(|(a, b)| a & b != 0);
         let zones = self.zones.iter().enumerate();
