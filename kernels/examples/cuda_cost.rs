@@ -1,5 +1,5 @@
-//! Prints what measuring costs on the first CUDA device: uploaded pictures, and batches of
-//! pictures that are in its memory already. Ends with 2 where there is no device, with 1 where it fails.
+//! Prints the time of measuring on the first CUDA device: uploaded pictures, and batches of pictures already
+//! in device memory. Exits with 2 if there is no device and with 1 on another failure.
 
 #[path = "../../benches/functions/cost.rs"]
 mod cost;
@@ -36,7 +36,7 @@ fn main() {
     }
 }
 
-/// A picture that is in the device's memory and nowhere else.
+/// Picture that exists in device memory only.
 struct There(DeviceSurface);
 
 impl DeviceFrameBuffer for There {
@@ -53,7 +53,7 @@ impl DeviceFrameBuffer for There {
     }
 }
 
-/// Least nanoseconds a frame for batches of different pictures in device memory.
+/// Returns the least nanoseconds per frame for batches of different pictures in device memory.
 #[expect(unsafe_code, reason = "names pictures by their addresses")]
 fn in_memory(measurer: &mut CudaBackend, pictures: usize) -> u128 {
     let stream = CudaContext::new(0).expect("a device").default_stream();
@@ -67,7 +67,7 @@ fn in_memory(measurer: &mut CudaBackend, pictures: usize) -> u128 {
     let frame = |n: usize| {
         let luma = start + (n * bytes) as u64;
         let chroma = luma + (PITCH * EXTENT.height as usize) as u64;
-        // SAFETY: `memory` holds them all, written and waited for, until the end.
+        // SAFETY: `memory` holds all pictures, written and synchronised, until the end of this function.
         let surface = unsafe { DeviceSurface::new(0, luma, chroma, PITCH as u32) };
         let pixels = Pixels::Device(Arc::new(There(surface)));
         let pts = Timestamp::from_millis(0);

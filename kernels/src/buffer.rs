@@ -1,26 +1,26 @@
-//! Host and device memory that batches go up in and sums come back in, made once and kept.
+//! Host and device memory for uploading batches and downloading sums, allocated once and reused.
 //!
-//! Host memory is page-locked, so that copies run without the CPU. A larger picture than any
-//! before makes new buffers of samples; nothing else does.
+//! Host memory is page-locked, so that copies run without the CPU. Only a batch larger than any before
+//! allocates new sample buffers.
 
 use cudarc::driver::{CudaSlice, DevicePtr, DriverError, PinnedHostSlice, sys};
 use gate::device_batch::{SUMS, SURFACE_WORDS, SURFACES, Surface};
 
 use crate::device::{CudaDevice, WaitError};
 
-/// Most pictures of one launch: 6.6 MB of sums.
+/// Most pictures of one launch, which take 6.6 MB of sums.
 pub(crate) const PICTURES_MAX: usize = 256;
-/// Bytes of samples that a launch is filled up to; a picture that is larger goes alone.
+/// Bytes of samples up to which a launch is filled; a larger picture gets its own launch.
 pub(crate) const FILL_BYTES: u64 = 32 << 20;
 /// Bytes of the sums of one picture.
 pub(crate) const SUM_BYTES: usize = 4 * SUMS;
 
 /// Bytes of the surfaces of one picture.
 const SURFACE_BYTES: usize = 4 * SURFACES * SURFACE_WORDS;
-/// Bytes of samples the first buffers hold: a 1080p picture.
+/// Least capacity of a sample buffer: a 1080p picture.
 const FIRST_BYTES: usize = 4 << 20;
 
-/// Buffers of every launch.
+/// Buffers that every launch uses.
 pub(crate) struct LaunchBuffers {
     head: PinnedHostSlice<u8>,
     pub surfaces: CudaSlice<u8>,
@@ -34,12 +34,12 @@ impl LaunchBuffers {
             head: pinned(device, PICTURES_MAX * SURFACE_BYTES, sys::CU_MEMHOSTALLOC_WRITECOMBINED)?,
             surfaces: device.stream.alloc_zeros(PICTURES_MAX * SURFACE_BYTES)?,
             sums: device.stream.alloc_zeros(PICTURES_MAX * SUM_BYTES)?,
-            // The CPU reads it: memory that is combined for writing would be slow.
+            // The CPU reads this memory: write-combined memory would be slow.
             back: pinned(device, PICTURES_MAX * SUM_BYTES, 0)?,
         })
     }
 
-    /// Sends the surfaces of a launch up.
+    /// Uploads the surfaces of a launch.
     pub fn send<'a>(
         &mut self,
         device: &CudaDevice,
@@ -55,7 +55,7 @@ impl LaunchBuffers {
         device.stream.memcpy_htod(&head[..bytes], &mut self.surfaces)
     }
 
-    /// Waits for the launch; the sums of its pictures.
+    /// Waits for the launch and returns the sums of its pictures.
     pub fn fetch(&mut self, device: &CudaDevice, pictures: usize) -> Result<&[u8], WaitError> {
         let bytes = pictures * SUM_BYTES;
         let back = self.back.as_mut_slice()?;
@@ -65,14 +65,14 @@ impl LaunchBuffers {
     }
 }
 
-/// Samples of host pictures, on both sides.
+/// Samples of host pictures, in host and in device memory.
 pub(crate) struct SampleBuffer {
     host: PinnedHostSlice<u8>,
     device: CudaSlice<u8>,
 }
 
 impl SampleBuffer {
-    /// Room for a launch of `bytes`, and for somewhat larger ones.
+    /// Allocates room for a launch of `bytes` and for somewhat larger ones.
     pub fn new(device: &CudaDevice, bytes: usize) -> Result<SampleBuffer, DriverError> {
         let capacity = bytes.max(FIRST_BYTES).next_power_of_two();
         Ok(SampleBuffer {
@@ -81,7 +81,7 @@ impl SampleBuffer {
         })
     }
 
-    /// Bytes there is room for.
+    /// Returns the capacity in bytes.
     pub fn capacity(&self) -> usize {
         self.device.len()
     }
@@ -91,12 +91,12 @@ impl SampleBuffer {
         self.device.device_ptr(&device.stream).0
     }
 
-    /// The host's side, to be filled.
+    /// Returns the host memory to be filled.
     pub fn fill(&mut self) -> Result<&mut [u8], DriverError> {
         self.host.as_mut_slice()
     }
 
-    /// Sends the first `bytes` up.
+    /// Uploads the first `bytes`.
     pub fn send(&mut self, device: &CudaDevice, bytes: usize) -> Result<(), DriverError> {
         let filled = &self.host.as_slice()?[..bytes];
         device.stream.memcpy_htod(filled, &mut self.device)
@@ -109,8 +109,8 @@ fn pinned(
     bytes: usize,
     flags: u32,
 ) -> Result<PinnedHostSlice<u8>, DriverError> {
-    // SAFETY: any byte is a `u8`, and every byte that is read has been written: by `send` and
-    // `fill` before a copy up, by a copy down before `fetch` returns.
+    // SAFETY: every byte pattern is a valid `u8`, and every byte that is read has been written: by `send` and
+    // `fill` before an upload, by a download before `fetch` returns.
     let mut memory = unsafe { device.context.alloc_pinned_with_flags(bytes, flags) }?;
     memory.as_mut_slice()?.fill(0);
     Ok(memory)

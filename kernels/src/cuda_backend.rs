@@ -1,4 +1,4 @@
-//! The measurer: pictures in, sums out, one stream; what is in the device's memory is read there.
+//! Gate backend on one CUDA stream: pictures in, sums out; pictures in device memory are read in place.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -23,16 +23,16 @@ const NAME: &str = "cuda";
 pub struct CudaBackend {
     device: CudaDevice,
     buffers: LaunchBuffers,
-    /// `None` until the first host picture.
+    /// Sample buffers; `None` until the first host picture.
     samples: Option<SampleBuffer>,
-    /// The surfaces of a launch while it is put together.
+    /// Surfaces of the launch that is being prepared.
     surfaces: Vec<[Surface; SURFACES]>,
-    /// Reason that the device is not asked any more: an error of CUDA stays with its context.
+    /// Reason that the device is lost; a CUDA error stays with its context.
     loss: Option<String>,
 }
 
 impl CudaBackend {
-    /// Opens device `index`, counted from 0, and measures the smoke of the conformance table.
+    /// Opens device `index`, counted from 0, and runs the quick conformance check.
     pub fn open(index: usize) -> Result<CudaBackend, CudaError> {
         let device = CudaDevice::open(index)?;
         let buffers = LaunchBuffers::new(&device).map_err(refused("taking memory"))?;
@@ -45,12 +45,12 @@ impl CudaBackend {
         Ok(measurer)
     }
 
-    /// The device's name, for people.
+    /// Returns the device's name for display.
     pub fn device(&self) -> &str {
         &self.device.name
     }
 
-    /// Measures pictures where they are: nothing is copied to the host but sums.
+    /// Measures pictures in device memory; only sums are copied to the host.
     fn measure_on_device(
         &mut self,
         frames: &[Frame],
@@ -66,7 +66,7 @@ impl CudaBackend {
         Ok(())
     }
 
-    /// Measures pictures that are sent up first.
+    /// Uploads and measures host pictures.
     fn measure_from_host(
         &mut self,
         frames: &[Frame],
@@ -80,13 +80,13 @@ impl CudaBackend {
         Ok(())
     }
 
-    /// Packs the batch, and sends it up.
+    /// Packs and uploads the batch.
     fn upload(&mut self, batch: &DeviceBatch<'_>) -> Result<(), Failure> {
         let bytes = batch.bytes as usize;
         let samples = match self.samples.take_if(|samples| samples.capacity() >= bytes) {
             Some(samples) => self.samples.insert(samples),
             None => {
-                // The smaller one goes first: both need not fit.
+                // Frees the smaller buffer first: the device may lack memory for both.
                 self.samples = None;
                 self.samples.insert(SampleBuffer::new(&self.device, bytes)?)
             }
@@ -107,7 +107,7 @@ impl CudaBackend {
         Ok(samples.send(&self.device, bytes)?)
     }
 
-    /// Measures `frames`, whose surfaces were put together.
+    /// Measures `frames`, whose surfaces are prepared.
     fn sum(&mut self, frames: &[Frame], out: &mut Vec<FrameMeasurements>) -> Result<(), Failure> {
         let pictures = self.surfaces.len();
         self.buffers.send(&self.device, self.surfaces.iter())?;
@@ -119,7 +119,7 @@ impl CudaBackend {
         Ok(())
     }
 
-    /// Runs `measure`; what it appended is taken back when it fails, and a lost device stays so.
+    /// Runs `measure`. On failure removes what it appended to `out`; a lost device stays lost.
     fn guarded(
         &mut self,
         out: &mut Vec<FrameMeasurements>,
@@ -129,7 +129,7 @@ impl CudaBackend {
             return Err(MeasureError::DeviceLost { backend: NAME, reason });
         }
         let before = out.len();
-        // The binding panics where a driver lacks a function that its version should have.
+        // The binding panics if a driver lacks a function that its version should have.
         let ran = catch_unwind(AssertUnwindSafe(|| measure(self, out)));
         let failure = match ran {
             Ok(Ok(())) => return Ok(()),
@@ -153,7 +153,7 @@ impl CudaBackend {
 }
 
 impl CudaBackend {
-    /// Waits for what was sent before memory ran out: it may still read what the next batch writes.
+    /// Waits for work sent before memory ran out: it may still read buffers that the next batch writes.
     fn settled(&self, reason: String) -> Failure {
         match self.device.wait() {
             Ok(()) => Failure::Memory(reason),
@@ -190,7 +190,7 @@ impl MeasureBackend for CudaBackend {
 enum Failure {
     /// The picture is at fault.
     Picture(MeasureError),
-    /// The device has no memory left: a smaller batch may fit.
+    /// The device has no memory left; a smaller batch may fit.
     Memory(String),
     Lost(String),
 }

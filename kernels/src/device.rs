@@ -1,6 +1,6 @@
-//! The driver, the device and its context, probed step by step: each gap has its own error.
+//! Driver, device and context, probed step by step: each missing part has its own error.
 //!
-//! The driver's library is loaded when first asked for; nothing of CUDA is linked.
+//! The driver's library is loaded on first use; no CUDA library is linked.
 
 use std::{
     error::Error,
@@ -16,40 +16,40 @@ use libloading::Library;
 
 use crate::{CudaError, CudaVersion, ptx};
 
-/// The PTX is of ISA 8.0, which drivers read that speak CUDA 12.0.
+/// Oldest supported CUDA version of the driver; the PTX is of ISA 8.0.
 const DRIVER_MIN: CudaVersion = CudaVersion { major: 12, minor: 0 };
-/// The PTX is of this virtual architecture.
+/// Oldest supported compute capability: the virtual architecture of the PTX.
 const CAPABILITY_MIN: CudaVersion = CudaVersion { major: 7, minor: 5 };
 
-/// A launch takes milliseconds; a device that says nothing for so long is taken for lost, well before a
-/// process in which nothing moves is.
+/// Longest wait for a launch, which takes milliseconds; after it the device counts as lost. Shorter than the
+/// watchdog of a stalled process.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// A launch of a few pictures is done within this, and not slept over.
+/// Time of yielding before the wait sleeps; a launch of a few pictures ends within it.
 const SPIN_MAX: Duration = Duration::from_micros(200);
-/// Between two looks at one that takes longer: a twentieth of what a full launch takes.
+/// Sleep between two polls: a twentieth of the time of a full launch.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
 /// An open device with the kernel loaded.
 pub(crate) struct CudaDevice {
-    /// As the driver counts, from 0.
+    /// Device number of the driver, from 0.
     pub number: u32,
     pub name: String,
     pub context: Arc<CudaContext>,
     pub stream: Arc<CudaStream>,
     pub cell_sums: CudaFunction,
-    /// Event at the end of the stream when it was last waited for.
+    /// Event recorded at the end of the stream by the last wait.
     reached: CudaEvent,
-    /// The stream that decoders leave their pictures in.
+    /// Stream in which decoders leave their pictures.
     decoders: Arc<CudaStream>,
-    /// Event at the end of that stream when it was last looked at.
+    /// Event recorded at the end of the decoders' stream.
     decoded: CudaEvent,
 }
 
-/// Reason that work on the device is not done.
+/// Reason that a wait for the device failed.
 pub(crate) enum WaitError {
-    /// The driver says so.
+    /// The driver returned an error.
     Refused(DriverError),
-    /// The device says nothing.
+    /// The device did not finish within [`WAIT_MAX`].
     Silent,
 }
 
@@ -71,7 +71,7 @@ impl From<DriverError> for WaitError {
 impl CudaDevice {
     /// Opens device `index`, counted from 0.
     pub fn open(index: usize) -> Result<CudaDevice, CudaError> {
-        // The binding panics where a driver lacks a function that its version should have.
+        // The binding panics if a driver lacks a function that its version should have.
         let opened = catch_unwind(AssertUnwindSafe(|| CudaDevice::probe(index)));
         opened.unwrap_or_else(|panic| {
             Err(CudaError::Refused { step: "loading", reason: said(panic.as_ref()) })
@@ -105,14 +105,14 @@ impl CudaDevice {
         Ok(CudaDevice { number, name, context, stream, cell_sums, reached, decoders, decoded })
     }
 
-    /// Has what is sent from here on wait, on the device, for all that the context's default stream was
-    /// given: decoders hand a picture out when they have asked for it, not when it is there.
+    /// Makes later work on the stream wait, on the device, for all work of the context's default stream:
+    /// decoders hand a picture out when its copy is queued, not when it is done.
     pub fn follow_decoders(&self) -> Result<(), DriverError> {
         self.decoded.record(&self.decoders)?;
         self.stream.wait(&self.decoded)
     }
 
-    /// Waits until all that was sent is done, but not for ever, as the driver would.
+    /// Waits until all queued work is done, but no longer than [`WAIT_MAX`]; the driver would wait for ever.
     pub fn wait(&self) -> Result<(), WaitError> {
         let began = Instant::now();
         self.reached.record(&self.stream)?;
@@ -131,18 +131,18 @@ impl CudaDevice {
     }
 }
 
-/// Makes the error of a failed step, with the driver's message.
+/// Returns a function that makes the error of a failed step with the driver's message.
 pub(crate) fn refused(step: &'static str) -> impl FnOnce(DriverError) -> CudaError {
     move |error| CudaError::Refused { step, reason: error.to_string() }
 }
 
 #[expect(unsafe_code, reason = "loads the driver's library")]
 fn load_driver() -> Result<(), CudaError> {
-    // SAFETY: loading runs the initialisers of the system's own driver, which expect nothing.
+    // SAFETY: loading runs the initialisers of the system's own driver, which have no preconditions.
     if unsafe { sys::is_culib_present() } {
         return Ok(());
     }
-    // The binding tries this name too, and does not say what the loader says.
+    // The binding tries this name too, but drops the loader's message.
     // SAFETY: as above.
     let asked = unsafe { Library::new("libcuda.so.1") };
     asked.map(drop).map_err(|error| {
@@ -154,7 +154,7 @@ fn load_driver() -> Result<(), CudaError> {
 #[expect(unsafe_code, reason = "a call of the driver that its binding does not wrap")]
 fn driver_version() -> Result<CudaVersion, CudaError> {
     let mut number = 0;
-    // SAFETY: the driver writes one integer to the place given, and needs no initialisation.
+    // SAFETY: the driver writes one integer to the given place and needs no initialisation.
     let answer = unsafe { sys::cuDriverGetVersion(&mut number) };
     answer.result().map_err(refused("asking for the driver's version"))?;
     Ok(CudaVersion::of_driver(number))

@@ -1,4 +1,4 @@
-//! Pictures that a hardware decoder left in device memory, as the kernel reads them.
+//! Pictures that a hardware decoder left in device memory, in the form that the kernel reads.
 
 use gate::{
     MAX_SIDE,
@@ -6,8 +6,8 @@ use gate::{
 };
 use media::{DeviceSurface, Frame, Pixels, SampleFormat, Subsampling};
 
-/// Returns the frame's surfaces in the memory of device `number`; `None` for one that is not there
-/// or lies otherwise than the kernel reads: that is uploaded.
+/// Returns the frame's surfaces in the memory of device `number`; `None` if the frame is elsewhere or has a
+/// layout that the kernel does not read, so that it must be uploaded.
 pub(crate) fn surfaces(frame: &Frame, number: u32) -> Option<[Surface; SURFACES]> {
     match &frame.pixels {
         Pixels::Host(_) => None,
@@ -15,7 +15,7 @@ pub(crate) fn surfaces(frame: &Frame, number: u32) -> Option<[Surface; SURFACES]
     }
 }
 
-/// The kernel takes four bytes at a step, from addresses that are multiples of as many.
+/// Checks the layout. The kernel reads four bytes at a time, from addresses that are multiples of four.
 fn readable(frame: &Frame, there: DeviceSurface, number: u32) -> Option<[Surface; SURFACES]> {
     let (extent, layout) = (frame.extent, frame.layout);
     let (luma, chroma, pitch) = (there.luma(), there.chroma(), there.pitch());

@@ -3,24 +3,24 @@
 use gate::conformance::ConformanceError;
 use media::ErrorKind;
 
-/// Part that is missing, or wrong.
+/// Missing or unsuitable part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
-    /// The driver is not installed, not visible here, or no library.
+    /// The driver is not installed, not visible to this process, or not loadable.
     #[error("no NVIDIA driver: {reason}")]
     NoDriver {
         /// Message of the loader.
         reason: String,
     },
-    /// The driver is older than the kernels' code.
+    /// The driver is older than the PTX requires.
     #[error("the NVIDIA driver speaks CUDA {found}, and {needed} is needed: driver 525 or later")]
     DriverTooOld {
         /// CUDA version of the driver.
         found: CudaVersion,
-        /// Least CUDA version.
+        /// Least CUDA version required.
         needed: CudaVersion,
     },
-    /// The driver is there and no device is.
+    /// The driver is present but finds no device.
     #[error("the NVIDIA driver finds no device: {reason}")]
     NoDevice {
         /// Message of the driver.
@@ -29,19 +29,19 @@ pub enum CudaError {
     /// No device has this number.
     #[error("no CUDA device {wanted}: there are {count}, counted from 0")]
     NoSuchDevice {
-        /// The number asked for.
+        /// Requested number.
         wanted: usize,
         /// Number of devices.
         count: usize,
     },
-    /// The device is older than the kernels' code.
+    /// The device is older than the PTX requires.
     #[error("device {name} has compute capability {found}, and {needed} is needed")]
     DeviceTooOld {
-        /// Its name.
+        /// Name of the device.
         name: String,
         /// Compute capability of the device.
         found: CudaVersion,
-        /// Least of what is needed.
+        /// Least compute capability required.
         needed: CudaVersion,
     },
     /// The driver refused a step of opening the device.
@@ -52,18 +52,18 @@ pub enum CudaError {
         /// Message of the driver.
         reason: String,
     },
-    /// It measures other integers than the reference.
+    /// The device measures other integers than the reference.
     #[error("device {name} failed the conformance test: {fault}")]
     Nonconforming {
-        /// Its name.
+        /// Name of the device.
         name: String,
-        /// The first picture that shows it.
+        /// First picture that differs.
         fault: ConformanceError,
     },
 }
 
 impl CudaError {
-    /// Returns unavailable for a part that is missing, and unsupported for one too old or wrong.
+    /// Returns unavailable for a missing part, and unsupported for one that is too old or wrong.
     pub fn kind(&self) -> ErrorKind {
         match self {
             CudaError::NoDriver { .. }
@@ -77,17 +77,17 @@ impl CudaError {
     }
 }
 
-/// A version of CUDA, or a compute capability.
+/// Version of CUDA, or a compute capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CudaVersion {
-    /// Before the point.
+    /// Number before the point.
     pub major: i32,
-    /// Behind it.
+    /// Number after the point.
     pub minor: i32,
 }
 
 impl CudaVersion {
-    /// From the driver's number: 12020 is 12.2.
+    /// Converts the driver's number: 12020 is 12.2.
     pub fn of_driver(number: i32) -> CudaVersion {
         CudaVersion { major: number / 1000, minor: number % 1000 / 10 }
     }

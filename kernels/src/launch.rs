@@ -1,4 +1,4 @@
-//! The kernel as a safe function.
+//! Safe wrapper of the kernel launch.
 
 use cudarc::driver::{DriverError, LaunchConfig, PushKernelArg};
 use gate::device_batch::CELLS;
@@ -8,14 +8,14 @@ use crate::{
     device::CudaDevice,
 };
 
-/// Threads of a block, 32 a cell: eight cells side by side share the cache lines at their borders.
+/// Threads of a block, 32 for each cell: eight adjacent cells share the cache lines at their borders.
 const THREADS: u32 = 256;
 /// Blocks of a picture.
 const BLOCKS: u32 = (CELLS as u32 * 32).div_ceil(THREADS);
 
-/// Sums the cells of the first `pictures` of the surfaces sent up.
+/// Sums the cells of the first `pictures` uploaded surface sets.
 ///
-/// Panics when there are more than a launch takes.
+/// Panics if `pictures` exceeds [`PICTURES_MAX`].
 #[expect(unsafe_code, reason = "a launch passes untyped arguments")]
 pub(crate) fn cell_sums(
     device: &CudaDevice,
@@ -30,9 +30,9 @@ pub(crate) fn cell_sums(
     };
     let mut launch = device.stream.launch_builder(&device.cell_sums);
     launch.arg(&buffers.surfaces).arg(&mut buffers.sums);
-    // SAFETY: the kernel takes these two pointers, reads the surfaces of `pictures` pictures and
-    // writes their sums, for which both buffers have room. It reads samples where the surfaces
-    // say: in the gate backend's own buffers, or where whoever made a `DeviceFrameBuffer` vouches for it.
+    // SAFETY: the kernel takes these two pointers, reads the surfaces of `pictures` pictures and writes their
+    // sums, for which both buffers have room. It reads samples where the surfaces point: into this backend's
+    // own buffers, or into memory that the maker of a `DeviceFrameBuffer` guarantees.
     unsafe { launch.launch(shape) }?;
     Ok(())
 }

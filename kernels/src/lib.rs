@@ -1,9 +1,9 @@
-//! The gate's measurements in CUDA, batched: the same integers as the CPU.
+//! Gate measurements in CUDA, in batches: the same integers as the CPU.
 //!
-//! Promises that what is missing (driver, device, capability) is an error that names it, that no
-//! memory is taken per batch, and that what opens has measured as the reference does. Pictures
-//! are uploaded, or read where a hardware decoder left them. Needs no toolkit: the PTX is checked
-//! in. Does not fall back: [`gate::FallbackBackend`] does.
+//! A missing part (driver, device, capability) is an error that names it; no memory is allocated per batch; a
+//! backend that opens has passed the conformance check. Pictures are uploaded, or read where a hardware
+//! decoder left them. Needs no CUDA toolkit: the PTX is checked in. Does not fall back:
+//! [`gate::FallbackBackend`] does.
 #![deny(unsafe_code)]
 
 mod buffer;

@@ -1,7 +1,7 @@
-//! Prints what measuring costs on a Vulkan adapter, upload and readback included.
+//! Prints the time of measuring on a Vulkan adapter, upload and readback included.
 //!
-//! `wgpu_cost [PART OF THE ADAPTER'S NAME]`; without it, on the first GPU. Ends with 2 where there is no
-//! such adapter, with 1 where it fails.
+//! Usage: `wgpu_cost [PART OF THE ADAPTER'S NAME]`; by default the first GPU. Exits with 2 if there is no
+//! such adapter and with 1 on another failure.
 
 #[path = "../../benches/functions/cost.rs"]
 mod cost;

@@ -1,7 +1,7 @@
-//! Buffers that pictures go up in and sums come back in, made once and kept.
+//! Buffers for uploading pictures and reading sums back, allocated once and reused.
 //!
-//! A larger picture than any before makes new ones; nothing else does. The upload buffer is
-//! mapped between batches, so a batch is written straight into memory that the device copies.
+//! Only a batch larger than any before allocates new ones. The upload buffer is mapped between batches, so a
+//! batch is written straight into memory that the device copies from.
 
 use gate::{
     MeasureError,
@@ -10,11 +10,11 @@ use gate::{
 
 use crate::{NAME, device::WgpuDevice};
 
-/// Most pictures of one dispatch: 1.6 MB of sums.
+/// Most pictures of one dispatch, which take 1.6 MB of sums.
 pub(crate) const PICTURES_MAX: usize = 64;
-/// Bytes of samples that a dispatch is filled up to; a picture that is larger goes alone.
+/// Bytes of samples up to which a dispatch is filled; a larger picture gets its own dispatch.
 pub(crate) const FILL_BYTES: u64 = 32 << 20;
-/// Bytes of the surfaces of a dispatch, which the upload buffer starts with.
+/// Bytes of the surfaces of a dispatch, at the start of the upload buffer.
 pub(crate) const HEAD_BYTES: u64 = (PICTURES_MAX * SURFACE_BYTES) as u64;
 
 /// Bytes of the surfaces of one picture.
@@ -22,10 +22,10 @@ pub(crate) const SURFACE_BYTES: usize = 4 * SURFACES * SURFACE_WORDS;
 /// Bytes of the sums of one picture.
 pub(crate) const SUM_BYTES: u64 = 4 * SUMS as u64;
 
-/// Bytes of samples the first buffers hold: a 1080p picture.
+/// Least capacity of a sample buffer: a 1080p picture.
 const FIRST_BYTES: u64 = 4 << 20;
 
-/// The buffers of one dispatch at a time.
+/// Buffers of a dispatch; one dispatch uses them at a time.
 pub(crate) struct DispatchBuffers {
     /// Surfaces, then samples; mapped for writing between batches.
     pub upload: wgpu::Buffer,
@@ -34,11 +34,11 @@ pub(crate) struct DispatchBuffers {
     pub sums: wgpu::Buffer,
     pub readback: wgpu::Buffer,
     pub bound: wgpu::BindGroup,
-    /// Bytes of samples they hold.
+    /// Capacity in bytes of samples.
     pub capacity: u64,
 }
 
-/// Bytes of samples of the largest picture the device takes.
+/// Returns the bytes of samples of the largest picture that the device takes.
 pub(crate) fn bytes_max(limits: &wgpu::Limits) -> u64 {
     limits.max_storage_buffer_binding_size.min(limits.max_buffer_size.saturating_sub(HEAD_BYTES))
 }
@@ -47,13 +47,13 @@ fn entry(binding: u32, buffer: &wgpu::Buffer) -> wgpu::BindGroupEntry<'_> {
     wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() }
 }
 
-/// The capacity to make for a picture of `bytes`, which is at most `most`.
+/// Returns the capacity to allocate for a batch of `bytes`; `most` is the upper limit.
 fn capacity_for(bytes: u64, most: u64) -> u64 {
     bytes.max(FIRST_BYTES).next_power_of_two().min(most)
 }
 
 impl DispatchBuffers {
-    /// Buffers for a dispatch of `bytes` of samples.
+    /// Allocates buffers for a dispatch of `bytes` of samples.
     pub fn new(
         device: &WgpuDevice,
         pipeline: &wgpu::ComputePipeline,

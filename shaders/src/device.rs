@@ -1,7 +1,7 @@
-//! Choice of the adapter that measures, and handling of its errors.
+//! Choice of the adapter, and its errors.
 //!
-//! An adapter that is a CPU is slower than the CPU measurer: it is for tests, and opened only
-//! when asked for. Faults and loss of the device are kept until asked for; nothing panics.
+//! A CPU adapter is slower than the CPU's own backend: it is for tests, and opened only on request. Errors
+//! and loss of the device are stored until they are read; nothing panics.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -12,22 +12,22 @@ use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Instance, InstanceDescrip
 
 use crate::WgpuError;
 
-/// A dispatch takes a GPU milliseconds; one that says nothing for so long is taken for lost, well before
-/// a worker in which nothing moves is.
+/// Longest wait for a dispatch on a GPU, where it takes milliseconds; after it the device counts as lost.
+/// Shorter than the watchdog of a stalled worker.
 const GPU_WAIT_MAX: Duration = Duration::from_secs(2);
-/// A CPU computes the dispatch itself, beside all else that it has to do.
+/// Longest wait for a dispatch on a CPU adapter, which shares the CPU with all other work.
 const CPU_WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Adapter to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdapterChoice<'a> {
-    /// The first discrete GPU: others share the CPU's memory and power, and are no gain unmeasured.
+    /// First discrete GPU; others share the CPU's memory and power and may not be faster.
     Discrete,
-    /// The first discrete GPU, else an integrated one, else a virtual one; never a CPU.
+    /// First discrete GPU, else an integrated one, else a virtual one; never a CPU.
     Hardware,
-    /// The same, and a CPU where there is nothing else.
+    /// As [`AdapterChoice::Hardware`], or a CPU if there is no GPU.
     Any,
-    /// The first whose name contains this, whatever its letters' case, a CPU too.
+    /// First adapter whose name contains this text, ignoring case; may be a CPU.
     Named(&'a str),
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct WgpuDevice {
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,
     pub faults: Arc<DeviceErrors>,
-    /// The adapter is a CPU.
+    /// True if the adapter is a CPU.
     pub is_cpu: bool,
 }
 
@@ -84,7 +84,7 @@ impl WgpuDevice {
         Ok(WgpuDevice { name, limits, device, queue, faults, is_cpu })
     }
 
-    /// Longest wait for a dispatch.
+    /// Returns the longest wait for a dispatch.
     pub fn wait_max(&self) -> Duration {
         if self.is_cpu { CPU_WAIT_MAX } else { GPU_WAIT_MAX }
     }
@@ -102,7 +102,7 @@ fn choose(infos: &[AdapterInfo], choice: AdapterChoice<'_>) -> Option<usize> {
     }
 }
 
-/// Adapters that are no CPU, the best first.
+/// Types of GPU adapters, best first.
 const GPUS: [DeviceType; 3] =
     [DeviceType::DiscreteGpu, DeviceType::IntegratedGpu, DeviceType::VirtualGpu];
 
@@ -111,13 +111,13 @@ fn first_of(infos: &[AdapterInfo], kinds: &[DeviceType]) -> Option<usize> {
     kinds.find_map(|kind| infos.iter().position(|info| info.device_type == *kind))
 }
 
-/// Errors of the driver, until they are asked for.
+/// Errors of the driver, stored until they are read.
 #[derive(Default)]
 pub(crate) struct DeviceErrors(Mutex<Noted>);
 
 #[derive(Default)]
 struct Noted {
-    /// The first since it was last taken: later ones follow from it.
+    /// First fault since the last [`DeviceErrors::take`]; later ones follow from it.
     fault: Option<DriverRefusal>,
     loss: Option<String>,
 }
@@ -125,9 +125,9 @@ struct Noted {
 /// Request that the driver refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DriverRefusal {
-    /// Memory, now.
+    /// The device is out of memory at the moment.
     Memory(String),
-    /// Another request.
+    /// The driver refused another request.
     Other(String),
 }
 
@@ -140,7 +140,7 @@ impl DriverRefusal {
 }
 
 impl DeviceErrors {
-    /// Notes what the driver refused.
+    /// Stores the first error of the driver.
     pub fn note(&self, error: &wgpu::Error) {
         let reason = error.to_string();
         let refusal = match error {
@@ -150,17 +150,17 @@ impl DeviceErrors {
         self.lock().fault.get_or_insert(refusal);
     }
 
-    /// Notes that the device is gone, which is for good.
+    /// Stores the loss of the device, which is permanent.
     pub fn note_loss(&self, reason: String) {
         self.lock().loss.get_or_insert(reason);
     }
 
-    /// Returns the reason that the device is gone, if it is.
+    /// Returns the reason of the device's loss; `None` while it works.
     pub fn loss(&self) -> Option<String> {
         self.lock().loss.clone()
     }
 
-    /// The first fault since the last call.
+    /// Returns the first fault since the last call.
     pub fn take(&self) -> Option<DriverRefusal> {
         self.lock().fault.take()
     }

@@ -3,33 +3,33 @@
 use gate::conformance::ConformanceError;
 use media::ErrorKind;
 
-/// Reason that no adapter measures.
+/// Reason that no adapter could be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WgpuError {
-    /// No adapter of the kind that was asked for.
+    /// There is no adapter of the requested kind.
     #[error("no Vulkan adapter {wanted}; found: {}", list(.found))]
     NoAdapter {
-        /// Adapter that was asked for, in words.
+        /// Description of the requested adapter.
         wanted: String,
-        /// The adapters there are, each with its type.
+        /// Available adapters, each with its type.
         found: Vec<String>,
     },
-    /// The adapter has less than the gate backend needs.
+    /// A limit of the adapter is below the gate backend's requirement.
     #[error("adapter {adapter} supports {what} of {got}; {needed} required")]
     TooSmall {
-        /// Its name.
+        /// Name of the adapter.
         adapter: String,
         /// Name of the limit.
         what: &'static str,
         /// Value of the adapter.
         got: u64,
-        /// Value that is needed.
+        /// Required value.
         needed: u64,
     },
     /// The driver refused to open the adapter.
     #[error("adapter {adapter} could not be opened: {reason}")]
     Refused {
-        /// Its name.
+        /// Name of the adapter.
         adapter: String,
         /// Message of the driver.
         reason: String,
@@ -37,29 +37,29 @@ pub enum WgpuError {
     /// The driver refused the shader or a buffer.
     #[error("adapter {adapter} refused the shader or its buffers: {reason}")]
     Shader {
-        /// Its name.
+        /// Name of the adapter.
         adapter: String,
         /// Message of the driver.
         reason: String,
     },
-    /// The driver failed in a way that its binding panics at.
+    /// The driver failed in a way that makes its binding panic.
     #[error("the Vulkan driver failed: {reason}")]
     Driver {
         /// Message of the binding.
         reason: String,
     },
-    /// It measures other integers than the reference.
+    /// The adapter measures other integers than the reference.
     #[error("adapter {adapter} failed the conformance test: {fault}")]
     Nonconforming {
-        /// Its name.
+        /// Name of the adapter.
         adapter: String,
-        /// The first picture that shows it.
+        /// First picture that differs.
         fault: ConformanceError,
     },
 }
 
 impl WgpuError {
-    /// Returns unavailable for a part that is missing, and unsupported for one that is wrong.
+    /// Returns unavailable for a missing part, and unsupported for one that is wrong.
     pub fn kind(&self) -> ErrorKind {
         match self {
             WgpuError::NoAdapter { .. } | WgpuError::Refused { .. } | WgpuError::Driver { .. } => {

@@ -1,4 +1,4 @@
-//! One batch on the device: up, through the shader, and back, bounded in time.
+//! Runs one batch on the device, within a time limit: upload, shader, readback.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -23,7 +23,7 @@ use crate::{
 
 /// Measures `frames`, which fit in `buffers`, and appends to `out`.
 ///
-/// After an error other than of the frames the buffers are of no use any more.
+/// After an error the buffers must not be used again.
 pub(crate) fn run(
     device: &WgpuDevice,
     pipeline: &wgpu::ComputePipeline,
@@ -40,16 +40,16 @@ pub(crate) fn run(
     verdict(&device.faults, ran)
 }
 
-/// Reason that a batch was not finished, in the driver's words.
+/// Driver's message about a batch that did not finish.
 #[derive(Debug, PartialEq, Eq)]
 struct Stopped(String);
 
-/// Runs a batch: wgpu panics when the driver reports a lost device while it is waited for.
+/// Runs a batch and catches panics: wgpu panics when the driver reports a lost device during a wait.
 fn contained(batch: impl FnOnce() -> Result<(), Stopped>) -> Result<(), Stopped> {
     catch_unwind(AssertUnwindSafe(batch)).unwrap_or_else(|panic| Err(Stopped(said(panic.as_ref()))))
 }
 
-/// Buffers for a batch of `bytes` of samples, whatever the driver does.
+/// Allocates buffers for a batch of `bytes` of samples and catches panics.
 pub(crate) fn make_buffers(
     device: &WgpuDevice,
     pipeline: &wgpu::ComputePipeline,
@@ -69,13 +69,13 @@ pub(crate) fn make_buffers(
     }
 }
 
-/// The device's own word comes before what followed from it.
+/// Converts the outcome to an error; loss and faults reported by the device precede their consequences.
 fn verdict(faults: &DeviceErrors, ran: Result<(), Stopped>) -> Result<(), MeasureError> {
     if let Some(reason) = faults.loss() {
         return Err(MeasureError::DeviceLost { backend: NAME, reason });
     }
     match (faults.take(), ran) {
-        // All objects made of it go with the batch: a smaller one, or a later one, may find room.
+        // All objects of the batch are dropped: a smaller or a later batch may find memory.
         (Some(DriverRefusal::Memory(reason)), _) => {
             Err(MeasureError::NoRoom { backend: NAME, reason })
         }
@@ -90,7 +90,7 @@ fn verdict(faults: &DeviceErrors, ran: Result<(), Stopped>) -> Result<(), Measur
     }
 }
 
-/// Fills the upload buffer; the bytes of samples.
+/// Fills the upload buffer and returns the bytes of samples.
 fn write(buffers: &DispatchBuffers, frames: &[Frame]) -> Result<u64, Stopped> {
     let mut view =
         buffers.upload.get_mapped_range_mut(..).map_err(|error| Stopped(error.to_string()))?;

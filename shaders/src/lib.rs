@@ -1,9 +1,9 @@
-//! The gate's measurements in WGSL, batched, on any Vulkan adapter: the same integers as the CPU.
+//! Gate measurements in WGSL, in batches, on any Vulkan adapter: the same integers as the CPU.
 //!
-//! Promises that no error of the driver is a panic, that no buffer is made per batch, and that
-//! what opens has measured as the reference does. Frames go up from host memory, which costs more
-//! than measuring them on the CPU: it pays where the CPU has no time. Does not import pictures
-//! that are in device memory, and does not fall back: [`gate::FallbackBackend`] does.
+//! No error of the driver is a panic, no buffer is allocated per batch, and a backend that opens has passed
+//! the conformance check. Frames are uploaded from host memory, which costs more than measuring them on the
+//! CPU: useful only if the CPU is busy. Does not import pictures from device memory, and does not fall back:
+//! [`gate::FallbackBackend`] does.
 #![forbid(unsafe_code)]
 
 mod buffer;
@@ -34,13 +34,13 @@ const NAME: &str = "wgpu";
 pub struct WgpuBackend {
     device: WgpuDevice,
     pipeline: wgpu::ComputePipeline,
-    /// `None` until the first batch.
+    /// Buffers; `None` until the first batch and after an error.
     buffers: Option<DispatchBuffers>,
     buffers_made: u64,
 }
 
 impl WgpuBackend {
-    /// Opens an adapter, compiles the shader and measures the smoke of the conformance table.
+    /// Opens an adapter, compiles the shader and runs the quick conformance check.
     pub fn open(choice: AdapterChoice<'_>) -> Result<WgpuBackend, WgpuError> {
         let opened = catch_unwind(AssertUnwindSafe(|| WgpuBackend::open_any(choice)));
         opened.unwrap_or_else(|panic| Err(WgpuError::Driver { reason: said(panic.as_ref()) }))
@@ -58,22 +58,22 @@ impl WgpuBackend {
         Ok(measurer)
     }
 
-    /// The adapter's name and type, for people.
+    /// Returns the adapter's name and type for display.
     pub fn adapter(&self) -> &str {
         &self.device.name
     }
 
-    /// The adapter is a CPU: for tests, and slower than the CPU's own measuring.
+    /// Returns true if the adapter is a CPU: for tests, and slower than [`gate::CpuBackend`].
     pub fn is_cpu(&self) -> bool {
         self.device.is_cpu
     }
 
-    /// Number of times buffers were made: once, and once more for each step of larger pictures.
+    /// Returns how often buffers were allocated: at first, for each larger batch, and after errors.
     pub fn buffers_made(&self) -> u64 {
         self.buffers_made
     }
 
-    /// Gives the device up, as a driver does that resets it: what is measured next fails.
+    /// Destroys the device, as a driver reset does: later measurements fail.
     pub fn destroy(&self) {
         self.device.device.destroy();
     }
@@ -97,7 +97,7 @@ impl WgpuBackend {
         Ok(())
     }
 
-    /// Measures all frames, as many at once as fit.
+    /// Measures all frames in batches as large as fit.
     fn measure_all(
         &mut self,
         frames: &[Frame],

@@ -1,4 +1,4 @@
-//! The shader, compiled once for a device.
+//! Shader, compiled once for a device.
 
 use crate::{
     WgpuError,
@@ -8,10 +8,10 @@ use crate::{
 
 use gate::device_batch::CELLS;
 
-/// Threads of a workgroup, as the shader has it.
+/// Threads of a workgroup; the shader source has the same number.
 const THREADS: u32 = 64;
 
-/// Refuses a device whose limits are below what every Vulkan driver of a GPU gives.
+/// Returns an error if a limit of the device is below the requirement; every Vulkan driver of a GPU meets it.
 pub(crate) fn check_limits(device: &WgpuDevice) -> Result<(), WgpuError> {
     let limits = &device.limits;
     let groups = limits.max_compute_workgroups_per_dimension;
@@ -30,7 +30,7 @@ pub(crate) fn check_limits(device: &WgpuDevice) -> Result<(), WgpuError> {
     }
 }
 
-/// The shader, checked and compiled.
+/// Checks and compiles the shader.
 pub(crate) fn compile(device: &WgpuDevice) -> Result<wgpu::ComputePipeline, WgpuError> {
     let source = wgpu::ShaderSource::Wgsl(include_str!("../wgsl/cell_sums.wgsl").into());
     let descriptor = wgpu::ShaderModuleDescriptor { label: Some("cell_sums"), source };
