@@ -1,8 +1,8 @@
-//! Live sessions: a publisher's offer becomes a run whose timeline fills while pictures come.
+//! Live sessions: a publisher's offer becomes a run whose timeline grows while pictures arrive.
 //!
-//! Promises that memory is reserved before a run is created, that whatever ends a session gives
-//! everything back, and that sessions of one media worker share its fate and no others do. Knows
-//! no HTTP. Long because it puts the parts of a session together.
+//! Promises that memory is reserved before a run is created, that the end of a session releases all its
+//! resources, and that only sessions of the same media worker fail together. Knows no HTTP. Long because it
+//! puts the parts of a session together.
 
 mod description_history;
 mod description_worker;
@@ -72,23 +72,23 @@ pub use prompt_updates::PromptError;
 pub use session::{EndReason, LiveSession, PatchError};
 pub use settings::{IceServer, LiveConfig};
 
-/// Sessions on the port, offers that have not connected included.
+/// Maximum sessions on the port, including offers that have not connected.
 pub const SESSIONS_MAX: usize = 16_384;
-/// Longest wait of an answered offer for its publisher.
+/// Longest time from the answer to the publisher's connection.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(30);
-/// Longest silence of a publisher.
+/// Time without packets after which a publisher counts as lost.
 pub const LOST_AFTER: Duration = Duration::from_secs(10);
-/// Time for which an ended session is remembered, so that ending it again succeeds.
+/// Time for which an ended session is remembered, so that deleting it again succeeds.
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
-/// Sessions that are remembered.
+/// Maximum number of ended sessions remembered.
 const REMEMBERED_MAX: usize = 65_536;
-/// Longest edge of a picture that a model is shown.
+/// Longest edge, in pixels, of the pictures that models are shown.
 const VIEW_EDGE: u32 = 1280;
 
-/// Reason that there is no session.
+/// Reason that a session cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// The memory of sessions is reserved.
+    /// The memory budget of live sessions is exhausted.
     #[error(transparent)]
     NoRoom(#[from] MemoryExhausted),
     /// The offer cannot be answered.
@@ -115,52 +115,52 @@ impl LiveError {
 pub struct SessionOptions {
     /// Prompt and schema for models.
     pub instruction: Instruction,
-    /// Output tokens that descriptions may take in a second.
+    /// Limit of output tokens per second; `None` is unlimited.
     pub tokens_per_second: Option<u32>,
-    /// Clips are described too.
+    /// Clips to describe; `None` describes only frames.
     pub clips: Option<ClipSpec>,
-    /// The part of the picture that models are shown.
+    /// Part of the picture that models are shown.
     pub crop: Option<Crop>,
-    /// The model that describes.
+    /// Model to ask; `None` selects the configured one.
     pub model: Option<String>,
-    /// Kept in events, which can be filtered by it.
+    /// Index name in the session's events, which can be filtered by it.
     pub index_name: Option<Label>,
-    /// Mode of its run.
+    /// Mode of the session's run.
     pub mode: Mode,
     /// Thresholds of the gate.
     pub gate: GateConfig,
     /// Zones of the picture that are watched.
     pub zones: Zones,
-    /// Name that its owner gave the run.
+    /// Name that the owner gave the run.
     pub label: Option<Label>,
 }
 
 /// Identity of a publisher and its request.
 #[derive(Clone, Debug)]
 pub struct PublisherIdentity {
-    /// The request.
+    /// Id of the request.
     pub request_id: RequestId,
     /// Owner of the run.
     pub principal: Principal,
-    /// Its tenant, metadata only, and the names that it gives.
+    /// Tenant of the publisher, metadata only, and its labels.
     pub words: TenantLabels,
 }
 
 /// Dependencies of live sessions.
 pub struct LiveDependencies {
-    /// Every run.
+    /// Registry of all runs.
     pub registry: Arc<RunRegistry>,
-    /// Places of recordings.
+    /// Stores of recordings.
     pub stores: JobStorage,
     /// Starts media workers.
     pub supervisor: Supervisor,
-    /// The way to the models.
+    /// Client of the models.
     pub inference: Arc<Inference>,
     /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
-    /// The settings.
+    /// Settings of live sessions.
     pub config: LiveConfig,
-    /// Image embedder; `None` has every selected frame described.
+    /// Image embedder; with `None` every selected frame is described.
     pub eyes: Option<ImageEmbedder>,
     /// Rule for reusing a description.
     pub reuse: ReuseRule,
@@ -168,7 +168,7 @@ pub struct LiveDependencies {
     pub draining: CancellationToken,
 }
 
-/// Every live session.
+/// Service of all live sessions.
 pub struct LiveService {
     parts: LiveDependencies,
     port: Arc<EndpointSupervisor>,
@@ -182,20 +182,20 @@ pub struct LiveService {
 #[derive(Default)]
 struct Tables {
     live: HashMap<SessionId, Arc<LiveSession>>,
-    /// Sessions that have ended, the oldest first.
+    /// Ended sessions, oldest first.
     ended: VecDeque<(Instant, SessionId, Principal)>,
 }
 
-/// A session as its owner finds it.
+/// Result of a look-up of a session by its owner.
 pub enum SessionLookup {
-    /// It is live.
+    /// The session is live.
     Live(Arc<LiveSession>),
-    /// It has ended, not long ago.
+    /// The session ended less than ten minutes ago.
     Ended,
 }
 
 impl LiveService {
-    /// Opens the port, which is opened anew where its thread ends; no session yet.
+    /// Opens the endpoint and starts its supervision, without a session.
     pub fn open(parts: LiveDependencies) -> Result<Arc<LiveService>, EndpointError> {
         let LiveConfig { udp, public_ips, shares_workers, .. } = &parts.config;
         let settings = EndpointConfig {
@@ -228,7 +228,7 @@ impl LiveService {
         Ok(live)
     }
 
-    /// Image embedder of selected frames.
+    /// Embedder of selected frames.
     pub fn eyes(&self) -> Option<&ImageEmbedder> {
         self.parts.eyes.as_ref()
     }
@@ -243,14 +243,14 @@ impl LiveService {
         self.port.is_open()
     }
 
-    /// Ends the receiver and every session, as a fault of it does: another is then opened.
+    /// Ends the endpoint and every session, as a fault of its thread does; another one is then opened.
     pub fn end_receiver(&self) {
         self.port.end();
     }
 
     /// Begins a session; waits until its run is durable.
     ///
-    /// A caller that goes away leaves a session whose publisher never comes, which ends by itself.
+    /// If the caller goes away, the session still begins, and ends by itself as its publisher never connects.
     pub async fn publish(
         self: &Arc<Self>,
         who: PublisherIdentity,
@@ -342,7 +342,7 @@ impl LiveService {
         }
     }
 
-    /// A run for the session `id`, and its one place for a job.
+    /// Creates a run for the session `id`, and takes the run's one job slot.
     async fn run_of(
         &self,
         id: SessionId,
@@ -359,7 +359,7 @@ impl LiveService {
         };
         let run = registry.create_labelled(origin, wishes.label.clone(), who.request_id).await?;
         let begun = run.begin_job(JobToken::default()).and_then(|guard| {
-            // A stop or a delete came first; one that comes later finds the job.
+            // Fails if the run was stopped or deleted before; a later stop finds the job.
             run.check_active()?;
             Ok(guard)
         });
@@ -368,14 +368,14 @@ impl LiveService {
             Err(error) => {
                 let reason = "another job of the run began before its session".to_owned();
                 let failed = Event::RunFailed(RunFailed { request_id: None, reason });
-                // A run that has ended is left as it is.
+                // A run that has already ended stays as it is.
                 registry.wind_up(&run, Part::End, Vec::new(), Some(failed)).await.ok();
                 Err(error.into())
             }
         }
     }
 
-    /// The session of `owner` that is called `id`.
+    /// Finds the session `id` of `owner`, live or recently ended.
     pub fn find(&self, owner: &Principal, id: SessionId) -> Option<SessionLookup> {
         let tables = self.tables.lock();
         if let Some(session) = tables.live.get(&id) {
@@ -387,12 +387,12 @@ impl LiveService {
         is_known.then_some(SessionLookup::Ended)
     }
 
-    /// The session that fills `run`, while it is live.
+    /// Returns the live session that fills `run`.
     pub fn of(&self, run: &Run) -> Option<Arc<LiveSession>> {
         self.tables.lock().live.get(&run.origin().session?).cloned()
     }
 
-    /// Brings the series up to now that nothing else writes.
+    /// Updates the metrics of live sessions that are computed on demand.
     pub fn observe(&self) {
         let metrics = &self.parts.metrics;
         self.port.tell();
@@ -401,7 +401,7 @@ impl LiveService {
         metrics.live_workers.set(self.workers.count() as i64);
     }
 
-    /// Waits until every session has ended; they begin to as soon as the server shuts down.
+    /// Waits until every session has ended, or `deadline` resolves; the shutdown of the server ends them.
     pub async fn drain(&self, deadline: impl Future<Output = ()>) {
         self.tasks.close();
         tokio::select! {
@@ -410,8 +410,8 @@ impl LiveService {
         }
     }
 
-    /// Ends the runs of sessions that were live when the server last ended without a word, but those whose recording
-    /// is left: they end with that.
+    /// Fails the runs of sessions that a crash interrupted, except those with a recording that is
+    /// left: its recovery ends them.
     pub async fn tell_interrupted(&self) {
         let registry = &self.parts.registry;
         for run in registry.active_sessions().into_iter().filter(|run| run.left().is_none()) {
@@ -428,7 +428,7 @@ impl LiveService {
         }
     }
 
-    /// Session settings for a worker; the codec is replaced once there is a publisher.
+    /// Returns the worker's settings of a session; the codec is replaced once the publisher's is known.
     fn spec(&self, wishes: &SessionOptions) -> SessionSpec {
         SessionSpec {
             zones: wishes.zones.clone(),
@@ -497,7 +497,7 @@ impl LiveService {
     }
 }
 
-/// Takes a session off the table when its task ends, however it ends.
+/// Guard that moves a session to the ended ones when its task ends, even by a panic.
 struct Left<'a> {
     live: &'a LiveService,
     id: SessionId,

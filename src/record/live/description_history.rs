@@ -5,32 +5,32 @@ use std::collections::VecDeque;
 use media::Seq;
 use timeline::FindingPayload;
 
-/// Descriptions that are remembered.
+/// Maximum number of descriptions kept.
 const REMEMBERED: usize = 8;
 
-/// The last answers, and how far the worker has come.
+/// Last answers of one description worker, and the index of the next frame it takes.
 #[derive(Default)]
 pub struct DescriptionHistory {
-    /// The first frame that was not asked about.
+    /// Index of the first frame after the last job that the worker took.
     pub next_frame: u64,
-    /// The class of the failure that was recorded and has not passed.
+    /// Class of the last recorded failure; `None` since the last answer.
     pub failing: Option<&'static str>,
-    /// The last descriptions and their events, the newest last.
+    /// Last descriptions and the sequence numbers of their events, newest last.
     told: VecDeque<(Seq, FindingPayload)>,
 }
 
 impl DescriptionHistory {
-    /// The event that said what `found` says.
+    /// Returns the kept event whose description equals that of `found`.
     pub fn repeated(&self, found: &FindingPayload) -> Option<(Seq, FindingPayload)> {
         self.told.iter().find(|(_, told)| told.description == found.description).cloned()
     }
 
-    /// The last description.
+    /// Returns the last description.
     pub fn last(&self) -> Option<&FindingPayload> {
         self.told.back().map(|(_, finding)| finding)
     }
 
-    /// The event `seq` says `finding`.
+    /// Keeps `finding`, which the event `seq` recorded; drops the oldest one over the limit.
     pub fn remember(&mut self, seq: Seq, finding: FindingPayload) {
         if self.told.len() == REMEMBERED {
             self.told.pop_front();
@@ -38,7 +38,7 @@ impl DescriptionHistory {
         self.told.push_back((seq, finding));
     }
 
-    /// The question changed: what was answered before is of no account.
+    /// Clears the history after a prompt change: answers to the previous prompt must not be reused.
     pub fn forget(&mut self) {
         self.failing = None;
         self.told.clear();

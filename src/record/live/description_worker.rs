@@ -1,10 +1,9 @@
-//! Asks a model about the pictures of one session and records what it says: one worker for
-//! selected frames, one for clips.
+//! Describes the pictures of one session with a model and records the answers: one worker for selected
+//! frames, one for clips.
 //!
-//! One picture is asked about at a time; of those that come meanwhile the newest wait. A picture
-//! that shows nothing new is given the description of the one before it. A new prompt holds from
-//! the next picture on. A failure is recorded when it begins, not each time. Long because it is
-//! everything that can come of one look.
+//! Handles one job at a time; of the jobs that arrive meanwhile the newest ones wait. A picture that shows
+//! nothing new gets the description of the one before it. A new prompt applies from the next picture on. A
+//! failure is recorded when it begins, not each time. Long because it covers every outcome of a job.
 
 use std::{
     pin::pin,
@@ -43,11 +42,11 @@ use crate::{
     },
 };
 
-/// Description where no backend is configured.
+/// Description written when no backend is configured.
 pub const NO_PROVIDER: &str = "(no inference provider configured)";
-/// Pictures, or clips, that wait for the model.
+/// Frames or clips that may wait for the model; a new one drops the oldest.
 const WAITING: usize = 2;
-/// Time for an answer, once it has a place.
+/// Timeout of one model request, counted from its permit.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Input that a worker describes.
@@ -59,44 +58,44 @@ pub enum DescriptionTarget {
     Clips,
 }
 
-/// Prompt and schema for a model.
+/// Prompt and output schema for a model.
 #[derive(Clone, Debug, Default)]
 pub struct Instruction {
-    /// The caller's words; the default task when empty.
+    /// Prompt of the caller; empty selects the default task.
     pub prompt: String,
-    /// Schema that an answer must match; the default one when `None`.
+    /// Schema that an answer must match; `None` selects the default one.
     pub schema: Option<Arc<OutputSchema>>,
 }
 
-/// Something to describe.
+/// Frame or clip to describe.
 #[derive(Clone, Debug)]
 pub struct DescribeJob {
-    /// Its frame, or its first.
+    /// Index of the frame, or of the first frame of the clip.
     pub frame_index: u64,
-    /// Presentation time and JPEG of each picture, at least one, in the order of time.
+    /// Presentation time in ms and JPEG of each picture, at least one, in presentation order.
     pub pictures: Vec<(i64, Bytes)>,
-    /// Its last frame.
+    /// Index of the frame, or of the last frame of the clip.
     pub last_frame: u64,
-    /// The pictures repeat.
+    /// True while the session's pictures repeat.
     pub is_looping: bool,
-    /// Features that novelty is computed from.
+    /// Features for the novelty check.
     pub novelty: Option<NoveltyInput>,
 }
 
 /// Models that describe.
 #[derive(Clone, Debug)]
 pub struct ModelChoice {
-    /// The one that is asked of everything; `None` until one is found that a backend offers.
+    /// Model that is asked about everything; `None` until a backend that offers one is found.
     pub first: Option<String>,
-    /// The one that is asked where the first is not sure.
+    /// Model for the second pass, asked when the first one is not confident enough.
     pub second: Option<String>,
-    /// Least confidence of the first model's answer; below it the second is asked.
+    /// Lowest confidence of the first model that needs no second pass.
     pub threshold: Score,
-    /// Schema that an answer must match where the session has none of its own.
+    /// Schema that an answer must match if the session has none.
     pub schema: Arc<OutputSchema>,
 }
 
-/// The session's end of a worker.
+/// The session's handle to a description worker.
 pub struct DescriptionHandle {
     looks: Arc<DropOldestQueue<DescribeJob>>,
     orders: mpsc::Sender<PendingPrompt>,
@@ -104,11 +103,11 @@ pub struct DescriptionHandle {
     metrics: Arc<Metrics>,
 }
 
-/// A worker.
+/// Description worker of a session, for frames or for clips.
 pub struct DescriptionWorker {
-    /// The way to the models.
+    /// Client of the models.
     pub inference: Arc<Inference>,
-    /// Credentials of the caller.
+    /// Requester on whose behalf the models are asked.
     pub asker: Requester,
     /// Models to ask.
     pub models: ModelChoice,
@@ -118,28 +117,28 @@ pub struct DescriptionWorker {
     pub metrics: Arc<Metrics>,
     /// Input that is described.
     pub subject: DescriptionTarget,
-    /// First prompt and schema.
+    /// Initial prompt and schema.
     pub instruction: Instruction,
-    /// Output tokens that may be taken; shared by the workers of the session.
+    /// Output tokens that the session may spend; shared by its description workers.
     pub allowance: Arc<Mutex<TokenRateLimit>>,
-    /// Novelty check; `None` has every picture described.
+    /// Novelty check; with `None` every picture is described.
     pub novelty: Option<SessionNovelty>,
 }
 
 /// Outcome of a describe job.
 enum Came {
-    /// A model described it; what novelty remembers it by.
+    /// Answer of a model, version of its prompt, and the frame's features for later novelty checks.
     Described(Box<TwoPassAnswer>, String, Option<FrameFeatures>),
-    /// The description of an earlier event stands for it.
+    /// Copy of the description recorded at this sequence number.
     Reused(Seq, Box<timeline::FindingPayload>),
-    /// The session may take no more tokens now.
+    /// The token rate limit of the session is exceeded.
     NotAllowed,
-    /// The models gave no answer.
+    /// The models returned no answer.
     Failed(InferenceError),
 }
 
 impl DescriptionHandle {
-    /// Gives the worker something to describe.
+    /// Queues `look` for the worker; counts a job that is dropped to make room.
     pub fn show(&self, look: DescribeJob) {
         if self.looks.put(look).is_some() {
             let shed = match self.subject {
@@ -150,15 +149,15 @@ impl DescriptionHandle {
         }
     }
 
-    /// Channel for prompt updates.
+    /// Returns the channel for prompt updates.
     pub fn orders(&self) -> &mpsc::Sender<PendingPrompt> {
         &self.orders
     }
 }
 
 impl DescriptionWorker {
-    /// Starts the worker. It ends with what waits for it once `end` is cancelled, and at once with
-    /// `cut`.
+    /// Starts the worker. After `end` is cancelled it handles the waiting jobs and returns; `cut`
+    /// stops it at once.
     pub fn start(
         self,
         end: CancellationToken,
@@ -171,7 +170,7 @@ impl DescriptionWorker {
         let work = async move {
             let ended = Ended(Arc::clone(&self.metrics));
             let run = self.run(&looks, taken, &end);
-            // What is cut off is dropped whole: its place with the model comes back by itself.
+            // Dropping the future gives the permit of the model request back.
             cut.run_until_cancelled_owned(run).await;
             std::iter::from_fn(|| looks.try_take()).for_each(|_| ended.count());
         };
@@ -201,7 +200,7 @@ impl DescriptionWorker {
                 self.models.first = self.inference.offered_model().await;
             }
             let mut asking = pin!(self.ask(&mut look));
-            // Orders are obeyed while the model thinks: they are for the frames after this one.
+            // Accepts prompt updates while the model works; they apply to the frames after this one.
             let mut ordered = None;
             let (came, novelty) = loop {
                 tokio::select! {
@@ -237,7 +236,7 @@ impl DescriptionWorker {
         }
     }
 
-    /// Finds out about `look` as the instruction stands now. Novelty comes back with the outcome.
+    /// Describes `look` with the current instruction. Returns the novelty check along with the outcome.
     fn ask(
         &mut self,
         look: &mut DescribeJob,
@@ -278,7 +277,8 @@ impl DescriptionWorker {
         }
     }
 
-    /// Model to ask, if any: while no backend lists its models, one that a backend may serve.
+    /// Returns the model to ask. Falls back to one that a backend may serve while no backend lists
+    /// its models.
     fn model(&self) -> Option<String> {
         self.models.first.clone().or_else(|| self.inference.served_model())
     }
@@ -310,7 +310,7 @@ impl DescriptionWorker {
         (Some(ask.tiered(prompt, images.collect())), version)
     }
 
-    /// Writes what came of a look; false when the run takes no more events.
+    /// Records the outcome of a job; returns false when the run takes no more events.
     async fn record(
         &mut self,
         look: &DescribeJob,
@@ -369,7 +369,7 @@ impl DescriptionWorker {
         self.allowance.lock().spend(tokens.completion.saturating_add(tokens.thinking));
     }
 
-    /// Passes over an answer that says again what the event `told` says.
+    /// Counts and skips an answer that equals the description of event `told`.
     fn repeat(
         &mut self,
         told: (Seq, timeline::FindingPayload),
@@ -384,7 +384,7 @@ impl DescriptionWorker {
         }
     }
 
-    /// Finding for a job whose picture shows nothing new: copied from the event at `seq`.
+    /// Returns the finding of a job whose picture shows nothing new, copied from the event at `seq`.
     fn reused(
         &self,
         look: &DescribeJob,
@@ -402,7 +402,7 @@ impl DescriptionWorker {
         }
     }
 
-    /// Finding of an answer, and the kind of its event.
+    /// Returns the finding of an answer and the kind of its event.
     fn found(
         &self,
         look: &DescribeJob,
@@ -439,7 +439,7 @@ impl DescriptionWorker {
         (self.kind(*tier), finding)
     }
 
-    /// The event of a description, and one more where it tells of another state than the last.
+    /// Returns the event of a description, and a state transition if it differs enough from the last one.
     fn with_transition(
         &self,
         look: &DescribeJob,
@@ -459,7 +459,7 @@ impl DescriptionWorker {
         std::iter::once(Event::Found(kind, found)).chain(changed).collect()
     }
 
-    /// The event of an ask without an answer, unless it says what the last one said.
+    /// Returns the event of a failed request; `None` if the last failure had the same class.
     fn failed(
         &self,
         look: &DescribeJob,
@@ -483,7 +483,7 @@ impl DescriptionWorker {
         Some(Event::Found(self.kind(Pass::First), finding))
     }
 
-    /// `finding` with who was asked and what that cost, where anybody was.
+    /// Adds to `finding` the provider, model and cost of the failed request, if one was sent.
     fn asked_in_vain(
         &self,
         error: &InferenceError,
@@ -493,7 +493,7 @@ impl DescriptionWorker {
         let Some(last) = error.failed().last() else { return finding };
         timeline::FindingPayload {
             provider: Some(last.provider.to_string()),
-            // What fails is the first pass: a second that does leaves its answer.
+            // An error is always of the first pass: when the second fails, the first pass's answer is kept.
             model: self.model(),
             total_tokens: Some(error.tokens().total),
             completion_tokens: Some(error.tokens().completion),
@@ -526,7 +526,7 @@ impl DescriptionWorker {
     }
 }
 
-/// Counts what the end of a session left without a description.
+/// Counts jobs that the end of a session left without a description.
 struct Ended(Arc<Metrics>);
 
 impl Ended {
@@ -535,7 +535,7 @@ impl Ended {
     }
 }
 
-/// A look that is being asked about, which is counted where that is cut off.
+/// Guard of a job in progress; counts it as ended if dropped before the answer.
 struct Unanswered(Option<Ended>);
 
 impl Unanswered {
@@ -551,7 +551,7 @@ impl Drop for Unanswered {
 }
 
 impl DescribeJob {
-    /// Presentation times of the first and the last picture.
+    /// Returns the presentation times of the first and the last picture, in ms.
     fn span_ms(&self) -> (i64, i64) {
         let time = |one: Option<&(i64, Bytes)>| one.map_or(0, |(pts_ms, _)| *pts_ms);
         (time(self.pictures.first()), time(self.pictures.last()))

@@ -30,7 +30,7 @@ impl<T> DropOldestQueue<T> {
         shed
     }
 
-    /// The oldest item, once there is one.
+    /// Waits for the oldest item and removes it.
     pub async fn take(&self) -> T {
         loop {
             if let Some(item) = self.try_take() {
@@ -40,7 +40,7 @@ impl<T> DropOldestQueue<T> {
         }
     }
 
-    /// The oldest item, if there is one.
+    /// Removes and returns the oldest item, if any.
     pub fn try_take(&self) -> Option<T> {
         self.waiting.lock().pop_front()
     }

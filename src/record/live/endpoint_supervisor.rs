@@ -1,8 +1,8 @@
-//! The port of live sessions, opened anew where its thread has ended.
+//! Supervisor of the WebRTC endpoint: reopens it when its thread ends.
 //!
-//! Promises that an end is logged and counted, that the address stays, and that no wait between two
-//! attempts is longer than 30 s. Until there is a port again offers are refused. Sessions of
-//! the one that ended have ended with it: their sinks were told.
+//! Promises that an end is logged and counted, that the address stays, and that attempts are at most 30 s
+//! apart. Offers are refused until the endpoint is open again. Sessions of the ended endpoint end with it,
+//! and their handlers are told.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -17,15 +17,15 @@ use transport::webrtc::{
 use super::transport_metrics::DroppedCounters;
 use crate::base::{backoff::Backoff, metrics::Metrics};
 
-/// Waits before an attempt.
+/// Delays before attempts to reopen.
 const PAUSES: Backoff =
     Backoff { first: Duration::from_millis(100), factor: 2, longest: Duration::from_secs(30) };
-/// A port that has lived so long has not ended for what ended the one before.
+/// Lifetime after which the next end of an endpoint counts as a first failure.
 const STEADY: Duration = Duration::from_secs(60);
 
-/// The port that there is.
+/// Current WebRTC endpoint, and the settings to reopen it with.
 pub struct EndpointSupervisor {
-    /// Settings of the first port, with the address that it was given.
+    /// Settings of the first endpoint, with the address that it was given.
     settings: EndpointConfig,
     port: Mutex<WebRtcEndpoint>,
     dropped: DroppedCounters,
@@ -33,7 +33,7 @@ pub struct EndpointSupervisor {
 }
 
 impl EndpointSupervisor {
-    /// Opens the first port.
+    /// Opens the first endpoint.
     pub fn open(
         settings: EndpointConfig,
         metrics: Arc<Metrics>,
@@ -67,17 +67,17 @@ impl EndpointSupervisor {
         !self.current().has_ended()
     }
 
-    /// Ends the port as a fault of its thread does.
+    /// Ends the endpoint, as a fault of its thread does.
     pub fn end(&self) {
         self.current().end();
     }
 
-    /// Adds to the metrics what the port has dropped since the last call.
+    /// Adds the datagrams dropped since the last call to the metrics.
     pub fn tell(&self) {
         self.dropped.tell(&self.current().counts(), &self.metrics);
     }
 
-    /// Opens a port anew whenever there is none, until the server shuts down.
+    /// Reopens the endpoint whenever it has ended, until the server shuts down.
     pub async fn keep(&self, draining: CancellationToken) {
         let mut attempts = 0;
         loop {
@@ -106,11 +106,11 @@ impl EndpointSupervisor {
         }
     }
 
-    /// Opens another port in place of one that has ended.
+    /// Replaces an ended endpoint with a new one.
     fn reopen(&self) -> Result<(), EndpointError> {
         let opened = WebRtcEndpoint::open(self.settings.clone())?;
         let mut port = self.port.lock();
-        // Its counts begin at zero.
+        // The counts of a new endpoint start at zero.
         self.dropped.tell(&port.counts(), &self.metrics);
         self.dropped.begin_anew();
         *port = opened;

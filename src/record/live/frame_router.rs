@@ -1,9 +1,8 @@
-//! Path from the port to a media worker: what a publisher sends, taken on the port's thread.
+//! Path from the endpoint to a media worker: routes a publisher's access units on the endpoint's thread.
 //!
-//! A place in a worker is asked for as soon as the publisher is there, for the codec that it is
-//! most likely to send, and anew where it sends another. Pictures wait here, within bounds, only
-//! until there is one. What is not taken is counted, and then nothing is until the next picture
-//! that decoding can start with, which the publisher is asked for.
+//! Requests a worker slot as soon as the publisher is there, for the codec it most likely sends, and anew
+//! if it sends another. Buffers access units, within bounds, only until there is a slot. Counts a refused
+//! unit and then refuses all others until the next keyframe, which is requested of the publisher.
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
@@ -19,9 +18,9 @@ use super::{
 };
 use crate::base::metrics::Metrics;
 
-/// Pictures that wait for a place in a worker: as many as a worker lets one session have waiting.
+/// Access units buffered before there is a slot: as many as a worker queues for one session.
 const WAITING_UNITS: usize = 64;
-/// Their bytes.
+/// Bytes buffered before there is a slot.
 const WAITING_BYTES: usize = 2 << 20;
 
 /// Router of a session's access units to its worker.
@@ -33,11 +32,11 @@ pub struct FrameRouter {
 }
 
 struct Lane {
-    /// Codec of a publisher that has sent nothing yet.
+    /// Codec that the publisher most likely sends; used until its first access unit.
     expected: Option<Codec>,
     codec: Option<Codec>,
     to: To,
-    /// A picture was not taken: those that follow refer to it.
+    /// True after a refused unit, until the next keyframe: the units between refer to it.
     is_broken: bool,
 }
 
@@ -47,11 +46,11 @@ enum To {
     Nowhere,
 }
 
-/// The port's end of an [`FrameRouter`].
+/// Endpoint's handle to a [`FrameRouter`].
 pub struct RouterSink(pub Arc<FrameRouter>);
 
 impl FrameRouter {
-    /// Router without a slot in a worker.
+    /// Creates a router without a worker slot.
     pub fn new(
         metrics: Arc<Metrics>,
         shared: Arc<SessionProgress>,
@@ -62,20 +61,20 @@ impl FrameRouter {
         Arc::new(FrameRouter { metrics, shared, turns, lane })
     }
 
-    /// The publisher most likely sends `codec`.
+    /// Sets the codec that the publisher most likely sends.
     pub fn expect(&self, codec: Codec) {
         self.lane.lock().expected = Some(codec);
     }
 
-    /// Sends what waits, and all that follows, to `seat`; it takes pictures of `codec`.
+    /// Sends the buffered units, and all that follow, to `seat`, which decodes `codec`.
     pub fn attach(&self, codec: Codec, seat: &Arc<WorkerSlot>) {
         let mut lane = self.lane.lock();
-        // Pictures of yet another codec have begun to come: a turn says so.
+        // Units of another codec have arrived since; a signal for them is pending.
         if lane.codec != Some(codec) || matches!(lane.to, To::Nowhere) {
             return;
         }
         let before = std::mem::replace(&mut lane.to, To::Worker(Arc::clone(seat)));
-        // What was left out comes after all that waits.
+        // The refused unit comes after all buffered ones.
         let is_broken = std::mem::replace(&mut lane.is_broken, false);
         if let To::Waiting { units, .. } = before {
             units.into_iter().for_each(|unit| self.give(&mut lane, unit));
@@ -83,7 +82,7 @@ impl FrameRouter {
         lane.is_broken |= is_broken;
     }
 
-    /// Takes nothing from now on.
+    /// Discards all access units from this call on.
     pub fn shut(&self) {
         self.lane.lock().to = To::Nowhere;
     }
@@ -98,7 +97,7 @@ impl FrameRouter {
         let is_taken = match &mut lane.to {
             To::Worker(seat) => {
                 self.shared.sent(access_unit.pts.as_millis(), last_packet_at);
-                // The worker's end is told to the session by another way.
+                // The session learns of the worker's end from its output queue.
                 seat.push(access_unit).is_ok()
             }
             To::Waiting { units, bytes } => {
@@ -115,7 +114,7 @@ impl FrameRouter {
         let was_broken = std::mem::replace(&mut lane.is_broken, !is_taken);
         if !is_taken {
             self.shared.dropped();
-            // A start that was asked for and not taken has to be asked for again.
+            // A refused keyframe has to be requested again.
             if is_start || !was_broken {
                 self.turns.broken();
             }
@@ -133,7 +132,7 @@ impl SessionHandler for RouterSink {
     fn on_first_check(&mut self) {
         let intake = &self.0;
         let mut lane = intake.lane.lock();
-        // A worker starts while the publisher still shakes hands.
+        // Starts a worker while the DTLS handshake of the publisher is still running.
         if lane.codec.is_none()
             && let Some(codec) = lane.expected
         {
@@ -163,7 +162,7 @@ impl SessionHandler for RouterSink {
     }
 }
 
-/// The port lets go of a session only when it is over.
+/// The endpoint drops the handler of a session only when the session is over.
 impl Drop for RouterSink {
     fn drop(&mut self) {
         self.0.turns.told(SessionEvent::Failed(SessionFailure::PortEnded));

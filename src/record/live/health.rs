@@ -1,6 +1,6 @@
-//! Health of a live session: figures of the last seconds, one word for them, and the rule that gave it.
+//! Health of a live session: figures of the last seconds, one word for them, and the rule behind the word.
 //!
-//! Pure: samples and `now` go in.
+//! Pure: callers pass samples and `now`.
 
 use std::{
     collections::VecDeque,
@@ -11,13 +11,13 @@ use transport::webrtc::SessionStats;
 
 use super::{LOST_AFTER, session_events::Pictures};
 
-/// Time from one sample to the next.
+/// Interval between samples.
 pub const EVERY: Duration = Duration::from_secs(1);
-/// Samples that are kept: figures are of the last five seconds.
+/// Maximum number of samples kept: figures cover the last five seconds.
 const SAMPLES: usize = 5;
-/// A session without a packet for so long is silent.
+/// Time without a packet after which a session counts as silent.
 const SILENT: Duration = Duration::from_secs(5);
-/// Bound from which a figure is no longer good; so many times over it is poor.
+/// Bounds from which a figure is no longer good; at `FAR_OVER` times its bound it is poor.
 const LOST_PERCENT: f64 = 1.0;
 const JITTER: Duration = Duration::from_millis(30);
 const BEHIND: Duration = Duration::from_secs(1);
@@ -31,9 +31,9 @@ media::named! {
         Good = "good",
         /// One figure is over its bound.
         Fair = "fair",
-        /// More are, or one by far.
+        /// Several figures are over their bounds, or one is far over.
         Poor = "poor",
-        /// No packets come.
+        /// No packets arrive.
         Silent = "silent",
     }
 }
@@ -43,42 +43,42 @@ media::named! {
 pub struct Sample {
     /// Time of the sample.
     pub at: Instant,
-    /// Its packets.
+    /// Packet counts of the session.
     pub packets: SessionStats,
-    /// Its pictures.
+    /// Counts and delays of the session's pictures.
     pub pictures: Pictures,
 }
 
 /// Figures of the last seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
-    /// Time that the figures are over.
+    /// Time that the figures cover.
     pub window: Duration,
-    /// Packets that did not come when they were sent, in percent; most are sent again in time.
+    /// Packets that did not arrive when sent, in percent; most are retransmitted in time.
     pub lost_percent: f64,
-    /// Packets that never came.
+    /// Packets that never arrived.
     pub given_up: u64,
     /// Interarrival jitter of packets.
     pub jitter: Duration,
     /// Bit rate of video, retransmissions included.
     pub bits_per_second: u64,
-    /// Frames that were decided about.
+    /// Rate of the frames that the gate decided about.
     pub frames_per_second: f64,
     /// Time from the last packet of a picture to its decision.
     pub behind: Duration,
-    /// Pictures that there was no room for.
+    /// Access units dropped because no queue had room.
     pub dropped: u64,
-    /// Pictures that did not decode.
+    /// Access units that failed to decode.
     pub damaged: u64,
-    /// Stills, and pictures for models, that there was no room for.
+    /// Stills, frames and clips for models, and other output dropped because a queue was full.
     pub unkept: u64,
-    /// Since the last packet; `None` before the first.
+    /// Time since the last packet; `None` before the first.
     pub since_packet: Option<Duration>,
-    /// Since the last whole picture; `None` before the first.
+    /// Time since the last complete access unit; `None` before the first.
     pub since_picture: Option<Duration>,
     /// Rating in one word.
     pub word: Word,
-    /// Rule that gave the word, and what to do about it.
+    /// Rule behind the word, and the remedy.
     pub rule: String,
 }
 
@@ -95,7 +95,7 @@ impl Samples {
         self.0.push_back(sample);
     }
 
-    /// Health of the session at `now`, whose counts go in.
+    /// Computes the health of the session from the kept samples and the sample `now`.
     pub fn health(&self, now: Sample) -> Health {
         let first = self.0.front().copied().unwrap_or(now);
         let window = now.at.saturating_duration_since(first.at);
@@ -129,7 +129,7 @@ impl Samples {
     }
 }
 
-/// The word for these figures, and the rule that gave it.
+/// Returns the word for these figures and the rule behind it.
 fn word(health: &Health) -> (Word, String) {
     let dropped_after = LOST_AFTER.as_secs();
     match health.since_packet {
@@ -172,7 +172,7 @@ fn word(health: &Health) -> (Word, String) {
     }
 }
 
-/// Each figure as a multiple of what it should stay below, in words, and the remedy.
+/// Returns each figure as a multiple of its bound, its description and the remedy.
 fn figures(health: &Health) -> [(f64, String, &'static str); 3] {
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
     [

@@ -1,4 +1,4 @@
-//! The memory that live sessions may take: reserved before a session begins, given back with it.
+//! Memory budget of live sessions: reserved before a session begins, released when it ends.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 /// Memory reserved for a session: decoder, pictures in flight and queues at 1080p.
 pub const SESSION_BYTES: u64 = 25 << 20;
 
-/// Bytes of all live sessions together, and of those of one principal.
+/// Memory budget in bytes of all live sessions together, and of those of one principal.
 #[derive(Debug)]
 pub struct MemoryBudget {
     limit: u64,
@@ -19,7 +19,7 @@ pub struct MemoryBudget {
     sessions: Mutex<OwnerLimiter>,
 }
 
-/// There is no room for another session.
+/// The memory left is too small for another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no media capacity: of {limit} bytes for live sessions{} too few are left, and another takes \
@@ -38,7 +38,7 @@ fn words(whose: LimitScope) -> &'static str {
     }
 }
 
-/// The bytes of one session, until dropped.
+/// Memory reserved for one session, until dropped.
 #[derive(Debug)]
 pub struct MemoryReservation {
     budget: Arc<MemoryBudget>,
@@ -46,7 +46,7 @@ pub struct MemoryReservation {
 }
 
 impl MemoryBudget {
-    /// Nothing reserved of `limit` bytes, of which one principal may have `share`.
+    /// Creates a budget of `limit` bytes, of which one principal may reserve `share`.
     pub fn new(limit: u64, share: u64) -> Arc<MemoryBudget> {
         Arc::new(MemoryBudget { limit, share, sessions: Mutex::default() })
     }
@@ -69,7 +69,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Bytes reserved.
+    /// Returns the bytes reserved.
     pub fn used(&self) -> u64 {
         self.sessions.lock().all() as u64 * SESSION_BYTES
     }

@@ -1,7 +1,7 @@
 //! Novelty of a selected frame: its embedding, and the rule that compares it with the last frame
 //! that was described.
 //!
-//! Whatever goes wrong is answered by asking the model.
+//! If a frame cannot be embedded, the model is asked.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     record::image_embedder::ImageEmbedder,
 };
 
-/// The novelty of one session's frames.
+/// Novelty check of one session's frames.
 pub struct SessionNovelty {
     eyes: ImageEmbedder,
     stream: u64,
@@ -27,14 +27,14 @@ pub struct SessionNovelty {
 
 /// Outcome of the novelty check of a frame.
 pub enum NoveltyOutcome {
-    /// It does; what it is remembered by once it has one.
+    /// The frame is new, or cannot be judged; its features, if computed.
     New(Option<FrameFeatures>),
-    /// The description of this event stands for it.
+    /// The frame shows nothing new: reuse the description of this event.
     Reuse(Seq, Box<timeline::FindingPayload>),
 }
 
 impl SessionNovelty {
-    /// Novelty check of `stream`, of which nothing has been described.
+    /// Creates the novelty check of `stream`, with nothing described.
     pub fn new(
         eyes: ImageEmbedder,
         rule: ReuseRule,
@@ -50,7 +50,7 @@ impl SessionNovelty {
         }
     }
 
-    /// Judges the frame shown at `pts_ms`.
+    /// Judges the frame with presentation time `pts_ms`.
     pub async fn judge(
         &mut self,
         pts_ms: i64,
@@ -70,13 +70,13 @@ impl SessionNovelty {
         }
     }
 
-    /// The frame has a description, in the event `seq`.
+    /// Notes that the event `seq` describes the frame with the features `seen`.
     pub fn described(&mut self, seen: FrameFeatures, seq: Seq, finding: timeline::FindingPayload) {
         self.reuse.described(seen);
         self.last = Some((seq, finding));
     }
 
-    /// The question changed: no description stands for another frame.
+    /// Clears the check after a prompt change, so that no earlier description is reused.
     pub fn forget(&mut self) {
         self.reuse.forget();
         self.last = None;

@@ -1,7 +1,7 @@
-//! A new prompt on its way to the workers of a session, until each has said from where it holds.
+//! Distributes a new prompt to the description workers of a session and waits for their acknowledgements.
 //!
-//! Promises that of two prompts at once every worker has the same one last, and that one which was
-//! refused is taken up by none that had not said so.
+//! Promises that after concurrent updates every worker has the same last prompt, and that a worker discards
+//! a refused prompt that it had not acknowledged.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use tokio::{
 
 use super::description_worker::Instruction;
 
-/// Longest wait of a new prompt for a worker that takes it up.
+/// Longest wait until every worker has acknowledged a new prompt.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// New prompts that wait for a worker.
+/// Prompt updates that may wait for one worker.
 const WAITING: usize = 4;
 
-/// A new instruction, and who waits for the frame from which it holds.
+/// A new instruction, and the channel that acknowledges its first frame.
 pub struct PendingPrompt {
     instruction: Instruction,
     applied: oneshot::Sender<u64>,
 }
 
 impl PendingPrompt {
-    /// The instruction, which holds from `frame` on; `None` where whoever gave it has been told that
-    /// it does not hold.
+    /// Acknowledges the instruction from `frame` on and returns it; `None` if the caller has given
+    /// up, so that the instruction must not be applied.
     pub fn accepted(self, frame: u64) -> Option<Instruction> {
         self.applied.send(frame).ok().map(|()| self.instruction)
     }
 }
 
-/// The way to a worker, and its end there.
+/// Creates the channel of prompt updates for one worker.
 pub fn orders() -> (mpsc::Sender<PendingPrompt>, mpsc::Receiver<PendingPrompt>) {
     mpsc::channel(WAITING)
 }
@@ -43,7 +43,7 @@ pub enum PromptError {
     /// The session is over.
     #[error("the session has ended")]
     Closed,
-    /// No worker took it up in time.
+    /// A worker did not acknowledge the prompt in time.
     #[error("the prompt update timed out: retry")]
     Unacknowledged,
 }
@@ -58,16 +58,16 @@ impl PromptError {
     }
 }
 
-/// The ways to all workers of a session; held while a new prompt goes to each.
+/// Channels to all workers of a session; locked while a new prompt goes to each.
 pub struct PromptUpdater(Mutex<Vec<mpsc::Sender<PendingPrompt>>>);
 
 impl PromptUpdater {
-    /// Sends updates to `workers`.
+    /// Creates an updater that sends to `workers`.
     pub fn new(workers: Vec<mpsc::Sender<PendingPrompt>>) -> PromptUpdater {
         PromptUpdater(Mutex::new(workers))
     }
 
-    /// Makes every worker ask by `instruction` from now on; returns the first frame it holds for.
+    /// Sends `instruction` to every worker; returns the first frame that all of them apply it to.
     pub async fn give(&self, instruction: Instruction) -> Result<u64, PromptError> {
         let taken_up = timeout(PATIENCE, self.take_up(instruction)).await;
         taken_up.unwrap_or(Err(PromptError::Unacknowledged))

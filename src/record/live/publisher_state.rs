@@ -1,25 +1,25 @@
-//! Signals to a session's task about its publisher: facts that replace each other, so that none
-//! waits in a queue and none is lost.
+//! Coalescing signal from the endpoint thread to the session task: only the latest value of each
+//! field is kept, except `end`, of which the first stays.
 
 use media::Codec;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use transport::webrtc::SessionEvent;
 
-/// Changes since the task read them last.
+/// Changes since the task last read them.
 #[derive(Debug, Default)]
 pub struct PublisherChanges {
-    /// Pictures of this codec come, or are about to: they need a place in a worker.
+    /// Codec whose access units arrive or are about to: they need a worker slot.
     pub coded: Option<Codec>,
-    /// Pictures are missing: nothing is shown until the next that decoding can start with.
+    /// Access units are missing: nothing can be decoded until the next keyframe.
     pub is_broken: bool,
     /// The publisher has connected.
     pub has_connected: bool,
-    /// The publisher is gone, and how.
+    /// Reason why the publisher is gone.
     pub end: Option<SessionEvent>,
 }
 
-/// Changes to come, and the signal that there are some.
+/// Pending changes, and the signal for them.
 #[derive(Debug, Default)]
 pub struct PublisherSignals {
     happened: Mutex<PublisherChanges>,
@@ -27,19 +27,19 @@ pub struct PublisherSignals {
 }
 
 impl PublisherSignals {
-    /// Pictures of `codec` come, or are about to.
+    /// Signals that access units of `codec` arrive, or are about to.
     pub fn coded(&self, codec: Codec) {
         self.happened.lock().coded = Some(codec);
         self.bell.notify_one();
     }
 
-    /// Pictures are missing.
+    /// Signals that access units are missing.
     pub fn broken(&self) {
         self.happened.lock().is_broken = true;
         self.bell.notify_one();
     }
 
-    /// The connection has become this.
+    /// Signals a state change of the connection.
     pub fn told(&self, told: SessionEvent) {
         let mut happened = self.happened.lock();
         match told {

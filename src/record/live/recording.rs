@@ -1,4 +1,4 @@
-//! The recording of one live session: begins with its first frame, ends with the session.
+//! Recording of one live session: begins with the first frame, ends with the session.
 
 use std::sync::Arc;
 
@@ -23,30 +23,30 @@ use crate::{
     runs::registry::{Part, RunError},
 };
 
-/// Stream of live video.
+/// Stream id of live video.
 const STREAM: &str = "main";
 
 /// Settings of a recording.
 pub struct LiveRecordingSpec {
     /// Log of the run.
     pub log: RunLog,
-    /// Places of what is recorded.
+    /// Stores that the recording is written to.
     pub stores: JobStorage,
-    /// The session.
+    /// Id of the session.
     pub session: SessionId,
-    /// Request that began it.
+    /// Request that began the session.
     pub request_id: RequestId,
     /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Zones that are watched.
+    /// Zones of the picture that are watched.
     pub zones: Zones,
-    /// Index of its events.
+    /// Index name of the session's events.
     pub index_name: Option<Label>,
-    /// Names of the tenant.
+    /// Labels of the tenant.
     pub words: TenantLabels,
 }
 
-/// Recording of a session, before its first frame too.
+/// Recording of a session; exists before the first frame.
 pub struct LiveRecording {
     spec: LiveRecordingSpec,
     recording: Option<Recording>,
@@ -55,7 +55,7 @@ pub struct LiveRecording {
 }
 
 impl LiveRecordingSpec {
-    /// Recorder of the session's frames, whose markers are the first analysis of its run.
+    /// Creates the recorder of the session's frames; its markers are the first analysis of the run.
     pub fn recorder(&self) -> Recorder {
         let markers = MarkerDeriver::new(self.analysis(), MarkerConfig::default());
         Recorder::new(RecorderSpec {
@@ -80,7 +80,7 @@ impl LiveRecordingSpec {
         AnalysisKey { run: self.log.run.id(), stream, ordinal: 0 }
     }
 
-    /// Events that close it, as they are known with the first frame.
+    /// Returns the events that close the recording, as known at the first frame.
     fn head(&self, shared: &SessionProgress) -> Head {
         let extent = shared.extent();
         let key = self.analysis();
@@ -111,17 +111,17 @@ impl LiveRecordingSpec {
 }
 
 impl LiveRecording {
-    /// Nothing is recorded yet.
+    /// Creates a recording without frames.
     pub fn new(spec: LiveRecordingSpec) -> LiveRecording {
         LiveRecording { spec, recording: None, head: None, decoder: None }
     }
 
-    /// Index of its events.
+    /// Index name of the session's events.
     pub fn index_name(&self) -> Option<&Label> {
         self.spec.index_name.as_ref()
     }
 
-    /// Notes the decoder that was really used.
+    /// Sets the decoder that was really used.
     pub fn decoded_by(&mut self, decoder: String) {
         self.decoder = Some(decoder).filter(|decoder| !decoder.is_empty());
     }
@@ -134,8 +134,8 @@ impl LiveRecording {
         })
     }
 
-    /// Writes what is decided; returns an end where it ends the session. To be awaited to its end: the recording is
-    /// with the write meanwhile.
+    /// Writes the pending decisions; returns a reason if the session must end. Not cancel safe: a
+    /// dropped call loses the recording, which the write holds meanwhile.
     pub async fn write(&mut self, shared: &SessionProgress) -> Option<EndReason> {
         let batch = shared.recorder()?.take();
         if batch.is_empty() {
@@ -143,7 +143,7 @@ impl LiveRecording {
         }
         let begun = match self.recording.take() {
             Some(recording) => Ok(recording),
-            // It is left.
+            // An earlier write failed: the recording is left for the next start.
             None if self.head.is_some() => return None,
             None => self.begin(shared).await,
         };
@@ -157,7 +157,7 @@ impl LiveRecording {
         });
         match written.await {
             Ok((recording, outcome)) => {
-                // Its rows tell later what the log did not take.
+                // Recovery writes the events that the log did not take, from the rows of the recording.
                 let is_left = matches!(
                     outcome,
                     Err(RecordError::Run(RunError::Log(_) | RunError::Unfinished))
@@ -169,7 +169,7 @@ impl LiveRecording {
         }
     }
 
-    /// Begins the recording, once there is a frame.
+    /// Begins the recording.
     async fn begin(&mut self, shared: &SessionProgress) -> Result<Recording, EndReason> {
         let head = self.spec.head(shared);
         let written = head.clone();
@@ -181,7 +181,7 @@ impl LiveRecording {
         Ok(begun)
     }
 
-    /// Writes the rest, closes the recording, cut off by `cut`, and ends the run with `last`.
+    /// Writes the rest, closes the recording with the reason `cut`, and ends the run with `last`.
     pub async fn close(
         &mut self,
         shared: &SessionProgress,
@@ -190,7 +190,7 @@ impl LiveRecording {
     ) {
         let run = Arc::clone(&self.spec.log.run);
         let (_, markers) = self.end(shared);
-        // A run that takes no more has ended by itself; anything else is logged.
+        // An end that the last write returns changes nothing; errors are logged.
         drop(self.write(shared).await);
         let (log, head) = (self.spec.log.clone(), self.head.take());
         let (recording, decoder) = (self.recording.take(), self.decoder.take());
@@ -201,7 +201,7 @@ impl LiveRecording {
                     .append_all(Part::End, std::iter::empty(), last)
                     .map_err(RecordError::Run);
             };
-            // The run ends with a recording that is left.
+            // A recording that is left ends the run itself, at the next start.
             let Some(recording) = recording else { return Ok(false) };
             let sealed = recording.seal()?;
             head.decoded.decoder = decoder;

@@ -1,9 +1,8 @@
-//! One live session from its offer to its last event: a task that owns everything it holds.
+//! One live session from its offer to its last event: a task that owns all resources of the session.
 //!
-//! Promises that a session ends once, that its run then ends with one event that says how, and
-//! that its place in a worker, its memory and its connection come back. Only the task records what
-//! is decided about its frames; descriptions come from workers of its own that end with it. Long because
-//! it is the whole life of a session.
+//! Promises that a session ends once, that its run then ends with one event that says how, and that its
+//! worker slot, memory and connection are released. Only this task records the gate's decisions; descriptions
+//! come from separate tasks that end with it. Long because it is the whole life of a session.
 
 use std::{
     sync::Arc,
@@ -49,40 +48,40 @@ use crate::{
     },
 };
 
-/// Longest wait for the remaining output of a session once its pictures have ended.
+/// Longest wait for the remaining output of a session after its end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// Time from one write of signals that nothing follows from to the next.
+/// Interval of writes of signals while no event is pending.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
 
 /// Reason of a session's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// Its publisher asked for it.
+    /// The publisher deleted the session with this request.
     Deleted(RequestId),
-    /// Its publisher closed the connection.
+    /// The publisher closed the connection.
     Closed,
-    /// Its publisher fell silent.
+    /// The publisher fell silent.
     Lost,
-    /// Its publisher never came.
+    /// The publisher never connected.
     NeverConnected,
-    /// Its run was stopped or deleted, or has expired.
+    /// The run was stopped or deleted, or has expired.
     RunOver,
     /// The server shuts down.
     Shutdown,
-    /// It cannot go on, in words for its owner.
+    /// The session failed; the reason, for its owner.
     Failed(String),
 }
 
-/// Reason that a fragment is refused.
+/// Reason for refusing an SDP fragment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
-    /// A restart has to say which ICE session it ends.
+    /// An ICE restart without the entity tag of the ICE session that it ends.
     #[error("an ICE restart needs If-Match: the ETag of the session, or *")]
     TagMissing,
-    /// It is of another ICE session.
+    /// The entity tag is of another ICE session.
     #[error("precondition failed: the condition does not match the current state")]
     TagOther,
-    /// It cannot be used.
+    /// The fragment cannot be used.
     #[error(transparent)]
     Fragment(#[from] SdpFragError),
 }
@@ -97,7 +96,7 @@ impl PatchError {
     }
 }
 
-/// A session as its routes see it.
+/// A live session, as its routes see it.
 pub struct LiveSession {
     id: SessionId,
     run: Arc<Run>,
@@ -112,7 +111,7 @@ pub struct LiveSession {
     samples: Mutex<Samples>,
 }
 
-/// Parts of a session's task.
+/// Inputs and resources of a session's task.
 pub struct SessionTask {
     pub(super) session: Arc<LiveSession>,
     pub(super) recording: LiveRecording,
@@ -136,7 +135,7 @@ pub struct TaskInputs {
     pub(super) ends: mpsc::Receiver<EndReason>,
 }
 
-/// The workers that describe, and what ends them.
+/// Description workers of a session, and the tokens that end them.
 pub struct DescriptionWorkers {
     pub(super) keyframes: DescriptionHandle,
     pub(super) clips: Option<DescriptionHandle>,
@@ -160,33 +159,33 @@ impl LiveSession {
         (LiveSession { id, run, link, ends, orders, over, packets, shared, samples }, ended, tell)
     }
 
-    /// The session's name.
+    /// Id of the session.
     pub fn id(&self) -> SessionId {
         self.id
     }
 
-    /// Its owner.
+    /// Owner of the session.
     pub fn owner(&self) -> &Principal {
         &self.run.origin().principal
     }
 
-    /// Its run.
+    /// Run that the session fills.
     pub fn run(&self) -> &Arc<Run> {
         &self.run
     }
 
-    /// Number of the frames that were decided about, and their distribution over its duration.
+    /// Returns the number of frames decided about, and their distribution over the session.
     pub fn shape(&self) -> (u64, Shape) {
         (self.shared.frames(), self.shared.shape().clone())
     }
 
-    /// Health of the session now.
+    /// Returns the current health of the session.
     pub fn health(&self) -> Health {
         let now = self.counted();
         self.samples.lock().health(now)
     }
 
-    /// Remembers what it has counted by now.
+    /// Adds a sample of the current counters.
     pub(super) fn sample(&self) {
         let now = self.counted();
         self.samples.lock().add(now);
@@ -198,8 +197,8 @@ impl LiveSession {
         Sample { at, packets, pictures: self.shared.pictures(at) }
     }
 
-    /// Takes a fragment of the publisher's: candidates, or an ICE restart, whose other side is
-    /// returned. `tag` is the entity tag that the publisher knows; `*` is any.
+    /// Applies an SDP fragment of the publisher: candidates, or an ICE restart, whose answer is
+    /// returned. `tag` is the entity tag that the publisher sent; `*` matches any.
     pub fn patch(
         &self,
         fragment: &str,
@@ -222,7 +221,7 @@ impl LiveSession {
         Ok(None)
     }
 
-    /// Adds to `metrics` what the connection has counted since the last call.
+    /// Adds the connection's counts since the last call to `metrics`.
     pub(super) fn tell(&self, metrics: &Metrics) {
         if let Some(link) = &*self.link.lock() {
             self.packets.tell(link.counts(), metrics);
@@ -235,28 +234,28 @@ impl LiveSession {
         }
     }
 
-    /// Makes every worker ask by `instruction` from now on; returns the first frame it holds for.
+    /// Sends `instruction` to every description worker; returns the first frame that all of them apply it to.
     pub async fn instruct(&self, instruction: Instruction) -> Result<u64, PromptError> {
         self.orders.give(instruction).await
     }
 
     /// Ends the session, and waits until its run has ended.
     pub async fn end(&self, end: EndReason) {
-        // Refused only where another end came first, or the session is over.
+        // The send fails only if another end came first, or the session is over.
         self.ends.try_send(end).ok();
-        // An error means that the task is gone.
+        // An error means that the task has ended.
         self.over.clone().wait_for(|over| *over).await.ok();
     }
 }
 
 impl SessionTask {
-    /// Carries the session out, to its end.
+    /// Runs the session to its end.
     pub async fn run(mut self) {
         let mut seat = None;
         let end = self.serve(&mut seat).await;
         self.intake.shut();
         self.session.tell(&self.metrics);
-        // Dropping it closes the connection.
+        // Dropping the handle closes the connection.
         drop(self.session.link.lock().take());
         self.drain_worker(seat.as_deref(), &end).await;
         self.drain_descriptions().await;
@@ -265,7 +264,7 @@ impl SessionTask {
         tracing::info!(session = %self.session.id, run = %self.session.run.id(), ?end,
             "a live session ended");
         let SessionTask { intake, guard, over, memory, .. } = self;
-        // Leaving a place waits for a worker that ends with it.
+        // Dropping a slot may wait for a worker that ends with it.
         if blocking(move || drop((seat, intake))).await.is_err() {
             tracing::error!("task that closes a worker session panicked");
         }
@@ -273,7 +272,7 @@ impl SessionTask {
         over.send_replace(true);
     }
 
-    /// Until something ends the session.
+    /// Serves the session until something ends it; returns the reason.
     async fn serve(&mut self, seat: &mut Option<Arc<WorkerSlot>>) -> EndReason {
         let stopped = self.guard.token().waiting.clone();
         let shared = Arc::clone(self.inbox.shared());
@@ -284,13 +283,13 @@ impl SessionTask {
                 Some(end) = self.inlets.ends.recv() => return end,
                 () = self.draining.cancelled() => return EndReason::Shutdown,
                 () = stopped.cancelled() => {
-                    // A server that shuts down ends every job too.
+                    // A server shutdown cancels every job too.
                     let is_shutdown = self.draining.is_cancelled();
                     return if is_shutdown { EndReason::Shutdown } else { EndReason::RunOver };
                 }
                 happened = self.inlets.turns.next() => {
                     if let Some(end) = self.turn(happened, seat).await {
-                        // A publisher that has ended the session is not lost, though both be found at once.
+                        // A delete by the publisher wins over a loss found at the same time.
                         return self.inlets.ends.try_recv().unwrap_or(end);
                     }
                 }
@@ -308,7 +307,7 @@ impl SessionTask {
         }
     }
 
-    /// Handles changes of the publisher; returns an end where one ends the session.
+    /// Handles changes of the publisher; returns a reason if the session must end.
     async fn turn(
         &mut self,
         happened: PublisherChanges,
@@ -333,7 +332,7 @@ impl SessionTask {
         }
     }
 
-    /// A place in a worker for pictures of `codec`, instead of the one `before`.
+    /// Opens a worker slot for access units of `codec`, in place of `before`.
     async fn open(
         &mut self,
         codec: Codec,
@@ -357,11 +356,11 @@ impl SessionTask {
         opened.await.unwrap_or(Err(WorkerError::Ended))
     }
 
-    /// Handles the worker's output; returns an end where it ends the session.
+    /// Handles the worker's output; returns a reason if the session must end.
     async fn hear(&mut self, said: SessionOutput) -> Option<EndReason> {
         match said {
             SessionOutput::View(view) => {
-                // What is said of the frame comes behind it.
+                // Records the frame before its description, which refers to it.
                 let end = self.recording.write(self.inbox.shared()).await;
                 self.show(view);
                 end
@@ -370,12 +369,12 @@ impl SessionTask {
                 self.show_clip(clip, is_looping);
                 None
             }
-            // The worker has no more to say, and the session has not asked it to end.
+            // The session did not ask the worker to close: there is nothing to do.
             SessionOutput::Closed(_) => None,
             SessionOutput::Behind => {
                 Some(EndReason::Failed("the log is too slow for its frames".to_owned()))
             }
-            // What is used up is no matter of the pictures.
+            // An exhausted resource is not a fault of the pictures.
             SessionOutput::Failed(fault) if fault.kind() == ErrorKind::Exhausted => {
                 Some(EndReason::Failed(fault.to_string()))
             }
@@ -404,21 +403,22 @@ impl SessionTask {
         clips.show(DescribeJob { frame_index, last_frame, pictures, is_looping, novelty: None });
     }
 
-    /// Hears what the media worker still has to say, for so long and no longer.
+    /// Handles the remaining output of the media worker, for at most `LAST_WORDS`.
     async fn drain_worker(&mut self, seat: Option<&WorkerSlot>, end: &EndReason) {
-        // One that failed says nothing, nor does one that has ended.
+        // A failed session, or a worker that has ended, sends no more output.
         let speaks =
             !matches!(end, EndReason::Failed(_)) && seat.is_some_and(|seat| seat.close().is_ok());
         if !speaks {
             return;
         }
-        // Only waits are cut off: a write that nobody awaits goes on, and ends behind the event that ends the run.
+        // The timeout covers only the receive: a cancelled write would go on and end after the
+        // event that ends the run.
         let until = tokio::time::Instant::now() + LAST_WORDS;
         while let Ok(said) = timeout_at(until, self.inlets.said.recv()).await {
             match said {
                 Some(SessionOutput::Closed(decoder)) => return self.recording.decoded_by(decoder),
                 Some(SessionOutput::Failed(_) | SessionOutput::WorkerEnded(_)) | None => return,
-                // Whatever ends it now, it is ending already.
+                // The session is ending already: a further reason is ignored.
                 Some(said) => drop(self.hear(said).await),
             }
         }
@@ -426,7 +426,7 @@ impl SessionTask {
         tracing::warn!(session = %self.session.id, "worker output incomplete after the session's end; the remaining events are dropped");
     }
 
-    /// Lets the describing workers finish, for so long and no longer.
+    /// Waits for the description workers, for at most `LAST_WORDS`.
     async fn drain_descriptions(&mut self) {
         self.describers.end.cancel();
         let tasks = &mut self.describers.tasks;
@@ -437,7 +437,7 @@ impl SessionTask {
         }
     }
 
-    /// Closes the recording with the event that says how the session ended.
+    /// Closes the recording with the event for the reason `end`.
     async fn record(&mut self, end: &EndReason) {
         let (frames, markers) = self.recording.end(self.inbox.shared());
         let index_name = self.recording.index_name().cloned();
@@ -481,7 +481,7 @@ impl SessionTask {
     }
 }
 
-/// The end that the publisher's side brings; none where it has just come.
+/// Maps a connection event to the reason that ends the session; `None` for `Connected`.
 fn ended(told: SessionEvent) -> Option<EndReason> {
     match told {
         SessionEvent::Connected => None,

@@ -1,7 +1,7 @@
-//! Output of a media worker about one session, taken on the worker's thread without ever waiting.
+//! Output of a media worker about one session, taken on the worker thread without blocking.
 //!
-//! Frames are counted, timed and decided about here, and wait with what follows from them to be recorded; load sheds
-//! pictures, never a signal. Another codec has the session go on anew in a worker, as if it were the same.
+//! Counts, times and decides about frames, and keeps the decisions until they are recorded; under load
+//! pictures are dropped, never a signal. After a codec change the session resumes in another worker slot.
 
 mod pictures;
 mod said;
@@ -36,27 +36,27 @@ use crate::{
     runs::{registry::JobToken, summary::Shape},
 };
 
-/// Views and clips that wait for a session's task.
+/// Worker outputs that may wait for a session's task.
 const WAITING: usize = 32;
-/// Slots among them that are left to what ends a session.
+/// Queue slots reserved for output that ends a session.
 const KEPT_FREE: usize = 4;
-/// Bytes of their pictures. One of any size is always taken.
+/// Bytes of pictures that may wait; an output of any size is accepted while none wait.
 const WAITING_BYTES: usize = STILLS_BYTES_MAX;
-/// Pictures between their last packet and their decision.
+/// Pictures tracked between their last packet and their decision.
 const UNDECIDED_MAX: usize = 512;
 
-/// The session's end of its queue.
+/// Receiving end of a session's queue, held by its task.
 pub struct Heard {
     said: mpsc::Receiver<(SessionOutput, usize)>,
     shared: Arc<SessionProgress>,
 }
 
-/// The worker's end of a session's queue, for one place in a worker.
+/// Sending end of a session's queue, for one worker slot.
 #[derive(Clone)]
 pub struct SessionOutputSender {
     said: mpsc::Sender<(SessionOutput, usize)>,
     shared: Arc<SessionProgress>,
-    /// Number of the session's slot in a worker that it is for.
+    /// Number of the worker slot that this sender is for.
     place: u64,
 }
 
@@ -69,11 +69,11 @@ pub struct SessionProgress {
     frames: AtomicU64,
     /// Job that shows the session's progress, once its run exists.
     job: OnceLock<JobToken>,
-    /// Recorder of its frames, once its run exists.
+    /// Recorder of the session's frames, once its run exists.
     recorder: OnceLock<Mutex<Recorder>>,
-    /// Rings where something waits to be recorded that its readers wait for.
+    /// Signals a pending event, or many pending signals, to record.
     recordable: Notify,
-    /// Bytes in the queue.
+    /// Bytes of the pictures in the queue.
     waiting: AtomicUsize,
     state: Mutex<State>,
     /// Distribution of the frames of the whole session.
@@ -83,22 +83,22 @@ pub struct SessionProgress {
 
 #[derive(Default)]
 struct State {
-    /// The place that is listened to.
+    /// Number of the current worker slot; output of others is dropped.
     place: u64,
     /// Time at which the publisher connected, until its first picture is decided about.
     connected_at: Option<Instant>,
-    /// Presentation time of each picture and when its last packet came, oldest first.
+    /// Presentation time in ms and arrival of the last packet of each undecided picture, oldest first.
     undecided: VecDeque<(i64, Instant)>,
     came_at: Option<Instant>,
-    /// Wait of the last picture for its decision.
+    /// Time from last packet to decision of the last picture.
     waited: Duration,
-    /// Cuts the clips of the place.
+    /// Clip sampler of the current worker slot.
     clipper: Option<ClipSampler<Shot>>,
-    /// Size of the first still.
+    /// Dimensions of the first still.
     extent: Option<Dimensions>,
 }
 
-/// A queue for one session.
+/// Creates the queue of one session.
 pub fn inbox(
     metrics: Arc<Metrics>,
     work: Arc<Work>,
@@ -128,13 +128,13 @@ pub fn inbox(
 }
 
 impl Heard {
-    /// Next output; `None` once there can be no more.
+    /// Returns the next output; `None` once all senders are gone.
     pub async fn recv(&mut self) -> Option<SessionOutput> {
         let next = self.said.recv().await?;
         Some(self.taken(next))
     }
 
-    /// Next output, if there is one already.
+    /// Returns the next output, if one is queued.
     #[cfg(test)]
     fn try_recv(&mut self) -> Option<SessionOutput> {
         let next = self.said.try_recv().ok()?;
@@ -153,8 +153,8 @@ impl SessionOutputSender {
         &self.shared
     }
 
-    /// Sender for another slot in a worker, and where the session goes on there; later output of the slots before is
-    /// dropped.
+    /// Returns a sender for the next worker slot, and the state that the session resumes from
+    /// there; later output of earlier slots is dropped.
     pub fn renewed(&self) -> (SessionOutputSender, Option<SessionResume>) {
         let recorder = self.shared.recorder();
         let mut state = self.shared.state.lock();
@@ -164,12 +164,12 @@ impl SessionOutputSender {
         (SessionOutputSender { place: state.place, ..self.clone() }, resume)
     }
 
-    /// Cuts clips by `spec` out of the frames of its slot.
+    /// Cuts clips by `spec` out of the frames of this slot.
     pub fn cut_clips(&self, spec: Option<ClipSpec>) {
         self.shared.state.lock().clipper = spec.map(ClipSampler::new);
     }
 
-    /// Takes what the worker says; an error is a picture that nobody wanted.
+    /// Handles an event of the worker; fails on a picture that was not requested.
     pub fn take(&self, event: WorkerSessionEvent) -> Result<(), WireError> {
         match event {
             WorkerSessionEvent::Frames(records) => {
@@ -192,7 +192,7 @@ impl SessionOutputSender {
         Ok(())
     }
 
-    /// The worker ended with the session in it.
+    /// Ends the session, because its worker ended.
     pub fn worker_ended(&self, error: &WorkerError) {
         if self.shared.state.lock().place == self.place {
             self.end(SessionOutput::WorkerEnded(error.to_string()));
@@ -221,7 +221,7 @@ impl SessionOutputSender {
         }
         drop(recorder);
         if behind > SIGNALS_MAX {
-            // A log that is slower ends the session.
+            // The log is slower than the frames arrive: the session ends.
             self.end(SessionOutput::Behind);
         }
         if !decision.selected && (still.is_some() || view.is_some() || novelty.is_some()) {
@@ -229,7 +229,7 @@ impl SessionOutputSender {
         }
         self.decided(&signal, &decision);
         self.clip(clip, before);
-        // A still is asked for of every selected frame: there is none where a device was lost with it.
+        // A selected frame has no still if a device was lost while encoding it.
         if decision.selected && !has_room {
             self.shed(ShedReason::Stills);
         }
@@ -246,7 +246,7 @@ impl SessionOutputSender {
         Ok(())
     }
 
-    /// Counts the frame into the clips, with its picture; returns the one that is complete before it.
+    /// Offers the frame, with its picture, to the clip sampler; returns the clip completed before it.
     fn cut(
         &self,
         state: &mut State,
@@ -266,14 +266,14 @@ impl SessionOutputSender {
         Ok(offered.complete)
     }
 
-    /// Passes a clip on; one whose pictures were all lost is none.
+    /// Queues a clip for the session's task, unless all its pictures were lost.
     fn clip(&self, clip: Option<FrameChunk<Shot>>, is_looping: bool) {
         if let Some(clip) = clip.filter(|clip| !clip.views.is_empty()) {
             self.pass_on(SessionOutput::Clip(clip, is_looping), ShedReason::Clips);
         }
     }
 
-    /// Counts and times a frame that is decided about.
+    /// Counts and times a frame that the gate decided about.
     fn decided(&self, signal: &Signal, decision: &Decision) {
         let SessionProgress { metrics, work, .. } = &*self.shared;
         let is_kept = u64::from(decision.selected);
@@ -308,7 +308,7 @@ impl SessionOutputSender {
 
     fn pass_on(&self, said: SessionOutput, shed: ShedReason) {
         let (bytes, waiting) = (said.bytes(), &self.shared.waiting);
-        // Only one worker's thread adds: what is there can only become less meanwhile.
+        // Only one worker's thread adds: meanwhile `waiting` can only shrink.
         let before = waiting.load(Relaxed);
         let has_room =
             self.said.capacity() > KEPT_FREE && (before == 0 || before + bytes <= WAITING_BYTES);
@@ -322,40 +322,40 @@ impl SessionOutputSender {
         self.shed(shed);
     }
 
-    /// There is a place left for this; the receiver is gone only when the session is over.
+    /// Queues output that ends the session in a reserved slot; fails only if the session is over.
     fn end(&self, said: SessionOutput) {
         self.said.try_send((said, 0)).ok();
     }
 }
 
 impl SessionProgress {
-    /// Shows in `job` how far the session has come, from now on.
+    /// Sets the job that shows the session's progress.
     pub fn show_in(&self, job: &JobToken) {
         self.job.get_or_init(|| job.clone());
     }
 
-    /// Has `recorder` decide about its frames, from now on.
+    /// Sets the recorder that decides about the session's frames.
     pub fn record_by(&self, recorder: Recorder) {
         self.recorder.get_or_init(|| Mutex::new(recorder));
     }
 
-    /// Recorder of its frames; none before its run exists.
+    /// Recorder of the session's frames; `None` before its run exists.
     pub fn recorder(&self) -> Option<MutexGuard<'_, Recorder>> {
-        // A panic leaves a frame that is decided about and not told.
+        // After a panic a frame may be decided about and not recorded.
         Some(self.recorder.get()?.lock())
     }
 
-    /// Resolves when something is to be recorded at once.
+    /// Waits until something has to be recorded at once.
     pub async fn recordable(&self) {
         self.recordable.notified().await;
     }
 
-    /// Size of the first still.
+    /// Dimensions of the first still.
     pub fn extent(&self) -> Option<Dimensions> {
         self.state.lock().extent
     }
 
-    /// A picture goes to the worker whose last packet came at `came`.
+    /// Notes that a picture, whose last packet arrived at `came`, was sent to the worker.
     pub fn sent(&self, pts_ms: i64, came: Instant) {
         let mut state = self.state.lock();
         if state.undecided.len() >= UNDECIDED_MAX {
@@ -364,7 +364,7 @@ impl SessionProgress {
         state.undecided.push_back((pts_ms, came));
     }
 
-    /// The publisher has connected.
+    /// Notes that the publisher has connected.
     pub fn connected(&self, now: Instant) {
         self.state.lock().connected_at = Some(now);
     }
@@ -376,8 +376,8 @@ impl SessionProgress {
 }
 
 impl State {
-    /// Arrival of the last packet of the picture shown at `pts_ms`. Decisions come in the order of
-    /// presentation: a picture before that one which still waits was not decoded.
+    /// Returns the arrival of the last packet of the picture with presentation time `pts_ms`.
+    /// Decisions come in presentation order: earlier pictures still waiting were not decoded.
     fn came(&mut self, pts_ms: i64) -> Option<Instant> {
         let came = self.undecided.iter().find(|(sent, _)| *sent == pts_ms).map(|(_, came)| *came);
         self.undecided.retain(|(sent, _)| *sent > pts_ms);

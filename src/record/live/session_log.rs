@@ -1,4 +1,4 @@
-//! The way of a session's descriptions to its run's timeline.
+//! Writes a session's descriptions to its run's timeline.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,35 +11,35 @@ use crate::{
     runs::registry::{Run, RunError, RunRegistry},
 };
 
-/// Longest wait of an event for room in the log.
+/// Longest wait for room in the log.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reason that events are not on the timeline.
+/// Reason that events were not written.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionLogError {
-    /// The run takes no more.
+    /// The run takes no more events.
     #[error("the run has ended")]
     Over,
-    /// The log did not take them in time.
+    /// The log failed, or was full for too long.
     #[error("events cannot be stored: {0}")]
     Lost(RunError),
 }
 
-/// The way to the timeline of one session.
+/// Writer of a session's events to the timeline of its run.
 #[derive(Clone)]
 pub struct SessionLog {
-    /// Every run.
+    /// Registry of all runs.
     pub registry: Arc<RunRegistry>,
     /// The run of the session.
     pub run: Arc<Run>,
     /// The session.
     pub session: SessionId,
-    /// Its index.
+    /// Index name of the session's events.
     pub index_name: Option<Label>,
 }
 
 impl SessionLog {
-    /// Appends `events` together. A full log is waited for.
+    /// Appends `events` atomically; waits while the log is full.
     pub async fn write(&self, events: Vec<Event>) -> Result<Vec<AppendResult>, SessionLogError> {
         self.retry(|| self.registry.commit(&self.run, events.clone())).await
     }

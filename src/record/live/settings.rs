@@ -9,21 +9,21 @@ use media::Score;
 pub struct LiveConfig {
     /// Address at which packets are received.
     pub udp: SocketAddr,
-    /// Addresses that publishers are given; those of the interfaces when empty.
+    /// Addresses announced to publishers; those of the interfaces when empty.
     pub public_ips: Vec<IpAddr>,
-    /// Servers that publishers are given for their side of a connection.
+    /// STUN and TURN servers announced to publishers.
     pub ice_servers: Vec<IceServer>,
     /// Bytes that all sessions together may reserve.
     pub memory_budget: u64,
     /// Bytes that the sessions of one principal may reserve.
     pub memory_share: u64,
-    /// Sessions of different principals may share a media worker.
+    /// True if sessions of different principals may share a media worker.
     pub shares_workers: bool,
-    /// The model that describes, where a session names none; the first backend's when `None`.
+    /// Model for sessions that name none; `None` selects the first backend's.
     pub model: Option<String>,
-    /// The model that is asked where the first is not sure.
+    /// Model for the second pass, asked when the first one is not confident enough.
     pub second_model: Option<String>,
-    /// Confidence that the first must reach.
+    /// Lowest confidence of the first model that needs no second pass.
     pub threshold: Score,
 }
 
@@ -36,7 +36,7 @@ pub struct IceServer {
     pub credential: Option<(String, String)>,
 }
 
-/// Leaves out the password, which must not be in a log.
+/// Leaves out the password, which must not appear in logs.
 impl std::fmt::Debug for IceServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("IceServer").field("url", &self.url).finish_non_exhaustive()

@@ -1,12 +1,12 @@
-//! Output tokens that a session may still take: a bucket that may go into debt, as what an answer
-//! takes is known only afterwards. Reads no clock.
+//! Token bucket for the output tokens of a session. Its balance may go below zero, as the cost of
+//! an answer is known only afterwards. Reads no clock.
 
 use std::time::Instant;
 
-/// The allowance of one session.
+/// Token bucket of one session.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenRateLimit {
-    /// `None` is no limit.
+    /// Output tokens per second; `None` is unlimited.
     per_second: Option<u32>,
     /// Tokens; below zero is debt.
     balance: f64,
@@ -14,7 +14,7 @@ pub struct TokenRateLimit {
 }
 
 impl TokenRateLimit {
-    /// A second's worth to begin with.
+    /// Creates a bucket that holds one second's tokens.
     pub fn new(per_second: Option<u32>, now: Instant) -> TokenRateLimit {
         let balance = f64::from(per_second.unwrap_or_default());
         TokenRateLimit { per_second, balance, counted_at: now }
@@ -29,7 +29,7 @@ impl TokenRateLimit {
         self.balance > 0.0
     }
 
-    /// An answer took so many tokens.
+    /// Takes the tokens of an answer out of the bucket.
     pub fn spend(&mut self, tokens: u64) {
         self.balance -= tokens as f64;
     }
@@ -51,7 +51,7 @@ mod tests {
         for (ms, allowed) in [(0, false), (1000, false), (2400, false), (2600, true)] {
             assert_eq!(allowance.allows(at(ms)), allowed, "{ms} ms");
         }
-        // A long silence saves no more than a second's worth.
+        // The balance is capped at one second's tokens.
         assert!(allowance.allows(at(3_600_000)));
         allowance.spend(100);
         assert!(!allowance.allows(at(3_600_000)));

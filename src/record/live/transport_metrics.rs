@@ -1,4 +1,4 @@
-//! Counts of the endpoint and its sessions, added to the metrics as they grow, and the labels of ends.
+//! Adds the counts of the endpoint and its sessions to the metrics, and maps ends to their labels.
 
 use parking_lot::Mutex;
 use prometheus::IntCounter;
@@ -7,11 +7,11 @@ use transport::webrtc::{DropReason, EndpointStats, SessionStats};
 use super::EndReason;
 use crate::base::metrics::{Metrics, SessionEnd};
 
-/// Packet counts of one session that the metrics have already.
+/// Packet counts of one session that are already in the metrics.
 #[derive(Debug, Default)]
 pub struct PacketCounters(Mutex<SessionStats>);
 
-/// Counts of dropped datagrams that the metrics have already.
+/// Counts of dropped datagrams that are already in the metrics.
 #[derive(Debug, Default)]
 pub struct DroppedCounters(Mutex<[u64; DropReason::ALL.len()]>);
 
@@ -30,9 +30,9 @@ impl From<&EndReason> for SessionEnd {
 }
 
 impl PacketCounters {
-    /// Adds what has been counted since the last call.
+    /// Adds the counts since the last call to `metrics`.
     pub fn tell(&self, now: SessionStats, metrics: &Metrics) {
-        // Every change is one assignment: a panic leaves the counts usable.
+        // Every change is one assignment: the counts stay usable after a panic.
         let mut known = self.0.lock();
         let known = &mut *known;
         for (series, known, now) in [
@@ -47,20 +47,20 @@ impl PacketCounters {
 }
 
 impl DroppedCounters {
-    /// Adds what has been counted since the last call.
+    /// Adds the counts since the last call to `metrics`.
     pub fn tell(&self, now: &EndpointStats, metrics: &Metrics) {
         for (known, why) in self.0.lock().iter_mut().zip(DropReason::ALL) {
             grow(metrics.live_refused.of(why), known, now.refused(why));
         }
     }
 
-    /// Starts from zero again, as another port does.
+    /// Resets the known counts, as those of a new endpoint start at zero.
     pub fn begin_anew(&self) {
         *self.0.lock() = Default::default();
     }
 }
 
-/// Adds the growth since `known`: a series never goes back.
+/// Adds the growth since `known` to the series, which never decreases.
 fn grow(series: &IntCounter, known: &mut u64, now: u64) {
     series.inc_by(now.saturating_sub(*known));
     *known = now.max(*known);

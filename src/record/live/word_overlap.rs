@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use media::Score;
 
-/// Descriptions that have no more than this in common tell of two states.
+/// Highest overlap of two descriptions that counts as a change of state.
 pub const TRANSITION: Score = Score::from_millionths(500_000);
 
-/// Words that both have, of all words that either has; 1 where neither has any.
+/// Returns the words in both texts as a share of all their words; 1 if both are empty.
 pub fn overlap(one: &str, other: &str) -> Score {
     let (one, other) = (words(one), words(other));
     let shared = one.intersection(&other).count() as u64;

@@ -1,9 +1,9 @@
-//! The media workers of live sessions: shared by a few sessions each, and by one principal's
-//! unless the operator says otherwise. Where principals share a device, one worker has as many as it
-//! holds: a device is opened once, and pictures of all sessions are measured together.
+//! Pool of media workers of live sessions. A worker serves a few sessions, of one principal unless the
+//! operator allows sharing. With sharing and a device, one worker has as many as it holds: the device is
+//! opened once, and pictures of all sessions are measured together.
 //!
-//! A worker starts with its first session and ends with its last. One that ends by itself takes
-//! its own sessions with it and no other.
+//! A worker starts with its first session and ends with its last. A worker that fails ends its own sessions
+//! only.
 
 use std::{
     collections::HashMap,
@@ -20,29 +20,29 @@ use worker::{LiveWorker, LiveWorkerEvent, SessionSpec, Supervisor, WorkerError, 
 use super::session_events::SessionOutputSender;
 use crate::base::{keys::Principal, metrics::Metrics};
 
-/// Sessions of one worker: one that ends takes them all with it.
+/// Maximum sessions of one worker: all of them end if it fails.
 const PER_WORKER: usize = 8;
-/// The same where all share a device.
+/// Maximum sessions of a worker whose principals share a device.
 const PER_DEVICE_WORKER: usize = LiveWorker::SESSIONS_MAX;
-/// Memory of a worker of one principal's sessions: two of the largest pictures at their worst, beside
-/// six of 1080p. Who sends more ends sessions of its own.
+/// Memory of a worker that serves one principal: two sessions of the largest pictures at their
+/// worst, beside six of 1080p. A principal that exceeds it ends only its own sessions.
 const WORKER_BYTES: u64 = 2 << 30;
-/// Memory beside the sessions' pictures: encoders of its threads, what is on its way to a device, and
-/// what a few decoders keep over [`LiveWorker::SESSION_BYTES_MAX`].
+/// Memory beside the sessions' pictures: encoders of the threads, uploads to a device, and the
+/// excess of a few decoders over [`LiveWorker::SESSION_BYTES_MAX`].
 const BESIDE_BYTES: u64 = 1 << 30;
-/// Resident memory of a driver: its code, and what it maps of a device.
+/// Resident memory of a device driver: its code and its mappings.
 const DRIVER_BYTES: u64 = 1 << 30;
 
-/// The workers that run.
+/// Running media workers of live sessions.
 pub struct LiveWorkerPool {
     supervisor: Supervisor,
     is_shared: bool,
-    /// Sessions of one worker.
+    /// Maximum sessions of one worker.
     per_worker: usize,
     metrics: Arc<Metrics>,
-    /// Workers with a session, and no others.
+    /// Workers that serve at least one session.
     running: Mutex<Vec<Arc<Hosted>>>,
-    /// Held while one is started.
+    /// Held while a worker starts.
     starting: Mutex<()>,
 }
 
@@ -62,7 +62,7 @@ struct Table {
     of: HashMap<u32, SessionOutputSender>,
 }
 
-/// A session's place in a worker, until dropped; dropping it may wait for a worker to end.
+/// Slot of a session in a worker, until dropped; the drop may wait for a worker to end.
 pub struct WorkerSlot {
     pool: Arc<LiveWorkerPool>,
     hosted: Arc<Hosted>,
@@ -70,7 +70,7 @@ pub struct WorkerSlot {
 }
 
 impl LiveWorkerPool {
-    /// No worker yet; `is_shared` says whether principals share one.
+    /// Creates a pool without workers; `is_shared` lets principals share one.
     pub fn new(
         supervisor: Supervisor,
         is_shared: bool,
@@ -88,12 +88,12 @@ impl LiveWorkerPool {
         WorkerLimits { memory_bytes, ..WorkerLimits::default() }
     }
 
-    /// Workers that run.
+    /// Number of running workers.
     pub fn count(&self) -> usize {
         self.running.lock().len()
     }
 
-    /// Opens a session of `owner` that speaks to `inbox`; waits while a worker starts.
+    /// Opens a session of `owner` that sends its output to `inbox`; blocks while a worker starts.
     pub fn open(
         self: &Arc<LiveWorkerPool>,
         owner: &Principal,
@@ -102,13 +102,13 @@ impl LiveWorkerPool {
     ) -> Result<WorkerSlot, WorkerError> {
         let opened = self.enter(owner, inbox)?.opened(spec.clone());
         match opened {
-            // It died between two looks at it, and this session never was in it.
+            // The worker ended before the session was opened in it: one retry.
             Err(WorkerError::Ended) => self.enter(owner, inbox)?.opened(spec),
             opened => opened,
         }
     }
 
-    /// A place in a worker with room, which is started where there is none.
+    /// Takes a slot in a worker with room; starts a worker if there is none.
     fn enter(
         self: &Arc<LiveWorkerPool>,
         owner: &Principal,
@@ -118,7 +118,7 @@ impl LiveWorkerPool {
             return Ok(seat);
         }
         let _one = self.starting.lock();
-        // Somebody else may have started one meanwhile.
+        // Another thread may have started a worker meanwhile.
         if let Some(seat) = self.enter_running(owner, inbox) {
             return Ok(seat);
         }
@@ -145,12 +145,12 @@ impl LiveWorkerPool {
     }
 }
 
-/// Sessions of one worker.
+/// Maximum sessions of one worker.
 fn per_worker(is_shared: bool, has_device: bool) -> usize {
     if is_shared && has_device { PER_DEVICE_WORKER } else { PER_WORKER }
 }
 
-/// Resident memory that a worker of so many sessions may have. A bound and not a reservation.
+/// Limit of a worker's resident memory; not a reservation.
 fn memory_bytes(is_shared: bool, has_device: bool, sessions: usize) -> u64 {
     let driver = if has_device { DRIVER_BYTES } else { 0 };
     let own = if is_shared {
@@ -170,7 +170,7 @@ impl Hosted {
             match event {
                 LiveWorkerEvent::Session { session, event } => {
                     let inbox = told.lock().of.get(&session).cloned();
-                    // Nobody waits for what a closed session still has to say.
+                    // Output of a closed session is discarded.
                     return inbox.map_or(Ok(()), |inbox| inbox.take(event));
                 }
                 LiveWorkerEvent::GateLost(reason) => {
@@ -200,7 +200,7 @@ impl Hosted {
     fn enter(&self, inbox: SessionOutputSender) -> u32 {
         let mut table = self.inboxes.lock();
         let session = table.next;
-        // A worker does not live through four thousand million sessions.
+        // A worker does not live long enough to wrap around 2^32 sessions.
         table.next = session.wrapping_add(1);
         table.of.insert(session, inbox);
         session
@@ -220,12 +220,12 @@ impl WorkerSlot {
         }
     }
 
-    /// Gives the worker the next picture; never waits.
+    /// Sends the next access unit to the worker; never blocks.
     pub fn push(&self, unit: AccessUnit) -> Result<(), WorkerError> {
         self.hosted.worker.push(self.session, unit)
     }
 
-    /// Tells the worker that no picture follows; the session answers when all its output is sent.
+    /// Tells the worker that no access unit follows; it reports `Closed` after the session's last output.
     pub fn close(&self) -> Result<(), WorkerError> {
         self.hosted.worker.close(self.session)
     }
@@ -233,7 +233,7 @@ impl WorkerSlot {
 
 impl Drop for WorkerSlot {
     fn drop(&mut self) {
-        // Fails where it is closed, or where the worker has ended.
+        // Fails if the session is closed already, or if the worker has ended.
         self.close().ok();
         let mut running = self.pool.running.lock();
         let mut table = self.hosted.inboxes.lock();

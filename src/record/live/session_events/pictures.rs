@@ -1,4 +1,4 @@
-//! Record of a session's pictures: for its health, and for its run in short.
+//! Counts and delays of a session's pictures, for its health and the summary of its run.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -17,36 +17,36 @@ pub(super) struct LeftOut {
     pub(super) words: AtomicU64,
 }
 
-/// Record of a session's pictures.
+/// Counts and delays of a session's pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pictures {
     /// Frames that the gate decided about.
     pub decided: u64,
-    /// Pictures that a worker had no room for, and those that refer to them.
+    /// Pictures that a worker had no room for, and pictures that depend on them.
     pub dropped: u64,
-    /// Pictures that did not decode.
+    /// Pictures that failed to decode.
     pub damaged: u64,
-    /// Stills, and pictures for models, that there was no room for.
+    /// Stills, frames and clips for models, dropped for lack of room.
     pub unkept: u64,
-    /// Arrival of the last packet of a whole picture.
+    /// Arrival of the last packet of the latest complete picture.
     pub came_at: Option<Instant>,
-    /// Time from the last packet of a picture to its decision: of the last one, or of one that waits longer.
+    /// Time from last packet to decision, of the last picture or the oldest undecided one, if longer.
     pub behind: Duration,
 }
 
 impl SessionProgress {
-    /// A whole picture came, its last packet at `came`.
+    /// Notes a complete picture, whose last packet arrived at `came`.
     pub fn pictured(&self, came: Instant) {
         self.state.lock().came_at = Some(came);
     }
 
-    /// A picture is left out.
+    /// Counts a picture that is dropped.
     pub fn dropped(&self) {
         self.metrics.live_shed.of(ShedReason::Pictures).inc();
         self.left_out.pictures.fetch_add(1, Relaxed);
     }
 
-    /// Counts and delays of its pictures at `now`.
+    /// Returns the counts and delays of the session's pictures at `now`.
     pub fn pictures(&self, now: Instant) -> Pictures {
         let state = self.state.lock();
         let waits = state.undecided.front().map(|(_, came)| now.saturating_duration_since(*came));
@@ -60,9 +60,9 @@ impl SessionProgress {
         }
     }
 
-    /// Distribution of its frames over its duration.
+    /// Distribution of the session's frames over its duration.
     pub fn shape(&self) -> MutexGuard<'_, Shape> {
-        // A panic leaves a frame more or less.
+        // After a panic the counts may be off by one frame.
         self.shape.lock()
     }
 }

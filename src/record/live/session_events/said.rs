@@ -1,20 +1,20 @@
-//! Output of a media worker that the session's task hears of.
+//! Output of a media worker that the session's task handles.
 
 use bytes::Bytes;
 use worker::{FrameChunk, JobFault, NoveltyInput};
 
-/// Worker output that becomes an event.
+/// Worker output for the session's task.
 #[derive(Debug)]
 pub enum SessionOutput {
-    /// A selected frame as a model is shown it.
+    /// Selected frame, as models are shown it.
     View(LiveModelImage),
-    /// A clip, and whether the picture kept coming back by its end.
+    /// Clip, and true if the picture was repeating at its end.
     Clip(FrameChunk<Shot>, bool),
-    /// Everything was said; the name of the decoder.
+    /// The worker has sent all output; the name of the decoder.
     Closed(String),
-    /// More signals wait to be recorded than may.
+    /// Too many signals wait to be recorded.
     Behind,
-    /// The session ended early.
+    /// The worker gave the session up.
     Failed(JobFault),
     /// The worker ended.
     WorkerEnded(String),
@@ -28,18 +28,18 @@ pub type Shot = (i64, Bytes);
 pub struct LiveModelImage {
     /// Position among the session's frames.
     pub frame_index: u64,
-    /// Its presentation time.
+    /// Presentation time of the frame, in ms.
     pub pts_ms: i64,
     /// JPEG of the image that models are shown.
     pub jpeg: Bytes,
     /// Features that novelty is computed from.
     pub novelty: Option<NoveltyInput>,
-    /// The picture keeps coming back.
+    /// True while the session's pictures repeat.
     pub is_looping: bool,
 }
 
 impl SessionOutput {
-    /// Bytes of its pictures.
+    /// Bytes of the pictures in the output.
     pub(super) fn bytes(&self) -> usize {
         match self {
             SessionOutput::View(view) => {
