@@ -1,4 +1,4 @@
-//! Recorded frames of a run: of a recording in progress as far as it is durable, else those that an event names.
+//! Recorded frames of a run: those of its open recording as far as durable, else those that an event names.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use timeline::{FramesDecoded, OpenColumns, OpenSnapshot, Timeline, TimelineError
 
 use crate::runs::registry::Run;
 
-/// Rows one after the other; ends after the first error.
+/// Rows in frame order; ends after the first error.
 pub type Rows = Box<dyn Iterator<Item = Result<Signal, TimelineError>> + Send>;
 
-/// The newest frames of a run, or of one of its streams.
+/// Latest recorded frames of a run, or of one of its streams.
 pub struct Frames {
-    /// The event that names them, or is to.
+    /// Event that names the frames, or will when the recording closes.
     pub decoded: FramesDecoded,
     timeline: Timeline,
-    /// Column that they are in, while they are recorded.
+    /// Open column of the frames while their recording is in progress.
     growing: Option<OpenSnapshot>,
 }
 
 impl Frames {
-    /// Those of `run`, and of `stream` where one is given; waits for the disk.
+    /// Finds the frames of `run`, only of `stream` if one is given; blocks on the disk.
     pub fn find(
         timeline: &Timeline,
         columns: &OpenColumns,
@@ -39,7 +39,7 @@ impl Frames {
         Ok(named.map(|(_, decoded)| frames(decoded, None)))
     }
 
-    /// Their signals, the same each time.
+    /// Returns the signals of the frames, the same on each call.
     pub fn rows(&self) -> Result<Rows, TimelineError> {
         match &self.growing {
             Some(column) => Ok(Box::new(column.rows()?.map(Ok))),

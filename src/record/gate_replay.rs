@@ -1,7 +1,7 @@
-//! Signals to findings, markers and frame metadata: the gate replayed, nothing measured.
+//! Replays the gate on recorded signals to derive findings, markers and frame metadata; measures nothing.
 //!
-//! Pure, and a function of the signals, of what models said and of settings alone, so that a
-//! repeated analysis gives the same markers with the same ids.
+//! Pure: the result depends only on the signals, the model answers and the settings, so that a repeated
+//! analysis gives the same markers with the same ids.
 
 pub mod rezoned;
 pub mod trial;
@@ -17,46 +17,46 @@ use timeline::{AnalysisKey, FrameLabel, MarkerConfig, derive_markers};
 pub struct FrameAnalysis {
     /// Position among the analysed frames.
     pub frame_index: u64,
-    /// Presentation time.
+    /// Presentation time, in ms.
     pub pts_ms: i64,
     /// Reason of the gate's decision.
     pub reason: SelectionReason,
-    /// Event type by the gate, in the tenant's words.
+    /// Event type by the gate, renamed by the tenant's labels.
     pub event_type: EventType,
     /// Confidence of the gate.
     pub confidence: Score,
-    /// Outcome of asking a model; `None` where none was to be asked.
+    /// Outcome of the model stage; `None` if no model was to be asked.
     pub insight: Option<Arc<ModelOutcome>>,
 }
 
-/// Outcome of asking a model about frames.
+/// Outcome of the model stage for a range of frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelOutcome {
-    /// An answer.
+    /// Finding of a model.
     Said(ModelFinding),
-    /// Reason that there is none, in words for the owner.
+    /// Reason that there is no finding, for the owner.
     Unsaid(String),
 }
 
 /// Finding of a model about frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelFinding {
-    /// Event type, in the tenant's words; `None` where the model named none.
+    /// Event type, renamed by the tenant's labels; `None` if the model named none.
     pub event_type: Option<EventType>,
-    /// The model called it a scene cut, whatever the tenant does.
+    /// True if the model called the frames a scene cut, before any renaming.
     pub is_scene_cut: bool,
-    /// Confidence of the model; `None` where it gave none.
+    /// Confidence of the model; `None` if it gave none.
     pub confidence: Option<Score>,
-    /// The main object, in the tenant's words.
+    /// Label of the main object, renamed by the tenant's labels.
     pub object_label: Option<String>,
-    /// One line.
+    /// Summary of one line.
     pub summary: String,
-    /// The model that said it.
+    /// Model that answered.
     pub model: Option<String>,
 }
 
 impl FrameAnalysis {
-    /// Finding of a model, if one answered.
+    /// Returns the finding of a model, if one answered.
     pub fn said(&self) -> Option<&ModelFinding> {
         match self.insight.as_deref() {
             Some(ModelOutcome::Said(said)) => Some(said),
@@ -64,21 +64,21 @@ impl FrameAnalysis {
         }
     }
 
-    /// Event type of the frame and its confidence: a model's value goes before the gate's, each for
-    /// itself.
+    /// Returns the event type of the frame and its confidence; each is the model's if it gave one,
+    /// else the gate's.
     pub fn finding(&self) -> (&EventType, Score) {
         let said = self.said().and_then(|said| Some((said.event_type.as_ref()?, said.confidence)));
         let (event_type, confidence) = said.unwrap_or((&self.event_type, None));
         (event_type, confidence.unwrap_or(self.confidence))
     }
 
-    /// Origin of its event type.
+    /// Origin of the frame's event type.
     fn origin(&self) -> MarkerOrigin {
         let said = self.said().is_some_and(|said| said.event_type.is_some());
         if said { MarkerOrigin::Model } else { MarkerOrigin::Gate }
     }
 
-    /// The frame as the gate alone tells of it.
+    /// Label of the frame by the gate alone.
     fn by_gate(&self) -> FrameLabel {
         FrameLabel {
             frame_index: self.frame_index,
@@ -96,7 +96,7 @@ impl FrameAnalysis {
     }
 }
 
-/// The gate's decisions on `signals`, each event type passed through `rename`.
+/// Returns the gate's decisions on `signals`, each event type mapped by `rename`.
 pub fn replay(
     signals: impl IntoIterator<Item = Signal>,
     gate: GateConfig,
@@ -117,7 +117,7 @@ pub fn replay(
     results.collect()
 }
 
-/// The markers of the frames of `analysis`.
+/// Derives the markers of `frames`.
 pub fn markers(
     analysis: &AnalysisKey,
     frames: &[FrameAnalysis],
@@ -137,7 +137,7 @@ pub fn markers(
     derive_markers(analysis, findings, config)
 }
 
-/// The markers of the gate alone that `markers`, those of `frames`, have not got: a model spoke.
+/// Derives the markers of the gate alone that `markers` lacks; empty unless a model named an event type.
 pub fn markers_beside(
     analysis: &AnalysisKey,
     frames: &[FrameAnalysis],
@@ -154,7 +154,7 @@ pub fn markers_beside(
     own
 }
 
-/// Frames a second by the times of `frames`, within what sources are analysed at; of a single frame 1.
+/// Frame rate by the presentation times, clamped to the analysed range; 1 for a single frame.
 pub fn rate_of(frames: &[FrameAnalysis]) -> FrameRate {
     let span_ms = match (frames.first(), frames.last()) {
         (Some(first), Some(last)) => last.pts_ms.abs_diff(first.pts_ms),
@@ -164,7 +164,7 @@ pub fn rate_of(frames: &[FrameAnalysis]) -> FrameRate {
     if steps == 0 {
         return FrameRate::ONE;
     }
-    // No time at all between several frames is faster than all.
+    // Several frames with the same time have an infinite rate, which is clamped.
     let fps = steps as f64 * 1e3 / span_ms as f64;
     let fps = fps.clamp(*FrameRate::ANALYSED.start(), *FrameRate::ANALYSED.end());
     FrameRate::from_f64(fps).unwrap_or(FrameRate::FASTEST)
@@ -173,9 +173,9 @@ pub fn rate_of(frames: &[FrameAnalysis]) -> FrameRate {
 /// Limits of the windows into which frames are grouped for their metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windowing {
-    /// Most frames in a window.
+    /// Maximum number of frames in a window.
     pub frames: u32,
-    /// Longest span of a window.
+    /// Longest span of a window, in ms.
     pub span_ms: u32,
 }
 
@@ -184,17 +184,17 @@ pub struct Windowing {
 pub struct MetadataWindow {
     /// Position among the windows.
     pub ordinal: u64,
-    /// Presentation time of its first frame.
+    /// Presentation time of the first frame, in ms.
     pub start_ms: i64,
-    /// Presentation time of its last frame.
+    /// Presentation time of the last frame, in ms.
     pub end_ms: i64,
-    /// Its frames: `first..first + len`.
+    /// Index of the first frame; the window is `first..first + len`.
     pub first: usize,
-    /// Number of its frames.
+    /// Number of frames.
     pub len: usize,
 }
 
-/// The windows over `frames`, each as long as `windowing` lets it be.
+/// Groups `frames` into windows, each as long as `windowing` allows.
 pub fn windows(frames: &[FrameAnalysis], windowing: Windowing) -> Vec<MetadataWindow> {
     let mut windows: Vec<MetadataWindow> = Vec::new();
     for (at, frame) in frames.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Turns pictures into embeddings, by which callers tell whether one shows anything new.
+//! Computes image embeddings for novelty detection, with an ONNX model in this process or a sidecar.
 //!
-//! Every failure is counted, and answered by asking a model as if there were no embedder.
+//! A failure is counted; the model is then asked, as if there were no embedder.
 
 use std::{
     io,
@@ -20,42 +20,42 @@ use worker::NoveltyInput;
 
 use crate::base::metrics::{EmbeddingProvider, Label, Metrics, NoveltyDecision};
 
-/// Setting of what embeds pictures.
+/// Choice of the image embedder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmbedderConfig {
-    /// Nothing: every selected frame is described.
+    /// No embedder: every selected frame is described.
     Off,
-    /// A model in this process.
+    /// An ONNX model in this process.
     Model {
-        /// The ONNX file; the one that comes with the server when `None`.
+        /// Path of the ONNX file; `None` selects the bundled one.
         model: Option<PathBuf>,
-        /// ONNX Runtime's library; the loader's search when `None`.
+        /// Path of the ONNX Runtime library; `None` lets the loader search.
         runtime: Option<PathBuf>,
-        /// Execution provider that it is to run on.
+        /// Execution provider for the model.
         provider: ExecutionProvider,
     },
     /// A sidecar at `host:port`.
     Sidecar(String),
 }
 
-/// Settings of novelty.
+/// Settings of novelty detection.
 #[derive(Clone, Debug)]
 pub struct NoveltyConfig {
-    /// Embedder of pictures.
+    /// Choice of the image embedder.
     pub eyes: EmbedderConfig,
-    /// Most time that an embedding may take.
+    /// Timeout of one embedding.
     pub timeout: Duration,
-    /// Rule by which a description is used again.
+    /// Rule for reusing a description.
     pub rule: ReuseRule,
 }
 
-/// Reason that pictures cannot be embedded.
+/// Reason that the image embedder cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedderError {
-    /// The model does not run.
+    /// The model cannot be loaded or run.
     #[error("SERVICE_NOVELTY_MODEL_PATH: {0}")]
     Model(#[from] OnnxError),
-    /// No thread can be started for it.
+    /// The thread of the model cannot be started.
     #[error("no thread for the embedding model: {0}")]
     Thread(#[from] io::Error),
 }
@@ -69,17 +69,17 @@ enum Unseen {
     Sidecar(#[from] SidecarError),
 }
 
-/// Embedder of pictures.
+/// Image embedder, in this process or in a sidecar.
 #[derive(Clone)]
 pub enum ImageEmbedder {
-    /// A model in this process.
+    /// An ONNX model in this process.
     Model(Arc<Embedder>),
-    /// A sidecar.
+    /// Client of a sidecar.
     Sidecar(Arc<SidecarClient>),
 }
 
 impl ImageEmbedder {
-    /// Starts the embedder of `config`, tries a model out, and sets the gauge of its provider.
+    /// Starts the embedder of `config`, runs a model once, and sets the gauge of its provider.
     pub fn open(
         config: &NoveltyConfig,
         metrics: &Metrics,
@@ -109,7 +109,7 @@ impl ImageEmbedder {
         })
     }
 
-    /// Execution provider, or `sidecar`.
+    /// Name of the execution provider, or `sidecar`.
     pub fn provider(&self) -> &'static str {
         match self {
             ImageEmbedder::Model(model) => model.provider(),
@@ -117,7 +117,7 @@ impl ImageEmbedder {
         }
     }
 
-    /// Side of the picture that is wanted of a worker.
+    /// Side, in pixels, of the square picture that workers send for embedding.
     pub fn side(&self) -> u32 {
         match self {
             ImageEmbedder::Model(model) => model.side(),
@@ -125,8 +125,7 @@ impl ImageEmbedder {
         }
     }
 
-    /// A frame shown at `at` as the reuse rule compares it; `None` where it cannot be embedded, which
-    /// is counted.
+    /// Computes the features of a frame shown at `at`; counts a failure and returns `None`.
     pub async fn embed_frame(
         &self,
         stream: u64,
@@ -178,7 +177,7 @@ impl ImageEmbedder {
 }
 
 impl NoveltyDecision {
-    /// Decision under which `novelty` is counted.
+    /// Maps a verdict to the label that it is counted under.
     pub fn of(novelty: &embed::NoveltyVerdict) -> NoveltyDecision {
         match novelty {
             embed::NoveltyVerdict::Reuse(_) => NoveltyDecision::Reuse,
@@ -186,7 +185,7 @@ impl NoveltyDecision {
         }
     }
 
-    /// Decision under which a picture that is new for this reason is counted.
+    /// Maps a reason for novelty to the label that it is counted under.
     pub fn of_newness(newness: NoveltyReason) -> NoveltyDecision {
         match newness {
             NoveltyReason::First => NoveltyDecision::First,

@@ -1,9 +1,8 @@
-//! Access to the models: admission, then the backends, counted, traced and paid for.
+//! Access to the models: admission, then the backends, with metrics, traces and token accounting.
 //!
-//! Promises that no model is asked without a permit and a budget, that the permit is given back
-//! however the request ends, and that an owner is told once a day when its tokens run low, on the
-//! first of its runs that takes the event. Writes no event but that one: what an answer means is
-//! for those who ask.
+//! Promises that no model is asked without a permit and a token budget, that the permit is released however
+//! the request ends, and that an owner is told once a day when its tokens run low, on the first of its runs
+//! that takes the event. Writes no other event: the requester records the answer.
 
 mod daily_usage_store;
 mod error;
@@ -49,34 +48,34 @@ use daily_usage_store::DailyUsageStore;
 pub use error::{InferenceError, InferenceStartError};
 pub use wait_budget::WaitBudget;
 
-/// The model backends and admission to them.
+/// Settings of the model backends and of admission to them.
 #[derive(Clone, Debug)]
 pub struct InferenceConfig {
-    /// The backends; none turns inference off.
+    /// Model backends; an empty list turns inference off.
     pub backends: Vec<BackendConfig>,
-    /// Limits of the requests to them, and of tokens.
+    /// Limits of requests and tokens.
     pub limits: AdmissionLimits,
-    /// Longest wait of a reasoning for backends that are away.
+    /// Longest wait of a reasoning for backends that are unavailable.
     pub outage: Duration,
 }
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Requester of an inference, and its terms.
+/// Requester of an inference, and the terms of its waits.
 #[derive(Clone)]
 pub struct Requester {
-    /// The request.
+    /// Id of the request.
     pub request_id: RequestId,
-    /// Principal that pays.
+    /// Principal that is charged.
     pub principal: Principal,
-    /// The run it is for; requests of one run take turns with those of others.
+    /// Run that the request is for; runs are served in turn.
     pub run: Option<Arc<Run>>,
-    /// Class of the requester: a caller that waits now, or a job.
+    /// Priority: a caller that waits, or a job.
     pub class: Priority,
-    /// Longest wait for a permit; the setting when `None`.
+    /// Longest wait for a permit; `None` selects the configured one.
     pub patience: Option<Duration>,
-    /// True to wait in that time also for backends that gave a retry-after or are on trial; where
-    /// false, such a failure is the requester's to handle.
+    /// True to spend that time also on waiting for a `Retry-After` or a half-open probe to end;
+    /// false to return such a failure at once.
     pub waits_out: bool,
 }
 
@@ -101,7 +100,7 @@ impl Requester {
     }
 }
 
-/// The backends and the way to them.
+/// Client of the model backends, behind admission.
 pub struct Inference {
     chain: BackendChain,
     catalog: RwLock<Arc<Catalog>>,
@@ -113,7 +112,7 @@ pub struct Inference {
 }
 
 impl Inference {
-    /// Inference as `config` says; backends are trusted by the certificates in `ca_path` as well.
+    /// Creates the client; trusts the certificates in `ca_path` besides the system's.
     pub fn open(
         config: &InferenceConfig,
         ca_path: Option<&Path>,
@@ -138,7 +137,7 @@ impl Inference {
         Ok(Inference { chain, catalog, admission, days, limits, registry, metrics })
     }
 
-    /// Keeps what is used of the day on disk, until `stop`, and logs what the backends have.
+    /// Starts writing the daily usage to disk, until `stop`, and logs the models of the backends once.
     pub fn start(self: &Arc<Self>, stop: CancellationToken) {
         tokio::spawn(Arc::clone(&self.days).run(stop.clone()));
         let inference = Arc::clone(self);
@@ -146,44 +145,44 @@ impl Inference {
         tokio::spawn(stop.run_until_cancelled_owned(look));
     }
 
-    /// Writes what was used of the day; waits for the disk.
+    /// Writes the daily usage; blocks on the disk.
     pub fn flush(&self) {
         self.days.flush();
     }
 
-    /// Some backend is configured.
+    /// Returns true if a backend is configured.
     pub fn is_configured(&self) -> bool {
         self.chain.backends().next().is_some()
     }
 
-    /// Names of the backends that serve `model`, in the order in which they are asked.
+    /// Names of the backends that serve `model`, in the order of their use.
     pub fn providers(&self, model: &str) -> Vec<Arc<str>> {
         self.chain.candidates(model).map(|backend| Arc::clone(&backend.name)).collect()
     }
 
-    /// Requests that wait, and those under way.
+    /// Waiting and running requests.
     pub fn load(&self) -> SchedulerLoad {
         self.admission.load()
     }
 
-    /// Longest wait for a permit of a request that gives none.
+    /// Default longest wait for a permit.
     pub fn wait(&self) -> Duration {
         self.limits.wait
     }
 
-    /// Principals have a budget of tokens a day: every question needs a bound.
+    /// Returns true if principals have a daily token budget: every request then needs a token limit.
     pub fn has_day_limit(&self) -> bool {
         self.limits.tokens_per_day > 0
     }
 
-    /// Tokens of this day that `principal` has used, and the limit; `None` without one.
+    /// Tokens that `principal` has used today, and the limit; `None` without a limit.
     pub fn day(&self, principal: &Principal) -> Option<(u64, u64)> {
         let limit = self.limits.tokens_per_day;
         (limit > 0).then(|| (self.days.used_of(principal, today()), limit))
     }
 
-    /// Asks a model, and a second one where the first is unsure, with one permit; with another one
-    /// where a backend gives a retry-after meanwhile.
+    /// Asks a model, and a second one if the first is not confident enough, with one permit. Takes
+    /// another permit after a wait for a `Retry-After` or a half-open probe.
     pub async fn describe(
         &self,
         asker: &Requester,
@@ -212,7 +211,7 @@ impl Inference {
         }
     }
 
-    /// Refuses a question that no backend could answer, now or later.
+    /// Refuses a request that no backend could ever answer.
     pub fn check(
         &self,
         request: &InferenceRequest,
@@ -228,7 +227,7 @@ impl Inference {
         refused
     }
 
-    /// Waits for a permit of this size, for a request that has passed [`Inference::check`].
+    /// Waits for a permit for a request that has passed [`Inference::check`].
     pub async fn enter(
         &self,
         asker: &Requester,
@@ -239,7 +238,7 @@ impl Inference {
     ) -> Result<InferencePermit, InferenceError> {
         if waiting.is_on_trial() {
             let ended = self.chain.wait_for_half_open(model, asker.principal.as_str());
-            // The backend tells the result of its trial.
+            // Waiting for the probe has no result: the next request finds the backend open or closed.
             tokio::time::timeout(waiting.left(), ended).await.ok();
         }
         let rest = waiting.rest(self.chain.retry_after(model));
@@ -249,7 +248,7 @@ impl Inference {
         if entered.is_err() {
             span.record("otel.status_code", "ERROR");
         }
-        // Before the ask goes: it may be the one that spends the rest.
+        // The refused request may be the one that uses up the budget: the owner is told before it fails.
         self.tell_if_low(asker).await;
         let permit = entered.map_err(|refused| self.count(refused))?;
         self.metrics.inference_wait_seconds.observe(permit.waited().as_secs_f64());
@@ -269,7 +268,7 @@ impl Inference {
         answer.map_err(|error| self.failed(asker, error, request.tokens_estimate()))
     }
 
-    /// Gives a permit back.
+    /// Counts the tokens of an answer and releases the permit.
     async fn end(
         &self,
         asker: &Requester,
@@ -286,8 +285,8 @@ impl Inference {
         self.tell_if_low(asker).await;
     }
 
-    /// Failure that the caller gets for `error`: too few tokens left when it was about to be asked
-    /// is the same as before.
+    /// Maps `error` to the caller's: a token budget that ran out after admission is refused as at
+    /// admission.
     fn failed(&self, asker: &Requester, error: InferError, asked: u64) -> InferenceError {
         let spent = match self.admission.used(&asker.principal.as_str().into()) {
             Some(DailyUsage { used, limit, .. }) if error == InferError::NoBudget => {
@@ -298,9 +297,9 @@ impl Inference {
         self.count(spent).into()
     }
 
-    /// Records on a timeline that its owner's tokens of the day run low, once a day: on that of the
-    /// run that is asked for or, without one, of the owner's youngest that goes on. The event is
-    /// owed while there is none.
+    /// Records once a day that the owner's tokens run low: on the timeline of the requester's run
+    /// or, without an active one, of the owner's youngest active run. Without any, a later request
+    /// records it.
     async fn tell_if_low(&self, asker: &Requester) {
         let principal = &asker.principal;
         let used = self.admission.used(&principal.as_str().into());
@@ -336,7 +335,7 @@ impl Inference {
     }
 }
 
-/// Counts and logs that the tokens of a day run low, when they begin to.
+/// Counts and logs once a day that a principal's tokens run low.
 fn note(days: &DailyUsageStore, metrics: &Metrics, found: &DailyUsage) {
     if days.note(found) {
         metrics.token_budgets_low.inc();
@@ -345,7 +344,7 @@ fn note(days: &DailyUsageStore, metrics: &Metrics, found: &DailyUsage) {
     }
 }
 
-/// The number of the UTC day.
+/// Days from the Unix epoch to today, in UTC.
 fn today() -> u64 {
     u64::try_from(wall_now().epoch_ms.div_euclid(DAY_MS)).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! Reasoning: a source's chunks described by models while it is decoded.
+//! Reasoning: models describe a source's chunks while it is decoded.
 //!
-//! `chunk_tracker` decides what is asked and in which order, without a clock or a socket; `driver`
-//! does the asking and records the answers. Knows no backend: whoever asks is a [`Describer`].
+//! `chunk_tracker` decides what is asked and in which order, without a clock or a socket; `driver` asks and
+//! records the answers. Knows no backend: models are asked through a [`Describer`].
 
 mod chunk_dedup;
 mod chunk_tracker;
@@ -28,9 +28,9 @@ use crate::record::gate_replay::{FrameAnalysis, Windowing};
 
 /// A checked request to reason over a source.
 pub struct ReasonJob {
-    /// The source, and how it is decoded.
+    /// Source and how it is decoded.
     pub ingest: IngestJob,
-    /// Questions to models.
+    /// Model stage of the job.
     pub semantics: ModelStage,
     /// Settings of the events and the answer.
     pub terms: LabelOptions,
@@ -43,49 +43,49 @@ pub struct LabelOptions {
     pub mode: String,
     /// Model asked for.
     pub model: Label,
-    /// Rule by which frames are grouped into windows.
+    /// Limits of the windows into which frames are grouped.
     pub windowing: Windowing,
-    /// Rule by which a marker is exact or confirmed.
+    /// Settings of the markers.
     pub markers: MarkerConfig,
-    /// The caller's index.
+    /// Index name of the events.
     pub index_name: Option<Label>,
-    /// The caller's own schema says what an answer holds: events carry its object.
+    /// True if the caller gave an output schema: events then carry the whole output.
     pub keeps_output: bool,
 }
 
-/// Questions to models about a source.
+/// Model stage of a reasoning.
 pub enum ModelStage {
-    /// Nothing: the gate decides alone.
+    /// No model is asked: the gate alone decides.
     Off,
-    /// Nothing, for want of a model; the reason is told.
+    /// No model is available; the reason.
     Missing(String),
-    /// Questions to describe each chunk.
+    /// Models describe each chunk.
     Chunks(DescriptionOptions),
 }
 
-/// Settings by which the chunks of a source are described.
+/// Settings of describing the chunks of a source.
 pub struct DescriptionOptions {
     /// Settings of chunks and their images.
     pub views: ChunkImageOptions,
-    /// Question about each chunk.
+    /// Prompt for each chunk.
     pub inquiry: PromptConfig,
-    /// Way to the models.
+    /// Client of the models.
     pub describer: Arc<dyn Describer>,
-    /// Novelty check; `None` has every chunk described.
+    /// Novelty check; with `None` every chunk is described.
     pub novelty: Option<ChunkNovelty>,
 }
 
 /// Result of a reasoning.
 #[derive(Debug)]
 pub struct Reasoned {
-    /// The decoding.
+    /// Result of the decoding.
     pub ingested: IngestResult,
-    /// Every frame.
+    /// Analysis of every frame.
     pub frames: Vec<FrameAnalysis>,
-    /// The markers that were emitted.
+    /// Markers that were emitted.
     pub markers: Vec<Marker>,
-    /// The figures over all chunks.
+    /// Totals over all chunks.
     pub totals: Totals,
-    /// Outcome of asking models.
+    /// Outcome of the model stage.
     pub semantic: SemanticOutcome,
 }

@@ -1,7 +1,7 @@
-//! Decisions about the frames of one recording, and the events that follow from them.
+//! Decides about the frames of one recording, and derives the events that follow.
 //!
-//! The same for every source: loops and markers are functions of the signals alone, whatever is shed or lost
-//! beside them. Pure: knows no clock, no disk and no log.
+//! The same for every source: loops and markers depend on the signals alone, whatever pictures are dropped.
+//! Pure: no clock, no disk, no log.
 
 use std::mem;
 
@@ -17,30 +17,30 @@ use worker::WireError;
 
 use crate::base::labels::TenantLabels;
 
-/// Signals of live media that wait to be recorded: five minutes of them.
+/// Signals of live media that may wait to be recorded: five minutes of them.
 pub const SIGNALS_MAX: usize = 8192;
-/// Stills among them.
+/// Stills of live media that may wait to be recorded.
 const STILLS_MAX: usize = 32;
-/// Bytes of these: 32 of 1080p. One of any size is always taken.
+/// Bytes of stills that may wait: 32 of 1080p. A still of any size is accepted while none wait.
 pub const STILLS_BYTES_MAX: usize = 8 << 20;
 
-/// Picture of a selected frame.
+/// Still of a selected frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
     /// Position among the analysed frames.
     pub frame_index: u64,
-    /// Its presentation time.
+    /// Presentation time of the frame, in ms.
     pub pts_ms: i64,
     /// Event type by the gate.
     pub event_type: EventType,
     /// Reason of the gate's decision.
     pub reason: SelectionReason,
-    /// The JPEG.
+    /// JPEG of the frame.
     pub jpeg: Bytes,
 }
 
 impl Kept {
-    /// The event that names it in `run` once it is stored under `hash`.
+    /// Returns the event of the still in `run`, stored under `hash`.
     pub fn stored(&self, run: RunId, hash: BlobHash) -> Event {
         Event::KeyframeStored(KeyframeStored {
             frame_index: self.frame_index,
@@ -56,63 +56,63 @@ impl Kept {
     }
 }
 
-/// Part of a recording that is to be written together.
+/// Part of a recording that is written at once.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Rows that follow those of the batch before.
+    /// Signals that follow those of the previous batch.
     pub signals: Vec<Signal>,
-    /// Stills of frames up to the last row, in order.
+    /// Stills of frames up to the last signal, in order.
     pub stills: Vec<Kept>,
-    /// Events about frames up to the last row, in order, each with its frame.
+    /// Events about frames up to the last signal, in order, each with its frame index.
     pub events: Vec<(u64, Event)>,
 }
 
 impl Batch {
-    /// Returns true if it holds more than rows.
+    /// Returns true if the batch holds stills or events.
     pub fn tells(&self) -> bool {
         !self.stills.is_empty() || !self.events.is_empty()
     }
 
-    /// Returns true if it holds nothing.
+    /// Returns true if the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.signals.is_empty() && !self.tells()
     }
 
-    /// Bytes of its pictures.
+    /// Bytes of the stills.
     pub fn picture_bytes(&self) -> usize {
         self.stills.iter().map(|still| still.jpeg.len()).sum()
     }
 
-    /// Returns true if another still of live media may wait with those in it.
+    /// Returns true if a further still of live media may be added.
     pub fn has_room(&self, still: &[u8]) -> bool {
         let bytes = self.picture_bytes();
         self.stills.len() < STILLS_MAX && (bytes == 0 || bytes + still.len() <= STILLS_BYTES_MAX)
     }
 }
 
-/// Settings of a recording's decisions.
+/// Settings of a recorder.
 #[derive(Clone, Debug)]
 pub struct RecorderSpec {
     /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Names of the tenant for event types.
+    /// Labels of the tenant for event types.
     pub words: TenantLabels,
-    /// Markers are told as their segments close.
+    /// Deriver of markers, emitted as their segments close; `None` derives none.
     pub markers: Option<MarkerDeriver>,
-    /// Fields that the findings of the recording share.
+    /// Fields that all findings of the recording share.
     pub finding: FindingPayload,
-    /// Fields that the episodes of the recording share.
+    /// Fields that all activity episodes of the recording share.
     pub watch: Watch,
 }
 
-/// Recording whose episodes of activity are told.
+/// Fields that all activity episodes of a recording share.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// The request.
+    /// Id of the request.
     pub request_id: RequestId,
-    /// The stream of the run.
+    /// Stream of the run.
     pub stream_id: StreamId,
-    /// Names of the zones, in the order of the signals' bits.
+    /// Names of the zones, in the order of the bits in the signals.
     pub zones: Vec<String>,
 }
 
@@ -134,7 +134,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder whose next frame is the first.
+    /// Creates a recorder; its next frame is the first.
     pub fn new(spec: RecorderSpec) -> Recorder {
         let RecorderSpec { gate, words, markers, finding, watch } = spec;
         Recorder {
@@ -153,7 +153,7 @@ impl Recorder {
         }
     }
 
-    /// Takes the next frame, with its still; one that is not selected must have none.
+    /// Adds the next frame with its still; fails if it has a still and is not selected.
     pub fn frame(&mut self, signal: Signal, still: Option<Bytes>) -> Result<Decision, WireError> {
         let decision = self.decide(signal);
         if let Some(jpeg) = still {
@@ -168,7 +168,7 @@ impl Recorder {
         Ok(decision)
     }
 
-    /// Takes the signal of the next frame and decides about it.
+    /// Adds the signal of the next frame and decides about it.
     pub fn decide(&mut self, signal: Signal) -> Decision {
         let decision = self.gate.offer(&signal);
         let frame_index = signal.frame_index;
@@ -229,27 +229,27 @@ impl Recorder {
         }
     }
 
-    /// Adds an event about a frame that is the last, or one before it.
+    /// Adds an event about the last frame, or one before it.
     pub fn tell(&mut self, frame_index: u64, event: Event) {
         self.batch.events.push((frame_index, event));
     }
 
-    /// Last signal, and the state of the gate behind it.
+    /// Returns the last signal, and the state of the gate after it.
     pub fn last(&self) -> Option<(Signal, GateState)> {
         Some((self.last?, self.gate.state()))
     }
 
-    /// Frames so far.
+    /// Number of frames so far.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Markers so far.
+    /// Number of markers so far.
     pub fn markers(&self) -> u64 {
         self.marker_count
     }
 
-    /// The part that is not taken yet.
+    /// Returns the batch that is not taken yet.
     pub fn pending(&self) -> &Batch {
         &self.batch
     }
@@ -259,17 +259,17 @@ impl Recorder {
         self.loops.is_inside()
     }
 
-    /// Takes what is to be written.
+    /// Takes the batch, leaving it empty.
     pub fn take(&mut self) -> Batch {
         mem::take(&mut self.batch)
     }
 
-    /// Takes the rows alone.
+    /// Takes the signals of the batch and leaves the rest.
     pub fn take_rows(&mut self) -> Vec<Signal> {
         mem::take(&mut self.batch.signals)
     }
 
-    /// Closes the open episode and segment: the events are in the next batch.
+    /// Closes the open episode and segment; their events are in the next batch.
     pub fn end(&mut self) {
         let last = self.frames.saturating_sub(1);
         if let Some(episode) = self.episodes.end() {

@@ -1,8 +1,8 @@
-//! The one writer of recordings: rows in the open column, stills beside the log, then the events that name both.
+//! The one writer of recordings: rows to the column, stills to their store, then the events that name both.
 //!
-//! In this order, each part durable before the next, so that no event speaks of a frame that the column lacks. Every
-//! byte is charged to the owner of the run. Waits for the disk: call it where that holds nobody up. Long
-//! because what begins a recording, what grows it and what closes it share its order.
+//! Each part is durable before the next, so that no event names a frame that the column lacks. Charges every
+//! byte to the run's owner. Blocks on the disk: must run off the runtime's threads. Long because beginning,
+//! growing and closing a recording share this order.
 
 use std::{iter, sync::Arc, time::Duration};
 
@@ -26,32 +26,32 @@ use crate::{
     runs::registry::{Growing, Part, RecordingGuard, Run, RunError, RunRegistry},
 };
 
-/// Events appended at a time, about 2 MiB; a recording that has no more is closed by one append.
+/// Events in one append, about 2 MiB; a recording with fewer is closed by one append.
 const BATCH: usize = 4096;
-/// Frames of a window of metadata and its span in ms, where nobody says otherwise.
+/// Default frames in a metadata window, and its default span in ms.
 pub const WINDOWING_DEFAULT: (u64, u64) = (16, 250);
-/// Reason of an end that was told later than it came.
+/// Reason of an end that the log had no room for at first.
 const NO_ROOM: &str = "there was no room to record its end";
-/// Reason that a recording lacks rows which were written.
+/// Reason of a recording that lost written rows.
 const DAMAGED: &str = "it was damaged on the disk";
-/// Model that an analysis names where nobody named one.
+/// Model that an analysis names if the request named none.
 const BY_GATE: &str = "gate";
 /// Longest wait of a job's events for room in the log.
 pub const LOG_WAIT: Duration = Duration::from_secs(30);
 
-/// Reason that a part of a recording is not written.
+/// Reason that a part of a recording was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The run takes no more events, or the log none of them.
+    /// The run takes no more events, or the log failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The disk does not take it.
+    /// The disk failed.
     #[error(transparent)]
     Store(#[from] TimelineError),
-    /// Its owner has used up a quota.
+    /// A quota of the owner is exhausted.
     #[error(transparent)]
     Quota(#[from] QuotaError),
-    /// It would take the disk's reserve.
+    /// The write would use the reserved disk space.
     #[error("{0}")]
     DiskLow(DiskLow),
 }
@@ -68,27 +68,27 @@ impl RecordError {
     }
 }
 
-/// Log of one run, appended to from threads that may wait.
+/// Log of one run, for threads that may block.
 #[derive(Clone)]
 pub struct RunLog {
-    /// Every run.
+    /// Registry of all runs.
     pub registry: Arc<RunRegistry>,
     /// The run.
     pub run: Arc<Run>,
-    /// Runtime of the service.
+    /// Runtime that the appends run on.
     pub runtime: Handle,
     /// Longest wait of events for room in the log.
     pub patience: Duration,
 }
 
 impl RunLog {
-    /// Appends to a run that is active.
+    /// Appends events to an active run.
     pub fn commit(&self, events: Vec<Event>) -> Result<(), RunError> {
         self.runtime.block_on(self.registry.commit(&self.run, events))?;
         Ok(())
     }
 
-    /// Appends what was recorded, and `last` where the run is active; a full log is waited for. Returns what is there.
+    /// Appends `events`, and `last` if the run is active; waits while the log is full. Returns the results.
     fn append(
         &self,
         part: Part,
@@ -101,8 +101,8 @@ impl RunLog {
         self.runtime.block_on(retry_while_full(self.patience, &never, is_full, attempt))
     }
 
-    /// Appends `events` in batches and `last` with the last of them; returns true if `last` is there, where it was
-    /// given.
+    /// Appends `events` in batches, and `last` with the last batch; returns false if `last` was
+    /// left out because the run had ended.
     pub fn append_all(
         &self,
         part: Part,
@@ -121,34 +121,34 @@ impl RunLog {
     }
 }
 
-/// Places of recordings on disk.
+/// Stores of recordings on disk.
 #[derive(Clone)]
 pub struct JobStorage {
     /// Store of stills.
     pub blobs: BlobStore,
-    /// Columns of recordings in progress.
+    /// Open columns of recordings in progress.
     pub columns: OpenColumns,
-    /// Room that they leave on disk.
+    /// Disk space that recordings must leave free.
     pub reserve: Arc<DiskReserve>,
     /// Time that stills take to be stored.
     pub still_seconds: Histogram,
 }
 
-/// Events that close a recording as they are known when it begins: readers need them, and the start after a crash.
+/// Events that close a recording, as known when it begins: readers and crash recovery need them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
-    /// Of the source, where an ingest asked for it.
+    /// Event of the source, if an ingest asked for it.
     pub received: Option<IngestReceived>,
-    /// Of its frames.
+    /// Event of the frames.
     pub decoded: FramesDecoded,
-    /// Of the analysis that its own markers are, where they are told as it grows.
+    /// Event of the recording's own analysis, if its markers are emitted as it grows.
     pub analysis: Option<AnalysisGenerated>,
-    /// Index of its loops.
+    /// Index name of the loop findings.
     pub index_name: Option<Label>,
 }
 
 impl Head {
-    /// Head of the events of an open column; `None` where they are not whole.
+    /// Reads the head of an open column; `None` if its events are incomplete.
     pub fn read(events: Vec<Event>) -> Option<Head> {
         let (mut received, mut decoded, mut analysis, mut index_name) = (None, None, None, None);
         for event in events {
@@ -163,7 +163,7 @@ impl Head {
         Some(Head { received, decoded: decoded?, analysis, index_name })
     }
 
-    /// Events of an open column, from which it is read again.
+    /// Events that an open column stores as its head.
     fn written(self) -> impl Iterator<Item = Event> {
         let index_name = self.index_name.clone();
         let found = index_name.map(|name| {
@@ -173,13 +173,13 @@ impl Head {
         self.events(0, 0).chain(found)
     }
 
-    /// The live session that it is of, where it is of one.
+    /// Live session of the recording, if any.
     pub fn session(&self) -> Option<SessionId> {
-        // A path may look like one and is none.
+        // A file path may begin like the URI of a session.
         self.decoded.source_uri.strip_prefix("whip:").and_then(|id| id.parse().ok())
     }
 
-    /// The events of a recording of so many frames and markers, in their order.
+    /// Returns the events of a recording with so many frames and markers, in order.
     pub fn events(self, frames: u64, markers: u64) -> impl Iterator<Item = Event> {
         let received = self.received.map(|received| {
             Event::IngestReceived(IngestReceived { decoded_frames: Some(frames), ..received })
@@ -192,18 +192,18 @@ impl Head {
     }
 }
 
-/// A recording in progress; where it is dropped, it is left to be closed later.
+/// A recording in progress; if dropped, it stays on disk and is closed later.
 pub struct Recording {
     log: RunLog,
     stores: JobStorage,
     job: JobId,
     shown: RecordingGuard,
     column: OpenColumn,
-    /// Charge for the column.
+    /// Quota reservation for the column.
     hold: QuotaReservation,
-    /// Something of it was written whole, or is on the timeline.
+    /// True once a batch was written completely, or an event may be in the log.
     has_written: bool,
-    /// It is of a job, which takes it back where its first still is refused; what a live session has shown stays.
+    /// True of a job, which is undone if its first still is refused; a live session keeps its frames.
     is_taken_back: bool,
 }
 
@@ -228,12 +228,12 @@ impl Recording {
         Ok(Recording { log, stores, job, shown, column, hold, has_written: false, is_taken_back })
     }
 
-    /// Returns true if something of it is told: of a job's whose first picture is refused nothing is.
+    /// Returns true if a part of the recording was written; false of a job whose first still was refused.
     pub fn has_written(&self) -> bool {
         self.has_written
     }
 
-    /// Makes `batch` durable: what a quota or the disk refuses of it is left out, the rest is there all the same.
+    /// Makes `batch` durable, without the stills from the first one that a quota or the disk refuses.
     pub fn write(&mut self, batch: Batch) -> Result<(), RecordError> {
         let tells = batch.tells();
         let Batch { signals, stills, events } = batch;
@@ -287,7 +287,7 @@ impl Recording {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Adds rows, which a kill leaves and the next write shows to readers; past a quota they are there all the same.
+    /// Writes rows, beyond a quota too; they survive a kill, and the next `write` shows them to readers.
     pub fn push(&mut self, signals: Vec<Signal>) -> Result<(), RecordError> {
         let before = self.column.bytes();
         signals.iter().try_for_each(|signal| self.column.push(signal))?;
@@ -300,14 +300,14 @@ impl Recording {
     }
 
     fn charge(&self, hold: &mut QuotaReservation, still: &Kept) -> Result<(), RecordError> {
-        // A disk that cannot be examined is for the write to refuse.
+        // If the disk cannot be checked, the write itself may fail.
         if let Ok(Some(low)) = self.stores.reserve.check() {
             return Err(RecordError::DiskLow(low));
         }
         Ok(hold.grow(still.jpeg.len() as u64)?)
     }
 
-    /// Copies its rows to where an event can name them; what remains is to append those events.
+    /// Copies the rows into the sealed column that events can name; the events remain to be appended.
     pub fn seal(mut self) -> Result<Sealed, RecordError> {
         self.column.flush()?;
         let (sealed, bytes) = Sealed::copy(self.log, self.stores, self.job, self.hold)?;
@@ -322,7 +322,7 @@ impl Recording {
         Ok(Sealed { shown: Some(self.shown), is_damaged, ..sealed })
     }
 
-    /// Takes it back: it has no frame, and no event tells of it.
+    /// Removes a recording that no event names.
     pub fn discard(self) {
         self.shown.end();
         self.stores.remove(self.log.run.id(), self.job);
@@ -338,7 +338,7 @@ impl JobStorage {
     }
 }
 
-/// A recording whose rows are where an event can name them.
+/// A recording whose rows are in a sealed column that events can name.
 pub struct Sealed {
     log: RunLog,
     stores: JobStorage,
@@ -347,16 +347,16 @@ pub struct Sealed {
     signals: Signals,
     frames: u64,
     column_bytes: u64,
-    /// Rows that were written are not there any more.
+    /// True if rows that were written are lost.
     is_damaged: bool,
-    /// Until an event names the column.
+    /// Keeps the sealed column until an event names it.
     _lease: PinGuard,
-    /// Of its writer.
+    /// Guard of the run's recording, unless recovery closes it.
     shown: Option<RecordingGuard>,
 }
 
 impl Sealed {
-    /// Copies the rows of the open column of `job`, for which `hold` is charged; returns the bytes behind the last too.
+    /// Copies the rows of the open column, for which `hold` is charged; also returns the bytes left over.
     pub fn copy(
         log: RunLog,
         stores: JobStorage,
@@ -387,28 +387,28 @@ impl Sealed {
         Ok((sealed, rest))
     }
 
-    /// Log of its run.
+    /// Log of the run.
     pub fn log(&self) -> &RunLog {
         &self.log
     }
 
-    /// Number of its rows.
+    /// Number of rows.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Returns true if rows that were written are not there any more.
+    /// Returns true if rows that were written are lost.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 
-    /// Its rows, as an event names them.
+    /// Reference to the rows for events.
     pub fn signals(&self) -> &Signals {
         &self.signals
     }
 
-    /// Appends `events`, which name the rows, and `last` with them; returns true if `last` is there, where it was
-    /// given. Where the log fails, it is left.
+    /// Appends `events`, which name the rows, and `last` with them; returns false if `last` was left out
+    /// because the run had ended. If the log fails, the recording stays to be closed later.
     pub fn close(
         mut self,
         events: impl Iterator<Item = Event>,
@@ -429,7 +429,7 @@ impl Sealed {
                 self.hold.record(self.column_bytes);
                 run.keep(self.hold, self.column_bytes);
             }
-            // Nobody will read it.
+            // The run is deleted: its recording is removed.
             Err(RunError::NotFound) => {}
             Err(_) => return appended,
         }
@@ -441,7 +441,7 @@ impl Sealed {
     }
 }
 
-/// The events of stills and of what was found, by their frames.
+/// Merges the events of stills and of findings in frame order.
 fn in_order(stills: Vec<(u64, Event)>, found: Vec<(u64, Event)>) -> impl Iterator<Item = Event> {
     let (mut stills, mut found) = (stills.into_iter().peekable(), found.into_iter().peekable());
     iter::from_fn(move || {
@@ -454,7 +454,7 @@ fn in_order(stills: Vec<(u64, Event)>, found: Vec<(u64, Event)>) -> impl Iterato
     })
 }
 
-/// Event of the analysis that the markers of a recording of `decoded` are; it says no number yet.
+/// Returns the event of a recording's own analysis; its counts are filled in when the recording closes.
 pub fn analysis(
     key: &AnalysisKey,
     decoded: &FramesDecoded,

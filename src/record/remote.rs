@@ -1,8 +1,8 @@
-//! Sources on other hosts for a media worker: resources through a pipe, RTSP through a socket.
+//! Connects a media worker to sources on other hosts: resources through a pipe, RTSP through a socket.
 //!
-//! Everything is fetched by `transport::egress`; a task a connection copies with one buffer, and
-//! all of them end with the [`RemoteConnections`]. Why bytes ended early is known here, and explains whatever
-//! the decoder made of it.
+//! Fetches everything with `transport::egress`; each connection is copied by one task with one buffer, and
+//! all of them end with the [`RemoteConnections`]. Records why bytes ended early, which explains the
+//! decoder's error.
 
 mod copy;
 mod failure;
@@ -33,35 +33,35 @@ use crate::runs::{
 use line::Line;
 pub use line::{GRACE, RATE_MIN, WAIT_MAX};
 
-/// Requests of one job, redirects included.
+/// Maximum requests of one job, including redirects.
 pub const FETCHES_MAX: u64 = 4096;
-/// Time of a source without an end: ten years.
+/// Time limit of a source without an end: ten years.
 const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// Longest time for which a file or playlist may send bytes without a frame in them.
+/// Longest time to the first frame of a file or playlist that sends bytes.
 const FIRST_FRAME: Duration = Duration::from_secs(30);
 
 /// Reason that a remote source was not read to its end.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// Failure of the other host, or of the way to it.
+    /// The other host, or the connection to it, failed.
     #[error(transparent)]
     Egress(#[from] EgressError),
-    /// A playlist, and the operator has not enabled them.
+    /// The source is a playlist, and the operator has not enabled them.
     #[error("scheme not enabled: HLS playlists need SERVICE_ALLOW_REMOTE_HLS=true on this server")]
     Playlist,
-    /// Bytes come, and too few of them.
+    /// The bytes did not suffice for a frame in time.
     #[error("timeout: the source sent too little to decode a frame within {} s", .0.as_secs())]
     Slow(Duration),
-    /// Bytes come, and fewer than are waited for.
+    /// The source sends fewer bytes per second than the minimum.
     #[error(
         "timeout: the source sent less than {RATE_MIN} bytes a second: ingest a copy of it that is \
          uploaded, or beneath an ingest root"
     )]
     Dripping,
-    /// Bytes come, and have been waited for too long.
+    /// The source was waited for too long in total.
     #[error("timeout: the source was waited for during {} s in all", WAIT_MAX.as_secs())]
     Late,
-    /// No pipe or socket could be made.
+    /// A pipe or socket could not be created.
     #[error("no pipe to the media worker: {0}")]
     Pipe(Arc<io::Error>),
     /// The job was cancelled.
@@ -79,7 +79,7 @@ impl RemoteError {
         }
     }
 
-    /// The source ended where it should not, or fell silent: what came before is worth keeping.
+    /// Returns true if the source ended early or fell silent: the frames decoded before are kept.
     pub fn is_cut(&self) -> bool {
         use EgressError::{Cut, Timeout};
         match self {
@@ -97,8 +97,8 @@ fn pipe_failed(error: io::Error) -> RemoteError {
 }
 
 impl RemoteSource {
-    /// Resource limits of its worker: a file that drips must not keep a place as long as a camera
-    /// or a playlist that grows may that sends whole pictures rarely.
+    /// Resource limits of the worker: a slow file must not hold its permit as long as a camera or
+    /// a growing playlist, which may send pictures rarely.
     pub fn limits(&self, is_endless: bool) -> WorkerLimits {
         let limits = WorkerLimits::remote();
         match self {
@@ -116,13 +116,13 @@ impl RemoteSource {
 /// Opens remote sources; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RemoteSources {
-    /// The way to other hosts.
+    /// Client for requests to other hosts.
     pub egress: EgressClient,
     /// Settings of the operator.
     pub config: RemoteConfig,
 }
 
-/// The first reason for which bytes did not come.
+/// First error of a job's connections.
 #[derive(Clone, Debug, Default)]
 struct Cause(Arc<Mutex<Option<RemoteError>>>);
 
@@ -137,21 +137,21 @@ impl Cause {
     }
 }
 
-/// Means of a job for reading its source.
+/// Context of a job that reads a remote source.
 pub struct Errand<'a> {
-    /// It is a playlist that is known to grow.
+    /// True if the source is a playlist that is known to grow.
     pub is_endless: bool,
-    /// Time for all of it.
+    /// Time limit of all requests together.
     pub wall: Duration,
-    /// Lends the job's place while it waits.
+    /// Lends the job's permit to others while it waits.
     pub lender: Lender,
-    /// Ends it.
+    /// Cancels the job.
     pub cancel: &'a CancellationToken,
-    /// Runtime of its connections.
+    /// Runtime of the connections.
     pub runtime: &'a Handle,
 }
 
-/// A job's connections, until dropped.
+/// Connections of a job, closed when dropped.
 pub struct RemoteConnections {
     cause: Cause,
     budget: Arc<DownloadBudget>,
@@ -159,7 +159,7 @@ pub struct RemoteConnections {
 }
 
 impl RemoteConnections {
-    /// Reason that bytes did not come, if they did not.
+    /// Takes the error that ended the bytes, if any.
     pub fn cause(&self) -> Option<RemoteError> {
         self.cause.take()
     }
@@ -171,7 +171,7 @@ impl RemoteConnections {
 }
 
 impl RemoteSources {
-    /// Prepares `source` for a worker; blocks, and not on a thread of the runtime.
+    /// Prepares `source` for a worker; blocks, so it must not run on a runtime thread.
     pub fn open(
         &self,
         source: &RemoteSource,
@@ -184,7 +184,7 @@ impl RemoteSources {
             RemoteSource::Url(_) if !is_endless => {
                 DownloadBudget::new(self.config.bytes_max, FETCHES_MAX, wall)
             }
-            // A camera goes on for as long as it is wanted.
+            // A camera or a growing playlist is read until its job is cancelled.
             RemoteSource::Url(_) | RemoteSource::Rtsp(_) => {
                 DownloadBudget::new(u64::MAX, u64::MAX, FOR_EVER)
             }
@@ -246,15 +246,15 @@ impl RemoteSources {
     }
 }
 
-/// The resources of one job.
+/// Fetches the resources of one job.
 struct Fetches {
     fetcher: Fetcher,
     playlists: bool,
-    /// First target, with its credentials.
+    /// First target, with its credentials, until it is fetched.
     first: Option<RequestUrl>,
-    /// True of a playlist and its parts, which may come as slowly as they are made.
+    /// True of a playlist and its segments, which arrive only as fast as they are produced.
     is_playlist: bool,
-    /// Its worker hears of a failure as of an end, and says first what it has.
+    /// True if the worker sees a failure as an end, so that it first delivers what it has.
     is_endless: bool,
     line: Line,
     runtime: Handle,
@@ -293,7 +293,7 @@ impl Fetches {
                 if !self.playlists {
                     return Err(RemoteError::Playlist);
                 }
-                // A live one is another one each time.
+                // A live playlist differs on each fetch: its validators are dropped.
                 self.fetcher.forget(target.url());
                 self.fetcher.forget(&url);
             }
@@ -307,11 +307,11 @@ impl Fetches {
             let pouring = copy::copy_to_pipe(&mut body, &mut writer, &line);
             let copied = end.run_until_cancelled(pouring).await;
             if is_playlist {
-                // Its worker waits for the next part to be made.
+                // The worker waits until the next segment is produced.
                 line.lend();
             }
             if let Some(Err(error)) = copied {
-                // Before the pipe closes: what the worker makes of the end comes after its reason.
+                // Set before the pipe closes, so that the error is known when the worker reports the end.
                 cause.note(error);
             }
             drop(writer);
@@ -320,13 +320,13 @@ impl Fetches {
     }
 }
 
-/// Resource of which nothing comes.
+/// Resource without bytes, whose size says that one is missing.
 fn cut(url: &str) -> io::Result<Resource> {
     let (reader, _) = io::pipe()?;
     Ok(Resource { bytes: reader.into(), url: url.to_owned(), size: Some(1), seekable: false })
 }
 
-/// The first bytes of `body`, enough of them to know a playlist by, however they come.
+/// Reads the first bytes of `body`, enough to recognise a playlist.
 async fn head(body: &mut DownloadBody) -> Result<Bytes, EgressError> {
     let mut head = body.next().await?.unwrap_or_default();
     while head.len() < decode::PLAYLIST_HEAD_BYTES {

@@ -1,7 +1,7 @@
-//! Runs jobs, ingests and reasonings: a place, a worker, then the events that say what came of it.
+//! Runs jobs, ingests and reasonings: a permit, a worker, then the events of the outcome.
 //!
-//! A job lives on a thread of its own and does not end with the request that asked for it; stop,
-//! delete and shutdown end it. Stills are durable before the events that name them.
+//! A job runs on its own thread and does not end with its request; stop, delete and shutdown end it. Stills
+//! are durable before the events that name them.
 
 mod answers;
 mod decode_events;
@@ -58,94 +58,94 @@ pub use excerpt::{
 pub use held::DrainGuard;
 pub use job::RECONNECT_WITHIN;
 
-/// The reason of a `run_failed` that a shutdown caused.
+/// Reason of a `run_failed` event caused by a shutdown.
 pub const SHUTDOWN: &str = "shutdown";
 
 /// A checked request to ingest a source.
 #[derive(Debug)]
 pub struct IngestJob {
-    /// The request.
+    /// Id of the request.
     pub request_id: RequestId,
     /// Source to read.
     pub source: IngestSource,
     /// Name of the source in the request, credentials masked.
     pub source_uri: String,
-    /// The stream of the run.
+    /// Stream of the run.
     pub stream_id: StreamId,
-    /// Rule that chooses frames.
+    /// Sampling policy.
     pub policy: SamplingPolicy,
-    /// The rate frames are chosen at; `None` takes every frame.
+    /// Sampling rate; `None` analyses every frame.
     pub rate: Option<FrameRate>,
-    /// Most frames analysed.
+    /// Maximum frames to analyse.
     pub max_frames: u64,
     /// Thresholds of the gate.
     pub gate: GateConfig,
     /// Zones of the picture that are watched.
     pub zones: Zones,
-    /// The model asked for, where one is.
+    /// Model asked for, if any.
     pub model: Option<Label>,
-    /// The tenant's words.
+    /// Labels of the tenant.
     pub words: TenantLabels,
-    /// The request body.
+    /// Body of the request.
     pub echo: JsonText,
 }
 
 /// Result of an ingest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IngestResult {
-    /// Frames analysed.
+    /// Number of analysed frames.
     pub decoded_frames: u64,
-    /// Frames a second of the source.
+    /// Frame rate of the source.
     pub source_fps: Option<FrameRate>,
-    /// Analysed frames a second.
+    /// Rate of analysed frames.
     pub sample_fps: Option<FrameRate>,
-    /// Columns of the first picture.
+    /// Width of the first picture, in pixels.
     pub width: u32,
-    /// Rows of the first picture.
+    /// Height of the first picture, in pixels.
     pub height: u32,
-    /// Rotation that makes its pictures upright.
+    /// Rotation that makes the pictures upright.
     pub rotation: Rotation,
-    /// The decoder really used.
+    /// Decoder that was really used.
     pub decoder: String,
-    /// The source ended early or is damaged.
+    /// True if the source ended early or is damaged.
     pub truncated: bool,
-    /// The source is longer than `max_frames`.
+    /// True if the source is longer than `max_frames`.
     pub more_frames: bool,
 }
 
-/// Dependencies of jobs.
+/// Dependencies of the job runner.
 pub struct RunnerDependencies {
-    /// Every run.
+    /// Registry of all runs.
     pub registry: Arc<RunRegistry>,
-    /// Places of recordings.
+    /// Stores of recordings.
     pub stores: JobStorage,
-    /// Store of their long answers.
+    /// Store of long job results.
     pub answers: Answers,
-    /// Store of the records of jobs.
+    /// Meta store of the job records.
     pub ledger: MetaStore,
-    /// Words of the tenants.
+    /// Labels of the tenants.
     pub labels: Arc<CurrentLabels>,
-    /// Clock of the records' ages.
+    /// Clock for the age of job records.
     pub clock: RetentionClock,
     /// Starts media workers.
     pub supervisor: Supervisor,
     /// Opens remote sources.
     pub remote: RemoteSources,
-    /// The server's thresholds, by which recordings of older servers are judged that do not name their own.
+    /// Thresholds of the gate for recordings of older versions that name none.
     pub gate: GateConfig,
-    /// Jobs store stills.
+    /// True if jobs store stills.
     pub stills: bool,
-    /// Jobs at once, and decoding threads of each.
+    /// Maximum concurrent jobs, and decoding threads of each.
     pub threads: usize,
     /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
 }
 
-/// State of a job when it begins.
+/// Context of a job when it begins.
 struct Begun {
     runner: Arc<JobRunner>,
     guard: Arc<JobGuard>,
-    /// Held for as long as it decodes.
+    /// Permits held while the job decodes.
     places: Decoding,
     runtime: Handle,
 }
@@ -154,35 +154,35 @@ struct Begun {
 pub struct JobRunner {
     parts: RunnerDependencies,
     records: Jobs,
-    /// Jobs that were under way when the server last ended without a word, until their end is told.
+    /// Jobs that a crash interrupted, until their end is recorded.
     interrupted: Mutex<HashMap<(RunId, JobId), JobView>>,
     admission: JobQueue,
-    /// Places of reasonings, kept until their models have answered.
+    /// Permits of reasonings, held until their models have answered.
     reasonings: JobQueue,
-    /// Places of jobs with a source behind a URL: each has a worker, also while it waits.
+    /// Permits of jobs with a remote source: each has a worker, even while it waits.
     remotes: JobQueue,
-    /// Places of looks into files, which wait for no job.
+    /// Permits of probes, which wait for no job.
     looks: JobQueue,
-    /// Places of excerpts, which wait for no job either.
+    /// Permits of excerpts, which wait for no job either.
     excerpts: JobQueue,
     jobs: TaskTracker,
     closing: CancellationToken,
 }
 
-/// File jobs that may wait for a place.
+/// Maximum file jobs that wait for a permit.
 pub const QUEUE_MAX: usize = 64;
-/// Reasonings at once, of which most wait for their models: each keeps the pictures that it asks
-/// about.
+/// Maximum concurrent reasonings. Most of them wait for models, and each keeps in memory the
+/// pictures it asks about.
 pub const REASONINGS_MAX: usize = 64;
 
-/// Jobs at once with sources behind URLs, and those of one principal, where `jobs` may decode.
+/// Maximum concurrent jobs with remote sources, in total and per principal, if `jobs` may decode.
 pub fn remotes_max(jobs: usize) -> (usize, usize) {
     let own = jobs.max(2);
     (2 * own, own)
 }
 
 impl JobRunner {
-    /// A runner of as many jobs at once as `parts` says.
+    /// Creates a runner with the limits of `parts`.
     pub fn new(parts: RunnerDependencies) -> Arc<JobRunner> {
         let [admission, looks] = [(); 2].map(|()| JobQueue::new(parts.threads, QUEUE_MAX));
         let reasonings = JobQueue::new(REASONINGS_MAX, QUEUE_MAX);
@@ -206,17 +206,17 @@ impl JobRunner {
         })
     }
 
-    /// Columns of recordings in progress.
+    /// Open columns of recordings in progress.
     pub fn columns(&self) -> &OpenColumns {
         &self.parts.stores.columns
     }
 
-    /// Jobs that wait for a place.
+    /// Number of jobs that wait for a permit.
     pub fn waiting(&self) -> usize {
         [&self.admission, &self.reasonings, &self.remotes].map(JobQueue::waiting).iter().sum()
     }
 
-    /// Runs `ingest` on `run` as the job of `token` and returns once its events are durable.
+    /// Runs `ingest` on `run` as the job of `token`; returns once its events are durable.
     pub async fn ingest(
         self: &Arc<Self>,
         run: &Arc<Run>,
@@ -235,8 +235,7 @@ impl JobRunner {
         self.run_job(run, token, is_remote, job).instrument(span).await
     }
 
-    /// Reasons over a source on `run` as the job of `token` and returns once its events are
-    /// durable.
+    /// Runs `reason` on `run` as the job of `token`; returns once its events are durable.
     pub async fn reason(
         self: &Arc<Self>,
         run: &Arc<Run>,
@@ -250,7 +249,7 @@ impl JobRunner {
         self.run_job(run, token, is_remote, job).instrument(span).await
     }
 
-    /// Runs `job` on a thread of its own as the one job of `run`.
+    /// Runs `job` on its own thread as the only job of `run`.
     async fn run_job<T: Send + 'static>(
         self: &Arc<Self>,
         run: &Arc<Run>,
@@ -264,14 +263,14 @@ impl JobRunner {
         let runner = Arc::clone(self);
         let driven = async move {
             let outcome = runner.run_to_end(guard, is_remote, job).await;
-            // Whoever asked may be gone; the events are there all the same.
+            // The caller may be gone; the events are recorded anyway.
             drop(tell.send(outcome));
         };
         self.jobs.spawn(driven.in_current_span());
         told.await.map_err(|_| IngestError::Lost)?
     }
 
-    /// Drives a job that is recorded before it begins, and forgotten where it is refused.
+    /// Records a job before it begins and runs it; deletes the record if the job is refused.
     async fn run_to_end<T: Send + 'static>(
         self: &Arc<Self>,
         guard: JobGuard,
@@ -297,7 +296,7 @@ impl JobRunner {
         (is_remote, room): (bool, Reservation),
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
-        // The run is busy until the last of the job is on its timeline.
+        // The run stays busy until the last event of the job is on its timeline.
         let guard = Arc::new(guard);
         let (run, token) = (Arc::clone(guard.run()), guard.token().clone());
         let places = if self.closing.is_cancelled() {
@@ -326,8 +325,8 @@ impl JobRunner {
         }
     }
 
-    /// A stop and a delete say why in an event of their own, and a job that was called off
-    /// leaves its run as it is; a shutdown says it here.
+    /// Returns the error of a cancelled job. Stop and delete record their own event, and a job
+    /// cancelled by its owner leaves the run as it is; a shutdown is recorded here.
     async fn cancelled(
         self: &Arc<Self>,
         run: &Arc<Run>,
@@ -362,14 +361,14 @@ impl JobRunner {
             .name("file-job".to_owned())
             .spawn(move || {
                 let outcome = span.in_scope(|| job(begun));
-                // The receiver waits in `run_to_end`, which nothing gives up on but a runtime's end.
+                // The receiver waits in `run_to_end`, which only the end of the runtime drops.
                 drop(tell.send(outcome));
             })
             .map_err(IngestError::Thread)?;
         told.await.map_err(|_| IngestError::Lost)?
     }
 
-    /// Takes no further job, gives those under way until `deadline` resolves, then cancels them.
+    /// Refuses new jobs, waits for running ones until `deadline` resolves, then cancels the rest.
     pub async fn drain(&self, deadline: impl Future<Output = ()>) {
         self.jobs.close();
         tokio::select! {

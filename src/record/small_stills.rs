@@ -1,6 +1,6 @@
-//! Stills scaled down: each made by a sandboxed worker of its own, the latest kept in memory.
+//! Scales stills down, each in its own sandboxed worker; keeps the latest in memory.
 //!
-//! This process never decodes a picture. Whoever asks has seen to it that the still is the caller's.
+//! This process never decodes a picture. The caller must have checked that it may see the still.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -14,13 +14,13 @@ use worker::{Supervisor, WorkerError};
 
 use crate::base::metrics::Metrics;
 
-/// Bytes of pictures that are kept; the oldest make room.
+/// Maximum bytes of kept pictures; the oldest are dropped first.
 pub const KEPT_BYTES_MAX: usize = 32 << 20;
 
-/// A still and the longer edge of a picture of it.
+/// Hash of a still and the longer edge, in pixels, of its scaled picture.
 type Key = (BlobHash, u32);
 
-/// Makes and keeps small pictures of stills.
+/// Scales stills down and keeps the results.
 pub struct SmallStills {
     supervisor: Supervisor,
     metrics: Arc<Metrics>,
@@ -30,24 +30,24 @@ pub struct SmallStills {
 #[derive(Default)]
 struct Kept {
     pictures: HashMap<Key, Bytes>,
-    /// The oldest first.
+    /// Keys, oldest first.
     order: VecDeque<Key>,
     bytes: usize,
 }
 
 impl SmallStills {
-    /// Makes pictures in workers of `supervisor`.
+    /// Creates an empty cache that scales in workers of `supervisor`.
     pub fn new(supervisor: Supervisor, metrics: Arc<Metrics>) -> SmallStills {
         SmallStills { supervisor, metrics, kept: Mutex::default() }
     }
 
-    /// The picture of `still` with this longer edge, if it is kept.
+    /// Returns the kept picture of `still` with this longer edge, in pixels.
     pub fn kept(&self, still: &BlobHash, edge: u32) -> Option<Bytes> {
         self.kept.lock().pictures.get(&(*still, edge)).cloned()
     }
 
-    /// Scales the still `jpeg`, whose hash is `still`, down to a longer edge of `edge`; one that is
-    /// no larger stays as it is. Takes a while.
+    /// Scales the still `jpeg`, whose hash is `still`, to a longer edge of `edge` pixels; returns
+    /// a smaller one unchanged. Blocks on a worker.
     pub fn make(&self, still: BlobHash, jpeg: Vec<u8>, edge: u32) -> Result<Bytes, WorkerError> {
         let is_small = |jpeg: &[u8]| {
             Supervisor::still_extent(jpeg)
@@ -66,7 +66,7 @@ impl SmallStills {
 
 impl Kept {
     fn keep(&mut self, key: Key, picture: Bytes) {
-        // One that is made twice at once is kept once.
+        // A picture that two callers made at once is kept once.
         if picture.len() > KEPT_BYTES_MAX || self.pictures.contains_key(&key) {
             return;
         }

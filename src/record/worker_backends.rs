@@ -1,4 +1,4 @@
-//! Choice of the configured backends that decode and measure, tried in turn in a real worker.
+//! Chooses the decode and gate backends by running each candidate in a real worker.
 
 use decode::DecodeBackend;
 use worker::{
@@ -6,21 +6,21 @@ use worker::{
     GateBackend, SandboxReport, Supervisor, WorkerError, WorkerProgram,
 };
 
-/// Reason that media workers are not as the settings ask.
+/// Reason that the configured backends cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkersError {
-    /// A backend that is asked for by name does not decode.
+    /// A decode backend that the settings name does not decode.
     #[error("SERVICE_DECODE_BACKEND asks for {backend}: {source}")]
     Decode {
-        /// Its name.
+        /// Name of the backend.
         backend: &'static str,
         /// Error of the worker.
         source: WorkerError,
     },
-    /// A backend that is asked for by name does not measure.
+    /// A gate backend that the settings name does not measure.
     #[error("SERVICE_GATE_BACKEND asks for {backend}: {source}")]
     Gate {
-        /// Its name.
+        /// Name of the backend.
         backend: &'static str,
         /// Error of the worker.
         source: WorkerError,
@@ -30,21 +30,21 @@ pub enum WorkersError {
 /// Capabilities and isolation of media workers.
 #[derive(Debug)]
 pub struct WorkerCapabilities {
-    /// Backend that decodes first.
+    /// Preferred decode backend.
     pub backend: DecodeBackend,
-    /// Backends that were tried before it, and why they were passed over.
+    /// Decode backends tried before, and why they are not used.
     pub passed_over: Vec<(DecodeBackend, String)>,
-    /// Backend that measures first.
+    /// Preferred gate backend.
     pub gate: GateBackend,
-    /// Backends that were tried before it, and why they were passed over.
+    /// Gate backends tried before, and why they are not used.
     pub gate_passed_over: Vec<(GateBackend, String)>,
-    /// Capabilities; `None` when no worker starts.
+    /// Capabilities of a worker; `None` if no worker starts.
     pub capabilities: Option<Capabilities>,
     /// Isolation of the workers.
     pub sandbox: SandboxStatus,
-    /// Parts that their isolation lacks, or the reason that none starts; `None` where it is full.
+    /// Missing parts of the isolation, or the reason that no worker starts; `None` if isolation is full.
     pub sandbox_detail: Option<String>,
-    /// Forbidden actions that a worker attempted in vain when the server started.
+    /// Forbidden actions that a worker tried at startup and the sandbox refused.
     pub refused: usize,
 }
 
@@ -52,9 +52,9 @@ media::named! {
     /// Isolation of media workers.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum SandboxStatus {
-        /// Isolated in every way that there is.
+        /// Isolated by every mechanism.
         Full = "full",
-        /// Isolated in some: the system lacks the others, or a device needs its driver's files.
+        /// Isolated in part: the system lacks a mechanism, or a device needs its driver's files.
         Partial = "partial",
         /// No worker starts.
         Unavailable = "unavailable",
@@ -62,7 +62,7 @@ media::named! {
 }
 
 impl SandboxStatus {
-    /// Isolation of workers that give `report`, and the parts that it lacks.
+    /// Maps the report of a worker to its isolation and the missing parts.
     fn of(report: &SandboxReport) -> (SandboxStatus, Option<String>) {
         if report.is_full() {
             tracing::info!(%report, "media workers are sandboxed");
@@ -75,7 +75,7 @@ impl SandboxStatus {
 }
 
 impl WorkerCapabilities {
-    /// Starts workers until one decodes; a device that is asked for by name and missing is an error.
+    /// Starts workers until one decodes; fails if a device that the settings name is missing.
     pub(crate) fn choose(
         program: WorkerProgram,
         wanted: &BackendRequest,
@@ -138,7 +138,7 @@ impl WorkerCapabilities {
         }
     }
 
-    /// Reason that no media is read; `None` where some is.
+    /// Reason that no media can be read; `None` if some can.
     pub fn refusal(&self) -> Option<&str> {
         match self.sandbox {
             SandboxStatus::Unavailable => self.sandbox_detail.as_deref(),
@@ -147,7 +147,7 @@ impl WorkerCapabilities {
     }
 }
 
-/// Logs each gate backend that was passed over, and gives the reasons as text.
+/// Logs each gate backend that is not used, and returns the reasons as text.
 fn told(passed_over: Vec<(GateBackend, WorkerError)>) -> Vec<(GateBackend, String)> {
     let told = |(backend, error): (GateBackend, WorkerError)| {
         let reason = error.to_string();

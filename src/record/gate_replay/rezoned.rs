@@ -1,14 +1,14 @@
-//! Recorded movement, judged by other zones than those of its recording.
+//! Re-evaluates recorded activity with other zones than those of the recording.
 //!
-//! Of a frame there are the number of cells that changed, the box around them and the zones that they touched, not the
-//! cells themselves. Those that may have changed are the cells of the box but for zones that nothing touched. A zone
-//! counts as touched where it has any of them; where zones alone count, what changed is taken to lie evenly among them.
-//! Judged by its own zones a recording stays as it is.
+//! A recorded frame has the share of changed cells, their bounding box and the zones touched, not the cells
+//! themselves. The cells that may have changed are those of the box outside of untouched zones. A zone counts
+//! as touched if it holds any of them; if only zones count, the change is taken to be spread evenly over
+//! them. With its own zones a recording yields the same activity.
 
 use gate::ZoneMask;
 use media::{Activity, CellBox, Cells, Score, Signal, Zones};
 
-/// Zones in place of those of a recording.
+/// Mapping of recorded activity to other zones.
 #[derive(Clone, Debug)]
 pub struct Rezoned {
     recorded: ZoneMask,
@@ -16,12 +16,12 @@ pub struct Rezoned {
 }
 
 impl Rezoned {
-    /// The zones `wanted` in place of `recorded`, of which the corners are known.
+    /// Creates the mapping from the zones `recorded` to the zones `wanted`, given by their corners.
     pub fn new(recorded: &Zones, wanted: &Zones) -> Rezoned {
         Rezoned { recorded: ZoneMask::new(recorded), wanted: ZoneMask::new(wanted) }
     }
 
-    /// The signal as these zones have it.
+    /// Returns the signal as the wanted zones would have it.
     pub fn signal(&self, signal: Signal) -> Signal {
         Signal { activity: signal.activity.map(|activity| self.activity(activity)), ..signal }
     }
@@ -49,7 +49,7 @@ impl Rezoned {
         }
     }
 
-    /// Cells of which every one that changed is.
+    /// Returns a superset of the cells that changed.
     fn may_have_changed(&self, recorded: Activity) -> Cells {
         let boxed = join(&recorded.region.cells(), self.recorded.counted(), |a, b| a & b);
         let untouched = self.recorded.zones().iter().enumerate();

@@ -1,27 +1,27 @@
-//! Other thresholds and zones on the same signals: what each side decides, and where the two differ.
+//! Compares two settings of thresholds and zones on the same signals.
 
 use gate::{Episode, EpisodeChange, Episodes, Gate, GateConfig, SelectionReason};
 use media::Signal;
 
 use super::rezoned::Rezoned;
 
-/// Frames that are decided differently and told one by one; the others are counted.
+/// Maximum listed differences; further ones are only counted.
 pub const DIFFERENCES_MAX: usize = 10_000;
 
-/// Episodes that are told one by one; the others are counted.
+/// Maximum listed episodes; further ones are only counted.
 pub const EPISODES_MAX: usize = 10_000;
 
-/// Terms by which a gate decides.
+/// Settings of a gate.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// Thresholds.
+    /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Zones in place of those of the recording.
+    /// Mapping to other zones; `None` keeps those of the recording.
     pub zones: Option<Rezoned>,
 }
 
 impl Terms {
-    /// The signal that the gate is shown.
+    /// Returns the signal that the gate is shown.
     pub fn signal(&self, signal: &Signal) -> Signal {
         self.zones.as_ref().map_or(*signal, |zones| zones.signal(*signal))
     }
@@ -32,33 +32,33 @@ impl Terms {
 pub struct Verdict {
     /// Reason of the decision.
     pub reason: SelectionReason,
-    /// True where it is kept.
+    /// True if the frame is selected.
     pub selected: bool,
 }
 
-/// A frame that is decided differently.
+/// Frame that the two settings decide differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Position among the analysed frames.
     pub frame_index: u64,
-    /// Presentation time.
+    /// Presentation time, in ms.
     pub pts_ms: i64,
-    /// Decision by the terms of before.
+    /// Decision with the old settings.
     pub before: Verdict,
-    /// Decision by the terms that are tried.
+    /// Decision with the new settings.
     pub after: Verdict,
 }
 
-/// The decisions of one gate, counted.
+/// Counts of the decisions with one setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Frames that are kept.
+    /// Number of selected frames.
     pub kept: u64,
     reasons: [u64; SelectionReason::ALL.len()],
 }
 
 impl Tally {
-    /// Frames by reason.
+    /// Number of frames per reason.
     pub fn reasons(&self) -> impl Iterator<Item = (SelectionReason, u64)> {
         SelectionReason::ALL.into_iter().zip(self.reasons)
     }
@@ -71,25 +71,25 @@ impl Tally {
     }
 }
 
-/// The decisions of two gates on the same signals.
+/// Decisions with two settings on the same signals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
-    /// Decisions by the terms of before.
+    /// Counts with the old settings.
     pub before: Tally,
-    /// Decisions by the terms that are tried.
+    /// Counts with the new settings.
     pub after: Tally,
-    /// Frames that are decided differently.
+    /// Number of frames that are decided differently.
     pub changed: u64,
-    /// The first of them.
+    /// First differences, at most [`DIFFERENCES_MAX`].
     pub differences: Vec<Difference>,
-    /// Episodes of activity by the terms that are tried.
+    /// Number of activity episodes with the new settings.
     pub episode_count: u64,
-    /// The first of them.
+    /// First episodes, at most [`EPISODES_MAX`].
     pub episodes: Vec<Episode>,
 }
 
 impl Trial {
-    /// Tries `after` in place of `before`.
+    /// Compares the settings `after` with `before`.
     pub fn of(signals: &[Signal], before: &Terms, after: &Terms) -> Trial {
         let (mut trial, terms) = (Trial::default(), [before, after]);
         let mut gates = terms.map(|terms| Gate::new(terms.gate));

@@ -1,7 +1,7 @@
-//! Tokens that principals spent of a UTC day, on disk: a restart gives nobody a second budget.
+//! Tokens used by each principal on a UTC day, on disk: a restart must not renew a budget.
 //!
-//! Uses are noted in memory and written by one task; an answer waits for no disk. A crash forgets
-//! at most what was noted while the last write was under way.
+//! Usage is noted in memory and written by one task, so that no answer waits for the disk. A crash loses at
+//! most the usage noted since the last write began.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,66 +17,66 @@ use crate::base::{
     meta_store::{MetaStore, MetaStoreError},
 };
 
-/// Principal to day, tokens, and whether its owner was told that they run low.
+/// Principal to day, tokens, and true if the owner was told that they run low.
 const TOKEN_DAYS: TableDefinition<'_, &str, (u64, u64, bool)> = TableDefinition::new("token_days");
 
-/// Delays of the attempts after a failed write.
+/// Delays before retries of a failed write.
 const AGAIN: Backoff =
     Backoff { first: Duration::from_secs(1), factor: 2, longest: Duration::from_secs(60) };
 
-/// Tokens that a principal has used of a day.
+/// Tokens that a principal has used on a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Record {
     day: u64,
     used: u64,
-    /// True once the tokens were seen to run low.
+    /// True once the tokens have run low.
     low: bool,
     told: bool,
 }
 
 #[derive(Debug, Default)]
 struct Book {
-    /// One for each principal, which the configuration bounds.
+    /// One record per principal; the configuration bounds their number.
     records: BTreeMap<Arc<str>, Record>,
-    /// Records that differ from the disk.
+    /// True if the records differ from the disk.
     dirty: bool,
 }
 
-/// The days of all principals.
+/// Daily usage of all principals.
 pub struct DailyUsageStore {
     ledger: MetaStore,
     book: Mutex<Book>,
-    /// Held from the copy of the book to the end of its write: an older copy is never the last.
+    /// Held from the copy of the book to the end of its write, so that the newest copy is written last.
     writing: Mutex<()>,
     noted: Notify,
 }
 
 impl DailyUsageStore {
-    /// Reads what was used of `today`; of other days nothing is kept.
+    /// Reads the usage of `today`; that of earlier days is dropped.
     pub fn open(ledger: MetaStore, today: u64) -> Result<DailyUsageStore, MetaStoreError> {
         let records = ledger.read(|view| read(view, today))?;
         let book = Mutex::new(Book { records, dirty: false });
         Ok(DailyUsageStore { ledger, book, writing: Mutex::new(()), noted: Notify::new() })
     }
 
-    /// Every principal with its day and what it used of it.
+    /// Returns every principal with its day and the tokens used on it.
     pub fn used(&self) -> Vec<(Arc<str>, u64, u64)> {
         let book = self.book.lock();
         let used = book.records.iter();
         used.map(|(principal, record)| (Arc::clone(principal), record.day, record.used)).collect()
     }
 
-    /// Notes what a principal has used; true when its tokens have just become low.
+    /// Notes the usage of a principal; returns true when its tokens have just run low.
     pub fn note(&self, found: &DailyUsage) -> bool {
         let DailyUsage { principal, day, used, .. } = found;
         let mut book = self.book.lock();
         let last = book.records.get(principal).copied();
-        // Of two that end around midnight, that of the day before may be heard last.
+        // A request of the day before may end after midnight, later than one of the new day.
         if last.is_some_and(|last| last.day > *day) {
             return false;
         }
         let before = last.filter(|last| last.day == *day);
-        // Of two that end at once the later total stands.
+        // Of two requests that end at once, the higher total counts.
         let used = before.map_or(*used, |before| before.used.max(*used));
         let told = before.is_some_and(|before| before.told);
         let was_low = before.is_some_and(|before| before.low);
@@ -91,13 +91,13 @@ impl DailyUsageStore {
         low && !was_low
     }
 
-    /// The owner was told that its tokens of `day` run low.
+    /// Returns true if the owner was told that its tokens of `day` run low.
     pub fn was_told(&self, principal: &Principal, day: u64) -> bool {
         let book = self.book.lock();
         book.records.get(principal.as_str()).is_some_and(|record| record.day >= day && record.told)
     }
 
-    /// Returns true, once a day, where the owner is to be told that its tokens of `day` run low.
+    /// Returns true once a day: the caller must then tell the owner that its tokens of `day` run low.
     pub fn tell(&self, principal: &Principal, day: u64) -> bool {
         let mut book = self.book.lock();
         let fresh = Record { day, used: 0, low: false, told: false };
@@ -112,7 +112,7 @@ impl DailyUsageStore {
         tells
     }
 
-    /// Takes back a [`DailyUsageStore::tell`] of `day` whose event was not recorded.
+    /// Undoes a [`DailyUsageStore::tell`] of `day` whose event was not recorded.
     pub fn untell(&self, principal: &Principal, day: u64) {
         let mut book = self.book.lock();
         let record = book.records.get_mut(principal.as_str()).filter(|record| record.day == day);
@@ -124,14 +124,14 @@ impl DailyUsageStore {
         self.noted.notify_one();
     }
 
-    /// Tokens used of `day`, or of a later one where the clock was set back: there is one account.
+    /// Tokens used on `day`, or on a later day if the clock was set back.
     pub fn used_of(&self, principal: &Principal, day: u64) -> u64 {
         let book = self.book.lock();
         let record = book.records.get(principal.as_str()).filter(|record| record.day >= day);
         record.map_or(0, |record| record.used)
     }
 
-    /// Writes what was noted; waits for the disk. False where it is not written.
+    /// Writes the noted usage; blocks on the disk. Returns false if the write failed.
     pub fn flush(&self) -> bool {
         let _writing = self.writing.lock();
         let records = {
@@ -155,7 +155,7 @@ impl DailyUsageStore {
         written.is_ok()
     }
 
-    /// Writes what is noted, until `stop`.
+    /// Writes noted usage, with retries, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut failures = 0;
         loop {

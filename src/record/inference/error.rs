@@ -1,4 +1,4 @@
-//! Reasons that inference cannot begin, or that there is no answer.
+//! Errors of starting inference and of requests to models.
 
 use std::time::Duration;
 
@@ -13,27 +13,27 @@ use crate::base::{
     metrics::{Label, RefusalLabel},
 };
 
-/// Reason that inference cannot begin.
+/// Reason that inference cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum InferenceStartError {
-    /// No client can be made.
+    /// The client of a backend cannot be created.
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// The trusted certificates cannot be used.
     #[error(transparent)]
     Trust(#[from] TrustError),
-    /// The tokens used of the day cannot be read.
+    /// The daily token usage cannot be read.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
 }
 
-/// Reason that there is no answer.
+/// Reason that a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum InferenceError {
-    /// Refusal of admission.
+    /// Admission refused the request.
     #[error("{0}")]
     Refused(#[from] AdmissionError),
-    /// Failure of the backends, or none to ask.
+    /// The backends failed, or none is configured.
     #[error("{0}")]
     Infer(#[from] InferError),
 }
@@ -47,7 +47,7 @@ impl InferenceError {
         }
     }
 
-    /// Kind of the failure, in a word that is the same each time.
+    /// Returns a stable name for the kind of failure.
     pub fn class(&self) -> &'static str {
         match self {
             InferenceError::Refused(refused) => RefusalLabel::of(refused).value(),
@@ -55,7 +55,7 @@ impl InferenceError {
         }
     }
 
-    /// The class and, in one line, what is known beyond it; of several backends of the first.
+    /// Returns the failure's class and details in one line; of several backends the first one's.
     pub fn brief(&self) -> String {
         match self {
             InferenceError::Infer(InferError::Failed(failed)) => {
@@ -66,7 +66,7 @@ impl InferenceError {
         }
     }
 
-    /// Tokens that it took all the same.
+    /// Tokens that the failed request used.
     pub fn tokens(&self) -> TokenUsage {
         match self {
             InferenceError::Refused(_) => TokenUsage::default(),
@@ -74,7 +74,7 @@ impl InferenceError {
         }
     }
 
-    /// Time until it may be otherwise, where that is known.
+    /// Time after which a retry may succeed, if known.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             InferenceError::Refused(AdmissionError::DaySpent { .. }) => {
@@ -85,7 +85,7 @@ impl InferenceError {
     }
 }
 
-/// The kind of `error`, in a word that is the same each time.
+/// Returns a stable name for the kind of `error`.
 pub(super) fn class(error: &InferError) -> &'static str {
     match error {
         InferError::Failed(failed) => failed.last().map_or("failed", |one| one.failure.class()),

@@ -1,4 +1,4 @@
-//! Models that there are, their names, and the ones that backends have.
+//! Catalog of models, and the models that backends serve.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use super::Inference;
 use crate::base::model_catalog::Catalog;
 
 impl Inference {
-    /// The models that a caller can name, as far as backends were looked at.
+    /// Returns the models that a caller can name, as of the last probe.
     pub fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.catalog.read())
     }
 
-    /// The models that a caller can name; where one of `names` is none of them, backends are looked at.
+    /// Returns the models that a caller can name; probes the backends first if one of `names` is missing.
     pub async fn catalog_for(&self, names: &[&str]) -> Arc<Catalog> {
         let catalog = self.catalog();
         if names.iter().all(|name| catalog.contains(name)) {
@@ -23,8 +23,8 @@ impl Inference {
         self.catalog()
     }
 
-    /// The model of the first backend that names one, or else the first of the catalog that any
-    /// backend lists; `None` while none does.
+    /// Returns the model of the first backend that is configured with one, else the first of the
+    /// catalog that any backend lists; `None` if no backend lists any.
     pub async fn offered_model(&self) -> Option<String> {
         let named = self.chain.backends().find_map(|backend| backend.model.clone());
         if named.is_some() {
@@ -36,27 +36,27 @@ impl Inference {
         self.catalog().ids().find(offered).map(str::to_owned)
     }
 
-    /// The first of the catalog that any backend serves, for all that its configuration says.
+    /// Returns the first model of the catalog that a backend may serve by its configuration.
     pub fn served_model(&self) -> Option<String> {
         let served = |id: &&str| self.chain.candidates(id).next().is_some();
         self.catalog().ids().find(served).map(str::to_owned)
     }
 
-    /// Reachability of each backend, at most five seconds ago.
+    /// Returns the reachability of each backend, at most five seconds old.
     pub async fn probe(&self) -> Arc<[ProbeResult]> {
         let probes = self.chain.probe().await;
         *self.catalog.write() = Arc::new(known(&self.chain));
         probes
     }
 
-    /// The backends that serve `model`, in the order in which they are asked, and what `probes` show of
-    /// them.
+    /// Returns the backends that serve `model`, in the order of their use, with the results of
+    /// `probes`.
     pub fn standing(&self, model: &str, probes: &[ProbeResult]) -> Vec<Serving> {
         self.chain.standing(model, probes)
     }
 
-    /// Looks at the backends once and logs what they have; a name that is configured and that a backend
-    /// does not list is a warning.
+    /// Probes the backends once and logs their models; warns if a backend does not list its
+    /// configured model.
     pub(super) async fn tell_models(&self) {
         for ProbeResult {
             name, reachable, models, upstream_model: asked_for, last_error, ..
@@ -79,7 +79,7 @@ impl Inference {
     }
 }
 
-/// The models that `chain` is configured for, and those that its backends list.
+/// Catalog of the models that `chain` is configured for and that its backends list.
 pub(super) fn known(chain: &BackendChain) -> Catalog {
     let configured =
         chain.backends().filter_map(|backend| Some((backend.model.clone()?, backend.api)));

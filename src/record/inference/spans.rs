@@ -1,6 +1,6 @@
-//! The span of a question, in the words of OpenTelemetry's conventions for generative models.
+//! Tracing span of a model request, by OpenTelemetry's semantic conventions for generative AI.
 //!
-//! Holds no word of a prompt or an answer.
+//! Holds no text of a prompt or an answer.
 
 use infer::{Completion, InferError, InferenceRequest, TokenUsage};
 use opentelemetry::{Array, StringValue, Value};
@@ -10,7 +10,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 use super::{Requester, error::class};
 use crate::base::telemetry::SPANS;
 
-/// The span of a question that is about to be asked.
+/// Creates the span of a request.
 pub fn begin(asker: &Requester, request: &InferenceRequest) -> Span {
     tracing::info_span!(
         target: SPANS,
@@ -35,13 +35,13 @@ pub fn begin(asker: &Requester, request: &InferenceRequest) -> Span {
     )
 }
 
-/// Records how the question ended.
+/// Records the outcome of the request.
 pub fn end(span: &Span, answer: Result<&Completion, &InferError>) {
     match answer {
         Ok(answer) => {
             span.record("gen_ai.provider.name", &*answer.provider);
             span.record("gen_ai.response.model", answer.model.as_str());
-            // The conventions have a list, which a field of `tracing` cannot be.
+            // The conventions require a list, which a `tracing` field cannot hold.
             let reasons = vec![StringValue::from(answer.finish.as_str())];
             let reasons = Value::Array(Array::String(reasons));
             span.set_attribute("gen_ai.response.finish_reasons", reasons);

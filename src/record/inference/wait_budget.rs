@@ -1,5 +1,5 @@
-//! Wait of a request for permits: for all of them together, and for none within the retry-after
-//! time of a backend or while the request of another is to show whether it is back.
+//! Waiting time of one request: covers all its permits, and pauses for a backend's `Retry-After`
+//! or another request's half-open probe.
 
 use std::time::{Duration, Instant};
 
@@ -7,16 +7,16 @@ use infer::{Completion, InferError, TokenUsage};
 
 use super::InferenceError;
 
-/// Time that a request may wait, the reason that it waits, and the cost of its earlier attempts.
+/// Waiting time left to a request, the reason for its wait, and the cost of its earlier attempts.
 #[derive(Clone, Debug)]
 pub struct WaitBudget {
     until: Instant,
-    /// True to wait for backends too.
+    /// True to wait for backends as well as for permits.
     waits_out: bool,
-    /// Reason for which another permit is waited for.
+    /// Failure that the request waits to retry.
     cause: Option<InferError>,
     rest: Option<Instant>,
-    /// True while the request of another is to show whether a backend is back.
+    /// True while another request's half-open probe is in flight.
     is_on_trial: bool,
     tokens: TokenUsage,
     attempts: u32,
@@ -24,7 +24,7 @@ pub struct WaitBudget {
 }
 
 impl WaitBudget {
-    /// Wait of at most `patience`; for permits alone unless it `waits_out` backends too.
+    /// Creates a budget of `patience`; only for permits unless it `waits_out` backends too.
     pub fn new(patience: Duration, waits_out: bool) -> WaitBudget {
         WaitBudget {
             until: Instant::now() + patience,
@@ -38,32 +38,32 @@ impl WaitBudget {
         }
     }
 
-    /// Extends the wait by a pause that had a limit of its own.
+    /// Extends the budget by a pause that had its own limit.
     pub fn put_off(&mut self, pause: Duration) {
         self.until += pause;
     }
 
-    /// Time that is left.
+    /// Time left.
     pub fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// Time for which no permit is of use, where some backend gave a retry-after or all of them, as
-    /// `rest` says, did. One that outlasts the wait is not waited for: it is a failure at once.
+    /// Time for which a permit would be useless: the longer `Retry-After`, of the last failure or of all
+    /// backends (`rest`). Zero if it outlasts the budget, so that the request fails at once.
     pub(super) fn rest(&self, rest: Option<Duration>) -> Duration {
         let own = self.rest.map(|until| until.saturating_duration_since(Instant::now()));
         let rest = own.max(rest).filter(|_| self.waits_out).unwrap_or_default();
         if rest < self.left() { rest } else { Duration::ZERO }
     }
 
-    /// Returns true where another's request is to show whether a backend is back.
+    /// Returns true while another request's half-open probe is in flight.
     pub(super) fn is_on_trial(&self) -> bool {
         self.is_on_trial
     }
 
-    /// Returns true where another permit is worth waiting for after `error`: a retry-after ends in
-    /// time, or the request of another is to show whether a backend is back. The next attempt meets
-    /// the backend rested, or tried.
+    /// Returns true if `error` is worth a retry within the budget: its `Retry-After` ends in time,
+    /// or another request's half-open probe will show whether the backend is back. Notes the cost
+    /// of the attempt.
     pub fn goes_on(&mut self, error: &InferenceError) -> bool {
         let InferenceError::Infer(error) = error else { return false };
         if !self.waits_out {
@@ -82,18 +82,18 @@ impl WaitBudget {
         goes_on
     }
 
-    /// Failure of a request that gets no permit: where it had one before, the reason that it waits
-    /// for another, with what it spent.
+    /// Returns the error of a request without a permit: after an earlier attempt the failure that
+    /// it waited to retry, with its cost.
     pub fn without_place(&self, refused: InferenceError) -> InferenceError {
         let Some(InferError::Failed(mut failed)) = self.cause.clone() else { return refused };
         for one in &mut failed {
-            // All of it is counted here.
+            // The cost is added up below.
             (one.tokens, one.attempts, one.latency) = (TokenUsage::default(), 0, Duration::ZERO);
         }
         self.failed_with_earlier(InferError::Failed(failed).into())
     }
 
-    /// `answer` with what was spent before it.
+    /// Returns `answer` with the cost of the earlier attempts.
     pub fn with_earlier(&self, answer: Completion) -> Completion {
         Completion {
             tokens: self.tokens + answer.tokens,
@@ -103,7 +103,7 @@ impl WaitBudget {
         }
     }
 
-    /// `error` with what was spent before it, as if by the last that failed.
+    /// Returns `error` with the cost of the earlier attempts, charged to the backend that failed last.
     pub fn failed_with_earlier(&self, mut error: InferenceError) -> InferenceError {
         if let InferenceError::Infer(InferError::Failed(failed)) = &mut error
             && let Some(last) = failed.last_mut()

@@ -1,4 +1,4 @@
-//! Copies between another host and a media worker, one buffer a direction, until either is done.
+//! Copies between another host and a media worker, with one buffer per direction, until either side ends.
 
 use std::io;
 
@@ -17,7 +17,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Bytes copied at a time.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// Pours `body` into `pipe` until its end; a worker that reads no further is no error.
+/// Copies `body` into `pipe`; succeeds too when the worker stops reading.
 pub(super) async fn copy_to_pipe(
     body: &mut DownloadBody,
     pipe: &mut pipe::Sender,
@@ -36,13 +36,13 @@ pub(super) async fn copy_to_pipe(
     }
 }
 
-/// Resolves when nobody reads from `pipe` any more.
+/// Resolves when the reader of `pipe` is gone.
 async fn closed(pipe: &pipe::Sender) {
-    // Whatever else this says, writing will say it too.
+    // The next write reports any other error.
     pipe.ready(Interest::ERROR).await.ok();
 }
 
-/// Copies both ways until the worker closes its end.
+/// Copies both ways until the server ends or the worker stops reading.
 pub(super) async fn relay(
     server: CheckedStream,
     worker: UnixStream,
@@ -76,7 +76,7 @@ pub(super) async fn relay(
     tokio::pin!(up, down);
     tokio::select! {
         outcome = &mut down => outcome,
-        // Nothing more to say to the server, or it does not listen: what it said counts.
+        // The worker has no more to send, or the server does not read: the server's data still counts.
         _ = &mut up => down.await,
     }
 }
@@ -84,7 +84,7 @@ pub(super) async fn relay(
 fn broken(host: &str, error: &io::Error) -> EgressError {
     let host = host.to_owned();
     match error.kind() {
-        // A server that ends TLS without saying so, as many do.
+        // Many servers end TLS without a close_notify.
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => EgressError::Cut { host },
         _ => EgressError::Connect { host, reason: error.to_string() },
     }

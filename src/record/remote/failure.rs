@@ -1,4 +1,4 @@
-//! Classes under which failures of remote sources are counted.
+//! Maps failures of remote sources to the classes that they are counted under.
 
 use transport::egress::EgressError;
 

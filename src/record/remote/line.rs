@@ -1,4 +1,4 @@
-//! The line of a job to the hosts of its source: what is waited for it, and what that brings.
+//! Waiting time of a job for the hosts of its source, and the bytes received in it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,23 +8,23 @@ use tokio::time::{Instant, timeout};
 use super::RemoteError;
 use crate::runs::job_queue::Lender;
 
-/// Bytes that a second of waiting must bring, past the first [`GRACE`] of it: a voice takes as many.
+/// Bytes that each second of waiting after the first [`GRACE`] must bring: as many as speech takes.
 pub const RATE_MIN: u64 = 4 << 10;
-/// Waiting that need not bring anything: twice as long as that for the first frame.
+/// Waiting time that needs no bytes: twice that for the first frame.
 pub const GRACE: Duration = Duration::from_secs(60);
-/// Longest that a job waits for its source in all, the time that it decodes left out.
+/// Longest waiting time of a job for its source, decoding excluded.
 pub const WAIT_MAX: Duration = Duration::from_secs(1800);
 
-/// The line of one job; clones share it.
+/// Waiting time of one job; clones share it.
 #[derive(Clone)]
 pub(super) struct Line {
     lender: Lender,
-    /// It may be waited for as long as it goes on.
+    /// True of a source without an end, whose total wait is unlimited.
     is_endless: bool,
     pace: Arc<Mutex<Pace>>,
 }
 
-/// Time that a job has waited for its source, and bytes that came.
+/// Time that a job has waited for its source, and bytes received.
 #[derive(Debug, Default)]
 struct Pace {
     waited: Duration,
@@ -32,7 +32,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Longest that it may wait now, and what it is told after that.
+    /// Returns the waiting time left, and the error after it.
     fn left(&self) -> (Duration, RemoteError) {
         let earned = GRACE + Duration::from_secs(self.bytes / RATE_MIN);
         let (until, error) = if earned < WAIT_MAX {
@@ -45,17 +45,17 @@ impl Pace {
 }
 
 impl Line {
-    /// A line that must bring something for what is waited.
+    /// Creates the limits of a source that must send bytes for the time that it is waited for.
     pub(super) fn new(lender: Lender) -> Line {
         Line { lender, is_endless: false, pace: Arc::default() }
     }
 
-    /// A line of a source that is waited for as long as it is wanted.
+    /// Creates the limits of a source without an end.
     pub(super) fn endless(lender: Lender) -> Line {
         Line { is_endless: true, ..Line::new(lender) }
     }
 
-    /// Awaits `wait` and fails where it is not ready in time; others decode meanwhile.
+    /// Awaits `wait`; fails if the time left is too short. The job's permit is lent meanwhile.
     pub(super) async fn wait<T, E: Into<RemoteError>>(
         &self,
         wait: impl Future<Output = Result<T, E>>,
@@ -68,12 +68,12 @@ impl Line {
         outcome.map_err(|_| error)?.map_err(Into::into)
     }
 
-    /// Counts bytes that came.
+    /// Counts received bytes.
     pub(super) fn took(&self, bytes: usize) {
         self.pace.lock().bytes += bytes as u64;
     }
 
-    /// Lets others decode until there is something to wait for again.
+    /// Lends the job's permit until the next wait ends.
     pub(super) fn lend(&self) {
         self.lender.lend();
     }

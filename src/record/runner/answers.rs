@@ -1,5 +1,5 @@
-//! Results of jobs that are too long for the ledger: a file each, as long as the job is recorded and
-//! its run is there, charged to its owner.
+//! Job results too long for the ledger: one file each, kept while the job's record and its run
+//! exist, and charged to the run's owner.
 
 use std::{
     collections::HashMap,
@@ -17,17 +17,17 @@ use crate::base::{meta_store::MetaStoreError, quota::QuotaReservation};
 
 const UNFINISHED: &str = ".tmp";
 
-/// Run and job.
+/// Run and job of an answer.
 type Key = (RunId, JobId);
 
-/// The files of long answers.
+/// Files of long answers.
 pub struct Answers {
     dir: HeldDir,
-    /// Charges to their owners.
+    /// Quota reservations of the kept answers.
     kept: Mutex<HashMap<Key, QuotaReservation>>,
 }
 
-/// A long answer that is being written.
+/// Long answer that is being written.
 pub struct Writing {
     key: Key,
     path: PathBuf,
@@ -37,7 +37,7 @@ pub struct Writing {
 }
 
 impl Answers {
-    /// Opens the answers in `dir`, which is created when there is none.
+    /// Opens the answers in `dir`, which is created if missing.
     pub fn open(dir: &Path) -> io::Result<Answers> {
         fs::create_dir_all(dir)?;
         Ok(Answers { dir: HeldDir::open(dir)?, kept: Mutex::default() })
@@ -54,7 +54,7 @@ fn named(name: &str) -> Option<Key> {
 }
 
 impl Writing {
-    /// Takes the next part of the answer.
+    /// Appends the next part of the answer.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.hold.grow(bytes.len() as u64).map_err(io::Error::other)?;
         self.file.write_all(bytes)?;
@@ -62,14 +62,14 @@ impl Writing {
         Ok(())
     }
 
-    /// The file, and how much of the answer is in it.
+    /// Returns the file and the bytes of the answer in it.
     pub fn file(&self) -> io::Result<(File, u64)> {
         Ok((self.file.try_clone()?, self.bytes))
     }
 }
 
 impl JobRunner {
-    /// Begins to keep the long answer of a job of a run that is there.
+    /// Begins the long answer of a job; fails if its run does not exist.
     pub fn begin_answer(&self, run: RunId, job: JobId) -> io::Result<Writing> {
         let registry = &self.parts.registry;
         let found = registry.run(run).ok_or(io::ErrorKind::NotFound)?;
@@ -79,7 +79,7 @@ impl JobRunner {
         Ok(Writing { key: (run, job), path, file, hold, bytes: 0 })
     }
 
-    /// Keeps an answer that is written whole, durably.
+    /// Makes a complete answer durable and keeps it.
     pub fn keep_answer(&self, writing: Writing) -> io::Result<()> {
         let Writing { key, path, file, hold, .. } = writing;
         let dir = self.parts.answers.dir.path();
@@ -90,20 +90,20 @@ impl JobRunner {
         Ok(())
     }
 
-    /// Gives up an answer that cannot be kept.
+    /// Removes an answer that cannot be kept.
     pub fn drop_answer(&self, writing: &Writing) -> io::Result<()> {
         fs::remove_file(&writing.path)
     }
 
-    /// The long answer of a job, where one is kept, and its size.
+    /// Returns the long answer of a job and its size in bytes, if one is kept.
     pub fn answer(&self, run: RunId, job: JobId) -> Option<(File, u64)> {
         let file = self.parts.answers.dir.file(Path::new(&name((run, job))), Links::Never).ok()?;
         let bytes = file.metadata().ok()?.len();
         Some((file, bytes))
     }
 
-    /// Removes the answers of jobs that are recorded no more and of runs that are gone; charges the owners
-    /// of the others. At the start, with `unfinished`, what was not written whole goes too.
+    /// Removes answers whose job record or run no longer exists; charges the others to their
+    /// owners. At startup, with `unfinished`, removes incomplete answers too.
     pub(super) fn sweep_answers(&self, unfinished: bool) -> Result<(), MetaStoreError> {
         let answers = &self.parts.answers;
         let Ok(entries) = fs::read_dir(answers.dir.path()) else { return Ok(()) };

@@ -7,29 +7,29 @@ use timeline::{AnalysisGenerated, Event, FramesDecoded, IngestReceived, IngestSt
 use super::{IngestError, IngestJob, IngestResult};
 use crate::record::recording::{Head, RunLog, Sealed};
 
-/// A decoded source: its frames are recorded, and nothing tells yet that they are all.
+/// Decoded source whose frames are recorded; the closing events are not.
 pub(super) struct DecodedSource {
     pub ingest: IngestJob,
     pub stream: StreamInfo,
     pub report: FileReport,
     pub sealed: Sealed,
-    /// Analysis that the markers of its recording are, and how many there are.
+    /// Analysis of the recording's own markers, and their number.
     pub analysis: Option<(AnalysisGenerated, u64)>,
-    /// Reason that no more of the source was decoded, where something cut it off.
+    /// Reason of an early end.
     pub reason: Option<String>,
-    /// Error that cut it off, where that is more than the end of its time.
+    /// Error of an early end, unless the time limit ended it.
     pub cut: Option<IngestError>,
 }
 
-/// A job without a frame.
+/// Failed job without recorded frames.
 pub(super) struct FailedJob {
     pub error: IngestError,
-    /// Its source was media that is served.
+    /// True if the source was opened as supported media.
     pub is_opened: bool,
 }
 
 impl IngestJob {
-    /// Event that tells of its source, without the number of frames.
+    /// Returns the event of the source, without the number of frames.
     pub(super) fn received(&self, sample_fps: Option<FrameRate>) -> IngestReceived {
         IngestReceived {
             request_id: self.request_id,
@@ -41,7 +41,7 @@ impl IngestJob {
         }
     }
 
-    /// Fields of its decoding that are known once `stream` is opened.
+    /// Returns the event of the frames, as far as known once `stream` is opened.
     pub(super) fn opened(&self, stream: &StreamInfo) -> FramesDecoded {
         FramesDecoded {
             request_id: self.request_id,
@@ -65,7 +65,7 @@ impl IngestJob {
         }
     }
 
-    /// Records on the run's timeline that it was accepted, before anything is decoded.
+    /// Records on the timeline, before decoding, that the job was accepted.
     pub(super) fn accept(&self, job: Option<JobId>, log: &RunLog) -> Result<(), IngestError> {
         let (request_id, ingest) = (self.request_id, self.echo.clone());
         let job_id = job.ok_or(IngestError::Lost)?;
@@ -77,27 +77,27 @@ impl IngestJob {
     }
 }
 
-/// Events after those of a decoding.
+/// Events that follow the closing ones of a recording.
 #[derive(Default)]
 pub(super) struct FinalEvents {
     pub events: Vec<Event>,
-    /// Event that ends the run, if that was not ended before.
+    /// Event that ends the run, unless it has ended before.
     pub last: Option<Event>,
 }
 
 impl DecodedSource {
-    /// Frames a second of the source.
+    /// Frame rate of the source.
     fn source_fps(&self) -> Option<FrameRate> {
         self.report.source_rate.or(self.stream.source_rate)
     }
 
-    /// Analysed frames a second.
+    /// Rate of analysed frames.
     pub fn sample_fps(&self) -> Option<FrameRate> {
         self.ingest.rate.or_else(|| self.source_fps().map(clamped))
     }
 
-    /// Appends the events that close the recording, and `tail` after them; returns true if all of it is there: of a
-    /// run that was ended before, the last is not.
+    /// Appends the events that close the recording, then `tail`; returns false if its last event
+    /// was left out because the run had ended.
     pub fn record(self, tail: FinalEvents) -> Result<(IngestResult, bool), IngestError> {
         let (source_fps, sample_fps) = (self.source_fps(), self.sample_fps());
         let DecodedSource { ingest, stream, report, sealed, .. } = self;
@@ -135,13 +135,13 @@ impl DecodedSource {
     }
 }
 
-/// Containers without a clock say the first of all times; a worker that was fooled, anything.
+/// Returns false for dates of containers without a clock, which give the epoch, and beyond year 9999.
 fn is_dated(at: &WallTime) -> bool {
     const YEAR_10000: i64 = 253_402_300_800_000;
     (1..YEAR_10000).contains(&at.epoch_ms)
 }
 
-/// The nearest rate that the contract can express.
+/// Returns the nearest rate that the API can express.
 fn clamped(rate: FrameRate) -> FrameRate {
     let below = |a: FrameRate, b: FrameRate| {
         u64::from(a.num()) * u64::from(b.den()) < u64::from(b.num()) * u64::from(a.den())

@@ -13,44 +13,44 @@ use crate::{
     runs::{job_queue::QueueFull, registry::RunError},
 };
 
-/// Reason that an ingest failed.
+/// Error of an ingest or a reasoning.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
-    /// The run does not take it, or it cannot be recorded.
+    /// The run takes no events, or the recording failed.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// Too many jobs wait.
+    /// The queue of waiting jobs is full.
     #[error(transparent)]
     QueueFull(#[from] QueueFull),
-    /// The source is no media that is served, or the worker could not cope with it.
+    /// The source is not supported, or the media worker failed.
     #[error(transparent)]
     Worker(WorkerError),
-    /// The source did not come from its host.
+    /// The remote source could not be read.
     #[error(transparent)]
     Remote(RemoteError),
-    /// The crop of its pictures, or the size they are scaled to, is too small for models.
+    /// The cropped or scaled pictures would be too small for models.
     #[error(
         "crops to {}x{} pixels; the minimum is {SIDE_MIN} per side",
         .shown.width,
         .shown.height
     )]
     Crop {
-        /// Size that would be shown.
+        /// Size of those pictures, in pixels.
         shown: Dimensions,
     },
-    /// No thread could be started.
+    /// The thread of the job could not be started.
     #[error("cannot start a thread for the job: {0}")]
     Thread(#[source] io::Error),
-    /// Its owner called the job off.
+    /// The owner cancelled the job.
     #[error("the job was cancelled: what it had recorded is kept")]
     CalledOff,
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Shutdown,
-    /// The job in progress cannot be recorded.
+    /// The record of the job could not be written.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
-    /// The job's thread died: our bug.
+    /// The job's thread panicked: a bug.
     #[error("the job ended without a result")]
     Lost,
 }
@@ -89,18 +89,18 @@ impl IngestError {
         }
     }
 
-    /// Event that ends the run, where this error does.
+    /// Returns the event that fails the run, if this error does.
     pub(super) fn end_of_run(&self, request_id: RequestId) -> Option<Event> {
         let failed = || RunFailed { request_id: Some(request_id), reason: self.told() };
         self.ends_the_run().then(|| Event::RunFailed(failed()))
     }
 
-    /// The job took as long as one may.
+    /// Returns true if the job reached its wall-clock limit.
     pub(super) fn is_out_of_time(&self) -> bool {
         matches!(self, IngestError::Worker(WorkerError::WallClock { .. }))
     }
 
-    /// Reason that a decoding ended before its source did.
+    /// Returns the reason of an early end, for the recording.
     pub(super) fn why_cut(&self) -> String {
         match self {
             IngestError::Worker(WorkerError::Cancelled) => "stopped".to_owned(),
@@ -108,12 +108,12 @@ impl IngestError {
         }
     }
 
-    /// Returns true if events that the log refused may be there all the same.
+    /// Returns true if events may be in the log in spite of this error.
     pub fn may_be_written(&self) -> bool {
         matches!(self, IngestError::Record(RecordError::Run(error)) if error.may_be_written())
     }
 
-    /// Message for the owner of the source: a worker's way to die is for the log.
+    /// Returns the message for the owner of the source, without details of a worker crash.
     pub fn told(&self) -> String {
         use WorkerError::{Exited, Killed, Protocol};
         match self {
@@ -124,7 +124,7 @@ impl IngestError {
         }
     }
 
-    /// The worker died, hung or used too much.
+    /// Returns true if the worker crashed, hung or exceeded a limit.
     pub fn ends_the_run(&self) -> bool {
         use WorkerError::{
             Exited, FirstFrameTimeout, Killed, MemoryLimit, OutputBudget, Protocol, Stalled,

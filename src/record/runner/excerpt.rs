@@ -1,7 +1,7 @@
-//! A part of a source as a file of its own: cut by a worker while it is sent.
+//! Cuts a part of a source into a file of its own, in a worker, while it is sent.
 //!
-//! It waits for other excerpts and for no job. Whoever takes it sets its pace, within bounds of time; the
-//! worker ends with whoever takes it.
+//! Waits for other excerpts, not for jobs. The client sets the pace, within time limits; the worker ends when
+//! the client goes away.
 
 use std::{fs::File, ops::ControlFlow, ops::Range, pin::pin, sync::Arc, time::Duration};
 
@@ -18,49 +18,49 @@ use worker::{CancelToken, ExcerptEvent, ExcerptSpec, WorkerError, WorkerLimits};
 use super::{IngestError, JobRunner, in_background};
 use crate::base::keys::Principal;
 
-/// Longest part.
+/// Maximum length of an excerpt, in milliseconds.
 pub const EXCERPT_MS_MAX: u64 = 600_000;
-/// Time in which a part must be taken: twice what the longest takes to play.
+/// Time limit for sending an excerpt: twice the playing time of the longest.
 pub const EXCERPT_TIME: Duration = Duration::from_secs(1200);
-/// Time for which its bytes may wait to be taken.
+/// Longest time that a piece may wait for the client.
 pub const EXCERPT_IDLE: Duration = Duration::from_secs(60);
-/// Pieces that may wait, of 64 KiB at most.
+/// Pieces that may wait, of at most 64 KiB each.
 const PIECES: usize = 4;
 
 /// Next piece of an excerpt, or the reason for its end.
 type Told = Result<ExcerptEvent, WorkerError>;
 
-/// An excerpt that is being cut; dropping it ends that.
+/// Excerpt that is being cut; dropping it cancels the worker.
 pub struct Excerpt {
-    /// Start of the excerpt.
+    /// Actual start of the excerpt.
     pub start: ExcerptStart,
-    /// Its first bytes.
+    /// First bytes of the file.
     pub first: Vec<u8>,
-    /// Bytes after those.
+    /// Remaining bytes of the file.
     pub rest: Rest,
 }
 
-/// The rest of an excerpt.
+/// Remaining pieces of an excerpt.
 pub struct Rest {
     pieces: Receiver<Told>,
     _end: DropGuard,
 }
 
 impl Rest {
-    /// The next that is told of it, `None` where nothing is any more.
+    /// Polls the next piece; `None` after the last one.
     pub fn poll(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Option<Told>> {
         self.pieces.poll_recv(cx)
     }
 }
 
-/// Excerpts at once, and those of one principal, where `jobs` may decode.
+/// Maximum concurrent excerpts, in total and per principal, if `jobs` may decode.
 pub fn excerpts_max(jobs: usize) -> (usize, usize) {
     let own = jobs.max(2);
     (2 * own, own)
 }
 
 impl JobRunner {
-    /// Begins to cut `span` out of a file of `owner`, in milliseconds of media time.
+    /// Begins to cut `span`, in milliseconds of media time, out of a file of `owner`.
     pub async fn excerpt(
         self: &Arc<Self>,
         owner: &Principal,
@@ -82,7 +82,7 @@ impl JobRunner {
                 let runtime = Handle::current();
                 let mut take = |event| taker.take(&runtime, Ok(event));
                 match supervisor.excerpt(spec, &token, &mut take) {
-                    // Nobody takes it any more.
+                    // The client is gone.
                     Ok(()) | Err(WorkerError::Cancelled) => ControlFlow::Break(()),
                     Err(error) => taker.take(&runtime, Err(error)),
                 }
@@ -96,7 +96,7 @@ impl JobRunner {
                 }
             }
         };
-        // A drain ends it: nothing of it is kept.
+        // A drain cancels the task: nothing has to be kept.
         drop(self.jobs.spawn(work.in_current_span()));
         let mut rest = Rest { pieces, _end: end };
         let (mut start, mut next) = (None, rest.pieces.recv().await);
@@ -115,7 +115,7 @@ impl JobRunner {
     }
 }
 
-/// Hands on what is told, at the pace of whoever takes it.
+/// Sends the worker's events at the client's pace.
 struct Taker {
     tell: Sender<Told>,
     ended: CancellationToken,

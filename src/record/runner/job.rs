@@ -1,7 +1,7 @@
-//! One job on its thread: a worker's events in, a recording out.
+//! One job on its thread: turns a worker's events into a recording.
 //!
-//! Tells first that its source was accepted, then what is decided about its frames as they come. Whatever ends a
-//! decoding, what came before is kept. What models say meanwhile is another's to append.
+//! Records first that the source was accepted, then the decisions about its frames as they arrive. However a
+//! decoding ends, the earlier frames are kept. Answers of models are appended elsewhere.
 
 mod opened;
 mod source;
@@ -45,28 +45,28 @@ pub(super) struct JobThread {
     guard: Arc<JobGuard>,
     ingest: IngestJob,
     log: RunLog,
-    /// Description of the source once it is opened, and the recording of its frames.
+    /// Source and recording, once the worker has opened the source.
     opened: Option<Opened>,
-    /// It is a playlist that grows, which is known once it was opened.
+    /// True of a growing playlist, which is known once it was opened.
     is_growing: bool,
-    /// Number of the segment of its playlist that follows.
+    /// Number of the next segment of the playlist.
     segment: Option<u64>,
-    /// Since when no frame comes, where one is to come again.
+    /// Gap of a lost live source, until its next frame.
     gap: Option<Gap>,
     /// Span from the opened container to the worker's report.
     decoding: Span,
-    /// Sink of chunks, where they are wanted.
+    /// Builder and sender of chunks, for a reasoning.
     chunks: Option<ChunkSender>,
-    /// Lender that lets others decode while the source waits for the network.
+    /// Lends the permit to other jobs while the source waits for the network.
     lender: Lender,
 }
 
 /// End of a decoding.
 struct Ended {
     report: FileReport,
-    /// Reason that no more came, where something cut it off.
+    /// Reason of an early end.
     reason: Option<String>,
-    /// Error that ends more than the decoding.
+    /// Error of an early end that the caller gets too.
     cut: Option<IngestError>,
 }
 
@@ -95,7 +95,7 @@ impl JobThread {
         }
     }
 
-    /// Decodes the source onto the run's timeline.
+    /// Decodes the source and records it on the run's timeline.
     pub(super) fn ingest(self) -> Result<IngestResult, IngestError> {
         let mut decoded = self.decode().map_err(|undone| undone.error)?;
         let (cut, request_id) = (decoded.cut.take(), decoded.ingest.request_id);
@@ -104,7 +104,7 @@ impl JobThread {
         cut.map_or(Ok(ingested), Err)
     }
 
-    /// Decodes the source, its chunks going to `chunks`.
+    /// Decodes the source and sends its chunks to `chunks`.
     pub(super) fn reason(
         mut self,
         chunks: Option<ChunkSender>,
@@ -113,7 +113,7 @@ impl JobThread {
         self.decode()
     }
 
-    /// Decodes the source; what remains to be told is how it ended.
+    /// Decodes the source; the events of its end remain to be recorded.
     fn decode(mut self) -> Result<DecodedSource, FailedJob> {
         let job = self.guard.token().order().map(|order| order.id);
         let accepted = self.ingest.accept(job, &self.log);
@@ -143,21 +143,21 @@ impl JobThread {
         matches!(self.ingest.source, IngestSource::Remote(RemoteSource::Rtsp(_)))
     }
 
-    /// Returns true of a camera, which never says that nothing follows: a playlist does.
+    /// Returns true of a camera, which never signals the end of its source; a playlist does.
     fn is_camera(&self) -> bool {
         self.is_rtsp() && self.opened.as_ref().is_some_and(|opened| opened.stream.is_endless)
     }
 
-    /// Part of the source that the worker had decoded when it was ended.
+    /// Returns the end of a decoding that `error` cut off.
     fn cut(&self, error: IngestError) -> Ended {
         let report = FileReport { truncated: true, ..self.report() };
         let reason = Some(error.why_cut());
-        // A source that may go on for ever has ended as well as it can.
+        // A source that may be endless ends regularly at the time limit.
         let cut = Some(error).filter(|error| !error.is_out_of_time());
         Ended { report, reason, cut }
     }
 
-    /// Report of what was decoded, as far as it is known here.
+    /// Report of the frames decoded so far.
     fn report(&self) -> FileReport {
         FileReport {
             decoder: String::new(),
@@ -172,11 +172,11 @@ impl JobThread {
         }
     }
 
-    /// Records on the timeline that it failed, where that ends the run.
+    /// Records on the timeline that the job failed, if that ends the run.
     fn undone(self, error: IngestError) -> FailedJob {
         let JobThread { log, ingest, opened, .. } = self;
         let is_opened = opened.is_some();
-        // A thread that has died leaves it.
+        // If the writer thread panicked, the recording is left to be closed later.
         if let Some(Ok((recording, _))) = opened.map(|opened| opened.to.finish()) {
             recording.discard();
         }
@@ -202,13 +202,13 @@ impl JobThread {
         let (recording, rest) = to.finish().map_err(lost)?;
         let rest = given.and(rest);
         let sealed = match rest {
-            // Nobody reads it any more.
+            // The run is deleted: its recording is removed.
             Err(error @ RecordError::Run(RunError::NotFound)) => {
                 recording.discard();
                 Err(error)
             }
             Err(error @ RecordError::Run(RunError::Log(_) | RunError::Unfinished)) => Err(error),
-            // What a quota, the disk or a run that failed meanwhile refuses is left out.
+            // A refusal by a quota, the disk or an ended run keeps the frames written before.
             rest => {
                 cut = cut.or(rest.err().map(IngestError::from));
                 recording.seal()
@@ -307,7 +307,7 @@ impl JobThread {
         Ok(Opened { stream, recorder, to, analysis, came: None })
     }
 
-    /// Closes the chunk that has begun.
+    /// Sends the chunk in progress.
     fn end_chunk(
         &mut self,
         close: fn(&mut ChunkSender) -> Option<FrameChunk>,
@@ -326,7 +326,7 @@ impl JobThread {
         let JobThread { opened, chunks, .. } = self;
         let unexpected = || WireError::Unexpected("frame before its source is opened");
         let opened = opened.as_mut().ok_or_else(unexpected)?;
-        // A gap is counted from here.
+        // Start of the next gap.
         opened.came = Some(Instant::now());
         let before = opened.recorder.frames();
         let taken = records.into_iter().try_for_each(|record| {
@@ -345,7 +345,7 @@ impl JobThread {
     }
 }
 
-/// Frames that a source has by its own account, chosen at `rate` where one is asked for.
+/// Number of frames that the source declares, at `rate` if one is given.
 fn expected(stream: &StreamInfo, rate: Option<FrameRate>) -> Option<u64> {
     let seconds = stream.duration?.as_millis().max(0) as f64 / 1e3;
     let counted = stream.source_rate.map(|rate| seconds * rate.as_f64());

@@ -1,8 +1,8 @@
-//! Records of jobs: those that a crash cuts off are told of at the next start.
+//! Records of jobs: those that a crash interrupted are ended at the next start.
 //!
-//! A job is recorded before it begins and again behind its last event. A crash between those two leaves a record of a
-//! job that is over: its last event in the log tells. What the disk does not take, a record or the end of a recording,
-//! is written as soon as it does; no job is recorded before the records that wait.
+//! A job is recorded before it begins and again after its last event. After a crash between those two, the
+//! last event in the log shows that the job is over. A write that the disk refuses, of a record or of the end
+//! of a recording, is retried; no new job is recorded before the pending records.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,21 +30,21 @@ use crate::{
     },
 };
 
-/// Heads of events looked at in one step.
+/// Event heads read in one step.
 const STEP: usize = 4096;
-/// Time from one look for records that wait for the disk to the next.
+/// Interval between retries of pending writes.
 const SETTLE_EVERY: Duration = Duration::from_secs(10);
-/// Looks between two for records that are too old.
+/// Retries between two removals of old records.
 const LOOKS_TO_EXPIRE: u32 = 60;
-/// Records forgotten in one step.
+/// Records removed in one transaction.
 const EXPIRED_AT_ONCE: usize = 1000;
 
-/// Models decide how long a reasoning decodes: it waits for their answers.
+/// Expected length of a job: a reasoning is long because it waits for models.
 pub(super) fn stay(kind: JobKind) -> JobLength {
     if kind == JobKind::Reasoning { JobLength::Long } else { JobLength::Short }
 }
 
-/// Kind of the last event of a job that was not cut off.
+/// Kind of the last event of a job that ran to its end.
 fn last_event(kind: JobKind) -> EventKind {
     match kind {
         JobKind::Ingest => EventKind::FramesDecoded,
@@ -53,45 +53,45 @@ fn last_event(kind: JobKind) -> EventKind {
     }
 }
 
-/// Record of a job that is to be written.
+/// Record that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pending {
     Ended(JobView),
     Forgotten(JobOrder),
 }
 
-/// The records of jobs; every call waits for the disk.
+/// Job records in the ledger; every call blocks on the disk.
 #[derive(Clone)]
 pub(super) struct Jobs {
     ledger: MetaStore,
-    /// Records that the disk has not taken; no more than were in progress when it failed.
+    /// Records not written yet: at most those of the jobs in progress when the disk failed.
     pending: Arc<Mutex<HashMap<(RunId, JobId), Pending>>>,
 }
 
 impl Jobs {
-    /// Jobs that are recorded in `ledger`.
+    /// Opens the job records of `ledger`.
     pub(super) fn new(ledger: MetaStore) -> Jobs {
         Jobs { ledger, pending: Arc::default() }
     }
 
-    /// Records that a job begins; it must not where this fails.
+    /// Records that a job begins; if this fails, the job must not begin.
     pub(super) fn begin(&self, job: &JobView) -> Result<(), MetaStoreError> {
         self.settle()?;
         let begun = self.ledger.write(|change| records::put(change, job));
         if begun.is_err() {
-            // It may be there later all the same.
+            // The failed write may have become durable: the record is removed later.
             self.note(Pending::Forgotten(job.order));
         }
         begun
     }
 
-    /// Records how a job ended, now or once the disk takes it.
+    /// Records the end of a job, or keeps it pending until the disk takes it.
     pub(super) fn end(&self, job: JobView) -> Result<(), MetaStoreError> {
         self.note(Pending::Ended(job));
         self.settle()
     }
 
-    /// Forgets a job that was refused.
+    /// Removes the record of a refused job.
     pub(super) fn forget(&self, order: JobOrder) -> Result<(), MetaStoreError> {
         self.note(Pending::Forgotten(order));
         self.settle()
@@ -102,7 +102,7 @@ impl Jobs {
         self.pending.lock().insert((order.run, order.id), pending);
     }
 
-    /// Writes everything that the disk has not taken.
+    /// Writes all pending records.
     fn settle(&self) -> Result<(), MetaStoreError> {
         let pending: Vec<Pending> = self.pending.lock().values().copied().collect();
         if pending.is_empty() {
@@ -122,7 +122,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// The job `id` of `run`, as it is recorded or is to be.
+    /// Returns the job `id` of `run`; a pending record counts as written.
     fn find(&self, run: RunId, id: JobId) -> Result<Option<JobView>, MetaStoreError> {
         if let Some(Pending::Ended(job)) = self.pending.lock().get(&(run, id)) {
             return Ok(Some(*job));
@@ -130,7 +130,7 @@ impl Jobs {
         self.ledger.read(|view| records::find(view, run, id))
     }
 
-    /// The jobs of `run`, as they are recorded or are to be.
+    /// Returns the jobs of `run`; a pending record counts as written.
     fn of_run(&self, run: RunId) -> Result<Vec<JobView>, MetaStoreError> {
         let mut jobs = self.ledger.read(|view| records::of_run(view, run))?;
         let pending = self.pending.lock();
@@ -142,12 +142,12 @@ impl Jobs {
         Ok(jobs)
     }
 
-    /// Every job that is recorded as under way.
+    /// Returns every job whose record is not over.
     fn under_way(&self) -> Result<Vec<JobView>, MetaStoreError> {
         self.ledger.read(|view| records::all(view, usize::MAX, |job| !job.status.is_over()))
     }
 
-    /// Forgets jobs that ended before `oldest`.
+    /// Removes records of jobs that ended before `oldest`.
     fn expire(&self, oldest: WallTime) -> Result<(), MetaStoreError> {
         loop {
             let is_old = |job: &JobView| job.ended_at.is_some_and(|at| at < oldest);
@@ -162,7 +162,7 @@ impl Jobs {
     }
 }
 
-/// Returns true if the last event of a job that was not cut off is on the timeline.
+/// Returns true if the last event of a job that ran to its end is on the timeline.
 fn is_over(timeline: &Timeline, order: &JobOrder) -> Result<bool, TimelineError> {
     let mut from = Seq(1);
     loop {
@@ -172,7 +172,7 @@ fn is_over(timeline: &Timeline, order: &JobOrder) -> Result<bool, TimelineError>
         for head in heads.iter().filter(|head| head.kind == last_event(order.kind)) {
             let Some(parts) = timeline.get_parts(head.seq)? else { continue };
             let request = match parts.decode()? {
-                // A start told of it that was cut off itself.
+                // Written by a recovery that was interrupted itself.
                 Event::FramesDecoded(decoded) if decoded.reason.as_deref() == Some(INTERRUPTED) => {
                     None
                 }
@@ -188,7 +188,7 @@ fn is_over(timeline: &Timeline, order: &JobOrder) -> Result<bool, TimelineError>
     }
 }
 
-/// Runs what waits for the disk where it holds nobody up.
+/// Runs disk work on a blocking thread.
 pub(super) async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, IngestError> {
@@ -196,13 +196,13 @@ pub(super) async fn in_background<T: Send + 'static>(
 }
 
 impl JobRunner {
-    /// The job `id` of `run`, under way or over.
+    /// Returns the job `id` of `run`, in progress or over.
     pub fn find_job(&self, run: RunId, id: JobId) -> Result<Option<JobView>, MetaStoreError> {
         let left = self.left_jobs();
         Ok(self.records.find(run, id)?.map(|job| as_known(job, &left)))
     }
 
-    /// The jobs of `run` that are recorded, in the order in which they were asked for.
+    /// Returns the recorded jobs of `run`, in the order of their requests.
     pub fn jobs_of(&self, run: RunId) -> Result<Vec<JobView>, MetaStoreError> {
         let left = self.left_jobs();
         let recorded = self.records.of_run(run)?;
@@ -211,18 +211,18 @@ impl JobRunner {
         Ok(jobs)
     }
 
-    /// Jobs that an earlier server left; read before their records, which end first.
+    /// Jobs that an earlier server left. Must be read before the records, which are updated first.
     fn left_jobs(&self) -> HashSet<JobId> {
         self.interrupted.lock().keys().map(|(_, job)| *job).collect()
     }
 
-    /// Records that a job begins; it must not where this fails.
+    /// Records that a job begins; if this fails, the job must not begin.
     pub async fn begin_job(&self, job: JobView) -> Result<(), IngestError> {
         let jobs = self.records.clone();
         Ok(in_background(move || jobs.begin(&job)).await??)
     }
 
-    /// Records how a job ended; forgets one that was refused, which `ended` tells by its absence.
+    /// Records the end of a job; removes the record of a refused one, for which `ended` is `None`.
     pub async fn end_job(&self, order: JobOrder, ended: Option<JobView>) {
         let jobs = self.records.clone();
         let write = move || match ended {
@@ -235,7 +235,7 @@ impl JobRunner {
         }
     }
 
-    /// Writes now and then what the disk did not take, the ends of recordings too, and forgets what is old, until `stop`.
+    /// Retries pending records and ends of recordings periodically, and removes old records, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut tick = tokio::time::interval(SETTLE_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -255,7 +255,7 @@ impl JobRunner {
         }
     }
 
-    /// Writes the records of jobs that are over and that the disk did not take.
+    /// Writes the pending records of finished jobs.
     pub(super) async fn settle(&self) {
         let jobs = self.records.clone();
         let settled = in_background(move || jobs.settle()).await;
@@ -272,8 +272,8 @@ impl JobRunner {
         }
     }
 
-    /// Closes what was recorded and ends the runs whose jobs were under way when the server last ended without a
-    /// word; before there are new jobs. What finds no room is left, for [`JobRunner::run`].
+    /// Closes the recordings and ends the jobs that a crash left in progress; must run before new
+    /// jobs. Whatever the disk has no room for is retried by [`JobRunner::run`].
     pub async fn tell_interrupted(self: &Arc<Self>) -> Result<(), IngestError> {
         let columns = self.columns().clone();
         let leave = |(run, job)| self.parts.registry.run(run).map(|run| run.leave_recording(job));
@@ -289,7 +289,7 @@ impl JobRunner {
         Ok(())
     }
 
-    /// Closes the recordings that are left, and ends the jobs that were interrupted.
+    /// Closes the recordings that are left, and ends the interrupted jobs.
     async fn close_left(self: &Arc<Self>) {
         let columns = self.columns().clone();
         let open = match in_background(move || columns.all()).await.and_then(|all| Ok(all?)) {
@@ -317,7 +317,7 @@ impl JobRunner {
         let (runner, is_cut_off) = (Arc::clone(self), job.is_some());
         let recovered = in_background(move || runner.recover((run, id), is_cut_off)).await?;
         let recorded = match recovered {
-            // It will not be read tomorrow either, and stays for those who can.
+            // A retry would fail too: the recording stays on disk for inspection.
             Err(error) if !lacks_room(&error) => {
                 tracing::error!(%run, job = %id, %error, "what a job had recorded cannot be told of");
                 0
@@ -334,7 +334,7 @@ impl JobRunner {
         Ok(())
     }
 
-    /// Records the end of a job that was cut off with so many frames recorded, and ends its run.
+    /// Records the end of an interrupted job with `recorded` frames, and fails its run.
     async fn end_interrupted(&self, job: JobView, recorded: u64) -> Result<(), IngestError> {
         let JobOrder { run, request, kind, .. } = job.order;
         let registry = &self.parts.registry;
@@ -344,14 +344,14 @@ impl JobRunner {
             tracing::error!(%run, job = %job.order.id, %error, "whether a job ended is unknown");
             false
         });
-        // An analysis appends all or nothing.
+        // An analysis appends all its events or none: its run does not fail.
         let cut_off = !is_over && kind != JobKind::Analysis;
         if let Some(run) = registry.run(run).filter(|_| cut_off) {
             let last = Some(failed(request, INTERRUPTED));
             let ended = registry.wind_up(&run, Part::End, Vec::new(), last);
             match ended.await.map_err(IngestError::from) {
                 Err(error) if lacks_room(&error) => return Err(error),
-                // It is deleted, or the log is read by nobody.
+                // The run is deleted, or the log cannot be written.
                 Err(error) => {
                     tracing::error!(run = %run.id(), %error, "the end of a run is untold")
                 }
@@ -368,13 +368,13 @@ impl JobRunner {
     }
 }
 
-/// A job as its record says; one of those `left` is over, though its end waits to be recorded.
+/// Returns the job of a record; a job in `left` counts as interrupted, even before that is recorded.
 fn as_known(job: JobView, left: &HashSet<JobId>) -> JobView {
     let is_over = job.status.is_over() || !left.contains(&job.order.id);
     if is_over { job } else { JobView { status: JobStatus::Interrupted, ..job } }
 }
 
-/// Returns true of a refusal that may not be one later.
+/// Returns true if a retry may succeed.
 fn lacks_room(error: &IngestError) -> bool {
     matches!(error.kind(), ErrorKind::Exhausted | ErrorKind::Unavailable)
 }

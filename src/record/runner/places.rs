@@ -1,4 +1,4 @@
-//! Places of jobs: the queues that a job passes, of which the first refuses it before it is recorded.
+//! Permits of jobs: the queues that a job passes; only the first can refuse it, before it is recorded.
 
 use super::{JobRunner, job_registry::stay};
 use crate::{
@@ -9,16 +9,16 @@ use crate::{
     },
 };
 
-/// The places of a job that decodes.
+/// Permits of a job that decodes.
 pub(super) struct Decoding {
-    /// Lent while its source waits for the network.
+    /// Permit to decode; lent while the source waits for the network.
     pub(super) slot: JobPermit,
-    /// Among the jobs with a source behind a URL.
+    /// Permit of a job with a remote source.
     _remote: Option<JobPermit>,
 }
 
 impl JobRunner {
-    /// Room in the first queue of a job, or its refusal, before the disk hears of it.
+    /// Reserves room in the first queue of a job; fails before anything is written to disk.
     pub(super) fn reserve(
         &self,
         owner: &Principal,
@@ -32,8 +32,8 @@ impl JobRunner {
         }
     }
 
-    /// Waits for the places of a job that has room: one to ask in, for a reasoning, and those to decode in. None of
-    /// the queues refuses it: it may have been told that it is taken.
+    /// Waits for the permits of a job with a reservation: one to reason, for a reasoning, and those to
+    /// decode. No queue refuses the job here, as its request may have been accepted already.
     pub(super) async fn places(
         &self,
         owner: &Principal,

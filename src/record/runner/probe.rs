@@ -1,7 +1,7 @@
-//! A look into a file: the smallest job, ended as the others are.
+//! Probe of a file: the smallest job, cancelled as the others are.
 //!
-//! It has places of its own: a job may take hours, and an upload holds its place and its bytes
-//! until its file was looked into.
+//! Has its own queue: a job may take hours, and an upload holds its permit and its bytes until its file was
+//! probed.
 
 use std::{fs::File, pin::pin, sync::Arc};
 
@@ -13,9 +13,9 @@ use super::{IngestError, JobRunner, in_background};
 use crate::base::keys::Principal;
 
 impl JobRunner {
-    /// Describes the media of a file of `owner`; waits for other looks and for no job.
+    /// Describes the media of a file of `owner`; waits for other probes, not for jobs.
     ///
-    /// Dropping the future ends the job.
+    /// Dropping the future cancels the probe.
     pub async fn probe(
         self: &Arc<Self>,
         owner: &Principal,

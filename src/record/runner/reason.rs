@@ -1,7 +1,7 @@
 //! A reasoning job: its source is ingested, models are asked meanwhile, and both make markers.
 //!
-//! What models say is on the timeline before the decoding is: a job that fails once its source is
-//! opened ends its run, so that none says it again.
+//! Answers of models are on the timeline before the decoding is: if a job fails after its source was opened,
+//! its run fails too, so that no later job records the answers again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,29 +28,29 @@ use crate::record::{
     },
 };
 
-/// Chunks between the one that is handed over and those that are asked about: with these two, a
-/// job has two chunks in memory more than it asks about.
+/// Chunks that wait between the decoder and the models: with the one being sent, a job has two
+/// chunks more in memory than it asks about.
 const CHUNKS_WAITING: usize = 1;
-/// The same of what may be live, of which more come at once: those of a playlist's segment.
+/// The same for remote sources, of which a playlist segment brings several chunks at once.
 const LIVE_CHUNKS_WAITING: usize = 8;
-/// Least side of a picture that models take: two patches of Qwen's, whose processors refuse less.
+/// Smallest side, in pixels, of a picture that models accept: two patches of Qwen's processors.
 pub(super) const SIDE_MIN: u32 = 28;
-/// Time for the worker of a job whose models hold it back: a slow model takes seconds a chunk.
+/// Wall-clock limit of a worker that waits for models: a slow one takes seconds per chunk.
 pub(super) const WALL: Duration = Duration::from_secs(12 * 3600);
 
-/// Sink of a job's chunks.
+/// Builds the chunks of a job and sends them to its driver.
 pub(super) struct ChunkSender {
     chunker: ChunkBuilder<ModelImage>,
     to: mpsc::Sender<FrameChunk>,
 }
 
 impl ChunkSender {
-    /// Settings of its views.
+    /// Settings of the chunk images.
     pub fn views(&self) -> ChunkImageOptions {
         self.chunker.options()
     }
 
-    /// Refuses what would show models less of a picture than they take.
+    /// Fails if the crop or scale would make pictures too small for models.
     pub fn check(&self, stream: &StreamInfo) -> Result<(), IngestError> {
         let least = |extent: Dimensions| extent.width.min(extent.height);
         let picture = stream.extent.rotated(stream.rotation);
@@ -61,17 +61,17 @@ impl ChunkSender {
         Ok(())
     }
 
-    /// The next frames come from another worker; returns the chunk before them.
+    /// Prepares for frames of another worker; returns the chunk before them.
     pub fn restart(&mut self) -> Option<FrameChunk> {
         self.chunker.restart()
     }
 
-    /// The frame of this signal comes next; returns the chunk that is complete before it.
+    /// Begins the frame of `signal`; returns the chunk that is complete before it.
     pub fn begin(&mut self, signal: &Signal) -> Option<FrameChunk> {
         self.chunker.begin(signal)
     }
 
-    /// Takes that frame's view, selected for a reason or not; returns the chunk that is complete with it.
+    /// Takes the frame's image, and its reason if selected; returns the chunk that is complete with it.
     pub fn take(
         &mut self,
         view: Option<ModelImage>,
@@ -89,25 +89,25 @@ impl ChunkSender {
         Ok(self.chunker.end())
     }
 
-    /// No frame follows; returns the chunk that has begun.
+    /// Ends the stream; returns the chunk in progress.
     pub fn finish(&mut self) -> Option<FrameChunk> {
         self.chunker.finish()
     }
 
-    /// Way of chunks whose frames are recorded.
+    /// Channel of chunks whose frames are all recorded.
     pub fn to(&self) -> &mpsc::Sender<FrameChunk> {
         &self.to
     }
 
-    /// Hands a chunk over, all of whose frames are recorded; waits until there is room.
+    /// Sends a chunk whose frames are all recorded; blocks while the channel is full.
     pub fn send(&self, chunk: FrameChunk) -> Result<(), IngestError> {
-        // The job is cancelled, or its asks have failed.
+        // The channel is closed: the job is cancelled, or its requests to models have failed.
         let sent = self.to.blocking_send(chunk);
         sent.map_err(|_| IngestError::Worker(WorkerError::Cancelled))
     }
 }
 
-/// The asks of a job, which end with this.
+/// Requests of a job to models; cancelled when dropped.
 struct Asks {
     told: JoinHandle<ReasonOutcome>,
     cancel: CancellationToken,
@@ -139,7 +139,7 @@ impl Asks {
         (Asks { told, cancel, _end }, ChunkSender { chunker: ChunkBuilder::new(views), to })
     }
 
-    /// Result once all have ended; those under way are given up unless `finishes`.
+    /// Waits for the outcome; requests in progress are cancelled unless `finishes`.
     fn end(self, finishes: bool, runtime: &Handle) -> Result<ReasonOutcome, IngestError> {
         if !finishes {
             self.cancel.cancel();
@@ -148,7 +148,7 @@ impl Asks {
     }
 }
 
-/// Decodes the source, has models describe it meanwhile, and records what came of both.
+/// Decodes the source while models describe it, and records both results.
 pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestError> {
     let Begun { runner, guard, places, runtime } = begun;
     let ReasonJob { ingest, semantics, terms } = reason;
@@ -174,7 +174,7 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
     let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
     let run = Arc::clone(guard.run());
     let decoded = JobThread::new(runner, guard, ingest, runtime.clone(), &places).reason(chunks);
-    // What models have still to say takes no part in the decoding of others.
+    // The permits of the decoding are released before waiting for the models.
     drop(places);
     let finishes = decoded.as_ref().is_ok_and(|decoded| decoded.cut.is_none());
     let told = asks.map(|asks| asks.end(finishes, &runtime)).transpose();
@@ -188,7 +188,7 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
         Ok(decoded) => (true, Ok(decoded)),
         Err(undone) => (undone.is_opened, Err(undone.error)),
     };
-    // Where the asks themselves are lost, nobody knows what was said.
+    // If the driver was lost, an answer may have been recorded.
     let has_said =
         told.as_ref().map_or(true, |told| told.as_ref().is_some_and(ReasonOutcome::has_said));
     let is_told = is_opened || has_said;
@@ -206,15 +206,15 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
     }
 }
 
-/// Outcome where there was no model to ask; logs it.
+/// Returns the outcome of a job without a model, and logs it.
 fn missed(run: RunId, why: &str) -> SemanticOutcome {
     tracing::warn!(%run, error = why, "no model describes the chunks of the run: the gate decides");
     let error = Some(why.to_owned());
     SemanticOutcome { requested: true, error, fallback_used: true, ..SemanticOutcome::default() }
 }
 
-/// A decoding and what models said of it, where both are whole; why the asks ended explains why
-/// the decoding did.
+/// Returns the decoding and the outcome of the models if both succeeded; an error of the models
+/// explains a cancelled decoding.
 fn both(
     decoded: Result<DecodedSource, IngestError>,
     told: Result<Option<ReasonOutcome>, IngestError>,
@@ -236,15 +236,15 @@ fn failed(request_id: RequestId, error: &IngestError) -> Event {
     Event::RunFailed(RunFailed { request_id: Some(request_id), reason: error.told() })
 }
 
-/// Closes the recording of a reasoning that `error` ends.
+/// Closes the recording of a reasoning that fails with `error`.
 fn given_up(decoded: DecodedSource, error: IngestError) -> IngestError {
     let last = Some(failed(decoded.ingest.request_id, &error));
-    // The first error explains the second.
+    // A further error would be a consequence of the first.
     drop(decoded.record(FinalEvents { events: Vec::new(), last }));
     error
 }
 
-/// Records the decoding, what models said of it, and the markers of both.
+/// Records the decoding, the outcome of the models, and the markers of both.
 fn conclude(
     mut decoded: DecodedSource,
     told: ReasonOutcome,
@@ -257,7 +257,7 @@ fn conclude(
     let (request_id, stream_id) = (decoded.ingest.request_id, decoded.ingest.stream_id.clone());
     let log = decoded.sealed.log().clone();
     let timeline = log.registry.timeline();
-    // Until all of it is on the timeline.
+    // Held until the analysis is on the timeline, so that no other takes its ordinal.
     let _turn = log.runtime.block_on(log.run.analysis_turn());
     let signals = timeline.signals(decoded.sealed.signals());
     let read =
@@ -321,7 +321,7 @@ fn conclude(
     Ok(Reasoned { ingested, frames, markers, totals: told.totals, semantic })
 }
 
-/// Gives the frames of each chunk what came of asking about it.
+/// Sets the model outcome of each chunk on the frames of the chunk.
 fn spread(frames: &mut [FrameAnalysis], insights: Vec<(FrameRange, Arc<ModelOutcome>)>) {
     for (span, insight) in insights {
         let of_chunk = frames.iter_mut().skip(span.first_frame as usize);

@@ -1,4 +1,4 @@
-//! The records of jobs in the ledger, by run and job.
+//! Job records in the ledger, keyed by run and job.
 
 use media::{JobId, RequestId, RunId, WallTime};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
@@ -10,13 +10,13 @@ use crate::{
 
 type Result<T> = std::result::Result<T, redb::Error>;
 
-/// Run and job.
+/// Run id and job id.
 type Key = ([u8; 16], [u8; 16]);
-/// Kind, status, request, start and end in epoch ms, frames done and in all, ms of work.
+/// Kind, status, request id, start and end in epoch ms, frames done and total, ms of work.
 type Value = (u8, u8, [u8; 8], i64, Option<i64>, u64, Option<u64>, u64);
 const RECORDS: TableDefinition<'static, Key, Value> = TableDefinition::new("jobs_of_runs");
 
-/// Records of ended jobs that a run has; the oldest go first.
+/// Ended jobs recorded per run; the oldest are removed first.
 pub(super) const ENDED_MAX: usize = 1000;
 
 const STATUSES: [JobStatus; 6] = [
@@ -71,13 +71,13 @@ pub(super) fn put(change: &WriteTransaction, job: &JobView) -> Result<()> {
     Ok(())
 }
 
-/// Forgets a job.
+/// Removes the record of a job.
 pub(super) fn remove(change: &WriteTransaction, order: &JobOrder) -> Result<()> {
     change.open_table(RECORDS)?.remove(key(order))?;
     Ok(())
 }
 
-/// Forgets the oldest of the ended jobs of a run that are too many.
+/// Removes the oldest ended jobs of a run over the limit.
 pub(super) fn bound(change: &WriteTransaction, run: RunId) -> Result<()> {
     let mut records = change.open_table(RECORDS)?;
     let mut ended = Vec::new();
@@ -99,7 +99,7 @@ fn range(run: RunId) -> std::ops::RangeInclusive<Key> {
     (run, [0; 16])..=(run, [255; 16])
 }
 
-/// The jobs of a run.
+/// Returns the jobs of a run.
 pub(super) fn of_run(view_of: &ReadTransaction, run: RunId) -> Result<Vec<JobView>> {
     let Some(records) = meta_store::table(view_of, RECORDS)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
@@ -110,14 +110,14 @@ pub(super) fn of_run(view_of: &ReadTransaction, run: RunId) -> Result<Vec<JobVie
     Ok(found)
 }
 
-/// Job of a run, if it is recorded.
+/// Returns the job `id` of a run, if recorded.
 pub(super) fn find(view_of: &ReadTransaction, run: RunId, id: JobId) -> Result<Option<JobView>> {
     let Some(records) = meta_store::table(view_of, RECORDS)? else { return Ok(None) };
     let key = (*run.as_bytes(), *id.as_bytes());
     Ok(records.get(key)?.and_then(|value| view(key, value.value())))
 }
 
-/// Up to `limit` jobs of any run of which `is_wanted` holds.
+/// Returns up to `limit` jobs of any run that satisfy `is_wanted`.
 pub(super) fn all(
     view_of: &ReadTransaction,
     limit: usize,

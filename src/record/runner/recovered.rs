@@ -1,4 +1,4 @@
-//! Recordings that were left open, closed later: of every source in the same way.
+//! Recovery: closes recordings that were left open, of every kind of source alike.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,8 +23,8 @@ use crate::{
 const PAGE: usize = 1000;
 
 impl JobRunner {
-    /// Closes the recording of `job`, which nobody writes any more; returns how many frames it has. Its run ends with it
-    /// if the job was cut off, or is a session. Where there is no room for it, it is left as it is.
+    /// Closes the recording of `job`, which has no writer; returns its number of frames. Fails the run if the
+    /// job was cut off, or is a live session. If there is no room, the recording stays as it is.
     pub(super) fn recover(
         &self,
         (id, job): (RunId, JobId),
@@ -39,7 +39,7 @@ impl JobRunner {
         let run = Some(run).filter(|run| run.lifecycle().is_visible());
         let head = Head::read(rows.head());
         let frames = rows.by_ref().count() as u64;
-        // A disk that does not give the rest removes nothing.
+        // A read error must not count as the end of the rows, which would then be removed.
         let cut = rows.end()?;
         if cut.is_damaged {
             let (bytes, most) = (cut.bytes, cut.rows_max());
@@ -59,13 +59,13 @@ impl JobRunner {
             stores.remove(id, job);
             return Ok(0);
         }
-        // Readers see what an earlier server left until it is closed.
+        // Readers see the recording of an earlier server until it is closed.
         let shown = run.growing().filter(|growing| growing.job == job);
         let reason = shown.as_ref().map_or(INTERRUPTED, |growing| growing.reason);
         if shown.is_none() {
             let Head { decoded, analysis, .. } = head.clone();
             let since = began(registry.timeline(), id, job)?;
-            // Rows that a power cut may take are not shown.
+            // Rows that a power cut may lose are not shown.
             match stores.columns.sync(id, job) {
                 Ok(()) => {
                     let synced = Arc::new(u64::MAX.into());
@@ -81,7 +81,7 @@ impl JobRunner {
         let Left { events: left, markers: count } = self.left(&run, job, &head)?;
         let hold = registry.quota().hold(&run.origin().principal);
         let (registry, runtime) = (Arc::clone(registry), Handle::current());
-        // The next look is the next try.
+        // No waiting for room: the next periodic retry tries again.
         let log = RunLog { registry, run, runtime, patience: Duration::ZERO };
         let (sealed, _) = Sealed::copy(log, stores.clone(), job, hold)?;
         let decoded = FramesDecoded {
@@ -95,8 +95,8 @@ impl JobRunner {
         Ok(frames)
     }
 
-    /// Markers, loops and episodes of a recording that the log has not got: they are a function of its rows, and those
-    /// of each kind that were told are the first of it.
+    /// Returns the markers, loops and episodes that the log lacks. They follow from the rows
+    /// alone, and the log has the first ones of each kind.
     fn left(&self, run: &Run, job: JobId, head: &Head) -> Result<Left, TimelineError> {
         let timeline = self.parts.registry.timeline();
         let mut recorder = self.replay(run, head)?;
@@ -127,7 +127,7 @@ impl JobRunner {
         Ok(Left { events, markers })
     }
 
-    /// The recorder of a recording, before its first row.
+    /// Creates the recorder of a recording, before its first row.
     fn replay(&self, run: &Run, head: &Head) -> Result<Recorder, TimelineError> {
         let FramesDecoded { request_id, stream_id, zones, gate, .. } = &head.decoded;
         let key = match head.analysis.as_ref().and_then(|analysis| analysis.analysis_id) {
@@ -161,13 +161,13 @@ impl JobRunner {
     }
 }
 
-/// Events that a recording still lacks, and the number of all its markers.
+/// Events that the log lacks of a recording, and the number of all its markers.
 struct Left {
     events: Vec<Event>,
     markers: u64,
 }
 
-/// Kinds of events that follow from the rows of a recording.
+/// Event kinds that follow from the rows of a recording.
 const REPLAYED: [EventKind; 4] = [
     EventKind::MarkerEmitted,
     EventKind::LoopDetected,
@@ -175,7 +175,7 @@ const REPLAYED: [EventKind; 4] = [
     EventKind::ActivityEnded,
 ];
 
-/// Number of events of each of these kinds that the log has of the recording of a job.
+/// Counts the events of each of these kinds that the log has of a job's recording.
 fn told(
     timeline: &Timeline,
     (run, job): (RunId, JobId),
@@ -184,7 +184,7 @@ fn told(
     let analysis = head.analysis.as_ref().and_then(|analysis| analysis.analysis_id);
     let is_own = |event: &Event| match event {
         Event::MarkerEmitted(marker) => marker.analysis_id == analysis,
-        // Nothing else records beside it.
+        // No other job of the run records loops at the same time.
         Event::Found(FindingKind::LoopDetected, _) => true,
         Event::ActivityStarted(episode) | Event::ActivityEnded(episode) => {
             episode.request_id == head.decoded.request_id
@@ -199,7 +199,7 @@ fn told(
     Ok(counts)
 }
 
-/// The event with which the recording of `job` began; 0 of a session's, which has none, nor any recording before.
+/// Event that began the recording of `job`; 0 for that of a live session, the first of its run.
 fn began(timeline: &Timeline, run: RunId, job: JobId) -> Result<Seq, TimelineError> {
     let mut started = Seq(0);
     each(timeline, run, (EventKind::IngestStarted, Seq(0)), |seq, event| {
@@ -210,7 +210,7 @@ fn began(timeline: &Timeline, run: RunId, job: JobId) -> Result<Seq, TimelineErr
     Ok(started)
 }
 
-/// Shows `look` every event of a kind that `run` has from a place on.
+/// Calls `look` with every event of a kind in `run`, from `from` on.
 fn each(
     timeline: &Timeline,
     run: RunId,
@@ -227,7 +227,7 @@ fn each(
     }
 }
 
-/// Event that a job of a run was cut off.
+/// Returns the event of a job that was cut off.
 pub(super) fn failed(request_id: RequestId, reason: &str) -> Event {
     Event::RunFailed(RunFailed { request_id: Some(request_id), reason: reason.to_owned() })
 }

@@ -1,4 +1,4 @@
-//! The recording of an opened source: records of its frames in, batches and chunks out.
+//! Recording of an opened source: takes frame records, produces batches and chunks.
 
 use std::time::{Duration, Instant};
 
@@ -15,34 +15,34 @@ use crate::record::{
     recording::{RecordError, Recording},
 };
 
-/// Longest time from one write of a recording to the next.
+/// Longest time between two writes of a recording.
 pub(super) const WRITE_EVERY: Duration = Duration::from_secs(1);
-/// Events and stills in a batch, and bytes of its stills, past which it is written at once.
+/// Events and stills in a batch, and bytes of its stills, from which it is written at once.
 const EVENTS_MAX: usize = 256;
 const PICTURE_BYTES_MAX: usize = 8 << 20;
 
-/// A source of which frames come.
+/// Opened source whose frames are recorded.
 pub(super) struct Opened {
     pub stream: StreamInfo,
     pub recorder: Recorder,
     pub to: To,
-    /// Its markers are told as their segments close.
+    /// Analysis of the recording's own markers, emitted as their segments close.
     pub analysis: Option<AnalysisGenerated>,
-    /// Time at which the last frame came.
+    /// Arrival of the last frame.
     pub came: Option<Instant>,
 }
 
-/// The way of a batch to the disk.
+/// Destination of batches.
 pub(super) enum To {
-    /// Here: a file waits for it. With the time of the last write; none before the first, which shows at once that
-    /// something comes.
+    /// Written on this thread; a file's decoding waits. The time of the last write; `None` has the
+    /// first frames written at once.
     Here(Box<Recording>, Option<Instant>),
-    /// Beside the decoding: live media wait for nobody.
+    /// Written on another thread: live media do not wait.
     Beside(Writer),
 }
 
 impl To {
-    /// [`Recording::has_written`], of all that was given.
+    /// See [`Recording::has_written`]; waits for all batches given.
     pub fn has_written(&self) -> bool {
         match self {
             To::Here(recording, _) => recording.has_written(),
@@ -50,7 +50,7 @@ impl To {
         }
     }
 
-    /// The recording, and what became of the rest that was given.
+    /// Ends the writing; returns the recording and the result of the remaining batches.
     pub fn finish(self) -> Result<(Recording, Result<(), RecordError>), IngestError> {
         match self {
             To::Here(recording, _) => Ok((*recording, Ok(()))),
@@ -60,7 +60,7 @@ impl To {
 }
 
 impl Opened {
-    /// Adds the rows so far, and writes what follows from them if enough of it waits.
+    /// Writes the rows, and the whole batch if it is full or due.
     pub fn write_due(&mut self) -> Result<(), RecordError> {
         let To::Here(recording, written_at) = &mut self.to else { return self.write() };
         let batch = self.recorder.pending();
@@ -70,8 +70,8 @@ impl Opened {
         if is_full || is_due { self.write() } else { recording.push(self.recorder.take_rows()) }
     }
 
-    /// Takes the next frame, with its pictures and the chunks that it completes, and what is told behind it; returns true if it
-    /// is selected.
+    /// Records the next frame, its images, the chunks that it completes and the event `told`;
+    /// returns true if the frame is selected.
     pub fn frame(
         &mut self,
         mut record: FrameRecord,
@@ -99,7 +99,7 @@ impl Opened {
         Ok(decision.selected)
     }
 
-    /// Hands a chunk over, behind all of its frames; of live media, where there is room for it.
+    /// Sends a chunk after all of its frames are written; of live media, only if there is room for it.
     pub fn send(
         &mut self,
         chunk: Option<FrameChunk>,
@@ -119,7 +119,7 @@ impl Opened {
         }
     }
 
-    /// Writes all so far; of live media, has it written soon.
+    /// Writes the batch; of live media, hands it to the writer thread.
     pub fn write(&mut self) -> Result<(), RecordError> {
         let batch = self.recorder.take();
         match &mut self.to {

@@ -1,4 +1,4 @@
-//! Workers of a job, one after the other: a live source that is lost is tried again, and goes on behind a gap.
+//! Successive workers of a job: a lost live source is reconnected and continues after a gap.
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -20,38 +20,38 @@ use crate::{
     runs::source::IngestSource,
 };
 
-/// Waits before a live source that is lost is tried again.
+/// Delays before a lost live source is reconnected.
 const RECONNECT: Backoff =
     Backoff { first: Duration::from_secs(1), factor: 2, longest: Duration::from_secs(30) };
-/// Longest time without a frame after which a live source is still tried again.
+/// Time without a frame after which a live source is given up.
 pub const RECONNECT_WITHIN: Duration = Duration::from_secs(600);
 
-/// A live source that is lost.
+/// Gap of a lost live source.
 pub(super) struct Gap {
     reason: String,
-    /// Connections that were tried.
+    /// Number of attempts to reconnect.
     attempts: u32,
 }
 
 impl JobThread {
-    /// Makes workers decode the source: one, and another each time that a live one is lost.
+    /// Decodes the source: with one worker, and another each time a live source is lost.
     pub(super) fn work(&mut self) -> Result<Ended, IngestError> {
         loop {
             let was_live = self.is_live();
             let (end, outcome) = self.connect();
             if self.is_live() != was_live {
-                // It is opened again with the limits of what goes on for as long as it is wanted.
+                // The source is live: it is opened again with the limits of a live source.
                 continue;
             }
             let may_go_on = match end {
                 LiveEnd::Lost | LiveEnd::Refused => self.is_live(),
-                // A camera that is restarted says goodbye as one that is switched off does.
+                // A camera that restarts ends its stream as one that is switched off does.
                 LiveEnd::Over => self.is_camera(),
                 _ => false,
             };
             if !(may_go_on && self.waits_to_reconnect(end, &outcome)?) {
                 return match (end, outcome) {
-                    // It ended while it was lost.
+                    // The source ended regularly while it was lost.
                     (LiveEnd::Over, Err(_)) if self.has_recorded() => {
                         Ok(Ended { report: self.report(), reason: None, cut: None })
                     }
@@ -61,7 +61,7 @@ impl JobThread {
         }
     }
 
-    /// Waits until the source is tried again; returns false where it has been lost for too long.
+    /// Waits for the next attempt to reconnect; returns false if the source has been lost for too long.
     fn waits_to_reconnect(
         &mut self,
         end: LiveEnd,
@@ -91,14 +91,14 @@ impl JobThread {
         gap.attempts += 1;
         let pause = RECONNECT.exact(gap.attempts);
         let waiting = &self.guard.token().waiting;
-        // A sleep begins where there is a runtime.
+        // A timer must be created inside the runtime.
         let paused = waiting.run_until_cancelled(async { tokio::time::sleep(pause).await });
-        // A job that is cancelled meanwhile ends by its next worker.
+        // A job cancelled meanwhile ends in its next worker.
         self.log.runtime.block_on(self.lender.lend_while(paused));
         Ok(true)
     }
 
-    /// The way on behind the last frame, where one came.
+    /// Returns the state to resume from after the last frame, if there was one.
     fn resume(&self) -> Option<Resume> {
         let opened = self.opened.as_ref()?;
         let (last, gate) = opened.recorder.last()?;
@@ -108,7 +108,7 @@ impl JobThread {
         Some(Resume { last, gate, begins_at_ms, segment: self.segment })
     }
 
-    /// Makes one worker decode the source, from where it was lost.
+    /// Runs one worker on the source, from where the source was lost.
     fn connect(&mut self) -> (LiveEnd, Result<Ended, IngestError>) {
         let limits = self.limits();
         let (input, feed) = match self.open(limits.wall) {
@@ -170,7 +170,7 @@ impl JobThread {
         if waits_for_models { WorkerLimits { wall: WALL, ..limits } } else { limits }
     }
 
-    /// Input of the worker, and the feed of a remote one for as long as `wall`.
+    /// Opens the input of the worker, and the connections of a remote source with the time limit `wall`.
     fn open(&self, wall: Duration) -> Result<(JobInput, Option<RemoteConnections>), IngestError> {
         match &self.ingest.source {
             IngestSource::File(file) => {
@@ -193,7 +193,7 @@ impl JobThread {
         }
     }
 
-    /// Event that the source is there again, and its frame.
+    /// Returns the event of the source's return, and its frame index.
     pub(super) fn came_back(&self, first: &Signal, gap: Gap) -> (u64, Event) {
         let came = self.opened.as_ref().and_then(|opened| opened.came);
         let silent = came.map_or(Duration::ZERO, |came| came.elapsed());
@@ -218,7 +218,7 @@ fn told_by_host(error: RemoteError) -> IngestError {
     }
 }
 
-/// End of the decoding of a file to its end, which may be damaged: what comes by a network may be so for a moment.
+/// End of the decoding of a file; damage is reported, which for a network source may be momentary.
 fn whole_file(report: FileReport) -> Ended {
     let reason = match (report.truncated, report.damaged_packets) {
         (false, 0) => None,
@@ -230,7 +230,7 @@ fn whole_file(report: FileReport) -> Ended {
     Ended { report: FileReport { truncated, ..report }, reason, cut: None }
 }
 
-/// Outcome of a job, where a failure of its source explains the worker's.
+/// Returns the outcome of a job; a failure of the remote source explains the worker's.
 fn explained(
     outcome: Result<FileReport, IngestError>,
     feed: Option<RemoteConnections>,
@@ -240,7 +240,7 @@ fn explained(
     let whole = |report| Ended { report, reason: None, cut: None };
     let Some(feed) = feed else { return outcome.map(whole_file) };
     match (outcome, feed.cause()) {
-        // All that was asked for was there.
+        // All requested frames were decoded: a later failure of the source does not matter.
         (Ok(report), _) if report.frames >= max_frames => Ok(whole(report)),
         (Ok(report), Some(cause)) if cause.is_cut() => {
             let report = FileReport { truncated: true, ..report };

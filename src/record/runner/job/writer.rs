@@ -1,4 +1,4 @@
-//! Writer of the recording of live media, on a thread of its own: what is slow sheds pictures, never a signal.
+//! Writer thread for the recording of live media: a slow disk drops pictures, never a signal.
 
 use std::{
     sync::Arc,
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The job's end of the thread, which ends with it.
+/// Handle to the writer thread, which ends when it is dropped.
 pub(super) struct Writer {
     queue: Arc<Queue>,
     thread: Option<JoinHandle<Recording>>,
@@ -27,7 +27,7 @@ pub(super) struct Writer {
 
 struct Queue {
     waiting: Mutex<Waiting>,
-    /// Rings with every change.
+    /// Notified on every change.
     changed: Condvar,
     metrics: Arc<Metrics>,
     chunks: Option<Sender<FrameChunk>>,
@@ -36,19 +36,19 @@ struct Queue {
 #[derive(Default)]
 struct Waiting {
     batch: Batch,
-    /// Chunks whose frames are in the batch, or were in one before.
+    /// Chunks whose frames are in this batch or an earlier one.
     chunks: Vec<FrameChunk>,
     is_writing: bool,
-    /// Nothing follows.
+    /// True once no more batches follow.
     is_over: bool,
-    /// More than rows is there of something that was given.
+    /// True once a batch was written completely, or an event may be in the log.
     has_written: bool,
-    /// First error that the job has not heard of.
+    /// First error that was not returned to the job.
     error: Option<RecordError>,
 }
 
 impl Writer {
-    /// Writes `recording`, and hands the chunks of its frames over behind them.
+    /// Starts a thread that writes `recording` and sends the chunks after their frames.
     pub fn start(
         recording: Recording,
         metrics: Arc<Metrics>,
@@ -62,7 +62,7 @@ impl Writer {
         Ok(Writer { queue, thread: Some(thread) })
     }
 
-    /// Has `batch` written soon, with those of its stills that there is room for; returns what became of those before.
+    /// Queues `batch`, without the stills that have no room; returns the first error of earlier batches.
     pub fn give(&self, batch: Batch) -> Result<(), RecordError> {
         let mut waiting = self.queue.until(|waiting| waiting.batch.signals.len() < SIGNALS_MAX);
         let shed = waiting.add(batch);
@@ -71,7 +71,7 @@ impl Writer {
         waiting.error.take().map_or(Ok(()), Err)
     }
 
-    /// Has a chunk handed over once what was given is written; one that there is no room for is left out.
+    /// Queues a chunk to be sent after the queued batches; drops it if there is no room.
     pub fn hand_over(&self, chunk: FrameChunk) {
         let Some(to) = &self.queue.chunks else { return };
         let mut waiting = self.queue.waiting.lock();
@@ -83,12 +83,12 @@ impl Writer {
         }
     }
 
-    /// Waits until all that was given is written; returns true if more than rows ever was.
+    /// Waits until all batches are written; see [`Recording::has_written`].
     pub fn has_written(&self) -> bool {
         self.queue.until(Waiting::is_idle).has_written
     }
 
-    /// Writes the rest; returns the recording, and what became of the last of it.
+    /// Writes the rest; returns the recording and the first error not returned before.
     pub fn finish(mut self) -> Result<(Recording, Result<(), RecordError>), IngestError> {
         self.queue.end();
         let thread = self.thread.take().ok_or(IngestError::Lost)?;
@@ -105,7 +105,7 @@ impl Drop for Writer {
 }
 
 impl Queue {
-    /// Waits until `holds`, or until the thread is gone.
+    /// Waits until `holds`, or until the end of the queue.
     fn until(&self, holds: impl Fn(&Waiting) -> bool) -> MutexGuard<'_, Waiting> {
         let mut waiting = self.waiting.lock();
         self.changed.wait_while(&mut waiting, |waiting| !waiting.is_over && !holds(waiting));
@@ -117,7 +117,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Writes what is given until nothing follows.
+    /// Writes queued batches until the queue has ended.
     fn write(&self, mut recording: Recording) -> Recording {
         let _end = End(self);
         let (mut written_at, mut is_refused) = (None::<Instant>, false);
@@ -144,7 +144,7 @@ impl Queue {
             let mut waiting = self.waiting.lock();
             waiting.is_writing = false;
             waiting.has_written = recording.has_written();
-            // Of a source whose first picture is refused nothing is told: all of it is taken back.
+            // Nothing was written before the error: the whole recording will be removed.
             is_refused |= outcome.is_err() && !waiting.has_written;
             if let Err(error) = outcome {
                 waiting.error.get_or_insert(error);
@@ -156,14 +156,14 @@ impl Queue {
 
     fn hand_over(&self, chunk: FrameChunk) {
         let sent = self.chunks.as_ref().map(|to| to.try_send(chunk));
-        // Where nobody takes them any more the job hears of it with its next.
+        // If the channel is closed, the job finds out with its next chunk.
         if let Some(Err(TrySendError::Full(_))) = sent {
             self.metrics.live_shed.of(ShedReason::Clips).inc();
         }
     }
 }
 
-/// Frees those who wait for a thread that has panicked.
+/// Wakes the waiters if the writer thread panics.
 struct End<'a>(&'a Queue);
 
 impl Drop for End<'_> {
@@ -177,7 +177,7 @@ impl Waiting {
         self.batch.is_empty() && self.chunks.is_empty() && !self.is_writing
     }
 
-    /// Adds `batch` but for the stills that there is no room for, whose number it returns.
+    /// Adds `batch` without the stills that have no room; returns their number.
     fn add(&mut self, batch: Batch) -> u64 {
         let Batch { signals, stills, events } = batch;
         let before = stills.len() + self.batch.stills.len();
