@@ -1,4 +1,4 @@
-//! The HTTP API: one route table; handlers translate and nothing more.
+//! The HTTP API: one route table; handlers only translate between HTTP and the layers below.
 
 mod activity;
 mod analyze;
@@ -80,8 +80,8 @@ pub use thresholds::KEEPALIVE_FRAMES_MAX;
 
 type ApiResult = Result<Response, ApiError>;
 
-/// Every route that needs a key. A route's method and path stand with its handler: what is
-/// served and what the document says are one annotation.
+/// Routes that need a key. The annotation at each handler gives its method and path, both for the
+/// router and for the OpenAPI document.
 fn protected<R: Routes>(table: R) -> R {
     routes!(
         table,
@@ -142,22 +142,22 @@ fn protected<R: Routes>(table: R) -> R {
     )
 }
 
-/// Routes that need a key, and act once where a request asks for it.
+/// Routes that need a key and honour an `Idempotency-Key`.
 fn acting_once<R: Routes>(table: R) -> R {
     routes!(table, runs::create, infer::infer, infer::infer_batch,)
 }
 
-/// Routes likewise, whose work is a job of a run.
+/// Routes that need a key, honour an `Idempotency-Key`, and whose work is a job of a run.
 fn working<R: Routes>(table: R) -> R {
     routes!(table, ingest::ingest, analyze::analyze, reason::reason,)
 }
 
-/// Routes likewise, with bodies that are not read whole before they are acted on.
+/// Routes that need a key and honour an `Idempotency-Key`, and whose handler streams the body.
 fn streamed<R: Routes>(table: R) -> R {
     routes!(table, upload::upload,)
 }
 
-/// Every route that needs none, or sees to it by itself.
+/// Routes that need no key, or check it in the handler.
 fn open<R: Routes>(table: R) -> R {
     routes!(table, health::health, metrics::scrape, whip::options,)
 }
@@ -182,14 +182,14 @@ pub fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// `schemas/openapi.json` as it was when this was built.
+/// `schemas/openapi.json` as of the build.
 pub fn published_document() -> bytes::Bytes {
     openapi::PUBLISHED.whole()
 }
 
-/// The OpenAPI document of [`router`], for people to read and `schemas/openapi.json` to hold.
+/// Returns the OpenAPI document of [`router`], for readers and for `schemas/openapi.json`.
 ///
-/// No part of a server: see [`published_document`].
+/// Not used by a running server, which serves [`published_document`].
 pub fn document() -> String {
     let paths = protected(acting_once(working(streamed(open(openapi::empty())))));
     let document = serde_json::to_string_pretty(&openapi::complete(paths));

@@ -1,4 +1,4 @@
-//! The composition root: opens every part in start order; long because it names each, and its failure.
+//! Composition root: opens every part in start order. Long because it names each part and its failure.
 
 use std::{
     fs, io,
@@ -70,84 +70,84 @@ use crate::{
     server::{ListenError, Server, certificates},
 };
 
-/// Reason for which the server does not start.
+/// Error that prevents the server's start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The data directory cannot be made.
+    /// The data directory cannot be created or read.
     #[error("cannot use the data directory {path}: {source}")]
     DataDir {
-        /// The directory.
+        /// Path of the data directory.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The directory of the answers of jobs cannot be used.
+    /// The directory that stores the answers of jobs cannot be used.
     #[error("cannot use the directory of answers: {0}")]
     Answers(#[source] io::Error),
-    /// An ingest root is gone.
+    /// An ingest root cannot be opened.
     #[error("SERVICE_INGEST_FILE_ROOTS cannot be opened: {0}")]
     Roots(#[source] io::Error),
-    /// A label map does not hold.
+    /// The file of label maps is invalid.
     #[error("SERVICE_TENANT_LABEL_MAPS_PATH: {0}")]
     Labels(#[from] LabelError),
     /// The operator's trusted certificates cannot be used.
     #[error("SERVICE_EGRESS_CA_PATH: {0}")]
     Trust(#[from] TrustError),
-    /// A backend that is asked for by name does not do its work.
+    /// A backend that the configuration names does not work.
     #[error(transparent)]
     Workers(#[from] WorkersError),
-    /// The log or the blobs do not open.
+    /// The log or the blob store cannot be opened.
     #[error(transparent)]
     Timeline(#[from] TimelineError),
-    /// The search index cannot begin.
+    /// The search index cannot be started.
     #[error(transparent)]
     Search(#[from] SearchError),
-    /// The ledger does not open.
+    /// The file of the ledger cannot be opened.
     #[error("{source}: {}", path.display())]
     LedgerFile {
-        /// Its file.
+        /// Path of the ledger.
         path: PathBuf,
-        /// Failure.
+        /// Error of the store.
         source: MetaStoreError,
     },
-    /// Nothing is where the log was.
+    /// The log is missing although stored files refer to one.
     #[error(
         "{} has no log, and {} has what one names: put the log back, or move both away to begin anew",
         log.display(), named.display()
     )]
     LogLost {
-        /// Folder of the log.
+        /// Folder in which the log is missing.
         log: PathBuf,
-        /// Folder that would be emptied.
+        /// Folder with stored files, which a start without the log would remove.
         named: PathBuf,
     },
-    /// The ledger fails.
+    /// The ledger cannot be read or written.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
-    /// The object store cannot be used as it is set up.
+    /// The configured object store cannot be used.
     #[error("the object store: {0}")]
     Objects(#[from] SetupError),
-    /// The model backends cannot be asked.
+    /// The model backends cannot be set up.
     #[error(transparent)]
     Inference(#[from] InferenceStartError),
-    /// The uploaded files cannot be reached.
+    /// The upload store cannot be opened.
     #[error(transparent)]
     Uploads(#[from] UploadError),
-    /// The system gives too few descriptors.
+    /// The system's limit of file descriptors is too low.
     #[error(transparent)]
     Descriptors(#[from] fd_limit::TooFewDescriptors),
-    /// Pictures cannot be embedded.
+    /// The image embedder cannot be started.
     #[error(transparent)]
     Eyes(#[from] EmbedderError),
-    /// Live video cannot be received.
+    /// The UDP port of live video cannot be opened.
     #[error("SERVICE_WEBRTC_UDP_PORT: {0}")]
     Port(#[from] EndpointError),
-    /// The site cannot be served.
+    /// A listening socket or its certificate cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
 }
 
-/// Refuses to begin a log beside stills or recordings that one names: they would be removed.
+/// Refuses a new log beside existing stills or recordings, since a start without their log removes them.
 fn check_log(data_dir: &Path, log: &Path) -> Result<(), StartError> {
     let has_files = |dir: &Path| {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -163,7 +163,7 @@ fn check_log(data_dir: &Path, log: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Stores on disk, and the quota that counts them.
+/// Stores on disk, and the quota that counts their bytes.
 struct Stores {
     registry: Arc<RunRegistry>,
     blobs: BlobStore,
@@ -202,7 +202,7 @@ impl Stores {
         }
         let backings = backings(config, &ledger, metrics)?;
         let (stills, columns) = backings.map(|both| (both.stills, both.columns)).unzip();
-        // Before the log: where stills are only in another store, or a recording is a later server's, a refused start changes nothing.
+        // Opened before the log: a start refused here, e.g. over a newer recording, changes nothing.
         let open_columns = OpenColumns::open(&config.data_dir.join("open-columns"))?;
         let blobs = BlobStore::open(&config.data_dir.join("blobs"), stills)?;
         let options = TimelineOptions { columns, ..log_options(metrics) };
@@ -229,7 +229,7 @@ impl Stores {
     }
 }
 
-/// Object store behind the directories of stills and columns, where one is configured.
+/// Returns the object store behind the directories of stills and columns, if one is configured.
 fn backings(
     config: &Config,
     ledger: &MetaStore,
@@ -255,7 +255,7 @@ fn store(
     Ok(objects::open(access, writer, Arc::unwrap_or_clone(tls), metrics)?)
 }
 
-/// The export, where one is configured.
+/// Returns the export, if one is configured.
 fn export(
     config: &Config,
     registry: &RunRegistry,
@@ -272,7 +272,7 @@ fn export(
     Ok(Some(Export::open(settings, place, timeline, ledger, metrics, gate, scratch)?))
 }
 
-/// The program with its sandbox and a fork server, each start counted.
+/// Adds the sandbox and a fork server to the worker program; counts each start of a worker.
 fn prepared(worker: WorkerProgram, config: &Config, metrics: &Arc<Metrics>) -> WorkerProgram {
     let metrics = Arc::clone(metrics);
     worker.with_sandbox(config.sandbox).with_fork_server(move |start, failure| {
@@ -283,7 +283,7 @@ fn prepared(worker: WorkerProgram, config: &Config, metrics: &Arc<Metrics>) -> W
     })
 }
 
-/// Opens the log and everything that rests on it, and serves.
+/// Opens the log and every part that depends on it, and starts to serve.
 pub async fn start(
     config: Config,
     worker: WorkerProgram,
@@ -293,7 +293,7 @@ pub async fn start(
     Ok(Server::start(open(config, worker, metrics)?, &serving).await?)
 }
 
-/// Opens the log and everything that rests on it.
+/// Opens the log and every part that depends on it, without serving.
 pub fn open(
     mut config: Config,
     worker: WorkerProgram,
@@ -433,7 +433,7 @@ pub fn open(
     }))
 }
 
-/// Readers that must be given an event before retention may remove it.
+/// Returns the readers of the log that retention waits for before it removes an event.
 fn readers(
     webhooks: &Arc<WebhookService>,
     mirror: Option<&Arc<EventMirror>>,
@@ -450,14 +450,14 @@ fn readers(
     readers
 }
 
-/// Reads the files that a start reads after the configuration.
+/// Checks the files that a start reads after the configuration: certificates, trust anchors, label maps.
 pub fn check(config: &Config) -> Result<(), StartError> {
     drop(certificates(&config.serving)?);
     EgressClient::new(&config.egress)?;
     Ok(CurrentLabels::open(config.label_maps_path.clone()).map(drop)?)
 }
 
-/// Has readers of the log go on at its end that were given more than it has.
+/// Moves the cursors of readers that are past the end of the log back to its end.
 fn pull_back(log: &Timeline, ledger: &MetaStore) -> Result<(), MetaStoreError> {
     let from = Seq(log.head().0 + 1);
     let readers = Cursors::new(ledger.clone()).pull_back(from)?;
@@ -487,7 +487,7 @@ mod tests {
 
     #[test]
     fn no_log_is_begun_beside_what_a_log_names() {
-        // Files of the data directory, and the folder that a start names.
+        // Files in the data directory, and the folder that the refused start names.
         for (files, named) in [
             (&[][..], None),
             (&["secret", "blobs/.x"], None),

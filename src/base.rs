@@ -1,4 +1,4 @@
-//! Ground of the server: what every layer above needs, and what knows none of them.
+//! Base layer of the server: parts that every layer above uses and that depend on none of them.
 
 pub(crate) mod arrow;
 pub mod backoff;
@@ -25,12 +25,12 @@ pub(crate) use transport::percent;
 
 use media::NodeTag;
 
-/// `bytes` as lower-case hexadecimal digits.
+/// Returns `bytes` as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Bytes of a new id, which begin with the tag of the node where it has one.
+/// Returns 16 random bytes for a new id; a node with a tag has it in the first two.
 pub(crate) fn id_bytes(tag: Option<NodeTag>) -> [u8; 16] {
     let mut bytes = random_bytes();
     if let Some(tag) = tag {
@@ -39,7 +39,7 @@ pub(crate) fn id_bytes(tag: Option<NodeTag>) -> [u8; 16] {
     bytes
 }
 
-/// Bytes from the operating system's generator, for identifiers.
+/// Returns bytes of the operating system's random generator, for identifiers.
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the operating system has a random number generator");

@@ -1,7 +1,7 @@
 //! The configuration: the only reader of the environment, resolved once.
 //!
-//! A bad value stops start-up and names its variable; all bad values are named together.
-//! Secrets leave as digests; what is shown of them is that they are set.
+//! A bad value stops the start; the errors name every refused variable at once.
+//! API keys are kept as digests; the listing shows of a secret only that it is set.
 
 mod collector;
 mod decoding;
@@ -44,19 +44,19 @@ pub use vars::{ResolvedVar, VarError};
 /// Every setting of the server.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Settings that handlers look at.
+    /// Settings that handlers read.
     pub api: Settings,
-    /// Certificate of the address of HTTP, and HTTP/3.
+    /// Addresses and certificates of HTTPS and HTTP/3.
     pub serving: ServingConfig,
-    /// Log, blobs and columns; absolute.
+    /// Absolute path of the log, the blobs and the columns.
     pub data_dir: PathBuf,
-    /// Directories beneath which sources are opened.
+    /// Directories beneath which file sources may be opened.
     pub ingest_roots: Vec<PathBuf>,
-    /// Most active runs of a principal.
+    /// Maximum number of active runs of a principal.
     pub active_limit: usize,
-    /// Idle time after which a run ends.
+    /// Idle time after which a run is ended.
     pub run_ttl: Duration,
-    /// Tag with which the ids of this node begin, where there are several.
+    /// Tag that prefixes the ids of this node, if there are several nodes.
     pub node_tag: Option<NodeTag>,
     /// File with the tenants' label maps.
     pub label_maps_path: Option<PathBuf>,
@@ -64,40 +64,40 @@ pub struct Config {
     pub decode: worker::BackendRequest,
     /// Isolation that media workers must have.
     pub sandbox: worker::SandboxPolicy,
-    /// Ingest stores the stills of selected frames.
+    /// True if ingest stores the stills of selected frames.
     pub ingest_stills: bool,
-    /// Ages after which things are removed.
+    /// Ages after which stills and runs are removed.
     pub retention: RetentionAges,
-    /// The database; `None` turns feedback and mirror off.
+    /// The database; `None` turns feedback and the mirror off.
     pub database: Option<database::DatabaseSettings>,
-    /// Events that the mirror copies.
+    /// Events that the mirror copies to the database.
     pub mirror: mirror::Scope,
-    /// Place of the export; `None` turns it off.
+    /// Settings of the export; `None` turns it off.
     pub export: Option<export::Settings>,
-    /// Object store of stills and columns; `None` keeps them here alone.
+    /// Object store of stills and columns; `None` keeps them in the data directory alone.
     pub objects: Option<objects::Settings>,
-    /// Open event streams.
+    /// Limits of open event streams.
     pub streams: StreamLimits,
-    /// Memory of the search index, bytes.
+    /// Memory limit of the search index, bytes.
     pub search_memory: usize,
-    /// Most open connections.
+    /// Maximum number of open connections.
     pub connections_max: usize,
-    /// Access to other hosts.
+    /// Rules for connections to other hosts.
     pub egress: EgressConfig,
     /// Endpoint to which spans are exported.
     pub traces_endpoint: Option<TraceEndpoint>,
-    /// Filter of the log.
+    /// Filter of log lines, in the syntax of `RUST_LOG`.
     pub log_filter: String,
-    /// Copies of the log that are written.
+    /// Format of the log: text, JSON or both.
     pub log_format: crate::base::telemetry::LogFormat,
-    /// Every setting as resolved.
+    /// Every setting as resolved, secrets masked.
     pub shown: Vec<ResolvedVar>,
-    /// Variables with the prefix that nothing reads, and settings that open the server.
+    /// Warnings: variables with the prefix that nothing reads, and settings that weaken security.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// Resolves the process's environment.
+    /// Resolves the environment of the process.
     #[expect(clippy::disallowed_methods, reason = "the one reader of the environment")]
     pub fn from_env() -> Result<Config, Vec<VarError>> {
         let (mut values, mut errors) = (Vec::new(), Vec::new());
@@ -107,7 +107,7 @@ impl Config {
                 (Ok(name), Err(_)) if name.starts_with(vars::PREFIX) => {
                     errors.push(VarError { name: name.into(), problem: "is not UTF-8".to_owned() });
                 }
-                // Nothing of ours.
+                // Other programs' variables may hold any bytes.
                 _ => {}
             }
         }
@@ -115,7 +115,7 @@ impl Config {
         resolved.ok().filter(|_| errors.is_empty()).ok_or(errors)
     }
 
-    /// Resolves named values.
+    /// Resolves settings from named values.
     pub fn resolve(
         values: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Config, Vec<VarError>> {
@@ -124,7 +124,7 @@ impl Config {
         let decode = decoding::decoding(&mut vars, tools[0].path.clone());
         let require_keys = vars.read("SERVICE_REQUIRE_API_KEY", "true", flag);
         let ring = key_ring(&mut vars);
-        // A key that is refused is told, and not that there is none.
+        // A refused key already has an error of its own; "is not set" would be wrong then.
         if require_keys && ring.is_empty() && !vars.refused("SERVICE_API_KEYS") {
             vars.refuse(
                 "SERVICE_API_KEYS",
@@ -240,7 +240,7 @@ fn key_ring(vars: &mut EnvReader) -> ApiKeys {
     ring
 }
 
-/// Adds the keys of a variable.
+/// Adds the keys that the variable `variable` lists, comma separated.
 fn add_listed(vars: &mut EnvReader, ring: &mut ApiKeys, variable: &'static str) {
     let listed = vars.secret(variable).unwrap_or_default();
     add(vars, ring, variable, &listed);
@@ -254,7 +254,7 @@ fn add(vars: &mut EnvReader, ring: &mut ApiKeys, variable: &'static str, listed:
     }
 }
 
-/// The text of a file that a setting names.
+/// Reads the text of a file that a setting names.
 fn text_of(path: &Path) -> Result<String, FileError> {
     let bytes = read_named(path, FILE_BYTES_MAX)?;
     let text = String::from_utf8(bytes);
@@ -317,12 +317,12 @@ fn rate(text: &str) -> Result<Option<NonZeroU32>, ValueError> {
     whole(0, 1_000_000)(text).map(|found| NonZeroU32::new(found as u32))
 }
 
-/// Bytes; 0 is no limit.
+/// Parses a number of bytes; 0 means no limit.
 fn quota(text: &str) -> Result<Option<NonZeroU64>, ValueError> {
     whole(0, 1 << 60)(text).map(NonZeroU64::new)
 }
 
-/// An age in days, fractions too; 0 is never.
+/// Parses an age in days, with fractions; 0 means never.
 fn days(text: &str) -> Result<Option<Duration>, ValueError> {
     let found = text.parse().ok().filter(|days| (0.0..=36_500.0).contains(days));
     let age = |days: f64| (days > 0.0).then(|| Duration::from_secs_f64(days * 86_400.0));

@@ -1,4 +1,4 @@
-//! Delivery of events to others once they are in the log.
+//! Delivery of logged events to other systems and to clients.
 
 pub mod export;
 pub mod mirror;

@@ -1,7 +1,7 @@
 //! The server: joins worker, timeline and transport behind the HTTP API.
 //!
-//! Layers, each of which names only those before it: base, runs, record, deliver, api; then server, config and app.
-//! Locks are `parking_lot`'s, which no panic poisons: whoever holds one leaves what the next can go on with.
+//! Layers, each using only those before it: base, runs, record, deliver, api; then server, config, app.
+//! Locks are `parking_lot`'s, without poisoning: code that panics under one must leave valid state.
 #![forbid(unsafe_code)]
 
 pub mod api;

@@ -24,22 +24,22 @@ struct Arguments {
     print_openapi: bool,
 }
 
-/// The exit status of a bad configuration.
+/// Exit status after an invalid configuration.
 const BAD_CONFIG: u8 = 2;
 
-/// Longest wait of a thread for its next blocking call. Idle ones take turns, so that a few calls a
-/// second would keep as many as there are calls in this time, each with memory of its own.
+/// Idle time after which a thread of the blocking pool exits. Idle threads take calls in turn, so a few
+/// calls a second keep one thread for each call within this time, and each thread holds memory.
 const BLOCKING_IDLE_MAX: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    // Before anything else: a media worker shares nothing with the server but the file.
+    // First of all: a media worker shares only the executable file with the server.
     if worker::is_worker_invocation() {
         return worker::worker_main();
     }
     worker::limit_arenas();
     sightline::base::tls::install_provider();
     let arguments = Arguments::parse();
-    // What the server stores is for nobody else on this machine.
+    // Files of the server are unreadable to other users of the machine.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     if arguments.print_openapi {
         let written = std::io::stdout().write_all(&sightline::api::published_document());
@@ -103,7 +103,7 @@ fn serve(config: Config, metrics: Arc<Metrics>) -> Result<ExitCode, Failure> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().thread_keep_alive(BLOCKING_IDLE_MAX).build()?;
     runtime.block_on(async {
-        // A signal during the start ends the server in order once it stands.
+        // A signal during the start is handled, as a normal end, once the server runs.
         let signals = Signals::catch()?;
         let server = app::start(config, WorkerProgram::current(), metrics).await?;
         let intact = server.run(signals).await;

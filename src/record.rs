@@ -1,6 +1,6 @@
-//! Recordings: frames in, a column of signals, stills and events out; the same for every source.
+//! Recordings: turn frames into a column of signals, stills and events, the same for every source.
 //!
-//! [`recorder`] decides and is pure, [`recording`] writes. Neither knows which source it serves.
+//! [`recorder`] decides and is pure, [`recording`] writes. Neither depends on the kind of source.
 
 pub mod frames;
 pub mod gate_replay;

@@ -1,4 +1,4 @@
-//! Runs: their states, their registry, and what is kept for them. Knows no media, models or routes.
+//! Runs: their states, their registry and their stored data. Depends on no media, model or route.
 
 pub mod idempotency;
 pub mod job_queue;

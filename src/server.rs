@@ -26,9 +26,9 @@ use listening::BoundSockets;
 pub use serving::{Http3Config, ListenError, ServingConfig, certificates};
 pub use signals::Signals;
 
-/// After that, how long the answers of cancelled jobs may take.
+/// Time after the end of the drain in which the answers of cancelled jobs may still be sent.
 const ANSWERS: Duration = Duration::from_secs(3);
-/// Interval at which idle runs are looked for.
+/// Interval of the check for idle runs and of the log's health.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// A server that accepts connections.
@@ -36,17 +36,17 @@ pub struct Server {
     app: Arc<App>,
     accepting: Vec<JoinHandle<DrainReport>>,
     sweeping: JoinHandle<()>,
-    /// Ends what tells others of events.
+    /// Stops the background tasks, such as webhooks, export, mirror and retention.
     telling: CancellationToken,
     ends: ShutdownSignals,
 }
 
 impl Server {
-    /// Listens, and serves from then on.
+    /// Binds the sockets and starts to accept connections.
     pub async fn start(app: Arc<App>, serving: &ServingConfig) -> Result<Server, ListenError> {
         let listening = BoundSockets::bind(app.settings.bind_addr, serving)?;
         if let Err(error) = app.runner.tell_interrupted().await {
-            // Their runs expire, or the next start tells.
+            // The runs of these jobs expire, or the next start records the interruption.
             tracing::error!(%error, "could not record interrupted jobs");
         }
         app.live.tell_interrupted().await;
@@ -64,10 +64,10 @@ impl Server {
         Ok(Server { app, accepting, sweeping, telling, ends })
     }
 
-    /// Lets jobs and then requests finish within the drain, or until `hurry`; closes the log.
+    /// Waits for jobs and then requests to finish, until the drain ends or `hurry`; closes the log.
     ///
-    /// Connections are accepted as long as jobs run, so that they can be watched and stopped.
-    /// True when everything that was acknowledged is on disk.
+    /// Connections are accepted as long as jobs run, so that clients can watch and stop them.
+    /// Returns true if everything that was acknowledged is on disk.
     pub async fn drain(self, hurry: CancellationToken) -> bool {
         let end = tokio::time::Instant::now() + DRAIN;
         let patience = || async {
@@ -78,7 +78,7 @@ impl Server {
         };
         self.app.draining.cancel();
         tokio::join!(self.app.live.drain(patience()), self.app.runner.drain(patience()));
-        // Not before: streams tell how jobs ended.
+        // Closed after the jobs, because the streams report how jobs ended.
         self.app.streams.close();
         self.ends.stop.cancel();
         let cut = async {
@@ -116,7 +116,7 @@ impl Server {
         healthy && closed.is_ok()
     }
 
-    /// Resolves when the log no longer takes events.
+    /// Resolves when the log has become read-only after a failure.
     pub async fn poisoned(&self) {
         let mut tick = tokio::time::interval(SWEEP);
         loop {
@@ -129,7 +129,7 @@ impl Server {
     }
 }
 
-/// Starts what tells others of events, until `stop`.
+/// Starts the tasks that deliver events to other systems; `stop` ends them.
 fn tell(app: &Arc<App>, stop: &CancellationToken) {
     app.webhooks.start(stop.clone());
     app.inference.start(stop.clone());
@@ -144,7 +144,7 @@ fn tell(app: &Arc<App>, stop: &CancellationToken) {
     }
 }
 
-/// Remembers what was counted by the end of each minute, in which a burst's memory is given back.
+/// Records the counts of each minute, and returns a burst's freed memory to the system.
 async fn count_minutes(app: Arc<App>) {
     let mut tick = tokio::time::interval(stats::EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

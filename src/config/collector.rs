@@ -1,4 +1,4 @@
-//! Collector of spans, and forms of the log.
+//! Settings of the span collector and of log output.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use tracing_subscriber::EnvFilter;
 use super::vars::without_credentials;
 use crate::base::{json::ValueError, telemetry::LogFormat};
 
-/// The URL of a collector of spans, which may hold a password.
+/// URL of a span collector, which may contain a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TraceEndpoint(String);
 
 impl TraceEndpoint {
-    /// The URL with everything in it.
+    /// Returns the whole URL, password included.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -36,7 +36,7 @@ pub(super) fn collector(text: &str) -> Result<Option<TraceEndpoint>, ValueError>
     }
 }
 
-/// A filter of log lines.
+/// Checks a filter of log lines.
 pub(super) fn filter(text: &str) -> Result<String, ValueError> {
     match EnvFilter::try_new(text) {
         Ok(_) => Ok(text.to_owned()),
@@ -44,7 +44,7 @@ pub(super) fn filter(text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// Copies of the log that are written.
+/// Parses the format of the log.
 pub(super) fn format(text: &str) -> Result<LogFormat, ValueError> {
     LogFormat::from_name(text).ok_or_else(|| format!("must be one of {}", LogFormat::NAMES).into())
 }

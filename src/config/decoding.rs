@@ -1,4 +1,4 @@
-//! Backends that decode and measure.
+//! Settings of the backends that decode and measure, and of the worker sandbox.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use worker::{BackendRequest, DecodeBackendChoice, GateBackend, GateChoice, Sandb
 use super::EnvReader;
 use crate::base::json::ValueError;
 
-/// Longest name of a device: a path.
+/// Maximum length of a device name, which may be a path.
 const DEVICE_BYTES_MAX: usize = 4096;
 
-/// `ffmpeg` is where the program is, if anywhere.
+/// Reads the choice of backends; `ffmpeg` is the path of the program, if it was found.
 pub(super) fn decoding(vars: &mut EnvReader, ffmpeg: Option<PathBuf>) -> BackendRequest {
     BackendRequest {
         choice: vars.read("SERVICE_DECODE_BACKEND", "auto", choice),
@@ -38,12 +38,12 @@ fn gate(text: &str) -> Result<GateChoice, ValueError> {
     }
 }
 
-/// Isolation that media workers must have.
+/// Parses the sandbox policy of media workers.
 pub(super) fn sandbox(text: &str) -> Result<SandboxPolicy, ValueError> {
     SandboxPolicy::from_name(text).ok_or_else(|| "must be require or best-effort".into())
 }
 
-/// The number of an NVIDIA device or the path of a render node.
+/// Parses the number of an NVIDIA device or the path of a render node.
 fn device(text: &str) -> Result<Option<String>, ValueError> {
     let is_number = text.parse::<u32>().is_ok();
     let is_path = text.starts_with('/') && text.len() <= DEVICE_BYTES_MAX;

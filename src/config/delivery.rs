@@ -1,4 +1,4 @@
-//! Settings of what leaves the server: the database, the export, the object store and webhooks.
+//! Settings of deliveries: the database, the export, the object store and webhooks.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -11,19 +11,19 @@ use crate::{
     deliver::{export, mirror, objects, webhook},
 };
 
-/// The database that is configured, if one is.
+/// Reads the settings of the database; `None` if there is none or its URL is refused.
 pub(super) fn database(vars: &mut EnvReader) -> Option<database::DatabaseSettings> {
     let url = vars.secret("SERVICE_DB_URL");
     let connections = vars.read("SERVICE_DB_POOL_SIZE", "8", whole(1, 64)) as usize;
     let timeout_ms = vars.read("SERVICE_DB_TIMEOUT_MS", "5000", whole(100, 60_000));
     let target = database::DatabaseUrl::parse(&url?);
-    // A refusal stops the start: what is returned then is of no use.
+    // A refused URL stops the start, so the returned `None` is not used.
     let target = target.map_err(|problem| vars.refuse("SERVICE_DB_URL", problem)).ok()?;
     let timeout = Duration::from_millis(timeout_ms);
     Some(database::DatabaseSettings { target, connections, timeout })
 }
 
-/// Events that the mirror copies.
+/// Reads the scope of the mirror: the events that it copies.
 pub(super) fn mirror(vars: &mut EnvReader) -> mirror::Scope {
     vars.read("SERVICE_DB_MIRROR", "descriptions", |text| match text {
         "descriptions" => Ok(mirror::Scope::Descriptions),
@@ -32,7 +32,7 @@ pub(super) fn mirror(vars: &mut EnvReader) -> mirror::Scope {
     })
 }
 
-/// Place and pace of the export, if there is one.
+/// Reads target and interval of the export; `None` turns it off.
 pub(super) fn export(
     vars: &mut EnvReader,
     tag: Option<NodeTag>,
@@ -50,7 +50,7 @@ pub(super) fn export(
     Some(export::Settings { place, age, tag })
 }
 
-/// A directory, or a place in an object store; `None` of an empty text.
+/// Parses a directory or a location in an object store; `None` if the text is empty.
 fn target(text: &str) -> Result<Option<Target>, ValueError> {
     let must = "must be an absolute directory such as file:///srv/export, or s3://bucket/prefix";
     match text.split_once("://") {
@@ -70,7 +70,7 @@ fn place(text: &str) -> Result<Place, ValueError> {
     Place::parse(text).map_err(|error| format!("must be {error}").into())
 }
 
-/// Object store of stills and columns, if there is one.
+/// Reads the object store of stills and columns; `None` keeps them in the data directory alone.
 pub(super) fn objects(vars: &mut EnvReader, endpoint: Option<&Url>) -> Option<objects::Settings> {
     let url = vars.read_url("SERVICE_BLOB_URL", "file:", |text| match text {
         "file:" => Ok(None),
@@ -83,7 +83,7 @@ pub(super) fn objects(vars: &mut EnvReader, endpoint: Option<&Url>) -> Option<ob
     Some(objects::Settings { access, cache_bytes: cache_mib << 20 })
 }
 
-/// Address of object stores that are not those of AWS.
+/// Reads the endpoint of object stores other than those of AWS.
 pub(super) fn endpoint(vars: &mut EnvReader) -> Option<Url> {
     vars.read_url("SERVICE_BLOB_ENDPOINT", "", |text| match text {
         "" => Ok(None),
@@ -91,7 +91,7 @@ pub(super) fn endpoint(vars: &mut EnvReader) -> Option<Url> {
     })
 }
 
-/// The way to `place`, which the variable `name` names; `None` where it is refused.
+/// Joins `place`, set by the variable `name`, with credentials; `None` if the credentials are refused.
 fn access(
     vars: &mut EnvReader,
     name: &'static str,
@@ -104,7 +104,7 @@ fn access(
     Some(objects::Access { place, credentials })
 }
 
-/// Attempts and timeout of webhook deliveries.
+/// Reads attempts, retry delay and timeout of webhook deliveries.
 pub(super) fn webhooks(vars: &mut EnvReader) -> webhook::WebhookSettings {
     let attempts = vars.read("SERVICE_WEBHOOK_ATTEMPTS", "10", whole(1, 20)) as u32;
     let retry_ms = vars.read("SERVICE_WEBHOOK_RETRY_MS", "5000", whole(10, 3_600_000));

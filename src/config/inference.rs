@@ -1,4 +1,4 @@
-//! Settings of the model backends and of admission to them.
+//! Settings of the model backends and of their admission limits.
 
 use std::{path::Path, time::Duration};
 
@@ -8,7 +8,7 @@ use timeline::held::FileError;
 use super::{EnvReader, text_of, whole};
 use crate::{base::json::ValueError, record::inference::InferenceConfig};
 
-/// The file that is read where none is named; it need not be there.
+/// File that is read if SERVICE_CONFIG is unset; it may be missing.
 const FILE_DEFAULT: &str = "sightline.toml";
 
 pub(super) fn inference(vars: &mut EnvReader) -> InferenceConfig {
@@ -33,7 +33,7 @@ fn limits(vars: &mut EnvReader) -> AdmissionLimits {
     }
 }
 
-/// Backends of the two explicit URLs or, where neither is set, those of the file.
+/// Returns the backends of the two URL variables or, if neither is set, those of the file.
 fn backends(vars: &mut EnvReader) -> Vec<BackendConfig> {
     let vllm = vars.read("SERVICE_VLLM_BASE_URL", "", url);
     let sglang = vars.read("SERVICE_SGLANG_BASE_URL", "", url);

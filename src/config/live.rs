@@ -8,8 +8,8 @@ use crate::{
     record::live::{IceServer, LiveConfig, SESSION_BYTES},
 };
 
-/// Principals share a media worker, where no setting says so, if the operator has named a device
-/// for all. Of several principals each may have half of the memory, so that none takes it all.
+/// `names_device` is the default of worker sharing if SERVICE_MEDIA_ISOLATION is `auto`. With several
+/// principals each may reserve half of the memory budget, so that none takes all of it.
 pub(super) fn live(
     vars: &mut EnvReader,
     http: SocketAddr,
@@ -18,7 +18,7 @@ pub(super) fn live(
 ) -> LiveConfig {
     let port = vars.read("SERVICE_WEBRTC_UDP_PORT", "0", whole(0, 65_535)) as u16;
     let public_ips = vars.read("SERVICE_WEBRTC_PUBLIC_IPS", "", addresses);
-    // Clients that reach the API may publish: a server on loopback receives on loopback.
+    // Clients that reach the API may publish: a server bound to loopback receives on loopback.
     let ip = if public_ips.is_empty() { http.ip() } else { unspecified(&public_ips) };
     let mut ice_servers = vars.read("SERVICE_WEBRTC_STUN_SERVERS", "", stun_servers);
     ice_servers.extend(turn_server(vars));
@@ -43,7 +43,7 @@ pub(super) fn live(
     }
 }
 
-/// Receives whatever is sent to one of `ips`.
+/// Returns the address that receives on all interfaces: IPv6 if one of `ips` is, else IPv4.
 fn unspecified(ips: &[IpAddr]) -> IpAddr {
     let wants_v6 = ips.iter().any(IpAddr::is_ipv6);
     if wants_v6 {
@@ -85,7 +85,7 @@ fn turn_server(vars: &mut EnvReader) -> Option<IceServer> {
     if url.is_empty() {
         return None;
     }
-    // They stand in a header.
+    // User name and credential are sent in a `Link` header.
     let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
     if !is_plain(&username) || !credential.as_deref().is_none_or(is_plain) {
         vars.refuse("SERVICE_WEBRTC_TURN_CREDENTIAL", "and the user name must be visible ASCII");
@@ -101,7 +101,7 @@ fn turn_server(vars: &mut EnvReader) -> Option<IceServer> {
     Some(IceServer { url, credential: Some((username, credential)) })
 }
 
-/// A URL that stands in a header as it is.
+/// Returns true if `text` has one of the schemes and can be put into a header unescaped.
 fn is_ice_url(text: &str, schemes: &[&str]) -> bool {
     let rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>' | b'"' | b',');

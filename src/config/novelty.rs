@@ -1,4 +1,4 @@
-//! Settings of novelty: what embeds pictures, and when a description is used again.
+//! Settings of novelty: the image embedder, and the rule for the reuse of descriptions.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     record::image_embedder::{EmbedderConfig, NoveltyConfig},
 };
 
-/// Name of the model that comes with the server.
+/// Name that selects the model built into the server.
 const BUILT_IN: &str = "built-in";
 
 pub(super) fn novelty(vars: &mut EnvReader) -> NoveltyConfig {

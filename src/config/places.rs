@@ -1,4 +1,4 @@
-//! Directory of the server's own data, apart from those of sources.
+//! Settings of the data directory and of the ingest roots, which must not overlap.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::{ValueError, vars::EnvReader};
 
 const DATA_DIR: &str = "SERVICE_DATA_DIR";
 
-/// The data directory, absolute, and the ingest roots: neither lies in the other.
+/// Returns the data directory, made absolute, and the ingest roots; refuses them if they overlap.
 pub(super) fn places(vars: &mut EnvReader) -> (PathBuf, Vec<PathBuf>) {
     let roots = vars.read("SERVICE_INGEST_FILE_ROOTS", "", directories);
     let is_set = vars.raw(DATA_DIR).is_some();
@@ -36,7 +36,7 @@ fn directories(text: &str) -> Result<Vec<PathBuf>, ValueError> {
     listed.map(|path| directory(Path::new(path))).collect()
 }
 
-/// An existing directory, made absolute and otherwise as it was named.
+/// Returns an existing directory as an absolute path, symbolic links unresolved.
 fn directory(path: &Path) -> Result<PathBuf, ValueError> {
     let named = |error| format!("names {}: {error}", path.display());
     if !path.metadata().map_err(named)?.is_dir() {

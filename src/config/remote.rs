@@ -1,11 +1,11 @@
-//! Settings of remote sources and of the way out to other hosts.
+//! Settings of remote sources and of connections to other hosts.
 
 use transport::egress::{EgressConfig, NetworkAllowlist};
 
 use super::{flag, optional_path, vars::EnvReader, whole};
 use crate::{base::json::ValueError, runs::source::remote::RemoteConfig};
 
-/// Remote sources; the way to them is that of `egress`.
+/// Reads the limits of remote sources; plain HTTP is allowed as in `egress`.
 pub(super) fn remote(vars: &mut EnvReader, egress: &EgressConfig) -> RemoteConfig {
     RemoteConfig {
         hls: vars.read("SERVICE_ALLOW_REMOTE_HLS", "false", flag),
@@ -24,7 +24,7 @@ pub(super) fn egress(vars: &mut EnvReader) -> EgressConfig {
     }
 }
 
-/// Warnings for the operator at every start.
+/// Returns warnings for the operator, logged at every start.
 pub(super) fn warnings(egress: &EgressConfig) -> Vec<String> {
     let unverified = egress.insecure_tls.then(|| {
         "SERVICE_ALLOW_INSECURE_TLS=true: remote sources are read from hosts that do not prove \

@@ -1,4 +1,4 @@
-//! Settings of how the site is served: with TLS or without, on HTTP/3 or not.
+//! Settings of the listeners: TLS certificates and HTTP/3.
 
 use transport::CertificatePaths;
 
@@ -8,14 +8,14 @@ use crate::{
     server::{Http3Config, ServingConfig},
 };
 
-/// Reads the settings; `has_h3` says that this build serves HTTP/3.
+/// Reads the settings; `has_h3` is true if this build supports HTTP/3.
 pub(super) fn serving(vars: &mut EnvReader, has_h3: bool) -> ServingConfig {
     let wants_h3 = vars.read("SERVICE_TRANSPORT", "h1h2", |text| transport(text, has_h3));
     let bind_addr = vars.read("SERVICE_H3_BIND_ADDR", "127.0.0.1:8443", address);
     let refused = vars.errors.len();
     let tls = pair(vars, "SERVICE_TLS_CERT_PATH", "SERVICE_TLS_KEY_PATH");
     let certificate = pair(vars, "SERVICE_H3_TLS_CERT_PATH", "SERVICE_H3_TLS_KEY_PATH");
-    // One certificate may serve both.
+    // HTTP/3 uses the certificate of HTTPS unless it has its own.
     let certificate = certificate.or_else(|| tls.clone()).filter(|_| wants_h3);
     if wants_h3 && certificate.is_none() && vars.errors.len() == refused {
         vars.refuse(
@@ -64,7 +64,7 @@ mod tests {
     const H3_KEY: &str = "SERVICE_H3_TLS_KEY_PATH";
     const HTTP3: (&str, &str) = ("SERVICE_TRANSPORT", "h3");
 
-    /// Resolves the settings, or gives the problems with them.
+    /// Resolves the settings, or returns the text of their errors.
     fn resolve(pairs: &[(&str, &str)], has_h3: bool) -> Result<ServingConfig, String> {
         let pairs = pairs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
         let mut vars = EnvReader::new(pairs);

@@ -1,4 +1,4 @@
-//! Settings: defaults, refusals by name, suggestions, secrets that stay hidden.
+//! Tests of settings: defaults, refusals by name, suggestions, hidden secrets.
 
 use super::*;
 
@@ -180,7 +180,7 @@ fn the_credentials_of_a_collector_are_masked() {
     for (url, masked) in rows {
         let pairs = [("SERVICE_API_KEYS", KEY), ("SERVICE_TRACES_ENDPOINT", url)];
         let Ok(config) = resolve(&pairs) else {
-            // A value that is no URL is refused without being shown.
+            // A value that is not a URL is refused, and the error does not show it.
             assert!(url.contains("hu@sh"), "{url}");
             continue;
         };

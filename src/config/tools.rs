@@ -1,11 +1,11 @@
-//! Programs that some work needs: where they are, or where they were looked for.
+//! External programs: their paths, or the directories that were searched.
 
 use std::{env, path::PathBuf};
 
 use super::EnvReader;
 use crate::api::Tool;
 
-/// Looks for every program.
+/// Looks for ffmpeg and ffprobe.
 pub(super) fn tools(vars: &mut EnvReader) -> [Tool; 2] {
     let search = vars.raw("PATH").unwrap_or_default().to_owned();
     let mut tool = |name: &'static str, variable| {
@@ -16,7 +16,7 @@ pub(super) fn tools(vars: &mut EnvReader) -> [Tool; 2] {
     [tool("ffmpeg", "SERVICE_FFMPEG_PATH"), tool("ffprobe", "SERVICE_FFPROBE_PATH")]
 }
 
-/// A program given by path, or by name in the directories of `search`.
+/// Finds a program by its path, or by its name in the directories of `search`.
 fn find(program: &str, search: &str) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()

@@ -1,4 +1,4 @@
-//! Named text values with defaults: every problem is collected, every value can be shown.
+//! Reads named text values with defaults; collects every error and lists every resolved value.
 
 use std::{
     borrow::Cow,
@@ -9,27 +9,27 @@ use std::{
 
 use crate::base::json::ValueError;
 
-/// The prefix of the server's own variables.
+/// Prefix of the server's own variables.
 pub(super) const PREFIX: &str = "SERVICE_";
 
-/// One variable that has no acceptable value.
+/// A variable whose value is refused, or that is missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {problem}")]
 pub struct VarError {
-    /// The variable.
+    /// Name of the variable.
     pub name: Cow<'static, str>,
-    /// Fault of its value, which is not repeated: it may be a secret.
+    /// Fault of the value. The value itself is left out: it may be a secret.
     pub problem: String,
 }
 
-/// A variable as it was resolved, secrets masked.
+/// A resolved variable, secrets masked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedVar {
-    /// The variable.
+    /// Name of the variable.
     pub name: &'static str,
-    /// Its value as the environment would hold it.
+    /// Value as the environment would hold it.
     pub value: String,
-    /// True where it was set, and is not the default.
+    /// True if the environment sets it, false if this is the default.
     pub is_set: bool,
 }
 
@@ -40,10 +40,10 @@ impl fmt::Display for ResolvedVar {
     }
 }
 
-/// Reads variables one by one.
+/// Reads variables one by one, and collects errors and resolved values.
 pub(super) struct EnvReader {
     values: BTreeMap<String, String>,
-    /// Variables that a file refers to.
+    /// Variables that the configuration file refers to.
     mentioned: RefCell<BTreeSet<String>>,
     pub(super) errors: Vec<VarError>,
     pub(super) shown: Vec<ResolvedVar>,
@@ -63,23 +63,23 @@ impl EnvReader {
         self.errors.push(VarError { name: name.into(), problem: problem.into().0.into_owned() });
     }
 
-    /// Returns true where a variable whose name begins with `name` was refused.
+    /// Returns true if a variable whose name begins with `name` was refused.
     pub(super) fn refused(&self, name: &str) -> bool {
         self.errors.iter().any(|error| error.name.starts_with(name))
     }
 
-    /// The value of a variable that no listing shows.
+    /// Returns the value of a variable without listing it; `None` if unset or empty.
     pub(super) fn raw(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// The value of a variable that a file refers to, which thereby is a setting.
+    /// Returns the value of a variable that a file refers to, and counts the variable as known.
     pub(super) fn mentioned(&self, name: &str) -> Option<String> {
         self.mentioned.borrow_mut().insert(name.to_owned());
         self.raw(name).map(str::to_owned)
     }
 
-    /// `name` parsed, or `default` parsed; an empty value is an unset one.
+    /// Parses the value of `name`, or `default` if it is unset, empty or refused.
     pub(super) fn read<T>(
         &mut self,
         name: &'static str,
@@ -97,7 +97,7 @@ impl EnvReader {
         })
     }
 
-    /// Like [`EnvReader::read`] for a URL: who is named before its host is not shown.
+    /// Like [`EnvReader::read`] for a URL: user and password are masked in the listing.
     pub(super) fn read_url<T>(
         &mut self,
         name: &'static str,
@@ -111,7 +111,7 @@ impl EnvReader {
         parsed
     }
 
-    /// Like [`EnvReader::read`] for a secret: only whether it is set is shown.
+    /// Like [`EnvReader::read`] for a secret: the listing shows only whether it is set.
     pub(super) fn secret(&mut self, name: &'static str) -> Option<String> {
         let value = self.raw(name).map(str::to_owned);
         let shown = if value.is_some() { "(set, hidden)" } else { "" };
@@ -119,7 +119,7 @@ impl EnvReader {
         value
     }
 
-    /// A warning for every variable with the prefix that nothing read.
+    /// Returns a warning for every variable with the prefix that nothing read.
     pub(super) fn unknown(&self) -> Vec<String> {
         let known: Vec<&str> = self.shown.iter().map(|shown| shown.name).collect();
         let mentioned = self.mentioned.borrow();
@@ -132,7 +132,7 @@ impl EnvReader {
     }
 }
 
-/// `url` with a mask in place of its user and password.
+/// Returns `url` with user and password masked.
 pub(super) fn without_credentials(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let authority_bytes = rest.find(['/', '?', '#']).unwrap_or(rest.len());

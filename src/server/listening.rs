@@ -1,7 +1,7 @@
-//! The sockets that the configuration asks for: bound first, served when the rest stands.
+//! Listening sockets: all are bound at the start, and served once every other part runs.
 //!
-//! Promises that a start fails before anything is written where an address is taken or a
-//! certificate does not hold, and that certificates are read again on change while serving.
+//! If an address is taken or a certificate invalid, the start fails before anything is written.
+//! Certificates are reloaded when their files change.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -14,7 +14,7 @@ use transport::{
 use super::serving::{ListenError, ServingConfig, certificates};
 use crate::api::{App, refusal_headers, router};
 
-/// Sockets that are bound and not yet served.
+/// Sockets that are bound but do not accept yet.
 pub(super) struct BoundSockets {
     tcp: Listener,
     addr: SocketAddr,
@@ -24,7 +24,7 @@ pub(super) struct BoundSockets {
 }
 
 impl BoundSockets {
-    /// Binds `addr`, and serves there and beside it as `serving` says.
+    /// Binds `addr` and, as `serving` says, the UDP socket of HTTP/3; reads the certificates.
     pub fn bind(addr: SocketAddr, serving: &ServingConfig) -> Result<BoundSockets, ListenError> {
         let certificates = certificates(serving)?;
         let refused = |source| ListenError::Transport { setting: "SERVICE_BIND_ADDR", source };
@@ -42,7 +42,7 @@ impl BoundSockets {
         })
     }
 
-    /// Serves on them from now on.
+    /// Starts to accept connections; returns the accept loops.
     pub fn serve(self, app: &Arc<App>, ends: &ShutdownSignals) -> Vec<JoinHandle<DrainReport>> {
         for certificate in self.certificates {
             let stop = ends.stop.clone();
@@ -76,7 +76,7 @@ impl BoundSockets {
     }
 }
 
-/// The pair in `files`, among those that are shown.
+/// Returns the opened certificate of the paths `files`.
 fn find<'a>(
     files: &CertificatePaths,
     opened: &'a [Arc<ReloadingCertificate>],
@@ -91,10 +91,10 @@ mod quic {
 
     use super::*;
 
-    /// Time for browsers to remember that the site is on HTTP/3 (RFC 7838 3.1): a day, in seconds.
+    /// Time for which browsers remember that the site offers HTTP/3 (RFC 7838 3.1): a day, in seconds.
     const REMEMBERED: u32 = 86_400;
 
-    /// The socket of HTTP/3, and what is told of it on TCP.
+    /// HTTP/3 socket, and the `Alt-Svc` header that announces it over TCP.
     pub struct Quic {
         pub listener: QuicListener,
         pub addr: SocketAddr,

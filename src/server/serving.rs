@@ -1,30 +1,30 @@
-//! Protocols and certificates of the site, and reasons that they cannot be served.
+//! Protocols and certificates of the listeners, and errors that prevent serving.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
 use transport::{CertificateError, CertificatePaths, ReloadingCertificate, TransportError};
 
-/// Protocols and certificates of the site.
+/// Protocols and certificates of the listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServingConfig {
     /// Certificate of HTTP/1.1 and HTTP/2; `None` serves them in clear text.
     pub tls: Option<CertificatePaths>,
-    /// HTTP/3 beside them.
+    /// HTTP/3 listener; `None` serves no HTTP/3.
     pub h3: Option<Http3Config>,
 }
 
-/// Address and certificate of HTTP/3.
+/// Address and certificate of the HTTP/3 listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http3Config {
     /// UDP address and port.
     pub bind_addr: SocketAddr,
-    /// Certificate that it shows.
+    /// Certificate of the HTTP/3 listener.
     pub certificate: CertificatePaths,
 }
 
 impl ServingConfig {
-    /// The pairs that are shown, and the settings that name them: first that of HTTP/1.1 and HTTP/2,
-    /// then that of HTTP/3 where it is another.
+    /// Returns each distinct certificate with the settings that name its files: first that of HTTP/1.1
+    /// and HTTP/2, then that of HTTP/3 if it differs.
     pub fn certificates(&self) -> impl Iterator<Item = (&CertificatePaths, &'static str)> {
         let tls =
             self.tls.iter().map(|files| (files, "SERVICE_TLS_CERT_PATH, SERVICE_TLS_KEY_PATH"));
@@ -34,31 +34,31 @@ impl ServingConfig {
     }
 }
 
-/// Reason that the site cannot be served.
+/// Error that prevents the server from listening.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The address is not ours, or is taken.
+    /// A socket cannot be bound or set up.
     #[error("{setting}: {source}")]
     Transport {
-        /// The setting that names it.
+        /// Setting that names the address.
         setting: &'static str,
-        /// Error of the system.
+        /// Error of the listener.
         source: TransportError,
     },
-    /// A certificate cannot be shown.
+    /// A certificate cannot be loaded.
     #[error("{settings}: {source}")]
     Certificate {
-        /// The settings that name its files.
+        /// Settings that name the files.
         settings: &'static str,
-        /// Fault of the files.
+        /// Error in the files.
         source: CertificateError,
     },
-    /// The socket has no address.
+    /// The local address of the socket cannot be read.
     #[error("cannot read the local listening address: {0}")]
     Address(#[source] io::Error),
 }
 
-/// Reads every pair that is to be shown.
+/// Loads every certificate of `serving`.
 pub fn certificates(
     serving: &ServingConfig,
 ) -> Result<Vec<Arc<ReloadingCertificate>>, ListenError> {

@@ -1,4 +1,4 @@
-//! Signals to the process: two that end the server, and one that has it read its label maps again.
+//! Process signals: SIGTERM and SIGINT end the server, SIGHUP reloads the label maps.
 
 use std::io;
 
@@ -7,14 +7,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::Server;
 
-/// Signals that are caught from now on.
+/// Handlers of SIGTERM, SIGINT and SIGHUP.
 pub struct Signals {
     ends: Ends,
     hangup: Signal,
 }
 
 impl Signals {
-    /// Catches them.
+    /// Installs the handlers.
     pub fn catch() -> io::Result<Signals> {
         let ends = Ends(signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         Ok(Signals { ends, hangup: signal(SignalKind::hangup())? })
@@ -33,9 +33,9 @@ impl Ends {
 }
 
 impl Server {
-    /// Serves until a signal ends it, or its log takes no more; a second signal ends jobs at once.
+    /// Serves until a signal or a failed log ends the server; a second signal ends jobs at once.
     ///
-    /// True when everything that was acknowledged is on disk.
+    /// Returns true if everything that was acknowledged is on disk.
     pub async fn run(self, signals: Signals) -> bool {
         let Signals { mut ends, hangup } = signals;
         tokio::select! {
@@ -58,7 +58,7 @@ impl Server {
         intact
     }
 
-    /// Reads the label maps again at every SIGHUP, and never ends.
+    /// Reloads the label maps at every SIGHUP; never returns.
     async fn reload(&self, mut hangup: Signal) {
         while hangup.recv().await.is_some() {
             self.app.labels.reload();
