@@ -1,52 +1,52 @@
-//! Records as an Arrow IPC stream: a schema, then batches of rows, each a message of its own.
+//! Writes records as an Arrow IPC stream: a schema, then batches of rows, each a message of its own.
 //!
-//! The records are those that JSON is made of, each column a value of it by its path (`luma_mean.max`).
-//! Written out by hand from the format's schemas (Message.fbs, Schema.fbs; metadata version 5): the crates that
-//! could would take longer to build than all else here. What is in memory is one batch.
+//! The records are those that also become JSON; a column takes its values from a path (`luma_mean.max`).
+//! Written by hand from the schemas of the format (Message.fbs, Schema.fbs; metadata version 5): the crates
+//! for it would take longer to build than the rest of the server. At most one batch is in memory.
 
 mod flat;
 
 use flat::{Flat, Slot};
 use serde_json::{Map, Value};
 
-/// Rows of a batch.
+/// Maximum number of rows in a batch.
 pub const ROWS_MAX: usize = 1024;
 
 /// Type of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A number that is not negative; zero where the record has none.
+    /// An unsigned 64-bit integer; zero if the record has no value.
     Unsigned,
-    /// An integer.
+    /// A signed 64-bit integer.
     Signed,
-    /// A double.
+    /// A 64-bit floating-point number.
     Number,
-    /// True or false.
+    /// A Boolean.
     Flag,
-    /// Words.
+    /// A UTF-8 string.
     Text,
 }
 
-/// A column: the path of its values in a record, and what they are.
+/// A column: the path of its values in a record, and their type.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Keys, with dots between them.
+    /// Keys of nested objects, joined by dots.
     pub path: &'static str,
     /// Type of the values.
     pub kind: Kind,
-    /// A record may have null there.
+    /// True if the value may be null.
     pub is_nullable: bool,
 }
 
-/// Start of every message (Columnar.rst, "Encapsulated message format").
+/// Marker that starts every message (Columnar.rst, "Encapsulated message format").
 const CONTINUATION: [u8; 4] = [0xff; 4];
 /// `MetadataVersion.V5`.
 const VERSION: i16 = 4;
-/// Values of the union `MessageHeader`.
+/// Type codes of the union `MessageHeader`.
 const SCHEMA: u8 = 1;
 const RECORD_BATCH: u8 = 3;
 
-/// The first message: the columns, and what is said of all rows.
+/// Returns the first message: the columns, and `about` as metadata of the stream.
 pub fn schema(columns: &[Column], about: &Map<String, Value>) -> Vec<u8> {
     let mut flat = Flat::default();
     let root = flat.root();
@@ -67,12 +67,12 @@ pub fn schema(columns: &[Column], about: &Map<String, Value>) -> Vec<u8> {
     encapsulated(flat, &[])
 }
 
-/// End of a stream, after the last batch.
+/// Returns the end-of-stream marker.
 pub fn end() -> Vec<u8> {
     [CONTINUATION, [0; 4]].concat()
 }
 
-/// A batch of `rows`, which are objects.
+/// Returns the message of a batch of `rows`, which must be objects.
 pub fn batch(columns: &[Column], rows: &[Value]) -> Vec<u8> {
     let (mut nodes, mut buffers, mut body) = (Vec::new(), Vec::new(), Vec::new());
     for column in columns {
@@ -103,7 +103,7 @@ pub fn batch(columns: &[Column], rows: &[Value]) -> Vec<u8> {
     encapsulated(flat, &body)
 }
 
-/// The buffers of a column but for that of its nulls.
+/// Adds the buffers of a column, except its validity bitmap.
 fn write(kind: Kind, values: &[&Value], add: &mut impl FnMut(Vec<u8>)) {
     let plain = |bytes: &dyn Fn(&Value) -> [u8; 8]| {
         values.iter().flat_map(|value| bytes(value)).collect::<Vec<u8>>()
@@ -125,7 +125,7 @@ fn write(kind: Kind, values: &[&Value], add: &mut impl FnMut(Vec<u8>)) {
     }
 }
 
-/// The first in the lowest bit.
+/// Packs `flags` into a bitmap, least significant bit first.
 fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (at, flag) in flags.enumerate() {
@@ -137,7 +137,7 @@ fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
     bytes
 }
 
-/// A message without its header, whose position is given.
+/// Writes a message up to its header; returns the position of the reference to the header.
 fn message(flat: &mut Flat, root: usize, header: u8, body: i64) -> usize {
     // version, header_type, header, bodyLength.
     let slots = [Slot::Short(VERSION), Slot::Byte(header), Slot::Ref, Slot::Long(body)];
@@ -145,7 +145,7 @@ fn message(flat: &mut Flat, root: usize, header: u8, body: i64) -> usize {
 }
 
 fn field(flat: &mut Flat, at: usize, column: &Column) {
-    // Values of the union `Type`, and what its table holds.
+    // Type codes of the union `Type`, and the slots of the type's table.
     let (kind, slots): (u8, &[Slot]) = match column.kind {
         Kind::Unsigned => (2, &[Slot::Int(64), Slot::Byte(0)]),
         Kind::Signed => (2, &[Slot::Int(64), Slot::Byte(1)]),
@@ -164,7 +164,7 @@ fn field(flat: &mut Flat, at: usize, column: &Column) {
     flat.refs(field[2], 0);
 }
 
-/// The message as it goes over the wire.
+/// Returns the message as sent: marker, metadata length, metadata, body.
 fn encapsulated(flat: Flat, body: &[u8]) -> Vec<u8> {
     let mut metadata = flat.into_bytes();
     metadata.resize(metadata.len().next_multiple_of(8), 0);

@@ -2,31 +2,31 @@
 
 use std::time::Duration;
 
-/// A random number to spread delays with.
+/// Returns a random number for [`Backoff::delay`].
 pub fn jitter() -> u32 {
     u32::from_ne_bytes(crate::base::random_bytes())
 }
 
-/// Delays that grow by a factor up to a longest one, spread so that callers do not meet.
+/// Delays that grow by a factor up to a maximum, with jitter so that callers do not retry in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     /// Delay after the first failure.
     pub first: Duration,
-    /// Factor by which each further delay is longer.
+    /// Factor between one delay and the next.
     pub factor: u32,
-    /// No delay is longer, but for the spread.
+    /// Maximum delay before jitter.
     pub longest: Duration,
 }
 
 impl Backoff {
-    /// The delay after `failures` failures in a row, at least one; `jitter` is any random number.
+    /// Returns the delay after `failures` consecutive failures (at least 1); `jitter` is a random number.
     ///
-    /// Between three quarters and five quarters of the exact delay.
+    /// The result is between 75 % and 125 % of the exact delay.
     pub fn delay(self, failures: u32, jitter: u32) -> Duration {
         self.exact(failures).mul_f64(0.75 + 0.5 * f64::from(jitter) / f64::from(u32::MAX))
     }
 
-    /// The delay after `failures` failures in a row, for one caller that meets no other.
+    /// Returns the delay after `failures` consecutive failures without jitter, for a single caller.
     pub fn exact(self, failures: u32) -> Duration {
         let factor = self.factor.saturating_pow(failures.saturating_sub(1));
         self.first.saturating_mul(factor).min(self.longest)

@@ -1,13 +1,13 @@
-//! Work that waits for the disk, away from the threads that serve sockets.
+//! Runs blocking work, such as disk access, off the threads that serve sockets.
 
 use tracing::Span;
 
-/// The work ended in a panic: our bug.
+/// The work panicked, which is a bug of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a disk task panicked")]
 pub struct TaskPanicked;
 
-/// Begins `work` at once, on a thread that may wait and in the caller's span.
+/// Starts `work` at once on a thread for blocking work, in the tracing span of the caller.
 pub fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = Result<T, TaskPanicked>> {

@@ -1,56 +1,56 @@
-//! Wall time, for what is dated; durations and limits use the monotonic clock.
+//! Wall-clock time for dates; durations and limits use the monotonic clock.
 //!
-//! What is removed by its age is removed by a clock that moves no faster than time does: a
-//! system's clock that jumps ahead must not make everything old at once.
+//! Retention counts ages by a clock that runs no faster than real time: a system clock that jumps
+//! ahead must not make every stored item old at once.
 
 use std::time::{Duration, Instant};
 
 use media::WallTime;
-/// Wall time by the system's clock, as the log reads it.
+/// Current wall-clock time by the system's clock.
 pub use timeline::system_clock as wall_now;
 
-/// Longest time between the log's last event and a start that is believed. A machine that was off
-/// for longer removes that much later; one whose clock is wrong by years removes nothing for it.
+/// Longest downtime that the system's clock is trusted with. After a longer one, items are removed
+/// later by the excess; a clock that is wrong by years therefore removes nothing early.
 const DOWN_MAX: Duration = Duration::from_secs(7 * 86_400);
 
-/// Wall time as far as the log's last event at the start, and the time since then, bear it out.
+/// Clock that runs no faster than real time and starts at most [`DOWN_MAX`] after the log's last event.
 #[derive(Clone, Copy, Debug)]
 pub struct RetentionClock {
     /// Reading of the system's clock at the start.
     started: WallTime,
-    /// The same, at most [`DOWN_MAX`] after the log's last event.
+    /// Time at the start: the system's clock, but at most [`DOWN_MAX`] after the log's last event.
     at_start: WallTime,
     since: Instant,
 }
 
-/// A moment, as what comes of it is dated and as ages are counted to it.
+/// A moment in two readings: one to date items with, one to count ages to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatedInstant {
-    /// The date. Ahead of `counted` while a long silence before the start is not believed, so that
-    /// what is dated now is not old at the next start, which believes it.
+    /// Date for new items. Ahead of `counted` after a downtime of more than [`DOWN_MAX`], so that
+    /// items dated now are not old at the next start, which trusts the new date.
     pub dated: WallTime,
     /// Time to which ages are counted.
     pub counted: WallTime,
 }
 
 impl RetentionClock {
-    /// The clock of a server that starts `now`, whose log ends with an event at `last`.
+    /// Creates the clock of a server that starts at `now` with a log whose last event is dated `last`.
     pub fn starting(now: WallTime, last: Option<WallTime>) -> RetentionClock {
         let at_start = last.map_or(now, |last| now.min(after(last, DOWN_MAX)));
         RetentionClock { started: now, at_start, since: Instant::now() }
     }
 
-    /// The time that ages are counted to.
+    /// Returns the time to which ages are counted.
     pub fn now(&self) -> WallTime {
         self.moment().counted
     }
 
-    /// The same, with the date of what comes of it.
+    /// Returns the date for new items together with the time to which ages are counted.
     pub fn moment(&self) -> DatedInstant {
         self.at(wall_now(), self.since.elapsed())
     }
 
-    /// The moment at which the system's clock says `now`, this long after the start.
+    /// Returns the moment for a reading `now` of the system's clock, `uptime` after the start.
     fn at(&self, now: WallTime, uptime: Duration) -> DatedInstant {
         let as_started = |start| now.min(after(start, uptime));
         DatedInstant { dated: as_started(self.started), counted: as_started(self.at_start) }
@@ -72,7 +72,7 @@ mod tests {
         const YEAR: i64 = 365 * DAY;
         let wall = |epoch_ms| WallTime { epoch_ms };
         let now = 50 * YEAR;
-        // Name, last event, clock at the start and later, what is believed and the date a day on.
+        // Name, last event, clock at the start and later, expected `counted` and expected `dated` a day on.
         let rows = [
             ("right", Some(now - DAY), now, now + DAY, now + DAY, now + DAY),
             ("no log", None, now, now + DAY, now + DAY, now + DAY),

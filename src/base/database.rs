@@ -1,8 +1,8 @@
-//! The optional PostgreSQL database: a bounded pool, its schema, and what is kept in it.
+//! The optional PostgreSQL database: a bounded connection pool, its schema and its tables.
 //!
-//! Promises that every use ends within a bounded time, whatever the database does, and that
-//! the server starts and works without it. Nothing that only the database holds decides what
-//! the API says of runs and events: the log does.
+//! Every use ends within a bounded time, and the server starts and works without the database.
+//! The API's answers about runs and events depend on the log alone, never on data that only the
+//! database holds.
 
 mod feedback;
 mod fleet;
@@ -27,78 +27,78 @@ pub use fleet::{FleetHit, FleetRun};
 
 pub use target::DatabaseUrl;
 
-/// Delays of the attempts to reach a database before it has its schema.
+/// Delays between attempts to reach the database and apply its schema.
 const RETRY: Backoff =
     Backoff { first: Duration::from_millis(250), factor: 2, longest: Duration::from_secs(10) };
 
-/// Target of the database, and limits of its use.
+/// Address of the database, and limits of its use.
 #[derive(Clone, Debug)]
 pub struct DatabaseSettings {
     /// Address and credentials.
     pub target: DatabaseUrl,
-    /// Most connections.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Longest time that one use may take, from waiting for a connection to the answer.
+    /// Time limit of one use, from the wait for a connection to the result.
     pub timeout: Duration,
 }
 
-/// Reason for which a use of the database failed.
+/// Error of a use of the database.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
-    /// Its schema is not there yet, for this reason.
+    /// The schema has not been applied yet; holds the reason.
     #[error("the database is not ready: {0}")]
     NotReady(Arc<str>),
-    /// The server has only begun, and its schema is being looked at.
+    /// The first attempt to apply the schema, after the start, has not ended.
     #[error("the database is not ready: it was not asked yet")]
     NotAsked,
-    /// No connection.
+    /// The pool gave no connection.
     #[error("no database connection: {}", pool(.0))]
     Pool(#[from] PoolError),
-    /// The database refused, or the connection broke.
+    /// The database returned an error, or the connection broke.
     #[error("the database failed: {}", told(.0))]
     Query(#[from] tokio_postgres::Error),
-    /// The use took too long.
+    /// The use exceeded its time limit.
     #[error("the database did not answer within {0:?}")]
     Timeout(Duration),
-    /// A migration that was applied is not the one that this server has.
+    /// The checksum of an applied migration differs from the one in this server.
     #[error(
         "migration {name} was changed after it was applied: restore its file, or start with an \
          empty database"
     )]
     ChangedMigration {
-        /// The migration of this server.
+        /// Name of the migration.
         name: &'static str,
     },
-    /// Another database answers than before.
+    /// The database is not the one used before.
     #[error("the database was replaced by another one")]
     Replaced,
-    /// A newer server has been here.
+    /// The schema has a migration of a newer server.
     #[error("the database has migration {version} of a newer server: update this server")]
     Newer {
-        /// The newest version applied.
+        /// Newest applied version.
         version: i32,
     },
-    /// The database cannot hold every text.
+    /// The server encoding is not UTF-8, so it cannot store every text.
     #[error("the database's encoding is {0}: make it with encoding UTF8")]
     Encoding(String),
 }
 
 impl DatabaseError {
-    /// Always [`ErrorKind::Internal`]: the contract answers 500 whatever the database does.
+    /// Returns [`ErrorKind::Internal`] for every error: the API contract answers 500 for database failures.
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::Internal
     }
 
-    /// Returns true where the data is at fault, and not the moment: the same rows fail again.
+    /// Returns true if the rows are at fault, so that a retry with the same rows fails again.
     pub(crate) fn is_about_rows(&self) -> bool {
-        // Data, integrity, a program's limits, and what a trigger raises.
+        // SQLSTATE classes: data, integrity constraint, program limit, exception raised by a trigger.
         const CLASSES: [&str; 4] = ["22", "23", "54", "P0"];
         let DatabaseError::Query(error) = self else { return false };
         let code = error.code().map(SqlState::code);
         code.is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))
     }
 
-    /// Returns true where the tables are gone, as when an empty database replaced theirs.
+    /// Returns true if a table or column is missing, as after the database was replaced by an empty one.
     fn is_about_tables(&self) -> bool {
         let DatabaseError::Query(error) = self else { return false };
         let gone = [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN];
@@ -106,7 +106,7 @@ impl DatabaseError {
     }
 }
 
-/// The driver's own text says only "db error": the reason is in the source.
+/// Returns the error's text with its cause, because the driver's own text is only "db error".
 fn told(error: &tokio_postgres::Error) -> String {
     let source = std::error::Error::source(error);
     match (error.as_db_error(), source) {
@@ -124,17 +124,17 @@ fn pool(error: &PoolError) -> String {
     }
 }
 
-/// The database; clones share its connections.
+/// Handle of the database; clones share the pool.
 #[derive(Clone)]
 pub struct Database {
     pool: Pool,
     timeout: Duration,
     schema: Arc<Mutex<Schema>>,
-    /// The tables are gone.
+    /// Notified when a table was found missing.
     lost: Arc<Notify>,
 }
 
-/// State of the tables.
+/// State of the schema.
 enum Schema {
     Unknown,
     Missing(Arc<str>),
@@ -142,7 +142,7 @@ enum Schema {
 }
 
 impl Database {
-    /// A database that nothing has been asked of yet.
+    /// Creates the pool without connecting.
     pub fn new(settings: &DatabaseSettings) -> Database {
         let recycling_method = RecyclingMethod::Fast;
         let (config, tls) = settings.target.connect(settings.timeout);
@@ -159,7 +159,7 @@ impl Database {
         Database { pool, timeout: settings.timeout, schema, lost: Arc::default() }
     }
 
-    /// Keeps the schema up to date: now, and whenever its tables turn out to be gone.
+    /// Applies the schema at the start, and again whenever a table is found missing.
     pub async fn keep_prepared(&self) {
         loop {
             self.prepare().await;
@@ -167,7 +167,7 @@ impl Database {
         }
     }
 
-    /// Brings the schema up to date, trying again for as long as it takes.
+    /// Applies the schema; retries until that succeeds.
     pub async fn prepare(&self) {
         let mut failures = 0_u32;
         loop {
@@ -180,7 +180,7 @@ impl Database {
                 Err(error) => {
                     failures = failures.saturating_add(1);
                     let reason = error.to_string();
-                    // Said once for each reason: an outage may be long.
+                    // Logged once for each reason, because an outage may be long.
                     if self.set_missing(&reason) {
                         tracing::error!(reason, "database not ready; retrying");
                     }
@@ -190,7 +190,7 @@ impl Database {
         }
     }
 
-    /// True when the reason is another than before.
+    /// Marks the schema as missing. Returns true if the reason differs from the one before.
     fn set_missing(&self, reason: &str) -> bool {
         let mut schema = self.schema.lock();
         let is_known = matches!(&*schema, Schema::Missing(known) if **known == *reason);
@@ -198,7 +198,7 @@ impl Database {
         !is_known
     }
 
-    /// A connection to a database whose schema is there.
+    /// Returns a connection, or an error if the schema is not applied.
     pub(crate) async fn connection(&self) -> Result<Lease, DatabaseError> {
         match &*self.schema.lock() {
             Schema::Unknown => return Err(DatabaseError::NotAsked),
@@ -212,7 +212,7 @@ impl Database {
         Ok(Lease(Some(self.pool.get().await?)))
     }
 
-    /// Result of `work` within the time that a use may take.
+    /// Runs `work` with the time limit of one use.
     pub(crate) async fn bounded<T>(
         &self,
         work: impl Future<Output = Result<T, DatabaseError>>,
@@ -229,8 +229,8 @@ impl Database {
     }
 }
 
-/// A connection that is closed unless it is given back: one with an answer outstanding, or
-/// that saw an error, is of no use to anybody else.
+/// A pooled connection, closed on drop unless it is given back: one with a result outstanding, or
+/// after an error, must not be reused.
 pub(crate) struct Lease(Option<Object>);
 
 impl Lease {

@@ -1,7 +1,7 @@
-//! The disk reserve: room that new work leaves, so that what runs can still be stopped.
+//! Disk reserve: free space that new work must leave, so that running work can still be stopped.
 //!
-//! Asks the system at most once a second; a disk that cannot be examined refuses nothing here,
-//! the log will.
+//! Queries the file system at most once a second. If the query fails, callers admit the work and
+//! leave the error to the write.
 
 use std::{
     io,
@@ -10,20 +10,20 @@ use std::{
 };
 
 use parking_lot::Mutex;
-/// Time for which an answer of the system holds.
+/// Time for which a measurement of free space is reused.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Less is free than is kept in reserve.
+/// Free space is below the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("disk space is low: {} MiB free, {} MiB reserved", .free >> 20, .reserve >> 20)]
 pub struct DiskLow {
     /// Free bytes.
     pub free: u64,
-    /// Bytes kept free.
+    /// Size of the reserve, bytes.
     pub reserve: u64,
 }
 
-/// Bytes that stay free where the log and the blobs are.
+/// Checks the free space of the file system that holds the log and the blobs.
 #[derive(Debug)]
 pub struct DiskReserve {
     dir: PathBuf,
@@ -32,18 +32,18 @@ pub struct DiskReserve {
 }
 
 impl DiskReserve {
-    /// Keeps `bytes` free on the disk of `dir`.
+    /// Creates a reserve of `bytes` on the file system of `dir`.
     pub fn new(dir: PathBuf, bytes: u64) -> DiskReserve {
         DiskReserve { dir, bytes, seen: Mutex::default() }
     }
 
-    /// Shortage of free bytes, if any, as of the last second.
+    /// Returns the shortage if free space is below the reserve; the measurement is at most a second old.
     pub fn check(&self) -> io::Result<Option<DiskLow>> {
         let (_, free) = self.free()?;
         Ok((free < self.bytes).then_some(DiskLow { free, reserve: self.bytes }))
     }
 
-    /// Bytes that were free above the reserve, and when that was: in the last second.
+    /// Returns the bytes free above the reserve, and the time of the measurement, at most a second ago.
     pub fn room(&self) -> io::Result<(Instant, u64)> {
         let (at, free) = self.free()?;
         Ok((at, free.saturating_sub(self.bytes)))

@@ -1,16 +1,16 @@
-//! File descriptors: the server takes as many as the system gives, and fits its connections in.
+//! File descriptors: raises the limit of the process and bounds the number of connections by it.
 
 use std::{io, num::NonZeroU32, sync::Arc};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use transport::{ConnectionLimiter, ConnectionLimits};
 
-/// Descriptors that are for no connection: the log, stills, workers, the database.
+/// Descriptors reserved for other uses than connections: the log, stills, workers, the database.
 const RESERVED: u64 = 512;
-/// Fewer connections than this are no service, and fewer cannot be asked for.
+/// Minimum number of connections; also the minimum of the setting.
 const CONNECTIONS_MIN: u64 = 16;
 
-/// The system gives too few descriptors.
+/// The limit of file descriptors is too low.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the system gives {given} file descriptors and {} are needed at least: raise the limit \
@@ -18,11 +18,11 @@ const CONNECTIONS_MIN: u64 = 16;
     RESERVED + CONNECTIONS_MIN
 )]
 pub struct TooFewDescriptors {
-    /// The hard limit of the process.
+    /// Hard limit of the process.
     given: u64,
 }
 
-/// Limiter of the connections, of those `asked` for, that the system has descriptors for.
+/// Returns a limiter for `asked` connections, or fewer if the descriptors do not suffice.
 pub fn limiter(
     asked: usize,
     per_address: Option<NonZeroU32>,
@@ -46,7 +46,7 @@ pub fn limiter(
     Ok(ConnectionLimiter::new(ConnectionLimits { total, per_address }))
 }
 
-/// Raises the limit of the process as far as it may; tells how many descriptors that is.
+/// Raises the soft limit to the hard limit, which it returns.
 fn raise() -> io::Result<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
@@ -55,7 +55,7 @@ fn raise() -> io::Result<u64> {
     Ok(maximum.unwrap_or(u64::MAX))
 }
 
-/// Number of connections, of those `asked`, for which the `given` descriptors have room.
+/// Returns the number of connections, at most `asked`, that `given` descriptors allow.
 fn connections(asked: usize, given: u64) -> Result<usize, TooFewDescriptors> {
     let room = given.saturating_sub(RESERVED);
     if room < CONNECTIONS_MIN {

@@ -1,7 +1,7 @@
-//! JSON from outside: strict parsing, and declared types for bodies and queries.
+//! Parses JSON of clients strictly, and reads bodies and queries into declared types.
 //!
-//! Refuses what `serde_json` alone would let through or could not name: a key that appears
-//! twice, a number too large for a double. Does not know which fields exist: declared types do.
+//! Rejects a key that appears twice and a number too large for a double, and names the field, which
+//! `serde_json` alone does not. Does not know which fields exist; the declared types do.
 
 mod bounds;
 mod declared;
@@ -23,19 +23,19 @@ pub use declared::{Declared, Form, List, Nullable, Object};
 pub use faults::Faults;
 pub use values::{digits, integer, name, number, parsed, said, score, signed, text};
 
-/// Fault of one field, in words for the sender.
+/// Error in one field, as text for the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     /// Path of the field, such as `frames[3].pts_ms`.
     pub field: String,
-    /// Requirement that its value does not meet.
+    /// Requirement that the value does not meet.
     pub message: String,
 }
 
 impl FieldError {
-    /// A complaint about `field`.
+    /// Creates the error of `field`.
     ///
-    /// A longer name than any of ours is cut: an answer must not repeat what was sent.
+    /// A name longer than any declared one is truncated: an answer must not repeat the client's input.
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> FieldError {
         let mut field = field.into();
         if field.len() > FIELD_BYTES_MAX {
@@ -47,13 +47,13 @@ impl FieldError {
     }
 }
 
-/// Values of a text at most: the densest body that is acceptable has two thirds of them, and each takes many times the memory
-/// of the two bytes that it may be sent in.
+/// Maximum number of values in a JSON text. The densest valid body has two thirds as many; each value takes
+/// many times the memory of the two bytes that can encode it.
 const VALUES_MAX: usize = 1 << 18;
-/// Bytes of a field's name that are repeated.
+/// Bytes of a field's name that an error repeats.
 const FIELD_BYTES_MAX: usize = 128;
 
-/// Reason for which a value is refused, without its field's name.
+/// Reason why a value is rejected, without the name of its field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueError(pub Cow<'static, str>);
 
@@ -69,13 +69,13 @@ impl From<String> for ValueError {
     }
 }
 
-/// Reason for which text is not the JSON that was asked for.
+/// Error of parsing JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
-    /// Not JSON.
+    /// The text is not JSON.
     #[error("malformed JSON: {0}")]
     Malformed(String),
-    /// JSON, and these fields are not acceptable.
+    /// The text is JSON, but these fields are invalid.
     #[error("{}", Details(.0))]
     Invalid(Vec<FieldError>),
 }
@@ -92,7 +92,7 @@ impl fmt::Display for Details<'_> {
     }
 }
 
-/// Parses one JSON value that fills all of `bytes`.
+/// Parses one JSON value that must span all of `bytes`.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     let (trail, left) = (RefCell::new(Vec::new()), Cell::new(VALUES_MAX));
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
@@ -102,7 +102,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
     parsed.map_err(|error| {
         let text = error.to_string();
         let message = text.split(" at line ").next().unwrap_or(&text);
-        // serde_json calls an overflowing number a syntax error, and it is valid JSON.
+        // serde_json reports an overflowing number as a syntax error although the text is valid JSON.
         let too_large = message == "number out of range";
         if too_large || error.classify() == Category::Data {
             let message = if too_large { "is out of range" } else { message };
@@ -118,7 +118,7 @@ enum Step {
     Index(usize),
 }
 
-/// The steps were noted from the inside out.
+/// Formats a path from steps that were recorded from the innermost outwards.
 fn path_of(steps: Vec<Step>) -> String {
     let mut path = String::new();
     for step in steps.into_iter().rev() {
@@ -131,11 +131,11 @@ fn path_of(steps: Vec<Step>) -> String {
     if path.is_empty() { "body".to_owned() } else { path }
 }
 
-/// Deserializes a value and, when it fails, notes where on the way out.
+/// Deserializes a value; on an error, records the path to it.
 #[derive(Clone, Copy)]
 struct Strict<'a> {
     trail: &'a RefCell<Vec<Step>>,
-    /// Values that may follow.
+    /// Number of values that may still follow.
     left: &'a Cell<usize>,
 }
 

@@ -8,22 +8,22 @@ use subtle::ConstantTimeEq;
 
 use crate::base::json::ValueError;
 
-/// Identity that a request acts as: the owner of runs, never the key itself.
+/// Identity that a request acts as: the owner of runs. Never the key itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Principal(Arc<str>);
 
 impl Principal {
-    /// The principal of every request while keys are off.
+    /// Returns the principal of every request while keys are off.
     pub fn anonymous() -> Principal {
         Principal::named(ANONYMOUS)
     }
 
-    /// The principal called `name` in stored events.
+    /// Returns the principal called `name` in stored events.
     pub fn named(name: &str) -> Principal {
         Principal(name.into())
     }
 
-    /// The name in events and logs.
+    /// Returns the name used in events and logs.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -31,7 +31,7 @@ impl Principal {
 
 const ANONYMOUS: &str = "anonymous";
 
-/// The keys that are accepted.
+/// Accepted API keys.
 #[derive(Clone, Default)]
 pub struct ApiKeys(Vec<Key>);
 
@@ -42,7 +42,7 @@ struct Key {
     is_bare: bool,
 }
 
-/// Characters that a key has at least: fewer can be guessed.
+/// Minimum length of a key; shorter ones can be guessed.
 pub const KEY_BYTES_MIN: usize = 16;
 
 impl fmt::Debug for ApiKeys {
@@ -52,7 +52,7 @@ impl fmt::Debug for ApiKeys {
 }
 
 impl ApiKeys {
-    /// Adds `name:key` or a bare key, whose principal [`ApiKeys::seal`] makes.
+    /// Adds `name:key` or a bare key; [`ApiKeys::seal`] sets the principal of a bare key.
     pub fn add(&mut self, entry: &str) -> Result<(), ValueError> {
         let (name, key) = match entry.split_once(':') {
             Some((name, key)) => (Some(name), key),
@@ -87,7 +87,7 @@ impl ApiKeys {
         Ok(())
     }
 
-    /// Gives each bare key the principal that the secret of the installation makes of it.
+    /// Derives the principal of each bare key from the key and the secret of the installation.
     pub fn seal(&mut self, secret: &[u8; 32]) {
         for key in self.0.iter_mut().filter(|key| key.is_bare) {
             let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key of any length");
@@ -97,28 +97,28 @@ impl ApiKeys {
         }
     }
 
-    /// The principals of bare keys by the names that earlier versions recorded for them.
+    /// Maps the names that earlier versions recorded for bare keys to their principals.
     pub fn former(&self) -> HashMap<Principal, Principal> {
         let bare = self.0.iter().filter(|key| key.is_bare);
         bare.map(|key| (Principal::named(&former(&key.digest)), key.principal.clone())).collect()
     }
 
-    /// Principals that have a key.
+    /// Returns the number of keys, each of which has a principal of its own.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// No key is accepted.
+    /// Returns true if no key is accepted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Several principals are accepted.
+    /// Returns true if more than one principal is accepted.
     pub fn is_shared(&self) -> bool {
         self.0.len() > 1
     }
 
-    /// The principal of `key`; takes as long for an unknown key as for any known one.
+    /// Returns the principal of `key`, in the same time for unknown and known keys.
     pub fn principal(&self, key: &[u8]) -> Option<&Principal> {
         let digest: [u8; 32] = Sha256::digest(key).into();
         let mut found = None;
@@ -136,7 +136,7 @@ fn is_key_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-/// The name that earlier versions gave the principal of a bare key.
+/// Returns the name that earlier versions gave the principal of a bare key.
 fn former(digest: &[u8; 32]) -> String {
     crate::base::hex(&digest[..6])
 }

@@ -1,6 +1,6 @@
-//! Tenant label maps: what a tenant calls event types and objects.
+//! Tenant label maps: a tenant's own names for event types and objects.
 //!
-//! Exact match on the normalised label; `*` speaks for tenants without an entry of their own.
+//! Entries match the whole normalised label; `*` applies to tenants without an entry of their own.
 
 use std::{
     borrow::Cow,
@@ -19,26 +19,26 @@ use crate::base::json::{
     self, Declared, Faults, FieldError, Form, JsonError, ValueError, declared,
 };
 
-/// Most bytes of a file that a setting names, such as that of the maps.
+/// Maximum size of a file that a setting names, such as the label maps, bytes.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Reason for which a label map file is not used.
+/// Error in the file of label maps.
 #[derive(Debug, thiserror::Error)]
 pub enum LabelError {
     /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// The system's answer.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The file is no label map.
+    /// The content of the file is invalid.
     #[error("{path}: {source}")]
     Content {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Fault, and its place.
+        /// Fault, and its position in the file.
         source: JsonError,
     },
 }
@@ -55,7 +55,7 @@ struct Labels {
 
 declared!(Labels { event_types: optional renames, object_labels: optional renames }; closed);
 
-/// The label maps in force, and the file that they are read from.
+/// Label maps in use, and the file that they are loaded from.
 #[derive(Debug)]
 pub struct CurrentLabels {
     path: Option<PathBuf>,
@@ -63,18 +63,18 @@ pub struct CurrentLabels {
 }
 
 impl CurrentLabels {
-    /// The maps of the file at `path`; none without one.
+    /// Loads the maps from the file at `path`; `None` means no maps.
     pub fn open(path: Option<PathBuf>) -> Result<CurrentLabels, LabelError> {
         let maps = RwLock::new(Arc::new(read(path.as_deref())?));
         Ok(CurrentLabels { path, maps })
     }
 
-    /// The maps in force.
+    /// Returns the maps in use.
     pub fn get(&self) -> Arc<LabelMaps> {
         Arc::clone(&self.maps.read())
     }
 
-    /// Reads the maps again; a file that does not hold changes nothing.
+    /// Reloads the maps; if the file is invalid, keeps the previous ones.
     pub fn reload(&self) {
         match read(self.path.as_deref()) {
             Ok(maps) => {
@@ -93,7 +93,7 @@ fn read(path: Option<&Path>) -> Result<LabelMaps, LabelError> {
 }
 
 impl LabelMaps {
-    /// Reads the maps from a JSON file.
+    /// Loads the maps from a JSON file.
     pub fn load(path: &Path) -> Result<LabelMaps, LabelError> {
         let name = || path.display().to_string();
         let read = |error: FileError| LabelError::Read { path: name(), source: error.into() };
@@ -121,7 +121,7 @@ impl LabelMaps {
         tenant.and_then(|tenant| self.0.get(tenant)).or_else(|| self.0.get("*"))
     }
 
-    /// Name that `tenant` gives an event type.
+    /// Returns the name that `tenant` gives the event type, or the type itself.
     pub fn event_type(&self, tenant: Option<&str>, event_type: EventType) -> EventType {
         let renamed = self
             .of(tenant)
@@ -129,7 +129,7 @@ impl LabelMaps {
         renamed.map_or(event_type, |name| EventType::from_name(name))
     }
 
-    /// Name that `tenant` gives an object.
+    /// Returns the name that `tenant` gives the object label, or the label itself.
     pub fn object_label<'a>(&'a self, tenant: Option<&str>, label: &'a str) -> Cow<'a, str> {
         let renamed = self
             .of(tenant)
@@ -141,19 +141,19 @@ impl LabelMaps {
 /// Labels of one tenant.
 #[derive(Clone, Debug, Default)]
 pub struct TenantLabels {
-    /// Every tenant's.
+    /// Maps of all tenants.
     pub maps: Arc<LabelMaps>,
-    /// The tenant; labels of `*` hold for `None` and for tenants without any.
+    /// The tenant; the maps of `*` apply to `None` and to tenants without an entry.
     pub tenant: Option<String>,
 }
 
 impl TenantLabels {
-    /// Name that the tenant gives an event type.
+    /// Returns the tenant's name for an event type, or the type itself.
     pub fn event_type(&self, event_type: EventType) -> EventType {
         self.maps.event_type(self.tenant.as_deref(), event_type)
     }
 
-    /// Name that the tenant gives an object.
+    /// Returns the tenant's name for an object label, or the label itself.
     pub fn object_label(&self, label: &str) -> String {
         self.maps.object_label(self.tenant.as_deref(), label).into_owned()
     }

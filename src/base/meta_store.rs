@@ -1,8 +1,8 @@
-//! Small durable records beside the log: what is looked up by key, or changes.
+//! Ledger: small durable records beside the log that are looked up by key or change.
 //!
-//! One transactional file; each part of the server keeps tables of its own in it. A write is on
-//! disk when it returns, whole or not at all. A read or write that the disk refuses closes the
-//! file, and the next use opens it anew. Events never come here: they are the log's.
+//! One transactional redb file, in which each part of the server has its own tables. A write is
+//! atomic, and durable on return. A read or write that fails at the disk closes the file; the next
+//! use opens it again. Events are stored in the log only.
 
 use std::{
     fs::File,
@@ -23,12 +23,12 @@ use redb::{
 use rustix::fs::Advice;
 use timeline::held::HeldDir;
 
-/// Memory that pages may stay in; the system's page cache is behind it.
+/// Size of redb's page cache, bytes; the operating system's page cache backs it.
 const CACHE_BYTES: usize = 8 << 20;
-/// Table that [`MetaStore::check`] writes, to see whether it can.
+/// Table that [`MetaStore::check`] writes to, as a probe.
 const PROBE: TableDefinition<'_, &str, u64> = TableDefinition::new("probe");
 
-/// Failure to read or write records.
+/// Error of reading or writing the ledger.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", told(.0))]
 pub struct MetaStoreError(#[from] redb::Error);
@@ -47,7 +47,7 @@ fn told(error: &redb::Error) -> String {
 }
 
 impl MetaStoreError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         match &self.0 {
@@ -70,38 +70,38 @@ fn is_damage(error: &redb::Error) -> bool {
     }
 }
 
-/// Returns true for errors after which the open file takes nothing more, also when the disk would.
+/// Returns true for I/O errors, after which redb refuses every further use of the open file.
 fn is_the_disks(error: &redb::Error) -> bool {
     matches!(error, redb::Error::Io(_) | redb::Error::PreviousIo)
 }
 
-/// The records; clones share one file. Every call waits for the disk.
+/// Handle of the ledger; clones share one file. Every call blocks on the disk.
 #[derive(Clone)]
 pub struct MetaStore(Arc<Shared>);
 
 struct Shared {
     path: PathBuf,
-    /// `None` after a failure of the disk, until the next use.
+    /// The open file; `None` after a disk failure, until the next use.
     database: RwLock<Option<Database>>,
-    /// The disk failed after the last write that it took.
+    /// True from a failure of the disk until the next successful write.
     failing: AtomicBool,
-    /// Faults of the next writes.
+    /// Faults that the next writes return.
     #[cfg(test)]
     faults: parking_lot::Mutex<std::collections::VecDeque<InjectedFault>>,
 }
 
-/// Failure of the disk that a test injects.
+/// Disk failure injected by a test.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InjectedFault {
-    /// Nothing of it is on disk.
+    /// The write fails and nothing of it is on disk.
     Lost,
-    /// All of it is on disk, and the write fails all the same.
+    /// The write fails although all of it is on disk.
     Unclear,
 }
 
 impl MetaStore {
-    /// Opens the file at `path`, made when there is none; its name is durable on return.
+    /// Opens the file at `path`, or creates it; its directory entry is durable on return.
     pub fn open(path: &Path) -> Result<MetaStore, MetaStoreError> {
         let database = open(path)?;
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
@@ -116,7 +116,7 @@ impl MetaStore {
         })))
     }
 
-    /// Result of `look`, in one unchanging view of all tables.
+    /// Runs `look` on one snapshot of all tables.
     pub fn read<T>(
         &self,
         look: impl FnOnce(&ReadTransaction) -> Result<T, redb::Error>,
@@ -124,9 +124,9 @@ impl MetaStore {
         self.using(|database| Ok(database.begin_read()?), |view| look(&view))
     }
 
-    /// Makes all changes of `change` or, when it fails, none; one writer at a time.
+    /// Applies all changes of `change` or, if it fails, none; writers are serialized.
     ///
-    /// Where the disk fails while they are made durable, they may be there later all the same.
+    /// If the disk fails during the commit, the changes may become visible later nevertheless.
     pub fn write<T>(
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, redb::Error>,
@@ -143,7 +143,7 @@ impl MetaStore {
         Ok(changed)
     }
 
-    /// Has the next writes fail, one each.
+    /// Makes the next writes fail, one for each fault.
     #[cfg(test)]
     pub(crate) fn fail_next(&self, faults: &[InjectedFault]) {
         self.0.faults.lock().extend(faults);
@@ -160,7 +160,7 @@ impl MetaStore {
         Err(redb::Error::Io(io::Error::other("a fault")))
     }
 
-    /// Fails while records cannot be written; tries it out where the disk failed lately.
+    /// Fails if records cannot be written; after a disk failure, probes with a write.
     pub fn check(&self) -> Result<(), MetaStoreError> {
         if !self.0.failing.load(Ordering::Relaxed) {
             return Ok(());
@@ -183,7 +183,7 @@ impl MetaStore {
             })
         };
         let done = match attempt(act)? {
-            // Another's use failed since the file was opened; nothing of this one has begun.
+            // Another use failed since the file was opened; this use has not begun.
             Err((redb::Error::PreviousIo, act)) => {
                 self.close();
                 attempt(act)?
@@ -199,7 +199,7 @@ impl MetaStore {
         })
     }
 
-    /// Calls `act` with the open file, opened where it is not.
+    /// Calls `act` with the open file; opens the file first if necessary.
     fn opened<T>(&self, act: impl FnOnce(&Database) -> T) -> Result<T, MetaStoreError> {
         let Shared { path, database, .. } = &*self.0;
         loop {
@@ -214,15 +214,15 @@ impl MetaStore {
         }
     }
 
-    /// Closes the file once it is in no use.
+    /// Closes the file once no call uses it.
     fn close(&self) {
         self.0.failing.store(true, Ordering::Relaxed);
-        // A failure here is not the first: a file that is not closed well is repaired as it opens.
+        // An error on close is ignored: redb repairs an unclean file when it opens it.
         drop(self.0.database.write().take());
     }
 }
 
-/// The table, or none before its first record.
+/// Opens the table; `None` if nothing was ever written to it.
 pub fn table<K: Key + 'static, V: Value + 'static>(
     view: &ReadTransaction,
     definition: TableDefinition<'_, K, V>,
@@ -240,15 +240,15 @@ fn open(path: &Path) -> Result<Database, redb::Error> {
     Ok(builder.set_cache_size(CACHE_BYTES).create_file(file)?)
 }
 
-/// The file of the ledger, made when there is none: a regular file, and none that a link names.
+/// Opens or creates the file of the ledger, which must be a regular file and no symbolic link.
 fn file(path: &Path) -> Result<File, redb::Error> {
     let dir = HeldDir::new(path.parent().unwrap_or(Path::new("")));
     let opened = dir.file_to_write(Path::new(path.file_name().unwrap_or_default()));
     opened.map_err(|error| redb::Error::Io(error.into()))
 }
 
-/// Forgets pages in the system's memory, which after a failed sync may hold what the disk does not:
-/// the file is to be judged by what is on disk.
+/// Drops the file's pages from the page cache: after a failed sync they may differ from the disk, whose
+/// content decides.
 fn forget_cached(path: &Path) -> Result<(), redb::Error> {
     let dropped = rustix::fs::fadvise(file(path)?, 0, None, Advice::DontNeed);
     dropped.map_err(|error| redb::Error::Io(error.into()))

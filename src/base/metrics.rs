@@ -1,8 +1,8 @@
-//! Every series in one table, each a typed handle; `docs/METRICS.md` says what they mean.
+//! Table of all metric series, each a typed handle; `docs/METRICS.md` explains them.
 //!
-//! Promises that counting takes no lock and no memory, and that every label has a fixed set of
-//! values. Knows no HTTP and does not look at anything itself: gauges are set by whoever reads
-//! the whole for a scraper. Long because it is the one table.
+//! Counting takes no lock and allocates nothing, and every label has a fixed set of values. Knows no
+//! HTTP and samples nothing itself: the handler of a scrape sets the gauges first. Long because it is
+//! the one table.
 
 mod http;
 mod inference;
@@ -27,13 +27,13 @@ pub use live::{EmbeddingProvider, NoveltyDecision, SessionEnd, ShedReason};
 pub use owners::{Owners, Tally, Work};
 pub use remote::RemoteFailure;
 
-/// The content type of [`Metrics::text`].
+/// Content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Bounds of histograms of short waits, in seconds: a quarter of a millisecond to ten seconds.
+/// Buckets of histograms of short waits, in seconds: 0.25 ms to 10 s.
 const SHORT: &[f64] =
     &[0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
-/// Bounds of histograms of a job's work, in seconds: ten milliseconds to an hour.
+/// Buckets of histograms of a job's work, in seconds: 10 ms to an hour.
 const LONG: &[f64] =
     &[0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1200.0, 3600.0];
 
@@ -238,13 +238,13 @@ series! {
 }
 
 labels! {
-    /// Outcome of a connection at the limiter.
+    /// Decision of the connection limiter.
     pub enum ConnectionOutcome {
-        /// It had room.
+        /// The connection was admitted.
         Accepted = "accepted",
-        /// It had room, and was closed to make room for another.
+        /// The connection was admitted, and later closed in favour of another.
         GaveWay = "gave_way",
-        /// There was no room for it.
+        /// The connection was refused because the limit was reached.
         Refused = "refused",
     }
 
@@ -252,37 +252,37 @@ labels! {
     pub enum QueueLabel {
         /// Ingests that wait for a worker.
         FileJobs = "file_jobs",
-        /// Analyses that wait for a processor.
+        /// Analyses that wait for a CPU slot.
         Analyses = "analyses",
     }
 
     /// Outcome of an attempt to deliver an event to a webhook.
     pub enum DeliveryOutcome {
-        /// The target has it.
+        /// The target accepted the event.
         Delivered = "delivered",
-        /// The attempt failed; another follows.
+        /// The attempt failed and will be retried.
         Failed = "failed",
-        /// Never: the event became a dead letter.
+        /// The delivery was given up; the event became a dead letter.
         Dead = "dead_letter",
-        /// The target wants nothing more.
+        /// The target asked for no further events.
         Gone = "gone",
     }
 
     /// Outcome of a finished span.
     pub enum SpanOutcome {
-        /// The collector took it.
+        /// The collector accepted the span.
         Exported = "exported",
-        /// There was no room for it, or the collector did not take it.
+        /// The queue was full, or the collector did not accept the span.
         Dropped = "dropped",
     }
 
     /// A file that retention removes.
     pub enum StoredFile {
-        /// The JPEG of a selected frame.
+        /// JPEG of a selected frame.
         Still = "still",
         /// A signal array.
         Column = "column",
-        /// Remains of a write that never finished.
+        /// Remainder of an unfinished write.
         Unfinished = "unfinished",
     }
 }
@@ -290,45 +290,45 @@ labels! {
 labels!(of DropReason, Operation, Priority, RemoteFault, WorkerStart);
 
 labels! {
-    /// A limit that a request met.
+    /// Limit that refused a request.
     pub enum RefusalReason {
-        /// All requests together.
+        /// Rate of all requests together.
         GlobalRate = "global_rate",
-        /// The requests of one principal.
+        /// Rate of one principal's requests.
         PrincipalRate = "principal_rate",
-        /// Failed authentications of one address.
+        /// Failed authentications from one address.
         FailedAuthentications = "failed_authentications",
-        /// File jobs that wait.
+        /// Number of waiting file jobs.
         FileJobs = "file_jobs",
-        /// Bytes of answers that wait to be taken.
+        /// Bytes of answers that clients have not read yet.
         Unsent = "unsent",
-        /// Long answers that wait to be made.
+        /// Number of long answers that wait to be produced.
         Readers = "readers",
-        /// Analyses that wait.
+        /// Number of waiting analyses.
         Analyses = "analyses",
-        /// Searches that wait.
+        /// Number of waiting searches.
         Searches = "searches",
-        /// Open event streams.
+        /// Number of open event streams.
         Streams = "event_streams",
-        /// Open media tickets.
+        /// Number of open media tickets.
         Tickets = "media_tickets",
-        /// Active runs of a principal.
+        /// Number of active runs of a principal.
         ActiveRuns = "active_runs",
-        /// Webhooks of a run or of a principal.
+        /// Number of webhooks of a run or of a principal.
         Webhooks = "webhooks",
-        /// Uploads under way.
+        /// Number of concurrent uploads.
         Uploads = "uploads",
-        /// Answers kept for the idempotency keys of a principal.
+        /// Answers stored for the idempotency keys of a principal.
         Keys = "idempotency_keys",
-        /// The disk reserve.
+        /// Reserve of free disk space.
         Disk = "disk",
-        /// The log takes nothing.
+        /// The log is read-only.
         Log = "log",
-        /// Inferences under way and waiting.
+        /// Number of running and waiting inferences.
         Inferences = "inferences",
-        /// Tokens of a principal's day.
+        /// Daily token budget of a principal.
         DayTokens = "day_tokens",
-        /// The server shuts down.
+        /// The server is shutting down.
         Draining = "draining",
     }
 }
@@ -341,7 +341,7 @@ impl Label for EventKind {
     }
 }
 
-/// State of a run that can be read, by its name on the wire.
+/// State of a readable run, by its name in the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunState(pub &'static str);
 
@@ -373,13 +373,13 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts `analyzed` decisions of the gate, `selected` of which keep their frame.
+    /// Counts `analyzed` decisions of the gate, of which `selected` keep their frame.
     pub fn decided(&self, analyzed: u64, selected: u64) {
         self.frames_analyzed.inc_by(analyzed);
         self.keyframes_selected.inc_by(selected);
     }
 
-    /// Every series in the text format of scrapers.
+    /// Returns every series in the Prometheus text format.
     pub fn text(&self) -> prometheus::Result<Vec<u8>> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
@@ -387,7 +387,7 @@ impl Metrics {
     }
 }
 
-/// The help text of a series: its doc comment, as the compiler spells attributes.
+/// Returns the help text of a series: its doc comment, as `stringify!` renders the attribute.
 fn doc(attributes: &[&str]) -> String {
     let lines = attributes.iter().filter_map(|attribute| attribute.split('"').nth(1));
     lines.map(str::trim).collect::<Vec<_>>().join(" ")

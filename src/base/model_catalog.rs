@@ -1,4 +1,4 @@
-//! Names a caller may use: analysis modes and models.
+//! Names that a caller may use: analysis modes and models.
 
 use std::collections::HashSet;
 
@@ -8,27 +8,27 @@ media::named! {
     /// Thoroughness that is asked of an analysis.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Mode {
-        /// Neither of the others.
+        /// Balance of detail and cost.
         #[default]
         Balanced = "balanced",
-        /// Detail before cost.
+        /// Prefers detail to cost.
         Detailed = "detailed",
-        /// Cost before detail.
+        /// Prefers low cost to detail.
         Efficiency = "efficiency",
-        /// Settings of the caller's own.
+        /// Uses the caller's own settings.
         Custom = "custom",
     }
 }
 
 media::named! {
-    /// Hardware that a model needs.
+    /// Hardware class that a model needs.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum ModelTier {
-        /// Fewer than ten thousand million parameters: one consumer GPU.
+        /// Fewer than 10 billion parameters: one consumer GPU.
         Small = "small",
-        /// More than that: a data-centre GPU, or several.
+        /// 10 billion parameters or more: one or several data-centre GPUs.
         Medium = "medium",
-        /// Run by its maker only.
+        /// Hosted by its maker only.
         Cloud = "cloud",
     }
 }
@@ -36,11 +36,11 @@ media::named! {
 /// A curated model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CuratedModel {
-    /// Id on the wire.
+    /// Id in the API.
     pub id: &'static str,
-    /// Name under which its makers publish it, which stock servers list.
+    /// Name under which the maker publishes the model, as stock servers list it.
     pub upstream: &'static str,
-    /// Hardware that it needs.
+    /// Hardware class that the model needs.
     pub tier: ModelTier,
     family: Family,
 }
@@ -64,7 +64,7 @@ const fn model_of(
     CuratedModel { id, upstream, tier, family }
 }
 
-/// The curated models: families together, within a family from the least to the most able.
+/// Curated models, grouped by family; within a family from the least to the most capable.
 pub const MODELS: [CuratedModel; 27] = {
     use Family::{Gemini, Gemma3, InternVl3, Qwen3Vl, Qwen25Vl, SmolVlm2};
     use ModelTier::{Cloud, Medium, Small};
@@ -100,8 +100,7 @@ pub const MODELS: [CuratedModel; 27] = {
 };
 
 impl CuratedModel {
-    /// Models of its family that need less, the most able first: a caller may ask for one in its
-    /// place.
+    /// Returns the smaller models of the family, the most capable first, as allowed substitutes.
     pub fn fallbacks(self) -> impl Iterator<Item = CuratedModel> {
         let lesser = MODELS.into_iter().take_while(move |model| model.id != self.id);
         let lesser: Vec<CuratedModel> =
@@ -110,13 +109,13 @@ impl CuratedModel {
     }
 }
 
-/// The curated model called `name`, by the service or by its makers.
+/// Returns the curated model with this id or upstream name.
 pub fn model(name: &str) -> Option<CuratedModel> {
     MODELS.into_iter().find(|model| model.id == name || model.upstream == name)
 }
 
-/// The models that a caller can name: the curated ones, those that backends are configured for, and
-/// those that backends list.
+/// Models that a caller can name: the curated ones, those configured for a backend, and those that
+/// backends list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
     others: Vec<(String, ModelTier)>,
@@ -125,15 +124,15 @@ pub struct Catalog {
 /// A model of a [`Catalog`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatalogEntry<'a> {
-    /// Id on the wire.
+    /// Id in the API.
     pub id: &'a str,
-    /// Hardware that it needs.
+    /// Hardware class that the model needs.
     pub tier: ModelTier,
 }
 
 impl Catalog {
-    /// The curated models and the `others`, each with whether only its maker runs it; names that no
-    /// request can hold are left out.
+    /// Creates a catalog of the curated models and `others`, flagged true if hosted by their maker only.
+    /// Leaves out names that are not valid labels.
     pub fn new(others: impl IntoIterator<Item = (String, bool)>) -> Catalog {
         let (mut catalog, mut known) = (Catalog::default(), HashSet::new());
         for (id, is_cloud) in others {
@@ -147,17 +146,17 @@ impl Catalog {
         catalog
     }
 
-    /// Returns true where a caller can name `name`.
+    /// Returns true if a caller can name the model `name`.
     pub fn contains(&self, name: &str) -> bool {
         model(name).is_some() || self.others.iter().any(|(known, _)| known == name)
     }
 
-    /// The ids of every model, the curated ones first.
+    /// Returns the ids of all models, curated ones first.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.models().map(|model| model.id)
     }
 
-    /// Every model, the curated ones first.
+    /// Returns all models, curated ones first.
     pub fn models(&self) -> impl Iterator<Item = CatalogEntry<'_>> {
         let curated =
             MODELS.into_iter().map(|model| CatalogEntry { id: model.id, tier: model.tier });
@@ -166,7 +165,7 @@ impl Catalog {
     }
 }
 
-/// Tier by the size in a model's id, such as `7b`; medium where it has none.
+/// Derives the hardware class from the size in a model's id, such as `7b`; medium if there is none.
 fn tier_of(id: &str) -> ModelTier {
     let id = id.to_ascii_lowercase();
     let mut sizes = id.split(['-', '_', ':', '/', ' ']).filter_map(|part| {

@@ -1,19 +1,19 @@
-//! Counts what is open, of each owner and of all: so many of either, the rest refused.
+//! Limiter of open items, per owner and in total.
 
 use std::collections::HashMap;
 
 use crate::base::keys::Principal;
 
-/// Scope of a count.
+/// Limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitScope {
-    /// Items of all callers together.
+    /// The limit of all owners together.
     All,
-    /// Items of the caller.
+    /// The limit of one owner.
     Own,
 }
 
-/// Counts of open items, in all and by owner.
+/// Counts of open items, in total and by owner.
 #[derive(Debug, Default)]
 pub struct OwnerLimiter {
     all: usize,
@@ -21,7 +21,7 @@ pub struct OwnerLimiter {
 }
 
 impl OwnerLimiter {
-    /// Counts one more of `owner`, unless there are as many as may be.
+    /// Adds one item of `owner`, or returns the limit that is reached.
     pub fn enter(
         &mut self,
         owner: &Principal,
@@ -39,7 +39,7 @@ impl OwnerLimiter {
         Ok(())
     }
 
-    /// Counts one less of `owner`, which entered before.
+    /// Removes one item of `owner`, which must have entered.
     pub fn leave(&mut self, owner: &Principal) {
         let Some(open) = self.own.get_mut(owner) else { return };
         self.all -= 1;
@@ -49,7 +49,7 @@ impl OwnerLimiter {
         }
     }
 
-    /// Number of items of all owners.
+    /// Returns the number of items of all owners.
     pub fn all(&self) -> usize {
         self.all
     }

@@ -1,9 +1,9 @@
-//! Byte accounts: how much each principal and all together keep on disk, against two quotas.
+//! Byte accounts of stored data, per principal and in total, checked against two quotas.
 //!
-//! Counted are uploads, stills, signal columns, log records and kept answers, deleted ones until
-//! they are gone from the disk. Bytes that two runs share by their content count for both, so that
-//! nobody's account tells what others store, and a release is a subtraction. In memory, rebuilt
-//! at start. What ends a run is recorded, never refused.
+//! Counted are uploads, stills, signal columns, log records and stored answers; deleted ones until they
+//! are removed from the disk. Bytes shared by two runs with the same content count for both, so that no
+//! account reveals the data of others and a release is a subtraction. In memory, rebuilt at the start.
+//! Records that end a run are counted but never refused.
 
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Instant};
 
@@ -12,50 +12,50 @@ use parking_lot::Mutex;
 
 use crate::base::{disk_reserve::DiskReserve, keys::Principal};
 
-/// Most bytes kept; `None` is no limit.
+/// Maximum number of stored bytes; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaLimits {
-    /// Limit of all principals together.
+    /// Quota of all principals together.
     pub global: Option<NonZeroU64>,
-    /// Limit of each principal.
+    /// Quota of each principal.
     pub principal: Option<NonZeroU64>,
 }
 
-/// A principal stores one part in so many of what it stores and what is free above the reserve.
+/// Divisor of a principal's share: of the sum of its stored bytes and the free bytes above the reserve.
 pub const SHARE: u64 = 2;
-/// Deleted records are kept while they take no more than one part in so many of a limit.
+/// Divisor of a limit: deleted records may take at most this fraction of it.
 const DELETED_SHARE: u64 = 8;
 
-/// Reason that bytes are not stored.
+/// Reason why bytes are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaError {
-    /// The principal's own quota would be passed.
+    /// The quota of the principal would be exceeded.
     #[error("{used} of {quota} bytes are used and {asked} more are needed: delete runs or uploads")]
     Principal {
         /// The quota in bytes.
         quota: u64,
         /// Bytes used.
         used: u64,
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: u64,
     },
-    /// The quota of all principals together would be passed.
+    /// The quota of all principals together would be exceeded.
     #[error("the service has used all of its storage quota: delete runs or uploads, or try later")]
     Global {
         /// The quota in bytes.
         quota: u64,
         /// Bytes used.
         used: u64,
-        /// Bytes asked for.
+        /// Bytes requested.
         asked: u64,
     },
-    /// The disk of which each principal has a share has no room for anybody.
+    /// The disk that the principals share has no space above its reserve.
     #[error("the disk has no room above its reserve: delete runs or uploads, or try later")]
     Disk,
 }
 
 impl QuotaError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             QuotaError::Principal { .. } => ErrorKind::Conflict,
@@ -63,7 +63,7 @@ impl QuotaError {
         }
     }
 
-    /// The same refusal, where `held` of the bytes used belong to what is asked for.
+    /// Returns the error with `held` bytes moved from `used` to `asked`: they belong to the same item.
     fn beside(mut self, held: u64) -> QuotaError {
         if let QuotaError::Principal { used, asked, .. } | QuotaError::Global { used, asked, .. } =
             &mut self
@@ -75,46 +75,46 @@ impl QuotaError {
     }
 }
 
-/// The accounts of all principals.
+/// Byte accounts of all principals.
 #[derive(Debug, Default)]
 pub struct Quota {
     limits: QuotaLimits,
-    /// The disk of which each principal has a share, where none has a quota.
+    /// Disk that the principals share; limits each of them if there is no quota of principals.
     shared: Option<Arc<DiskReserve>>,
     accounts: Mutex<Accounts>,
 }
 
 #[derive(Debug, Default)]
 struct Accounts {
-    /// The sum of all principals.
+    /// Bytes of all principals.
     total: u64,
-    /// Bytes of the principals that use any.
+    /// Bytes of each principal that uses any.
     principals: HashMap<Principal, u64>,
-    /// Last check of the disk, and the sum then.
+    /// Time of the last measurement of the disk, and the total at that time.
     looked: Option<Seen>,
 }
 
-/// A time, and bytes at that time.
+/// A time, and a number of bytes at that time.
 type Seen = (Instant, u64);
 
 impl Quota {
-    /// Empty accounts under `limits`.
+    /// Creates empty accounts under `limits`.
     pub fn new(limits: QuotaLimits) -> Arc<Quota> {
         Arc::new(Quota { limits, shared: None, accounts: Mutex::default() })
     }
 
-    /// Empty accounts under `limits`, of principals that share the disk of `reserve`.
+    /// Creates empty accounts under `limits`, of principals that share the disk of `reserve`.
     pub fn shared(limits: QuotaLimits, reserve: Arc<DiskReserve>) -> Arc<Quota> {
         Arc::new(Quota { limits, shared: Some(reserve), accounts: Mutex::default() })
     }
 
-    /// Charges `owner` for `bytes` that are about to be stored, whole or not at all.
+    /// Charges `owner` for `bytes` that are about to be stored, all or none.
     pub fn charge(&self, owner: &Principal, bytes: u64) -> Result<(), QuotaError> {
         self.charge_beside(owner, bytes, 0)
     }
 
-    /// Charges `owner` for `bytes` more of something of which `held` are charged already: a
-    /// refusal tells of it as a whole, and of what is used without it.
+    /// Charges `owner` for `bytes` more of an item of which `held` bytes are charged. The error counts
+    /// `held` as requested, not as used.
     fn charge_beside(&self, owner: &Principal, bytes: u64, held: u64) -> Result<(), QuotaError> {
         let seen = self.seen();
         let mut accounts = self.accounts.lock();
@@ -123,52 +123,52 @@ impl Quota {
         Ok(())
     }
 
-    /// Bytes of which a principal has a share beside what it stores, and when they were free.
+    /// Returns the free bytes above the reserve that principals share, and when they were measured.
     fn seen(&self) -> Option<Seen> {
         let reserve = self.shared.as_ref().filter(|_| self.limits.principal.is_none())?;
-        // A disk that cannot be examined is for the write to refuse.
+        // A disk that cannot be measured limits nothing here; the write will fail.
         reserve.room().ok()
     }
 
-    /// Most that `owner` may store now; `None` where that has no limit of its own.
+    /// Returns the limit of `owner`'s stored bytes; `None` if there is none.
     pub fn most(&self, owner: &Principal) -> Option<u64> {
         let seen = self.seen();
         self.accounts.lock().most(&self.limits, seen, owner)
     }
 
-    /// Returns true if `bytes` that nobody can read any more are too much for `owner` to keep.
+    /// Returns true if `bytes` of deleted data exceed the fraction of a limit that `owner` may keep.
     pub fn is_in_the_way(&self, owner: &Principal, bytes: u64) -> bool {
         let limits = [self.most(owner), self.limits.global.map(NonZeroU64::get)];
         limits.into_iter().flatten().any(|limit| bytes > limit / DELETED_SHARE)
     }
 
-    /// Refuses work of `owner` that could store nothing at all.
+    /// Fails if `owner` could not store even one byte.
     pub fn check(&self, owner: &Principal) -> Result<(), QuotaError> {
         let seen = self.seen();
         self.accounts.lock().check(&self.limits, seen, owner, 1)
     }
 
-    /// Counts `bytes` of `owner` that are stored already, whatever the quotas say.
+    /// Counts `bytes` that `owner` has already stored, regardless of the quotas.
     pub fn record(&self, owner: &Principal, bytes: u64) {
         self.accounts.lock().add(owner, bytes);
     }
 
-    /// Gives back `bytes` that `owner` was charged for.
+    /// Subtracts `bytes` that `owner` was charged for.
     pub fn release(&self, owner: &Principal, bytes: u64) {
         self.accounts.lock().subtract(owner, bytes);
     }
 
-    /// A charge that grows while something is written, and is given back unless it is kept.
+    /// Returns an empty reservation of `owner`, which grows during a write and is released on drop.
     pub fn hold(self: &Arc<Quota>, owner: &Principal) -> QuotaReservation {
         QuotaReservation { quota: Arc::clone(self), owner: owner.clone(), bytes: 0 }
     }
 
-    /// Bytes used by `owner`.
+    /// Returns the bytes used by `owner`.
     pub fn used(&self, owner: &Principal) -> u64 {
         self.accounts.lock().used(owner)
     }
 
-    /// Bytes used by all principals together.
+    /// Returns the bytes used by all principals together.
     pub fn total(&self) -> u64 {
         self.accounts.lock().total
     }
@@ -179,7 +179,7 @@ impl Accounts {
         self.principals.get(owner).copied().unwrap_or(0)
     }
 
-    /// Rest of the room that was `seen`.
+    /// Returns the free bytes of the measurement, less the bytes charged since.
     fn room(&mut self, (at, room): Seen) -> u64 {
         let (_, before) = *self.looked.insert(match self.looked {
             Some(looked) if looked.0 == at => looked,
@@ -210,7 +210,7 @@ impl Accounts {
             return Err(QuotaError::Disk);
         }
         let used = self.used(owner);
-        // The principal's own first: that is what it can do something about.
+        // The principal's quota first, because the principal can free that space itself.
         if let Some(quota) = passed(self.most(limits, seen, owner), used) {
             return Err(QuotaError::Principal { quota, used, asked });
         }
@@ -242,7 +242,7 @@ impl Accounts {
     }
 }
 
-/// Bytes charged for something unfinished; dropping it gives them back.
+/// Bytes charged for an unfinished write; released on drop.
 #[derive(Debug)]
 pub struct QuotaReservation {
     quota: Arc<Quota>,
@@ -251,33 +251,33 @@ pub struct QuotaReservation {
 }
 
 impl QuotaReservation {
-    /// Charges for `bytes` more.
+    /// Charges `bytes` more.
     pub fn grow(&mut self, bytes: u64) -> Result<(), QuotaError> {
         self.quota.charge_beside(&self.owner, bytes, self.bytes)?;
         self.bytes += bytes;
         Ok(())
     }
 
-    /// An empty one of the same owner.
+    /// Returns an empty reservation of the same owner.
     pub fn beside(&self) -> QuotaReservation {
         self.quota.hold(&self.owner)
     }
 
-    /// Counts `bytes` more, whatever the quotas say.
+    /// Charges `bytes` more, regardless of the quotas.
     pub fn record(&mut self, bytes: u64) {
         self.quota.record(&self.owner, bytes);
         self.bytes += bytes;
     }
 
-    /// Gives back what is held of more than `bytes`.
+    /// Releases the bytes reserved beyond `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
         let surplus = self.bytes.saturating_sub(bytes);
         self.quota.release(&self.owner, surplus);
         self.bytes -= surplus;
     }
 
-    /// Leaves what was charged charged and says how much it is: the thing is stored, and is
-    /// released by [`Quota::release`] when it goes.
+    /// Ends the reservation without a release and returns its bytes, which stay charged until
+    /// [`Quota::release`], when the stored item is removed.
     #[must_use = "whoever keeps the bytes must be able to release them"]
     pub fn keep(mut self) -> u64 {
         std::mem::take(&mut self.bytes)

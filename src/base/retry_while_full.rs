@@ -1,4 +1,4 @@
-//! Waits out a queue that is full for a moment.
+//! Retries an operation while a queue is full.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Runs `attempt`, again with pauses while it is refused for want of room: for `patience` at most,
-/// and not beyond `cancel`. Each run is told how much of `patience` is left.
+/// Runs `attempt`, and repeats it with pauses while it fails for lack of room, until `patience` or
+/// `cancel` ends. Passes the rest of `patience` to each attempt.
 pub async fn retry_while_full<T, E, Attempt: Future<Output = Result<T, E>>>(
     patience: Duration,
     cancel: &CancellationToken,
@@ -42,7 +42,7 @@ mod tests {
     #[tokio::test]
     async fn only_a_want_of_room_is_waited_out_and_only_for_so_long() {
         let (long, none) = (Duration::from_secs(600), Duration::ZERO);
-        // Outcomes one after the other, the patience, and the outcome and attempts that follow.
+        // Outcomes in order, the patience, and the expected outcome and number of attempts.
         let rows: [(&str, &[Outcome], Duration, Outcome, usize); 4] = [
             ("at once", &[Ok(1)], long, Ok(1), 1),
             ("full twice", &[Err("full"), Err("full"), Ok(2)], long, Ok(2), 3),

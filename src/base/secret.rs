@@ -1,5 +1,5 @@
-//! The secret of the installation: made at the first start, and the same from then on. The ledger has a mark of it, by which
-//! one that is damaged, or of another installation, is refused.
+//! Secret of the installation, created at the first start. The ledger stores a mark (HMAC) of it, by which a
+//! start refuses a secret that is damaged or of another installation.
 
 use std::{
     fs::File,
@@ -17,33 +17,33 @@ use super::meta_store::{self, MetaStore, MetaStoreError};
 
 const NAME: &str = "secret";
 const UNFINISHED: &str = "secret.unfinished";
-/// Marks of every secret that was in force; an empty one stands for the one that was lost before there were marks.
+/// Marks of every secret ever in use; an empty one stands for a secret that was lost before it had a mark.
 const MARKS: TableDefinition<'_, &[u8], ()> = TableDefinition::new("secrets");
 
 const LOST: [u8; 0] = [];
 
-/// The secret, as a start finds it.
+/// The secret as read or created by a start.
 pub struct Secret {
     bytes: [u8; 32],
-    /// Directory of one that is new, and is not there yet.
+    /// Data directory, if the secret is new and not written yet.
     new_in: Option<OwnedFd>,
-    /// Another one is lost.
+    /// True if the secret is new although a log exists: the previous secret is lost.
     is_anew: bool,
 }
 
 impl Secret {
-    /// Its bytes.
+    /// Returns the bytes of the secret.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.bytes
     }
 
-    /// Returns false where `ledger` knows others, and not this one.
+    /// Returns false if `ledger` has marks, but not one that admits this secret.
     pub fn is_known(&self, ledger: &MetaStore) -> Result<bool, MetaStoreError> {
         let is_known = |[own, lost]: [bool; 2]| own || lost;
         Ok(self.new_in.is_some() || self.marks(ledger)?.is_none_or(is_known))
     }
 
-    /// Has `ledger` know it, and writes one that is new; does nothing where both are so.
+    /// Adds the mark to `ledger` and writes a new secret to disk; does nothing if both are done.
     pub fn keep(&self, ledger: &MetaStore) -> io::Result<()> {
         let marks = self.marks(ledger).map_err(io::Error::other)?;
         if marks.is_none_or(|[own, _]| !own) {
@@ -58,7 +58,7 @@ impl Secret {
                 Ok(())
             });
             match marked {
-                // A disk that is full takes it at a later start.
+                // Ignored if the disk is full; a later start adds the mark.
                 Err(error) if self.new_in.is_none() => {
                     tracing::warn!(%error, "the ledger has no mark of the file `secret`");
                 }
@@ -68,7 +68,7 @@ impl Secret {
         self.new_in.as_ref().map_or(Ok(()), |dir| self.write(dir))
     }
 
-    /// Writes it, for its owner alone to read; durable on return. No other server is at it: the ledger is open.
+    /// Writes the secret with mode 0600; durable on return. The open ledger excludes other servers.
     fn write(&self, dir: &OwnedFd) -> io::Result<()> {
         if let Err(error) = rustix::fs::unlinkat(dir, UNFINISHED, AtFlags::empty()) {
             tracing::debug!(%error, "no start was cut off");
@@ -82,7 +82,7 @@ impl Secret {
         Ok(rustix::fs::fsync(dir)?)
     }
 
-    /// Returns true for its own mark and for that of the lost one, as `ledger` has them; `None` where it has none at all.
+    /// Returns two flags: `ledger` has this secret's mark, and a lost one's; `None` if it has no marks.
     fn marks(&self, ledger: &MetaStore) -> Result<Option<[bool; 2]>, MetaStoreError> {
         let own = self.mark();
         ledger.read(|view| match meta_store::table(view, MARKS)? {
@@ -100,7 +100,7 @@ impl Secret {
     }
 }
 
-/// Reads the secret in `data_dir`, or draws one, which is there once it is kept.
+/// Reads the secret in `data_dir`, or creates one, which [`Secret::keep`] writes.
 pub fn open(data_dir: &Path) -> io::Result<Secret> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(data_dir, flags, Mode::empty())?;
@@ -131,7 +131,7 @@ fn read(file: File) -> io::Result<[u8; 32]> {
     Ok(secret)
 }
 
-/// Refusal of a secret that is not the one of this installation.
+/// Returns the error for a secret that is not the one of this installation.
 pub fn unknown() -> io::Error {
     let text = "its file `secret` is damaged or of another installation: put back the one that was there, or \
                 remove it, after which the runs of keys without a name have no owner";

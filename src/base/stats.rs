@@ -1,6 +1,6 @@
-//! The last hour by minutes: of the machine, and of each principal's own work.
+//! Statistics of the last hour by minute: of the machine, and of each principal's own work.
 //!
-//! Kept in memory and gone with the process. Pure but for [`Machine::look`]: snapshots go in.
+//! Kept in memory only. Pure except for [`Machine::look`]: callers pass snapshots.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,39 +16,39 @@ use crate::base::{
     metrics::{Metrics, RefusalReason, Tally},
 };
 
-/// Minutes that are kept.
+/// Number of minutes kept.
 pub const MINUTES_MAX: usize = 60;
-/// A minute.
+/// Interval between snapshots.
 pub const EVERY: Duration = Duration::from_secs(60);
 
-/// Counters of the machine since the start, and its state now.
+/// Counters of the machine since the start, and its current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Machine {
     /// Frames that the gate decided about.
     pub frames: u64,
-    /// Frames among them that it keeps.
+    /// Frames among them that the gate selected.
     pub kept: u64,
     /// Requests refused to keep a limit.
     pub refused: u64,
-    /// Waits of inferences for their place: how many, and their seconds.
+    /// Waits of inferences for a slot: their number, and their sum in seconds.
     pub waits: (u64, f64),
-    /// Syncs of the log, likewise.
+    /// Syncs of the log: their number, and their sum in seconds.
     pub syncs: (u64, f64),
-    /// Ticks of all processors: at work, and in all.
+    /// CPU ticks of all processors: busy, and total.
     pub ticks: Option<(u64, u64)>,
-    /// Share of the memory of the machine that is in use, of 1.
+    /// Fraction of the machine's memory in use, 0 to 1.
     pub memory_used: Option<f64>,
-    /// Memory of the server, media workers left out.
+    /// Resident memory of the server without media workers, bytes.
     pub server_bytes: u64,
     /// Live sessions.
     pub live_sessions: u64,
-    /// Jobs under way or waiting.
+    /// Jobs running or waiting.
     pub jobs: u64,
 }
 
 impl Machine {
-    /// The machine as `metrics` and the system tell of it, and so many runs with a job; reads files of
-    /// the system.
+    /// Samples `metrics` and the files in `/proc`; `busy_runs` is the number of runs with a job or live
+    /// session.
     pub fn look(metrics: &Metrics, busy_runs: usize) -> Machine {
         let live_sessions = u64::try_from(metrics.live_sessions.get()).unwrap_or_default();
         let waits = &metrics.inference_wait_seconds;
@@ -70,10 +70,10 @@ impl Machine {
     }
 }
 
-/// Ticks at work and in all, of the first line of `/proc/stat`.
+/// Returns busy and total ticks from the first line of `/proc/stat`.
 fn ticks(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
-    // User, nice, system, idle, waiting for disks, interrupts, soft ones, stolen; guests are in user.
+    // Fields: user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user.
     let ticks: Vec<u64> =
         line.split_ascii_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
     let all = ticks.iter().sum();
@@ -81,7 +81,7 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     Some((all - idle, all))
 }
 
-/// The number behind `name` in a file of lines.
+/// Returns the number after `name` at the start of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()
@@ -96,18 +96,18 @@ fn server_bytes(status: &str) -> Option<u64> {
     field(status, "VmRSS:").map(|kib| kib * 1024)
 }
 
-/// A minute, or what there is of the one under way.
+/// Statistics of a minute, or of the part of the current minute so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// End of the period, or now.
+    /// End of the period.
     pub at: WallTime,
     /// Length of the period.
     pub span: Duration,
-    /// The machine at its beginning and its end.
+    /// State of the machine at the beginning and at the end of the period.
     pub machine: (Machine, Machine),
-    /// Counts of the caller's own work in it.
+    /// Work of the caller in the period.
     pub own: Tally,
-    /// Descriptions of all.
+    /// Descriptions of all principals in the period.
     pub descriptions: u64,
 }
 
@@ -119,12 +119,12 @@ struct Snapshot {
     owners: HashMap<Principal, Tally>,
 }
 
-/// The ends of the last minutes, and of the one before them.
+/// Snapshots at the ends of the last minutes, and one before them.
 #[derive(Debug, Default)]
 pub struct Stats(Mutex<VecDeque<Snapshot>>);
 
 impl Stats {
-    /// A minute has ended; the first of all begins the count.
+    /// Adds the snapshot at the end of a minute; the first one is only a starting point.
     pub fn add(
         &self,
         at: (Instant, WallTime),
@@ -138,8 +138,8 @@ impl Stats {
         kept.push_back(Snapshot { at, machine, owners });
     }
 
-    /// The last `minutes`, the oldest first, as `owner` may see them; the last is that under way, which
-    /// `now` tells of.
+    /// Returns the last `minutes` points, the oldest first, as `owner` may see them. The last is the
+    /// current minute up to `at`, the time of `machine` and `owners`.
     pub fn points(
         &self,
         minutes: usize,

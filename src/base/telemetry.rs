@@ -1,8 +1,7 @@
-//! Logs: text for people on stdout, one JSON object a line on stderr; spans to a collector.
+//! Logs as text on stdout and as JSON lines on stderr; spans to a collector.
 //!
-//! Promises that none of it ever waits: each sink is a bounded queue and a thread of its own, and
-//! lines that nobody reads in time are dropped, counted and reported once there is room. Without
-//! a collector a span costs nothing.
+//! Logging never blocks: each sink has a bounded queue and a thread, and lines that do not fit are
+//! dropped, counted and reported once there is room. Without a collector, spans cost nothing.
 
 mod otlp;
 
@@ -32,35 +31,35 @@ use crate::base::metrics::Metrics;
 
 pub use otlp::continue_trace;
 
-/// The target of the spans that are exported; logs do not show them.
+/// Target of the exported spans, which logs leave out.
 pub const SPANS: &str = "sightline::spans";
 
-/// Lines that wait for one sink.
+/// Maximum number of lines in the queue of a sink.
 const QUEUE_LINES: usize = 8192;
-/// Bytes of the lines that wait for one sink.
+/// Maximum number of bytes in the queue of a sink.
 const QUEUE_BYTES: usize = 4 << 20;
-/// Longest wait for a reader at the end of the process.
+/// Maximum wait for the queues to drain at the end of the process.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Reason that logging cannot start.
+/// Error of starting the logs.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The filter does not parse.
     #[error("log filter: {0}")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
-    /// A subscriber is there already.
+    /// A tracing subscriber is already set.
     #[error("logging is set up twice: {0}")]
     Twice(#[from] tracing_subscriber::util::TryInitError),
-    /// A sink's descriptor or thread cannot be had.
+    /// The descriptor or the thread of a sink cannot be created.
     #[error("cannot open a log sink: {0}")]
     Sink(#[from] io::Error),
 }
 
-/// Writes what waits when dropped, as long as somebody reads it.
+/// On drop, waits up to a second for the queued lines to be written.
 #[must_use]
 pub struct FlushGuard {
     lines: Vec<Arc<Queued>>,
-    /// Ends after the lines are written, which it may add to.
+    /// Span exporter, dropped after the wait for the lines; it may log further ones.
     _spans: Option<otlp::OtlpExporter>,
 }
 
@@ -74,10 +73,10 @@ impl Drop for FlushGuard {
     }
 }
 
-/// Copies of the log that are written.
+/// Formats in which the log is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Text to stdout and JSON to stderr; where stderr is a terminal, text alone.
+    /// Text to stdout and JSON to stderr; if stderr is a terminal, text only.
     #[default]
     Both,
     /// Text to stdout.
@@ -87,10 +86,10 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// Names of all in settings.
+    /// Names of all formats in settings.
     pub const NAMES: &'static str = "both, text, json";
 
-    /// The format called `name`.
+    /// Returns the format called `name`.
     pub fn from_name(name: &str) -> Option<LogFormat> {
         match name {
             "both" => Some(LogFormat::Both),
@@ -100,22 +99,22 @@ impl LogFormat {
         }
     }
 
-    /// Returns whether text and whether JSON are written.
+    /// Returns two flags: text is written, JSON is written.
     fn copies(self, stderr_is_terminal: bool) -> (bool, bool) {
         let json = self == LogFormat::Json || self == LogFormat::Both && !stderr_is_terminal;
         (self != LogFormat::Json, json)
     }
 }
 
-/// Starts logging what `filter` lets through as `format` says, and exporting spans to `collector`, if
-/// there is one.
+/// Starts the logs, with events that match `filter`, in `format`; exports spans to `collector` if it is
+/// given.
 pub fn start(
     filter: &str,
     format: LogFormat,
     collector: Option<&str>,
     metrics: &Arc<Metrics>,
 ) -> Result<FlushGuard, TelemetryError> {
-    // Descriptors of our own: a writer that hangs must not hold the locks of the standard streams.
+    // Descriptors of their own, so that a blocked writer does not hold the locks of stdout and stderr.
     let text = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let json = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let (is_text, is_json) = format.copies(json.is_terminal());
@@ -147,20 +146,20 @@ pub fn start(
     Ok(FlushGuard { lines, _spans: spans })
 }
 
-/// Lets the events through that `filter` does, and no span.
+/// Returns a filter that passes the events that match `filter`, and no spans.
 fn events<S: Subscriber>(filter: &str) -> Result<impl Filter<S> + use<S>, TelemetryError> {
     let events = filter_fn(|metadata| metadata.is_event());
     Ok(EnvFilter::try_new(filter)?.and(events.with_max_level_hint(LevelFilter::TRACE)))
 }
 
-/// Queue of a sink, and the count of lines that it lost.
+/// Size of a sink's queue, and the number of lines lost.
 struct Queued {
     bytes: AtomicUsize,
     lost: AtomicU64,
     metrics: Arc<Metrics>,
 }
 
-/// Takes whole lines, and never waits.
+/// Log sink that accepts whole lines and never blocks.
 #[derive(Clone)]
 struct Sink {
     lines: SyncSender<Vec<u8>>,
@@ -205,7 +204,7 @@ fn drain(
 }
 
 impl Write for Sink {
-    /// The formatter hands over a whole line at a time.
+    /// Called by the formatter with one whole line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let before = self.queued.bytes.fetch_add(line.len(), Ordering::AcqRel);
         let fits = before + line.len() <= QUEUE_BYTES;

@@ -1,7 +1,7 @@
-//! The one TLS provider of the process.
+//! TLS provider of the process.
 //!
-//! Libraries that bring a rustls client of their own take the installed provider; two compiled in
-//! and none installed would panic at the first handshake.
+//! Libraries with a rustls client of their own use the installed provider. With two compiled in and
+//! none installed, they panic at the first handshake.
 
 /// Makes aws-lc-rs the provider of every TLS client and server of the process.
 pub fn install_provider() {
@@ -21,7 +21,7 @@ mod tests {
         crypto::CryptoProvider,
     };
 
-    /// The builders without a provider of their own panic unless exactly one is in force.
+    /// rustls builders without an explicit provider panic unless exactly one is installed.
     #[test]
     fn a_handshake_works_with_the_one_provider() {
         super::install_provider();

@@ -1,35 +1,35 @@
-//! FlatBuffers, written from the front: a table, then what it refers to.
+//! FlatBuffers writer that appends only: a table, then the objects that it refers to.
 //!
-//! Every field has eight bytes, so that each is aligned, whatever it is.
+//! Every field takes eight bytes, which aligns each type.
 
 /// A field of a table.
 #[derive(Clone, Copy, Debug)]
 pub enum Slot {
-    /// Its default.
+    /// The default value; the field is not written.
     Absent,
     Byte(u8),
     Short(i16),
     Int(i32),
     Long(i64),
-    /// Comes later.
+    /// A reference, filled in when its target is written.
     Ref,
 }
 
-/// A buffer that is being written.
+/// A buffer under construction.
 #[derive(Default)]
 pub struct Flat(Vec<u8>);
 
 impl Flat {
-    /// Position of the reference to the root table; comes first.
+    /// Reserves the reference to the root table and returns its position; must be called first.
     pub fn root(&mut self) -> usize {
         self.0.extend([0; 8]);
         0
     }
 
-    /// Writes a table that the reference at `at` is to; gives the positions of its own references.
+    /// Writes a table, the target of the reference at `at`; returns the positions of the table's references.
     pub fn table(&mut self, at: usize, slots: &[Slot]) -> Vec<usize> {
         self.align(8);
-        // The vtable: its size, the table's, and where each field lies in that.
+        // The vtable: its size, the size of the table, and the offset of each field in the table.
         let vtable = self.0.len();
         let size = 8 + 8 * slots.len();
         self.short(4 + 2 * slots.len());
@@ -58,7 +58,7 @@ impl Flat {
         refs
     }
 
-    /// Writes a vector of references, whose positions are given.
+    /// Writes a vector of `count` references; returns their positions.
     pub fn refs(&mut self, at: usize, count: usize) -> Vec<usize> {
         self.vector(at, count);
         let places = (0..count).map(|index| self.0.len() + 4 * index).collect();
@@ -66,7 +66,7 @@ impl Flat {
         places
     }
 
-    /// A vector of structs of two numbers.
+    /// Writes a vector of structs of two 64-bit integers.
     pub fn pairs(&mut self, at: usize, pairs: &[(i64, i64)]) {
         self.vector(at, pairs.len());
         for (first, second) in pairs {
@@ -75,7 +75,7 @@ impl Flat {
         }
     }
 
-    /// A string.
+    /// Writes a string.
     pub fn text(&mut self, at: usize, text: &str) {
         self.vector(at, text.len());
         self.0.extend(text.as_bytes());
@@ -86,7 +86,7 @@ impl Flat {
         self.0
     }
 
-    /// The length of a vector whose items, aligned to eight bytes, come next.
+    /// Writes the length of a vector, so that the items that follow are aligned to eight bytes.
     fn vector(&mut self, at: usize, count: usize) {
         self.align(8);
         self.0.extend([0; 4]);
@@ -94,7 +94,7 @@ impl Flat {
         self.0.extend((count as u32).to_le_bytes());
     }
 
-    /// Has the reference at `at` be to what comes next.
+    /// Points the reference at `at` to the next byte to be written.
     fn refer(&mut self, at: usize) {
         let distance = (self.0.len() - at) as u32;
         self.0[at..at + 4].copy_from_slice(&distance.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Feedback of callers on runs. Does not know which runs still exist: callers ask for that.
+//! Feedback of callers on runs. Does not know which runs still exist; the caller passes a filter.
 
 use media::{FeedbackId, RunId, WallTime};
 use tokio_postgres::{Row, types::ToSql};
@@ -6,39 +6,39 @@ use tokio_postgres::{Row, types::ToSql};
 use super::{Database, DatabaseError};
 use crate::base::keys::Principal;
 
-/// Feedback to keep.
+/// Feedback to be stored.
 #[derive(Clone, Debug)]
 pub struct NewFeedback {
-    /// Its id.
+    /// Id of the feedback.
     pub id: FeedbackId,
-    /// The run it is about.
+    /// Run that the feedback is about.
     pub run: RunId,
-    /// Caller that gives it.
+    /// Caller that submits the feedback.
     pub principal: Principal,
     /// Rating from 0 to 10.
     pub rating: u8,
-    /// Subject of the feedback, in the caller's own word.
+    /// Category, in the caller's own words.
     pub category: String,
     /// Text of the feedback.
     pub feedback: Option<String>,
 }
 
-/// Feedback as it was kept.
+/// Feedback as stored.
 #[derive(Clone, Debug)]
 pub struct Feedback {
-    /// Position in the one order; pages go by it.
+    /// Position in the order of all feedback; the cursor of pages.
     pub position: u64,
-    /// Its id.
+    /// Id of the feedback.
     pub id: String,
-    /// The run it is about.
+    /// Run that the feedback is about.
     pub run: String,
     /// Rating from 0 to 10.
     pub rating: i16,
-    /// Subject of the feedback, in the caller's own word.
+    /// Category, in the caller's own words.
     pub category: String,
     /// Text of the feedback.
     pub feedback: Option<String>,
-    /// Time at which it was kept, by the database's clock.
+    /// Time of storage, by the database's clock.
     pub created_at: WallTime,
 }
 
@@ -47,17 +47,17 @@ pub struct Feedback {
 pub struct FeedbackPage {
     /// Feedback on the page.
     pub feedback: Vec<Feedback>,
-    /// The next page holds what was kept before this position.
+    /// Cursor of the next page, which holds feedback before this position; `None` on the last page.
     pub next: Option<u64>,
 }
 
-/// Fewest rows looked at in one query.
+/// Minimum number of rows read by one query.
 const STEP_MIN: usize = 100;
-/// Queries for one page: a page may be short when most of the rows are of deleted runs.
+/// Maximum number of queries for one page. A page may be short if most rows belong to deleted runs.
 const STEPS: usize = 8;
 
 impl Database {
-    /// Keeps `feedback`; when this fails it may have been kept all the same.
+    /// Stores `feedback`. After an error it may have been stored nevertheless.
     pub async fn submit(&self, feedback: &NewFeedback) -> Result<(), DatabaseError> {
         const INSERT: &str = "INSERT INTO sightline_feedback \
              (feedback_id, run_id, principal, rating, category, feedback) \
@@ -75,7 +75,7 @@ impl Database {
         self.bounded(work).await
     }
 
-    /// The feedback of `principal` before position `before` on runs that `is_visible`.
+    /// Returns the feedback of `principal` before position `before`, on runs for which `is_visible` is true.
     pub async fn feedback(
         &self,
         principal: &Principal,
@@ -122,10 +122,10 @@ impl Database {
     }
 }
 
-/// Reads a row; a table that was changed by hand may hold anything.
+/// Parses a row, which may hold invalid values if the table was edited by hand.
 fn feedback(row: &Row) -> Result<Feedback, tokio_postgres::Error> {
     Ok(Feedback {
-        // Identities count from 1.
+        // The column is an identity, which starts at 1.
         position: row.try_get::<_, i64>(0)?.max(0) as u64,
         id: row.try_get(1)?,
         run: row.try_get(2)?,

@@ -1,4 +1,4 @@
-//! Runs and descriptions of every server that mirrors all of its events.
+//! Queries over the runs and descriptions of all servers that mirror every event to the database.
 
 use media::WallTime;
 use tokio_postgres::Row;
@@ -6,44 +6,44 @@ use tokio_postgres::Row;
 use super::{Database, DatabaseError};
 use crate::base::keys::Principal;
 
-/// A run of one of the servers.
+/// A run of one of the servers, mirrored to the database.
 #[derive(Clone, Debug)]
 pub struct FleetRun {
-    /// Its server.
+    /// Id of the server.
     pub node: String,
-    /// Its id.
+    /// Id of the run.
     pub run: String,
-    /// Its label; empty where it has none.
+    /// Label of the run; empty if it has none.
     pub label: String,
-    /// State as its events tell it.
+    /// State of the run, derived from its mirrored events.
     pub status: String,
-    /// Time of its first event.
+    /// Time of the run's first event.
     pub created_at: WallTime,
-    /// Time of its last event.
+    /// Time of the run's last event.
     pub last_event_at: WallTime,
 }
 
-/// A description that has a text in it.
+/// A description that contains the searched text.
 #[derive(Clone, Debug)]
 pub struct FleetHit {
-    /// Its server.
+    /// Id of the server.
     pub node: String,
-    /// Its run.
+    /// Id of the run.
     pub run: String,
-    /// Label of the run; empty where it has none.
+    /// Label of the run; empty if it has none.
     pub label: String,
-    /// Its event, of that server.
+    /// Sequence number of the event in the log of that server.
     pub seq: u64,
     /// Kind of the event.
     pub kind: String,
-    /// Time at which it was appended.
+    /// Time at which the event was appended.
     pub appended_at: WallTime,
-    /// Beginning of the text that was searched.
+    /// First 1024 characters of the description.
     pub description: String,
 }
 
 impl Database {
-    /// The newest runs of `principal`, of all servers.
+    /// Returns the newest runs of `principal` on all servers.
     pub async fn fleet_runs(
         &self,
         principal: &Principal,
@@ -63,7 +63,7 @@ impl Database {
         self.bounded(work).await
     }
 
-    /// The newest descriptions of runs of `principal` that have `text` in them, of all servers.
+    /// Returns the newest descriptions in runs of `principal`, on all servers, that contain `text`.
     pub async fn fleet_search(
         &self,
         principal: &Principal,
@@ -75,14 +75,14 @@ impl Database {
              FROM sightline_log log JOIN sightline_runs run USING (node_id, run_id) \
              WHERE log.description ILIKE $2 AND run.principal = $1 AND run.status <> 'deleted' \
              ORDER BY log.appended_at DESC LIMIT $3";
-        // What would stand for other characters stands for itself.
+        // Escapes the wildcards of LIKE.
         let escaped = text.replace('\\', r"\\").replace('%', r"\%").replace('_', r"\_");
         let pattern = format!("%{escaped}%");
         let work = async {
             let lease = self.connection().await?;
             let wanted: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
                 [&principal.as_str(), &pattern, &(limit as i64)];
-            // Not prepared: the plan goes by the text.
+            // Not prepared, so that the planner sees the pattern.
             let rows = lease.query(SELECT, &wanted).await?;
             lease.give_back();
             Ok(rows.iter().map(hit).collect::<Result<_, _>>()?)
@@ -111,7 +111,7 @@ fn hit(row: &Row) -> Result<FleetHit, tokio_postgres::Error> {
         node: row.try_get(0)?,
         run: row.try_get(1)?,
         label: row.try_get(2)?,
-        // Seqs count from 1.
+        // Sequence numbers start at 1.
         seq: row.try_get::<_, i64>(3)?.unsigned_abs(),
         kind: row.try_get(4)?,
         appended_at: time(row, 5)?,

@@ -1,7 +1,7 @@
-//! The schema: numbered SQL files, each applied once, all in one transaction.
+//! Database schema: numbered SQL files, each applied once, all in one transaction.
 //!
-//! Servers that start at once wait for each other at an advisory lock. A migration that was
-//! applied is never changed: its checksum is kept, and another one is an error.
+//! Servers that start together are serialized by an advisory lock. Applied migrations must not
+//! change: a checksum that differs from the stored one is an error.
 
 use std::time::Duration;
 
@@ -36,10 +36,10 @@ const MIGRATIONS: &[Migration] = migrations! {
 
 /// Key of the advisory lock: "sightlin" in ASCII.
 const LOCK: i64 = 0x7369_6768_746c_696e;
-/// Most time for all of it, waiting for another server included.
+/// Time limit of the whole migration, including the wait for another server.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Brings the schema up to date; returns how many migrations were applied.
+/// Applies missing migrations; returns their number.
 pub(super) async fn migrate(database: &Database) -> Result<usize, DatabaseError> {
     let work = async {
         let mut lease = database.any_connection().await?;
@@ -64,7 +64,7 @@ async fn apply(
     if encoding != "UTF8" {
         return Err(DatabaseError::Encoding(encoding));
     }
-    // Within the lock: two servers that both find no table would both make it.
+    // Under the lock, because two servers that both find no table would both create it.
     transaction
         .batch_execute(
             "CREATE TABLE IF NOT EXISTS sightline_migrations (

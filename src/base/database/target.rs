@@ -1,7 +1,7 @@
 //! Address of the database: a libpq connection URL, with libpq's meaning of `sslmode`.
 //!
-//! `prefer` and `require` encrypt without knowing to whom, as in libpq; `verify-full` checks
-//! the certificate and its name. Does not know what the database is for.
+//! `prefer` and `require` encrypt without verifying the server, as in libpq; `verify-full` checks
+//! the certificate and its name.
 
 use std::{fmt, path::Path, sync::Arc, time::Duration};
 
@@ -12,10 +12,10 @@ use transport::tls::{self, TrustAnchors};
 
 use crate::base::json::ValueError;
 
-/// Most time for a connection to stand.
+/// Maximum time to establish a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// A database and how to reach it.
+/// Address of a database, with credentials and TLS settings.
 #[derive(Clone)]
 pub struct DatabaseUrl {
     config: Config,
@@ -29,7 +29,7 @@ impl fmt::Debug for DatabaseUrl {
 }
 
 impl DatabaseUrl {
-    /// The target of a `postgres://` URL; what is wrong with one is said without repeating it.
+    /// Parses a `postgres://` URL. The error does not repeat the URL, which may contain a password.
     pub fn parse(url: &str) -> Result<DatabaseUrl, ValueError> {
         const SHAPE: &str = "must be a URL such as \
                              postgres://user:password@host:5432/database?sslmode=verify-full";
@@ -74,7 +74,7 @@ impl DatabaseUrl {
         Ok(DatabaseUrl { config, tls })
     }
 
-    /// Configuration of the driver, with each statement limited to `timeout`.
+    /// Returns the driver's configuration, with each statement limited to `timeout`.
     pub(super) fn connect(&self, timeout: Duration) -> (Config, MakeRustlsConnect) {
         let mut config = self.config.clone();
         let ms = timeout.as_millis();
@@ -82,7 +82,7 @@ impl DatabaseUrl {
             "-c statement_timeout={ms} -c lock_timeout={ms} \
              -c idle_in_transaction_session_timeout={ms}"
         );
-        // The operator's options come last and win.
+        // The operator's options come last and take precedence.
         let options = match config.get_options() {
             Some(options) => format!("{limits} {options}"),
             None => limits,
@@ -97,7 +97,7 @@ impl DatabaseUrl {
     }
 }
 
-/// Certificates that may vouch for the database: those of a file, or the system's.
+/// Loads the trusted root certificates from a file, or those of the system.
 fn trusted(path: Option<&str>) -> Result<RootCertStore, ValueError> {
     let Some(path) = path else {
         let roots = tls::roots(None).map_err(|error| format!("cannot be used: {error}"))?;

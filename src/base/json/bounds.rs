@@ -1,5 +1,4 @@
-//! Bounds as types: what a reader enforces, the document states and `/v1/limits` shows is one
-//! alias.
+//! Bounds as types, so that parsing, the OpenAPI document and `/v1/limits` share one alias.
 
 use std::ops::RangeInclusive;
 
@@ -12,15 +11,15 @@ use super::{Declared, Faults, Form, ValueError, digits, integer, text};
 pub struct BoundedInt<const MIN: u64, const MAX: u64>(pub u64);
 
 impl<const MIN: u64, const MAX: u64> BoundedInt<MIN, MAX> {
-    /// Every value that is accepted.
+    /// Accepted values.
     pub const RANGE: RangeInclusive<u64> = MIN..=MAX;
 
-    /// Reads one from a body.
+    /// Reads the integer from a body.
     pub fn read(value: &Value) -> Result<Self, ValueError> {
         integer(Self::RANGE)(value).map(BoundedInt)
     }
 
-    /// Reads one from a query.
+    /// Reads the integer from a query.
     pub fn digits(value: &Value) -> Result<u64, ValueError> {
         digits(Self::RANGE)(value)
     }
@@ -31,10 +30,10 @@ impl<const MIN: u64, const MAX: u64> BoundedInt<MIN, MAX> {
 pub struct BoundedText<const MIN: usize, const MAX: usize>(pub String);
 
 impl<const MIN: usize, const MAX: usize> BoundedText<MIN, MAX> {
-    /// Every length that is accepted, in bytes.
+    /// Accepted lengths in bytes.
     pub const BYTES: RangeInclusive<usize> = MIN..=MAX;
 
-    /// Reads one.
+    /// Reads the string.
     pub fn read(value: &Value) -> Result<Self, ValueError> {
         text(Self::BYTES)(value).map(|text| BoundedText(text.to_owned()))
     }

@@ -1,29 +1,29 @@
-//! Declared types: the struct that the document shows reads itself, and tells every fault at once.
+//! Declared types: structs that parse themselves from a request and report every fault at once.
 
 use serde_json::{Map, Value};
 
 use super::{Faults, ValueError};
 use crate::base::model_catalog::Catalog;
 
-/// Form of a request's values, and what it takes to judge them.
+/// Kind of request that a value comes from, with the data needed to check it.
 #[derive(Clone, Copy)]
 pub enum Form<'a> {
-    /// JSON.
+    /// A JSON body.
     Body,
-    /// JSON that names models of a catalog.
+    /// A JSON body that may name models of this catalog.
     Naming(&'a Catalog),
-    /// JSON about one run.
+    /// A JSON body about one run.
     OfRun,
-    /// Text, numbers too.
+    /// A query string: every value is text, numbers too.
     Query,
 }
 
-/// A type that requests are made of.
+/// A type that can be read from a request.
 pub trait Declared: Sized {
-    /// Reads a value that is not null.
+    /// Reads a value, which is not null.
     fn take(value: &Value, form: Form<'_>) -> Result<Self, Faults>;
 
-    /// Value of a field that is missing, or is null; `None` where it is required.
+    /// Returns the value of a field that is missing or null; `None` if the field is required.
     fn absent(_is_null: bool) -> Option<Self> {
         None
     }
@@ -45,7 +45,7 @@ impl Declared for bool {
     }
 }
 
-/// A field that must be there, and may be null.
+/// A required field whose value may be null.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Nullable<T>(pub Option<T>);
 
@@ -59,7 +59,7 @@ impl<T: Declared> Declared for Nullable<T> {
     }
 }
 
-/// `MIN` to `MAX` objects.
+/// An array of `MIN` to `MAX` objects.
 #[derive(Debug, PartialEq, Eq)]
 pub struct List<T, const MIN: usize, const MAX: usize>(pub Vec<T>);
 
@@ -79,7 +79,7 @@ impl<T: Declared, const MIN: usize, const MAX: usize> Declared for List<T, MIN, 
     }
 }
 
-/// Two structs whose fields lie side by side.
+/// Two structs whose fields are read from the same object.
 impl<A: Declared, B: Declared> Declared for (A, B) {
     fn take(value: &Value, form: Form<'_>) -> Result<(A, B), Faults> {
         let mut faults = Faults::default();
@@ -89,7 +89,7 @@ impl<A: Declared, B: Declared> Declared for (A, B) {
     }
 }
 
-/// The fields of an object while they are read.
+/// Fields of an object under validation, with the faults found so far.
 pub struct Object<'a> {
     fields: &'a Map<String, Value>,
     form: Form<'a>,
@@ -98,7 +98,7 @@ pub struct Object<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// The fields of `value`, of which those are declared.
+    /// Starts to read the object `value`, whose declared fields are `known`.
     pub fn of(
         value: &'a Value,
         form: Form<'a>,
@@ -108,7 +108,7 @@ impl<'a> Object<'a> {
         Ok(Object { fields, form, known, faults: Faults::default() })
     }
 
-    /// The field `name`, of the type that `of` leads to; `None` where it is refused.
+    /// Reads the field `name` as `T`, the type that `of` projects to; `None` if it is invalid.
     pub fn field<S, T: Declared>(&mut self, name: &str, _of: fn(&S) -> &T) -> Option<T> {
         match self.given(name) {
             Some(value) => self.faults.part(name, T::take(value, self.form)),
@@ -122,7 +122,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The field `name`, read by `read`; `None` where it is refused.
+    /// Reads the required field `name` with `read`; `None` if it is missing or invalid.
     pub fn required<T, E: Into<Faults>>(
         &mut self,
         name: &str,
@@ -135,7 +135,7 @@ impl<'a> Object<'a> {
         self.faults.part(name, read(value))
     }
 
-    /// The field `name`, read by `read` where it is given; `None` where it is refused.
+    /// Reads the field `name` with `read` if present; the outer `None` means that it is invalid.
     pub fn optional<T, E: Into<Faults>>(
         &mut self,
         name: &str,
@@ -144,22 +144,22 @@ impl<'a> Object<'a> {
         self.faults.part(name, self.given(name).map(read).transpose())
     }
 
-    /// Value of the field `name`, which need not be declared.
+    /// Returns the value of the field `name`, declared or not; `None` if missing or null.
     pub fn given(&self, name: &str) -> Option<&'a Value> {
         self.fields.get(name).filter(|value| !value.is_null())
     }
 
-    /// Notes a fault of the field `name`.
+    /// Records a fault of the field `name`.
     pub fn refuse(&mut self, name: &str, problem: impl Into<ValueError>) {
         self.faults.refuse(name, problem);
     }
 
-    /// Value that `build` makes where nothing was refused.
+    /// Returns the value of `build` if no fault was recorded, else the faults.
     pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, Faults> {
         self.faults.finish(build)
     }
 
-    /// Refuses every field that is not declared.
+    /// Records a fault for every field that is not declared.
     pub fn closed(&mut self) {
         for field in self.fields.keys().filter(|field| !self.known.contains(&field.as_str())) {
             self.faults.refuse(field, "is not a known field");
@@ -167,10 +167,10 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Has a struct read itself by its fields.
+/// Implements `Declared` for a struct by its fields.
 ///
-/// A field is read as its type says, or by a function that follows `required` or `optional`. With `closed` other fields
-/// are refused. A block adds the faults of fields beside each other: it sees the object, and each field, `None` where that is refused.
+/// A field is read by its type, or by the function after `required` or `optional`. `closed` rejects other
+/// fields. The block adds checks across fields: it sees the object, and each field, `None` if it is invalid.
 macro_rules! declared {
     (
         $name:ident { $($field:ident $(: $how:ident $read:expr)?),* $(,)? }

@@ -1,20 +1,20 @@
-//! Faults of what a caller sent, all in one answer.
+//! Collects the faults of a request, which are all reported in one answer.
 
 use super::{FieldError, ValueError};
 
-/// Most faults kept; of the rest the number is added.
+/// Maximum number of recorded faults; further ones are only counted.
 const DETAILS_MAX: usize = 32;
 
-/// Faults of one value, in the order in which they were found; a path is empty where it is the value itself.
+/// Faults of one value, in the order of their discovery; an empty path means the value itself.
 #[derive(Debug, Default)]
 pub struct Faults {
     kept: Vec<(String, ValueError)>,
-    /// Faults that are not kept.
+    /// Number of faults beyond the recorded ones.
     more: usize,
 }
 
 impl Faults {
-    /// Notes a fault of `field`.
+    /// Records a fault of `field`.
     pub fn refuse(&mut self, field: impl Into<String>, problem: impl Into<ValueError>) {
         if self.kept.len() < DETAILS_MAX {
             self.kept.push((field.into(), problem.into()));
@@ -23,7 +23,7 @@ impl Faults {
         }
     }
 
-    /// The part called `name`; `None` after its faults are taken over.
+    /// Returns the value read for the part `name`; on an error, records its faults and returns `None`.
     pub fn part<T>(&mut self, name: &str, read: Result<T, impl Into<Faults>>) -> Option<T> {
         let Faults { kept, more } = match read {
             Ok(part) => return Some(part),
@@ -38,7 +38,7 @@ impl Faults {
         None
     }
 
-    /// Value that `build` makes where nothing was refused.
+    /// Returns the value of `build` if no fault was recorded, else the faults.
     pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, Faults> {
         build().filter(|_| self.kept.is_empty()).ok_or(self)
     }

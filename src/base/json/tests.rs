@@ -1,4 +1,4 @@
-//! Strict JSON and the typed reader, case by case.
+//! Tests of strict JSON parsing and of the typed reader.
 
 use super::*;
 

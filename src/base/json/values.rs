@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::ValueError;
 
-/// An integer in `range`, written as one.
+/// Reads a JSON integer in `range`.
 pub fn integer(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, ValueError> {
     move |value| within(value.as_u64(), &range)
 }
 
-/// An integer in `range` as a query writes it: digits in a string.
+/// Reads an integer in `range` from a string of digits, as in a query.
 pub fn digits(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, ValueError> {
     move |value| {
         let text = value.as_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -26,12 +26,12 @@ fn within(found: Option<u64>, range: &RangeInclusive<u64>) -> Result<u64, ValueE
         .ok_or_else(|| format!("must be an integer in [{}, {}]", range.start(), range.end()).into())
 }
 
-/// Any 64-bit integer, written as one.
+/// Reads a JSON integer of 64 bits, signed.
 pub fn signed(value: &Value) -> Result<i64, ValueError> {
     value.as_i64().ok_or_else(|| "must be a 64-bit integer".into())
 }
 
-/// A number in `range`.
+/// Reads a number in `range`.
 pub fn number(range: RangeInclusive<f64>) -> impl Fn(&Value) -> Result<f64, ValueError> {
     move |value| {
         value.as_f64().filter(|found| range.contains(found)).ok_or_else(|| {
@@ -40,13 +40,13 @@ pub fn number(range: RangeInclusive<f64>) -> impl Fn(&Value) -> Result<f64, Valu
     }
 }
 
-/// A number in [0, 1].
+/// Reads a number in [0, 1].
 pub fn score(value: &Value) -> Result<Score, ValueError> {
     let found = value.as_f64().and_then(|found| Score::from_f64(found).ok());
     found.ok_or_else(|| "must be a number in [0, 1]".into())
 }
 
-/// A string of so many bytes.
+/// Reads a string whose length in bytes is in `bytes`.
 pub fn text(bytes: RangeInclusive<usize>) -> impl Fn(&Value) -> Result<&str, ValueError> {
     move |value| match value.as_str() {
         Some(found) if bytes.contains(&found.len()) => Ok(found),
@@ -54,7 +54,7 @@ pub fn text(bytes: RangeInclusive<usize>) -> impl Fn(&Value) -> Result<&str, Val
     }
 }
 
-/// A string that says something, as `read` reads it.
+/// Rejects a string of white space only; passes other values to `read`.
 pub fn said<'a, T>(
     read: impl FnOnce(&'a Value) -> Result<T, ValueError>,
 ) -> impl FnOnce(&'a Value) -> Result<T, ValueError> {
@@ -66,13 +66,13 @@ pub fn said<'a, T>(
     }
 }
 
-/// A string that is a `T`.
+/// Reads a string that parses as `T`.
 pub fn parsed<T: FromStr<Err = ParseError>>(value: &Value) -> Result<T, ValueError> {
     let found = value.as_str().ok_or(ValueError::from("must be a string"))?;
     found.parse().map_err(|error: ParseError| error.problem.into())
 }
 
-/// One of `names`, read by `read`.
+/// Reads one of `names` by means of `read`.
 pub fn name<T>(
     names: impl AsRef<[&'static str]>,
     read: impl Fn(&str) -> Option<T>,

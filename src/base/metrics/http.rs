@@ -1,4 +1,4 @@
-//! Requests by route, method and status: a table that fills once and is then only read.
+//! Request counters by route, method and status, in a table that is filled lazily and read without locks.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ use prometheus::{
 
 use super::labelled::register;
 
-/// Routes with series of their own, a multiple of those there are; further ones share the last.
+/// Maximum number of routes with own series, well above the number of routes; others share the last slot.
 const ROUTES_MAX: usize = 128;
 const METHODS: [Method; 7] = [
     Method::GET,
@@ -20,25 +20,25 @@ const METHODS: [Method; 7] = [
     Method::DELETE,
     Method::OPTIONS,
 ];
-/// The statuses that the server gives; any other is counted as `other`.
+/// Statuses that the server returns; any other is counted as `other`.
 const STATUSES: [u16; 31] = [
     200, 201, 202, 204, 206, 301, 302, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 411, 412,
     413, 415, 416, 422, 428, 429, 431, 500, 501, 502, 503, 504,
 ];
 const OTHER: &str = "other";
 
-/// Requests and how long their answers took to begin.
+/// Requests, and the times to the heads of their answers.
 pub struct HttpMetrics {
     requests: IntCounterVec,
     seconds: HistogramVec,
-    /// Table on the heap: a thread's stack is too small for the table of a route each.
+    /// Heap-allocated, because a table of all routes is too large for a thread's stack.
     routes: Box<[OnceLock<Route>]>,
 }
 
 struct Route {
     template: Box<str>,
     seconds: Histogram,
-    /// Counters by method and status; the last row and column are those of no list.
+    /// Counters by method and status; the last row and column hold those in neither list.
     requests: Box<[OnceLock<IntCounter>]>,
 }
 
@@ -64,7 +64,7 @@ impl HttpMetrics {
         HttpMetrics { requests, seconds, routes }
     }
 
-    /// Counts the answer to a request of the route with this template.
+    /// Counts an answer of the route `template`, `seconds` after its request.
     pub fn answered(&self, template: &str, method: &Method, status: u16, seconds: f64) {
         let route = self.route(template);
         route.seconds.observe(seconds);

@@ -1,4 +1,4 @@
-//! Requests to the model backends, by backend; each is named once at start.
+//! Series of requests to the model backends, by backend; the backends are registered once at the start.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -12,23 +12,23 @@ use prometheus::{
 
 use super::labelled::{labels, register};
 
-/// Outcome of a request to a backend that did not fail.
+/// Outcome of a successful request to a backend.
 const OK: &str = "ok";
 const KINDS: [&str; 3] = ["prompt", "completion", "thinking"];
 
-/// Requests to backends, how long they took and what tokens they cost.
+/// Requests to backends, their durations and their tokens.
 #[derive(Clone)]
 pub struct InferenceMetrics {
     requests: IntCounterVec,
     seconds: HistogramVec,
     tokens: IntCounterVec,
-    /// Backends in the order in which they were named.
+    /// Backends in the order of their registration.
     providers: Arc<OnceLock<Vec<Provider>>>,
 }
 
 struct Provider {
     name: Arc<str>,
-    /// Counters by class of failure, `ok` first.
+    /// Counters by outcome: `ok` first, then each class of failure.
     outcomes: Vec<(&'static str, IntCounter)>,
     seconds: Histogram,
     tokens: [IntCounter; KINDS.len()],
@@ -58,7 +58,7 @@ impl InferenceMetrics {
         InferenceMetrics { requests, seconds, tokens, providers: Arc::default() }
     }
 
-    /// Names the backends, once; their series begin at zero.
+    /// Registers the backends, once; their series start at zero.
     pub fn name_providers(&self, names: impl Iterator<Item = Arc<str>>) {
         self.providers.get_or_init(|| names.map(|name| self.provider(name)).collect());
     }
@@ -95,13 +95,13 @@ impl Observer for InferenceMetrics {
 }
 
 labels! {
-    /// Outcome of asking models about a chunk of a source.
+    /// Outcome of the model stage for a chunk of a source.
     pub enum ChunkEnd {
-        /// A model answered as it was asked to.
+        /// A model answered in the requested format.
         Answered = "answered",
-        /// A model answered in plain text where JSON was asked for.
+        /// A model answered in plain text although JSON was requested.
         PlainText = "plain_text",
-        /// The answer to another chunk stands for it.
+        /// The answer to another chunk was reused.
         Repeated = "repeated",
         /// No model answered.
         Failed = "failed",
@@ -109,11 +109,11 @@ labels! {
 
     /// Reason that the admission queue refused a request.
     pub enum RefusalLabel {
-        /// The queue is full.
+        /// The queue was full.
         QueueFull = "queue_full",
-        /// Its wait limit passed.
+        /// The time limit of the wait passed.
         TimedOut = "timed_out",
-        /// It alone is over the limit of work in flight.
+        /// The request alone exceeds the limit of work in flight.
         TooLarge = "too_large",
         /// The daily token budget is spent.
         DaySpent = "day_spent",
@@ -121,7 +121,7 @@ labels! {
 }
 
 impl RefusalLabel {
-    /// The reason of `refused`.
+    /// Returns the label of `refused`.
     pub fn of(refused: &AdmissionError) -> RefusalLabel {
         match refused {
             AdmissionError::QueueFull { .. } => RefusalLabel::QueueFull,

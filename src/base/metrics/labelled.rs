@@ -1,4 +1,4 @@
-//! Makers of series, and families whose one label has a fixed set of values.
+//! Constructors of series, and families with one label that has a fixed set of values.
 
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
@@ -7,14 +7,14 @@ use prometheus::{
 
 /// A label with a closed set of values.
 pub trait Label: Copy + PartialEq + 'static {
-    /// Every value.
+    /// All values.
     const ALL: &'static [Self];
 
-    /// The value as it is exposed.
+    /// Returns the label value as exposed.
     fn value(self) -> &'static str;
 }
 
-/// Enums that are labels, each variant with its value as it is exposed, or those of elsewhere that have names.
+/// Defines label enums, each variant with its exposed value, or implements `Label` for existing named enums.
 macro_rules! labels {
     ($($(#[$doc:meta])* pub enum $name:ident $body:tt)+) => {$(
         media::named! {
@@ -50,7 +50,7 @@ impl<L: Label> Counters<L> {
         counters
     }
 
-    /// The counter of `label`.
+    /// Returns the counter of `label`.
     pub fn of(&self, label: L) -> &IntCounter {
         of(&self.0, label)
     }
@@ -68,7 +68,7 @@ impl<L: Label> Gauges<L> {
         gauges
     }
 
-    /// The gauge of `label`.
+    /// Returns the gauge of `label`.
     pub fn of(&self, label: L) -> &IntGauge {
         of(&self.0, label)
     }

@@ -1,78 +1,78 @@
-//! Ends of live sessions, and the items that they dropped.
+//! Labels of the ends of live sessions, of dropped items and of novelty decisions.
 
 use super::labelled::labels;
 
 labels! {
     /// Reason of a live session's end.
     pub enum SessionEnd {
-        /// Its publisher asked for it.
+        /// The publisher deleted the session.
         Deleted = "deleted",
-        /// Its publisher closed the connection.
+        /// The publisher closed the connection.
         Closed = "closed",
-        /// Its publisher fell silent.
+        /// The publisher stopped sending.
         Lost = "lost",
-        /// Its publisher never came.
+        /// The publisher never connected.
         NeverConnected = "never_connected",
-        /// Its run was over.
+        /// The run had ended.
         RunOver = "run_over",
         /// The server shut down.
         Shutdown = "shutdown",
-        /// It could not go on.
+        /// The session failed.
         Failed = "failed",
     }
 
-    /// Item that a live session, or the recording of a camera, dropped.
+    /// Item dropped by a live session or by the recording of a camera.
     pub enum ShedReason {
-        /// Coded pictures that a worker had no room for, and those that refer to them.
+        /// Coded pictures for which the worker had no room, and pictures that refer to them.
         Pictures = "pictures",
-        /// Stills that their writer had no room for, or that were lost with a device.
+        /// Stills for which the writer had no room, or that were lost with a device.
         Stills = "stills",
-        /// Selected frames that waited for a model when newer ones came.
+        /// Selected frames that waited for a model when newer ones arrived.
         Keyframes = "keyframes",
-        /// Clips, likewise, and chunks of a camera.
+        /// Clips that waited for a model when newer ones arrived, and chunks of a camera.
         Clips = "clips",
         /// Descriptions that the session's token rate did not allow.
         TokenRate = "token_rate",
-        /// Descriptions that said again what was said in the same loop.
+        /// Descriptions that repeated another one of the same loop.
         Repeats = "repeats",
-        /// Sessions whose worker had not said all when there was no more time for it.
+        /// Sessions whose worker had not delivered all events when the time limit passed.
         LastWords = "last_words",
-        /// Selected frames and clips that waited for a model, or were being asked about, when the session
-        /// ended and there was no more time for them.
+        /// Selected frames and clips that waited for a model, or were with one, when the session ended and
+        /// its time limit passed.
         Ended = "ended",
     }
 
     /// Outcome of the novelty check of a selected frame.
     pub enum NoveltyDecision {
-        /// The last description stands for it.
+        /// The last description was reused.
         Reuse = "reuse",
-        /// No frame was described before.
+        /// No frame had been described before.
         First = "first",
         /// The last description is too old.
         Elapsed = "elapsed",
-        /// The last description was compared by another model.
+        /// The last description's frame was embedded by another model.
         Model = "model",
-        /// It looks different.
+        /// The frame's distance from the described one is too large.
         Distance = "distance",
-        /// A small part of it looks different.
+        /// The distance of one cell of the frame is too large.
         Cell = "cell",
-        /// The last description has stood for too much.
+        /// The cumulative drift since the last description is too large.
         Drift = "drift",
-        /// It could have been reused, and was described to see what that would miss.
+        /// The description could have been reused; the frame was described to measure the error of reuse.
         Shadow = "shadow",
-        /// It could not be compared.
+        /// The frame could not be compared.
         Failed = "failed",
     }
 
     /// Execution provider of the image embedder.
     pub enum EmbeddingProvider {
-        /// The processor.
+        /// The CPU.
         Cpu = "cpu",
         /// An NVIDIA GPU.
         Cuda = "cuda",
-        /// The same through TensorRT.
+        /// An NVIDIA GPU through TensorRT.
         TensorRt = "tensorrt",
-        /// A sidecar, on whatever it runs.
+        /// A sidecar, whatever hardware it uses.
         Sidecar = "sidecar",
     }
 }

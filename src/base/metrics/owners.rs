@@ -1,4 +1,4 @@
-//! Counters of each principal's own work, shown to that principal alone: no series, and shown to no scraper.
+//! Counters of each principal's own work, shown to that principal alone and never exposed to scrapers.
 
 use std::{
     collections::HashMap,
@@ -18,39 +18,39 @@ use crate::base::keys::Principal;
 pub struct Work {
     /// Frames that the gate decided about.
     pub frames: AtomicU64,
-    /// Frames among them that it keeps.
+    /// Frames among them that the gate selected.
     pub kept: AtomicU64,
-    /// Descriptions that models gave.
+    /// Descriptions returned by models.
     pub descriptions: AtomicU64,
-    /// Tokens of their answers.
+    /// Tokens of those descriptions.
     pub tokens: AtomicU64,
     /// Requests refused to keep a limit.
     pub refused: AtomicU64,
 }
 
-/// The counts of [`Work`] at one moment, or of a span of time.
+/// Values of [`Work`] at one moment, or their increase over a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Frames that the gate decided about.
     pub frames: u64,
-    /// Frames among them that it keeps.
+    /// Frames among them that the gate selected.
     pub kept: u64,
-    /// Descriptions that models gave.
+    /// Descriptions returned by models.
     pub descriptions: u64,
-    /// Tokens of their answers.
+    /// Tokens of those descriptions.
     pub tokens: u64,
     /// Requests refused to keep a limit.
     pub refused: u64,
 }
 
 impl Work {
-    /// The frames of a span of signals were decided about.
+    /// Adds `frames` that the gate decided about, `kept` of which it selected.
     pub fn decided(&self, frames: u64, kept: u64) {
         self.frames.fetch_add(frames, Relaxed);
         self.kept.fetch_add(kept, Relaxed);
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     pub fn tally(&self) -> Tally {
         Tally {
             frames: self.frames.load(Relaxed),
@@ -63,7 +63,7 @@ impl Work {
 }
 
 impl Tally {
-    /// Counts since `before`.
+    /// Returns the increase since `before`.
     pub fn since(&self, before: &Tally) -> Tally {
         Tally {
             frames: self.frames.saturating_sub(before.frames),
@@ -75,7 +75,7 @@ impl Tally {
     }
 }
 
-/// The work of every principal, of which the configuration bounds the number.
+/// Counters of each principal; the configuration bounds the number of principals.
 #[derive(Default)]
 pub struct Owners(Mutex<HashMap<Principal, Arc<Work>>>);
 
@@ -84,12 +84,12 @@ impl Owners {
         Owners::default()
     }
 
-    /// The counts of `principal`, which may be kept.
+    /// Returns the counters of `principal`, which callers may hold on to.
     pub fn of(&self, principal: &Principal) -> Arc<Work> {
         Arc::clone(self.0.lock().entry(principal.clone()).or_default())
     }
 
-    /// Counts of each principal so far.
+    /// Returns the counts of each principal so far.
     pub fn tallies(&self) -> HashMap<Principal, Tally> {
         self.0.lock().iter().map(|(owner, work)| (owner.clone(), work.tally())).collect()
     }

@@ -1,4 +1,4 @@
-//! Resources that the process takes from the system, under the names that every exporter uses.
+//! Resource use of the process, under the standard names of Prometheus exporters.
 
 use std::{fs, io};
 
@@ -11,9 +11,9 @@ use rustix::{
 
 use super::labelled::{gauge, register};
 
-/// Resources that the process takes from the system; as of the last [`ProcessMetrics::look`].
+/// Resource use of the process, as of the last [`ProcessMetrics::look`].
 pub struct ProcessMetrics {
-    /// Lock for one sample at a time: two at once would each add the same time.
+    /// Serializes samples: two concurrent ones would each add the same CPU time.
     looking: Mutex<()>,
     cpu: Counter,
     resident: IntGauge,
@@ -41,7 +41,7 @@ impl ProcessMetrics {
         }
     }
 
-    /// Looks at the process; reads files of the system.
+    /// Samples the resource use of the process; reads files in `/proc`.
     pub fn look(&self) -> io::Result<()> {
         let _looking = self.looking.lock();
         let used = clock_gettime(ClockId::ProcessCPUTime);

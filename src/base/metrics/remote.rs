@@ -1,29 +1,29 @@
-//! Classes of what goes wrong with remote sources.
+//! Failure classes of remote sources.
 
 use super::labelled::labels;
 
 labels! {
-    /// Reason that a remote source was not read.
+    /// Reason why a remote source was not read.
     pub enum RemoteFailure {
-        /// Its URL is none, or needs a setting.
+        /// The URL is invalid, or a setting forbids it.
         Refused = "refused",
-        /// Its host has no address.
+        /// The host name did not resolve.
         Dns = "dns",
-        /// Its host has an address that must not be connected to.
+        /// The host has an address that is not allowed.
         Blocked = "blocked",
-        /// No connection, or one that broke.
+        /// The connection failed or broke.
         Tcp = "tcp",
-        /// No secure connection.
+        /// The TLS handshake failed.
         Tls = "tls",
-        /// An answer that is not the source.
+        /// The HTTP response was not the source.
         Http = "http",
-        /// Credentials that its host does not take.
+        /// The host rejected the credentials.
         Auth = "auth",
-        /// It took too long.
+        /// The time limit passed.
         Timeout = "timeout",
-        /// It was too much.
+        /// The source was too large.
         TooLarge = "too_large",
-        /// The server's own doing.
+        /// An internal error of the server.
         Internal = "internal",
     }
 }

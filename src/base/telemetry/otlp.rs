@@ -1,7 +1,7 @@
-//! Spans to a collector over OTLP/gRPC, from a bounded queue and a thread of its own.
+//! Exports spans to a collector over OTLP/gRPC, with a bounded queue and a thread of its own.
 //!
-//! Promises that a collector that is slow, gone or was never there delays nobody: spans that find
-//! no room, or that it does not take, are dropped and counted. Starts no span itself.
+//! A slow or unreachable collector delays no request: spans that do not fit into the queue, or that
+//! the collector does not accept, are dropped and counted. Creates no spans itself.
 
 use std::{
     io,
@@ -34,18 +34,18 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::base::metrics::{Metrics, SpanOutcome};
 
-/// Spans that wait for the collector.
+/// Maximum number of spans in the queue.
 const QUEUE_SPANS: usize = 8192;
-/// Most spans of one message to it.
+/// Maximum number of spans in one export message.
 const BATCH_SPANS: usize = 512;
-/// Longest wait of the first span of a message for others.
+/// Maximum time that the first span of a message waits for more.
 const LINGER: Duration = Duration::from_millis(500);
-/// Time for the collector to take one message.
+/// Timeout of one export.
 const EXPORT: Duration = Duration::from_secs(5);
-/// Time for it to take the queued ones when the process ends.
+/// Timeout of the last export, when the process ends.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Exports until dropped, and then what still waits within two seconds.
+/// Handle of the exporter; on drop, waits up to two seconds for the queued spans to be exported.
 #[must_use]
 pub(super) struct OtlpExporter {
     closing: CancellationToken,
@@ -55,12 +55,12 @@ pub(super) struct OtlpExporter {
 impl Drop for OtlpExporter {
     fn drop(&mut self) {
         self.closing.cancel();
-        // Late or not, the process ends.
+        // A timeout is ignored: the process ends anyway.
         self.done.recv_timeout(FLUSH).ok();
     }
 }
 
-/// Starts the export to `endpoint`, and makes the tracer whose spans it takes.
+/// Starts the export to `endpoint`; returns the tracer of the exported spans and the handle.
 pub(super) fn start(
     endpoint: &str,
     metrics: &Arc<Metrics>,
@@ -78,11 +78,11 @@ pub(super) fn start(
         metrics: Arc::clone(metrics),
         closing: closing.clone(),
     };
-    // A runtime of its own: a collector's TLS and retries take no time from requests.
+    // A separate runtime, so that TLS and retries take no time from requests.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name("otlp".to_owned()).spawn(move || {
         runtime.block_on(outlet.run(waiting));
-        // Nobody waits after the time that an end has.
+        // The receiver is gone if the wait on drop has timed out.
         tell.send(()).ok();
     })?;
     let provider = SdkTracerProvider::builder()
@@ -93,7 +93,7 @@ pub(super) fn start(
     Ok((provider.tracer("sightline"), OtlpExporter { closing, done }))
 }
 
-/// Makes `span` a child of the span that the caller's `traceparent` names, if it names one.
+/// Makes `span` a child of the span in the caller's `traceparent` header, if there is one.
 pub fn continue_trace(span: &tracing::Span, headers: &HeaderMap) {
     struct Headers<'a>(&'a HeaderMap);
     impl Extractor for Headers<'_> {
@@ -110,11 +110,11 @@ pub fn continue_trace(span: &tracing::Span, headers: &HeaderMap) {
     }
     let parent =
         TraceContextPropagator::new().extract_with_context(&Context::new(), &Headers(headers));
-    // Fails only where no layer exports the span.
+    // Fails only if no layer exports the span.
     span.set_parent(parent).ok();
 }
 
-/// Exporter of spans that have ended: into the queue, if there is one.
+/// Span processor that puts ended spans into the queue.
 #[derive(Debug)]
 struct Inlet {
     spans: Sender<SpanData>,
@@ -139,7 +139,7 @@ impl SpanProcessor for Inlet {
     }
 }
 
-/// The other end of the queue.
+/// Consumer of the queue, which exports the spans.
 struct Outlet {
     endpoint: String,
     resource: Resource,
@@ -185,7 +185,7 @@ impl Outlet {
         }
     }
 
-    /// The next spans; none only when the process ends.
+    /// Returns the next batch of spans; empty only when the process ends.
     async fn batch(&self, waiting: &mut Receiver<SpanData>) -> Vec<SpanData> {
         let mut batch = Vec::with_capacity(BATCH_SPANS);
         let first = waiting.recv_many(&mut batch, BATCH_SPANS);
@@ -196,7 +196,7 @@ impl Outlet {
                     waiting.recv_many(&mut batch, room).await;
                 }
             };
-            // Over or not, what came so far goes.
+            // Timeout or shutdown: the spans received so far are sent.
             timeout(LINGER, self.closing.run_until_cancelled(more)).await.ok();
         } else {
             while batch.len() < BATCH_SPANS
