@@ -1,4 +1,4 @@
-//! Episodes of activity: when something moved, how much, where.
+//! Lists episodes of activity: the time, score and region of motion.
 
 use std::{collections::BTreeMap, iter::Peekable, sync::Arc};
 
@@ -53,7 +53,7 @@ pub struct EpisodeRecord {
 }
 
 impl EpisodeRecord {
-    /// An episode of `stream` that is over, in a recording with zones of these names.
+    /// Creates the record of a finished `episode` of `stream` in a recording with these zone names.
     pub fn of(episode: &Episode, stream: &StreamId, zones: &[String]) -> EpisodeRecord {
         EpisodeRecord {
             stream_id: stream.as_str().to_owned(),
@@ -106,19 +106,19 @@ struct RunActivity {
     episodes: Vec<RecordedEpisode>,
 }
 
-/// Reads the episodes of a run by walking its events of three kinds side by side: a recording tells of one episode
-/// after the other, and of a frame's still before it tells anything else of the frame.
+/// Reads the episodes of a run from three kinds of events, walked in parallel. A recording logs one episode
+/// after the other, and the still of a frame before its other events.
 struct Reader {
     starts: Peekable<Snapshot>,
     ends: Peekable<Snapshot>,
     stills: Peekable<Snapshot>,
-    /// The still before those that are left.
+    /// Last still taken from `stills`: its frame and its hash.
     still: Option<(u64, BlobHash)>,
     newest: BTreeMap<StreamId, Newest>,
 }
 
 impl Reader {
-    /// The episodes that start with an event from `from` on.
+    /// Creates a reader of the episodes whose first event is at `from` or later.
     fn new(timeline: &Timeline, run: &Arc<Run>, from: Seq) -> Result<Reader, ApiError> {
         let newest = newest(timeline, run)?;
         let of = |kind| Snapshot::new(timeline, run, from, Some(kind)).peekable();
@@ -131,7 +131,7 @@ impl Reader {
         })
     }
 
-    /// Zones of the newest recordings, of `stream` where one is given.
+    /// Returns the zones of the newest recordings, of `stream` only if it is given.
     fn watched(&self, stream: Option<&StreamId>) -> Vec<WatchedZones> {
         let newest = self.newest.iter().filter(|(name, newest)| {
             !newest.zones.zones.is_empty() && stream.is_none_or(|stream| stream == *name)
@@ -139,7 +139,7 @@ impl Reader {
         newest.map(|(name, newest)| WatchedZones::of(name, &newest.zones)).collect()
     }
 
-    /// The next episode with the place of its first event, and its still.
+    /// Returns the next episode, the sequence number of its first event, and its still.
     fn read(&mut self) -> Result<Option<(Seq, ActivityEpisode, Option<BlobHash>)>, ApiError> {
         loop {
             let Some(start) = next_before(&mut self.starts, Seq(u64::MAX))? else {
@@ -152,7 +152,7 @@ impl Reader {
             };
             let mut ended = None;
             while let Some((at, event)) = next_before(&mut self.ends, until)? {
-                // One of an episode that has started meanwhile is none of these.
+                // Skips the end of another episode, one that started meanwhile.
                 if let Event::ActivityEnded(episode) = event
                     && (at > seq, episode.request_id, episode.start_frame)
                         == (true, started.request_id, started.start_frame)
@@ -170,7 +170,7 @@ impl Reader {
         }
     }
 
-    /// The still of frame `peak`, which is the last before the event at `seq` or comes before the one at `until`.
+    /// Returns the still of frame `peak`: the last one before the event `seq`, or one between it and `until`.
     fn still_of(&mut self, peak: u64, seq: Seq, until: Seq) -> Result<Option<BlobHash>, ApiError> {
         while let Some((_, event)) = next_before(&mut self.stills, seq)? {
             self.keep(event);
@@ -191,15 +191,15 @@ impl Reader {
     }
 }
 
-/// Newest recording of a stream, whose signals the run answers.
+/// Newest recording of a stream, whose signals the API returns for the run.
 struct Newest {
     request: RequestId,
     zones: Zones,
 }
 
-/// The newest recording of each stream, one that grows included.
+/// Returns the newest recording of each stream, including one in progress.
 fn newest(timeline: &Timeline, run: &Arc<Run>) -> Result<BTreeMap<StreamId, Newest>, ApiError> {
-    // Before the events: it may end meanwhile.
+    // Read before the events, because the recording may end meanwhile.
     let growing = run.growing().map(|growing| growing.decoded.clone());
     let mut newest = BTreeMap::new();
     let mut keep = |decoded: FramesDecoded| {
@@ -217,7 +217,7 @@ fn newest(timeline: &Timeline, run: &Arc<Run>) -> Result<BTreeMap<StreamId, Newe
     Ok(newest)
 }
 
-/// The next event if it comes before the one at `until`; one that cannot be read is logged and passed over.
+/// Returns the next event before `until`; logs and skips unreadable events.
 fn next_before(
     events: &mut Peekable<Snapshot>,
     until: Seq,
@@ -253,7 +253,7 @@ fn from(value: &Value) -> Result<i64, ValueError> {
     value.as_str().unwrap_or_default().parse().map_err(|_| "must be a 64-bit integer".into())
 }
 
-/// Episodes that a request asks for.
+/// Filter of the requested episodes.
 struct Wanted {
     stream: Option<StreamId>,
     from_ms: i64,
@@ -309,7 +309,7 @@ pub async fn list(
         };
         let page = episodes.by_ref().take(limit).collect::<Result<Vec<_>, _>>()?;
         let more = episodes.next().transpose()?.is_some();
-        // The still of an episode's first frame is told before the episode: the next page begins behind this one.
+        // The still of an episode's first frame precedes its event, so the next page starts after this event.
         let next = page.last().filter(|_| more).map(|(seq, ..)| Seq(seq.0 + 1));
         let items = record_texts(page.into_iter().map(Ok).map(record));
         Ok::<_, ApiError>((listed(before, items, end, READING_BYTES)?, next))

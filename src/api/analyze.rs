@@ -1,6 +1,6 @@
-//! Analyze: signals to markers and frame metadata, by the gate alone.
+//! Analyze: turns signals into markers and frame metadata with the gate alone.
 //!
-//! Long because it reads every field that an analysis has.
+//! Long because it reads every field of an analysis request.
 
 mod dry_run;
 
@@ -48,16 +48,16 @@ use crate::{
     },
 };
 
-/// Most frames in a request.
+/// Maximum number of frames in a request.
 pub const FRAMES_MAX: usize = 4096;
 
-/// Frames of a window.
+/// Number of frames in a metadata window.
 pub type WindowSize = BoundedInt<2, 256>;
-/// Milliseconds of a segment.
+/// Length of a metadata segment, milliseconds.
 pub type SegmentMs = BoundedInt<50, 60_000>;
-/// The caller's trace.
+/// Trace id given by the caller.
 pub type TraceId = BoundedText<1, 64>;
-/// Number of a frame.
+/// Index of a frame.
 pub type FrameIndex = BoundedInt<0, { (1 << 53) - 1 }>;
 
 /// Frames to analyze, and options.
@@ -177,7 +177,7 @@ struct AnalyzeResult {
     dry_run: GateDryRun,
 }
 
-/// Fields of an answer beside markers and metadata.
+/// Additional fields of the answer beside markers and metadata.
 #[derive(Serialize)]
 struct Figures {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -202,7 +202,7 @@ impl From<FrameSignals> for Signal {
     }
 }
 
-/// Sixteen hexadecimal digits, or an integer from callers that have one.
+/// Reads 16 hexadecimal digits, or an integer for callers that send one.
 pub fn hash(value: &Value) -> Result<u64, ValueError> {
     let found = match value {
         Value::String(text) if text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit()) => {
@@ -213,7 +213,7 @@ pub fn hash(value: &Value) -> Result<u64, ValueError> {
     found.ok_or("must be a string of 16 hexadecimal digits".into())
 }
 
-/// Windows of frames that a request asks for.
+/// Returns the windowing for a request, with defaults for missing fields.
 pub fn windowing(window_size: Option<WindowSize>, segment_ms: Option<SegmentMs>) -> Windowing {
     Windowing {
         frames: window_size.map_or(WINDOWING_DEFAULT.0, |it| it.0) as u32,
@@ -221,21 +221,21 @@ pub fn windowing(window_size: Option<WindowSize>, segment_ms: Option<SegmentMs>)
     }
 }
 
-/// Rules by which markers are confirmed.
+/// Returns the rules that confirm markers.
 pub fn marker_rules(correction_window: Option<FrameIndex>) -> MarkerConfig {
     let own = MarkerConfig::default();
     let window = correction_window.map_or(own.correction_window_frames, |it| it.0);
     MarkerConfig { correction_window_frames: window, ..own }
 }
 
-/// The caller's own name of a trace.
+/// Reads a trace id: visible ASCII.
 pub fn trace(value: &Value) -> Result<String, ValueError> {
     let BoundedText(found) = TraceId::read(value)?;
     let visible = found.bytes().all(|byte| byte.is_ascii_graphic());
     if visible { Ok(found) } else { Err("must be visible ASCII".into()) }
 }
 
-/// The first frame that does not follow the one before it, and the field that says so.
+/// Returns the position of the first frame out of order, its field, and the requirement.
 ///
 /// An index names one frame of the answer and bounds markers, so no two frames share one; two
 /// frames may be shown at the same time.
@@ -251,20 +251,20 @@ fn first_out_of_order(frames: &[FrameSignals]) -> Option<(usize, &'static str, &
     })
 }
 
-/// Frames to analyse and what is known of where they come from.
+/// Frames to analyse, and their origin.
 struct Input {
     signals: Vec<Signal>,
     stream_id: StreamId,
     policy: SamplingPolicy,
     sample_fps: Option<FrameRate>,
     source: &'static str,
-    /// Thresholds that they were recorded with.
+    /// Thresholds of the recording.
     gate: GateConfig,
-    /// Zones that were watched.
+    /// Zones of the recording.
     zones: Zones,
 }
 
-/// The frames of the request, or those that the last ingest of `run` decoded.
+/// Returns the frames of the request, or those of the last ingest of `run`.
 fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> Result<Input, ApiError> {
     if let Some(List(frames)) = request.frames.take() {
         let (policy, sample_fps) =
@@ -309,7 +309,7 @@ fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> Result<Inpu
     })
 }
 
-/// Refuses a request that says of decoded frames what their ingest does not.
+/// Refuses a request that contradicts the recording of its frames.
 fn check_recorded(request: &AnalyzeRequest, decoded: &FramesDecoded) -> Result<(), ApiError> {
     let recorded = decoded.sampling_policy;
     if request.sampling_policy.as_ref().is_some_and(|policy| policy.0 != recorded) {
@@ -332,7 +332,7 @@ fn check_recorded(request: &AnalyzeRequest, decoded: &FramesDecoded) -> Result<(
     Ok(())
 }
 
-/// A finished analysis that is not recorded yet, or never will be.
+/// A finished analysis, not recorded yet; a dry run is never recorded.
 struct Analysis {
     dry_run: Option<GateDryRun>,
     events: Vec<Event>,
@@ -342,7 +342,7 @@ struct Analysis {
     context: MetadataContext,
 }
 
-/// Reads the signals and decides; everything that takes time.
+/// Reads the signals, applies the gate and builds the events; takes long, hence runs on a blocking thread.
 fn analysis(
     app: &App,
     run: &Arc<Run>,
@@ -481,14 +481,14 @@ pub async fn analyze(
         app.quota.check(&run.origin().principal)?;
     }
     let state = run.lifecycle();
-    // A dry run changes nothing of it.
+    // A dry run does not change the run.
     if state.is_terminal() && !is_dry {
         return Err(RunError::Terminal(state).into());
     }
     let guard = run.begin_job(job.token.clone())?;
     let room = app.analyses.reserve(&caller.principal, JobLength::Short);
     let room = room.map_err(|_| ApiError::AnalysesFull)?;
-    // Before it is accepted: whoever was told of a job finds it after a crash.
+    // Recorded before the 202: a caller that was told of the job must find it after a crash.
     if let Some(view) = job.token.view().filter(|_| job.is_left) {
         app.runner.begin_job(view).await?;
     }
@@ -496,12 +496,12 @@ pub async fn analyze(
     drop(room);
     let place = app.analyses.pass(&caller.principal, JobLength::Short).await;
     job.token.begin_work();
-    // Until the analysis is recorded: its ordinal is its own.
+    // Held until the analysis is recorded, so that no other one takes the same ordinal.
     let _turn = if is_dry { None } else { Some(run.analysis_turn().await) };
     let (reader, source) = (Arc::clone(&app), Arc::clone(&run));
     let done = app
         .blocking(move || {
-            // Also when the caller goes away, the place is taken until the work is over.
+            // Holds the permit until the work ends, even if the caller disconnects.
             let _place = place;
             analysis(&reader, &source, caller.request_id, request)
         })

@@ -1,4 +1,4 @@
-//! Credentials, tenants and the rate limit of a principal.
+//! Authentication, tenants and the rate limit of principals.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -25,7 +25,7 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const READY: &str = "/v1/ready";
 const TENANT_ID: HeaderName = HeaderName::from_static("x-tenant-id");
 
-/// Lets a request pass with its [`Caller`], or answers for it.
+/// Middleware that authenticates a request: adds its [`Caller`], or answers with an error.
 pub async fn authenticate(
     State(app): State<Arc<App>>,
     mut request: Request,
@@ -46,14 +46,14 @@ pub async fn authenticate(
     }
 }
 
-/// Counts a request of `principal` that was refused to keep a limit.
+/// Counts a request of `principal` that a limit refused.
 fn count_refusal(app: &App, principal: &Principal) {
     app.metrics.owners.of(principal).refused.fetch_add(1, Relaxed);
 }
 
 fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
     let (extensions, headers) = (request.extensions(), request.headers());
-    // A key that is given as well is what counts.
+    // An API key takes precedence over a keyless credential.
     let shown = Shown::of(request).filter(|_| matches!(credential(headers), Ok(None)));
     let principal = match (&shown, &app.settings.keys) {
         (Some(shown), _) => counted(app, extensions, shown.owner(app).ok_or(UNKNOWN))?,
@@ -61,12 +61,12 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
         (None, Some(keys)) => principal(app, keys, extensions, headers)?,
     };
     let within = app.rates.of_principal(&principal).and_then(|()| {
-        // A probe asks little, and must hear.
+        // Readiness probes are exempt: their answers are small, and monitoring must get them.
         let asks = request.method() == Method::GET && request.uri().path() != READY;
         if asks { send_budget::check(app, &principal) } else { Ok(()) }
     });
     within.inspect_err(|_| count_refusal(app, &principal))?;
-    // A client that cannot send a key cannot send a tenant.
+    // Clients that cannot send a key cannot send a tenant either.
     let tenant = tenant(headers, app.settings.require_tenant_id && shown.is_none())?;
     let request_id = *request
         .extensions()
@@ -75,7 +75,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
     Ok(Caller { request_id, principal, tenant })
 }
 
-/// Lets callers pass that may read the metrics, which are of no principal and need no tenant.
+/// Checks the key of a metrics scrape, which belongs to no principal and needs no tenant.
 pub fn check_scraper(
     app: &App,
     extensions: &Extensions,
@@ -90,7 +90,7 @@ pub fn check_scraper(
 
 const UNKNOWN: ApiError = ApiError::Unauthorized("missing or invalid API key");
 
-/// The owner of the credential.
+/// Returns the principal of the request's credential.
 fn principal(
     app: &App,
     keys: &ApiKeys,
@@ -105,8 +105,8 @@ fn principal(
     counted(app, extensions, found)
 }
 
-/// The owner that was `found`. A credential that is given and is none is a failed authentication, of
-/// which an address has so many; who shares the address and has a key is not locked out with it.
+/// Returns the principal that was `found`. An invalid credential counts as a failed authentication, which is
+/// limited per address; valid keys from the same address are not affected.
 fn counted(
     app: &App,
     extensions: &Extensions,
@@ -119,7 +119,7 @@ fn counted(
     })
 }
 
-/// The one credential of a request, by either header.
+/// Returns the request's credential from either header; fails if there are two different ones.
 fn credential(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
     let keys = headers.get_all(API_KEY).into_iter().map(|value| value.as_bytes());
     let bearers = headers.get_all(header::AUTHORIZATION).into_iter().filter_map(|value| {

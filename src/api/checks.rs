@@ -1,6 +1,6 @@
-//! Checks of common mistakes in setting up a server: each looks at one thing, and says what to do about it.
+//! Checks for common mistakes in the setup of a server; each reports a status and a remedy.
 //!
-//! Says no secret, and no path of the server's files.
+//! The reports contain no secret and no path of the server's files.
 
 mod backends;
 mod growth;
@@ -20,23 +20,23 @@ media::named! {
     pub enum Status {
         /// Nothing to report.
         Ok = "ok",
-        /// Works, and could do better.
+        /// The subject works, but its setup could be improved.
         Advice = "advice",
-        /// Does not work.
+        /// The subject does not work.
         Problem = "problem",
     }
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Its name.
+    /// Name of the check.
     pub name: String,
-    /// Result of the check.
+    /// Status of the subject.
     pub status: Status,
     /// Finding of the check.
     pub message: String,
-    /// Remedy; `None` where nothing is to be done.
+    /// Remedy; `None` if there is nothing to do.
     pub advice: Option<String>,
 }
 
@@ -64,7 +64,7 @@ impl Check {
     }
 }
 
-/// Every check of the server.
+/// Runs every check of the server.
 pub async fn checks(app: &Arc<App>) -> Vec<Check> {
     let probes = app.inference.probe().await;
     let work = Arc::clone(app);

@@ -1,4 +1,4 @@
-//! A part of a run's source as a file of its own, which a worker cuts out while it is sent.
+//! Serves a part of a run's source as a file, cut by a worker while it is sent.
 
 use std::{
     pin::Pin,
@@ -29,10 +29,10 @@ use crate::{
     record::runner::{EXCERPT_MS_MAX, Excerpt, ExcerptRest, IngestError},
 };
 
-/// A media time of a request.
+/// Media time in a request, milliseconds.
 type ClipTime = BoundedInt<0, { i64::MAX as u64 }>;
 
-/// Tells where in the source a clip begins.
+/// Response header with the media time at which the clip begins.
 const STARTS_AT: &str = "x-clip-starts-at-ms";
 
 /// Part of the source.
@@ -60,7 +60,7 @@ declared!(
     }
 );
 
-/// Blames the bound of the range that lies outside the source.
+/// Converts the error; a range outside the source is an error of the field that is out of range.
 fn told(error: IngestError) -> ApiError {
     match &error {
         IngestError::Worker(WorkerError::Fault(JobFault::Decode(fault))) => match fault {
@@ -117,7 +117,7 @@ pub async fn fetch(
     Ok((holds, about, [(STARTS_AT, starts_at_ms.to_string())], body).into_response())
 }
 
-/// The bytes of a clip; dropping them ends the work.
+/// Body of a clip; dropping it stops the worker's job.
 struct ClipBody {
     first: Option<Bytes>,
     rest: Option<ExcerptRest>,
@@ -141,12 +141,12 @@ impl HttpBody for ClipBody {
             }
             Some(Ok(ExcerptEvent::Ended)) => None,
             Some(Err(error)) => Some(error),
-            // The caller read nothing of it for too long.
+            // The job was cancelled because the client did not read for too long.
             Some(Ok(ExcerptEvent::Begins(_))) | None => Some(WorkerError::Cancelled),
         };
         self.rest = None;
         Poll::Ready(told.map(|error| {
-            // The status is out: only cutting the answer short tells the caller.
+            // The status was already sent; only a truncated body shows the error.
             tracing::warn!(%error, "a clip ends early");
             Err(error)
         }))

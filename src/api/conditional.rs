@@ -1,20 +1,20 @@
-//! Conditional requests on a stored thing (RFC 9110 13): entity tags first, then dates.
+//! Conditional requests for stored resources (RFC 9110 13): entity tags first, then dates.
 
 use std::time::SystemTime;
 
 use http::{HeaderMap, HeaderName, header};
 use utoipa::IntoParams;
 
-/// Validators of a version of a stored thing (RFC 9110 8.8).
+/// Validators of one version of a stored resource (RFC 9110 8.8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceVersion {
-    /// Entity tag, quotes included; strong.
+    /// Entity tag, strong, with quotes.
     pub etag: String,
-    /// Time of the last change, where that is told: whole seconds.
+    /// Time of the last change in whole seconds, if known.
     pub modified: Option<SystemTime>,
 }
 
-/// The conditions of a request that [`evaluate`] reads.
+/// Conditional headers that [`evaluate`] reads.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "says what `evaluate` reads")]
@@ -33,14 +33,14 @@ pub struct Preconditions {
     if_modified_since: Option<String>,
 }
 
-/// Result of the conditions of a request.
+/// Result of evaluating the preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreconditionOutcome {
-    /// Conditions that hold, or none.
+    /// All conditions hold, or there are none: send the resource.
     Send,
-    /// The caller has this version.
+    /// The caller has this version (304).
     NotModified,
-    /// The caller wants another version than this one.
+    /// The caller requires another version (412).
     Failed,
 }
 
@@ -65,9 +65,9 @@ pub fn evaluate(headers: &HeaderMap, version: &ResourceVersion) -> PreconditionO
     PreconditionOutcome::Send
 }
 
-/// Returns true where RFC 9110 13.1.5 allows a range: no condition, or one for this very version.
+/// Returns true if RFC 9110 13.1.5 allows a range: no `If-Range`, or one that matches this version.
 ///
-/// A date is a strong validator only when the thing did not change in the second of the answer.
+/// A date is a strong validator only if it is at least a second before the answer.
 pub fn allows_range(headers: &HeaderMap, version: &ResourceVersion, now: SystemTime) -> bool {
     if !headers.contains_key(header::IF_RANGE) {
         return true;
@@ -81,12 +81,12 @@ pub fn allows_range(headers: &HeaderMap, version: &ResourceVersion, now: SystemT
 }
 
 fn date(text: &str) -> Option<SystemTime> {
-    // A date that cannot be read is no condition (RFC 9110 13.1.3, 13.1.4).
+    // An unparsable date is ignored (RFC 9110 13.1.3, 13.1.4).
     httpdate::parse_http_date(text).ok()
 }
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
-    // A value that is not text is no condition either.
+    // A value that is not text is ignored, too.
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 

@@ -1,4 +1,4 @@
-//! The console: a page and its assets, embedded at build time, served without a key since they hold no data.
+//! Console: pages and assets embedded at build time; served without a key, as they hold no data.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{App, embedded::Packed, error::ApiError};
 
-/// Files of the built console by path, sorted; `x.gz` stands for `x`. Empty where it was not built.
+/// Files of the built console by path, sorted; `x.gz` is `x` compressed. Empty if the console was not built.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console.rs"));
 
-/// Addresses of the console's views, each with its page: they read their own address and name what they load by paths
-/// relative to it, so that they work behind any path prefix.
+/// Paths of the console's views, each with its page. Pages read their own address and load assets by
+/// relative paths, so they work behind any path prefix.
 const VIEWS: [(&str, &str); 8] = [
     ("/", "index.html"),
     ("/runs", "index.html"),
@@ -28,16 +28,16 @@ const VIEWS: [(&str, &str); 8] = [
     ("/live/{id}", "nested.html"),
 ];
 
-/// The page of a build without the console.
+/// Page of a build without the console.
 const WITHOUT: &str = include_str!("console/without.html");
 
-/// The console's content-security policy: its own files, and no markup or script out of strings.
+/// Content security policy: scripts and styles of the console only, no markup or script from strings.
 const POLICY: &str = include_str!("../../console/csp.txt");
 
-/// An asset's name has the hash of its content.
+/// Cache control of assets, whose names contain the hash of their content.
 const FOR_GOOD: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
-/// The console's routes.
+/// Returns the routes of the console.
 pub fn routes() -> Router<Arc<App>> {
     let views = VIEWS.iter().fold(Router::new(), |views, (address, name)| {
         views.route(address, get(async move || page(name)))
@@ -54,7 +54,7 @@ fn page(name: &str) -> Response {
     (headers, Html(built.unwrap_or(WITHOUT))).into_response()
 }
 
-/// Answers with an asset, compressed where the caller takes gzip.
+/// Answers with an asset, compressed if the client accepts gzip.
 async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
     let path = format!("assets/{name}");
     let common = [

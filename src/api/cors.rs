@@ -1,4 +1,4 @@
-//! Browser access: preflights, and which origins may read answers.
+//! Cross-origin requests of browsers: preflights, and the origins that may read answers.
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
@@ -8,12 +8,12 @@ use axum::{
 };
 
 use super::{error::ApiError, whip};
-/// Browser origins that may read answers.
+/// Origins whose pages may read answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CorsOrigins {
-    /// These, exactly.
+    /// Exactly these origins.
     Listed(Vec<HeaderValue>),
-    /// Every one; only while keys are off.
+    /// Every origin; allowed only while keys are off.
     Any,
 }
 
@@ -29,14 +29,14 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
 );
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The answer to a preflight; `None` for every other request.
+/// Returns the answer to a preflight; `None` for every other request.
 pub fn preflight(origins: &CorsOrigins, request: &Request) -> Option<Response> {
     if request.method() != Method::OPTIONS {
         return None;
     }
     let Some(origin) = request.headers().get(header::ORIGIN) else {
         if request.uri().path() == whip::BASE {
-            // A client that is no browser asks how to publish (RFC 9725 4.2).
+            // Not a browser: a WHIP client asks for the accepted methods (RFC 9725 4.2).
             return None;
         }
         return Some(ApiError::OriginMissing.into_response());
@@ -56,7 +56,7 @@ pub fn preflight(origins: &CorsOrigins, request: &Request) -> Option<Response> {
     Some(response)
 }
 
-/// The headers that let an allowed origin read an answer.
+/// Returns the headers that allow `origin` to read an answer.
 pub fn readable(
     origins: &CorsOrigins,
     origin: Option<&HeaderValue>,
@@ -64,7 +64,7 @@ pub fn readable(
     if *origins == CorsOrigins::Listed(Vec::new()) {
         return Vec::new();
     }
-    // Caches must keep the answers to different origins apart, allowed or not.
+    // Caches must store answers to different origins separately, allowed or not.
     let mut headers = vec![(header::VARY, HeaderValue::from_static("origin"))];
     if let Some(value) = origin.and_then(|origin| allowed(origins, origin)) {
         headers.push((header::ACCESS_CONTROL_ALLOW_ORIGIN, value));

@@ -1,4 +1,4 @@
-//! Findings of the server about itself and its surroundings.
+//! Runs the checks of the server's setup and reports them.
 
 use std::sync::Arc;
 

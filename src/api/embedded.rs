@@ -1,4 +1,4 @@
-//! Files that are embedded compressed: they take a third of their size or less, and most callers take gzip.
+//! Embedded files, gzip-compressed: a third of their size or less, and most clients accept gzip.
 
 use std::io::Read as _;
 
@@ -7,18 +7,18 @@ use bytes::Bytes;
 use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderValue, header};
 
-/// A file, compressed by gzip.
+/// A gzip-compressed file.
 pub struct Packed(pub &'static [u8]);
 
 impl Packed {
-    /// The file as it was.
+    /// Returns the file, decompressed.
     pub fn whole(&self) -> Bytes {
         let mut whole = Vec::new();
         GzDecoder::new(self.0).read_to_end(&mut whole).expect("the build has compressed it");
         whole.into()
     }
 
-    /// Answers with the file: compressed where the caller takes gzip, else as `whole` gives it.
+    /// Answers with the compressed file if the client accepts gzip, else with the result of `whole`.
     pub fn answer(&self, headers: &HeaderMap, whole: impl FnOnce() -> Bytes) -> Response {
         let vary = [(header::VARY, HeaderValue::from_static("accept-encoding"))];
         if !takes_gzip(headers) {

@@ -1,7 +1,7 @@
-//! Every failure of a handler, and the one place that gives an error its status and code.
+//! Errors of handlers, and the only mapping from an error to its status and code.
 //!
-//! A handler's error travels to the outermost layer as a response extension and becomes the
-//! envelope there, where the request id is known. Sources are logged there, and only there.
+//! An error travels to the outermost middleware as a response extension and becomes the envelope
+//! there, where the request id is known. Its sources are logged there, and only there.
 
 mod answer;
 mod sources;
@@ -32,172 +32,172 @@ use crate::{
 
 pub use answer::{Envelope, ErrorBody, ErrorExtension, is_refused};
 
-/// Reason of a failed request.
+/// Error of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// Fields that cannot be accepted.
+    /// Fields are invalid.
     #[error("validation failed")]
     Invalid(Vec<FieldError>),
-    /// A browser's preflight without an origin.
+    /// A preflight has no `Origin` header.
     #[error("a preflight request needs an Origin header")]
     OriginMissing,
-    /// No credential, an unknown one, two, or no tenant where one is required.
+    /// The credential is missing, unknown or ambiguous, or the required tenant is missing.
     #[error("{0}")]
     Unauthorized(&'static str),
-    /// An origin that may not read answers.
+    /// The origin may not read answers.
     #[error("this origin is not allowed")]
     CorsForbidden,
-    /// Nothing there that the caller may see.
+    /// The resource does not exist, or is not visible to the caller.
     #[error("{0} not found")]
     NotFound(&'static str),
-    /// The run does not take the action.
+    /// The state of the run does not allow the action.
     #[error("{0}")]
     Run(RunError),
-    /// No live session fills the run.
+    /// The run has no live session.
     #[error("no live session fills this run now: health is of live video while it comes")]
     NotLive,
-    /// Too many requests.
+    /// A rate limit is exceeded.
     #[error("rate limit exceeded")]
     RateLimited {
-        /// The limit that the request met.
+        /// Limit that the request exceeded.
         of: RefusalReason,
-        /// Time until a request will be accepted.
+        /// Time until a request is accepted again.
         retry_after: Duration,
     },
-    /// Limit of unsent bytes of answers, of the caller or of all.
+    /// Limit of unsent answer bytes, of the caller or of all callers.
     #[error("{}", unsent(*.0))]
     SendBufferFull(LimitScope),
-    /// A source that is not opened.
+    /// The source cannot be opened.
     #[error("{0}")]
     Source(#[from] SourceError),
-    /// An ingest that came to nothing.
+    /// The ingest failed.
     #[error("{0}")]
     Ingest(IngestError),
-    /// The log refused.
+    /// The log returned an error.
     #[error("{0}")]
     Log(#[from] TimelineError),
-    /// Limit of waiting analyses.
+    /// The limit of waiting analyses is reached.
     #[error("the analysis queue is full: retry later")]
     AnalysesFull,
-    /// Limit of long answers that wait to be made.
+    /// The limit of long answers waiting to be produced is reached.
     #[error("too many large responses are being prepared: retry later")]
     ReadersFull,
-    /// The database that the request needs is not configured.
+    /// The request needs the database, which is not configured.
     #[error("the database client is not configured: set SERVICE_DB_URL and restart the server")]
     DatabaseMissing,
-    /// The database did not do it.
+    /// The database returned an error.
     #[error("{0}")]
     Database(#[from] DatabaseError),
-    /// A webhook that is not made or changed.
+    /// The webhook cannot be created or changed.
     #[error("{0}")]
     Webhook(WebhookError),
-    /// Limit of open media tickets.
+    /// The limit of open media tickets is reached.
     #[error("{}", tickets_full(*.0))]
     TicketsFull(LimitScope),
-    /// Limit of open event streams.
+    /// The limit of open event streams is reached.
     #[error("{0}")]
     Stream(StreamRefusal),
-    /// A search without an answer.
+    /// The search failed.
     #[error("{0}")]
     Search(#[from] SearchFailure),
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,
-    /// The disk is almost full.
+    /// Free disk space is below the reserve.
     #[error("nothing more is recorded: {0}")]
     DiskLow(DiskLow),
-    /// The bytes would pass a quota.
+    /// A quota would be exceeded.
     #[error("{0}")]
     Quota(#[from] QuotaError),
-    /// Metrics need a key, and there is none.
+    /// Metrics require a key, but none is configured.
     #[error(
         "metrics need an API key and none is configured: set SERVICE_API_KEYS, or \
          SERVICE_METRICS_REQUIRE_API_KEY=false"
     )]
     MetricsUnavailable,
-    /// A request with the same key is under way.
+    /// Another request with the same key is in progress.
     #[error("a request with this Idempotency-Key is in progress: retry when it has completed")]
     UnderWay,
-    /// A request with the same key was begun, did something, and has no answer that was kept.
+    /// An earlier request with the same key took effect, but its answer was not stored.
     #[error(
         "a request with this Idempotency-Key was begun as {request_id}, and its response \
          was not stored: check the events of {run}"
     )]
     AnswerLost {
-        /// The request.
+        /// Id of the earlier request.
         request_id: String,
-        /// The run in which it did something.
+        /// Run in which the earlier request took effect.
         run: RunId,
     },
-    /// A request with the same key was begun, and what came of it cannot be found out.
+    /// An earlier request with the same key was started, and its outcome cannot be determined.
     #[error(
         "a request with this Idempotency-Key was begun as {request_id}, and its outcome is \
          unknown: check the resource, and use a new key"
     )]
     AnswerUnknown {
-        /// The request.
+        /// Id of the earlier request.
         request_id: String,
     },
-    /// The job that the request joined has an answer that is too long to be given twice.
+    /// The answer of the job that the request joined is too long to be sent twice.
     #[error(
         "this request joined {0}, whose answer is longer than is kept: read the run's events and \
          markers"
     )]
     AnswerLong(JobId),
-    /// The caller has as many answers kept as may be.
+    /// The storage of the caller's answers is full.
     #[error(
         "the storage of responses for your Idempotency-Keys and jobs is full: retry later, or \
          without a key and without Prefer"
     )]
     KeysFull {
-        /// Time until the first of them is forgotten.
+        /// Time until the oldest stored answer expires.
         frees_in: Duration,
     },
-    /// The ledger refused.
+    /// The ledger returned an error.
     #[error("{0}")]
     Ledger(#[from] MetaStoreError),
-    /// A file that is not stored or found.
+    /// The file cannot be stored or found.
     #[error("{0}")]
     Upload(UploadError),
-    /// A still that no worker could scale down.
+    /// No worker could scale the still down.
     #[error("a still cannot be scaled down: {0}")]
     Shrink(WorkerError),
-    /// A question to a model without an answer.
+    /// The model request failed.
     #[error("{0}")]
     Inference(#[from] InferenceError),
-    /// No media is read here, for this reason.
+    /// Media cannot be read, for the given reason.
     #[error("{0}")]
     MediaRefused(String),
-    /// An offer without a session.
+    /// The offer did not create a session.
     #[error("{0}")]
     Live(LiveError),
-    /// A fragment that a live session does not take.
+    /// The live session rejected the SDP fragment.
     #[error("{0}")]
     Fragment(PatchError),
-    /// A prompt that a live session does not take up.
+    /// The live session rejected the prompt.
     #[error("{0}")]
     Prompt(PromptError),
-    /// Our own bug.
+    /// Bug of the server.
     #[error("{0}")]
     Bug(&'static str),
-    /// A body that is no JSON, or not what its headers say; answered in plain text.
+    /// The body is not JSON or contradicts its headers; answered in plain text.
     #[error("{1}")]
     Plain(StatusCode, String),
 }
 
 impl ApiError {
-    /// One unacceptable field.
+    /// Creates the error of one invalid field.
     pub fn field(field: &str, message: impl Into<String>) -> ApiError {
         ApiError::Invalid(vec![FieldError::new(field, message)])
     }
 
-    /// Another version than the one there is was asked for.
+    /// Creates the error of a failed precondition (412).
     pub fn precondition_failed() -> ApiError {
         let text = "precondition failed: the condition does not match the current state".to_owned();
         ApiError::Plain(StatusCode::PRECONDITION_FAILED, text)
     }
 
-    /// No such run, or none of the caller's.
+    /// Error for a run that does not exist or belongs to another caller.
     pub const RUN_NOT_FOUND: ApiError = ApiError::NotFound("run");
 
     fn kind(&self) -> ErrorKind {
@@ -217,7 +217,7 @@ impl ApiError {
             | ApiError::KeysFull { .. } => ErrorKind::Exhausted,
             ApiError::Source(error) => error.kind(),
             ApiError::Ingest(error) => error.kind(),
-            // A payload too large for the log is not something that a field of the request names.
+            // No field of the request is to blame for a payload too large for the log.
             ApiError::Log(TimelineError::TooLarge { .. }) | ApiError::Bug(_) => ErrorKind::Internal,
             ApiError::Log(error) => error.kind(),
             ApiError::DatabaseMissing | ApiError::Shrink(_) => ErrorKind::Internal,
@@ -244,12 +244,12 @@ impl ApiError {
         }
     }
 
-    /// The request failed, and recorded so.
+    /// Returns true if the failure was recorded as the end of the run.
     pub fn ended_the_run(&self) -> bool {
         matches!(self, ApiError::Ingest(error) if error.ends_the_run())
     }
 
-    /// The limit that the request met, if it met one.
+    /// Returns the limit that refused the request, if one did.
     pub fn refusal(&self) -> Option<RefusalReason> {
         match self {
             ApiError::RateLimited { of, .. } => Some(*of),
@@ -305,7 +305,7 @@ impl ApiError {
             ApiError::Fragment(error) if error.kind() == ErrorKind::Conflict => {
                 return (StatusCode::PRECONDITION_FAILED, "precondition_failed");
             }
-            // An unreadable message is a fault of the protocol, and not of a field.
+            // An unreadable message violates the protocol; no single field is to blame.
             ApiError::Live(_) | ApiError::Fragment(_) if self.kind() == ErrorKind::InvalidInput => {
                 return (StatusCode::BAD_REQUEST, "validation_error");
             }

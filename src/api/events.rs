@@ -1,4 +1,4 @@
-//! Reading a run's timeline: snapshots and the long poll.
+//! Reads a run's timeline: snapshots, pages and long polling.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -31,19 +31,19 @@ use crate::{
     runs::registry::Run,
 };
 
-/// A page ends early once its payloads are this long together.
+/// Bytes of payloads after which a page ends.
 const PAGE_BYTES: u64 = 8 << 20;
 
-/// First event to read.
+/// Sequence number of the first event to read.
 pub type FromSeq = BoundedInt<0, { u64::MAX }>;
-/// Events in an answer to a query.
+/// Maximum number of events in an answer to a query.
 pub type QueryLimit = BoundedInt<1, 10_000>;
 /// Milliseconds that a query may wait.
 pub type WaitMs = BoundedInt<0, 30_000>;
-/// Events where a caller gives no limit.
+/// Number of events if the caller gives no limit.
 pub const QUERY_DEFAULT: u64 = 1000;
 
-/// Events to read.
+/// Selection of events to read.
 #[derive(Clone)]
 struct Wanted {
     from: Seq,
@@ -52,7 +52,7 @@ struct Wanted {
     chosen: Chosen,
 }
 
-/// Choice of events by fields of their payloads.
+/// Filter on fields of the payloads.
 #[derive(Clone, Default)]
 struct Chosen {
     index: Option<Label>,
@@ -66,7 +66,7 @@ impl Chosen {
     }
 }
 
-/// Returns true of an episode that touches the zone of this name.
+/// Returns true if the event is an episode of activity that touches the zone `zone`.
 fn touches(event: &StreamedEvent, zone: &str) -> bool {
     use EventKind::{ActivityEnded, ActivityStarted};
     if !matches!(event.head.kind, ActivityStarted | ActivityEnded) {
@@ -84,7 +84,7 @@ fn touches(event: &StreamedEvent, zone: &str) -> bool {
     }
 }
 
-/// Events, and where the next page starts.
+/// Events, and the start of the next page.
 struct Page {
     events: Vec<StreamedEvent>,
     next: Seq,
@@ -92,7 +92,7 @@ struct Page {
 }
 
 impl Page {
-    /// Bytes of memory that its events hold.
+    /// Returns the bytes of memory that the events occupy.
     fn held_bytes(&self) -> usize {
         self.events.iter().map(StreamedEvent::held_bytes).sum()
     }
@@ -185,7 +185,7 @@ pub async fn list(
     Ok(linked(answer, &uri, next))
 }
 
-/// Reads the name of a kind.
+/// Reads the name of an event kind.
 pub fn kind(value: &Value) -> Result<EventKind, ValueError> {
     value.as_str().and_then(EventKind::from_name).ok_or_else(|| {
         let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
@@ -266,7 +266,7 @@ pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: JsonBody) 
     app.blocking(move || listed(before, texts, || after, held)).await?
 }
 
-/// The first page that is not empty, or an empty one once `wait` or the run is over.
+/// Returns the first page that is not empty, or an empty one once `wait` or the run has ended.
 async fn poll(
     app: &Arc<App>,
     owner: &Principal,
@@ -277,9 +277,9 @@ async fn poll(
     let mut over = pin!(tokio::time::sleep(wait));
     loop {
         let mut published = pin!(run.published());
-        // Enabled before reading: an event between the two must wake us.
+        // Enabled before the read: an event in between must wake this task.
         published.as_mut().enable();
-        // Asked before reading: nothing follows what is read then.
+        // Read before the events: if the run has ended, no event follows those read.
         let has_ended = run.has_ended();
         let (timeline, wanted, source) =
             (app.registry.timeline().clone(), wanted.clone(), Arc::clone(run));

@@ -1,4 +1,4 @@
-//! Validated extractors: caller, run, body and query.
+//! Validating extractors: caller, run, body and query.
 
 use std::{net::IpAddr, str::FromStr, sync::Arc};
 
@@ -21,17 +21,17 @@ use crate::{
     runs::registry::Run,
 };
 
-/// Largest JSON body.
+/// Maximum size of a JSON body, bytes.
 pub const BODY_BYTES_MAX: usize = 2 << 20;
 
-/// Identity of the caller; put there by the authentication layer.
+/// Identity of the caller, added by the authentication middleware.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The request.
+    /// Id of the request.
     pub request_id: RequestId,
-    /// Owner of what the request makes and may see.
+    /// Principal that owns what the request creates, and whose data it may see.
     pub principal: Principal,
-    /// The tenant it names, metadata only.
+    /// Tenant named by the request; metadata only.
     pub tenant: Option<String>,
 }
 
@@ -44,15 +44,15 @@ impl FromRequestParts<Arc<App>> for Caller {
     }
 }
 
-/// Path prefix at which a proxy serves, from its `x-forwarded-prefix`; empty without one. Believed where the peer
-/// is this host or on a private network, as the proxy of an installation is.
+/// Path prefix of a reverse proxy, from `x-forwarded-prefix`; empty without one. Trusted only if the peer is
+/// loopback or on a private network, as an installation's proxy is.
 pub struct Prefix(String);
 
-/// Longest prefix that is believed.
+/// Maximum length of a prefix, bytes.
 const PREFIX_BYTES_MAX: usize = 256;
 
 impl Prefix {
-    /// Prefix of a request.
+    /// Returns the prefix of a request.
     pub fn of(request: &Request) -> Prefix {
         let is_trusted = request.extensions().get().is_some_and(|Peer(address)| match address {
             IpAddr::V4(address) => address.is_loopback() || address.is_private(),
@@ -64,7 +64,7 @@ impl Prefix {
         Prefix(given.trim_end_matches('/').to_owned())
     }
 
-    /// Puts it before the paths of this server that an answer's headers lead to.
+    /// Puts the prefix before paths of this server in `Location` and `Link` headers.
     pub fn lead(&self, headers: &mut HeaderMap) {
         if self.0.is_empty() {
             return;
@@ -88,7 +88,7 @@ impl Prefix {
     }
 }
 
-/// A path of plain segments.
+/// Returns true if `text` is an absolute path of unreserved characters, without empty or dot segments.
 fn is_prefix(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     text.starts_with('/')
@@ -101,7 +101,7 @@ fn is_prefix(text: &str) -> bool {
             .all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// The run that the path names, when it is visible and the caller's.
+/// Run named by the path, if it is visible and belongs to the caller.
 pub struct OwnedRun(pub Arc<Run>);
 
 impl FromRequestParts<Arc<App>> for OwnedRun {
@@ -114,8 +114,8 @@ impl FromRequestParts<Arc<App>> for OwnedRun {
     }
 }
 
-/// The id that the path has as `name`; a malformed one is refused as `field`, since a typo must
-/// not look like something that is gone.
+/// Returns the id in the path parameter `name`. A malformed id is an error of `field`, not a 404: a typo
+/// must not look like a deleted resource.
 pub async fn path_id<T: FromStr<Err = ParseError>>(
     parts: &mut Parts,
     app: &Arc<App>,
@@ -130,24 +130,24 @@ pub async fn path_id<T: FromStr<Err = ParseError>>(
     id.map_err(|error: ParseError| ApiError::field(field, error.problem))
 }
 
-/// A JSON body, parsed strictly.
+/// A strictly parsed JSON body.
 pub struct JsonBody {
     value: Value,
     text: Bytes,
 }
 
 impl JsonBody {
-    /// The body as a `T`, or every fault of it.
+    /// Reads the body as a `T`, or returns all its faults.
     pub fn read<T: Declared>(&self) -> Result<T, Faults> {
         self.read_as(Form::Body)
     }
 
-    /// The body as a `T` of this form, likewise.
+    /// Reads the body as a `T` in the given form, or returns all its faults.
     pub fn read_as<T: Declared>(&self, form: Form<'_>) -> Result<T, Faults> {
         T::take(&self.value, form)
     }
 
-    /// Models that it names, in the fields that requests have for them.
+    /// Returns the model names in the body, from all fields that may hold one.
     pub fn models(&self) -> Vec<&str> {
         let questions = self.value.get("requests").and_then(Value::as_array).into_iter().flatten();
         let all = std::iter::once(&self.value).chain(questions);
@@ -159,14 +159,14 @@ impl JsonBody {
         all.flat_map(named).collect()
     }
 
-    /// The body with a text instead of the value of `field`.
+    /// Returns the body with the value of `field` replaced by `text`.
     pub fn with(&self, field: &str, text: &str) -> Option<JsonText> {
         let mut value = self.value.clone();
         value[field] = Value::from(text);
         JsonText::parse(value.to_string())
     }
 
-    /// The body as it came.
+    /// Returns the body as received.
     pub fn text(&self) -> Option<JsonText> {
         JsonText::parse(std::str::from_utf8(&self.text).ok()?)
     }
@@ -182,11 +182,11 @@ impl FromRequest<Arc<App>> for JsonBody {
     }
 }
 
-/// A request whose body is read whole.
+/// Reads the whole body of a request.
 pub async fn whole(request: Request, app: &Arc<App>) -> Result<(Parts, Bytes), ApiError> {
     let (parts, body) = request.into_parts();
     let mut copy = Request::new(body);
-    // The bound of the body is among them.
+    // The extensions hold the size limit of the body.
     *copy.extensions_mut() = parts.extensions.clone();
     let body = Bytes::from_request(copy, app).await.map_err(|rejection| {
         let text = match rejection.status() {
@@ -200,7 +200,7 @@ pub async fn whole(request: Request, app: &Arc<App>) -> Result<(Parts, Bytes), A
     Ok((parts, body))
 }
 
-/// Caller of a request, for a layer below the one that authenticates.
+/// Returns the caller of a request, for a middleware inside the authenticating one.
 pub fn caller(request: &Request) -> Result<Caller, ApiError> {
     let caller = request.extensions().get::<Caller>().cloned();
     caller.ok_or(ApiError::Bug("a layer outside the authentication layer asks for its caller"))
@@ -214,7 +214,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     check_body(headers, "application/json", is_json)
 }
 
-/// Refuses a body that is compressed, or whose lower-case media type is not as `expected`.
+/// Rejects a compressed body, and a media type (lower-cased) for which `is_expected` is false.
 pub fn check_body(
     headers: &HeaderMap,
     expected: &str,
@@ -233,11 +233,11 @@ pub fn check_body(
     refuse(format!("expected a request with content-type {expected}"))
 }
 
-/// The parameters of the query, as the fields of an object of strings.
+/// Parameters of the query, as an object of strings.
 pub struct RawParams(Value);
 
 impl RawParams {
-    /// The parameters as a `T`, or every fault of them.
+    /// Reads the parameters as a `T`, or returns all their faults.
     pub fn read<T: Declared>(&self) -> Result<T, Faults> {
         T::take(&self.0, Form::Query)
     }
@@ -261,7 +261,7 @@ impl FromRequestParts<Arc<App>> for RawParams {
     }
 }
 
-/// The parameters of the query as a `T`.
+/// Parameters of the query, read as a `T`.
 pub struct QueryParams<T>(pub T);
 
 impl<T: Declared> FromRequestParts<Arc<App>> for QueryParams<T> {

@@ -1,4 +1,4 @@
-//! Feedback of callers on their runs; kept in the database, listed newest first.
+//! Feedback of callers on their runs: stored in the database, listed newest first.
 
 use std::sync::Arc;
 
@@ -28,17 +28,17 @@ use crate::base::{
     keys::Principal,
 };
 
-/// Feedback looked up at a time for a whole list.
+/// Rows fetched at a time for an unpaged list.
 const SLICE: usize = 100;
 
 impl App {
-    /// The database, where one is configured.
+    /// Returns the database, or an error if none is configured.
     pub(super) fn database(&self) -> Result<&Database, ApiError> {
         self.database.as_ref().ok_or(ApiError::DatabaseMissing)
     }
 }
 
-/// A string of so many bytes that the database can hold: it has no room for NUL.
+/// Reads a string of this length in bytes; rejects NUL, which PostgreSQL cannot store.
 fn storable(
     bytes: std::ops::RangeInclusive<usize>,
 ) -> impl Fn(&Value) -> Result<String, ValueError> {
@@ -48,11 +48,11 @@ fn storable(
     }
 }
 
-/// Rating, from worthless to perfect.
+/// Rating from 0 (worthless) to 10 (perfect).
 pub type Rating = BoundedInt<0, 10>;
-/// Subject of the feedback, in the caller's own word.
+/// Category of the feedback, in the caller's own words.
 pub type Category = BoundedText<1, 128>;
-/// Text of a piece of feedback.
+/// Text of the feedback.
 pub type FeedbackText = BoundedText<0, 8192>;
 
 /// Feedback of a caller on a run.
@@ -162,8 +162,8 @@ pub async fn list(
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let principal = &caller.principal;
-    // The log decides what is deleted: the database may not know yet, and another server's runs
-    // are not ours to show.
+    // The log decides which runs are deleted: the database may lag, and runs of other servers must not
+    // be shown.
     let is_visible =
         |run: &str| run.parse().is_ok_and(|run: RunId| app.registry.find(run, principal).is_some());
     let before = page.cursor.map(|cursor| cursor.0);
@@ -185,7 +185,7 @@ pub async fn list(
     made.await?
 }
 
-/// Feedback of `page` and of all pages after it, looked up some at a time.
+/// Returns the feedback of `page` and of all later pages, which it fetches on demand.
 fn whole(
     app: Arc<App>,
     owner: Principal,

@@ -1,6 +1,6 @@
-//! Files: the caller's uploads, and nothing else: an operator's roots are for ingest.
+//! Files: the caller's uploads only; files in the operator's ingest roots are not served.
 //!
-//! Failures of serving are plain text. What is another caller's is not found.
+//! Errors of serving are plain text. Another caller's upload answers 404.
 
 mod body;
 mod range;
@@ -46,14 +46,14 @@ use crate::{
 pub use body::FileBody;
 pub use served::{FileHeaders, Found, answer};
 
-/// Uploads looked up at a time for a whole list.
+/// Uploads fetched at a time for an unpaged list.
 const SLICE: usize = 256;
 
 fn plain(status: StatusCode, text: &str) -> ApiError {
     ApiError::Plain(status, text.to_owned())
 }
 
-/// The caller's upload that `path` names.
+/// Returns the caller's upload named `path`.
 fn find(app: &App, caller: &Principal, path: &str) -> Result<Found, ApiError> {
     let missing = || told(SourceError::NotFound);
     let name = app.uploads.named(caller, Path::new(path)).ok_or_else(missing)?;
@@ -61,20 +61,20 @@ fn find(app: &App, caller: &Principal, path: &str) -> Result<Found, ApiError> {
     stored(app, upload).map_err(told)
 }
 
-/// The file of an upload.
+/// Opens the file of an upload.
 pub fn stored(app: &App, upload: StoredUpload) -> Result<Found, SourceError> {
     let file = app.uploads.open_file(&upload)?;
     let StoredUpload { bytes, sha256, original_name, name, at, .. } = upload;
     let ms = u64::try_from(at.epoch_ms).unwrap_or(0);
     let modified = Some(UNIX_EPOCH + Duration::from_secs(ms / 1000));
     let version = ResourceVersion { etag: format!("\"{sha256}\""), modified };
-    // Its own name has the extension of what the probe found; the uploader's may not.
+    // The stored name has the extension of the detected format; the original name may not.
     let kind = media_type(name.as_str());
     let name = if original_name.is_empty() { name.to_string() } else { original_name };
     Ok(Found { file, size: bytes, version, name, kind })
 }
 
-/// Failure that a caller gets for a file that is not opened.
+/// Converts the error of opening a file.
 fn told(error: SourceError) -> ApiError {
     match error {
         SourceError::ParentComponent | SourceError::Malformed(_) => {
@@ -117,7 +117,7 @@ pub async fn fetch(
     check_name(&name)?;
     let (finder, owner) = (Arc::clone(&app), caller.principal.clone());
     let found = app.blocking(move || find(&finder, &owner, &name)).await??;
-    // Those that were looked for at the same time may have filled the account.
+    // Checked again: requests looked up at the same time may have filled the budget.
     send_budget::check(&app, &caller.principal)?;
     answer(found, &method, &headers)
 }
@@ -194,7 +194,7 @@ impl FileRecord {
     }
 }
 
-/// A cursor is the name of the last file of the page before.
+/// Reads a cursor: the name of the last file of the previous page.
 fn cursor(value: &Value) -> Result<StoredName, ValueError> {
     let name = value.as_str().and_then(|text| text.parse().ok());
     name.ok_or(NO_CURSOR.into())
@@ -232,7 +232,7 @@ pub async fn list(
     Ok(linked(answer, &uri, next))
 }
 
-/// Every upload of `owner` before `before`, the newest first, looked up some at a time.
+/// Returns every upload of `owner` before `before`, newest first; fetches them in slices.
 fn files(
     app: Arc<App>,
     owner: Principal,
@@ -242,7 +242,7 @@ fn files(
     std::iter::from_fn(move || {
         if read.len() == 0 && !ended {
             let found = app.uploads.list(&owner, before.as_ref(), SLICE);
-            // An error is the last of the list.
+            // An error ends the list.
             ended = found.as_ref().map_or(true, |found| found.len() <= SLICE);
             let found = match found {
                 Ok(found) => found,

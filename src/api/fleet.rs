@@ -1,4 +1,4 @@
-//! The caller's runs and their descriptions on every server that mirrors its events to one database.
+//! Lists and searches the caller's runs on all servers that mirror their events to one database.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::base::{
     json::{BoundedInt, ValueError, declared},
 };
 
-/// Runs of an answer where a caller gives no limit.
+/// Maximum number of runs if the caller gives no limit.
 const RUNS_DEFAULT: u64 = 100;
 
 /// Runs to list.
@@ -139,7 +139,7 @@ struct Found {
     hits: Vec<HitRecord>,
 }
 
-/// White space around it is no part of a text.
+/// Reads the search text, without surrounding white space.
 fn needle(value: &Value) -> Result<String, ValueError> {
     let text = value.as_str().map(str::trim).filter(|text| !text.contains('\0'));
     let text = text.filter(|text| (1..=QUERY_BYTES_MAX).contains(&text.len()));

@@ -91,7 +91,7 @@ pub async fn ready(State(app): State<Arc<App>>, caller: Caller) -> ApiResult {
     Ok(response)
 }
 
-/// Reasons for which the server cannot work now, in words.
+/// Returns the reasons why the server cannot work, as text.
 pub fn reasons(app: &App) -> Vec<String> {
     let mut reasons = Vec::new();
     match app.registry.timeline().state() {

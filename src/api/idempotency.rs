@@ -1,8 +1,8 @@
-//! `Idempotency-Key`: a layer that routes opt into, so that a request sent twice acts once.
+//! `Idempotency-Key`: middleware that routes opt into, so that a repeated request acts once.
 //!
-//! The request is carried out in a task of its own: a caller that goes away does not undo it,
-//! and finds its answer later. Answers of the server's failures and of requests that did nothing
-//! are not kept, and leave the key free where the log shows nothing of the request. A route that knows its body only at the end asks the [`DeferredKey`] itself.
+//! The request runs in its own task: a caller that disconnects does not cancel it, and can fetch the answer
+//! later. Answers to server errors and to requests without effect are not stored; the key stays free if the
+//! log shows no effect. A route that knows its body only at the end uses [`DeferredKey`] itself.
 
 mod stored_response;
 
@@ -36,7 +36,7 @@ use stored_response::{KeyedRequestContext, kept, replay};
 pub use stored_response::{Taken, response, taken};
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Bytes of a key.
+/// Accepted lengths of a key, bytes.
 pub const KEY_BYTES: RangeInclusive<usize> = 1..=255;
 
 /// The header that makes a request act once.
@@ -51,17 +51,17 @@ pub struct IdempotencyKey {
     idempotency_key: Option<String>,
 }
 
-/// The use of a key by a route that learns only at its end what was asked.
+/// Use of a key by a route that learns the body only at its end.
 #[derive(Clone)]
 pub enum DeferredKey {
-    /// Act, and say what was answered.
+    /// The request must be carried out, and its answer stored.
     Act(Arc<KeyedRequest>),
-    /// Answer that was given to a request with this body.
+    /// A request with this body was answered before.
     Answered(BodyDigest, Arc<StoredResponse>),
 }
 
 impl DeferredKey {
-    /// The answer to a request with this body, where it was given before.
+    /// Returns the stored answer if there is one; fails if its request had another body.
     pub fn check(&self, fingerprint: BodyDigest) -> Result<Option<Response>, ApiError> {
         match self {
             DeferredKey::Act(_) => Ok(None),
@@ -72,7 +72,7 @@ impl DeferredKey {
         }
     }
 
-    /// Keeps the answer together with `change`.
+    /// Stores the answer in the same transaction as `change`.
     pub fn answered(
         &self,
         change: &WriteTransaction,
@@ -86,7 +86,7 @@ impl DeferredKey {
     }
 }
 
-/// Carries a request with a key out once; its body is read whole before.
+/// Carries out a request with a key once; reads the whole body first.
 pub async fn idempotent(State(app): State<Arc<App>>, request: Request, next: Next) -> ApiResult {
     let Some(scope) = scope(&request)? else { return Ok(next.run(request).await) };
     let caller = caller(&request)?;
@@ -107,7 +107,7 @@ pub async fn idempotent(State(app): State<Arc<App>>, request: Request, next: Nex
         }
         KeyLookup::UnderWay => {
             let mut request = Request::from_parts(parts, Body::from(body));
-            // The same job is waited for.
+            // A job route waits for the same job.
             return match jobs::kind_in(request.uri().path()) {
                 Some(_) => {
                     request.extensions_mut().insert(JoinsOnly);
@@ -128,7 +128,7 @@ pub async fn idempotent(State(app): State<Arc<App>>, request: Request, next: Nex
     carried_out.await.map_err(|_| ApiError::Bug("a handler panicked"))?
 }
 
-/// Hands a request with a key to its handler together with the key's [`DeferredKey`].
+/// Passes a request with a key to its handler, with a [`DeferredKey`] as extension.
 pub async fn idempotent_deferred(
     State(app): State<Arc<App>>,
     mut request: Request,
@@ -139,7 +139,7 @@ pub async fn idempotent_deferred(
     let ticket = match begin(&app, scope, None, &caller).await? {
         KeyLookup::Fresh(attempt) => DeferredKey::Act(Arc::new(attempt)),
         KeyLookup::Answered(known, answer) => DeferredKey::Answered(known, Arc::new(answer)),
-        // Its answer is kept in one step with what it does: nothing came of it.
+        // The answer is stored in the same transaction as the effect, so an interrupted request had none.
         KeyLookup::Interrupted(attempt, _) => DeferredKey::Act(Arc::new(attempt)),
         KeyLookup::UnderWay => return Err(ApiError::UnderWay),
         KeyLookup::Full { frees_in } => return Err(ApiError::KeysFull { frees_in }),
@@ -158,7 +158,7 @@ pub async fn idempotent_deferred(
     carried_out.await.map_err(|_| ApiError::Bug("a handler panicked"))?
 }
 
-/// A request that is under way under its key: it is not carried out anew.
+/// Marks a request whose key is in progress: it may only join the running job.
 #[derive(Clone, Copy)]
 pub struct JoinsOnly;
 
@@ -171,7 +171,7 @@ async fn begin(
     let (keys, id, head) =
         (Arc::clone(&app.idempotency), caller.request_id, app.registry.timeline().head());
     let timeline = app.registry.timeline().clone();
-    // An answer would be kept, whatever else the request stores.
+    // The answer will be stored, whatever else the request stores.
     let room = app.check_disk().and_then(|()| Ok(app.quota.check(scope.owner())?));
     let begin = move || -> Result<KeyLookup, ApiError> {
         let owner = scope.owner().clone();
@@ -180,7 +180,7 @@ async fn begin(
             attempt.refused()?;
             return Err(error);
         }
-        // Records without an answer make room before a request is refused.
+        // Removes records without an answer before it refuses the request.
         if matches!(begun, KeyLookup::Full { .. })
             && keys.make_room(&owner, &timeline).map_err(|error| match error {
                 IdempotencyError::Ledger(error) => ApiError::from(error),
@@ -194,7 +194,7 @@ async fn begin(
     app.blocking(begin).await?
 }
 
-/// Begins anew what was interrupted before it did anything; refuses what did.
+/// Restarts an interrupted request that had no effect; refuses one that had.
 async fn resume(
     app: &Arc<App>,
     mut attempt: KeyedRequest,
@@ -231,7 +231,7 @@ fn check_body(known: BodyDigest, asked: BodyDigest) -> Result<(), ApiError> {
     Err(ApiError::field(KEY.as_str(), text))
 }
 
-/// Scope of the request's key; `None` without one.
+/// Returns the scope of the request's key; `None` without a key.
 fn scope(request: &Request) -> Result<Option<KeyScope>, ApiError> {
     let Some(key) = key(request.headers())? else { return Ok(None) };
     let route = format!("{} {}", request.method(), request.uri().path());
@@ -248,17 +248,17 @@ fn key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     text.map(Some).ok_or_else(told)
 }
 
-/// Returns true while the log takes events.
+/// Returns true while the log accepts events.
 fn takes_events(app: &App) -> bool {
     app.registry.timeline().state() == LogState::Writable
 }
 
-/// The run that a path names.
+/// Returns the run that the path names.
 pub fn run_in(path: &str) -> Option<RunId> {
     path.strip_prefix("/v1/runs/")?.split('/').next()?.parse().ok()
 }
 
-/// Returns true where the answer to a request is to be kept.
+/// Returns true if the answer must be stored.
 fn did_something(status: StatusCode, error: Option<&ApiError>) -> bool {
     status.is_success() || error.is_some_and(ApiError::ended_the_run)
 }

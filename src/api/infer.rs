@@ -1,4 +1,4 @@
-//! Direct inference: one question to a model, or a batch of them.
+//! Direct inference: one request to a model, or a batch of them.
 
 mod batch;
 mod images;
@@ -109,13 +109,13 @@ impl InferAnswer {
         }
     }
 
-    /// Bytes that it takes while it is held.
+    /// Returns the bytes that the answer occupies in memory.
     fn held_bytes(&self) -> usize {
         self.output_text.len() + self.output_json.as_ref().map_or(0, held_bytes)
     }
 }
 
-/// Bytes that `value` takes.
+/// Returns the bytes that `value` occupies in memory.
 fn held_bytes(value: &Value) -> usize {
     let inside = match value {
         Value::String(text) => text.len(),
@@ -153,7 +153,7 @@ pub async fn infer(
 ) -> Result<Json<InferAnswer>, ApiError> {
     let since = Instant::now();
     let catalog = app.inference.catalog_for(&body.models()).await;
-    // A schema is compiled: work for a thread that serves no socket.
+    // Compiling the output schema is CPU work for a blocking thread.
     let asked =
         app.blocking(move || body.read_as::<InferRequest>(Form::Naming(&catalog))).await??;
     app.check_open()?;
@@ -163,21 +163,21 @@ pub async fn infer(
     ask(&app, &caller, question, 0, manner).await.map(Json)
 }
 
-/// Terms on which an answer is waited for.
+/// Terms of waiting for an answer.
 #[derive(Clone)]
 struct Manner {
     class: Priority,
-    /// Time at which the request came.
+    /// Arrival time of the request.
     since: Instant,
-    /// Longest wait for a permit.
+    /// Maximum wait for a permit.
     patience: Duration,
-    /// Backends that are left alone are waited for, as far as this goes; `None` for a single question.
+    /// Policy of retries while breakers are open; `None` for a single request.
     outage: Option<Arc<RetryPolicy>>,
 }
 
 impl Manner {
-    /// Time until `question` is asked again, where `error` is that its backends' breakers are open:
-    /// without a pause, what is left of a batch would fail within a moment.
+    /// Returns the delay before a retry of `question` if `error` is that all its backends' breakers are open;
+    /// without a delay, the rest of a batch would fail within a moment.
     fn pause(&self, error: &InferenceError, question: ChunkAttempt) -> Option<Duration> {
         let InferenceError::Infer(error) = error else { return None };
         let is_open = |one: &BackendError| matches!(one.failure, FailureKind::Open { .. });
@@ -187,7 +187,7 @@ impl Manner {
     }
 }
 
-/// Asks a question, the one of this number, and records the answer on the run that it is for.
+/// Runs the inference number `index`, and records the answer on its run.
 async fn ask(
     app: &Arc<App>,
     caller: &Caller,
@@ -196,7 +196,7 @@ async fn ask(
     manner: Manner,
 ) -> Result<InferAnswer, ApiError> {
     let PreparedInference { mut request, run, pictures, tokens } = question;
-    // A caller's time is for all that it waits for; in a batch the wait is for the others.
+    // The caller's timeout covers the wait for a permit; in a batch, it covers each inference alone.
     let is_awaited = manner.class == Priority::Live;
     let whole = request.timeout.filter(|_| is_awaited);
     let deadline = whole.map(|whole| manner.since + whole);
@@ -219,10 +219,10 @@ async fn ask(
         let entered = retry_while_full(in_queue, &CancellationToken::new(), is_full, enter).await;
         let permit = entered.map_err(|error| waiting.without_place(error))?;
         if let Some(run) = &asker.run {
-            // It may have ended while a place was waited for.
+            // The run may have ended during the wait for the permit.
             run.check_active()?;
         }
-        // Read only now: those that wait hold no pictures.
+        // Loaded only with a permit, so that waiting requests hold no images.
         request.images = pictures.load(app).await?;
         if let Some(deadline) = deadline {
             request.timeout = Some(deadline.saturating_duration_since(Instant::now()));
@@ -234,7 +234,7 @@ async fn ask(
             Err(error) => {
                 let pause = manner.pause(&error, attempt).ok_or(error)?;
                 sleep(pause).await;
-                // The time for a place is not the time for a backend.
+                // The pause does not count against the wait budget for a permit.
                 waiting.put_off(pause);
                 attempt.again += 1;
             }
@@ -251,13 +251,13 @@ async fn ask(
     Ok(InferAnswer::new(caller.request_id, run_id, answer))
 }
 
-/// The queue is.
+/// Returns true if the error is a full queue.
 fn is_full(error: &InferenceError) -> bool {
     matches!(error, InferenceError::Refused(AdmissionError::QueueFull { .. }))
 }
 
-/// Records the answer on the run's timeline; `None` where the run has ended: the answer is paid
-/// for, and the caller's.
+/// Records the answer on the run's timeline. Returns `None` if the run has ended: the answer is still
+/// charged and returned.
 async fn record(
     app: &Arc<App>,
     run: &Arc<Run>,
@@ -287,7 +287,7 @@ async fn record(
     }
 }
 
-/// The fields of a request that an inference failed for.
+/// Returns the field that caused the error, if there is one.
 pub fn details(error: &InferenceError) -> Vec<FieldError> {
     use infer::InferError::{NoProvider, NotServed};
     let field = match error {

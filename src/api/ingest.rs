@@ -1,4 +1,4 @@
-//! Ingest: a source to frames on the run's timeline.
+//! Ingest: decodes a source and records its frames on the run's timeline.
 
 use std::sync::Arc;
 
@@ -32,24 +32,24 @@ use crate::{
     },
 };
 
-/// Name of the stream where a caller gives none.
+/// Stream name if the caller gives none.
 pub const DEFAULT_STREAM: &str = "main";
-/// A `source_uri`: at most a path of Linux's limit, percent-encoded whole.
+/// A `source_uri`: up to the length of a Linux path, with every byte percent-encoded.
 pub type SourceUri = BoundedText<1, { 3 * 4096 }>;
-/// Frames that an ingest may take.
+/// Maximum number of frames of an ingest.
 pub type MaxFrames = BoundedInt<1, 500_000>;
-/// Longest body that an event repeats, among other fields.
+/// Maximum length of a request body that is copied into an event beside other fields.
 const ECHO_BYTES_MAX: usize = timeline::PAYLOAD_BYTES_MAX / 2;
-/// Frames where a caller says nothing of them.
+/// Maximum number of frames if the caller gives none.
 pub const MAX_FRAMES_DEFAULT: u64 = 512;
 
-/// Frames a second that a caller may ask for.
+/// Reads a frame rate, in frames per second.
 pub fn rate(value: &serde_json::Value) -> Result<FrameRate, ValueError> {
     let fps = number(FrameRate::ANALYSED)(value)?;
     FrameRate::from_f64(fps).ok_or("must be a number of frames a second".into())
 }
 
-/// Requires the rate of the policy `fixed`.
+/// Requires `fixed_fps` if the policy is `fixed`.
 pub fn check_rate(
     object: &mut Object<'_>,
     policy: &Option<Option<schema_types::Sampling>>,
@@ -62,7 +62,7 @@ pub fn check_rate(
     }
 }
 
-/// Sampling policy, and the rate of the policy `fixed`.
+/// Returns the sampling policy, and the rate if the policy is `fixed`.
 pub fn sampling(
     policy: Option<schema_types::Sampling>,
     fixed_fps: Option<schema_types::Fps>,
@@ -71,7 +71,7 @@ pub fn sampling(
     (policy, fixed_fps.map(|it| it.0).filter(|_| policy == SamplingPolicy::Fixed))
 }
 
-/// The stream that is meant where a caller names none.
+/// Returns the stream if the caller names none.
 pub fn default_stream() -> StreamId {
     DEFAULT_STREAM.parse().expect("a valid stream id")
 }
@@ -206,7 +206,7 @@ pub async fn ingest(
     }))
 }
 
-/// An ingest of every frame of the source that `uri` names, which `body` asks for.
+/// Prepares an ingest of the source `uri`, with default options; `body` is the request, for the event.
 pub async fn opened(
     app: &Arc<App>,
     caller: &Caller,
@@ -236,7 +236,7 @@ pub async fn opened(
     })
 }
 
-/// The source that `uri` names, and what it is called where others may read it.
+/// Opens the source `uri`; returns it with the URI to show, without credentials.
 async fn source(
     app: &Arc<App>,
     caller: &Principal,

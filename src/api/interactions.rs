@@ -1,4 +1,4 @@
-//! Answers of models about the chunks of a run, or while it was live, without the figures that its events carry.
+//! Lists answers of models about chunks of a run, or about a live session, without the events' metrics.
 
 use std::sync::{
     Arc,
@@ -87,7 +87,7 @@ impl Interaction {
             object_label: chunk.object_label,
             summary: chunk.summary,
             description: chunk.description,
-            // It is valid JSON: the log has read it.
+            // Valid JSON, since the log parsed it.
             output: chunk
                 .output
                 .and_then(|text| RawValue::from_string(text.as_str().to_owned()).ok()),
@@ -117,7 +117,7 @@ impl Interaction {
     }
 }
 
-/// Answers of models in the events `seqs` of `run`, of index `index` where one is given.
+/// Returns the answers of models in the events `seqs` of `run`, filtered by `index` if it is given.
 fn said(
     timeline: Timeline,
     run: Arc<Run>,
@@ -198,7 +198,7 @@ pub async fn list(
     Ok(linked(answer, &uri, next))
 }
 
-/// The answer of `interactions`, and of how many they turn out to be.
+/// Streams the list of `interactions`, followed by their count.
 fn listed(
     before: String,
     interactions: impl Iterator<Item = Result<Interaction, ApiError>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Jobs: the work of ingest, analyze and reason, which can be left, found again and cancelled.
+//! Jobs: work of ingest, analyze and reason, which clients can leave running, look up and cancel.
 
 mod desk;
 mod layer;
@@ -34,10 +34,10 @@ pub use layer::{PREFERENCE_APPLIED, Prefer, Working, as_job, kind_in};
 use record::answer;
 pub use record::{JobAnswer, JobRecord};
 
-/// Longest wait for a job that is cancelled: its worker is killed, and its last report recorded.
+/// Maximum wait for a cancelled job: its worker is killed and its last report recorded.
 const CANCEL_WAIT: Duration = Duration::from_secs(30);
 
-/// The job that the path names, of the run that it names.
+/// Job named by the path, and its run.
 pub struct Named {
     run: Arc<Run>,
     id: JobId,
@@ -60,12 +60,12 @@ impl FromRequestParts<Arc<App>> for Named {
 }
 
 impl Named {
-    /// The job while it is under way.
+    /// Returns the job if it is running.
     fn entry(&self, app: &App) -> Option<Arc<Entry>> {
         app.desk.find(self.run.id(), self.id)
     }
 
-    /// Answers with the job as it stands.
+    /// Answers with the state of the job.
     async fn answer(&self, app: &Arc<App>, request_id: RequestId) -> ApiResult {
         let Some(job) = self.view(app).await? else { return Err(ApiError::NotFound("job")) };
         let owner = &self.run.origin().principal;
@@ -80,7 +80,7 @@ impl Named {
         Ok(app.blocking(move || runner.find_job(run, id)).await??)
     }
 
-    /// Waits until the job is over, `wait` at most.
+    /// Waits for the end of the job, for at most `wait`.
     async fn wait(&self, app: &App, wait: Duration) {
         if let Some(entry) = self.entry(app) {
             tokio::select! {
@@ -159,7 +159,7 @@ pub async fn list(
     let (runner, id) = (Arc::clone(&app.runner), run.id());
     let under_way: Vec<_> = app.desk.of_run(id).iter().filter_map(|entry| entry.view()).collect();
     let mut jobs = app.blocking(move || runner.jobs_of(id)).await??;
-    // The desk's view of a job under way is newer than its record.
+    // The state in memory is newer than the stored record.
     jobs.retain(|job| under_way.iter().all(|other| other.order.id != job.order.id));
     jobs.extend(under_way);
     jobs.sort_by_key(|job| (job.order.started_at, job.order.id));

@@ -1,4 +1,4 @@
-//! Stored stills, which the contract calls keyframes.
+//! Stored stills, called keyframes in the API.
 
 use std::sync::Arc;
 
@@ -28,10 +28,10 @@ use crate::{
     runs::registry::Run,
 };
 
-/// Content never changes under its hash, and belongs to one caller.
+/// The content of a hash never changes, and belongs to one caller.
 const CACHE: &str = "private, max-age=31536000, immutable";
 
-/// The stored stills of `run` from `from` on.
+/// Returns the stored stills of `run` from the event `from` on.
 fn stills(
     timeline: &Timeline,
     run: &Arc<Run>,
@@ -88,7 +88,7 @@ pub async fn list(
     Ok(linked(answer, &uri, next))
 }
 
-/// Longest edge of a still that is scaled down.
+/// Longest edge of a scaled-down still, pixels.
 pub type StillEdge = BoundedInt<32, 4096>;
 
 /// Size of a still.
@@ -149,7 +149,7 @@ fn parsed_hash(text: &str) -> Result<BlobHash, ValueError> {
     text.parse().map_err(|_| "must be 64 lower-case hexadecimal digits".into())
 }
 
-/// The still of `run` with this hash, its longer edge at most `edge`.
+/// Returns the still of `run` with this hash, scaled down to `edge` if that is given.
 fn picture(
     app: &App,
     run: &Run,

@@ -1,6 +1,6 @@
-//! Refusals while keys are off: then everybody who reaches the port may act, and so may pages that
-//! a browser on this machine shows. A page of another site with its own name for this host sends
-//! that name; any other can send only what a form sends, without a CORS preflight.
+//! Request checks while keys are off. Anyone who reaches the port may act, including web pages shown by a
+//! browser on this machine. A page that maps its own name to this host (DNS rebinding) sends that name as
+//! `Host`; other pages can send only what a form can, without a CORS preflight.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,14 +11,14 @@ use super::{error::ApiError, settings::Settings};
 
 const HEALTH: &str = "/v1/health";
 
-/// Headers that a browser asks about before it sends them to another site.
+/// Headers that make a browser send a preflight for another site.
 const ASKED_ABOUT: [HeaderName; 3] = [
     HeaderName::from_static("x-requested-with"),
     HeaderName::from_static("x-api-key"),
     header::AUTHORIZATION,
 ];
 
-/// Content types of forms, which it does not ask about.
+/// Content types that a form can send without a preflight.
 const OF_FORMS: [&str; 3] =
     ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
@@ -29,7 +29,7 @@ const OF_A_FORM: &str = "keys are off (SERVICE_REQUIRE_API_KEY=false), so a POST
     of another site can send: a content-type such as application/json, or for uploads and POSTs \
     without a body the header x-requested-with with any value";
 
-/// Refuses what a page of another site may have sent.
+/// Refuses requests that a page of another site may have sent.
 pub fn check(settings: &Settings, request: &Request) -> Result<(), ApiError> {
     if settings.keys.is_some() || request.uri().path() == HEALTH {
         return Ok(());
@@ -44,15 +44,15 @@ pub fn check(settings: &Settings, request: &Request) -> Result<(), ApiError> {
     if !named.all(is_ours) {
         return Err(ApiError::Plain(StatusCode::MISDIRECTED_REQUEST, NOT_LOCAL.to_owned()));
     }
-    // Other methods that change something are asked about themselves.
+    // Other methods that change state need a preflight.
     if request.method() == Method::POST && is_of_a_form(headers) {
         return Err(ApiError::Plain(StatusCode::FORBIDDEN, OF_A_FORM.to_owned()));
     }
     Ok(())
 }
 
-/// Returns true for a host of a URL that is sure to be this machine, whatever name servers answer,
-/// or the address that the operator has bound; where that is every address, for no name.
+/// Returns true if `host` is this machine regardless of DNS, or the address that the operator has bound;
+/// if every address is bound, any IP address.
 fn is_local(host: &str, bind: SocketAddr) -> bool {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     match bare.parse::<IpAddr>() {
@@ -67,7 +67,7 @@ fn is_local(host: &str, bind: SocketAddr) -> bool {
     }
 }
 
-/// A page of another site can send a POST with these headers unasked.
+/// Returns true if a page of another site can send a POST with these headers without a preflight.
 fn is_of_a_form(headers: &HeaderMap) -> bool {
     if ASKED_ABOUT.iter().any(|name| headers.contains_key(name)) {
         return false;

@@ -1,6 +1,6 @@
-//! Every limit of this server: what is accepted, and the setting that moves it.
+//! All limits of the server: accepted values, and the setting that changes each.
 //!
-//! Values come from the constants and settings that enforce them, never from here.
+//! Values are read from the constants and settings that enforce them, never repeated here.
 
 mod live;
 mod recorded;
@@ -94,7 +94,7 @@ impl Limit {
         Limit { min: Some(min.into()), ..Limit::most(max, unit) }
     }
 
-    /// A limit that its setting may turn off.
+    /// Returns a limit that its setting may turn off.
     fn switched(max: Option<impl Into<Number>>, unit: &'static str) -> Limit {
         let max = max.map(Into::into);
         Limit { min: None, max, default: None, unit, setting: None, used: None }
@@ -137,20 +137,20 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Limits> {
     limits.extend(live::of_live(&app));
     limits.extend(of_workers());
     limits.extend(of_inference(&app, &caller));
-    // Without a quota of its own, a principal among others has a share of the disk.
+    // Without a quota of its own, each of several principals is limited to a share of the disk.
     let stored = Limit::switched(app.quota.most(&caller.principal), "bytes");
     let stored = Limit { used: Some(used.into()), ..stored.by("SERVICE_PRINCIPAL_QUOTA_BYTES") };
     limits.insert("principal_stored", stored);
     Json(Limits { request_id: caller.request_id.into(), limits })
 }
 
-/// The confidence from which a marker is exact.
+/// Returns the confidence from which a marker is exact.
 fn of_markers() -> Limit {
     let threshold = MarkerConfig::default().threshold;
     Limit::within(numbers(0.0..=1.0), "confidence").default(number(threshold.as_f64()))
 }
 
-/// Limits of the fields of requests; past one 422.
+/// Returns the limits of request fields; a value beyond one is answered with 422.
 fn of_fields() -> BTreeMap<&'static str, Limit> {
     let window = MarkerConfig::default().correction_window_frames;
     BTreeMap::from([
@@ -200,7 +200,7 @@ fn of_fields() -> BTreeMap<&'static str, Limit> {
     ])
 }
 
-/// Limits of the fields of a request to reason; past one 422.
+/// Returns the limits of the fields of a reason request; a value beyond one is answered with 422.
 fn of_reason() -> BTreeMap<&'static str, Limit> {
     BTreeMap::from([
         (
@@ -233,7 +233,7 @@ fn of_reason() -> BTreeMap<&'static str, Limit> {
     ])
 }
 
-/// Limits of the server on connections, requests, work and storage.
+/// Returns the server's limits on connections, requests, work and storage.
 fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
     let (settings, runs) = (&app.settings, app.registry.limits());
     let streams = app.streams.limits();
@@ -285,7 +285,7 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
             Limit::most(streams.principal, "at once").by("SERVICE_MAX_PRINCIPAL_STREAMS"),
         ),
         ("file_jobs", Limit::most(app.jobs, "at once")),
-        // One place is left to jobs that no model holds up.
+        // One permit is reserved for jobs that do not wait for models.
         ("reasonings_decoding", Limit::most(app.jobs.saturating_sub(1).max(1), "at once")),
         ("reasonings", Limit::most(runner::REASONINGS_MAX, "at once")),
         (
@@ -332,7 +332,7 @@ fn of_server(app: &App) -> BTreeMap<&'static str, Limit> {
     ])
 }
 
-/// Limits of a file job in its media worker.
+/// Returns the limits of a file job in its media worker.
 fn of_workers() -> BTreeMap<&'static str, Limit> {
     let file = worker::WorkerLimits::default();
     let seconds = |time: Duration| Limit::most(time.as_secs(), "seconds");
@@ -345,7 +345,7 @@ fn of_workers() -> BTreeMap<&'static str, Limit> {
     ])
 }
 
-/// Limits of inference, and of the tokens of a principal.
+/// Returns the limits of inference, and of a principal's tokens.
 fn of_inference(app: &App, caller: &Caller) -> BTreeMap<&'static str, Limit> {
     let limits = &app.settings.inference.limits;
     let mut day = Limit::switched(

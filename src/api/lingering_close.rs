@@ -1,7 +1,7 @@
-//! A request body that is read on for a while after it was refused.
+//! Lingering close: keeps reading the body of a refused request for a while.
 //!
-//! A connection, or a stream, that is closed while the peer still sends is reset, and the reset can
-//! overtake the answer: without this, a client learns "broken pipe" in place of what was wrong.
+//! A connection or stream closed while the peer still sends is reset, and the reset can overtake the
+//! answer: the client would then see "broken pipe" in place of the error.
 
 use std::{
     pin::Pin,
@@ -16,18 +16,18 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::runtime::Handle;
 
-/// Longest time for which a refused body is read on.
+/// Maximum time for which a refused body is read.
 const LINGER: Duration = Duration::from_secs(5);
-/// Bytes after which it is enough all the same.
+/// Maximum number of bytes read of a refused body.
 const LINGER_BYTES: usize = 64 << 20;
 
-/// Lets the sender of a request finish also when it is refused.
+/// Wraps the body of a request so that it is read on after a refusal.
 pub async fn linger(request: Request) -> Request {
     match *request.method() {
-        // Nothing is sent with them.
+        // These methods carry no body.
         Method::GET | Method::HEAD | Method::DELETE | Method::OPTIONS => request,
         _ => {
-            // The client does not send it before it is read (RFC 9110 10.1.1).
+            // The client waits for 100 (Continue) before it sends the body (RFC 9110 10.1.1).
             let is_held_back = request.version() < Version::HTTP_2
                 && request.headers().contains_key(header::EXPECT);
             request.map(|body| Body::new(Lingering { body, is_held_back }))
@@ -35,7 +35,7 @@ pub async fn linger(request: Request) -> Request {
     }
 }
 
-/// The body; dropping it before its end reads on.
+/// Request body; dropped before its end, it is read on in a task.
 struct Lingering {
     body: Body,
     is_held_back: bool,
@@ -68,7 +68,7 @@ impl Drop for Lingering {
             return;
         }
         let body = std::mem::take(&mut self.body);
-        // Outside a runtime no caller waits for an answer any more.
+        // Outside a runtime no client waits for an answer.
         if let (false, Ok(runtime)) = (body.is_end_stream(), Handle::try_current()) {
             runtime.spawn(tokio::time::timeout(LINGER, discard(body)));
         }

@@ -1,4 +1,4 @@
-//! Health of a live session, asked for by its run.
+//! Health of the live session of a run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ pub struct SessionHealth {
     since_picture_ms: Option<u64>,
 }
 
-/// A tenth is as much as is read of such a figure.
+/// Rounds to one decimal, the precision of these figures.
 fn tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }

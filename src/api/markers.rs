@@ -1,4 +1,4 @@
-//! The marker timeline of a run.
+//! Lists the markers of a run.
 
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
@@ -26,9 +26,9 @@ use crate::{
 /// Sort key of a marker: first frame, last frame, id.
 type Key = (u64, u64, MarkerId);
 
-/// The analyses whose markers are asked for.
+/// Analyses whose markers are requested.
 enum Analyses {
-    /// The newest of each stream; markers that name none are of one before all that have a name.
+    /// The newest analysis of each stream; markers without an analysis id are of one older than such ids.
     Newest(HashMap<StreamId, Made>),
     One(AnalysisId),
     All,
@@ -46,9 +46,9 @@ impl Analyses {
     }
 }
 
-/// Markers by whose findings they are.
+/// Filter on the origin of markers.
 enum Origins {
-    /// Markers as the contract derives them: a model's finding goes before the gate's.
+    /// The markers that the analysis derived: a model's finding takes precedence over the gate's.
     Derived,
     Of(MarkerOrigin),
     All,
@@ -71,7 +71,7 @@ impl Origins {
     }
 }
 
-/// Markers that a request asks for.
+/// Filter of the requested markers.
 struct Wanted {
     analyses: Analyses,
     origins: Origins,
@@ -79,7 +79,7 @@ struct Wanted {
     event_type: Option<String>,
     from_frame: u64,
     to_frame: u64,
-    /// Only those that come later.
+    /// Only markers with a greater key.
     after: Option<Key>,
 }
 
@@ -99,9 +99,9 @@ fn key(marker: &Marker) -> Key {
     (marker.start_frame, marker.end_frame, marker.marker_id)
 }
 
-/// Key and event of each marker that is asked for, in order of the keys.
+/// Returns key and event of each requested marker, sorted by key.
 ///
-/// An analysis that was repeated before analyses had names gave the same ids, of which the last counts.
+/// Repeated analyses from before analysis ids reuse marker ids; the last event of an id counts.
 fn order(
     timeline: &Timeline,
     run: &Arc<Run>,
@@ -121,7 +121,7 @@ fn order(
     Ok(order)
 }
 
-/// The markers in the events `order` of `run`.
+/// Returns the markers in the events `order` of `run`.
 fn markers(
     timeline: Timeline,
     run: Arc<Run>,
@@ -137,14 +137,14 @@ fn markers(
     order.into_iter().map(move |(_, seq)| read(seq))
 }
 
-/// A cursor is the key of the last marker of the page before, and the event up to which analyses
-/// count: one that is made meanwhile does not mix with the one that is read.
+/// Reads a cursor: the key of the previous page's last marker, and the event up to which analyses
+/// count, so that an analysis made meanwhile does not mix with the one being read.
 fn cursor(value: &Value) -> Result<(Key, Seq), ValueError> {
     let read = |text: &str| {
         let parts: Vec<&str> = text.splitn(4, '.').collect();
         let [start, end, id, until] = parts[..] else { return None };
         let number = |text: &str| text.parse().ok();
-        // As everywhere, why it is none does not matter.
+        // Every kind of malformed cursor gets the same error.
         Some(((number(start)?, number(end)?, id.parse().ok()?), Seq(number(until)?)))
     };
     value.as_str().and_then(read).ok_or(NO_CURSOR.into())
@@ -190,7 +190,7 @@ declared!(MarkersQuery {
     cursor: optional cursor,
 });
 
-/// Analyses that a query names; `None` where it names none.
+/// Reads the `analysis_id` of a query.
 fn analyses(value: &Value) -> Result<Analyses, ValueError> {
     match value.as_str() {
         Some("all") => Ok(Analyses::All),
@@ -250,7 +250,7 @@ pub async fn list(
         let more = order.len() > most;
         order.truncate(most);
         let next = order.last().filter(|_| more).map(|((start, end, id), _)| {
-            // The key of the last marker of this page.
+            // Key of the last marker of this page.
             format!("{start}.{end}.{id}.{until}")
         });
         let held = READING_BYTES + size_of_val(&*order);

@@ -1,7 +1,6 @@
-//! The answer of an analysis: figures, markers, then one metadata object a frame, written as it
-//! is sent.
+//! Answer of an analysis: counts, markers, then one metadata object per frame, streamed.
 //!
-//! Half a million frames are a few hundred megabytes of JSON; they are never all in memory.
+//! Half a million frames are a few hundred megabytes of JSON, which are never in memory at once.
 
 mod coordinates;
 
@@ -29,37 +28,37 @@ use super::openapi::schema_types;
 use super::responses::MarkerRecord;
 use crate::record::gate_replay::{FrameAnalysis, MetadataWindow, ModelOutcome, Windowing, windows};
 
-/// Values that all metadata objects of an analysis share.
+/// Values shared by all metadata objects of an analysis.
 pub struct MetadataContext {
     /// The request.
     pub request_id: RequestId,
-    /// The run.
+    /// Id of the run.
     pub run_id: RunId,
-    /// The stream of the run.
+    /// Stream that was analysed.
     pub stream_id: StreamId,
     /// Mode of the analysis.
     pub mode: String,
-    /// Model asked, or else asked for.
+    /// Model that answered, or the requested one.
     pub model: String,
-    /// The caller's trace.
+    /// Trace id given by the caller.
     pub trace_id: Option<String>,
-    /// Policy by which frames were chosen.
+    /// Sampling policy of the frames.
     pub policy: SamplingPolicy,
     /// Analysed frames a second.
     pub sample_fps: FrameRate,
-    /// Source of the signals: `ingest`, `request` or `reason`.
+    /// Origin of the signals: `ingest`, `request` or `reason`.
     pub source: &'static str,
-    /// The model that was to describe the frames.
+    /// Model that was to describe the frames.
     pub asked_model: Option<String>,
-    /// The caller wants an object a frame.
+    /// True if the caller wants one object per frame.
     pub is_included: bool,
-    /// True where the model could be asked, and was.
+    /// True if the model could be, and was, asked.
     pub is_asked: bool,
-    /// Part of the pictures that the model was shown; `None` where that was all of them.
+    /// Region of the pictures shown to the model; `None` if that is the whole picture.
     pub coordinates: Option<Coordinates>,
 }
 
-/// The response of an analysis; the fields of `figures` stand beside its own.
+/// Returns the answer of an analysis; the fields of `figures` are added to the top level.
 pub fn answer(
     context: MetadataContext,
     figures: impl Serialize,
@@ -74,7 +73,7 @@ pub fn answer(
     ([(header::CONTENT_TYPE, "application/json")], Body::new(body)).into_response()
 }
 
-/// Everything up to the first metadata object.
+/// Returns the JSON text before the first metadata object.
 fn head(
     context: &MetadataContext,
     figures: impl Serialize,
@@ -98,7 +97,7 @@ fn head(
         markers: markers.iter().cloned().map(MarkerRecord::from).collect(),
     };
     let mut text = written(&head);
-    // The closing brace makes room for the array, which `Chunks` writes.
+    // Drops the closing brace, which `Chunks` writes after the array.
     text.pop();
     text.push_str(",\"metadata\":[");
     text
@@ -113,7 +112,7 @@ struct Chunks {
     done: bool,
 }
 
-/// A chunk is sent once it is at least this long.
+/// Minimum size of a chunk of the body, bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
 impl Chunks {
@@ -296,7 +295,7 @@ fn metadata<'a>(
             from_model: reason.and(context.asked_model.as_deref()),
         },
         trace: Trace {
-            // A caller without a trace of its own follows the request.
+            // Without a caller's trace id, the request id is used.
             trace_id: match &context.trace_id {
                 Some(trace_id) => trace_id.into(),
                 None => request_id.clone().into(),
@@ -308,7 +307,7 @@ fn metadata<'a>(
         sample_fps: context.sample_fps.as_f64(),
         finish_reason: match frame.insight.as_deref() {
             Some(ModelOutcome::Said(_)) => "stop",
-            // A model that gave no answer did not come to its end.
+            // A model that gave no answer did not finish.
             Some(ModelOutcome::Unsaid(_)) if context.is_asked => "other",
             _ => "gate",
         },

@@ -1,4 +1,4 @@
-//! `GET /v1/metrics`: every series for a scraper, behind a toggle of its own.
+//! `GET /v1/metrics`: every series for a scraper, with a key requirement of its own.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub async fn scrape(
 }
 
 impl App {
-    /// Sets the gauges, which say how things are now.
+    /// Samples the gauges, and counters that are kept elsewhere.
     fn look(&self) {
         let metrics = &self.metrics;
         for (state, count) in self.registry.count_by_state() {
@@ -84,10 +84,10 @@ impl App {
     }
 }
 
-/// Brings a counter to a count that is kept elsewhere, unless a scraper that looked later has
-/// brought it further.
+/// Raises a counter to `count`, which is kept elsewhere, unless a later sample has raised it further.
+///
 fn raise(counter: &IntCounter, count: u64) {
-    /// Lock: of two scrapers at once each would add the same difference.
+    /// Serializes updates: two concurrent scrapes would each add the same difference.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock();
     counter.inc_by(count.saturating_sub(counter.get()));

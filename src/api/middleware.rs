@@ -1,5 +1,5 @@
-//! The outermost layer: a request's id, its log line, the error envelope and the headers of
-//! every response.
+//! Outermost middleware: request id, log line, error envelope and default headers of every
+//! response.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -26,13 +26,13 @@ use super::{
 };
 use crate::base::telemetry::{SPANS, continue_trace};
 
-/// Names the request that an answer answers.
+/// Response header with the id of the request.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The route of requests that no route takes, in the metrics.
+/// Route label in the metrics for requests that match no route.
 const UNMATCHED: &str = "unmatched";
 
-/// Headers that a response has unless its route said otherwise.
+/// Default response headers; a route may override them.
 const DEFAULTS: [(HeaderName, HeaderValue); 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
@@ -43,7 +43,7 @@ const DEFAULTS: [(HeaderName, HeaderValue); 4] = [
     ),
 ];
 
-/// The headers of an answer that no route gave.
+/// Returns the headers of an answer given without any route.
 pub fn refusal_headers() -> HeaderMap {
     let mut headers = HeaderMap::from_iter(DEFAULTS);
     headers.insert(REQUEST_ID, id_value(RequestId::from_bytes(crate::base::random_bytes())));
@@ -54,7 +54,7 @@ fn id_value(request_id: RequestId) -> HeaderValue {
     HeaderValue::from_str(&request_id.to_string()).expect("an id is visible ASCII")
 }
 
-/// Wraps every request.
+/// Middleware around every request.
 pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let request_id = RequestId::from_bytes(crate::base::random_bytes());
@@ -86,7 +86,7 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     }
     prefix.lead(headers);
     headers.extend(cors::readable(&app.settings.cors_origins, origin.as_ref()));
-    // An answer that is given again names the request that it was given to first, as its body.
+    // A replayed answer keeps the id of the original request, as its body does.
     headers.entry(REQUEST_ID).or_insert_with(|| id_value(request_id));
     let (status, took) = (response.status().as_u16(), started.elapsed());
     span.record("http.response.status_code", status);
@@ -98,12 +98,12 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     response
 }
 
-/// Returns true where every failure at `path` is plain text: of WHIP and of serving files.
+/// Returns true if every failure at `path` is plain text: WHIP, and serving files.
 pub fn fails_in_plain_text(path: &str) -> bool {
     path.starts_with(whip::BASE) || path.starts_with("/v1/files/")
 }
 
-/// The span of a request, in the words of OpenTelemetry's conventions and ours.
+/// Creates the span of a request, with OpenTelemetry's attribute names and own ones.
 fn span(request: &Request, request_id: RequestId, route: &str) -> Span {
     let method = request.method();
     let span = tracing::info_span!(
@@ -123,7 +123,7 @@ fn span(request: &Request, request_id: RequestId, route: &str) -> Span {
     span
 }
 
-/// Answer to a request that is refused before any route.
+/// Returns the answer to a request that is refused before routing.
 fn refused(app: &App, request: &Request) -> Option<Response> {
     if let Err(error) = app.rates.of_all() {
         return Some(error.into_response());
@@ -140,7 +140,7 @@ fn refused(app: &App, request: &Request) -> Option<Response> {
     cors::preflight(&app.settings.cors_origins, request)
 }
 
-/// A panic below is our bug; it answers 500 and takes nothing else with it.
+/// Runs the handler; a panic is a bug of the server and answers 500 without further harm.
 async fn run(next: Next, request: Request) -> Response {
     let mut answer = pin!(next.run(request));
     std::future::poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! The models a caller can name, who can run them, and what decodes and measures here.
+//! Lists the models a caller can name, their backends, and this server's decode and gate backends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -127,7 +127,7 @@ struct EmbeddingRecord {
     provider: Option<&'static str>,
 }
 
-/// Word for a model, or an embedder, that nothing is configured to run.
+/// Availability of a model or embedder for which nothing is configured.
 const NOT_CONFIGURED: &str = "not_configured";
 
 impl EmbeddingRecord {

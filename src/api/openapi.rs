@@ -1,8 +1,7 @@
-//! The OpenAPI document: what the annotated handlers say, and what holds of every route.
+//! Builds the OpenAPI document from annotated handlers and rules common to all routes.
 //!
-//! A handler says what is its own: its body, its answer, and the failures that not every route
-//! has, as `Fails<409>`. Credentials, ids in paths, and what any request can be refused for are
-//! said here, once.
+//! A handler declares its own parts: body, answer, and failures that not every route has, as
+//! `FailureResponse<409>`. Credentials, ids in paths, and failures of any request are added here.
 
 pub mod events;
 pub mod schema_types;
@@ -41,10 +40,10 @@ use super::{
 )]
 struct Document;
 
-/// `schemas/openapi.json` as it was when the server was built.
+/// `schemas/openapi.json` as of the build.
 pub const PUBLISHED: Packed = Packed(include_bytes!(concat!(env!("OUT_DIR"), "/openapi.json.gz")));
 
-/// A failure that a handler can answer with, as the document's response of that status.
+/// A failure that a handler may answer with, as a response in the document.
 pub struct FailureResponse<const STATUS: u16>;
 
 impl<const STATUS: u16> IntoResponses for FailureResponse<STATUS> {
@@ -53,7 +52,7 @@ impl<const STATUS: u16> IntoResponses for FailureResponse<STATUS> {
     }
 }
 
-/// A body of which fields that are not known are refused.
+/// A body for which unknown fields are refused.
 pub struct DenyUnknownFields<T>(PhantomData<T>);
 
 impl<T: ToSchema> PartialSchema for DenyUnknownFields<T> {
@@ -70,7 +69,7 @@ impl<T: ToSchema> ToSchema for DenyUnknownFields<T> {
     }
 }
 
-/// The failures that have a response in the document: status, name, when.
+/// Failures with a response in the document: status, name, condition.
 const FAILURES: [(u16, &str, &str); 13] = [
     (400, "Malformed", "The request is not what HTTP or JSON allows"),
     (
@@ -91,7 +90,7 @@ const FAILURES: [(u16, &str, &str); 13] = [
     (503, "Unavailable", "The server cannot take this work now"),
 ];
 
-/// The statuses that are answered in plain text.
+/// Statuses answered in plain text.
 const PLAIN: [u16; 5] = [400, 412, 413, 415, 416];
 
 fn failure(status: u16) -> RefOr<Response> {
@@ -100,7 +99,7 @@ fn failure(status: u16) -> RefOr<Response> {
     Ref::from_response_name(*name).into()
 }
 
-/// A failure of a route whose failures are all plain text.
+/// Returns the response for a failure of a route whose failures are all plain text.
 fn plain_failure(status: u16) -> RefOr<Response> {
     let when = FAILURES.iter().find(|(known, ..)| *known == status).map_or("", |(.., when)| when);
     let content = Content::new(Some(String::schema()));
@@ -117,16 +116,16 @@ fn plain_failure(status: u16) -> RefOr<Response> {
 pub async fn document(headers: HeaderMap) -> impl IntoResponse {
     static WHOLE: LazyLock<Bytes> = LazyLock::new(|| PUBLISHED.whole());
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    // Every answer is the same bytes.
+    // All answers share the same bytes, so they count nothing against send budgets.
     (Extension(BufferedBytes(0)), kind, PUBLISHED.answer(&headers, || WHOLE.clone()))
 }
 
-/// The document before any route is in it.
+/// Returns the document without routes.
 pub fn empty() -> openapi::OpenApi {
     Document::openapi()
 }
 
-/// Adds to the routes of `document` what holds of all of them.
+/// Completes `document` with the parts common to all routes.
 pub fn complete(mut document: openapi::OpenApi) -> openapi::OpenApi {
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
     document.security = Some(vec![
@@ -145,7 +144,7 @@ pub fn complete(mut document: openapi::OpenApi) -> openapi::OpenApi {
         components.responses.insert(name.to_owned(), described(status, when));
     }
     let paths = std::mem::take(&mut document.paths.paths).into_iter();
-    // OpenAPI has no word for the rest of a path.
+    // OpenAPI has no syntax for wildcard path parameters.
     document.paths.paths = paths.map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
@@ -155,7 +154,7 @@ pub fn complete(mut document: openapi::OpenApi) -> openapi::OpenApi {
     document
 }
 
-/// The operations of a path.
+/// Returns the operations of a path.
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [
         &mut item.get,
@@ -177,7 +176,7 @@ fn finish(path: &str, operation: &mut Operation) {
         if name == "id" {
             fails.push(404);
         }
-        // The extractor's types tell less of it than is known here.
+        // Replaces the extractor's parameter, which has less detail.
         parameters.retain(|known| !is_called(known, name));
         parameters.push(path_parameter(name).into());
     }
@@ -208,9 +207,9 @@ fn finish(path: &str, operation: &mut Operation) {
     }
 }
 
-/// Takes the fields of `schema` apart that are at once what they are and any object.
+/// Flattens fields of `schema` that are an `allOf` of a type and a description.
 ///
-/// That is how the derive adds a description to the schema of an inlined field that is required.
+/// The derive generates these for required inlined fields that have a description.
 fn fix_schema(schema: &mut RefOr<Schema>) {
     let RefOr::T(Schema::Object(object)) = schema else { return };
     for field in object.properties.values_mut() {
@@ -257,7 +256,7 @@ fn tenant() -> Parameter {
         .build()
 }
 
-/// Says of a response that is not a reference that it has a header.
+/// Adds a header to a response, unless the response is a reference.
 fn add_header(
     response: Option<&mut RefOr<Response>>,
     name: &str,

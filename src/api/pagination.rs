@@ -1,4 +1,4 @@
-//! Lists that can grow: whole, or by a limit and an opaque cursor with a `Link` to the next page.
+//! Pagination: lists are whole, or limited with an opaque cursor and a `Link` to the next page.
 
 use std::fmt::Display;
 
@@ -11,9 +11,9 @@ use utoipa::IntoParams;
 use super::openapi::schema_types;
 use crate::base::json::{BoundedInt, ValueError, declared};
 
-/// Items a page of a list.
+/// Maximum number of items per page.
 pub type PageLimit = BoundedInt<1, 1000>;
-/// Fault of a cursor that no list gave.
+/// Error of a malformed cursor.
 pub const NO_CURSOR: &str = "must be one that a Link header gave";
 
 /// Page of a list.
@@ -35,15 +35,15 @@ pub fn limit(value: &Value) -> Result<usize, ValueError> {
     PageLimit::digits(value).map(|limit| limit as usize)
 }
 
-/// Reads a cursor: a seq in decimal digits, opaque to callers.
+/// Reads a cursor: a sequence number in decimal digits, opaque to callers.
 fn cursor(value: &Value) -> Result<Seq, ValueError> {
     BoundedInt::<0, { u64::MAX }>::digits(value).map(Seq).map_err(|_| NO_CURSOR.into())
 }
 
-/// Says that a page is not the last.
+/// Response header of pages that are not the last.
 const HAS_MORE: HeaderName = HeaderName::from_static("x-has-more");
 
-/// Adds the link to the page at `next`, where there is one, and that there is more.
+/// Adds to `response` the link to the page at `next` and `x-has-more`, if there is a next page.
 pub fn linked(response: impl IntoResponse, uri: &Uri, next: Option<impl Display>) -> Response {
     let mut response = response.into_response();
     let Some(next) = next else { return response };

@@ -1,4 +1,4 @@
-//! Rate limits: token buckets of requests, and of failed authentications.
+//! Rate limits: token buckets for requests and for failed authentications.
 
 use std::{
     collections::HashMap,
@@ -11,13 +11,13 @@ use super::error::ApiError;
 use crate::base::{keys::Principal, metrics::RefusalReason};
 use parking_lot::Mutex;
 
-/// Failed authentications of one address at once; then one a second.
+/// Burst of failed authentications per address; one more is allowed per second.
 pub const FAILURES_MAX: u32 = 20;
-/// Addresses that are remembered for them; with so many no other address may fail.
+/// Maximum number of addresses with failures; beyond it, failures of further addresses are refused.
 const ADDRESSES_MAX: usize = 4096;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The limits of the server; a limit that is `None` is off.
+/// Rate limits of the server; a limit that is `None` is off.
 pub struct RateLimits {
     global: Option<Mutex<Bucket>>,
     per_second: Option<NonZeroU32>,
@@ -25,12 +25,12 @@ pub struct RateLimits {
     failures: Mutex<Failures>,
 }
 
-/// Buckets of the addresses that failed to authenticate in the last seconds.
+/// Buckets of addresses with recent failed authentications.
 #[derive(Debug, Default)]
 struct Failures(HashMap<IpAddr, Bucket>);
 
 impl RateLimits {
-    /// Limits on all requests and on those of each principal, a second.
+    /// Creates limits in requests per second: of all requests, and of each principal.
     pub fn new(global: Option<NonZeroU32>, principal: Option<NonZeroU32>) -> RateLimits {
         let now = Instant::now();
         RateLimits {
@@ -41,13 +41,13 @@ impl RateLimits {
         }
     }
 
-    /// Counts a failed authentication of `address`.
+    /// Counts a failed authentication of `address`, or refuses it.
     pub(super) fn of_failure(&self, address: IpAddr) -> Result<(), ApiError> {
         let mut failures = self.failures.lock();
         limited(RefusalReason::FailedAuthentications, failures.take(address, Instant::now()))
     }
 
-    /// Counts a request of any caller.
+    /// Counts a request against the global limit, or refuses it.
     pub(super) fn of_all(&self) -> Result<(), ApiError> {
         let Some(bucket) = &self.global else { return Ok(()) };
         let taken = bucket.lock().take(Instant::now());
@@ -63,7 +63,7 @@ impl RateLimits {
         }
     }
 
-    /// Counts a request of `principal`; there are no more of them than keys.
+    /// Counts a request of `principal`, or refuses it. The number of principals is bounded by that of keys.
     pub(super) fn of_principal(&self, principal: &Principal) -> Result<(), ApiError> {
         let Some(rate) = self.per_second else { return Ok(()) };
         let now = Instant::now();
@@ -86,12 +86,12 @@ impl Failures {
     }
 }
 
-/// Result for a request of taking from a bucket: an error is the time until there is more.
+/// Converts the result of taking a token; the error is the time until the next one.
 fn limited(of: RefusalReason, taken: Result<(), Duration>) -> Result<(), ApiError> {
     taken.map_err(|retry_after| ApiError::RateLimited { of, retry_after })
 }
 
-/// A bucket as the time at which it would be full again; it is empty `holds` before that.
+/// Token bucket stored as the time at which it is full; it is empty `holds` before that.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     step: Duration,
@@ -100,7 +100,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// One second of requests.
+    /// Creates a full bucket with one second's worth of requests.
     fn full(rate: NonZeroU32, now: Instant) -> Bucket {
         Bucket { step: SECOND / rate.get(), holds: SECOND, full_at: now }
     }

@@ -1,4 +1,4 @@
-//! Reason: a source is decoded, described by models chunk by chunk, and analysed.
+//! Reason: decodes a source, has models describe its chunks, and analyses it.
 
 mod request;
 
@@ -38,7 +38,7 @@ use crate::{
 };
 pub use request::*;
 
-/// Longest wait of a chunk for a permit: its run is in no hurry.
+/// Maximum wait of a chunk for a permit; long, as the work is offline.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Cost of all answers of models together.
@@ -54,7 +54,7 @@ pub struct ReasonTokens {
     chunks_analyzed: u64,
 }
 
-/// The figures of a reasoning.
+/// Additional fields of the answer of a reasoning.
 #[derive(Serialize)]
 struct Figures {
     frame_metadata_included: bool,
@@ -104,9 +104,9 @@ struct ReasonResult {
     metadata: Vec<metadata::Metadata<'static>>,
 }
 
-/// Questions to models, where they can be asked.
+/// Returns the model stage, if models can be asked.
 ///
-/// A first model that no backend serves leaves the gate; a second one is a mistake of the caller.
+/// Without a backend for the first model the gate decides; for the second, the request is refused.
 fn asked(
     app: &App,
     caller: &Caller,
@@ -130,7 +130,7 @@ fn asked(
         let why = format!("no configured backend serves the model {model}");
         return Err(ApiError::field("second_pass_model", why));
     }
-    // More could not be under way, and would hold pictures and places in the queue.
+    // More parallel chunks could not run, and would hold images and queue slots.
     let most = app.settings.inference.limits.in_flight_per_principal;
     inquiry.concurrency = inquiry.concurrency.min(most).max(1);
     let asker = Requester {
@@ -139,12 +139,12 @@ fn asked(
         run: Some(Arc::clone(run)),
         class: Priority::Offline,
         patience: Some(PATIENCE),
-        // By the outage, and without a place.
+        // Waits are handled by the outage policy, without holding a permit.
         waits_out: false,
     };
     let outage = Arc::new(RetryPolicy::new(app.settings.inference.outage));
     let describer = Arc::new(ModelDescriber { inference, asker, ask, outage });
-    // A comparison with the picture before makes each chunk another question: none is repeated.
+    // A comparison with the previous picture makes every prompt unique, so no answer is reused.
     let rule = app.settings.novelty.rule;
     let repeats = !inquiry.compares && !outlasts(views.chunks, rate, rule.elapsed_ms_max);
     let eyes = app.live.eyes().filter(|_| repeats);
@@ -157,8 +157,8 @@ fn asked(
     Ok(ModelStage::Chunks(DescriptionOptions { views, inquiry, describer, novelty }))
 }
 
-/// A chunk lasts longer than an answer may be repeated: hardly any would be, and every picture
-/// would be embedded for it.
+/// Returns true if a chunk lasts longer than an answer may be reused: hardly any would be, yet
+/// every picture would be embedded.
 fn outlasts(chunks: ChunkBoundary, rate: Option<FrameRate>, longest_ms: u64) -> bool {
     match (chunks, rate) {
         (ChunkBoundary::Span { ms }, _) => u64::from(ms) > longest_ms,

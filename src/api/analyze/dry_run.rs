@@ -1,4 +1,4 @@
-//! Effect of an analysis that is not recorded: counts, and each decision that differs.
+//! Effect of an analysis that is not recorded: counts, and every frame decided differently.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ struct VerdictRecord {
 }
 
 impl GateDryRun {
-    /// Tries `after` in place of `before`, which are the terms of `compared_with`.
+    /// Compares `after` with `before`, the terms of the analysis `compared_with`.
     pub fn of(
         signals: &[Signal],
         (compared_with, before): (Option<AnalysisId>, &Terms),

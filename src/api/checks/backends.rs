@@ -1,11 +1,11 @@
-//! Checks of the model backends: asked, answered, and whether they have the names they are asked for.
+//! Checks of the model backends: reachable, and serving the requested models.
 
 use infer::{FailureKind, ProbeResult, Standing};
 
 use super::Check;
 use crate::api::App;
 
-/// A check of each backend, and of the model of live video.
+/// Checks each backend and the models of live video.
 pub fn checks(app: &App, probes: &[ProbeResult]) -> Vec<Check> {
     let mut checks: Vec<Check> = probes.iter().map(|probe| backend(app, probe, probes)).collect();
     if checks.is_empty() {

@@ -1,4 +1,4 @@
-//! Growth of the stored bytes: samples of the last day.
+//! Growth of stored bytes, from samples of the last day.
 
 use std::{
     collections::VecDeque,
@@ -7,18 +7,18 @@ use std::{
 
 use parking_lot::Mutex;
 const DAY: Duration = Duration::from_secs(86_400);
-/// Time between two samples.
+/// Interval between samples.
 const STEP: Duration = Duration::from_secs(900);
-/// Shortest time that tells a rate.
+/// Shortest time span from which a rate is computed.
 const LEAST: Duration = Duration::from_secs(60);
 const SAMPLES_MAX: usize = 96;
 
-/// Bytes that were stored, by the quarter of an hour.
+/// Stored bytes, sampled every 15 minutes.
 #[derive(Debug, Default)]
 pub struct Growth(Mutex<VecDeque<(Instant, u64)>>);
 
 impl Growth {
-    /// Takes a sample, where the last one is old enough.
+    /// Adds a sample if the last one is at least [`STEP`] old.
     pub fn note(&self, now: Instant, stored: u64) {
         let mut samples = self.0.lock();
         if samples.back().is_some_and(|(at, _)| now.duration_since(*at) < STEP) {
@@ -30,8 +30,8 @@ impl Growth {
         samples.push_back((now, stored));
     }
 
-    /// Bytes a day at the rate of the last day, or of the time since the start, and that time; `None`
-    /// before there is any to tell.
+    /// Returns the growth in bytes per day and the time span that it is based on: the last day, or the time
+    /// since the start. `None` if that is shorter than [`LEAST`].
     pub fn a_day(&self, now: Instant, stored: u64) -> Option<(i64, Duration)> {
         let samples = self.0.lock();
         let (at, then) = *samples.front()?;
@@ -55,7 +55,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         assert_eq!(growth.a_day(start + hour, 1100), Some((2400, hour)));
         assert_eq!(growth.a_day(start + hour, 900), Some((-2400, hour)));
-        // Two days at a rate, and a third at another: the first ones are forgotten.
+        // Two days at one rate and a third at another: the first samples have been dropped.
         for quarter in 1..=3 * 96_u32 {
             let stored = 1000 + u64::from(quarter.saturating_sub(2 * 96));
             growth.note(start + STEP * quarter, stored);

@@ -1,4 +1,4 @@
-//! Checks of what the machine has: isolation of media workers, devices, programs.
+//! Checks of the machine: isolation of media workers, devices, programs.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ use crate::{
     record::worker_backends::{SandboxStatus, WorkerCapabilities},
 };
 
-/// Every one of them.
+/// Runs every check of the machine.
 pub fn checks(app: &App) -> Vec<Check> {
     let mut checks = vec![sandbox(&app.workers), decode(&app.workers), gate(&app.workers)];
     for tool in app.settings.tools.iter().filter(|tool| tool.path.is_none()) {
@@ -55,7 +55,7 @@ fn gate(workers: &WorkerCapabilities) -> Check {
     device("gate", used, passed)
 }
 
-/// Tells what is used, and why nothing faster is; a device that lies idle is advice.
+/// Reports the backend `used` and the faster ones passed over; advises if a GPU is idle.
 fn device<'a>(name: &str, used: &str, passed: impl Iterator<Item = (&'a str, &'a str)>) -> Check {
     let passed: Vec<String> = passed.map(|(backend, why)| format!("{backend}: {why}")).collect();
     if passed.is_empty() {
@@ -72,7 +72,7 @@ fn device<'a>(name: &str, used: &str, passed: impl Iterator<Item = (&'a str, &'a
     }
 }
 
-/// The kernel shows a GPU to the server.
+/// Returns true if the kernel exposes a GPU.
 fn has_device() -> bool {
     let renders = fs::read_dir("/dev/dri").into_iter().flatten().flatten();
     let mut renders = renders.map(|entry| entry.file_name());

@@ -1,4 +1,4 @@
-//! Checks of who reaches the server, and how.
+//! Checks of the server's network exposure: keys, addresses, WebRTC.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ pub fn keys(settings: &Settings) -> Check {
     }
 }
 
-/// Checks the address of HTTP, and that keys cannot be read on the way.
+/// Checks the HTTP address, and that keys are not sent in clear text.
 pub fn address(settings: &Settings) -> Check {
     let (bind, name) = (settings.bind_addr, "address");
     let h3 = settings.h3.map_or_else(String::new, |h3| format!(", HTTP/3 at {h3}"));
@@ -38,7 +38,7 @@ pub fn address(settings: &Settings) -> Check {
     }
 }
 
-/// Checks the address of live video, and that publishers can send there.
+/// Checks the WebRTC address, and that publishers can reach it.
 pub fn webrtc(app: &App) -> Check {
     let (live, name) = (&app.settings.live, "webrtc");
     let udp = app.live.local_addr();

@@ -1,4 +1,4 @@
-//! Checks of what the server reads from disk and writes to it.
+//! Checks of storage and clock: ingest roots, log, disk, time.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use crate::{
     base::clock::wall_now,
 };
 
-/// Fewer days than that until the disk is full are reported.
+/// Number of days until the disk is full, below which the check advises.
 const DAYS_LEAST: u64 = 14;
-/// A clock that is behind the log's last event by more was set back.
+/// Milliseconds that the clock may lag the log's last event before it counts as set back.
 const BEHIND_MAX_MS: i64 = 2_000;
-/// 2025-01-01: no server of this version is older.
+/// 2025-01-01 UTC: an earlier clock is wrong, as no server of this version is older.
 const BEFORE_US_MS: i64 = 1_735_689_600_000;
 
-/// Ingest roots, what the log says of itself, and room on disk.
+/// Checks the ingest roots, the state of the log and the free disk space.
 pub fn checks(app: &App) -> Vec<Check> {
     vec![roots(app), ready(app), disk(app)]
 }
@@ -77,13 +77,13 @@ fn disk(app: &App) -> Check {
     }
 }
 
-/// Checks that the clock can be right.
+/// Checks that the clock is plausible.
 pub fn time(app: &App) -> Check {
     let log = app.registry.timeline();
     clock(wall_now(), log.heads(log.head(), 1).first().map(|head| head.at))
 }
 
-/// A clock that says `now`, where the log's last event was at `last`.
+/// Checks the clock reading `now` against `last`, the time of the log's last event.
 fn clock(now: WallTime, last: Option<WallTime>) -> Check {
     let (name, said) = ("time", now.rfc3339());
     let advice = "set the clock and keep it by NTP: signatures, certificates and ages go by it";
@@ -100,7 +100,7 @@ fn clock(now: WallTime, last: Option<WallTime>) -> Check {
     }
 }
 
-/// Bytes as people say them.
+/// Formats a number of bytes for people.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64 / 1024.0;

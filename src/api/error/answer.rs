@@ -1,4 +1,4 @@
-//! Answers of failures: the envelope, or plain text, and the layer that either is carried to.
+//! Formats errors as the envelope or as plain text, and carries them to the layer that sends them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,11 +15,11 @@ use utoipa::ToSchema;
 use super::ApiError;
 use crate::{api::openapi::schema_types, base::json::FieldError, deliver::search::SearchFailure};
 
-/// Seconds a caller is asked to wait when no better figure is known.
+/// `Retry-After` if no better value is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl ApiError {
-    /// The envelope, or plain text where the contract says so.
+    /// Returns the error as the envelope, or as plain text for [`ApiError::Plain`].
     pub fn envelope(&self, request_id: RequestId) -> Response {
         let (status, _) = self.status_and_code();
         if let ApiError::Plain(_, text) = self {
@@ -31,7 +31,7 @@ impl ApiError {
         response
     }
 
-    /// Plain text, for the routes whose failures are all of it.
+    /// Returns the error as plain text, for routes whose errors are all plain text.
     pub fn plain(&self, request_id: RequestId) -> Response {
         let (status, _) = self.status_and_code();
         let text = match self {
@@ -48,7 +48,7 @@ impl ApiError {
         response
     }
 
-    /// Body of the envelope; logs the failure where the status is 500 or 503.
+    /// Returns the body of the envelope; logs the failure if the status is 500 or 503.
     pub fn body(&self, request_id: RequestId) -> ErrorBody {
         let (status, code) = self.status_and_code();
         let mut details = self.details();
@@ -57,7 +57,7 @@ impl ApiError {
                 tracing::error!(%request_id, error = %self, "request failed");
                 details.clear();
                 match self {
-                    // The contract wants these said; they hold nothing of ours.
+                    // The API contract requires these messages; they reveal nothing internal.
                     ApiError::DatabaseMissing | ApiError::Inference(_) => self.to_string(),
                     ApiError::Database(_) => "the database does not answer now".to_owned(),
                     _ => "internal error".to_owned(),
@@ -67,7 +67,7 @@ impl ApiError {
                 tracing::warn!(%request_id, error = %self, "request refused");
                 match self {
                     ApiError::Log(TimelineError::Remote(error)) => {
-                        // Why is the operator's business.
+                        // The cause is for the operator only.
                         match error.fault {
                             RemoteFault::Unreachable | RemoteFault::Slow => {
                                 format!("the object store {}: ask again later", error.fault)
@@ -75,7 +75,7 @@ impl ApiError {
                             _ => "the object store cannot be used now".to_owned(),
                         }
                     }
-                    // The log's own errors name files of ours.
+                    // The log's own errors name internal files.
                     ApiError::Log(_) => "events cannot be stored now".to_owned(),
                     ApiError::Ledger(_) => "records cannot be stored now".to_owned(),
                     ApiError::Search(SearchFailure::Log(_) | SearchFailure::Cache(_)) => {
@@ -87,7 +87,7 @@ impl ApiError {
             StatusCode::UNPROCESSABLE_ENTITY if matches!(self, ApiError::Live(_)) => {
                 self.to_string()
             }
-            // All that many clients print.
+            // Many clients print only the message, hence it names the field.
             StatusCode::UNPROCESSABLE_ENTITY => match details.first() {
                 Some(FieldError { field, message }) => format!("{field}: {message}"),
                 None => self.to_string(),
@@ -152,11 +152,11 @@ struct ErrorDetail {
     message: String,
 }
 
-/// Carries an error from a handler to the layer that writes it.
+/// Response extension that carries an error from the handler to the layer that writes the answer.
 #[derive(Clone)]
 pub struct ErrorExtension(pub Arc<ApiError>);
 
-/// The answer says that the request met a limit.
+/// Returns true if the answer reports that a limit refused the request.
 pub fn is_refused(response: &Response) -> bool {
     let carried = response.extensions().get::<ErrorExtension>();
     carried.is_some_and(|ErrorExtension(error)| error.refusal().is_some())

@@ -1,4 +1,4 @@
-//! Errors of the layers beneath, as failures of a request.
+//! Conversions of lower-layer errors into [`ApiError`].
 
 use http::StatusCode;
 

@@ -1,4 +1,4 @@
-//! The bytes of a file as a response body, read from disk as they are sent.
+//! Response body that reads a file from disk as it is sent.
 
 use std::{
     fs::File,
@@ -16,10 +16,10 @@ use http_body::{Body, Frame, SizeHint};
 use super::super::send_budget::BufferedBytes;
 use crate::base::blocking::{TaskPanicked, blocking};
 
-/// Bytes read at a time, and most of them in memory for one reader.
+/// Bytes per read, and the maximum buffered for one client.
 const READ: u64 = 128 << 10;
 
-/// A part of a file that is being sent.
+/// A range of a file that is being sent.
 pub struct FileBody {
     file: Arc<File>,
     left: Range<u64>,
@@ -29,12 +29,12 @@ pub struct FileBody {
 type Reading = Pin<Box<dyn Future<Output = Result<io::Result<Bytes>, TaskPanicked>> + Send>>;
 
 impl FileBody {
-    /// The bytes of `file` in `range`.
+    /// Creates a body with the bytes of `file` in `range`.
     pub fn new(file: File, range: Range<u64>) -> FileBody {
         FileBody { file: Arc::new(file), left: range, reading: None }
     }
 
-    /// Memory that it holds while it is sent.
+    /// Returns the memory that the body occupies while it is sent.
     pub fn holds(&self) -> BufferedBytes {
         BufferedBytes(READ.min(self.left.end - self.left.start))
     }
@@ -42,7 +42,7 @@ impl FileBody {
 
 fn read(file: &File, range: Range<u64>) -> io::Result<Bytes> {
     let mut bytes = vec![0; (range.end - range.start) as usize];
-    // A file that was cut meanwhile ends the answer short of its length, which the peer sees.
+    // A file truncated meanwhile ends the body early; the client notices the missing bytes.
     file.read_exact_at(&mut bytes, range.start)?;
     Ok(bytes.into())
 }

@@ -1,22 +1,22 @@
-//! Evaluation of a `Range` header (RFC 9110 14.1.2, 14.2).
+//! Evaluates a `Range` header (RFC 9110 14.1.2, 14.2).
 //!
-//! One range is served. A set of several is answered with the whole file, which RFC 9110 14.2
-//! allows and which no set of overlapping ranges can make expensive.
+//! A single range is served. A set of ranges is answered with the whole file, which RFC 9110 14.2
+//! allows, so overlapping ranges cannot cause extra work.
 
 use std::ops::Range;
 
-/// Bytes to answer with.
+/// Bytes to send for a `Range` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeOutcome {
-    /// Everything: no range, not one that is served, or none that can be understood.
+    /// The whole file: no range, several, or an invalid one.
     Whole,
     /// These bytes, at least one.
     Part(Range<u64>),
-    /// A range without a byte of the file.
+    /// The range contains no byte of the file.
     Unsatisfiable,
 }
 
-/// Bytes that `header` asks for of a file of `size` bytes.
+/// Evaluates `header` for a file of `size` bytes.
 pub fn wanted(header: &str, size: u64) -> RangeOutcome {
     let Some((unit, set)) = header.split_once('=') else { return RangeOutcome::Whole };
     if !unit.eq_ignore_ascii_case("bytes") {
@@ -29,7 +29,7 @@ pub fn wanted(header: &str, size: u64) -> RangeOutcome {
     one(spec, size).unwrap_or(RangeOutcome::Whole)
 }
 
-/// One range; `None` when it is no range of bytes.
+/// Evaluates one range; `None` if it is invalid.
 fn one(spec: &str, size: u64) -> Option<RangeOutcome> {
     let (first, last) = spec.split_once('-')?;
     let range = match (position(first)?, position(last)?) {
@@ -46,7 +46,7 @@ fn one(spec: &str, size: u64) -> Option<RangeOutcome> {
     })
 }
 
-/// Digits as a number, the largest one where they are more; `None` where they are no digits.
+/// Parses digits, clamped to `u64::MAX`; `Some(None)` if empty, `None` if not digits.
 fn position(text: &str) -> Option<Option<u64>> {
     if text.is_empty() {
         return Some(None);
@@ -117,7 +117,7 @@ mod tests {
             }
         }
 
-        /// Returns true where it names the byte `at` of a file of `size`.
+        /// Returns true if the range covers the byte `at` of a file of `size` bytes.
         fn names(&self, at: u64, size: u64) -> bool {
             match self {
                 Spec::Between(first, last) => (first..=last).contains(&&at),

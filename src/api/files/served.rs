@@ -1,4 +1,4 @@
-//! The answer to a request for a file: its bytes or a range of them, by the conditions of the request.
+//! Answers a request for a file: conditional requests, ranges and the bytes.
 
 use std::{fmt::Write, fs::File, time::SystemTime};
 
@@ -16,29 +16,29 @@ use super::{
     range::{RangeOutcome, wanted},
 };
 
-/// Caching by the one caller that it belongs to, revalidated each time.
+/// Only the caller may cache the file, and must revalidate it each time.
 const CACHE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
-/// A file that may be served.
+/// A file to be served.
 pub struct Found {
-    /// Opened.
+    /// Open file.
     pub file: File,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Version, for conditional requests.
+    /// Validators for conditional requests.
     pub version: ResourceVersion,
-    /// Name under which the caller is to save it.
+    /// File name suggested to the caller.
     pub name: String,
-    /// Its media type.
+    /// Media type.
     pub kind: &'static str,
 }
 
-/// The answer to a request for `found`.
+/// Answers a request for `found`.
 pub fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
     let Found { file, size, version, name, kind } = found;
     let mut kept = HeaderMap::new();
     let mut keep = |name, value: &str| {
-        // Tags, dates and numbers of ours are always header text.
+        // Entity tags, dates and numbers of the server are valid header values.
         kept.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
     };
     keep(header::ETAG, &version.etag);
@@ -54,7 +54,7 @@ pub fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
         }
         PreconditionOutcome::Failed => return Err(ApiError::precondition_failed()),
     }
-    // Only GET has ranges (RFC 9110 14.2).
+    // Ranges apply to GET only (RFC 9110 14.2).
     let asked = headers.get(header::RANGE).and_then(|value| value.to_str().ok());
     let asked = asked.filter(|_| method == Method::GET);
     let asked = asked.filter(|_| allows_range(headers, &version, SystemTime::now()));
@@ -79,7 +79,7 @@ pub fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
     Ok((status, kept, about, Extension(body.holds()), Body::new(body)).into_response())
 }
 
-/// Media may be shown, everything else is saved; the name in both spellings of RFC 6266.
+/// Returns a `Content-Disposition` (RFC 6266): video inline, else attachment; `filename*` if not plain ASCII.
 fn disposition(kind: &str, name: &str) -> String {
     let how = if kind.starts_with("video/") { "inline" } else { "attachment" };
     let is_plain = |found: char| {

@@ -1,4 +1,4 @@
-//! Answers on their way to being kept, and from there back to a caller.
+//! Converts answers to stored form and back.
 
 use std::{
     collections::VecDeque,
@@ -30,23 +30,23 @@ use crate::{
 };
 
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// Headers that belong to what is answered; all others belong to the one exchange.
+/// Headers of the answer that are stored; all others belong to the one exchange.
 const REPEATED: [HeaderName; 4] =
     [header::CONTENT_TYPE, header::LOCATION, header::ETAG, PREFERENCE_APPLIED];
 
-/// The answer again, marked as one.
+/// Returns the stored answer, marked as a replay.
 pub fn replay(answer: StoredResponse) -> Response {
     let mut response = response(answer);
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     response
 }
 
-/// The answer as a response.
+/// Converts a stored answer into a response.
 pub fn response(answer: StoredResponse) -> Response {
     let mut response = Response::new(Body::from(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
     for (name, value) in answer.headers {
-        // Both were header text when they were kept.
+        // Both were valid header text when stored.
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
             response.headers_mut().insert(name, value);
         }
@@ -58,13 +58,13 @@ pub fn response(answer: StoredResponse) -> Response {
 pub struct KeyedRequestContext {
     pub attempt: KeyedRequest,
     pub fingerprint: BodyDigest,
-    /// The run that it is about.
+    /// Run that the request is about.
     pub run: Option<RunId>,
-    /// The log took no event any more when it began.
+    /// True if the log was not accepting events when the request began.
     pub log_failed: bool,
 }
 
-/// Keeps `response` where it is worth it, and passes it on.
+/// Stores `response` if it must be stored, and returns it.
 pub async fn kept(
     app: &Arc<App>,
     caller: &Caller,
@@ -89,7 +89,7 @@ pub async fn kept(
         }
         return Ok(response);
     }
-    // Longer than is kept: a repetition is told so, for the log shows that it was done.
+    // A longer answer is not stored; a repetition gets an error, as the log shows the effect.
     let (answer, parts) = match taken(response, caller.request_id).await? {
         Taken::Whole(answer, parts) => (answer, parts),
         Taken::More(response) => return Ok(response),
@@ -98,21 +98,21 @@ pub async fn kept(
     let KeyedRequestContext { attempt, fingerprint, .. } = asked;
     let written = app.blocking(move || attempt.answered(fingerprint, answer)).await?;
     if let Err(error) = written {
-        // The work stays done, and the log shows it to a repetition.
+        // The effect stays; a repetition finds it in the log.
         tracing::error!(%error, "an answer could not be kept for its key");
     }
     Ok(Response::from_parts(parts, body))
 }
 
-/// An answer, read whole where it is not longer than is kept.
+/// An answer, read whole unless it is too long to be stored.
 pub enum Taken {
-    /// All of it, with everything that belongs to the one exchange.
+    /// The whole answer, with the parts of the original response.
     Whole(StoredResponse, Parts),
-    /// A response that is equal to it.
+    /// A response equivalent to the original.
     More(Response),
 }
 
-/// Reads what was answered to `request_id`.
+/// Reads the answer to the request `request_id`.
 pub async fn taken(response: Response, request_id: RequestId) -> Result<Taken, ApiError> {
     let (parts, body) = response.into_parts();
     let whole = match collect(body).await? {
@@ -123,20 +123,20 @@ pub async fn taken(response: Response, request_id: RequestId) -> Result<Taken, A
         let value = parts.headers.get(&name)?.to_str().ok()?;
         Some((name.as_str().to_owned(), value.to_owned()))
     });
-    // Of the request that is answered, also when another is given the answer.
+    // Id of the original request, also when another request gets the answer.
     let own = (REQUEST_ID.as_str().to_owned(), request_id.to_string());
     let headers = repeated.chain([own]).collect();
     let answer = StoredResponse { status: parts.status.as_u16(), headers, body: whole.into() };
     Ok(Taken::Whole(answer, parts))
 }
 
-/// Forgets a request that failed where the log shows that it did nothing: kept as "begun", so many
-/// would leave its caller no key for a day.
+/// Removes the record of a failed request if the log shows that it had no effect: enough such records
+/// would leave the caller without keys for a day.
 fn forget_idle(app: &App, asked: &KeyedRequestContext) -> Result<(), ApiError> {
     let timeline = app.registry.timeline();
     let did_nothing = asked.log_failed
         || asked.attempt.trace(timeline, asked.run, TRACED_MAX)? == RecoveredOutcome::Nothing
-            // Events given to a log that fails may be in it later: hence this check comes last.
+            // Checked last: events given to a failing log may still appear in it.
             && takes_events(app);
     if did_nothing {
         asked.attempt.refused()?;
@@ -149,7 +149,7 @@ enum Collected {
     More(Body),
 }
 
-/// All of `body`, or a body that is equal to it where it is long.
+/// Reads all of `body`, or returns an equivalent body if it is too long.
 async fn collect(mut body: Body) -> Result<Collected, ApiError> {
     let (mut read, mut size) = (VecDeque::new(), 0);
     while let Some(frame) = body.frame().await {
@@ -164,7 +164,7 @@ async fn collect(mut body: Body) -> Result<Collected, ApiError> {
     Ok(Collected::Whole(Vec::from(read).concat().into()))
 }
 
-/// A body of which a part was read, whole again.
+/// Body that replays the part already read, then continues with the rest.
 struct Joined {
     read: VecDeque<Bytes>,
     rest: Body,
@@ -189,7 +189,7 @@ impl HttpBody for Joined {
 mod tests {
     use super::*;
 
-    /// A body that comes in pieces of a MiB.
+    /// A body that comes in chunks of 1 MiB.
     struct Pieces(std::ops::Range<u8>);
 
     impl HttpBody for Pieces {

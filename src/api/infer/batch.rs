@@ -1,4 +1,4 @@
-//! Many questions in one request: answered in parallel, listed in order, each with its own failure.
+//! Batches of inferences: run in parallel, listed in order, each with its own error.
 
 use std::{
     ops::RangeInclusive,
@@ -26,16 +26,16 @@ use crate::{
     record::{inference::InferenceError, reason::RetryPolicy},
 };
 
-/// Questions of a batch.
+/// Number of requests in a batch.
 pub const REQUESTS: RangeInclusive<usize> = 1..=256;
-/// Questions of a batch that are asked at once.
+/// Number of requests of a batch that run in parallel.
 pub type MaxParallel = BoundedInt<1, 64>;
-/// Questions asked at once where a caller says nothing of it.
+/// Default of [`MaxParallel`].
 pub const MAX_PARALLEL_DEFAULT: u64 = 8;
-/// Longest wait of a question of a batch for a permit: no caller waits for it alone.
+/// Maximum wait of a batch's request for a permit; long, as no caller waits for one request alone.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Bytes of the answers of a batch, which are held until the last has come: room for 256 answers of
-/// eight times what 4096 tokens usually are.
+/// Maximum size of a batch's answers, held in memory until the last one is complete: room for 256
+/// answers of eight times the usual size of 4096 tokens.
 const ANSWERS_BYTES_MAX: usize = 32 << 20;
 
 /// Questions to models.
@@ -122,7 +122,7 @@ pub async fn infer_batch(
     }))
 }
 
-/// All the questions, or what is wrong with each that cannot be accepted.
+/// Prepares all requests, or returns the faults of those that cannot be accepted.
 async fn accept(
     app: &Arc<App>,
     caller: &Caller,
@@ -138,7 +138,7 @@ async fn accept(
     if refused.is_empty() { Ok(questions) } else { Err(ApiError::Invalid(refused)) }
 }
 
-/// Asks every question; the tasks end with the future that waits for them.
+/// Runs every request; dropping the returned future aborts the tasks.
 async fn ask_all(
     app: &Arc<App>,
     caller: &Caller,
@@ -168,7 +168,7 @@ async fn ask_all(
                 outcomes[index] =
                     Some(outcome.and_then(|a| if fits { Ok(a) } else { too_large(held) }));
             }
-            // Its place stays empty.
+            // The outcome stays `None` and becomes an internal error.
             Some(Err(error)) => tracing::error!(%error, "a question of a batch panicked"),
             None => break,
         }
@@ -183,7 +183,7 @@ async fn ask_all(
     told.collect()
 }
 
-/// The answers of the batch are larger than may be held.
+/// Returns the error of a batch whose answers exceed the size limit.
 fn too_large(held: usize) -> Result<InferAnswer, ApiError> {
     let (asked, limit) = (held as u64, ANSWERS_BYTES_MAX as u64);
     let refused = AdmissionError::TooLarge { what: LimitKind::Answers, asked, limit };

@@ -1,4 +1,4 @@
-//! Stills that a question names: found before it waits, read once it has a permit.
+//! Stills that an inference refers to: looked up before the wait for a permit, loaded after it.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ const MISSING: ApiError = ApiError::NotFound("keyframe");
 /// Stills of the caller's runs.
 #[derive(Clone, Debug, Default)]
 pub struct RequestImages {
-    /// Hash and size of each.
+    /// Hash and size in bytes of each still.
     stills: Vec<(BlobHash, u64)>,
     bytes: u64,
 }
 
 impl RequestImages {
-    /// Finds `pictures`, each in the run that it is said to be of.
+    /// Looks up `pictures`, each in its run.
     pub async fn find(
         app: &Arc<App>,
         caller: &Caller,
@@ -47,17 +47,17 @@ impl RequestImages {
         app.blocking(look).await?
     }
 
-    /// Number of pictures.
+    /// Returns the number of stills.
     pub fn len(&self) -> usize {
         self.stills.len()
     }
 
-    /// Bytes of all of them.
+    /// Returns the size of all stills, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes of what is said in front of them.
+    /// Returns the length of all captions, bytes.
     pub fn caption_bytes(&self) -> usize {
         (0..self.len()).map(|at| self.caption(at).len()).sum()
     }
@@ -66,7 +66,7 @@ impl RequestImages {
         format!("Picture {} of {}:", at + 1, self.len())
     }
 
-    /// Reads them.
+    /// Loads the stills, each with its caption.
     pub async fn load(&self, app: &App) -> Result<Vec<PromptImage>, ApiError> {
         if self.stills.is_empty() {
             return Ok(Vec::new());

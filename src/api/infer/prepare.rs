@@ -1,4 +1,4 @@
-//! A question that can be asked: what it names is there, and a backend is there to answer it.
+//! Prepares an inference: checks that its run and stills exist and that a backend serves the model.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::{
     runs::registry::Run,
 };
 
-/// A question that was accepted.
+/// An inference that was accepted.
 pub struct PreparedInference {
-    /// Request to the model, without its pictures.
+    /// Request to the model, without images.
     pub request: InferenceRequest,
-    /// The run whose timeline tells of the answer.
+    /// Run on whose timeline the answer is recorded.
     pub run: Option<Arc<Run>>,
-    /// Its pictures.
+    /// Images of the request.
     pub pictures: RequestImages,
-    /// Tokens that it is expected to take.
+    /// Estimated number of tokens.
     pub tokens: u64,
 }
 
 impl PreparedInference {
-    /// Accepts a question of the caller's.
+    /// Checks a request of the caller and prepares it.
     pub async fn accept(
         app: &Arc<App>,
         caller: &Caller,
@@ -41,7 +41,7 @@ impl PreparedInference {
         let pictures = RequestImages::find(app, caller, &pictures).await;
         let pictures = pictures.map_err(InferRejection::of("images"))?;
         if app.inference.has_day_limit() {
-            // The most that a question may cost is known before it is asked.
+            // With a daily budget, the maximum cost must be known in advance.
             request.max_tokens = request.max_tokens.or(u32::try_from(*MaxTokens::RANGE.end()).ok());
         }
         let tokens = request.tokens_estimate_with(pictures.len(), pictures.caption_bytes());
@@ -57,14 +57,14 @@ impl PreparedInference {
     }
 }
 
-/// The caller's visible run of this id.
+/// Returns the caller's run `id` if it is visible.
 pub(super) fn owned(app: &App, caller: &Caller, id: RunId) -> Result<Arc<Run>, ApiError> {
     app.registry.find(id, &caller.principal).ok_or(ApiError::RUN_NOT_FOUND)
 }
 
-/// Reason for which a question is not accepted.
+/// Error of a request that cannot be accepted.
 pub struct InferRejection {
-    /// The field that says so, where the error names none itself.
+    /// Field to blame if the error itself names none.
     field: &'static str,
     error: ApiError,
 }
@@ -74,8 +74,8 @@ impl InferRejection {
         move |error| InferRejection { field, error }
     }
 
-    /// Details that refuse a batch for its question of this number; an error that is no matter of
-    /// one question as it is.
+    /// Returns the faults of request number `index` of a batch; an error that does not concern a single
+    /// request is returned as `Err`.
     pub fn of_batch(self, index: usize) -> Result<Vec<FieldError>, ApiError> {
         let InferRejection { field, error } = self;
         let named = match &error {

@@ -1,4 +1,4 @@
-//! Fields of a question: read once, for single questions and those of a batch.
+//! Fields of an inference request, shared by single requests and batches.
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
@@ -14,16 +14,16 @@ use crate::{
     },
 };
 
-/// A prompt.
+/// Text of the prompt.
 pub type PromptText = BoundedText<1, 32_768>;
-/// Most tokens of an answer.
+/// Maximum number of tokens of an answer.
 pub type MaxTokens = BoundedInt<1, 4096>;
-/// Time for a whole answer.
+/// Timeout of an inference, milliseconds.
 pub type TimeoutMs = BoundedInt<1, 120_000>;
 type ModelText = BoundedText<1, 128>;
-/// Sampling temperatures.
+/// Accepted sampling temperatures.
 pub const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
-/// Pictures of a question.
+/// Number of images in a request.
 pub const IMAGES: RangeInclusive<usize> = 0..=8;
 
 /// A question to a model.
@@ -71,19 +71,19 @@ struct ImageRequest {
 
 declared!(ImageRequest { keyframe: required keyframe });
 
-/// A still of a run.
+/// Reference to a still of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StillRef {
-    /// The run that it is of.
+    /// Run of the still.
     pub run_id: RunId,
-    /// The still.
+    /// Hash of the still.
     pub sha256: BlobHash,
 }
 
 declared!(StillRef { run_id: required parsed, sha256: required parsed });
 
 impl InferRequest {
-    /// Request to the model without its pictures, the run that it is for, and its pictures.
+    /// Splits the request into the model request without images, the run, and the references to stills.
     pub fn parts(self) -> (InferenceRequest, Option<RunId>, Vec<StillRef>) {
         let request = InferenceRequest {
             model: self.model.0.as_str().to_owned(),

@@ -1,4 +1,4 @@
-//! The jobs under way, by run: who waits for each, and what became of it.
+//! Table of running jobs by run, with their waiters and outcomes.
 
 use std::{
     collections::{HashMap, hash_map::Entry as Place},
@@ -29,58 +29,58 @@ use crate::{
 /// Outcome of a job.
 #[derive(Clone)]
 pub enum Outcome {
-    /// Failure.
+    /// The job failed.
     Failed(Arc<ApiError>),
-    /// Answer that fits the table.
+    /// The job succeeded, with an answer short enough to be stored.
     Answered(Arc<StoredResponse>),
-    /// An answer that is too long to be given twice.
+    /// The job succeeded, with an answer too long to be sent twice.
     Long,
 }
 
-/// A job under way.
+/// A running job.
 pub struct Entry {
     pub token: JobToken,
     pub order: JobOrder,
     fingerprint: BodyDigest,
     is_kept: AtomicBool,
     outcome: watch::Sender<Option<Outcome>>,
-    /// A long answer, for the first who takes it.
+    /// A long answer, taken by the first caller.
     long: Mutex<Option<Response>>,
 }
 
 impl Entry {
-    /// The job as it stands, once it is accepted.
+    /// Returns the state of the job; `None` until it is accepted.
     pub fn view(&self) -> Option<JobView> {
         self.token.view().filter(|_| self.token.is_accepted())
     }
 
-    /// Ends the job, and not its run.
+    /// Cancels the job without ending its run.
     pub fn call_off(&self) {
         self.token.call_off();
     }
 
-    /// Has the job's answer kept.
+    /// Requests that the answer be stored.
     pub fn keep(&self) {
         self.is_kept.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true where the answer is to be kept: it was asked for, or no caller waits for it.
+    /// Returns true if the answer must be stored: a caller requested it, or no caller waits.
     pub fn is_kept(&self) -> bool {
         self.is_kept.load(Ordering::Relaxed) || self.outcome.receiver_count() == 0
     }
 
-    /// Receiver of the outcome.
+    /// Returns a receiver of the outcome.
     pub fn waits(&self) -> watch::Receiver<Option<Outcome>> {
         self.outcome.subscribe()
     }
 
-    /// Resolves once the job is over.
+    /// Resolves when the job has ended.
     pub async fn ended(&self) {
-        // Its sender is in `self`.
+        // Cannot fail: `self` owns the sender.
         drop(self.waits().wait_for(Option::is_some).await);
     }
 
-    /// Response to the outcome that `told` brings.
+    /// Waits for the outcome on `told` and returns it as a response.
     pub async fn answered(&self, mut told: watch::Receiver<Option<Outcome>>) -> ApiResult {
         let outcome = told.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
         match outcome {
@@ -91,15 +91,15 @@ impl Entry {
         }
     }
 
-    /// Holds an answer that is too long for the table.
+    /// Keeps an answer that is too long to be stored; returns its outcome.
     pub fn hold(&self, response: Response) -> Outcome {
         *self.long.lock() = Some(response);
         Outcome::Long
     }
 
-    /// The answer that is too long for the table, where no caller has taken it.
+    /// Takes the long answer, unless a caller has taken it.
     pub fn take_long(&self) -> Option<Response> {
-        // One assignment each: a panic leaves it whole.
+        // The lock guards single assignments, so a panic leaves the value valid.
         self.long.lock().take()
     }
 
@@ -108,23 +108,23 @@ impl Entry {
     }
 }
 
-/// Run and what is kept busy in it: its frames, or an analysis of them.
+/// Run, and true for its analysis or false for a job that records frames: one of each may run.
 type Key = (RunId, bool);
 
-/// The jobs under way.
+/// Running jobs.
 #[derive(Default)]
 pub struct Desk(Mutex<HashMap<Key, Arc<Entry>>>);
 
-/// A request's job.
+/// Job that a request joined or started.
 pub enum Found {
-    /// Job that the same request asked for before.
+    /// The running job of an identical request.
     Joined(Arc<Entry>),
-    /// New job, to be done.
+    /// A new job, to be carried out.
     Begun(Arc<Entry>),
 }
 
 impl Desk {
-    /// The job of a request, under way or new; `is_new` is false of one that must be under way.
+    /// Returns the job of a request: the running one if the body is the same, else a new one if `may_begin`.
     pub fn ask(
         &self,
         run: RunId,
@@ -157,18 +157,18 @@ impl Desk {
         }
     }
 
-    /// The job `id` of `run`.
+    /// Returns the job `id` of `run`.
     pub fn find(&self, run: RunId, id: JobId) -> Option<Arc<Entry>> {
         self.of_run(run).into_iter().find(|entry| entry.order.id == id)
     }
 
-    /// The jobs of `run`.
+    /// Returns the jobs of `run`.
     pub fn of_run(&self, run: RunId) -> Vec<Arc<Entry>> {
         let entries = self.0.lock();
         [false, true].iter().filter_map(|key| entries.get(&(run, *key)).cloned()).collect()
     }
 
-    /// Ends a job: sends the outcome to all that wait, and frees its slot.
+    /// Ends a job: removes it from the table and sends the outcome to all waiters.
     pub fn end(&self, entry: &Entry, outcome: Outcome) {
         self.0.lock().remove(&entry.key());
         entry.outcome.send_replace(Some(outcome));

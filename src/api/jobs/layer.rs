@@ -1,7 +1,7 @@
-//! The layer that makes a request a job: joined where it is under way, left where that is asked.
+//! Middleware that turns a request into a job: joins a running one, and answers early if asked to.
 //!
-//! The work goes on in a task of its own: its caller may go away, and finds the job again. A
-//! request that is refused before its work begins is answered as ever, and leaves no job.
+//! The work runs in its own task: the caller may disconnect and find the job later. A request refused
+//! before its work begins gets a normal error and leaves no job.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ use crate::{
 };
 
 const PREFER: HeaderName = HeaderName::from_static("prefer");
-/// Says which preference was honoured.
+/// Response header that names the preference applied (RFC 7240).
 pub const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const RESPOND_ASYNC: &str = "respond-async";
 
@@ -55,12 +55,12 @@ pub struct Prefer {
     prefer: Option<String>,
 }
 
-/// The job that a request's work is.
+/// Job of a request, as an extension for its handler.
 #[derive(Clone)]
 pub struct Working {
-    /// The handle on it.
+    /// Handle of the job.
     pub token: JobToken,
-    /// True where no caller waits for it: it is found again by its record.
+    /// True if the caller does not wait (`respond-async`), so the job is found by its record.
     pub is_left: bool,
 }
 
@@ -73,7 +73,7 @@ impl FromRequestParts<Arc<App>> for Working {
     }
 }
 
-/// Kind of the work that a path names.
+/// Returns the kind of job that the path starts.
 pub fn kind_in(path: &str) -> Option<JobKind> {
     run_in(path).and_then(|_| JobKind::from_name(path.rsplit('/').next()?))
 }
@@ -85,13 +85,13 @@ fn prefers_async(headers: &HeaderMap) -> bool {
     names.any(|name| name.trim().eq_ignore_ascii_case(RESPOND_ASYNC))
 }
 
-/// Carries a request out as a job of its run.
+/// Carries out a request as a job of its run.
 pub async fn as_job(State(app): State<Arc<App>>, request: Request, next: Next) -> ApiResult {
     let caller = caller(&request)?;
     let path = request.uri().path();
     let owned = run_in(path).and_then(|run| app.registry.find(run, &caller.principal));
     let (Some(run), Some(kind)) = (owned, kind_in(path)) else {
-        // The handler says what is wrong.
+        // The handler returns the error.
         return Ok(next.run(with_job(request, JobToken::default(), false)).await);
     };
     let is_async = prefers_async(request.headers());
@@ -138,14 +138,14 @@ fn with_job(mut request: Request, token: JobToken, is_left: bool) -> Request {
     request
 }
 
-/// Refuses to keep a further answer of a caller who has as many as may be.
+/// Fails if the storage of the caller's answers is full.
 async fn check_room(app: &Arc<App>, caller: &Caller) -> Result<(), ApiError> {
     let (keys, owner) = (Arc::clone(&app.idempotency), caller.principal.clone());
     let frees_in = app.blocking(move || keys.frees_in(&owner)).await??;
     frees_in.map_or(Ok(()), |frees_in| Err(ApiError::KeysFull { frees_in }))
 }
 
-/// The answer to work that was taken.
+/// Returns the 202 answer of an accepted job.
 fn accepted(entry: &Entry, caller: &Caller) -> Response {
     let order = &entry.order;
     let Some(job) = entry.token.view() else {
@@ -178,7 +178,7 @@ impl Drop for Ending {
 
 impl Ending {
     async fn carry_out(mut self, caller: Caller, request: Request, next: Next) {
-        // A drain waits for the record too.
+        // A drain waits for the record of the job, too.
         let _held = self.app.runner.hold();
         let response = next.run(request).await;
         let (entry, request_id) = (Arc::clone(&self.entry), caller.request_id);
@@ -189,7 +189,7 @@ impl Ending {
         self.outcome = Some(outcome);
     }
 
-    /// Records the end of the job, and its answer where that is to be kept.
+    /// Records the end of the job, and stores its answer if that is required.
     async fn record(&self, caller: &Caller, outcome: &Outcome) {
         let (app, entry) = (&self.app, &self.entry);
         let Some(job) = entry.token.view() else { return };
@@ -204,7 +204,7 @@ impl Ending {
             }
             Outcome::Failed(_) => JobStatus::Failed,
         };
-        // An analysis that was waited for leaves its events and no record.
+        // An analysis that a caller waited for leaves only its events.
         if is_kept || entry.order.kind != JobKind::Analysis {
             let ended = JobView { status, ended_at: Some(wall_now()), ..job };
             app.runner.end_job(entry.order, Some(ended)).await;
@@ -221,7 +221,7 @@ impl Ending {
                 StoredResponse { status, headers: Vec::new(), body: body.to_bytes().into() }
             }
             Outcome::Long => {
-                // Recorded before there is a file: what no record names is swept.
+                // Recorded before the file exists: files without a record are removed by the sweep.
                 if let Some(job) = self.entry.token.view()
                     && let Err(error) = self.app.runner.begin_job(job).await
                 {
@@ -249,7 +249,7 @@ fn ended_by_a_shutdown(error: &ApiError) -> bool {
     matches!(error, ApiError::Draining | ApiError::Ingest(IngestError::Shutdown))
 }
 
-/// Outcome that `response` gives, read whole where it is not too long.
+/// Returns the outcome of `response`, read whole unless it is too long.
 async fn outcome(mut response: Response, entry: &Entry, request_id: RequestId) -> Outcome {
     if let Some(ErrorExtension(error)) = response.extensions_mut().remove::<ErrorExtension>() {
         return Outcome::Failed(error);

@@ -1,5 +1,5 @@
-//! Answers of jobs that are too long to be held in memory: written to a file as they are made, and sent
-//! from it.
+//! Job answers too long to be held in memory: written to a file as they are produced, and sent from
+//! that file.
 
 use std::{
     collections::VecDeque,
@@ -27,7 +27,7 @@ use crate::{
     runs::registry::JobOrder,
 };
 
-/// Keeps what `response` says for as long as its job is recorded; a response that says the same.
+/// Stores the body of `response` for as long as its job is recorded; returns an equivalent response.
 pub async fn keep(app: &Arc<App>, order: &JobOrder, response: Response) -> Response {
     let (parts, mut body) = response.into_parts();
     let (runner, (run, job)) = (Arc::clone(&app.runner), (order.run, order.id));
@@ -45,7 +45,7 @@ pub async fn keep(app: &Arc<App>, order: &JobOrder, response: Response) -> Respo
     Response::from_parts(parts, Body::new(Joined(bodies)))
 }
 
-/// Writes all of `body`; what was taken of it, also where it could not be written to its end.
+/// Writes all of `body` to the file; returns bodies that replay what was read, also after an error.
 async fn written(
     app: &Arc<App>,
     mut writing: Writing,
@@ -88,11 +88,11 @@ async fn written(
     }
 }
 
-/// The answer about a job whose result is in a file.
+/// Returns the answer about a job whose result is in a file.
 pub fn with_result(answer: &JobAnswer, file: File, bytes: u64) -> Response {
     let text = serde_json::to_string(answer);
     let text = text.expect("our own types with string keys are writable");
-    // Neither of the two is there yet, and both come last.
+    // `result` and `error` are both null and come last.
     let before = text.strip_suffix(NOTHING).unwrap_or(&text).to_owned() + r#","result":"#;
     let body = FileBody::new(file, 0..bytes);
     let holds = body.holds();
@@ -103,7 +103,7 @@ pub fn with_result(answer: &JobAnswer, file: File, bytes: u64) -> Response {
 
 const NOTHING: &str = r#","result":null,"error":null}"#;
 
-/// Bodies that follow each other.
+/// Bodies sent one after the other.
 struct Joined(VecDeque<Body>);
 
 impl HttpBody for Joined {

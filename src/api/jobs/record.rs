@@ -1,4 +1,4 @@
-//! Jobs as JSON, and what came of them as it was kept.
+//! JSON records of jobs, with their stored answers.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
-    /// The record of `job`.
+    /// Creates the record of `job`.
     pub fn new(job: &JobView) -> JobRecord {
         JobRecord {
             run_id: job.order.run.into(),
@@ -84,7 +84,7 @@ pub struct JobAnswer {
 }
 
 impl JobAnswer {
-    /// The answer about a job of which nothing has come yet.
+    /// Creates the answer about a job without an outcome.
     pub fn new(job: &JobView, request_id: RequestId) -> JobAnswer {
         JobAnswer {
             request_id: request_id.into(),
@@ -95,13 +95,13 @@ impl JobAnswer {
     }
 }
 
-/// Scope under which the answer of the job `id` of `owner` is kept.
+/// Scope under which the answer of the job `id` of `owner` is stored.
 pub fn scope(owner: &Principal, id: JobId) -> KeyScope {
-    // No route is called so.
+    // "job" cannot collide with a route, which starts with a method.
     KeyScope::new(owner, "job", &id.to_string())
 }
 
-/// The answer about `job`, with what came of it.
+/// Answers with `job` and its stored outcome.
 pub async fn answer(
     app: &Arc<App>,
     owner: &Principal,
@@ -129,11 +129,11 @@ pub async fn answer(
 }
 
 fn raw(kept: StoredResponse) -> Option<Box<RawValue>> {
-    // It was JSON when it was kept.
+    // Valid JSON when it was stored.
     String::from_utf8(kept.body).ok().and_then(|text| RawValue::from_string(text).ok())
 }
 
-/// Failure of a job whose server ended before it did.
+/// Returns the error of a job interrupted by the end of the server.
 fn interrupted(job: &JobView) -> Box<RawValue> {
     let envelope = serde_json::json!({ "error": {
         "code": "unavailable",

@@ -1,4 +1,4 @@
-//! The limits of live sessions and of what their publishers say.
+//! Limits of live sessions and of the fields that publishers send.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
     record::live,
 };
 
-/// Limits of a publisher's fields, past which 400 or 413, and of live sessions.
+/// Returns the limits of live sessions, and of publishers' fields, beyond which the answer is 400 or 413.
 pub(super) fn of_live(app: &App) -> BTreeMap<&'static str, Limit> {
     BTreeMap::from([
         ("whip.offer", Limit::most(whip::SDP_BYTES_MAX, "bytes")),

@@ -1,4 +1,4 @@
-//! Limits of media: what a source may ask of the decoder, and what is answered of it.
+//! Limits of recorded media: of sources for the decoder, and of answers with media.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{
     runs::tickets,
 };
 
-/// Limits of a source for the decoder, and of a reader of recorded media; past one 422.
+/// Returns the limits of sources and of requests for recorded media; beyond one the answer is 422.
 pub(super) fn of_media(jobs: usize) -> BTreeMap<&'static str, Limit> {
     let limits = decode::DemuxLimits::default();
     let (clips, own_clips) = excerpts_max(jobs);

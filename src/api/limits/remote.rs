@@ -1,4 +1,4 @@
-//! Limits of sources behind URLs.
+//! Limits of remote sources.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Limits of sources on other hosts; past one 422.
+/// Returns the limits of sources on other hosts; beyond one the answer is 422.
 pub(super) fn of_remote(app: &App) -> BTreeMap<&'static str, Limit> {
     use transport::egress::{CONNECT, FIRST_BYTE, IDLE, REDIRECTS_MAX};
     let bytes_max = app.settings.remote.bytes_max;

@@ -1,4 +1,4 @@
-//! Part of a picture that a model was shown, in fractions and in pixels.
+//! Region of a picture that a model was shown, in fractions and in pixels.
 
 use media::Dimensions;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use worker::ChunkImageOptions;
 
 use crate::api::openapi::schema_types;
 
-/// Name of the schema of these coordinates.
+/// Name of the coordinate schema.
 pub const SCHEMA: &str = "sightline.image.v1";
 
 /// Part of a source's upright pictures, the first of which says how large they are.
@@ -60,7 +60,7 @@ impl From<Dimensions> for Size {
 }
 
 impl Coordinates {
-    /// Coordinates in pictures of `source` that `views` show; `None` where they show all of each.
+    /// Returns the region that `views` crop from pictures of size `source`; `None` without a crop.
     pub fn of(views: &ChunkImageOptions, source: Dimensions) -> Option<Coordinates> {
         let [x, y, width, height] = views.crop?.sides().map(|side| side.as_f64());
         let (region, shown) = views.images_per_chunk(source);

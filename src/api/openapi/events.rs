@@ -28,13 +28,13 @@ use super::{
     schema_types,
 };
 
-/// The schemas that a document has by name.
+/// Named schemas of the document.
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
 /// An event of a run's timeline.
 pub struct EventRecord;
 
-/// An event that says which run it is of.
+/// An event that names its run.
 pub struct QueryMatch;
 
 impl PartialSchema for EventRecord {
@@ -98,7 +98,7 @@ fn envelope(with_run: bool) -> RefOr<Schema> {
     kinds.fold(OneOfBuilder::new(), OneOfBuilder::item).into()
 }
 
-/// A schema with these lines as its description; of one that may be null, what it is otherwise has it.
+/// Sets `lines` as description; of a nullable schema, on the part that is not null.
 fn described(mut schema: RefOr<Schema>, lines: &[&str]) -> RefOr<Schema> {
     let text = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join("\n");
     match &mut schema {
@@ -113,7 +113,7 @@ fn described(mut schema: RefOr<Schema>, lines: &[&str]) -> RefOr<Schema> {
     schema
 }
 
-/// The payload of a kind, by name; its schemas go into `schemas`.
+/// Returns a reference to the payload of `kind`, and adds its schemas to `schemas`.
 fn payload(kind: EventKind, schemas: &mut Schemas) -> RefOr<Schema> {
     let mut names = match kind {
         EventKind::MarkerEmitted => return named::<MarkerRecord>(schemas),
@@ -141,17 +141,17 @@ fn named<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
     Ref::from_schema_name(T::name()).into()
 }
 
-/// The members of a payload as properties of an object.
+/// Collects the members of a payload as properties of an object.
 struct Members {
     object: Object,
     schemas: Schemas,
 }
 
-/// A type of members in the document.
+/// A member type that has a schema.
 trait Documented {
     fn documented(schemas: &mut Schemas) -> RefOr<Schema>;
 
-    /// The schema of a member that is absent when it is none.
+    /// Returns the schema of a member that is omitted when `None`.
     fn present(schemas: &mut Schemas) -> RefOr<Schema> {
         Self::documented(schemas)
     }
@@ -195,7 +195,7 @@ impl Members {
     }
 }
 
-/// Types that are written as another: in place, and by its name.
+/// Maps types to the schema of another type, inline or by name.
 macro_rules! documented {
     (in place { $($type:ty as $shown:ty,)* } by name { $($named:ty as $name:ty,)* }) => {
         $(impl Documented for $type {
@@ -276,7 +276,7 @@ impl Documented for Signals {
     }
 }
 
-/// Payloads that say more than the timeline's types do.
+/// Payloads with more detail than the timeline's types give.
 macro_rules! payloads {
     ($(#[doc = $doc:literal] $name:ident { $($(#[$meta:meta])* $field:ident: $type:ty,)* })*) => {$(
         #[doc = $doc]

@@ -1,7 +1,7 @@
-//! The words of the document: ids, names and bounded values as schemas.
+//! Schema types of the document: ids, names and bounded values.
 //!
-//! Types of the domain know nothing of documents: a term that holds one reads it, shows it, or both. A bound is a type that
-//! the reader uses too.
+//! Domain types know nothing of schemas: a term wraps one and reads it, writes it, or both. Bounds are types
+//! that the reader shares.
 
 use std::fmt::Display;
 
@@ -35,10 +35,10 @@ use crate::{
     },
 };
 
-/// Schemas of the document that have names.
+/// Named schemas of the document.
 macro_rules! terms {
     ($(#[doc = $doc:literal] $(#[derive($($derive:ident),*)])? $name:ident $(($type:ty $(, $read:expr)? $(; $show:expr)?))? = $schema:expr;)*) => {
-        /// Every term, by name.
+        /// Returns every term, with its name.
         pub fn all() -> impl Iterator<Item = (String, RefOr<Schema>)> {
             [$((stringify!($name).to_owned(), $name::schema()),)*].into_iter()
         }
@@ -188,7 +188,7 @@ terms! {
     AnyObject = ObjectBuilder::new().schema_type(Type::Object);
 }
 
-/// A value that is written as it is shown.
+/// Serializes a value by its `Display`.
 struct Shown<T>(T);
 
 impl<T: Display> Serialize for Shown<T> {
