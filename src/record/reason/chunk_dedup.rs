@@ -1,9 +1,8 @@
-//! Chunks that show nothing new: the answer to an earlier one stands for them.
+//! Deduplicates chunks: a chunk that shows nothing new gets the answer to an earlier one.
 //!
-//! Judged in the order of the chunks and before answers are there, so that a source is judged alike
-//! however long its models take. A chunk is compared with the last frame of the last chunk that is
-//! asked about, and only where that chunk stands still in itself; all of its own views must show
-//! nothing new. Whatever goes wrong is answered by asking.
+//! Chunks are compared in order and before answers arrive, so that the result does not depend on the speed of
+//! the models. A chunk is compared with the last frame of the last chunk asked about, if that chunk stood
+//! still; none of its views may be new. After any failure the model is asked.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,7 +24,7 @@ use crate::{
     },
 };
 
-/// Parts of the novelty check of chunks.
+/// Settings of the novelty check of chunks.
 #[derive(Clone)]
 pub struct ChunkNovelty {
     /// Image embedder.
@@ -36,65 +35,65 @@ pub struct ChunkNovelty {
     pub metrics: Arc<Metrics>,
 }
 
-/// Judges the chunks of one source, one after the other.
+/// Compares the chunks of one source, in order.
 pub struct ChunkComparer {
     novelty: ChunkNovelty,
     stream: u64,
     reuse: NoveltyDetector,
-    /// The chunk whose answer may stand for others.
+    /// Chunk whose answer may be reused.
     anchor: Option<u64>,
 }
 
-/// A chunk that was judged.
+/// Result of comparing a chunk.
 pub(super) struct ComparedChunk {
     pub judge: ChunkComparer,
     pub chunk: FrameChunk,
-    /// The chunk that shows all that this one does.
+    /// Earlier chunk that shows all that this one does.
     pub same_as: Option<u64>,
 }
 
-/// A judgement to come; dropping it gives it up.
+/// Comparison in progress; dropping it cancels it.
 pub(super) type CompareFuture = Pin<Box<dyn Future<Output = ComparedChunk> + Send>>;
 
-/// A model's answer, as it is recorded.
+/// Recorded answer of a model, for reuse.
 pub(super) struct ReusableAnswer {
-    /// The event that records it.
+    /// Sequence number of the event.
     pub seq: Seq,
     /// Event as recorded.
     pub said: SemanticChunkInferred,
-    /// Outcome for the chunk's frames.
+    /// Insight for the frames of the chunk.
     pub insight: Arc<ModelOutcome>,
 }
 
-/// Answers that may stand for other chunks, and the chunks that wait for one. Where a chunk gets no
-/// answer, the next one that shows the same is asked about in its place.
+/// Answers for reuse, and the chunks that wait for one. If a chunk gets no answer, the next one
+/// that shows the same becomes its deputy: it is asked about in its place.
 pub(super) struct AnswerCache<T> {
-    /// The answer to the latest chunk that was asked about.
+    /// Answer to the latest chunk that was asked about.
     latest: Option<(u64, Arc<ReusableAnswer>)>,
-    /// Chunks and what is known of them, by the one whose answer they wait for.
+    /// Waiting chunks with their context, by the chunk whose answer they wait for.
     waiting: BTreeMap<u64, VecDeque<(u64, T)>>,
-    /// Chunks that are asked about, by the one in whose place they are.
+    /// Deputies, by the chunk in whose place they are asked about.
     deputies: BTreeMap<u64, u64>,
 }
 
 /// Decision about a chunk that shows all that an earlier one does.
 pub(super) enum DuplicateAction {
-    /// The earlier one's answer stands for it.
+    /// Reuse the answer to the earlier chunk.
     Answered(Arc<ReusableAnswer>),
-    /// The chunk waits for that answer.
+    /// Wait for that answer.
     Waits,
-    /// No answer is to come: the chunk is asked about in the earlier one's place.
+    /// No answer will come: ask about the chunk as the earlier one's deputy.
     Deputy,
 }
 
 impl ChunkComparer {
-    /// Novelty check of `stream`, of which no chunk has been asked about.
+    /// Creates the comparer of `stream`, for which nothing has been asked.
     pub fn new(novelty: ChunkNovelty, stream: u64) -> ChunkComparer {
         let reuse = NoveltyDetector::new(novelty.rule, stream);
         ChunkComparer { novelty, stream, reuse, anchor: None }
     }
 
-    /// Judges `chunk`, and comes back with it.
+    /// Compares `chunk`; the future returns it with the result.
     pub(super) fn judging(mut self, mut chunk: FrameChunk) -> CompareFuture {
         Box::pin(async move {
             let same_as = self.judge(&mut chunk).await;
@@ -108,7 +107,7 @@ impl ChunkComparer {
             return None;
         };
         let newness = seen.iter().find_map(|seen| newness(self.reuse.evaluate(seen)));
-        // What shows nothing new is counted once it is known whether there is an answer.
+        // A chunk without news is counted later, when its answer is known.
         let Some(newness) = newness else { return self.anchor };
         let decision = NoveltyDecision::of_newness(newness);
         self.novelty.metrics.novelty_decisions.of(decision).inc();
@@ -122,7 +121,7 @@ impl ChunkComparer {
         None
     }
 
-    /// Embeds all views for the rule; `None` where one cannot be.
+    /// Computes the features of all views; `None` if a view cannot be embedded.
     async fn see(&self, views: &mut [ModelImage]) -> Option<Vec<FrameFeatures>> {
         let ChunkNovelty { eyes, metrics, .. } = &self.novelty;
         let mut seen = Vec::with_capacity(views.len());
@@ -131,14 +130,14 @@ impl ChunkComparer {
             let jpeg = Bytes::from(std::mem::take(&mut view.picture.jpeg));
             let at = Timestamp::from_millis(view.pts_ms);
             let one = eyes.embed_frame(self.stream, at, &jpeg, input, metrics).await;
-            // Not copied where the eyes kept none of it.
+            // Copied only if the embedder kept a reference to the bytes.
             view.picture.jpeg = jpeg.into();
             seen.push(one?);
         }
         Some(seen)
     }
 
-    /// Returns true if none of the views shows anything that the first does not.
+    /// Returns true if no view shows anything that the first does not; a shadow does not count.
     fn stands_still(&mut self, seen: &[FrameFeatures]) -> bool {
         let Some((first, others)) = seen.split_first() else { return false };
         self.reuse.described(first.clone());
@@ -163,9 +162,9 @@ fn newness(judged: embed::NoveltyVerdict) -> Option<NoveltyReason> {
 }
 
 impl ReusableAnswer {
-    /// Makes the event of another chunk say the same, and tells what its frames get. What the gate
-    /// says of the other chunk stands where a model said nothing of the kind, or said a cut: that
-    /// was the first chunk's.
+    /// Copies the answer into the event of another chunk, and returns the insight for its frames.
+    /// The gate's event type of that chunk stays if the model named none, or named a scene cut,
+    /// which belongs to the first chunk.
     pub fn stand_for(&self, inferred: &mut SemanticChunkInferred) -> Arc<ModelOutcome> {
         let insight = match &*self.insight {
             ModelOutcome::Said(said) if said.is_scene_cut => {
@@ -198,13 +197,13 @@ impl<T> Default for AnswerCache<T> {
 }
 
 impl<T> AnswerCache<T> {
-    /// Number of chunks that wait.
+    /// Number of waiting chunks.
     pub fn waiting(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()
     }
 
-    /// Decides about `chunk`, which shows all that `other` does; `other` is asked about and not
-    /// closed where it `is_asked`.
+    /// Decides about `chunk`, which shows all that `other` does; `is_asked` means that `other` is
+    /// asked about and not closed.
     pub fn turn(&mut self, chunk: u64, other: u64, is_asked: bool) -> DuplicateAction {
         let latest = self.latest.as_ref().filter(|(index, _)| *index == other);
         if let Some((_, answer)) = latest {
@@ -222,7 +221,8 @@ impl<T> AnswerCache<T> {
         self.waiting.entry(other).or_default().push_back((chunk, one));
     }
 
-    /// Closes `chunk`: whatever waited for it goes on with its answer, or the first of it without.
+    /// Closes `chunk`. Returns all chunks that waited for its answer, or without an answer only
+    /// the first one.
     pub fn close(
         &mut self,
         chunk: u64,

@@ -1,7 +1,7 @@
-//! The chunks of a source: what each is asked, what came of it, and the figures over all.
+//! Chunks of a source: their prompts, their state, and the totals over all of them.
 //!
-//! Pure: time is an argument, counted from the start of the job. Chunks are asked in their order
-//! and may be answered in any.
+//! Pure: callers pass the time since the start of the job. Chunks are asked about in order and may be
+//! answered in any order.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,65 +11,65 @@ use worker::{FrameChunk, ModelImage};
 
 use crate::runs::registry::ChunkProgress;
 
-/// Question about every chunk of a source.
+/// Settings of the prompts of a source's chunks.
 #[derive(Clone, Debug)]
 pub struct PromptConfig {
-    /// Task in the caller's words; empty for the default.
+    /// Task of the caller; empty selects the default.
     pub task: String,
-    /// The pictures of a chunk are one clip.
+    /// True if the pictures of a chunk form one clip.
     pub is_clip: bool,
-    /// The description before goes into the prompt.
+    /// True if each prompt contains the previous description.
     pub is_chained: bool,
-    /// The picture before is shown too.
+    /// True if the last picture of the previous chunk is shown too.
     pub compares: bool,
-    /// Asks at once; of chained ones there is one.
+    /// Maximum concurrent requests; 1 if the prompts are chained.
     pub concurrency: usize,
 }
 
 impl PromptConfig {
-    /// Chunks that may be asked about at once.
+    /// Maximum concurrent requests.
     pub fn places(&self) -> usize {
         if self.is_chained { 1 } else { self.concurrency }
     }
 }
 
-/// Question to a model.
+/// Prompt for one chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkPrompt {
-    /// The chunk.
+    /// Index of the chunk.
     pub chunk_index: u64,
-    /// The words.
+    /// Text of the prompt.
     pub prompt: Prompt,
-    /// The pictures, each with its time.
+    /// Pictures of the chunk, each with a caption.
     pub images: Vec<PromptImage>,
 }
 
-/// The frames of a chunk.
+/// Frames of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRange {
-    /// Position among the chunks.
+    /// Index of the chunk.
     pub chunk_index: u64,
-    /// Its first frame.
+    /// Index of the first frame.
     pub first_frame: u64,
-    /// Number of its frames.
+    /// Number of frames.
     pub frames: u64,
-    /// Presentation time of its first frame.
+    /// Presentation time of the first frame, in ms.
     pub start_pts_ms: i64,
-    /// Presentation time of its last frame.
+    /// Presentation time of the last frame, in ms.
     pub end_pts_ms: i64,
 }
 
-/// Time that an answered chunk took.
+/// Durations of a closed chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// Time from its question to its answer.
+    /// Time from request to outcome, in ms.
     pub process_ms: u64,
-    /// Lag: how much longer it took from the start of the job to the answer than the media to
-    /// there; 0 where it did not.
+    /// Lag in ms: time from the start of the job to the outcome, less the media time up to the
+    /// chunk's end; at least 0.
     pub lag_ms: i64,
 }
 
-/// A picture that the next chunk may be compared with.
+/// Picture that the next chunk may be compared with.
 struct Picture {
     pts_ms: i64,
     jpeg: Bytes,
@@ -80,7 +80,7 @@ struct Asked {
     since: Duration,
 }
 
-/// Chunks that are asked about, and the figures of the answered ones.
+/// Open chunks, and the totals of the closed ones.
 pub struct ChunkTracker {
     inquiry: PromptConfig,
     asked: BTreeMap<u64, Asked>,
@@ -93,23 +93,23 @@ pub struct ChunkTracker {
     analyzed: u64,
 }
 
-/// The figures over all chunks that were answered.
+/// Totals over all closed chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Lag that 95 of 100 chunks kept to.
+    /// 95th percentile of the lag, in ms.
     pub lag_p95_ms: i64,
-    /// Lag that 99 of 100 chunks kept to.
+    /// 99th percentile of the lag, in ms.
     pub lag_p99_ms: i64,
-    /// Tokens spent.
+    /// Tokens used.
     pub tokens: TokenUsage,
-    /// Time of all asks together.
+    /// Sum of all request durations.
     pub latency: Duration,
-    /// Chunks that a model's answer describes, also one that is repeated.
+    /// Chunks described by an answer, their own or a reused one.
     pub chunks_analyzed: u64,
 }
 
 impl ChunkTracker {
-    /// A ledger without chunks.
+    /// Creates a tracker without chunks.
     pub fn new(inquiry: PromptConfig) -> ChunkTracker {
         ChunkTracker {
             inquiry,
@@ -124,17 +124,17 @@ impl ChunkTracker {
         }
     }
 
-    /// Returns true if another chunk may be asked about; `waiting` of the open ones are not.
+    /// Returns true if another chunk may be asked about; `waiting` open chunks are not counted.
     pub fn has_room(&self, waiting: usize) -> bool {
         self.asked.len().saturating_sub(waiting) < self.inquiry.places()
     }
 
-    /// Chunk `index` is open.
+    /// Returns true if chunk `index` is open.
     pub fn is_asked(&self, index: u64) -> bool {
         self.asked.contains_key(&index)
     }
 
-    /// Question about the next chunk.
+    /// Opens the next chunk and returns its prompt.
     pub fn ask(&mut self, chunk: FrameChunk, now: Duration) -> ChunkPrompt {
         let FrameChunk { index, first_frame, frames, start_pts_ms, end_pts_ms, views } = chunk;
         let span = FrameRange { chunk_index: index, first_frame, frames, start_pts_ms, end_pts_ms };
@@ -143,7 +143,7 @@ impl ChunkTracker {
         let mut pictures: Vec<Picture> = views.into_iter().map(Picture::of).collect();
         let mut shape = if self.inquiry.is_clip { PromptKind::Clip } else { PromptKind::Chunk };
         if self.inquiry.compares {
-            // The moment to compare is the one nearest to what follows.
+            // The last picture is compared, as it is the nearest to the next chunk.
             pictures.drain(..pictures.len().saturating_sub(1));
             let next = pictures.last().map(Picture::share);
             if let Some(before) = std::mem::replace(&mut self.picture, next) {
@@ -165,7 +165,7 @@ impl ChunkTracker {
         ChunkPrompt { chunk_index: index, images: images.collect(), prompt }
     }
 
-    /// Closes chunk `index`: with what a model said of it, or with `None` where none did.
+    /// Closes chunk `index` with its description, or `None` if it has none.
     pub fn complete(
         &mut self,
         index: u64,
@@ -198,7 +198,7 @@ impl ChunkTracker {
         }
     }
 
-    /// The figures so far.
+    /// Totals so far.
     pub fn totals(&mut self) -> Totals {
         self.lags_ms.sort_unstable();
         Totals {
@@ -221,7 +221,7 @@ impl Picture {
     }
 }
 
-/// The smallest of `sorted` that `percent` of them do not pass; 0 of none.
+/// Nearest-rank percentile of `sorted`; 0 if empty.
 fn percentile(sorted: &[i64], percent: usize) -> i64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     rank.checked_sub(1).map_or(0, |at| sorted[at])

@@ -1,4 +1,4 @@
-//! Description of a chunk's images by a model, and its outcome.
+//! Interface to models that describe a chunk's images.
 
 use std::{pin::Pin, time::Duration};
 
@@ -13,60 +13,60 @@ use super::chunk_tracker::ChunkPrompt;
 pub struct ChunkDescription {
     /// Name of the backend.
     pub provider: String,
-    /// The model.
+    /// Model that answered.
     pub model: String,
     /// Pass that gave the answer.
     pub pass: Pass,
     /// True if another backend than the first answered.
     pub provider_fallback_used: bool,
-    /// The text.
+    /// Text of the answer.
     pub text: String,
-    /// The text as JSON, valid by the schema; `None` where the model gave plain words.
+    /// The text as JSON that matches the schema; `None` if the model gave plain text.
     pub json: Option<Value>,
-    /// Error of a second pass that failed; in words that the owner may read.
+    /// Error of a failed second pass, for the owner.
     pub second_failed: Option<String>,
-    /// Tokens of all asks that it took.
+    /// Tokens of all requests for this answer.
     pub tokens: TokenUsage,
-    /// Time of all asks that it took.
+    /// Duration of all requests for this answer.
     pub latency: Duration,
-    /// Requests that were sent for it.
+    /// Number of requests for this answer.
     pub attempts: u32,
 }
 
-/// Reason that there is no answer.
+/// Reason that a chunk has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescribeError {
-    /// Error in words that the owner may read.
+    /// Error message for the owner.
     pub reason: String,
-    /// The class of the first failure, and shortly what was said of it.
+    /// Class of the first failure, with brief details.
     pub error: String,
-    /// The asks that came to nothing; `None` where it got no place and nothing was sent.
+    /// Failed requests; `None` if admission refused, so that none was sent.
     pub sent: Option<FailedAttempts>,
 }
 
-/// Asks that came to nothing.
+/// Failed requests about a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedAttempts {
-    /// Name of the backend that failed last; `None` where none is known.
+    /// Backend that failed last; `None` if unknown.
     pub provider: Option<String>,
-    /// True if another had failed before it.
+    /// True if another backend had failed before.
     pub provider_fallback_used: bool,
-    /// The model.
+    /// Model that was asked.
     pub model: String,
-    /// Tokens of all of them.
+    /// Tokens of all failed requests.
     pub tokens: TokenUsage,
-    /// Time of all of them, without the wait for a place.
+    /// Duration of all failed requests, without waits for permits.
     pub latency: Duration,
-    /// Requests that were sent.
+    /// Number of requests sent.
     pub attempts: u32,
 }
 
-/// An answer to come; dropping it gives the ask up.
+/// Future answer; dropping it cancels the request.
 pub type DescribeFuture =
     Pin<Box<dyn Future<Output = Result<ChunkDescription, DescribeError>> + Send>>;
 
-/// Interface to models that describe images; every call ends by itself.
+/// Model that describes images; every call must end by itself.
 pub trait Describer: Send + Sync {
-    /// Asks.
+    /// Asks the model about a chunk.
     fn describe(&self, question: ChunkPrompt) -> DescribeFuture;
 }

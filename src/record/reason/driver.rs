@@ -1,7 +1,7 @@
-//! Asks models about chunks as they come, and records what they say as they say it.
+//! Asks models about chunks as they arrive, and records the answers.
 //!
-//! Holds the pictures of as many chunks as are asked about, and of a few that wait for an answer:
-//! whoever sends the next one waits. Ends at once when it is cancelled; asks under way are dropped with it.
+//! Holds the pictures of the chunks in progress and of a few that wait for an answer, then applies
+//! backpressure. Ends at once when cancelled; requests in progress are dropped.
 
 use std::{
     future::pending,
@@ -41,72 +41,72 @@ pub use record::RAW_BYTES_MAX;
 mod event_writer;
 mod record;
 
-/// Chunks that wait for the answer to another, beside those that are asked about.
+/// Chunks that may wait for another chunk's answer, besides those in progress.
 const WAITING_MAX: usize = 16;
-/// Chunks that wait for the log.
+/// Chunks that may wait for the log.
 const UNWRITTEN_MAX: usize = 16;
 
-/// Fields that the events of a reasoning share.
+/// Fields that all events of a reasoning share.
 #[derive(Clone, Debug)]
 pub struct EventContext {
-    /// The request.
+    /// Id of the request.
     pub request_id: RequestId,
-    /// The stream of the run.
+    /// Stream of the run.
     pub stream_id: StreamId,
-    /// The caller's index.
+    /// Index name of the events.
     pub index_name: Option<Label>,
-    /// The tenant's words.
+    /// Labels of the tenant.
     pub words: TenantLabels,
-    /// The caller's own schema says what an answer holds: events carry its object.
+    /// True if the caller gave an output schema: events then carry the whole output.
     pub keeps_output: bool,
 }
 
-/// Result of all questions.
+/// Result of the model stage of a reasoning.
 #[derive(Debug, Default)]
 pub struct ReasonOutcome {
-    /// Outcomes by the frames of each chunk, not in order.
+    /// Outcomes by the frames of each chunk, unordered.
     pub insights: Vec<(FrameRange, Arc<ModelOutcome>)>,
-    /// The figures.
+    /// Totals over all chunks.
     pub totals: Totals,
-    /// Number of chunks with an answer, and the error of the first without one.
+    /// Counts of the chunks, and the error of the first unanswered one.
     pub semantic: SemanticOutcome,
-    /// Chunks were left out because it was cancelled.
+    /// True if a cancellation left chunks out.
     pub is_cut: bool,
-    /// Error that ended it early; answers until then are on the timeline.
+    /// Error that ended the stage early; earlier answers are on the timeline.
     pub failed: Option<RunError>,
 }
 
 impl ReasonOutcome {
-    /// Something of it is on the timeline.
+    /// Returns true if the outcome of a chunk is on the timeline.
     pub fn has_said(&self) -> bool {
         !self.insights.is_empty()
     }
 }
 
-/// The asks of one reasoning.
+/// Model stage of one reasoning.
 pub struct ReasonDriver {
-    /// The log.
+    /// Registry of all runs.
     pub registry: Arc<RunRegistry>,
-    /// The run.
+    /// Run of the reasoning.
     pub run: Arc<Run>,
     /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
-    /// Way to the models.
+    /// Client of the models.
     pub describer: Arc<dyn Describer>,
-    /// Fields that the events share.
+    /// Fields that all events share.
     pub subject: EventContext,
-    /// Job that shows the progress.
+    /// Job whose progress is updated.
     pub token: JobToken,
 }
 
-/// A chunk about to be described.
+/// Chunk that is about to be described.
 struct Asking {
     question: ChunkPrompt,
     /// Event type of the chunk by the gate.
     event_type: EventType,
 }
 
-/// A chunk of which it is known what is said.
+/// Chunk with an outcome.
 struct Done {
     chunk_index: u64,
     event_type: EventType,
@@ -116,37 +116,37 @@ struct Done {
 
 /// Outcome of a chunk.
 enum Outcome {
-    /// A model answered, and this is in its answer.
+    /// A model answered: its answer, and the finding in it.
     Answered(Box<(ChunkDescription, Finding)>),
     /// No model answered.
     Unanswered(DescribeError),
-    /// The answer to another chunk stands for it.
+    /// The answer to another chunk is reused.
     Reused(Arc<ReusableAnswer>),
 }
 
-/// Result of a chunk, to be written.
+/// Events and insight of a chunk, ready to be written.
 struct Closed {
     span: FrameRange,
     insight: Arc<ModelOutcome>,
     inferred: SemanticChunkInferred,
     generated: SemanticChunkGenerated,
-    /// A model answered.
+    /// True if a model answered for this chunk itself.
     is_answered: bool,
 }
 
-/// State of all questions in progress.
+/// State of a model stage.
 struct Work {
     ledger: ChunkTracker,
     started: Instant,
     insights: Vec<(FrameRange, Arc<ModelOutcome>)>,
     asks: JoinSet<Done>,
-    /// More chunks may come.
+    /// True while more chunks may arrive.
     is_open: bool,
     judge: Option<ChunkComparer>,
     judging: Option<CompareFuture>,
     standing: AnswerCache<Asking>,
     unwritten: WriteQueue,
-    /// Error of the first chunk without an answer.
+    /// Error of the first unanswered chunk.
     first_error: Option<String>,
 }
 
@@ -171,7 +171,7 @@ impl Work {
         self.is_open || is_at_work || self.unwritten.len() > 0
     }
 
-    /// Answers may be repeated: there is a judge, at work or not.
+    /// Returns true if answers may be reused: a comparer exists, idle or busy.
     fn reuses(&self) -> bool {
         self.judge.is_some() || self.judging.is_some()
     }
@@ -197,13 +197,13 @@ impl Outcome {
     }
 }
 
-/// Reason that questions end early.
+/// Reason that the model stage ends early.
 enum End {
-    /// They were cancelled, or their run has ended.
+    /// The job was cancelled, or its run has ended.
     Cut,
-    /// An ask panicked.
+    /// A request task panicked.
     Lost,
-    /// This failed.
+    /// The log failed.
     Failed(RunError),
 }
 
@@ -216,7 +216,7 @@ impl From<RunError> for End {
     }
 }
 
-/// Awaits the judging under way; never returns where there is none.
+/// Awaits the comparison in progress; pending for ever if there is none.
 async fn judged(judging: &mut Option<CompareFuture>) -> ComparedChunk {
     match judging {
         Some(judging) => judging.await,
@@ -225,8 +225,8 @@ async fn judged(judging: &mut Option<CompareFuture>) -> ComparedChunk {
 }
 
 impl ReasonDriver {
-    /// Asks about every chunk until the sender is gone and all is answered, or until `cancel`; where
-    /// `judge` finds nothing new in one, an earlier answer stands for it.
+    /// Handles every chunk until the sender is gone and all are done, or until `cancel`. Reuses an
+    /// earlier answer for a chunk in which `judge` finds nothing new.
     pub async fn run(
         self,
         inquiry: PromptConfig,
@@ -245,7 +245,7 @@ impl ReasonDriver {
                 biased;
                 () = cancel.cancelled() => break Err(End::Cut),
                 Some(done) = work.asks.join_next() => {
-                    // A panic in an ask is our bug, and the job's end.
+                    // A panic in a request is a bug, and ends the job.
                     let Ok(done) = done else { break Err(End::Lost) };
                     self.settle(&mut work, done);
                 }
@@ -290,8 +290,8 @@ impl ReasonDriver {
         ReasonOutcome { insights, totals: ledger.totals(), semantic, is_cut, failed }
     }
 
-    /// Closes a chunk of which it is known what is said. What waited for an answer that it has not got
-    /// goes on at once, before another chunk takes its place.
+    /// Closes a chunk with an outcome. If it is unanswered, the next chunk that waits for its
+    /// answer is asked about at once, before a new chunk takes its permit.
     fn settle(&self, work: &mut Work, done: Done) {
         let Some(closed) = self.close(work, done) else { return };
         if !closed.is_answered {
@@ -302,7 +302,7 @@ impl ReasonDriver {
         work.unwritten.push(closed);
     }
 
-    /// Takes up a chunk, which shows nothing that chunk `same_as` does not.
+    /// Takes a chunk; `same_as` is the chunk that shows all that this one does.
     fn take(&self, work: &mut Work, chunk: FrameChunk, same_as: Option<u64>) {
         let chosen = chunk.views.iter().filter(|view| view.reason.is_some()).count();
         self.metrics.keyframes.inc_by(chosen as u64);
@@ -326,18 +326,18 @@ impl ReasonDriver {
         }
     }
 
-    /// Lets `answer` stand for a chunk that shows nothing new; where there is none, asks.
+    /// Reuses `answer` for a chunk, or asks about the chunk if there is none.
     fn reuse_answer(&self, work: &mut Work, asking: Asking, answer: Option<Arc<ReusableAnswer>>) {
         let decision = match answer {
             Some(_) => NoveltyDecision::Reuse,
-            // Of what it shows nothing has been described.
+            // No description exists of the chunk's content.
             None => NoveltyDecision::of_newness(NoveltyReason::First),
         };
         self.metrics.novelty_decisions.of(decision).inc();
         self.begin(work, asking, answer);
     }
 
-    /// Asks, unless there is an answer.
+    /// Asks about the chunk, or completes it with `answer`.
     fn begin(&self, work: &mut Work, asking: Asking, answer: Option<Arc<ReusableAnswer>>) {
         let Asking { question, event_type } = asking;
         let chunk_index = question.chunk_index;
@@ -365,7 +365,7 @@ impl ReasonDriver {
     }
 }
 
-/// Strongest first.
+/// Returns the rank of a reason; the strongest is 0.
 fn priority(reason: &SelectionReason) -> usize {
     SelectionReason::ALL.iter().position(|known| known == reason).unwrap_or(usize::MAX)
 }

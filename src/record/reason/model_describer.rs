@@ -1,4 +1,4 @@
-//! Asks the configured backends, in the place that admission gives a job.
+//! Describes chunks with the configured backends, with the permits and the priority of a job.
 
 use std::{
     sync::Arc,
@@ -23,37 +23,37 @@ use crate::{
     record::inference::{Inference, InferenceError, Requester},
 };
 
-/// Tokens that a description may take; a model that thinks needs most of them for that.
+/// Maximum tokens of a description; a thinking model uses most of them for thinking.
 const TOKENS_MAX: u32 = 2048;
 
-/// Fields that every question of a reasoning shares.
+/// Settings that all requests of a reasoning share.
 #[derive(Clone, Debug)]
 pub struct ReasonQuery {
-    /// The model that is asked of everything.
+    /// Model that is asked about every chunk.
     pub first: String,
-    /// The one that is asked where the first is not sure.
+    /// Model for the second pass, asked when the first one is not confident enough.
     pub second: Option<String>,
-    /// Least confidence of the first model's answer; below it the second is asked.
+    /// Lowest confidence of the first model that needs no second pass.
     pub threshold: f64,
-    /// Time for an answer, once it has a place.
+    /// Timeout of one request, counted from its permit.
     pub timeout: Duration,
     /// Schema that an answer must match.
     pub schema: Arc<OutputSchema>,
 }
 
-/// Models behind the one way to them.
+/// Describer that asks the configured backends.
 pub struct ModelDescriber {
-    /// The way.
+    /// Client of the models.
     pub inference: Arc<Inference>,
-    /// Requester.
+    /// Requester on whose behalf the models are asked.
     pub asker: Requester,
-    /// Fields that all questions share.
+    /// Settings that all requests share.
     pub ask: ReasonQuery,
-    /// State of the backends' outages.
+    /// Retry policy of the reasoning.
     pub outage: Arc<RetryPolicy>,
 }
 
-/// Costs of questions about a chunk that failed.
+/// Cost of the failed requests of a chunk.
 #[derive(Default)]
 struct Spent {
     tokens: TokenUsage,
@@ -87,7 +87,7 @@ impl Describer for ModelDescriber {
                 matches!(error, InferenceError::Refused(AdmissionError::QueueFull { .. }))
             };
             let patience = asker.patience.unwrap_or_default();
-            // Whoever gives the ask up drops it.
+            // A caller that gives up drops the future.
             let never = CancellationToken::new();
             let mut spent = Spent::default();
             let described = loop {
@@ -107,7 +107,7 @@ impl Describer for ModelDescriber {
                     return Err(unanswered(&error, &tiered.first.model, spent));
                 };
                 tracing::info!(chunk.chunk, %error, ?pause, "a chunk is asked about again");
-                // Without a place: others ask meanwhile.
+                // Sleeps without a permit, so that others may ask meanwhile.
                 sleep(pause).await;
                 chunk.again += 1;
             };
@@ -142,19 +142,19 @@ impl Describer for ModelDescriber {
 }
 
 impl ReasonQuery {
-    /// The caller says what an answer holds.
+    /// Returns true if the caller gave an output schema.
     pub fn has_own_schema(&self) -> bool {
         !Arc::ptr_eq(&self.schema, &default_answer())
     }
 
-    /// A question about `images`, and the one that follows where its answer is not sure.
+    /// Returns the request about `images`, and its second pass.
     pub fn tiered(&self, prompt: Prompt, images: Vec<PromptImage>) -> TwoPassRequest {
         let first = InferenceRequest {
             model: self.first.clone(),
             prompt: prompt.text,
             images,
             max_tokens: Some(TOKENS_MAX),
-            // The same pictures are to give the same words.
+            // Temperature 0: the same pictures should give the same answer.
             temperature: Some(0.0),
             timeout: Some(self.timeout),
             schema: Some(Arc::clone(&self.schema)),
@@ -165,7 +165,7 @@ impl ReasonQuery {
     }
 }
 
-/// A second pass that fails leaves the first one's answer: what failed is the first.
+/// Returns the error of a chunk. It is always of the first pass, whose answer is kept if the second fails.
 fn unanswered(error: &InferenceError, model: &str, spent: Spent) -> DescribeError {
     let failed = match error {
         InferenceError::Infer(error) => error.failed(),
@@ -173,7 +173,7 @@ fn unanswered(error: &InferenceError, model: &str, spent: Spent) -> DescribeErro
     };
     let provider = failed.last().map(|one| one.provider.to_string());
     let provider_fallback_used = failed.len() > 1;
-    // What was never let in was never sent.
+    // A request that admission refused was never sent.
     let is_sent = provider.is_some() || spent.attempts > 0;
     let Spent { tokens, latency, attempts } = spent;
     let model = model.to_owned();

@@ -1,4 +1,4 @@
-//! Closed chunks on their way to the timeline: written together, while others are asked about.
+//! Writes closed chunks to the timeline in batches, while other chunks are asked about.
 
 use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
 
@@ -16,22 +16,22 @@ use crate::{
     runs::registry::{Part, RunError},
 };
 
-/// Longest wait of the events of chunks for room in the log.
+/// Longest wait of chunk events for room in the log.
 const LOG_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Chunks whose events are not on the timeline.
+/// Closed chunks whose events are not on the timeline.
 #[derive(Default)]
 pub(super) struct WriteQueue {
     waiting: Vec<Closed>,
     writing: Option<Writing>,
-    /// Chunks that are being written, and whether a model answered.
+    /// Index of each chunk being written, and true if a model answered for it.
     chunks: Vec<(u64, bool)>,
 }
 
-/// A write under way, which nothing but a dead log keeps from its end.
+/// Write in progress; only a dead log keeps it from ending.
 type Writing = Pin<Box<dyn Future<Output = WriteOutcome> + Send>>;
 
-/// Chunks and what the log said to them.
+/// Chunks of a write, and its result.
 pub(super) struct WriteOutcome {
     leaves: Vec<Leaf>,
     outcome: Result<Vec<AppendResult>, RunError>,
@@ -41,7 +41,7 @@ pub(super) struct WriteOutcome {
 struct Leaf {
     span: FrameRange,
     insight: Arc<ModelOutcome>,
-    /// Answer that other chunks may repeat.
+    /// Answer that other chunks may reuse.
     said: Option<SemanticChunkInferred>,
 }
 
@@ -51,7 +51,7 @@ impl WriteQueue {
         self.waiting.len() + self.chunks.len()
     }
 
-    /// The chunk is one of them, and has an answer that others may repeat once it is written.
+    /// Returns true if `chunk` is in the queue with an answer that others may reuse once it is written.
     pub fn answers(&self, chunk: u64) -> bool {
         let waits = |closed: &Closed| closed.is_answered && closed.span.chunk_index == chunk;
         self.chunks.contains(&(chunk, true)) || self.waiting.iter().any(waits)
@@ -61,7 +61,7 @@ impl WriteQueue {
         self.waiting.push(closed);
     }
 
-    /// Awaits the write under way; never returns where there is none.
+    /// Awaits the write in progress; pending for ever if there is none.
     pub async fn written(&mut self) -> WriteOutcome {
         match &mut self.writing {
             Some(writing) => {
@@ -76,7 +76,7 @@ impl WriteQueue {
 }
 
 impl ReasonDriver {
-    /// Begins to write what waits, unless a write is under way.
+    /// Starts to write the waiting chunks, unless a write is in progress.
     pub(super) fn write(&self, work: &mut Work, cancel: &CancellationToken) {
         if work.unwritten.writing.is_some() || work.unwritten.waiting.is_empty() {
             return;
@@ -95,20 +95,20 @@ impl ReasonDriver {
         let cancel = cancel.clone();
         work.unwritten.writing = Some(Box::pin(async move {
             let lacks_room = |error: &RunError| error.kind() == ErrorKind::Exhausted;
-            // Also of a run that was stopped: it is what its job had come to.
+            // A stopped run takes the events too: its job had come so far.
             let attempt = |_| registry.wind_up(&run, Part::Middle, events.clone(), None);
             let outcome = retry_while_full(LOG_PATIENCE, &cancel, lacks_room, attempt).await;
             WriteOutcome { leaves, outcome }
         }));
     }
 
-    /// Takes in what was written, and has the chunks that waited for it go on.
+    /// Takes the result of a write; chunks that waited for a written answer continue.
     pub(super) fn take_in(&self, work: &mut Work, written: WriteOutcome) -> Result<(), RunError> {
         let WriteOutcome { leaves, outcome } = written;
         let mut appended = outcome?.into_iter();
         for Leaf { span, insight, said } in leaves {
             work.insights.push((span, Arc::clone(&insight)));
-            // The first of its two events tells what was said.
+            // The first of a chunk's two events holds the answer.
             let seq = appended.next().map(|appended| appended.seq);
             appended.next();
             let Some(said) = said else { continue };
@@ -120,8 +120,8 @@ impl ReasonDriver {
         Ok(())
     }
 
-    /// Gives up what is asked and keeps what was answered by now, where the run still takes it; what it
-    /// all ends with.
+    /// Drops the requests in progress, and writes the answers received so far if the run takes
+    /// them. Returns the final reason of the end.
     pub(super) async fn wind_up(
         &self,
         work: &mut Work,
@@ -134,10 +134,10 @@ impl ReasonDriver {
                 self.settle(work, done);
             }
         }
-        // The permits of asks that were given up are back once this is done.
+        // After this, the permits of the dropped requests are released.
         work.asks.shutdown().await;
         match end {
-            // The log itself takes no more.
+            // The log itself has failed.
             End::Failed(_) => end,
             End::Cut | End::Lost => {
                 let rest = self.write_rest(work, cancel).await;
@@ -149,7 +149,7 @@ impl ReasonDriver {
         }
     }
 
-    /// Writes what is left once nothing is asked any more.
+    /// Writes the remaining chunks when no request is in progress.
     async fn write_rest(
         &self,
         work: &mut Work,

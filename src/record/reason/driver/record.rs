@@ -1,4 +1,4 @@
-//! The two events of a chunk, and what its frames get.
+//! Builds the two events of a chunk, and the insight for its frames.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -21,11 +21,11 @@ use crate::{
     record::gate_replay::{ModelFinding, ModelOutcome},
 };
 
-/// Bytes of a model's text that an event repeats.
+/// Maximum bytes of a model's text in an event.
 pub const RAW_BYTES_MAX: usize = 64 << 10;
 
 impl ReasonDriver {
-    /// Closes a chunk: writes the outcome of its frames into its two events.
+    /// Closes a chunk: puts its outcome into its two events.
     pub(super) fn close(&self, work: &mut Work, done: Done) -> Option<Closed> {
         let Done { chunk_index, event_type, prompt_version, outcome } = done;
         let said = match &outcome {
@@ -70,7 +70,7 @@ impl ReasonDriver {
         Some(Closed { span, insight, inferred, generated, is_answered })
     }
 
-    /// Counts a chunk without an answer, and says the first one of the run.
+    /// Counts an unanswered chunk, and logs the first one of the run.
     fn note_failure(&self, work: &mut Work, chunk_index: u64, error: String) {
         if work.first_error.is_none() {
             let (run, request_id) = (self.run.id(), self.subject.request_id);
@@ -79,7 +79,7 @@ impl ReasonDriver {
         }
     }
 
-    /// Puts a model's answer into the chunk's event.
+    /// Copies a model's answer into the chunk's event.
     fn answered(
         &self,
         inferred: &mut SemanticChunkInferred,
@@ -109,7 +109,7 @@ impl ReasonDriver {
         said
     }
 
-    /// Fields of the event where no model answered.
+    /// Returns the chunk's event without an answer.
     fn inferred(
         &self,
         span: FrameRange,
@@ -179,7 +179,7 @@ impl ChunkEnd {
 }
 
 impl EventContext {
-    /// Finding of a model, in the tenant's words.
+    /// Returns the finding of a model with the tenant's labels.
     fn said(&self, found: &Finding) -> ModelFinding {
         let event_type = found.event_type.clone();
         ModelFinding {
@@ -202,7 +202,7 @@ fn counted(tokens: TokenUsage) -> timeline::TokenCounts {
     }
 }
 
-/// The start of a model's text, as much as an event holds beside everything else.
+/// Returns the start of a model's text, as much as an event may hold.
 pub(super) fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(RAW_BYTES_MAX));
     text
