@@ -1,8 +1,7 @@
-//! The scheduler for tasks: a permit is waited for, and released when it is dropped.
+//! Asynchronous front of the scheduler: tasks wait for a permit, which is released on drop.
 //!
-//! Promises that a task that stops waiting leaves the queue, that a permit is released however its
-//! holder ends, and that a request that nothing was heard of is charged as estimated: hanging up
-//! saves no tokens.
+//! Promises that a task that stops waiting leaves the queue, that a permit is released however its holder
+//! ends, and that a request without a response is charged its estimate, so that hanging up saves no tokens.
 
 #[cfg(test)]
 mod tests;
@@ -24,44 +23,43 @@ use crate::{
     },
 };
 
-/// Tokens that an answer is expected to take where a request does not say.
+/// Tokens estimated for an answer if the request sets no `max_tokens`.
 const ANSWER_TOKENS: u64 = 1024;
-/// Tokens that a picture is expected to take: about what the common models make of 1000 x 1000.
+/// Tokens estimated per picture: about the count of common models for 1000 x 1000 pixels.
 const IMAGE_TOKENS: u64 = 1536;
-/// Bytes of text that are expected to make a token; most text takes more.
+/// Bytes of text estimated per token; most text has more bytes per token.
 const BYTES_A_TOKEN: u64 = 3;
 
-/// The tokens that a request is expected to take, rather too many than too few.
+/// Returns the estimated tokens of a request; too many rather than too few.
 fn estimate(prompt_bytes: usize, images: usize, max_tokens: Option<u32>) -> u64 {
     let answer = max_tokens.map_or(ANSWER_TOKENS, u64::from);
     (prompt_bytes as u64).div_ceil(BYTES_A_TOKEN) + images as u64 * IMAGE_TOKENS + answer
 }
 
 impl InferenceRequest {
-    /// The tokens that it is expected to take.
+    /// Returns the estimated tokens of the request.
     pub fn tokens_estimate(&self) -> u64 {
         let captions = self.images.iter().map(|image| image.caption.len()).sum();
         self.tokens_estimate_with(self.images.len(), captions)
     }
 
-    /// The tokens that it is expected to take with so many pictures, and captions of so many bytes.
+    /// Returns the estimated tokens with `images` pictures and `caption_bytes` bytes of captions.
     pub fn tokens_estimate_with(&self, images: usize, caption_bytes: usize) -> u64 {
         estimate(self.text_bytes() + caption_bytes, images, self.max_tokens)
     }
 
-    /// The tokens that a further request is expected to take, with room for `max_tokens` and so much
-    /// more text.
+    /// Returns the estimated tokens of a further attempt with `max_tokens` and `more_bytes` more text.
     pub(crate) fn tokens_estimate_again(&self, max_tokens: Option<u32>, more_bytes: usize) -> u64 {
         let captions: usize = self.images.iter().map(|image| image.caption.len()).sum();
         estimate(self.text_bytes() + captions + more_bytes, self.images.len(), max_tokens)
     }
 
     fn text_bytes(&self) -> usize {
-        // Backends put the schema into the prompt, or work it as if it were there.
+        // Backends put the schema into the prompt, or compile it at a similar cost.
         self.prompt.len() + self.schema.as_ref().map_or(0, |schema| schema.bytes())
     }
 
-    /// Bytes of its pictures.
+    /// Returns the bytes of all pictures.
     pub fn image_bytes(&self) -> u64 {
         self.images.iter().map(|image| image.jpeg.len() as u64).sum()
     }
@@ -69,10 +67,10 @@ impl InferenceRequest {
 
 /// Clock that returns the number of the UTC day.
 pub type UtcDayFn = Box<dyn Fn() -> u64 + Send + Sync>;
-/// Hears what a principal has used of a day; called with nothing locked, and must not wait.
+/// Receives a principal's token usage of a day; called without a lock held, must not block.
 pub type UsageCallback = Box<dyn Fn(DailyUsage) + Send + Sync>;
 
-/// Admission to the models; clones share it.
+/// Admission to the models; clones share the state.
 #[derive(Clone)]
 pub struct InferenceAdmission(Arc<Shared>);
 
@@ -94,7 +92,7 @@ impl fmt::Debug for InferenceAdmission {
 }
 
 impl InferenceAdmission {
-    /// Admission within `limits`.
+    /// Creates an admission with these limits.
     pub fn new(
         limits: AdmissionLimits,
         today: UtcDayFn,
@@ -104,22 +102,22 @@ impl InferenceAdmission {
         InferenceAdmission(Arc::new(Shared { state: Mutex::new(state), today, on_use }))
     }
 
-    /// Restores the use of a day's budget by a principal at the last start.
+    /// Restores a principal's usage of a day, as recorded before the restart.
     pub fn restore(&self, principal: Arc<str>, day: u64, used: u64) {
         self.0.state().scheduler.restore(principal, day, used);
     }
 
-    /// Counts of waiting requests and of those in flight.
+    /// Returns the counts of waiting requests and of those in flight.
     pub fn load(&self) -> SchedulerLoad {
         self.0.state().scheduler.load()
     }
 
-    /// Tokens that a principal has used of this day; `None` without a day budget.
+    /// Returns the tokens that a principal has used today; `None` without a daily budget.
     pub fn used(&self, principal: &Arc<str>) -> Option<DailyUsage> {
         self.0.state().scheduler.used(principal, (self.0.today)())
     }
 
-    /// Waits for a permit; dropping the future leaves the queue.
+    /// Waits for a permit; dropping the future removes the request from the queue.
     pub async fn enter(
         &self,
         request: AdmissionRequest,
@@ -132,7 +130,7 @@ impl InferenceAdmission {
             state.senders.insert(id, sender);
             id
         };
-        // From here on the request is in the scheduler, and `QueueEntry` removes it on drop.
+        // The scheduler holds the request from here on; `QueueEntry` removes it on drop.
         let mut entry = QueueEntry { shared: Arc::clone(&self.0), id, stage: EntryStage::Waiting };
         self.0.dispatch();
         loop {
@@ -140,7 +138,7 @@ impl InferenceAdmission {
             let overdue = async {
                 match next {
                     Some(until) => tokio::time::sleep_until(until.into()).await,
-                    // It waits no longer: its outcome is on the way.
+                    // The request left the queue: its outcome is about to arrive.
                     None => std::future::pending().await,
                 }
             };
@@ -148,7 +146,7 @@ impl InferenceAdmission {
                 biased;
                 outcome = &mut outcome => {
                     entry.stage = EntryStage::Over;
-                    // The sender is dropped only after it was used.
+                    // The sender is dropped only after it has sent an outcome.
                     outcome.unwrap_or(Err(AdmissionError::TimedOut { waited: since.elapsed() }))?;
                     entry.stage = EntryStage::UnderWay;
                     return Ok(InferencePermit { entry, principal, waited: since.elapsed() });
@@ -161,23 +159,23 @@ impl InferenceAdmission {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, AdmissionState> {
-        // Every change of the state is finished before anything that could panic.
+        // Every change of the state completes before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends every outcome that is ready.
+    /// Sends every outcome that the scheduler has ready.
     fn dispatch(&self) {
         let (now, day) = (Instant::now(), (self.today)());
         let mut state = self.state();
         while let Some(AdmissionOutcome { id, outcome }) = state.scheduler.poll(now, day) {
             if let Some(sender) = state.senders.remove(&id) {
-                // A requester that stopped waiting just now releases the permit by its drop.
+                // If the requester has just stopped waiting, its `QueueEntry` releases the permit.
                 sender.send(outcome).ok();
             }
         }
     }
 
-    /// Ends a request in flight.
+    /// Releases the permit of a request in flight and reports the usage.
     fn release(&self, id: AdmissionId) {
         let used = self.state().scheduler.release(id, (self.today)());
         if let Some(used) = used {
@@ -189,13 +187,13 @@ impl Shared {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EntryStage {
-    /// The request is in the queue, or just out of it without knowing.
+    /// The request is queued, or was admitted and has not received the outcome.
     Waiting,
     UnderWay,
     Over,
 }
 
-/// Share of the scheduler that a request holds until dropped.
+/// Entry of one request in the scheduler; removed or released on drop.
 struct QueueEntry {
     shared: Arc<Shared>,
     id: AdmissionId,
@@ -214,10 +212,10 @@ impl Drop for QueueEntry {
                     state.scheduler.cancel(self.id)
                 };
                 if waited {
-                    // Somebody behind it may go now.
+                    // The next request in the queue may be admissible.
                     self.shared.dispatch();
                 } else {
-                    // It was let in and never knew.
+                    // The request was admitted before it could receive the outcome.
                     self.shared.release(self.id);
                 }
             }
@@ -225,7 +223,7 @@ impl Drop for QueueEntry {
     }
 }
 
-/// The right to call a model, until dropped, and the budget that its requests are charged to.
+/// Permit to call a model, released on drop, and the budget that its requests are charged to.
 #[must_use]
 pub struct InferencePermit {
     entry: QueueEntry,
@@ -234,7 +232,7 @@ pub struct InferencePermit {
 }
 
 impl InferencePermit {
-    /// Time that the request waited for it.
+    /// Returns the time that the request waited in the queue.
     pub fn waited(&self) -> Duration {
         self.waited
     }

@@ -1,4 +1,4 @@
-//! One backend: its state, and a request taken through to an answer or a failure.
+//! One backend: its state, and the attempts of a request up to an answer or a failure.
 
 mod breaker_permit;
 mod listed;
@@ -32,14 +32,14 @@ use crate::{
 };
 use breaker_permit::{BreakerPermit, signal};
 
-/// Longest retry-after that is waited for here. The requester holds a permit that others could use with
-/// another backend: a longer one is waited for without a permit.
+/// Longest retry-after to wait for while holding a permit, which another backend's request could use; a
+/// longer one is waited for without a permit.
 const RETRY_AFTER_HERE_MAX: Duration = Duration::from_secs(2);
 
-/// Time for a backend to list its models.
+/// Time limit for listing a backend's models.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answer of one backend.
+/// Answer from one backend.
 #[derive(Debug)]
 pub(crate) struct ModelBackend {
     pub text: String,
@@ -47,10 +47,10 @@ pub(crate) struct ModelBackend {
     pub finish: FinishReason,
 }
 
-/// Reason that a backend gave no answer.
+/// Reason that a backend returned no answer.
 #[derive(Debug)]
 pub(crate) enum BackendFailure {
-    /// It failed.
+    /// The backend failed.
     Failed(FailureKind),
     /// No request was sent: the token budget is too low.
     NoBudget,
@@ -62,12 +62,12 @@ impl From<FailureKind> for BackendFailure {
     }
 }
 
-/// Cost of asking, whatever the outcome.
+/// Cost of the attempts, whatever the outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestUsage {
     pub tokens: TokenUsage,
     pub attempts: u32,
-    /// The model was told what is wrong with its answer.
+    /// True if a repair prompt was sent.
     pub corrected: bool,
 }
 
@@ -77,9 +77,9 @@ pub(crate) struct Backend {
     pub config: BackendConfig,
     names: Arc<Names>,
     state: Mutex<State>,
-    /// Time at which its list of models was last requested before a call, and whether it came.
+    /// Time of the last request for the model list made before a call, and whether it succeeded.
     looked: tokio::sync::Mutex<Option<(Instant, bool)>>,
-    /// Counts the probe requests that ended, of all backends of the chain.
+    /// Number of probe requests that have ended, over all backends of the chain.
     probes_ended: Arc<watch::Sender<u64>>,
 }
 
@@ -88,26 +88,26 @@ struct State {
     breaker: CircuitBreaker,
     retry_after: RetryAfterState,
     last_failure: Option<FailureKind>,
-    /// The models that it listed at the last request for the list.
+    /// Models of the last list received; `None` if there is none.
     listed: Option<Arc<[String]>>,
-    /// Name that it gave the model in its last answer.
+    /// Model name used in the last successful request.
     answers_to: Option<String>,
-    /// One principal's requests keep failing, and no other principal's are known to.
+    /// True if the breaker has just opened for one principal alone.
     has_suspect: bool,
 }
 
-/// Means and limits of a request.
+/// Resources and limits of one call.
 pub(crate) struct CallOptions<'a> {
     pub http: &'a Arc<HttpClient>,
     pub observer: &'a dyn Observer,
     pub validation: &'a ValidationPool,
-    /// Budget that each request is paid from.
+    /// Budget charged by each request.
     pub budget: &'a dyn TokenBudget,
-    /// Time for all of it.
+    /// Time limit of the whole call.
     pub time_limit: Duration,
-    /// No other backend is left: its retry-after is worth waiting for.
+    /// True if no other backend is left, so that waiting for a retry-after is worthwhile.
     pub is_last: bool,
-    /// The model may be told what is wrong with its answer.
+    /// True if a repair prompt may be sent.
     pub may_correct: bool,
 }
 
@@ -122,32 +122,32 @@ impl Backend {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change is one assignment: a panic elsewhere leaves nothing half done.
+        // Each change is a single assignment, so that a panic elsewhere leaves no partial change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Last failure, unless it has worked since; without prompt and answer, as every caller may
-    /// see it.
+    /// Returns the last failure unless a request has succeeded since; without content of prompt or answer, as
+    /// any caller may see it.
     pub fn last_failure(&self) -> Option<FailureKind> {
         self.state().last_failure.clone()
     }
 
-    /// Rest of its retry-after; `None` when it accepts requests now.
+    /// Returns the time left of the retry-after; `None` if the backend accepts requests.
     pub fn retry_after(&self, now: Instant) -> Option<Duration> {
         self.state().retry_after.left(now)
     }
 
-    /// The same for one of several that wait for it, each of which gets a slot.
+    /// Returns the delay of the next waiter for the retry-after; each call takes a slot.
     pub fn next_slot(&self, now: Instant) -> Option<Duration> {
         self.state().retry_after.next_slot(now)
     }
 
-    /// Reason that a request of `principal` would not be sent now.
+    /// Returns the breaker state that blocks a request of `principal`; `None` if it would be admitted.
     pub fn breaker_state(&self, principal: &str, now: Instant) -> Option<BreakerOpen> {
         self.state().breaker.state(principal, now)
     }
 
-    /// Sends requests until there is an answer, nothing more to try, or no budget left.
+    /// Sends requests until there is an answer, a final failure, or too little budget.
     pub async fn complete(
         self: &Arc<Self>,
         request: &Arc<InferenceRequest>,
@@ -156,7 +156,7 @@ impl Backend {
     ) -> Result<ModelBackend, BackendFailure> {
         let deadline = Instant::now() + options.time_limit;
         if self.breaker_state(&options.budget.principal(), Instant::now()).is_none() {
-            // What there is no time for is missed below.
+            // A list that is late is skipped; the request itself runs into the deadline below.
             timeout_at(deadline.into(), self.refresh_listed(options.http)).await.ok();
         }
         let model = self.upstream_model(&request.model);
@@ -184,9 +184,9 @@ impl Backend {
                 NextStep::Done { text, json, finish } => {
                     return Ok(ModelBackend { text, json, finish });
                 }
-                // Its retry-after is waited for at the top of the loop.
+                // The retry-after is waited for at the top of the loop.
                 NextStep::Again => {}
-                // What is left when the time ends in mid-retry is a timeout of the whole.
+                // A timeout in the middle of a retry counts as a timeout of the whole call.
                 NextStep::Failed(FailureKind::Timeout { .. }) => {
                     return Err(timed_out(options.time_limit).into());
                 }
@@ -225,7 +225,7 @@ impl Backend {
         let Some((retries, evaluated)) =
             options.validation.validate(retries, received, pause_max, deadline).await
         else {
-            // It answered: that there is no time to read the answer is no fault of its.
+            // The backend answered in time; a slow local validation is not its failure.
             permit.record(None, left);
             options.budget.commit(estimate.all);
             let failure = timed_out(options.time_limit);
@@ -243,8 +243,8 @@ impl Backend {
         Ok((retries, evaluated))
     }
 
-    /// Probes a backend that fails for one principal, in a task of its own: no request waits for the
-    /// result.
+    /// Probes a backend whose breaker opened for one principal, in a task of its own so that no request waits
+    /// for the result.
     fn clear_suspects(self: &Arc<Self>, http: &Arc<HttpClient>) {
         if !std::mem::take(&mut self.state().has_suspect) {
             return;
@@ -252,7 +252,7 @@ impl Backend {
         let (backend, http) = (Arc::clone(self), Arc::clone(http));
         let look = async move {
             let is_away = match backend.probe(&http, LISTING_TIMEOUT).await {
-                // One that is busy with a request may be slow to list its models.
+                // A backend that is busy with a request may be slow to list its models.
                 Ok(_) | Err(FailureKind::Timeout { .. }) => false,
                 Err(failure) => {
                     matches!(signal(Some(&failure)), RequestSignal::Fails | RequestSignal::IsAway)
@@ -266,7 +266,7 @@ impl Backend {
         tokio::spawn(look.in_current_span());
     }
 
-    /// Logs a transition of the breaker.
+    /// Logs a transition of the circuit breaker.
     fn log_transition(&self, transition: BreakerTransition, principal: &str) {
         let provider = &*self.config.name;
         match transition {
@@ -281,8 +281,8 @@ impl Backend {
         }
     }
 
-    /// Waits until the retry-after ends, where that is worth it. Each waiter checks again when it wakes:
-    /// those before it may have met another one.
+    /// Waits until the retry-after ends, if waiting is worthwhile. Each waiter checks again on waking, as an
+    /// earlier waiter may have received a new retry-after.
     async fn wait_out_retry_after(
         &self,
         deadline: Instant,
@@ -316,22 +316,22 @@ impl Backend {
         };
         match self.config.api {
             ApiProtocol::Openai(_) => key_header(AUTHORIZATION, "Bearer ", key),
-            // In a header and not in the query, which proxies log.
+            // The key goes into a header, because proxies log the query.
             ApiProtocol::Gemini => key_header(HeaderName::from_static("x-goog-api-key"), "", key),
         }
     }
 }
 
-/// Tokens that a request is expected to take.
+/// Estimated tokens of a request.
 #[derive(Clone, Copy)]
 struct Estimate {
     all: u64,
-    /// Tokens of its prompt.
+    /// Tokens of the prompt alone.
     prompt: u64,
 }
 
-/// Tokens that a request is charged: as they were counted and, where a backend worked or may have and
-/// counted none of them, or none of the prompt's, as they were estimated.
+/// Returns the tokens to charge: those that the backend counted. Without a count, or without one of the
+/// prompt, the estimate is used unless the failure was free of charge.
 fn cost(evaluated: &EvaluatedResponse, estimate: Estimate) -> u64 {
     let TokenUsage { prompt, completion, thinking, total } = evaluated.tokens;
     let answer = completion.saturating_add(thinking);

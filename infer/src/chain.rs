@@ -1,7 +1,7 @@
-//! Chain of backends: the order in which they are tried for a model, and their fallbacks.
+//! Chain of backends: order in which the backends are tried for a model, with fallbacks.
 //!
-//! Every call ends by its deadline, and dropping it cancels the request in flight. Admission (how many
-//! calls at once) is not its business.
+//! Every call ends by its deadline, and dropping it cancels the request in flight. Does not limit the number
+//! of concurrent calls.
 
 use std::{
     fmt,
@@ -27,14 +27,14 @@ use crate::{
     validation_pool::ValidationPool,
 };
 
-/// The backends, in the order of their priorities.
+/// Backends in the order of their priorities.
 pub struct BackendChain {
     pub(crate) backends: Vec<Arc<Backend>>,
     pub(crate) http: Arc<HttpClient>,
     pub(crate) probed: Mutex<Option<ProbeCache>>,
     validation: ValidationPool,
     observer: Arc<dyn Observer>,
-    /// Counts the probe requests that ended.
+    /// Number of probe requests that have ended.
     probes_ended: Arc<watch::Sender<u64>>,
 }
 
@@ -45,8 +45,8 @@ impl fmt::Debug for BackendChain {
 }
 
 impl BackendChain {
-    /// The chain of `configs`; of equal priorities the earlier is tried first. `curated` gives the
-    /// curated id of a model's name, for the backends that name no model and for what they list.
+    /// Creates the chain; of equal priorities the earlier backend is tried first. `curated` returns the
+    /// curated id of a model name.
     pub fn new(
         mut configs: Vec<BackendConfig>,
         tls: rustls::ClientConfig,
@@ -67,24 +67,24 @@ impl BackendChain {
         })
     }
 
-    /// The same chain, telling `observer` of each attempt.
+    /// Returns the chain with an observer of each attempt.
     #[must_use]
     pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> BackendChain {
         self.observer = observer;
         self
     }
 
-    /// Settings of the backends, in the order of their priorities.
+    /// Returns the settings of the backends in the order of their priorities.
     pub fn backends(&self) -> impl Iterator<Item = &BackendConfig> {
         self.backends.iter().map(|backend| &backend.config)
     }
 
-    /// The backends that serve `model`, in the order they are tried.
+    /// Returns the backends that serve `model`, in the order in which they are tried.
     pub fn candidates(&self, model: &str) -> impl Iterator<Item = &BackendConfig> {
         self.serving(model).map(|backend| &backend.config)
     }
 
-    /// Time until some backend that serves `model` accepts requests; `None` when one does now.
+    /// Returns the time until a backend that serves `model` accepts requests; `None` if one accepts them now.
     pub fn retry_after(&self, model: &str) -> Option<Duration> {
         let now = Instant::now();
         let waiting = self.serving(model).map(|backend| Some((backend.retry_after(now)?, backend)));
@@ -93,14 +93,14 @@ impl BackendChain {
         first.next_slot(now)
     }
 
-    /// Waits while a probe request of another caller is in flight to the backends that `principal` could
-    /// use for `model`.
+    /// Waits while another caller's probe request is in flight to the backends that `principal` could use for
+    /// `model`.
     pub async fn wait_for_half_open(&self, model: &str, principal: &str) {
         let mut ended = self.probes_ended.subscribe();
         loop {
             let now = Instant::now();
             let open = self.serving(model).map(|backend| backend.breaker_state(principal, now));
-            // One that accepts requests now ends the wait.
+            // A backend that admits requests ends the wait.
             let Some(open) = open.collect::<Option<Vec<_>>>() else { return };
             let half_open = open.into_iter().filter_map(|open| match open {
                 BreakerOpen::HalfOpen(given_up) => Some(given_up),
@@ -119,7 +119,7 @@ impl BackendChain {
         self.backends.iter().filter(move |backend| backend.serves(model))
     }
 
-    /// The models that backends list and that are not curated, as far as lists were requested.
+    /// Returns the listed models that are not curated, of the lists received so far.
     pub fn listed_uncurated(&self) -> impl Iterator<Item = (String, ApiProtocol)> {
         let listed = |backend: &Arc<Backend>| {
             let api = backend.config.api;
@@ -128,8 +128,8 @@ impl BackendChain {
         self.backends.iter().flat_map(listed)
     }
 
-    /// Backends to try, in order: those of the requested kind first. The flag says that the first of
-    /// them is already a fallback.
+    /// Returns the backends to try in order, those of the requested kind first, and true if the first one is
+    /// already a fallback.
     fn order(&self, request: &InferenceRequest) -> Result<(Vec<&Arc<Backend>>, bool), InferError> {
         if self.backends.is_empty() {
             return Err(InferError::NoBackend);
@@ -154,12 +154,12 @@ impl BackendChain {
         Ok((order, stands_in))
     }
 
-    /// Checks that there is a backend for `request`.
+    /// Checks that a backend serves `request`.
     pub fn check(&self, request: &InferenceRequest) -> Result<(), InferError> {
         self.order(request).map(drop)
     }
 
-    /// Tries the backends one after the other, each request charged to `budget`.
+    /// Tries the backends in order; each request is charged to `budget`.
     pub async fn infer(
         &self,
         request: &InferenceRequest,
@@ -168,8 +168,8 @@ impl BackendChain {
         self.run(request, budget, &mut true).await
     }
 
-    /// The same; a repair prompt is sent only while `may_correct`, which that ends: a request gets one,
-    /// from whichever model.
+    /// Does the same with at most one repair prompt per request, over all models; sending it clears
+    /// `may_correct`.
     pub(crate) async fn run(
         &self,
         request: &InferenceRequest,
@@ -183,7 +183,7 @@ impl BackendChain {
         let (mut tokens, mut attempts) = (TokenUsage::default(), 0_u32);
         for (position, backend) in order.iter().enumerate() {
             let left = request.timeout.map(|all| all.saturating_sub(started.elapsed()));
-            // The failures so far say what took the time.
+            // The failures so far explain the time spent.
             if left.is_some_and(|left| left.is_zero()) && !failed.is_empty() {
                 break;
             }
@@ -229,7 +229,7 @@ impl BackendChain {
                 Err(BackendFailure::NoBudget) if failed.is_empty() => {
                     return Err(InferError::NoBudget);
                 }
-                // The failures so far say what took the tokens.
+                // The failures so far explain the tokens spent.
                 Err(BackendFailure::NoBudget) => break,
             }
         }
@@ -237,7 +237,7 @@ impl BackendChain {
     }
 }
 
-/// Time for one backend, where the request has `left` and the backend's own limit is `own`.
+/// Returns the time limit of one backend; the request has `left`, the backend's own limit is `own`.
 fn time_limit(left: Option<Duration>, own: Option<Duration>, is_last: bool) -> Duration {
     // A backend that hangs must not use up the time of its fallbacks.
     let share = left.map(|left| if is_last { left } else { left * 2 / 3 });

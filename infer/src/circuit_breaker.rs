@@ -1,11 +1,10 @@
-//! Circuit breaker of a backend, with a state per principal: a value, time comes in.
+//! Circuit breaker of a backend, with a state per principal. Pure: callers pass `now`.
 //!
-//! The request itself may be what a backend fails on. So five consecutive failures of one principal
-//! open the breaker for that principal, and for all only where another's request fails too or no
-//! request can be the cause. After each open period there is one probe request: one that fails
-//! doubles the period, one that succeeds closes the breaker, and one without a result for the longest
-//! period is followed by another. A probe of a principal that failed more than once says nothing about
-//! the requests of others.
+//! The request itself may be the cause of a failure. Therefore five consecutive failures of one principal
+//! open the breaker for that principal only; it opens for all if another principal's request fails too or no
+//! request can be the cause. Each open period ends with one probe request: a failure doubles the period, a
+//! success closes the breaker, and a probe without a result within the longest period is followed by another.
+//! A probe of a principal that failed more than once says nothing about others.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +15,7 @@ use std::{
 #[cfg(test)]
 mod tests;
 
-/// Consecutive failures that open it.
+/// Consecutive failures that open the breaker.
 const FAILURES_MAX: u32 = 5;
 const OPEN_FIRST: Duration = Duration::from_secs(1);
 const OPEN_MAX: Duration = Duration::from_secs(30);
@@ -25,12 +24,12 @@ const OPEN_MAX: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BreakerTicket {
     principal: Arc<str>,
-    /// Number of the probe request that it is.
+    /// Number of the half-open probe, if the request is one.
     probe: Option<u32>,
 }
 
 impl BreakerTicket {
-    /// Others may wait for what it shows.
+    /// Returns true for a probe request, whose result others may wait for.
     pub fn is_probe(&self) -> bool {
         self.probe.is_some()
     }
@@ -39,22 +38,22 @@ impl BreakerTicket {
 /// State of a breaker that admits no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BreakerOpen {
-    /// Open until then.
+    /// Open until the instant.
     Open(Instant),
-    /// A probe request is in flight, and given up then.
+    /// Half-open: a probe request is in flight and is given up at the instant.
     HalfOpen(Instant),
 }
 
-/// Conclusion about the backend from a request.
+/// Signal about the backend from the end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestSignal {
-    /// It works, whether or not the answer was of use.
+    /// The backend works, even if the answer was unusable.
     Works,
-    /// It does not, at least for this request.
+    /// The backend failed, possibly because of this request.
     Fails,
-    /// It does not, for any request.
+    /// The backend failed independently of the request.
     IsAway,
-    /// Nothing: the request was given up too early to tell.
+    /// Unknown: the request was given up too early.
     Nothing,
 }
 
@@ -63,7 +62,7 @@ pub(crate) enum RequestSignal {
 pub(crate) enum BreakerTransition {
     /// State unchanged.
     None,
-    /// Opened for the principal of the request; nothing is known of the others.
+    /// Opened for the principal of the request only.
     OpenForOne,
     /// Opened for all.
     OpenForAll,
@@ -75,7 +74,7 @@ pub(crate) enum BreakerTransition {
 struct OpenPeriod {
     until: Instant,
     length: Duration,
-    /// The probe request in flight, and when it is given up.
+    /// Number of the probe request in flight, and the instant at which it is given up.
     probe: Option<(u32, Instant)>,
 }
 
@@ -84,7 +83,7 @@ impl OpenPeriod {
         OpenPeriod { until: now + OPEN_FIRST, length: OPEN_FIRST, probe: None }
     }
 
-    /// Reason that no probe request may begin.
+    /// Returns the state that blocks a probe request; `None` if one may begin.
     fn state(&self, now: Instant) -> Option<BreakerOpen> {
         match self.probe {
             Some((_, given_up)) if now < given_up => Some(BreakerOpen::HalfOpen(given_up)),
@@ -103,17 +102,17 @@ impl OpenPeriod {
     }
 }
 
-/// Failures of one principal's requests since the last of them that was answered.
+/// Failures of one principal's requests since its last success.
 #[derive(Clone, Copy, Debug, Default)]
 struct PrincipalBreaker {
     failures: u32,
     period: Option<OpenPeriod>,
 }
 
-/// Consecutive failures of all principals.
+/// Consecutive failures over all principals.
 #[derive(Clone, Debug, Default)]
 struct FailureStreak {
-    /// Fewer than [`FAILURES_MAX`] where they are of several.
+    /// Failures per principal; below [`FAILURES_MAX`] in sum if several principals failed.
     failed: Vec<(Arc<str>, u32)>,
     is_away: bool,
 }
@@ -131,8 +130,8 @@ impl FailureStreak {
         failures >= FAILURES_MAX && (self.is_away || self.failed.len() > 1)
     }
 
-    /// Principals whose requests it may fail on, where nothing shows that it is away: one failure
-    /// may be of the kind that others met.
+    /// Returns the principals whose requests may be the cause: those with more than one failure, unless the
+    /// backend is known to be away.
     fn suspects(&self) -> Vec<Arc<str>> {
         let failed = self.failed.iter().filter(|(_, failures)| *failures > 1 && !self.is_away);
         failed.map(|(principal, _)| Arc::clone(principal)).collect()
@@ -150,7 +149,7 @@ struct OpenForAll {
 /// Circuit breaker of one backend.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CircuitBreaker {
-    /// No more than there are principals.
+    /// States of the principals that failed since their last success.
     own: BTreeMap<Arc<str>, PrincipalBreaker>,
     streak: FailureStreak,
     open: Option<OpenForAll>,
@@ -158,12 +157,12 @@ pub(crate) struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// State that keeps a request of `principal` from being admitted.
+    /// Returns the state that blocks a request of `principal`; `None` if it would be admitted.
     pub fn state(&self, principal: &str, now: Instant) -> Option<BreakerOpen> {
         let own = self.own.get(principal).and_then(|own| own.period?.state(now));
         let all = self.open.as_ref().and_then(|open| open.period.state(now));
         match (own, all) {
-            // A probe's result is of no use before the other's open period is over.
+            // A probe result of one is useless before the open period of the other ends.
             (Some(BreakerOpen::Open(own)), Some(BreakerOpen::Open(all))) => {
                 Some(BreakerOpen::Open(own.max(all)))
             }
@@ -177,7 +176,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Admits a request of `principal`. Each admission is followed by one `record`.
+    /// Admits a request of `principal`. Each admission must be followed by one `record`.
     pub fn admit(
         &mut self,
         principal: &Arc<str>,
@@ -193,7 +192,7 @@ impl CircuitBreaker {
             self.probes = self.probes.wrapping_add(1);
         }
         for period in periods.iter_mut().flatten() {
-            // Its own time may be minutes, and the backend may be back long before.
+            // The request's own timeout may be minutes, and the backend may recover long before.
             period.probe = Some((self.probes, now + OPEN_MAX));
         }
         Ok(BreakerTicket {
@@ -202,7 +201,7 @@ impl CircuitBreaker {
         })
     }
 
-    /// Takes in what an admitted request showed.
+    /// Records the signal of an admitted request.
     pub fn record(
         &mut self,
         ticket: &BreakerTicket,
@@ -235,7 +234,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// The backend failed to list its models. Where a request has succeeded since, that stands.
+    /// Records that the backend failed to list its models; ignored if a request has succeeded since.
     pub fn mark_away(&mut self, now: Instant) -> BreakerTransition {
         if self.streak.failed.is_empty() {
             return BreakerTransition::None;
@@ -255,7 +254,7 @@ impl CircuitBreaker {
                 }
             }
             Some(period) if period.is_probe(ticket) => period.fail(now),
-            // It was sent before the period began, or was given up, and says nothing new.
+            // The request was sent before the open period or was given up; it shows nothing new.
             Some(_) => {}
         }
         BreakerTransition::None
@@ -293,7 +292,7 @@ impl CircuitBreaker {
         for suspect in &suspects {
             let own = self.own.entry(Arc::clone(suspect)).or_default();
             let period = own.period.get_or_insert_with(|| OpenPeriod::new(now));
-            // Others go first.
+            // The probe requests of other principals go first.
             period.until = period.until.max(now + OPEN_FIRST * 2);
         }
         self.streak = FailureStreak::default();

@@ -1,15 +1,15 @@
-//! Completion of a model.
+//! Completion returned by a model.
 
 use std::{ops::Add, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
-/// Tokens spent, as the backends count.
+/// Tokens spent, as counted by the backends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenUsage {
     /// Tokens of the prompt, pictures included.
     pub prompt: u64,
-    /// Tokens of the answer, hidden reasoning left out.
+    /// Tokens of the answer without hidden reasoning.
     pub completion: u64,
     /// Tokens of hidden reasoning.
     pub thinking: u64,
@@ -31,41 +31,41 @@ impl Add for TokenUsage {
 }
 
 media::named! {
-    /// Reason that a model stopped.
+    /// Reason that a model stopped writing.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum FinishReason {
-        /// It was done.
+        /// The model finished its answer.
         Stop = "stop",
-        /// No room was left.
+        /// The token limit was reached.
         Length = "length",
-        /// A filter of the backend's.
+        /// The backend's content filter intervened.
         ContentFilter = "content_filter",
-        /// Something else.
+        /// Another or unknown reason.
         Other = "other",
     }
 }
 
-/// An answer that can be used.
+/// Usable answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Completion {
     /// Name of the backend.
     pub provider: Arc<str>,
-    /// The service's id of the requested model. Backends name one model differently, and some programs
-    /// repeat any name that is sent.
+    /// The service's id of the requested model. The backend's own name is not used: backends name one model
+    /// differently, and some programs echo any name.
     pub model: String,
-    /// True if another backend than the first answered.
+    /// True if a backend other than the first choice answered.
     pub fallback_used: bool,
-    /// The text, hidden reasoning left out.
+    /// Answer text without hidden reasoning.
     pub text: String,
-    /// The text as JSON, valid by the request's schema; `None` without a schema, and where the schema's
-    /// reader takes plain text and the model gave no JSON.
+    /// Answer as JSON, valid by the request's schema; `None` without a schema, or if the schema accepts plain
+    /// text and the model returned no JSON.
     pub json: Option<Value>,
     /// Reason that the model stopped.
     pub finish: FinishReason,
-    /// Time from the first byte sent to the whole answer, failed attempts included.
+    /// Time from the start of the call to the complete answer, failed attempts included.
     pub latency: Duration,
-    /// Tokens of every attempt that a backend counted.
+    /// Tokens of all attempts, as counted by the backends.
     pub tokens: TokenUsage,
-    /// Requests sent, failed ones included.
+    /// Number of requests sent, failed ones included.
     pub attempts: u32,
 }

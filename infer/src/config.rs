@@ -1,7 +1,7 @@
-//! Backends of the service: read from TOML text, or made of the two explicit URLs.
+//! Backends of the service, parsed from TOML text or made from the two explicit URLs.
 //!
-//! Does not open the file nor read the environment: the text and a look-up of variables come in.
-//! What is read is complete and checked; a key is in no message and in no debug output.
+//! Neither opens the file nor reads the environment: callers pass the text and a look-up of variables. The
+//! parsed settings are complete and checked; keys appear in no message and no debug output.
 
 mod reader;
 #[cfg(test)]
@@ -15,25 +15,25 @@ use media::ErrorKind;
 pub use self::url::{BaseUrl, UrlProblem};
 use crate::ProviderKind;
 
-/// Most backends of one file: each is probed and has state of its own.
+/// Most backends in one file; each is probed and has its own state.
 pub const BACKENDS_MAX: usize = 64;
-/// Time for one request to a backend that says nothing else.
+/// Default time limit of one call to a backend.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
-/// Longest time that a backend may be given.
+/// Longest time limit that a backend may be configured with.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
-/// A key, kept out of every log.
+/// API key, kept out of every log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
 
 impl ApiKey {
-    /// The key in `text`; `None` where it cannot stand in a header.
+    /// Creates a key; `None` if the text cannot stand in a header.
     pub fn new(text: String) -> Option<ApiKey> {
         let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         fits.then_some(ApiKey(text))
     }
 
-    /// The key itself, for the header that it goes into.
+    /// Returns the key itself, for the header that carries it.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
@@ -45,7 +45,7 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// The programs behind the OpenAI protocol that differ in what this service uses of it.
+/// OpenAI-compatible programs that differ in the features used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenaiKind {
     /// vLLM.
@@ -59,14 +59,14 @@ pub enum OpenaiKind {
 /// Protocol of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiProtocol {
-    /// Chat completions; `None` is a program that was not named.
+    /// OpenAI chat completions; `None` if the program is not named.
     Openai(Option<OpenaiKind>),
     /// The Gemini API.
     Gemini,
 }
 
 impl ApiProtocol {
-    /// The `type` of the file.
+    /// Returns the `type` of the file.
     pub const fn as_str(self) -> &'static str {
         match self {
             ApiProtocol::Openai(_) => "openai_compat",
@@ -74,7 +74,7 @@ impl ApiProtocol {
         }
     }
 
-    /// The kind by which a caller can prefer it; `None` where the program was not named.
+    /// Returns the kind by which a caller can prefer the backend; `None` if the program is not named.
     pub const fn provider(self) -> Option<ProviderKind> {
         match self {
             ApiProtocol::Openai(Some(OpenaiKind::Vllm)) => Some(ProviderKind::Vllm),
@@ -85,7 +85,7 @@ impl ApiProtocol {
         }
     }
 
-    /// It serves the curated models of this family where it names no model of its own.
+    /// Returns true if backends without a configured model serve the curated `model`, by its family.
     pub(crate) fn serves_family(self, model: &str) -> bool {
         model.starts_with("gemini-") == (self == ApiProtocol::Gemini)
     }
@@ -94,38 +94,38 @@ impl ApiProtocol {
 /// Settings of one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendConfig {
-    /// Name in answers and metrics.
+    /// Name of the backend in answers and metrics.
     pub name: Arc<str>,
     /// Protocol of the backend.
     pub api: ApiProtocol,
-    /// Address of its API.
+    /// Base URL of the API.
     pub base_url: BaseUrl,
-    /// Key that it requires.
+    /// Key that the backend requires.
     pub api_key: Option<ApiKey>,
-    /// The one model it serves, by the service's id; every curated one of its family when `None`.
+    /// The one model served, by the service's id; `None` serves all curated models of the family.
     pub model: Option<String>,
-    /// Name of that model at the backend.
+    /// Name of the model at the backend.
     pub upstream_model: Option<String>,
-    /// Smaller is tried earlier.
+    /// Priority; a smaller number is tried earlier.
     pub priority: u32,
-    /// Most time of one call, retries included; where it is not given, the request's own or else
+    /// Longest time of one call, retries included; if `None`, the request's own limit or else
     /// [`TIMEOUT_DEFAULT`].
     pub timeout: Option<Duration>,
 }
 
-/// Fault of a field.
+/// Problem with a field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldProblem {
     /// The text is not TOML.
     #[error("is not TOML: {0}")]
     Syntax(String),
-    /// The format of the file has no such field.
+    /// The file format has no such field.
     #[error("is unknown; known are {0}")]
     Unknown(&'static str),
-    /// The field is not there.
+    /// The field is missing.
     #[error("is missing")]
     Missing,
-    /// The value is of another type.
+    /// The value has the wrong type.
     #[error("must be {0}")]
     Not(&'static str),
     /// The number is outside its range.
@@ -134,51 +134,51 @@ pub enum FieldProblem {
     /// Too many entries.
     #[error("has more than {0} entries")]
     TooMany(usize),
-    /// A `${...}` names a variable that is not set, or is empty.
+    /// A `${...}` names a variable that is unset or empty.
     #[error("refers to the variable {0}, which is not set")]
     Variable(String),
-    /// A `${` without its end, or with something else than a name in it.
+    /// A `${` is not closed, or encloses no valid variable name.
     #[error("holds a ${{ that is not closed or holds no variable name")]
     Reference,
     /// The URL cannot be used.
     #[error("{0}")]
     Url(UrlProblem),
-    /// Another backend has the name.
+    /// An earlier backend has the same name.
     #[error("is the name of an earlier backend too")]
     Duplicate,
-    /// The field says something only beside another.
+    /// The field requires another field.
     #[error("needs {0}")]
     Needs(&'static str),
 }
 
-/// Backends that cannot be read.
+/// Error of parsing the backends.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {field} {problem}")]
 pub struct ConfigError {
-    /// The file's name, as it was given.
+    /// File name as passed in.
     pub file: String,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The field, such as `backends[1].base_url`.
+    /// Path of the field, such as `backends[1].base_url`.
     pub field: String,
-    /// Fault of it.
+    /// Problem with the field.
     pub problem: FieldProblem,
 }
 
 impl ConfigError {
-    /// The closed kind.
+    /// Returns [`ErrorKind::InvalidInput`].
     pub const fn kind(&self) -> ErrorKind {
         ErrorKind::InvalidInput
     }
 }
 
-/// The two ways to name backends.
+/// Constructors of the backend settings.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendConfigs;
 
 impl BackendConfigs {
-    /// The backends that `text` declares, in the file's order. `${NAME}` in a string is what `lookup`
-    /// says of NAME.
+    /// Parses the backends that `text` declares, in the file's order. `${NAME}` in a string is replaced by
+    /// `lookup(NAME)`.
     pub fn parse(
         file_name: &str,
         text: &str,
@@ -187,7 +187,7 @@ impl BackendConfigs {
         reader::read(file_name, text, lookup)
     }
 
-    /// The backends at the two explicit URLs: vLLM is tried before SGLang.
+    /// Returns the backends at the two explicit URLs; vLLM is tried before SGLang.
     pub fn of_urls(vllm: Option<BaseUrl>, sglang: Option<BaseUrl>) -> Vec<BackendConfig> {
         let explicit =
             |kind: OpenaiKind, name: &str, priority: u32, base_url: BaseUrl| BackendConfig {

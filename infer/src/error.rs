@@ -1,4 +1,4 @@
-//! Failures of backends and of requests, in words that hold no key and no address.
+//! Failures of backends and of requests; messages hold no key and no address.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,64 +9,64 @@ use crate::{ProviderKind, TokenUsage, excerpt::cleaned};
 /// Failure of one backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FailureKind {
-    /// No connection, or TLS did not come about.
+    /// The TCP connection or the TLS handshake failed.
     #[error("refused the connection")]
     Refused,
-    /// The connection ended before the answer did.
+    /// The connection closed before the response was complete.
     #[error("closed the connection before the response was complete")]
     Closed,
-    /// No whole answer in time.
+    /// No complete response arrived in time.
     #[error("ran into the timeout: no complete response within {after:?}")]
     Timeout {
-        /// The time it had.
+        /// Time limit.
         after: Duration,
     },
-    /// An error status.
+    /// The backend returned an error status.
     #[error("answered {}: status {status}{}", self.class(), after_colon(.message))]
     Http {
-        /// The status.
+        /// HTTP status.
         status: u16,
-        /// Its message, short and cleaned; empty where it gave none, and where others than the
-        /// caller are told.
+        /// Error message, shortened and cleaned; empty if there was none or if the failure is reported to
+        /// callers other than the requester.
         message: String,
     },
-    /// It wants fewer requests.
+    /// The backend rate-limits requests.
     #[error("is rate limited")]
     RateLimited {
-        /// Delay after which it accepts a retry.
+        /// Delay after which the backend accepts a retry.
         retry_after: Option<Duration>,
     },
-    /// The answer is not what the protocol says.
+    /// The response violates the protocol.
     #[error("gave a malformed answer: {problem}")]
     Malformed {
         /// Fault of the response.
         problem: &'static str,
     },
-    /// The answer is longer than is read.
+    /// The response is longer than the read limit.
     #[error("gave an answer that is too large: over {bytes_max} bytes")]
     TooLarge {
-        /// The limit.
+        /// Read limit.
         bytes_max: usize,
     },
-    /// The model ran out of room.
+    /// The model reached its token limit.
     #[error("gave a truncated answer: the model ran out of tokens")]
     Truncated,
     /// The answer has no text.
     #[error("gave an empty answer")]
     Empty,
-    /// A filter took the answer.
+    /// A content filter withheld the answer.
     #[error("filtered the answer")]
     Filtered,
-    /// The answer does not match the schema, also after a repair prompt.
+    /// The answer does not match the schema, even after a repair prompt.
     #[error("gave an answer that does not match output_schema{}", after_colon(.problem))]
     Schema {
-        /// The first violations; empty where others than the caller are told.
+        /// The first violations; empty if the failure is reported to callers other than the requester.
         problem: String,
     },
-    /// Its circuit breaker is open.
+    /// The circuit breaker of the backend is open.
     #[error("is behind an open circuit breaker after repeated failures")]
     Open {
-        /// Time until a probe request; `None` while one is in flight.
+        /// Time until a probe request is admitted; `None` while one is in flight.
         again_in: Option<Duration>,
     },
 }
@@ -76,12 +76,12 @@ fn after_colon(problem: &str) -> String {
 }
 
 impl FailureKind {
-    /// An error status about which nothing is said.
+    /// Creates the failure of an error status without a message.
     pub const fn http(status: u16) -> FailureKind {
         FailureKind::Http { status, message: String::new() }
     }
 
-    /// The class and, in one line, what is known beyond it: `http 404: The model x does not exist`.
+    /// Returns the class and the details in one line: `http 404: The model x does not exist`.
     pub fn brief(&self) -> String {
         let (class, more) = match self {
             FailureKind::Http { status, message: said } => (format!("http {status}"), said.clone()),
@@ -95,7 +95,7 @@ impl FailureKind {
         class + &after_colon(&more)
     }
 
-    /// The same without content of the request or the answer, for other callers.
+    /// Returns the failure without content of the request or the answer, for other callers.
     pub(crate) fn without_content(&self) -> FailureKind {
         match self {
             FailureKind::Schema { .. } => FailureKind::Schema { problem: String::new() },
@@ -104,7 +104,7 @@ impl FailureKind {
         }
     }
 
-    /// The backend did no work: providers charge tokens for answers, and none for an error status.
+    /// Returns true if no tokens are charged: providers charge for answers, not for an error status.
     pub(crate) const fn is_free(&self) -> bool {
         matches!(
             self,
@@ -115,7 +115,7 @@ impl FailureKind {
         )
     }
 
-    /// Name of the class, for messages and metrics.
+    /// Returns the name of the class, for messages and metrics.
     pub const fn class(&self) -> &'static str {
         match self {
             FailureKind::Refused => "refused",
@@ -135,7 +135,7 @@ impl FailureKind {
         }
     }
 
-    /// Every class, for metrics that begin at zero.
+    /// All classes, for metrics that start at zero.
     pub const CLASSES: [&'static str; 14] = [
         "refused",
         "closed",
@@ -154,18 +154,18 @@ impl FailureKind {
     ];
 }
 
-/// One backend's failure.
+/// Failure of one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendError {
     /// Name of the backend.
     pub provider: Arc<str>,
-    /// Failure of it.
+    /// The failure.
     pub failure: FailureKind,
-    /// Tokens that it counted before it failed.
+    /// Tokens counted by the backend before the failure.
     pub tokens: TokenUsage,
-    /// Requests that it was sent.
+    /// Number of requests sent to the backend.
     pub attempts: u32,
-    /// Time that it took.
+    /// Time spent on the backend.
     pub latency: Duration,
 }
 
@@ -175,22 +175,22 @@ pub enum InferError {
     /// No backend is configured.
     #[error("no inference backend is configured")]
     NoBackend,
-    /// None of the backends runs the model.
+    /// No backend serves the model.
     #[error("no configured backend serves the model {model}")]
     NotServed {
         /// The requested model.
         model: String,
     },
-    /// None of the backends is of the requested kind.
+    /// No backend is of the requested kind.
     #[error("no configured {} backend serves this model", .kind.as_str())]
     NoProvider {
         /// The requested kind.
         kind: ProviderKind,
     },
-    /// The budget has no room for the first request.
+    /// The budget is too low for the first request.
     #[error("daily token budget too low for this request")]
     NoBudget,
-    /// Every backend that was tried failed.
+    /// All backends that were tried failed.
     #[error("{}", listed(.0))]
     Failed(Vec<BackendError>),
 }
@@ -201,7 +201,7 @@ fn listed(failed: &[BackendError]) -> String {
 }
 
 impl InferError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind that decides the caller's response.
     pub fn kind(&self) -> ErrorKind {
         match self {
             InferError::NoBackend | InferError::Failed(_) => ErrorKind::Internal,
@@ -210,12 +210,12 @@ impl InferError {
         }
     }
 
-    /// Tokens that the backends counted although there is no answer.
+    /// Returns the tokens counted by the backends despite the failure.
     pub fn tokens(&self) -> TokenUsage {
         self.failed().iter().fold(TokenUsage::default(), |sum, one| sum + one.tokens)
     }
 
-    /// Every backend that was tried, in that order.
+    /// Returns the failures of the backends in the order of the attempts.
     pub fn failed(&self) -> &[BackendError] {
         match self {
             InferError::Failed(failed) => failed,
@@ -223,23 +223,23 @@ impl InferError {
         }
     }
 
-    /// Requests that were sent although there is no answer.
+    /// Returns the number of requests sent.
     pub fn attempts(&self) -> u32 {
         self.failed().iter().fold(0, |sum, one| sum.saturating_add(one.attempts))
     }
 
-    /// Time that the backends took although there is no answer.
+    /// Returns the time spent on all backends.
     pub fn latency(&self) -> Duration {
         self.failed().iter().map(|one| one.latency).sum()
     }
 
-    /// A probe request of another caller is in flight to one of the backends.
+    /// Returns true if another caller's probe request is in flight to one of the backends.
     pub fn awaits_half_open(&self) -> bool {
         let failed = self.failed().iter();
         failed.into_iter().any(|one| one.failure == FailureKind::Open { again_in: None })
     }
 
-    /// The shortest retry-after of a backend; `None` where none gave one above zero.
+    /// Returns the shortest retry-after above zero; `None` if no backend gave one.
     pub fn retry_after(&self) -> Option<Duration> {
         let rests = self.failed().iter().filter_map(|one| match one.failure {
             FailureKind::RateLimited { retry_after } => retry_after,

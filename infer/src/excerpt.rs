@@ -1,18 +1,18 @@
-//! Error message of a backend, short and without what nobody else may read.
+//! Short error message of a backend, without content that must stay private.
 
 use std::net::{IpAddr, SocketAddr};
 
 use serde_json::Value;
 
-/// Longest excerpt.
+/// Longest excerpt, in characters.
 const CHARS_MAX: usize = 200;
-/// Longest body that is looked at: what is longer is no message.
+/// Longest body that is parsed; a longer one is no error message.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// Mark in place of a word that is left out.
+/// Replacement for a private word.
 const LEFT_OUT: &str = "***";
 
-/// The message in the `body` of an error response, `key` and addresses left out; empty where there
-/// is none, as in a page of a proxy.
+/// Returns the message in the `body` of an error response without `key` and addresses; empty if there is
+/// none, as for a proxy's HTML page.
 pub(crate) fn excerpt(body: &[u8], key: Option<&str>) -> String {
     if body.len() > BODY_BYTES_MAX {
         return String::new();
@@ -24,7 +24,7 @@ pub(crate) fn excerpt(body: &[u8], key: Option<&str>) -> String {
     if text.starts_with('<') { String::new() } else { cleaned(&text, key) }
 }
 
-/// The message of an error as vLLM, SGLang, llama.cpp, Ollama, FastAPI and Gemini write it.
+/// Returns the message of an error as vLLM, SGLang, llama.cpp, Ollama, FastAPI and Gemini write it.
 fn message(value: &Value) -> Option<&str> {
     let value = value.get(0).unwrap_or(value);
     let error = value.get("error").unwrap_or(value);
@@ -36,7 +36,7 @@ fn message(value: &Value) -> Option<&str> {
     }
 }
 
-/// One line of bounded length, without keys and addresses.
+/// Returns `text` as one line of bounded length, without keys and addresses.
 pub(crate) fn cleaned(text: &str, key: Option<&str>) -> String {
     let mut line = String::new();
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
@@ -58,7 +58,7 @@ pub(crate) fn cleaned(text: &str, key: Option<&str>) -> String {
     line.trim_end_matches('.').to_owned()
 }
 
-/// The word is or holds a key, a URL or an address.
+/// Returns true if the word is or contains a key, a URL or an address.
 fn is_private(word: &str, key: Option<&str>) -> bool {
     let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
     let is_key = ["sk-", "AIza", "hf_"].iter().any(|start| bare.starts_with(start));

@@ -1,7 +1,7 @@
-//! Findings of a model about images, in the words that events and markers use.
+//! Findings of a model about images, in the vocabulary of events and markers.
 //!
-//! Reading never fails: an answer was validated before, by the default schema or by a caller's
-//! own, and of a caller's own only the fields that are here too are known.
+//! Reading never fails, because the answer was validated before. Of an answer by a caller's own schema, only
+//! the fields that are also in the default schema are read.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 
 use crate::OutputSchema;
 
-/// Bytes of a summary that are kept.
+/// Most bytes kept of a summary.
 pub const SUMMARY_BYTES_MAX: usize = 512;
-/// Bytes of a description that are kept.
+/// Most bytes kept of a description.
 pub const DESCRIPTION_BYTES_MAX: usize = 16 << 10;
 
-/// The JSON Schema of an answer where the caller gives none.
+/// Returns the JSON Schema of an answer if the caller gives none.
 ///
-/// Every field is required and none may join them, as strict modes of backends want it. Texts have
-/// a length, or a small model under a grammar may never close one; a confidence has its bounds, or
-/// one of 7 out of 10 would pass for certainty. It comes last: a model that writes the fields in
-/// their order has described what it sees by then.
+/// Every field is required and no others are allowed, as strict modes of backends require. Texts have a
+/// maximum length, else a small model under a grammar may never close one; the confidence has bounds, else 7
+/// of 10 would pass for certainty. The confidence comes last, because a model that writes the fields in order
+/// has described the image by then.
 pub fn default_schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
         let text = |chars_max: u32, says: &str| json!({ "type": "string", "maxLength": chars_max, "description": says });
@@ -40,8 +40,8 @@ pub fn default_schema() -> &'static Value {
     &SCHEMA
 }
 
-/// The default schema as backends are given it; answers may be longer than it says, for many backends
-/// enforce no length, and a long description is cut.
+/// Returns the default schema for backends; validation ignores its lengths, because many backends enforce
+/// none and a long description is truncated.
 pub fn default_answer() -> Arc<OutputSchema> {
     static SCHEMA: LazyLock<Arc<OutputSchema>> = LazyLock::new(|| {
         let mut judge = default_schema().clone();
@@ -58,31 +58,31 @@ pub fn default_answer() -> Arc<OutputSchema> {
 /// Finding of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finding {
-    /// Action, normalised; `None` when the model did not say.
+    /// Normalised action; `None` if the model gave none.
     pub event_type: Option<EventType>,
-    /// Object of the action, normalised; `None` when the model did not say.
+    /// Normalised object of the action; `None` if the model gave none.
     pub object_label: Option<String>,
-    /// One line.
+    /// Summary on one line.
     pub summary: String,
-    /// The whole.
+    /// Description, which may have several lines.
     pub description: String,
-    /// Confidence of the model; `None` when it did not say.
+    /// Confidence of the model; `None` if the model gave none.
     pub confidence: Option<Score>,
-    /// The description was longer than is kept.
+    /// True if the description was truncated.
     pub truncated: bool,
 }
 
 impl Finding {
-    /// Takes the words of a model that gave no JSON: nothing is known of its type and confidence.
+    /// Creates a finding from plain text; event type, label and confidence are unknown.
     pub fn of_text(text: &str) -> Finding {
         let (description, truncated) = prose(text);
         Finding { summary: line(&description), description, truncated, ..Finding::default() }
     }
 
-    /// Reads the answer of a model.
+    /// Reads a finding from the JSON answer of a model.
     ///
-    /// Where there is only one of summary and description it stands for both; where there is
-    /// neither, as by a caller's own schema, the answer itself is the description.
+    /// A missing summary or description is filled from the other. Without both, as by a caller's own schema,
+    /// the whole answer is the description.
     pub fn read(answer: &Value) -> Finding {
         let text = |field: &str| answer.get(field).and_then(Value::as_str).unwrap_or_default();
         let label = |field: &str| Some(label(text(field))).filter(|label| !label.is_empty());
@@ -107,12 +107,12 @@ impl Finding {
     }
 }
 
-/// A number that JSON can hold, clamped to [0, 1].
+/// Converts a JSON number to a score, clamped to [0, 1].
 pub fn confidence(said: f64) -> Score {
     Score::from_f64(said.clamp(0.0, 1.0)).unwrap_or_default()
 }
 
-/// A label in lower case, its words joined by `_`.
+/// Returns a label in lower case with its words joined by `_`.
 pub fn normalised(label: &str) -> String {
     let words = label.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect::<Vec<_>>().join("_")
@@ -122,21 +122,21 @@ fn label(said: &str) -> String {
     truncate_body(&normalised(said), *LABEL_BYTES.end()).trim_end_matches('_').to_owned()
 }
 
-/// One line of bounded length.
+/// Returns `said` on one line of bounded length.
 fn line(said: &str) -> String {
     let words = said.split(|c: char| c.is_whitespace() || c.is_control());
     let joined = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     truncate_body(&joined, SUMMARY_BYTES_MAX).trim_end().to_owned()
 }
 
-/// Lines without other control characters, of bounded length, and whether there were more.
+/// Returns `said` without control characters but newlines, of bounded length, and true if truncated.
 fn prose(said: &str) -> (String, bool) {
     let plain = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
     let (said, kept) = (said.trim(), truncate_body(said.trim(), DESCRIPTION_BYTES_MAX));
     (kept.chars().map(plain).collect(), kept.len() < said.len())
 }
 
-/// The start of `text`, at most so many bytes of it.
+/// Returns the start of `text`, at most `bytes_max` bytes.
 pub(crate) fn truncate_body(text: &str, bytes_max: usize) -> &str {
     let fits = (0..=bytes_max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..fits.unwrap_or(0)]

@@ -1,7 +1,7 @@
-//! Bytes to a backend and back: one client, deadlines, a limit on what is read, failures by class.
+//! HTTP client for the backends: deadlines, a limit on the response size, failures by class.
 //!
-//! Uses no proxy, follows no redirect, and sends nothing twice by itself: it says whether the
-//! connection that ended had answered before, and what is sent again is decided above.
+//! Uses no proxy, follows no redirect and retries nothing by itself: it reports whether the closed connection
+//! had answered before, and the caller decides about a retry.
 
 use std::{
     collections::VecDeque,
@@ -19,25 +19,25 @@ use reqwest::{
 
 use crate::{FailureKind, config::ApiKey};
 
-/// Longest reply that is read.
+/// Longest response that is read, in bytes.
 pub const REPLY_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Time for a connection and its TLS handshake.
+/// Time limit for a connection and its TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Uvicorn, which vLLM and SGLang serve with, closes idle connections after 5 s: a connection that
-/// is given up earlier is never one that the backend is just closing.
+/// Uvicorn, the server of vLLM and SGLang, closes idle connections after 5 s; connections closed earlier here
+/// never race with that.
 const IDLE_MAX: Duration = Duration::from_secs(4);
-/// A connection that has answered before and ends sooner than this, without a byte, was given up
-/// while it was idle.
+/// Longest time in which a used connection that closes without a byte counts as stale, i.e. closed by the
+/// backend while idle.
 const STALE_MAX: Duration = Duration::from_secs(1);
-/// Connections that are known to have answered: more than are idle at once.
+/// Most connections remembered as having answered; more than are ever idle at once.
 const KNOWN_MAX: usize = 1024;
 
-/// The client could not be made of the TLS configuration.
+/// The client could not be made from the TLS configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("no HTTP client can be made for the backends: {0}")]
 pub struct SetupError(#[source] reqwest::Error);
 
-/// A whole response.
+/// Complete response.
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     pub status: u16,
@@ -45,12 +45,12 @@ pub(crate) struct HttpResponse {
     pub body: Vec<u8>,
 }
 
-/// A request without a response.
+/// Request without a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoResponse {
     pub failure: FailureKind,
-    /// Its connection had answered before and ended at once: nearly always one that the other end
-    /// gave up while it was idle.
+    /// True if the connection had answered before and closed at once: almost always a connection that the
+    /// backend closed while idle.
     pub is_stale: bool,
 }
 
@@ -60,11 +60,11 @@ impl From<FailureKind> for NoResponse {
     }
 }
 
-/// The one client.
+/// HTTP client shared by all backends.
 #[derive(Debug)]
 pub(crate) struct HttpClient {
     client: Client,
-    /// Our ends of connections that have answered, the last to answer last.
+    /// Local addresses of connections that have answered, most recent last.
     answered: Mutex<VecDeque<SocketAddr>>,
 }
 
@@ -139,7 +139,7 @@ impl HttpClient {
     }
 
     fn answered(&self) -> MutexGuard<'_, VecDeque<SocketAddr>> {
-        // A panic between two changes forgets a connection, and no more.
+        // A panic between two changes loses one entry at most.
         self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,7 +152,7 @@ impl HttpClient {
         answered.push_back(connection);
     }
 
-    /// Failure of a request that has no response, `after` it was sent.
+    /// Returns the failure of a request that ended without a response, `after` its start.
     fn lost(&self, error: &reqwest::Error, after: Duration) -> NoResponse {
         let failure = failure(error);
         let had_answered = connection(error).is_some_and(|connection| {
@@ -166,7 +166,7 @@ impl HttpClient {
     }
 }
 
-/// Our end of the connection that `error` is about.
+/// Returns the local address of the connection that `error` is about.
 fn connection(error: &reqwest::Error) -> Option<SocketAddr> {
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -182,10 +182,10 @@ fn connection(error: &reqwest::Error) -> Option<SocketAddr> {
     None
 }
 
-/// The header that carries `key`, marked so that no layer logs it.
+/// Returns the header that carries `key`, marked sensitive so that no layer logs it.
 pub(crate) fn key_header(name: HeaderName, prefix: &str, key: &ApiKey) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    // A key is visible ASCII: `Secret::new` saw to it.
+    // A key is visible ASCII, as `ApiKey::new` ensures.
     if let Ok(mut value) = HeaderValue::from_str(&format!("{prefix}{}", key.reveal())) {
         value.set_sensitive(true);
         headers.insert(name, value);
@@ -193,25 +193,25 @@ pub(crate) fn key_header(name: HeaderName, prefix: &str, key: &ApiKey) -> Header
     headers
 }
 
-/// No response within `limit`, in whole milliseconds: a caller's time less the moment that it took
-/// to begin is still the caller's time.
+/// Returns a timeout failure with `limit` rounded up to whole milliseconds, so that the short delay before
+/// the start does not show in the caller's limit.
 pub(crate) fn timed_out(limit: Duration) -> FailureKind {
     let millis = limit.as_nanos().div_ceil(1_000_000).max(1);
     FailureKind::Timeout { after: Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)) }
 }
 
-/// `Retry-After`, in seconds or as a date.
+/// Parses `Retry-After`, given in seconds or as a date.
 fn pause(value: &HeaderValue) -> Option<Duration> {
     let text = value.to_str().ok()?;
     let seconds = text.trim().parse().map(Duration::from_secs).ok();
     seconds.or_else(|| {
         let date = httpdate::parse_http_date(text).ok()?;
-        // A date that has passed means now.
+        // A date in the past means no delay.
         Some(date.duration_since(SystemTime::now()).unwrap_or_default())
     })
 }
 
-/// The class of `error`. Its text holds the URL, and goes nowhere.
+/// Returns the failure class of `error`, whose text holds the URL and must not be shown.
 fn failure(error: &reqwest::Error) -> FailureKind {
     if error.is_connect() {
         return FailureKind::Refused;

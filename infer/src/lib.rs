@@ -1,7 +1,7 @@
-//! Pictures and prompts to findings: the model backends, the order they are asked in, admission.
+//! Model inference: backends, the order in which they are tried, prompts, findings, and admission.
 //!
-//! Promises that an answer was validated against its schema, that every call ends by its deadline
-//! and that keys appear in no message. Knows no route, no run and no timeline.
+//! Promises that an answer was validated against its schema, that every call ends by its deadline and that
+//! keys appear in no message. Knows no route, no run and no timeline.
 #![forbid(unsafe_code)]
 
 mod admission;

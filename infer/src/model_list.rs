@@ -1,15 +1,15 @@
-//! The models that a backend lists: its response to `GET models`.
+//! Model list of a backend: the response to `GET models`.
 //!
-//! An answer that is no such list says nothing, and is no failure: some programs have none.
+//! A response that is no such list is ignored and is no failure, as some programs have none.
 
 use serde_json::Value;
 
 use crate::config::ApiProtocol;
 
-/// Models of a list that are kept; the catalogs of the large providers have some hundred.
+/// Most models kept of a list; the catalogs of large providers have some hundred.
 const MODELS_MAX: usize = 4096;
 
-/// The names in a list of models, as the backend takes them; `None` where it is no list.
+/// Returns the model names as the backend accepts them; `None` if the body is no list.
 pub(crate) fn models(api: ApiProtocol, body: &[u8]) -> Option<Vec<String>> {
     let list: Value = serde_json::from_slice(body).ok()?;
     let (list, name) = match api {
@@ -20,11 +20,11 @@ pub(crate) fn models(api: ApiProtocol, body: &[u8]) -> Option<Vec<String>> {
     Some(names.take(MODELS_MAX).map(|name| plain(api, name).to_owned()).collect())
 }
 
-/// `name` without what the backend adds to it.
+/// Returns `name` without the prefix or suffix that the backend adds.
 fn plain(api: ApiProtocol, name: &str) -> &str {
     match api {
         ApiProtocol::Gemini => name.strip_prefix("models/").unwrap_or(name),
-        // Ollama adds its default tag.
+        // Ollama appends its default tag.
         ApiProtocol::Openai(_) => name.strip_suffix(":latest").unwrap_or(name),
     }
 }

@@ -1,11 +1,11 @@
-//! Names of models: a curated one has the service's id and that under which its makers publish it.
+//! Names of models: a curated model has the service's id and its publisher's name.
 
 use std::fmt;
 
-/// Gives the curated id of a name, its own or its makers'.
+/// Returns the curated id of a name, which may be the id itself or the publisher's name.
 type Curated = Box<dyn Fn(&str) -> Option<&'static str> + Send + Sync>;
 
-/// Catalog of the names of models.
+/// Catalog of model names.
 pub(crate) struct Names(Curated);
 
 impl fmt::Debug for Names {
@@ -19,12 +19,12 @@ impl Names {
         Names(Box::new(curated))
     }
 
-    /// The curated id of `name`; `None` for the name of another model.
+    /// Returns the curated id of `name`; `None` if the model is not curated.
     pub fn curated(&self, name: &str) -> Option<&'static str> {
         (self.0)(name)
     }
 
-    /// Both name one model.
+    /// Returns true if both names denote the same model.
     pub fn is_same(&self, one: &str, other: &str) -> bool {
         one == other || self.curated(one).is_some_and(|id| self.curated(other) == Some(id))
     }

@@ -1,38 +1,38 @@
-//! Observer of each request to a backend, so that it can be counted.
+//! Observer of each request to a backend, for metrics.
 
 use std::time::Duration;
 
 use crate::{FailureKind, TokenUsage};
 
-/// One request to one backend, ended.
+/// One completed request to one backend.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendAttempt<'a> {
     /// Name of the backend.
     pub provider: &'a str,
     /// The service's id of the model.
     pub model: &'a str,
-    /// Failure of the request; another may have followed.
+    /// Failure of the request; another attempt may have followed.
     pub failure: Option<&'a FailureKind>,
-    /// Time from the first byte sent.
+    /// Time from the start of the request.
     pub latency: Duration,
-    /// Tokens that the backend counted.
+    /// Tokens counted by the backend.
     pub tokens: TokenUsage,
 }
 
 impl BackendAttempt<'_> {
-    /// `ok`, or the class of the failure.
+    /// Returns `ok` or the class of the failure.
     pub fn outcome(&self) -> &'static str {
         self.failure.map_or("ok", FailureKind::class)
     }
 }
 
-/// Counts attempts. Called from the requester's task: must not block.
+/// Observer of attempts. Called from the requester's task: must not block.
 pub trait Observer: Send + Sync {
-    /// An attempt has ended.
+    /// Receives one completed attempt.
     fn attempted(&self, attempt: &BackendAttempt<'_>);
 }
 
-/// Counts nothing.
+/// Observer that does nothing.
 impl Observer for () {
     fn attempted(&self, _: &BackendAttempt<'_>) {}
 }

@@ -1,4 +1,4 @@
-//! Probes of the backends: at most one every few seconds, for any number of callers.
+//! Reachability probes of the backends: at most one every few seconds, shared by all callers.
 
 use std::{
     sync::Arc,
@@ -9,52 +9,52 @@ use tokio::task::JoinSet;
 
 use crate::{BackendChain, FailureKind, config::ApiProtocol};
 
-/// Time for which a probe's result is used.
+/// Time for which a probe result is reused.
 const FRESH: Duration = Duration::from_secs(5);
-/// Time for one backend to answer.
+/// Time limit for one backend to answer.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// Result of a backend's probe.
+/// Result of probing one backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeResult {
     /// Name of the backend.
     pub name: Arc<str>,
     /// Protocol of the backend.
     pub api: ApiProtocol,
-    /// It listed its models.
+    /// True if the backend answered the request for its model list.
     pub reachable: bool,
-    /// Latency of the probe.
+    /// Latency of the probe; `None` if it failed.
     pub latency: Option<Duration>,
-    /// Failure of the probe; where it can be reached, of the last request to it, unless one has
-    /// succeeded since.
+    /// Failure of the probe; for a reachable backend, that of the last request unless one has succeeded
+    /// since.
     pub last_error: Option<FailureKind>,
-    /// Names of the models that it listed; `None` where that was no list.
+    /// Names of the listed models; `None` if the backend gave no list.
     pub models: Option<Vec<String>>,
-    /// Model name that is sent to it, where it is configured for a model.
+    /// Model name sent to the backend, if the backend is configured for one model.
     pub upstream_model: Option<String>,
 }
 
-/// State of a backend towards a model that it serves by its configuration.
+/// State of a backend with respect to a model that its configuration serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It can be reached and has the model, as far as it says what it has.
+    /// Reachable, and lists the model or gives no list.
     Ready,
-    /// It can be reached and lists other models.
+    /// Reachable, but lists only other models.
     NameNotServed,
-    /// It cannot be reached.
+    /// Unreachable.
     Unreachable,
 }
 
-/// A backend that serves a model.
+/// Backend that serves a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
     /// Name of the backend.
     pub name: Arc<str>,
-    /// State of the backend towards the model.
+    /// State of the backend with respect to the model.
     pub standing: Standing,
 }
 
-/// Probes of one moment.
+/// Cached probe results of all backends.
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeCache {
     at: Instant,
@@ -62,8 +62,8 @@ pub(crate) struct ProbeCache {
 }
 
 impl BackendChain {
-    /// The backends that serve `model`, in the order in which they are tried, and what `probes` show of
-    /// them.
+    /// Returns the backends that serve `model`, in the order in which they are tried, and their state
+    /// according to `probes`.
     pub fn standing(&self, model: &str, probes: &[ProbeResult]) -> Vec<Serving> {
         let standing = |name: &str, lacks: bool| {
             let probe = probes.iter().find(|probe| *probe.name == *name);
@@ -81,8 +81,8 @@ impl BackendChain {
         serving.collect()
     }
 
-    /// Probes the backends, in the order of their priorities. Callers that come together wait for
-    /// one probe; it takes two seconds at most.
+    /// Probes the backends in the order of their priorities. Concurrent callers share one probe, which takes
+    /// two seconds at most.
     pub async fn probe(&self) -> Arc<[ProbeResult]> {
         let mut probed = self.probed.lock().await;
         if let Some(last) = probed.as_ref().filter(|last| last.at.elapsed() < FRESH) {

@@ -1,25 +1,25 @@
-//! The prompts, as data: each template has a name and a version that events repeat.
+//! Prompt templates as data; each has a name and a version that events repeat.
 //!
-//! A template that changes gets the next version: what was said to a model stays known. The
-//! caller's own words and a model's earlier answer are put in as they are, never read as templates.
+//! A changed template gets the next version, so that events identify the exact prompt. The caller's text and
+//! a model's earlier answer are inserted verbatim and never expanded as templates.
 
 use std::fmt;
 
 use crate::finding::truncate_body;
 
-/// Bytes of an earlier description that a prompt repeats.
+/// Most bytes of an earlier description that a prompt repeats.
 pub const PREVIOUS_BYTES_MAX: usize = 2048;
 
-/// The task where the caller gives none.
+/// Task used if the caller gives none.
 pub const DEFAULT_TASK: &str = "Describe what happens and name the main object.";
 
-/// A text with placeholders `{in braces}`.
+/// Text with placeholders `{in braces}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Template {
     name: &'static str,
     version: u32,
     text: &'static str,
-    /// Text in front of each picture.
+    /// Text before each picture.
     caption: &'static str,
 }
 
@@ -48,7 +48,7 @@ const CLIP: Template = Template {
     caption: "At {pts}:",
 };
 
-/// Template that follows one of the others when the description before is given.
+/// Template appended if the description of the previous part is given.
 const CHAIN: Template = Template {
     name: "chain",
     version: 1,
@@ -58,14 +58,14 @@ const CHAIN: Template = Template {
     caption: "",
 };
 
-/// Relation of the pictures to each other.
+/// Relation of the pictures of a prompt to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptKind {
-    /// Moments of a chunk.
+    /// Single moments of a chunk.
     Chunk,
-    /// The picture before, and the one to describe.
+    /// The previous picture and the picture to describe.
     Diff,
-    /// One clip.
+    /// Frames of one clip.
     Clip,
 }
 
@@ -79,18 +79,18 @@ impl PromptKind {
     }
 }
 
-/// Fields that a prompt is made of.
+/// Inputs of a prompt.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptParts<'a> {
     /// Relation of the pictures to each other.
     pub kind: PromptKind,
-    /// Task in the caller's words; [`DEFAULT_TASK`] when it is blank.
+    /// Task in the caller's words; [`DEFAULT_TASK`] if blank.
     pub task: &'a str,
     /// First and last presentation time of the part of the video, ms.
     pub span_ms: (i64, i64),
-    /// The presentation time of each picture, ms.
+    /// Presentation time of each picture, ms.
     pub pictures_ms: &'a [i64],
-    /// Description of the part before.
+    /// Description of the previous part.
     pub previous: Option<&'a str>,
 }
 
@@ -115,16 +115,16 @@ impl fmt::Display for PromptVersion {
 /// A prompt for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// Versions of its templates.
+    /// Versions of the templates used.
     pub version: PromptVersion,
-    /// The text, for [`crate::InferenceRequest::prompt`].
+    /// Prompt text, for [`crate::InferenceRequest::prompt`].
     pub text: String,
-    /// One for each picture, for [`crate::PromptImage::caption`].
+    /// Captions, one per picture, for [`crate::PromptImage::caption`].
     pub captions: Vec<String>,
 }
 
 impl Prompt {
-    /// The prompt of `parts`.
+    /// Builds the prompt of `parts`.
     pub fn new(parts: &PromptParts<'_>) -> Prompt {
         let template = parts.kind.template();
         let previous = parts.previous.map(str::trim).filter(|previous| !previous.is_empty());
@@ -135,7 +135,7 @@ impl Prompt {
         let values = [("task", task), ("start", &start), ("end", &end), ("count", &count)];
         let mut text = fill(template.text, &values);
         if let Some(previous) = previous {
-            // Words on a sign that was described must not close the part that is no instruction.
+            // A tag in the description must not close the part that is marked as no instruction.
             let previous = truncate_body(previous, PREVIOUS_BYTES_MAX).replace(['<', '>'], " ");
             text += &fill(CHAIN.text, &[("previous", &previous)]);
         }
@@ -149,14 +149,14 @@ impl Prompt {
     }
 }
 
-/// Milliseconds as exact seconds.
+/// Formats milliseconds as exact seconds.
 fn seconds(ms: i64) -> String {
     let sign = if ms < 0 { "-" } else { "" };
     let ms = ms.unsigned_abs();
     format!("{sign}{}.{:03} s", ms / 1000, ms % 1000)
 }
 
-/// `template` with values for its placeholders; values are not expanded again.
+/// Replaces the placeholders of `template` by values, which are not expanded again.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut filled = String::with_capacity(template.len() * 2);
     let mut rest = template;
@@ -170,7 +170,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     filled
 }
 
-/// A number that another text has not, for tests that hold a text to its version (FNV-1a).
+/// Returns an FNV-1a hash of the texts, for tests that tie a text to its version.
 #[cfg(test)]
 pub(crate) fn fingerprint(texts: &[&str]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
@@ -232,7 +232,7 @@ mod tests {
         }
     }
 
-    /// Events say which version asked: another text is another version, and a new row here.
+    /// Events name the prompt version: a changed text needs a new version, and a new row here.
     #[test]
     fn a_text_that_changes_gets_the_next_version() {
         let cases = [
@@ -242,7 +242,7 @@ mod tests {
             (CHAIN, 1, 0x9922_fc27_f0ba_89eb),
         ];
         for (Template { name, version, text, caption }, known, sum) in cases {
-            // The default task is part of every text that a caller gives none for.
+            // The default task is part of every text without a caller's task.
             let found = fingerprint(&[text, caption, DEFAULT_TASK]);
             assert_eq!((version, found), (known, sum), "{name}: {found:#x}");
         }

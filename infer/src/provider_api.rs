@@ -1,7 +1,7 @@
-//! Common parts of the providers' APIs: a request to bytes, bytes to a reply.
+//! Common parts of the providers' APIs: encoding of requests, decoding of replies.
 //!
-//! The encoders are pure: no socket, no clock. What a backend does not say is `None` or zero, what
-//! is malformed is a failure that says so.
+//! The encoders are pure: no socket, no clock. A value that the backend omits is `None` or zero; a malformed
+//! value is a failure.
 
 pub(crate) mod gemini;
 pub(crate) mod openai;
@@ -17,49 +17,49 @@ use crate::{
     config::ApiProtocol,
 };
 
-/// Way to ask for an answer that matches a schema. Programs and their versions differ in what they
-/// take, so each API has an order in which they are tried.
+/// Way to request an answer that matches a schema. Programs and their versions support different ways, so
+/// each API defines an order in which to try them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SchemaMode {
-    /// The parameter of today.
+    /// The current schema parameter.
     Native,
-    /// Today's parameter, and the schema in the prompt for versions that ignore it.
+    /// The current parameter, and the schema in the prompt for versions that ignore the parameter.
     NativeAndPrompt,
-    /// The parameter of earlier versions.
+    /// The schema parameter of earlier versions.
     Legacy,
-    /// Any JSON; the schema is in the prompt.
+    /// JSON mode, with the schema in the prompt.
     AnyJson,
-    /// The prompt alone.
+    /// The schema in the prompt alone.
     PromptOnly,
 }
 
 impl SchemaMode {
-    /// The prompt repeats the schema.
+    /// Returns true if the prompt repeats the schema.
     fn is_in_prompt(self) -> bool {
         self != SchemaMode::Native
     }
 }
 
-/// A reply that does not match the schema, and the fault that the model is told.
+/// Request to repair an answer that does not match the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RepairPrompt {
-    /// Text that the model wrote.
+    /// Answer of the model.
     pub answer: String,
-    /// Fault of the answer.
+    /// Fault of the answer, as told to the model.
     pub problem: String,
 }
 
-/// Request as a provider's API takes it.
+/// Inputs of one request to a provider's API.
 #[derive(Clone, Debug)]
 pub(crate) struct ProviderRequest<'a> {
     pub request: &'a InferenceRequest,
     /// Name of the model at the backend.
     pub model: &'a str,
-    /// Most tokens of the answer.
+    /// Most tokens of the answer; `None` for the backend's default.
     pub max_tokens: Option<u32>,
-    /// Matters where the request has a schema.
+    /// Way to send the schema, if the request has one.
     pub schema_mode: SchemaMode,
-    /// The model lost itself in white space before.
+    /// True if an earlier answer was lost in white space.
     pub compact: bool,
     pub correction: Option<&'a RepairPrompt>,
 }
@@ -69,7 +69,7 @@ impl ProviderRequest<'_> {
         self.request.schema.as_deref()
     }
 
-    /// The prompt, with what the form adds to it.
+    /// Returns the prompt with the text that the schema mode adds.
     fn prompt(&self) -> String {
         let mut prompt = self.request.prompt.clone();
         if let Some(schema) = self.schema().filter(|_| self.schema_mode.is_in_prompt()) {
@@ -86,7 +86,7 @@ impl ProviderRequest<'_> {
 }
 
 impl RepairPrompt {
-    /// Instruction to the model.
+    /// Returns the instruction to the model.
     fn instruction(&self) -> String {
         format!(
             "That answer does not match the required JSON Schema: {}. Answer again with the \
@@ -99,14 +99,14 @@ impl RepairPrompt {
 /// Reply of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProviderReply {
-    /// The text, hidden reasoning left out.
+    /// Answer text without hidden reasoning.
     pub text: String,
     pub finish: FinishReason,
     pub tokens: TokenUsage,
 }
 
 impl ApiProtocol {
-    /// The forms in which a schema may be sent, in the order to try them.
+    /// Returns the schema modes in the order to try them.
     pub(crate) fn schema_modes(self) -> &'static [SchemaMode] {
         match self {
             ApiProtocol::Openai(kind) => openai::schema_modes(kind),
@@ -114,7 +114,7 @@ impl ApiProtocol {
         }
     }
 
-    /// The body of a request.
+    /// Encodes the body of a request.
     pub(crate) fn body(self, ask: &ProviderRequest<'_>) -> Vec<u8> {
         match self {
             ApiProtocol::Openai(_) => openai::body(ask),
@@ -122,7 +122,7 @@ impl ApiProtocol {
         }
     }
 
-    /// The reply in the body of a 2xx response.
+    /// Decodes the reply in the body of a 2xx response.
     pub(crate) fn reply(self, body: &[u8]) -> Result<ProviderReply, FailureKind> {
         match self {
             ApiProtocol::Openai(_) => openai::reply(body),
@@ -131,7 +131,7 @@ impl ApiProtocol {
     }
 }
 
-/// The error response is about the form in which the schema was sent, so that another may do.
+/// Returns true if the error response rejects the schema mode, so that another mode may work.
 pub(crate) fn refuses_schema_mode(status: u16, body: &[u8]) -> bool {
     const WORDS: [&str; 4] = ["response_format", "schema", "grammar", "guided"];
     if !matches!(status, 400 | 422) {
@@ -141,7 +141,7 @@ pub(crate) fn refuses_schema_mode(status: u16, body: &[u8]) -> bool {
     WORDS.iter().any(|word| said.contains(word))
 }
 
-/// A picture as base64, made while the request is written.
+/// Picture encoded as base64 while the request is serialised.
 struct Base64<'a> {
     prefix: &'static str,
     image: &'a PromptImage,
@@ -154,7 +154,7 @@ impl Serialize for Base64<'_> {
     }
 }
 
-/// `body` as a JSON object.
+/// Parses `body` as a JSON object.
 fn object(body: &[u8]) -> Result<Value, FailureKind> {
     let value: Value = serde_json::from_slice(body)
         .map_err(|_| FailureKind::Malformed { problem: "the body is not JSON" })?;
@@ -167,17 +167,17 @@ fn object(body: &[u8]) -> Result<Value, FailureKind> {
     }
 }
 
-/// More tokens than any context holds: such a count is none, or one wrong answer would spend a day's
-/// budget.
+/// Largest plausible token count, above any context length; a larger count is ignored, else one wrong reply
+/// would use up a day's budget.
 const COUNT_MAX: u64 = 1 << 24;
 
-/// The first of `keys` that `usage` counts.
+/// Returns the first count in `usage` under one of `keys`.
 fn count(usage: &Value, keys: &[&str]) -> Option<u64> {
     let counted = |key: &&str| usage.get(key)?.as_u64().filter(|count| *count <= COUNT_MAX);
     keys.iter().find_map(counted)
 }
 
-/// The reply kept as `name` under `fixtures/replies`.
+/// Returns the reply stored as `name` under `fixtures/replies`.
 #[cfg(test)]
 fn fixture(name: &str) -> Vec<u8> {
     let path = format!("{}/../fixtures/replies/{name}.json", env!("CARGO_MANIFEST_DIR"));
@@ -199,7 +199,7 @@ mod tests {
 
     const APIS: [ApiProtocol; 2] = [ApiProtocol::Openai(None), ApiProtocol::Gemini];
 
-    /// A model that is held to a schema writes its fields in the order in which it reads them.
+    /// A model constrained by a schema writes the fields in the schema's order.
     #[test]
     fn a_schema_is_sent_in_the_order_of_its_author() {
         let schema = json!({"type": "object", "properties": {
@@ -226,7 +226,7 @@ mod tests {
                     correction,
                 };
                 let body = String::from_utf8(api.body(&ask)).expect("JSON is UTF-8");
-                // In the prompt the quotes are escaped.
+                // Quotes are escaped inside the prompt.
                 let place = |field: &&str| {
                     let told = body.find(&format!("{field}\\\":"));
                     told.or_else(|| body.find(&format!("{field}\":")))
@@ -237,8 +237,8 @@ mod tests {
         }
     }
 
-    /// Fixes the words that every model gets beside the prompt, in all versions of it: a change of
-    /// them gives every template its next version.
+    /// Pins the text added to every prompt, in all template versions: a change requires the next version of
+    /// every template.
     #[test]
     fn what_is_said_beside_the_prompt_is_as_the_versions_know_it() {
         let schema = OutputSchema::compile(default_schema().clone()).ok().map(Arc::new);
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(found, 0x2358_189b_fe6d_709f, "{found:#x}");
     }
 
-    /// Replaces the value at some pointer of `value` by `other`.
+    /// Replaces the value at the pointer `path` in `value` by `other`.
     fn replaced(value: &mut Value, path: &[prop::sample::Index], other: Value) {
         let Some((step, below)) = path.split_first() else {
             *value = other;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any value in any place of a reply gives a reply or a failure.
+        /// A reply with an arbitrary value in any place gives a reply or a failure.
         #[test]
         fn a_reply_with_any_value_anywhere_is_read_or_refused(
             path in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),

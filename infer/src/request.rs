@@ -6,16 +6,16 @@ use bytes::Bytes;
 
 use crate::OutputSchema;
 
-/// A picture for a model.
+/// Picture of a prompt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PromptImage {
     /// The JPEG.
     pub jpeg: Bytes,
-    /// Text of the prompt about it, directly before it: its time in the media.
+    /// Prompt text directly before the picture: its time in the media.
     pub caption: String,
 }
 
-/// Without the picture, which has no place in a log.
+/// Omits the picture, which does not belong into a log.
 impl fmt::Debug for PromptImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PromptImage")
@@ -26,7 +26,7 @@ impl fmt::Debug for PromptImage {
 }
 
 media::named! {
-    /// The programs that a caller can prefer.
+    /// Backend programs that a caller can prefer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum ProviderKind {
         /// vLLM.
@@ -45,27 +45,27 @@ media::named! {
 pub struct InferenceRequest {
     /// The service's id of the model.
     pub model: String,
-    /// The text, in front of the pictures.
+    /// Prompt text, before the pictures.
     pub prompt: String,
-    /// The pictures, each after its caption.
+    /// Pictures, each preceded by its caption.
     pub images: Vec<PromptImage>,
-    /// Most tokens of the answer; the backend's default when `None`.
+    /// Most tokens of the answer; `None` for the backend's default.
     pub max_tokens: Option<u32>,
-    /// Sampling temperature; the backend's default when `None`.
+    /// Sampling temperature; `None` for the backend's default.
     pub temperature: Option<f64>,
-    /// Time for the whole, retries and fallbacks included, a third of what is left kept for
-    /// fallbacks; each backend's own time when `None`.
+    /// Time limit of the whole request, retries and fallbacks included, a third of the rest reserved for
+    /// fallbacks; `None` for each backend's own limit.
     pub timeout: Option<Duration>,
     /// Schema that the answer must match.
     pub schema: Option<Arc<OutputSchema>>,
     /// Kind of backend to try first.
     pub primary: Option<ProviderKind>,
-    /// True if another backend may answer when the first does not.
+    /// True if another backend may answer if the first one fails.
     pub allow_fallback: bool,
 }
 
 impl InferenceRequest {
-    /// A request of `prompt` alone, the rest as backends have it by default, fallbacks included.
+    /// Creates a request of `prompt` alone, with the backends' defaults and with fallbacks.
     pub fn new(model: impl Into<String>, prompt: impl Into<String>) -> InferenceRequest {
         InferenceRequest {
             model: model.into(),

@@ -1,8 +1,7 @@
-//! Retries of one request to one backend: a value; responses come in, the next step goes out.
+//! Retries of one request to one backend. Pure: responses go in, the next step comes out.
 //!
-//! Each reason to retry is used once: another schema mode where one is refused, more tokens, the
-//! violations, a retry-after, a stale connection. What is left after that is a failure with
-//! its class.
+//! Each reason to retry is used once: a refused schema mode (once per mode), too few tokens, schema
+//! violations, a retry-after, a stale connection. Any further fault is a failure with its class.
 
 #[cfg(test)]
 mod tests;
@@ -22,37 +21,37 @@ use crate::{
     },
 };
 
-/// Tokens of a prompt at most, in times of what is expected of it: eight to a byte of text.
+/// Largest plausible prompt count, as a multiple of the estimate: eight tokens per byte of text.
 const PROMPT_SCALE: u64 = 24;
-/// Tokens of an answer at most, in times of the limit that was sent: some models think beside it.
+/// Largest plausible answer count, as a multiple of the limit sent: some models think beyond it.
 const ANSWER_SCALE: u64 = 4;
-/// Tokens that templates add to either.
+/// Tokens that chat templates may add to either count.
 const COUNT_SLACK: u64 = 4096;
-/// Most tokens that a retry allows.
+/// Largest token limit that a retry sets.
 const MAX_TOKENS_RETRY: u32 = 16_384;
-/// Tokens that a retry allows where neither the request nor the backend gave a count.
+/// Token limit of a retry if neither the request nor the backend gave a count.
 const MAX_TOKENS_UNKNOWN: u32 = 4096;
-/// Longest answer that is held against a schema.
+/// Longest answer that is validated against a schema, in bytes.
 const JSON_BYTES_MAX: usize = 256 * 1024;
 
-/// Next step.
+/// Next step after a response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NextStep {
     /// The answer.
     Done { text: String, json: Option<Value>, finish: FinishReason },
-    /// Send again, after the backend's retry-after.
+    /// Send again, after the backend's retry-after if there is one.
     Again,
-    /// Give up.
+    /// Give up with this failure.
     Failed(FailureKind),
 }
 
-/// A response, evaluated.
+/// Evaluated response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EvaluatedResponse {
     pub next: NextStep,
-    /// Failure of this one request, also where another follows.
+    /// Failure of this single request, set even if a retry follows.
     pub failure: Option<FailureKind>,
-    /// Tokens that it cost.
+    /// Tokens that the request cost.
     pub tokens: TokenUsage,
 }
 
@@ -62,11 +61,11 @@ pub(crate) struct RequestRetries {
     api: ApiProtocol,
     request: Arc<InferenceRequest>,
     model: String,
-    /// The key that no failure may contain.
+    /// Key that no failure may contain.
     key: Option<ApiKey>,
-    /// Index in the API's forms.
+    /// Index into the API's schema modes.
     schema_mode: usize,
-    /// Limit of the retry after the model ran out of tokens.
+    /// Token limit set after the model ran out of tokens.
     max_tokens: Option<u32>,
     compact: bool,
     may_correct: bool,
@@ -76,7 +75,7 @@ pub(crate) struct RequestRetries {
 }
 
 impl RequestRetries {
-    /// `model` is what the backend calls it.
+    /// Creates the state of the first attempt; `model` is the name at the backend.
     pub fn new(api: ApiProtocol, request: Arc<InferenceRequest>, model: &str) -> RequestRetries {
         RequestRetries {
             api,
@@ -93,39 +92,39 @@ impl RequestRetries {
         }
     }
 
-    /// The same with `key`, which no failure repeats.
+    /// Sets the `key` that no failure may repeat.
     #[must_use]
     pub fn with_key(self, key: Option<ApiKey>) -> RequestRetries {
         RequestRetries { key, ..self }
     }
 
-    /// The same for a request whose answer was corrected once: another backend's is not.
+    /// Disables the repair prompt, because the request has used its only one.
     #[must_use]
     pub fn uncorrected(self) -> RequestRetries {
         RequestRetries { may_correct: false, ..self }
     }
 
-    /// Request as the caller made it.
+    /// Returns the request as the caller made it.
     pub fn request(&self) -> &InferenceRequest {
         &self.request
     }
 
-    /// Name of the model at the backend.
+    /// Returns the name of the model at the backend.
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// A repair prompt was sent.
+    /// Returns true if a repair prompt was sent.
     pub fn has_corrected(&self) -> bool {
         self.correction.is_some()
     }
 
-    /// Tokens that what is to be sent now is expected to take.
+    /// Returns the estimated tokens of the next attempt.
     pub fn tokens_estimate(&self) -> u64 {
         self.estimate(self.max_tokens.or(self.request.max_tokens))
     }
 
-    /// Tokens of the prompt alone.
+    /// Returns the estimated tokens of the prompt alone.
     pub fn prompt_estimate(&self) -> u64 {
         self.estimate(Some(0))
     }
@@ -136,8 +135,8 @@ impl RequestRetries {
         self.request.tokens_estimate_again(max_tokens, repair)
     }
 
-    /// The counts that are possible for what was sent; any other is 0, or one wrong reply would use up a
-    /// day's budget.
+    /// Returns the counts that are plausible for the request and 0 for others, as one wrong reply would use
+    /// up a day's budget.
     fn plausible_usage(&self, tokens: TokenUsage) -> TokenUsage {
         let prompt_max = self.prompt_estimate().saturating_mul(PROMPT_SCALE) + COUNT_SLACK;
         let asked = self.max_tokens.or(self.request.max_tokens).map(u64::from);
@@ -151,7 +150,7 @@ impl RequestRetries {
         TokenUsage { prompt, completion, thinking, total: within(tokens.total, most).max(sum) }
     }
 
-    /// The body to send now.
+    /// Encodes the body of the next attempt.
     pub fn body(&self) -> Vec<u8> {
         self.api.body(&ProviderRequest {
             request: &self.request,
@@ -168,8 +167,8 @@ impl RequestRetries {
         })
     }
 
-    /// Evaluates a response. A retry-after up to `wait_max` may be waited for. Text that a repair prompt
-    /// did not turn into JSON is the answer where the schema accepts text.
+    /// Evaluates a response. A retry-after below `wait_max` leads to a retry. If the repair prompt brings no
+    /// usable answer, plain text is the answer where the schema accepts text.
     pub fn evaluate(
         &mut self,
         received: Result<HttpResponse, NoResponse>,
@@ -185,7 +184,7 @@ impl RequestRetries {
         }
     }
 
-    /// Plain text in place of the requested JSON, where the schema accepts it.
+    /// Returns the first answer as plain text, if the schema accepts text and the answer is text.
     fn plain_text(&self) -> Option<String> {
         let takes_words = self.request.schema.as_ref().is_some_and(|schema| schema.accepts_text());
         let repair = self.correction.as_ref().filter(|_| takes_words)?;
@@ -278,7 +277,7 @@ impl RequestRetries {
         }
     }
 
-    /// Without a schema, text that ends early is an answer; no text at all is none.
+    /// Evaluates an answer without a schema: text that ends early is accepted, blank text is not.
     fn evaluate_text(
         &mut self,
         text: String,
@@ -319,14 +318,14 @@ impl RequestRetries {
         problem: String,
         tokens: TokenUsage,
     ) -> EvaluatedResponse {
-        // No answer at all is another class than a wrong one, and as worth another try.
+        // A blank answer has a class of its own and is as worth a retry as a wrong one.
         let is_empty = answer.trim().is_empty();
         let failure = if is_empty {
             FailureKind::Empty
         } else {
             FailureKind::Schema { problem: problem.clone() }
         };
-        // An answer that is too long to read is too long to send back.
+        // An answer that is too long to validate is too long to send back.
         if !self.may_correct || self.correction.is_some() || answer.len() > JSON_BYTES_MAX {
             return EvaluatedResponse::failed(failure, tokens);
         }

@@ -1,31 +1,31 @@
-//! Retry-after of a backend: a value, time comes in.
+//! Retry-after state of a backend. Pure: callers pass `now`.
 //!
-//! Promises that no later value shortens it, and that its waiters are released one after the other:
-//! the first meets a new one before all have sent.
+//! Promises that no later value shortens the wait, and that the waiters are released one after the other: the
+//! first one receives a new retry-after before all have sent.
 
 use std::time::{Duration, Instant};
 
-/// Longest wait that is kept: a backend that asks for a day would be out of service for a day.
+/// Longest wait that is enforced: a backend that asks for a day would be out of service for a day.
 const HELD_MAX: Duration = Duration::from_secs(60);
-/// Longest wait that is reported: beyond it no caller waits, and clocks end somewhere.
+/// Longest wait that is reported: no caller waits longer, and clock arithmetic stays in range.
 const ASKED_MAX: Duration = Duration::from_secs(86_400);
-/// Time between two waiters: a refusal comes back in less.
+/// Time between two waiters; a refusal arrives sooner.
 const SLOT: Duration = Duration::from_millis(25);
-/// Slots until they begin anew, so that no waiter is released much later.
+/// Slots before the count restarts at zero, so that no waiter is released much later.
 const SLOTS_MAX: u32 = 64;
 
 /// Retry-after of one backend.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetryAfterState {
-    /// It is kept until then.
+    /// End of the enforced wait.
     until: Option<Instant>,
-    /// It was asked for until then.
+    /// End of the wait that the backend asked for.
     asked_until: Option<Instant>,
     slots: u32,
 }
 
 impl RetryAfterState {
-    /// The backend sent `asked`.
+    /// Records that the backend asked for the delay `asked`.
     pub fn extend(&mut self, now: Instant, asked: Duration) {
         let until = Some(now + HELD_MAX.min(asked));
         if self.until < until {
@@ -34,13 +34,13 @@ impl RetryAfterState {
         self.asked_until = self.asked_until.max(Some(now + ASKED_MAX.min(asked)));
     }
 
-    /// Time until the end that was asked for; `None` when the backend can be asked.
+    /// Returns the time until the requested end; `None` if the backend accepts requests.
     pub fn left(&self, now: Instant) -> Option<Duration> {
         let is_kept = self.until? > now;
         is_kept.then_some(self.asked_until?.saturating_duration_since(now))
     }
 
-    /// Time until the next waiter may send; each call takes a slot.
+    /// Returns the time until the next waiter may send; each call takes a slot.
     pub fn next_slot(&mut self, now: Instant) -> Option<Duration> {
         let slot = self.left(now)? + SLOT * self.slots;
         self.slots = (self.slots + 1) % SLOTS_MAX;
@@ -78,8 +78,8 @@ mod tests {
     }
 
     proptest! {
-        /// The end only moves away, is never kept for longer than the longest, and no waiter is released
-        /// before it.
+        /// The end only moves later, is never enforced for longer than the longest wait, and no waiter is
+        /// released before it.
         #[test]
         fn no_wish_shortens_a_rest(
             steps in proptest::collection::vec((0_u64..5000, 0_u64..200_000, any::<bool>()), 1..100)

@@ -1,9 +1,9 @@
-//! Admission to models: limits, order, deadlines and day budgets, without a clock or a task.
+//! Admission to models: limits, order, deadlines and daily budgets, without a clock or a task.
 //!
-//! Promises: no limit is passed; every queued request gets exactly one outcome unless it is
-//! cancelled; a principal, a stream and offline work wait for a bounded number of others. What
-//! stands at the head of the order and does not fit holds what is behind it: small requests never
-//! starve a large one. Long because its rules hold only together.
+//! Promises: no limit is exceeded; every queued request gets exactly one outcome unless it is cancelled; the
+//! wait of a principal, a stream and offline work is bounded by a number of other requests. A request at the
+//! head that does not fit blocks those behind it, so that small requests never starve a large one. Long
+//! because the rules hold only together.
 
 mod daily_budget;
 mod fair_order;
@@ -27,34 +27,34 @@ use fair_order::{FairOrder, LivePreference};
 
 pub use daily_budget::DailyUsage;
 
-/// Live requests that go before an offline one that could go too: every fifth is offline's.
+/// Live requests served before a ready offline one: every fifth slot goes to offline work.
 pub const LIVE_BEFORE_OFFLINE: u32 = 4;
-/// One slot in so many is for live requests alone, so that offline work never holds them all.
+/// One slot in this many is reserved for live requests, so that offline work never holds all.
 pub const SLOTS_PER_RESERVED: usize = 8;
 
 /// Limits of requests in flight and waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// Requests in flight.
+    /// Most requests in flight.
     pub in_flight: usize,
-    /// Of them of one principal.
+    /// Most requests of one principal in flight.
     pub in_flight_per_principal: usize,
-    /// Asks that wait.
+    /// Most requests waiting.
     pub waiters: usize,
-    /// Longest wait of a request that does not state its own.
+    /// Longest wait of a request that states none.
     pub wait: Duration,
-    /// Bytes of pictures in flight.
+    /// Most bytes of pictures in flight.
     pub image_bytes: u64,
-    /// Tokens in flight, as estimated.
+    /// Most estimated tokens in flight.
     pub tokens: u64,
-    /// Tokens that a principal may spend in a UTC day; 0 is no limit.
+    /// Tokens that a principal may use per UTC day; 0 means no limit.
     pub tokens_per_day: u64,
 }
 
 impl AdmissionLimits {
-    /// Refuses a request that could not be let in if it were the only one.
+    /// Rejects a request that exceeds a limit even if it were the only one.
     pub fn check(&self, image_bytes: u64, tokens: u64) -> Result<(), AdmissionError> {
-        // No later day has room for what a whole one has not.
+        // No later day has more tokens either.
         let day_limit = Some(self.tokens_per_day).filter(|limit| *limit > 0);
         let sizes = [
             (LimitKind::Pictures, image_bytes, self.image_bytes),
@@ -72,9 +72,9 @@ media::named! {
     /// Kind of work that a request belongs to.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Priority {
-        /// A caller waits now.
+        /// A caller is waiting for the answer.
         Live = "live",
-        /// A job.
+        /// The request belongs to a job.
         Offline = "offline",
     }
 }
@@ -88,22 +88,22 @@ impl Priority {
     }
 }
 
-/// A request for a permit.
+/// Request for a permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionRequest {
-    /// Principal that is charged.
+    /// Principal to charge.
     pub principal: Arc<str>,
-    /// Stream of requests: a run, a session, or the direct requests of a principal.
+    /// Stream of the request: a run, a session, or the direct requests of a principal.
     pub stream: Arc<str>,
-    /// Kind of work that it belongs to.
+    /// Kind of work of the request.
     pub priority: Priority,
-    /// Bytes of its pictures.
+    /// Bytes of pictures.
     pub image_bytes: u64,
-    /// Tokens of prompt and answer, as estimated.
+    /// Estimated tokens of prompt and answer.
     pub tokens: u64,
-    /// Longest wait; [`AdmissionLimits::wait`] when `None`.
+    /// Longest wait; `None` for [`AdmissionLimits::wait`].
     pub wait_max: Option<Duration>,
-    /// Least wait: the retry-after of its backend ends then, and it holds no slot meanwhile.
+    /// Shortest wait, until the backend's retry-after ends; no slot is held during it.
     pub retry_after: Duration,
 }
 
@@ -111,16 +111,16 @@ pub struct AdmissionRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AdmissionId(u64);
 
-/// Size of a request that can be over its limit.
+/// Kind of limit that a single request can exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitKind {
     /// Bytes of pictures in flight.
     Pictures,
     /// Tokens in flight.
     Tokens,
-    /// Tokens of a day.
+    /// Tokens per day.
     DayTokens,
-    /// Bytes of answers that are held for one caller.
+    /// Bytes of answers held for one caller.
     Answers,
 }
 
@@ -135,39 +135,39 @@ impl fmt::Display for LimitKind {
     }
 }
 
-/// Reason that a request does not go to a model.
+/// Reason that a request is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
     /// The queue is full.
     #[error("inference queue is full ({waiters} waiting); retry later")]
     QueueFull {
-        /// The limit.
+        /// Most waiting requests.
         waiters: usize,
     },
-    /// Its time to wait is over.
+    /// The longest wait has passed.
     #[error("timed out after {} ms waiting for an inference slot", .waited.as_millis())]
     TimedOut {
-        /// Time that it waited.
+        /// Time that the request waited.
         waited: Duration,
     },
-    /// It alone is more than may be in flight, or than a day has.
+    /// The request alone exceeds a limit in flight or the daily budget.
     #[error("inference request needs {asked} {what}; the limit is {limit}")]
     TooLarge {
-        /// Size that is over the limit.
+        /// Limit that is exceeded.
         what: LimitKind,
         /// Size of the request.
         asked: u64,
         /// The limit.
         limit: u64,
     },
-    /// Too little is left of the principal's tokens of the day.
+    /// The principal's tokens left for the day are too few.
     #[error(
         "daily token budget exhausted (UTC day): {used} of {limit} used, request needs up to {asked}"
     )]
     DaySpent {
-        /// Spent so far.
+        /// Tokens used so far.
         used: u64,
-        /// Most tokens that it may take.
+        /// Most tokens that the request may take.
         asked: u64,
         /// The limit.
         limit: u64,
@@ -175,7 +175,7 @@ pub enum AdmissionError {
 }
 
 impl AdmissionError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind that decides the caller's response.
     pub fn kind(&self) -> ErrorKind {
         match self {
             AdmissionError::TooLarge { .. } => ErrorKind::InvalidInput,
@@ -184,29 +184,29 @@ impl AdmissionError {
     }
 }
 
-/// Outcome of a request that was queued.
+/// Outcome of a queued request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionOutcome {
     /// The request.
     pub id: AdmissionId,
-    /// It is in flight, or was refused.
+    /// Admitted, or refused with a reason.
     pub outcome: Result<(), AdmissionError>,
 }
 
 /// Counts of waiting requests and of those in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedulerLoad {
-    /// Live requests that wait.
+    /// Live requests waiting.
     pub waiting_live: usize,
-    /// Offline requests that wait.
+    /// Offline requests waiting.
     pub waiting_offline: usize,
     /// Requests in flight.
     pub in_flight: usize,
-    /// Of them offline.
+    /// Offline requests in flight.
     pub in_flight_offline: usize,
-    /// Bytes of their pictures.
+    /// Bytes of pictures in flight.
     pub image_bytes: u64,
-    /// Their tokens, as estimated.
+    /// Estimated tokens in flight.
     pub tokens: u64,
 }
 
@@ -214,7 +214,7 @@ pub struct SchedulerLoad {
 struct QueuedRequest {
     request: AdmissionRequest,
     since: Instant,
-    /// It may go from then on.
+    /// Earliest admission.
     ready: Instant,
     until: Instant,
 }
@@ -222,13 +222,13 @@ struct QueuedRequest {
 #[derive(Debug)]
 struct InFlightRequest {
     request: AdmissionRequest,
-    /// Tokens of the day that are set aside.
+    /// Daily tokens reserved for the request.
     reserved: u64,
-    /// A request was sent for which they are.
+    /// True if an attempt was sent for which the tokens are reserved.
     is_asking: bool,
 }
 
-/// The state machine. Days are numbers of UTC days.
+/// Scheduler as a state machine. Days are numbers of UTC days.
 #[derive(Debug)]
 pub struct Scheduler {
     limits: AdmissionLimits,
@@ -242,7 +242,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler with nothing in flight.
+    /// Creates a scheduler without requests.
     pub fn new(limits: AdmissionLimits) -> Scheduler {
         Scheduler {
             limits,
@@ -256,7 +256,7 @@ impl Scheduler {
         }
     }
 
-    /// Queues a request, or refuses it at once; [`Scheduler::poll`] gives its outcome.
+    /// Queues a request or refuses it at once; [`Scheduler::poll`] returns its outcome.
     pub fn push(
         &mut self,
         now: Instant,
@@ -275,7 +275,7 @@ impl Scheduler {
         Ok(id)
     }
 
-    /// The next outcome, until there is none for now.
+    /// Returns the next outcome; `None` if there is none at `now`.
     pub fn poll(&mut self, now: Instant, day: u64) -> Option<AdmissionOutcome> {
         if let Some(refused) = self.overdue(now, day) {
             return Some(refused);
@@ -299,13 +299,13 @@ impl Scheduler {
         Some(AdmissionOutcome { id, outcome: Ok(()) })
     }
 
-    /// Removes a waiting request; `false` when it does not wait.
+    /// Removes a waiting request; `false` if it does not wait.
     pub fn cancel(&mut self, id: AdmissionId) -> bool {
         self.leave(id).is_some()
     }
 
-    /// Sets `tokens` of the day aside for the next request of a request in flight, in place of what was;
-    /// `false` where there are not as many.
+    /// Replaces the reservation of a request in flight by `tokens` for its next attempt; `false` if the daily
+    /// budget has too few, and then nothing is reserved.
     pub fn reserve(&mut self, id: AdmissionId, day: u64, tokens: u64) -> bool {
         let Some(InFlightRequest { request, reserved, is_asking }) = self.in_flight.get_mut(&id)
         else {
@@ -318,7 +318,7 @@ impl Scheduler {
         *is_asking
     }
 
-    /// Counts what a request took that was reserved for.
+    /// Charges the tokens that a reserved attempt took.
     pub fn commit(&mut self, id: AdmissionId, day: u64, tokens: u64) {
         if let Some(InFlightRequest { request, reserved, is_asking }) = self.in_flight.get_mut(&id)
         {
@@ -327,9 +327,9 @@ impl Scheduler {
         }
     }
 
-    /// Ends a request in flight. Tokens that no `commit` counted are charged as reserved.
+    /// Ends a request in flight. A reservation without `commit` is charged in full if its attempt was sent.
     ///
-    /// Returns what its principal has used of the day; `None` without a day budget.
+    /// Returns the principal's usage of the day; `None` without a daily budget.
     pub fn release(&mut self, id: AdmissionId, day: u64) -> Option<DailyUsage> {
         let InFlightRequest { request, reserved, is_asking } = self.in_flight.remove(&id)?;
         self.load.in_flight -= 1;
@@ -351,17 +351,17 @@ impl Scheduler {
         self.budgets.used(&request.principal, day)
     }
 
-    /// Tokens that a principal has used of a day; `None` without a day budget.
+    /// Returns a principal's token usage of the day; `None` without a daily budget.
     pub fn used(&self, principal: &Arc<str>, day: u64) -> Option<DailyUsage> {
         self.budgets.used(principal, day)
     }
 
-    /// Restores the use of a day by a principal before this scheduler began.
+    /// Restores a principal's usage of a day from before the restart.
     pub fn restore(&mut self, principal: Arc<str>, day: u64, used: u64) {
         self.budgets.restore(principal, day, used);
     }
 
-    /// Next time at which a waiting request may change state: its retry-after ends, or its wait.
+    /// Returns the time at which a waiting request may change state: its retry-after or its wait ends.
     pub fn deadline(&self, id: AdmissionId, now: Instant) -> Option<Instant> {
         let QueuedRequest { ready, until, .. } = self.waiting.get(&id)?;
         Some(if now < *ready { *ready.min(until) } else { *until })
@@ -397,7 +397,7 @@ impl Scheduler {
         Some(AdmissionOutcome { id, outcome })
     }
 
-    /// Request that has waited long enough, or whose principal has spent the day.
+    /// Refuses one request that has waited too long or whose principal has spent the daily budget.
     fn overdue(&mut self, now: Instant, day: u64) -> Option<AdmissionOutcome> {
         let late = self.waiting.iter().find(|(_, queued)| queued.until <= now);
         if let Some((&id, _)) = late {
@@ -412,7 +412,7 @@ impl Scheduler {
         self.refuse(id, |_| refused)
     }
 
-    /// The next request in order, if it fits now.
+    /// Returns the next request in order, if it fits.
     fn choose(&self, now: Instant, day: u64) -> Option<AdmissionId> {
         let live = self.head(Priority::Live, now, day);
         let offline = Some(()).filter(|()| self.has_offline_slot());
@@ -424,13 +424,13 @@ impl Scheduler {
             (Some(live), Some(_)) => live,
         };
         let request = &self.waiting.get(&id)?.request;
-        // One that does not fit holds the rest: the room it needs is not given to smaller ones.
+        // A request that does not fit blocks the rest: smaller ones must not take the room it needs.
         (self.has_slot(request) && self.has_room(request)).then_some(id)
     }
 
-    /// The next of a priority in the order of principals and then of streams, the earliest deadline of
-    /// the stream first; those that wait for a retry-after, and principals at their limit or that owe
-    /// their next slot to the other priority, are passed over.
+    /// Returns the next request of a priority, by the order of principals, then of streams, then by deadline.
+    /// Skips requests that wait for a retry-after, and principals that are at their limit or owe their next
+    /// slot to the other priority.
     fn head(&self, priority: Priority, now: Instant, day: u64) -> Option<AdmissionId> {
         let owing = self.owing(priority, now);
         let could = |queued: &&QueuedRequest| {
@@ -446,7 +446,7 @@ impl Scheduler {
         let candidates = self.waiting.iter().filter(|(_, queued)| could(queued));
         let mut ordered: Vec<_> = candidates.map(order).collect();
         ordered.sort_unstable();
-        // A principal whose head must wait for its own day's tokens holds only itself.
+        // A principal whose head exceeds the daily budget blocks only itself.
         let mut held: Vec<&Arc<str>> = Vec::new();
         for (_, _, id) in ordered {
             let request = &self.waiting.get(&id)?.request;
@@ -461,7 +461,7 @@ impl Scheduler {
         None
     }
 
-    /// Principals that owe their next slot to requests of the other priority, which can go.
+    /// Returns the principals that owe their next slot to ready requests of the other priority.
     fn owing(&self, priority: Priority, now: Instant) -> HashSet<&Arc<str>> {
         let other = priority.other();
         if other == Priority::Offline && !self.has_offline_slot() {
@@ -484,23 +484,23 @@ impl Scheduler {
         self.load.in_flight_offline < self.limits.in_flight - reserved
     }
 
-    /// Returns true if there is a slot for it, whatever its size.
+    /// Returns true if a slot is free for the request, whatever its size.
     fn has_slot(&self, request: &AdmissionRequest) -> bool {
         self.load.in_flight < self.limits.in_flight
             && self.principal_can(request)
             && (request.priority == Priority::Live || self.has_offline_slot())
     }
 
-    /// Its bytes and tokens fit beside what is in flight.
+    /// Returns true if the request's bytes and tokens fit beside those in flight.
     fn has_room(&self, request: &AdmissionRequest) -> bool {
         self.load.image_bytes + request.image_bytes <= self.limits.image_bytes
             && self.load.tokens + request.tokens <= self.limits.tokens
     }
 
-    /// The one that waits too many, when nothing can go to a model.
+    /// Refuses one request if too many wait and none can be admitted.
     ///
-    /// The principal with the most waiting requests loses its youngest, offline before live; of
-    /// two that wait with as many, the one that came last.
+    /// The principal with the most waiting requests loses its youngest, offline before live; of two
+    /// principals with equally many, the one with the youngest request.
     fn overfull(&mut self) -> Option<AdmissionOutcome> {
         let waiters = self.limits.waiters;
         if self.waiting.len() <= waiters {

@@ -1,7 +1,7 @@
-//! A caller's JSON Schema: checked so that neither compiling nor applying it can cost much.
+//! JSON Schema of a caller, checked so that neither compiling nor applying it can be expensive.
 //!
-//! Promises a bounded schema (bytes, depth, patterns, work a level of the answer), references into
-//! itself only, and patterns that match in linear time. Nothing is ever fetched.
+//! Promises a bounded schema (bytes, depth, patterns, work per level of the answer), references within the
+//! schema only, and patterns that match in linear time. Fetches nothing.
 
 mod cost;
 #[cfg(test)]
@@ -13,39 +13,39 @@ use jsonschema::{PatternOptions, ValidationError, Validator, error::ValidationEr
 use media::ErrorKind;
 use serde_json::Value;
 
-/// Longest schema, as compact JSON.
+/// Longest schema, in bytes of compact JSON.
 pub const SCHEMA_BYTES_MAX: usize = 64 * 1024;
-/// Deepest nesting of a schema, and of an answer that is held against one.
+/// Deepest nesting of a schema and of a validated answer.
 pub const DEPTH_MAX: usize = 32;
-/// Most regular expressions of a schema.
+/// Most regular expressions in a schema.
 const PATTERNS_MAX: usize = 64;
-/// Memory of one compiled regular expression, and of its cache.
+/// Memory limit of one compiled regular expression, and of its cache, in bytes.
 const PATTERN_BYTES_MAX: usize = 64 * 1024;
-/// Text of an answer that is held against patterns; what a model may write at most has little more.
+/// Most text of an answer that is matched against patterns, in bytes; model limits allow little more.
 const MATCHED_BYTES_MAX: usize = 32 * 1024;
-/// Violations that are told.
+/// Most violations reported.
 const VIOLATIONS_MAX: usize = 5;
-/// Longest text of one violation: it repeats what the model wrote.
+/// Longest text of one violation, which repeats model output.
 const VIOLATION_CHARS_MAX: usize = 200;
-/// Values an answer may hold for every violation to be looked for; past it the first one is told.
+/// Most values in an answer for which all violations are searched; beyond it only the first is reported.
 const VALUES_MAX: usize = 1000;
 
-/// A schema that cannot be used.
+/// Error of a schema that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// The schema is not an object.
     #[error("must be a JSON object")]
     NotAnObject,
-    /// Too long.
+    /// The schema is too long.
     #[error("is {bytes} bytes long; at most {SCHEMA_BYTES_MAX} are taken")]
     TooLarge {
-        /// Its length as compact JSON.
+        /// Length as compact JSON, in bytes.
         bytes: usize,
     },
-    /// Nested too deeply.
+    /// The schema is nested too deeply.
     #[error("is nested deeper than {DEPTH_MAX} levels")]
     TooDeep,
-    /// A keyword whose value could lead out of the schema, or that moves the base of references.
+    /// A keyword could refer outside the schema, or changes the base of references.
     #[error(
         "must not use {keyword} at {}: references are # and a place or an anchor in the schema itself",
         at(.place)
@@ -53,19 +53,19 @@ pub enum SchemaError {
     Reference {
         /// The keyword.
         keyword: &'static str,
-        /// JSON pointer to the object that holds it.
+        /// JSON pointer to the object that holds the keyword.
         place: String,
     },
-    /// A reference to nothing.
+    /// A reference points to nothing.
     #[error("has a $ref to a place that is not there, at {}", at(.place))]
     Dangling {
-        /// JSON pointer to the object that holds it.
+        /// JSON pointer to the object that holds the reference.
         place: String,
     },
-    /// Too many patterns.
+    /// The schema has too many patterns.
     #[error("has more than {PATTERNS_MAX} patterns")]
     TooManyPatterns,
-    /// A pattern that is not matched in bounded memory and time.
+    /// A pattern cannot be matched in bounded memory and time.
     #[error(
         "has a pattern at {} that is no regular expression, is too large, or looks around or back",
         at(.place)
@@ -74,27 +74,27 @@ pub enum SchemaError {
         /// JSON pointer to the pattern.
         place: String,
     },
-    /// Holding an answer against it could take for ever.
+    /// Validating an answer could take unbounded time.
     #[error("is recursive in more than one way, or repeats itself too often")]
     TooComplex,
-    /// The schema is invalid, or uses what is not supported.
+    /// The schema is invalid or uses an unsupported feature.
     #[error("is not a usable JSON Schema: {0}")]
     Invalid(String),
 }
 
 impl SchemaError {
-    /// The closed kind.
+    /// Returns [`ErrorKind::InvalidInput`].
     pub const fn kind(&self) -> ErrorKind {
         ErrorKind::InvalidInput
     }
 }
 
-/// Ways in which an answer does not match.
+/// Violations of a schema by an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("; "))]
 pub struct Violations(Vec<String>);
 
-/// A schema that answers are held against.
+/// Compiled schema for validating answers.
 pub struct OutputSchema {
     value: Value,
     bytes: usize,
@@ -110,19 +110,19 @@ impl fmt::Debug for OutputSchema {
 }
 
 impl OutputSchema {
-    /// The same for backends, where an answer need only match `judge`: what is beyond a bound is
-    /// mended by its reader, and not asked for again.
+    /// Keeps the schema for backends, but validates answers by `judge`, for readers that fix values out of
+    /// bounds themselves.
     pub fn validated_by(self, judge: Value) -> Result<OutputSchema, SchemaError> {
         let OutputSchema { validator, has_patterns, .. } = OutputSchema::compile(judge)?;
         Ok(OutputSchema { validator, has_patterns, ..self })
     }
 
-    /// `value` as a schema, if it is one that can be used.
+    /// Compiles `value`; an error if it is not usable as a schema.
     pub fn compile(value: Value) -> Result<OutputSchema, SchemaError> {
         if !value.is_object() {
             return Err(SchemaError::NotAnObject);
         }
-        // Depth first: every other look at it recurses.
+        // The depth is checked first, because every other check recurses.
         if deeper_than(&value, DEPTH_MAX) {
             return Err(SchemaError::TooDeep);
         }
@@ -142,33 +142,33 @@ impl OutputSchema {
         Ok(OutputSchema { value, bytes, validator, takes_words: false, has_patterns })
     }
 
-    /// The same for a reader who takes plain words where a model gives no JSON.
+    /// Accepts plain text as well, for a reader that takes text if the model returns no JSON.
     #[must_use]
     pub fn or_text(self) -> OutputSchema {
         OutputSchema { takes_words: true, ..self }
     }
 
-    /// Plain words are an answer too, where there is no JSON.
+    /// Returns true if plain text is accepted where the model returns no JSON.
     pub fn accepts_text(&self) -> bool {
         self.takes_words
     }
 
-    /// The schema as it was given.
+    /// Returns the schema as given.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// Its length as compact JSON, in which it stands in a prompt.
+    /// Returns the length as compact JSON in bytes, as in a prompt.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Some text of an answer is held against a pattern, which may take long.
+    /// Returns true if text of an answer is matched against patterns, which may take long.
     pub fn has_patterns(&self) -> bool {
         self.has_patterns
     }
 
-    /// Checks that `answer` matches.
+    /// Validates `answer`.
     pub fn validate(&self, answer: &Value) -> Result<(), Violations> {
         if deeper_than(answer, DEPTH_MAX) {
             return Err(Violations(vec![format!("it is nested deeper than {DEPTH_MAX} levels")]));
@@ -190,7 +190,7 @@ impl OutputSchema {
     }
 }
 
-/// Error of a schema that does not compile.
+/// Converts the error of a schema that does not compile.
 fn refused(error: &ValidationError<'_>) -> SchemaError {
     match error.kind() {
         ValidationErrorKind::Format { format } if format == "regex" => {
@@ -200,12 +200,12 @@ fn refused(error: &ValidationError<'_>) -> SchemaError {
     }
 }
 
-/// A JSON pointer for people: the empty one says nothing to them.
+/// Returns a JSON pointer for display; `/` for the empty one.
 fn at(place: &str) -> &str {
     if place.is_empty() { "/" } else { place }
 }
 
-/// A violation and its place, cut.
+/// Formats a violation with its place, truncated.
 fn told(error: &ValidationError<'_>) -> String {
     let place = error.instance_path().to_string();
     let mut text = format!("{}: {error}", at(&place));
@@ -216,7 +216,7 @@ fn told(error: &ValidationError<'_>) -> String {
     text
 }
 
-/// Some value lies below more than `levels` arrays and objects.
+/// Returns true if a value is nested in more than `levels` arrays and objects.
 fn deeper_than(value: &Value, levels: usize) -> bool {
     match value {
         Value::Array(_) | Value::Object(_) if levels == 0 => true,
@@ -226,7 +226,7 @@ fn deeper_than(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// Bytes of every text in `value`, names included.
+/// Returns the bytes of all text in `value`, property names included.
 fn text_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
@@ -238,7 +238,7 @@ fn text_bytes(value: &Value) -> usize {
     }
 }
 
-/// Number of values in `value`, itself included.
+/// Returns the number of values in `value`, itself included.
 fn values(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-/// Tokens that may be spent. Called from the requester's task: must not block.
+/// Budget of tokens. Called from the requester's task: must not block.
 pub trait TokenBudget: Send + Sync {
-    /// The principal that is charged.
+    /// Returns the principal that is charged.
     fn principal(&self) -> Arc<str>;
 
     /// Reserves `tokens`, an estimate, for the next request. Returns `false` if the budget is too
@@ -15,7 +15,7 @@ pub trait TokenBudget: Send + Sync {
     fn commit(&self, tokens: u64);
 }
 
-/// Unlimited, of no principal.
+/// Unlimited budget without a principal.
 impl TokenBudget for () {
     fn principal(&self) -> Arc<str> {
         "".into()

@@ -1,42 +1,41 @@
-//! Two passes: a small model describes, a larger one is called where the small one is unsure.
+//! Two-pass inference: a small model answers, and a larger one is called if the small one is unsure.
 
 use crate::{BackendChain, Completion, InferError, InferenceRequest, TokenBudget};
 
-/// A request with a second pass.
+/// Request with an optional second pass.
 #[derive(Clone, Debug)]
 pub struct TwoPassRequest {
     /// Request to the first model.
     pub first: InferenceRequest,
-    /// The model of the second pass; `None` is one pass.
+    /// Model of the second pass; `None` for one pass.
     pub second_model: Option<String>,
-    /// The second pass follows a first one that is less confident than this.
+    /// Confidence of the first pass below which the second pass runs.
     pub threshold: f64,
 }
 
-/// Pass that gave an answer.
+/// Pass that gave the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// The first pass's.
+    /// The first pass.
     First,
-    /// The second pass's.
+    /// The second pass.
     Second,
 }
 
-/// The answer of one or two passes.
+/// Answer of one or two passes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwoPassAnswer {
-    /// The answer; tokens, latency and attempts are those of both passes.
+    /// The answer; its tokens, latency and attempts are sums over both passes.
     pub answer: Completion,
-    /// Pass that gave it.
+    /// Pass that gave the answer.
     pub tier: Pass,
-    /// Reason that a second pass was made but has no answer.
+    /// Error of a second pass that failed.
     pub second_failed: Option<InferError>,
 }
 
 impl BackendChain {
-    /// Runs one pass, and a second one where the answer's `confidence` is below the threshold. An answer that
-    /// states no confidence is taken as it is. A second pass that fails, or that `budget` has no room
-    /// for, leaves the first answer.
+    /// Runs one pass, and a second one if the answer's `confidence` is below the threshold. An answer without
+    /// a confidence is accepted. If the second pass fails or exceeds `budget`, the first answer stands.
     pub async fn describe(
         &self,
         request: &TwoPassRequest,

@@ -1,7 +1,7 @@
-//! Validation of responses: in place where that is quick, else on blocking threads.
+//! Validation of responses: inline if small, else on blocking threads.
 //!
-//! Promises that an answer and a schema as large as they may be stall no socket, that a caller
-//! waits no longer than its deadline, and that no more run at once than there are cores.
+//! Promises that large answers and schemas stall no socket, that a caller waits no longer than its deadline,
+//! and that no more validations run at once than there are cores.
 
 use std::{
     sync::Arc,
@@ -17,7 +17,7 @@ use crate::{
     schema::OutputSchema,
 };
 
-/// Longest response, and longest schema without patterns, that are validated in place: well under a millisecond.
+/// Longest response, and longest schema without patterns, validated inline: well under a millisecond.
 const QUICK_RESPONSE_BYTES: usize = 16 * 1024;
 const QUICK_SCHEMA_BYTES: usize = 4 * 1024;
 
@@ -32,7 +32,7 @@ impl Default for ValidationPool {
 }
 
 impl ValidationPool {
-    /// Evaluates `received` with `retries`; `None` where that is not done by `deadline`.
+    /// Evaluates `received` with `retries`; `None` if that is not done by `deadline`.
     pub async fn validate(
         &self,
         mut retries: RequestRetries,
@@ -50,7 +50,7 @@ impl ValidationPool {
         }
         let validating = async {
             let permit = Arc::clone(&self.0).acquire_owned().await.ok()?;
-            // The caller may leave; the permit is released when the work is done.
+            // The caller may leave earlier; the permit is released when the work is done.
             let work = spawn_blocking(move || {
                 let evaluated = retries.evaluate(received, pause_max);
                 drop(permit);

@@ -1,4 +1,4 @@
-//! A request's admission by its backend's breaker, and what the request shows of the backend.
+//! Admission of a request by the circuit breaker of its backend, and the signal recorded at its end.
 
 use std::{
     sync::Arc,
@@ -11,11 +11,11 @@ use crate::{
     circuit_breaker::{BreakerOpen, BreakerTicket, BreakerTransition, RequestSignal},
 };
 
-/// A timeout says something about the backend when it had this long, or all the time that is its own;
-/// a caller's own short timeout says nothing.
+/// Least time limit, capped at the backend's own timeout, from which a timeout counts as a failure of the
+/// backend; a shorter limit set by the caller says nothing about the backend.
 const TELLING_TIMEOUT_MIN: Duration = Duration::from_secs(5);
 
-/// Conclusion about the backend from the end of a request.
+/// Returns the signal about the backend at the end of a request.
 pub(super) fn signal(failure: Option<&FailureKind>) -> RequestSignal {
     match failure {
         Some(FailureKind::Refused | FailureKind::Http { status: 503, .. }) => RequestSignal::IsAway,
@@ -26,12 +26,12 @@ pub(super) fn signal(failure: Option<&FailureKind>) -> RequestSignal {
             | FailureKind::TooLarge { .. }
             | FailureKind::Http { status: 500..=599, .. },
         ) => RequestSignal::Fails,
-        // It answered; whether the answer is of use is another matter.
+        // The backend answered; the quality of the answer does not matter here.
         _ => RequestSignal::Works,
     }
 }
 
-/// An admission by the breaker, recorded once, also when the request is dropped.
+/// Admission by the breaker; recorded once, on drop.
 pub(super) struct BreakerPermit<'a> {
     backend: &'a Backend,
     principal: Arc<str>,
@@ -60,7 +60,7 @@ impl<'a> BreakerPermit<'a> {
         })
     }
 
-    /// Takes in how the request ended; it had `time`.
+    /// Records the outcome of a request that had the time limit `time`.
     pub fn record(mut self, failure: Option<&FailureKind>, time: Duration) {
         let patience =
             TELLING_TIMEOUT_MIN.min(self.backend.config.timeout.unwrap_or(TIMEOUT_DEFAULT));
@@ -83,7 +83,7 @@ impl Drop for BreakerPermit<'_> {
         state.has_suspect |= transition == BreakerTransition::OpenForOne;
         drop(state);
         if self.ticket.is_probe() {
-            // Its waiters check again.
+            // Wakes the waiters, which check the breaker again.
             self.backend.probes_ended.send_modify(|trials| *trials = trials.wrapping_add(1));
         }
         self.backend.log_transition(transition, &self.principal);

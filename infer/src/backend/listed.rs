@@ -1,4 +1,4 @@
-//! Lists of backends' models, and the model names that are sent to each backend.
+//! Model lists of backends, and the model name that is sent to each backend.
 
 use std::{
     sync::Arc,
@@ -13,13 +13,13 @@ use crate::{
     model_list,
 };
 
-/// Time for which a backend's list is relied on, and the failure to get one.
+/// Time for which a list, or the failure to get one, is relied on.
 const LISTED_FRESH: Duration = Duration::from_secs(60);
 const UNLISTED_FRESH: Duration = Duration::from_secs(5);
 
 impl Backend {
-    /// It answers for `model`, by whichever of its names: for the one that it is configured for or,
-    /// without one, for the curated ones of its family and for what it lists beside them.
+    /// Returns true if the backend serves `model`. A configured model matches by any of its names; without
+    /// one, the backend serves the curated models of its family and the uncurated ones that it lists.
     pub fn serves(&self, model: &str) -> bool {
         match (&self.config.model, self.names.curated(model)) {
             (Some(own), _) => self.names.is_same(own, model),
@@ -28,12 +28,12 @@ impl Backend {
         }
     }
 
-    /// The models that it listed at the last request for the list.
+    /// Returns the models of the last list; empty if there is none.
     pub(super) fn listed(&self) -> Arc<[String]> {
         self.state().listed.clone().unwrap_or_default()
     }
 
-    /// The models that it lists and that are not curated, where it is configured for none of its own.
+    /// Returns the listed models that are not curated; none if the backend is configured for one model.
     pub fn listed_uncurated(&self) -> Vec<String> {
         if self.config.model.is_some() {
             return Vec::new();
@@ -42,8 +42,8 @@ impl Backend {
         self.listed().iter().filter(is_new).cloned().collect()
     }
 
-    /// Name to send for `model`: the one it is configured with, else the name that it lists for
-    /// that model.
+    /// Returns the name to send for `model`: the configured upstream name, else the name that the backend
+    /// lists for the model, else the configured or requested one.
     pub fn upstream_model(&self, model: &str) -> String {
         if let Some(configured) = &self.config.upstream_model {
             return configured.clone();
@@ -54,8 +54,8 @@ impl Backend {
         found.or(self.config.model.as_ref()).cloned().unwrap_or_else(|| model.to_owned())
     }
 
-    /// It listed its models and the name `upstream` is not among them, nor has it answered to it: what
-    /// programs list is not always what they answer to.
+    /// Returns true if the backend lists models without `upstream` and has not answered to that name; some
+    /// programs answer to names that they do not list.
     pub fn lacks(&self, upstream: &str) -> bool {
         let state = self.state();
         let is_listed = |listed: &Arc<[String]>| listed.iter().any(|listed| listed == upstream);
@@ -63,8 +63,8 @@ impl Backend {
         !answers && state.listed.as_ref().is_some_and(|listed| !is_listed(listed))
     }
 
-    /// Requests its list of models, unless that was done a moment ago or the configuration names the
-    /// model. Concurrent callers share one request.
+    /// Requests the model list, unless the last one is fresh or the configuration names the upstream model.
+    /// Concurrent callers share one request.
     pub async fn refresh_listed(&self, http: &HttpClient) {
         if self.config.upstream_model.is_some() {
             return;
@@ -79,7 +79,7 @@ impl Backend {
         }
     }
 
-    /// Requests its list of models: the latency, and the list.
+    /// Requests the model list; returns the latency and the list, `None` if the backend has none.
     pub async fn probe(
         &self,
         http: &HttpClient,
@@ -88,7 +88,7 @@ impl Backend {
         let started = Instant::now();
         let mut url = self.config.base_url.endpoint(&["models"]);
         if self.config.api == ApiProtocol::Gemini {
-            // A page has fifty otherwise.
+            // The default page size is 50.
             url.query_pairs_mut().append_pair("pageSize", "1000");
         }
         let got = match http.get(url.clone(), self.headers(), limit).await {
@@ -105,7 +105,7 @@ impl Backend {
                 self.state().listed = listed.clone().map(Arc::from);
                 Ok((started.elapsed(), listed))
             }
-            // Some list nothing.
+            // Some programs have no model list.
             404 | 405 | 501 => Ok((started.elapsed(), None)),
             429 => Err(FailureKind::RateLimited { retry_after: response.retry_after }),
             status => Err(FailureKind::http(status)),

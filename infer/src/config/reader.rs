@@ -1,4 +1,4 @@
-//! TOML text to backends, by hand: each error names the line and the field it is about.
+//! Parser of the TOML text, by hand so that each error names its line and field.
 
 use std::{collections::HashSet, ops::Range, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
     OpenaiKind, TIMEOUT_MAX,
 };
 
-/// Every field of a backend.
+/// All fields of a backend.
 const FIELDS: [&str; 9] = [
     "name",
     "type",
@@ -28,20 +28,20 @@ const FIELDS_TEXT: &str =
     "name, type, base_url, api_key, model, upstream_model, priority, timeout_ms, openai_kind";
 const PRIORITY_MAX: u64 = 1_000_000;
 const TIMEOUT_MS_MIN: u64 = 100;
-/// Longest name or model id.
+/// Longest name or model id, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Look-up of a `${NAME}`.
+/// Look-up of a variable `${NAME}`.
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The text that is read, for its line numbers.
+/// Source text with its file name, for line numbers in errors.
 struct Reader<'a> {
     file: &'a str,
     text: &'a str,
     lookup: Lookup<'a>,
 }
 
-/// One `[[backends]]`.
+/// One `[[backends]]` table.
 struct BackendTable<'a> {
     reader: &'a Reader<'a>,
     table: &'a DeTable<'a>,
@@ -102,7 +102,7 @@ impl Reader<'_> {
         Ok(backends)
     }
 
-    /// `raw` with each `${NAME}` replaced.
+    /// Returns `raw` with each `${NAME}` replaced.
     fn interpolated(&self, raw: &str) -> Result<String, FieldProblem> {
         let mut text = String::new();
         let mut rest = raw;
@@ -125,7 +125,7 @@ impl Reader<'_> {
 }
 
 impl BackendTable<'_> {
-    /// An error about `field`, at its line where it is there.
+    /// Returns an error about `field`, at the line of the field or else of the table.
     fn error(&self, field: &str, problem: FieldProblem) -> ConfigError {
         let at = self.table.get(field).map_or(self.span.start, |value| value.span().start);
         self.error_at(at, field, problem)
@@ -149,7 +149,7 @@ impl BackendTable<'_> {
         self.optional(field)?.ok_or_else(|| self.error(field, FieldProblem::Missing))
     }
 
-    /// A name: not empty, not long, nothing in it that a log or a path would trip over.
+    /// Checks a name: 1 to 256 visible ASCII characters.
     fn checked_name(&self, field: &str, text: String) -> Result<String, ConfigError> {
         let fits = !text.is_empty()
             && text.len() <= NAME_BYTES_MAX
@@ -167,7 +167,7 @@ impl BackendTable<'_> {
             return Ok(None);
         };
         let number = value.get_ref().as_integer().and_then(|integer| {
-            // A sign or a fraction does not parse, and is as wrong as a number out of range.
+            // A sign or a fraction fails to parse and is reported like a number out of range.
             u64::from_str_radix(integer.as_str(), integer.radix()).ok()
         });
         let number = number.filter(|number| (min..=max).contains(number));

@@ -1,10 +1,10 @@
-//! A backend's base URL, with its version segment whether it was written or not.
+//! Base URL of a backend, with its version segment added if missing.
 
 use std::fmt;
 
 use reqwest::Url;
 
-/// Reason that a URL cannot be a base URL. Does not repeat it may hold a key.
+/// Reason that a URL cannot be a base URL. Does not repeat the URL, which may hold a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlProblem {
     /// The text is not a URL.
@@ -13,31 +13,31 @@ pub enum UrlProblem {
     /// The scheme is not supported.
     #[error("must begin with http:// or https://")]
     Scheme,
-    /// A user name or a password in front of the host.
+    /// The URL has a user name or password.
     #[error("must not hold a user name or password; api_key is the place for a key")]
     Credentials,
-    /// A query or a fragment, which no endpoint can be appended to.
+    /// The URL has a query or fragment, so no endpoint can be appended.
     #[error("must not hold a query or a fragment")]
     Query,
 }
 
-/// URL under which a backend's API begins: ends in its version, without a slash.
+/// URL under which a backend's API begins, without a trailing slash.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BaseUrl(Url);
 
 impl BaseUrl {
-    /// The base URL of an OpenAI-compatible server, written with or without `/v1`.
+    /// Parses the base URL of an OpenAI-compatible server, written with or without `/v1`.
     pub fn openai(text: &str) -> Result<BaseUrl, UrlProblem> {
         BaseUrl::versioned(text, "v1")
     }
 
-    /// The base URL of the Gemini API, written with or without `/v1beta`.
+    /// Parses the base URL of the Gemini API, written with or without `/v1beta`.
     pub fn gemini(text: &str) -> Result<BaseUrl, UrlProblem> {
         BaseUrl::versioned(text, "v1beta")
     }
 
-    /// `text`, with `version` appended unless a segment of its path is a version already: gateways
-    /// have paths such as `/v1beta/openai` and `/api/v3`.
+    /// Parses `text` and appends `version` unless a path segment is a version already: gateways have paths
+    /// such as `/v1beta/openai` and `/api/v3`.
     fn versioned(text: &str, version: &str) -> Result<BaseUrl, UrlProblem> {
         let mut url = Url::parse(text.trim()).map_err(|_| UrlProblem::Syntax)?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -50,7 +50,7 @@ impl BaseUrl {
             return Err(UrlProblem::Query);
         }
         let has_version = url.path().split('/').any(is_version);
-        // An http URL always has segments: the parser refuses one without a host.
+        // An http URL always has segments: the parser rejects one without a host.
         let mut segments = url.path_segments_mut().map_err(|()| UrlProblem::Syntax)?;
         segments.pop_if_empty();
         if !has_version {
@@ -60,7 +60,7 @@ impl BaseUrl {
         Ok(BaseUrl(url))
     }
 
-    /// The URL of what lies at `segments` below it.
+    /// Returns the URL of the path `segments` below the base URL.
     pub(crate) fn endpoint(&self, segments: &[&str]) -> Url {
         let mut url = self.0.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -82,7 +82,7 @@ impl fmt::Display for BaseUrl {
     }
 }
 
-/// `v1`, `v1beta`, `v3`.
+/// Returns true for version segments such as `v1`, `v1beta` and `v3`.
 fn is_version(segment: &str) -> bool {
     let number = segment.strip_prefix('v').unwrap_or_default();
     number.starts_with(|first: char| first.is_ascii_digit())

@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 use super::{Base64, ProviderReply, ProviderRequest, SchemaMode, count, object};
 use crate::{FailureKind, FinishReason, TokenUsage};
 
-/// The order of forms: JSON Schema, the older subset of OpenAPI, any JSON, the prompt alone.
+/// Order of the modes: JSON Schema, the older OpenAPI subset, JSON mode, the prompt alone.
 pub(super) const SCHEMA_MODES: &[SchemaMode] =
     &[SchemaMode::Native, SchemaMode::Legacy, SchemaMode::AnyJson, SchemaMode::PromptOnly];
 
-/// Keywords of the API's own schema type, besides `type`, `properties`, `items` and `anyOf`.
+/// Keywords of the API's own schema type, in addition to `type`, `properties`, `items` and `anyOf`.
 const KNOWN: [&str; 13] = [
     "format",
     "title",
@@ -62,7 +62,7 @@ struct Inline<'a> {
     data: Base64<'a>,
 }
 
-/// The body of `POST /v1beta/models/{model}:generateContent`.
+/// Encodes the body of `POST /v1beta/models/{model}:generateContent`.
 pub(super) fn body(ask: &ProviderRequest<'_>) -> Vec<u8> {
     let mut parts = vec![GeminiPart::Text { text: ask.prompt() }];
     for image in &ask.request.images {
@@ -79,7 +79,7 @@ pub(super) fn body(ask: &ProviderRequest<'_>) -> Vec<u8> {
         let told = GeminiPart::Text { text: correction.instruction() };
         contents.push(Content { role: "user", parts: vec![told] });
     }
-    // Strings and numbers cannot fail to be written.
+    // Serialising strings and numbers cannot fail.
     serde_json::to_vec(&GenerateContentRequest { contents, config: config(ask) })
         .unwrap_or_default()
 }
@@ -110,8 +110,8 @@ fn config(ask: &ProviderRequest<'_>) -> Map<String, Value> {
     config
 }
 
-/// `schema` in the API's own schema type. What that does not know is left out: the answer is held
-/// against the whole schema here in any case.
+/// Converts `schema` to the API's own schema type. Unsupported keywords are dropped, as the answer is
+/// validated against the whole schema in any case.
 fn reduced(schema: &Value) -> Value {
     let Value::Object(fields) = schema else {
         return json!({});
@@ -134,7 +134,7 @@ fn reduced(schema: &Value) -> Value {
         out.insert("nullable".to_owned(), json!(true));
     }
     if let Some(Value::Object(properties)) = fields.get("properties") {
-        // Fields of an object have no order there unless one is named.
+        // The API keeps no order of fields unless `propertyOrdering` states one.
         let names: Vec<&String> = properties.keys().collect();
         out.insert("propertyOrdering".to_owned(), json!(names));
         let reduced = properties.iter().map(|(name, one)| (name.clone(), reduced(one)));
@@ -149,7 +149,7 @@ fn reduced(schema: &Value) -> Value {
     Value::Object(out)
 }
 
-/// The reply in `body`.
+/// Decodes the reply in `body`.
 pub(super) fn reply(body: &[u8]) -> Result<ProviderReply, FailureKind> {
     let malformed = |problem| FailureKind::Malformed { problem };
     let value = object(body)?;
@@ -166,7 +166,7 @@ pub(super) fn reply(body: &[u8]) -> Result<ProviderReply, FailureKind> {
         return Ok(filtered);
     }
     let parts = candidate.pointer("/content/parts").and_then(Value::as_array);
-    // Without room left after thinking there are no parts at all.
+    // A reply has no parts at all if thinking used up the token limit.
     if parts.is_none() && finish != FinishReason::Length {
         return Err(malformed("a candidate without parts"));
     }

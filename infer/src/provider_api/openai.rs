@@ -1,4 +1,4 @@
-//! Chat completions as vLLM, SGLang, llama.cpp, Ollama, LM Studio and mlx-vlm speak them.
+//! Chat completions as implemented by vLLM, SGLang, llama.cpp, Ollama, LM Studio and mlx-vlm.
 
 #[cfg(test)]
 mod tests;
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use super::{Base64, ProviderReply, ProviderRequest, SchemaMode, count, object, text};
 use crate::{FailureKind, FinishReason, TokenUsage, config::OpenaiKind};
 
-/// The order of forms for `kind`.
+/// Returns the schema modes for `kind` in the order to try them.
 pub(super) fn schema_modes(kind: Option<OpenaiKind>) -> &'static [SchemaMode] {
     match kind {
-        // `guided_json` is what vLLM had before it took `response_format`.
+        // vLLM versions without `response_format` take `guided_json`.
         Some(OpenaiKind::Vllm) => {
             &[SchemaMode::Native, SchemaMode::Legacy, SchemaMode::AnyJson, SchemaMode::PromptOnly]
         }
-        // Versions of mlx-vlm before structured output ignore the parameter without a word.
+        // Versions of mlx-vlm without structured output silently ignore the parameter.
         Some(OpenaiKind::Mlx) => &[SchemaMode::NativeAndPrompt, SchemaMode::PromptOnly],
         Some(OpenaiKind::Sglang) | None => {
             &[SchemaMode::Native, SchemaMode::AnyJson, SchemaMode::PromptOnly]
@@ -45,7 +45,7 @@ struct Message<'a> {
     content: Content<'a>,
 }
 
-/// Plain text is a string: servers of models without eyes take no list.
+/// Content of a message; text alone is sent as a string, as servers of text-only models take no list.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
@@ -65,7 +65,7 @@ struct ImageUrl<'a> {
     url: Base64<'a>,
 }
 
-/// The body of `POST /v1/chat/completions`.
+/// Encodes the body of `POST /v1/chat/completions`.
 pub(super) fn body(ask: &ProviderRequest<'_>) -> Vec<u8> {
     let prompt = ask.prompt();
     let mut messages = vec![Message { role: "user", content: content(ask, &prompt) }];
@@ -85,7 +85,7 @@ pub(super) fn body(ask: &ProviderRequest<'_>) -> Vec<u8> {
         response_format: schema.and_then(|schema| response_format(ask.schema_mode, schema)),
         guided_json: schema.filter(|_| ask.schema_mode == SchemaMode::Legacy),
     };
-    // Strings and numbers cannot fail to be written.
+    // Serialising strings and numbers cannot fail.
     serde_json::to_vec(&body).unwrap_or_default()
 }
 
@@ -110,13 +110,13 @@ fn response_format(form: SchemaMode, schema: &Value) -> Option<Value> {
             "type": "json_schema",
             "json_schema": {"name": "answer", "strict": true, "schema": schema},
         })),
-        // llama.cpp before `json_schema` read the schema from here; others ignore it.
+        // Versions of llama.cpp without `json_schema` read the schema from here; others ignore it.
         SchemaMode::AnyJson => Some(json!({"type": "json_object", "schema": schema})),
         SchemaMode::Legacy | SchemaMode::PromptOnly => None,
     }
 }
 
-/// The reply in `body`.
+/// Decodes the reply in `body`.
 pub(super) fn reply(body: &[u8]) -> Result<ProviderReply, FailureKind> {
     let malformed = |problem| FailureKind::Malformed { problem };
     let value = object(body)?;
@@ -145,7 +145,7 @@ pub(super) fn reply(body: &[u8]) -> Result<ProviderReply, FailureKind> {
             let said = parts.iter().filter_map(|part| part.get("text")?.as_str());
             text::without_thinking(&said.collect::<String>(), finish)
         }
-        // All room, or all there was to say, went into reasoning.
+        // Reasoning used up the token limit, or is the whole output.
         None | Some(Value::Null) if reasoned || finish == FinishReason::Length => String::new(),
         None | Some(Value::Null) => return Err(malformed("a message without content")),
         Some(_) => return Err(malformed("content that is not text")),
@@ -155,7 +155,7 @@ pub(super) fn reply(body: &[u8]) -> Result<ProviderReply, FailureKind> {
 
 fn finish(reason: Option<&str>) -> FinishReason {
     match reason {
-        // mlx-vlm says how its generator ended.
+        // mlx-vlm reports the stop reason of its generator.
         Some("stop" | "eos" | "eos_token") => FinishReason::Stop,
         Some("length" | "max_tokens") => FinishReason::Length,
         Some("content_filter") => FinishReason::ContentFilter,
@@ -163,7 +163,7 @@ fn finish(reason: Option<&str>) -> FinishReason {
     }
 }
 
-/// Tokens of `usage`; mlx-vlm names them as the Responses API does.
+/// Returns the counts in `usage`; mlx-vlm names them as the Responses API does.
 fn tokens(usage: &Value) -> TokenUsage {
     let prompt = count(usage, &["prompt_tokens", "input_tokens"]).unwrap_or(0);
     let written = count(usage, &["completion_tokens", "output_tokens"]).unwrap_or(0);
@@ -171,9 +171,9 @@ fn tokens(usage: &Value) -> TokenUsage {
         .get("completion_tokens_details")
         .or_else(|| usage.get("output_tokens_details"))
         .and_then(|details| count(details, &["reasoning_tokens"]));
-    // SGLang counts beside, not in the details.
+    // SGLang reports reasoning tokens next to the details instead of inside them.
     let thinking = details.or_else(|| count(usage, &["reasoning_tokens"])).unwrap_or(0);
-    // Reasoning is part of the completion; where more is counted it was counted apart.
+    // Reasoning counts as part of the completion, unless its count is larger.
     let completion = written.checked_sub(thinking).unwrap_or(written);
     let sum = prompt.saturating_add(completion).saturating_add(thinking);
     TokenUsage {

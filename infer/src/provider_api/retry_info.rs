@@ -1,17 +1,17 @@
-//! Retry delay of a rate-limited backend, where its body states one: the `google.rpc.RetryInfo` of
-//! Google's errors, which have no `Retry-After`.
+//! Retry delay in the body of a rate-limit response: the `google.rpc.RetryInfo` of Google's errors, which
+//! have no `Retry-After`.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// Longest text of a time that is read: nine digits of a second behind twelve before them.
+/// Longest duration text that is read: twelve digits, a point, nine digits of fraction, and the unit.
 const TEXT_BYTES_MAX: usize = 24;
 
-/// The rest that the body of an error asks for.
+/// Returns the retry delay that the body of an error states.
 pub(crate) fn retry_after(body: &[u8]) -> Option<Duration> {
     let error: Value = serde_json::from_slice(body).ok()?;
-    // What speaks OpenAI's protocol for Gemini wraps the error in a list.
+    // OpenAI-compatible gateways to Gemini wrap the error in a list.
     let error = error.get(0).unwrap_or(&error).get("error")?;
     let mut details = error.get("details")?.as_array()?.iter();
     let is_retry_info = |detail: &&Value| {
@@ -20,7 +20,7 @@ pub(crate) fn retry_after(body: &[u8]) -> Option<Duration> {
     seconds(details.find(is_retry_info)?.get("retryDelay")?.as_str()?)
 }
 
-/// A duration as protobuf writes it in JSON: decimal seconds and an `s`.
+/// Parses a protobuf duration in JSON form: decimal seconds and an `s`.
 fn seconds(text: &str) -> Option<Duration> {
     let digits = text.strip_suffix('s').filter(|_| text.len() <= TEXT_BYTES_MAX)?;
     let (whole, part) = digits.split_once('.').unwrap_or((digits, "0"));

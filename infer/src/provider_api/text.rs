@@ -1,16 +1,16 @@
-//! The text of an answer: what was thought aloud is taken off, JSON is taken out of its wrapping.
+//! Post-processing of answer text: removes hidden reasoning and extracts JSON.
 
 use serde_json::Value;
 
 use crate::FinishReason;
 
-/// Run of white space from which on a model is taken to have lost itself in it: a grammar lets white
-/// space stand between any two tokens of JSON, and some models never leave it.
+/// White space characters in a row from which a model counts as lost: a grammar permits white space between
+/// any two tokens of JSON, and some models never leave it.
 const WHITE_SPACE_MAX: usize = 64;
 
-/// `text` without `<think>…</think>`. Templates that open the block themselves leave only its end, at
-/// that of a line or before JSON: elsewhere it is a word of the answer's, which may have been read in a
-/// picture. A block that the model ran out of room in has no end.
+/// Returns `text` without `<think>…</think>`. Templates that open the block themselves leave only the closing
+/// tag, at the end of a line or before JSON; elsewhere the tag belongs to the answer and may have been read
+/// in a picture. A block cut off by the token limit has no closing tag.
 pub(crate) fn without_thinking(text: &str, finish: FinishReason) -> String {
     const OPEN: &str = "<think>";
     const CLOSE: &str = "</think>";
@@ -19,7 +19,7 @@ pub(crate) fn without_thinking(text: &str, finish: FinishReason) -> String {
         (Some(_), Some((_, after))) => after,
         (Some(_), None) if finish == FinishReason::Length => "",
         (Some(inside), None) => inside,
-        // An end without a beginning: all in front of it was thought.
+        // Closing tag without an opening tag: the text before it is reasoning.
         (None, Some((before, after)))
             if !before.contains(OPEN)
                 && (after.starts_with(['\n', '\r']) || json(after).is_some())
@@ -32,28 +32,28 @@ pub(crate) fn without_thinking(text: &str, finish: FinishReason) -> String {
     after.trim_start().to_owned()
 }
 
-/// The JSON value that `text` is, with or without a fence of Markdown around it.
+/// Parses `text` as JSON, with or without a Markdown fence around it.
 pub(crate) fn json(text: &str) -> Option<Value> {
     let bare = text.trim();
     let fenced = bare.strip_prefix("```").and_then(|inside| inside.strip_suffix("```"));
     let inside = fenced.map_or(bare, |inside| inside.strip_prefix("json").unwrap_or(inside));
-    // What is not JSON is the caller's to name.
+    // The caller names the fault of text that is not JSON.
     serde_json::from_str(inside.trim()).ok()
 }
 
-/// The model wrote words, and did not begin to write JSON.
+/// Returns true if the model wrote words and did not begin with JSON.
 pub(crate) fn is_plain_text(text: &str) -> bool {
     let bare = text.trim();
     !bare.starts_with(['{', '[', '`', '"']) && bare.chars().any(char::is_alphabetic)
 }
 
-/// The model wrote nothing but white space, or so much of it at the end that it would have gone on.
+/// Returns true if the text is blank, or ends in so much white space that it would have gone on.
 pub(crate) fn fades_out(text: &str) -> bool {
     let words = text.trim_end();
     words.is_empty() || text[words.len()..].chars().nth(WHITE_SPACE_MAX - 1).is_some()
 }
 
-/// The model ended in white space, or wrote more of it on end than JSON needs.
+/// Returns true if the text contains a longer run of white space than JSON needs.
 pub(crate) fn lost_in_white_space(text: &str) -> bool {
     let mut run = 0;
     text.chars().any(|c| {

@@ -1,34 +1,34 @@
-//! Token budget of each principal for a UTC day: spent, reserved and left.
+//! Token budget of each principal for a UTC day: used, reserved and left.
 //!
-//! Every request is reserved for before it is sent. It goes where its estimate fits in what is left
-//! of the day; beside others only where all of them fit that cost [`COST_MAX`] times as estimated.
-//! So a day's limit is passed by one request at most, by what that one costs over its estimate.
+//! Every attempt is reserved for before it is sent. An attempt is admitted alone if its estimate fits into
+//! the rest of the day; beside others only if all of them fit at [`COST_MAX`] times their estimates. So the
+//! daily limit is exceeded by one attempt at most, by its cost over its estimate.
 
 use std::{collections::HashMap, sync::Arc};
 
 use super::AdmissionError;
 
-/// Most that a request can cost, as a multiple of its estimate: a token of text may be one byte
-/// where three are expected, and a picture several times the usual.
+/// Highest cost of a request, as a multiple of its estimate: a token may be one byte of text where three are
+/// estimated, and a picture several times the usual.
 pub(super) const COST_MAX: u64 = 4;
 
-/// Use of a day's token budget by a principal.
+/// Token usage of a principal on one day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DailyUsage {
     /// The principal.
     pub principal: Arc<str>,
-    /// The day.
+    /// Number of the UTC day.
     pub day: u64,
-    /// Tokens spent.
+    /// Tokens used.
     pub used: u64,
-    /// Tokens set aside for requests in flight.
+    /// Tokens reserved for requests in flight.
     pub reserved: u64,
-    /// Tokens that may be spent.
+    /// Daily limit.
     pub limit: u64,
 }
 
 impl DailyUsage {
-    /// Nine tenths are spent or in flight.
+    /// Returns true if nine tenths are used or reserved.
     pub fn is_low(&self) -> bool {
         let taken = u128::from(self.used) + u128::from(self.reserved);
         taken * 10 >= u128::from(self.limit) * 9
@@ -39,21 +39,21 @@ impl DailyUsage {
 struct PrincipalBudget {
     day: u64,
     used: u64,
-    /// Estimates of what is in flight, on whatever day it began.
+    /// Estimates of the requests in flight, whichever day they began.
     reserved: u64,
 }
 
 impl PrincipalBudget {
     fn used_of(&self, day: u64) -> u64 {
-        // A clock that is set back begins no new day.
+        // A clock that is set back does not begin a new day.
         if self.day >= day { self.used } else { 0 }
     }
 }
 
-/// The budgets of all principals. A principal is a key of the configuration: there are few.
+/// Budgets of all principals. A principal is a key of the configuration, so there are few.
 #[derive(Debug)]
 pub(super) struct DailyBudgets {
-    /// 0 is no limit.
+    /// Daily limit; 0 means none.
     limit: u64,
     budgets: HashMap<Arc<str>, PrincipalBudget>,
 }
@@ -71,7 +71,7 @@ impl DailyBudgets {
         self.budgets.get(principal).copied().unwrap_or_default()
     }
 
-    /// Refuses what the day has no room for, whatever becomes of that in flight.
+    /// Rejects a request that the day cannot hold, even if everything in flight cost nothing.
     pub(super) fn check(
         &self,
         principal: &str,
@@ -83,7 +83,7 @@ impl DailyBudgets {
         if fits { Ok(()) } else { Err(AdmissionError::DaySpent { used, asked, limit }) }
     }
 
-    /// It fits beside what the principal has in flight.
+    /// Returns true if the request fits beside the principal's requests in flight.
     pub(super) fn has_room(&self, principal: &str, day: u64, asked: u64) -> bool {
         let budget = self.budget(principal);
         let together = budget.reserved.saturating_add(asked).saturating_mul(COST_MAX);
@@ -92,7 +92,7 @@ impl DailyBudgets {
         self.is_off() || (self.check(principal, day, asked).is_ok() && (is_alone || fits_beside))
     }
 
-    /// Sets `asked` aside in place of `before`.
+    /// Replaces the reservation `before` by `asked`.
     pub(super) fn reserve(&mut self, principal: &Arc<str>, before: u64, asked: u64) {
         if !self.is_off() {
             let budget = self.budgets.entry(Arc::clone(principal)).or_default();
@@ -100,7 +100,7 @@ impl DailyBudgets {
         }
     }
 
-    /// Turns what was reserved into what was spent; it counts on the day on which it is known.
+    /// Converts a reservation into usage; it counts for the day on which the cost is known.
     pub(super) fn commit(&mut self, principal: &Arc<str>, day: u64, reserved: u64, spent: u64) {
         if self.is_off() {
             return;
@@ -113,8 +113,7 @@ impl DailyBudgets {
         budget.used = budget.used.saturating_add(spent);
     }
 
-    /// Use of the budget of `day`, or of a later one where the clock was set back; `None` without a
-    /// limit.
+    /// Returns the usage of `day`, or of a later day if the clock was set back; `None` without a limit.
     pub(super) fn used(&self, principal: &Arc<str>, day: u64) -> Option<DailyUsage> {
         let (budget, limit) = (self.budget(principal), self.limit);
         (!self.is_off()).then(|| DailyUsage {

@@ -1,8 +1,8 @@
-//! Fair order: principals take turns within a priority, streams within a principal.
+//! Fair order: round-robin over principals within a priority, and over streams within a principal.
 //!
-//! A turn is a number; the least goes first, and one that was served or is new gets the
-//! greatest. So none is served twice while another of the same kind waits that could be. A
-//! principal at its limit is passed over: the kind of work that was has its next slot.
+//! A turn is a number; the lowest goes first, and a served or new entry gets the highest. So no entry is
+//! served twice while another of its kind could be. A principal at its limit is skipped; its next slot
+//! belongs to the priority that was skipped.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -11,26 +11,26 @@ use super::{AdmissionRequest, LIVE_BEFORE_OFFLINE, Priority};
 type PrincipalKey = (Priority, Arc<str>);
 type StreamKey = (Priority, Arc<str>, Arc<str>);
 
-/// State of the offline requests when a live one goes before them.
+/// State of the offline requests when a live request is served before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LivePreference {
     /// No offline request waits.
     None,
-    /// An offline request waits that could go.
+    /// An offline request waits that could be served.
     One,
-    /// They wait for offline work that is in flight.
+    /// Offline requests wait for others in flight.
     NotNow,
 }
 
-/// The turns of all that wait.
+/// Turns of all waiting principals and streams.
 #[derive(Debug, Default)]
 pub(super) struct FairOrder {
     clock: u64,
     principals: HashMap<PrincipalKey, u64>,
     streams: HashMap<StreamKey, u64>,
-    /// Greatest turn of a principal that was served: one that waits with a lesser was passed over.
+    /// Highest turn served per priority; a waiting principal with a lower turn was skipped.
     served: HashMap<Priority, u64>,
-    /// Live requests served in a row while an offline one could have been.
+    /// Live requests served in a row while an offline one could have been served.
     live_in_a_row: u32,
 }
 
@@ -40,7 +40,7 @@ fn keys(request: &AdmissionRequest) -> (PrincipalKey, StreamKey) {
 }
 
 impl FairOrder {
-    /// A request begins to wait.
+    /// Records that a request begins to wait.
     pub(super) fn joined(&mut self, request: &AdmissionRequest) {
         self.clock += 1;
         let (principal, stream) = keys(request);
@@ -48,7 +48,7 @@ impl FairOrder {
         self.streams.entry(stream).or_insert(self.clock);
     }
 
-    /// A request waits no longer, for whatever reason; `left` are those that still do.
+    /// Records that a request left the queue; `left` are the requests that still wait.
     pub(super) fn left<'a>(
         &mut self,
         request: &AdmissionRequest,
@@ -70,7 +70,7 @@ impl FairOrder {
         }
     }
 
-    /// A waiting request goes to a model.
+    /// Records that a waiting request is admitted.
     pub(super) fn served(&mut self, request: &AdmissionRequest, preference: LivePreference) {
         self.clock += 1;
         let (principal, stream) = keys(request);
@@ -89,13 +89,13 @@ impl FairOrder {
         };
     }
 
-    /// Offline work was passed over often enough.
+    /// Returns true if offline work was skipped often enough.
     pub(super) fn is_offline_due(&self) -> bool {
         self.live_in_a_row >= LIVE_BEFORE_OFFLINE
     }
 
-    /// Returns true if the next slot of a principal is for its requests of `priority`: others were
-    /// served before them, and not before its older ones of the other priority.
+    /// Returns true if the principal's next slot belongs to `priority`: its requests of that priority were
+    /// skipped, and for longer than those of the other one.
     pub(super) fn is_owed(&self, priority: Priority, principal: &Arc<str>) -> bool {
         let passed = |priority| {
             let turn = self.principals.get(&(priority, Arc::clone(principal)))?;
@@ -105,7 +105,7 @@ impl FairOrder {
         passed(priority).is_some_and(|turn| other.is_none_or(|other| turn < other))
     }
 
-    /// Position of a waiting request within its class.
+    /// Returns the position of a waiting request within its priority.
     pub(super) fn position(&self, request: &AdmissionRequest) -> (u64, u64) {
         let (principal, stream) = keys(request);
         let turn = |turn: Option<&u64>| turn.copied().unwrap_or(u64::MAX);

@@ -1,7 +1,7 @@
-//! Cost of applying a schema: an upper bound, before anything is compiled.
+//! Upper bound of the cost of applying a schema, computed before it is compiled.
 //!
-//! Counts the subschemas that one chain of nested values can meet. References that lead back without
-//! going down into the answer would never end; two that go down together double the work a level.
+//! Counts the subschemas that a chain of nested values can meet. References that loop without descending into
+//! the answer would never end; two that descend together double the work per level.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 
 use super::{DEPTH_MAX, PATTERNS_MAX, SchemaError};
 
-/// Most subschemas that the chain may meet. Properties count once a level, so that only choices
-/// (`anyOf`, ...) and recursion add up to much.
+/// Most subschemas that the chain may meet. Properties count once per level, so only choices (`anyOf`, ...)
+/// and recursion add up to much.
 const WORK_MAX: u64 = 10_000;
-/// Longest chain of subschemas inside one another, references followed: the validator recurses along it.
+/// Longest chain of nested subschemas, references followed; the validator recurses along it.
 const CHAIN_MAX: usize = 512;
-/// Subschemas that a pattern counts as: each byte of a text may meet all of its states, of which there may be thousands.
+/// Cost of a pattern in subschemas: each byte of a text may meet thousands of its states.
 const PATTERN_WORK: u64 = 600;
-/// Versions of JSON Schema whose base of references only `$id` moves.
+/// Versions of JSON Schema in which only `$id` changes the base of references.
 const DIALECTS: [&str; 4] = [
     "http://json-schema.org/draft-07/schema#",
     "http://json-schema.org/draft-07/schema",
@@ -24,7 +24,7 @@ const DIALECTS: [&str; 4] = [
     "https://json-schema.org/draft/2020-12/schema",
 ];
 
-/// Keywords with one subschema for the value itself, or a list or map of them.
+/// Keywords whose subschemas apply to the value itself, singly or as a list or map.
 const SAME: [&str; 10] = [
     "allOf",
     "anyOf",
@@ -37,7 +37,7 @@ const SAME: [&str; 10] = [
     "dependencies",
     "contentSchema",
 ];
-/// Keywords with subschemas for the values inside it, of which all may meet the same one.
+/// Keywords whose subschemas apply to inner values; all of them may meet the same value.
 const INSIDE: [&str; 8] = [
     "patternProperties",
     "additionalProperties",
@@ -48,10 +48,10 @@ const INSIDE: [&str; 8] = [
     "contains",
     "items",
 ];
-/// Keywords with subschemas for the values inside it, of which one meets each.
+/// Keywords whose subschemas apply to inner values, one to each.
 const INSIDE_ONE: [&str; 2] = ["properties", "prefixItems"];
 
-/// Refuses what leads out of the schema and what could take for ever; returns the number of its patterns.
+/// Rejects external references and unbounded cost; returns the number of patterns.
 pub(super) fn check(root: &Value) -> Result<usize, SchemaError> {
     let mut patterns = 0;
     keywords(root, "", &mut patterns)?;
@@ -87,7 +87,7 @@ fn keywords(value: &Value, place: &str, patterns: &mut usize) -> Result<(), Sche
     Ok(())
 }
 
-/// The keyword of `fields` that could lead elsewhere. Only strings do: a property may be called `$ref`.
+/// Returns the keyword of `fields` that refers elsewhere. Only strings do: a property may be named `$ref`.
 fn leads_out(fields: &Map<String, Value>, at_root: bool) -> Option<&'static str> {
     let text = |keyword: &str| fields.get(keyword).and_then(Value::as_str);
     if text("$ref").is_some_and(|target| fragment(target).is_none()) {
@@ -102,7 +102,7 @@ fn leads_out(fields: &Map<String, Value>, at_root: bool) -> Option<&'static str>
     ["$dynamicRef", "$recursiveRef"].into_iter().find(|keyword| text(keyword).is_some())
 }
 
-/// Fragment of a reference into the schema itself, its percent-encoding undone; `None` of others.
+/// Returns the percent-decoded fragment of a reference into the schema; `None` for other references.
 fn fragment(target: &str) -> Option<String> {
     let mut bytes = target.strip_prefix('#')?.bytes();
     let mut decoded = Vec::with_capacity(target.len());
@@ -118,7 +118,7 @@ fn fragment(target: &str) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
-/// Schemas by what `$anchor` calls them, each with its place; `None` for a name of two.
+/// Schemas by `$anchor`, each with its place; `None` for a name used twice.
 type Anchors<'a> = HashMap<&'a str, Option<(&'a Value, String)>>;
 
 fn gather<'a>(node: &'a Value, place: &str, anchors: &mut Anchors<'a>) {
@@ -141,12 +141,12 @@ fn gather<'a>(node: &'a Value, place: &str, anchors: &mut Anchors<'a>) {
     }
 }
 
-/// The sum of one schema at every depth, each computed once.
+/// Computes the cost of each schema at each depth, once.
 struct CostWalker<'a> {
     root: &'a Value,
-    /// Costs by the node's address and the levels left of the answer.
+    /// Known costs by node address and levels left.
     known: HashMap<(usize, usize), u64>,
-    /// Subschemas on the current path: meeting one of them again is a loop.
+    /// Subschemas on the current path; meeting one of them again is a loop.
     open: HashSet<(usize, usize)>,
     anchors: Anchors<'a>,
 }
@@ -172,7 +172,7 @@ impl<'a> CostWalker<'a> {
         Ok(work)
     }
 
-    /// The schema that `target` refers to, and where it is.
+    /// Returns the schema that `target` refers to, and its place.
     fn resolve(&self, target: &str) -> Option<(&'a Value, String)> {
         let name = fragment(target)?;
         if name.is_empty() || name.starts_with('/') {
@@ -204,10 +204,10 @@ impl<'a> CostWalker<'a> {
                 u64::saturating_add,
             )?);
         }
-        // No value lies deeper: the answer is refused before.
+        // No value lies deeper: the answer is rejected before.
         if let Some(below) = levels.checked_sub(1) {
             for keyword in INSIDE {
-                // A list of `items` is what `prefixItems` is today: one of them meets each value.
+                // A list under `items` acts like `prefixItems`: one subschema meets each value.
                 let list = keyword == "items" && fields.get(keyword).is_some_and(Value::is_array);
                 let sum = if list { u64::max } else { u64::saturating_add };
                 work = work.saturating_add(self.subschemas(fields, keyword, below, place, sum)?);
@@ -222,7 +222,7 @@ impl<'a> CostWalker<'a> {
                 )?);
             }
         }
-        // What is unevaluated is found out by evaluating the rest once more.
+        // `unevaluated…` keywords evaluate the other keywords once more.
         let twice = fields.keys().any(|keyword| keyword.starts_with("unevaluated"));
         Ok(if twice { work.saturating_mul(2) } else { work })
     }
