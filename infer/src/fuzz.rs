@@ -1,4 +1,4 @@
-//! Invariants of the readers of backend answers and caller schemas, for any bytes.
+//! Invariants of the parsers of backend responses and caller schemas, for arbitrary bytes.
 
 use crate::{
     ApiProtocol, OutputSchema, excerpt,
@@ -7,17 +7,17 @@ use crate::{
     provider_api::{retry_info, text},
 };
 
-/// A key that no message may repeat.
+/// Key that no message may repeat.
 const KEY: &str = "sk-fuzz";
-/// Most characters of a message, the mark of what is left out among them.
+/// Most characters of a message, including the ellipsis.
 const MESSAGE_CHARS_MAX: usize = 201;
 
-/// Most characters of all violations that are told.
+/// Most characters of all reported violations.
 const VIOLATION_CHARS_MAX: usize = 2000;
 
-/// The body of an answer, of a list of models or of an error.
+/// Parses `bytes` as a completion, a model list and an error body.
 ///
-/// Messages are bounded and repeat no key; an answer that the default schema accepts is read as a finding.
+/// Asserts that messages are bounded and repeat no key; an accepted answer is read as a finding.
 pub fn reply(bytes: &[u8]) {
     let schema = finding::default_answer();
     for api in [ApiProtocol::Openai(None), ApiProtocol::Gemini] {
@@ -34,9 +34,9 @@ pub fn reply(bytes: &[u8]) {
     retry_info::retry_after(bytes);
 }
 
-/// A caller's schema, a zero byte, and an answer that is held against it.
+/// Parses `bytes` as a caller's schema, a zero byte, and an answer to validate.
 ///
-/// The schema is refused, or an answer is held against it with few and short violations, the same each time.
+/// Asserts that an accepted schema reports few and short violations, the same on each validation.
 pub fn schema(bytes: &[u8]) {
     let Some(at) = bytes.iter().position(|byte| *byte == 0) else { return };
     let (schema, answer) = (&bytes[..at], &bytes[at + 1..]);

@@ -1,4 +1,4 @@
-//! The chain against scripted backends: every way to fail, who answers instead, and in what time.
+//! Chain against scripted backends: every failure, the fallbacks, and the time limits.
 #![allow(missing_docs)]
 
 #[path = "chain/budget.rs"]

@@ -1,5 +1,4 @@
-//! The chain against a server that somebody else wrote: llama.cpp, with a model whose words are
-//! noise.
+//! Chain against a real llama.cpp server with a model that writes random text.
 #![allow(missing_docs)]
 
 #[path = "../../tests/support/model_server.rs"]
@@ -22,23 +21,23 @@ use crate::model_server::{KEY, ModelServer};
 /// Name of the model in the service; llama.cpp calls it `noise`.
 const MODEL: &str = "small";
 
-/// Prompt that makes the model say more than it has room for: a letter is a token.
+/// Returns a prompt longer than the model's context: one letter is one token.
 fn long() -> String {
     "n".repeat(32_768)
 }
 
-/// A grey picture of 16 x 16.
+/// Returns a grey picture of 16 x 16 pixels.
 fn picture() -> PromptImage {
     let jpeg = include_bytes!("grey.jpg").as_slice().into();
     PromptImage { jpeg, caption: "At 0.000 s:".to_owned() }
 }
 
-/// A chain of llama.cpp that wants `key`, with a `more` line of its own.
+/// Returns a chain of one llama.cpp backend with `key` and the configuration line `more`.
 fn chain(models: &ModelServer, key: &str, more: &str) -> BackendChain {
     chain_after(models, "", &format!("api_key = \"{key}\"\n{more}"))
 }
 
-/// A chain of the backends in `before`, then llama.cpp with `more`.
+/// Returns a chain of the backends in `before`, then llama.cpp with `more`.
 fn chain_after(models: &ModelServer, before: &str, more: &str) -> BackendChain {
     let text = format!(
         "{before}\n[[backends]]\nname = \"noise\"\ntype = \"openai_compat\"\nbase_url = \"{}\"\n\
@@ -46,7 +45,7 @@ fn chain_after(models: &ModelServer, before: &str, more: &str) -> BackendChain {
         models.url()
     );
     let configs = BackendConfigs::parse("backends.toml", &text, &|_| None).expect("backends");
-    // Another test of this process may have put it there.
+    // Another test of this process may have installed the provider.
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
     let roots = rustls::RootCertStore::empty();
     let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
@@ -74,7 +73,7 @@ fn request() -> InferenceRequest {
     }
 }
 
-/// The only attempt's answer, its tokens counted.
+/// Returns the answer of the only attempt and checks that its tokens are counted.
 async fn answered(chain: &BackendChain, request: &InferenceRequest) -> Completion {
     let answer = chain.infer(request, &()).await.expect("an answer");
     assert_eq!((&*answer.provider, answer.attempts), ("noise", 1), "{answer:?}");
@@ -83,14 +82,14 @@ async fn answered(chain: &BackendChain, request: &InferenceRequest) -> Completio
     answer
 }
 
-/// The answer is the JSON that [`schema`] asks for, and nothing beside it.
+/// Asserts that the answer is exactly the JSON that [`schema`] requires.
 fn assert_structured(answer: &Completion) {
     let json = answer.json.as_ref().expect("structured");
     assert_eq!(schema().validate(json), Ok(()), "{json}");
     assert_eq!(serde_json::from_str::<Value>(&answer.text).ok().as_ref(), Some(json));
 }
 
-/// Failure of the only backend.
+/// Returns the failure of the only backend.
 async fn failure(chain: &BackendChain, request: &InferenceRequest) -> FailureKind {
     match chain.infer(request, &()).await {
         Err(InferError::Failed(mut failed)) if failed.len() == 1 => failed.remove(0).failure,
@@ -149,7 +148,7 @@ async fn more_at_once_than_it_has_slots_get_their_own_answers() {
     }
     let mut answers = asked.join_all().await;
     answers.sort_by_key(|(length, _)| *length);
-    // A letter is a token: whose answer it is can be counted.
+    // One letter is one token, so that each answer can be attributed to its prompt.
     for ((_, before), (length, after)) in answers.iter().zip(&answers[1..]) {
         assert_structured(after);
         assert_eq!(after.tokens.prompt, before.tokens.prompt + 1, "{length}");
@@ -186,7 +185,7 @@ async fn refusals_are_told_by_status_and_hold_no_key() {
 async fn it_stands_in_for_a_backend_that_is_not_there() {
     let name = "it_stands_in_for_a_backend_that_is_not_there";
     let Some(models) = ModelServer::start(name, 0) else { return };
-    // A port where nobody listens any more.
+    // A port without a listener.
     let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|gone| gone.local_addr());
     let gone = format!(
         "[[backends]]\nname = \"gone\"\ntype = \"openai_compat\"\nbase_url = \"http://{}\"\n\

@@ -1,4 +1,4 @@
-//! Places that come and go: who waits, who leaves, and what is charged.
+//! Tests of permits that are granted, cancelled and released, and of the tokens charged.
 
 use super::*;
 use crate::scheduler::Priority;
@@ -37,7 +37,7 @@ fn request() -> AdmissionRequest {
     }
 }
 
-/// Waits until so many wait.
+/// Waits until `count` live requests wait.
 async fn waiting(admission: &InferenceAdmission, count: usize) {
     while admission.load().waiting_live != count {
         tokio::task::yield_now().await;

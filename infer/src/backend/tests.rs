@@ -1,4 +1,4 @@
-//! One backend, and what is known of it.
+//! Tests of one backend and its state.
 
 use super::*;
 use crate::BackendConfigs;

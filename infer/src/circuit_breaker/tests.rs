@@ -1,4 +1,4 @@
-//! The breaker in virtual time.
+//! Tests of the breaker in virtual time.
 
 use std::{
     collections::BTreeMap,
@@ -37,14 +37,14 @@ fn ask(
     breaker.record(&ticket, signal, now)
 }
 
-/// So many asks of alice show this.
+/// Records `signal` for `asks` requests of alice.
 fn fail(breaker: &mut CircuitBreaker, asks: u32, signal: RequestSignal, now: Instant) {
     for _ in 0..asks {
         ask(breaker, &alice(), signal, now);
     }
 }
 
-/// Left alone by everybody: it was away for alice.
+/// Returns a breaker that alice's failures opened for all, as the backend was away.
 fn opened(now: Instant) -> CircuitBreaker {
     let mut breaker = CircuitBreaker::default();
     for _ in 1..FAILURES_MAX {
@@ -93,7 +93,7 @@ fn five_failures_on_end_open_it_and_a_success_between_does_not() {
 #[test]
 fn failures_of_one_principal_are_its_own_until_they_are_confirmed() {
     use RequestSignal::{Fails, IsAway, Works};
-    // What others show after alice's failures, and what becomes of the breaker.
+    // Signals of other principals after alice's failures, and the expected transition.
     let rows: [(&str, u32, &[RequestSignal], BreakerTransition, bool); 6] = [
         ("alice alone", 50, &[], BreakerTransition::OpenForOne, false),
         ("another's fails", 5, &[Fails], BreakerTransition::OpenForAll, true),
@@ -250,13 +250,13 @@ fn failures_of_before_do_not_lengthen_the_pause() {
     trial(&mut breaker, &alice(), now + SECOND);
 }
 
-/// Principals of the properties; the first one's questions are what a backend fails on.
+/// Principals of the properties; the backend fails on the requests of the first one.
 const PAYERS: [&str; 3] = ["alice", "bob", "carol"];
 
 proptest! {
-    /// In every history, also when no trial is ever heard of again: one is let through at a time, a
-    /// suspect's failure keeps nobody else out, and nobody is shut out for longer than the longest
-    /// pause and a second.
+    /// In every history, even with probes that never end, one probe is admitted at a time, a suspect's
+    /// failure blocks no other principal, and nobody is blocked for longer than the longest open period and a
+    /// second.
     #[test]
     fn it_never_stays_shut(
         steps in proptest::collection::vec(
@@ -300,8 +300,8 @@ proptest! {
         }
     }
 
-    /// Requests of alice fail, and the backend works: asks of others are answered, all of them,
-    /// where those that meet a trial wait for what it shows.
+    /// If only alice's requests fail and the backend works, all requests of others are answered, provided
+    /// that those which meet a probe wait for its result.
     #[test]
     fn nobody_pays_for_the_questions_of_another(
         asks in proptest::collection::vec((0_u64..3000, 0_usize..3, 1_u64..20_000), 1..300),
@@ -313,7 +313,7 @@ proptest! {
         let mut under_way: BTreeMap<(Instant, usize), BreakerTicket> = BTreeMap::new();
         let mut waiting: Vec<usize> = Vec::new();
         if is_suspected {
-            // Something that others asked failed too, once.
+            // A request of another principal failed as well, once.
             fail(&mut breaker, 4, RequestSignal::Fails, now);
             ask(&mut breaker, &bob(), RequestSignal::Fails, now);
             now += OPEN_FIRST;
@@ -323,7 +323,7 @@ proptest! {
             now += Duration::from_millis(wait_ms);
             let at = now;
             let mut comes = Vec::new();
-            // What ends before goes first, and has those that wait for it look again.
+            // Requests that ended earlier are recorded first; their waiters check the breaker again.
             while let Some(entry) = under_way.first_entry().filter(|entry| entry.key().0 <= at) {
                 let ((ended, _), ticket) = entry.remove_entry();
                 let fails = *ticket.principal == *principals[0];

@@ -1,4 +1,4 @@
-//! Files that are read, files that are refused and what is said about them, base URLs.
+//! Tests of accepted files, rejected files with their messages, and base URLs.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ fn no_backends_are_none() {
     assert_eq!(parse("# nothing\n"), Ok(Vec::new()));
 }
 
-/// The lines of a backend that is whole, and those of `more`.
+/// Returns the lines of a complete backend followed by `more`.
 fn with(more: &str) -> String {
     format!(
         "[[backends]]\nname = \"a\"\ntype = \"openai_compat\"\nbase_url = \"http://h\"\n\

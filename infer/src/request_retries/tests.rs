@@ -1,4 +1,4 @@
-//! Responses and the steps that follow them.
+//! Tests of responses and the steps that follow them.
 
 use std::{sync::Arc, time::Duration};
 

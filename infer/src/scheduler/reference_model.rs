@@ -1,4 +1,4 @@
-//! The scheduler beside a model of it: what holds of any sequence of steps.
+//! Scheduler compared with a reference model: properties of any sequence of steps.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{
     *,
 };
 
-/// Most that a request costs, in hundredths of its estimate.
+/// Highest cost of a request, in hundredths of its estimate.
 const PART_MAX: u64 = 100 * daily_budget::COST_MAX;
 
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ enum ScriptStep {
         rest_ms: u64,
     },
     Cancel(prop::sample::Index),
-    /// Another request of a request, so many tokens of which it takes that part.
+    /// Another attempt of a request: its tokens, and its cost in hundredths of them.
     Again(prop::sample::Index, u64, u64),
     Release(prop::sample::Index, u64),
     Wait(u64),
@@ -65,7 +65,7 @@ struct Model {
     day: u64,
     /// Waiting requests with the first and last time at which they may go.
     waiting: BTreeMap<AdmissionId, (AdmissionRequest, Instant, Instant)>,
-    /// Requests in flight with the tokens that are set aside for them.
+    /// Requests in flight with the tokens reserved for them.
     in_flight: BTreeMap<AdmissionId, (AdmissionRequest, u64)>,
     spent: BTreeMap<(Arc<str>, u64), u64>,
 }
@@ -97,7 +97,7 @@ impl Model {
         own.map(|(_, reserved)| *reserved).sum()
     }
 
-    /// A request of `request`, reserved at `estimate`, took `spent`.
+    /// Charges `spent` for an attempt of `request` that was reserved at `estimate`.
     fn spend(&mut self, request: &AdmissionRequest, estimate: u64, spent: u64) {
         let limit = self.limits.tokens_per_day;
         let used = self.spent.entry((Arc::clone(&request.principal), self.day)).or_default();
@@ -169,8 +169,8 @@ impl Model {
         }
     }
 
-    /// Sets `tokens` aside for a request of `ticket`; whether there was room is the scheduler's word,
-    /// held against the limit by what it comes to cost.
+    /// Reserves `tokens` for an attempt of request `id`. The scheduler decides about the room; the model
+    /// checks the decision by the resulting cost.
     fn reserve(&mut self, id: AdmissionId, tokens: u64) -> bool {
         let fits = self.scheduler.reserve(id, self.day, tokens);
         let (request, reserved) = self.in_flight.get_mut(&id).expect("under way");
@@ -184,7 +184,7 @@ impl Model {
         fits
     }
 
-    /// A request of `tokens` takes `part` hundredths of them, where there is room for it.
+    /// Makes an attempt of `tokens` that takes `part` hundredths of them, if there is room.
     fn again(&mut self, id: AdmissionId, tokens: u64, part: u64) {
         if !self.reserve(id, tokens) {
             return;
@@ -197,7 +197,7 @@ impl Model {
         self.spend(&request, tokens, spent);
     }
 
-    /// Ends a request: in mid-request where `part` is 100, else after one that took so many hundredths.
+    /// Ends a request: in mid-attempt if `part` is 100, else after an attempt of `part` hundredths.
     fn release(&mut self, id: AdmissionId, part: u64) {
         let (_, reserved) = *self.in_flight.get(&id).expect("under way");
         if part != 100 {
@@ -294,7 +294,7 @@ proptest! {
         for step in steps {
             model.step(step);
         }
-        // Every request ends: by an answer, or by a refusal with a name. No retry-after lasts so long.
+        // Every request ends with an answer or a named refusal. No retry-after lasts 4 s.
         model.now += Duration::from_secs(4);
         model.poll();
         for _ in 0..model.waiting.len() + model.in_flight.len() {
@@ -329,8 +329,8 @@ proptest! {
         let seen = of(0, 9, seen_offline, seen_tokens);
         model.push(seen.clone());
         let id = *model.waiting.keys().next_back().expect("pushed last");
-        // Besides those in flight when it came: for each of at most four streams of its principal a
-        // turn of four principals, every fifth for offline work, and a slot of its principal.
+        // Bound, besides those in flight on arrival: for each of at most four streams of the principal a
+        // round of four principals, every fifth slot for offline work, and a slot of the principal.
         let turn = 4 * (LIVE_BEFORE_OFFLINE as usize + 1) + limits.in_flight;
         let bound = limits.in_flight + 4 * turn;
         let mut released = 0;
@@ -340,7 +340,7 @@ proptest! {
                 model.push(of(principal, stream, offline, tokens));
             }
             model.poll();
-            // Answers come in the order in which they were asked for.
+            // Requests end in the order in which they were admitted.
             if let Some(oldest) = model.in_flight.keys().next().copied() {
                 model.release(oldest, 100);
                 released += 1;

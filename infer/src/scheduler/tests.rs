@@ -1,4 +1,4 @@
-//! The scheduler in virtual time: what each rule decides.
+//! Tests of each scheduler rule in virtual time.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) fn request(principal: &str, stream: &str, priority: Priority) -> Admi
     }
 }
 
-/// A scheduler with names for its requests.
+/// Scheduler with names for its requests.
 struct Desk {
     scheduler: Scheduler,
     now: Instant,
@@ -47,7 +47,7 @@ impl Desk {
         id
     }
 
-    /// Every outcome for now, as `name` or `name: why not`.
+    /// Returns all outcomes that are ready, as `name` or `name: reason`.
     fn poll(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         while let Some(AdmissionOutcome { id, outcome }) = self.scheduler.poll(self.now, self.day) {
@@ -68,7 +68,7 @@ impl Desk {
         self.poll()
     }
 
-    /// Ends the request called `name` for so many tokens.
+    /// Commits `tokens` for the request called `name` and ends it.
     fn spend(&mut self, name: &str, tokens: u64) -> DailyUsage {
         let found = self.names.iter().rev().find(|(_, known)| *known == name);
         let id = *found.expect("named").0;
@@ -76,7 +76,7 @@ impl Desk {
         self.scheduler.release(id, self.day).expect("a budget")
     }
 
-    /// With one slot: everything that waits, in the order in which it goes.
+    /// Returns all waiting requests in the order in which they are admitted to the one slot.
     fn order(&mut self, first: AdmissionId) -> Vec<String> {
         let (mut in_flight, mut order) = (first, Vec::new());
         loop {
@@ -90,7 +90,7 @@ impl Desk {
     }
 }
 
-/// Scheduler whose one slot is taken.
+/// Returns a scheduler whose one slot is taken.
 fn busy(limits: AdmissionLimits) -> (Desk, AdmissionId) {
     let mut state = Desk::new(AdmissionLimits { in_flight: 1, ..limits });
     let first = state.push("first", request("nobody", "s", Priority::Live));
@@ -176,8 +176,8 @@ fn a_principal_at_its_limit_holds_nobody_else() {
 #[test]
 fn work_of_one_kind_does_not_keep_a_principal_from_the_other() {
     use Priority::{Live, Offline};
-    // Of the principal at its limit the first kind could have every slot, and never the second: `b`
-    // takes what is left, and with it the turns of the second.
+    // Of the principal at its limit, the first kind could take every slot and the second none: `b` takes what
+    // is left, and with it the turns of the second kind.
     for (first, second) in [(Live, Offline), (Offline, Live)] {
         let mut state = Desk::new(AdmissionLimits {
             in_flight: 2,

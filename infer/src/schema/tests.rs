@@ -1,4 +1,4 @@
-//! Schemas that are accepted, those that are refused and why, and their verdicts on answers.
+//! Tests of accepted schemas, rejected schemas with reasons, and the validation of answers.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -209,7 +209,7 @@ fn a_schema_error_is_the_callers() {
     assert_eq!(SchemaError::TooDeep.kind(), media::ErrorKind::InvalidInput);
 }
 
-/// A schema of four definitions that refer to one another at random.
+/// Generates a schema of four definitions that refer to one another at random.
 fn tangled() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         (0..4_u8).prop_map(|n| json!({"$ref": format!("#/$defs/d{n}")})),
@@ -250,7 +250,7 @@ fn tangled() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// An accepted schema applies to the deepest answer: neither the stack nor the time runs out.
+    /// An accepted schema validates the deepest answer without exhausting the stack or the time.
     #[test]
     fn a_tangle_that_is_taken_can_be_applied(schema in tangled()) {
         let deep = (1..DEPTH_MAX).fold(json!(["a"]), |inner, n| match n % 2 {

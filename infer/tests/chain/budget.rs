@@ -1,4 +1,4 @@
-//! Payment of each request, and the requests that are not sent for want of budget.
+//! Tests of the budget: charges per request, and requests not sent for lack of budget.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::{chain, request, structured};
 
-/// Pays for so many requests, and keeps what was set aside and paid.
+/// Budget for a number of requests; records the amounts reserved and charged.
 struct Requests {
     left: Mutex<usize>,
     reserved: Mutex<Vec<u64>>,
@@ -71,13 +71,13 @@ async fn a_request_costs_what_was_counted_or_else_what_was_estimated() {
     ] {
         let (server, purse) = (server(step).await, Requests::new(1));
         let asked = InferenceRequest { timeout: Some(Duration::from_millis(300)), ..request() };
-        // Whether there is an answer is what other tests are about.
+        // Other tests check the answer itself.
         chain(&[&server.base_url()]).infer(&asked, &purse).await.ok();
         assert_eq!((purse.reserved(), purse.spent()), (vec![estimate], vec![cost]), "{name}");
     }
 }
 
-/// Counts that what was asked cannot have are none, and what is not counted is estimated.
+/// Implausible counts are ignored, and missing counts are estimated.
 #[tokio::test]
 async fn counts_that_cannot_be_are_not_believed() {
     let asked = InferenceRequest { max_tokens: Some(50), ..request() };

@@ -1,4 +1,4 @@
-//! Every way in which a backend can fail, by name, and what is made of it.
+//! Tests of every way in which a backend can fail, by class, and the resulting retry or failure.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ async fn says(text: &str) -> ScriptedServer {
     ScriptedServer::with_steps(Vec::new(), Step::chat(text)).await.expect("a server")
 }
 
-/// Answers that are no answers, with the class that each is.
+/// Returns unusable answers, each with its failure class.
 fn failing_steps() -> Vec<(&'static str, Step, &'static str)> {
     let whole = chat_body("a car", "stop").to_string();
     let huge = format!("\"{}\"", "x".repeat(10 * 1024 * 1024));
@@ -135,7 +135,7 @@ async fn a_connection_that_was_given_up_is_replaced_and_counted() {
     let chain = chain(&[&server.base_url()]);
     let deadline = Instant::now() + crate::support::PATIENCE;
     chain.infer(&request(), &()).await.expect("an answer");
-    // Whether the connection is idle again by then is the client's matter.
+    // The client decides when the connection is idle again.
     let answer = loop {
         match chain.infer(&request(), &()).await {
             Ok(answer) if answer.attempts > 1 => break answer,
@@ -149,7 +149,7 @@ async fn a_connection_that_was_given_up_is_replaced_and_counted() {
 #[tokio::test]
 async fn a_question_that_ends_a_new_connection_is_not_asked_twice() {
     let server = ScriptedServer::with_steps(Vec::new(), Step::close()).await.expect("a server");
-    // One that is told what to ask for looks at no list first.
+    // A backend with a configured upstream model requests no list first.
     let told = "model = \"qwen3-vl-8b\"\nupstream_model = \"x\"";
     let configs = configs(&[("a", "openai_compat", &server.base_url(), told)]);
     let chain = BackendChain::new(configs, tls(), known).expect("a chain");
@@ -162,7 +162,7 @@ async fn every_call_ends_and_leaves_nothing_behind() {
     let mut servers = Vec::new();
     for shift in 0..3 {
         let mut steps = failing_steps();
-        // One such answer would end the test for its server.
+        // A single answer with a long retry-after would end the test for its server.
         steps.retain(|(name, ..)| *name != "too many, for long");
         let server = ScriptedServer::start(move |seen| match (seen.number + shift) % 20 {
             at if at < steps.len() => steps[at].1.clone(),
@@ -280,7 +280,7 @@ async fn the_short_patience_of_one_caller_shuts_no_backend() {
     }
     let asked = server.seen().len();
     let answer = loop {
-        // Each hang that no hasty caller used up is used up here.
+        // The remaining hangs of the script are used up here.
         let timeout = Some(Duration::from_secs(2));
         match chain.infer(&InferenceRequest { timeout, ..request() }, &()).await {
             Ok(answer) => break answer,

@@ -1,4 +1,4 @@
-//! Order of the backends, fallbacks, and backends that may not stand in.
+//! Tests of the order of backends, fallbacks, and backends that may not be fallbacks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -73,7 +73,7 @@ async fn without_fallback_the_first_answers_or_nobody() {
     assert_eq!(good.seen().len(), 0);
 }
 
-/// vLLM first, then SGLang, a conversion for one model, Gemini.
+/// Returns a chain of vLLM, SGLang, mlx for one model, and Gemini.
 async fn family() -> (Vec<ScriptedServer>, BackendChain) {
     let gemini = serde_json::json!({"candidates": [{"finishReason": "STOP",
         "content": {"parts": [{"text": "gemini"}]}}], "usageMetadata": {"totalTokenCount": 3}});

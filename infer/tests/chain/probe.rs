@@ -1,4 +1,4 @@
-//! Reachability of backends.
+//! Tests of the reachability of backends.
 
 use std::sync::Arc;
 

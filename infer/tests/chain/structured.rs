@@ -1,4 +1,4 @@
-//! Answers held against a schema, over the wire.
+//! Tests of answers validated against a schema, over the wire.
 
 use infer::{FailureKind, InferError, InferenceRequest};
 use scripted_model::{ScriptedServer, Step};

@@ -1,4 +1,4 @@
-//! Chains of scripted backends, and what was observed of them.
+//! Chains of scripted backends, and an observer that records attempts.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -12,17 +12,17 @@ use infer::{
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use serde_json::{Value, json};
 
-/// A wait that is far longer than what is waited for.
+/// Upper limit for a wait, far longer than any expected delay.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// The key of every backend here; no message may hold it.
+/// Key of every backend here; no message may contain it.
 pub const KEY: &str = "sk-never-shown";
 
-/// A client that trusts no one: most scripted backends speak plain HTTP.
+/// Returns a TLS client without roots: most scripted backends speak plain HTTP.
 pub fn tls() -> ClientConfig {
     trusting(RootCertStore::empty())
 }
 
-/// A client that trusts `roots`.
+/// Returns a TLS client that trusts `roots`.
 pub fn trusting(roots: RootCertStore) -> ClientConfig {
     ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
@@ -31,7 +31,7 @@ pub fn trusting(roots: RootCertStore) -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// The curated id of a name, for these tests.
+/// Returns the curated id of a name, for these tests.
 pub fn known(name: &str) -> Option<&'static str> {
     match name {
         "qwen3-vl-8b" | "Qwen/Qwen3-VL-8B-Instruct" => Some("qwen3-vl-8b"),
@@ -41,7 +41,7 @@ pub fn known(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The backends of a file whose entries are `name, type, URL, further lines`, in this order.
+/// Parses the backends of the entries `name, type, URL, further lines`, in this order.
 pub fn configs(entries: &[(&str, &str, &str, &str)]) -> Vec<BackendConfig> {
     let entries = entries.iter().enumerate().map(|(priority, (name, kind, url, more))| {
         format!(
@@ -53,7 +53,7 @@ pub fn configs(entries: &[(&str, &str, &str, &str)]) -> Vec<BackendConfig> {
     BackendConfigs::parse("test.toml", &text, &|_| None).expect("the file is right")
 }
 
-/// OpenAI-compatible backends at `urls`, called `a`, `b`, ...
+/// Returns a chain of OpenAI-compatible backends at `urls`, called `a`, `b`, ...
 pub fn chain(urls: &[&str]) -> BackendChain {
     let names = ["a", "b", "c"];
     let entries: Vec<_> =
@@ -68,7 +68,7 @@ pub fn request() -> InferenceRequest {
     }
 }
 
-/// A request whose answer is `{"label": string, "confidence"?: number}`.
+/// Returns a request whose answer is `{"label": string, "confidence"?: number}`.
 pub fn structured() -> InferenceRequest {
     let schema = json!({"type": "object", "required": ["label"], "properties": {
         "label": {"type": "string"}, "confidence": {"type": "number"}}});
@@ -76,7 +76,7 @@ pub fn structured() -> InferenceRequest {
     InferenceRequest { schema: Some(Arc::new(schema)), ..request() }
 }
 
-/// The one failure of a chain of one backend.
+/// Returns the one failure of a chain of one backend.
 pub fn only_failure(result: Result<Completion, InferError>) -> FailureKind {
     let Err(InferError::Failed(failed)) = result else {
         panic!("one failure: {result:?}");
@@ -85,12 +85,12 @@ pub fn only_failure(result: Result<Completion, InferError>) -> FailureKind {
     failed.into_iter().map(|one| one.failure).next().expect("one failure")
 }
 
-/// Keeps what it is told.
+/// Observer that records the attempts.
 #[derive(Default)]
 pub struct Log(Mutex<Vec<(String, &'static str, u64)>>);
 
 impl Log {
-    /// Provider, outcome and tokens of each attempt.
+    /// Returns provider, outcome and tokens of each attempt.
     pub fn attempts(&self) -> Vec<(String, &'static str, u64)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -103,7 +103,7 @@ impl Observer for Log {
     }
 }
 
-/// Waits until `done`, which it says in words.
+/// Waits until `done` returns true; `what` names the condition in the panic message.
 pub async fn until(what: &str, done: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
@@ -112,7 +112,7 @@ pub async fn until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// The value of `key` in the JSON of an answer.
+/// Returns the value of `key` in the JSON of an answer.
 pub fn field(answer: &Completion, key: &str) -> Value {
     answer.json.as_ref().map(|json| json[key].clone()).unwrap_or_default()
 }

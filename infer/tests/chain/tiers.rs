@@ -1,4 +1,4 @@
-//! One pass or two.
+//! Tests of one and two passes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::{chain, field, structured};
 
-/// A backend whose small model is unsure and whose large one answers `large`.
+/// Starts a backend whose small model is unsure and whose large model answers `large`.
 async fn tiered(large: Step) -> (ScriptedServer, BackendChain) {
     let server = ScriptedServer::start(move |seen| match seen.json()["model"].as_str() {
         Some("qwen3-vl-8b") => Step::chat("{\"label\": \"small\", \"confidence\": 0.4}"),

@@ -1,4 +1,4 @@
-//! Backends behind TLS are believed by the certificates that the chain was given, and by no others.
+//! Tests of TLS: a backend is trusted by the roots given to the chain, and by no others.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::support::{configs, known, only_failure, request, tls, trusting};
 
-/// A backend behind TLS, the URL of its front, and who believes it.
+/// Backend behind a TLS front, with the front's URL and the roots that verify its certificate.
 struct Secured {
     server: ScriptedServer,
     front: JoinHandle<()>,
@@ -51,7 +51,7 @@ async fn accept(listener: TcpListener, tls: TlsAcceptor, behind: String) {
     while let Ok((stream, _)) = listener.accept().await {
         let (tls, behind) = (tls.clone(), behind.clone());
         tokio::spawn(async move {
-            // A client that does not believe the certificate leaves: that is what is tested.
+            // A client that rejects the certificate closes the connection, which is what the test checks.
             let mut outer = tls.accept(stream).await.ok()?;
             let mut inner = TcpStream::connect(behind).await.ok()?;
             copy_bidirectional(&mut outer, &mut inner).await.ok()

@@ -1,4 +1,4 @@
-//! Requests as the Gemini API wants them, and replies as it gives them.
+//! Tests of requests to and replies of the Gemini API.
 
 use std::sync::Arc;
 

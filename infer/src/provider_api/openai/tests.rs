@@ -1,4 +1,4 @@
-//! Requests as the programs want them, and replies as they give them.
+//! Tests of requests to and replies of OpenAI-compatible programs.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ fn a_schema_is_sent_in_the_form_that_is_tried() {
     }
 }
 
-/// Fields read of a reply: the text, why it ended, tokens of prompt, completion, thinking, all.
+/// Fields read from a reply: text, finish reason, and tokens of prompt, completion, thinking, total.
 type Read = Result<(&'static str, FinishReason, [u64; 4]), &'static str>;
 
 fn check(name: &str, bytes: &[u8], expected: Read) {
@@ -92,7 +92,7 @@ fn check(name: &str, bytes: &[u8], expected: Read) {
     assert_eq!(read, expected, "{name}");
 }
 
-/// Written by hand after what the programs document; see `fixtures/README.md`.
+/// Replies written by hand from the programs' documentation; see `fixtures/README.md`.
 #[test]
 fn replies_as_the_programs_document_them_are_read() {
     use FinishReason::{ContentFilter, Length, Other, Stop};
@@ -116,7 +116,7 @@ fn replies_as_the_programs_document_them_are_read() {
     }
 }
 
-/// Its words are noise: what matters is that they are found, and the reasoning left out.
+/// The answers are random text; the test checks that they are found and reasoning is removed.
 #[test]
 fn what_a_real_server_gave_is_read() {
     use FinishReason::{Length, Stop};
@@ -124,7 +124,7 @@ fn what_a_real_server_gave_is_read() {
         ("llama.cpp/plain.200", Stop, false),
         ("llama.cpp/greedy.200", Stop, false),
         ("llama.cpp/json_object.200", Stop, false),
-        // It answers with what it has, whatever model it is asked for.
+        // The server answers with its one model, whichever is requested.
         ("llama.cpp/another_model.200", Stop, false),
         ("llama.cpp/pictures.200", Stop, false),
         ("llama.cpp/schema.200", Stop, false),
@@ -210,7 +210,7 @@ fn refusals_of_the_form_are_told_from_others() {
         ("vllm/no_model.404", 404, false),
         ("mlx-vlm/too_long.400", 400, false),
         ("mlx-vlm/malformed.422", 422, false),
-        // It calls a schema that it cannot use an error of its own.
+        // mlx-vlm reports an unusable schema with its own error.
         ("mlx-vlm/schema_refused.500", 500, false),
     ];
     for (name, status, expected) in cases {
