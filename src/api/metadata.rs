@@ -30,7 +30,7 @@ use crate::record::gate_replay::{FrameAnalysis, MetadataWindow, ModelOutcome, Wi
 
 /// Values shared by all metadata objects of an analysis.
 pub struct MetadataContext {
-    /// The request.
+    /// Id of the request.
     pub request_id: RequestId,
     /// Id of the run.
     pub run_id: RunId,
@@ -44,7 +44,7 @@ pub struct MetadataContext {
     pub trace_id: Option<String>,
     /// Sampling policy of the frames.
     pub policy: SamplingPolicy,
-    /// Analysed frames a second.
+    /// Analysed frames per second.
     pub sample_fps: FrameRate,
     /// Origin of the signals: `ingest`, `request` or `reason`.
     pub source: &'static str,

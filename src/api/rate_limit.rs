@@ -54,7 +54,7 @@ impl RateLimits {
         limited(RefusalReason::GlobalRate, taken)
     }
 
-    /// Takes a request back that the limit of its own caller refused: its flood takes nothing of what all share.
+    /// Returns a token to the global bucket after a refusal by the caller's own limit.
     pub(super) fn give_back(&self, refusal: RefusalReason) {
         let is_own =
             matches!(refusal, RefusalReason::PrincipalRate | RefusalReason::FailedAuthentications);

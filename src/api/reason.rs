@@ -165,7 +165,7 @@ fn outlasts(chunks: ChunkBoundary, rate: Option<FrameRate>, longest_ms: u64) -> 
         (ChunkBoundary::Frames(frames), Some(rate)) => {
             u64::from(frames) * 1000 * u64::from(rate.den()) > longest_ms * u64::from(rate.num())
         }
-        // The source's own rate is not known yet.
+        // The frame rate of the source is not known yet.
         (ChunkBoundary::Frames(_), None) => false,
     }
 }
@@ -197,7 +197,7 @@ pub async fn reason(
     run.check_active()?;
     let body = Arc::new(body);
     let (catalog, text) = (app.inference.catalog_for(&body.models()).await, Arc::clone(&body));
-    // A schema is compiled: work for a thread that serves no socket.
+    // Compiling the output schema is CPU work for a blocking thread.
     let read = app.blocking(move || text.read_as::<ReasonRequest>(Form::Naming(&catalog)));
     let mut request = read.await??;
     app.check_open()?;
@@ -205,7 +205,7 @@ pub async fn reason(
     let wanted = semantics(&mut request);
     let keeps_output = wanted.as_ref().is_some_and(|wanted| wanted.ask.has_own_schema());
     let asked_model = wanted.as_ref().map(|wanted| wanted.ask.first.clone());
-    // The record names the model that is asked, or else the one that the request names.
+    // The record names the model to be asked, else the model named in the request.
     let model = asked_model.as_ref().and_then(|model| model.parse().ok());
     let model: Label = model.unwrap_or(request.model.0);
     let (policy, rate) = sampling(request.sampling_policy, request.fixed_fps);
@@ -266,7 +266,7 @@ pub async fn reason(
     Ok(metadata::answer(context, figures, frames, &markers, windowing))
 }
 
-/// Size of the first picture as it is seen.
+/// Returns the size of the first picture after rotation.
 fn upright(ingested: &IngestResult) -> Dimensions {
     let IngestResult { width, height, rotation, .. } = *ingested;
     Dimensions { width, height }.rotated(rotation)

@@ -1,4 +1,4 @@
-//! Response types: what the domain types look like in JSON.
+//! JSON response types of domain types.
 
 use std::{collections::BTreeMap, fmt::Display};
 
@@ -13,7 +13,7 @@ use crate::runs::{
     source::remote,
 };
 
-/// Serializes by `Display`.
+/// Serializes a value by its `Display`.
 pub fn shown<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
@@ -30,7 +30,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// `None` where no cell lies in it.
+    /// Returns the region of a box of cells; `None` if the box is empty.
     pub fn of(cells: CellBox) -> Option<Region> {
         let [x, y, width, height] = cells.fractions();
         (!cells.is_empty()).then_some(Region {
@@ -42,7 +42,7 @@ impl Region {
     }
 }
 
-/// Frames a second as a number, or null.
+/// Returns the rate in frames per second; `None` serializes as null.
 pub fn fps(rate: Option<FrameRate>) -> Option<f64> {
     rate.map(FrameRate::as_f64)
 }
@@ -162,7 +162,7 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// The record of `run`, with the request's id where a single run is asked for; may read the log.
+    /// Creates the record of `run`, with `request_id` if a single run is requested; may read the log.
     pub fn new(run: &Run, registry: &RunRegistry, request_id: Option<RequestId>) -> RunRecord {
         let (origin, snapshot) = (run.origin(), run.snapshot());
         let source = match (origin.session, &snapshot.source_uri) {
@@ -195,7 +195,7 @@ impl RunRecord {
         }
     }
 
-    /// The record with the run in short.
+    /// Adds the summary to the record.
     pub fn with_summary(self, summary: Option<SummaryRecord>) -> RunRecord {
         RunRecord { summary: Some(summary), ..self }
     }
@@ -281,7 +281,7 @@ pub struct KeyframeRecord {
 }
 
 impl KeyframeRecord {
-    /// The record of the still that the event at `seq` names.
+    /// Creates the record of the still named by the event at `seq`.
     pub fn new(seq: media::Seq, still: KeyframeStored) -> KeyframeRecord {
         KeyframeRecord {
             seq: seq.0,
@@ -297,7 +297,7 @@ impl KeyframeRecord {
         }
     }
 
-    /// Position of the event that tells of it.
+    /// Returns the sequence number of the event that names the still.
     pub fn seq(&self) -> u64 {
         self.seq
     }

@@ -1,6 +1,6 @@
-//! The two readers of the route table: a router that serves the handlers, and the document that describes them.
+//! Route table with two targets: a router that serves the handlers, and the OpenAPI document.
 //!
-//! A release has the first alone: nothing in it calls the second, of which it holds what `schemas/openapi.json` says.
+//! A release build uses only the router; it serves the document embedded from `schemas/openapi.json`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use utoipa::{
 
 use super::App;
 
-/// Adds handlers to a table, each with what `utoipa::path` made of its annotation.
+/// Adds handlers to a table, each with the annotation type that `utoipa::path` generates.
 macro_rules! routes {
     ($table:expr, $($module:ident :: $handler:ident),+ $(,)?) => {
         pastey::paste! {{
@@ -29,11 +29,11 @@ macro_rules! routes {
 }
 pub(super) use routes;
 
-/// Annotation of a handler, as `utoipa::path` makes it.
+/// Annotation of a handler, as `utoipa::path` generates it.
 pub(super) trait Annotation: Path + SchemaReferences + for<'a> Tags<'a> {}
 impl<A: Path + SchemaReferences + for<'a> Tags<'a>> Annotation for A {}
 
-/// Table of routes that is being made.
+/// Route table under construction.
 pub(super) trait Routes: Sized {
     /// Adds a handler at the path and the methods of its annotation.
     fn with<T: 'static, A: Annotation>(self, handler: impl Handler<T, Arc<App>>, _: A) -> Self;

@@ -1,4 +1,4 @@
-//! Run operations.
+//! Handlers of runs: create, list, fetch, update, delete and end.
 
 mod summary;
 
@@ -32,7 +32,7 @@ use crate::{
 };
 pub use summary::SummaryRecord;
 
-/// Runs looked up at a time for a whole list.
+/// Runs fetched at a time for an unpaged list.
 const SLICE: usize = 256;
 
 /// Properties of the run to create.

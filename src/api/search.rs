@@ -20,14 +20,14 @@ use crate::{
     deliver::search::{Hit, SearchOutcome, SearchQuery},
 };
 
-/// Longest query once trimmed, bytes.
+/// Maximum length of a trimmed query, bytes.
 pub const QUERY_BYTES_MAX: usize = 1024;
-/// Most hits of an answer.
+/// Maximum number of hits in an answer.
 pub type SearchLimit = BoundedInt<1, 500>;
-/// Most hits of an answer where a caller gives no limit.
+/// Default of [`SearchLimit`].
 pub const SEARCH_DEFAULT: u64 = 50;
 
-/// A query is white space around what is looked for.
+/// Reads the query, without surrounding white space.
 pub fn needle(value: &Value) -> Result<FoldedPattern, ValueError> {
     let query = value.as_str().map(str::trim).filter(|query| query.len() <= QUERY_BYTES_MAX);
     query.and_then(FoldedPattern::new).ok_or_else(|| {

@@ -1,8 +1,8 @@
-//! Answers that were made and are not yet sent: their bytes, of each principal and of all.
+//! Send budget: bytes of answers that are ready but not yet sent, per principal and in total.
 //!
-//! A principal whose answers hold as much as they may is not read to before it has taken some of
-//! them: what only reads is refused before anything is done for it. What acts is let in, and what
-//! was done is always answered. Event streams are not counted: they have limits of their own.
+//! While a principal's unsent answers reach its limit, its read requests are refused before any work is
+//! done. Requests that act are admitted and always answered. Event streams are not counted; they have
+//! limits of their own.
 
 use std::{
     pin::Pin,
@@ -21,24 +21,24 @@ use crate::base::{
     quota::{Quota, QuotaError, QuotaLimits, QuotaReservation},
 };
 
-/// Most bytes of the answers of all principals.
+/// Limit of unsent bytes of all principals.
 pub const ALL_BYTES_MAX: u64 = 256 << 20;
-/// Most bytes of a principal's.
+/// Limit of unsent bytes of one principal.
 pub const OWN_BYTES_MAX: u64 = 64 << 20;
-/// Answers below this are not counted.
+/// Size below which answers are not counted.
 const SMALL_BYTES: u64 = 4 << 10;
 
-/// The bytes that a body holds while it is sent, where that is not all of them.
+/// Response extension: bytes that a body buffers while it is sent, if that is less than the whole.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferedBytes(pub u64);
 
-/// Accounts without anything in them.
+/// Creates empty accounts with the limits of this module.
 pub fn accounts() -> Arc<Quota> {
     let [global, principal] = [ALL_BYTES_MAX, OWN_BYTES_MAX].map(std::num::NonZeroU64::new);
     Quota::new(QuotaLimits { global, principal })
 }
 
-/// Refuses to read for `owner` while its answers, or all, wait to be taken.
+/// Refuses a read request of `owner` while the unsent bytes, its own or all, reach their limit.
 pub fn check(app: &App, owner: &Principal) -> Result<(), ApiError> {
     app.unsent.check(owner).map_err(|error| match error {
         QuotaError::Principal { .. } => ApiError::SendBufferFull(LimitScope::Own),
@@ -46,7 +46,7 @@ pub fn check(app: &App, owner: &Principal) -> Result<(), ApiError> {
     })
 }
 
-/// Counts what `response` holds as `owner`'s until the last byte of it has gone.
+/// Charges `owner` for the buffered bytes of `response` until its last byte is sent.
 pub fn count(app: &App, owner: &Principal, mut response: Response) -> Response {
     let holds =
         response.extensions_mut().remove::<BufferedBytes>().map(|BufferedBytes(bytes)| bytes);
@@ -59,13 +59,13 @@ pub fn count(app: &App, owner: &Principal, mut response: Response) -> Response {
     response.map(|body| Body::new(Counted { body, hold: Arc::new(hold) }))
 }
 
-/// A body whose parts are counted also when they have left it.
+/// Body whose frames stay charged after they are handed to the connection.
 struct Counted {
     body: Body,
     hold: Arc<QuotaReservation>,
 }
 
-/// Bytes that wait in a connection.
+/// Bytes of a frame, charged until the connection drops them.
 struct Part {
     bytes: Bytes,
     _hold: Arc<QuotaReservation>,

@@ -1,4 +1,4 @@
-//! Settings that handlers look at: what they allow, and what they say of the server.
+//! Settings that handlers read: limits, and facts that they report.
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
@@ -12,62 +12,62 @@ use crate::{
     runs::source::remote::RemoteConfig,
 };
 
-/// Settings that handlers look at.
+/// Settings that handlers read.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Address at which HTTP/1.1 and HTTP/2 are served.
+    /// Address of HTTP/1.1 and HTTP/2.
     pub bind_addr: SocketAddr,
-    /// That address is served with TLS.
+    /// True if `bind_addr` is served with TLS.
     pub tls: bool,
-    /// Address of HTTP/3, where it is served.
+    /// Address of HTTP/3; `None` if it is not served.
     pub h3: Option<SocketAddr>,
-    /// Accepted keys; `None` lets every caller act as one principal.
+    /// Accepted keys; `None` turns keys off, so that all callers are one principal.
     pub keys: Option<ApiKeys>,
-    /// Keys accepted for the metrics; `None` shows them to every caller.
+    /// Keys accepted for the metrics; `None` shows the metrics without a key.
     pub metrics_keys: Option<ApiKeys>,
-    /// Requests must say a tenant.
+    /// True if requests must name a tenant.
     pub require_tenant_id: bool,
     /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Free bytes on disk below which no new work is taken.
+    /// Free disk space, in bytes, below which no new work is accepted.
     pub disk_reserve: u64,
-    /// Most bytes kept on disk.
+    /// Limits of stored bytes.
     pub quotas: QuotaLimits,
-    /// Attempts and timeout of webhook deliveries.
+    /// Attempts, retry delay and timeout of webhook deliveries.
     pub webhooks: webhook::WebhookSettings,
-    /// Most bytes of an uploaded file.
+    /// Maximum size of an uploaded file, bytes.
     pub upload_bytes_max: u64,
-    /// Programs looked for at start.
+    /// External programs that were looked for at the start.
     pub tools: [Tool; 2],
-    /// Browser origins.
+    /// Origins whose pages may read answers.
     pub cors_origins: CorsOrigins,
-    /// The console is served at `/`.
+    /// True if the console is served at `/`.
     pub console: bool,
-    /// Most open connections of one address.
+    /// Maximum number of open connections per address; `None` means no limit.
     pub connections_per_address: Option<NonZeroU32>,
-    /// Requests a second, all together.
+    /// Requests per second of all callers together; `None` means no limit.
     pub rate_global: Option<NonZeroU32>,
-    /// Requests a second of one principal.
+    /// Requests per second of each principal; `None` means no limit.
     pub rate_principal: Option<NonZeroU32>,
-    /// Remote sources that are ingested.
+    /// Rules for remote sources.
     pub remote: RemoteConfig,
-    /// The model backends and admission to them.
+    /// Model backends and their admission limits.
     pub inference: InferenceConfig,
-    /// Live sessions.
+    /// Settings of live sessions.
     pub live: LiveConfig,
-    /// Rules that tell whether a live picture shows anything new.
+    /// Image embedder and rule of novelty detection.
     pub novelty: NoveltyConfig,
 }
 
-/// A program that some work needs.
+/// External program that some work needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tool {
     /// Name of the program.
     pub name: &'static str,
-    /// The variable that says where it is.
+    /// Variable that sets the path.
     pub variable: &'static str,
-    /// Places in which it was looked for.
+    /// Directories, or the path, that were searched.
     pub searched: String,
-    /// Path of the program; `None` when it is missing.
+    /// Path of the program; `None` if it was not found.
     pub path: Option<PathBuf>,
 }

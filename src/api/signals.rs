@@ -1,7 +1,7 @@
-//! The recorded signals of a run with the gate's decisions: of every frame, in buckets, or of one.
+//! Recorded signals of a run with the gate's decisions: of every frame, in buckets, or of one frame.
 //!
-//! Decisions are a function of the signals, so that they are told from the column and not stored.
-//! What is in memory is a piece of the answer, however many frames there are.
+//! Decisions are a function of the signals, so they are computed from the column and not stored.
+//! Answers are streamed; only a piece is in memory, whatever the number of frames.
 
 mod buckets;
 mod columns;
@@ -36,9 +36,9 @@ use crate::{
 };
 use buckets::{Buckets, FrameBucket};
 
-/// Points of an answer, past which frames are put into buckets.
+/// Maximum number of points in an answer; more frames are combined into buckets.
 pub type MaxPoints = BoundedInt<2, 20_000>;
-/// Number of a frame.
+/// Index of a frame.
 pub type FrameNumber = BoundedInt<0, { u64::MAX }>;
 
 /// A recorded frame and what the gate decided about it.
@@ -91,18 +91,18 @@ impl From<(Signal, Decision)> for FrameRecord {
     }
 }
 
-/// Recorded frames of a run.
+/// Recorded frames of a stream of a run.
 struct Recorded {
     run: Arc<Run>,
     frames: Frames,
     gate: GateConfig,
 }
 
-/// A frame with its decision, or why there is none.
+/// A frame with its decision, or the error that ends the list.
 type Decided = Result<(Signal, Decision), ApiError>;
 
 impl Recorded {
-    /// The newest of `run`, and of `stream` where one is given.
+    /// Returns the newest recording of `run`, of `stream` if that is given.
     fn find(
         app: &App,
         run: Arc<Run>,
@@ -119,7 +119,7 @@ impl Recorded {
         &self.frames.decoded.stream_id
     }
 
-    /// Its frames up to `last` in their order, each decided about after all before it.
+    /// Returns the frames up to `last` in order, with decisions based on all frames before them.
     fn frames(&self, last: u64) -> Result<impl Iterator<Item = Decided> + Send + use<>, ApiError> {
         let rows = self.frames.rows()?;
         let (run, mut gate) = (Arc::clone(&self.run), Gate::new(self.gate));
@@ -136,7 +136,7 @@ impl Recorded {
         }))
     }
 
-    /// Number of frames in `range`.
+    /// Returns the number of frames in `range`.
     fn count(&self, range: &RangeInclusive<u64>) -> Result<u64, ApiError> {
         let mut count = 0;
         for signal in self.frames.rows()? {
@@ -239,7 +239,7 @@ pub async fn list(
     made.await?
 }
 
-/// The answer of `head` and of `count` frames, in buckets where there are more of them than `points`.
+/// Returns the JSON answer of `head` and `count` frames, in buckets if `count` exceeds `points`.
 fn written(
     head: &Value,
     frames: impl Iterator<Item = Decided> + Send + 'static,
@@ -263,7 +263,7 @@ fn written(
     }
 }
 
-/// The same as an Arrow stream.
+/// Returns the same answer as an Arrow stream.
 fn in_columns(
     head: &Map<String, Value>,
     frames: impl Iterator<Item = Decided> + Send + 'static,

@@ -1,7 +1,7 @@
-//! The bytes of a run's own source, where the server has them: an upload, or a file beneath a root.
+//! Source file of a run, if the server has it: an upload, or a file beneath an ingest root.
 //!
-//! A root is for ingest: of its files this serves to a run's owner the one that the run has decoded,
-//! and no other. It is opened anew by its name, beneath the held root and through no link.
+//! Ingest roots are not served: a run's owner gets only the file that the run has decoded. The file is
+//! opened again by name, beneath the root's open directory and without following links.
 
 use std::{
     fs::File,
@@ -32,7 +32,7 @@ use crate::runs::{
 
 const MISSING: ApiError = ApiError::NotFound("source file of this run");
 
-/// The file that `run` decoded last.
+/// Returns the file that `run` decoded last.
 pub fn find(app: &App, run: &Run) -> Result<Found, ApiError> {
     let decoded = app.registry.timeline().latest_frames(run.id(), None)?;
     let uri = decoded.map(|(_, decoded)| decoded.source_uri).ok_or(MISSING)?;
@@ -52,7 +52,7 @@ pub fn find(app: &App, run: &Run) -> Result<Found, ApiError> {
     files::stored(app, upload).map_err(told)
 }
 
-/// A file of a root, whose version is its inode, its size and its time: its hash is not known.
+/// Returns a file of a root. Its entity tag is made of inode, size and mtime, as its hash is not known.
 fn beneath_root(file: File, path: &Path) -> Result<Found, SourceError> {
     let stat = file.metadata().map_err(SourceError::Io)?;
     let etag =
@@ -64,7 +64,7 @@ fn beneath_root(file: File, path: &Path) -> Result<Found, SourceError> {
     Ok(Found { file, size: stat.len(), version, kind: media_type(&name), name })
 }
 
-/// Failure that a caller gets for a source that is not there as it was.
+/// Converts the error of opening the source.
 fn told(error: SourceError) -> ApiError {
     match error {
         SourceError::Io(_) | SourceError::Replaced(_) => ApiError::Source(error),
@@ -101,7 +101,7 @@ pub async fn fetch(
 ) -> ApiResult {
     let finder = Arc::clone(&app);
     let found = app.blocking(move || find(&finder, &run)).await??;
-    // Those that were looked for at the same time may have filled the account.
+    // Checked again: requests looked up at the same time may have filled the budget.
     send_budget::check(&app, &caller.principal)?;
     files::answer(found, &method, &headers)
 }

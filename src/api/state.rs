@@ -1,4 +1,4 @@
-//! State that handlers use: every part of the server, and the ways to work with them.
+//! Application state of the handlers: every part of the server, and helpers to run work on it.
 
 use std::{fs::File, sync::Arc, time::Duration};
 
@@ -40,99 +40,99 @@ use crate::{
     },
 };
 
-/// Analyses that may wait for a processor.
+/// Maximum number of analyses that wait for a CPU permit.
 pub const ANALYSES_WAITING: usize = 64;
-/// Long answers that may wait for a processor.
+/// Maximum number of long answers that wait for a CPU permit.
 pub const READERS_WAITING: usize = 4096;
-/// Readers of the object store at a time.
+/// Maximum number of concurrent reads from the object store.
 pub const FETCHERS: usize = 8;
-/// Time for requests and jobs to finish after a stop.
+/// Time for requests and jobs to finish after a stop signal.
 pub const DRAIN: Duration = Duration::from_secs(10);
 
-/// Everything a handler reaches.
+/// State shared by all handlers.
 pub struct App {
-    /// Settings that handlers look at.
+    /// Settings that handlers read.
     pub settings: Settings,
-    /// Every run.
+    /// Registry of all runs.
     pub registry: Arc<RunRegistry>,
     /// Runner of jobs.
     pub runner: Arc<JobRunner>,
-    /// Stored stills.
+    /// Store of stills.
     pub blobs: BlobStore,
-    /// Small durable records.
+    /// Ledger: small durable records.
     pub ledger: MetaStore,
-    /// Database in PostgreSQL, where one is configured.
+    /// PostgreSQL database, if configured.
     pub database: Option<Database>,
-    /// The way to other hosts.
+    /// Client for connections to other hosts.
     pub egress: EgressClient,
-    /// Delivery of events to their owners.
+    /// Delivery of events to webhooks.
     pub webhooks: Arc<WebhookService>,
-    /// Copying of descriptions to the database.
+    /// Mirror of events to the database, if configured.
     pub mirror: Option<Arc<EventMirror>>,
-    /// Writing of the log as Parquet files.
+    /// Export of the log as Parquet files, if configured.
     pub export: Option<Arc<Export>>,
-    /// Sending of stills and columns to the object store.
+    /// Upload of stills and columns to the object store.
     pub sender: Arc<Sender>,
-    /// Directories beneath which sources may lie.
+    /// Ingest roots: directories beneath which file sources may lie.
     pub roots: Arc<IngestRoots>,
-    /// Requests that must not be carried out twice.
+    /// Records of requests with an idempotency key, and stored answers.
     pub idempotency: Arc<IdempotencyStore>,
-    /// Uploaded files.
+    /// Store of uploaded files.
     pub uploads: Arc<UploadStore>,
     /// Starts media workers.
     pub supervisor: Supervisor,
-    /// Room that new work leaves on disk.
+    /// Free disk space that new work must leave.
     pub reserve: Arc<DiskReserve>,
     /// Bytes that each principal stores.
     pub quota: Arc<Quota>,
-    /// Growth of the bytes stored, by the quarter of an hour.
+    /// Growth of stored bytes, sampled every 15 minutes.
     pub growth: Growth,
-    /// Open connections.
+    /// Limiter of open connections.
     pub limiter: Arc<ConnectionLimiter>,
-    /// Removes what is old or unused.
+    /// Removal of old and unreferenced data.
     pub retention: Arc<Retention>,
-    /// Counters and timings.
+    /// Metric series.
     pub metrics: Arc<Metrics>,
     /// Rate limits.
     pub rates: RateLimits,
-    /// Stills scaled down.
+    /// Cache of scaled-down stills.
     pub small_stills: SmallStills,
-    /// Runs in short.
+    /// Cache of run summaries.
     pub summaries: Summaries,
-    /// The last hour.
+    /// Statistics of the last hour.
     pub stats: Stats,
     /// Tickets for the media of runs.
     pub tickets: Tickets,
-    /// Bytes of answers that were made and are not yet sent.
+    /// Accounts of unsent answer bytes.
     pub unsent: Arc<Quota>,
-    /// Permits to read and write out long answers.
+    /// Permits to produce long answers.
     pub readers: JobQueue,
-    /// Readers of what only the object store has.
+    /// Permits to read from the object store.
     pub fetchers: JobQueue,
     /// Cancelled when the server begins to shut down.
     pub draining: CancellationToken,
     /// Capabilities and isolation of media workers.
     pub workers: WorkerCapabilities,
-    /// File jobs at once.
+    /// Maximum number of concurrent file jobs.
     pub jobs: usize,
-    /// The jobs under way, and who waits for them.
+    /// Table of running jobs and their waiters.
     pub desk: Desk,
     /// Permits of analyses; each may take the memory of half a million frames.
     pub analyses: JobQueue,
-    /// The way to the models.
+    /// Access to the model backends.
     pub inference: Arc<Inference>,
     /// Live sessions.
     pub live: Arc<LiveService>,
-    /// Open event streams.
+    /// Live event streams of clients.
     pub streams: Arc<EventStreams>,
     /// Search over descriptions.
     pub search: SearchService,
-    /// Names that tenants give event types and objects.
+    /// Label maps in use.
     pub labels: Arc<CurrentLabels>,
 }
 
 impl App {
-    /// Opens the file that `uri` names: an upload of the caller's, or one beneath a root.
+    /// Opens the file named by `uri`: an upload of the caller, or a file beneath an ingest root.
     pub fn open_source(&self, caller: &Principal, uri: &str) -> Result<File, ApiError> {
         match self.uploads.named(caller, &path_of(uri)?) {
             Some(name) => {
@@ -143,17 +143,17 @@ impl App {
         }
     }
 
-    /// Columns of recordings in progress.
+    /// Returns the columns of recordings in progress.
     pub fn columns(&self) -> &OpenColumns {
         self.runner.columns()
     }
 
-    /// The label maps in force.
+    /// Returns the label maps in use.
     pub fn labels(&self) -> Arc<LabelMaps> {
         self.labels.get()
     }
 
-    /// Refuses new work while the server shuts down or the disk is almost full.
+    /// Fails if the server is shutting down or free disk space is below the reserve.
     pub(super) fn check_open(&self) -> Result<(), ApiError> {
         if self.draining.is_cancelled() {
             return Err(ApiError::Draining);
@@ -161,16 +161,16 @@ impl App {
         self.check_disk()
     }
 
-    /// Refuses to write more while the disk is almost full.
+    /// Fails if free disk space is below the reserve.
     pub(super) fn check_disk(&self) -> Result<(), ApiError> {
         match self.reserve.check() {
             Ok(Some(low)) => Err(ApiError::DiskLow(low)),
-            // A disk that cannot be examined is for the log to refuse.
+            // If the disk cannot be measured, the write to the log decides.
             Ok(None) | Err(_) => Ok(()),
         }
     }
 
-    /// Runs what reads the disk away from the threads that serve sockets.
+    /// Runs blocking work off the threads that serve sockets.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -178,8 +178,8 @@ impl App {
         blocking(work).await.map_err(|TaskPanicked| ApiError::Bug("blocking work panicked"))
     }
 
-    /// Makes a long answer for `owner`, as many at a time as there are processors: however many
-    /// are asked for, the threads that serve sockets have their share.
+    /// Produces a long answer for `owner`. At most as many run at a time as there are CPUs, so that the
+    /// threads that serve sockets keep their share.
     pub(super) async fn reading<T: Send + 'static>(
         &self,
         owner: &Principal,
@@ -188,7 +188,7 @@ impl App {
         self.in_turn(&self.readers, owner, work).await
     }
 
-    /// As [`App::reading`], in a turn of `places`: those of `fetchers` may wait for the object store.
+    /// As [`App::reading`], with a permit of `places`; work under `fetchers` may wait for the object store.
     pub(super) async fn in_turn<T: Send + 'static>(
         &self,
         places: &JobQueue,
@@ -197,9 +197,9 @@ impl App {
     ) -> Result<T, ApiError> {
         let turn = places.enter(owner).await.map_err(|_| ApiError::ReadersFull)?;
         let turn = Arc::new(turn);
-        // Requests before it in the queue may have filled the account.
+        // Requests ahead in the queue may have filled the send budget.
         send_budget::check(self, owner)?;
-        // Kept until the work is over, and until the waiting caller has its result.
+        // Held until the work ends and the caller has received its result.
         let held = Arc::clone(&turn);
         let in_turn = move || {
             let _held = held;

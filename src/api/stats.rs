@@ -21,7 +21,7 @@ use crate::base::{
     stats::{MINUTES_MAX, Machine, Point},
 };
 
-/// Minutes of an answer.
+/// Number of minutes in an answer.
 pub type Minutes = BoundedInt<1, { MINUTES_MAX as u64 }>;
 
 /// Minutes to list.
@@ -123,14 +123,14 @@ pub async fn list(
 }
 
 impl App {
-    /// Counts up to now; reads files of the system.
+    /// Returns the counts up to now; reads files in `/proc`.
     pub fn counted(&self) -> ((Instant, WallTime), Machine, HashMap<Principal, Tally>) {
         let machine = Machine::look(&self.metrics, self.registry.busy_runs());
         ((Instant::now(), wall_now()), machine, self.metrics.owners.tallies())
     }
 }
 
-/// More digits are of no use to a curve.
+/// Rounds to two decimals: enough for a chart.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

@@ -1,4 +1,4 @@
-//! Events as they happen, as Server-Sent Events: of one run, or of every run of the caller.
+//! Server-Sent Events: live events of one run, or of all runs of the caller.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ struct Resume {
     last_event_id: Option<FromSeq>,
 }
 
-/// Event after which the stream begins, and the filter of its events.
+/// Reads the start of the stream and the filter of its events.
 fn asked(app: &App, headers: &HeaderMap, params: &RawParams) -> Result<(Seq, Filter), ApiError> {
     let mut faults = Faults::default();
     let query = faults.part("", params.read());
@@ -143,7 +143,7 @@ async fn stream(
 fn event_stream(feed: EventStreamCursor) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
-        // A proxy that collects an answer before it sends it on would send nothing.
+        // Stops proxies from buffering the stream, which would deliver nothing.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     (headers, feed.body()).into_response()

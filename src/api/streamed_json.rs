@@ -1,7 +1,7 @@
-//! Answers written piece by piece while they are sent, JSON above all, and what they are made of.
+//! Streams answers, JSON above all, in pieces that are produced while they are sent.
 //!
-//! A frame of signals is a few hundred bytes of JSON, an event may have half a million of them
-//! and a run a million events: what is in memory is one piece, however slowly the caller reads.
+//! A frame's signals are a few hundred bytes of JSON; an event may hold half a million frames, and a run a
+//! million events. Only one piece is in memory, however slowly the client reads.
 
 use std::{
     pin::Pin,
@@ -27,19 +27,19 @@ use crate::{
     runs::registry::Run,
 };
 
-/// A piece is sent once it is at least this long.
+/// Minimum size of a piece, bytes.
 const PIECE_BYTES: usize = 64 << 10;
-/// Events read from the log at a time; a payload is at most a MiB.
+/// Number of events per read of the log; a payload is at most 1 MiB.
 const READ: usize = 16;
-/// Bytes that an answer is taken to hold which reads as it is sent.
+/// Bytes charged for an answer that is read while it is sent.
 pub const READING_BYTES: usize = 1 << 20;
 
-/// A piece of an answer's text, or why the answer ends before its end.
+/// Piece of an answer's text, or the error that ends the answer early.
 pub type Text = Result<String, ApiError>;
 
-/// The events of a run, of one kind or all, as they were when this was made; reads the disk.
+/// Iterator over a run's events, of one kind or all, up to the end of the log at its creation; reads disk.
 ///
-/// A run that is deleted meanwhile is an error: its events may be gone already.
+/// Returns an error if the run is deleted meanwhile, as its events may be gone.
 pub struct Snapshot {
     timeline: Timeline,
     run: Arc<Run>,
@@ -50,7 +50,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The events from `from` on.
+    /// Creates an iterator over the events from `from` on.
     pub fn new(
         timeline: &Timeline,
         run: &Arc<Run>,
@@ -88,14 +88,14 @@ impl Iterator for Snapshot {
     }
 }
 
-/// Returns true for an event that can be read; one that cannot is logged, and is in no list of what
-/// it would say.
+/// Returns true if the event is readable. An unreadable one is logged, and left out of lists of its
+/// content.
 pub fn intact(event: &Result<StreamedEvent, ApiError>) -> bool {
     let damage = event.as_ref().ok().and_then(StreamedEvent::damage);
     damage.inspect(|error| tracing::error!(%error, "an event cannot be read")).is_none()
 }
 
-/// The text of `events` as the items of a JSON array, each with its run where asked.
+/// Returns the events as items of a JSON array, each with its run id if `with_run`.
 pub fn event_texts(
     events: impl Iterator<Item = Result<StreamedEvent, ApiError>> + Send + 'static,
     with_run: bool,
@@ -105,7 +105,7 @@ pub fn event_texts(
 
 struct EventTexts<I> {
     events: I,
-    /// Payload of the event that is being written.
+    /// Payload of the current event.
     payload: Option<PayloadChunks>,
     with_run: bool,
     comma: &'static str,
@@ -118,7 +118,7 @@ impl<I: Iterator<Item = Result<StreamedEvent, ApiError>>> Iterator for EventText
         if let Some(payload) = &mut self.payload {
             return Some(match payload.next() {
                 Some(Ok(piece)) => Ok(piece),
-                // Its own damage, and no other event's.
+                // Damage of one event does not affect the others.
                 Some(Err(error)) => {
                     tracing::error!(%error, "signals of an event cannot be read");
                     let closing = payload.closing();
@@ -145,7 +145,7 @@ impl<I: Iterator<Item = Result<StreamedEvent, ApiError>>> Iterator for EventText
 }
 
 impl<I> EventTexts<I> {
-    /// The event up to its payload; only digits and fixed names, so nothing to escape.
+    /// Returns the text before the payload; digits and fixed names need no escaping.
     fn open(&mut self, head: EventMeta) -> String {
         let (comma, seq, at_ms, kind) =
             (self.comma, head.seq, head.at.epoch_ms, head.kind.as_str());
@@ -156,7 +156,7 @@ impl<I> EventTexts<I> {
     }
 }
 
-/// The text of `records` as the items of a JSON array.
+/// Returns the records as items of a JSON array.
 pub fn record_texts<T: Serialize>(
     records: impl Iterator<Item = Result<T, ApiError>> + Send + 'static,
 ) -> impl Iterator<Item = Text> + Send + 'static {
@@ -168,9 +168,9 @@ pub fn record_texts<T: Serialize>(
     })
 }
 
-/// The answer of the JSON `before`, the array of `items` and the JSON `after`.
+/// Returns the answer of the JSON text `before`, the array of `items`, and the text `after`.
 ///
-/// It has been read as far as its first piece; what is left holds about `held` bytes.
+/// The first piece is produced before the return; the rest is charged with `held` bytes.
 pub fn list(
     before: String,
     items: impl Iterator<Item = Text> + Send + 'static,
@@ -183,10 +183,10 @@ pub fn list(
     sent("application/json", Box::new(texts.fuse()), held)
 }
 
-/// Parts of an answer, or why it ends before its end.
+/// Parts of an answer; an error ends the answer early.
 pub type Parts = Box<dyn Iterator<Item = Result<Vec<u8>, ApiError>> + Send>;
 
-/// The answer of this media type that `parts` make; see [`list`].
+/// Returns an answer of media type `kind` made of `parts`; see [`list`].
 pub fn sent(kind: &'static str, mut parts: Parts, held: usize) -> Result<Response, ApiError> {
     let first = piece(&mut parts)?.unwrap_or_default();
     let (holds, body) = match parts.next() {
@@ -201,7 +201,7 @@ pub fn sent(kind: &'static str, mut parts: Parts, held: usize) -> Result<Respons
     Ok((Extension(BufferedBytes(holds as u64)), kind, body).into_response())
 }
 
-/// The next piece of `parts`, if there is more of them.
+/// Returns the next piece of `parts`; `None` at the end.
 fn piece(parts: &mut Parts) -> Result<Option<Vec<u8>>, ApiError> {
     let mut piece = Vec::new();
     while piece.len() < PIECE_BYTES {
@@ -213,13 +213,13 @@ fn piece(parts: &mut Parts) -> Result<Option<Vec<u8>>, ApiError> {
     Ok((!piece.is_empty()).then_some(piece))
 }
 
-/// The body of an answer that is longer than its first piece.
+/// Body of an answer longer than one piece.
 struct Pieces {
     first: Option<Vec<u8>>,
     state: State,
 }
 
-/// Rest of an answer and its next piece, if it has one.
+/// Remaining parts, and the next piece.
 type Step = (Parts, Result<Option<Vec<u8>>, ApiError>);
 
 enum State {
@@ -261,7 +261,7 @@ impl HttpBody for Pieces {
                     return Poll::Ready(match piece {
                         Ok(piece) => piece.map(|part| Ok(Frame::data(part.into()))),
                         Err(error) => {
-                            // The status is out: only cutting the answer short tells the caller.
+                            // The status was already sent; only a truncated body shows the error.
                             tracing::error!(%error, "an answer ends early");
                             self.state = State::Ended;
                             Some(Err(error))

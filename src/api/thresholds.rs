@@ -1,4 +1,4 @@
-//! Thresholds of the gate that a caller chooses: of one analysis, or of one recording.
+//! Gate thresholds chosen by a caller, for one analysis or one recording.
 
 use gate::GateConfig;
 use serde::Serialize;
@@ -10,12 +10,12 @@ use crate::base::{
     model_catalog::Mode,
 };
 
-/// Most frames from one that is kept for its distance to the next.
+/// Maximum of `keepalive_frames`.
 pub const KEEPALIVE_FRAMES_MAX: u64 = 1_000_000;
 
-/// Frames from one that is kept for its distance to the next.
+/// Maximum distance between kept frames, in frames; 0 turns it off.
 pub type KeepaliveFrames = BoundedInt<0, KEEPALIVE_FRAMES_MAX>;
-/// Media time from one frame that is kept for it to the next.
+/// Interval between kept frames in media time, milliseconds.
 pub type KeepaliveMs = BoundedInt<1, 3_600_000>;
 
 /// Thresholds in place of those of the mode, or of those that frames were recorded with; what is missing
@@ -51,9 +51,9 @@ declared!(GateFields {
 }; closed);
 
 impl GateFields {
-    /// `base` with what was chosen.
+    /// Returns `base` with the chosen thresholds.
     pub fn of(self, base: GateConfig) -> GateConfig {
-        // One of the two that is chosen alone goes without the other.
+        // If only one of the two intervals is chosen, it replaces both.
         let (frames, ms) = match (self.keepalive_frames, self.keepalive_ms) {
             (None, None) => (base.keepalive_frames, base.keepalive_ms),
             (frames, ms) => {
@@ -75,7 +75,7 @@ impl GateFields {
     }
 }
 
-/// Thresholds of `mode` on a server with these: its own but for the keepalive.
+/// Returns the thresholds of `mode`: the server's, with the interval between kept frames of the mode.
 pub fn preset(mode: Mode, server: GateConfig) -> GateConfig {
     let (keepalive_frames, keepalive_ms) = match mode {
         Mode::Balanced | Mode::Custom => (server.keepalive_frames, server.keepalive_ms),
@@ -85,7 +85,7 @@ pub fn preset(mode: Mode, server: GateConfig) -> GateConfig {
     GateConfig { keepalive_frames, keepalive_ms, ..server }
 }
 
-/// Thresholds of a recording by its mode and those that are chosen.
+/// Returns the thresholds of a recording from its mode and the chosen overrides.
 pub fn chosen(gate: Option<GateFields>, mode: Option<Mode>, server: GateConfig) -> GateConfig {
     gate.unwrap_or_default().of(preset(mode.unwrap_or_default(), server))
 }

@@ -1,4 +1,4 @@
-//! Media tickets: what a page puts into the address of an image or a video, which cannot send a key.
+//! Media tickets: query parameters that replace the key in URLs of images and videos, which cannot send one.
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,18 +23,18 @@ use crate::{
     runs::tickets::LIFE,
 };
 
-/// Routes that a ticket opens to GET and HEAD.
+/// Routes that accept a ticket, for GET and HEAD.
 const OPENED: [&str; 3] =
     ["/v1/runs/{id}/source", "/v1/runs/{id}/clip", "/v1/runs/{id}/keyframes/{sha256}"];
 
-/// The ticket of a request that is for media of a run.
+/// Ticket of a request for media of a run.
 pub struct Shown<'a> {
     ticket: &'a str,
     run: Option<RunId>,
 }
 
 impl Shown<'_> {
-    /// The ticket that `request` shows, where its route takes one.
+    /// Returns the ticket in the query of `request`, if its route accepts one.
     pub fn of(request: &Request) -> Option<Shown<'_>> {
         let route = request.extensions().get::<MatchedPath>()?;
         if !OPENED.contains(&route.as_str())
@@ -48,7 +48,7 @@ impl Shown<'_> {
         Some(Shown { ticket, run })
     }
 
-    /// The owner of the run that it opens, while the run is there.
+    /// Returns the owner of the run that the ticket is for, while the run exists.
     pub fn owner(&self, app: &App) -> Option<Principal> {
         let run = self.run?;
         let owner = app.tickets.owner(self.ticket, run, Instant::now())?;

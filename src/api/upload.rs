@@ -1,7 +1,7 @@
-//! Upload: one multipart field to a checked media file on disk.
+//! Upload: stores the file of a multipart form after a check by a media worker.
 //!
-//! Bytes go to disk as they come; what is in memory does not grow with the file. Whatever goes
-//! wrong, also a client that goes away, leaves nothing on disk.
+//! Bytes go to disk as they arrive; memory use does not grow with the file. After any error, or if the
+//! client disconnects, nothing is left on disk.
 
 mod form;
 
@@ -32,11 +32,11 @@ use crate::{
 };
 use form::{FormPart, MultipartForm};
 
-/// The field that holds the file.
+/// Name of the form field with the file.
 const FIELD: &str = "file";
-/// Bytes written at a time.
+/// Bytes per write.
 const WRITE: usize = 256 << 10;
-/// Bytes that the form around a file may add to the length of a request.
+/// Maximum bytes of the form other than the file.
 pub const FORM_BYTES_MAX: u64 = 1 << 20;
 
 /// A form with one file; other fields are passed over.
@@ -110,7 +110,7 @@ pub async fn upload(
     let ticket = request.extensions_mut().remove::<DeferredKey>();
     check_head(request.headers(), app.settings.upload_bytes_max)?;
     app.check_open()?;
-    // An upload that has begun may end within the drain.
+    // An upload in progress may finish within the drain.
     let held = app.runner.hold();
     let place = app.uploads.enter(&caller.principal)?;
     let received = held.finish(receive(&app, &caller.principal, request)).await??;
@@ -126,7 +126,7 @@ pub async fn upload(
     let container = probe(&app, &caller.principal, &incoming).await?;
     let server = Arc::clone(&app);
     let kept = move || -> Result<StoredResponse, ApiError> {
-        // Also when the caller goes away, the place is taken until the work is over.
+        // Holds the permit until the work ends, even if the caller disconnects.
         let _place = place;
         let extension = extension(&container, &file_name);
         let new = NewUpload {
@@ -148,7 +148,7 @@ pub async fn upload(
     Ok(response(server.blocking(kept).await??))
 }
 
-/// Refuses what the head of the request already tells.
+/// Refuses the request by its headers alone, if possible.
 fn check_head(headers: &HeaderMap, bytes_max: u64) -> Result<(), ApiError> {
     check_body(headers, "multipart/form-data", |essence| essence == "multipart/form-data")?;
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
@@ -164,7 +164,7 @@ struct Received {
     file_name: String,
 }
 
-/// The one file of the form.
+/// Receives the one file of the form.
 async fn receive(
     app: &Arc<App>,
     owner: &Principal,
@@ -200,7 +200,7 @@ async fn receive(
     }
 }
 
-/// Writes the field to disk as it comes.
+/// Writes the field to disk as it arrives.
 async fn store(
     app: &App,
     part: &mut FormPart<'_>,
@@ -230,7 +230,7 @@ async fn store(
     }
 }
 
-/// Container of the file, as a media worker finds it.
+/// Returns the container format of the file, as detected by a media worker.
 async fn probe(app: &App, owner: &Principal, incoming: &UploadWriter) -> Result<String, ApiError> {
     let file = incoming.reopen()?;
     let probed = app.runner.probe(owner, file).await;

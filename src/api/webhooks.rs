@@ -1,4 +1,4 @@
-//! Webhooks of a run, or of all runs of a principal: made, listed and removed; their secret is told once.
+//! Webhooks of a run, or of all runs of a principal. The secret is shown only on creation.
 
 mod asked;
 pub mod of_all;
@@ -121,7 +121,7 @@ pub async fn create(
     made(&app, caller, Some(&run), &body).await
 }
 
-/// Makes a webhook of `run`, or of all runs of the caller.
+/// Creates a webhook of `run`, or of all runs of the caller.
 async fn made(
     app: &App,
     caller: Caller,
@@ -183,7 +183,7 @@ pub async fn list(
     listed(&app, &caller, Some(run.id())).await
 }
 
-/// The webhooks of `run`, or those of all runs of the caller.
+/// Returns the webhooks of `run`, or those of all runs of the caller.
 async fn listed(
     app: &App,
     caller: &Caller,
@@ -197,7 +197,7 @@ async fn listed(
     }))
 }
 
-/// The webhook that the path names, of the run that it names or of all.
+/// Webhook named by the path, of the run named there or of all runs.
 pub struct OwnedWebhook(Arc<Webhook>);
 
 impl FromRequestParts<Arc<App>> for OwnedWebhook {

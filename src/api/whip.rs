@@ -1,7 +1,7 @@
 //! WHIP (RFC 9725): publishing live video over WebRTC.
 //!
-//! Successes are SDP or empty, failures plain text, as WHIP clients expect them. What a session
-//! does is in `live`; here are only its headers and statuses.
+//! Answers are SDP or empty, errors plain text, as WHIP clients expect. The sessions themselves are in
+//! `live`; this module handles headers and statuses.
 
 pub mod attach_config;
 
@@ -37,9 +37,9 @@ use crate::{
 use attach_config::PromptUpdate;
 pub use attach_config::PublishConfig;
 
-/// Path beneath which the routes of this module are.
+/// Path prefix of the routes of this module.
 pub const BASE: &str = "/v1/stream/whip";
-/// The header with the attach config.
+/// Request header with the publisher's configuration (attach config).
 pub const ATTACH: HeaderName = HeaderName::from_static("x-attach-config");
 
 const RUN_ID: HeaderName = HeaderName::from_static("x-service-run-id");
@@ -49,7 +49,7 @@ const SDP: &str = "application/sdp";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
 const OFFER_TYPE: HeaderValue = HeaderValue::from_static(SDP);
 const FRAGMENT_TYPE: HeaderValue = HeaderValue::from_static(FRAGMENT);
-/// Bytes of an offer or a fragment.
+/// Maximum size of an offer or a fragment, bytes.
 pub const SDP_BYTES_MAX: usize = 64 << 10;
 
 /// Says how to publish; what browsers ask before they do is answered before any route.
@@ -61,7 +61,7 @@ pub async fn options() -> Response {
     (StatusCode::NO_CONTENT, accepted().collect::<HeaderMap>()).into_response()
 }
 
-/// Header with the media type of an offer (RFC 9725 4.2).
+/// Returns the header with the media type of an offer (RFC 9725 4.2).
 pub fn accepted() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     std::iter::once((ACCEPT_POST, OFFER_TYPE))
 }
@@ -100,7 +100,7 @@ pub async fn offer(
     let named = attached.as_ref().and_then(|attached| attached.get("model")?.as_str());
     let catalog = app.inference.catalog_for(named.as_slice()).await;
     let gate = app.settings.gate;
-    // A schema takes a while to compile.
+    // Compiling an output schema takes time.
     let wishes =
         app.blocking(move || attach_config::read(attached.as_ref(), &catalog, gate)).await??;
     app.check_open()?;
@@ -262,7 +262,7 @@ fn refused(error: LiveError) -> ApiError {
     }
 }
 
-/// A STUN or TURN server for the publisher (RFC 9725 4.6).
+/// Formats the `Link` of a STUN or TURN server (RFC 9725 4.6).
 fn link(server: &IceServer) -> String {
     let IceServer { url, credential } = server;
     let Some((username, password)) = credential else {
@@ -275,7 +275,7 @@ fn link(server: &IceServer) -> String {
     )
 }
 
-/// A quoted string (RFC 9110 5.6.4).
+/// Formats a quoted string (RFC 9110 5.6.4).
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,4 +1,4 @@
-//! Zones of the picture that a caller watches.
+//! Zones: parts of the picture that a caller watches.
 
 use media::{Label, Score, StreamId, Zone, Zones};
 use serde::Serialize;
@@ -27,7 +27,7 @@ pub struct ZoneFields {
     polygon: Vec<(Score, Score)>,
 }
 
-/// Corner of a zone.
+/// Corner of a zone, two fractions.
 struct Corner;
 
 impl PartialSchema for Corner {
@@ -81,7 +81,7 @@ pub struct WatchedZones {
 }
 
 impl WatchedZones {
-    /// Those of the newest recording of `stream`.
+    /// Creates the record of the zones of the newest recording of `stream`.
     pub fn of(stream: &StreamId, Zones { zones, only }: &Zones) -> WatchedZones {
         WatchedZones {
             stream_id: stream.clone(),
@@ -91,7 +91,7 @@ impl WatchedZones {
     }
 }
 
-/// Notes the faults of `zones` and `activity_zones_only` beside each other.
+/// Adds faults of `zones` and `activity_zones_only`: duplicate names, or the flag without zones.
 pub fn check(
     object: &mut Object<'_>,
     zones: &Option<Option<ZoneList>>,
@@ -109,7 +109,7 @@ pub fn check(
     }
 }
 
-/// Zones that a request gives.
+/// Converts the zones of a request.
 pub fn zones(zones: Option<ZoneList>, only: Option<bool>) -> Zones {
     let zones = zones.into_iter().flat_map(|List(zones)| zones);
     let zones = zones.map(|ZoneFields { name, polygon }| Zone { name, polygon }).collect();

@@ -1,7 +1,7 @@
-//! Events in the document: one envelope, and the payload that each kind has.
+//! Schemas of events: one envelope, and the payload of each kind.
 //!
-//! The timeline declares the members of its payloads and knows no documents: how each type of theirs looks is said here.
-//! A payload may gain fields, so none of these refuses further ones. A test reads real events against them.
+//! The timeline declares payload members without schemas; this module maps each member type to one. Payloads
+//! may gain fields, so no schema refuses unknown ones. A test checks real events against them.
 
 use media::{
     AnalysisId, BlobHash, EventType, FrameRate, GateConfig, JobId, Label, RequestId, Score, Seq,

@@ -1,4 +1,4 @@
-//! Fields of a request to reason.
+//! Fields of a reason request.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,29 +23,29 @@ use crate::{
     record::reason::{PromptConfig, ReasonQuery},
 };
 
-/// Analysed frames of a chunk.
+/// Number of analysed frames in a chunk.
 pub type ChunkSize = BoundedInt<5, 500>;
-/// Frames of a chunk where a caller says nothing of them.
+/// Default of [`ChunkSize`].
 pub const CHUNK_SIZE_DEFAULT: u64 = 30;
-/// Prompt about the chunks of a source.
+/// Prompt about each chunk of a source.
 pub type SemanticPrompt = BoundedText<0, 4096>;
-/// Pictures of a chunk.
+/// Number of pictures shown of a chunk.
 pub type ChunkPictures = BoundedInt<1, 4>;
-/// Pixels of a picture's longer edge.
+/// Maximum length of a picture's longer edge, pixels.
 pub type MaxEdge = BoundedInt<64, 4096>;
-/// Milliseconds for an answer.
+/// Timeout of the answer about a chunk, milliseconds.
 pub type SemanticTimeout = BoundedInt<100, 120_000>;
-/// Milliseconds for an answer where a caller says nothing of them.
+/// Default of [`SemanticTimeout`].
 pub const SEMANTIC_TIMEOUT_DEFAULT: u64 = 30_000;
-/// Chunks that are asked about at once.
+/// Number of chunks in flight to models.
 pub type Concurrency = BoundedInt<1, 64>;
-/// Chunks that are asked about at once where a caller says nothing of them.
+/// Default of [`Concurrency`].
 pub const CONCURRENCY_DEFAULT: u64 = 4;
-/// Least confidence of a first pass where a caller says nothing of it.
+/// Default of the confidence below which the second model is asked.
 pub const THRESHOLD_DEFAULT: f64 = 0.7;
-/// Longest clip, in seconds.
+/// Maximum length of a clip, seconds.
 pub const CLIP_S_MAX: f64 = 60.0;
-/// Seconds of a clip where a caller says nothing of them.
+/// Default length of a clip, seconds.
 pub const CLIP_S_DEFAULT: f64 = 1.0;
 /// A part of the picture, in fractions of its sides.
 #[derive(ToSchema)]
@@ -75,13 +75,13 @@ declared!(CropFields { x, y, width: required side, height: required side }; clos
 });
 
 impl CropFields {
-    /// The part.
+    /// Converts the fields; `None` if they do not form a region within the picture.
     pub fn crop(self) -> Option<Crop> {
         Crop::new(self.x.0, self.y.0, self.width, self.height)
     }
 }
 
-/// Name of a model that a caller can use: the service's, its makers', or one that a backend lists.
+/// Name of a model: an id of the service, its maker's name, or one that a backend lists.
 pub struct ModelName(pub Label);
 
 impl Declared for ModelName {
@@ -210,17 +210,17 @@ declared!(ReasonRequest {
     zones::check(object, &zones, &activity_zones_only);
 });
 
-/// Options of the questions to models.
+/// Options of the model stage.
 pub struct ModelOptions {
-    /// The pictures that they are shown.
+    /// Selection and size of the images shown to models.
     pub views: ChunkImageOptions,
-    /// Prompt, and the chunks that are asked about at once.
+    /// Prompt, and the number of chunks in flight.
     pub inquiry: PromptConfig,
-    /// Models to ask, and the requirements of their answers.
+    /// Models to ask, and requirements on their answers.
     pub ask: ReasonQuery,
 }
 
-/// Options of the questions to models; `None` where none is asked.
+/// Returns the options of the model stage; `None` if no model is to be asked.
 pub(super) fn semantics(asked: &mut ReasonRequest) -> Option<ModelOptions> {
     let task = asked.semantic_prompt.take().map_or_else(String::new, |it| it.0);
     if !asked.semantic_inference.unwrap_or(!task.trim().is_empty()) {
@@ -277,13 +277,13 @@ fn clip(value: &Value) -> Result<f64, ValueError> {
     seconds.ok_or_else(problem)
 }
 
-/// A side of a crop.
+/// Reads the width or height of a crop.
 fn side(value: &Value) -> Result<Score, ValueError> {
     let side = score(value).ok().filter(|side| *side > Score::ZERO);
     side.ok_or_else(|| "must be a number greater than 0 and at most 1".into())
 }
 
-/// Schema that answers can be made to match; where a model gives no JSON its text is kept.
+/// Compiles the schema of answers; a model that gives no JSON has its text kept.
 pub fn output_schema(value: &Value) -> Result<OutputSchema, ValueError> {
     let schema = OutputSchema::compile(value.clone()).map(OutputSchema::or_text);
     schema.map_err(|error| error.to_string().into())

@@ -1,4 +1,4 @@
-//! Runs in short, as lists of them show where asked.
+//! Summaries of runs, which lists include on request.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -93,18 +93,18 @@ impl From<&Summary> for ShapeRecord {
     }
 }
 
-/// More digits are of no use to a picture a few pixels high.
+/// Rounds to three digits: enough for a chart a few pixels high.
 fn thousandths(score: Score) -> f64 {
     f64::from((score.millionths() + 500) / 1000) / 1000.0
 }
 
 impl SummaryRecord {
-    /// Summary of `run`; `None` where nothing of it is decoded. May read the log.
+    /// Returns the summary of `run`; `None` if nothing is decoded. May read the log.
     pub fn of(app: &App, run: &Arc<Run>) -> Option<SummaryRecord> {
         let timeline = app.registry.timeline();
         let gate = app.settings.gate;
         let kept = app.summaries.of(run, Records { timeline, blobs: &app.blobs, gate });
-        // The events of a job under way may tell nothing yet of what it has decoded.
+        // The events of a running job may not yet cover all that it has decoded.
         let decoded = run.progress().filter(|progress| progress.frames > 0);
         let mut summary = kept.or_else(|| {
             decoded.map(|progress| Summary { frames: progress.frames, ..Summary::default() })

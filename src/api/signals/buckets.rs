@@ -1,4 +1,4 @@
-//! Frames cut into spans of even length, each with the extremes of its signals: no peak is lost.
+//! Combines frames into buckets of equal length, with the extremes of each signal, so that no peak is lost.
 
 use std::collections::BTreeMap;
 
@@ -108,19 +108,19 @@ impl FrameBucket {
     }
 }
 
-/// The buckets of frames; ends after the first error.
+/// Iterator over the buckets of `frames`; ends after the first error.
 pub struct Buckets<I> {
     frames: I,
-    /// Number of frames, and of those that were taken.
+    /// Total number of frames, and number of frames consumed.
     count: u64,
     taken: u64,
     points: u64,
-    /// Position of the next bucket.
+    /// Number of the next bucket, from 1.
     at: u64,
 }
 
 impl<I> Buckets<I> {
-    /// Cuts `frames`, of which there are `count`, into `points` buckets, no more than there are frames.
+    /// Combines `count` frames into `points` buckets; `points` must not exceed `count`.
     pub fn new(frames: I, count: u64, points: u64) -> Buckets<I> {
         Buckets { frames, count, taken: 0, points, at: 0 }
     }
@@ -131,7 +131,7 @@ impl<I: Iterator<Item = Decided>> Iterator for Buckets<I> {
 
     fn next(&mut self) -> Option<Result<FrameBucket, ApiError>> {
         self.at += 1;
-        // Half a million frames in 20,000 buckets: far from an overflow.
+        // No overflow: at most half a million frames in 20,000 buckets.
         let end = self.at.min(self.points) * self.count / self.points;
         let mut bucket: Option<FrameBucket> = None;
         while self.taken < end {

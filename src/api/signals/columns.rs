@@ -1,4 +1,4 @@
-//! Signals as columns: the same records as an Arrow stream, where a caller asks for one.
+//! Signals as columns: the records of the JSON answer as an Arrow stream.
 
 use axum::response::Response;
 use gate::SelectionReason;
@@ -12,10 +12,10 @@ use super::super::{
 };
 use crate::base::arrow::{self, Column, Kind, ROWS_MAX};
 
-/// The media type of an Arrow IPC stream.
+/// Media type of an Arrow IPC stream.
 pub const ARROW: &str = "application/vnd.apache.arrow.stream";
 
-/// A caller would rather have Arrow than JSON.
+/// Returns true if the `Accept` header prefers Arrow to JSON, or both equally.
 pub fn wants_arrow(headers: &HeaderMap) -> bool {
     let given = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let (mut arrow, mut json) = (0.0, 0.0);
@@ -40,7 +40,7 @@ const fn nullable(path: &'static str, kind: Kind) -> Column {
     Column { path, kind, is_nullable: true }
 }
 
-/// Columns of each frame.
+/// Columns of frames.
 pub const OF_FRAMES: [Column; 16] = [
     column("frame_index", Kind::Unsigned),
     nullable("source_frame_index", Kind::Unsigned),
@@ -60,7 +60,7 @@ pub const OF_FRAMES: [Column; 16] = [
     column("reason", Kind::Text),
 ];
 
-/// Columns of each bucket, but for its reasons.
+/// Columns of buckets, without the counts of reasons.
 const OF_BUCKETS: [Column; 24] = [
     column("first_frame", Kind::Unsigned),
     column("last_frame", Kind::Unsigned),
@@ -88,7 +88,7 @@ const OF_BUCKETS: [Column; 24] = [
     nullable("activity_score.mean", Kind::Number),
 ];
 
-/// Columns of each bucket: the frames with each reason come last.
+/// Returns the columns of buckets; the counts of each reason come last.
 pub fn of_buckets() -> Vec<Column> {
     let reasons =
         SelectionReason::ALL.into_iter().map(|reason| column(counted(reason), Kind::Unsigned));
@@ -111,7 +111,7 @@ fn counted(reason: SelectionReason) -> &'static str {
     }
 }
 
-/// The answer of `records`, a batch at a time; `about` is what JSON says beside them.
+/// Streams `records` as Arrow batches; `about` becomes the metadata of the schema.
 pub fn answer<T: Serialize>(
     columns: Vec<Column>,
     about: &Map<String, Value>,

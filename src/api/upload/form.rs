@@ -1,8 +1,8 @@
-//! A multipart form read piece by piece, with a bound on everything that is not the file.
+//! Multipart form, read in pieces, with a limit on all bytes other than the file.
 //!
-//! The parser buffers a part's headers, and whatever comes before the first part, until it sees
-//! their end, and takes all the bytes there are: [`Guard`] hands it one frame at a time and ends
-//! a body that brings too much of nothing.
+//! The parser buffers part headers, and bytes before the first part, until their end, and takes all bytes
+//! available. [`Guard`] therefore hands over one frame at a time, and fails a body with too many bytes
+//! that yield no content.
 
 use std::{
     pin::Pin,
@@ -26,26 +26,26 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::{ApiError, App, FORM_BYTES_MAX};
 
-/// A form that is being read.
+/// A form being read.
 pub struct MultipartForm {
     parts: Multipart,
     idle_bytes: Arc<AtomicU64>,
 }
 
-/// One part of a form.
+/// A part of a form.
 pub struct FormPart<'a> {
     field: Field<'a>,
     idle_bytes: &'a AtomicU64,
 }
 
 impl MultipartForm {
-    /// The form in the body of `request`.
+    /// Opens the form in the body of `request`.
     pub async fn open(request: Request, app: &Arc<App>) -> Result<MultipartForm, ApiError> {
         let idle_bytes = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&idle_bytes);
         let mut request =
             request.map(|body| Body::new(Guard { body, idle_bytes: counter, paused: false }));
-        // The file has a limit of its own, and everything else has the guard's.
+        // The file has a limit of its own; all else is limited by the guard.
         DefaultBodyLimit::disable().apply(&mut request);
         let parts = Multipart::from_request(request, app)
             .await
@@ -53,7 +53,7 @@ impl MultipartForm {
         Ok(MultipartForm { parts, idle_bytes })
     }
 
-    /// The next part; what is left of the one before is passed over.
+    /// Returns the next part; skips the rest of the previous one.
     pub async fn next(&mut self) -> Result<Option<FormPart<'_>>, ApiError> {
         let idle_bytes = &*self.idle_bytes;
         match self.parts.next_field().await {
@@ -64,17 +64,17 @@ impl MultipartForm {
 }
 
 impl FormPart<'_> {
-    /// The name of the form's field.
+    /// Returns the name of the form field.
     pub fn name(&self) -> Option<&str> {
         self.field.name()
     }
 
-    /// Name that the sender gives the file.
+    /// Returns the file name given by the sender.
     pub fn file_name(&self) -> String {
         self.field.file_name().unwrap_or_default().to_owned()
     }
 
-    /// The next bytes of the content; `None` at its end.
+    /// Returns the next bytes of the content; `None` at its end.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, ApiError> {
         let chunk = self.field.chunk().await.map_err(|error| refusal(&error, self.idle_bytes))?;
         self.idle_bytes.store(0, Relaxed);
@@ -96,16 +96,16 @@ fn refusal(error: &MultipartError, idle_bytes: &AtomicU64) -> ApiError {
     }
 }
 
-/// Excess of bytes that are not of the file.
+/// The bytes other than the file exceed their limit.
 #[derive(Debug, thiserror::Error)]
 #[error("the fields other than the file exceed the form's size limit")]
 struct TooMuch;
 
-/// The body of a form; counts the bytes that came since the file's last ones.
+/// Body of a form that counts the bytes since the last content of a part.
 struct Guard {
     body: Body,
     idle_bytes: Arc<AtomicU64>,
-    /// A frame was handed over and the parser has not looked at it yet.
+    /// True if a frame was handed over that the parser has not processed yet.
     paused: bool,
 }
 

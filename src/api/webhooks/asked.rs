@@ -1,4 +1,4 @@
-//! Fields of a request for a webhook.
+//! Fields of a webhook request.
 
 use serde_json::Value;
 use timeline::EventKind;
@@ -10,7 +10,7 @@ use crate::{
     deliver::webhook::{SecretError, SigningSecret},
 };
 
-/// Target of events.
+/// URL that events are delivered to.
 pub type WebhookUrl = BoundedText<1, 2048>;
 /// Note of the owner.
 pub type WebhookDescription = BoundedText<0, 256>;
@@ -34,8 +34,8 @@ pub struct WebhookRequest {
 
 declared!(WebhookRequest { url: required url, kinds, secret: optional secret, description });
 
-/// Kinds of events that a webhook may get: one of a run is gone when that is deleted, and is never
-/// told of it.
+/// Kinds of events that a webhook may select. `run_deleted` is excluded for a webhook of one run, which is
+/// removed with the run.
 pub(super) struct Kinds(pub(super) Vec<EventKind>);
 
 impl Declared for Kinds {
@@ -55,7 +55,7 @@ impl Declared for Kinds {
     }
 }
 
-/// Reads a URL, and refuses the control characters that a parser of URLs would drop from it.
+/// Reads a URL; refuses control characters, which a URL parser would drop silently.
 fn url(value: &Value) -> Result<String, ValueError> {
     match WebhookUrl::read(value)?.0 {
         found if found.chars().any(char::is_control) => {

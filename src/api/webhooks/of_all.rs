@@ -1,4 +1,4 @@
-//! Webhooks of all runs of a principal, later ones included: the routes, whose work is that of a run's.
+//! Routes of webhooks of all runs of a principal, later ones included; the work is that of run webhooks.
 
 use std::sync::Arc;
 

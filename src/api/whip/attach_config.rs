@@ -1,4 +1,4 @@
-//! Configuration that a publisher attaches to its offer, and the prompt that it changes later.
+//! Configuration that a publisher attaches to its offer, and later prompt updates.
 
 use std::sync::Arc;
 
@@ -29,26 +29,26 @@ use crate::{
     record::live::{Instruction, SessionOptions},
 };
 
-/// Bytes of the header.
+/// Maximum length of the header, bytes.
 pub const ENCODED_BYTES_MAX: usize = 8192;
-/// Pictures a second of a clip where a publisher says nothing of them.
+/// Default picture rate of a clip, per second.
 pub const CLIP_FPS_DEFAULT: u64 = 6;
-/// Pictures of a clip that a model is shown.
+/// Number of pictures of a clip shown to a model.
 const CLIP_PICTURES: u32 = 8;
-/// Longest edge of one of them.
+/// Maximum edge of a picture of a clip, pixels.
 const CLIP_EDGE: u32 = 768;
-/// Seconds of a clip.
+/// Length of a clip, seconds.
 pub const CLIP_LENGTH_S: std::ops::RangeInclusive<f64> = 0.1..=60.0;
-/// Seconds from the end of one clip to the start of the next.
+/// Time from the end of one clip to the start of the next, seconds.
 pub const CLIP_DELAY_S: std::ops::RangeInclusive<f64> = 0.0..=60.0;
-/// Either, where a publisher says nothing of it.
+/// Default of both the length and the delay of clips, seconds.
 pub const CLIP_S_DEFAULT: f64 = 0.5;
 
 /// Prompt about the pictures of a session.
 pub type LivePrompt = BoundedText<1, 4096>;
-/// Output tokens a second.
+/// Output tokens per second.
 pub type TokenRate = BoundedInt<1, 10_000>;
-/// Pictures a second of a clip.
+/// Picture rate of a clip, per second.
 pub type ClipFps = BoundedInt<1, 30>;
 
 /// Configuration that a publisher may attach to its offer; other fields are refused.
@@ -123,7 +123,7 @@ impl From<ClipMode> for ClipSpec {
     }
 }
 
-/// The JSON of an attach config, where there is a header of one.
+/// Decodes the JSON of the attach config; `None` without the header.
 pub fn decoded(header: Option<&HeaderValue>) -> Result<Option<Value>, ApiError> {
     let Some(header) = header else { return Ok(None) };
     let refused = |text: &str| bad(format!("x-attach-config {text}"));
@@ -136,7 +136,7 @@ pub fn decoded(header: Option<&HeaderValue>) -> Result<Option<Value>, ApiError> 
     value.map(Some).map_err(|error| refused(&format!("is no JSON: {error}")))
 }
 
-/// Reads an attach config to a server with these thresholds; without one everything is the default.
+/// Reads an attach config; fields left out get the defaults, and thresholds those of `server`.
 pub fn read(
     config: Option<&Value>,
     catalog: &Catalog,
@@ -181,7 +181,7 @@ declared!(PromptUpdate {
     output_schema: optional |given| output_schema(given).map(|schema| (schema, given.clone())),
 });
 
-/// Reads a new prompt, and its schema as it was given.
+/// Reads a new prompt; also returns its output schema as given.
 pub fn instruction(body: &JsonBody) -> Result<(Instruction, Option<Value>), ApiError> {
     let read = body.read().map_err(|faults| listed("the prompt", faults))?;
     let PromptUpdate { prompt: BoundedText(prompt), output_schema } = read;
@@ -193,7 +193,7 @@ fn bad(text: String) -> ApiError {
     ApiError::Plain(StatusCode::BAD_REQUEST, text)
 }
 
-/// Every problem in one line of plain text.
+/// Returns an error that lists all faults in one line of plain text.
 fn listed(what: &str, faults: Faults) -> ApiError {
     let details = Vec::<FieldError>::from(faults).into_iter();
     let problems = details.map(|FieldError { field, message }| format!("{field} {message}"));
