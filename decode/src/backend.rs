@@ -1,37 +1,37 @@
-//! Decoding backends, and the reasons that one of them does not work here.
+//! Decoding backends, and the reasons that one is unavailable.
 //!
-//! libav's own decoders are the reference: every other backend must give their bits, and hands back to
-//! them what it cannot decode. Knows no process and no setting.
+//! libav's own decoders are the reference: every other backend must produce the same bits, and leaves to them
+//! the streams that it cannot decode. Starts no process and reads no setting.
 
 use media::ErrorKind;
 
 media::named! {
     /// Backend that turns coded pictures into frames.
     ///
-    /// First those that are tried where none is named, in their order.
+    /// The variants of [`DecodeBackend::AUTOMATIC`] come first, in their order.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
     pub enum DecodeBackend {
         /// NVIDIA's decoder, through libav.
         Nvdec = "nvdec",
         /// The decoder behind a render node, through libav and libva.
         Vaapi = "vaapi",
-        /// libav's decoders on the CPU; always there.
+        /// libav's decoders on the CPU; always available.
         Software = "software",
-        /// An ffmpeg program beside the worker; asked for by name only.
+        /// An external ffmpeg program beside the worker; used only when named.
         FfmpegCli = "ffmpeg-cli",
     }
 }
 
 impl DecodeBackend {
-    /// Those that are tried where none is named.
+    /// Backends tried in this order if none is named.
     pub const AUTOMATIC: [DecodeBackend; 3] =
         [DecodeBackend::Nvdec, DecodeBackend::Vaapi, DecodeBackend::Software];
 }
 
-/// Reason that a backend does not decode here; it names the missing part.
+/// Reason that a backend is unavailable; names the missing part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum BackendError {
-    /// A library that it needs is not there, or is not what its name says.
+    /// A required library is missing, or is not the expected one.
     #[error("{library} cannot be loaded: {reason}")]
     Library {
         /// Name of the library.
@@ -39,7 +39,7 @@ pub enum BackendError {
         /// Message of the loader.
         reason: String,
     },
-    /// The driver is there and its decoding half is not: containers are given it on demand.
+    /// The driver is present without its decoder library, which containers get only on request.
     #[error(
         "libnvcuvid.so.1 cannot be loaded although the NVIDIA driver is there: {reason}; in a \
          container NVIDIA_DRIVER_CAPABILITIES must name video, and it {}",
@@ -48,51 +48,51 @@ pub enum BackendError {
     NoVideoCapability {
         /// Message of the loader.
         reason: String,
-        /// The variable's value; `None` where it is not set.
+        /// Value of `NVIDIA_DRIVER_CAPABILITIES`; `None` if it is not set.
         capabilities: Option<String>,
     },
-    /// The driver is there and has no device, or not the one asked for.
+    /// The driver is present but has no device, or not the requested one.
     #[error("the NVIDIA driver has no device {device}: {reason}")]
     NoDevice {
-        /// The device asked for.
+        /// Requested device.
         device: String,
         /// Message of the driver.
         reason: String,
     },
-    /// The render node is not there, or not for this user.
+    /// The render node is missing, or this user may not open it.
     #[error("the render node cannot be opened: {reason}: {path}")]
     RenderNode {
         /// Error of the system.
         reason: String,
-        /// The node.
+        /// Path of the node.
         path: String,
     },
-    /// libav was built without it.
+    /// libav was built without the backend.
     #[error("this libav was built without {backend}")]
     NotBuilt {
         /// Name of the backend.
         backend: String,
     },
-    /// The device is there and libav cannot use it.
+    /// The device is present but libav cannot use it.
     #[error("{call} failed: {detail}")]
     Refused {
-        /// The libav function.
+        /// Name of the libav function.
         call: String,
         /// Error of libav.
         detail: String,
     },
-    /// There is no such program.
+    /// The program was not found.
     #[error("no program to run, looked for at {searched}")]
     Program {
-        /// Places that were searched for it.
+        /// Paths that were searched.
         searched: String,
     },
-    /// The program is no ffmpeg, or one that does not know the arguments it is given.
+    /// The program is not ffmpeg, or too old for the arguments that it would get.
     #[error(
         "{program} is no ffmpeg of version 5.1 or later: asked for its version it says {said:?}"
     )]
     ProgramVersion {
-        /// The program.
+        /// Path of the program.
         program: String,
         /// Output of the program.
         said: String,
@@ -100,21 +100,21 @@ pub enum BackendError {
     /// The value of a setting names no device.
     #[error("{device:?} is no device: {expected}")]
     BadDevice {
-        /// Name that was given.
+        /// Value that was given.
         device: String,
-        /// Form that a name must have.
+        /// Expected form of the value.
         expected: String,
     },
-    /// It is there and decodes none of the clips of the probe.
+    /// The backend opened but decoded none of the probe clips.
     #[error("it failed to decode every probe clip: {reason}")]
     DecodesNothing {
-        /// Fault of the first of them.
+        /// Error of the first clip.
         reason: String,
     },
 }
 
 impl BackendError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             BackendError::BadDevice { .. } => ErrorKind::InvalidInput,

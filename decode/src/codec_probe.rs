@@ -1,7 +1,7 @@
-//! Test of a decoder: sixteen pictures of every codec, bit for bit.
+//! Test of a decoder: sixteen pictures of every codec, compared bit for bit.
 //!
-//! The words of a device or a library about itself prove nothing; libav falls back without a word. The clips
-//! are ours, rendered by `probe/render.py`.
+//! The capabilities that a device or library reports prove nothing, and libav falls back silently. The clips
+//! are our own, rendered by `probe/render.py`.
 
 use std::{io::Cursor, ops::ControlFlow};
 
@@ -18,13 +18,13 @@ const FRAMES: u64 = 16;
 /// Result of one clip.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CodecProbeResult {
-    /// Its codec.
+    /// Codec of the clip.
     pub codec: Codec,
-    /// Bits of its samples.
+    /// Bits per sample of the clip.
     pub bits: u8,
-    /// The decoder that gave the right pictures; `None` when nothing did.
+    /// Decoder that gave the right pictures; `None` if none did.
     pub decoder: Option<String>,
-    /// Reason that the decoder asked first did not.
+    /// Reason that the preferred decoder failed.
     pub reason: Option<String>,
 }
 
@@ -32,7 +32,7 @@ struct Clip {
     codec: Codec,
     bits: u8,
     bytes: &'static [u8],
-    /// Of all its pictures by [`Digest`].
+    /// [`Digest`] of all pictures.
     digest: u64,
 }
 
@@ -60,13 +60,13 @@ const CLIPS: [Clip; 10] = [
     clip!(Mjpeg, 8, "mjpeg.mkv", 0x8129_316b_af59_9535),
 ];
 
-/// Has `decoders` decode every clip.
+/// Decodes every clip with `decoders`.
 pub fn try_clips(decoders: &DecoderChain) -> Vec<CodecProbeResult> {
     CLIPS.iter().map(|clip| clip.tried_by(decoders)).collect()
 }
 
 impl Clip {
-    /// Tries the decoder that is asked first; and where that fails, libav's own.
+    /// Tries the preferred decoder and, if it fails, libav's own.
     fn tried_by(&self, decoders: &DecoderChain) -> CodecProbeResult {
         let Clip { codec, bits, .. } = *self;
         let tried = |decoder, reason| CodecProbeResult { codec, bits, decoder, reason };
@@ -74,7 +74,7 @@ impl Clip {
             Ok((decoder, None)) => tried(Some(decoder), None),
             Ok((decoder, Some(reason))) => tried(Some(decoder), Some(reason)),
             Err(reason) if decoders.first(codec).is_some() => {
-                // The reason given is the device's; a codec that software lacks has no decoder.
+                // The reason is the device's; the decoder stays `None` for a codec that software lacks.
                 let software = self.decode(&DecoderChain::software()).ok();
                 tried(software.map(|(decoder, _)| decoder), Some(reason))
             }
@@ -82,7 +82,7 @@ impl Clip {
         }
     }
 
-    /// The decoder, and why it is not the one asked first.
+    /// Returns the decoder, and the reason that it is not the preferred one.
     fn decode(&self, decoders: &DecoderChain) -> Result<(String, Option<String>), String> {
         let mut digest = Digest::default();
         let demuxer = Demuxer::open(Box::new(Cursor::new(self.bytes)), DemuxLimits::default())
@@ -108,7 +108,7 @@ impl Clip {
     }
 }
 
-/// FNV-1a of 64 bits over whole numbers: no protection against intent is needed.
+/// FNV-1a of 64 bits over integers; it need not resist deliberate collisions.
 #[derive(Clone, Copy)]
 struct Digest(u64);
 
@@ -123,7 +123,7 @@ impl Digest {
         self.0 = (self.0 ^ number).wrapping_mul(0x0000_0100_0000_01b3);
     }
 
-    /// Adds a plane's samples as sixteen bits each, four to a number, however they are stored.
+    /// Adds the samples of a plane as 16 bits each, four to a number, independent of their storage.
     fn add_plane(&mut self, plane: Plane<'_>) {
         let columns = plane.extent().width as usize;
         for y in 0..plane.extent().height {
@@ -154,7 +154,7 @@ impl Digest {
     }
 }
 
-/// A digest a frame.
+/// Sink that returns one digest per frame.
 #[derive(Default)]
 struct Digests(Vec<u64>);
 

@@ -1,7 +1,7 @@
-//! A file's coded pictures as a live source would send them: in decode order, each on its own.
+//! Coded pictures of a file in the form of a live source: in decode order, one at a time.
 //!
-//! H.264 and H.265 come as Annex B, and every picture from which decoding can start has its
-//! parameter sets before it. The bytes of the pictures themselves are those of the file.
+//! H.264 and H.265 are converted to Annex B, and parameter sets precede every picture at which decoding can
+//! start. The bytes of the pictures themselves are those of the file.
 
 use std::collections::VecDeque;
 
@@ -17,34 +17,34 @@ use crate::{
 
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
-/// One coded picture of a file.
+/// Coded picture of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodedPicture {
-    /// Its bytes and when it is shown.
+    /// Coded bytes and presentation time.
     pub access_unit: AccessUnit,
-    /// Decode time, which is when a live source would send it.
+    /// Decode time, at which a live source would send the picture.
     pub decode_at: Timestamp,
 }
 
-/// The coded pictures of a file's video stream, in decode order.
+/// Coded pictures of a file's video stream, in decode order.
 ///
-/// Ends at the end of the file or where it cannot be read. In files without times, pictures have
-/// those of a constant rate in decode order.
+/// Ends at the end of the file or at a read error. In files without times, pictures get times of a constant
+/// rate in decode order.
 pub struct CodedPictures {
     demuxer: Demuxer,
     framing: Framing,
-    /// Parameter sets of the container, framed as its packets.
+    /// Parameter sets from the container, framed like its packets.
     described: Vec<u8>,
     pending: VecDeque<CodedPacket<Packet>>,
-    /// Pictures so far that came without a time.
+    /// Number of pictures so far without a time.
     untimed: i64,
 }
 
-/// Pictures a second where a file says nothing of them.
+/// Frame rate of a file that declares none.
 const RATE: (u32, u32) = (25, 1);
 
 impl Demuxer {
-    /// The pictures as they are coded, for who sends them elsewhere.
+    /// Returns the coded pictures, for sending them elsewhere.
     pub fn into_coded_pictures(self) -> CodedPictures {
         let parameters = self.parameters();
         let codec = self.stream().codec;
@@ -100,8 +100,8 @@ impl CodedPictures {
     }
 }
 
-/// The packet after start codes, after the sets of `prefix` when it is a sequence's first and
-/// carries none itself.
+/// Converts a packet to Annex B, after the parameter sets of `prefix` unless the packet carries a sequence
+/// parameter set.
 pub(crate) fn annex_b(codec: Codec, data: &[u8], prefix: &[u8], framing: Framing) -> Vec<u8> {
     let carries = NalUnits::new(data, framing).any(|nal| is_sequence_set(codec, nal.header(0)));
     let prefix = if carries { &[] } else { prefix };
@@ -113,7 +113,7 @@ pub(crate) fn annex_b(codec: Codec, data: &[u8], prefix: &[u8], framing: Framing
     bytes
 }
 
-/// ITU-T H.264 and H.265 table 7-1.
+/// Returns true for a sequence parameter set (ITU-T H.264 and H.265 table 7-1).
 fn is_sequence_set(codec: Codec, header: u8) -> bool {
     match codec {
         Codec::H264 => header & 0x1f == 7,
@@ -121,8 +121,8 @@ fn is_sequence_set(codec: Codec, header: u8) -> bool {
     }
 }
 
-/// The parameter sets of a decoder configuration record (ISO 14496-15 5.3.3.1 and 8.3.3.1), each
-/// after its length; Annex B as it is.
+/// Returns the parameter sets of a decoder configuration record (ISO 14496-15 5.3.3.1 and 8.3.3.1), each
+/// after its length; Annex B unchanged.
 pub(crate) fn described_sets(codec: Codec, framing: Framing, extradata: &[u8]) -> Vec<u8> {
     let Framing::Lengths(size) = framing else { return extradata.to_vec() };
     let arrays = match codec {
@@ -138,7 +138,7 @@ pub(crate) fn described_sets(codec: Codec, framing: Framing, extradata: &[u8]) -
     sets
 }
 
-/// `count` sets, each after its length in two bytes, and what follows them.
+/// Reads `count` sets, each after a 16-bit length, and returns the remaining bytes.
 fn sets<'a>(mut rest: &'a [u8], count: usize, found: &mut Vec<&'a [u8]>) -> Option<&'a [u8]> {
     for _ in 0..count {
         let (size, after) = rest.split_first_chunk::<2>()?;

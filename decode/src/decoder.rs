@@ -1,7 +1,7 @@
-//! The seam behind which a decoder sits, whatever it decodes with.
+//! Trait of all decoders, whatever backend they use.
 //!
-//! An engine that is not libav's own decoder may fail for reasons that are not the media's: it says so
-//! by [`FrameDecoder::lost`], and the media is then decoded by software.
+//! A decoder other than libav's own may fail for reasons outside the media: it then returns a reason from
+//! [`FrameDecoder::lost`], and the media is decoded by software.
 
 use std::sync::Arc;
 
@@ -13,41 +13,41 @@ use crate::{
     ffmpeg_cli::{FfmpegFactory, SpawnFn},
 };
 
-/// A decoder of one stream.
+/// Decoder of one stream.
 pub(crate) trait FrameDecoder: Send {
-    /// Takes a packet; an error is the packet's fault unless the engine is [`FrameDecoder::lost`].
+    /// Takes a packet. An error is the packet's fault unless the decoder is [`FrameDecoder::lost`].
     ///
-    /// The caller takes every output before it sends the next packet.
+    /// The caller must take every picture before it sends the next packet.
     fn send(&mut self, packet: &Packet) -> Result<(), AvError>;
 
-    /// No packet follows; the pictures still inside come out.
+    /// Signals that no packet follows, so that the remaining pictures come out.
     fn send_end(&mut self) -> Result<(), AvError>;
 
-    /// The next picture in presentation order.
+    /// Returns the next picture in presentation order.
     fn receive(&mut self) -> Result<ReceiveOutcome, AvError>;
 
-    /// Forgets every picture and complaint; the next packet must be a clean start.
+    /// Forgets all pictures and reported damage; the next packet must be a clean start.
     fn reset(&mut self);
 
-    /// Returns its way of dealing with damage.
+    /// Returns the policy for damaged input.
     fn on_damage(&self) -> DamagePolicy;
 
-    /// It met damage that no error and no frame need tell of.
+    /// Returns true after damage that may show in no error and no frame.
     fn has_reported_damage(&self) -> bool;
 
-    /// The error to report when a picture was refused for its size.
+    /// Returns the error of a picture that was refused for its size.
     fn too_large(&self) -> Option<DecodeError>;
 
-    /// Returns the reason that it is of no use any more, where the media is not at fault.
+    /// Returns the reason that the decoder is unusable; `None` while it works. The media is not at fault.
     fn lost(&self) -> Option<String>;
 
-    /// The backend's name and libav's of the decoder, such as `software:h264`.
+    /// Returns the backend's name and libav's name of the decoder, such as `software:h264`.
     fn name(&self) -> String;
 }
 
-/// Opens engines of one backend.
+/// Opens decoders of one backend.
 pub(crate) trait DecoderFactory: Send + Sync {
-    /// Opens a decoder on one thread.
+    /// Opens a single-threaded decoder.
     fn open(
         &self,
         codec: Codec,
@@ -56,18 +56,18 @@ pub(crate) trait DecoderFactory: Send + Sync {
         limits: DemuxLimits,
     ) -> Result<Box<dyn FrameDecoder>, BackendError>;
 
-    /// One decoder takes the whole stream, which is not cut for it.
+    /// Returns true if one decoder takes the whole stream, which must not be cut.
     fn is_continuous(&self) -> bool {
         false
     }
 
-    /// Returns the reason that nothing opens here, where that is known.
+    /// Returns the reason that no decoder opens; `None` if it is unknown or decoders open.
     fn loss_reason(&self) -> Option<&BackendError> {
         None
     }
 }
 
-/// A device that was there and opens no more, with the reason.
+/// Factory of a lost device: every open fails with this error.
 struct Gone(BackendError);
 
 impl DecoderFactory for Gone {
@@ -86,7 +86,7 @@ impl DecoderFactory for Gone {
     }
 }
 
-/// Decoders: libav's own, and a device that is asked first.
+/// Decoders to use: a preferred backend for some codecs, then libav's own.
 #[derive(Default)]
 pub struct DecoderChain {
     first: Option<PreferredDecoderState>,
@@ -98,23 +98,23 @@ struct PreferredDecoderState {
 }
 
 impl DecoderChain {
-    /// libav's own decoders alone.
+    /// Returns a chain of libav's own decoders alone.
     pub fn software() -> DecoderChain {
         DecoderChain::default()
     }
 
-    /// `device` for these codecs, and libav's own decoders for all else.
+    /// Returns a chain that prefers `device` for these codecs.
     pub fn with_device(device: HwDevice, codecs: Vec<Codec>) -> DecoderChain {
         DecoderChain::with_engines(Box::new(device), codecs)
     }
 
-    /// libav's own decoders, in place of a device for these codecs that opens no more: files and live
-    /// sessions are told of `error` as of any loss.
+    /// Returns a chain for a lost device: libav's own decoders decode these codecs, and files and live
+    /// sessions report `error` as the loss.
     pub fn without_device(error: BackendError, codecs: Vec<Codec>) -> DecoderChain {
         DecoderChain::with_engines(Box::new(Gone(error)), codecs)
     }
 
-    /// The program that `start` starts for these codecs, and libav's own decoders for all else.
+    /// Returns a chain that prefers the program started by `start` for these codecs.
     pub fn with_program(start: Arc<SpawnFn>, codecs: Vec<Codec>) -> DecoderChain {
         DecoderChain::with_engines(Box::new(FfmpegFactory { start }), codecs)
     }
@@ -126,19 +126,19 @@ impl DecoderChain {
         DecoderChain { first: Some(PreferredDecoderState { engines, codecs }) }
     }
 
-    /// Returns the reason that the device that was to decode `codec` opens no more.
+    /// Returns the reason that the device for `codec` opens no decoder.
     pub fn gone(&self, codec: Codec) -> Option<&BackendError> {
         self.first(codec)?.loss_reason()
     }
 
-    /// Returns the engine that is asked before libav's own decoder of `codec`.
+    /// Returns the preferred backend for `codec`.
     pub(crate) fn first(&self, codec: Codec) -> Option<&dyn DecoderFactory> {
         let first = self.first.as_ref().filter(|first| first.codecs.contains(&codec))?;
         Some(first.engines.as_ref())
     }
 }
 
-/// libav's own decoder of `codec`.
+/// Opens libav's own decoder of `codec`.
 pub(crate) fn open_software(
     codec: Codec,
     parameters: Option<&Parameters>,

@@ -1,4 +1,4 @@
-//! A container file to the segments of its one video stream, in a single pass. Long because every step of that pass shares its
+//! Reads a container file into segments of its video stream, in one pass. Long because all steps share the
 //! state.
 
 mod earlier;
@@ -25,12 +25,12 @@ pub use excerpt::{ExcerptContainer, ExcerptStart};
 pub use limits::DemuxLimits;
 pub(crate) use limits::check_extent;
 
-/// Source of a container's bytes; nothing else is ever opened.
+/// Source of a container's bytes; no other source is ever opened.
 pub trait ByteSource: Read + Seek + Send {}
 
 impl<T: Read + Seek + Send> ByteSource for T {}
 
-/// Facts about the video stream from the container and a look at the first pictures.
+/// Facts about the video stream, from the container and its first pictures.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct StreamInfo {
     /// Codec of the stream.
@@ -39,13 +39,13 @@ pub struct StreamInfo {
     pub container: String,
     /// Size of the coded pictures, before any rotation.
     pub extent: Dimensions,
-    /// Turn that the container asks for.
+    /// Rotation that the container asks for.
     pub rotation: Rotation,
-    /// Storage of samples; `None` when the probed format is not one that can be served.
+    /// Layout of the samples; `None` if the pixel format is unsupported.
     pub layout: Option<PixelLayout>,
     /// Average frame rate.
     pub source_rate: Option<FrameRate>,
-    /// Length that the stream or else the container declares.
+    /// Duration declared by the stream or else by the container.
     pub duration: Option<Timestamp>,
     /// Unit of the presentation times.
     pub timebase: Timebase,
@@ -53,13 +53,13 @@ pub struct StreamInfo {
     pub pixel_format: String,
     /// Number of frames that the container declares.
     pub declared_frames: Option<u64>,
-    /// Wall time of its start, as the container says.
+    /// Wall-clock time of the start, declared by the container.
     pub wall_start: Option<WallTime>,
-    /// It is made while it is read, and nothing says when that ends.
+    /// True if the source is recorded while it is read and has no known end.
     pub is_endless: bool,
 }
 
-/// Demuxers that read media from the one input they are given.
+/// Demuxers that read media from the given input alone.
 const CONTAINERS: [&str; 11] = [
     "mov,mp4,m4a,3gp,3g2,mj2",
     "matroska,webm",
@@ -74,25 +74,25 @@ const CONTAINERS: [&str; 11] = [
     "m4v",
 ];
 
-/// Demuxers that would open what their input names.
+/// Demuxers that would open resources named in the input.
 const PLAYLISTS: [&str; 8] =
     ["hls", "hls,applehttp", "concat", "dash", "imf", "sdp", "rtsp", "image2"];
 
-/// First bytes of playlists that libav does not take for one.
+/// First bytes of playlists that libav does not recognise.
 const PLAYLIST_MAGIC: [(&[u8], &str); 2] = [(b"ffconcat", "concat"), (b"[playlist]", "pls")];
-/// First bytes of every HLS playlist (RFC 8216 4.3.1.1), after a byte order mark that some have.
+/// First bytes of every HLS playlist (RFC 8216 4.3.1.1), possibly after a byte order mark.
 const HLS_MAGIC: &[u8] = b"#EXTM3U";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// First bytes of which [`is_playlist`] needs no more.
+/// Number of first bytes that [`is_playlist`] needs.
 pub const PLAYLIST_HEAD_BYTES: usize = BYTE_ORDER_MARK.len() + HLS_MAGIC.len();
 
-/// Returns true where `head` begins an HLS playlist.
+/// Returns true if `head` begins an HLS playlist.
 pub fn is_playlist(head: &[u8]) -> bool {
     head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).starts_with(HLS_MAGIC)
 }
 
-/// The stream that is decoded, with its place: the first that is video and no cover picture.
+/// Returns the stream to decode and its index: the first video stream that is no cover picture.
 fn first_video(
     format: &FormatContext,
     limits: DemuxLimits,
@@ -117,11 +117,11 @@ fn check_container(name: &str) -> Result<(), DecodeError> {
     }
 }
 
-/// A last packet without a duration, and headers that round, are no truncation.
+/// Largest shortfall that is no truncation: a last packet without a duration, or a rounded header.
 const SHORTFALL_MS_MAX: i64 = 500;
 
-/// H.264 High 4:4:4 Predictive: libav decodes lossless blocks of old x264 versions their way, and
-/// learns the version from the first packet alone.
+/// H.264 High 4:4:4 Predictive. libav decodes lossless blocks of old x264 versions specially, and learns the
+/// version from the first packet only.
 const H264_PROFILE_HIGH_444: i32 = 244;
 
 fn can_start_anew(codec: Codec, parameters: &Parameters) -> bool {
@@ -132,7 +132,7 @@ fn can_start_anew(codec: Codec, parameters: &Parameters) -> bool {
     }
 }
 
-/// An opened container.
+/// Opened container.
 pub struct Demuxer {
     format: FormatContext,
     stream_index: usize,
@@ -141,26 +141,26 @@ pub struct Demuxer {
     limits: DemuxLimits,
     inspector: RandomAccessDetector,
     segmenter: Segmenter<Packet>,
-    /// Earliest and latest instant of the packets read.
+    /// Earliest and latest time of the packets read.
     seen: Option<(Timestamp, Timestamp)>,
     read_failed: bool,
     ended: bool,
-    /// The input cannot be read again.
+    /// True if the input cannot be read again.
     is_live: bool,
-    /// It comes as it is made, and each picture is wanted at once.
+    /// True if the input arrives live and each picture must be delivered at once.
     flows: bool,
-    /// The input is made of parts that each count time anew.
+    /// Rebases the times of an input whose parts each restart them; see [`Demuxer::joined`].
     continuity: Option<TimestampRebaser>,
-    /// Number of packets within which its output is wanted.
+    /// Number of packets after which the first output must come; see [`Demuxer::in_hurry`].
     hurry: Option<usize>,
-    /// Frames that it goes on from.
+    /// Frames of an earlier connection that this one continues.
     earlier: Option<Earlier>,
-    /// Ticks that lead its times there; `None` until the first packet with a time.
+    /// Ticks added to the times to continue them; `None` until the first packet with a time.
     moved_by: Option<i64>,
 }
 
 impl Demuxer {
-    /// Recognises the container and looks at its first packets.
+    /// Recognises the container and probes its first packets.
     pub fn open(
         mut input: Box<dyn ByteSource>,
         limits: DemuxLimits,
@@ -169,8 +169,8 @@ impl Demuxer {
         Demuxer::of_format(FormatContext::open(input, check_container, limits.streams)?, limits)
     }
 
-    /// As [`Demuxer::open`], for an input that can be read only once: damage is concealed as it
-    /// comes, since nothing can be decoded again.
+    /// As [`Demuxer::open`], for an input that can be read only once: damage is concealed at once, since
+    /// nothing can be decoded again.
     pub fn open_live(
         mut input: Box<dyn ByteSource>,
         limits: DemuxLimits,
@@ -180,8 +180,8 @@ impl Demuxer {
         Ok(Demuxer { is_live: true, ..Demuxer::of_format(format, limits)? })
     }
 
-    /// Live media over RTP: `description` is an SDP text about one video stream, and each read of
-    /// `packets` gives one of its RTP or RTCP packets. Times begin at 0.
+    /// Opens live media over RTP: `description` is an SDP text about one video stream, and each read of
+    /// `packets` returns one RTP or RTCP packet. Times begin at 0.
     pub fn open_rtp(
         description: &str,
         packets: Box<dyn Read + Send>,
@@ -192,21 +192,21 @@ impl Demuxer {
         Ok(Demuxer { is_live: true, ..opened }.flowing())
     }
 
-    /// For an input made of parts that may each count time anew: times go on from part to part.
+    /// Makes the times of an input continuous whose parts may each restart them.
     #[must_use]
     pub fn joined(self) -> Demuxer {
         Demuxer { continuity: Some(TimestampRebaser::new(self.stream.timebase)), ..self }
     }
 
-    /// For outputs that are wanted as soon as so many packets are decoded: a longer first GOP, which
-    /// is decoded as a whole on one thread otherwise, comes out in pieces.
+    /// Hands out a longer first GOP in pieces of `packets`, for early output; otherwise it is decoded as a
+    /// whole on one thread.
     #[must_use]
     pub fn in_hurry(mut self, packets: usize) -> Demuxer {
         self.segmenter.hold_at_first(packets);
         Demuxer { hurry: Some(packets), ..self }
     }
 
-    /// For a decoder that cannot begin anew.
+    /// Stops cutting, for a decoder that cannot start over.
     #[must_use]
     pub(crate) fn uncut(mut self) -> Demuxer {
         self.segmenter.stop_cutting();
@@ -229,7 +229,7 @@ impl Demuxer {
         check_extent(extent, limits)?;
         let timebase = facts.timebase.ok_or_else(|| damaged("the timebase is unknown"))?;
         let own_duration = facts.duration.map(|ticks| Timestamp::new(ticks, timebase));
-        // Where only the container says how long it is, any stream may be the longest.
+        // If only the container declares a duration, any stream may be the longest.
         if own_duration.is_some() {
             format.keep_only(&[stream_index]);
         }
@@ -273,7 +273,7 @@ impl Demuxer {
         })
     }
 
-    /// The video stream that will be decoded: the first that is not a cover picture.
+    /// Returns the stream to decode: the first video stream that is no cover picture.
     pub fn stream(&self) -> &StreamInfo {
         &self.stream
     }
@@ -294,7 +294,7 @@ impl Demuxer {
         self.limits
     }
 
-    /// Returns the position of the source before its first picture.
+    /// Returns the sampler position before the first picture.
     pub(crate) fn begin(&self, sampling: Sampling) -> SamplerState {
         self.earlier
             .as_ref()
@@ -302,7 +302,7 @@ impl Demuxer {
             .unwrap_or_default()
     }
 
-    /// The same file from its beginning.
+    /// Opens the same file again from its beginning.
     pub(crate) fn reopened(mut self) -> Result<Demuxer, DecodeError> {
         let mut input = self.format.take_input();
         input.rewind().map_err(|error| DecodeError::Input { detail: error.to_string() })?;
@@ -313,7 +313,7 @@ impl Demuxer {
         Ok(if self.continuity.is_some() { demuxer.joined() } else { demuxer })
     }
 
-    /// The next segment; `None` after the last.
+    /// Returns the next segment; `None` after the last.
     pub(crate) fn next_segment(&mut self) -> Option<PacketSegment<Packet>> {
         loop {
             if let Some(segment) = self.segmenter.pop() {
@@ -330,12 +330,12 @@ impl Demuxer {
         }
     }
 
-    /// Packets after the last segment given out; `None` while the end is not in sight.
+    /// Returns the number of packets after the last segment handed out; `None` until the end has been read.
     pub(crate) fn packets_left(&self) -> Option<usize> {
         self.ended.then(|| self.segmenter.pending_packets())
     }
 
-    /// The packets read so far fall short of what was declared, or reading them failed.
+    /// Returns true if the packets read cover less than the declared duration, or reading failed.
     pub(crate) fn is_truncated(&self) -> bool {
         let Some(declared) = self.stream.duration else { return self.read_failed };
         let covered_ms = self.seen.map_or(0, |(first, last)| {
@@ -386,8 +386,8 @@ impl Demuxer {
     }
 }
 
-/// Returns the length of the declared number of frames; AVI shortens its duration to the bytes that
-/// are there. MP4 also counts frames outside its edit list.
+/// Returns the duration of the declared number of frames, because AVI shortens its duration to the bytes
+/// present. Unsuitable for MP4, which also counts frames outside its edit list.
 fn length_by_count(facts: &StreamParameters) -> Option<Timestamp> {
     let (frames, rate) = (facts.frames?, facts.rate?);
     let ms = u128::from(frames) * u128::from(rate.den()) * 1000 / u128::from(rate.num());

@@ -1,32 +1,32 @@
-//! Everything that can go wrong between coded bytes and frames.
+//! Errors between coded bytes and frames.
 
 use media::{Codec, ErrorKind};
 
 /// Reason that a file or a live stream does not decode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum DecodeError {
-    /// The input holds no byte.
+    /// The input has no bytes.
     #[error("the file is empty")]
     Empty,
-    /// The bytes are no container that is served; `name` is what they look like, if anything.
+    /// The bytes are no supported container; `name` is the recognised format, if any.
     #[error("unsupported container: {}", .name.as_deref().unwrap_or("not recognised as media"))]
     UnsupportedContainer {
         /// Short name of the recognised format.
         name: Option<String>,
     },
-    /// A playlist, or a container that asks for another resource.
+    /// A playlist, or a container that refers to another resource.
     #[error("playlists and references to other resources are refused: {name}")]
     NestedResource {
         /// Short name of the playlist format, or of the container with the reference.
         name: String,
     },
-    /// Reading the input failed before anything was recognised.
+    /// Reading the input failed before the container was recognised.
     #[error("the input cannot be read: {detail}")]
     Input {
         /// Error of the system.
         detail: String,
     },
-    /// The container was recognised but its header cannot be read.
+    /// The container was recognised, but its header is unreadable.
     #[error("damaged or truncated {container} header: {detail}")]
     DamagedHeader {
         /// Short name of the container.
@@ -37,58 +37,58 @@ pub enum DecodeError {
     /// No stream of the container is video.
     #[error("no video stream (streams: {streams})")]
     NoVideoStream {
-        /// Streams of any kind.
+        /// Number of streams of any kind.
         streams: usize,
     },
-    /// More streams than [`crate::DemuxLimits`] allows.
+    /// The container has more streams than [`crate::DemuxLimits`] allows.
     #[error("{count} streams in the container, at most {max} are allowed")]
     TooManyStreams {
-        /// Streams found.
+        /// Number of streams found.
         count: usize,
-        /// Streams allowed.
+        /// Number of streams allowed.
         max: usize,
     },
-    /// A codec outside [`media::Codec`], or one that this libav cannot decode.
+    /// The codec is outside [`media::Codec`], or this libav cannot decode it.
     #[error("unsupported video codec: {name}")]
     UnsupportedCodec {
         /// Short name of the codec.
         name: String,
     },
-    /// A picture beyond the size limit.
+    /// A side of the picture is longer than allowed.
     #[error("picture of {width}x{height} is larger than {max}x{max}")]
     PictureTooLarge {
-        /// Columns.
+        /// Columns of the picture.
         width: u32,
-        /// Rows.
+        /// Rows of the picture.
         height: u32,
         /// Most columns and most rows allowed.
         max: u32,
     },
-    /// A picture of more pixels than are allowed, neither side being too long.
+    /// The picture has more pixels than allowed, although neither side is too long.
     #[error("picture of {width}x{height} has more than {max} pixels")]
     TooManyPixels {
-        /// Columns.
+        /// Columns of the picture.
         width: u32,
-        /// Rows.
+        /// Rows of the picture.
         height: u32,
         /// Most pixels allowed.
         max: u64,
     },
-    /// A picture whose samples take more bytes than are allowed, though it has not too many pixels.
+    /// The samples of the picture take more bytes than allowed, although its pixels are within the limit.
     #[error(
         "a picture of {width}x{height} needs {bytes} bytes; the limit for this stream is {max}"
     )]
     TooManyBytes {
-        /// Columns.
+        /// Columns of the picture.
         width: u32,
-        /// Rows.
+        /// Rows of the picture.
         height: u32,
-        /// Bytes of its samples.
+        /// Bytes of the picture's samples.
         bytes: u64,
         /// Most bytes allowed.
         max: u64,
     },
-    /// A pixel format other than planar or semi-planar YUV and grey.
+    /// The pixel format is neither planar or semi-planar YUV nor grey.
     #[error("unsupported pixel format: {name}")]
     UnsupportedPixelFormat {
         /// Name of the format.
@@ -97,31 +97,31 @@ pub enum DecodeError {
     /// The stream ended without one decodable picture.
     #[error("truncated or damaged: no frame could be decoded ({damaged_packets} damaged packets)")]
     NothingDecoded {
-        /// Packets that the demuxer or the decoder refused.
+        /// Number of packets that the demuxer or the decoder refused.
         damaged_packets: u64,
     },
-    /// No keyframe is where one is looked for.
+    /// No keyframe was found in the part searched.
     #[error("no picture was found that a decoder can start with")]
     NoKeyframe,
-    /// The file ends before the part that is asked for.
+    /// The file ends before the requested part.
     #[error("the source ends at {end_ms} ms")]
     PastEnd {
-        /// Media time of its end.
+        /// End of the file in media time.
         end_ms: i64,
     },
-    /// The file begins after the part that is asked for.
+    /// The file begins after the requested part.
     #[error("the source begins at {start_ms} ms")]
     BeforeStart {
-        /// Media time of its first keyframe.
+        /// Media time of the first keyframe.
         start_ms: i64,
     },
-    /// One access unit of a live stream was refused; decoding resumes at the next clean start.
+    /// An access unit of a live stream was refused; decoding resumes at the next clean start.
     #[error("damaged access unit: {detail}")]
     DamagedUnit {
         /// Error of libav.
         detail: String,
     },
-    /// An access unit of another codec than the decoder's.
+    /// The access unit's codec differs from the decoder's.
     #[error("access unit of codec {}, the decoder is for {}", .got.as_str(), .expected.as_str())]
     WrongCodec {
         /// Codec of the decoder.
@@ -132,7 +132,7 @@ pub enum DecodeError {
     /// libav failed in a way that is not the input's fault.
     #[error("{call} failed: {detail}")]
     Libav {
-        /// The libav function.
+        /// Name of the libav function.
         call: String,
         /// Error of libav.
         detail: String,
@@ -146,7 +146,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             DecodeError::Empty

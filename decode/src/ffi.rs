@@ -1,7 +1,7 @@
-//! The one place where libav is called: small owners over its C structures.
+//! Bindings to libav: small owners of its C structures. No other module calls libav.
 //!
-//! Every owner frees what it owns, hands out only checked views and never opens a file or a socket, and
-//! a device only in `device`. libav's own log is silenced: what matters comes back as errors.
+//! Every owner frees its structure, hands out only checked views and opens no file or socket; only `device`
+//! opens a device. libav's own log is silenced: relevant faults are returned as errors.
 #![expect(unsafe_code, reason = "libav is a C library")]
 
 mod aes;
@@ -39,8 +39,7 @@ use std::sync::Once;
 
 use ffmpeg_next::ffi;
 
-/// Hostile files would otherwise write to stderr as fast as they are read; what decoders complain
-/// about is noted instead.
+/// Replaces libav's logger: hostile files could otherwise flood stderr. Errors that decoders log set a flag.
 fn silence_log() {
     static ONCE: Once = Once::new();
     // SAFETY: sets one process-wide function, which may be called from any thread.

@@ -1,10 +1,9 @@
-//! An external ffmpeg program as a decoder: coded pictures into its input, raw ones out of its output.
+//! External ffmpeg program as a decoder: coded pictures on its stdin, raw ones on its stdout.
 //!
-//! It is given one stream as IVF, whose times are our own integers, and answers in NUT, which keeps
-//! them. It decodes with the decoder that libav would be asked for, so that its bits are the same. What
-//! it complains of, what it leaves out, a stream that changes its size or format, and what is said in
-//! another way than was agreed ends it, and libav's own decoder goes on. Starts no process: whoever owns
-//! the sandbox does.
+//! The program gets one stream as IVF, whose times are our own integers, and outputs NUT, which keeps them.
+//! It uses the same decoder as libav would, so that its bits are the same. An error on its stderr, a missing
+//! picture, a change of the stream's size or format, or unexpected output ends it, and libav's own decoder
+//! continues. Starts no process: the owner of the sandbox does.
 
 mod format_change;
 mod ivf;
@@ -28,38 +27,38 @@ use format_change::FormatChangeDetector;
 use ivf::InBandRewriter;
 use pipe_threads::{PipeThreads, ProgramOutput};
 
-/// Times are counted from here, so that none is negative.
+/// Offset of all times, so that none is negative.
 const TIME_ZERO: i64 = 1 << 40;
-/// libav's word for no time.
+/// libav's value for no time.
 const NO_TIME: i64 = i64::MIN;
-/// Times up to here keep their value in every unit that the program counts in.
+/// Upper limit of times that keep their value in every unit that the program counts in.
 const TIME_MAX: i64 = 1 << 50;
 
-/// Input of a program.
+/// Stdin of a program.
 pub trait FfmpegStdin: Write + Send {
-    /// Nothing follows.
+    /// Signals that nothing follows.
     fn end(&mut self) -> io::Result<()>;
 }
 
-/// The ends of a program that was started.
+/// Pipes of a started program.
 pub struct FfmpegPipes {
-    /// Its input.
+    /// Stdin of the program.
     pub input: Box<dyn FfmpegStdin>,
-    /// Its output, up to its end.
+    /// Stdout of the program, up to its end.
     pub output: Box<dyn Read + Send>,
-    /// Its stderr; reading it never waits, and text that does not fit is dropped.
+    /// Stderr of the program; reading never blocks, and text that does not fit is dropped.
     pub said: Box<dyn Read + Send>,
-    /// Ends input and output, whoever waits at them.
+    /// Closes stdin and stdout, and wakes threads that wait at them.
     pub hang_up: Box<dyn FnOnce() -> io::Result<()> + Send>,
 }
 
-/// Starts the program with [`arguments`] of this codec.
+/// Starts the program with the [`arguments`] for this codec.
 pub type SpawnFn = dyn Fn(Codec) -> io::Result<FfmpegPipes> + Send + Sync;
 
-/// Returns the arguments of the program that decode a stream of `codec` on `threads` threads.
+/// Returns the program's arguments for decoding a stream of `codec` on `threads` threads.
 pub fn arguments(codec: Codec, threads: usize) -> Vec<String> {
     let decoder = decoder_name(codec).to_string_lossy().into_owned();
-    // H.264 tells of concealed damage at the level of `info`.
+    // The H.264 decoder reports concealed damage at level `info`.
     let line = format!(
         "-hide_banner -nostdin -nostats -loglevel repeat+level+info -xerror -err_detect explode -copyts \
          -dts_error_threshold 1000000000000 -noautorotate -filter_threads 1 -threads {threads} \
@@ -69,7 +68,7 @@ pub fn arguments(codec: Codec, threads: usize) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Opens decoders that are programs of their own.
+/// Opens decoders that are external programs.
 pub(crate) struct FfmpegFactory {
     pub(crate) start: Arc<SpawnFn>,
 }
@@ -114,16 +113,16 @@ impl DecoderFactory for FfmpegFactory {
 struct ProgramDecoder {
     name: String,
     on_damage: DamagePolicy,
-    /// NUT does not carry the range of the samples.
+    /// Sample range of the stream, which NUT does not carry.
     is_full_range: bool,
     rewriter: InBandRewriter,
     geometry: FormatChangeDetector,
     talk: PipeThreads,
-    /// Times whose pictures are not shown.
+    /// Times of pictures that are not shown.
     discarded: BTreeSet<i64>,
-    /// True where its packets have no times; `None` before the first.
+    /// True if the packets have no times; `None` before the first.
     is_untimed: Option<bool>,
-    /// Time of the frame before.
+    /// Time of the previous frame.
     last: Option<i64>,
     lost: Option<String>,
 }
@@ -134,19 +133,19 @@ impl ProgramDecoder {
         AvError::IO
     }
 
-    /// The time as the program is given it.
+    /// Returns the time to send to the program.
     fn told_time(&mut self, packet: &Packet) -> Result<i64, AvError> {
         let pts = packet.pts();
         if *self.is_untimed.get_or_insert(pts.is_none()) != pts.is_none() {
             return Err(self.lose("some pictures have a time and some have none"));
         }
-        // Packets without times are told apart by their order.
+        // Packets without times are matched by their order.
         let Some(pts) = pts else { return Ok(NO_TIME) };
         let told = pts.checked_add(TIME_ZERO).filter(|told| (0..TIME_MAX).contains(told));
         told.ok_or_else(|| self.lose("a time is too far from zero"))
     }
 
-    /// The picture with the time of its packet; `None` for one that is not shown.
+    /// Sets the time of a decoded picture; returns `None` if it is not shown.
     fn heard(&mut self, mut picture: AvFrame) -> Result<Option<AvFrame>, AvError> {
         if self.is_untimed == Some(true) {
             picture.set_times(None, self.is_full_range);
@@ -205,7 +204,7 @@ impl FrameDecoder for ProgramDecoder {
         }
     }
 
-    /// A program cannot begin anew: it is used for one stream, from its beginning.
+    /// Marks the decoder lost: a program decodes one stream from its beginning and cannot start over.
     fn reset(&mut self) {
         self.lose("the program cannot start over");
     }
@@ -214,7 +213,8 @@ impl FrameDecoder for ProgramDecoder {
         self.on_damage
     }
 
-    /// It is lost where it complains: the reference cuts the file anew, and conceals as it does by itself.
+    /// Damage ends the program instead: the reference then segments the file anew and conceals the damage
+    /// itself.
     fn has_reported_damage(&self) -> bool {
         false
     }

@@ -1,10 +1,10 @@
-//! A whole file to frames: segments in parallel, outputs in order.
+//! Decodes a whole file: segments in parallel, outputs in order.
 //!
-//! Promises that sinks see the frames, times and indices of one sequential decode. Indices of a
-//! segment are predicted from its packets; where decoding proves the prediction wrong, later
-//! segments are decoded again. Damage is decoded again too, by one new decoder on one thread, as
-//! that alone gives the same pictures on every run. A camera's pictures are decoded one at a time on the
-//! calling thread, and each is delivered before more is waited for.
+//! Sinks see the frames, times and indices of one sequential decode. Indices of a segment are predicted from
+//! its packets; if decoding disproves a prediction, later segments are decoded again. Damaged segments are
+//! decoded again too, by one new decoder on one thread, because only that gives the same pictures on every
+//! run. A live camera's pictures are decoded one at a time on the calling thread, and each is delivered
+//! before the next is awaited.
 
 mod decode_pass;
 mod preferred_decoder;
@@ -26,9 +26,9 @@ use worker::{DecodeThread, DecodedSegment, SegmentAbort, SegmentOutcome};
 /// Options of decoding a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// Selection of the frames that go to the sinks.
+    /// Selection of the frames for the sinks.
     pub sampling: Sampling,
-    /// Most frames that go to the sinks.
+    /// Most frames for the sinks.
     pub max_frames: u64,
     /// Decoding threads, at least 1.
     pub threads: usize,
@@ -39,65 +39,63 @@ pub struct FileOptions {
     pub plan: bool,
 }
 
-/// Segment of the file that a sink is about to receive.
+/// Segment whose frames a sink is about to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentInfo {
     /// Position among the file's segments, from 0.
     pub ordinal: u64,
-    /// Index of the segment's first sampled frame, were there one.
+    /// Index of the segment's first sampled frame, or that of the next one if it has none.
     pub first_frame_index: u64,
-    /// The same sink has just ended segment `ordinal - 1`; its state may carry over.
+    /// True if the same sink has just ended segment `ordinal - 1`, so that its state may carry over.
     pub continues_previous: bool,
 }
 
-/// Receives the sampled frames of one segment after the other; one sink lives on each thread.
+/// Receives the sampled frames of one segment after the other; each thread has its own sink.
 pub trait FrameSink: Send {
     /// Result of a segment.
     type Output: Send;
 
-    /// A segment starts, or starts over: frames since the last `end` are void.
+    /// Starts a segment, or starts it over: frames since the last `end` are void.
     fn begin(&mut self, segment: SegmentInfo);
 
-    /// The next sampled frame in presentation order; `index` counts sampled frames of the file.
+    /// Takes the next sampled frame in presentation order; `index` counts the sampled frames of the file.
     fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<SinkStop>;
 
-    /// A picture was decoded that is not sampled: a sign of life between sparse samples.
+    /// Signals progress: a picture was decoded that is not sampled.
     fn skipped_frames(&mut self) {}
 
-    /// The segment is complete. What it amounts to must hold no frame whose pixels are on a device
-    /// alone: those that are lost from here on cannot be had again.
+    /// Ends the segment and returns its result, which must not hold frames in device memory only: after a
+    /// loss of the device they are not decoded again.
     fn end(&mut self) -> Result<Self::Output, DeviceMemoryLost>;
 }
 
 /// Reason that a sink takes no more frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkStop {
-    /// The decoding of the whole file ends.
+    /// The whole file's decoding ends.
     Ended,
-    /// A frame that it was given has lost its pixels with the device: the segment starts over, decoded
-    /// without it.
+    /// A frame lost its pixels with the device: the segment is decoded again without the device.
     PixelsLost(DeviceMemoryLost),
 }
 
 /// Report on the decoding of a file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FileReport {
-    /// The decoder really used, such as `software:h264`; several are joined by `+`, in the order of
-    /// their first frames.
+    /// Decoder used, such as `software:h264`; several are joined by `+` in the order of their first frames.
     pub decoder: String,
-    /// Reason that the backend asked first did not decode all of it.
+    /// Reason that the preferred backend did not decode the whole file.
     pub fallback: Option<String>,
-    /// Frames given to the sinks whose outputs were delivered.
+    /// Number of frames given to sinks whose outputs were delivered.
     pub frames: u64,
-    /// Pictures of the source up to the last one looked at, sampled or not.
+    /// Number of pictures of the source up to the last one decoded, sampled or not.
     pub source_frames: u64,
     /// Average frame rate of the source.
     pub source_rate: Option<FrameRate>,
-    /// The source ended before it should have, or reading it failed.
+    /// True if the source ended before its declared end, or reading it failed.
     pub truncated: bool,
-    /// The source goes on after the last of so many frames, as far as its packets tell.
+    /// True if the source has more frames after the last wanted one, as far as its packets tell.
     pub more_frames: bool,
-    /// Packets that the demuxer or the decoder flagged or refused.
+    /// Number of packets that the demuxer or the decoder flagged or refused.
     pub damaged_packets: u64,
     /// Size of the first frame.
     pub first_extent: Option<Dimensions>,
@@ -113,11 +111,11 @@ pub fn decode_file<S: FrameSink>(
     decode_file_by(&DecoderChain::software(), demuxer, options, make_sink, deliver)
 }
 
-/// Decodes `demuxer`'s stream on `options.threads` threads, each with a sink of its own.
+/// Decodes `demuxer`'s stream on `options.threads` threads, each with its own sink.
 ///
-/// `deliver` gets the segments' outputs on the calling thread, in order; `Break` ends the work. An
-/// input that can be read only once is decoded by libav's own decoders, as a device that is lost would
-/// take pictures with it. One that is made while it is read is decoded on the calling thread alone.
+/// `deliver` gets the segments' outputs on the calling thread, in order; `Break` ends the work. An input that
+/// can be read only once is decoded by libav's own decoders, since a lost device would lose pictures. A live
+/// input is decoded on the calling thread alone.
 pub fn decode_file_by<S: FrameSink>(
     decoders: &DecoderChain,
     mut demuxer: Demuxer,
@@ -132,7 +130,7 @@ pub fn decode_file_by<S: FrameSink>(
     let asked = decoders.first(demuxer.stream().codec).filter(|_| !demuxer.is_live());
     let first = PreferredDecoderState::new(asked);
     let facts = loop {
-        // Without it the reference cuts as ever: what it makes of damage depends on its cuts.
+        // The reference decoder cuts as usual: its output for damaged media depends on the cuts.
         if first.engines().is_some_and(DecoderFactory::is_continuous) {
             demuxer = demuxer.uncut();
         }
@@ -170,12 +168,12 @@ pub fn decode_file_by<S: FrameSink>(
     })
 }
 
-/// Ending of a round of decoding.
+/// Reason that a round of decoding ended.
 enum Ending {
     Final,
-    /// Pieces decoded on several threads turned out damaged; they need another round.
+    /// Pieces decoded on several threads are damaged: another round is needed.
     Damaged,
-    /// The engine of decoded pieces was lost; they need another round without it.
+    /// The preferred decoder of the pieces was lost: another round without it is needed.
     Lost,
 }
 
@@ -188,7 +186,7 @@ fn decode_once<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> Control
 ) -> Result<Ending, DecodeError> {
     thread::scope(|scope| {
         let _stop = StopOnPanic(schedule);
-        // As many results as segments may be in flight, so no worker waits to send one.
+        // Capacity for all segments in flight, so that no worker blocks on sending.
         let (sender, results) = mpsc::sync_channel(schedule.window());
         for index in 0..schedule.task.threads {
             let sender = sender.clone();
@@ -197,7 +195,7 @@ fn decode_once<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> Control
                 move || {
                     let _stop = StopOnPanic(schedule);
                     let worker = DecodeThread::new(schedule, first, make_sink());
-                    // Nobody receives any more once the collector has given up.
+                    // The receiver is dropped when the collector has given up.
                     worker.run(&mut |outcome| match sender.send(outcome) {
                         Ok(()) => ControlFlow::Continue(()),
                         Err(_) => ControlFlow::Break(()),
@@ -216,7 +214,7 @@ fn decode_once<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> Control
     })
 }
 
-/// The same on this thread: no output waits for what a read waits for.
+/// As [`decode_once`] on the calling thread: no output is held up by a blocking read.
 fn decode_as_it_comes<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> ControlFlow<()>>(
     schedule: &SegmentScheduler,
     first: &PreferredDecoderState<'_>,
@@ -231,23 +229,23 @@ fn decode_as_it_comes<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> 
     ending
 }
 
-/// Puts results back in order and checks that each began where the one before ended.
+/// Reorders results and checks that each began where the previous one ended.
 #[derive(Default)]
 struct Collector {
     position: SamplerState,
     next: u64,
-    /// Frames whose outputs an earlier round has delivered: pieces of another decoder end elsewhere.
+    /// Number of frames whose outputs an earlier round delivered; other decoders' pieces end elsewhere.
     given: u64,
-    /// Those whose frames were delivered, each once.
+    /// Names of the decoders whose frames were delivered, without duplicates.
     decoders: Vec<String>,
     damaged_packets: u64,
     first_extent: Option<Dimensions>,
-    /// The last segment has frames past as many as are wanted.
+    /// True if the last segment has more frames than wanted.
     has_more: bool,
 }
 
 impl Collector {
-    /// For another round over the same file.
+    /// Returns the collector for another round over the same file.
     fn starting_over(self) -> Collector {
         let given = self.given.max(self.position.sampled);
         Collector { given, decoders: self.decoders, ..Collector::default() }
@@ -260,7 +258,7 @@ impl Collector {
         deliver: &mut impl FnMut(O) -> ControlFlow<()>,
     ) -> Result<Ending, DecodeError> {
         let mut early = BTreeMap::new();
-        // Ends when every worker has returned.
+        // The channel closes when every worker has returned.
         for outcome in results {
             early.insert(outcome.job.ordinal, outcome);
             while let Some(outcome) = early.remove(&self.next) {
@@ -276,7 +274,7 @@ impl Collector {
         Ok(Ending::Final)
     }
 
-    /// Takes the next outcome in order; `Break` is the ending of the round.
+    /// Takes the next outcome in order; `Break` ends the round.
     fn settle<O>(
         &mut self,
         schedule: &SegmentScheduler,

@@ -1,8 +1,8 @@
 //! Detection of missing H.264 reference pictures before a picture, by `frame_num` (H.264 7.4.3).
 //!
-//! libav makes up what is missing and says nothing. Streams that allow gaps are left alone: theirs may
-//! be meant. An operation that sets the numbers back (`memory_management_control_operation` 5, which no
-//! live encoder is known to use) is taken for a loss. Pure; any bytes are digested.
+//! libav substitutes missing references silently. Streams that allow gaps are not checked: theirs may be
+//! intended. `memory_management_control_operation` 5, which resets the numbers and which no known live
+//! encoder uses, is reported as a loss. Pure; accepts any bytes.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use media::Bits;
 
 use crate::nal::{Framing, NalUnits};
 
-/// Follows the numbers of one stream with start codes, in decode order.
+/// Follows the numbers of one Annex B stream in decode order.
 #[derive(Default)]
 pub(crate) struct FrameNumTracker {
     sequences: BTreeMap<u32, Sequence>,
-    /// Picture parameter set to sequence parameter set.
+    /// Map from picture parameter set to sequence parameter set.
     pictures: BTreeMap<u32, u32>,
-    /// Number of the latest reference picture.
+    /// `frame_num` of the latest reference picture.
     previous: Option<u32>,
 }
 
-/// Fields of a sequence parameter set that matter here.
+/// Fields of a sequence parameter set that are needed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sequence {
     frame_num_bits: u32,
@@ -29,7 +29,7 @@ struct Sequence {
 }
 
 impl FrameNumTracker {
-    /// Takes the next unit; tells whether pictures that it may refer to are missing before it.
+    /// Takes the next access unit; returns true if pictures that it may refer to are missing before it.
     pub(crate) fn misses(&mut self, unit: &[u8]) -> bool {
         for nal in NalUnits::new(unit, Framing::StartCodes) {
             let Some((header, payload)) = nal.bytes().split_first() else { continue };
@@ -57,12 +57,12 @@ impl FrameNumTracker {
         false
     }
 
-    /// Forgets the numbers before: a clean start comes next.
+    /// Forgets the numbers, because a clean start comes next.
     pub(crate) fn forget(&mut self) {
         self.previous = None;
     }
 
-    /// The picture with this slice (7.3.3); `None` where its sets are not known.
+    /// Checks the picture of this slice (7.3.3); `None` if its parameter sets are unknown.
     fn follows(&mut self, is_reference: bool, slice: &[u8]) -> Option<bool> {
         let mut bits = Bits::of_nal(slice);
         // first_mb_in_slice, slice_type.
@@ -83,11 +83,11 @@ impl FrameNumTracker {
     }
 }
 
-/// The number and the contents of a sequence parameter set (7.3.2.1.1).
+/// Reads the id and the contents of a sequence parameter set (7.3.2.1.1).
 fn sequence(payload: &[u8]) -> Option<(u32, Sequence)> {
     let mut bits = Bits::of_nal(payload);
     let profile = bits.take(8)?;
-    // Constraints and level.
+    // Constraint flags and level.
     bits.take(16)?;
     let id = unsigned(&mut bits).filter(|&id| id < 32)?;
     let mut separate_planes = false;
@@ -108,8 +108,8 @@ fn sequence(payload: &[u8]) -> Option<(u32, Sequence)> {
     match unsigned(&mut bits)? {
         0 => drop(unsigned(&mut bits)?),
         1 => {
-            // delta_pic_order_always_zero_flag, offset_for_non_ref_pic,
-            // offset_for_top_to_bottom_field and the cycle; a signed value is as long as an unsigned.
+            // delta_pic_order_always_zero_flag, offset_for_non_ref_pic, offset_for_top_to_bottom_field and
+            // the cycle; se(v) is as long as ue(v).
             bits.take(1)?;
             unsigned(&mut bits)?;
             unsigned(&mut bits)?;
@@ -125,7 +125,7 @@ fn sequence(payload: &[u8]) -> Option<(u32, Sequence)> {
     Some((id, Sequence { frame_num_bits, allows_gaps, separate_planes }))
 }
 
-/// 7.3.2.1.1.1, of lists of 16 and then of 64 values.
+/// Skips scaling lists (7.3.2.1.1.1): six of 16 values, then lists of 64.
 fn skip_scaling_lists(bits: &mut Bits<'_>, lists: usize) -> Option<()> {
     for list in 0..lists {
         if bits.take(1)? == 0 {
@@ -142,7 +142,7 @@ fn skip_scaling_lists(bits: &mut Bits<'_>, lists: usize) -> Option<()> {
     Some(())
 }
 
-/// se(v), 9.1.1.
+/// Reads se(v) (9.1.1).
 fn signed(bits: &mut Bits<'_>) -> Option<i32> {
     let value = unsigned(bits)?;
     let half = (value / 2 + value % 2) as i32;

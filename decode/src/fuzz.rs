@@ -1,7 +1,7 @@
-//! Invariants of the readers of coded bytes, for any bytes.
+//! Invariants of the readers of coded bytes, for any input.
 //!
-//! For fuzzers, which call this with what they make up, and for the tests below, which do the same
-//! with a stable compiler: the corpus as it is, and broken in every way.
+//! Used by fuzzers and by the tests below, which run the corpus and broken variants of it with a stable
+//! compiler.
 
 use media::Codec;
 
@@ -18,12 +18,12 @@ impl Payload for usize {
     }
 }
 
-/// The first byte chooses the codec, the second is the length of the decoder configuration that
-/// follows. Then come packets: flags, a step of the time, a length, the bytes. Flags are no time,
-/// hidden by the container and a new configuration.
+/// Reads a test case and checks the segments. Byte 0 chooses the codec, byte 1 is the length of the decoder
+/// configuration that follows. Packets follow: flags (1 no time, 2 hidden by the container, 4 new
+/// configuration), a signed step of the time, a length, the bytes.
 ///
-/// Every packet is in a segment, once but for a start that the next segment begins with, and no
-/// more are held than allowed. Returns the number of segments.
+/// Every packet must be in exactly one segment, except a start repeated for the segment before, and the
+/// number of held packets is limited. Returns the number of segments.
 pub fn packets(bytes: &[u8]) -> usize {
     let Some((&[choice, described], rest)) = bytes.split_first_chunk() else { return 0 };
     let codec = Codec::ALL[usize::from(choice) % Codec::ALL.len()];
@@ -66,12 +66,12 @@ pub fn packets(bytes: &[u8]) -> usize {
     found.segments
 }
 
-/// The segments so far.
+/// Segments found so far.
 #[derive(Default)]
 struct Found {
     segments: usize,
     packets: Vec<usize>,
-    /// The start that the last segment repeats.
+    /// Start that the last segment repeats.
     repeat: Option<usize>,
     is_continued: bool,
 }

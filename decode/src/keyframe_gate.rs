@@ -1,12 +1,12 @@
-//! Filter of a live stream's access units: those that may go to the decoder.
+//! Filter of a live stream's access units: passes those that can be decoded.
 //!
-//! Nothing before a clean start, and nothing after a loss until the next one. Pure.
+//! Drops units before the first clean start, and after a loss until the next one. Pure.
 
 use media::{AccessUnit, Codec};
 
 use crate::{frame_num::FrameNumTracker, random_access::RandomAccessDetector};
 
-/// Waits for a clean start, then lets everything through until a loss.
+/// Waits for a clean start, then passes everything until a loss.
 pub(crate) struct KeyframeGate {
     inspector: RandomAccessDetector,
     numbers: FrameNumTracker,
@@ -19,15 +19,15 @@ impl KeyframeGate {
         KeyframeGate { inspector, numbers: FrameNumTracker::default(), is_open: false }
     }
 
-    /// Pictures that the unit may refer to are missing, by what it says itself.
+    /// Returns true if pictures that the unit may refer to are missing, by its own numbers.
     pub(crate) fn misses(&mut self, unit: &AccessUnit) -> bool {
         unit.codec == Codec::H264 && self.numbers.misses(&unit.data) && self.is_open
     }
 
-    /// The unit can be decoded.
+    /// Returns true if the unit can be decoded.
     pub(crate) fn admits(&mut self, unit: &AccessUnit) -> bool {
         let is_start = match unit.codec {
-            // Their bytes are not looked into; the sender knows.
+            // Their bytes are not parsed; the sender's flag is used.
             Codec::Mpeg4 | Codec::Mjpeg => unit.keyframe,
             _ => self.inspector.inspect(&unit.data).decodes_alone,
         };
@@ -35,12 +35,12 @@ impl KeyframeGate {
         self.is_open
     }
 
-    /// A clean start came and no loss since.
+    /// Returns true after a clean start without a loss since.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// A unit was lost or refused, so what refers to it cannot be decoded.
+    /// Closes the gate after a lost or refused unit, because units that refer to it cannot be decoded.
     pub(crate) fn lose(&mut self) {
         self.is_open = false;
         self.numbers.forget();

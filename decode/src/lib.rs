@@ -1,9 +1,8 @@
-//! Coded video to frames: container files segment-parallel and exact, live access units one by one.
+//! Decodes coded video: container files in parallel segments and exactly, live access units one by one.
 //!
-//! Promises: the frames and presentation times of a file are those of a sequential decode,
-//! whatever the thread count and whether or not packets were skipped by the sampling plan.
-//! Nothing but the given [`ByteSource`] is ever read. Opens no file and no socket, and no device but the one
-//! asked for; computes no pixel.
+//! The frames and presentation times of a file are those of a sequential decode, for any number of threads
+//! and whether or not the sampling plan skipped packets. Reads only the given [`ByteSource`]; opens no file,
+//! no socket and no device but the requested one; computes no pixels.
 #![deny(unsafe_code)]
 
 mod backend;

@@ -1,10 +1,9 @@
-//! The seam of live decoding: access units in, frames out, one thread a stream.
+//! Live decoding: access units in, frames out, one thread per stream.
 //!
-//! Frame threads would delay every picture by one for each thread, so there are none. A picture
-//! that a decoder made up, whole or in part, never comes out: after damage, and after a loss that the
-//! caller or the decoder noticed, nothing does until the next clean start. VP8, VP9 and AV1 pictures do
-//! not say what they refer to, so a loss among them must be told by the caller. A device that is lost
-//! is damage, after which libav's own decoder goes on.
+//! No frame threads: each would delay every picture by one. A picture that a decoder concealed, in whole or
+//! in part, is never output: after damage, and after a loss that the caller or the decoder noticed, nothing
+//! is until the next clean start. VP8, VP9 and AV1 pictures do not name their references, so the caller must
+//! report a loss among them. A lost device counts as damage, after which libav's own decoder continues.
 
 use std::collections::VecDeque;
 
@@ -19,26 +18,26 @@ use crate::{
     pts_pairing::PtsPairing,
 };
 
-/// Decodes one live stream: after each `push`, `poll` until it gives nothing.
+/// Decodes one live stream: after each `push`, `poll` until it returns `None`.
 ///
-/// After an error of `push` or `flush`, what was whole before it comes out, and then nothing until
-/// the next clean start.
+/// After an error of `push` or `flush`, the intact pictures before it come out, and then none until the next
+/// clean start.
 pub trait Decoder: Send {
     /// Takes the coded bytes of the next picture.
     ///
-    /// Units before the first clean start are passed over without an error.
+    /// Units before the first clean start are dropped without an error.
     fn push(&mut self, unit: &AccessUnit) -> Result<(), DecodeError>;
 
-    /// Units are missing before the next one: nothing that refers to them comes out.
+    /// Reports that units are missing before the next one: no picture that refers to them comes out.
     fn lose(&mut self);
 
-    /// The next picture in presentation order, if one is complete.
+    /// Returns the next picture in presentation order, if one is complete.
     fn poll(&mut self) -> Result<Option<Frame>, DecodeError>;
 
-    /// The stream has ended: `poll` gives what is left; a later `push` starts anew.
+    /// Ends the stream: `poll` returns the remaining pictures; a later `push` starts a new stream.
     fn flush(&mut self) -> Result<(), DecodeError>;
 
-    /// Returns the name of the decoder really used, such as `software:h264`.
+    /// Returns the name of the decoder used, such as `software:h264`.
     fn name(&self) -> &str;
 }
 
@@ -54,7 +53,7 @@ pub fn open_decoder(codec: Codec, options: LiveOptions) -> Result<Box<dyn Decode
     open_decoder_by(&DecoderChain::software(), codec, options)
 }
 
-/// Opens the first of `decoders` that takes `codec`.
+/// Opens the preferred decoder for `codec`, or libav's own.
 pub fn open_decoder_by(
     decoders: &DecoderChain,
     codec: Codec,
@@ -62,8 +61,8 @@ pub fn open_decoder_by(
 ) -> Result<Box<dyn Decoder>, DecodeError> {
     let LiveOptions { limits } = options;
     let first = decoders.first(codec);
-    // libav's own decoder does as well. Why a device decodes none is told for all sessions at once, see
-    // `DecoderChain::gone`; why it does not decode one more, by nobody.
+    // libav's own decoder is as good. The reason that a device decodes nothing is reported once for all
+    // sessions, see `DecoderChain::gone`; the reason that it refuses one more session is not reported.
     let opened =
         first.and_then(|first| first.open(codec, None, DamagePolicy::Discard, limits).ok());
     let engine = opened.map_or_else(|| open_discarding(codec, limits), Ok)?;
@@ -93,9 +92,9 @@ struct LiveDecoder {
     engine: Box<dyn FrameDecoder>,
     gop: KeyframeGate,
     pairing: PtsPairing,
-    /// Out of the decoder and not polled yet, each with the key of its unit.
+    /// Decoded pictures not polled yet, each with the key of its unit.
     ready: VecDeque<(i64, Frame)>,
-    /// Pictures polled.
+    /// Number of pictures polled.
     frames: u64,
 }
 
@@ -106,7 +105,7 @@ impl Decoder for LiveDecoder {
             return Err(DecodeError::WrongCodec { expected, got });
         }
         if self.engine.lost().is_some() {
-            // Found out when one of its pictures was to be fetched. The unit may be a clean start.
+            // The loss was found when a picture was downloaded. The unit may be a clean start.
             self.lose();
             let told = self.replace_lost();
             let is_replaced = self.engine.lost().is_none();
@@ -159,7 +158,7 @@ impl Decoder for LiveDecoder {
 }
 
 impl LiveDecoder {
-    /// Takes what the decoder has completed; an error is damage in the unit that was sent last.
+    /// Takes the pictures that are complete; an error is damage in the unit sent last.
     fn collect(&mut self) -> Result<(), DecodeError> {
         while let ReceiveOutcome::Frame(frame) = self.engine.receive().map_err(damaged)? {
             if frame.is_damaged() {
@@ -175,7 +174,7 @@ impl LiveDecoder {
         Ok(())
     }
 
-    /// The picture with the key of its unit and its time; `None` for one that no unit asked for.
+    /// Returns the picture with its unit's key and time; `None` if no unit has this key.
     fn pair(&mut self, frame: AvFrame) -> Result<Option<(i64, Frame)>, DecodeError> {
         let Some(key) = frame.packet_pts() else { return Ok(None) };
         let Some(pts) = self.pairing.take(key) else { return Ok(None) };
@@ -184,11 +183,11 @@ impl LiveDecoder {
         Ok(Some((key, Frame { pts, source_index: 0, extent, layout, pixels })))
     }
 
-    /// Of the pictures that wait, here or for reordering in the decoder, leaves those of units before
-    /// the one with this key.
+    /// Drops the pictures, queued here or held for reordering in the decoder, of units from `key` on, and
+    /// keeps the earlier ones.
     fn keep_before(&mut self, key: i64) {
         if self.gop.is_open() && self.engine.send_end().is_ok() {
-            // An error ends what there is to keep.
+            // An error means that no further picture can be kept.
             while let Ok(ReceiveOutcome::Frame(frame)) = self.engine.receive() {
                 let kept = if frame.is_damaged() { Ok(None) } else { self.pair(frame) };
                 self.ready.extend(kept.ok().flatten());
@@ -197,7 +196,7 @@ impl LiveDecoder {
         self.ready.retain(|(of_unit, _)| *of_unit < key);
     }
 
-    /// libav's own decoder goes on for a device that is lost; the error says that it was.
+    /// Replaces a lost device by libav's own decoder; the error reports the loss.
     fn replace_lost(&mut self) -> Result<(), DecodeError> {
         let Some(reason) = self.engine.lost() else { return Ok(()) };
         let software = open_discarding(self.codec, self.limits)?;

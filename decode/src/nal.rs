@@ -1,29 +1,29 @@
-//! NAL units of H.264 and H.265, with start codes or with lengths, and their parameter sets.
+//! NAL units of H.264 and H.265, with start codes or lengths, and their parameter sets.
 
 /// Framing of NAL units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// 00 00 01 before each unit (Annex B).
+    /// Start code 00 00 01 before each unit (Annex B).
     StartCodes,
-    /// A big-endian length of so many bytes before each unit (ISO 14496-15).
+    /// Big-endian length of this many bytes before each unit (ISO 14496-15).
     Lengths(u8),
 }
 
-/// One NAL unit; with start codes its end is looked for only when it is asked for.
+/// NAL unit; with start codes, its end is searched for on demand.
 #[derive(Clone, Copy)]
 pub(crate) struct NalUnit<'a> {
-    /// From its header on.
+    /// Bytes from the header on.
     tail: &'a [u8],
     ends: bool,
 }
 
 impl<'a> NalUnit<'a> {
-    /// The header byte `index`; 0 past the end.
+    /// Returns header byte `index`; 0 past the end.
     pub(crate) fn header(&self, index: usize) -> u8 {
         self.tail.get(index).copied().unwrap_or(0)
     }
 
-    /// The unit without trailing zero bytes.
+    /// Returns the unit without trailing zero bytes.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         let end = match next_start_code(self.tail) {
             Some(at) if !self.ends => at,
@@ -34,7 +34,7 @@ impl<'a> NalUnit<'a> {
     }
 }
 
-/// The units of one packet; stops at the first that does not fit.
+/// Iterator over the units of one packet; stops at the first that exceeds it.
 pub(crate) struct NalUnits<'a> {
     rest: &'a [u8],
     framing: Framing,
@@ -45,7 +45,7 @@ impl<'a> NalUnits<'a> {
         NalUnits { rest: data, framing }
     }
 
-    /// Returns the bytes that no unit was made of yet.
+    /// Returns the bytes after the last unit.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -84,15 +84,15 @@ fn next_start_code(data: &[u8]) -> Option<usize> {
     None
 }
 
-/// Most distinct parameter sets that are remembered; a stream with more is never cut.
+/// Most distinct parameter sets remembered; a stream with more is never cut.
 const SETS_MAX: usize = 64;
-/// Most bytes of them.
+/// Most bytes of the remembered parameter sets.
 const SETS_BYTES_MAX: usize = 64 << 10;
 
-/// The parameter sets that came in band, each distinct content once, by last appearance.
+/// Distinct in-band parameter sets, ordered by last appearance.
 ///
-/// Given to a new decoder in this order they leave it in the state of one that saw the whole
-/// stream: sets of one id replace each other, whatever the id.
+/// A new decoder that gets them in this order reaches the state of one that saw the whole stream: sets with
+/// one id replace each other, whatever the id.
 #[derive(Default)]
 pub(crate) struct ParameterSetCache {
     sets: Vec<Box<[u8]>>,
@@ -114,12 +114,12 @@ impl ParameterSetCache {
         }
     }
 
-    /// Too many to be remembered.
+    /// Returns true if there were too many sets to remember.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// All but the last `own` sets, framed: what a packet that carries those still needs.
+    /// Returns all but the last `own` sets, framed: the sets that a packet with `own` sets still needs.
     pub(crate) fn framed_before(&self, own: usize, framing: Framing) -> Option<Box<[u8]>> {
         let needed = &self.sets[..self.sets.len().saturating_sub(own)];
         if needed.is_empty() {

@@ -1,17 +1,17 @@
-//! Gives every decoded picture the exact time of the access unit it came from.
+//! Gives every decoded picture the exact time of its access unit.
 //!
-//! Decoders carry an integer from packet to picture through any reordering; it is a key into a
-//! bounded table here, so times keep their own timebase. Pure.
+//! Decoders carry an integer from packet to picture through any reordering. Here it is a key into a bounded
+//! table, so times keep their own timebase. Pure.
 
 use std::collections::VecDeque;
 
 use media::Timestamp;
 
-/// Most units without a picture yet: more than any codec reorders (16), with room for units
-/// that never give one.
+/// Most units without a picture yet: more than any codec reorders (16), with room for units without a
+/// picture.
 const PENDING_MAX: usize = 64;
 
-/// Times of the units that went in and whose pictures have not come out.
+/// Times of the units whose pictures have not come out.
 #[derive(Debug, Default)]
 pub(crate) struct PtsPairing {
     pending: VecDeque<(i64, Timestamp)>,
@@ -19,7 +19,7 @@ pub(crate) struct PtsPairing {
 }
 
 impl PtsPairing {
-    /// The key to send with the unit presented at `pts`.
+    /// Returns the key to send with the unit presented at `pts`.
     pub(crate) fn insert(&mut self, pts: Timestamp) -> i64 {
         if self.pending.len() == PENDING_MAX {
             self.pending.pop_front();
@@ -30,13 +30,13 @@ impl PtsPairing {
         key
     }
 
-    /// The time behind `key`, once.
+    /// Returns the time of `key` and removes it.
     pub(crate) fn take(&mut self, key: i64) -> Option<Timestamp> {
         let at = self.pending.iter().position(|&(pending, _)| pending == key)?;
         self.pending.remove(at).map(|(_, pts)| pts)
     }
 
-    /// No picture of an earlier unit will come.
+    /// Forgets all units: none of their pictures will come.
     pub(crate) fn clear(&mut self) {
         self.pending.clear();
     }

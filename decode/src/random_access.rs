@@ -1,7 +1,7 @@
 //! Packets at which decoding can start, judged by the coded bytes alone.
 //!
-//! Container key flags are not trusted: they also mark open-GOP pictures. What only times can
-//! tell (pictures shown before their start) is left to the segmenter.
+//! Container keyframe flags are not trusted: they also mark open-GOP pictures. Pictures presented before
+//! their start, which only times reveal, are left to the segmenter.
 
 use media::{Codec, Obu};
 
@@ -10,22 +10,22 @@ use crate::nal::{Framing, NalUnit, NalUnits, ParameterSetCache};
 /// Facts about a picture from the bytes of its packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PacketInfo {
-    /// A stream may be cut here: a decoder that sees nothing earlier gives the same pictures.
+    /// True if a stream may be cut here: a decoder that sees nothing earlier gives the same pictures.
     pub(crate) is_start: bool,
-    /// A decoder that has seen nothing earlier decodes this picture; enough to join a stream.
+    /// True if a decoder without earlier packets decodes this picture, which suffices to join a stream.
     pub(crate) decodes_alone: bool,
-    /// It may refer to pictures before the start that precedes it (HEVC RASL).
+    /// True if it may refer to pictures before the preceding start (HEVC RASL).
     pub(crate) needs_earlier: bool,
-    /// It is shown before the start that precedes it, and nothing but other such pictures needs it or
-    /// what its packet carries (HEVC RASL and RADL).
+    /// True if it is presented before the preceding start, and only other such pictures need it or the
+    /// contents of its packet (HEVC RASL and RADL).
     pub(crate) is_leading: bool,
-    /// It is coded but not meant to be shown.
+    /// True if it is coded but not meant to be shown.
     pub(crate) is_hidden: bool,
-    /// No picture of its own temporal layer or below refers to it.
+    /// True if no picture of its own temporal layer or below refers to it.
     pub(crate) is_unreferenced: bool,
-    /// Temporal layer, 0 where the codec has none.
+    /// Temporal layer; 0 if the codec has none.
     pub(crate) temporal_layer: u8,
-    /// For a start: parameter sets that came in earlier packets only, framed as this one.
+    /// For a start: parameter sets that came in earlier packets only, framed like this one.
     pub(crate) prelude: Option<Box<[u8]>>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn framing(codec: Codec, extradata: &[u8]) -> Framing {
     length_byte.map_or(Framing::StartCodes, |byte| Framing::Lengths((byte & 3) + 1))
 }
 
-/// Reads the packets of one stream, in decode order.
+/// Inspects the packets of one stream, in decode order.
 pub(crate) struct RandomAccessDetector {
     codec: Codec,
     framing: Framing,
@@ -48,13 +48,13 @@ pub(crate) struct RandomAccessDetector {
 }
 
 impl RandomAccessDetector {
-    /// `extradata` is the container's decoder configuration; empty for streams with start codes.
+    /// Makes a detector; `extradata` is the container's decoder configuration, empty for Annex B.
     pub(crate) fn new(codec: Codec, extradata: &[u8]) -> RandomAccessDetector {
         let framing = framing(codec, extradata);
         RandomAccessDetector { codec, framing, sets: ParameterSetCache::default() }
     }
 
-    /// Inspects `data`, the next packet.
+    /// Inspects the next packet.
     pub(crate) fn inspect(&mut self, data: &[u8]) -> PacketInfo {
         match self.codec {
             Codec::H264 | Codec::H265 => self.inspect_nals(data),
@@ -75,7 +75,7 @@ impl RandomAccessDetector {
                     self.sets.note(nal.bytes());
                     own_sets += 1;
                 }
-                // A picture's slices agree on all that is looked at, so the first one decides.
+                // All slices of a picture agree on the inspected fields, so the first one decides.
                 NalKind::Slice(mut coded) => {
                     coded.is_start &= !self.sets.overflowed();
                     coded.is_leading &= own_sets == 0;
@@ -96,7 +96,7 @@ enum NalKind {
     Other,
 }
 
-/// ITU-T H.264 table 7-1.
+/// Classifies a NAL unit by ITU-T H.264 table 7-1.
 fn classify_h264(nal: &NalUnit<'_>) -> NalKind {
     let header = nal.header(0);
     match header & 0x1f {
@@ -111,7 +111,7 @@ fn classify_h264(nal: &NalUnit<'_>) -> NalKind {
     }
 }
 
-/// ITU-T H.265 table 7-1; layers above the base (3D, scalable) are not decoded.
+/// Classifies a NAL unit by ITU-T H.265 table 7-1; layers above the base (3D, scalable) are not decoded.
 fn classify_h265(nal: &NalUnit<'_>) -> NalKind {
     let (first, second) = (nal.header(0), nal.header(1));
     let layer = (first & 1) << 5 | second >> 3;
@@ -120,13 +120,13 @@ fn classify_h265(nal: &NalUnit<'_>) -> NalKind {
     }
     match first >> 1 & 0x3f {
         kind @ (0..=9 | 16..=21) => NalKind::Slice(PacketInfo {
-            // BLA, IDR and CRA pictures, unless no_output_of_prior_pics_flag (7.3.6.1) takes
-            // back pictures before them.
+            // BLA, IDR and CRA pictures, unless no_output_of_prior_pics_flag (7.3.6.1) discards earlier
+            // pictures.
             is_start: kind >= 16 && nal.header(2) & 0x40 == 0,
             decodes_alone: kind >= 16,
             // RASL_N and RASL_R.
             needs_earlier: matches!(kind, 8 | 9),
-            // RADL_N and RADL_R too.
+            // RADL_N, RADL_R, RASL_N and RASL_R.
             is_leading: matches!(kind, 6..=9),
             // The even types below RSV_VCL_R15 are sub-layer non-reference pictures.
             is_unreferenced: kind < 16 && kind % 2 == 0,
@@ -150,7 +150,7 @@ fn inspect_vp8(data: &[u8]) -> PacketInfo {
     }
 }
 
-/// VP9 bitstream 6.2; of a superframe the first frame is looked at, the last one is shown.
+/// VP9 bitstream 6.2; of a superframe, the first frame is inspected and the last one is shown.
 fn inspect_vp9(data: &[u8]) -> PacketInfo {
     let head = data.first().copied().unwrap_or(0);
     // marker(2) profile_low profile_high [reserved for profile 3] show_existing type show

@@ -1,6 +1,6 @@
-//! Selection of the frames of a source that are analysed: policy and presentation times to choices.
+//! Selection of the frames of a source that are analysed, by policy and presentation time.
 //!
-//! Exact integer arithmetic on rational times, so no rate drifts however long the source is.
+//! Exact integer arithmetic on rational times, so that no rate drifts in long sources.
 
 use std::cmp::Ordering;
 
@@ -8,31 +8,31 @@ use media::{FrameRate, Timestamp};
 
 use crate::Earlier;
 
-/// A sampling policy.
+/// Sampling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Sampling {
     /// Every frame.
     Every,
-    /// The first frame at or after k/rate seconds for k = 0, 1, 2, ...; a frame at most once.
+    /// First frame at or after k/rate seconds for k = 0, 1, 2, ...; each frame at most once.
     Fixed(FrameRate),
 }
 
-/// Past this many sample instants nothing is sampled: keeps the arithmetic inside `i128`.
+/// Number of sample instants after which nothing is sampled, which keeps the arithmetic inside `i128`.
 const SAMPLE_INSTANTS_MAX: u64 = 1 << 62;
 
-/// Progress of sampling a source; enough to go on from there.
+/// Position of sampling in a source, enough to continue from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SamplerState {
-    /// Frames offered.
+    /// Number of frames offered.
     pub(crate) source_frames: u64,
-    /// Frames taken.
+    /// Number of frames sampled.
     pub(crate) sampled: u64,
-    /// The k whose instant no taken frame covers yet.
+    /// Smallest k whose instant no sampled frame covers yet.
     pub(crate) next_instant: u64,
 }
 
 impl SamplerState {
-    /// Returns the position behind these frames.
+    /// Returns the position after these frames.
     pub(crate) fn after(earlier: &Earlier, sampling: Sampling) -> SamplerState {
         let Earlier { frames: sampled, source_frames, latest, .. } = *earlier;
         let next_instant = match sampling {
@@ -43,7 +43,7 @@ impl SamplerState {
     }
 }
 
-/// Takes or leaves frames offered in presentation order.
+/// Samples frames that are offered in presentation order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sampler {
     sampling: Sampling,
@@ -56,7 +56,7 @@ impl Sampler {
         Sampler { sampling, max_frames, position }
     }
 
-    /// The index among sampled frames when the frame at `pts` is one.
+    /// Returns the index among sampled frames if the frame at `pts` is sampled.
     pub(crate) fn offer(&mut self, pts: Timestamp) -> Option<u64> {
         if self.is_full() {
             return None;
@@ -74,13 +74,13 @@ impl Sampler {
         Some(index)
     }
 
-    /// No further frame will be taken.
+    /// Returns true if no further frame will be sampled.
     pub(crate) fn is_full(&self) -> bool {
         self.position.sampled >= self.max_frames
     }
 }
 
-/// The smallest k with k/rate seconds > `pts`, which is not negative.
+/// Returns the smallest k with k/rate seconds > `pts`; `pts` must not be negative.
 fn first_instant_after(pts: Timestamp, rate: FrameRate) -> u64 {
     let timebase = pts.timebase;
     let elapsed = i128::from(pts.ticks) * i128::from(timebase.num()) * i128::from(rate.num());

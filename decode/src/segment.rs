@@ -1,55 +1,55 @@
 //! Cuts a stream of packets where a new decoder gives the same pictures as the old one.
 //!
-//! A cut needs a clean start by its bytes and, over the whole GOP that follows, no picture shown
-//! before the cut: so a GOP is held until the next start is seen. Of an open GOP the pictures that lead its
-//! start go to the segment before, behind a repetition of the start that they refer to and that is not
-//! shown there. What cannot be cut within the bounds is handed out in pieces that continue one decoder.
-//! Pure: packets in, segments out.
+//! A cut needs a clean start by its bytes and no picture in its whole GOP that is presented before it, so a
+//! GOP is held until the next start. In an open GOP, the pictures that lead its start go to the segment
+//! before, after a repetition of the start, which they refer to and which is not shown there. A stretch that
+//! cannot be cut within the limits is handed out in pieces that share one decoder. Pure: packets in, segments
+//! out.
 
 use std::collections::VecDeque;
 
 use crate::random_access::PacketInfo;
 
-/// Most packets held while a cut is looked for: two GOPs of 10 s at 50 frames a second.
+/// Most packets held before a cut: two GOPs of 10 s at 50 frames a second.
 pub(crate) const SEGMENT_PACKETS_MAX: usize = 1024;
-/// Most bytes held while a cut is looked for: two GOPs of 2 s at 64 Mbit/s.
+/// Most bytes held before a cut: two GOPs of 2 s at 64 Mbit/s.
 pub(crate) const SEGMENT_BYTES_MAX: usize = 32 << 20;
-/// Fewest packets of a segment before a start that is decoded twice: that costs as much as three to five
-/// pictures, so a twentieth at most.
+/// Fewest packets of a segment before a start that is decoded twice. Decoding it again costs three to five
+/// pictures, so at most a twentieth.
 const REPEAT_PACKETS_MIN: usize = 90;
-/// Packets of a piece that continues a decoder; small, so that outputs flow.
+/// Packets of a piece that continues a decoder; small, so that outputs keep coming.
 const PIECE_PACKETS: usize = 64;
 
-/// One packet with what is known about it.
+/// Packet with the facts known about it.
 #[derive(Clone, Debug)]
 pub(crate) struct CodedPacket<P> {
     /// Presentation time in stream ticks.
     pub(crate) pts: Option<i64>,
-    /// The container's edit list hides its picture.
+    /// True if the container's edit list hides the picture.
     pub(crate) is_discarded: bool,
-    /// It begins the next segment, which shows its picture; here others refer to it.
+    /// True for a repetition of the next segment's start, which is shown there and only referred to here.
     pub(crate) is_repeat: bool,
-    /// It changes the decoder's configuration out of band.
+    /// True if the packet changes the decoder's configuration out of band.
     pub(crate) reconfigures: bool,
-    /// Facts about its picture from its bytes.
+    /// Facts about the picture from its bytes.
     pub(crate) coded: PacketInfo,
-    /// Size of the coded bytes.
+    /// Number of coded bytes.
     pub(crate) bytes: usize,
     /// The packet itself.
     pub(crate) payload: P,
 }
 
 impl<P> CodedPacket<P> {
-    /// It gives one picture of the output.
+    /// Returns true if the packet gives one output picture.
     pub(crate) fn is_shown(&self) -> bool {
         !self.is_discarded && !self.is_repeat && !self.coded.is_hidden
     }
 }
 
-/// Bytes that can go to two decoders.
+/// Coded bytes that can be sent to two decoders.
 pub(crate) trait Payload: Sized {
-    /// The same bytes for another decoder, with a time by which their picture is known; `None` without
-    /// memory.
+    /// Returns the same bytes for another decoder, with a time that identifies their picture; `None` if
+    /// memory runs out.
     fn repeated(&self) -> Option<Self>;
 }
 
@@ -60,18 +60,18 @@ impl<P: Payload> CodedPacket<P> {
     }
 }
 
-/// Packets in decode order that are decoded in one go.
+/// Packets in decode order that are decoded together.
 #[derive(Clone, Debug)]
 pub(crate) struct PacketSegment<P> {
     pub(crate) units: Vec<CodedPacket<P>>,
-    /// Goes on with the decoder of the segment before.
+    /// True if it continues with the decoder of the previous segment.
     pub(crate) continues_previous: bool,
-    /// The next segment goes on with this one's decoder.
+    /// True if the next segment continues with this one's decoder.
     pub(crate) is_continued: bool,
 }
 
 impl<P> PacketSegment<P> {
-    /// Presentation times of the shown pictures in order; `None` unless all are known and
+    /// Returns the presentation times of the shown pictures in order; `None` unless all are known and
     /// distinct.
     pub(crate) fn shown_times(&self) -> Option<Vec<i64>> {
         sorted_times(self.units.iter())
@@ -89,15 +89,15 @@ fn sorted_times<'a, P: 'a>(units: impl Iterator<Item = &'a CodedPacket<P>>) -> O
     times.windows(2).all(|pair| pair[0] < pair[1]).then_some(times)
 }
 
-/// Gathers packets and hands out segments.
+/// Collects packets and hands out segments.
 pub(crate) struct Segmenter<P> {
     gathered: Vec<CodedPacket<P>>,
     gathered_bytes: usize,
-    /// Index in `gathered` of the clean start whose GOP is not complete yet; never 0.
+    /// Index in `gathered` of the clean start whose GOP is incomplete; never 0.
     candidate: Option<usize>,
     /// Latest presentation time handed out.
     latest: Option<i64>,
-    /// No packet so far had a time.
+    /// True if no packet so far had a time.
     untimed: bool,
     may_cut: bool,
     packets_max: usize,
@@ -124,20 +124,20 @@ impl<P: Payload> Segmenter<P> {
         }
     }
 
-    /// Everything from here on continues one decoder.
+    /// Stops cutting: everything from here on continues one decoder.
     pub(crate) fn stop_cutting(&mut self) {
         self.may_cut = false;
         self.candidate = None;
     }
 
-    /// Packets come at the pace at which they are made, which may be one a second: each is a piece.
+    /// Makes each packet a piece of its own, for a live source that may have one packet a second.
     pub(crate) fn flow(&mut self) {
         self.stop_cutting();
         self.piece_packets = 1;
     }
 
-    /// Holds at most so many packets, and no fewer than a piece has, before the first segment is
-    /// handed out; later ones are looked for as ever, as whole GOPs keep all threads busy.
+    /// Limits the packets held before the first segment, to at least those of a piece. Later segments have
+    /// the usual limit, as whole GOPs keep all threads busy.
     pub(crate) fn hold_at_first(&mut self, packets: usize) {
         self.packets_max = packets.clamp(PIECE_PACKETS, SEGMENT_PACKETS_MAX);
     }
@@ -149,7 +149,7 @@ impl<P: Payload> Segmenter<P> {
         }
         if unit.coded.is_start && !self.gathered.is_empty() {
             self.cut_at_candidate();
-            // The cut may have emptied the list, and may have been the last one ever.
+            // The cut may have emptied the list, or ended all cutting.
             self.candidate =
                 (self.may_cut && !self.gathered.is_empty()).then_some(self.gathered.len());
         }
@@ -164,7 +164,7 @@ impl<P: Payload> Segmenter<P> {
         }
     }
 
-    /// The stream has ended.
+    /// Ends the stream.
     pub(crate) fn finish(&mut self) {
         self.cut_at_candidate();
         self.candidate = None;
@@ -173,12 +173,12 @@ impl<P: Payload> Segmenter<P> {
         }
     }
 
-    /// The next complete segment.
+    /// Returns the next complete segment.
     pub(crate) fn pop(&mut self) -> Option<PacketSegment<P>> {
         self.ready.pop_front()
     }
 
-    /// Packets not handed out yet.
+    /// Returns the number of packets not handed out yet.
     pub(crate) fn pending_packets(&self) -> usize {
         let ready: usize = self.ready.iter().map(|segment| segment.units.len()).sum();
         ready + self.gathered.len()
@@ -211,12 +211,12 @@ impl<P: Payload> Segmenter<P> {
             leading => Verdict::CutOpen { leading },
         };
         if self.untimed {
-            // Only raw H.264 and H.265 come without times; there a start orders its pictures
-            // after all earlier ones (H.264 8.2.1, H.265 8.3.1).
+            // Only raw H.264 and H.265 have no times; there a start orders its pictures after all earlier
+            // ones (H.264 8.2.1, H.265 8.3.1).
             return cut;
         }
-        // libav replaces times that are missing or repeated by guesses from all that went
-        // before, which only one continuous decoder makes the same way.
+        // libav replaces missing or repeated times by guesses from all earlier packets, which only one
+        // continuous decoder repeats exactly.
         let before = sorted_times(before.iter().chain(leading));
         let after = sorted_times(start.iter().chain(trailing));
         let (Some(before), Some(after)) = (before, after) else { return Verdict::NeverAgain };
@@ -227,11 +227,11 @@ impl<P: Payload> Segmenter<P> {
         }
     }
 
-    /// Hands out what comes before the start at `at`, and so many pictures behind it that lead it.
+    /// Hands out the packets before the start at `at`, and the `leading` pictures after it.
     fn hand_out_open(&mut self, at: usize, leading: usize) {
         let Some(start) = self.gathered[at].repeated() else { return };
         self.gathered.insert(at, start);
-        // The start itself comes behind them.
+        // The start itself follows them, in the next segment.
         self.gathered[at + 1..at + 2 + leading].rotate_left(1);
         self.hand_out(at + 1 + leading, false);
     }
@@ -254,7 +254,7 @@ impl<P: Payload> Segmenter<P> {
 
 enum Verdict {
     Cut,
-    /// Behind so many pictures that lead the start.
+    /// Cut after this many leading pictures of the start.
     CutOpen {
         leading: usize,
     },

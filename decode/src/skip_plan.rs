@@ -1,21 +1,21 @@
-//! Packets of a segment that the sampled frames need.
+//! Selection of a segment's packets that the sampled frames need.
 //!
-//! Leaves out what provably changes no sample: everything after the last sample in decode order
-//! and pictures that nothing refers to. Pure.
+//! Leaves out only packets that cannot change a sample: all after the last sample in decode order, and
+//! unreferenced pictures. Pure.
 
 use crate::segment::PacketSegment;
 
 /// Packets to send to the decoder, and frames that must come out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SkipPlan {
-    /// For each unit of the segment: it is needed.
+    /// For each packet of the segment, true if it is needed.
     pub(crate) needed: Vec<bool>,
     /// Presentation times of the samples, in order.
     pub(crate) targets: Vec<i64>,
 }
 
 impl SkipPlan {
-    /// The packets needed for the frames at `targets`, which are in order.
+    /// Plans the packets needed for the frames at `targets`, which are in order.
     pub(crate) fn new<P>(segment: &PacketSegment<P>, targets: Vec<i64>) -> SkipPlan {
         let is_target =
             |pts: Option<i64>| pts.is_some_and(|pts| targets.binary_search(&pts).is_ok());
@@ -23,8 +23,8 @@ impl SkipPlan {
         let last = units.iter().rposition(|unit| unit.is_shown() && is_target(unit.pts));
         let top_layer = units.iter().map(|unit| unit.coded.temporal_layer).max();
         let needed = units.iter().enumerate().map(|(index, unit)| {
-            // A picture may serve layers above its own (H.265 7.4.2.2), so only those of the
-            // top layer are certain to be free of references.
+            // A picture may serve layers above its own (H.265 7.4.2.2), so only those of the top layer are
+            // certainly unreferenced.
             let is_free =
                 unit.coded.is_unreferenced && Some(unit.coded.temporal_layer) == top_layer;
             last.is_some_and(|last| index <= last) && (!is_free || is_target(unit.pts))

@@ -1,10 +1,10 @@
-//! Times that go on where the parts of a joined source count anew. Pure: times in, offsets out.
+//! Rebasing of times that restart in the parts of a joined source. Pure: times in, offsets out.
 
 use media::Timebase;
 
-/// A step back beyond this is no jitter; a tenth of a second, as ffmpeg has it.
+/// Largest step back that is jitter: a tenth of a second, as in ffmpeg.
 const BACK_MS: i64 = 100;
-/// A gap up to this is one in the media.
+/// Largest gap that is a gap in the media, not a restart.
 const AHEAD_MS: i64 = 10_000;
 
 pub(crate) struct TimestampRebaser {
@@ -16,7 +16,7 @@ pub(crate) struct TimestampRebaser {
 }
 
 impl TimestampRebaser {
-    /// For packets whose times are in `timebase`.
+    /// Makes a rebaser for packets with times in `timebase`.
     pub(crate) fn new(timebase: Timebase) -> TimestampRebaser {
         let ticks = |ms: i64| {
             let (num, den) = (i128::from(timebase.num()), i128::from(timebase.den()));

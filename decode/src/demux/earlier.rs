@@ -1,16 +1,16 @@
-//! A source without a known end, which goes on from frames of an earlier connection.
+//! Source without a known end that continues an earlier connection.
 
 use media::Timestamp;
 
 use super::Demuxer;
 use crate::ffi::Packet;
 
-/// Frames that came of a source before its connection was lost.
+/// Frames of a source before its connection was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Earlier {
-    /// Sampled frames, which count among those that are wanted.
+    /// Number of sampled frames; they count towards the wanted frames.
     pub frames: u64,
-    /// Pictures, sampled or not.
+    /// Number of pictures, sampled or not.
     pub source_frames: u64,
     /// Time of the last sampled frame.
     pub latest: Timestamp,
@@ -19,27 +19,27 @@ pub struct Earlier {
 }
 
 impl Demuxer {
-    /// For an input that is made while it is read, and of which nothing says when that ends.
+    /// Marks the input as recorded while it is read, without a known end.
     #[must_use]
     pub fn endless(mut self) -> Demuxer {
         self.stream.is_endless = true;
         self.flowing()
     }
 
-    /// For an input of which each picture is wanted as it comes.
+    /// Makes each picture available as soon as it arrives.
     pub(super) fn flowing(mut self) -> Demuxer {
         self.segmenter.flow();
         Demuxer { flows: true, ..self }
     }
 
-    /// For a source that goes on from these frames: what comes of it is counted and timed from there.
+    /// Continues the indices and times of an earlier connection.
     #[must_use]
     pub fn after(self, earlier: Earlier) -> Demuxer {
         Demuxer { earlier: Some(earlier), ..self }
     }
 
-    /// Returns the ticks by which to move the packet's times: the first picture is shown where the source
-    /// goes on.
+    /// Returns the ticks to add to the packet's times, so that the first picture is presented at
+    /// [`Earlier::begins_at`].
     pub(super) fn way_on(&mut self, packet: &Packet) -> i64 {
         let Some(earlier) = &self.earlier else { return 0 };
         if self.moved_by.is_none() {

@@ -1,8 +1,8 @@
-//! A part of a file, cut out by copying its packets: from the keyframe before it, with its sound.
+//! Excerpt of a file, cut by copying packets: from the keyframe before its beginning, with audio.
 //!
-//! Nothing is decoded but what comes without times. The file is read twice from a place before the part:
-//! once to find the keyframe, once to copy. What was shown before the keyframe though it comes after
-//! it is left out, and the keyframe is shown at zero.
+//! Only streams without times are decoded. The file is read twice from a position before the excerpt: once to
+//! find the keyframe, once to copy. Pictures coded after the keyframe but presented before it are left out,
+//! and the keyframe is presented at zero.
 
 mod lane;
 mod order;
@@ -21,21 +21,21 @@ use crate::{
 use lane::Lane;
 use order::{Order, Timed};
 
-/// Target of an excerpt's packets.
+/// Container of an excerpt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ExcerptContainer {
-    /// In fragments, each with the index of its own packets.
+    /// Fragmented MP4; each fragment indexes its own packets.
     Mp4,
-    /// For what MP4 does not hold.
+    /// Matroska, for codecs that MP4 does not hold.
     Matroska,
 }
 
-/// Facts that are known before the first byte.
+/// Facts known before the first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ExcerptStart {
     /// Container of the bytes.
     pub container: ExcerptContainer,
-    /// Time in the source of the first picture.
+    /// Time of the first picture in the source.
     pub starts_at_ms: i64,
 }
 
@@ -47,7 +47,7 @@ impl ExcerptContainer {
         }
     }
 
-    /// A fragment is kept in memory until it ends: with a keyframe, or at these bounds.
+    /// Returns muxer options. A fragment stays in memory until a keyframe or one of these bounds ends it.
     fn options(self) -> &'static [(&'static CStr, &'static CStr)] {
         match self {
             ExcerptContainer::Mp4 => &[
@@ -60,47 +60,47 @@ impl ExcerptContainer {
     }
 }
 
-/// Steps back from the part in search of a keyframe: twice as far each time, then to the beginning.
+/// First and last step back in search of a keyframe; each doubles. Then the search starts at zero.
 const BACK_MS: i64 = 1000;
 const BACK_MS_MAX: i64 = 600_000;
-/// Sound of a keyframe's time lies in a file no further before it than so.
+/// Largest distance in the file by which audio of a keyframe's time precedes the keyframe.
 const LEAD_MS: i64 = 1000;
-/// And sound of the part's end no further behind it.
+/// Largest distance in the file by which audio of the excerpt's end follows it.
 const LAG_MS: i64 = 2000;
-/// Pictures shown after the end of a part that some before it need; more than any codec reorders.
+/// Most pictures presented after the end that earlier ones need; more than any codec reorders.
 const AHEAD_MAX: usize = 64;
 
-/// A keyframe of the file.
+/// Keyframe of the file.
 #[derive(Clone, Copy)]
 struct Place {
-    /// Show time, as far as it is known.
+    /// Presentation time in ticks, as far as it is known.
     shown: i64,
-    /// The container says when it is shown.
+    /// True if the container gives the presentation time.
     is_timed: bool,
 }
 
-/// Pictures between a place in the file and the part.
+/// Pictures between a position in the file and the beginning of the excerpt.
 #[derive(Default)]
 struct Seen {
-    /// The last keyframe that is not after the part's beginning.
+    /// Last keyframe at or before the beginning of the excerpt.
     before: Option<Place>,
-    /// The first that is.
+    /// First keyframe after it.
     after: Option<Place>,
-    /// End of the last picture, where the file ends before the part.
+    /// End of the last picture, if the file ends before the excerpt begins.
     end: Option<i64>,
 }
 
 /// Counts the pictures of a stream without times.
 struct Clock {
-    /// Ticks of a picture.
+    /// Ticks per picture.
     step: i64,
-    /// Ticks from when a picture is decoded to when it is shown, at most.
+    /// Most ticks from decoding to presentation.
     delay: i64,
     pictures: i64,
 }
 
 impl Clock {
-    /// Decode and show times of the picture, as far as they are known.
+    /// Returns the decode and presentation times of the picture, estimated if unknown.
     fn times(&mut self, packet: &Packet) -> (i64, i64) {
         let counted = self.pictures.saturating_mul(self.step);
         self.pictures = self.pictures.saturating_add(1);
@@ -117,10 +117,10 @@ impl Clock {
 }
 
 impl Demuxer {
-    /// Writes the part of the file at `span`, in milliseconds of media time, to what `begin` gives.
+    /// Writes the part of the file at `span` (milliseconds of media time) to the writer that `begin` returns.
     ///
-    /// It begins with the last keyframe that is not after its beginning, or the first of all; it ends with
-    /// the file where that is shorter. Packets that cannot be copied are left out.
+    /// Starts at the last keyframe at or before the beginning of `span`, or else at the first of the file;
+    /// ends with the file if that is shorter. Leaves out packets that cannot be copied.
     pub fn excerpt(
         mut self,
         span: Range<i64>,
@@ -143,7 +143,7 @@ impl Demuxer {
         copy.end()
     }
 
-    /// The streams that go into an excerpt, that of the pictures first, and what holds them.
+    /// Returns the streams of the excerpt, video first, and a container that holds them.
     fn tracks(&self) -> (ExcerptContainer, Vec<usize>) {
         let is_sound = |&index: &usize| self.format.stream(index).is_some_and(|it| it.is_audio);
         let mut tracks = vec![self.stream_index];
@@ -168,7 +168,7 @@ impl Demuxer {
         Timestamp::from_millis(ms).ticks_of(self.stream.timebase)
     }
 
-    /// Pictures that are decoded before the first is shown.
+    /// Returns the number of pictures decoded before the first is presented.
     fn depth(&self) -> i64 {
         i64::try_from(self.parameters.reorder_depth()).unwrap_or(0)
     }
@@ -178,7 +178,7 @@ impl Demuxer {
         Clock { step, delay: step.saturating_mul(self.depth()), pictures: 0 }
     }
 
-    /// The keyframe with which the part begins.
+    /// Returns the keyframe at which the excerpt begins.
     fn keyframe(&mut self, span: &Range<i64>) -> Result<Place, DecodeError> {
         let mut back_ms = 0;
         let start = loop {
@@ -202,12 +202,12 @@ impl Demuxer {
         }
     }
 
-    /// Packets come one after the other, with no times.
+    /// Returns true for raw streams, whose packets have no times.
     fn is_untimed(&self) -> bool {
         matches!(&*self.stream.container, "h264" | "hevc" | "obu" | "mjpeg" | "m4v")
     }
 
-    /// Goes on at the keyframe before these ticks, or at the beginning.
+    /// Seeks to the keyframe before `to` ticks, or to the beginning.
     fn go(&mut self, to: Option<i64>) -> Result<(), DecodeError> {
         let gone = match to {
             Some(ticks) => self.format.seek(self.stream_index, ticks),
@@ -216,7 +216,7 @@ impl Demuxer {
         gone.map_err(failed("av_seek_frame"))
     }
 
-    /// Reads on until pictures are decoded after `from_ms`.
+    /// Reads until pictures are decoded after `from_ms`.
     fn look(&mut self, from_ms: i64) -> Seen {
         let (mut seen, mut clock, mut end) = (Seen::default(), self.clock(), None);
         while let Ok(Some(packet)) = self.format.read() {
@@ -241,7 +241,7 @@ impl Demuxer {
         Seen { end, ..seen }
     }
 
-    /// Copies what lies between `start` and the end of `span`.
+    /// Copies the packets from `start` to the end of `span`.
     fn copy(
         &mut self,
         span: &Range<i64>,
@@ -251,7 +251,7 @@ impl Demuxer {
         let lead = self.ms(start.shown).saturating_sub(LEAD_MS);
         self.go(if self.is_untimed() { None } else { Some(self.ticks(lead)) })?;
         let (mut clock, mut order) = (self.clock(), None);
-        // Of each lane: all that it has of the part was read.
+        // For each track: all its packets of the excerpt were read.
         let mut over = vec![false; copy.lanes.len()];
         while !copy.is_closed() && !over.iter().all(|over| *over) {
             let Ok(Some(packet)) = self.format.read() else { break };
@@ -284,7 +284,7 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Writes the pictures whose times are known, as far as one is shown before the end.
+    /// Writes the pictures with known times, up to the last one presented before the end.
     fn pictures(&self, order: &mut Order, end_ms: i64, copy: &mut Copy) {
         while let Some(Timed { packet, pts, dts }) = order.pop(|pts| self.ms(pts) < end_ms) {
             copy.write(0, packet, pts, dts);
@@ -303,23 +303,23 @@ impl Demuxer {
     }
 }
 
-/// An excerpt that is being written.
+/// Excerpt that is being written.
 struct Copy {
     lanes: Vec<Lane>,
     muxer: Muxer,
-    /// Packets written.
+    /// Number of packets written.
     written: u64,
-    /// Reason for which the last packet was left out.
+    /// Error for which the last packet was left out.
     error: Option<AvError>,
 }
 
 impl Copy {
-    /// Nobody takes its bytes any more.
+    /// Returns true if the writer takes no more bytes.
     fn is_closed(&self) -> bool {
         self.muxer.is_closed()
     }
 
-    /// Writes a packet of sound; returns true where it is after the end.
+    /// Writes an audio packet; returns true if it is after the end.
     fn sound(&mut self, at: usize, packet: Packet, end_ms: i64) -> bool {
         let Some(time) = packet.pts().or(packet.dts()) else { return false };
         let time_ms = self.lanes[at].ms(time);

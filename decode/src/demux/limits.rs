@@ -1,4 +1,4 @@
-//! Bounds of what is taken from a file, and a look at a picture's size by them.
+//! Limits of the resources that a file may take, and the check of a picture's size.
 
 use media::Dimensions;
 
@@ -11,8 +11,8 @@ pub struct DemuxLimits {
     pub side_px: u32,
     /// Most pixels of a picture.
     pub area_px: u64,
-    /// Most bytes of a picture's samples; a decoder of AV1 looks when it shows one, others before they
-    /// make room for it.
+    /// Most bytes of a picture's samples. An AV1 decoder checks them when it outputs a picture, others before
+    /// they allocate it.
     pub picture_bytes: u64,
     /// Most streams of any kind in a container.
     pub streams: usize,
@@ -20,7 +20,7 @@ pub struct DemuxLimits {
 
 impl Default for DemuxLimits {
     fn default() -> DemuxLimits {
-        // No format has more than four samples of sixteen bits a pixel: none is refused for its bytes.
+        // No format has more than four 16-bit samples per pixel: the byte limit refuses none by default.
         let area_px = 8192 * 8192;
         DemuxLimits { side_px: 8192, area_px, picture_bytes: area_px * 8, streams: 16 }
     }

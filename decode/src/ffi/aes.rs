@@ -1,4 +1,4 @@
-//! AES-128 in CBC mode as libavutil has it.
+//! AES-128 in CBC mode by libavutil.
 
 use std::ptr::NonNull;
 
@@ -10,7 +10,7 @@ use crate::DecodeError;
 /// Bytes of a block, of a key and of an initialization vector.
 pub(super) const BLOCK_BYTES: usize = 16;
 
-/// Decrypts AES-128-CBC block by block, as the segments of a playlist are encrypted.
+/// Decrypts AES-128-CBC block by block, for the encrypted segments of a playlist.
 pub struct CbcDecryptor {
     context: NonNull<ffi::AVAES>,
     vector: [u8; BLOCK_BYTES],
@@ -20,7 +20,7 @@ pub struct CbcDecryptor {
 unsafe impl Send for CbcDecryptor {}
 
 impl CbcDecryptor {
-    /// A decryptor that stands before the first block; fails only without memory.
+    /// Returns a decryptor before the first block; fails only if memory runs out.
     pub fn new(
         key: &[u8; BLOCK_BYTES],
         vector: [u8; BLOCK_BYTES],
@@ -39,13 +39,13 @@ impl CbcDecryptor {
         Ok(decryptor)
     }
 
-    /// Decrypts the next blocks in place; bytes after the last whole block stay as they are.
+    /// Decrypts the next blocks in place; bytes after the last whole block stay unchanged.
     pub fn decrypt(&mut self, bytes: &mut [u8]) {
         for run in bytes.chunks_mut(1 << 20) {
             let blocks = (run.len() / BLOCK_BYTES) as i32;
             let at = run.as_mut_ptr();
-            // SAFETY: `blocks` whole blocks are readable and writable at `at`, where libav lets
-            // source and target be the same; the vector has one block.
+            // SAFETY: `blocks` whole blocks are readable and writable at `at`, and libav allows source and
+            // target to be the same; the vector has one block.
             unsafe {
                 ffi::av_aes_crypt(
                     self.context.as_ptr(),

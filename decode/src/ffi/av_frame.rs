@@ -1,4 +1,4 @@
-//! A decoded libav frame as a [`HostFrameBuffer`], or as one that a device keeps.
+//! A decoded libav frame as a [`HostFrameBuffer`], or as one in device memory.
 
 use std::{ffi::CStr, ptr::NonNull, sync::Arc};
 
@@ -16,21 +16,21 @@ use super::{
 };
 use crate::DecodeError;
 
-/// Owns an `AVFrame` that a decoder has filled, or none yet.
+/// Owns an `AVFrame`, filled by a decoder or empty.
 pub(crate) struct AvFrame {
     raw: NonNull<ffi::AVFrame>,
-    /// Of a picture that stays on its device.
+    /// Owner of the device memory, for a picture that stays on its device.
     pub(super) keeper: Option<DeviceFrameOwner>,
 }
 
-/// Facts about a frame, and its pixels.
+/// Size, layout and pixels of a frame.
 pub(crate) struct DecodedFrame {
     pub(crate) extent: Dimensions,
     pub(crate) layout: PixelLayout,
     pub(crate) pixels: Pixels,
 }
 
-// SAFETY: owned by this value; the buffers behind it are counted atomically by libav.
+// SAFETY: owned by this value; libav counts references to the buffers behind it atomically.
 unsafe impl Send for AvFrame {}
 
 impl AvFrame {
@@ -49,14 +49,14 @@ impl AvFrame {
         unsafe { self.raw.as_ref() }
     }
 
-    /// libav's number of the pixel format.
+    /// Returns libav's number of the pixel format.
     pub(super) fn format(&self) -> i32 {
         self.raw().format
     }
 
-    /// Gives it the time and the range that its container does not carry.
+    /// Sets the time and the sample range, which NUT does not carry.
     pub(crate) fn set_times(&mut self, pts: Option<i64>, is_full_range: bool) {
-        // SAFETY: owned by this value; plain fields of a frame that nobody else has.
+        // SAFETY: owned by this value; plain fields of a frame that is not shared.
         let raw = unsafe { self.raw.as_mut() };
         raw.pts = pts.unwrap_or(ffi::AV_NOPTS_VALUE);
         raw.best_effort_timestamp = raw.pts;
@@ -65,8 +65,8 @@ impl AvFrame {
         }
     }
 
-    /// A copy of a device's picture in this machine's memory, with its times, marks and edges. `copier` is
-    /// there for a picture in CUDA's memory.
+    /// Copies a picture in device memory to host memory, with its times, properties and cropping. `copier`
+    /// must be given for a picture in CUDA memory.
     pub(super) fn downloaded(&self, copier: Option<&CudaCopier>) -> Result<AvFrame, String> {
         let said = |error: AvError| error.to_string();
         let mut copy = AvFrame::empty().map_err(said)?;
@@ -85,14 +85,14 @@ impl AvFrame {
         }
         copy.take_marks(self).map_err(said)?;
         let uncut = ffi::AV_FRAME_CROP_UNALIGNED as i32;
-        // SAFETY: a valid frame of our own. libav leaves the left and upper edges of a device's picture to
-        // be cut off here.
+        // SAFETY: a valid frame of our own. libav does not crop the left and upper edges of a device's
+        // picture, so they are cropped here.
         AvError::check(unsafe { ffi::av_frame_apply_cropping(copy.as_ptr(), uncut) })
             .map_err(said)?;
         Ok(copy)
     }
 
-    /// Gives an empty frame memory of this machine for a picture.
+    /// Allocates host memory for a picture in an empty frame.
     fn take_memory(&mut self, format: i32, (width, height): (i32, i32)) -> Result<(), AvError> {
         // SAFETY: plain fields of a frame of our own, for which libav then allocates.
         unsafe {
@@ -102,7 +102,7 @@ impl AvFrame {
         }
     }
 
-    /// Gives it all of `other` but its samples.
+    /// Copies the properties and the size of `other`, but no samples.
     pub(super) fn take_marks(&mut self, other: &AvFrame) -> Result<(), AvError> {
         // SAFETY: both frames are valid, and this one is our own.
         unsafe {
@@ -113,50 +113,50 @@ impl AvFrame {
         Ok(())
     }
 
-    /// Columns and rows.
+    /// Returns columns and rows.
     pub(super) fn size(&self) -> (i32, i32) {
         (self.raw().width, self.raw().height)
     }
 
-    /// Returns the start of a plane, in whatever memory, and the bytes between its rows.
+    /// Returns the address of a plane, in host or device memory, and the bytes between its rows.
     pub(super) fn plane_at(&self, plane: usize) -> (*mut u8, i32) {
         (self.raw().data[plane], self.raw().linesize[plane])
     }
 
-    /// Returns the pool of a device's picture.
+    /// Returns the pool of a picture in device memory.
     pub(super) fn pool(&self) -> Option<&ffi::AVHWFramesContext> {
         // SAFETY: null, or a reference to an initialised pool, whose data is of this type; it lives as long
         // as the frame.
         unsafe { self.raw().hw_frames_ctx.as_ref().map(|held| &*held.data.cast()) }
     }
 
-    /// Its left or upper edge has still to be cut off.
+    /// Returns true if the left or upper edge is still to be cropped.
     pub(super) fn is_cut_before(&self) -> bool {
         (self.raw().crop_left, self.raw().crop_top) != (0, 0)
     }
 
-    /// Luma and chroma have rows of the same length in memory.
+    /// Returns true if the rows of luma and chroma take equally many bytes.
     pub(super) fn has_one_pitch(&self) -> bool {
         let [luma, chroma, ..] = self.raw().linesize;
         luma > 0 && luma == chroma
     }
 
-    /// Returns the range of its codes: those of black and white.
+    /// Returns the sample range: the codes of black and white.
     pub(super) fn range(&self) -> ffi::AVColorRange {
         self.raw().color_range
     }
 
-    /// The time that the container gave, or libav's best guess from decode times.
+    /// Returns the container's presentation time, or libav's best guess from decode times.
     pub(crate) fn pts(&self) -> Option<i64> {
         known(self.raw().best_effort_timestamp)
     }
 
-    /// The time of the packet it came from, as it was sent.
+    /// Returns the presentation time of the packet, unchanged.
     pub(crate) fn packet_pts(&self) -> Option<i64> {
         known(self.raw().pts)
     }
 
-    /// The decoder filled gaps, or got bytes that the demuxer called damaged.
+    /// Returns true if the decoder concealed gaps, or got bytes that the demuxer flagged as damaged.
     pub(crate) fn is_damaged(&self) -> bool {
         let raw = self.raw();
         raw.flags & ffi::AV_FRAME_FLAG_CORRUPT != 0 || raw.decode_error_flags != 0
@@ -167,7 +167,7 @@ impl AvFrame {
         Dimensions::new(u32::try_from(raw.width).ok()?, u32::try_from(raw.height).ok()?)
     }
 
-    /// Checks the layout and every plane, then lends the pixels where they are; the picture has `place`.
+    /// Checks the layout and every plane and lends the pixels; `place` holds a picture in host memory.
     pub(crate) fn into_shown(mut self, place: &mut Place) -> Result<DecodedFrame, DecodeError> {
         let Some(keeper) = self.keeper.take() else {
             let picture = self.into_picture()?;
@@ -184,7 +184,7 @@ impl AvFrame {
         DecodeError::UnsupportedPixelFormat { name: format_name(self.raw().format) }
     }
 
-    /// As [`AvFrame::into_shown`], of a frame in this machine's memory.
+    /// As [`AvFrame::into_shown`], for a frame in host memory.
     pub(super) fn into_picture(self) -> Result<HostFrame, DecodeError> {
         let raw = self.raw();
         let unsupported = || self.unsupported();
@@ -211,7 +211,7 @@ impl Drop for AvFrame {
     }
 }
 
-/// A checked frame; the pixels live as long as it does.
+/// Checked frame; the pixels live as long as it does.
 pub(super) struct HostFrame {
     frame: AvFrame,
     extent: Dimensions,
@@ -224,9 +224,9 @@ pub(super) struct HostFrame {
 unsafe impl Sync for HostFrame {}
 
 impl HostFrame {
-    /// Gives its pixels back to libav; nobody may look at them any more.
+    /// Returns the pixels to libav; no view of them may exist.
     pub(super) fn release(&mut self) {
-        // SAFETY: a valid frame of our own, which stays one without pixels.
+        // SAFETY: a valid frame of our own, which stays valid without pixels.
         unsafe { ffi::av_frame_unref(self.frame.as_ptr()) };
     }
 
@@ -273,7 +273,7 @@ impl HostFrameBuffer for HostFrame {
     }
 }
 
-/// Properties of a libav pixel format for reading it; `None` for all that is not YUV planes.
+/// Layout of a libav pixel format; `None` if it is not planar or semi-planar YUV or grey.
 #[derive(Clone, Copy)]
 struct Shape {
     subsampling: Subsampling,
@@ -349,12 +349,12 @@ impl Shape {
     }
 }
 
-/// Returns the storage of a libav pixel format; `None` where it is not YUV planes.
+/// Returns the layout of a libav pixel format; `None` if it is not planar or semi-planar YUV or grey.
 pub(super) fn layout_of(format: i32, range: ffi::AVColorRange) -> Option<PixelLayout> {
     Shape::of(format).map(|shape| shape.layout(range))
 }
 
-/// libav's name of a pixel format.
+/// Returns libav's name of a pixel format.
 pub(super) fn format_name(format: i32) -> String {
     descriptor(format).map_or(c"unknown", static_name).to_string_lossy().into_owned()
 }
@@ -372,7 +372,7 @@ pub(super) fn descriptor(format: i32) -> Option<&'static ffi::AVPixFmtDescriptor
     unsafe { ffi::av_pix_fmt_desc_get(named(format)?).as_ref() }
 }
 
-/// The pixel format of this number.
+/// Returns the pixel format with this number.
 pub(super) fn named(format: i32) -> Option<ffi::AVPixelFormat> {
     let known = 0..ffi::AVPixelFormat::AV_PIX_FMT_NB as i32;
     // SAFETY: the C enumerators run from 0 to NB without a gap, so `format` is one of them.

@@ -1,4 +1,4 @@
-//! Limits of the pictures that a decoder is given room for, and the error of a refused one.
+//! Limits of the pictures that a decoder may allocate, and the error of a refused one.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,10 +8,10 @@ use media::Dimensions;
 use super::{AvError, av_frame::named};
 use crate::{DecodeError, DemuxLimits, demux::check_extent};
 
-/// Bytes that the lines of a picture are a multiple of.
+/// Alignment of picture rows in bytes.
 const ALIGNMENT: i32 = 1;
 
-/// Shared by a decoder's threads.
+/// Picture limits, shared by the threads of a decoder.
 pub(super) struct FrameSizeLimit {
     limits: DemuxLimits,
     refused: Mutex<Option<DecodeError>>,
@@ -22,7 +22,7 @@ impl FrameSizeLimit {
         FrameSizeLimit { limits, refused: Mutex::default() }
     }
 
-    /// Checks that a picture is within the limits; remembers the error.
+    /// Checks that a picture is within the limits, and stores the error if not.
     pub(super) fn admit(&self, extent: Dimensions, format: i32) -> Result<(), AvError> {
         let checked = check_extent(extent, self.limits)
             .and_then(|()| check_bytes(extent, format, self.limits.picture_bytes));
@@ -32,7 +32,7 @@ impl FrameSizeLimit {
         })
     }
 
-    /// Returns the error of a refused picture, once.
+    /// Returns the error of a refused picture once.
     pub(super) fn take_refusal(&self) -> Option<DecodeError> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -50,7 +50,7 @@ fn check_bytes(
     Ok(())
 }
 
-/// `None` for a format that has no size of its own; it is refused for that when it is shown.
+/// Returns the bytes of a picture; `None` for a format without a size, which is refused at output.
 fn bytes_of(width: u32, height: u32, format: i32) -> Option<u64> {
     let (width, height) = (i32::try_from(width).ok()?, i32::try_from(height).ok()?);
     // SAFETY: computes from its arguments alone.

@@ -1,7 +1,7 @@
-//! Callbacks of libav while it decodes: about formats, room for pictures, and logged errors.
+//! libav's callbacks during decoding: choice of the format, allocation of pictures, log messages.
 //!
-//! [`CallbackState`] is what these calls and the decoder's owner know of each other; they come on any of libav's
-//! threads.
+//! [`CallbackState`] is shared by the callbacks, which run on any of libav's threads, and the decoder's
+//! owner.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_void},
@@ -16,20 +16,20 @@ use media::Dimensions;
 
 use super::{AvError, buffer_limit::FrameSizeLimit, codec::DamagePolicy};
 
-/// State shared with the decoder's threads, and with the pictures that its device keeps.
+/// State shared with the decoder's threads, and with its pictures in device memory.
 pub(super) struct CallbackState {
     pub(super) size: FrameSizeLimit,
     pub(super) on_damage: DamagePolicy,
-    /// Something was logged that undamaged bytes give no cause for.
+    /// True after a log message that undamaged bytes do not cause.
     pub(super) complained: AtomicBool,
-    /// libav's number of the format in which a device gives its pictures; none for the CPU.
+    /// libav's number of the device's picture format; `None` for decoding on the CPU.
     pub(super) device_format: Option<i32>,
-    /// Reason that the device is of no use any more.
+    /// Reason that the device is lost.
     pub(super) lost: OnceLock<String>,
 }
 
 impl CallbackState {
-    /// An error that the media gives no cause for is the device's.
+    /// Marks the device lost on an error that the media cannot cause; returns the error.
     pub(super) fn note_device(&self, error: AvError) -> AvError {
         let of_media = [AvError::AGAIN, AvError::END, AvError::INVALID, AvError::REFUSED];
         if self.device_format.is_some() && !of_media.contains(&error) {
@@ -38,15 +38,15 @@ impl CallbackState {
         error
     }
 
-    /// Only the first reason is kept.
+    /// Marks the device lost; only the first reason is kept.
     pub(super) fn lose(&self, reason: String) {
         self.lost.get_or_init(|| reason);
     }
 }
 
-/// Takes libav's log messages; sets the mark of the decoder that complains, on any of its threads.
+/// Receives libav's log messages, on any thread, and flags the decoder that logs an error.
 ///
-/// `V` is the platform's list of arguments, which is not looked at.
+/// `V` is the platform's type of variadic arguments, which are not read.
 pub(super) unsafe extern "C" fn note_complaint<V>(
     who: *mut c_void,
     level: c_int,
@@ -56,8 +56,8 @@ pub(super) unsafe extern "C" fn note_complaint<V>(
     if who.is_null() || format.is_null() {
         return;
     }
-    // SAFETY: what logs begins with a pointer to its class, and the message is a C string; of a
-    // codec's class are codec contexts alone, and those with our `get_buffer` have our guard.
+    // SAFETY: every logging object begins with a pointer to its class, and the message is a C string; only
+    // codec contexts have the codec class, and those with our `get_buffer` have our guard.
     unsafe {
         if *who.cast::<*const ffi::AVClass>() != ffi::avcodec_get_class() {
             return;
@@ -65,7 +65,7 @@ pub(super) unsafe extern "C" fn note_complaint<V>(
         let context = who.cast::<ffi::AVCodecContext>();
         let ours: unsafe extern "C" fn(_, _, _) -> _ = get_buffer;
         let is_ours = (*context).get_buffer2.is_some_and(|set| std::ptr::fn_addr_eq(set, ours));
-        // H.264 tells of pictures that end early in passing.
+        // H.264 logs pictures that end early below the error level.
         let conceals = || CStr::from_ptr(format).to_bytes().starts_with(b"concealing");
         if is_ours && (level <= ffi::AV_LOG_ERROR as c_int || conceals()) {
             let guard = &*(*context).opaque.cast::<CallbackState>();
@@ -74,8 +74,8 @@ pub(super) unsafe extern "C" fn note_complaint<V>(
     }
 }
 
-/// Has libav decode on the device, or not at all: what the device does not take, it does not get to
-/// decode by itself.
+/// Selects the device's format, or none: a stream that the device does not support must not be decoded by
+/// libav's own decoder here.
 pub(super) unsafe extern "C" fn pick_format(
     context: *mut ffi::AVCodecContext,
     offered: *const ffi::AVPixelFormat,
@@ -96,8 +96,8 @@ pub(super) unsafe extern "C" fn pick_format(
     ffi::AVPixelFormat::AV_PIX_FMT_NONE
 }
 
-/// libav's own allocation for every picture within the limit, cleared where damage may be shown, as it
-/// may leave parts unwritten; may run on any decoder thread.
+/// Allocates pictures within the limits with libav's default allocator, and clears them if damage may be
+/// shown, because a decoder may leave parts unwritten. May run on any decoder thread.
 pub(super) unsafe extern "C" fn get_buffer(
     context: *mut ffi::AVCodecContext,
     frame: *mut ffi::AVFrame,
@@ -107,7 +107,7 @@ pub(super) unsafe extern "C" fn get_buffer(
     // ever shared.
     let (guard, width, height, format) = unsafe {
         let guard = &*(*context).opaque.cast::<CallbackState>();
-        // The format of a device's picture says nothing of its size.
+        // The format of a device's picture does not give its size.
         let format = match guard.device_format {
             None => (*frame).format,
             Some(_) => (*context).sw_pix_fmt as i32,
@@ -120,12 +120,11 @@ pub(super) unsafe extern "C" fn get_buffer(
     }
     // SAFETY: the arguments are libav's own.
     let code = unsafe { ffi::avcodec_default_get_buffer2(context, frame, flags) };
-    // Memory that is not cleared has zeros or an earlier picture of the same stream: buffers of one
-    // decoder are its own, and libav clears them when it makes them.
-    // A device's buffers are not this machine's memory.
+    // Uncleared memory holds zeros or an earlier picture of the same stream: buffers belong to one decoder,
+    // and libav clears new ones.
+    // A device's buffers are not in host memory.
     if code >= 0 && guard.on_damage != DamagePolicy::Discard && guard.device_format.is_none() {
-        // SAFETY: libav just gave the frame these buffers, each valid for its size and not yet
-        // shared with anyone.
+        // SAFETY: libav just gave the frame these buffers, each valid for its size and not yet shared.
         unsafe {
             for buffer in (*frame).buf.into_iter().filter(|buffer| !buffer.is_null()) {
                 std::ptr::write_bytes((*buffer).data, 0, (*buffer).size);

@@ -1,4 +1,4 @@
-//! A decoder of libav, on the CPU or on a device.
+//! libav decoder, on the CPU or on a device.
 
 use std::{
     ffi::CStr,
@@ -27,26 +27,26 @@ use crate::{BackendError, DecodeBackend, DecodeError, DemuxLimits, decoder::Fram
 pub(crate) enum ReceiveOutcome {
     /// A picture.
     Frame(AvFrame),
-    /// It wants more packets.
+    /// The decoder needs more packets.
     NeedsInput,
-    /// Everything was given out since [`CodecContext::send_end`].
+    /// All pictures have come out after [`CodecContext::send_end`].
     End,
 }
 
-/// Treatment of damaged bytes by a decoder.
+/// Treatment of damaged input by a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DamagePolicy {
-    /// Says so, and is used no further: what it would show depends on its threads' timing.
+    /// Reports damage, and is not used further: its output would depend on the timing of its threads.
     Refuse,
-    /// Shows what it can; on one thread that is always the same.
+    /// Outputs as much as it can; on one thread the result is always the same.
     Conceal,
-    /// As [`DamagePolicy::Refuse`], of a decoder on one thread that is reset then, so that nothing
-    /// damaged is ever shown and its pictures need no clearing.
+    /// As [`DamagePolicy::Refuse`], for a decoder on one thread that is reset after damage: no damaged
+    /// picture is ever output, and pictures need no clearing.
     Discard,
 }
 
-/// `AV_HWACCEL_FLAG_UNSAFE_OUTPUT`, which a later libav has: it does not copy what the decoder gives, as we
-/// do that, and notice when it fails. An earlier one never copies.
+/// `AV_HWACCEL_FLAG_UNSAFE_OUTPUT` of later libav versions: libav does not copy the decoder's output, because
+/// we copy it and notice failures. Earlier versions never copy.
 const OWN_SURFACES: i32 = 1 << 3;
 
 /// Owns an open `AVCodecContext`.
@@ -55,11 +55,11 @@ pub(crate) struct CodecContext {
     guard: Arc<CallbackState>,
     backend: DecodeBackend,
     nvidia: Option<CudaContext>,
-    /// Its pictures are looked at for parts that were not decoded.
+    /// True if pictures are checked for blocks that were not decoded.
     may_have_holes: bool,
-    /// Memory of an NVIDIA device for pictures that stay, from the first on.
+    /// Memory of an NVIDIA device for pictures that stay there; `None` until the first one.
     pool: Option<FramePool>,
-    /// Reused until a decoder fills it.
+    /// Empty frame, reused until a decoder fills it.
     spare: Option<AvFrame>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct CodecContext {
 // to the thread that made them.
 unsafe impl Send for CodecContext {}
 
-/// Decoders by name, so that no wrapper of a device or of another library is picked.
+/// Returns the decoder's name; a lookup by name avoids wrappers of devices or other libraries.
 pub(crate) fn decoder_name(codec: Codec) -> &'static CStr {
     match codec {
         Codec::H264 => c"h264",
@@ -87,11 +87,11 @@ struct Setup<'a> {
     threads: usize,
     on_damage: DamagePolicy,
     limits: DemuxLimits,
-    /// With the format of its pictures.
+    /// Device, with the format of its pictures.
     device: Option<(&'a HwDevice, i32)>,
 }
 
-/// A call of libav that failed.
+/// Failed call of libav.
 struct Failed {
     call: &'static str,
     error: AvError,
@@ -104,7 +104,7 @@ fn failed(call: &'static str) -> impl FnOnce(AvError) -> Failed {
 impl CodecContext {
     /// Opens the software decoder of `codec` on `threads` threads.
     ///
-    /// `parameters` is what the container says; without it everything comes in band.
+    /// `parameters` come from the container; without them all parameters come in band.
     pub(crate) fn open(
         codec: Codec,
         parameters: Option<&Parameters>,
@@ -147,7 +147,7 @@ impl CodecContext {
         })
     }
 
-    /// `decoder` is a static descriptor.
+    /// Allocates and opens a context for `decoder`, which must be a static descriptor.
     fn make(decoder: *const ffi::AVCodec, setup: &Setup<'_>) -> Result<CodecContext, Failed> {
         let &Setup { codec, parameters, threads, on_damage, limits, device } = setup;
         // SAFETY: `decoder` is a static descriptor.
@@ -163,7 +163,7 @@ impl CodecContext {
         });
         let backend = device.map_or(DecodeBackend::Software, |(device, _)| device.backend());
         let nvidia = device.and_then(|(device, _)| device.nvidia().cloned());
-        // Where damage is discarded, memory that nothing is decoded into is not cleared.
+        // With damage discarded, unused memory is not cleared, so holes cannot be found.
         let may_have_holes =
             codec == Codec::H265 && on_damage == DamagePolicy::Refuse && device.is_none();
         let (pool, spare) = (None, None);
@@ -179,7 +179,7 @@ impl CodecContext {
             if reference.is_null() {
                 return Err(failed("av_buffer_ref")(AvError::NO_MEMORY));
             }
-            // SAFETY: plain fields of a context that is not open yet, which takes the reference over.
+            // SAFETY: plain fields of a context that is not open yet, which takes over the reference.
             unsafe {
                 (*raw).hw_device_ctx = reference;
                 (*raw).get_format = Some(pick_format);
@@ -196,11 +196,11 @@ impl CodecContext {
             }
             (*raw).thread_count = i32::try_from(threads).unwrap_or(i32::MAX);
             if on_damage != DamagePolicy::Conceal && matches!(codec, Codec::H264 | Codec::H265) {
-                // Else errors inside a picture are only concealed.
+                // Otherwise errors inside a picture are only concealed.
                 (*raw).err_recognition |= ffi::AV_EF_EXPLODE;
             }
             if codec == Codec::Av1 {
-                // libdav1d allocates its pictures itself; their bytes are looked at in `receive`.
+                // libdav1d allocates its pictures itself; `receive` checks their bytes.
                 let area_px = u64::from(limits.side_px).pow(2).min(limits.area_px);
                 (*raw).max_pixels = i64::try_from(area_px).unwrap_or(i64::MAX);
             }
@@ -211,19 +211,19 @@ impl CodecContext {
         Ok(context)
     }
 
-    /// A device's picture in memory that the decoder does not want back: the device's where pictures are
-    /// to stay and can, else this machine's. The frame itself where the CPU decoded it.
+    /// Returns the frame in memory that the decoder does not reuse: device memory if pictures are to stay and
+    /// can, else host memory. Returns a frame decoded on the CPU unchanged.
     fn own_frame(&mut self, frame: AvFrame) -> Result<AvFrame, AvError> {
         let Some(format) = self.guard.device_format else { return Ok(frame) };
         if frame.format() != format {
-            // libav goes over to its own decoder without a word.
+            // libav falls back to its own decoder silently.
             let name = format_name(frame.format());
             self.guard.lose(format!("a picture came as {name}, not from the device"));
             return Err(AvError::REFUSED);
         }
         if let Some(CudaContext { number, copier, keeps: true }) = self.nvidia.clone() {
             let keeper = DeviceFrameOwner { number, copier, guard: Arc::clone(&self.guard) };
-            // A device without room for it may still give it to the host.
+            // A device without memory for the copy may still download the picture.
             if let Ok(Some(kept)) = device_frame::keep(&frame, &mut self.pool, keeper) {
                 return Ok(kept);
             }
@@ -254,7 +254,7 @@ impl FrameDecoder for CodecContext {
     }
 
     fn send_end(&mut self) -> Result<(), AvError> {
-        // SAFETY: a null packet is how libav is told.
+        // SAFETY: a null packet signals the end of the stream.
         AvError::check(unsafe { ffi::avcodec_send_packet(self.raw.as_ptr(), std::ptr::null()) })
             .map(|_| ())
             .map_err(|error| self.guard.note_device(error))
@@ -293,8 +293,8 @@ impl FrameDecoder for CodecContext {
         self.guard.lost.get().cloned()
     }
 
-    /// libav's threads may hand a picture out before its flags are set, and some decoders only log.
-    /// Only asked where damage is refused.
+    /// libav's threads may output a picture before its flags are set, and some decoders only log. Not used if
+    /// damage is concealed.
     fn has_reported_damage(&self) -> bool {
         self.guard.on_damage != DamagePolicy::Conceal
             && self.guard.complained.load(Ordering::Relaxed)

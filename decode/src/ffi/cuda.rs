@@ -1,7 +1,7 @@
-//! Copies of pictures within an NVIDIA device, and out of it to this machine's memory.
+//! Copies of pictures within an NVIDIA device, and from it to host memory.
 //!
-//! By the driver and not by libav, whose copies report no error: a device that is lost would leave whatever
-//! the memory held before, for a picture (libavutil 57, `hwcontext_cuda`).
+//! Uses the driver directly: libav's copies report no error, so that a lost device would leave old memory
+//! contents as the picture (libavutil 57, `hwcontext_cuda`).
 
 use std::{
     ffi::{CStr, c_int, c_uint, c_void},
@@ -32,10 +32,10 @@ const UNTIMED: c_uint = 2;
 /// `CUDA_ERROR_NOT_READY`.
 const NOT_READY: c_int = 600;
 
-/// Longest wait for a copy: the device's work before it takes milliseconds. A silent device is
-/// taken for lost, well before a process in which nothing moves is.
+/// Longest wait for a copy; the device's queued work takes milliseconds. After it the device counts as lost;
+/// shorter than the watchdog of a stalled process.
 const WAIT_MAX: Duration = Duration::from_secs(2);
-/// Between two looks at it.
+/// Interval between two polls.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
 /// `CUDA_MEMCPY2D` of the CUDA Driver API.
@@ -66,13 +66,13 @@ const DEVICE: c_uint = 2;
 /// Destination of a copied picture.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CopyDestination {
-    /// The memory of the same device; done in the order of its default stream.
+    /// Memory of the same device; the copy is queued on its default stream.
     Device,
-    /// This machine's memory; done when the call returns.
+    /// Host memory; the copy is done when the call returns.
     Host,
 }
 
-/// The driver's functions, and the context that libav decodes in.
+/// The driver's functions, and the context in which libav decodes.
 pub(super) struct CudaCopier {
     context: NonNull<c_void>,
     push: Push,
@@ -83,24 +83,24 @@ pub(super) struct CudaCopier {
     record_event: RecordEvent,
     query_event: OfEvent,
     destroy_event: OfEvent,
-    /// It was waited for in vain, and is not again.
+    /// True after a wait timed out; later waits fail at once.
     is_silent: AtomicBool,
 }
 
-// SAFETY: the driver takes its calls from any thread; the context is the device's primary one, which a
-// reference of libav's holds for as long as there are decoders and pictures of it.
+// SAFETY: the driver accepts calls from any thread; the context is the device's primary one, which a
+// reference held by libav keeps alive as long as there are decoders and pictures of it.
 unsafe impl Send for CudaCopier {}
 // SAFETY: as above; the fields are only read.
 unsafe impl Sync for CudaCopier {}
 
 impl CudaCopier {
-    /// Of the device that `device` is a context of; the driver is loaded already.
+    /// Makes a copier for the CUDA device of `device`; the driver is loaded already.
     ///
     /// # Safety
     ///
-    /// `device` is an initialised context of CUDA.
+    /// `device` must be an initialised CUDA context.
     pub(super) unsafe fn of(device: &ffi::AVHWDeviceContext) -> Result<CudaCopier, String> {
-        // SAFETY: as the caller says, its part for CUDA is of this type.
+        // SAFETY: by this function's contract, `hwctx` is of this type.
         let context = unsafe { (*device.hwctx.cast::<ffi::AVCUDADeviceContext>()).cuda_ctx };
         let context = NonNull::new(context.cast()).ok_or("libav has no context")?;
         let cuda = Library::load(c"libcuda.so.1")?;
@@ -134,8 +134,8 @@ impl CudaCopier {
         }
     }
 
-    /// Waits until the default stream has done what it was given, but not for ever, as the driver would: it
-    /// does not return from a copy to this machine's memory before that is done. The context is current.
+    /// Waits until the default stream has done its queued work, at most [`WAIT_MAX`]; the driver's own copy
+    /// to host memory would block without a limit. The context must be current.
     fn wait(&self) -> Result<(), String> {
         let silent = || Err(format!("it has not answered for {} s", WAIT_MAX.as_secs()));
         if self.is_silent.load(Ordering::Relaxed) {
@@ -144,11 +144,11 @@ impl CudaCopier {
         let mut event = ptr::null_mut();
         // SAFETY: a place for one event, which is destroyed below.
         said(unsafe { (self.create_event)(&mut event, UNTIMED) })?;
-        // SAFETY: the event is there; a null stream is the default one.
+        // SAFETY: the event exists; a null stream is the default one.
         let mut waited = said(unsafe { (self.record_event)(event, ptr::null_mut()) });
         let began = Instant::now();
         while waited.is_ok() {
-            // SAFETY: the event is there.
+            // SAFETY: the event exists.
             match unsafe { (self.query_event)(event) } {
                 NOT_READY if began.elapsed() > WAIT_MAX => {
                     self.is_silent.store(true, Ordering::Relaxed);
@@ -161,12 +161,12 @@ impl CudaCopier {
                 }
             }
         }
-        // SAFETY: made above; the driver keeps what is pending of it.
+        // SAFETY: made above; the driver keeps an event with pending work alive.
         waited.and(said(unsafe { (self.destroy_event)(event) }))
     }
 
-    /// Copies the planes of `from`, stored as `format` in the device's memory, to those of `to`, which has
-    /// memory for them where `place` says.
+    /// Copies the planes of `from`, stored as `format` in device memory, to those of `to`, which are
+    /// allocated in the memory that `place` names.
     pub(super) fn copy(
         &self,
         from: &AvFrame,
@@ -174,7 +174,7 @@ impl CudaCopier {
         format: ffi::AVPixelFormat,
         place: CopyDestination,
     ) -> Result<(), String> {
-        // SAFETY: the context is alive; what is pushed is popped below.
+        // SAFETY: the context is alive; the push is popped below.
         said(unsafe { (self.push)(self.context.as_ptr()) })?;
         let ready = if place == CopyDestination::Host { self.wait() } else { Ok(()) };
         let is_ready = ready.is_ok();
@@ -187,28 +187,28 @@ impl CudaCopier {
             })
         });
         if place == CopyDestination::Host && is_ready {
-            // SAFETY: a null stream is the default one. Waited for after an error too: what was begun
-            // writes to `to`.
+            // SAFETY: a null stream is the default one. Also waits after an error, because a queued copy
+            // still writes to `to`.
             copied = copied.and(said(unsafe { (self.synchronize)(ptr::null_mut()) }));
         }
         let mut popped = ptr::null_mut();
-        // SAFETY: pops what was pushed on this thread.
+        // SAFETY: pops the context pushed on this thread.
         copied.and(said(unsafe { (self.pop)(&mut popped) }))
     }
 }
 
-/// Converts the result of a call of the driver.
+/// Converts the result code of the driver.
 fn said(code: c_int) -> Result<(), String> {
     if code == 0 { Ok(()) } else { Err(meaning(code)) }
 }
 
 fn planes_of(format: ffi::AVPixelFormat) -> usize {
-    // SAFETY: `format` is one of libav's; it reads a static table.
+    // SAFETY: `format` is one of libav's; the call reads a static table.
     usize::try_from(unsafe { ffi::av_pix_fmt_count_planes(format) }).unwrap_or(0)
 }
 
 impl Plan {
-    /// Of one plane of pictures that are stored as `format`.
+    /// Describes the copy of one plane of pictures stored as `format`.
     fn of(
         plane: usize,
         from: &AvFrame,

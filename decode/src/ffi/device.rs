@@ -1,4 +1,4 @@
-//! A device that decodes, opened through libav.
+//! Decoding device, opened through libav.
 
 use std::{
     ffi::{CStr, CString},
@@ -22,39 +22,38 @@ const RENDER_NODE: &str = "/dev/dri/renderD128";
 /// Device to open.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct HwDeviceSpec {
-    /// Driving backend; not [`DecodeBackend::Software`], which has no device.
+    /// Backend of the device; not [`DecodeBackend::Software`], which has none.
     pub backend: DecodeBackend,
-    /// A number of the driver's, counted from 0, or the path of a render node; `None` is the first.
+    /// Device number of the driver, from 0, or path of a render node; `None` is the first.
     pub device: Option<String>,
-    /// Value of the variable `NVIDIA_DRIVER_CAPABILITIES`, for the error of a driver without video.
+    /// Value of `NVIDIA_DRIVER_CAPABILITIES`, for the error of a driver without video.
     pub capabilities: Option<String>,
 }
 
-/// An open device; decoders of many threads share it.
+/// Open device, shared by the decoders of many threads.
 pub struct HwDevice {
     raw: NonNull<ffi::AVBufferRef>,
     backend: DecodeBackend,
     nvidia: Option<CudaContext>,
 }
 
-/// State that only an NVIDIA device has.
+/// State of an NVIDIA device.
 #[derive(Clone)]
 pub(super) struct CudaContext {
-    /// Counted from 0.
+    /// Device number, from 0.
     pub(super) number: u32,
     pub(super) copier: Arc<CudaCopier>,
-    /// Pictures stay in its memory.
+    /// True if pictures stay in device memory.
     pub(super) keeps: bool,
 }
 
-// SAFETY: libav counts references to a device atomically and serialises what its driver cannot take
-// from several threads.
+// SAFETY: libav counts references to a device atomically and serialises calls where the driver needs it.
 unsafe impl Send for HwDevice {}
 // SAFETY: as above; through `&Device` only new references are made.
 unsafe impl Sync for HwDevice {}
 
 impl HwDevice {
-    /// Opens a device; what is missing is named.
+    /// Opens a device; the error names the missing part.
     pub fn open(spec: &HwDeviceSpec) -> Result<HwDevice, BackendError> {
         super::silence_log();
         let backend = spec.backend;
@@ -65,7 +64,7 @@ impl HwDevice {
             DecodeBackend::Vaapi => (render_node(spec.device.as_deref())?, None, 0),
             _ => {
                 let number = nvidia(spec)?;
-                // The context that whoever measures on the device has, too.
+                // Shares the primary context with the gate backend that measures on the device.
                 (number.to_string(), Some(number), ffi::AV_CUDA_USE_PRIMARY_CONTEXT)
             }
         };
@@ -96,8 +95,8 @@ impl HwDevice {
         Ok(device)
     }
 
-    /// Leaves pictures in the memory of NVIDIA device `number`, where this is it: for whoever measures
-    /// them there. What is asked for their samples fetches them.
+    /// Leaves pictures in the memory of NVIDIA device `number`, if this is that device, to be measured there.
+    /// Reading their samples downloads them.
     pub fn keeping_pictures_on(mut self, number: u32) -> HwDevice {
         if let Some(nvidia) = &mut self.nvidia {
             nvidia.keeps = nvidia.number == number;
@@ -113,13 +112,13 @@ impl HwDevice {
         self.backend
     }
 
-    /// A new reference for a decoder to own; null without memory.
+    /// Returns a new reference for a decoder to own; null if memory runs out.
     pub(super) fn reference(&self) -> *mut ffi::AVBufferRef {
         // SAFETY: the device is valid for as long as self.
         unsafe { ffi::av_buffer_ref(self.raw.as_ptr()) }
     }
 
-    /// The format of this device's pictures that `decoder` can give; `None` when it gives none.
+    /// Returns the format of this device's pictures from `decoder`; `None` without support for the device.
     pub(super) fn format_of(&self, decoder: *const ffi::AVCodec) -> Option<i32> {
         kind(self.backend).and_then(|kind| format_of(decoder, kind))
     }
@@ -141,12 +140,12 @@ impl DecoderFactory for HwDevice {
 impl Drop for HwDevice {
     fn drop(&mut self) {
         let mut raw = self.raw.as_ptr();
-        // SAFETY: one reference, given up once; decoders have their own.
+        // SAFETY: one reference, released once; decoders have their own.
         unsafe { ffi::av_buffer_unref(&mut raw) };
     }
 }
 
-/// Decoders by name, so that no wrapper of another library is picked: libdav1d knows no device.
+/// Returns the decoder's name; a lookup by name avoids other libraries: libdav1d supports no device.
 pub(super) fn decoder_name(codec: Codec) -> Option<&'static CStr> {
     Some(match codec {
         Codec::H264 => c"h264",
@@ -154,7 +153,7 @@ pub(super) fn decoder_name(codec: Codec) -> Option<&'static CStr> {
         Codec::Vp8 => c"vp8",
         Codec::Vp9 => c"vp9",
         Codec::Av1 => c"av1",
-        // Their inverse transforms are not exact by the standard, so that devices give other bits.
+        // Their inverse transforms are not exact by the standard, so devices produce other bits.
         Codec::Mpeg4 | Codec::Mjpeg => return None,
     })
 }
@@ -167,7 +166,7 @@ fn kind(backend: DecodeBackend) -> Option<ffi::AVHWDeviceType> {
     }
 }
 
-/// Some decoder of this libav can use such a device.
+/// Returns true if some decoder of this libav supports such a device.
 fn is_built(kind: ffi::AVHWDeviceType) -> bool {
     Codec::ALL.into_iter().filter_map(decoder_name).any(|name| {
         // SAFETY: the name is a C string.
@@ -183,7 +182,7 @@ fn format_of(decoder: *const ffi::AVCodec, kind: ffi::AVHWDeviceType) -> Option<
     let by_device = ffi::AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX as i32;
     (0..)
         .map_while(|index| {
-            // SAFETY: `decoder` is a static descriptor; past its last entry the answer is null.
+            // SAFETY: `decoder` is a static descriptor; past its last entry the result is null.
             unsafe { ffi::avcodec_get_hw_config(decoder, index).as_ref() }
         })
         .find(|config| config.device_type == kind && config.methods & by_device != 0)

@@ -1,8 +1,8 @@
 //! Pictures that stay in the memory of the NVIDIA device that decoded them.
 //!
-//! A decoder has few surfaces and wants each of them back, so a picture is copied within the device,
-//! to memory of a pool that grows to as many pictures as are kept at once. It is fetched when somebody
-//! asks for its samples; when that fails, the decoder it came from is told that its device is lost.
+//! A decoder has few surfaces and reuses each, so a picture is copied within the device to memory of a pool,
+//! which grows to the number of pictures held at once. It is downloaded when its samples are read; if that
+//! fails, its decoder is marked lost.
 
 use std::{
     ptr::NonNull,
@@ -21,24 +21,24 @@ use super::{
     cuda::{CopyDestination, CudaCopier},
 };
 
-/// Device that keeps a picture.
+/// Device that holds a picture.
 #[derive(Clone)]
 pub(super) struct DeviceFrameOwner {
-    /// The NVIDIA device, counted from 0.
+    /// Number of the NVIDIA device, from 0.
     pub number: u32,
     pub copier: Arc<CudaCopier>,
-    /// Of the decoder that gave it.
+    /// Callback state of the decoder of the picture.
     pub guard: Arc<CallbackState>,
 }
 
-/// Memory of a device for pictures of one size and storage.
+/// Device memory for pictures of one size and format.
 pub(super) struct FramePool(NonNull<ffi::AVBufferRef>);
 
 // SAFETY: libav counts references to a pool atomically and locks what it hands out.
 unsafe impl Send for FramePool {}
 
 impl FramePool {
-    /// For pictures like `frame`, which a device decoded.
+    /// Makes a pool for pictures like `frame`, which a device decoded.
     fn like(frame: &AvFrame) -> Result<FramePool, AvError> {
         let source = frame.pool().ok_or(AvError::INVALID)?;
         // SAFETY: a valid reference to the device that the pool of a valid frame holds.
@@ -67,13 +67,13 @@ impl FramePool {
 impl Drop for FramePool {
     fn drop(&mut self) {
         let mut raw = self.0.as_ptr();
-        // SAFETY: one reference, given up once; pictures have their own.
+        // SAFETY: one reference, released once; pictures have their own.
         unsafe { ffi::av_buffer_unref(&mut raw) };
     }
 }
 
-/// A copy of `frame` in memory of `pool`, which is replaced where it is not for such pictures; `None` for
-/// one that only the host can read: planes of other kinds, or edges to be cut off on the left or above.
+/// Copies `frame` to memory of `pool`, which is replaced if it does not fit. Returns `None` for a picture
+/// that only host code can read: not semi-planar 4:2:0, or with edges to crop on the left or above.
 pub(super) fn keep(
     frame: &AvFrame,
     pool: &mut Option<FramePool>,
@@ -101,22 +101,22 @@ pub(super) fn keep(
     Ok(kept.has_one_pitch().then_some(kept))
 }
 
-/// Returns the storage of a device's picture; `None` where that is not as YUV planes.
+/// Returns the layout of a picture in device memory; `None` if it is not YUV planes.
 fn stored(frame: &AvFrame) -> Option<PixelLayout> {
     let pool = frame.pool()?;
     layout_of(pool.sw_format as i32, frame.range())
 }
 
-/// A kept picture.
+/// Picture in device memory.
 pub(super) struct DeviceFrame {
     frame: AvFrame,
     keeper: DeviceFrameOwner,
-    /// Once somebody has asked for it.
+    /// Downloaded picture or error; set by the first request.
     host: OnceLock<Result<Arc<HostFrame>, DeviceMemoryLost>>,
 }
 
-// SAFETY: the frame is not written after it was copied, so views from several threads are reads only; the
-// driver takes copies from any thread.
+// SAFETY: the frame is not written after the copy, so views from several threads only read; the driver
+// accepts copies from any thread.
 unsafe impl Sync for DeviceFrame {}
 
 impl DeviceFrame {

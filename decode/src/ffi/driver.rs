@@ -1,4 +1,4 @@
-//! Report of an NVIDIA driver about itself, asked before libav is: libav only says that it failed.
+//! Check of the NVIDIA driver before libav uses it: libav's errors give no reason.
 
 use std::{
     ffi::{CStr, c_int, c_uint, c_void},
@@ -14,9 +14,9 @@ const DECODER: &CStr = c"libnvcuvid.so.1";
 type CuInit = unsafe extern "C" fn(c_uint) -> c_int;
 type CuDeviceGetCount = unsafe extern "C" fn(*mut c_int) -> c_int;
 
-/// Checks that the driver is there, has device `index` and can decode.
+/// Checks that the driver is present, has device `index` and can decode.
 ///
-/// `capabilities` is what a container was given of the driver.
+/// `capabilities` is the value of `NVIDIA_DRIVER_CAPABILITIES`.
 pub(super) fn check_nvidia(index: u32, capabilities: Option<&str>) -> Result<(), BackendError> {
     let cuda = Library::load(CUDA).map_err(|reason| missing(CUDA, reason))?;
     let no_driver = |name: &CStr| {
@@ -25,8 +25,8 @@ pub(super) fn check_nvidia(index: u32, capabilities: Option<&str>) -> Result<(),
     let init = cuda.symbol(c"cuInit").ok_or_else(|| no_driver(c"cuInit"))?;
     let count_devices =
         cuda.symbol(c"cuDeviceGetCount").ok_or_else(|| no_driver(c"cuDeviceGetCount"))?;
-    // SAFETY: the driver's own functions of these names have these types (CUDA Driver API, 6.2 and
-    // 6.5); the count is written to a place of ours.
+    // SAFETY: the driver's own functions of these names have these types (CUDA Driver API, 6.2 and 6.5); the
+    // count is written to a place of ours.
     let (code, count) = unsafe {
         let init = mem::transmute::<NonNull<c_void>, CuInit>(init);
         let count_devices = mem::transmute::<NonNull<c_void>, CuDeviceGetCount>(count_devices);
@@ -56,7 +56,7 @@ fn missing(library: &CStr, reason: String) -> BackendError {
     BackendError::Library { library: library.to_string_lossy().into_owned(), reason }
 }
 
-/// CUDA Driver API, `CUresult`: those that a machine's set-up gives.
+/// Returns a text for the `CUresult` codes (CUDA Driver API) that a machine's set-up causes.
 pub(super) fn meaning(code: c_int) -> String {
     match code {
         3 => "the driver cannot be initialised".to_owned(),
@@ -70,16 +70,16 @@ pub(super) fn meaning(code: c_int) -> String {
     }
 }
 
-/// A library that stays loaded: drivers do not bear being unloaded.
+/// Library that stays loaded: drivers do not survive unloading.
 pub(super) struct Library(NonNull<c_void>);
 
 impl Library {
     pub(super) fn load(name: &CStr) -> Result<Library, String> {
-        // SAFETY: the name is a C string; the initialisers that run are those of the system's own
-        // driver, which expect nothing.
+        // SAFETY: the name is a C string; the initialisers that run are those of the system's own driver,
+        // which have no preconditions.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         NonNull::new(handle).map(Library).ok_or_else(|| {
-            // SAFETY: after a failure it gives a C string that lasts until the next call on this
+            // SAFETY: after a failure the call returns a C string that lasts until the next call on this
             // thread, or null.
             let text = unsafe { libc::dlerror() };
             if text.is_null() {

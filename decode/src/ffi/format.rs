@@ -1,4 +1,4 @@
-//! An opened container. Long because every call of libav about it is here, each with its reason to be safe.
+//! Opened container. Long because every libav call on it is here, each with its safety reason.
 
 use std::{
     ffi::{CStr, c_char, c_int},
@@ -26,20 +26,20 @@ pub(crate) struct FormatContext {
 // SAFETY: owned by this value and used by one thread at a time; its input is `Send`.
 unsafe impl Send for FormatContext {}
 
-/// Ticks before any stream's first; demuxers calculate with them, so that there must be room below.
+/// Seek target before every stream's first packet; demuxers calculate with it, so it is not the least value.
 const BEGINNING: i64 = -(1 << 40);
-/// Media looked at first of what is made while it is read, in microseconds.
+/// Length of media probed at first in a live source, in microseconds.
 const LIVE_LOOK_US: i64 = 500_000;
 
-/// The decoders that may look at bytes while a container is probed: those that decode later.
+/// Decoders that may read the input while a container is probed: those that decode later.
 const PROBING_DECODERS: &CStr = c"h264,hevc,vp8,vp9,libdav1d,mpeg4,mjpeg";
 
 /// Facts about one stream from its container.
 pub(crate) struct StreamParameters {
     pub(crate) is_video: bool,
-    /// Sound whose rate is known.
+    /// True for audio with a known sample rate.
     pub(crate) is_audio: bool,
-    /// A still image beside the media, such as an album cover.
+    /// True for a still image beside the media, such as an album cover.
     pub(crate) is_cover: bool,
     pub(crate) parameters: Parameters,
     pub(crate) timebase: Option<Timebase>,
@@ -50,8 +50,8 @@ pub(crate) struct StreamParameters {
 }
 
 impl FormatContext {
-    /// Recognises the container; only names that `allowed` accepts go further than their magic,
-    /// and no decoder looks at a container of more than `streams_max` streams.
+    /// Opens a container. `allowed` accepts its name before more than its first bytes are parsed; a container
+    /// of more than `streams_max` streams is refused before any decoder reads it.
     pub(crate) fn open(
         input: Box<dyn ByteSource>,
         allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
@@ -62,8 +62,8 @@ impl FormatContext {
         Ok(format)
     }
 
-    /// As [`FormatContext::open`], of media that is made while it is read: libav looks at seconds of it where sound is beside
-    /// the pictures, and has to here only where no picture is among the first.
+    /// As [`FormatContext::open`], for a live source. libav would probe seconds of a source with audio; here
+    /// it does so only if the first [`LIVE_LOOK_US`] contain no picture.
     pub(crate) fn open_live(
         input: Box<dyn ByteSource>,
         allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
@@ -71,7 +71,7 @@ impl FormatContext {
     ) -> Result<FormatContext, DecodeError> {
         let mut format = FormatContext::recognise(input, allowed)?;
         for longest in [LIVE_LOOK_US, 0] {
-            // SAFETY: a plain field of an open context; 0 is libav's own bound.
+            // SAFETY: a plain field of an open context; 0 means libav's own limit.
             unsafe { (*format.context).max_analyze_duration = longest };
             format.look_at_streams(streams_max)?;
             if format.shows_pictures() {
@@ -88,7 +88,7 @@ impl FormatContext {
         super::silence_log();
         let io = AvioContext::new(input).map_err(no_memory)?;
         let mut kind: *const ffi::AVInputFormat = ptr::null();
-        // SAFETY: the byte stream is valid, the name is a C string, 0 means libav's own bounds.
+        // SAFETY: the byte stream is valid, the name is a C string, 0 means libav's own limits.
         let probed = unsafe {
             ffi::av_probe_input_buffer2(
                 io.context(),
@@ -114,8 +114,8 @@ impl FormatContext {
         Ok(format)
     }
 
-    /// The media that `description`, an SDP text, is about; every read of `packets` gives one of
-    /// its RTP or RTCP packets. No address in the description is ever used.
+    /// Opens the media that `description`, an SDP text, describes; every read of `packets` returns one RTP or
+    /// RTCP packet. No address in the description is used.
     pub(crate) fn open_rtp(
         description: &str,
         packets: Box<dyn Read + Send>,
@@ -127,7 +127,7 @@ impl FormatContext {
         let io = AvioContext::of_packets(packets).map_err(no_memory)?;
         let mut format = FormatContext::prepare("rtsp".to_owned(), io)?;
         let mut options = Options::default();
-        // Packets arrive in order over TCP, so that none has to wait for another.
+        // Packets arrive in order over TCP: reordering would only add delay.
         options.set(c"sdp_flags", c"custom_io").map_err(no_memory)?;
         options.set(c"reorder_queue_size", c"0").map_err(no_memory)?;
         // SAFETY: as prepared, except that the description is read first and the packets after it,
@@ -148,7 +148,7 @@ impl FormatContext {
         Ok(format)
     }
 
-    /// Raw pictures as NUT, as they come.
+    /// Opens a NUT stream of raw pictures.
     pub(crate) fn open_nut(output: Box<dyn Read + Send>) -> Result<FormatContext, DecodeError> {
         super::silence_log();
         let io = AvioContext::of_stream(output).map_err(no_memory)?;
@@ -166,7 +166,7 @@ impl FormatContext {
         Ok(format)
     }
 
-    /// A context that reads `io`, opens nothing else and lets few decoders look at the bytes.
+    /// Allocates a context that reads `io`, opens nothing else and probes with few decoders only.
     fn prepare(name: String, io: AvioContext) -> Result<FormatContext, DecodeError> {
         // SAFETY: plain allocation.
         let context = unsafe { ffi::avformat_alloc_context() };
@@ -180,7 +180,7 @@ impl FormatContext {
             (*context).pb = format.io.context();
             (*context).opaque = format.io.source().cast();
             (*context).io_open = Some(refuse);
-            // The stream of bytes is ours to free, the list is freed with the context.
+            // The byte stream is freed by us, the list with the context.
             (*context).flags |= ffi::AVFMT_FLAG_CUSTOM_IO;
             (*context).codec_whitelist = ffi::av_strdup(PROBING_DECODERS.as_ptr());
             if (*context).codec_whitelist.is_null() {
@@ -201,7 +201,7 @@ impl FormatContext {
         Ok(())
     }
 
-    /// Takes the input away; from here on nothing more is read.
+    /// Takes the input; nothing can be read afterwards.
     pub(crate) fn take_input(&mut self) -> Box<dyn ByteSource> {
         self.io.take_input()
     }
@@ -262,11 +262,11 @@ impl FormatContext {
         }
     }
 
-    /// Returns the time of recording by the container, or else that of stream `index` of it.
+    /// Returns the recording time of the container, or else of its stream `index`.
     pub(crate) fn wall_start(&self, index: usize) -> Option<WallTime> {
         let raw = self.stream_at(index)?;
-        // SAFETY: the context is open; the lists of its metadata live as long as it does, and their
-        // values are C strings that nobody changes meanwhile.
+        // SAFETY: the context is open; the lists of its metadata live as long as it does, and their values
+        // are C strings that are not changed meanwhile.
         let mut said = unsafe {
             [(*self.context).metadata, (*raw).metadata].map(|list| {
                 let entry = ffi::av_dict_get(list, c"creation_time".as_ptr(), ptr::null(), 0);
@@ -282,14 +282,14 @@ impl FormatContext {
         streams.any(|facts| facts.is_video && facts.parameters.extent().is_some())
     }
 
-    /// Unit of the times of stream `index`'s packets.
+    /// Returns the timebase of the packets of stream `index`.
     pub(crate) fn timebase(&self, index: i32) -> Option<Timebase> {
         let raw = self.stream_at(usize::try_from(index).ok()?)?;
         // SAFETY: a plain field of a live stream.
         ratio(unsafe { (*raw).time_base }).and_then(|(num, den)| Timebase::new(num, den))
     }
 
-    /// The container's own length; `None` when libav only estimates it from the bit rate.
+    /// Returns the container's duration; `None` if libav only estimates it from the bit rate.
     pub(crate) fn duration(&self) -> Option<Timestamp> {
         let timebase = Timebase::new(1, ffi::AV_TIME_BASE as u32)?;
         // SAFETY: the context is open.
@@ -301,7 +301,7 @@ impl FormatContext {
         Some(Timestamp::new(duration, timebase))
     }
 
-    /// Leaves out the packets of every stream that is not among `kept`.
+    /// Discards the packets of all streams except `kept`.
     pub(crate) fn keep_only(&mut self, kept: &[usize]) {
         for index in 0..self.stream_count() {
             let discard = match kept.contains(&index) {
@@ -315,14 +315,14 @@ impl FormatContext {
         }
     }
 
-    /// Goes on where decoding stream `index` can start, `ticks` of it at the latest, as far as the
-    /// container tells; from the beginning where it does not.
+    /// Seeks to the last position at or before `ticks` of stream `index` at which decoding can start, by the
+    /// container's index; to the beginning if the container has none.
     pub(crate) fn seek(&mut self, index: usize, ticks: i64) -> Result<(), AvError> {
         self.seek_as(index as c_int, ticks, ffi::AVSEEK_FLAG_BACKWARD)
             .or_else(|_| self.rewind(index))
     }
 
-    /// Goes on with the first packet of stream `index`.
+    /// Seeks to the first packet of stream `index`.
     pub(crate) fn rewind(&mut self, index: usize) -> Result<(), AvError> {
         self.seek_as(index as c_int, BEGINNING, 0)
             .or_else(|_| self.seek_as(-1, 0, ffi::AVSEEK_FLAG_BYTE))
@@ -333,7 +333,7 @@ impl FormatContext {
         AvError::check(unsafe { ffi::av_seek_frame(self.context, index, to, flags) }).map(drop)
     }
 
-    /// The next packet of any stream that is kept; `None` at the end.
+    /// Returns the next packet of a kept stream; `None` at the end.
     pub(crate) fn read(&mut self) -> Result<Option<Packet>, AvError> {
         let packet = Packet::empty()?;
         // SAFETY: the context is open and the packet is empty.
@@ -344,7 +344,7 @@ impl FormatContext {
         }
     }
 
-    /// Reading the input failed, or the container asked for another resource.
+    /// Returns true if reading the input failed, or the container referred to another resource.
     pub(crate) fn input_failed(&self) -> bool {
         self.io.failed() || self.io.refused()
     }
@@ -352,7 +352,7 @@ impl FormatContext {
 
 impl Drop for FormatContext {
     fn drop(&mut self) {
-        // SAFETY: closes what is open or does nothing on null; leaves our byte stream to `AvioContext`.
+        // SAFETY: closes an open context or ignores null; leaves our byte stream to `AvioContext`.
         unsafe { ffi::avformat_close_input(&mut self.context) };
     }
 }
@@ -390,7 +390,7 @@ fn ratio(rational: ffi::AVRational) -> Option<(u32, u32)> {
     (num > 0 && den > 0).then_some((num, den))
 }
 
-/// Stands in for every way in which a demuxer could open something else.
+/// Refuses every request of a demuxer to open another resource.
 unsafe extern "C" fn refuse(
     context: *mut ffi::AVFormatContext,
     io: *mut *mut ffi::AVIOContext,

@@ -1,4 +1,4 @@
-//! A libav byte stream over an [`ByteSource`].
+//! libav byte stream over a [`ByteSource`].
 
 use std::{
     ffi::c_void,
@@ -12,16 +12,16 @@ use ffmpeg_next::ffi;
 use super::AvError;
 use crate::ByteSource;
 
-/// Most bytes that libav reads at a time.
+/// Most bytes per read of libav.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// State that the callbacks may touch, reached through libav's opaque pointers.
+/// State of the callbacks, reached through libav's opaque pointers.
 pub(super) struct AvioOpaque {
     input: Box<dyn ByteSource>,
-    /// Buffer that bytes come to first. At the end libav reads onto bytes that it goes on to use: a
-    /// part that nothing was read into must stay as it is.
+    /// Buffer of each read. At the end of the input libav passes memory that it still uses: bytes that were
+    /// not read must stay unchanged.
     read: Box<[u8]>,
-    /// The container asked for another resource.
+    /// True if the container referred to another resource.
     pub(super) refused: bool,
 }
 
@@ -40,13 +40,13 @@ impl AvioContext {
         AvioContext::allocate(input, seekable, false)
     }
 
-    /// Packets instead of a stream: libav reads past its buffer, so that each read gives it one.
-    /// Its output, reports for the sender, goes nowhere.
+    /// Makes a stream of packets: libav bypasses its buffer, so that each read returns one packet. libav's
+    /// output, reports for the sender, is dropped.
     pub(super) fn of_packets(packets: Box<dyn Read + Send>) -> Result<AvioContext, AvError> {
         AvioContext::allocate(Box::new(Packets(packets)), false, true)
     }
 
-    /// Bytes as they come, read once.
+    /// Makes a stream that is read once, without seeking.
     pub(super) fn of_stream(bytes: Box<dyn Read + Send>) -> Result<AvioContext, AvError> {
         AvioContext::allocate(Box::new(Packets(bytes)), false, false)
     }
@@ -99,9 +99,9 @@ impl AvioContext {
         self.source
     }
 
-    /// Takes the input away; from here on nothing more is read.
+    /// Takes the input; nothing can be read afterwards.
     pub(super) fn take_input(&mut self) -> Box<dyn ByteSource> {
-        // SAFETY: as in `refused`, and `&mut self` keeps everyone else off.
+        // SAFETY: as in `refused`, and `&mut self` excludes other access.
         let source = unsafe { &mut *self.source };
         std::mem::replace(&mut source.input, Box::new(std::io::empty()))
     }
@@ -112,7 +112,7 @@ impl AvioContext {
         unsafe { (*self.source).refused }
     }
 
-    /// The last read failed, as opposed to reaching the end.
+    /// Returns true if the last read failed, as opposed to reaching the end.
     pub(super) fn failed(&self) -> bool {
         // SAFETY: the context lives as long as self.
         let error = unsafe { (*self.context).error };
@@ -120,7 +120,7 @@ impl AvioContext {
     }
 }
 
-/// Has no position.
+/// Unseekable source.
 struct Packets(Box<dyn Read + Send>);
 
 impl Read for Packets {
@@ -137,8 +137,8 @@ impl Seek for Packets {
 
 impl Drop for AvioContext {
     fn drop(&mut self) {
-        // SAFETY: both were made in `new` and are freed once; libav may have replaced the
-        // buffer, so the one the context holds now is the one to free.
+        // SAFETY: both were made in `new` and are freed once; libav may have replaced the buffer, so the
+        // context's present one is freed.
         unsafe {
             ffi::av_freep(ptr::addr_of_mut!((*self.context).buffer).cast());
             ffi::avio_context_free(&mut self.context);

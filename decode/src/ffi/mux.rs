@@ -1,4 +1,4 @@
-//! A container that is written to whoever takes its bytes, in order and never again.
+//! Container that is written to a sink sequentially, without seeking.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -15,10 +15,10 @@ use super::{
     format::{FormatContext, Options},
 };
 
-/// Bytes that are handed on at a time.
+/// Bytes per write to the sink.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Owns an output `AVFormatContext`, its byte stream and what takes the bytes.
+/// Owns an output `AVFormatContext`, its byte stream and its sink.
 pub(crate) struct Muxer {
     context: *mut ffi::AVFormatContext,
     sink: *mut Sink,
@@ -28,15 +28,15 @@ pub(crate) struct Muxer {
 /// State of the callback, reached through libav's opaque pointer.
 struct Sink {
     out: Box<dyn Write + Send>,
-    /// It took some bytes no more.
+    /// True after the sink refused bytes.
     is_closed: bool,
 }
 
-// SAFETY: owned by this value and used by one thread at a time; what takes its bytes is `Send`.
+// SAFETY: owned by this value and used by one thread at a time; its sink is `Send`.
 unsafe impl Send for Muxer {}
 
 impl Muxer {
-    /// A container of libav's `name` that is written to `out`.
+    /// Makes a container with libav's `name` that is written to `out`.
     pub(crate) fn new(name: &CStr, out: Box<dyn Write + Send>) -> Result<Muxer, AvError> {
         super::silence_log();
         let sink = Box::into_raw(Box::new(Sink { out, is_closed: false }));
@@ -74,10 +74,10 @@ impl Muxer {
         Ok(muxer)
     }
 
-    /// The container of libav's `name` holds the codec of stream `index` of `source`.
+    /// Returns true if the container with libav's `name` holds the codec of stream `index` of `source`.
     pub(crate) fn holds(name: &CStr, source: &FormatContext, index: usize) -> bool {
         let Some(stream) = source.stream_at(index) else { return false };
-        // SAFETY: a static descriptor, or null, which is asked about the codec of a live stream.
+        // SAFETY: a static descriptor, or null, which libav accepts, and the codec of a live stream.
         unsafe {
             let format = ffi::av_guess_format(name.as_ptr(), ptr::null(), ptr::null());
             let codec = (*(*stream).codecpar).codec_id;
@@ -85,7 +85,7 @@ impl Muxer {
         }
     }
 
-    /// The next stream is as stream `index` of `source`.
+    /// Adds a stream with the parameters of stream `index` of `source`.
     pub(crate) fn add(&mut self, source: &FormatContext, index: usize) -> Result<(), AvError> {
         let from = source.stream_at(index).ok_or(AvError::INVALID)?;
         // SAFETY: both streams live as long as their contexts. The matrix is copied into as many
@@ -101,7 +101,7 @@ impl Muxer {
             (*to).disposition = (*from).disposition;
             let codec = &mut *(*to).codecpar;
             let tags = (*(*self.context).oformat).codec_tag;
-            // One that this container has for the codec says how its parameters are kept.
+            // A tag that this container knows for the codec determines how its parameters are stored.
             if ffi::av_codec_get_id(tags, codec.codec_tag) != codec.codec_id {
                 codec.codec_tag = 0;
             }
@@ -119,7 +119,7 @@ impl Muxer {
         Ok(())
     }
 
-    /// Writes what comes before the first packet; all streams are there.
+    /// Writes the header; all streams must have been added.
     pub(crate) fn begin(&mut self, options: &[(&CStr, &CStr)]) -> Result<(), AvError> {
         let mut given = Options::default();
         options.iter().try_for_each(|(name, value)| given.set(name, value))?;
@@ -147,17 +147,17 @@ impl Muxer {
         Ok(())
     }
 
-    /// Nobody takes its bytes any more.
+    /// Returns true if the sink takes no more bytes.
     pub(crate) fn is_closed(&self) -> bool {
-        // SAFETY: `sink` lives as long as self; its callback runs only inside libav calls that the
-        // owner of this value makes, so it does not run now.
+        // SAFETY: `sink` lives as long as self; its callback runs only inside libav calls that the owner of
+        // this value makes, so it does not run concurrently.
         unsafe { (*self.sink).is_closed }
     }
 
-    /// Writes what comes after the last packet.
+    /// Writes the trailer.
     pub(crate) fn end(&mut self) -> Result<(), AvError> {
         self.has_begun = false;
-        // SAFETY: the header is written, and nothing is after this.
+        // SAFETY: the header is written, and this is the last call.
         AvError::check(unsafe { ffi::av_write_trailer(self.context) }).map(drop)
     }
 }
@@ -180,7 +180,7 @@ impl Drop for Muxer {
     }
 }
 
-/// `P` is a pointer to bytes, which later versions of libav have constant.
+/// Passes bytes to the sink. `P` is a pointer to bytes, which later versions of libav declare constant.
 unsafe extern "C" fn write<P: Bytes>(opaque: *mut c_void, bytes: P, size: c_int) -> c_int {
     let Ok(len) = usize::try_from(size) else { return AvError::IO.0 };
     // SAFETY: `opaque` is the `Sink` given to `avio_alloc_context`, alive and used by one thread at a

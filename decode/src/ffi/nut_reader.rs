@@ -1,4 +1,4 @@
-//! Raw pictures out of a NUT stream.
+//! Raw pictures from a NUT stream.
 
 use std::{
     io::{self, Read},
@@ -11,19 +11,19 @@ use ffmpeg_next::ffi;
 use super::{AvError, AvFrame, FormatContext};
 use crate::DecodeError;
 
-/// Milliseconds of a second, in which times are told.
+/// Timebase of the returned times: milliseconds.
 const TOLD: ffi::AVRational = ffi::AVRational { num: 1, den: 1000 };
 
-/// Start of the last part that a muxer writes: the index (NUT 2.4, `index_startcode`).
+/// Start code of the index, the last part that a muxer writes (NUT 2.4, `index_startcode`).
 const INDEX: [u8; 8] = *b"NX\xdd\x67\x2f\x23\xe6\x4e";
 
 /// Bytes that the demuxer may have read ahead when it hands out a picture.
 const AHEAD_BYTES: usize = 256 << 10;
-/// Bytes behind the last picture in which the index is looked for: it begins there, and takes some
-/// bytes a picture.
+/// Most bytes after the last picture in which the index is sought; it begins there and takes some bytes per
+/// picture.
 const TAIL_BYTES_MAX: usize = 4 << 20;
 
-/// The bytes that came since about the latest picture.
+/// Bytes read since about the latest picture.
 #[derive(Clone, Default)]
 struct Tail(Arc<Mutex<Vec<u8>>>);
 
@@ -36,7 +36,7 @@ impl Tail {
         }
     }
 
-    /// A picture was handed out.
+    /// Drops the bytes before a picture that was handed out.
     fn begin_anew(&self) {
         shorten(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -65,13 +65,13 @@ impl Read for Tailed {
     }
 }
 
-/// Bytes that the lines of raw pictures are a multiple of.
+/// Alignment of the rows of raw pictures in bytes.
 const ALIGNMENT: i32 = 1;
 
 /// Reads raw pictures with their times.
 pub(crate) struct NutFrames {
     format: FormatContext,
-    /// Gives the bytes of a packet the shape of a picture.
+    /// Raw video decoder that turns the bytes of a packet into a picture.
     shaper: NonNull<ffi::AVCodecContext>,
     timebase: ffi::AVRational,
     tail: Tail,
@@ -111,14 +111,14 @@ impl NutFrames {
         Ok(pictures)
     }
 
-    /// The next picture, its time in thousandths of a second.
+    /// Returns the next picture, with its time in milliseconds.
     pub(crate) fn next(&mut self) -> Result<Option<AvFrame>, AvError> {
         let Some(packet) = self.format.read()? else { return Ok(None) };
         self.tail.begin_anew();
         let frame = AvFrame::empty()?;
         // SAFETY: all are valid; a raw picture comes out at once.
         unsafe {
-            // The stream's head says its size once: a picture of another is of another shape.
+            // The stream's header gives one picture size: a packet of another size has another format.
             let shape = self.shaper.as_ref();
             let size =
                 ffi::av_image_get_buffer_size(shape.pix_fmt, shape.width, shape.height, ALIGNMENT);
@@ -137,7 +137,7 @@ impl NutFrames {
 }
 
 impl NutFrames {
-    /// The output came to its end, which whoever dies does not write.
+    /// Returns true if the stream has an index, which a program that dies does not write.
     pub(crate) fn ended_whole(&self) -> bool {
         self.tail.has_index()
     }

@@ -1,4 +1,4 @@
-//! A coded packet, reference counted by libav.
+//! Coded packet, reference counted by libav.
 
 use std::ptr::NonNull;
 
@@ -22,14 +22,14 @@ impl Packet {
         NonNull::new(unsafe { ffi::av_packet_alloc() }).map(Packet).ok_or(AvError::NO_MEMORY)
     }
 
-    /// A packet with a copy of `parts`, one after the other, presented at `pts`.
+    /// Makes a packet with a copy of `parts`, one after the other, presented at `pts`.
     pub(crate) fn copied(parts: [&[u8]; 2], pts: i64) -> Result<Packet, AvError> {
         let packet = Packet::empty()?;
         let bytes = parts[0].len() + parts[1].len();
         let size = i32::try_from(bytes).map_err(|_| AvError::NO_MEMORY)?;
         // SAFETY: the packet is empty and ours; libav adds zeroed padding after `size` bytes.
         AvError::check(unsafe { ffi::av_new_packet(packet.as_ptr(), size) })?;
-        // SAFETY: `data` was just allocated with `size` bytes and is shared with nobody.
+        // SAFETY: `data` was just allocated with `size` bytes and is not shared.
         unsafe {
             let raw = packet.as_ptr();
             let data = std::slice::from_raw_parts_mut((*raw).data, bytes);
@@ -40,7 +40,7 @@ impl Packet {
         Ok(packet)
     }
 
-    /// The same packet with `prefix` before its bytes.
+    /// Returns a copy of the packet with `prefix` before its bytes.
     pub(crate) fn with_prefix(&self, prefix: &[u8]) -> Result<Packet, AvError> {
         let packet = Packet::copied([prefix, self.data()], ffi::AV_NOPTS_VALUE)?;
         // SAFETY: both packets are valid; times, flags and side data are copied, bytes are not.
@@ -84,7 +84,7 @@ impl Packet {
         self.raw().duration
     }
 
-    /// Adds `by` to its times.
+    /// Adds `by` to the packet's times.
     pub(crate) fn shift(&mut self, by: i64) {
         // SAFETY: the packet is owned by this value alone.
         let raw = unsafe { self.0.as_mut() };
@@ -95,25 +95,25 @@ impl Packet {
         }
     }
 
-    /// Gives it other times.
+    /// Sets the packet's times.
     pub(crate) fn set_times(&mut self, pts: i64, dts: i64) {
         // SAFETY: the packet is owned by this value alone.
         let raw = unsafe { self.0.as_mut() };
         (raw.pts, raw.dts) = (pts, dts);
     }
 
-    /// Makes it one of stream `index`.
+    /// Sets the packet's stream.
     pub(super) fn set_stream(&mut self, index: usize) {
         // SAFETY: as above.
         unsafe { self.0.as_mut() }.stream_index = index as i32;
     }
 
-    /// The container says that decoding can start here.
+    /// Returns true if the container marks the packet as a keyframe.
     pub(crate) fn is_keyframe(&self) -> bool {
         self.raw().flags & ffi::AV_PKT_FLAG_KEY != 0
     }
 
-    /// Its picture is outside the container's edit list: decoded, never shown.
+    /// Returns true if the picture is outside the container's edit list: decoded, never shown.
     pub(crate) fn is_discarded(&self) -> bool {
         self.raw().flags & ffi::AV_PKT_FLAG_DISCARD != 0
     }
@@ -122,12 +122,12 @@ impl Packet {
         self.raw().flags & ffi::AV_PKT_FLAG_CORRUPT != 0
     }
 
-    /// It changes the decoder's configuration out of band.
+    /// Returns true if the packet changes the decoder's configuration out of band.
     pub(crate) fn reconfigures(&self) -> bool {
         use ffi::AVPacketSideDataType::{AV_PKT_DATA_NEW_EXTRADATA, AV_PKT_DATA_PARAM_CHANGE};
         [AV_PKT_DATA_NEW_EXTRADATA, AV_PKT_DATA_PARAM_CHANGE].into_iter().any(|kind| {
             let mut size = 0;
-            // SAFETY: only looks through the packet's side data table.
+            // SAFETY: only reads the packet's side data table.
             !unsafe { ffi::av_packet_get_side_data(self.as_ptr(), kind, &mut size) }.is_null()
         })
     }
@@ -140,9 +140,9 @@ impl Payload for Packet {
         AvError::check(unsafe { ffi::av_packet_ref(packet.as_ptr(), self.as_ptr()) }).ok()?;
         // SAFETY: the packet is owned by this function alone; its bytes are not touched.
         let raw = unsafe { &mut *packet.as_ptr() };
-        // What the demuxer found damaged is told by the packet that is shown.
+        // The packet whose picture is shown reports the damage.
         raw.flags &= !ffi::AV_PKT_FLAG_CORRUPT;
-        // Of a stream without times no other packet has one.
+        // In a stream without times, no other packet has this one.
         raw.pts = known(raw.pts).unwrap_or(0);
         Some(packet)
     }
@@ -156,7 +156,7 @@ impl Drop for Packet {
     }
 }
 
-/// libav marks an unknown time with the smallest integer.
+/// Returns the time; `None` for the smallest integer, libav's mark of an unknown time.
 pub(super) fn known(time: i64) -> Option<i64> {
     (time != ffi::AV_NOPTS_VALUE).then_some(time)
 }

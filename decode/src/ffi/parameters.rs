@@ -1,4 +1,4 @@
-//! A copy of a stream's coding parameters, so that decoders open without the demuxer.
+//! Copy of a stream's coding parameters, so that decoders open without the demuxer.
 
 use std::{ffi::CStr, ptr};
 
@@ -19,7 +19,7 @@ unsafe impl Send for Parameters {}
 unsafe impl Sync for Parameters {}
 
 impl Parameters {
-    /// `source` must point to valid parameters for the length of the call.
+    /// Copies `source`, which must point to valid parameters during the call.
     pub(super) unsafe fn copy_of(
         source: *const ffi::AVCodecParameters,
         timebase: ffi::AVRational,
@@ -88,17 +88,17 @@ impl Parameters {
         self.raw().profile
     }
 
-    /// Pictures that are decoded before the first is shown.
+    /// Returns the number of pictures decoded before the first is presented.
     pub(crate) fn reorder_depth(&self) -> usize {
         usize::try_from(self.raw().video_delay).unwrap_or(0)
     }
 
-    /// Sound whose rate is known.
+    /// Returns true for audio with a known sample rate.
     pub(crate) fn is_audio(&self) -> bool {
         self.raw().codec_type == ffi::AVMediaType::AVMEDIA_TYPE_AUDIO && self.raw().sample_rate > 0
     }
 
-    /// The pictures are whole frames, never fields.
+    /// Returns true if the pictures are whole frames, never fields.
     pub(crate) fn is_progressive(&self) -> bool {
         self.raw().field_order == ffi::AVFieldOrder::AV_FIELD_PROGRESSIVE
     }

@@ -1,10 +1,10 @@
-//! The place of one picture in memory: a frame that nobody keeps costs no allocation.
+//! Reusable allocation for a picture: a frame that is not kept costs no allocation.
 
 use std::sync::Arc;
 
 use super::av_frame::HostFrame;
 
-/// Holds one picture after the other, as long as nobody keeps one.
+/// Holds one picture after the other, as long as none is kept by a consumer.
 #[derive(Default)]
 pub(crate) struct Place(Option<Arc<HostFrame>>);
 
@@ -19,7 +19,7 @@ impl Place {
         self.0.clone().expect("it has just been put there")
     }
 
-    /// Frees the picture's pixels; where somebody keeps it, it is theirs, and the next has a new place.
+    /// Frees the picture's pixels; if a consumer keeps the picture, the next gets a new allocation.
     pub(crate) fn take_back(&mut self) {
         match self.0.as_mut().and_then(Arc::get_mut) {
             Some(picture) => picture.release(),

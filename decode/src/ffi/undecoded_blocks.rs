@@ -1,8 +1,8 @@
-//! Parts of a picture that nothing was decoded into.
+//! Detection of blocks of a picture that were not decoded.
 //!
-//! A slice of H.265 whose end comes early leaves coding tree units undecoded, and libav says nothing. The
-//! picture's memory was cleared, so they are green; what later pictures take from them beside samples,
-//! their motion, is what the memory held before, and that depends on the number of threads.
+//! An H.265 slice that ends early leaves coding tree units undecoded, which libav does not report. The
+//! picture's memory was cleared, so they are green; but later pictures also take their motion from leftover
+//! memory, which depends on the number of threads.
 
 use ffmpeg_next::ffi;
 
@@ -11,18 +11,18 @@ use super::av_frame::{AvFrame, descriptor};
 /// Side of the smallest coding tree unit in samples of luma (H.265 7.4.3.2.1, `CtbLog2SizeY` of 4).
 const UNIT: usize = 16;
 
-/// A coding tree unit has both colours at or near zero, which no video has: no coded colour is as green.
+/// Returns true if both chroma samples of a coding tree unit are near zero, a green that no video has.
 ///
-/// One sample of each unit is looked at, in its middle, which no filter across its edges reaches; an offset
-/// of sample adaptive offset may have moved it. A picture without colours is never found to have holes, and
-/// pictures that a stream hides are not seen.
+/// Checks the middle sample of each unit, which no filter across its edges reaches; sample adaptive offset
+/// may have moved it. Finds nothing in pictures without chroma, and does not see pictures that a stream
+/// hides.
 pub(super) fn has_holes(frame: &AvFrame) -> bool {
     let Some(descriptor) = descriptor(frame.format()).filter(|format| format.nb_components >= 3)
     else {
         return false;
     };
     let [_, first, second, _] = descriptor.comp;
-    // H.265 7.3.8.3: `sao_offset_abs` has at most so many values.
+    // H.265 7.3.8.3: largest value of `sao_offset_abs`.
     let near_zero = (1 << (first.depth.clamp(8, 10) - 5)) - 1;
     let (width, height) = frame.size();
     let halved =
@@ -38,7 +38,7 @@ pub(super) fn has_holes(frame: &AvFrame) -> bool {
     })
 }
 
-/// The sample of `component` at column and row `at` is at most `near_zero`.
+/// Returns true if the sample of `component` at column and row `(x, y)` is at most `near_zero`.
 fn is_near_zero(
     frame: &AvFrame,
     component: ffi::AVComponentDescriptor,
@@ -51,7 +51,7 @@ fn is_near_zero(
         return false;
     }
     let at = y * number(stride) + x * number(component.step) + number(component.offset);
-    // SAFETY: column and row lie within the picture's size, for which libav gave the plane memory.
+    // SAFETY: column and row lie within the picture's size, for which libav allocated the plane.
     let sample = unsafe {
         match component.depth {
             ..=8 => u16::from(*plane.add(at)),

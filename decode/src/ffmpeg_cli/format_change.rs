@@ -1,8 +1,8 @@
-//! Detection of a change of a stream's size or format after its first pictures, by its coded bytes.
+//! Detection of a change of a stream's size or format after its first pictures, from the coded bytes.
 //!
-//! A program says both once, before its first picture. Another sequence parameter set counts as a change,
-//! whatever it says; of the other codecs the fields are compared. What cannot be read counts as a change
-//! too. Pure; any bytes are digested.
+//! A program outputs both once, before its first picture. A different sequence parameter set counts as a
+//! change, whatever its contents; for other codecs the fields are compared. Unreadable data counts as a
+//! change too. Pure; accepts any bytes.
 
 mod av1;
 
@@ -14,21 +14,21 @@ use av1::{Av1Dimensions, Av1SequenceHeader};
 /// Follows one stream in its in-band form, in decode order.
 pub(super) struct FormatChangeDetector {
     codec: Codec,
-    /// The first sequence parameter set, or of the first VP8 keyframe the bytes that say the size.
+    /// First sequence parameter set, or the size bytes of the first VP8 keyframe.
     sequence: Option<Box<[u8]>>,
     vp9: Vp9,
-    /// Shape by the first AV1 sequence header.
+    /// Size and format in the first AV1 sequence header.
     shape: Option<Av1Dimensions>,
-    /// The latest, by which frame headers are read.
+    /// Latest AV1 sequence header, needed to read frame headers.
     av1: Option<Av1SequenceHeader>,
 }
 
-/// Shape by the first VP9 frames.
+/// Size and format in the first VP9 frames.
 #[derive(Default)]
 struct Vp9 {
     profile: Option<u32>,
     colour: Option<[u32; 3]>,
-    /// Columns and rows, less one.
+    /// Columns and rows, minus one.
     size: Option<(u32, u32)>,
 }
 
@@ -37,7 +37,7 @@ impl FormatChangeDetector {
         FormatChangeDetector { codec, sequence: None, vp9: Vp9::default(), shape: None, av1: None }
     }
 
-    /// The next coded picture, with which nothing changes.
+    /// Takes the next coded picture and returns true if size and format are unchanged.
     pub(super) fn holds(&mut self, data: &[u8]) -> bool {
         let holds = match self.codec {
             Codec::H264 | Codec::H265 => Some(self.sets_hold(data)),
@@ -56,7 +56,7 @@ impl FormatChangeDetector {
         sets.all(|set| is_first(&mut self.sequence, set.bytes().into()))
     }
 
-    /// RFC 6386 9.1: behind the start code of a keyframe, its size.
+    /// Compares the size after the start code of a keyframe (RFC 6386 9.1).
     fn vp8_holds(&mut self, data: &[u8]) -> Option<bool> {
         let is_key = data.first()? & 1 == 0;
         if !is_key {
@@ -101,7 +101,7 @@ impl FormatChangeDetector {
     }
 }
 
-/// Keeps the first; tells whether this is no other.
+/// Stores the first value; returns true if `now` equals it.
 fn is_first<T: PartialEq>(first: &mut Option<T>, now: T) -> bool {
     match first {
         Some(first) => *first == now,
@@ -112,7 +112,7 @@ fn is_first<T: PartialEq>(first: &mut Option<T>, now: T) -> bool {
     }
 }
 
-/// ITU-T H.264 and H.265 table 7-1; layers above the base are not decoded.
+/// True for a base-layer sequence parameter set (ITU-T H.264 and H.265 table 7-1); others are not decoded.
 fn is_sequence_set(codec: Codec, nal: &NalUnit<'_>) -> bool {
     let (first, second) = (nal.header(0), nal.header(1));
     match codec {
@@ -121,7 +121,7 @@ fn is_sequence_set(codec: Codec, nal: &NalUnit<'_>) -> bool {
     }
 }
 
-/// The frames of a superframe (VP9 annex B), or the one that is none.
+/// Returns the frames of a superframe (VP9 annex B), or the single frame.
 fn vp9_frames(data: &[u8]) -> Option<Vec<&[u8]>> {
     let &mark = data.last()?;
     let (count, width) = (usize::from(mark & 7) + 1, usize::from(mark >> 3 & 3) + 1);
@@ -139,7 +139,7 @@ fn vp9_frames(data: &[u8]) -> Option<Vec<&[u8]>> {
 }
 
 impl Vp9 {
-    /// `uncompressed_header` up to the size (VP9 6.2); `None` where it cannot be read.
+    /// Compares `uncompressed_header` up to the size (VP9 6.2); `None` if it is unreadable.
     fn holds(&mut self, frame: &[u8]) -> Option<bool> {
         let mut bits = Bits::new(frame);
         // frame_marker
@@ -164,10 +164,10 @@ impl Vp9 {
             bits.take(2)?;
         }
         if is_inter && !is_intra_only {
-            // refresh_frame_flags, and of three references the number and the sign.
+            // refresh_frame_flags, then index and sign bias of three references.
             bits.take(8 + 3 * 4)?;
             for _ in 0..3 {
-                // found_ref: the size of one of the frames before, which is that of the first.
+                // found_ref: the size equals that of an earlier frame, and so that of the first.
                 if bits.flag()? {
                     return Some(true);
                 }
@@ -193,7 +193,7 @@ impl Vp9 {
     }
 }
 
-/// `color_config` (VP9 6.2.2): the bits of its depth, its colour space and how that is sampled.
+/// Reads `color_config` (VP9 6.2.2): bit depth, colour space and subsampling.
 fn vp9_colour(bits: &mut Bits<'_>, profile: u32) -> Option<[u32; 3]> {
     const RGB: u32 = 7;
     // ten_or_twelve_bit

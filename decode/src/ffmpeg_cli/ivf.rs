@@ -1,4 +1,4 @@
-//! Coded pictures as a program without the container can read them: IVF, with everything in band.
+//! Coded pictures in a form that a program reads without the container: IVF, with all parameters in band.
 
 use media::{Codec, Dimensions};
 
@@ -10,7 +10,7 @@ use crate::{
 /// Bytes of the header of an IVF file.
 const HEADER_BYTES: u16 = 32;
 
-/// The beginning of an IVF file whose times are whole thousandths of a second.
+/// Returns the header of an IVF file with times in milliseconds.
 pub(super) fn header(codec: Codec, extent: Dimensions) -> Vec<u8> {
     let side = |px: u32| u16::try_from(px).unwrap_or(u16::MAX).to_le_bytes();
     let mut out = b"DKIF\0\0".to_vec();
@@ -24,7 +24,7 @@ pub(super) fn header(codec: Codec, extent: Dimensions) -> Vec<u8> {
     out
 }
 
-/// Returns the header of a picture's bytes.
+/// Returns the header of a picture; `None` if it is too large.
 pub(super) fn frame_header(bytes: usize, time: i64) -> Option<[u8; 12]> {
     let mut out = [0; 12];
     out[..4].copy_from_slice(&u32::try_from(bytes).ok()?.to_le_bytes());
@@ -44,15 +44,15 @@ fn four_characters(codec: Codec) -> [u8; 4] {
     }
 }
 
-/// Puts packets of one stream into their in-band form.
+/// Converts packets of one stream to their in-band form.
 pub(super) struct InBandRewriter {
     framing: Option<Framing>,
-    /// Parameter sets that the container keeps apart, until the first packet.
+    /// Parameter sets from the container; written before the first packet.
     prefix: Vec<u8>,
 }
 
 impl InBandRewriter {
-    /// `None` for what is not decoded by a program.
+    /// Returns `None` for codecs that programs do not decode.
     pub(super) fn new(codec: Codec, extradata: &[u8]) -> Option<InBandRewriter> {
         let framing = match codec {
             Codec::H264 | Codec::H265 => Some(framing(codec, extradata)),
@@ -62,8 +62,8 @@ impl InBandRewriter {
         let prefix = match (codec, framing) {
             (Codec::H264, Some(Framing::Lengths(_))) => avc_sets(extradata)?,
             (Codec::H265, Some(Framing::Lengths(_))) => hevc_sets(extradata)?,
-            // After the four bytes of the record (AV1 in ISOBMFF 2.3), whose first has a bit that no
-            // unit begins with, come sequence headers.
+            // Sequence headers follow the four bytes of the record (AV1 in ISOBMFF 2.3); the first bit of its
+            // first byte is set, unlike in every OBU.
             (Codec::Av1, _) if extradata.first() == Some(&0x81) => extradata.get(4..)?.to_vec(),
             (Codec::Av1, _) => extradata.to_vec(),
             (_, Some(Framing::StartCodes)) => extradata.to_vec(),
@@ -72,8 +72,8 @@ impl InBandRewriter {
         Some(InBandRewriter { framing, prefix })
     }
 
-    /// The packet's bytes in band; `None` where it is not made of whole units, as a program would be
-    /// given a tidier packet than libav.
+    /// Returns the packet's bytes in band; `None` if it is not made of whole units, because the program would
+    /// get a cleaner packet than libav.
     pub(super) fn rewrite(&mut self, data: &[u8]) -> Option<Vec<u8>> {
         let mut out = std::mem::take(&mut self.prefix);
         match self.framing {
@@ -81,7 +81,7 @@ impl InBandRewriter {
                 let mut nals = NalUnits::new(data, framing);
                 for nal in &mut nals {
                     let unit = nal.bytes();
-                    // Behind start codes one that holds another would be two.
+                    // A unit that contains a start code would become two units after the conversion.
                     let is_two = NalUnits::new(unit, Framing::StartCodes).next().is_some();
                     if unit.is_empty() || is_two {
                         return None;
@@ -103,8 +103,8 @@ fn push_nal(out: &mut Vec<u8>, nal: &[u8]) {
     out.extend_from_slice(nal);
 }
 
-/// The sets of an `avcC` record (ISO 14496-15 5.3.3.1), each after a start code; `None` where one does
-/// not fit.
+/// Returns the sets of an `avcC` record (ISO 14496-15 5.3.3.1), each after a start code; `None` if one
+/// exceeds the record.
 fn avc_sets(record: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut rest = record.get(5..)?;
@@ -120,7 +120,7 @@ fn avc_sets(record: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The arrays of an `hvcC` record (ISO 14496-15 8.3.3.1), likewise.
+/// Returns the sets of an `hvcC` record (ISO 14496-15 8.3.3.1) likewise.
 fn hevc_sets(record: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (&arrays, mut rest) = record.get(22..)?.split_first()?;

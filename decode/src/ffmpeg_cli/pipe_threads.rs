@@ -1,4 +1,4 @@
-//! The two threads that keep a program's ends moving, so that neither side waits for the other for ever.
+//! Two threads that serve a program's stdin and stdout, so that neither side blocks the other for ever.
 
 use std::{
     collections::VecDeque,
@@ -14,13 +14,13 @@ use crate::{
     ffi::{AvFrame, NutFrames},
 };
 
-/// Coded pictures that may wait for the program before one is waited for.
+/// Coded pictures that may be queued for the program before the sender blocks.
 const CODED_MAX: usize = 32;
-/// The same while it gives pictures: small ones lie in the socket by the hundred.
+/// Most coded pictures queued while decoded ones wait: the socket holds hundreds of small ones.
 const CODED_LATE_MAX: usize = 1024;
-/// Bytes of them.
+/// Most bytes of them.
 const CODED_LATE_BYTES_MAX: usize = 32 << 20;
-/// Raw pictures that may wait for us.
+/// Most decoded pictures queued.
 const RAW_MAX: usize = 4;
 
 /// Reason for giving up a program that reports damage.
@@ -31,9 +31,9 @@ pub(super) enum ProgramOutput {
     Picture(AvFrame),
     /// Nothing yet.
     Nothing,
-    /// It has ended in good order.
+    /// The program ended normally.
     End,
-    /// It has ended otherwise.
+    /// The program failed, with the reason.
     Failed(String),
 }
 
@@ -54,14 +54,14 @@ struct State {
     coded: VecDeque<Vec<u8>>,
     coded_ended: bool,
     raw: VecDeque<AvFrame>,
-    /// Outcome of the program's output.
+    /// Outcome of the program's output; `None` while it runs.
     ended: Option<Result<(), String>>,
-    /// Nobody asks any more.
+    /// True after the owner was dropped.
     given_up: bool,
 }
 
 impl PipeThreads {
-    /// Begins with `header`.
+    /// Starts the threads; `header` is written first.
     pub(super) fn start(
         conversation: FfmpegPipes,
         header: Vec<u8>,
@@ -79,7 +79,7 @@ impl PipeThreads {
         Ok(talk)
     }
 
-    /// Hands over a coded picture, once there is room for it or a picture to be taken out first.
+    /// Queues a coded picture, once there is room or a decoded picture to be taken first.
     pub(super) fn send(&self, coded: Vec<u8>) {
         let mut state = self.shared.lock();
         while state.coded.len() >= CODED_MAX && state.raw.is_empty() && state.ended.is_none() {
@@ -94,13 +94,13 @@ impl PipeThreads {
         self.shared.changed.notify_all();
     }
 
-    /// No coded picture follows.
+    /// Signals that no coded picture follows.
     pub(super) fn send_end(&self) {
         self.shared.lock().coded_ended = true;
         self.shared.changed.notify_all();
     }
 
-    /// Returns the next output; waits for it once nothing more is to be sent.
+    /// Returns the next output; blocks only after [`PipeThreads::send_end`].
     pub(super) fn receive(&self) -> ProgramOutput {
         let mut state = self.shared.lock();
         loop {
@@ -121,7 +121,7 @@ impl PipeThreads {
     }
 }
 
-/// Both threads end: the program's input is closed, and its output is read no further.
+/// Ends both threads: closes the program's stdin and stops reading its stdout.
 impl Drop for PipeThreads {
     fn drop(&mut self) {
         {
@@ -131,13 +131,13 @@ impl Drop for PipeThreads {
             state.coded.clear();
         }
         self.shared.changed.notify_all();
-        // A program that nobody reads takes nothing, so that a thread may stand at either end.
+        // A program whose output is not read takes no input, so either thread may block.
         if self.hang_up.take().is_some_and(|hang_up| hang_up().is_err()) {
-            // The threads stay until the program is ended from outside.
+            // Detached threads stay until the program is killed from outside.
             return;
         }
         for thread in self.threads.drain(..) {
-            // A panic of one has been reported by itself.
+            // A thread's panic was already reported.
             thread.join().ok();
         }
     }
@@ -168,7 +168,7 @@ impl Shared {
 
 fn tell(shared: &Shared, mut input: Box<dyn FfmpegStdin>, header: &[u8]) {
     match tell_pictures(shared, input.as_mut(), header) {
-        // The output of a program that is gone gives the reason.
+        // If the program is gone, its output gives the reason.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             shared.lock().end(Err(format!("it cannot be written to: {error}")));
             shared.changed.notify_all();
@@ -177,7 +177,7 @@ fn tell(shared: &Shared, mut input: Box<dyn FfmpegStdin>, header: &[u8]) {
     }
 }
 
-/// Writes coded pictures as they come, and their end.
+/// Writes coded pictures as they are queued, then the end.
 fn tell_pictures(shared: &Shared, input: &mut dyn FfmpegStdin, header: &[u8]) -> io::Result<()> {
     input.write_all(header)?;
     loop {
@@ -226,7 +226,7 @@ fn hear_pictures(
         if let Some(extent) = picture.extent() {
             check_extent(extent, limits).map_err(|error| error.to_string())?;
         }
-        // libav tells of damage before it hands a picture out.
+        // libav reports damage before it outputs the picture.
         if complaints.heard() {
             return Err(COMPLAINED.to_owned());
         }

@@ -2,13 +2,13 @@
 
 use std::io::{self, Read};
 
-/// Of a line with its level, and what H.264 says of concealed damage in passing.
+/// Texts of error levels in a line, and H.264's message about concealed damage.
 const COMPLAINTS: [&[u8]; 4] = [b"[error]", b"[fatal]", b"[panic]", b"concealing"];
 
-/// Bytes of what it said last that are kept: a complaint may come in parts.
+/// Last bytes of stderr that are kept, because a message may arrive in parts.
 const TAIL_BYTES: usize = 240;
 
-/// Text of a program between two pictures: of more, some may not have fitted into the pipe.
+/// Most bytes of stderr between two pictures; with more, some may have been dropped by the pipe.
 const SAID_BYTES_MAX: usize = 32 << 10;
 
 pub(super) struct StderrScanner {
@@ -17,12 +17,12 @@ pub(super) struct StderrScanner {
 }
 
 impl StderrScanner {
-    /// Reading `said` never waits.
+    /// Scans `said`, whose reads must not block.
     pub(super) fn new(said: Box<dyn Read + Send>) -> StderrScanner {
         StderrScanner { said, tail: Vec::new() }
     }
 
-    /// Returns true where stderr has an error since the last call; a failed read counts as one.
+    /// Returns true if stderr has an error since the last call; a failed read or too much text counts as one.
     pub(super) fn heard(&mut self) -> bool {
         let (mut part, mut bytes) = ([0; 4096], 0);
         loop {
@@ -45,7 +45,7 @@ impl StderrScanner {
 }
 
 impl StderrScanner {
-    /// The last line of what was said, without what no log should hold.
+    /// Returns the last line of stderr without control characters.
     pub(super) fn last_words(&self) -> String {
         let text = String::from_utf8_lossy(&self.tail);
         let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A segment's packets into a decoder and its pictures out, with what is noticed on the way.
+//! Passes a segment's packets to a decoder and its pictures on, and records damage.
 
 use std::{ops::ControlFlow, sync::atomic::Ordering};
 
@@ -16,10 +16,10 @@ use crate::{
     ffi::{AvError, AvFrame, DamagePolicy, DecodedFrame, Place, ReceiveOutcome},
 };
 
-/// Most errors in a row that a decoder may give while its last pictures are taken out.
+/// Most errors in a row of a decoder while its pictures are taken.
 const DRAIN_ERRORS_MAX: u32 = 64;
 
-/// Observations of a pass over a segment beside its frames.
+/// Observations of a pass over a segment, beside its frames.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PassStats {
     pub(super) damaged_packets: u64,
@@ -27,12 +27,12 @@ pub(super) struct PassStats {
     repeat: Repeat,
 }
 
-/// The start of the next segment, which shows its picture and tells of its damage.
+/// Repeated start of the next segment, which shows its picture and reports its damage.
 #[derive(Clone, Copy, Default)]
 struct Repeat {
-    /// Time of its packet, where it has a picture to be shown.
+    /// Time of the packet, if its picture is shown.
     pts: Option<i64>,
-    /// It is the last packet that was sent.
+    /// True if it is the last packet sent.
     is_last_sent: bool,
 }
 
@@ -48,8 +48,8 @@ impl Repeat {
 }
 
 impl PassStats {
-    /// The decoder flagged or refused a packet; where damage is concealed that is no more than
-    /// damage, unless the picture is too large.
+    /// Records a packet that the decoder flagged or refused. If damage is concealed, it is only counted,
+    /// unless the picture is too large.
     fn note_damage(&mut self, context: &dyn FrameDecoder) -> Result<(), SegmentAbort> {
         if let Some(reason) = context.lost() {
             return Err(SegmentAbort::Lost(reason));
@@ -64,7 +64,7 @@ impl PassStats {
         Ok(())
     }
 
-    /// As [`PassStats::note_damage`], of a packet or picture that is the repeat or not.
+    /// As [`PassStats::note_damage`], but damage of the repeated packet is not counted.
     fn note_damage_of(
         &mut self,
         is_repeat: bool,
@@ -79,10 +79,10 @@ impl PassStats {
     }
 }
 
-/// Continuation of a pass: `Break` once it has all frames it is for.
+/// Result of a step: `Break` once the pass has all its frames.
 pub(super) type PassFlow = Result<ControlFlow<()>, SegmentAbort>;
 
-/// Gives the sampled frame `index` to the sink, unless an earlier round has.
+/// Gives the sampled frame `index` to the sink, unless an earlier round did.
 pub(super) fn emit(
     sink: &mut impl FrameSink,
     place: &mut Place,
@@ -106,7 +106,7 @@ pub(super) fn emit(
     }
 }
 
-/// Sends the needed packets and takes every picture, until `on_frame` has enough.
+/// Sends the needed packets and takes every picture, until `on_frame` breaks.
 pub(super) fn feed(
     context: &mut dyn FrameDecoder,
     task: &FileTask,
@@ -119,7 +119,7 @@ pub(super) fn feed(
     tally.repeat = Repeat::of(job);
     for (index, unit) in units.iter().enumerate().filter(|(index, _)| is_needed(*index)) {
         job.packets_left.store(units.len() - index, Ordering::Relaxed);
-        // Other starts were not cut at: their decoder has seen it all.
+        // Other starts were not cut at: the decoder has seen their parameter sets.
         let is_cut_at = index == 0 && !job.segment.continues_previous;
         let prefixed = match &unit.coded.prelude {
             Some(prelude) if is_cut_at => Some(unit.payload.with_prefix(prelude).map_err(libav)?),
@@ -137,11 +137,11 @@ pub(super) fn feed(
     job.packets_left.store(0, Ordering::Relaxed);
     tally.repeat.is_last_sent = false;
     if !job.segment.is_continued {
-        // With frame threads this is where the errors of the last packets come to light.
+        // With frame threads, errors of the last packets appear only here.
         if context.send_end().is_err() {
             tally.note_damage(context)?;
         }
-        // Having all frames or not no longer matters: no packet is left.
+        // `Break` is irrelevant here: no packet is left.
         drain(context, task, tally, on_frame).map(|_: ControlFlow<()>| ())?;
     }
     if context.has_reported_damage() {

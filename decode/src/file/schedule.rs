@@ -1,4 +1,4 @@
-//! Schedule of decoding: the state that workers and the collecting thread share.
+//! Scheduling of segments: state shared by the workers and the collector.
 
 mod limit;
 
@@ -20,32 +20,32 @@ use crate::{
     segment::PacketSegment,
 };
 
-/// Segments in flight for each thread: one being decoded, one waiting for its turn.
+/// Segments in flight per thread: one being decoded, one queued.
 const SEGMENTS_PER_THREAD: usize = 2;
-/// Coded bytes in flight past which no further segment is handed out.
+/// Coded bytes in flight above which no further segment is handed out.
 const IN_FLIGHT_BYTES_MAX: usize = 128 << 20;
-/// After so many wrong predictions segments are handed out one at a time: the container and the
-/// codec count pictures differently.
+/// Wrong predictions after which segments are handed out one at a time, because the container and the codec
+/// count pictures differently.
 const CORRECTIONS_MAX: u32 = 3;
-/// Most threads of one libav decoder; libav gains nothing from more.
+/// Most threads of one libav decoder; more bring no gain.
 const WIDE_THREADS_MAX: usize = 16;
 
 /// One segment to decode.
 pub(super) struct SegmentJob {
     pub(super) ordinal: u64,
-    /// Position of the source before it, predicted or known.
+    /// Position of the source before the segment, predicted or known.
     pub(super) start: SamplerState,
     pub(super) segment: Arc<PacketSegment<Packet>>,
-    /// Other threads would run out of work before it is done: decode with all of them.
+    /// True if other threads would run out of work first, so that it is decoded with all of them.
     pub(super) is_wide: bool,
-    /// Packets not decoded yet, for the judgement above about later jobs.
+    /// Packets not decoded yet; read when `is_wide` of later jobs is decided.
     pub(super) packets_left: Arc<AtomicUsize>,
-    /// It was decoded before; a decoder that has seen later packets will not do.
+    /// True if it was decoded before; a decoder that has seen later packets cannot be reused.
     pub(super) is_again: bool,
 }
 
 impl SegmentJob {
-    /// Describes the segment for sinks, which are given no frame before `given`.
+    /// Describes the segment for sinks, which get no frame before index `given`.
     pub(super) fn info(&self, given: u64) -> SegmentInfo {
         SegmentInfo {
             ordinal: self.ordinal,
@@ -59,31 +59,31 @@ impl SegmentJob {
 pub(super) struct FileTask {
     pub(super) options: FileOptions,
     pub(super) threads: usize,
-    /// Pieces are decoded with damage concealed, because there is some or because one thread
-    /// has nothing to gain from doing otherwise at first.
+    /// True if pieces are decoded with damage concealed: because some was found, or because a single thread
+    /// gains nothing from refusing it first.
     pub(super) conceals: bool,
     pub(super) codec: Codec,
     pub(super) parameters: Arc<Parameters>,
     pub(super) limits: DemuxLimits,
-    /// A plan may leave packets out.
+    /// True if a plan may leave packets out.
     pub(super) may_plan: bool,
     timebase: Timebase,
-    /// Ticks from frame to frame where the container gives no times.
+    /// Ticks per frame if the container gives no times.
     pub(super) frame_ticks: i64,
-    /// Times of its pictures lead on, whatever it says.
+    /// True if times must increase whatever the source says: a live source.
     pub(super) flows: bool,
     /// See [`DecodeRound::given`].
     pub(super) given: u64,
 }
 
-/// Settings in which one round over the file differs from another.
+/// Settings that differ between rounds over a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DecodeRound {
-    /// Damage is concealed from the start.
+    /// True if damage is concealed from the start.
     pub(super) conceals: bool,
-    /// Decoders are opened that are faster than one thread's.
+    /// True if a preferred decoder is available, faster than one thread.
     pub(super) is_accelerated: bool,
-    /// Sampled frames at the beginning that no sink is given again.
+    /// Number of first sampled frames that sinks do not get again.
     pub(super) given: u64,
 }
 
@@ -95,7 +95,7 @@ impl FileTask {
         FileTask {
             options: options.clone(),
             threads,
-            // These two decoders do not tell of all damage.
+            // These two decoders do not report all damage.
             conceals: conceals
                 || (threads == 1 && !is_accelerated)
                 || matches!(stream.codec, Codec::Mpeg4 | Codec::Mjpeg),
@@ -110,8 +110,8 @@ impl FileTask {
         }
     }
 
-    /// One more than there are cores, as frame threads wait for rows of their reference frames:
-    /// 0.38 s instead of 0.43 s wall on two cores for a 10 s 720p stream of two GOPs.
+    /// Returns one thread more than there are cores, since frame threads wait for rows of their reference
+    /// frames: 0.38 s instead of 0.43 s wall on two cores for a 10 s 720p stream of two GOPs.
     pub(super) fn wide_threads(&self) -> usize {
         if self.threads == 1 { 1 } else { (self.threads + 1).min(WIDE_THREADS_MAX) }
     }
@@ -124,7 +124,7 @@ impl FileTask {
         Sampler::new(self.options.sampling, self.options.max_frames, start)
     }
 
-    /// The time of picture `index` of a stream without times.
+    /// Returns the time of picture `index` of a stream without times.
     pub(super) fn untimed_ticks(&self, index: u64) -> i64 {
         i64::try_from(index).unwrap_or(i64::MAX).saturating_mul(self.frame_ticks)
     }
@@ -132,12 +132,12 @@ impl FileTask {
 
 fn may_plan(demuxer: &Demuxer, options: &FileOptions) -> bool {
     let is_sparse = matches!(options.sampling, Sampling::Fixed(_));
-    // A packet may hold one field of a picture, and then its own time tells nothing.
+    // A packet may hold one field of a picture; then its own time tells nothing.
     let is_whole = demuxer.stream().codec != Codec::H264 || demuxer.parameters().is_progressive();
     options.plan && is_sparse && is_whole
 }
 
-/// Ticks from picture to picture where the container gives no times.
+/// Returns the ticks per picture for a container without times.
 pub(crate) fn frame_ticks(stream: &StreamInfo) -> i64 {
     let Some(rate) = stream.source_rate else { return 1 };
     let second = u64::from(stream.timebase.den()) * u64::from(rate.den());
@@ -155,17 +155,17 @@ struct InFlight {
 
 struct State {
     demuxer: Demuxer,
-    /// Position of the source before the next segment, as far as packets can tell.
+    /// Position of the source before the next segment, as predicted from packets.
     predicted: SamplerState,
     /// Position of the source after the last delivered segment.
     position: SamplerState,
     next_ordinal: u64,
-    /// Handed out and not delivered, in order.
+    /// Segments handed out and not delivered, in order.
     in_flight: VecDeque<InFlight>,
     again: VecDeque<SegmentJob>,
-    /// The first of several pieces; begins once everything before it is delivered.
+    /// First of several pieces; starts once everything before it is delivered.
     held: Option<SegmentJob>,
-    /// A worker is decoding such pieces and takes all further ones.
+    /// True while a worker decodes such pieces and takes all further ones.
     in_pieces: bool,
     corrections: u32,
     exhausted: bool,
@@ -195,7 +195,7 @@ impl State {
         let bytes = segment.units.iter().map(|unit| unit.bytes).sum();
         let segment = Arc::new(segment);
         let packets_left = Arc::new(AtomicUsize::new(segment.units.len()));
-        // One decoder with many threads at a time keeps their number in proportion.
+        // Only one decoder at a time uses many threads, to keep their number in proportion.
         let is_wide = !self.in_flight.iter().any(|other| other.is_wide)
             && (self.is_one_at_a_time()
                 || self.outlasts_all_other_work(segment.units.len(), task.threads));
@@ -219,7 +219,7 @@ impl State {
         Some(job)
     }
 
-    /// The other threads have less to do than one thread has with `packets`.
+    /// Returns true if the other threads have less to do than one thread has with `packets`.
     fn outlasts_all_other_work(&self, packets: usize, threads: usize) -> bool {
         let Some(to_come) = self.demuxer.packets_left() else { return false };
         let left = |other: &InFlight| other.packets_left.load(Ordering::Relaxed);
@@ -243,16 +243,16 @@ impl State {
     }
 }
 
-/// Facts about the source at the end.
+/// Facts about the source after a round.
 pub(super) struct SourceFacts {
-    /// The source was read to its end and all of it was delivered.
+    /// True if the source was read to its end and all of it was delivered.
     pub(super) is_complete: bool,
     pub(super) truncated: bool,
-    /// Segments that were not handed out have frames past as many as are wanted.
+    /// True if segments that were not handed out have more frames than wanted.
     pub(super) has_more: bool,
 }
 
-/// Hands out segments, bounded and in an order that keeps every prediction checkable.
+/// Hands out segments, with bounded memory and in an order in which every prediction can be checked.
 pub(super) struct SegmentScheduler {
     pub(super) task: FileTask,
     state: Mutex<State>,
@@ -283,12 +283,12 @@ impl SegmentScheduler {
         SegmentScheduler { task, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Most segments in flight.
+    /// Returns the most segments in flight.
     pub(super) fn window(&self) -> usize {
         self.task.threads * SEGMENTS_PER_THREAD
     }
 
-    /// The next segment for an idle worker; `None` when there will be no more.
+    /// Returns the next segment for an idle worker; `None` if none will follow.
     pub(super) fn next(&self) -> Option<SegmentJob> {
         let mut state = self.lock();
         loop {
@@ -315,7 +315,7 @@ impl SegmentScheduler {
                     Some(job) => return Some(job),
                     None => {}
                 }
-                // Others may be waiting for what only became known now.
+                // Wakes other workers: their conditions may have changed.
                 self.changed.notify_all();
                 continue;
             }
@@ -323,9 +323,9 @@ impl SegmentScheduler {
         }
     }
 
-    /// The piece after one that ended at `end`, for the worker that decoded that one.
+    /// Returns the piece after one that ended at `end`, for the worker that decoded that one.
     ///
-    /// `None` when there is none or none is needed; the decoder's part is over then.
+    /// Returns `None` if there is no further piece or none is needed; the decoder is then done.
     pub(super) fn next_piece(&self, end: SamplerState) -> Option<SegmentJob> {
         let mut state = self.lock();
         while !state.has_room(self.window()) && !state.stopped {
@@ -338,7 +338,7 @@ impl SegmentScheduler {
         state.pull(&self.task)
     }
 
-    /// The pieces are over, at `end`; segments may be handed out again.
+    /// Ends the pieces at `end`, so that segments are handed out again.
     pub(super) fn end_pieces(&self, end: SamplerState) {
         let mut state = self.lock();
         state.predicted = end;
@@ -346,19 +346,19 @@ impl SegmentScheduler {
         self.changed.notify_all();
     }
 
-    /// The front segment was delivered and ended at `end`.
+    /// Records that the front segment was delivered and ended at `end`.
     pub(super) fn delivered(&self, end: SamplerState) {
         self.lock().delivered(&self.task, end);
         self.changed.notify_all();
     }
 
-    /// `job` was decoded from a wrong start; it has to be decoded again from `start`.
+    /// Queues `job` again: it was decoded from a wrong start instead of `start`.
     pub(super) fn again(&self, job: SegmentJob, start: SamplerState) {
         self.lock().again.push_back(SegmentJob { start, is_again: true, ..job });
         self.changed.notify_all();
     }
 
-    /// No further segment is handed out.
+    /// Stops handing out segments.
     pub(super) fn stop(&self) {
         self.lock().stopped = true;
         self.changed.notify_all();
@@ -382,7 +382,7 @@ impl SegmentScheduler {
     }
 }
 
-/// Lets the other threads end when its own panics, instead of waiting for it forever.
+/// Stops the schedule when its thread panics, so that the other threads end.
 pub(super) struct StopOnPanic<'a>(pub(super) &'a SegmentScheduler);
 
 impl Drop for StopOnPanic<'_> {

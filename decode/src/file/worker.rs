@@ -1,4 +1,4 @@
-//! One decoding thread: a segment's packets through a decoder to the sink.
+//! Decoding thread: passes a segment's packets through a decoder to the sink.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ use crate::{
 
 /// A decoded segment.
 pub(super) struct DecodedSegment<O> {
-    /// Position of the source after it.
+    /// Position of the source after the segment.
     pub(super) end: SamplerState,
     pub(super) decoder: String,
     /// Packets that the decoder flagged or refused.
@@ -29,13 +29,13 @@ pub(super) struct DecodedSegment<O> {
     pub(super) output: O,
 }
 
-/// Outcome of a segment; the start of its job decides on its use.
+/// Outcome of a segment, used only if its job's start was right.
 pub(super) struct SegmentOutcome<O> {
     pub(super) job: SegmentJob,
     pub(super) result: Result<DecodedSegment<O>, SegmentAbort>,
 }
 
-/// Takes outcomes as they come.
+/// Receives outcomes as they come.
 pub(super) type Results<'a, O> = &'a mut dyn FnMut(SegmentOutcome<O>) -> ControlFlow<()>;
 
 /// Reason for giving up a segment's decoding.
@@ -43,7 +43,7 @@ pub(super) enum SegmentAbort {
     SinkEnded,
     /// A decoder that refuses damage met some.
     Damaged,
-    /// The engine is of no use any more, and the reason; the media is not at fault.
+    /// The preferred decoder was lost for this reason; the media is not at fault.
     Lost(String),
     Error(DecodeError),
 }
@@ -68,9 +68,9 @@ pub(super) struct DecodeThread<'a, S> {
     task: &'a FileTask,
     first: &'a PreferredDecoderState<'a>,
     sink: S,
-    /// Place of the frame that the sink is given.
+    /// Allocation of the frame that the sink gets.
     place: Place,
-    /// A decoder on this thread alone, kept across segments until it meets damage.
+    /// Single-threaded decoder, kept across segments until it meets damage.
     narrow: Option<Box<dyn FrameDecoder>>,
 }
 
@@ -84,7 +84,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         DecodeThread { schedule, task, first, sink, place, narrow: None }
     }
 
-    /// Decodes until there is nothing left to do, or `results` wants no more.
+    /// Decodes until no segment is left or `results` breaks.
     pub(super) fn run(mut self, results: Results<'_, S::Output>) {
         while let Some(job) = self.schedule.next() {
             let flow = if job.segment.is_continued {
@@ -111,17 +111,17 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         results(outcome)
     }
 
-    /// A segment that begins and ends at clean starts.
+    /// Decodes a segment that begins and ends at clean starts.
     ///
-    /// Only one decoder, new and on one thread, has a say about damage, so that neither the
-    /// number of threads nor their timing matters, nor what decoded before.
+    /// Damage is handled by one new decoder on one thread, so that neither the threads nor their timing nor
+    /// earlier segments affect its pictures.
     fn decode_closed(
         &mut self,
         job: &SegmentJob,
     ) -> Result<DecodedSegment<S::Output>, SegmentAbort> {
         loop {
             match self.undamaged_pass(job) {
-                // It starts over, with what is left to decode with; what was not cut is to be cut first.
+                // Starts over with the next decoder; an uncut stream must be cut first, in another round.
                 Err(SegmentAbort::Lost(reason)) => {
                     self.first.lose(reason.clone());
                     if self.first.is_continuous() {
@@ -137,7 +137,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         }
     }
 
-    /// The fast way through a segment, which ends at the first sign of damage.
+    /// Decodes a segment fast and ends at the first sign of damage.
     fn undamaged_pass(
         &mut self,
         job: &SegmentJob,
@@ -161,7 +161,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         Ok(decoded)
     }
 
-    /// Segments that continue one decoder, until one ends clean.
+    /// Decodes segments that share one decoder, until one ends at a clean start.
     fn decode_pieces(
         &mut self,
         first: SegmentJob,
@@ -184,7 +184,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
             let is_continued = job.segment.is_continued;
             let mut result = self.full_pass(&job, context.as_mut(), &mut last_ticks);
             if !self.task.conceals && matches!(result, Err(SegmentAbort::Error(_))) {
-                // Which error comes first depends on the timing of its threads too.
+                // The order of errors depends on the timing of threads too.
                 result = Err(SegmentAbort::Damaged);
             }
             if let Err(SegmentAbort::Lost(reason)) = &result {
@@ -192,7 +192,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
             }
             let end = result.as_ref().map(|piece| piece.end).ok();
             self.report(SegmentOutcome { job, result }, results)?;
-            // Pieces after one that failed are never asked for.
+            // No piece follows one that failed.
             let Some(end) = end else { return ControlFlow::Break(()) };
             if !is_continued {
                 break end;
@@ -206,7 +206,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         ControlFlow::Continue(())
     }
 
-    /// Damage is only ever concealed by libav's own decoder.
+    /// Opens a decoder. Only libav's own decoders conceal damage.
     fn open(
         &self,
         threads: usize,
@@ -224,7 +224,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         open_software(codec, Some(parameters), threads, on_damage, limits)
     }
 
-    /// Plans the packets to leave out of `job`; `None` when everything has to be decoded.
+    /// Plans the packets to leave out of `job`; `None` if everything has to be decoded.
     fn plan(&self, job: &SegmentJob) -> Option<PlannedJob> {
         if !self.task.may_plan {
             return None;
@@ -237,7 +237,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         Some(PlannedJob { plan, times, end: sampler.position })
     }
 
-    /// Decodes what `planned` asks for; in full when something else comes out.
+    /// Decodes the packets of `planned`, or all of them if other pictures come out.
     fn planned_pass(
         &mut self,
         job: &SegmentJob,
@@ -277,9 +277,9 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         self.finish(end, tally, context)
     }
 
-    /// Decodes everything and samples what comes out.
+    /// Decodes everything and samples the pictures.
     ///
-    /// `last_ticks` is the time of the frame before, carried from piece to piece.
+    /// `last_ticks` is the time of the previous frame, carried from piece to piece.
     fn full_pass(
         &mut self,
         job: &SegmentJob,
@@ -293,7 +293,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         let mut on_frame = |frame: AvFrame| -> PassFlow {
             let source_index = sampler.position.source_frames;
             let ticks = match (frame.pts(), *last_ticks) {
-                // Some cameras give several pictures one time. By less than a frame, so that theirs hold again soon.
+                // Some cameras repeat a time. Half a frame's step, so that their own times soon apply again.
                 (Some(ticks), Some(last)) if task.flows && ticks <= last => {
                     last.saturating_add((task.frame_ticks / 2).max(1))
                 }
@@ -332,7 +332,7 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
 
 struct PlannedJob {
     plan: SkipPlan,
-    /// Of all shown pictures of the segment, in order.
+    /// Times of all shown pictures of the segment, in order.
     times: Vec<i64>,
     /// Position of the source after the segment.
     end: SamplerState,

@@ -1,4 +1,4 @@
-//! One stream of an excerpt: its times, counted from the excerpt's first picture. Pure.
+//! Times of one stream of an excerpt, relative to the excerpt's first picture. Pure.
 
 use media::{Timebase, Timestamp};
 
@@ -7,14 +7,14 @@ use crate::ffi::{FormatContext, Packet};
 pub(super) struct Lane {
     index: usize,
     timebase: Timebase,
-    /// Ticks of the excerpt's first picture.
+    /// Ticks of the excerpt's first picture in the source.
     zero: i64,
-    /// Decode time of the last packet.
+    /// Decode time of the last packet in the excerpt.
     last: Option<i64>,
 }
 
 impl Lane {
-    /// Stream `index` of `source`, the excerpt beginning at `zero`.
+    /// Makes the times of stream `index` of `source`; the excerpt begins at `zero`.
     pub fn new(source: &FormatContext, index: usize, zero: Timestamp) -> Option<Lane> {
         let timebase = source.timebase(i32::try_from(index).ok()?)?;
         Some(Lane { index, timebase, zero: zero.ticks_of(timebase), last: None })
@@ -36,8 +36,8 @@ impl Lane {
         ticks >= self.zero
     }
 
-    /// The next packet's times in the excerpt: decode times always go up, and nothing is shown before
-    /// it is decoded, whatever the source says.
+    /// Returns the presentation and decode time of the next packet in the excerpt. Decode times always
+    /// increase, and no presentation time precedes its decode time, whatever the source says.
     pub fn place(&mut self, pts: i64, dts: i64) -> (i64, i64) {
         let next = self.last.map_or(i64::MIN, |last| last.saturating_add(1));
         let dts = dts.saturating_sub(self.zero).max(next);

@@ -1,6 +1,6 @@
-//! Pictures of an excerpt in decode order, with the times at which they are shown.
+//! Pictures of an excerpt in decode order, with presentation times.
 //!
-//! A decoder tells the order in which they are shown where a container does not: one after the other.
+//! For containers without presentation times, a decoder gives the presentation order, at a constant rate.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use crate::{
     ffi::{Packet, ReceiveOutcome},
 };
 
-/// Errors that a decoder may give while its pictures are taken out.
+/// Most errors of a decoder in one go while its pictures are taken.
 const ERRORS_MAX: u32 = 64;
 
-/// A picture and its times.
+/// Picture and its times.
 pub(super) struct Timed {
     pub packet: Packet,
     pub pts: i64,
@@ -22,21 +22,21 @@ pub(super) struct Timed {
 
 struct Held {
     packet: Packet,
-    /// Position after the first picture.
+    /// Number of pictures before this one in decode order.
     key: i64,
     decoded: i64,
     shown: Option<i64>,
 }
 
 pub(super) struct Order {
-    /// Tells the order of pictures without times.
+    /// Decoder that gives the presentation order of pictures without times.
     decoder: Option<Box<dyn FrameDecoder>>,
-    /// Pictures that are decoded before the first is shown, and the ticks of one.
+    /// Number of pictures decoded before the first is presented, and ticks per picture.
     depth: i64,
     step: i64,
     pushed: i64,
     held: VecDeque<Held>,
-    /// Presentation times of the pictures whose rank is not taken.
+    /// Presentation times not yet assigned to a picture.
     ranks: VecDeque<i64>,
     /// Presentation time of the first picture.
     first: Option<i64>,
@@ -63,7 +63,7 @@ impl Order {
         self.pushed += 1;
         let Some(mut decoder) = self.decoder.take() else {
             let first = *self.first.get_or_insert(shown);
-            // Containers with show times alone: libav has not seen enough of them at first.
+            // Containers with presentation times only: libav derives no decode times for the first packets.
             let decoded = packet.dts().unwrap_or_else(|| match self.depth - key {
                 left @ 1.. => first.saturating_sub(left.saturating_mul(self.step)),
                 _ => i64::MIN,
@@ -73,7 +73,7 @@ impl Order {
         };
         self.ranks.push_back(decoded.saturating_add(self.depth.saturating_mul(self.step)));
         if let Ok(keyed) = Packet::copied([packet.data(), &[]], key) {
-            // A packet that it refuses has no rank and is left out.
+            // A packet that the decoder refuses gets no time and is left out.
             decoder.send(&keyed).ok();
         }
         self.held.push_back(Held { packet, key, decoded, shown: None });
@@ -81,10 +81,10 @@ impl Order {
         self.decoder = Some(decoder);
     }
 
-    /// No picture follows.
+    /// Signals that no picture follows.
     pub fn end(&mut self) {
         if let Some(mut decoder) = self.decoder.take() {
-            // A decoder that refuses the end gives what it has.
+            // A decoder that refuses the end signal still returns the pictures that it has.
             decoder.send_end().ok();
             self.take_out(decoder.as_mut());
         }
@@ -112,18 +112,18 @@ impl Order {
         }
     }
 
-    /// The next picture in decode order, once it is known when it is shown, and that it or one
-    /// after it `is_wanted`.
+    /// Returns the next picture in decode order, once its presentation time is known and it or a later one
+    /// `is_wanted`.
     pub fn pop(&mut self, is_wanted: impl Fn(i64) -> bool) -> Option<Timed> {
         loop {
             let front = self.held.front()?;
             match front.shown {
-                // Never shown, as far as can be told: hidden, damaged, or in need of what is not there.
+                // Probably never presented: hidden, damaged, or with missing references.
                 None if self.is_over || self.held.len() > AHEAD_MAX => {
                     self.held.pop_front();
                 }
                 None => return None,
-                // It comes after the keyframe and is shown before it.
+                // The picture follows the keyframe in decode order but precedes it in presentation order.
                 Some(shown) if self.first.is_some_and(|first| shown < first) => {
                     self.held.pop_front();
                 }

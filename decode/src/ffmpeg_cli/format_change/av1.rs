@@ -1,14 +1,14 @@
-//! Size and format of AV1 pictures, and whether a frame overrides its sequence's size.
+//! Size and format of AV1 pictures, and detection of frames that override the sequence's size.
 
 use media::Bits;
 
-/// Size and format of pictures by a sequence header (AV1 5.5.1).
+/// Size and format in a sequence header (AV1 5.5.1).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Av1Dimensions {
     profile: u32,
-    /// Columns and rows, less one.
+    /// Columns and rows, minus one.
     size: (u32, u32),
-    /// Depth and kind of the samples, and their range.
+    /// Bit depth, chroma format and range of the samples.
     format: Format,
 }
 
@@ -21,24 +21,24 @@ struct Format {
     subsampling: (u32, u32),
 }
 
-/// Fields of a sequence header that the frame headers depend on.
+/// Fields of a sequence header that frame headers depend on.
 pub(super) struct Av1SequenceHeader {
     is_reduced: bool,
-    /// Bits of a presentation time in every shown frame.
+    /// Bits of the presentation time in every shown frame.
     point_bits: u32,
     screen_content_tools: u32,
     integer_mv: u32,
     frame_id_bits: u32,
 }
 
-/// `SELECT_SCREEN_CONTENT_TOOLS` and `SELECT_INTEGER_MV`: each frame says it.
+/// `SELECT_SCREEN_CONTENT_TOOLS` and `SELECT_INTEGER_MV`: each frame header has the value.
 const EACH_FRAME_SAYS: u32 = 2;
 
-/// `frame_type` of 6.8.2.
+/// Values of `frame_type` (6.8.2).
 const KEY_FRAME: u32 = 0;
 const SWITCH_FRAME: u32 = 3;
 
-/// `sequence_header_obu` up to its format.
+/// Reads `sequence_header_obu` up to `color_config`.
 pub(super) fn sequence(bits: &mut Bits<'_>) -> Option<(Av1SequenceHeader, Av1Dimensions)> {
     let profile = bits.take(3)?;
     // still_picture
@@ -62,7 +62,7 @@ pub(super) fn sequence(bits: &mut Bits<'_>) -> Option<(Av1SequenceHeader, Av1Dim
     bits.take(3)?;
     let (mut screen_content_tools, mut integer_mv) = (EACH_FRAME_SAYS, EACH_FRAME_SAYS);
     if !is_reduced {
-        // Four tools, then the order hint and the two that need it.
+        // Four tools, then enable_order_hint and the two flags that depend on it.
         bits.take(4)?;
         let has_order_hint = bits.flag()?;
         if has_order_hint {
@@ -92,14 +92,14 @@ pub(super) fn sequence(bits: &mut Bits<'_>) -> Option<(Av1SequenceHeader, Av1Dim
     Some((sequence, Av1Dimensions { profile, size, format }))
 }
 
-/// `color_config` (5.5.2).
+/// Reads `color_config` (5.5.2).
 fn format(bits: &mut Bits<'_>, profile: u32) -> Option<Format> {
-    /// Primaries of BT.709, transfer of sRGB, no matrix: RGB.
+    /// BT.709 primaries, sRGB transfer, identity matrix: RGB.
     const RGB: u32 = 0x01_0d_00;
     let is_high = bits.flag()?;
     let is_twelve = profile == 2 && is_high && bits.flag()?;
     let is_mono = profile != 1 && bits.flag()?;
-    // Three bytes that say how the samples are meant.
+    // color_primaries, transfer_characteristics, matrix_coefficients
     let meant = if bits.flag()? { Some(bits.take(24)?) } else { None };
     let is_rgb = !is_mono && meant == Some(RGB);
     let is_full_range = is_rgb || bits.flag()?;
@@ -118,7 +118,7 @@ fn format(bits: &mut Bits<'_>, profile: u32) -> Option<Format> {
 }
 
 impl Av1SequenceHeader {
-    /// Reads a frame's header to `frame_size_override_flag` (5.9.2); true for its sequence's size.
+    /// Reads a frame header up to `frame_size_override_flag` (5.9.2); true if the sequence's size applies.
     pub(super) fn rules(&self, bits: &mut Bits<'_>) -> Option<bool> {
         if self.is_reduced {
             return Some(true);
@@ -128,7 +128,7 @@ impl Av1SequenceHeader {
             return Some(true);
         }
         let (kind, is_shown) = (bits.take(2)?, bits.flag()?);
-        // The time of a shown frame, else showable_frame.
+        // Presentation time of a shown frame, else showable_frame.
         bits.take(if is_shown { self.point_bits } else { 1 })?;
         if kind != SWITCH_FRAME && !(kind == KEY_FRAME && is_shown) {
             // error_resilient_mode
@@ -148,8 +148,8 @@ impl Av1SequenceHeader {
     }
 }
 
-/// From `timing_info_present_flag` to the end of the operating points; the bits of a presentation time
-/// in every shown frame.
+/// Reads from `timing_info_present_flag` to the end of the operating points; returns the bits of the
+/// presentation time in every shown frame.
 fn operating_points(bits: &mut Bits<'_>) -> Option<u32> {
     let (mut is_equal, mut model) = (false, None);
     if bits.flag()? {
@@ -179,7 +179,7 @@ fn operating_points(bits: &mut Bits<'_>) -> Option<u32> {
         if let Some((delay_bits, _)) = model
             && bits.flag()?
         {
-            // Two delays, low_delay_mode_flag
+            // decoder_buffer_delay, encoder_buffer_delay, low_delay_mode_flag
             bits.take(delay_bits)?;
             bits.take(delay_bits)?;
             bits.take(1)?;
@@ -191,12 +191,12 @@ fn operating_points(bits: &mut Bits<'_>) -> Option<u32> {
     Some(model.filter(|_| !is_equal).map_or(0, |(_, point_bits)| point_bits))
 }
 
-/// AV1 4.10.3.
+/// Skips a `uvlc` number (AV1 4.10.3).
 fn skip_uvlc(bits: &mut Bits<'_>) -> Option<()> {
     let mut zeros = 0;
     while !bits.flag()? {
         zeros += 1;
     }
-    // As many zeros stand for the largest number.
+    // 32 or more zeros stand for the largest number, without further bits.
     if zeros < 32 { bits.skip(zeros) } else { Some(()) }
 }

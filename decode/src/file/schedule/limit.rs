@@ -1,4 +1,4 @@
-//! Predictions from packets: the position after a segment, and frames past as many as are wanted.
+//! Predictions from packets: the position after a segment, and frames beyond the wanted number.
 
 use super::{FileTask, Packet, PacketSegment, Sampler, SamplerState, State};
 
@@ -29,7 +29,7 @@ impl FileTask {
         sampler.position
     }
 
-    /// More frames would be sampled by the end of `segment` than are wanted.
+    /// Returns true if more frames than wanted would be sampled by the end of `segment`.
     pub(in crate::file) fn exceeds(
         &self,
         segment: &PacketSegment<Packet>,
@@ -38,7 +38,7 @@ impl FileTask {
         self.past_limit(segment, start).sampled > self.options.max_frames
     }
 
-    /// Returns the position after `segment` if one frame more were wanted.
+    /// Returns the position after `segment` with a limit of one frame more.
     fn past_limit(&self, segment: &PacketSegment<Packet>, start: SamplerState) -> SamplerState {
         let one_more = self.options.max_frames.saturating_add(1);
         self.predicted(segment, start, Sampler::new(self.options.sampling, one_more, start))
@@ -46,8 +46,8 @@ impl FileTask {
 }
 
 impl State {
-    /// Segments that were not handed out have a frame past as many as are wanted. Of a live source,
-    /// which is not waited for, it is taken to.
+    /// Returns true if segments that were not handed out have more frames than wanted. A live source, which
+    /// is not awaited, is assumed to have more.
     pub(super) fn has_more(&mut self, task: &FileTask) -> bool {
         if self.exhausted || self.position.sampled < task.options.max_frames {
             return false;
