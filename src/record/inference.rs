@@ -326,7 +326,7 @@ impl Inference {
         }
     }
 
-    /// The youngest run of `owner` that goes on.
+    /// Returns the youngest active run of `owner`.
     fn active_run(&self, owner: &Principal) -> Option<Arc<Run>> {
         let states = [RunState::Processing, RunState::Pending];
         states.into_iter().find_map(|state| {

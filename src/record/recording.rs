@@ -130,7 +130,7 @@ pub struct JobStorage {
     pub columns: OpenColumns,
     /// Disk space that recordings must leave free.
     pub reserve: Arc<DiskReserve>,
-    /// Time that stills take to be stored.
+    /// Durations of storing a still.
     pub still_seconds: Histogram,
 }
 

@@ -1,9 +1,9 @@
-//! Requests that must not be carried out twice: what was asked under a key and what was answered.
+//! Idempotency keys: the request made under a key, and its stored response.
 //!
-//! A record is durable before its request begins and again with its answer, so that a crash
-//! between leaves one that says "begun": the log then tells whether anything came of it.
-//! Bounded for each owner in records and bytes, and charged to it: what is kept is kept for its time,
-//! and an owner whose table is full begins nothing new under a key. Knows no HTTP.
+//! A record is durable before its request begins, and again with the response, so that a crash between leaves
+//! a "begun" record; the log then tells its effect. Records are bounded per owner in number and bytes, and
+//! charged: they are kept for their full time, and an owner whose table is full can begin no new key. Knows
+//! no HTTP.
 
 mod attempt;
 mod charges;
@@ -35,28 +35,28 @@ use charges::Charges;
 use records::KeyState;
 pub use recovery::RecoveredOutcome;
 
-/// Time for which an answer is kept.
+/// Retention time of a response.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Records of one owner; with so many it begins nothing new.
+/// Maximum records of one owner; at the maximum, no new key begins.
 pub const RECORDS_MAX: usize = 4096;
-/// Bytes of the answers of one owner; with so many it begins nothing new, and only what was
-/// under way then is kept beside them.
+/// Maximum bytes of the responses of one owner; at the maximum no new key begins, and only
+/// responses of requests in progress are still stored.
 pub const BYTES_MAX: u64 = 64 << 20;
-/// Bytes of one answer; a longer one is sent and not kept.
+/// Maximum bytes of one stored response; a longer one is sent but not stored.
 pub const ANSWER_BYTES_MAX: usize = 8 << 20;
-/// Heads of events looked at in one step.
+/// Event heads read in one step.
 const STEP: usize = 4096;
-/// Events read to find out what became of a request.
+/// Maximum events read to trace the effect of one request.
 pub const TRACED_MAX: usize = 1 << 16;
-/// Time from one look for records that are over to the next.
+/// Interval of removing expired records.
 const EXPIRE_EVERY: Duration = Duration::from_secs(600);
-/// Records forgotten in one step.
+/// Records removed in one transaction.
 const EXPIRED_AT_ONCE: usize = 1000;
-/// Time from one look for requests that were cut off to the next of the same owner: a look reads
+/// Minimum interval of traces for one owner that look for removable records: each reads up to
 /// [`TRACED_MAX`] events.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// Reason that room cannot be made.
+/// Reason that no room could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum IdempotencyError {
     /// The ledger failed.
@@ -80,24 +80,24 @@ impl KeyScope {
         &self.owner
     }
 
-    /// The key `key` of `owner` on `route`, which is a method and a path.
+    /// Creates the scope of `key` of `owner` on `route`, which is a method and a path.
     pub fn new(owner: &Principal, route: &str, key: &str) -> KeyScope {
         KeyScope { owner: owner.clone(), digest: digest(&[route.as_bytes(), key.as_bytes()]) }
     }
 }
 
-/// Digest that tells one body from another.
+/// Digest that distinguishes request bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyDigest([u8; 32]);
 
 impl BodyDigest {
-    /// Digest of a request whose effect depends on these parts.
+    /// Digest of a request, over the parts that determine its effect.
     pub fn of(parts: &[&[u8]]) -> BodyDigest {
         BodyDigest(digest(parts))
     }
 }
 
-/// A digest of `parts` that no other division of the same bytes has.
+/// Digest of `parts` with their lengths, so that no other division gives the same.
 fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut digest = Sha256::new();
     for part in parts {
@@ -107,58 +107,58 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
     digest.finalize().into()
 }
 
-/// An answer as it was sent.
+/// Response as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredResponse {
-    /// Its status.
+    /// Status code.
     pub status: u16,
-    /// The headers that are repeated, by lower-case name.
+    /// Headers to repeat, by lower-case name.
     pub headers: Vec<(String, String)>,
-    /// Its body.
+    /// Body of the response.
     pub body: Vec<u8>,
 }
 
-/// Earlier use of a key.
+/// Result of a look-up of a key.
 pub enum KeyLookup {
-    /// Nothing: carry the request out.
+    /// The key is new: carry the request out.
     Fresh(KeyedRequest),
-    /// Answer that was given.
+    /// Stored response to the earlier request.
     Answered(BodyDigest, StoredResponse),
-    /// A request that was begun and never answered; nothing of it is under way.
+    /// The earlier request began and has no response; it is not in progress.
     Interrupted(KeyedRequest, Interrupted),
-    /// The same, and it is under way.
+    /// The earlier request is in progress.
     UnderWay,
-    /// Nothing, and its owner has as many records as may be.
+    /// The key is new, and its owner has the maximum number or bytes of records.
     Full {
-        /// Time until the oldest of them is over.
+        /// Time until the owner's oldest record expires.
         frees_in: Duration,
     },
 }
 
-/// A request that was begun and has no answer that was kept.
+/// Request that began and has no stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interrupted {
-    /// Its body; `None` where that was not known before its end.
+    /// Digest of the body; `None` if it was not known when the request began.
     pub fingerprint: Option<BodyDigest>,
-    /// The request.
+    /// Id of the request.
     pub request_id: String,
-    /// Its events, if there are any, come after this one.
+    /// Last event of the log when the request began; its events come later.
     pub after: Seq,
 }
 
-/// The use of keys.
+/// Store of the used keys.
 pub struct IdempotencyStore {
     ledger: MetaStore,
     clock: RetentionClock,
     charges: Charges,
     under_way: Mutex<HashSet<KeyScope>>,
-    /// Time of the last look for room, by owner.
+    /// Time of the last search for room, by owner.
     looked: Mutex<HashMap<Principal, Instant>>,
 }
 
 impl IdempotencyStore {
-    /// The records in `ledger`, without those whose time is over by `clock`; what they take is
-    /// charged to their owners.
+    /// Opens the records in `ledger`, removes expired ones by `clock`, and charges the others to
+    /// their owners.
     pub fn open(
         ledger: MetaStore,
         clock: RetentionClock,
@@ -172,12 +172,12 @@ impl IdempotencyStore {
         Ok(Arc::new(keys))
     }
 
-    /// Moment with which records are dated, and to which their ages are counted.
+    /// Current time for dating records and for counting their ages.
     pub fn now(&self) -> DatedInstant {
         self.clock.moment()
     }
 
-    /// Forgets what is over now and then, until `stop`.
+    /// Removes expired records periodically, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut tick = tokio::time::interval(EXPIRE_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -195,7 +195,7 @@ impl IdempotencyStore {
         }
     }
 
-    /// Forgets every record whose time is over at `now`.
+    /// Removes every record that is expired at `now`.
     fn expire(&self, now: WallTime) -> Result<(), MetaStoreError> {
         loop {
             let oldest = oldest_kept(now);
@@ -209,12 +209,12 @@ impl IdempotencyStore {
         }
     }
 
-    /// Charges `owner` for what is kept of its requests now.
+    /// Charges `owner` for its current records.
     fn settle(&self, owner: &Principal) -> Result<(), MetaStoreError> {
         self.charges.settle(owner)
     }
 
-    /// Begins the use of a key; waits for the disk.
+    /// Begins the use of a key; blocks on the disk.
     pub fn begin(
         self: &Arc<Self>,
         scope: KeyScope,
@@ -223,7 +223,7 @@ impl IdempotencyStore {
         head: Seq,
         now: DatedInstant,
     ) -> Result<KeyLookup, MetaStoreError> {
-        // Taken before looking: of two at once, only one may find nothing.
+        // Taken before the look-up: of two concurrent requests, only one may find the key new.
         if !self.under_way.lock().insert(scope.clone()) {
             return Ok(KeyLookup::UnderWay);
         }
@@ -246,14 +246,14 @@ impl IdempotencyStore {
         Ok(KeyLookup::Fresh(attempt))
     }
 
-    /// Time until room for a further answer of `owner` frees, where there is none now.
+    /// Time until room for a further response of `owner` frees; `None` if there is room.
     pub fn frees_in(&self, owner: &Principal) -> Result<Option<Duration>, MetaStoreError> {
         let oldest = oldest_kept(self.now().counted);
         let full = self.ledger.read(|view| records::oldest_of_full(view, owner, oldest))?;
         Ok(full.map(|at| until_over(at, oldest)))
     }
 
-    /// Keeps the answer to a request under `scope`, in place of any record before.
+    /// Stores the response to a request under `scope`; replaces an earlier record.
     pub fn keep(
         &self,
         scope: &KeyScope,
@@ -265,7 +265,7 @@ impl IdempotencyStore {
         self.settle(&scope.owner)
     }
 
-    /// The answer that is kept under `scope`.
+    /// Returns the response stored under `scope`.
     pub fn kept(&self, scope: &KeyScope) -> Result<Option<StoredResponse>, MetaStoreError> {
         let oldest = oldest_kept(self.now().counted);
         let found = self.ledger.read(|view| records::find(view, scope))?;
@@ -275,8 +275,8 @@ impl IdempotencyStore {
         }))
     }
 
-    /// Forgets requests of `owner` that were cut off before they did anything, as the log tells:
-    /// they keep nothing that a repetition needs. Looks once a minute.
+    /// Removes records of interrupted requests of `owner` that had no effect by the log: a
+    /// repetition does not need them. Searches at most once a minute.
     pub fn make_room(
         &self,
         owner: &Principal,
@@ -286,14 +286,14 @@ impl IdempotencyStore {
             return Ok(false);
         }
         let begun = self.ledger.read(|view| records::begun_of(view, owner))?;
-        // No other request begins one while it is looked at.
+        // Held keys: no other request can begin one meanwhile.
         let held = begun.into_iter().filter_map(|(scope, past)| {
             let is_idle = self.under_way.lock().insert(scope.clone());
             is_idle.then(|| (UnderWay { keys: self, scope }, past))
         });
         let idle = recovery::idle(held.collect(), timeline, TRACED_MAX)?;
         let made = self.ledger.write(|change| {
-            // One may have been answered since it was listed.
+            // A request may have been answered since it was listed.
             idle.iter().try_fold(false, |made, (held, past)| {
                 Ok(records::remove_begun(change, &held.scope, &past.request_id)? || made)
             })
@@ -302,9 +302,9 @@ impl IdempotencyStore {
         Ok(made)
     }
 
-    /// Returns true where it is time to look for room of `owner`; it is remembered as done.
+    /// Returns true, and notes the time, if a search for room of `owner` is due.
     fn looks_now(&self, owner: &Principal) -> bool {
-        // Every change is one insert or retain: a panic leaves the map usable.
+        // Every change is one insert or retain: the map stays usable after a panic.
         let mut looked = self.looked.lock();
         looked.retain(|_, at| at.elapsed() < LOOK_EVERY);
         match looked.entry(owner.clone()) {
@@ -317,7 +317,7 @@ impl IdempotencyStore {
     }
 }
 
-/// A key that is taken, until dropped.
+/// Key in use, until dropped.
 struct UnderWay<'a> {
     keys: &'a IdempotencyStore,
     scope: KeyScope,
@@ -329,12 +329,12 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// The oldest of what is kept at `now`.
+/// Time of the oldest record that is not expired at `now`.
 pub fn oldest_kept(now: WallTime) -> WallTime {
     WallTime { epoch_ms: now.epoch_ms.saturating_sub(KEPT.as_millis() as i64) }
 }
 
-/// Time until a record from `at` is older than those of `oldest`.
+/// Time until a record of `at` is older than `oldest`.
 fn until_over(at: WallTime, oldest: WallTime) -> Duration {
     let left_ms = at.epoch_ms.saturating_sub(oldest.epoch_ms);
     Duration::from_millis(u64::try_from(left_ms).unwrap_or(0))

@@ -1,9 +1,9 @@
-//! Admission to work that is bounded: so many at once, so many waiting, the rest refused.
+//! Admission of jobs: a limited number of permits, a bounded queue before them, everything else refused.
 //!
-//! Places go round the principals that wait, each principal's in the order it asked. One may fill the queue, and
-//! whoever waits for less than that is let in beyond it, each to half of what is left of as many again.
-//! Whoever waits is never sent away: it may have been told that its work is taken. Work whose length others decide
-//! leaves one place to the rest.
+//! Permits are handed out round-robin over the waiting principals, in request order within each. One
+//! principal may fill the queue; those with fewer waiters are let in beyond it, each to half of what is left
+//! of as many places again. A waiter is never dropped, as its request may have been accepted. Long jobs leave
+//! one permit to the rest.
 
 mod place;
 
@@ -18,28 +18,28 @@ use tokio::sync::oneshot;
 use crate::base::keys::Principal;
 pub use place::{JobPermit, Lender};
 
-/// Places for work and a bounded queue before them.
+/// Permits for jobs, and a bounded queue before them.
 #[derive(Clone)]
 pub struct JobQueue(Arc<Shared>);
 
 struct Shared {
     queue_max: usize,
-    /// Places that one principal may hold.
+    /// Maximum permits of one principal.
     own_max: usize,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Below zero where work has taken back places that it had lent.
+    /// Free permits; negative after jobs took back permits that they had lent.
     free: isize,
-    /// Number of free slots for short work, and for long work.
+    /// Free permits for short jobs, and for long jobs.
     free_for: [isize; 2],
     held: HashMap<Principal, usize>,
-    /// Reservations by owner, of those who have any.
+    /// Number of reservations by owner, without zeros.
     reserved: HashMap<Principal, usize>,
     waiting: usize,
     next_id: u64,
-    /// Waiters by owner, in the order in which they get a place; no queue is empty.
+    /// Waiters by owner, in the order of their turns; no queue is empty.
     queues: VecDeque<Queue>,
 }
 
@@ -51,7 +51,7 @@ struct Queue {
 struct Waiter {
     id: u64,
     stay: JobLength,
-    /// Signal that the slot is its own.
+    /// Signals that the waiter has got its permit.
     tell: oneshot::Sender<()>,
 }
 
@@ -68,18 +68,18 @@ pub enum JobLength {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue of file jobs is full ({queue_max} waiting)")]
 pub struct QueueFull {
-    /// The limit.
+    /// Maximum number of waiters.
     pub queue_max: usize,
 }
 
 impl JobQueue {
-    /// `places` at once, `queue_max` waiting. Where there is one place, long work has one of its own
-    /// beside it.
+    /// Creates a queue of `places` permits and up to `queue_max` waiters. With a single permit,
+    /// long jobs have one more of their own.
     pub fn new(places: usize, queue_max: usize) -> JobQueue {
         JobQueue::shared(places, usize::MAX, queue_max)
     }
 
-    /// The same, of which one principal may hold `own_max`.
+    /// Creates a queue of which one principal may hold at most `own_max` permits.
     pub fn shared(places: usize, own_max: usize, queue_max: usize) -> JobQueue {
         let places = isize::try_from(places).unwrap_or(isize::MAX);
         let state = State {
@@ -94,13 +94,13 @@ impl JobQueue {
         JobQueue(Arc::new(Shared { queue_max, own_max, state: Mutex::new(state) }))
     }
 
-    /// Number of waiters for a place.
+    /// Number of waiters.
     pub fn waiting(&self) -> usize {
         self.0.state.lock().waiting
     }
 
-    /// Refuses what could neither begin nor wait now, before anything is done for it; until the reservation is dropped
-    /// it counts as one that waits.
+    /// Reserves room for a job before any work is done for it; fails if the job could neither
+    /// begin nor wait. Until dropped, the reservation counts as a waiter.
     pub fn reserve(&self, owner: &Principal, stay: JobLength) -> Result<Reservation, QueueFull> {
         let mut state = self.0.state.lock();
         let reserved: usize = state.reserved.values().sum();
@@ -112,12 +112,12 @@ impl JobQueue {
         Ok(Reservation { queue: self.clone(), owner: owner.clone() })
     }
 
-    /// Waits for a place for short work; dropping the future leaves the queue.
+    /// Waits for a permit for a short job; dropping the future leaves the queue.
     pub async fn enter(&self, owner: &Principal) -> Result<JobPermit, QueueFull> {
         self.enter_within(owner, JobLength::Short, self.0.queue_max).await
     }
 
-    /// Waits for a place for work that had room reserved, or that other places have let in: it is not refused any more.
+    /// Waits for a permit for a job with a reservation, or one that holds other permits; never refused.
     pub async fn pass(&self, owner: &Principal, stay: JobLength) -> JobPermit {
         self.enter_within(owner, stay, usize::MAX).await.expect("a queue without a bound has room")
     }
@@ -129,14 +129,14 @@ impl JobQueue {
         queue_max: usize,
     ) -> Result<JobPermit, QueueFull> {
         if let Some(mut waiting) = self.take_or_wait(owner, stay, queue_max)? {
-            // Its sender is in the queue until it is told.
+            // The sender stays in the queue until it signals.
             drop((&mut waiting.told).await);
             waiting.is_over = true;
         }
         Ok(JobPermit::new(self.clone(), owner.clone(), stay))
     }
 
-    /// A place in the queue; `None` where none is needed.
+    /// Takes a free permit and returns `None`, or returns a place in the queue.
     fn take_or_wait(
         &self,
         owner: &Principal,
@@ -144,7 +144,7 @@ impl JobQueue {
         queue_max: usize,
     ) -> Result<Option<Waiting>, QueueFull> {
         let mut state = self.0.state.lock();
-        // Whoever waits although a place is free waits for one of another kind.
+        // Waiters that exist beside a free permit cannot use it: it is for another job length or owner.
         if state.has_place(owner, stay, self.0.own_max) {
             state.take(owner, stay);
             return Ok(None);
@@ -168,7 +168,7 @@ impl JobQueue {
         QueueFull { queue_max: self.0.queue_max }
     }
 
-    /// Gives a place to whoever is next, or back.
+    /// Releases a permit, to the next waiter if there is one.
     fn release(&self, owner: &Principal, stay: JobLength) {
         let mut given = (owner.clone(), stay);
         loop {
@@ -181,12 +181,12 @@ impl JobQueue {
             if tell.send(()).is_ok() {
                 return;
             }
-            // One that leaves at this moment does not take it.
+            // A waiter that is just leaving does not take the permit.
             given = (owner, stay);
         }
     }
 
-    /// Takes a place that there may not be: whoever lent one does not wait for it.
+    /// Takes a permit even if none is free: a lender does not wait to get its permit back.
     fn take_back(&self, owner: &Principal, stay: JobLength) {
         self.0.state.lock().take(owner, stay);
     }
@@ -201,7 +201,7 @@ impl State {
         self.spare(owner, stay, own_max) > 0
     }
 
-    /// Number of free places that `owner` may take.
+    /// Number of free permits that `owner` may take.
     fn spare(&self, owner: &Principal, stay: JobLength, own_max: usize) -> usize {
         let held = self.held.get(owner).copied().unwrap_or(0);
         let free = usize::try_from(self.free.min(self.free_for[stay as usize])).unwrap_or(0);
@@ -239,8 +239,8 @@ impl State {
         id
     }
 
-    /// The next to get a place that is free for it; its principal's next one waits for all others'
-    /// turns.
+    /// Removes the next waiter that a free permit fits, and takes the permit for it. Its owner's
+    /// next waiter queues behind all other owners.
     fn pop(&mut self, own_max: usize) -> Option<(Principal, Waiter)> {
         let (at, place) = self.queues.iter().enumerate().find_map(|(at, queue)| {
             let goes = |waiter: &Waiter| self.has_place(&queue.owner, waiter.stay, own_max);
@@ -257,8 +257,8 @@ impl State {
         Some((owner, waiter))
     }
 
-    /// Returns true where `owner` may wait: in a full queue of `queue_max` with less than what is left of as many again.
-    /// Reservations for whom there are `spare` places do not wait.
+    /// Returns true if `owner` may wait. In a full queue, it may with fewer waiters than what is left of
+    /// `queue_max` further places. Reservations that the `spare` permits suffice for do not count as waiters.
     fn has_room(&mut self, owner: &Principal, queue_max: usize, spare: usize) -> bool {
         let own = self.queue(owner).map_or(0, |queue| queue.waiters.len());
         let own = own + self.reserved.get(owner).copied().unwrap_or(0).saturating_sub(spare);
@@ -275,7 +275,7 @@ impl State {
     }
 }
 
-/// Room in the queue for one that is not in it yet, until dropped.
+/// Reserved room in the queue, until dropped.
 #[must_use]
 pub struct Reservation {
     queue: JobQueue,
@@ -292,7 +292,7 @@ impl Drop for Reservation {
     }
 }
 
-/// A place in the queue, left when dropped.
+/// Place in the queue, left when dropped.
 struct Waiting {
     admission: JobQueue,
     owner: Principal,
@@ -309,7 +309,7 @@ impl Drop for Waiting {
         }
         self.told.close();
         if self.told.try_recv().is_ok() {
-            // The place came when nobody waited for it any more.
+            // The permit arrived while the waiter was being dropped.
             self.admission.release(&self.owner, self.stay);
         } else {
             self.admission.0.state.lock().leave(&self.owner, self.id);

@@ -1,34 +1,34 @@
 //! The run state machine: a pure fold over the kinds of a run's events.
 //!
-//! Knows no clock, no storage and no owner; `registry` keeps one [`RunState`] a run and is the
-//! only place that appends what moves it.
+//! Knows no clock, no storage and no owner; `registry` keeps one [`RunState`] per run, and alone appends the
+//! events that change it.
 
 use timeline::EventKind;
 
 /// State of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RunState {
-    /// Its `run_created` is not durable yet: nobody can see it.
+    /// The `run_created` event is not durable yet; the run is invisible.
     #[default]
     Unborn,
-    /// Created, nothing done.
+    /// Created; no work was done in the run.
     Pending,
-    /// Work was done or it was kept alive.
+    /// Work was done in the run, or it was kept alive.
     Processing,
-    /// Reached its normal end.
+    /// Ended normally.
     Completed,
     /// Ended by a failure.
     Failed,
     /// Stopped on request.
     Cancelled,
-    /// Idle for longer than its TTL.
+    /// Ended after idling for longer than its TTL.
     Expired,
-    /// Soft-deleted: answers as unknown.
+    /// Soft-deleted: look-ups do not find the run.
     Deleted,
 }
 
 impl RunState {
-    /// The states that a run record can show.
+    /// States that a run record can show.
     pub const SHOWN: [RunState; 6] = [
         RunState::Pending,
         RunState::Processing,
@@ -38,9 +38,9 @@ impl RunState {
         RunState::Expired,
     ];
 
-    /// The state after an event of this kind.
+    /// Returns the state after an event of this kind.
     ///
-    /// A terminal state is left only by a deletion, and nothing happens before the creation.
+    /// Only a deletion leaves a terminal state, and only a creation leaves `Unborn`.
     pub fn after(self, kind: EventKind) -> RunState {
         if self == RunState::Deleted || kind == EventKind::RunDeleted {
             return RunState::Deleted;
@@ -84,23 +84,23 @@ impl RunState {
         }
     }
 
-    /// Takes actions.
+    /// Returns true if the run accepts work.
     pub fn is_active(self) -> bool {
         matches!(self, RunState::Pending | RunState::Processing)
     }
 
-    /// Ended, and still there to be read.
+    /// Returns true if the run has ended and can still be read.
     pub fn is_terminal(self) -> bool {
         use RunState::{Cancelled, Completed, Expired, Failed};
         matches!(self, Completed | Failed | Cancelled | Expired)
     }
 
-    /// Its owner can see it.
+    /// Returns true if the owner can see the run.
     pub fn is_visible(self) -> bool {
         self.is_active() || self.is_terminal()
     }
 
-    /// Name on the wire.
+    /// Name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             RunState::Unborn => "unborn",
@@ -114,7 +114,7 @@ impl RunState {
         }
     }
 
-    /// The shown state called `name`.
+    /// Returns the shown state with this name.
     pub fn from_name(name: &str) -> Option<RunState> {
         RunState::SHOWN.into_iter().find(|state| state.as_str() == name)
     }

@@ -1,9 +1,8 @@
-//! Runs by id: each a fold over its published events, rebuilt from the log at start.
+//! Runs by id: each is a fold over its published events, rebuilt from the log at startup.
 //!
-//! Promises that the changes of one run are ordered: a change is checked against a state that
-//! contains every earlier change, so two stops at once make one event. What readers see is
-//! durable. Does not decide who may see a run beyond its owner's name. Long because everything that
-//! changes a run holds its lock.
+//! Promises that the changes of one run are ordered: each is checked against a state that contains all
+//! earlier ones, so that two concurrent stops make one event. Readers see only durable changes. Checks no
+//! permission beyond the owner. Long because everything that changes a run holds its lock.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -57,15 +56,15 @@ pub use snapshot::RunSnapshot;
 /// Limits on runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLimits {
-    /// Most runs of a principal that wait for work or have some under way.
+    /// Maximum active runs of a principal that are untouched or have a job.
     pub active: usize,
     /// Idle time after which an active run ends.
     pub ttl: Duration,
-    /// Tag with which their ids begin.
+    /// Tag of the node, with which run ids begin.
     pub tag: Option<NodeTag>,
 }
 
-/// Every run of the log.
+/// Registry of all runs in the log.
 pub struct RunRegistry {
     timeline: Timeline,
     limits: RunLimits,
@@ -78,23 +77,23 @@ pub struct RunRegistry {
 #[derive(Default)]
 struct Tables {
     runs: HashMap<RunId, Arc<Run>>,
-    /// Number of runs in each of the shown states.
+    /// Number of runs per shown state.
     by_state: [usize; RunState::SHOWN.len()],
     owners: HashMap<Principal, Owner>,
 }
 
 #[derive(Default)]
 struct Owner {
-    /// Visible runs by the place of their creation in the log.
+    /// Visible runs by the sequence number of their creation.
     runs: BTreeMap<Seq, Arc<Run>>,
     active: HashSet<RunId>,
-    /// Active runs in which nothing was done, and those being created: the slot is taken before the
-    /// event is durable.
+    /// Active runs in which nothing was done, including those being created, whose slot is taken
+    /// before their event is durable.
     untouched: HashSet<RunId>,
 }
 
 impl RunRegistry {
-    /// Follows `timeline` from now on; principals recorded by a name in `former` have another now.
+    /// Rebuilds the runs from `timeline` and follows it; `former` maps old names of principals to new ones.
     pub fn open(
         timeline: Timeline,
         limits: RunLimits,
@@ -130,7 +129,7 @@ impl RunRegistry {
         let mut told: HashMap<(RunId, EventKind), Seq> = HashMap::new();
         self.timeline.scan(|head| match head.kind {
             EventKind::RunCreated => created.push(head),
-            // Of both, the later one.
+            // The later of both counts.
             EventKind::IngestStarted | EventKind::IngestReceived => {
                 told.insert((head.run, EventKind::IngestReceived), head.seq);
             }
@@ -175,7 +174,7 @@ impl RunRegistry {
         Ok(())
     }
 
-    /// Called on the log's writer thread: short, and never back into the log.
+    /// Called on the log's writer thread: must be short, and must not call the log.
     fn fold(&self, heads: &[EventMeta], now: Instant) {
         let mut tables = self.tables.lock();
         for head in heads {
@@ -191,23 +190,23 @@ impl RunRegistry {
         }
     }
 
-    /// Resolves when runs were deleted, or the last job of a deleted one has ended, since it did so
-    /// last.
+    /// Resolves when a run was deleted, or the last job of a deleted run has ended, since the last
+    /// call.
     pub async fn deletions(&self) {
         self.deletions.notified().await;
     }
 
-    /// Counts what the events of `run` take in the log.
+    /// Charges the owner for the events of `run` in the log.
     fn account(&self, run: &Run) {
         run.account(self.timeline.run_bytes(run.id()), &self.quota);
     }
 
-    /// The log behind the runs.
+    /// Log of the runs.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
 
-    /// The accounts that what runs store is charged to.
+    /// Quotas that stored data is charged to.
     pub fn quota(&self) -> &Arc<Quota> {
         &self.quota
     }
@@ -216,12 +215,12 @@ impl RunRegistry {
         RunId::from_bytes(crate::base::id_bytes(self.limits.tag))
     }
 
-    /// The limits on runs.
+    /// Limits on runs.
     pub fn limits(&self) -> RunLimits {
         self.limits
     }
 
-    /// Creates a run once its slot is free and its `run_created` is durable.
+    /// Creates a run; returns once its `run_created` event is durable. Fails if the owner has no slot left.
     pub async fn create(
         self: &Arc<Self>,
         origin: RunOrigin,
@@ -230,7 +229,7 @@ impl RunRegistry {
         self.create_labelled(origin, None, request_id).await
     }
 
-    /// Works as [`RunRegistry::create`], with the label that the owner gives the run.
+    /// Creates a run as [`RunRegistry::create`] does, with a label.
     pub async fn create_labelled(
         self: &Arc<Self>,
         origin: RunOrigin,
@@ -238,7 +237,7 @@ impl RunRegistry {
         request_id: RequestId,
     ) -> Result<Arc<Run>, RunError> {
         let run = Arc::new(Run::new(self.new_run_id(), origin, Arc::clone(&self.jobs)));
-        // Before anybody sees it.
+        // Set before the run is visible.
         run.set_label(label.clone());
         let labelled = label.map(|label| RunLabelled { request_id, label: Some(label) });
         let created = std::iter::once(run.origin().created(request_id));
@@ -250,7 +249,7 @@ impl RunRegistry {
     fn acquire_active_slot(&self, run: &Arc<Run>) -> Result<(), RunError> {
         let mut tables = self.tables.lock();
         let owner = tables.owners.entry(run.origin().principal.clone()).or_default();
-        // A run that rests holds nothing that others could lack.
+        // An active run without a job holds no shared resource.
         let counts = |run: &RunId| owner.active.contains(run) && !owner.untouched.contains(run);
         let busy = self.jobs.count(&run.origin().principal, counts);
         let (active, limit) = (owner.untouched.len() + busy, self.limits.active);
@@ -270,7 +269,7 @@ impl RunRegistry {
         }
     }
 
-    /// Appends `events` in one batch when the run is active; returns once they are durable.
+    /// Appends `events` in one batch to an active run; returns once they are durable.
     pub async fn commit(
         self: &Arc<Self>,
         run: &Arc<Run>,
@@ -279,8 +278,8 @@ impl RunRegistry {
         self.change(run, RunTransition::Active(events)).await
     }
 
-    /// As [`RunRegistry::commit`], with `last` after `events`; of a run that has ended without it:
-    /// `part` says after which ends.
+    /// Appends as [`RunRegistry::commit`] does, with `last` after `events`. To a run that has
+    /// ended it appends `events` alone, if `part` may follow that end.
     pub async fn wind_up(
         self: &Arc<Self>,
         run: &Arc<Run>,
@@ -291,7 +290,7 @@ impl RunRegistry {
         self.change(run, RunTransition::WindUp(part, events, last)).await
     }
 
-    /// Gives a run another label, also one that has ended.
+    /// Changes the label of a run, even of one that has ended.
     pub async fn label(
         self: &Arc<Self>,
         run: &Arc<Run>,
@@ -301,7 +300,7 @@ impl RunRegistry {
         self.change(run, RunTransition::Label(RunLabelled { request_id, label })).await.map(drop)
     }
 
-    /// Refreshes the idle TTL of an active run.
+    /// Resets the idle TTL of an active run.
     pub async fn keep_alive(
         self: &Arc<Self>,
         run: &Arc<Run>,
@@ -311,7 +310,7 @@ impl RunRegistry {
         self.commit(run, vec![refreshed]).await.map(drop)
     }
 
-    /// Soft-deletes a run and ends its job; one that is already deleted is not there.
+    /// Soft-deletes a run and cancels its job; fails if the run is already deleted.
     pub async fn delete(
         self: &Arc<Self>,
         run: &Arc<Run>,
@@ -336,9 +335,9 @@ impl RunRegistry {
         change: RunTransition,
     ) -> Result<Vec<AppendResult>, RunError> {
         let (registry, run) = (Arc::clone(self), Arc::clone(run));
-        // A task of its own: a caller that goes away must not give up the run's order between
-        // the append and its answer, or the next change would be checked against an old state.
-        // Nor may it keep the slot of a run that was not created.
+        // Runs in its own task, so that a caller that goes away cannot release the run's order
+        // between the append and its answer, which would let the next change be checked against an
+        // old state. Nor can it keep the slot of a run that was not created.
         let changed = async move {
             let creates = matches!(change, RunTransition::Create(_));
             let outcome = registry.apply(&run, change).await;
@@ -362,7 +361,7 @@ impl RunRegistry {
         let batch = events.into_iter().map(|event| NewEvent { run: id, event }).collect();
         let (tell, told) = oneshot::channel();
         self.timeline.append(batch, move |outcome| {
-            // The receiver is gone only while the runtime shuts down.
+            // The receiver is dropped only when the runtime shuts down.
             drop(tell.send(outcome));
         });
         let appending =

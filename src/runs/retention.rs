@@ -1,10 +1,10 @@
-//! Removal of what has aged: old runs, records of deleted runs, stills past their age, files that no event names.
+//! Retention: removes old runs, records of deleted runs, stills past their age, and unreferenced files.
 //!
-//! One sweep at start, every hour and soon after a deletion, slow on purpose. Stills that nobody can
-//! fetch go with the next sweep, records and columns of a deleted run after its age, or where they
-//! take too much of what its owner may store; runs whose readers have not been told all stay. Ages end at the
-//! log's last event and move as an [`RetentionClock`] does: a clock that runs ahead removes nothing. A sweep that fails
-//! is counted; the next one does what it left. Long because its parts share what they find.
+//! One sweep at startup, every hour and soon after a deletion, slow on purpose. Stills that nobody can fetch
+//! go with the next sweep; records and columns of a deleted run go after its age, or once they take too much
+//! of the owner's quota; runs with events that a log reader has not read yet stay. Ages end at the log's last
+//! event and follow a [`RetentionClock`]: a clock that runs ahead removes nothing. A failed sweep is counted
+//! and continued by the next. Long because its parts share what they find.
 
 mod hashes;
 
@@ -33,22 +33,22 @@ use crate::base::{
 };
 use hashes::Hashes;
 
-/// Time from one sweep to the next.
+/// Interval of sweeps.
 const EVERY: Duration = Duration::from_secs(3600);
-/// Time from a deletion to the sweep that it asks for, for others to come with it.
+/// Delay from a deletion to its sweep, to cover further deletions.
 const SOON: Duration = Duration::from_secs(1);
-/// Time from a sweep that left files in the object store to the next.
+/// Delay to the next sweep after one that left files in the object store.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Least pause before the sweep that a deletion starts, as a multiple of the last sweep's duration.
+/// Minimum pause before the sweep of a deletion, as a multiple of the last sweep's duration.
 const REST_FACTOR: u32 = 10;
-/// Bytes that a sweep writes in a second.
+/// Bytes per second that a sweep may write.
 const BYTES_PER_SECOND: u32 = 32 << 20;
-/// Events that a sweep reads before it rests.
+/// Events that a sweep reads between pauses.
 const EVENTS_A_STEP: usize = 256;
-/// Pause after a step of a sweep.
+/// Pause of a sweep after each step.
 const REST: Duration = Duration::from_millis(1);
 
-/// Ages after which things go; `None` is never.
+/// Ages after which data is removed; `None` keeps it for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionAges {
     /// Age of a still, counted from its event.
@@ -59,24 +59,24 @@ pub struct RetentionAges {
     pub runs: Option<Duration>,
 }
 
-/// Function that returns the runs with events that a reader of the log has not been given yet.
+/// Function that returns the runs with events that a log reader has not read yet.
 pub type ReaderLag = Box<dyn Fn() -> Result<HashSet<RunId>, MetaStoreError> + Send + Sync>;
 
 /// Reason that a sweep, or a part of it, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RetentionError {
-    /// The log or a file store refused.
+    /// The log or a file store failed.
     #[error(transparent)]
     Store(#[from] TimelineError),
-    /// It is not known what readers of the log have been given.
+    /// The cursors of log readers cannot be read.
     #[error("cannot read the cursors of the log's consumers: {0}")]
     Behind(#[from] MetaStoreError),
-    /// Our own bug.
+    /// The task of the sweep panicked: a bug.
     #[error(transparent)]
     Died(#[from] TaskPanicked),
 }
 
-/// Removes what is old or unused.
+/// Removes old and unreferenced data.
 pub struct Retention {
     ages: RetentionAges,
     registry: Arc<RunRegistry>,
@@ -84,11 +84,11 @@ pub struct Retention {
     metrics: Arc<Metrics>,
     readers: Vec<ReaderLag>,
     clock: RetentionClock,
-    /// Stills of events before this count to no account any more.
+    /// Stills of events before this time are not charged to their owners.
     released_before: Mutex<Option<WallTime>>,
 }
 
-/// Result of one sweep.
+/// Counts of one sweep.
 #[derive(Clone, Debug, Default)]
 struct Sweep {
     runs_deleted: u64,
@@ -98,7 +98,7 @@ struct Sweep {
 }
 
 impl Retention {
-    /// Retention by `ages`.
+    /// Creates the retention with the given ages.
     pub fn new(
         ages: RetentionAges,
         registry: Arc<RunRegistry>,
@@ -111,7 +111,7 @@ impl Retention {
         Arc::new(Retention { ages, registry, blobs, metrics, readers, clock, released_before })
     }
 
-    /// Charges the owners of runs for the stills and columns that were stored before this start.
+    /// Charges the owners of runs for stills and columns stored before this start.
     pub fn count_stored(&self) -> Result<(), TimelineError> {
         let kept_from = self.blobs.removed_before()?;
         let kinds = [EventKind::KeyframeStored, EventKind::FramesDecoded];
@@ -121,7 +121,7 @@ impl Retention {
             || ControlFlow::Continue(()),
             |head, event| {
                 let Some(run) = self.registry.run(head.run) else { return };
-                // The stills of a deleted run went with a sweep, or are to go with the next.
+                // Stills of a deleted run are removed by a sweep, past or next.
                 let is_shown = run.lifecycle().is_visible();
                 let (column_bytes, still_bytes) = match event {
                     Event::KeyframeStored(still)
@@ -145,10 +145,10 @@ impl Retention {
         Ok(())
     }
 
-    /// Sweeps now, then every hour and soon after deletions, until `stop`.
+    /// Sweeps at once, then every hour and soon after deletions, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut tick = tokio::time::interval(EVERY);
-        // After a machine's sleep one sweep does what several would have done.
+        // After a suspend of the machine, one sweep replaces the missed ones.
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut rest = SOON;
         let mut leaves_some = false;
@@ -224,7 +224,7 @@ impl Retention {
         }
         let (retention, stop) = (Arc::clone(self), stop.clone());
         blocking(move || {
-            // Each part whatever became of the others: one damaged file keeps none but its own.
+            // Each part runs even if another fails: one damaged file must not keep all others.
             let purged = behind
                 .map_err(RetentionError::from)
                 .and_then(|behind| Ok(retention.purge(now, &behind, &stop)?));
@@ -250,14 +250,14 @@ impl Retention {
         swept
     }
 
-    /// The time that ages are counted to: `now`, but not past the log's last event.
+    /// Time up to which ages are counted: `now`, but at most the time of the log's last event.
     fn until(&self, now: WallTime) -> WallTime {
         let mut last = None;
         self.registry.timeline().scan(|head| last = Some(head.at));
         last.map_or(now, |last| now.min(last))
     }
 
-    /// The runs with events that some reader has not been given.
+    /// Runs with events that some log reader has not read yet.
     fn behind(&self) -> Result<HashSet<RunId>, MetaStoreError> {
         let mut runs = HashSet::new();
         for behind in &self.readers {
@@ -266,7 +266,7 @@ impl Retention {
         Ok(runs)
     }
 
-    /// Removes the records of runs that were deleted long enough ago, `behind` left out.
+    /// Removes the records of runs deleted long enough ago, except `behind`.
     fn purge(
         &self,
         now: WallTime,
@@ -294,13 +294,13 @@ impl Retention {
         Ok(done)
     }
 
-    /// Removes the stills that are past their age, and those that no run to be seen names.
+    /// Removes stills past their age, and stills that no visible run references.
     fn sweep_stills(
         &self,
         now: WallTime,
         stop: &CancellationToken,
     ) -> Result<SweepStats, TimelineError> {
-        // Before the sweep begins: it spares what is stored, and charged, after that.
+        // Must come before the sweep begins, which spares later stills, charged since.
         let deleted = self.registry.deleted_stills();
         let Some(sweep) = self.blobs.sweep() else { return Ok(SweepStats::default()) };
         let before = self.blobs.removed_before()?;
@@ -319,7 +319,7 @@ impl Retention {
                 releases.entry(head.run).or_insert((run, 0)).1 += bytes;
             }
         });
-        // What an unreadable event names is not known: then only those go that another named.
+        // An unreadable event may reference any still: then only stills that another event names are removed.
         let mut over = Hashes::default();
         if unreadable > 0 {
             tracing::error!(unreadable, "stills that no event names stay where they are");
@@ -328,7 +328,7 @@ impl Retention {
         if stop.is_cancelled() {
             return Ok(SweepStats::default());
         }
-        // Only now that all of them are known, and once, whatever fails after this.
+        // Released only after the complete read, and once, whatever fails later.
         for (run, bytes) in releases.into_values() {
             run.release_stills(bytes, self.registry.quota());
         }
@@ -342,8 +342,8 @@ impl Retention {
         Ok(swept)
     }
 
-    /// Calls `visit` with every readable event that names a still, until `stop`; returns how
-    /// many are not readable.
+    /// Calls `visit` with every readable event of a still, until `stop`; returns the number of
+    /// unreadable events.
     fn read_stills(
         &self,
         stop: &CancellationToken,
@@ -360,13 +360,13 @@ impl Retention {
         })
     }
 
-    /// The run `id`, unless it is deleted.
+    /// Returns the run `id`, unless it is deleted.
     fn shown(&self, id: RunId) -> Option<Arc<Run>> {
         self.registry.run(id).filter(|run| run.lifecycle().is_visible())
     }
 
-    /// Calls `visit` with every readable event of `kinds`, and `step` now and then; returns how
-    /// many are not readable, each of which is logged and counted.
+    /// Calls `visit` with every readable event of `kinds`, and `step` periodically. Returns the
+    /// number of unreadable events, each of which is logged and counted.
     fn read(
         &self,
         kinds: &[EventKind],
@@ -409,7 +409,7 @@ fn ago(now: WallTime, age: Duration) -> WallTime {
     WallTime { epoch_ms: now.epoch_ms.saturating_sub(age_ms) }
 }
 
-/// `at` moved back to a multiple of an eighth of `age`: a log file is rewritten no more often.
+/// Rounds `at` down to a multiple of an eighth of `age`, so that a log file is rewritten no more often.
 fn stepped(at: WallTime, age: Duration) -> WallTime {
     let step = i64::try_from(age.as_millis() / 8).unwrap_or(i64::MAX).max(1);
     WallTime { epoch_ms: at.epoch_ms.div_euclid(step) * step }

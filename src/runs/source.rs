@@ -1,7 +1,7 @@
-//! Opening of a `source_uri` as a file, beneath an ingest root and nowhere else, or to a URL.
+//! Opens a `source_uri`: a file beneath an ingest root, or a URL.
 //!
-//! The kernel resolves the path (`openat2` with `RESOLVE_BENEATH`), so no link and no race leads
-//! out. Promises a regular file with at least one byte, or says what it found instead.
+//! The kernel resolves paths (`openat2` with `RESOLVE_BENEATH`), so that no link and no race leads out of a
+//! root. Promises a regular file of at least one byte, or an error that names what was found.
 
 pub mod remote;
 
@@ -17,19 +17,19 @@ use transport::egress::EgressError;
 
 use remote::RemoteSource;
 
-/// Reason that a source is not opened.
+/// Reason that a source cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// No directory is open to ingest.
+    /// No ingest root is configured.
     #[error("no ingest root is configured")]
     NoRoots,
-    /// The text is neither a path nor a URL that can be read.
+    /// The text is neither a valid path nor a supported URL.
     #[error("is not a path or file URL: {0}")]
     Malformed(&'static str),
-    /// A URL that is not read.
+    /// The URL is not allowed or not supported.
     #[error(transparent)]
     Remote(EgressError),
-    /// The path has a `..` in it.
+    /// The path contains `..`.
     #[error("must not contain \"..\"")]
     ParentComponent,
     /// The path lies beneath no ingest root.
@@ -40,22 +40,22 @@ pub enum SourceError {
         "leads out of its ingest root through a symbolic link, which must be relative and stay within"
     )]
     LinkOut,
-    /// No file is there.
+    /// The file does not exist.
     #[error("not found")]
     NotFound,
-    /// The server may not read it.
+    /// The server lacks permission to read the file.
     #[error("is not readable by the server")]
     Denied,
-    /// There, and not a file.
+    /// The path names something else than a regular file.
     #[error("is {0}, not a regular file")]
     NotAFile(&'static str),
-    /// A file without a byte.
+    /// The file is empty.
     #[error("is empty")]
     Empty,
-    /// An upload whose file is another one by now.
+    /// The file of an upload was replaced.
     #[error("is not the file that was uploaded: it {0}")]
     Replaced(#[source] FileError),
-    /// The system refused otherwise.
+    /// The system failed otherwise.
     #[error("cannot be opened: {0}")]
     Io(#[source] io::Error),
 }
@@ -74,26 +74,26 @@ impl SourceError {
 /// Source of an ingest.
 #[derive(Debug)]
 pub enum IngestSource {
-    /// An opened file.
+    /// Opened file.
     File(File),
-    /// A URL that may be read.
+    /// Remote source that may be read.
     Remote(RemoteSource),
 }
 
 impl IngestSource {
-    /// It comes over a network.
+    /// Returns true if the source comes over a network.
     pub fn is_remote(&self) -> bool {
         matches!(self, IngestSource::Remote(_))
     }
 }
 
-/// The directories beneath which sources are opened.
+/// Directories beneath which sources may be opened.
 #[derive(Debug)]
 pub struct IngestRoots(Vec<Root>);
 
 #[derive(Debug)]
 struct Root {
-    /// Path in the settings, and the one that it led to: a caller may use either.
+    /// Path in the settings, and the path it resolves to: callers may use either.
     names: [PathBuf; 2],
     directory: HeldDir,
 }
@@ -104,7 +104,7 @@ impl Root {
         Ok(Root { names: [path.to_owned(), path.canonicalize()?], directory })
     }
 
-    /// `path` as seen from the root; `None` when it lies elsewhere.
+    /// Returns `path` relative to the root; `None` if it lies elsewhere.
     fn beneath<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         if path.is_relative() {
             return Some(path);
@@ -114,17 +114,17 @@ impl Root {
 }
 
 impl IngestRoots {
-    /// Holds `paths` open, so that a root that is replaced later changes nothing.
+    /// Opens `paths` and holds them open, so that a root replaced later has no effect.
     pub fn open(paths: &[PathBuf]) -> io::Result<IngestRoots> {
         paths.iter().map(|path| Root::open(path)).collect::<io::Result<_>>().map(IngestRoots)
     }
 
-    /// Number of them.
+    /// Number of roots.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Number of them that can no longer be read, or have another directory at their path by now.
+    /// Number of roots that cannot be read, or whose path leads to another directory by this time.
     pub fn lost(&self) -> usize {
         let is_lost = |root: &&Root| {
             let is_there = root.directory.is_there().is_ok_and(|is_there| is_there);
@@ -133,12 +133,12 @@ impl IngestRoots {
         self.0.iter().filter(is_lost).count()
     }
 
-    /// Opens the file that `uri` names: an absolute path, one relative to a root, or a file URL.
+    /// Opens the file that `uri` names: an absolute path, a path relative to a root, or a file URL.
     pub fn open_source(&self, uri: &str) -> Result<File, SourceError> {
         self.open_with(uri, Links::Beneath)
     }
 
-    /// The same to send its bytes: no link is followed, and what is hidden is not found.
+    /// Opens a file to send its bytes: follows no link, and finds no hidden file.
     pub fn open_served(&self, uri: &str) -> Result<File, SourceError> {
         self.open_with(uri, Links::Never)
     }
@@ -166,7 +166,7 @@ impl IngestRoots {
     }
 }
 
-/// The path that `uri` names: a path itself, or a file URL.
+/// Returns the path that `uri` names: a path itself, or a file URL.
 pub fn path_of(uri: &str) -> Result<PathBuf, SourceError> {
     let path = match uri.split_once("://") {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => {
@@ -184,7 +184,7 @@ pub fn path_of(uri: &str) -> Result<PathBuf, SourceError> {
     Ok(path.into())
 }
 
-/// A part of the path begins with a dot.
+/// Returns true if a component of the path begins with a dot.
 fn is_hidden(path: &Path) -> bool {
     path.components().any(
         |part| matches!(part, Component::Normal(name) if name.as_encoded_bytes().starts_with(b".")),
@@ -196,7 +196,7 @@ fn percent_decoded(text: &str) -> Result<String, SourceError> {
         .ok_or(SourceError::Malformed("its percent-encoding is broken"))
 }
 
-/// Opens the regular file at `path`, which must not lead out of `root` and has a byte at least.
+/// Opens the regular file at `path`, which must not lead out of `root` and must have at least one byte.
 fn open_beneath(root: &HeldDir, path: &Path, links: Links) -> Result<File, SourceError> {
     let file = open_file(root, path, links)?;
     match file.metadata() {

@@ -1,7 +1,7 @@
-//! Runs in short, for lists: told from their events, each read once, and kept.
+//! Summaries of runs for lists, computed from their events and kept.
 //!
-//! Promises that asking again reads only what is new of a run, and that what is kept is bounded: the
-//! runs that nobody asked about for longest make room, and are read again. Does not decide who may see a run.
+//! Promises that a further request reads only the new events of a run, and that memory is bounded: the least
+//! recently requested digests are dropped and computed again. Does not decide who may see a run.
 
 mod digest;
 mod shape;
@@ -21,66 +21,66 @@ use digest::Digest;
 
 pub use shape::{BUCKETS, Bucket, Named, Shape, Told};
 
-/// Runs that are kept, each 3 KiB, one of live video up to 16, and 4 more where models named something.
+/// Maximum digests kept: 3 KiB each, up to 16 of live video, and 4 more where models named objects.
 pub const KEPT_MAX: usize = 8192;
-/// Bytes of the description that is told.
+/// Maximum bytes of the description.
 pub const DESCRIPTION_BYTES_MAX: usize = 256;
 
-/// Parts that runs are told from.
+/// Stores that summaries are computed from.
 #[derive(Clone, Copy)]
 pub struct Records<'a> {
-    /// Their events.
+    /// Log of the events.
     pub timeline: &'a Timeline,
-    /// Their stills.
+    /// Store of the stills.
     pub blobs: &'a BlobStore,
-    /// Thresholds of recordings that have none of their own.
+    /// Thresholds of the gate for recordings that name none.
     pub gate: GateConfig,
 }
 
-/// A run in short.
+/// Summary of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Frames of the newest decoding.
+    /// Number of frames of the newest decoding.
     pub frames: u64,
-    /// Frames among them that the gate keeps.
+    /// Number of frames that the gate selected.
     pub kept: u64,
-    /// Markers of the newest analysis of each stream, by type.
+    /// Number of markers of the newest analysis of each stream, by type.
     pub markers: BTreeMap<String, u64>,
-    /// Descriptions that models gave.
+    /// Number of descriptions by models.
     pub descriptions: u64,
-    /// The most telling still: of a cut, or else of an artifact, one that was described, the first.
+    /// Best still: of a scene cut, else of an artifact, else a described one, else the first.
     pub still: Option<BlobHash>,
-    /// Time from the start of the job of the newest decoding to its end.
+    /// Duration of the newest decoding's job, in ms.
     pub took_ms: Option<u64>,
-    /// Its source ended early or is damaged.
+    /// True if the newest decoding's source ended early or is damaged.
     pub truncated: bool,
-    /// The last description, cut where it is long.
+    /// Last description, truncated.
     pub description: Option<String>,
-    /// The size of the picture.
+    /// Dimensions of the picture.
     pub extent: Option<Dimensions>,
-    /// Frames a second of the source.
+    /// Frame rate of the source.
     pub source_fps: Option<FrameRate>,
-    /// Distribution of its frames over its duration.
+    /// Distribution of the frames over the duration.
     pub shape: Told,
-    /// Stretches of it in which models named something.
+    /// Stretches of the run in which models named an object.
     pub named: Named,
 }
 
-/// Digests of runs.
+/// Digests of runs, the recently requested ones.
 #[derive(Default)]
 pub struct Summaries(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
     digests: HashMap<RunId, (u64, Arc<Mutex<Digest>>)>,
-    /// Runs by the tick of their last request, the oldest first.
+    /// Runs by the tick of their last request, oldest first.
     asked: BTreeMap<u64, RunId>,
     clock: u64,
 }
 
 impl Summaries {
-    /// Summary of `run` from `records`; `None` where nothing of it is decoded. Reads where there is
-    /// something new.
+    /// Returns the summary of `run`; `None` if nothing was decoded. Reads new events, which blocks
+    /// on the disk.
     pub fn of(&self, run: &Run, records: Records<'_>) -> Option<Summary> {
         let digest = self.0.lock().digest(run.id());
         let mut digest = digest.lock();

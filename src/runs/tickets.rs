@@ -1,7 +1,7 @@
-//! Tickets: each opens the media of one run to a reader that cannot send a key, for ten minutes.
+//! Tickets: each opens the media of one run, for ten minutes, to a reader that cannot send an API key.
 //!
-//! Kept in memory as digests, so many of each principal and of all; a restart forgets them. Whoever
-//! looks one up sees to it that the run is still there.
+//! Kept in memory as digests, with limits per principal and in total; a restart forgets them. The caller must
+//! check that the run still exists.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,14 +17,14 @@ use crate::base::{
     owner_limit::{LimitScope, OwnerLimiter},
 };
 
-/// Time for which a ticket opens its run.
+/// Lifetime of a ticket.
 pub const LIFE: Duration = Duration::from_secs(600);
-/// Tickets of all principals: about 4 MiB.
+/// Maximum tickets in total: about 4 MiB.
 pub const ALL_MAX: usize = 16_384;
-/// Tickets of one principal.
+/// Maximum tickets of one principal.
 pub const OWN_MAX: usize = 1024;
 
-/// Every ticket that is not used up.
+/// All tickets that have not expired.
 #[derive(Default)]
 pub struct Tickets(Mutex<Issued>);
 
@@ -33,7 +33,7 @@ type Hash = [u8; 32];
 #[derive(Default)]
 struct Issued {
     by_digest: HashMap<Hash, Ticket>,
-    /// Tickets in the order in which they end.
+    /// Digests of the tickets in order of expiry.
     order: VecDeque<Hash>,
     open: OwnerLimiter,
 }
@@ -45,7 +45,7 @@ struct Ticket {
 }
 
 impl Tickets {
-    /// Makes a ticket for `run` of `owner`, unless as many are open as may be.
+    /// Issues a ticket for `run` of `owner`; fails with the limit that is reached.
     pub fn issue(&self, owner: &Principal, run: RunId, now: Instant) -> Result<String, LimitScope> {
         let mut issued = self.0.lock();
         issued.drop_ended(now);
@@ -59,10 +59,10 @@ impl Tickets {
         Ok(ticket)
     }
 
-    /// The owner of `run`, where `ticket` opens it.
+    /// Returns the owner of `run` if `ticket` opens the run.
     pub fn owner(&self, ticket: &str, run: RunId, now: Instant) -> Option<Principal> {
         let issued = self.0.lock();
-        // Found by a digest: how long it takes tells nothing of a ticket.
+        // Looked up by digest, so that the timing reveals nothing about a ticket.
         let found = issued.by_digest.get(&digest(ticket))?;
         (found.run == run && found.until > now).then(|| found.owner.clone())
     }

@@ -1,9 +1,9 @@
-//! Uploaded files: a folder for each owner, a record in the ledger, nothing by halves.
+//! Uploaded files: one folder per owner, one ledger record per file, no partial state.
 //!
-//! A record is made after its file is durable and removed before it, so that a crash leaves at
-//! most a file without a record, which opening removes once it is old. An owner reaches only its own folder.
-//! Knows neither HTTP nor what is in a file. It is long because keeping, finding and removing have to
-//! agree on one order of file and record.
+//! A record is written after its file is durable and removed before it, so that a crash leaves at most a file
+//! without a record, which opening removes once it is old. An owner reaches only its own folder. Knows
+//! neither HTTP nor file contents. Long because storing, finding and removing must agree on one order of file
+//! and record.
 
 mod folder;
 mod incoming;
@@ -44,7 +44,7 @@ pub use name::StoredName;
 use upload_limit::told;
 pub use upload_limit::{ALL_MAX, OWN_MAX, UploadLimiter, UploadPermit};
 
-/// Folder and name to bytes, SHA-256, time in epoch ms, the uploader's file name, the owner.
+/// Folder and name to size in bytes, SHA-256, time in epoch ms, the uploader's file name, the owner.
 type Table = TableDefinition<
     'static,
     (&'static str, &'static str),
@@ -52,50 +52,50 @@ type Table = TableDefinition<
 >;
 const UPLOADS: Table = TableDefinition::new("uploads");
 
-/// Folder of unfinished uploads; no owner's folder has this name.
+/// Folder of unfinished uploads; owners' folders have other names.
 const INCOMING: &str = "incoming";
-/// Last extension of a file whose record is missing.
+/// Last extension of a file without a record.
 const UNRECORDED: &str = "unrecorded";
-/// Time from the start that misses the record of a whole file to the one that removes it.
+/// Time for which a file without a record is set aside before it is removed.
 const UNRECORDED_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Reason that a file is not stored, found or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
-    /// More bytes than an upload may have.
+    /// The upload has more bytes than allowed.
     #[error("the file is larger than {max} bytes, the most that is accepted")]
     TooLarge {
-        /// The limit.
+        /// Maximum bytes.
         max: u64,
     },
-    /// The limit of uploads in progress is reached.
+    /// The limit of concurrent uploads is reached.
     #[error("the limit of {limit} uploads {} is reached: retry later", told(*whose))]
     Busy {
-        /// The limit.
+        /// Maximum concurrent uploads.
         limit: usize,
         /// Scope of the limit.
         whose: LimitScope,
     },
-    /// The disk has no room left.
+    /// The disk is full.
     #[error("the disk is full")]
     DiskFull,
-    /// The file system refused otherwise.
+    /// The file system failed otherwise.
     #[error("cannot {what} at {}: {source}", path.display())]
     Io {
-        /// Action that failed, as the message has it.
+        /// Action that failed, for the message.
         what: &'static str,
         /// Path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The bytes would pass a quota.
+    /// The upload would exceed a quota.
     #[error(transparent)]
     Quota(#[from] QuotaError),
     /// The records cannot be read or written.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
-    /// Files of owners are here, and the ledger has never had a record of any.
+    /// Files of owners exist, but the ledger has no table of uploads.
     #[error(
         "the ledger knows of no upload, and there are some at {}: put back the file `ledger` that was beside them, \
          or move them away",
@@ -128,14 +128,14 @@ impl UploadError {
     }
 }
 
-/// A stored file.
+/// A stored upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredUpload {
-    /// Its name, by which it is served.
+    /// Name that it is served by.
     pub name: StoredName,
-    /// Its owner.
+    /// Owner of the upload.
     pub owner: Principal,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
     /// SHA-256 of its bytes.
     pub sha256: BlobHash,
@@ -145,24 +145,24 @@ pub struct StoredUpload {
     pub original_name: String,
 }
 
-/// Fields of an upload to be recorded.
+/// Fields of the record of a new upload.
 #[derive(Clone, Copy, Debug)]
 pub struct NewUpload<'a> {
     /// Owner of the upload.
     pub owner: &'a Principal,
-    /// The extension of its name.
+    /// Extension of the stored name.
     pub extension: &'a str,
     /// Name given by the uploader.
     pub file_name: &'a str,
-    /// Time of its arrival.
+    /// Time of arrival.
     pub at: WallTime,
 }
 
-/// Every uploaded file.
+/// Store of all uploaded files.
 pub struct UploadStore {
-    /// Path in the settings, and the one that it leads to: a caller may use either.
+    /// Path in the settings, and the path it resolves to: callers may use either.
     dirs: [PathBuf; 2],
-    /// Tag with which names begin.
+    /// Tag of the node, with which names begin.
     tag: Option<NodeTag>,
     root: HeldDir,
     ledger: MetaStore,
@@ -171,8 +171,8 @@ pub struct UploadStore {
 }
 
 impl UploadStore {
-    /// Opens the files in `dir`, made when there is none; removes what a crash left there and
-    /// counts the rest to their owners' accounts.
+    /// Opens the files in `dir`, created if missing; removes what a crash left, and charges the
+    /// rest to its owners.
     pub fn open(
         dir: &Path,
         tag: Option<NodeTag>,
@@ -203,8 +203,8 @@ impl UploadStore {
         Ok(uploads)
     }
 
-    /// Makes the table of records while nobody has a file; an error where somebody has one and there is no table. They
-    /// would be taken for what a crash left.
+    /// Creates the table of records if no owner has a file. Fails if files exist without a table:
+    /// they would be mistaken for the leavings of a crash.
     fn require_records(&self) -> Result<(), UploadError> {
         if self.look(false, |_| Ok(true))? {
             return Ok(());
@@ -222,11 +222,11 @@ impl UploadStore {
         Ok(made?)
     }
 
-    /// Removes files that have no record, which a crash leaves; returns how many. Whole ones are set aside for
-    /// [`UNRECORDED_KEPT`] from the start that misses their record: the ledger may have been put back to a time before
-    /// them, and the right one has them again.
+    /// Removes unfinished uploads and files without a record, which a crash leaves; returns their number.
+    /// Complete files are first set aside for [`UNRECORDED_KEPT`] from the start that misses their record:
+    /// the ledger may have been restored to an earlier time, and the right one still knows them.
     ///
-    /// Only while no upload is under way: at start. What is not ours stays.
+    /// Runs at startup, before any upload. Unknown files and folders stay.
     fn sweep(&self) -> Result<usize, UploadError> {
         let (mut swept, mut kept) = (0, 0);
         for folder in list(&self.dirs[1])? {
@@ -285,7 +285,7 @@ impl UploadStore {
         })
     }
 
-    /// Runs `look` on the records, or returns `nothing` before there is a first one.
+    /// Calls `look` with the records; returns `nothing` if the table does not exist.
     fn look<T>(
         &self,
         nothing: T,
@@ -298,18 +298,18 @@ impl UploadStore {
         Ok(found?)
     }
 
-    /// Takes one of the owner's places for an upload.
+    /// Takes a permit to upload for `owner`.
     pub fn enter(&self, owner: &Principal) -> Result<UploadPermit, UploadError> {
         self.under_way.enter(owner)
     }
 
-    /// An empty file that takes up to `bytes_max` bytes, and charges `owner` for them.
+    /// Creates an empty file for up to `bytes_max` bytes, which are charged to `owner`.
     pub fn receive(&self, owner: &Principal, bytes_max: u64) -> Result<UploadWriter, UploadError> {
         self.quota.check(owner)?;
         UploadWriter::create(&self.dirs[1].join(INCOMING), bytes_max, self.quota.hold(owner))
     }
 
-    /// Keeps `incoming` as `new` says; durable on return, in one step with what `also` writes.
+    /// Stores `incoming` with the fields `new`; durable on return. `also` writes in the same transaction.
     pub fn keep(
         &self,
         incoming: UploadWriter,
@@ -330,7 +330,7 @@ impl UploadStore {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(UploadError::io("make an upload folder", &dir)(error));
             }
-            // Whoever made it may not have synced its name yet.
+            // An existing folder may not be durable yet.
             Ok(()) | Err(_) => sync_parent(&dir)?,
         }
         let path = dir.join(upload.name.as_str());
@@ -352,7 +352,7 @@ impl UploadStore {
         Ok(upload)
     }
 
-    /// The owner's file of this name.
+    /// Finds the file `name` of `owner`.
     pub fn find(
         &self,
         owner: &Principal,
@@ -365,7 +365,7 @@ impl UploadStore {
         })
     }
 
-    /// The owner's files before `before`, newest first, one more than `limit` where there are more.
+    /// Lists the owner's files before `before`, newest first; one more than `limit` if there are more.
     pub fn list(
         &self,
         owner: &Principal,
@@ -379,7 +379,7 @@ impl UploadStore {
             let mut files = Vec::new();
             for entry in range.rev().take(limit + 1) {
                 let (key, value) = entry?;
-                // A name that we did not give is nobody's.
+                // A name of another form is not one of ours.
                 let Ok(name) = key.value().1.parse() else { continue };
                 files.push(upload(name, value.value()));
             }
@@ -387,7 +387,7 @@ impl UploadStore {
         })
     }
 
-    /// Removes the owner's file of this name; whoever reads it reads on. False when there is none.
+    /// Removes the file `name` of `owner`, which open readers keep. Returns false if there is none.
     pub fn remove(&self, owner: &Principal, name: &StoredName) -> Result<bool, UploadError> {
         let folder = folder_of(owner);
         let removed = self.ledger.write(|change| {
@@ -397,7 +397,7 @@ impl UploadStore {
         })?;
         let Some(bytes) = removed else { return Ok(false) };
         let path = self.dirs[1].join(folder).join(name.as_str());
-        // The next start removes what a failed removal leaves there.
+        // The next start removes the file from there if its removal fails.
         let gone = self.dirs[1].join(INCOMING).join(name.as_str());
         match fs::rename(&path, &gone).and_then(|()| fs::remove_file(&gone)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -408,7 +408,7 @@ impl UploadStore {
         Ok(true)
     }
 
-    /// Opens the upload, which is as long as it was recorded to be.
+    /// Opens the file of an upload; fails if its size differs from the record.
     pub fn open_file(&self, upload: &StoredUpload) -> Result<File, SourceError> {
         let beneath = Path::new(&folder_of(&upload.owner)).join(upload.name.as_str());
         let opened = self.root.file(&beneath, Links::Never).and_then(|file| {
@@ -421,9 +421,9 @@ impl UploadStore {
         })
     }
 
-    /// The upload that `path` names: by its path on this server, or by its name alone.
+    /// Parses `path` as the name of an upload: its path on this server, or the name alone.
     ///
-    /// `None` when it names something else; what is another owner's is not found.
+    /// Returns `None` if it names anything else; another owner's upload is not found.
     pub fn named(&self, owner: &Principal, path: &Path) -> Option<Result<StoredName, SourceError>> {
         let beneath = self.dirs.iter().find_map(|dir| path.strip_prefix(dir).ok());
         let Some(beneath) = beneath else {
@@ -444,17 +444,17 @@ type Records = redb::ReadOnlyTable<
     (u64, [u8; 32], i64, &'static str, &'static str),
 >;
 
-/// State of a whole file whose record was missing.
+/// State of a complete file without a record.
 enum Unrecorded {
-    /// The ledger has it again.
+    /// A record of the file exists again.
     Named,
-    /// It waits for the right ledger.
+    /// The file is set aside.
     Aside,
-    /// It has been aside for long enough, or is no upload.
+    /// The file was set aside long enough, or is no regular file.
     Old,
 }
 
-/// Sets a file aside that has none of the `known` names, or gives it back its name.
+/// Sets a file aside that is not in `known`, or restores its name if that is known again.
 fn set_aside(path: &Path, known: &HashSet<String>) -> io::Result<Unrecorded> {
     let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_file() {

@@ -1,8 +1,8 @@
-//! Retries of a chunk: its backends may be away for a moment, and not for good.
+//! Retry policy for chunks whose backends are unavailable for a while.
 //!
-//! Pure: time is an argument. Recorded footage can wait, so a restart of a model server or a rate
-//! limit costs a reasoning time and no chunk. Once nothing has been answered for the whole patience
-//! nothing more is waited for, until something is answered again.
+//! Pure: callers pass `now`. Recorded footage can wait, so a restart of a model server or a rate limit costs
+//! a reasoning time but no chunk. Once no answer has come for the whole patience, nothing is retried until
+//! one comes.
 
 use std::time::{Duration, Instant};
 
@@ -11,29 +11,29 @@ use parking_lot::Mutex;
 
 use crate::base::backoff::Backoff;
 
-/// Longest time that one chunk is asked about again and again.
+/// Longest time for which one chunk is retried.
 const CHUNK_PATIENCE: Duration = Duration::from_secs(600);
-/// Pauses before a chunk is asked about again.
+/// Delays before a chunk is retried.
 const PAUSES: Backoff =
     Backoff { first: Duration::from_millis(250), factor: 2, longest: Duration::from_secs(5) };
-/// Times that a chunk is asked about again where the question may be what the backend fails on.
+/// Maximum retries if the request itself may be what makes the backend fail.
 const SUSPECT_MAX: u32 = 2;
 
-/// State of the backends of one reasoning, or of another work of many questions.
+/// Retry policy of one reasoning, or of another series of requests.
 pub struct RetryPolicy {
     patience: Duration,
-    /// Time of the last answer, or of the first question.
+    /// Time of the last answer, or of the first request.
     answered: Mutex<Option<Instant>>,
 }
 
-/// A chunk, or another question, that has no answer yet.
+/// Chunk, or other request, without an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkAttempt {
-    /// The chunk.
+    /// Index of the chunk.
     pub chunk: u64,
-    /// Times that it was asked again.
+    /// Number of retries so far.
     pub again: u32,
-    /// Time of the first question.
+    /// Time of the first request.
     pub since: Instant,
 }
 
@@ -41,25 +41,25 @@ pub struct ChunkAttempt {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Prospect {
     None,
-    /// The question itself may be what it fails on.
+    /// The request itself may make the backend fail.
     Suspect,
-    /// The backend is away, or busy.
+    /// The backend is unavailable or busy.
     Good,
 }
 
 impl RetryPolicy {
-    /// State before the first question; outages of up to `patience` are waited out.
+    /// Creates a policy that waits out outages of up to `patience`.
     pub fn new(patience: Duration) -> RetryPolicy {
         RetryPolicy { patience, answered: Mutex::new(None) }
     }
 
-    /// A backend answered.
+    /// Notes that a backend answered.
     pub fn answered(&self, now: Instant) {
         *self.answered.lock() = Some(now);
     }
 
-    /// Pause until the chunk is asked about again, which `failed` has not answered for; `None`
-    /// where it is given up.
+    /// Returns the delay before `chunk` is retried after the failures `failed`; `None` to give it
+    /// up.
     pub fn pause(
         &self,
         failed: &[BackendError],
@@ -75,7 +75,7 @@ impl RetryPolicy {
         };
         let rest = failed.iter().filter_map(|one| rest(&one.failure)).min().unwrap_or_default();
         let pause = PAUSES.exact(chunk.again.saturating_add(1)).max(rest);
-        // Those that failed together do not come back together: golden sections lie apart.
+        // Spreads the retries of chunks that failed together; multiples of the golden ratio lie apart.
         let spread = (chunk.chunk as f64 * 0.618_033_988_75).fract() / 2.0;
         let pause = pause + pause.mul_f64(spread);
         let ends = (answered + self.patience).min(chunk.since + CHUNK_PATIENCE);

@@ -1,4 +1,4 @@
-//! A request under its key, from its beginning to its answer.
+//! A request under an idempotency key, from its beginning to its response.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::{
 };
 use crate::base::meta_store::MetaStoreError;
 
-/// A request that is being carried out under its key, until dropped.
+/// Request in progress under its key, until dropped.
 ///
-/// Dropped without an answer it stays "begun", as after a crash.
+/// If dropped without a response, its record stays "begun", as after a crash.
 pub struct KeyedRequest {
     pub(super) keys: Arc<IdempotencyStore>,
     pub(super) scope: KeyScope,
@@ -24,7 +24,7 @@ pub struct KeyedRequest {
 }
 
 impl KeyedRequest {
-    /// Says durably that the request begins; what was said of an earlier one is forgotten.
+    /// Records durably that the request begins; replaces an earlier record of the key.
     pub fn write(
         &mut self,
         fingerprint: Option<BodyDigest>,
@@ -37,7 +37,7 @@ impl KeyedRequest {
         self.settle()
     }
 
-    /// Keeps what was answered.
+    /// Stores the response.
     pub fn answered(
         &self,
         fingerprint: BodyDigest,
@@ -47,13 +47,13 @@ impl KeyedRequest {
         self.settle()
     }
 
-    /// Charges its owner for what is kept; see [`KeyedRequest::answered_with`].
+    /// Charges the owner for its records; see [`KeyedRequest::answered_with`].
     pub fn settle(&self) -> Result<(), MetaStoreError> {
         self.keys.settle(&self.scope.owner)
     }
 
-    /// Does as [`KeyedRequest::answered`], together with other changes: all of them happen or none, and
-    /// are charged with the next [`KeyedRequest::settle`].
+    /// Stores the response as [`KeyedRequest::answered`] does, in the transaction `change`. The
+    /// caller must then call [`KeyedRequest::settle`] to charge it.
     pub fn answered_with(
         &self,
         change: &WriteTransaction,
@@ -63,13 +63,13 @@ impl KeyedRequest {
         records::put(change, &self.scope, self.at, &KeyState::Answered(fingerprint, answer))
     }
 
-    /// Forgets a request that did nothing.
+    /// Removes the record of a request that had no effect.
     pub fn refused(&self) -> Result<(), MetaStoreError> {
         self.keys.ledger.write(|change| records::remove(change, &self.scope))?;
         self.settle()
     }
 
-    /// Effect of the request as the log tells it, found as [`Interrupted::trace`] does.
+    /// Returns the effect of the request by the log; see [`Interrupted::trace`].
     pub fn trace(
         &self,
         timeline: &Timeline,

@@ -1,4 +1,4 @@
-//! Charges of owners for the answers that are kept for them.
+//! Charges owners for their stored responses.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::base::{
 };
 use parking_lot::Mutex;
 
-/// Bytes that have been charged, by owner.
+/// Bytes charged so far, by owner.
 pub(super) struct Charges {
     ledger: MetaStore,
     quota: Arc<Quota>,
@@ -18,15 +18,15 @@ pub(super) struct Charges {
 }
 
 impl Charges {
-    /// Nothing yet.
+    /// Creates the charges, with nothing charged.
     pub(super) fn new(ledger: MetaStore, quota: Arc<Quota>) -> Charges {
         Charges { ledger, quota, charged: Mutex::default() }
     }
 
-    /// Charges `owner` for what its records take now, whatever the quotas say.
+    /// Charges `owner` for the current size of its records, even beyond its quota.
     pub(super) fn settle(&self, owner: &Principal) -> Result<(), MetaStoreError> {
-        // Held while looking, so that what is charged is what was there last; every change is one
-        // insert or remove: a panic leaves the map usable.
+        // Held while reading, so that the latest size is charged last. Every change is one insert
+        // or remove: the map stays usable after a panic.
         let mut charged = self.charged.lock();
         let now = self.ledger.read(|view| records::bytes_of(view, owner))?;
         let before = charged.remove(owner).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The records of used keys in the ledger, and the bounds on them.
+//! Records of used keys in the ledger, and their limits.
 
 use media::{Seq, WallTime};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
@@ -8,9 +8,9 @@ use crate::base::{keys::Principal, meta_store};
 
 type Result<T> = std::result::Result<T, redb::Error>;
 
-/// Owner and scope.
+/// Owner and digest of the scope.
 type Key = (&'static str, [u8; 32]);
-/// Time in epoch ms, fingerprint, request, head of the log, status (0 is begun), headers, body.
+/// Time in epoch ms, body digest, request id, head of the log, status (0 if begun), headers, body.
 type Value = (
     i64,
     Option<[u8; 32]>,
@@ -21,7 +21,7 @@ type Value = (
     &'static [u8],
 );
 const RECORDS: TableDefinition<'static, Key, Value> = TableDefinition::new("idempotency");
-/// Owner, time and scope to the bytes of the record: which are the oldest, and how large.
+/// Owner, time and scope to the bytes of the response: an index by age.
 const AGES: TableDefinition<'static, (&str, i64, [u8; 32]), u64> =
     TableDefinition::new("idempotency_ages");
 
@@ -31,13 +31,13 @@ pub(super) struct KeyRecord {
     pub state: KeyState,
 }
 
-/// State of its request.
+/// State of a record's request.
 pub(super) enum KeyState {
     Begun(Interrupted),
     Answered(BodyDigest, StoredResponse),
 }
 
-/// The record of `scope`.
+/// Returns the record of `scope`.
 pub(super) fn find(view: &ReadTransaction, scope: &KeyScope) -> Result<Option<KeyRecord>> {
     let Some(table) = meta_store::table(view, RECORDS)? else { return Ok(None) };
     let found = table.get((scope.owner.as_str(), scope.digest))?;
@@ -93,7 +93,7 @@ pub(super) fn put(
     Ok(())
 }
 
-/// Forgets the record of `scope`.
+/// Removes the record of `scope`.
 pub(super) fn remove(change: &WriteTransaction, scope: &KeyScope) -> Result<()> {
     let owner = scope.owner.as_str();
     let mut records = change.open_table(RECORDS)?;
@@ -104,8 +104,8 @@ pub(super) fn remove(change: &WriteTransaction, scope: &KeyScope) -> Result<()> 
     Ok(())
 }
 
-/// Removes the record of `scope` if it is still that of `request_id`, begun and not answered; tells
-/// whether it was.
+/// Removes the record of `scope` if it is still that of `request_id` and unanswered; returns true
+/// if it was.
 pub(super) fn remove_begun(
     change: &WriteTransaction,
     scope: &KeyScope,
@@ -123,8 +123,8 @@ pub(super) fn remove_begun(
     Ok(found)
 }
 
-/// Time at which the oldest record of `owner` since `oldest` was begun, where they are as many or
-/// as large as they may be.
+/// Returns the time of the oldest record of `owner` since `oldest`, if the owner has the maximum
+/// number or bytes of records.
 pub(super) fn oldest_of_full(
     view: &ReadTransaction,
     owner: &Principal,
@@ -141,7 +141,7 @@ pub(super) fn oldest_of_full(
     Ok(first.filter(|_| count >= RECORDS_MAX || bytes >= BYTES_MAX))
 }
 
-/// Bytes of a record on disk beside its answer, about.
+/// Approximate bytes of a record on disk, without its response.
 const RECORD_BYTES: u64 = 256;
 
 /// Bytes that the records of `owner` take on disk.
@@ -152,11 +152,11 @@ pub(super) fn bytes_of(view: &ReadTransaction, owner: &Principal) -> Result<u64>
     own.map(|entry| Ok(entry?.1.value() + RECORD_BYTES)).sum()
 }
 
-/// Every owner of a record.
+/// Returns every owner of a record.
 pub(super) fn owners(view: &ReadTransaction) -> Result<Vec<Principal>> {
     let (mut owners, mut from) = (Vec::<Principal>::new(), String::new());
     let Some(ages) = meta_store::table(view, AGES)? else { return Ok(owners) };
-    // Past all of each: no name holds a NUL.
+    // Skips the rest of each owner: no name contains a NUL.
     while let Some(entry) = ages.range((from.as_str(), i64::MIN, [0; 32])..)?.next() {
         let owner = entry?.0.value().0.to_owned();
         from = format!("{owner}\0");
@@ -165,7 +165,7 @@ pub(super) fn owners(view: &ReadTransaction) -> Result<Vec<Principal>> {
     Ok(owners)
 }
 
-/// The requests of `owner` that have begun and were not answered, [`RECORDS_MAX`] at most.
+/// Returns the unanswered requests of `owner`, at most [`RECORDS_MAX`].
 pub(super) fn begun_of(
     view: &ReadTransaction,
     owner: &Principal,
@@ -185,10 +185,10 @@ pub(super) fn begun_of(
     Ok(begun)
 }
 
-/// A record in the order of ages: its owner, time and scope.
+/// Entry of the age index: owner, time and scope.
 pub(super) type AgeIndexEntry = (String, i64, [u8; 32]);
 
-/// Up to `limit` records from before `oldest`.
+/// Returns up to `limit` records from before `oldest`.
 pub(super) fn before(
     view: &ReadTransaction,
     oldest: WallTime,
@@ -209,12 +209,12 @@ pub(super) fn before(
     Ok(over)
 }
 
-/// Forgets these records, but for those that have begun anew since.
+/// Removes these records, except those that were begun again since.
 pub(super) fn forget(change: &WriteTransaction, over: &[AgeIndexEntry]) -> Result<()> {
     let mut ages = change.open_table(AGES)?;
     let mut records = change.open_table(RECORDS)?;
     for (owner, at, digest) in over {
-        // A record that began anew has another age, under which it stays.
+        // A record that was begun again has another age entry, and stays.
         if ages.remove((&**owner, *at, *digest))?.is_some() {
             records.remove((&**owner, *digest))?;
         }

@@ -1,4 +1,4 @@
-//! Effects of requests that were begun and never answered, as the log tells them.
+//! Effects of interrupted requests, reconstructed from the log.
 
 use std::collections::HashSet;
 
@@ -7,20 +7,20 @@ use timeline::{Event, EventKind, EventMeta, Timeline, TimelineError};
 
 use super::{Interrupted, STEP};
 
-/// Effect of a request by the log.
+/// Effect of a request, by the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveredOutcome {
-    /// The request did nothing.
+    /// The request had no effect.
     Nothing,
-    /// The request did something in this run.
+    /// The request had an effect in this run.
     Run(RunId),
-    /// Unknown: too much happened since to find out.
+    /// Unknown: the log has too many events since.
     Unknown,
 }
 
 impl Interrupted {
-    /// Effect of the request as its events tell it; `run` alone is looked at where the request was
-    /// about one, and at most `reads_max` events are read.
+    /// Returns the effect of the request by its events: only those of `run` if given, and at most
+    /// `reads_max` events.
     pub fn trace(
         &self,
         timeline: &Timeline,
@@ -53,8 +53,8 @@ impl Interrupted {
     }
 }
 
-/// Those of `begun` that did nothing, as one look back over the log tells: reads at most
-/// `reads_max` events, and takes those for busy that it cannot get back to.
+/// Returns those of `begun` that had no effect, by one pass backwards over the log. Reads at most
+/// `reads_max` events; requests begun before the part read count as having an effect.
 pub(super) fn idle<T>(
     mut begun: Vec<(T, Interrupted)>,
     timeline: &Timeline,
@@ -81,8 +81,8 @@ pub(super) fn idle<T>(
     Ok(begun)
 }
 
-/// The kinds with which the effects of a request begin; `in_its_run` those too that follow a
-/// promise in it.
+/// Returns true for event kinds that show an effect of a request; with `in_its_run` also those
+/// that follow an accepted job.
 fn tells(kind: EventKind, in_its_run: bool) -> bool {
     use EventKind::{
         AnalysisGenerated, FramesDecoded, InferenceCompleted, IngestReceived, RunCreated,

@@ -1,4 +1,4 @@
-//! A place that work has, and may lend to others while it waits for what is not here.
+//! Permit of a job, which the job may lend to others while it waits.
 
 use std::{future::ready, pin::pin, sync::Arc};
 
@@ -6,7 +6,7 @@ use super::{JobLength, JobQueue};
 use crate::base::keys::Principal;
 use parking_lot::Mutex;
 
-/// The right to run, until dropped.
+/// Permit to run, until dropped.
 pub struct JobPermit(Lender);
 
 impl JobPermit {
@@ -15,7 +15,7 @@ impl JobPermit {
         JobPermit(Lender(Arc::new(Seat { admission, owner, stay, state })))
     }
 
-    /// Handle that lends the place while its work waits.
+    /// Returns a handle that lends the permit while the job waits.
     pub fn lender(&self) -> Lender {
         self.0.clone()
     }
@@ -31,7 +31,7 @@ impl Drop for JobPermit {
     }
 }
 
-/// Lends a place; clones lend the same one, and none that was left.
+/// Lends a permit; clones lend the same one. A dropped permit cannot be lent.
 #[derive(Clone)]
 pub struct Lender(Arc<Seat>);
 
@@ -52,7 +52,7 @@ enum State {
 impl Seat {}
 
 impl Lender {
-    /// Awaits `wait` and returns its output; others have the place while it is not ready.
+    /// Awaits `wait` and returns its output; lends the permit while `wait` is pending.
     pub async fn lend_while<T>(&self, wait: impl Future<Output = T>) -> T {
         let _back = Back(self);
         let mut wait = pin!(wait);
@@ -65,7 +65,7 @@ impl Lender {
         wait.await
     }
 
-    /// Lets others use the slot until [`Lender::lend_while`] takes it back.
+    /// Lends the permit until the end of the next [`Lender::lend_while`].
     pub fn lend(&self) {
         let seat = &self.0;
         let mut state = seat.state.lock();
@@ -76,8 +76,8 @@ impl Lender {
     }
 }
 
-/// Takes a lent place back when dropped, at once: who has it meanwhile keeps it, and the next who
-/// waits does so for longer.
+/// Takes a lent permit back at once when dropped: another holder keeps its permit, and the next
+/// waiter waits longer.
 struct Back<'a>(&'a Lender);
 
 impl Drop for Back<'_> {

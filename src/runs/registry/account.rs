@@ -1,4 +1,4 @@
-//! Charges of a run to its owner: until the bytes are gone from the disk, deleted or not.
+//! Quota charges of a run, kept until its bytes are gone from the disk, even if it is deleted.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,7 +16,7 @@ use crate::{
     runs::lifecycle::RunState,
 };
 
-/// Bytes that are charged for a run.
+/// Bytes charged for a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Charged {
     log: u64,
@@ -25,14 +25,14 @@ pub(super) struct Charged {
 }
 
 impl Charged {
-    /// Bytes that stay until its events are purged.
+    /// Bytes that stay until the run's events are purged.
     fn records(self) -> u64 {
         self.log + self.columns
     }
 }
 
 impl Run {
-    /// Charges its owner for `log_bytes` of events.
+    /// Charges the owner for `log_bytes` of events.
     pub(super) fn account(&self, log_bytes: u64, quota: &Quota) {
         let mut charged = self.charged.lock();
         let owner = &self.origin().principal;
@@ -41,8 +41,8 @@ impl Run {
         charged.log = log_bytes;
     }
 
-    /// Leaves its owner charged for what it stored beside the log: `column_bytes` of signals, and
-    /// stills.
+    /// Keeps a reservation as a charge for data beside the log: `column_bytes` of signals, the
+    /// rest stills.
     pub fn keep(&self, hold: QuotaReservation, column_bytes: u64) {
         let mut charged = self.charged.lock();
         let bytes = hold.keep();
@@ -51,7 +51,7 @@ impl Run {
         charged.stills += bytes - column_bytes;
     }
 
-    /// Charges its owner for columns and stills that it had before this start.
+    /// Charges the owner for columns and stills stored before this start.
     pub fn record_stored(&self, column_bytes: u64, still_bytes: u64, quota: &Quota) {
         let mut charged = self.charged.lock();
         quota.record(&self.origin().principal, column_bytes + still_bytes);
@@ -59,7 +59,7 @@ impl Run {
         charged.stills += still_bytes;
     }
 
-    /// Gives back `bytes` of its stills: they were removed.
+    /// Releases `bytes` of removed stills.
     pub fn release_stills(&self, bytes: u64, quota: &Quota) {
         let mut charged = self.charged.lock();
         let bytes = bytes.min(charged.stills);
@@ -67,7 +67,7 @@ impl Run {
         quota.release(&self.origin().principal, bytes);
     }
 
-    /// Gives back everything: nothing of it is left.
+    /// Releases all charges of a purged run.
     pub(super) fn release_all(&self, quota: &Quota) {
         let charged = std::mem::take(&mut *self.charged.lock());
         quota.release(&self.origin().principal, charged.records() + charged.stills);
@@ -79,14 +79,14 @@ impl Run {
 }
 
 impl RunRegistry {
-    /// The deleted runs with stills that their owners are charged for, and how much that is.
+    /// Returns the deleted runs with stills still charged, and the bytes of each.
     pub fn deleted_stills(&self) -> Vec<(Arc<Run>, u64)> {
         let runs = self.deleted().into_iter().map(|run| (run.charged().stills, run));
         runs.filter(|(bytes, _)| *bytes > 0).map(|(bytes, run)| (run, bytes)).collect()
     }
 
-    /// The deleted runs whose records take too much of what their owners may store to be kept until
-    /// they are old.
+    /// Returns the deleted runs whose records take too much of the owner's quota to be kept until
+    /// their age.
     pub fn deleted_in_the_way(&self) -> HashSet<RunId> {
         let mut owners: HashMap<Principal, (u64, Vec<RunId>)> = HashMap::new();
         for run in self.deleted() {
@@ -100,12 +100,12 @@ impl RunRegistry {
         crowded.flat_map(|(_, (_, runs))| runs).collect()
     }
 
-    /// Returns true if deleted runs hold something to remove before they are old.
+    /// Returns true if deleted runs have data to remove before their age.
     pub fn has_leftovers(&self) -> bool {
         !self.deleted_stills().is_empty() || !self.deleted_in_the_way().is_empty()
     }
 
-    /// The deleted runs for which nothing is under way any more.
+    /// Deleted runs without a job.
     fn deleted(&self) -> Vec<Arc<Run>> {
         let tables = self.tables.lock();
         let deleted = tables.runs.values().filter(|run| run.lifecycle() == RunState::Deleted);

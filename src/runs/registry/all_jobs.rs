@@ -1,4 +1,4 @@
-//! Runs that have a job, and the listeners for its end: no event says so.
+//! Runs with a job, and listeners for the end of jobs, which no event announces.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::base::keys::Principal;
 
 type Listener = Box<dyn Fn(RunId) + Send + Sync>;
 
-/// The jobs of every run.
+/// Jobs of all runs.
 #[derive(Default)]
 pub(super) struct AllJobs {
     /// Runs with a job, by owner.
@@ -20,12 +20,12 @@ pub(super) struct AllJobs {
 }
 
 impl AllJobs {
-    /// A job of `run` has begun.
+    /// Notes that a job of `run` has begun.
     pub(super) fn began(&self, owner: &Principal, run: RunId) {
         self.busy.lock().entry(owner.clone()).or_default().insert(run);
     }
 
-    /// The last job of `run` has ended.
+    /// Notes that the last job of `run` has ended.
     pub(super) fn rests(&self, owner: &Principal, run: RunId) {
         let mut busy = self.busy.lock();
         let Some(runs) = busy.get_mut(owner) else { return };
@@ -41,22 +41,22 @@ impl AllJobs {
         busy.get(owner).map_or(0, |runs| runs.iter().filter(|run| counts(run)).count())
     }
 
-    /// The job of `run` has ended.
+    /// Tells the listeners that a job of `run` has ended.
     pub(super) fn tell(&self, run: RunId) {
-        // Listeners are only added: a panic leaves them whole.
+        // Listeners are only added: the list stays whole after a panic.
         let listeners = self.listeners.read();
         listeners.iter().for_each(|listener| listener(run));
     }
 }
 
 impl RunRegistry {
-    /// Number of runs that have a job, live sessions among them.
+    /// Number of runs with a job, including live sessions.
     pub fn busy_runs(&self) -> usize {
         self.jobs.busy.lock().values().map(HashSet::len).sum()
     }
 
-    /// Has `listener` called with each run whose job has ended, after the job's last event is
-    /// readable. It must be brief.
+    /// Adds a listener, called with the run of each job that ends, after the job's last event is
+    /// readable. `listener` must be short.
     pub fn on_job_end(&self, listener: impl Fn(RunId) + Send + Sync + 'static) {
         let mut listeners = self.jobs.listeners.write();
         listeners.push(Box::new(listener));

@@ -1,5 +1,4 @@
-//! The analyses of a run, told from its events: which is the newest of a stream, and the turn to
-//! add another.
+//! Analyses of a run, by its events: the newest of each stream, and the lock to add another.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,7 +12,7 @@ use super::{readable, run::Run};
 /// Events read at a time.
 const PAGE: usize = 1000;
 
-/// The analyses in the events before `next`, and whose turn it is to add one.
+/// Analyses in the events before `next`, and the lock to add another.
 #[derive(Default)]
 pub(super) struct Analyses {
     next: Seq,
@@ -21,14 +20,14 @@ pub(super) struct Analyses {
     turn: Arc<Mutex<()>>,
 }
 
-/// An analysis on the timeline.
+/// Analysis on the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
     seq: Seq,
     stream: StreamId,
-    /// Its name; `None` where that was before analyses had names.
+    /// Id of the analysis; `None` if it is older than ids of analyses.
     pub id: Option<AnalysisId>,
-    /// Thresholds that it used; `None` likewise.
+    /// Thresholds of the analysis; `None` likewise.
     pub gate: Option<GateConfig>,
 }
 
@@ -38,11 +37,11 @@ impl Made {
         Made { seq, stream: stream_id.clone(), id: *analysis_id, gate: *gate }
     }
 
-    /// Zones that it used in place of those of the recording; waits for the disk.
+    /// Returns the zones that replaced those of the recording; blocks on the disk.
     pub fn zones(&self, timeline: &Timeline) -> Result<Option<Zones>, TimelineError> {
         let event = timeline.get_parts(self.seq)?.and_then(|stored| readable(&stored));
         Ok(match event {
-            // Of one that grows it is another event that is there.
+            // For the analysis of an open recording, the event at `seq` is an unrelated one.
             Some(Event::AnalysisGenerated(made)) if made.analysis_id == self.id => made.zones,
             _ => None,
         })
@@ -50,14 +49,14 @@ impl Made {
 }
 
 impl Run {
-    /// The turn to choose the ordinal of an analysis and to record it: whoever else wants it waits
-    /// until this is dropped.
+    /// Locks the choice of the next analysis's ordinal and its recording; others wait until the
+    /// guard is dropped.
     pub async fn analysis_turn(&self) -> OwnedMutexGuard<()> {
         let turn = Arc::clone(&self.analyses.lock().turn);
         turn.lock_owned().await
     }
 
-    /// Key of the next analysis of `stream`; waits for the disk.
+    /// Returns the key of the next analysis of `stream`; blocks on the disk.
     pub fn next_analysis(
         &self,
         timeline: &Timeline,
@@ -65,7 +64,7 @@ impl Run {
     ) -> Result<AnalysisKey, TimelineError> {
         let growing = self.growing();
         self.with_analyses(timeline, |made| {
-            // The one that grows has taken its ordinal, and is told of at its end.
+            // The analysis of an open recording has taken its ordinal, but has no event before its end.
             let growing = growing.filter(|growing| growing.decoded.stream_id == *stream);
             let growing = growing.and_then(|growing| growing.analysis_id());
             let taken = growing.is_some_and(|id| made.iter().all(|made| made.id != Some(id)));
@@ -75,7 +74,7 @@ impl Run {
         })
     }
 
-    /// The newest analysis of each stream among the events up to `until`; waits for the disk.
+    /// Returns the newest analysis of each stream in the events up to `until`; blocks on the disk.
     pub fn newest_analyses(
         &self,
         timeline: &Timeline,
@@ -96,7 +95,7 @@ impl Run {
         })
     }
 
-    /// Reads only events that are new to it.
+    /// Calls `take` with all analyses, after reading the new events.
     fn with_analyses<T>(
         &self,
         timeline: &Timeline,

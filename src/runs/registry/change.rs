@@ -12,21 +12,21 @@ use crate::runs::lifecycle::RunState;
 pub(super) enum RunTransition {
     Create(Vec<Event>),
     Active(Vec<Event>),
-    /// Events of a job, also of a run that has ended; and one that ends a run that has not.
+    /// Events of a job, even after the run's end; and an event that ends an active run.
     WindUp(Part, Vec<Event>, Option<Event>),
-    /// Gives a run another label, also one that has ended.
+    /// Changes the label of a run, even of one that has ended.
     Label(RunLabelled),
     Delete(Event),
-    /// Tells the end that a run was brought to on request.
+    /// Records the end that was requested for a run.
     End(Event),
-    /// Ends a run that is idle at a time.
+    /// Ends a run that is idle at the given time.
     EndIdle(Instant, Event),
-    /// Deletes a run that ended before a time: the service does so itself.
+    /// Deletes a run that ended before the given time, for retention.
     Reclaim(WallTime),
 }
 
 impl RunTransition {
-    /// Events to append now; `None` when nothing is left to do.
+    /// Returns the events to append; `None` if the change has no effect.
     pub(super) fn events(self, run: &Run) -> Result<Option<Vec<Event>>, RunError> {
         let state = run.lifecycle();
         match self {
@@ -37,7 +37,7 @@ impl RunTransition {
             }
             RunTransition::Delete(_) if state == RunState::Deleted => Err(RunError::NotFound),
             RunTransition::Delete(event) => Ok(Some(vec![event])),
-            // One that was deleted meanwhile is told no other end, and neither is who asked for it.
+            // A run that was deleted meanwhile gets no other end; the caller gets an error.
             RunTransition::End(_) if !state.is_terminal() => Err(RunError::NotFound),
             RunTransition::End(event) => Ok(Some(vec![event])),
             RunTransition::EndIdle(now, end) => Ok(run.is_idle(now).then(|| vec![end])),
@@ -60,12 +60,12 @@ impl RunTransition {
     }
 }
 
-/// Part of what a job does that its events are.
+/// Position of a batch among the events of a job.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// One that more follows: it follows the end of a run on request, and no other.
+    /// More events follow: allowed after an end on request only.
     Middle,
-    /// The last, which follows any end of the run.
+    /// The last batch: allowed after any end of the run.
     End,
 }
 

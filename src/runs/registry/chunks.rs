@@ -1,6 +1,6 @@
-//! The chunks of a run, or the looks of a live session, that a model answered for, in their order: answers come in any.
+//! Answered chunks of a run, or frames of a live session, in order: answers arrive in any order.
 //!
-//! Holds two numbers a chunk, and reads each event once.
+//! Holds two numbers per chunk, and reads each event once.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use timeline::{Event, EventKind, Timeline, TimelineError};
 
 use super::{readable, run::Run};
 
-/// Events read from the log at a time; a payload is at most a MiB.
+/// Events read from the log at a time; a payload has at most 1 MiB.
 const READ: usize = 16;
 
-/// The kinds of events that tell what a model said of pictures.
+/// Kinds of events with a model's description of pictures.
 const KINDS: [EventKind; 5] = [
     EventKind::SemanticChunkInferred,
     EventKind::Vlm,
@@ -21,7 +21,7 @@ const KINDS: [EventKind; 5] = [
     EventKind::ClipVlmTiered,
 ];
 
-/// Positions of chunks (of a live session, frames) and of the events that tell of them, among the events of each kind
+/// Indices of chunks (frames, for a live session) with their events, from the events of each kind
 /// before its `next`.
 #[derive(Default)]
 pub(super) struct ChunkOrder {
@@ -29,33 +29,33 @@ pub(super) struct ChunkOrder {
     order: BTreeSet<(u64, Seq)>,
 }
 
-/// A cursor that is none: it names no chunk of the run that a model answered for.
+/// Error of a cursor that is no event of an answered chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSuchChunk;
 
 impl Run {
-    /// Chunks that a model answered for, as the events that tell of them, in the order of the
-    /// chunks; from the event `from` on where one is given. Reads only events that are new to it.
+    /// Returns the events of answered chunks in the order of the chunks, from the event `from` on
+    /// if given. Reads new events only.
     pub fn said_of_chunks(
         &self,
         timeline: &Timeline,
         from: Option<Seq>,
     ) -> Result<Result<Vec<Seq>, NoSuchChunk>, TimelineError> {
-        // Others get at what is known between two steps.
+        // The lock is released between steps, so that other readers can use the known part.
         while self.chunks.lock().follow(timeline, self.id())? {}
         Ok(self.chunks.lock().from(from))
     }
 }
 
 impl ChunkOrder {
-    /// Takes in some of what `run` has been told since; false once that is all.
+    /// Reads some new events of `run`; returns false if there were none.
     fn follow(&mut self, timeline: &Timeline, run: RunId) -> Result<bool, TimelineError> {
         let mut is_news = false;
         for (kind, next) in KINDS.into_iter().zip(&mut self.next) {
             for stored in timeline.read_parts(run, *next, READ, Some(kind))? {
                 is_news = true;
                 *next = Seq(stored.head.seq.0 + 1);
-                // Of what is without an answer nobody said anything.
+                // An event without an answer describes nothing.
                 let place = match readable(&stored) {
                     Some(Event::SemanticChunkInferred(chunk)) if !chunk.semantic_fallback_used => {
                         chunk.chunk_index
@@ -71,7 +71,7 @@ impl ChunkOrder {
         Ok(is_news)
     }
 
-    /// The events in the order of their chunks, from the event `from` on where one is given.
+    /// Returns the events in the order of their chunks, from the event `from` on if given.
     fn from(&self, from: Option<Seq>) -> Result<Vec<Seq>, NoSuchChunk> {
         let events = self.order.iter().map(|(_, seq)| *seq);
         let Some(from) = from else { return Ok(events.collect()) };

@@ -1,4 +1,4 @@
-//! Ends of runs: on request, or by themselves once nothing happens for too long.
+//! Ends of runs: on request, or after idling for too long.
 
 use std::{
     sync::Arc,
@@ -16,9 +16,9 @@ use crate::{
     runs::lifecycle::RunState,
 };
 
-/// The reason of a `run_completed` of a run in which nothing happened for too long.
+/// Reason of a `run_completed` event after idling.
 pub const IDLE: &str = "idle";
-/// Longest wait of an end on request for the last of a job.
+/// Longest wait of a requested end for the job's last events.
 const REST_MAX: Duration = Duration::from_secs(10);
 
 impl RunRegistry {
@@ -40,7 +40,7 @@ impl RunRegistry {
         self.end(run, RunState::Completed, request_id).await
     }
 
-    /// Brings an active run to `end` at once; returns when an event tells it, behind what the job had recorded.
+    /// Ends an active run at once; returns once the event of the end is durable, after the job's last events.
     pub(super) async fn end(
         self: &Arc<Self>,
         run: &Arc<Run>,
@@ -48,7 +48,7 @@ impl RunRegistry {
         request_id: RequestId,
     ) -> Result<(), RunError> {
         let (registry, run) = (Arc::clone(self), Arc::clone(run));
-        // A task of its own: a caller that goes away must not leave an end that no event tells.
+        // Runs in its own task: a caller that goes away must not leave an end without an event.
         let ended = async move {
             run.begin_end(end).await?;
             if timeout(REST_MAX, run.rests()).await.is_err() {
@@ -66,8 +66,8 @@ impl RunRegistry {
         tokio::spawn(ended.in_current_span()).await.map_err(|_| RunError::Unfinished)?
     }
 
-    /// Ends the active runs whose idle time is over at `now`: completes those that were analysed, and
-    /// has the others expire. Returns how many.
+    /// Ends the active runs that are idle at `now`: completes those with an analysis, and expires
+    /// the others. Returns their number.
     pub async fn end_idle(self: &Arc<Self>, now: Instant) -> usize {
         let idle: Vec<Arc<Run>> = {
             let tables = self.tables.lock();
@@ -95,12 +95,12 @@ impl RunRegistry {
         } else {
             Event::RunExpired(RunExpired {})
         };
-        // One in which something happened meanwhile is not idle, and what was read of it is not told.
+        // An event since then makes the run not idle, and `end` is dropped.
         Ok(self.change(run, RunTransition::EndIdle(now, end)).await?.len())
     }
 
-    /// Event of the normal end of `run`, with the figures of its newest analysis or else its newest
-    /// decoding.
+    /// Returns the event of the normal end of `run`, with the counts of its newest analysis, or
+    /// else of its newest decoding.
     async fn completed(
         &self,
         run: &Run,
@@ -130,8 +130,8 @@ impl RunRegistry {
     }
 }
 
-/// The stream, the frames and the markers that the newest event of `kind` tells of; one that cannot be
-/// read keeps no run from its end.
+/// Returns stream, frames and markers of the newest event of `kind`. `None` if it cannot be read,
+/// so that the run can still end.
 fn figures(timeline: &Timeline, run: RunId, kind: EventKind) -> Option<(StreamId, u64, u64)> {
     let head = timeline.latest(run, kind)?;
     let parts = timeline.get_parts(head.seq).ok()??;

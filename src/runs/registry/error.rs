@@ -15,24 +15,24 @@ pub enum RunError {
     /// The run has ended.
     #[error("the run is {}: create a new run", .0.as_str())]
     Terminal(RunState),
-    /// A job of the run is under way.
+    /// A job of the run is in progress.
     #[error("{}", job::busy(*.job))]
     Busy {
-        /// The job; none of live video.
+        /// Id of that job; `None` for a live session.
         job: Option<JobId>,
     },
-    /// The principal has as many active runs as are allowed.
+    /// The principal has the maximum number of active runs.
     #[error("{active} of at most {limit} runs are active: finish, stop or delete one")]
     ActiveLimit {
-        /// The limit.
+        /// Maximum number of active runs.
         limit: usize,
-        /// Active runs.
+        /// Number of active runs.
         active: usize,
     },
-    /// The log refused.
+    /// The log failed.
     #[error(transparent)]
     Log(#[from] TimelineError),
-    /// The change was given up on before the log answered.
+    /// The change was abandoned before the log answered.
     #[error("the update of the run was interrupted")]
     Unfinished,
 }

@@ -1,4 +1,4 @@
-//! The recording of a run that grows: readers find its rows before an event names them.
+//! Open recording of a run: readers see its rows before an event names them.
 
 use std::sync::{Arc, atomic::AtomicU64};
 
@@ -7,31 +7,31 @@ use timeline::{AnalysisGenerated, FramesDecoded};
 
 use super::run::Run;
 
-/// A recording in progress.
+/// Recording in progress.
 #[derive(Debug)]
 pub struct Growing {
-    /// Job that records it, which its column is called by.
+    /// Job of the recording, which names its column.
     pub job: JobId,
-    /// Bytes of its column that readers see.
+    /// Bytes of the column that readers may see.
     pub synced: Arc<AtomicU64>,
-    /// Last event of the log when it began.
+    /// Last event of the log when the recording began.
     pub since: Seq,
-    /// Reason of its end, where that is told later than it came.
+    /// Reason of the end, if recovery has to close the recording.
     pub reason: &'static str,
-    /// Event of its frames, without any.
+    /// Event of the frames, still without any.
     pub decoded: FramesDecoded,
-    /// Event of the analysis that its markers are, where they are told as it grows.
+    /// Event of the recording's own analysis, if its markers are emitted as it grows.
     pub analysis: Option<AnalysisGenerated>,
 }
 
 impl Growing {
-    /// Analysis that its markers are.
+    /// Id of the recording's own analysis.
     pub(super) fn analysis_id(&self) -> Option<AnalysisId> {
         self.analysis.as_ref()?.analysis_id
     }
 }
 
-/// The recording of a job that shows; dropped before its end, it is left to be closed later.
+/// Guard of a visible recording; if dropped before its end, the recording is left to be closed later.
 pub struct RecordingGuard {
     run: Arc<Run>,
     job: JobId,
@@ -39,7 +39,7 @@ pub struct RecordingGuard {
 }
 
 impl RecordingGuard {
-    /// Hides it: events name all of it, or nothing does.
+    /// Hides the recording: events name all of it, or it was removed.
     pub fn end(mut self) {
         self.is_over = true;
         self.run.end_recording(self.job);
@@ -62,20 +62,20 @@ impl Run {
         RecordingGuard { run: Arc::clone(self), job, is_over: false }
     }
 
-    /// Shows a recording, with a writer or without.
+    /// Shows a recording, with or without a writer.
     pub fn show_recording(&self, growing: Growing) {
         *self.growing.lock() = Some(Arc::new(growing));
     }
 
-    /// Hides that of `job`, which is over.
+    /// Hides the recording of `job`, which is closed.
     pub fn end_recording(&self, job: JobId) {
         self.growing.lock().take_if(|growing| growing.job == job);
         self.left.lock().retain(|left| *left != job);
         self.all_jobs.tell(self.id());
     }
 
-    /// Notes that nobody writes the recording of `job` any more, and that it is to be closed: until it is, the run is
-    /// busy and has more to tell.
+    /// Notes that the recording of `job` has no writer and must be closed. Until then the run is
+    /// busy, and further events follow.
     pub fn leave_recording(&self, job: JobId) {
         let mut left = self.left.lock();
         if !left.contains(&job) {
@@ -88,12 +88,12 @@ impl Run {
         self.left.lock().contains(&job)
     }
 
-    /// A job whose recording is left, if there is one.
+    /// Returns a job whose recording is left, if any.
     pub fn left(&self) -> Option<JobId> {
         self.left.lock().first().copied()
     }
 
-    /// Recording that grows now, or is left.
+    /// Recording in progress or left, if any.
     pub fn growing(&self) -> Option<Arc<Growing>> {
         self.growing.lock().clone()
     }

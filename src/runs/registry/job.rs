@@ -1,4 +1,4 @@
-//! The handle on a run's job: what asked for it, how far it has come, and what ends it.
+//! Handle of a run's job: its origin, its progress, and its cancellation.
 
 use std::{
     sync::{
@@ -30,25 +30,25 @@ media::named! {
 /// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobStatus {
-    /// Waits for a place.
+    /// Waits for a permit.
     Queued,
-    /// Works.
+    /// Runs.
     Running,
-    /// Came to its end.
+    /// Ended regularly.
     Succeeded,
     /// Ended by a failure.
     Failed,
     /// Ended on request.
     Cancelled,
-    /// Cut off by the end of its server; shown as failed.
+    /// Cut off by a crash of the server; shown as failed.
     Interrupted,
 }
 
 impl JobStatus {
-    /// Names on the wire.
+    /// Names in the API.
     pub const SHOWN: [&str; 5] = ["queued", "running", "succeeded", "failed", "cancelled"];
 
-    /// Name on the wire.
+    /// Name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             JobStatus::Queued => "queued",
@@ -65,46 +65,46 @@ impl JobStatus {
     }
 }
 
-/// A job as it was asked for.
+/// Request of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JobOrder {
-    /// Its name.
+    /// Id of the job.
     pub id: JobId,
     /// Kind of the job.
     pub kind: JobKind,
-    /// Its run.
+    /// Run of the job.
     pub run: RunId,
-    /// The request that asked for it.
+    /// Request that started the job.
     pub request: RequestId,
-    /// Time of the start.
+    /// Time of the request.
     pub started_at: WallTime,
 }
 
-/// A job as records show it.
+/// State of a job, as records show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JobView {
-    /// Request that started it.
+    /// Request of the job.
     pub order: JobOrder,
     /// State of the job.
     pub status: JobStatus,
-    /// Frames analysed.
+    /// Number of analysed frames.
     pub frames_done: u64,
-    /// Frames that it will have analysed, where its source says how long it is.
+    /// Expected number of frames, if the source's length is known.
     pub frames_total: Option<u64>,
-    /// Time that it has worked, or did, ms.
+    /// Time since the job began to run, or its total, in ms.
     pub worked_ms: u64,
-    /// Time of its end.
+    /// Time of the job's end.
     pub ended_at: Option<WallTime>,
 }
 
 impl JobView {
-    /// Share of its frames that are done.
+    /// Share of frames done; `None` if the total is unknown.
     pub fn fraction(&self) -> Option<f64> {
         let total = self.frames_total.filter(|total| *total > 0)?;
         Some((self.frames_done as f64 / total as f64).min(1.0))
     }
 
-    /// Frames a second so far.
+    /// Frames per second so far.
     pub fn frames_per_second(&self) -> f64 {
         if self.worked_ms == 0 {
             0.0
@@ -113,7 +113,7 @@ impl JobView {
         }
     }
 
-    /// Time that is left at this rate.
+    /// Time left at this rate, in ms; `None` if unknown.
     pub fn eta_ms(&self) -> Option<u64> {
         let left = self.frames_total?.saturating_sub(self.frames_done);
         let rate = self.frames_per_second();
@@ -124,50 +124,50 @@ impl JobView {
 /// Progress of a reasoning through the chunks of its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkProgress {
-    /// Chunks that models were asked about, or an earlier answer is to stand for.
+    /// Number of chunks asked about or waiting for an earlier answer.
     pub asked: u64,
-    /// Chunks among them with an answer.
+    /// Number of those chunks with an answer.
     pub answered: u64,
-    /// Chunks among them that are left without one.
+    /// Number of those chunks closed without an answer.
     pub unanswered: u64,
 }
 
-/// Progress of a job; not durable, and gone with the job.
+/// Progress of a job; in memory only, dropped with the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobProgress {
-    /// Frames analysed.
+    /// Number of analysed frames.
     pub frames: u64,
-    /// Presentation time of the last of them, ms.
+    /// Presentation time of the last frame, in ms.
     pub pts_ms: i64,
-    /// Its chunks, where models are asked about them.
+    /// Progress in chunks, if models are asked.
     pub chunks: Option<ChunkProgress>,
-    /// Frames in all, where that is known.
+    /// Expected number of frames, if known.
     total: Option<u64>,
-    /// Time at which it began to work.
+    /// Time at which the job began to run.
     running_since: Option<Instant>,
 }
 
-/// Ends a job, whether it waits in the queue or runs in a worker, and shows its progress.
+/// Cancels a job, whether it waits in a queue or runs in a worker, and shows its progress.
 #[derive(Clone, Debug, Default)]
 pub struct JobToken {
-    /// Token for those that wait asynchronously.
+    /// Cancels asynchronous waits of the job.
     pub waiting: CancellationToken,
-    /// Token for the worker.
+    /// Cancels the worker of the job.
     pub running: worker::CancelToken,
-    /// Request that started it; none of live video.
+    /// Request that started the job; `None` for a live session.
     order: Option<JobOrder>,
-    /// Signal once it is certain that it will be tried.
+    /// Cancelled, as a signal, once the job is accepted.
     accepted: CancellationToken,
-    /// It ends by its owner's wish, and its run goes on.
+    /// True if the owner cancelled the job; its run goes on.
     is_called_off: Arc<AtomicBool>,
     progress: Arc<Mutex<JobProgress>>,
 }
 
 impl JobToken {
-    /// The handle on a job that is asked for now.
+    /// Creates the handle of a job requested at this time.
     pub fn asked(kind: JobKind, run: RunId, request: RequestId) -> (JobToken, JobOrder) {
         let mut id: [u8; 16] = crate::base::random_bytes();
-        // It begins as its run does, with the node's tag where there is one.
+        // The id begins with the same two bytes as the run's: the node's tag, if any.
         id[..2].copy_from_slice(&run.as_bytes()[..2]);
         let id = JobId::from_bytes(id);
         let order = JobOrder { id, kind, run, request, started_at: wall_now() };
@@ -178,32 +178,32 @@ impl JobToken {
         self.order().is_some_and(|order| order.kind == JobKind::Analysis)
     }
 
-    /// Request that started it.
+    /// Request that started the job.
     pub fn order(&self) -> Option<&JobOrder> {
         self.order.as_ref()
     }
 
-    /// Has it taken: from now on no queue refuses it.
+    /// Accepts the job: after this no queue refuses it.
     pub fn accept(&self) {
         self.accepted.cancel();
     }
 
-    /// Returns true once it is accepted.
+    /// Returns true if the job is accepted.
     pub fn is_accepted(&self) -> bool {
         self.accepted.is_cancelled()
     }
 
-    /// Resolves once it is taken.
+    /// Resolves when the job is accepted.
     pub async fn accepted(&self) {
         self.accepted.cancelled().await;
     }
 
-    /// Marks that it waits no longer.
+    /// Marks the job as running.
     pub fn begin_work(&self) {
         self.progress.lock().running_since.get_or_insert_with(Instant::now);
     }
 
-    /// Sets the progress of the job in frames; what comes late takes nothing back.
+    /// Raises the progress in frames; a lower count has no effect.
     pub fn advance(&self, frames: u64, pts_ms: i64) {
         let mut progress = self.progress.lock();
         if progress.frames < frames {
@@ -211,7 +211,7 @@ impl JobToken {
         }
     }
 
-    /// Sets the number of frames that there will be.
+    /// Sets the expected number of frames.
     pub fn expect_frames(&self, total: u64) {
         self.progress.lock().total = Some(total);
     }
@@ -226,7 +226,7 @@ impl JobToken {
         *self.progress.lock()
     }
 
-    /// The job as it stands now, where it was asked for.
+    /// Returns the state of the job; `None` for a live session.
     pub fn view(&self) -> Option<JobView> {
         let (order, progress) = (*self.order()?, self.progress());
         let worked = progress.running_since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -241,18 +241,18 @@ impl JobToken {
         })
     }
 
-    /// Ends the job, and not its run.
+    /// Cancels the job, but not its run.
     pub fn call_off(&self) {
         self.is_called_off.store(true, Ordering::Relaxed);
         self.cancel();
     }
 
-    /// Returns true if its owner cancelled it.
+    /// Returns true if the owner cancelled the job.
     pub fn is_called_off(&self) -> bool {
         self.is_called_off.load(Ordering::Relaxed)
     }
 
-    /// Returns true if it is to end, for any reason.
+    /// Returns true if the job is cancelled for any reason.
     pub fn is_cancelled(&self) -> bool {
         self.waiting.is_cancelled()
     }
@@ -266,14 +266,14 @@ impl JobToken {
 /// Jobs of a run that are in progress.
 #[derive(Default)]
 pub(super) struct Jobs {
-    /// The one that appends frames.
+    /// Job that appends frames.
     pub(super) work: Option<JobToken>,
-    /// An analysis, which may run beside it.
+    /// Analysis, which may run beside that job.
     analysis: Option<JobToken>,
 }
 
 impl Jobs {
-    /// The place for the job of `token`.
+    /// Returns the slot for the job of `token`.
     pub(super) fn place(&mut self, token: &JobToken) -> &mut Option<JobToken> {
         if token.is_analysis() { &mut self.analysis } else { &mut self.work }
     }
@@ -283,7 +283,7 @@ impl Jobs {
     }
 }
 
-/// Message for a further job, which is refused.
+/// Returns the error message for a further job.
 pub(super) fn busy(job: Option<JobId>) -> String {
     match job {
         Some(job) => format!("{job} of this run is under way: wait for it or cancel it"),

@@ -8,10 +8,10 @@ use timeline::{Event, StreamedEvent};
 use super::{Run, RunRegistry};
 use crate::{base::keys::Principal, runs::lifecycle::RunState};
 
-/// Runs looked at in one hold of the tables.
+/// Runs visited per lock of the tables.
 pub(super) const LIST_SLICE: usize = 1024;
 
-/// Reads a stored event; one that is damaged or odd is told in the log and gives nothing.
+/// Decodes a stored event; logs an unreadable one and returns `None`.
 pub fn readable(stored: &StreamedEvent) -> Option<Event> {
     let seq = stored.head.seq;
     let read = stored.decode();
@@ -19,30 +19,30 @@ pub fn readable(stored: &StreamedEvent) -> Option<Event> {
 }
 
 impl RunRegistry {
-    /// The run `id` of `owner`, deleted ones too; `None` also when it is another principal's.
+    /// Returns the run `id` of `owner`, even if deleted; `None` for another principal's.
     pub fn find_any(&self, id: RunId, owner: &Principal) -> Option<Arc<Run>> {
         let run = self.tables.lock().runs.get(&id).cloned()?;
         (run.origin().principal == *owner && run.lifecycle() != RunState::Unborn).then_some(run)
     }
 
-    /// The visible run `id` of `owner`.
+    /// Returns the visible run `id` of `owner`.
     pub fn find(&self, id: RunId, owner: &Principal) -> Option<Arc<Run>> {
         self.find_any(id, owner).filter(|run| run.lifecycle().is_visible())
     }
 
-    /// The run `id`, whoever owns it and whatever its state: for what serves every owner.
+    /// Returns the run `id` of any owner and in any state, for the server's own work.
     pub fn run(&self, id: RunId) -> Option<Arc<Run>> {
         self.tables.lock().runs.get(&id).cloned()
     }
 
-    /// The active runs that live sessions made.
+    /// Returns the active runs of live sessions.
     pub fn active_sessions(&self) -> Vec<Arc<Run>> {
         let tables = self.tables.lock();
         let runs = tables.runs.values().filter(|run| run.origin().session.is_some());
         runs.filter(|run| run.lifecycle().is_active()).cloned().collect()
     }
 
-    /// The visible runs of `owner`.
+    /// Returns the ids of the visible runs of `owner`.
     pub fn visible(&self, owner: &Principal) -> HashSet<RunId> {
         let (mut visible, mut before) = (HashSet::new(), Seq(u64::MAX));
         loop {
@@ -53,7 +53,7 @@ impl RunRegistry {
         }
     }
 
-    /// Visible runs of `owner` created before `before`, newest first, and where the next page is.
+    /// Returns visible runs of `owner` created before `before`, newest first, and the next page's cursor.
     pub fn list(
         &self,
         owner: &Principal,
@@ -79,7 +79,7 @@ impl RunRegistry {
         }
     }
 
-    /// The next visible runs of `owner`: the log's writer waits for the tables, so not all.
+    /// Returns the next visible runs of `owner`, a slice only, as the log's writer waits for the lock.
     fn slice(&self, owner: &Principal, before: Seq) -> Vec<(Seq, Arc<Run>)> {
         let tables = self.tables.lock();
         let Some(owner) = tables.owners.get(owner) else { return Vec::new() };
@@ -87,7 +87,7 @@ impl RunRegistry {
         runs.map(|(seq, run)| (*seq, Arc::clone(run))).collect()
     }
 
-    /// Number of runs in each of the states that a record can show.
+    /// Number of runs in each shown state.
     pub fn count_by_state(&self) -> impl Iterator<Item = (RunState, usize)> {
         let counts = self.tables.lock().by_state;
         RunState::SHOWN.into_iter().zip(counts)

@@ -8,7 +8,7 @@ use crate::base::keys::Principal;
 /// Fields of a run that are fixed when it is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOrigin {
-    /// Its owner.
+    /// Owner of the run.
     pub principal: Principal,
     /// The tenant, metadata only.
     pub tenant: Option<String>,
@@ -16,12 +16,12 @@ pub struct RunOrigin {
     pub mode: String,
     /// Model asked for.
     pub model: Option<String>,
-    /// The live session that made it.
+    /// Live session that created the run.
     pub session: Option<SessionId>,
 }
 
 impl RunOrigin {
-    /// The origin that a `run_created` event tells; `None` for other events.
+    /// Reads the origin from a run's first event; `None` for other events.
     pub(super) fn of(event: &Event) -> Option<RunOrigin> {
         match event {
             Event::RunCreated(created) => Some(RunOrigin {
@@ -42,7 +42,7 @@ impl RunOrigin {
         }
     }
 
-    /// The event that tells it.
+    /// Returns the run's first event.
     pub(super) fn created(&self, request_id: RequestId) -> Event {
         let (principal_key, tenant_id) = (self.principal.as_str().to_owned(), self.tenant.clone());
         match self.session {

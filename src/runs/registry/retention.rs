@@ -1,4 +1,4 @@
-//! Changes that retention makes: delete runs that ended long ago, forget those that are purged.
+//! Changes for retention: deletes runs that ended long ago, and forgets purged ones.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -9,8 +9,8 @@ use super::{Run, RunRegistry, change::RunTransition};
 use crate::runs::lifecycle::RunState;
 
 impl RunRegistry {
-    /// Deletes the runs that ended, and had their last event, before `before`, all but `kept`;
-    /// returns how many.
+    /// Deletes the runs that ended, and had their last event, before `before`, except `kept`;
+    /// returns their number.
     pub async fn delete_ended_before(
         self: &Arc<Self>,
         before: WallTime,
@@ -32,7 +32,7 @@ impl RunRegistry {
         deleted
     }
 
-    /// Forgets deleted runs whose records are gone, and charges their owners no more.
+    /// Forgets deleted runs whose records are purged, and releases their charges.
     pub fn forget(&self, purged: &HashSet<RunId>) {
         let mut tables = self.tables.lock();
         for id in purged {

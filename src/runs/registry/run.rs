@@ -19,10 +19,10 @@ use super::{
 };
 use crate::{base::json, runs::lifecycle::RunState};
 
-/// Events read at a time while the stills of a run are indexed.
+/// Events read at a time while indexing the stills of a run.
 const STILLS_PAGE: usize = 1000;
 
-/// A run.
+/// State and jobs of one run.
 pub struct Run {
     id: RunId,
     origin: RunOrigin,
@@ -37,17 +37,17 @@ pub struct Run {
     pub(super) chunks: Mutex<ChunkOrder>,
     pub(super) analyses: Mutex<Analyses>,
     pub(super) growing: Mutex<Option<Arc<Growing>>>,
-    /// Jobs whose recordings are to be closed.
+    /// Jobs whose recordings are left to be closed.
     pub(super) left: Mutex<Vec<JobId>>,
     pub(super) charged: Mutex<Charged>,
 }
 
 struct State {
-    /// State that its events tell.
+    /// State by the run's events.
     lifecycle: RunState,
-    /// End that it comes to on request, before an event tells it.
+    /// Requested end, before its event.
     ending: Option<RunState>,
-    /// True if nothing was done in it but to keep it alive.
+    /// True until the first event that is work in the run.
     untouched: bool,
     analysed: bool,
     created_seq: Seq,
@@ -60,14 +60,14 @@ struct State {
     semantic: Option<Arc<SemanticOutcome>>,
 }
 
-/// Sizes of the stills among the events before `next`.
+/// Sizes of the stills in the events before `next`.
 #[derive(Default)]
 struct Stills {
     next: Seq,
     bytes: HashMap<BlobHash, u64>,
 }
 
-/// A job of a run, until dropped.
+/// Job slot of a run, until dropped.
 pub struct JobGuard {
     run: Arc<Run>,
     token: JobToken,
@@ -135,12 +135,12 @@ impl Run {
         }
     }
 
-    /// The run's name.
+    /// Id of the run.
     pub fn id(&self) -> RunId {
         self.id
     }
 
-    /// Fields that were fixed at its creation.
+    /// Fields that were fixed at creation.
     pub fn origin(&self) -> &RunOrigin {
         &self.origin
     }
@@ -150,19 +150,19 @@ impl Run {
         self.state.lock().shown()
     }
 
-    /// Returns true if no event follows but labels and its deletion: what was recorded of a run may follow its end
-    /// where that did not wait.
+    /// Returns true if only labels and a deletion may follow. The last events of a job may follow
+    /// the end of its run, if that did not wait for them.
     pub fn has_ended(&self) -> bool {
-        // In this order: a job that begins once the run is terminal appends nothing.
+        // Order matters: a job that begins once the run is terminal appends nothing.
         self.folded().is_terminal() && self.jobs.lock().work.is_none() && self.left().is_none()
     }
 
-    /// State that its events tell.
+    /// State by the run's events.
     fn folded(&self) -> RunState {
         self.state.lock().lifecycle
     }
 
-    /// Has it be at its `end` for everybody, and ends its jobs; an event is to tell it once they rest.
+    /// Shows `end` as the state at once, and cancels the jobs; its event follows when they have ended.
     pub(super) async fn begin_end(&self, end: RunState) -> Result<(), RunError> {
         let _order = self.order().await;
         self.check_active()?;
@@ -171,12 +171,12 @@ impl Run {
         Ok(())
     }
 
-    /// Has it be what its events tell: they do not take the end.
+    /// Withdraws the end of [`Run::begin_end`], whose event was not recorded.
     pub(super) fn forget_end(&self) {
         self.state.lock().ending = None;
     }
 
-    /// Resolves once it has no job.
+    /// Resolves when the run has no job.
     pub(super) async fn rests(&self) {
         loop {
             let mut rested = pin!(self.rested.notified());
@@ -188,7 +188,7 @@ impl Run {
         }
     }
 
-    /// Fails with the reason that it takes no action, if it takes none.
+    /// Fails with the reason if the run is not active.
     pub fn check_active(&self) -> Result<(), RunError> {
         match self.lifecycle() {
             state if state.is_active() => Ok(()),
@@ -197,7 +197,7 @@ impl Run {
         }
     }
 
-    /// Copy of the fields that a record shows.
+    /// Returns the fields that a record shows.
     pub fn snapshot(&self) -> RunSnapshot {
         let state = self.state.lock();
         RunSnapshot {
@@ -214,7 +214,7 @@ impl Run {
         }
     }
 
-    /// Resolves when the next event of the run is readable; enable it before looking.
+    /// Resolves when the next event of the run is readable; enable it before reading.
     pub fn published(&self) -> Notified<'_> {
         self.published.notified()
     }
@@ -224,18 +224,18 @@ impl Run {
         self.state.lock().source_uri = uri.map(Arc::from);
     }
 
-    /// Sets the model that is asked about them, where one is.
+    /// Sets the model of the run's frames; `None` keeps the earlier one.
     pub fn set_model(&self, model: Option<&Label>) {
         let mut state = self.state.lock();
         state.model = model.cloned().or(state.model.take());
     }
 
-    /// Name that its owner gave it, if any.
+    /// Name that the owner gave the run, if any.
     pub(super) fn label(&self) -> Option<Label> {
         self.state.lock().label.clone()
     }
 
-    /// Sets the label that its owner gave it.
+    /// Sets the name that the owner gave the run.
     pub(super) fn set_label(&self, label: Option<Label>) {
         self.state.lock().label = label;
     }
@@ -245,18 +245,17 @@ impl Run {
         self.state.lock().semantic = Some(Arc::new(semantic));
     }
 
-    /// Takes up what the body of an ingest of an earlier start says of the run.
+    /// Restores source and model from the request body in an earlier start's event.
     pub(super) fn take_up(&self, body: &JsonText) {
         let body = json::parse(body.as_str().as_bytes()).ok();
         let field = |name| body.as_ref().and_then(|body| body.get(name));
         self.set_source(field("source_uri").and_then(|uri| uri.as_str()));
-        // The body of a reasoning names a model; that of an ingest has no such field, and one that an
-        // older server wrote in another shape names none.
+        // Only the body of a reasoning names a model; a body of an older format may lack it.
         let model = field("model").and_then(|model| json::parsed(model).ok());
         self.set_model(model.as_ref());
     }
 
-    /// Takes the run's one place for a job of this kind.
+    /// Takes the run's one slot for a job of this kind.
     pub fn begin_job(self: &Arc<Self>, token: JobToken) -> Result<JobGuard, RunError> {
         let mut jobs = self.jobs.lock();
         let place = jobs.place(&token);
@@ -277,17 +276,17 @@ impl Run {
         self.jobs.lock().work.as_ref().map(JobToken::progress)
     }
 
-    /// The job that is under way, if one was asked for: the one that decodes before an analysis.
+    /// Returns a job in progress that a request started; one that decodes comes before an analysis.
     pub fn active_job(&self) -> Option<JobView> {
         self.jobs.lock().all().find_map(JobToken::view)
     }
 
-    /// Ends the run's jobs.
+    /// Cancels the run's jobs.
     pub(super) fn cancel_job(&self) {
         self.jobs.lock().all().for_each(JobToken::cancel);
     }
 
-    /// The recorded size of the run's still that has this hash; reads only events that are new to it.
+    /// Returns the size of the run's still `hash`, in bytes, from its event; reads new events only.
     pub fn still_bytes(
         &self,
         timeline: &Timeline,
@@ -315,7 +314,7 @@ impl Run {
         self.order.lock().await
     }
 
-    /// Returns true if it has no job.
+    /// Returns true if the run has no job.
     pub fn is_at_rest(&self) -> bool {
         self.jobs.lock().all().next().is_none()
     }
@@ -324,18 +323,18 @@ impl Run {
         self.state.lock().created_seq
     }
 
-    /// Returns true if nothing was done in it yet.
+    /// Returns true if no work was done in the run.
     pub(super) fn is_untouched(&self) -> bool {
         self.state.lock().untouched
     }
 
-    /// Returns true if there is an analysis of it.
+    /// Returns true if the run has an analysis.
     pub(super) fn is_analysed(&self) -> bool {
         self.state.lock().analysed
     }
 
     pub(super) fn ended_before(&self, before: WallTime) -> bool {
-        // In this order: the time of the last event is final once the run has ended.
+        // Order matters: the time of the last event is final once the run has ended.
         self.has_ended() && self.state.lock().updated_at < before
     }
 
@@ -345,7 +344,7 @@ impl Run {
         over && state.shown().is_active() && self.is_at_rest() && self.left().is_none()
     }
 
-    /// Takes up an event; returns the states before and after it.
+    /// Applies an event; returns the states before and after it.
     pub(super) fn fold(&self, head: &EventMeta, idle_until: Instant) -> (RunState, RunState) {
         let mut state = self.state.lock();
         let before = state.lifecycle;
@@ -369,7 +368,7 @@ impl State {
     }
 }
 
-/// An event of this kind tells that something was done in its run.
+/// Returns true if an event of this kind is work in its run.
 fn is_work(kind: EventKind) -> bool {
     use EventKind::{KeepaliveRefreshed, RunCreated, RunLabelled, TokenBudgetLow};
     !matches!(kind, RunCreated | RunLabelled | KeepaliveRefreshed | TokenBudgetLow)

@@ -12,22 +12,22 @@ use crate::runs::lifecycle::RunState;
 pub struct RunSnapshot {
     /// State of the run.
     pub lifecycle: RunState,
-    /// Wall time of its creation.
+    /// Wall-clock time of the creation.
     pub created_at: WallTime,
-    /// Wall time of its last event.
+    /// Wall-clock time of the last event.
     pub updated_at: WallTime,
-    /// The last source ingested.
+    /// URI of the last ingested source.
     pub source_uri: Option<Arc<str>>,
-    /// The model that it was made for, or else the last one that a reasoning asked.
+    /// Model that the run was created for, or else that of the last reasoning.
     pub model: Option<String>,
-    /// Name that its owner gave it.
+    /// Name that the owner gave the run.
     pub label: Option<Label>,
-    /// Outcome of the models that its last reasoning asked.
+    /// Outcome of the last reasoning's model stage.
     pub semantic: Option<Arc<SemanticOutcome>>,
 }
 
 impl RunSnapshot {
-    /// Time at which the run expires unless something happens; `None` once it has ended.
+    /// Time at which the run expires unless an event resets it; `None` once it has ended.
     pub fn expires_at(&self, ttl: Duration) -> Option<WallTime> {
         let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
         let epoch_ms = self.updated_at.epoch_ms.saturating_add(ttl_ms);

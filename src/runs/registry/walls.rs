@@ -1,4 +1,4 @@
-//! Wall times at which the streams of a run began: read from the log on request, and kept.
+//! Wall-clock start times of a run's streams: read from the log on request, and kept.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use timeline::{Event, EventKind, EventMeta, Timeline};
 
 use super::Run;
 
-/// Heads of events looked at in one step.
+/// Event heads read in one step.
 const STEP: usize = 4096;
-/// The stream of live video.
+/// Stream id of live video.
 const LIVE: &str = "main";
 
-/// Starts of the streams, from the events before `next`.
+/// Start times of the streams, from the events before `next`.
 #[derive(Default)]
 pub(super) struct Walls {
     next: Seq,
@@ -20,7 +20,7 @@ pub(super) struct Walls {
 }
 
 impl Run {
-    /// Start of each stream; reads only events that are new to it.
+    /// Returns the start of each stream; reads new events only.
     pub fn wall_starts(&self, timeline: &Timeline) -> BTreeMap<StreamId, Option<WallTime>> {
         let is_live = self.origin().session.is_some();
         let mut walls = self.walls.lock();
@@ -31,7 +31,7 @@ impl Run {
             for head in heads {
                 match head.kind {
                     EventKind::FramesDecoded => walls.starts.extend(told(timeline, &head)),
-                    // The first picture of a session is kept as soon as it has come.
+                    // The first keyframe of a session is stored as soon as it arrives.
                     EventKind::KeyframeStored if is_live && walls.starts.is_empty() => {
                         let live = LIVE.parse().expect("a valid stream id");
                         walls.starts.insert(live, Some(head.at));
@@ -43,7 +43,7 @@ impl Run {
     }
 }
 
-/// Stream and start in a `frames_decoded`; `None` of one that cannot be read.
+/// Returns stream and start time of a `frames_decoded` event; `None` if it cannot be read.
 fn told(timeline: &Timeline, head: &EventMeta) -> Option<(StreamId, Option<WallTime>)> {
     let parts = timeline.get_parts(head.seq).ok()??;
     match parts.decode().ok()? {

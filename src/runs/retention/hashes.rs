@@ -1,10 +1,10 @@
-//! Sets of the hashes of stills that fit in memory for millions of them.
+//! Compact sets of still hashes, small enough for millions of them.
 
 use std::collections::HashSet;
 
 use media::BlobHash;
 
-/// Hashes by their starts, which is enough: two that share one keep each other, nothing more.
+/// Hashes by their first 8 bytes: a collision only keeps a still longer.
 #[derive(Default)]
 pub(super) struct Hashes(HashSet<[u8; 8]>);
 

@@ -1,33 +1,32 @@
-//! URLs that are sources, and their display: never with their credentials, nor with the values of
-//! their query, which are as often secrets.
+//! Source URLs, and their display without credentials or query values, which are often secrets.
 
 use transport::egress::{EgressError, RequestUrl};
 
 use super::SourceError;
 
-/// A source behind a URL that may be read.
+/// Remote source that may be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemoteSource {
-    /// A file or a playlist over HTTP.
+    /// File or playlist over HTTP.
     Url(RequestUrl),
-    /// A live RTSP stream.
+    /// Live RTSP stream.
     Rtsp(RequestUrl),
 }
 
-/// Remote sources that are ingested, and their limits.
+/// Settings of remote sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteConfig {
-    /// HLS playlists are followed.
+    /// True if HLS playlists are allowed.
     pub hls: bool,
-    /// HTTP may be unencrypted.
+    /// True if unencrypted HTTP is allowed.
     pub plain_http: bool,
-    /// RTSP may be unencrypted.
+    /// True if unencrypted RTSP is allowed.
     pub plain_rtsp: bool,
-    /// Most bytes that one job fetches.
+    /// Maximum bytes that one job fetches.
     pub bytes_max: u64,
 }
 
-/// Kind of the source of a run's frames.
+/// Kind of a run's source by its URI.
 pub fn kind(source_uri: &str) -> &'static str {
     match scheme(source_uri).as_deref() {
         Some("http" | "https") => "url",
@@ -36,13 +35,13 @@ pub fn kind(source_uri: &str) -> &'static str {
     }
 }
 
-/// The remote source that `uri` names and the operator allows; `None` when it names a file.
+/// Parses `uri` as a remote source that the operator allows; `None` if it names a file.
 pub fn read(uri: &str, config: &RemoteConfig) -> Result<Option<RemoteSource>, SourceError> {
     let not_enabled = |scheme: &str, setting| {
         SourceError::Remote(EgressError::NotEnabled { scheme: scheme.to_owned(), setting })
     };
     let target = || {
-        // They would be read without: what is fetched would not be what is shown.
+        // The URL parser drops control characters: the fetched URL would differ from the displayed one.
         if uri.chars().any(char::is_control) {
             return Err(SourceError::Remote(EgressError::Malformed(
                 "it holds a control character",
@@ -50,7 +49,7 @@ pub fn read(uri: &str, config: &RemoteConfig) -> Result<Option<RemoteSource>, So
         }
         RequestUrl::parse(uri).map_err(SourceError::Remote)
     };
-    // What is called a playlist is one: nobody has to be asked to refuse it.
+    // A URL that ends as a playlist is refused without a request.
     let web = || match target()? {
         target if !config.hls && is_called_playlist(target.url().path()) => {
             Err(not_enabled("HLS", "SERVICE_ALLOW_REMOTE_HLS"))
@@ -73,7 +72,7 @@ pub fn read(uri: &str, config: &RemoteConfig) -> Result<Option<RemoteSource>, So
     }
 }
 
-/// `uri` as events, records and answers show it.
+/// Returns `uri` for events, records and answers, without secrets.
 pub fn shown(uri: &str, source: &RemoteSource) -> String {
     let (RemoteSource::Url(target) | RemoteSource::Rtsp(target)) = source;
     if target.credentials().is_none() && !uri.contains(['?', '#']) {
@@ -90,7 +89,7 @@ pub fn shown(uri: &str, source: &RemoteSource) -> String {
     }
 }
 
-/// A query with the names of its parameters and without their values.
+/// Query with the names of its parameters and masked values.
 fn masked(query: &str) -> String {
     let mask = |part: &str| match part.split_once('=') {
         Some((name, _)) => format!("{name}={MASK}"),
@@ -101,16 +100,16 @@ fn masked(query: &str) -> String {
     query.split('&').map(mask).collect::<Vec<_>>().join("&")
 }
 
-/// Stands for what is not shown.
+/// Replaces a masked value.
 const MASK: &str = "***";
 
-/// The path ends as those of HLS playlists do (RFC 8216 4).
+/// Returns true if the path ends as those of HLS playlists do (RFC 8216 4).
 fn is_called_playlist(path: &str) -> bool {
     let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     matches!(ending.as_deref(), Some("m3u8" | "m3u"))
 }
 
-/// The scheme of a URL, in lower case.
+/// Scheme of a URL, in lower case.
 fn scheme(uri: &str) -> Option<String> {
     let (scheme, _) = uri.split_once("://")?;
     let rest = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);

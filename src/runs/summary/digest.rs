@@ -1,4 +1,4 @@
-//! Digest of one run: a fold over its events, which goes on where it ended.
+//! Digest of one run: an incremental fold over its events.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,19 +15,19 @@ use worker::Supervisor;
 use super::{DESCRIPTION_BYTES_MAX, Named, Records, Shape, Summary, Told};
 use crate::runs::registry::Run;
 
-/// Heads of events looked at in one step.
+/// Event heads read in one step.
 const STEP: usize = 4096;
-/// Analyses whose markers are counted apart: the newest of as many streams.
+/// Analyses whose markers are counted separately: the newest ones, of different streams.
 const ANALYSES_MAX: usize = 16;
-/// Types of markers that are counted apart.
+/// Marker types that are counted separately.
 const TYPES_MAX: usize = 32;
-/// The type of markers of all further types.
+/// Name under which markers of all further types are counted.
 const OTHERS: &str = "other";
-/// Stills in which a description that follows is looked for, and descriptions in which a still that
-/// follows is.
+/// Number of recent stills searched for a new description's picture, and of recent descriptions
+/// searched for a new still.
 const NEAR: usize = 16;
 
-/// Reasons for which a still is the one that is shown: the last of these goes before the others.
+/// Reasons for choosing a still as the one shown, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Telling {
     First,
@@ -36,14 +36,14 @@ enum Telling {
     Cut,
 }
 
-/// The markers of one analysis by their type.
+/// Markers of one analysis, by type.
 struct Counted {
     stream: StreamId,
     analysis: Option<AnalysisId>,
     types: BTreeMap<String, u64>,
 }
 
-/// The newest decoding.
+/// Newest decoding.
 #[derive(Clone, Copy)]
 struct Decoding {
     frames: u64,
@@ -53,25 +53,25 @@ struct Decoding {
     truncated: bool,
 }
 
-/// The run as the events before `next` tell of it.
+/// Summary of a run by its events before `next`.
 #[derive(Default)]
 pub(super) struct Digest {
     next: Seq,
     /// Start of the last ingest.
     started: Option<WallTime>,
     decoded: Option<Decoding>,
-    /// Its signals, until they are measured.
+    /// Signals of the decoding, until they are measured.
     signals: Option<(Signals, GateConfig)>,
-    /// Distribution of its frames over its duration.
+    /// Distribution of the decoded frames over their duration.
     measured: Option<Box<Told>>,
-    /// Distribution of the stills, where nothing is decoded.
+    /// Distribution of the stills, while nothing is decoded.
     shape: Shape,
     named: Named,
     stills: u64,
     still: Option<(Telling, BlobHash, u64)>,
-    /// The size of a still, which is that of the picture where no decoding tells it.
+    /// Dimensions of a still, used if no decoding tells those of the picture.
     still_extent: Option<Dimensions>,
-    /// The last stills, and times that were described, which none of them shows.
+    /// Recent stills, and recent described spans without a still.
     recent: VecDeque<(i64, BlobHash, u64)>,
     described: VecDeque<(i64, i64)>,
     frames_seen: u64,
@@ -81,8 +81,8 @@ pub(super) struct Digest {
 }
 
 impl Digest {
-    /// Takes in what is new of `run`; events that cannot be read say nothing here, and fail where
-    /// they are asked for.
+    /// Reads the new events of `run`. Unreadable events are skipped here; they fail when requested
+    /// themselves.
     pub fn follow(&mut self, run: &Run, records: Records<'_>) {
         let Records { timeline, blobs, gate } = records;
         let is_live = run.origin().session.is_some();
@@ -97,14 +97,14 @@ impl Digest {
             self.shape = Shape::default();
         }
         if self.decoded.is_none() && self.still_extent.is_none() {
-            // A list waits for no object store.
+            // A list must not wait for the object store.
             let here = self.still.filter(|(_, hash, _)| blobs.is_here(hash));
             let still = here.and_then(|(_, hash, bytes)| blobs.get(&hash, bytes).ok()?);
             self.still_extent = still.and_then(|jpeg| Supervisor::still_extent(&jpeg));
         }
     }
 
-    /// Summary so far; `None` where nothing was decoded.
+    /// Summary so far; `None` if nothing was decoded.
     pub fn summary(&self) -> Option<Summary> {
         if self.decoded.is_none() && self.stills == 0 {
             return None;
@@ -142,7 +142,7 @@ impl Digest {
         let tells = match head.kind {
             KeyframeStored => {
                 self.stills += 1;
-                // Of a file the signals tell the rest.
+                // The signals of a file provide the rest.
                 is_live || self.still.is_none_or(|(telling, ..)| telling < Telling::Cut)
             }
             RunCompleted => is_live,
@@ -163,7 +163,7 @@ impl Digest {
             Some(Event::KeyframeStored(still)) => self.stored(&still),
             Some(Event::MarkerEmitted(marker)) if !marker.beside => self.marked(&marker),
             Some(Event::AnalysisGenerated(made)) => {
-                // Of a stream, the newest analysis counts.
+                // The newest analysis of a stream counts.
                 self.markers.retain(|counted| {
                     counted.stream != made.stream_id || counted.analysis == made.analysis_id
                 });
@@ -172,7 +172,7 @@ impl Digest {
                 let span = chunk.start_pts_ms.zip(chunk.end_pts_ms);
                 self.said(&chunk.description, chunk.object_label, span);
             }
-            // One without a summary tells that nobody described it.
+            // A finding without a summary says that no model described the frame.
             Some(Event::Found(kind, found)) if found.summary.is_some() => {
                 self.frames_seen = self.frames_seen.max(found.frame_index + 1);
                 let is_clip = matches!(kind, FindingKind::ClipVlm | FindingKind::ClipVlmTiered);
@@ -188,9 +188,9 @@ impl Digest {
 
     fn decoded(&mut self, decoded: FramesDecoded, at: WallTime, gate: GateConfig) {
         let FramesDecoded { width, height, source_fps, decoded_frames, truncated, .. } = decoded;
-        // One without a picture has no frames.
+        // A decoding without dimensions has no frames.
         let Some(extent) = Dimensions::new(width, height) else { return };
-        // A clock that was set back meanwhile tells nothing.
+        // The duration is unknown if the clock was set back meanwhile.
         let took = self.started.and_then(|it| u64::try_from(at.epoch_ms - it.epoch_ms).ok());
         self.decoded =
             Some(Decoding { frames: decoded_frames, extent, source_fps, took_ms: took, truncated });
@@ -202,7 +202,7 @@ impl Digest {
         if self.decoded.is_none() {
             self.shape.kept(pts_ms, event_type);
         }
-        // Models answer in any order: what they name first need not come first.
+        // Set here because models answer in any order: the first span named need not be the first in time.
         self.named.begin(pts_ms);
         self.frames_seen = self.frames_seen.max(still.frame_index + 1);
         let is_described = !still.description.is_empty()
@@ -273,7 +273,7 @@ fn push<T>(last: &mut VecDeque<T>, one: T) {
     last.push_back(one);
 }
 
-/// The shape of recorded signals, the gate's decisions made again; as far as they can be read.
+/// Distribution of recorded signals, with the gate's decisions replayed; ends at the first unreadable one.
 fn measured(timeline: &Timeline, signals: &Signals, gate: GateConfig) -> Shape {
     let mut shape = Shape::default();
     let mut gate = Gate::new(gate);

@@ -1,31 +1,31 @@
-//! Distribution of a run over its time, in even spans: brightness, what the gate kept, what models named.
+//! Distribution of a run over time, in equal spans: brightness, selected frames, named objects.
 //!
-//! Frames may come for ever: the spans double whenever they would be too many.
+//! Live video may be endless: the length of the spans doubles whenever there would be too many.
 
 use std::ops::AddAssign;
 
 use media::{EventType, Score};
 
-/// Spans that a shape is told in.
+/// Number of spans in a summary.
 pub const BUCKETS: usize = 64;
-/// Spans that are kept: half of them are used at least, so that those that are told are about even.
+/// Maximum number of spans kept: after doubling at least half are used, so that the summary's are about even.
 const FINE: usize = 512;
 
-/// The frames of a span of time.
+/// Frames of one span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     luma_sum: u64,
     frames: u32,
-    /// Frames that the gate keeps.
+    /// Frames that the gate selected.
     pub kept: u32,
-    /// Scene cuts among them.
+    /// Scene cuts among the selected frames.
     pub cuts: u32,
-    /// Artifacts among them.
+    /// Artifacts among the selected frames.
     pub artifacts: u32,
 }
 
 impl Bucket {
-    /// Mean brightness; `None` where no measured frame lies.
+    /// Mean brightness; `None` if the span has no measured frame.
     pub fn luma_mean(&self) -> Option<Score> {
         let scale = u64::from(self.frames) * u64::from(Score::SCALE);
         (self.frames > 0).then(|| Score::from_ratio(self.luma_sum, scale))
@@ -42,7 +42,7 @@ impl AddAssign for Bucket {
     }
 }
 
-/// Ends of the stretches that begin or end in a span of time.
+/// Number of named stretches that begin and end in a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     begun: u32,
@@ -56,42 +56,42 @@ impl AddAssign for Ends {
     }
 }
 
-/// Spans of even length, from the first moment on.
+/// Spans of equal length, from the first moment on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line<T> {
-    /// The first moment and the last.
+    /// First and last moment, in ms.
     ends: Option<(i64, i64)>,
-    /// A span is two to the power of this, in ms.
+    /// Length of a span as a power of two, in ms.
     doublings: u32,
     fine: Vec<T>,
 }
 
-/// Frames of a run along its time.
+/// Frames of a run over time.
 pub type Shape = Line<Bucket>;
-/// Stretches of a run in which models named something.
+/// Stretches of a run in which models named an object.
 pub type Named = Line<Ends>;
 
-/// A shape in [`BUCKETS`] spans over the whole of its time.
+/// Distribution in [`BUCKETS`] spans over the whole duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// The frames.
+    /// Frames of each span.
     pub buckets: [Bucket; BUCKETS],
-    /// Time from the first frame to the last; `None` without any.
+    /// Time from the first to the last frame, in ms; `None` without frames.
     pub length_ms: Option<u64>,
-    /// Time at which the spans begin, and how long they are together.
+    /// Start of the first span, and the total length of all spans, in ms.
     from_ms: i64,
     spans_ms: i128,
 }
 
 impl Shape {
-    /// A frame was measured.
+    /// Adds a measured frame.
     pub fn measured(&mut self, pts_ms: i64, luma: Score) {
         let bucket = self.at(pts_ms);
         bucket.luma_sum += u64::from(luma.millionths());
         bucket.frames += 1;
     }
 
-    /// The gate keeps a frame for what `event_type` says.
+    /// Adds a frame that the gate selected, with its event type.
     pub fn kept(&mut self, pts_ms: i64, event_type: &EventType) {
         let bucket = self.at(pts_ms);
         bucket.kept += 1;
@@ -102,7 +102,7 @@ impl Shape {
         }
     }
 
-    /// The frames in [`BUCKETS`] spans.
+    /// Returns the frames in [`BUCKETS`] spans.
     pub fn told(&self) -> Told {
         let mut buckets = [Bucket::default(); BUCKETS];
         let used = self.fine.len().max(1);
@@ -116,7 +116,7 @@ impl Shape {
 }
 
 impl Told {
-    /// Frames that the gate keeps.
+    /// Number of selected frames.
     pub fn kept(&self) -> u64 {
         self.buckets.iter().map(|bucket| u64::from(bucket.kept)).sum()
     }
@@ -129,18 +129,18 @@ impl Default for Told {
 }
 
 impl Named {
-    /// The run begins at `pts_ms`, unless that is known.
+    /// Sets the begin of the run, unless it is set.
     pub fn begin(&mut self, pts_ms: i64) {
         self.ends.get_or_insert((pts_ms, pts_ms));
     }
 
-    /// Something was named in what lies from `start` to `end`.
+    /// Adds the stretch from `start` to `end`, in which something was named.
     pub fn named(&mut self, start: i64, end: i64) {
         self.at(start).begun += 1;
         self.at(end.max(start)).ended += 1;
     }
 
-    /// Number of stretches that each span of `shape` has a part of.
+    /// Returns the number of stretches that overlap each span of `shape`.
     pub fn told(&self, shape: &Told) -> [u32; BUCKETS] {
         let mut ends = [Ends::default(); BUCKETS];
         let first = i128::from(self.ends.unwrap_or_default().0) - i128::from(shape.from_ms);
@@ -159,7 +159,7 @@ impl Named {
 }
 
 impl<T: Copy + Default + AddAssign> Line<T> {
-    /// Bucket of a moment; one of before the first goes to the first.
+    /// Returns the span of a moment; moments before the first one belong to the first span.
     fn at(&mut self, pts_ms: i64) -> &mut T {
         let (first, last) = self.ends.get_or_insert((pts_ms, pts_ms));
         *last = pts_ms.max(*last);

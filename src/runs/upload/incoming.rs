@@ -1,4 +1,4 @@
-//! A file on its way in: written, counted, charged and hashed; gone again unless it is kept.
+//! Writer of an unfinished upload: writes, counts, charges and hashes; removes the file unless published.
 
 use std::{
     fs::{self, File},
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{UploadError, folder::sync_parent};
 use crate::base::quota::QuotaReservation;
 
-/// An unfinished upload; dropping it removes what was written.
+/// Unfinished upload; dropping it removes the file.
 #[derive(Debug)]
 pub struct UploadWriter {
     path: Unnamed,
@@ -24,7 +24,7 @@ pub struct UploadWriter {
 }
 
 impl UploadWriter {
-    /// An empty file in `dir` that takes up to `bytes_max` bytes, as far as `hold` can grow.
+    /// Creates an empty file in `dir` for up to `bytes_max` bytes, as far as `hold` can grow.
     pub(super) fn create(
         dir: &Path,
         bytes_max: u64,
@@ -38,7 +38,7 @@ impl UploadWriter {
         Ok(UploadWriter { path, file, digest, bytes: 0, bytes_max, hold })
     }
 
-    /// Adds `bytes`; refuses the first one past the limit or the quota.
+    /// Appends `bytes`; fails if they exceed the limit or the quota.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), UploadError> {
         self.bytes += bytes.len() as u64;
         if self.bytes > self.bytes_max {
@@ -49,7 +49,7 @@ impl UploadWriter {
         self.file.write_all(bytes).map_err(UploadError::io("write an upload", &self.path.0))
     }
 
-    /// Bytes so far.
+    /// Number of bytes so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -64,10 +64,10 @@ impl UploadWriter {
         File::open(&self.path.0).map_err(UploadError::io("open an upload", &self.path.0))
     }
 
-    /// Gives the file its name, durable on return; what it was charged is still to be kept.
+    /// Renames the file to `target`, durable on return; the caller must keep the returned charge.
     pub(super) fn publish(self, target: &Path) -> Result<QuotaReservation, UploadError> {
         let UploadWriter { mut path, file, hold, .. } = self;
-        // The bytes before the name: a name must never stand for less than its content.
+        // Synced before the rename: the name must never stand for incomplete content.
         file.sync_data().map_err(UploadError::io("sync an upload", &path.0))?;
         fs::rename(&path.0, target).map_err(UploadError::io("name an upload", target))?;
         path.0 = PathBuf::new();
@@ -76,14 +76,14 @@ impl UploadWriter {
     }
 }
 
-/// The path of an unfinished file, removed when dropped; empty once the file has its name.
+/// Path of an unfinished file, removed when dropped; empty once the file is published.
 #[derive(Debug)]
 struct Unnamed(PathBuf);
 
 impl Drop for Unnamed {
     fn drop(&mut self) {
         if !self.0.as_os_str().is_empty() {
-            // Best effort: what stays is removed at the next start.
+            // Best effort: the next start removes the file.
             drop(fs::remove_file(&self.0));
         }
     }

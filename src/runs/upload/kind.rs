@@ -1,6 +1,6 @@
-//! Kinds of media files: libav's containers, their file extensions, media types.
+//! Media file kinds: containers of libav, with their file extensions and media types.
 
-/// Extensions and media types of a container, the usual one first.
+/// Extensions and media types of a container, the most common first.
 type Extensions = &'static [(&'static str, &'static str)];
 
 const KINDS: [(&str, Extensions); 11] = [
@@ -26,10 +26,10 @@ const KINDS: [(&str, Extensions); 11] = [
     ("m4v", &[("mp4v", "video/mp4v-es")]),
 ];
 
-/// The type of what nothing better is known about.
+/// Media type of unknown files.
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The extension for a file that `container` was found in: its own where that fits.
+/// Returns the extension for a file of `container`: its own if that fits.
 pub fn extension(container: &str, file_name: &str) -> &'static str {
     let kinds = KINDS.iter().find(|(name, _)| *name == container).map_or(&[][..], |kind| kind.1);
     let own = suffix(file_name);
@@ -37,7 +37,7 @@ pub fn extension(container: &str, file_name: &str) -> &'static str {
     fits.or(kinds.first()).map_or("bin", |(extension, _)| extension)
 }
 
-/// The media type of a file of this name.
+/// Returns the media type of a file by its extension.
 pub fn media_type(file_name: &str) -> &'static str {
     let own = suffix(file_name);
     let mut all = KINDS.iter().flat_map(|(_, extensions)| extensions.iter());

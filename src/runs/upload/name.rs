@@ -1,14 +1,14 @@
-//! The name of an uploaded file: random and, on one node, ordered by time, never what a caller made up.
+//! Name of a stored upload: random, ordered by time on one node, never chosen by a caller.
 
 use std::{fmt, str::FromStr};
 
 use media::{NodeTag, WallTime};
 
-/// Hexadecimal digits of a name: 4 of the node's tag where it has one, 12 of the time, the rest of chance.
+/// Hexadecimal digits of a name: 4 of the node's tag, if any, 12 of the time, the rest random.
 const DIGITS: usize = 32;
-/// Longest extension.
+/// Maximum characters of an extension.
 const EXTENSION_MAX: usize = 5;
-/// Longest file name of an uploader's that is remembered, in bytes.
+/// Maximum bytes of an uploader's file name.
 const ORIGINAL_NAME_MAX: usize = 255;
 
 /// 32 hexadecimal digits, a dot and an extension; later names of a node sort after earlier ones.
@@ -16,7 +16,7 @@ const ORIGINAL_NAME_MAX: usize = 255;
 pub struct StoredName(Box<str>);
 
 impl StoredName {
-    /// A new name for a file that came at `at`, which begins with the tag of the node.
+    /// Creates the name of a file that arrived at `at`; begins with the tag of the node, if any.
     pub fn new(tag: Option<NodeTag>, at: WallTime, extension: &str) -> StoredName {
         let time = u64::try_from(at.epoch_ms).unwrap_or(0) & 0xffff_ffff_ffff;
         let chance: [u8; 10] = crate::base::random_bytes();
@@ -54,7 +54,7 @@ impl FromStr for StoredName {
     }
 }
 
-/// The last component of what an uploader calls a file, at most so many bytes of it.
+/// Returns the last component of an uploader's file name, truncated to the maximum.
 pub(super) fn last_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     last[..last.floor_char_boundary(ORIGINAL_NAME_MAX)].to_owned()

@@ -1,4 +1,4 @@
-//! Limits of uploads in progress: so many of one owner, so many in all, the rest refused.
+//! Limits of concurrent uploads, in total and per owner; further ones are refused.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::base::{
 };
 use parking_lot::Mutex;
 
-/// Uploads of one owner at once.
+/// Maximum concurrent uploads of one owner.
 pub const OWN_MAX: usize = 4;
-/// Uploads at once.
+/// Maximum concurrent uploads of all owners.
 pub const ALL_MAX: usize = 16;
 
-/// Scope of the limit, in words for the caller.
+/// Scope of the limit, for the error message.
 pub(super) fn told(whose: LimitScope) -> &'static str {
     match whose {
         LimitScope::All => "of all callers",
@@ -22,11 +22,11 @@ pub(super) fn told(whose: LimitScope) -> &'static str {
     }
 }
 
-/// Counts uploads.
+/// Counter of concurrent uploads.
 #[derive(Debug, Default)]
 pub struct UploadLimiter(Mutex<OwnerLimiter>);
 
-/// The right to upload, until dropped.
+/// Permit to upload, until dropped.
 #[derive(Debug)]
 pub struct UploadPermit {
     under_way: Arc<UploadLimiter>,
@@ -34,7 +34,7 @@ pub struct UploadPermit {
 }
 
 impl UploadLimiter {
-    /// Takes a place for an upload of `owner`.
+    /// Takes a permit for `owner`.
     pub(super) fn enter(self: &Arc<Self>, owner: &Principal) -> Result<UploadPermit, UploadError> {
         self.0.lock().enter(owner, ALL_MAX, OWN_MAX).map_err(|whose| {
             let limit = if whose == LimitScope::All { ALL_MAX } else { OWN_MAX };

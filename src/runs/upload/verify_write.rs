@@ -1,4 +1,4 @@
-//! Check of an upload whose record failed to be written.
+//! Checks an upload after the write of its record failed.
 
 use std::{fs, path::Path};
 
@@ -6,8 +6,8 @@ use super::{StoredUpload, UploadError, UploadStore};
 use crate::base::{meta_store::MetaStoreError, quota::QuotaReservation};
 
 impl UploadStore {
-    /// Fails with `error` unless the record is there, as it may be after a failed write, and with
-    /// it all that was written in the same step.
+    /// Returns `hold` if the record exists in spite of the failed write, with everything of the
+    /// same transaction; else fails with `error`.
     pub(super) fn kept_all_the_same(
         &self,
         upload: &StoredUpload,
@@ -17,10 +17,10 @@ impl UploadStore {
     ) -> Result<QuotaReservation, UploadError> {
         match self.find(&upload.owner, &upload.name) {
             Ok(Some(_)) => return Ok(hold),
-            // Best effort: a file without a record is removed at the next start.
+            // Best effort: the next start handles a file without a record.
             Ok(None) => drop(fs::remove_file(path)),
-            // A record without its file would be worse than a file that waits, charged, for that
-            // start.
+            // The file stays, charged, until the next start: a record without its file would be
+            // worse.
             Err(unread) => {
                 let charged = hold.keep();
                 tracing::error!(%unread, path = %path.display(), charged, "upload state unknown after a failed write");
