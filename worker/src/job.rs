@@ -1,9 +1,9 @@
-//! A whole file to records of its frames: what a worker does for one `ingest` or `reason`.
+//! A file or a live source to records of its frames: the work of a worker for one job.
 //!
-//! Segments are decoded and measured in parallel; `merge_segments` then joins their signals and runs the
-//! one gate over them in order, so that the result is that of a single thread. Stills and views are encoded
-//! where the pixels are, on the segment's thread, wherever `select_predictor` can foresee them. Long GOPs are cut into
-//! pieces where chunks are short.
+//! Segments are decoded and measured in parallel; `merge_segments` then joins their signals and runs the only
+//! gate over them in order, so that the result equals that of one thread. Stills and views are encoded on the
+//! segment's thread, where the pixels are, if `select_predictor` can predict them. If chunks are short, long
+//! GOPs are split into pieces.
 
 mod merge_segments;
 mod progress;
@@ -31,40 +31,39 @@ use crate::{
 use progress::{Clocks, Progress};
 pub(crate) use select_predictor::bytes_to_send;
 
-/// Options of the analysis of a file.
+/// Options of the analysis of a source.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct JobOptions {
     /// Selection of the frames that are analysed.
     pub sampling: Sampling,
     /// Most frames analysed.
     pub max_frames: u64,
-    /// Encode the selected frames.
+    /// True to encode the selected frames as stills.
     pub stills: bool,
-    /// Cut the frames into chunks and show some of each; `None` makes no chunks.
+    /// Options of the chunks and their views; `None` makes no chunks.
     pub views: Option<ChunkImageOptions>,
     /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Zones of the picture that are watched.
+    /// Zones of the picture that the gate watches.
     pub zones: Zones,
     /// Decoding threads, at least 1.
     pub threads: usize,
-    /// The source goes on from an earlier job.
+    /// State to continue from, if the source was read by an earlier job.
     pub resume: Option<Resume>,
 }
 
-/// Place at which a job goes on from one whose live source was lost.
+/// State from which a job continues another whose live source was lost.
 ///
-/// Frames are numbered on, times lead on, and the gate decides as it would have.
+/// Frame numbers and times continue, and the gate decides as it would have without the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Resume {
-    /// Signal that was said last.
+    /// Last signal reported by the earlier job.
     pub last: Signal,
-    /// State of the gate behind it.
+    /// State of the gate after that signal.
     pub gate: GateState,
-    /// Presentation time of the first picture, in milliseconds: that of the last signal, and the time
-    /// in which nothing came.
+    /// Presentation time of the first picture in milliseconds: that of the last signal plus the gap.
     pub begins_at_ms: i64,
-    /// Number of the segment that follows the last one that was read, of a playlist.
+    /// Number of the playlist segment that follows the last one read, if the source is a playlist.
     pub segment: Option<u64>,
 }
 
@@ -86,8 +85,8 @@ impl Resume {
 }
 
 impl JobOptions {
-    /// Packets after which the first chunk is wanted: models wait for it. Where few frames are
-    /// taken a chunk lasts for many GOPs, and to leave packets out whole GOPs must be known.
+    /// Returns the number of packets within which the first chunk should be complete, as models wait for it.
+    /// `None` when sampling: a chunk then spans many GOPs, and skipping packets needs whole GOPs.
     fn hurry(&self) -> Option<usize> {
         let views = self.views.filter(|_| self.sampling == Sampling::Every)?;
         Some(match views.chunks {
@@ -100,43 +99,43 @@ impl JobOptions {
 /// Event of a running job.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum JobEvent {
-    /// The container is open; comes first.
+    /// The container is open; the first event.
     Opened(StreamInfo),
-    /// A sign of life, several a second while frames are decoded; not in order with the rest.
+    /// Sign of life, sent several times a second while frames are decoded; not in order with other events.
     Progress {
         /// Frames measured so far.
         frames: u64,
         /// Latest presentation time measured so far, 0 before the first.
         pts_ms: i64,
     },
-    /// Another segment of a playlist is being read.
+    /// The worker has begun to read another segment of a playlist.
     Segment {
-        /// Number of the one behind it.
+        /// Number of the segment after it.
         next: u64,
     },
     /// The next frames, in order and without gaps.
     Frames(#[serde(deserialize_with = "list::<_, _, RECORDS_MAX>")] Vec<FrameRecord>),
-    /// Gate backend of the frames; comes before [`JobEvent::Spent`].
+    /// Report about the gate backend; comes before [`JobEvent::Spent`].
     Measured(GateBackendReport),
-    /// Resources spent on the frames; comes before the end.
+    /// Time spent on the frames; comes before the last event.
     Spent(StageTimings),
-    /// All has been said; comes last.
+    /// The job is complete; the last event.
     Done(FileReport),
 }
 
 impl JobEvent {
-    /// Frames were measured.
+    /// Returns true if the event shows that frames were measured.
     pub(crate) fn is_of_frames(&self) -> bool {
         matches!(self, JobEvent::Progress { frames: 1.., .. } | JobEvent::Frames(_))
     }
 }
 
-/// Time of a job's threads by what they did, in microseconds.
+/// Time spent by a job's threads, by activity, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StageTimings {
     /// Decoding.
     pub decode_us: u64,
-    /// Measuring, deciding and making pictures.
+    /// Measuring, deciding and encoding pictures.
     pub gate_us: u64,
 }
 
@@ -153,7 +152,7 @@ pub fn analyze(
     analyze_opened(demuxer, options, (&DecoderChain::software(), &GateMeasurement::default()), emit)
 }
 
-/// As [`analyze`], of a container that is open.
+/// Like [`analyze`], for an open container.
 pub(crate) fn analyze_opened(
     demuxer: Demuxer,
     options: &JobOptions,
@@ -188,7 +187,7 @@ pub(crate) fn analyze_opened(
     };
     let make_sink = || sink::SegmentSink::new(&job);
     let report = decode_file_by(decoders, demuxer, &file_options, make_sink, &mut deliver);
-    // A failure of ours ends the decoding early, so it explains whatever the decoder reports.
+    // A failure in here ends the decoding early, so it takes precedence over the decoder's error.
     job.take_failure()?;
     let report = report?;
     sequencer.finish()?;
@@ -197,7 +196,7 @@ pub(crate) fn analyze_opened(
     Ok(report)
 }
 
-/// State that all threads of one job share.
+/// State shared by all threads of one job.
 struct Job<'a> {
     options: &'a JobOptions,
     zones: ZoneMask,
@@ -207,7 +206,7 @@ struct Job<'a> {
     failure: Mutex<Option<JobFault>>,
     progress: Progress,
     clocks: Clocks,
-    /// Records of sequenced segments, empty, for segments to come: some megabytes each.
+    /// Emptied buffers of merged segments, reused by later segments: some megabytes each.
     spare_records: Mutex<Vec<Vec<FrameMeasurements>>>,
 }
 
@@ -231,19 +230,19 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// A window before its first frame.
+    /// Creates the signal window of a sequence of frames.
     fn window(&self) -> SignalWindow {
         SignalWindow::new(AHEAD).with_zones(self.zones.clone())
     }
 
-    /// The gate before the job's first frame.
+    /// Creates the gate, in its state before the job's first frame.
     fn first_gate(&self) -> Gate {
         let JobOptions { gate, resume, .. } = self.options;
         let Some(resume) = resume else { return Gate::new(*gate) };
         Gate::after(*gate, 0, resume.last, resume.gate)
     }
 
-    /// The plan before the job's first frame.
+    /// Creates the plan, in its state before the job's first frame.
     fn plan(&self) -> Plan {
         Plan::of_job(self.options)
     }
@@ -255,7 +254,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Keeps the first failure and ends the decoding.
+    /// Breaks off the decoding on a failure, and keeps the first one.
     fn unless_failed(&self, result: Result<(), JobFault>) -> ControlFlow<()> {
         match result {
             Ok(()) => ControlFlow::Continue(()),
@@ -266,7 +265,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Keeps the first failure.
+    /// Keeps `fault` if it is the first.
     fn fail(&self, fault: JobFault) {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.get_or_insert(fault);

@@ -1,8 +1,8 @@
-//! Checks that bytes from a worker are the picture that it says they are: one baseline JPEG of the
-//! announced size, and nothing before, between or after.
+//! Checks of JPEGs from a worker: each must be one baseline JPEG of the announced size, with nothing before,
+//! between or after its segments.
 //!
-//! Walks the segments and decodes nothing: what is stored, served and sent on is of the one shape
-//! that our encoder writes, whatever a hostile file made of the worker.
+//! Walks the segments and decodes nothing. So all that is stored, served and passed on has the shape that our
+//! encoder writes, whatever a hostile file made the worker do.
 
 use media::Dimensions;
 
@@ -15,12 +15,12 @@ const DQT: u8 = 0xdb;
 const DRI: u8 = 0xdd;
 const APP0: u8 = 0xe0;
 
-/// Returns true where `bytes` are a baseline JPEG of `extent`: 8 bits, grey or three components, one scan.
+/// Returns true if `bytes` are a baseline JPEG of `extent`: 8 bits, one or three components, one scan.
 pub(crate) fn is_baseline(bytes: &[u8], extent: Dimensions) -> bool {
     header(bytes, extent).is_some_and(ends_with_its_scan)
 }
 
-/// The size in pixels of a baseline JPEG, by its header alone.
+/// Returns the size in pixels of a baseline JPEG from its header.
 pub(crate) fn extent_of(bytes: &[u8]) -> Option<Dimensions> {
     let mut rest = bytes.strip_prefix(&[0xff, SOI])?;
     loop {
@@ -34,14 +34,14 @@ pub(crate) fn extent_of(bytes: &[u8]) -> Option<Dimensions> {
     }
 }
 
-/// The size that a frame header tells.
+/// Returns the size in a frame header.
 fn size_of_frame(segment: &[u8]) -> Option<Dimensions> {
     let &[_, high, low, wide, narrow, ..] = segment else { return None };
     let [height, width] = [[high, low], [wide, narrow]].map(u16::from_be_bytes).map(u32::from);
     (width > 0 && height > 0).then_some(Dimensions { width, height })
 }
 
-/// The entropy-coded bytes after the headers, if those are of a baseline JPEG of `extent`.
+/// Returns the entropy-coded bytes after the headers, if those are of a baseline JPEG of `extent`.
 fn header(bytes: &[u8], extent: Dimensions) -> Option<&[u8]> {
     let mut rest = bytes.strip_prefix(&[0xff, SOI])?;
     let mut components = None;
@@ -53,7 +53,7 @@ fn header(bytes: &[u8], extent: Dimensions) -> Option<&[u8]> {
         match marker {
             APP0 | DQT | DHT | DRI => {}
             SOF0 if components.is_none() => components = Some(frame(segment, extent)?),
-            // All components in one scan of all their coefficients.
+            // The scan must have all components and all their coefficients.
             SOS => {
                 let &[count, .., 0, 63, 0] = segment else { return None };
                 let is_whole = Some(count) == components;
@@ -64,14 +64,14 @@ fn header(bytes: &[u8], extent: Dimensions) -> Option<&[u8]> {
     }
 }
 
-/// The number of components of a frame of `extent` with 8 bits a sample.
+/// Returns the number of components, if the frame header has `extent` and 8 bits per sample.
 fn frame(segment: &[u8], extent: Dimensions) -> Option<u8> {
     let [8, _, _, _, _, count @ (1 | 3), components @ ..] = segment else { return None };
     let fits = size_of_frame(segment) == Some(extent);
     (fits && components.len() == 3 * usize::from(*count)).then_some(*count)
 }
 
-/// The scan has no marker in it but restarts, and the end of the image is its end.
+/// Returns true if the scan has no marker but restarts and ends with the end-of-image marker.
 fn ends_with_its_scan(scan: &[u8]) -> bool {
     let Some(coded) = scan.strip_suffix(&[0xff, EOI]) else { return false };
     let mut coded = coded.iter();
@@ -83,7 +83,7 @@ fn ends_with_its_scan(scan: &[u8]) -> bool {
     true
 }
 
-/// The shortest bytes that pass for a grey picture of `extent`.
+/// Returns the shortest bytes that pass as a grey picture of `extent`.
 #[cfg(test)]
 pub(crate) fn shortest(extent: Dimensions) -> Vec<u8> {
     let mut bytes = vec![0xff, SOI, 0xff, SOF0, 0, 11, 8];

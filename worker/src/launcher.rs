@@ -1,7 +1,7 @@
-//! A decoding program in a sandbox of its own: our binary gives everything up and becomes it.
+//! Runs a decoding program in its own sandbox: this binary drops its privileges and executes the program.
 //!
-//! The program reads its libraries, itself and its ends, and no other file's contents; it writes no
-//! file, opens no socket and starts no process. It dies with the thread that started it.
+//! The program reads its libraries, itself and its pipes, and no other file's contents; it writes no file,
+//! opens no socket and starts no process. The kernel kills it with the thread that started it.
 
 use std::{
     ffi::OsString,
@@ -28,35 +28,35 @@ use crate::{
     sandbox_probe,
 };
 
-/// First argument of a process that is to become a decoding program.
+/// First argument of a process that becomes a decoding program.
 pub(crate) const ARGUMENT: &str = "media-program";
 
-/// Time for a program to say what it is asked, and bytes of it that are looked at.
+/// Time limit of a program's answer to a check, and most bytes of it that are read.
 const SAID_WITHIN: Duration = Duration::from_secs(20);
 const SAID_BYTES_MAX: u64 = 4096;
 
-/// Task of a program, and the limits of its resources.
+/// Task of a program, and its resource limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgramRequest {
-    /// Codec that it decodes.
+    /// Codec to decode.
     pub codec: Codec,
-    /// With so many threads.
+    /// Decoding threads.
     pub threads: usize,
-    /// Private memory, short of a burst.
+    /// Limit of private memory in bytes, without the slack for bursts.
     pub memory_bytes: u64,
-    /// CPU time of all its threads.
+    /// Limit of the CPU time of all its threads, in seconds.
     pub cpu_seconds: u64,
 }
 
-/// Descriptors of a program: the far ends of its worker's.
+/// Descriptors of a program: the peers of those that its worker holds.
 pub(crate) struct ProgramStdio {
-    /// Its input and its output.
+    /// Stdin and stdout.
     pub socket: OwnedFd,
-    /// Its stderr.
+    /// Stderr.
     pub says: OwnedFd,
 }
 
-/// Starts `program` for an errand, with `ours` as the binary that becomes it.
+/// Starts `program` for a worker; `ours` is the binary that sandboxes itself and executes the program.
 pub(crate) fn start(
     ours: &Path,
     program: &Path,
@@ -70,7 +70,7 @@ pub(crate) fn start(
     Ok(command.spawn()?.into())
 }
 
-/// Makes the command that becomes `program` in its sandbox, with no arguments and no ends yet.
+/// Returns the command that becomes `program` in its sandbox, still without arguments and descriptors.
 fn confined(ours: &Path, program: &Path, memory_bytes: u64, cpu_seconds: u64) -> Command {
     let mut command = Command::new(ours);
     command.arg(ARGUMENT).arg(memory_bytes.to_string()).arg(cpu_seconds.to_string());
@@ -81,7 +81,7 @@ fn confined(ours: &Path, program: &Path, memory_bytes: u64, cpu_seconds: u64) ->
     command
 }
 
-/// Checks that `program` says in its sandbox that it is an ffmpeg that knows our arguments.
+/// Checks that `program` runs in its sandbox and is an ffmpeg recent enough for our arguments.
 pub(crate) fn check(ours: &Path, program: &Path) -> Result<(), BackendError> {
     let said = said_by(ours, program, "-version").unwrap_or_else(|error| error.to_string());
     let said = said.lines().next().unwrap_or_default().to_owned();
@@ -91,14 +91,14 @@ pub(crate) fn check(ours: &Path, program: &Path) -> Result<(), BackendError> {
     Err(BackendError::ProgramVersion { program: program.display().to_string(), said })
 }
 
-/// Attempts what a decoding program must not do, by our own binary as one.
+/// Attempts forbidden actions in the sandbox of a decoding program, with this binary as the program.
 pub(crate) fn probe(ours: &Path) -> io::Result<Vec<EscapeAttempt>> {
     let said = said_by(ours, ours, sandbox_probe::ARGUMENT)?;
     let attempts: Option<Vec<EscapeAttempt>> = said.lines().map(sandbox_probe::attempt).collect();
     attempts.filter(|attempts| !attempts.is_empty()).ok_or_else(|| io::Error::other(said))
 }
 
-/// Returns the output of `program` in its sandbox; where it prints nothing, its stderr.
+/// Returns the stdout of `program` in its sandbox, or its stderr if that is empty.
 fn said_by(ours: &Path, program: &Path, argument: &str) -> io::Result<String> {
     let mut command =
         confined(ours, program, WorkerLimits::default().memory_bytes, SAID_WITHIN.as_secs());
@@ -108,7 +108,7 @@ fn said_by(ours: &Path, program: &Path, argument: &str) -> io::Result<String> {
     while child.try_wait()?.is_none() && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(5));
     }
-    // Without effect on one that has ended; what it said is in the pipes.
+    // No effect on a program that has ended; its output is in the pipes.
     child.kill().and_then(|()| child.wait().map(drop))?;
     let mut said = Vec::new();
     if let Some(out) = child.stdout.take() {
@@ -120,7 +120,7 @@ fn said_by(ours: &Path, program: &Path, argument: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
-/// `-fps_mode` came with 5.1; what is built from a repository has no number and is taken for newer.
+/// Returns true from 5.1 on, which added `-fps_mode`; repository builds have no number and count as newer.
 fn is_recent(said: &str) -> bool {
     let Some(version) = said.strip_prefix("ffmpeg version ") else { return false };
     let number = version.strip_prefix('n').unwrap_or(version);
@@ -132,7 +132,7 @@ fn is_recent(said: &str) -> bool {
     }
 }
 
-/// The whole life of a launcher: it ends only where it cannot become the program.
+/// Main function of a launcher: returns only if it cannot become the program.
 pub(crate) fn launch() -> ExitCode {
     let error = match Launch::from_arguments() {
         Some(launch) => launch.run(),
@@ -173,7 +173,7 @@ impl Launch {
     }
 }
 
-/// The worker's ends of a program: its input and output, and what it says, which no reading waits for.
+/// Wraps the worker's ends of a program: stdin and stdout on one socket, and stderr, whose reads never block.
 pub(crate) fn conversation((socket, said): (OwnedFd, OwnedFd)) -> FfmpegPipes {
     let end = Arc::new(socket);
     let ends = Arc::clone(&end);

@@ -1,10 +1,10 @@
 //! Media workers: decode, gate and stills in a sandboxed process that sees descriptors only.
 //!
-//! [`Supervisor`] executes or forks a binary of ours whose `main` hands over to [`worker_main()`], and
-//! speaks to it over one socket. Integers, stills, views and coded bytes cross it, and of selected
-//! frames the small pictures that an embedding model takes; other pixels never do.
-//! Promises: whatever the media does to a worker is one [`WorkerError`] here, and no worker
-//! outlives its job. Knows no run, no event and no wall time.
+//! [`Supervisor`] executes or forks a binary of ours whose `main` calls [`worker_main()`], and talks to it
+//! over one socket. Integers, stills, views and coded bytes cross it, and of selected frames the small
+//! pictures that an embedding model takes; other pixels never do. Promises: whatever the media does to a
+//! worker becomes one [`WorkerError`] here, and no worker outlives its job. Knows no run, no event and no
+//! wall time.
 #![deny(unsafe_code)]
 
 mod arenas;

@@ -1,7 +1,7 @@
-//! A worker for live sessions: access units go in from any thread, events come out on one.
+//! A worker for live sessions: any thread pushes access units, one thread receives the events.
 //!
-//! Events of a session come in its order; a callback that takes long delays those of all. Whatever
-//! waits has a bound for each session and one for all, and what is over it is refused and counted.
+//! Events of a session come in order; a slow callback delays those of all sessions. Queues are bounded per
+//! session and in total; units beyond the bounds are refused and counted.
 
 mod output_rate;
 mod session_queues;
@@ -27,34 +27,34 @@ use crate::{
 };
 use session_queues::{EventCheck, SessionQueues};
 
-/// Message of a live worker.
+/// Event of a live worker.
 #[derive(Debug)]
 pub enum LiveWorkerEvent {
-    /// About one of its sessions.
+    /// Event of one session.
     Session {
-        /// The caller's number of the session.
+        /// Session number chosen by the caller.
         session: u32,
         /// Event of the session.
         event: WorkerSessionEvent,
     },
-    /// The device that measured was given up, for this reason; the CPU goes on with the same integers.
+    /// The measuring device was given up for this reason; the CPU goes on with the same integers.
     GateLost(String),
-    /// The device that measures was late with a batch, which the CPU measured.
+    /// The measuring device was late with a batch, so the CPU measured it.
     GateLate,
-    /// The device that was to decode opens no more, for this reason; the CPU decodes the same pictures.
+    /// The decoding device cannot be opened, for this reason; the CPU decodes the same pictures.
     DecoderLost(String),
-    /// The worker ended by itself, and all its sessions with it; comes last.
+    /// The worker ended by itself, and all its sessions with it; the last event.
     Ended(WorkerError),
 }
 
-/// A running worker for live sessions; dropping it ends it.
+/// Handle to a running worker for live sessions; dropping it ends the worker.
 pub struct LiveWorker {
     line: Arc<SharedLine>,
     thread: Option<JoinHandle<()>>,
     report: SandboxReport,
 }
 
-/// State that callers and the supervising thread share.
+/// State shared by callers and the supervising thread.
 struct SharedLine {
     state: Mutex<LineState>,
     wake: OwnedFd,
@@ -65,12 +65,12 @@ struct LineState {
     closed: bool,
 }
 
-/// Load of a session that waits for the worker, the unit in progress included.
+/// Queue of a session, including the unit in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionBacklog {
-    /// Access units.
+    /// Queued access units.
     pub units: usize,
-    /// Their bytes.
+    /// Bytes of the queued units.
     pub bytes: usize,
     /// Units refused since the session was opened.
     pub refused_units: u64,
@@ -82,11 +82,11 @@ impl SharedLine {
     }
 
     fn wake(&self) {
-        // Fails only when the count is at its end, and then the thread is awake already.
+        // Fails only if the counter is at its maximum, and then the thread has been woken.
         rustix::io::write(&self.wake, &1u64.to_ne_bytes()).ok();
     }
 
-    /// Has `action` add to what waits on a line that is open.
+    /// Runs `action` on the queues if the worker is open, and wakes the thread.
     fn send(
         &self,
         action: impl FnOnce(&mut SessionQueues) -> Result<(), WorkerError>,
@@ -103,9 +103,9 @@ impl SharedLine {
 }
 
 impl Supervisor {
-    /// Starts a worker for live sessions; `on_event` is called on a thread of its own, and an error of it, a message
-    /// that should not have come, ends the worker. Of what it says, each session has a share of its own instead of
-    /// [`WorkerLimits::output_bytes`].
+    /// Starts a worker for live sessions. `on_event` is called on one thread of its own; an error from it,
+    /// for a message that must not come, ends the worker. Each session has an output rate limit of its own
+    /// instead of [`WorkerLimits::output_bytes`].
     pub fn start_live(
         &self,
         limits: WorkerLimits,
@@ -113,21 +113,21 @@ impl Supervisor {
     ) -> Result<LiveWorker, WorkerError> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| WorkerError::Spawn(error.into()))?;
-        // Every message is a session's, or the one that ends a unit under way: a total limit would
-        // end sessions for what others say.
+        // Every message belongs to a session or ends a unit in progress: a total limit would end sessions for
+        // the output of others.
         let limits = WorkerLimits { output_bytes: u64::MAX, ..limits };
         let state = LineState { lanes: SessionQueues::default(), closed: false };
         let line = Arc::new(SharedLine { state: Mutex::new(state), wake });
         let (tell, told) = mpsc::sync_channel(1);
         let (program, shared) = (self.program.clone(), Arc::clone(&line));
-        // The worker dies with the thread that starts it, so that thread stays with it.
+        // The kernel kills the worker with the thread that started it, so the same thread supervises it.
         let supervise = move || {
             let started = WorkerProcess::spawn(&program, &limits, WorkerLifetime::Open);
             let (started, process) = match started {
                 Ok((process, report)) => (Ok(report), Some(process)),
                 Err(error) => (Err(error), None),
             };
-            // Fails when the caller has given up waiting, which it never does.
+            // Fails only if the caller has stopped waiting, which never happens.
             tell.send(started).ok();
             if let Some(process) = process {
                 supervise(process, &shared, &limits, on_event);
@@ -143,43 +143,42 @@ impl Supervisor {
 }
 
 impl LiveWorker {
-    /// Sessions that one worker holds at most.
+    /// Most sessions of one worker.
     pub const SESSIONS_MAX: usize = SESSIONS_MAX;
-    /// Bytes of pictures that a session is taken to keep. A stream made for it may have its decoder keep
+    /// Estimate of the bytes of pictures that a session keeps. The decoder of an unusual stream may keep
     /// more, see the constant of that name.
     pub const SESSION_BYTES_MAX: u64 = SESSION_BYTES_MAX;
 
-    /// The sandbox it runs in.
+    /// Returns the report of the worker's sandbox.
     pub fn sandbox_report(&self) -> &SandboxReport {
         &self.report
     }
 
-    /// Opens a session under a number of the caller's choice. A number is in use until it is
-    /// closed, even where its session has failed. Numbers of `spec` that lie beyond their bounds are
-    /// taken for the nearest within.
+    /// Opens a session under a number that the caller chooses. The number is in use until it is closed, even
+    /// if the session has failed. Numbers in `spec` are clamped to their bounds.
     pub fn open(&self, session: u32, spec: SessionSpec) -> Result<(), WorkerError> {
         self.line.send(|lanes| lanes.open(session, spec.within_bounds()))
     }
 
-    /// Gives a session its next picture. [`WorkerError::Backlog`] says that the unit was not taken;
-    /// nor is any that follows, up to the next keyframe. Nothing needs to be done about it, but a
-    /// keyframe that is asked for ends it sooner.
+    /// Queues the session's next access unit. On [`WorkerError::Backlog`] the unit is refused, and so are all
+    /// that follow up to the next keyframe. The caller need not react, but requesting a keyframe shortens the
+    /// gap.
     pub fn push(&self, session: u32, unit: AccessUnit) -> Result<(), WorkerError> {
         self.line.send(|lanes| lanes.push(session, unit))
     }
 
-    /// Says that pictures are missing before the next one of the session, so that nothing that refers
-    /// to them is shown; they are those that never came, not those that `push` refused.
+    /// Tells the session that units before the next one are missing, so that no picture which refers to them
+    /// is shown. For units that never arrived; refused ones are tracked already.
     pub fn mark_loss(&self, session: u32) -> Result<(), WorkerError> {
         self.line.send(|lanes| lanes.lose(session))
     }
 
-    /// Returns the load of the session; `None` where it is not open.
+    /// Returns the queue of the session; `None` if it is not open.
     pub fn load(&self, session: u32) -> Option<SessionBacklog> {
         self.line.state().lanes.load(session)
     }
 
-    /// Says that no picture follows; the session answers with [`WorkerSessionEvent::Closed`].
+    /// Closes the session after its queued units; it answers with [`WorkerSessionEvent::Closed`].
     pub fn close(&self, session: u32) -> Result<(), WorkerError> {
         self.line.send(|lanes| lanes.close(session))
     }
@@ -190,7 +189,7 @@ impl Drop for LiveWorker {
         self.line.state().closed = true;
         self.line.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic of the event callback has been reported by the thread itself.
+            // The thread has reported a panic of the event callback itself.
             thread.join().ok();
         }
     }
@@ -213,12 +212,12 @@ fn supervise(
     if let Err(error) = ended
         && !by_caller
     {
-        // The listener has had every event where it panics at this one too; the panic was reported. An error of it has no worker left to end.
+        // A callback that panics here has had every event; the panic is reported. Its error can end nothing.
         catch_unwind(AssertUnwindSafe(|| on_event(LiveWorkerEvent::Ended(error)).ok())).ok();
     }
 }
 
-/// Until the caller closes the line, or the worker ends.
+/// Runs until the caller closes the handle or the worker ends.
 fn listen(
     process: &mut WorkerProcess,
     line: &SharedLine,
@@ -252,7 +251,7 @@ fn listen(
             Some(WorkerReply::UnitDone { session }) => {
                 line.state().lanes.taken(session, Instant::now())?
             }
-            // A device is lost once.
+            // A device is lost only once.
             Some(WorkerReply::GateLost { reason }) if !mem::replace(&mut is_gate_lost, true) => {
                 on_event(LiveWorkerEvent::GateLost(reason))?;
             }
@@ -270,7 +269,7 @@ fn listen(
                     return Err(process.exit_error());
                 }
                 clear(&line.wake);
-                // Bytes that have just arrived may be those that it is waited for.
+                // Bytes that have just arrived may be the message that was overdue.
                 if is_overdue && process.received() == received {
                     return Err(WorkerError::Stalled { after: limits.stall });
                 }
@@ -281,7 +280,7 @@ fn listen(
 
 fn clear(wake: &OwnedFd) {
     let mut count = [0; 8];
-    // Empty means that nobody woke us.
+    // Empty if the counter was not raised.
     let read: io::Result<usize> = rustix::io::read(wake, &mut count).map_err(io::Error::from);
     read.ok();
 }

@@ -1,4 +1,4 @@
-//! Maker of the pictures that are wanted of a frame, of a file or of a live session.
+//! Encodes the wanted pictures of a frame, for files and live sessions.
 
 use media::{Frame, Rotation};
 
@@ -9,34 +9,34 @@ use crate::{
     still::{CropScale, EmbeddingInputBuilder, JpegEncoder, JpegError},
 };
 
-/// Pictures of a frame that are to be made.
+/// Kinds of pictures to make of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PictureKinds {
-    /// Its still.
+    /// The still.
     pub still: bool,
-    /// Its view, and the input of novelty, each where it is asked for.
+    /// The view and the input of the novelty rule, each if the options ask for it.
     pub view: bool,
-    /// Its picture in a clip.
+    /// The frame's picture in a clip.
     pub clip: bool,
 }
 
 impl PictureKinds {
-    /// Some picture is.
+    /// Returns true if any picture is wanted.
     pub fn is_any(self) -> bool {
         self.still || self.view || self.clip
     }
 }
 
-/// Sizes of pictures, and the part of a frame that models are shown: of views, clips and inputs of novelty, never of
+/// Sizes of pictures, and the crop that models are shown: of views, clips and novelty inputs, never of
 /// stills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PictureSpec {
-    /// What makes a frame upright.
+    /// Rotation that makes a frame upright.
     pub rotation: Rotation,
     pub crop: Option<Crop>,
-    /// Longest edge of a view, where views are asked for.
+    /// Longest edge of a view, if views are wanted.
     pub view_edge: Option<u32>,
-    /// The same of a clip's picture.
+    /// Longest edge of a clip's picture, if clips are wanted.
     pub clip_edge: Option<u32>,
     pub novelty: Option<NoveltySpec>,
 }
@@ -65,7 +65,7 @@ impl PictureSpec {
 }
 
 impl FrameImages {
-    /// Those that are wanted, of some that were made on suspicion; `None` where one is missing.
+    /// Keeps the wanted pictures of those made ahead of the decision; `None` if one is missing.
     pub(crate) fn only(mut self, wanted: PictureKinds) -> Option<FrameImages> {
         if self.view == Some(FrameView::Still) && !wanted.still {
             self.view = self.still.take().map(FrameView::Own);
@@ -83,7 +83,7 @@ impl FrameImages {
     }
 }
 
-/// Makes pictures on one thread, for one source after the other; takes memory with the first.
+/// Encodes pictures on one thread, for any number of sources; allocates with the first picture.
 #[derive(Default)]
 pub(crate) struct ImageEncoder {
     encoder: Option<JpegEncoder>,

@@ -1,4 +1,4 @@
-//! Choice of the pictures of each frame: a function of the signals and the decisions so far. Pure.
+//! Selection of the pictures of each frame: a function of the signals and decisions so far. Pure.
 
 pub(crate) mod chunks;
 pub(crate) mod clips;
@@ -10,12 +10,12 @@ use crate::{JobOptions, SessionSpec, pictures::PictureKinds};
 use chunks::ChunkBuilder;
 use clips::ClipSampler;
 
-/// Choice of a worker for one source.
+/// Picture selection for one source.
 pub(crate) struct Plan {
     stills: bool,
-    /// Views are of selected frames.
+    /// True if views are of selected frames.
     shows_selected: bool,
-    /// Views are of the frames that are shown of a chunk.
+    /// Selects the frames of each chunk that become views.
     chunks: Option<ChunkBuilder<()>>,
     clips: Option<ClipSampler<()>>,
 }
@@ -31,7 +31,7 @@ impl Plan {
         Plan { stills: spec.stills, shows_selected, chunks: None, clips }
     }
 
-    /// Chooses of the next frame; clips are of frames with a time alone.
+    /// Returns the pictures wanted of the next frame; a frame without a time is in no clip.
     pub fn offer(
         &mut self,
         signal: &Signal,

@@ -1,4 +1,4 @@
-//! One worker process as its supervisor holds it: started, listened to, looked at, always reaped.
+//! A worker process as held by its supervisor: starts it, talks to it, watches its limits, always reaps it.
 
 mod helper_programs;
 mod output_budget;
@@ -36,10 +36,10 @@ use helper_programs::{HelperPrograms, ProgramPipes};
 use output_budget::OutputBudget;
 use usage::Usage;
 
-/// The end of stderr that is kept for an error.
+/// Last bytes of stderr that are kept for an error.
 const STDERR_BYTES_MAX: usize = 4 << 10;
 
-/// Time between two looks at a worker's memory, and longest wait before a cancel is noticed.
+/// Time between two checks of a worker's memory, and longest delay before a cancel is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// State of the worker's end of the socket.
@@ -49,9 +49,9 @@ pub(crate) enum SocketState {
     Closed,
 }
 
-/// A running worker; dropping it kills and reaps it.
+/// Handle to a running worker; dropping it kills and reaps the process.
 ///
-/// One that was executed, not forked, is killed by the kernel with the thread that started it.
+/// The kernel kills an executed worker, unlike a forked one, with the thread that started it.
 pub(crate) struct WorkerProcess {
     child: Child,
     program: WorkerProgram,
@@ -72,16 +72,16 @@ pub(crate) struct WorkerProcess {
 /// Lifetime of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerLifetime {
-    /// For one job with so many decoding threads, which may use so much CPU; one without a set length
-    /// goes on for as long as models look at its views, or a camera shows pictures.
+    /// For one job with this many decoding threads and this much CPU time. An endless job has no set length:
+    /// it runs while models look at its views or a camera sends pictures.
     Job { threads: usize, cpu_seconds: u64, is_endless: bool },
-    /// Until its owner ends it; decodes sessions on a thread a core, [`SESSION_THREADS_MAX`] at most.
+    /// Until its owner ends it; decodes sessions on one thread per core, [`SESSION_THREADS_MAX`] at most.
     Open,
 }
 
 impl WorkerLifetime {
-    /// Threads of a worker in good order: each decoding thread's own decoder may start another, one
-    /// wide decoder has as many again and one more, and some feed and gather.
+    /// Returns the most threads of a well-behaved worker: each decoding thread's decoder may start another,
+    /// one wide decoder has as many again plus one, and some feed and gather.
     fn threads_max(self) -> u64 {
         let decoding = match self {
             WorkerLifetime::Job { threads, .. } => threads as u64,
@@ -90,7 +90,7 @@ impl WorkerLifetime {
         4 * decoding + 32
     }
 
-    /// Returns true where its output is bounded for a span, not in all: it has no set length.
+    /// Returns true if the output is bounded per time span rather than in total, as the length is not set.
     fn is_paced(self) -> bool {
         matches!(self, WorkerLifetime::Open | WorkerLifetime::Job { is_endless: true, .. })
     }
@@ -107,7 +107,7 @@ impl WorkerProcess {
             let (socket, theirs) = pair()?;
             let (stderr, says) = pipe_with(PipeFlags::CLOEXEC)?;
             let child = program.start(Ends { socket: theirs, stderr: says })?;
-            // It has one thread yet.
+            // The worker still has only one thread, so all of its threads inherit the priority.
             child.give_way(limits.niceness);
             let status = File::open(format!("/proc/{}/status", child.id()))?;
             Ok((child, socket, stderr.into(), status))
@@ -148,7 +148,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Sends what waits and waits for one reply, for as long as a first frame may take.
+    /// Sends queued requests and waits for one reply, up to the limit for a first frame.
     pub fn answer(&mut self) -> Result<WorkerReply, WorkerError> {
         let asked = Instant::now();
         loop {
@@ -165,12 +165,12 @@ impl WorkerProcess {
         }
     }
 
-    /// Returns the messages that wait to be sent.
+    /// Returns the queue of messages to send.
     pub fn backlog(&mut self) -> &mut SendQueue {
         &mut self.backlog
     }
 
-    /// Sends a request with a descriptor to a worker that is listening.
+    /// Sends a request with a descriptor, without queueing, to a worker that is reading.
     pub fn send_with(
         &mut self,
         request: &WorkerRequest,
@@ -178,7 +178,7 @@ impl WorkerProcess {
     ) -> Result<(), WorkerError> {
         match send_with(self.socket.as_fd(), request, descriptor) {
             Ok(()) => Ok(()),
-            // It asks and does not take the answers.
+            // The worker asks and does not read the answers.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 Err(WireError::Unexpected("open").into())
             }
@@ -186,7 +186,7 @@ impl WorkerProcess {
         }
     }
 
-    /// The next reply that has arrived.
+    /// Returns the next reply that has arrived.
     pub fn next(&mut self) -> Result<Option<WorkerReply>, WorkerError> {
         loop {
             match self.incoming.next()? {
@@ -196,27 +196,27 @@ impl WorkerProcess {
         }
     }
 
-    /// Starts what the worker decodes with.
+    /// Starts the program that the worker asks for, and sends it the program's descriptors.
     fn start_external(&mut self, codec: Codec) -> Result<(), WorkerError> {
         let ProgramPipes { socket, said } = self.externals.start(&self.program, codec)?;
         self.send_with(&WorkerRequest::Program, socket.as_fd())?;
         self.send_with(&WorkerRequest::Program, said.as_fd())
     }
 
-    /// Bytes of the reply that came last.
+    /// Returns the size in bytes of the last reply.
     pub fn last_reply(&self) -> u64 {
         self.incoming.last()
     }
 
-    /// Bytes that ever arrived.
+    /// Returns the number of bytes received so far.
     pub fn received(&self) -> u64 {
         self.incoming.total()
     }
 
-    /// Sends and receives what is possible; waits a short while when nothing is, or until `wake`.
+    /// Sends and receives what is possible; if nothing is, waits a short while or until `wake` is readable.
     pub fn wait(&mut self, wake: Option<BorrowedFd<'_>>) -> Result<SocketState, WorkerError> {
         if self.backlog.send(self.socket.as_fd()).is_err() {
-            // The worker is gone; what it said before comes first.
+            // The worker is gone; what it sent before is read first.
             return self.listen();
         }
         let interest =
@@ -244,14 +244,14 @@ impl WorkerProcess {
         }
     }
 
-    /// Looks now and then whether the worker keeps within its limits.
+    /// Checks the worker's limits, not more often than every [`LOOK_EVERY`].
     pub fn sample_usage(&mut self) -> Result<(), WorkerError> {
         self.output.check(self.incoming.total(), Instant::now())?;
         if self.looked.elapsed() < LOOK_EVERY {
             return Ok(());
         }
         self.looked = Instant::now();
-        // A worker that has just died has no status; its end of the socket says so soon.
+        // A worker that has just died has no status; its closed socket is noticed soon.
         let Some(used) = Usage::of(&self.status) else { return Ok(()) };
         let (limit_bytes, limit) = (self.limits.memory_bytes, self.threads_max);
         if used.memory_bytes > limit_bytes {
@@ -260,14 +260,14 @@ impl WorkerProcess {
         if used.threads > limit {
             return Err(WorkerError::ThreadLimit { limit });
         }
-        // The worker goes on without a program that takes too much of what both have.
+        // If a program takes too much of the memory they share, it is ended and the worker goes on.
         self.externals.keep_within(limit_bytes - used.memory_bytes, limit);
         Ok(())
     }
 
-    /// Returns the reason that the worker closed its end; ends it if it has not.
+    /// Returns the reason that the worker closed its end; kills it if it lives.
     pub fn exit_error(&mut self) -> WorkerError {
-        // A process that is exiting keeps its status: only one that lives on is killed here.
+        // An exiting process keeps its exit status: the kill affects only one that lives on.
         let ended = self.child.end();
         while self.stderr.is_some() {
             self.keep_stderr();
@@ -291,7 +291,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Takes one read of stderr, which must be ready or ended; keeps its end.
+    /// Reads stderr once, which must be readable or closed; keeps its last bytes.
     fn keep_stderr(&mut self) {
         let Some(stderr) = &mut self.stderr else { return };
         let mut text = [0; STDERR_BYTES_MAX];

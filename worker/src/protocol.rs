@@ -1,7 +1,7 @@
-//! The messages between a server and its media workers.
+//! Messages between a server and its media workers.
 //!
-//! There is a message for records of frames and for coded bytes, and none for other pixels. `wire` has
-//! their bytes.
+//! There are messages for records of frames and for coded bytes, and none for other pixels. `wire` encodes
+//! them.
 
 use std::fmt;
 
@@ -18,15 +18,15 @@ use crate::{
 /// Message of a server to a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum WorkerRequest {
-    /// Comes first: enter the sandbox.
+    /// Enter the sandbox; the first request.
     Confine(SandboxLimits),
     /// Analyse a source.
     Job { source: InputSource, options: JobOptions },
-    /// The answer to [`WorkerReply::Open`]; the read end of a pipe comes along.
+    /// Answer to [`WorkerReply::Open`]; comes with the read end of a pipe.
     Resource { url: String, size: Option<u64>, seekable: bool },
-    /// Start a live session under a number of the server's choice.
+    /// Open a live session under a number that the server chose.
     OpenSession { session: u32, spec: SessionSpec },
-    /// The next picture of a session, answered by [`WorkerReply::UnitDone`].
+    /// The next access unit of a session; answered by [`WorkerReply::UnitDone`].
     AccessUnit {
         session: u32,
         pts: Timestamp,
@@ -35,23 +35,23 @@ pub(crate) enum WorkerRequest {
         #[serde(with = "wire::bytes")]
         data: Vec<u8>,
     },
-    /// No picture follows; answered by [`WorkerReply::UnitDone`].
+    /// Close a session, as no unit follows; answered by [`WorkerReply::UnitDone`].
     CloseSession { session: u32 },
-    /// The answer to [`WorkerReply::Program`], which comes twice: with the socket that is the program's input
-    /// and output, then with the pipe of what it says.
+    /// Answer to [`WorkerReply::Program`], sent twice: with the socket that is the program's stdin and
+    /// stdout, then with the pipe of its stderr.
     Program,
-    /// Scale a still down, its longer edge to `edge_max`; answered by [`WorkerReply::Shrunk`].
+    /// Scale a still down to a longer edge of `edge_max`; answered by [`WorkerReply::Shrunk`].
     Shrink {
         #[serde(with = "wire::bytes")]
         jpeg: Vec<u8>,
         edge_max: u32,
     },
-    /// Cut a part out of the file whose descriptor comes along, `len` bytes of it; what it gives is told by
+    /// Cut a span out of the file whose descriptor comes along, `len` bytes long; answered by
     /// [`WorkerReply::Excerpt`].
     Excerpt { len: u64, from_ms: i64, to_ms: i64 },
-    /// Try what the sandbox must refuse.
+    /// Attempt actions that the sandbox must refuse; answered by [`WorkerReply::Probed`].
     Probe,
-    /// Try what a worker is for.
+    /// Try the decoders and the gate backend; answered by [`WorkerReply::Capabilities`].
     Look,
 }
 
@@ -62,11 +62,11 @@ impl Message for WorkerRequest {
 /// Source of a job's media.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum InputSource {
-    /// The file whose descriptor comes along; `len` bytes of it.
+    /// The file whose descriptor comes along, `len` bytes long.
     File { len: u64 },
-    /// URL that the server opens when it is asked to.
+    /// URL that the server opens on request.
     Remote { url: String, playlists: bool },
-    /// The RTSP server at the other end of the connection that comes along.
+    /// The RTSP server at the other end of the connection whose descriptor comes along.
     Rtsp { url: String, credentials: Option<RtspCredentials> },
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct RtspCredentials {
     pub password: String,
 }
 
-/// Has no place in a log.
+/// Prints no field: credentials must not reach a log.
 impl fmt::Debug for RtspCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials").finish_non_exhaustive()
@@ -87,29 +87,29 @@ impl fmt::Debug for RtspCredentials {
 /// Message of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum WorkerReply {
-    /// The sandbox is entered; comes first.
+    /// The sandbox is entered; the first reply.
     Confined(SandboxReport),
-    /// About the file job.
+    /// Event of the file job.
     Job(JobEvent),
-    /// The file job ended early.
+    /// The job ended early.
     Failed(JobFault),
-    /// The job needs the bytes of `url` from byte `from` on, and waits for them.
+    /// Asks for the bytes of `url` from byte `from` on; the job waits for them.
     Open { url: String, from: u64 },
-    /// The job needs a program that decodes `codec`, and waits for it.
+    /// Asks for a program that decodes `codec`; the job waits for it.
     Program { codec: Codec },
-    /// About a live session.
+    /// Event of a live session.
     Session { session: u32, event: WorkerSessionEvent },
-    /// The device that measured live sessions was given up, for this reason: the CPU goes on.
+    /// The device that measured live sessions was given up for this reason; the CPU goes on.
     GateLost { reason: String },
-    /// The device that measures live sessions was late with a batch: the CPU measured it.
+    /// The device that measures live sessions was late with a batch, so the CPU measured it.
     GateLate,
-    /// The device that was to decode live sessions opens no more, for this reason: the CPU decodes.
+    /// The device that should decode live sessions cannot be opened, for this reason; the CPU decodes.
     DecoderLost { reason: String },
-    /// The session's latest unit, or its end, has been worked off; what it gave has been said.
+    /// The session's last unit, or its closing, is done; all of its events have been sent.
     UnitDone { session: u32 },
     /// The still that was scaled down.
     Shrunk(EncodedImage),
-    /// About the excerpt.
+    /// Event of the excerpt.
     Excerpt(ExcerptEvent),
     /// Attempts and the error number of each, 0 for success.
     Probed(#[serde(deserialize_with = "wire::list::<_, _, LIST_MAX>")] Vec<EscapeAttempt>),
@@ -121,17 +121,17 @@ impl Message for WorkerReply {
     const IS_TOLD: bool = true;
 }
 
-/// Something that a sandboxed process must not be able to do.
+/// Attempt at an action that a sandboxed process must not be able to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EscapeAttempt {
-    /// Name of the attempt.
+    /// Name of the action.
     pub what: String,
-    /// Error number of the refusal; `None` when it was allowed.
+    /// Error number of the refusal; `None` if the action was allowed.
     pub errno: Option<i32>,
 }
 
 impl EscapeAttempt {
-    /// The sandbox refused it: any other error is of what lies beyond.
+    /// Returns true if the sandbox refused it: any other error comes from past the sandbox.
     pub fn is_refused(&self) -> bool {
         matches!(self.errno, Some(libc::EPERM | libc::EACCES))
     }

@@ -1,8 +1,8 @@
-//! The words of a worker about a frame: its signal, and the pictures that are wanted of it.
+//! Records of frames: the signal of each, and the pictures that are wanted of it.
 //!
-//! One record a frame, in order and without gaps, of files and of live sessions alike. The decision is not among them:
-//! whoever has the signals decides the same. [`EmbeddingInput`] is the one thing that crosses to the server as samples: a
-//! small picture of a frame, because the model that embeds it runs there.
+//! One record per frame, in order and without gaps, for files and live sessions. Decisions are not sent: the
+//! receiver derives the same ones from the signals. [`EmbeddingInput`] is the only raw picture that crosses
+//! to the server, a small one, as the model that embeds it runs there.
 
 use std::fmt;
 
@@ -15,79 +15,79 @@ use crate::{
     wire::{MESSAGE_BYTES_MAX, WireError},
 };
 
-/// Records in one message at most: their signals take 50 kB.
+/// Most records in one message: their signals take 50 kB.
 pub(crate) const RECORDS_MAX: usize = 512;
-/// Bytes of pictures in one message: larger ones go alone.
+/// Most bytes of pictures in one message; a record with more goes alone.
 const PICTURE_BYTES: usize = 1 << 20;
-/// Bytes of one view at most: a 4096x4096 picture of noise takes about as many.
+/// Most bytes of a view: about those of a 4096x4096 picture of noise.
 pub(crate) const VIEW_BYTES_MAX: usize = 15 << 20;
-/// Bytes of a clip's picture at most: one of [`crate::ClipSpec::EDGE_MAX`] of noise takes half as many.
+/// Most bytes of a clip's picture: one of [`crate::ClipSpec::EDGE_MAX`] of noise takes half as many.
 pub(crate) const CLIP_PICTURE_BYTES_MAX: usize = VIEW_BYTES_MAX / 2;
 
 /// Bytes of a still of the largest picture.
 const STILL_BYTES: usize = 48 << 20;
 
-// A record is one message; the pictures of a live session, a clip's among them, are smaller than a file's.
+// Each record must fit into a message; pictures of a live session, clips included, are smaller than a file's.
 const _: () = assert!(
     STILL_BYTES + VIEW_BYTES_MAX + NoveltyInput::BYTES_MAX + 1024 <= MESSAGE_BYTES_MAX as usize
 );
 
-/// Everything that is said of one frame.
+/// Signal and pictures of one frame.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct FrameRecord {
-    /// Its signal.
+    /// Signal of the frame.
     pub signal: Signal,
-    /// Exact presentation time; there where clips are cut by it.
+    /// Exact presentation time, if clips are cut by it.
     pub pts: Option<Timestamp>,
-    /// Its pictures.
+    /// Pictures of the frame.
     pub pictures: FrameImages,
 }
 
-/// Pictures of a frame, each there where it was asked for and the frame is to have one.
+/// Pictures of a frame, each only if it is asked for and the frame is to have one.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct FrameImages {
     /// The whole frame, upright.
     pub still: Option<EncodedImage>,
-    /// Its view for a model.
+    /// View for a model.
     pub view: Option<FrameView>,
-    /// Its picture in a clip.
+    /// Picture in a clip.
     pub clip: Option<EncodedImage>,
-    /// Input of novelty.
+    /// Input of the novelty rule.
     pub novelty: Option<NoveltyInput>,
 }
 
-/// A JPEG and its size in pixels.
+/// JPEG with its size in pixels.
 #[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EncodedImage {
-    /// Size of the picture.
+    /// Size in pixels.
     pub extent: Dimensions,
-    /// The picture.
+    /// The JPEG.
     #[serde(with = "crate::wire::bytes")]
     pub jpeg: Vec<u8>,
 }
 
-/// The view of a frame.
+/// View of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum FrameView {
-    /// Its still: nothing is cut off and nothing scaled.
+    /// The still serves as the view: nothing is cropped or scaled.
     Still,
-    /// A picture of its own.
+    /// A separate picture.
     Own(EncodedImage),
 }
 
-/// Input of the comparison of a frame with one that was described; of the crop alone.
+/// Input for comparing a frame with one that was described; shows only the crop.
 #[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct NoveltyInput {
-    /// Mean luma of each of [`NoveltyInput::COLUMNS`] x [`NoveltyInput::ROWS`] equal parts, row by row,
-    /// full range: a small new object moves the largest difference more than the sum.
+    /// Mean luma of each of [`NoveltyInput::COLUMNS`] x [`NoveltyInput::ROWS`] equal cells, row by row, full
+    /// range: a small new object changes the largest difference more than the sum.
     #[serde(with = "crate::wire::bytes")]
     pub cells: Vec<u8>,
-    /// The picture for the embedding model.
+    /// Picture for the embedding model.
     pub picture: EmbeddingInput,
 }
 
-/// A square picture for an embedding model, each side scaled on its own.
+/// Square picture for an embedding model; width and height are scaled independently.
 #[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EmbeddingInput {
     /// Width and height in pixels.
@@ -98,7 +98,7 @@ pub struct EmbeddingInput {
 }
 
 impl FrameImages {
-    /// The picture that a model is shown.
+    /// Returns the picture that a model is shown.
     pub fn shown(&self) -> Option<&EncodedImage> {
         match self.view.as_ref()? {
             FrameView::Still => self.still.as_ref(),
@@ -122,16 +122,16 @@ impl NoveltyInput {
     pub const COLUMNS: usize = LUMA_COLUMNS;
     /// Rows of cells.
     pub const ROWS: usize = LUMA_ROWS;
-    /// Bytes of the largest, as it is sent.
+    /// Most bytes of an input in a message.
     const BYTES_MAX: usize = Self::COLUMNS * Self::ROWS
         + 3 * (NoveltySpec::SIDE_MAX * NoveltySpec::SIDE_MAX) as usize
         + 16;
 }
 
-/// Takes the records of a message.
+/// Callback for the records of a message.
 pub(crate) type Say<'a> = &'a mut dyn FnMut(Vec<FrameRecord>) -> Result<(), JobFault>;
 
-/// Records that wait for more to go with them.
+/// Records gathered for one message.
 #[derive(Default)]
 pub(crate) struct Gathered {
     records: Vec<FrameRecord>,
@@ -149,7 +149,7 @@ impl Gathered {
         if self.records.len() == RECORDS_MAX { self.say(say) } else { Ok(()) }
     }
 
-    /// Says what waits.
+    /// Passes the gathered records on, if there are any.
     pub fn say(&mut self, say: Say<'_>) -> Result<(), JobFault> {
         self.picture_bytes = 0;
         if self.records.is_empty() {
@@ -159,29 +159,29 @@ impl Gathered {
     }
 }
 
-/// Check of the next records of a worker: a receiver keeps their pictures in memory, counts by them and passes them on.
+/// Checks a worker's records: the receiver keeps their pictures in memory, counts by them and passes them on.
 pub(crate) struct RecordCheck {
     frames_max: u64,
     /// Longest side of a still.
     side_max: u32,
     stills: bool,
     spec: PictureSpec,
-    /// Frames before it have come, of earlier jobs too.
+    /// Index of the next frame, which counts those of earlier jobs too.
     next: u64,
 }
 
 impl RecordCheck {
-    /// Check of records from frame `next` on.
+    /// Creates a check of records from frame `next` on.
     pub fn new(next: u64, frames_max: u64, side_max: u32, stills: bool, spec: PictureSpec) -> Self {
         RecordCheck { frames_max, side_max, stills, spec, next }
     }
 
-    /// Frames that came.
+    /// Returns the number of frames so far, those of earlier jobs included.
     pub fn frames(&self) -> u64 {
         self.next
     }
 
-    /// Looks at records: each is of the next frame and has no picture but what was asked for.
+    /// Checks records: each must be of the next frame, and have only pictures that were asked for.
     pub fn look(&mut self, records: &[FrameRecord]) -> Result<(), WireError> {
         for record in records {
             if record.signal.frame_index != self.next || self.next >= self.frames_max {
@@ -200,7 +200,7 @@ impl RecordCheck {
         judge("still", still.as_ref(), stills, usize::MAX)?;
         match view {
             Some(FrameView::Own(view)) => judge("view", Some(view), view_edge, VIEW_BYTES_MAX)?,
-            // A still has been looked into.
+            // The still has been checked to be a JPEG.
             Some(FrameView::Still) => {
                 let still = still.as_ref().ok_or(WireError::Invalid("view"))?;
                 bound("view", still, view_edge, VIEW_BYTES_MAX)?;
@@ -215,7 +215,7 @@ impl RecordCheck {
     }
 }
 
-/// Holds a picture, where there is one, to what was asked for, and to being a JPEG.
+/// Checks a picture, if there is one, against the limits asked for, and that it is a JPEG.
 fn judge(
     what: &'static str,
     picture: Option<&EncodedImage>,
@@ -228,7 +228,7 @@ fn judge(
     if is_jpeg { Ok(()) } else { Err(WireError::Invalid(what)) }
 }
 
-/// Holds a picture to the longest side that was asked for.
+/// Checks a picture's longest side and bytes; a picture without a `side_max` was not asked for.
 fn bound(
     what: &'static str,
     picture: &EncodedImage,
@@ -241,7 +241,7 @@ fn bound(
     if fits { Ok(()) } else { Err(WireError::Invalid(what)) }
 }
 
-/// Without the JPEG, which has no place in a log.
+/// Omits the JPEG, which must not fill a log.
 impl fmt::Debug for EncodedImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Picture")
@@ -251,14 +251,14 @@ impl fmt::Debug for EncodedImage {
     }
 }
 
-/// Without the samples.
+/// Omits the samples.
 impl fmt::Debug for NoveltyInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NoveltyInput").field("side", &self.picture.side).finish_non_exhaustive()
     }
 }
 
-/// Without the samples.
+/// Omits the samples.
 impl fmt::Debug for EmbeddingInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EmbeddingInput").field("side", &self.side).finish_non_exhaustive()

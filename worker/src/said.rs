@@ -1,4 +1,4 @@
-//! Holds a worker to what it may say of a file: a receiver stores it, counts by it and passes it on.
+//! Checks of a file job's events: the receiver stores them, counts by them and passes them on.
 
 use std::mem;
 
@@ -10,14 +10,14 @@ use crate::{
     supervisor::JOB_THREADS_MAX, wire::WireError,
 };
 
-/// Largest count that every reader of JSON has exactly.
+/// Largest count that every JSON reader represents exactly.
 const COUNT_MAX: u64 = 1 << 53;
 
 /// Check of the events of a file job.
 pub(crate) struct JobCheck {
     records: RecordCheck,
     is_opened: bool,
-    /// Most time of all its threads, in microseconds.
+    /// Most time of all threads together, in microseconds.
     spent_max_us: u64,
 }
 
@@ -34,7 +34,7 @@ impl JobCheck {
         }
     }
 
-    /// Looks at the next event of the job.
+    /// Checks the next event of the job.
     pub fn look(&mut self, event: &JobEvent) -> Result<(), WireError> {
         let (is_right, what) = match event {
             JobEvent::Opened(_) if mem::replace(&mut self.is_opened, true) => {

@@ -1,10 +1,10 @@
-//! Confinement of a worker before it reads a byte of media.
+//! Sandbox of a worker, entered before it reads a byte of media.
 //!
-//! Its user's capabilities, landlock (no path; no TCP port, foreign socket or signal where the kernel has those rights), a
-//! seccomp allow-list (which refuses all of that anyway) and resource limits. Entered once, by the
-//! child itself, while it has one thread; never left. Devices that it decodes or measures with are
-//! opened in between, see `device`.
-//! What the kernel cannot give is named in the report, and the caller decides.
+//! Drops the user's capabilities; applies landlock (no path; where the kernel supports it no TCP port, and no
+//! socket or signal outside), a seccomp allow-list, which refuses all of that anyway, and resource limits.
+//! Entered once, by the worker itself, while it has one thread; never left. Devices to decode or measure with
+//! are opened in between, see `device_access`. Parts that the kernel lacks are named in the report, and the
+//! caller decides.
 
 mod device_access;
 mod privileges;
@@ -33,27 +33,27 @@ use crate::{
     wire::{LIST_MAX, list},
 };
 
-/// Number of the first descriptor that a worker is given: what a job talks to, if to anything.
+/// Descriptor that a job's first received descriptor gets, such as its connection to an RTSP server.
 pub(crate) const SOCKET_NUMBER: i32 = 3;
 
-/// Descriptors a worker may hold: its socket, stderr, the input, and room for the next input.
+/// Most descriptors of a worker: its socket, stderr, the input, and room for the next input.
 const DESCRIPTORS_MAX: u64 = 16;
 
-/// The same of a worker with a device, whose driver opens some for each decoder.
+/// Most descriptors of a worker with a device, whose driver opens some for each decoder.
 const DEVICE_DESCRIPTORS_MAX: u64 = 1024;
 
-/// Private memory beyond the limit that the supervisor watches, so that a burst between two of its
-/// looks is stopped by the kernel, and the ordinary case by the supervisor with a clear error.
+/// Private memory beyond the limit that the supervisor checks: the kernel stops a burst between two checks,
+/// and the supervisor the ordinary case, with a clear error.
 const MEMORY_SLACK_BYTES: u64 = 256 << 20;
 
 /// Level of the sandbox that is in force.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum SandboxLevel {
-    /// Everything below.
+    /// Every part is in force.
     Full,
-    /// Something is missing on this kernel.
+    /// Some parts are missing on this kernel.
     Partial {
-        /// Missing parts, in words for a log.
+        /// Missing parts, described for a log.
         #[serde(deserialize_with = "list::<_, _, LIST_MAX>")]
         missing: Vec<String>,
     },
@@ -63,16 +63,16 @@ media::named! {
     /// Least sandbox in which media may be read.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum SandboxPolicy {
-        /// landlock and the system call filter are whole; nothing is read where they are not.
+        /// landlock and the system call filter must be in force; otherwise no media is read.
         #[default]
         Require = "require",
-        /// As closed as the kernel lets it be.
+        /// As much as the kernel supports.
         BestEffort = "best-effort",
     }
 }
 
 impl SandboxPolicy {
-    /// Media may be read in a sandbox that is as `report` says.
+    /// Returns true if media may be read in a sandbox with this report.
     pub(crate) fn accepts(self, report: &SandboxReport) -> bool {
         match self {
             SandboxPolicy::Require => report.landlock_abi > 0 && report.seccomp,
@@ -84,26 +84,26 @@ impl SandboxPolicy {
 /// Report of a worker about its own sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SandboxReport {
-    /// The landlock ABI in force for every thread, 0 for none.
+    /// landlock ABI in force for every thread; 0 for none.
     pub landlock_abi: u32,
-    /// The system call filter is in force.
+    /// True if the system call filter is in force.
     pub seccomp: bool,
-    /// Every resource limit is in force.
+    /// True if every resource limit is in force.
     pub rlimits: bool,
-    /// The sum of it.
+    /// Summary of all parts.
     pub level: SandboxLevel,
-    /// Forbidden actions that it attempted in vain; 0 where it attempted none.
+    /// Number of forbidden actions attempted and refused; 0 if none was attempted.
     #[serde(skip)]
     pub refused: usize,
 }
 
 impl SandboxReport {
-    /// Nothing is missing.
+    /// Returns true if nothing is missing.
     pub fn is_full(&self) -> bool {
         self.level == SandboxLevel::Full
     }
 
-    /// The same of a worker that made these attempts: its filter is in force where all were refused.
+    /// Adds the results of attempts; the filter counts as in force only if all were refused.
     pub(crate) fn tried(mut self, attempts: &[EscapeAttempt]) -> SandboxReport {
         let allowed = attempts.iter().filter(|attempt| !attempt.is_refused());
         let allowed: Vec<String> = allowed.map(|it| format!("refusal to {}", it.what)).collect();
@@ -129,44 +129,44 @@ impl fmt::Display for SandboxReport {
     }
 }
 
-/// Resource limits of one worker, and the device that it is left.
+/// Resource limits of a worker, and the devices and programs that it may use.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct SandboxLimits {
-    /// Memory the supervisor allows.
+    /// Limit of memory that the supervisor checks.
     pub memory_bytes: u64,
-    /// CPU seconds of the whole process, where there is a bound.
+    /// Limit of CPU time of the process in seconds, if there is one.
     pub cpu_seconds: Option<u64>,
-    /// Process id of the supervisor; 1 in many a container.
+    /// Process id of the supervisor; 1 in many containers.
     pub parent: u32,
-    /// Device that it decodes with besides libav's own decoders.
+    /// Device to decode with besides libav's own decoders.
     pub device: Option<RequestedDevice>,
-    /// Codecs that a program beside it is asked to decode.
+    /// Codecs that a program beside the worker decodes.
     pub program: Vec<Codec>,
-    /// Device that it measures with instead of the CPU.
+    /// Device to measure with instead of the CPU.
     pub gate: Option<GateDevice>,
-    /// Paths besides the system's at which these and their libraries are looked for.
+    /// Paths besides the system's in which drivers and their libraries are searched for.
     pub libraries: Vec<String>,
 }
 
 impl SandboxLimits {
-    /// A driver is kept within.
+    /// Returns true if the worker keeps a device driver.
     fn has_driver(&self) -> bool {
         self.device.is_some() || self.gate.is_some()
     }
 }
 
-/// A device that a worker is to decode with.
+/// Device that a worker should decode with.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct RequestedDevice {
     pub spec: HwDeviceSpec,
-    /// Codecs that it is asked to decode.
+    /// Codecs to decode with the device.
     pub codecs: Vec<Codec>,
-    /// It decoded when the server started: where it cannot be opened any more, the CPU goes on.
+    /// True if it decoded when the server started: if it cannot be opened later, the CPU is used.
     pub was_there: bool,
 }
 
-/// Gives everything up but the devices, which `open` opens once no paths but theirs are left. The
-/// calling process must have one thread.
+/// Enters the sandbox; `open` opens the devices when only their paths are left. The calling process must have
+/// one thread.
 pub(crate) fn enter<T>(
     confinement: &SandboxLimits,
     open: impl FnOnce(&SandboxLimits) -> Result<T, JobFault>,
@@ -212,8 +212,8 @@ pub(crate) fn enter<T>(
     Ok((SandboxReport { landlock_abi, seccomp, rlimits, level, refused: 0 }, opened))
 }
 
-/// landlock binds the calling thread and those it starts: a library that started one while it was
-/// loaded would stay outside.
+/// Checks that the process has one thread: landlock binds the calling thread and those that it starts, so a
+/// thread started by a library while it was loaded would stay outside.
 pub(crate) fn be_alone() -> io::Result<()> {
     match fs::read_dir("/proc/self/task")?.count() {
         1 => Ok(()),
@@ -221,10 +221,10 @@ pub(crate) fn be_alone() -> io::Result<()> {
     }
 }
 
-/// Dies with its parent's thread, even when stopped: that which executed it, or the first of whoever adopted it.
+/// Has the kernel kill this process with the thread that executed it, or with its adopter's first thread.
 fn follow(parent: u32) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // A parent that died before the call above sends no signal any more.
+    // If the parent died before the call above, no signal will come.
     still_child_of(parent)
 }
 
@@ -235,10 +235,10 @@ fn still_child_of(parent: u32) -> io::Result<()> {
     }
 }
 
-/// Its name, and what it limits to how much.
+/// Name for a report, resource, and its limit.
 type Limit = (&'static str, Resource, u64);
 
-/// Those before devices are opened, and those after.
+/// Returns the limits to set before devices are opened, and those to set after.
 fn limits(confinement: &SandboxLimits) -> (Vec<Limit>, Vec<Limit>) {
     let memory = confinement.memory_bytes.saturating_add(MEMORY_SLACK_BYTES);
     let has_device = confinement.has_driver();
@@ -249,27 +249,27 @@ fn limits(confinement: &SandboxLimits) -> (Vec<Limit>, Vec<Limit>) {
         ("message queue limit", Resource::Msgqueue, 0),
     ];
     if !has_device {
-        // DATA, not AS: glibc reserves 64 MiB of addresses a thread and uses little of it. Drivers map
-        // and lock as much as the device has; what is resident is watched from outside.
+        // DATA, not AS: glibc reserves 64 MiB of addresses per thread and uses little of it. Drivers map and
+        // lock as much as the device has; their resident memory is checked by the supervisor.
         limits.push(("memory limit", Resource::Data, memory));
         limits.push(("memory lock limit", Resource::Memlock, 0));
     }
     if let Some(seconds) = confinement.cpu_seconds {
         limits.push(("CPU limit", Resource::Cpu, seconds));
     }
-    // Files of memory too, which drivers make when they are opened.
+    // Applies to memory files too, which drivers create when they are opened.
     (limits, vec![("file size limit", Resource::Fsize, 0)])
 }
 
 fn set_limit(resource: Resource, limit: u64) -> io::Result<()> {
-    // Hard as well as soft: a worker cannot raise it again. Past the hard CPU limit comes SIGKILL,
-    // past the soft one a signal that says what it is.
+    // Hard as well as soft: a worker cannot raise it again. The hard CPU limit sends SIGKILL; the soft one, a
+    // second before, a signal that names the cause.
     let hard = limit + u64::from(resource == Resource::Cpu);
     Ok(setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(hard) })?)
 }
 
-/// No path below `/` but a driver's, no TCP port, no abstract socket or signal outside; with the ABI
-/// in force.
+/// Applies landlock: no path but a driver's, no TCP port, no abstract socket or signal outside. Returns the
+/// ABI in force.
 fn restrict_paths(confinement: &SandboxLimits) -> (u32, io::Result<()>) {
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI::V7))
@@ -287,7 +287,7 @@ fn restrict_paths(confinement: &SandboxLimits) -> (u32, io::Result<()>) {
     }
 }
 
-/// Every ABI closes the file system; the rights that later ones add are seccomp's already.
+/// Accepts every ABI: each closes the file system, and seccomp refuses what later ABIs add.
 fn landlock_outcome(landlock: LandlockStatus, ruleset: RulesetStatus) -> (u32, io::Result<()>) {
     match (landlock, ruleset) {
         (

@@ -1,4 +1,4 @@
-//! Tries what a sandboxed worker or decoding program must not be able to do, and says what came of it.
+//! Attempts actions that the sandbox of a worker or decoding program must refuse, and reports the results.
 
 use std::{
     fs::{self, File},
@@ -16,12 +16,12 @@ use rustix::{
 
 use crate::protocol::EscapeAttempt;
 
-/// First argument of a decoding program that is our own binary: it tries, and says it on stdout.
+/// First argument of this binary as a decoding program: it makes the attempts and prints them to stdout.
 pub(crate) const ARGUMENT: &str = "media-probe";
 
 type Try = (&'static str, fn() -> io::Result<()>);
 
-/// A line an attempt.
+/// Prints one line per attempt.
 pub(crate) fn say() -> io::Result<()> {
     attempts().into_iter().try_for_each(|EscapeAttempt { what, errno }| match errno {
         Some(errno) => writeln!(io::stdout(), "{errno} {what}"),
@@ -29,7 +29,7 @@ pub(crate) fn say() -> io::Result<()> {
     })
 }
 
-/// The attempt of such a line.
+/// Parses such a line.
 pub(crate) fn attempt(line: &str) -> Option<EscapeAttempt> {
     let (outcome, what) = line.split_once(' ')?;
     let errno = match outcome {
@@ -39,7 +39,7 @@ pub(crate) fn attempt(line: &str) -> Option<EscapeAttempt> {
     Some(EscapeAttempt { what: what.to_owned(), errno })
 }
 
-/// Every attempt with its outcome; where nothing refuses the last one, it is the last.
+/// Makes all attempts. The last one, if it is not refused, replaces the process.
 pub(crate) fn attempts() -> Vec<EscapeAttempt> {
     let attempts: [Try; 15] = [
         ("read a file", || File::open("/etc/passwd").map(drop)),
@@ -67,7 +67,7 @@ pub(crate) fn attempts() -> Vec<EscapeAttempt> {
         .into_iter()
         .map(|(what, attempt)| EscapeAttempt {
             what: what.to_owned(),
-            // An error of no number is one that the library made up after a refusal.
+            // Errors without a number come from the library, after a refusal.
             errno: attempt().err().map(|error| error.raw_os_error().unwrap_or(0)),
         })
         .collect()

@@ -1,8 +1,8 @@
-//! A live session inside a worker: access units in, records of its frames out.
+//! A live session inside a worker: access units go in, records of its frames come out.
 //!
-//! Records go out with the unit that completes their signals, two frames after their own; pixels are held until
-//! then, and only where pictures are wanted. Times that jump change no decision: the gate counts
-//! frames, and its signals take neighbours that are far apart or out of order for what they are.
+//! Records are sent with the unit that completes their signals, two frames later; pixels are kept until then,
+//! and only if pictures are wanted. Jumps in time do not disturb the gate: it counts frames, and its signals
+//! do not compare neighbours that are far apart or out of order.
 
 mod device;
 mod gate_batcher;
@@ -29,19 +29,19 @@ pub(crate) use pool::{SESSIONS_MAX, SessionPool, THREADS_MAX as SESSION_THREADS_
 use scratch::ThreadScratch;
 pub use spec::{ClipSpec, ModelImageSpec, NoveltySpec, SessionResume, SessionSpec};
 
-/// Pixels of DCI 4K, upright or not.
+/// Pixels of DCI 4K, in either orientation.
 const AREA_PX: u64 = 4096 * 2304;
 
-/// Pictures that a live session may have: the largest with ten bits of 4:2:0, or eight of 4:4:4.
+/// Largest pictures of a live session: DCI 4K with ten bits of 4:2:0, or eight of 4:4:4.
 pub(crate) const LIMITS: DemuxLimits =
     DemuxLimits { side_px: 4096, area_px: AREA_PX, picture_bytes: AREA_PX * 3, streams: 1 };
 
-/// Pictures that a session is taken to keep: sixteen references, the one that is being decoded, those undecided.
+/// Estimate of the pictures that a session keeps: sixteen references, the one being decoded, those undecided.
 const PICTURES_MAX: u64 = 16 + 1 + AHEAD as u64 + 1;
 
-/// Bytes of pictures that a session is taken to keep. A decoder may keep references and pictures that
-/// wait to be shown apart. One of AV1 looks at their bytes only when it shows one, and its eight
-/// references are fewer than these even at twice the bytes.
+/// Estimate of the bytes of pictures that a session keeps. A decoder may keep references and pictures that
+/// wait to be shown apart. An AV1 decoder checks their bytes only when it shows one; its eight references are
+/// fewer than these even at twice the bytes.
 pub(crate) const SESSION_BYTES_MAX: u64 = PICTURES_MAX * LIMITS.picture_bytes;
 
 /// Event of a live session.
@@ -49,19 +49,19 @@ pub(crate) const SESSION_BYTES_MAX: u64 = PICTURES_MAX * LIMITS.picture_bytes;
 pub enum WorkerSessionEvent {
     /// The next frames, in order and without gaps.
     Frames(#[serde(deserialize_with = "list::<_, _, RECORDS_MAX>")] Vec<FrameRecord>),
-    /// An access unit did not decode; nothing comes until the next clean start.
+    /// An access unit could not be decoded; no frame comes until the next clean start.
     Damaged {
         /// Message of the decoder.
         detail: String,
     },
-    /// The session was closed and everything it had to say has been said.
+    /// The session was closed; the last event.
     Closed {
-        /// Frames measured, those before the session resumed too.
+        /// Frames measured, those before a resume included.
         frames: u64,
-        /// The decoder really used.
+        /// Name of the decoder in use at the end.
         decoder: String,
     },
-    /// The session ended early.
+    /// The session ended early for this reason.
     Failed(JobFault),
 }
 
@@ -70,16 +70,16 @@ struct Session {
     decoder: Box<dyn Decoder>,
     assembler: Assembler,
     frames: u64,
-    /// Frames measured and not decided about, oldest first; only where pixels are wanted.
+    /// Frames measured but not decided, oldest first; only if pixels are wanted.
     undecided: VecDeque<Frame>,
 }
 
-/// The frames of a session whose pictures are made by its thread.
+/// Frames of a session without a decision; their pictures are encoded on the session's thread.
 struct Undecided<'a> {
     frames: &'a mut VecDeque<Frame>,
     maker: &'a mut ImageEncoder,
     pictures: PictureSpec,
-    /// Clips are cut by the times of frames.
+    /// True if clips are wanted, which are cut by the frames' times.
     is_timed: bool,
     lost: Vec<DeviceMemoryLost>,
 }
@@ -111,7 +111,7 @@ impl Album for Undecided<'_> {
             return Ok(FrameImages::default());
         };
         match self.maker.make(&frame, &self.pictures, wanted) {
-            // Pixels that went with their device are damage, and are said to be.
+            // Pixels lost with their device are reported as damage.
             Err(JobFault::PixelsLost(lost)) => {
                 self.lost.push(lost);
                 Ok(FrameImages::default())
@@ -141,8 +141,8 @@ impl Session {
         self.spec.codec
     }
 
-    /// Decodes the next unit; where it `follows_gap`, units before it are missing. What comes out has
-    /// to be measured, and then taken.
+    /// Decodes the next unit; with `follows_gap`, units before it are missing. Returns the completed frames,
+    /// which the caller has to measure and pass to `take`.
     fn decode(
         &mut self,
         unit: &AccessUnit,
@@ -157,7 +157,7 @@ impl Session {
         self.complete(events)
     }
 
-    /// Returns the frames that the decoder still has when no unit follows.
+    /// Flushes the decoder, as no unit follows, and returns its remaining frames.
     fn drain(&mut self, events: &mut Vec<WorkerSessionEvent>) -> Result<Vec<Frame>, JobFault> {
         let flushed = self.decoder.flush();
         note_damage(flushed, events)?;
@@ -179,7 +179,7 @@ impl Session {
         }
     }
 
-    /// The next frames with their measurements: decides what it can.
+    /// Adds measured frames, and emits the records of those that can be decided.
     fn take(
         &mut self,
         frames: Vec<Frame>,
@@ -206,7 +206,7 @@ impl Session {
         Ok(())
     }
 
-    /// All frames were taken.
+    /// Completes the session, after all frames were taken.
     fn finish(
         mut self,
         tools: &mut ThreadScratch,
@@ -226,7 +226,7 @@ fn say(records: Vec<FrameRecord>, events: &mut Vec<WorkerSessionEvent>) -> Resul
     Ok(())
 }
 
-/// Pixels that went with their device are damage, and are said to be; any other fault ends the session.
+/// Reports pixels lost with their device as damage; any other fault ends the session.
 fn note_lost(
     outcome: Result<(), JobFault>,
     events: &mut Vec<WorkerSessionEvent>,
@@ -240,7 +240,7 @@ fn note_lost(
     }
 }
 
-/// Damage is said and passes; any other error ends the session.
+/// Reports damage as an event; any other error ends the session.
 fn note_damage(
     outcome: Result<(), DecodeError>,
     events: &mut Vec<WorkerSessionEvent>,

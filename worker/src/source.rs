@@ -1,7 +1,7 @@
-//! Source of a worker's media: a file by its descriptor, or URLs that the server opens.
+//! Sources of a worker's media: a file's descriptor, or URLs that the server opens.
 //!
-//! Promises that whatever is wrong with a source, as opposed to the network, ends the job with a
-//! fault that names it. Opens nothing itself; what the network did is the server's to tell.
+//! Promises that a fault of a source, as opposed to the network, ends the job with an error that names it.
+//! Opens no connection itself; the server reports faults of the network.
 
 mod encrypted;
 mod error;
@@ -33,7 +33,7 @@ use crate::{
     protocol::InputSource,
 };
 
-/// Opens the bytes of a URL from one of them on.
+/// Opens a URL from some byte on.
 trait Opener: Send + Sync {
     fn open(&self, url: &str, from: u64) -> io::Result<OpenedResource>;
 }
@@ -44,8 +44,7 @@ impl<S: AsFd + Send + Sync> Opener for ControlSocket<S> {
     }
 }
 
-/// Faults of a source that were found while libav was reading it, which would take them for the end
-/// of the media.
+/// Faults of a source found while libav was reading it, which would take them for the end of the media.
 #[derive(Clone, Default)]
 pub(crate) struct SourceErrorCell(Arc<Mutex<Found>>);
 
@@ -56,7 +55,7 @@ struct Found {
 }
 
 impl SourceErrorCell {
-    /// Keeps the first fault, which ends the job; gives what to answer libav with.
+    /// Keeps the first fault, which ends the job; returns the error for libav.
     fn note(&self, error: impl Into<JobFault>) -> io::Error {
         let fault = error.into();
         let answer = io::Error::other(fault.to_string());
@@ -64,7 +63,7 @@ impl SourceErrorCell {
         answer
     }
 
-    /// As `note`, where what came before may do as a result.
+    /// Like `note`, but the fault ends the job only if libav fails: the media before it may do as a result.
     fn suspect(&self, error: impl Into<JobFault>) -> io::Error {
         let fault = error.into();
         let answer = io::Error::other(fault.to_string());
@@ -72,7 +71,7 @@ impl SourceErrorCell {
         answer
     }
 
-    /// Replaces the outcome of a job by a fault of its source, where one is known.
+    /// Replaces the outcome of a job by the fault of its source, if one is known.
     pub fn explain<T>(&self, outcome: Result<T, JobFault>) -> Result<T, JobFault> {
         let Found { certain, suspected } = std::mem::take(&mut *self.found());
         match (certain, outcome) {
@@ -87,39 +86,39 @@ impl SourceErrorCell {
     }
 }
 
-/// Place in a playlist, which is told as it moves; clones share it.
+/// Position in a playlist, shared by clones; reported when it changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// Number of the segment to go on with, from an earlier job.
+    /// Number of the segment to continue with, from an earlier job.
     begin: Option<u64>,
     next: Arc<AtomicU64>,
     told: Arc<AtomicU64>,
 }
 
 impl Place {
-    /// None that is known.
+    /// No position is known.
     const NOWHERE: u64 = u64::MAX;
 
-    /// Place behind an earlier job.
+    /// Starts at the position that an earlier job reached.
     pub fn of(resume: Option<&Resume>) -> Place {
         let begin = resume.and_then(|resume| resume.segment);
         let [next, told] = [(); 2].map(|()| Arc::new(AtomicU64::new(Place::NOWHERE)));
         Place { begin, next, told }
     }
 
-    /// The segment before `next` is being read.
+    /// Notes that the segment before `next` is being read.
     fn is_before(&self, next: u64) {
         self.next.store(next, Relaxed);
     }
 
-    /// Returns the number of the next segment if it was not told.
+    /// Returns the number of the next segment if it has changed since the last call.
     pub fn news(&self) -> Option<u64> {
         let next = self.next.load(Relaxed);
         (self.told.swap(next, Relaxed) != next).then_some(next)
     }
 }
 
-/// The container in `source`, whose descriptor, if it has one, is the next on the line.
+/// Opens the container in `source`; its descriptor, if it has one, is the next on the line.
 pub(crate) fn open<S: AsFd + Send + Sync + 'static>(
     source: InputSource,
     line: &Arc<ControlSocket<S>>,

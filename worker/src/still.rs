@@ -1,8 +1,8 @@
-//! A frame, or a part of it scaled down, to an upright JPEG.
+//! Encodes a frame, or a part of it scaled down, as an upright JPEG.
 //!
-//! JPEG means full range and BT.601 (JFIF 1.02); `colour` converts, this file turns the picture
-//! and encodes it. What is to be smaller is cut out and scaled first (`crop`, `area_scaler`), so that the
-//! rest has less to do. Plane buffers are reused from picture to picture.
+//! JPEG uses full range and BT.601 (JFIF 1.02); `colour` converts, this module rotates and encodes. Cropping
+//! and scaling come first (`crop`, `area_scaler`), so that the rest has less to do. Plane buffers are reused
+//! from picture to picture.
 
 mod area_scaler;
 mod colour;
@@ -24,7 +24,7 @@ use crate::{EncodedImage, record::VIEW_BYTES_MAX};
 /// Libjpeg quality: no visible artefacts in 1080p camera pictures at about 0.2 MB each.
 const QUALITY: i32 = 85;
 
-/// Reason that a frame has no picture.
+/// Reason that a frame could not be encoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JpegError {
     #[error("the picture's chroma planes do not match its layout")]
@@ -42,7 +42,7 @@ impl JpegError {
         match self {
             JpegError::Chroma | JpegError::Encoder(_) => ErrorKind::Internal,
             JpegError::PixelsLost(_) => ErrorKind::Unavailable,
-            // Only noise in a very large picture does.
+            // Only noise in a very large picture is that large.
             JpegError::TooLarge { .. } => ErrorKind::InvalidInput,
         }
     }
@@ -54,7 +54,7 @@ impl From<turbojpeg::Error> for JpegError {
     }
 }
 
-/// Encodes pictures one after the other.
+/// Encodes pictures one after the other, with reused buffers.
 pub(crate) struct JpegEncoder {
     compressor: Compressor,
     scaler: AreaScaler,
@@ -74,7 +74,7 @@ impl JpegEncoder {
         })
     }
 
-    /// The frame, turned by `rotation`, as a JPEG.
+    /// Encodes the frame, rotated by `rotation`, as a JPEG.
     pub fn encode(&mut self, frame: &Frame, rotation: Rotation) -> Result<EncodedImage, JpegError> {
         let picture = frame.pixels.host()?;
         let chroma = matching_chroma(frame, picture.chroma())?;
@@ -84,7 +84,7 @@ impl JpegEncoder {
         self.encode_coded(frame.extent.rotated(rotation), subsampling, rotation)
     }
 
-    /// As [`JpegEncoder::encode`], of what `cut` leaves of the frame.
+    /// Like [`JpegEncoder::encode`], for the part of the frame that `cut` selects.
     pub fn encode_cut(
         &mut self,
         frame: &Frame,
@@ -104,7 +104,7 @@ impl JpegEncoder {
         self.encode_coded(cut.extent().rotated(rotation), subsampling, rotation)
     }
 
-    /// Encodes the converted picture, turned, as a JPEG of `extent`.
+    /// Rotates the converted picture and encodes it as a JPEG of `extent`.
     fn encode_coded(
         &mut self,
         extent: Dimensions,
@@ -121,7 +121,7 @@ impl JpegEncoder {
         compressed(&mut self.compressor, planes, extent, subsamp)
     }
 
-    /// Scales a JPEG down, its longer edge to `edge_max`; never up.
+    /// Scales a JPEG down until its longer edge is at most `edge_max`; never up.
     pub fn shrink(&mut self, jpeg: &[u8], edge_max: u32) -> Result<EncodedImage, JpegError> {
         let image = decompress_to_yuv(jpeg)?;
         let extent = Dimensions { width: image.width as u32, height: image.height as u32 };
@@ -151,7 +151,7 @@ impl JpegEncoder {
     }
 }
 
-/// Upright planes as a JPEG of `extent`.
+/// Encodes upright planes as a JPEG of `extent`.
 fn compressed(
     compressor: &mut Compressor,
     planes: &Planes8,
@@ -185,7 +185,7 @@ fn compressed(
     Ok(EncodedImage { extent, jpeg })
 }
 
-/// The chroma planes, which must be there where the frame's layout says so and nowhere else.
+/// Returns the chroma planes, which must exist exactly if the frame's layout has chroma.
 fn matching_chroma<'a>(
     frame: &Frame,
     chroma: Option<[Plane<'a>; 2]>,
@@ -197,7 +197,7 @@ fn matching_chroma<'a>(
     }
 }
 
-/// The chroma arrangement after a quarter turn: across becomes down.
+/// Returns the chroma subsampling after a quarter turn: horizontal becomes vertical.
 fn turned(subsampling: Subsampling) -> Subsamp {
     match arrangement(subsampling) {
         Subsamp::Sub2x1 => Subsamp::Sub1x2,

@@ -1,7 +1,7 @@
-//! Runs jobs in workers and turns whatever happens to a worker into one clear error.
+//! Runs jobs in workers, and turns whatever happens to a worker into one clear error.
 //!
-//! Blocking, from any thread. The watchdog trusts nothing the worker says about itself but that it
-//! says something: time, memory, threads and bytes are measured on this side.
+//! Blocking, callable from any thread. Of the worker's own messages the watchdog uses only their arrival:
+//! time, memory, threads and bytes are measured in the supervisor.
 
 use std::{
     fs::File,
@@ -30,37 +30,36 @@ use crate::{
     wire::WireError,
 };
 
-/// Decoding threads of one job: libav's own decoders gain nothing beyond, and every thread holds
+/// Most decoding threads of one job: libav's own decoders gain nothing from more, and every thread holds
 /// pictures.
 pub const JOB_THREADS_MAX: usize = 16;
 
-/// Memory of a worker that scales a still: its planes before and after, at the largest size.
+/// Memory limit of a worker that scales a still: its planes before and after, at the largest size.
 const SHRINK_MEMORY_BYTES: u64 = 1 << 30;
 
-/// More time than any job takes: a century and a third, which clocks can still add.
+/// Longer than any job, about 136 years, and still safe to add to a clock.
 const ENDLESS: Duration = Duration::from_secs(1 << 32);
 
-/// Limits of a worker's resources, past which it is ended.
+/// Resource limits of a worker; exceeding one ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerLimits {
-    /// Resident memory.
+    /// Resident memory in bytes.
     pub memory_bytes: u64,
     /// Time for a whole job.
     pub wall: Duration,
     /// Time until the first frame is measured.
     pub first_frame: Duration,
-    /// Time between two signs of progress after that.
+    /// Longest time without progress after the first frame.
     pub stall: Duration,
-    /// Bytes of signals, stills and views: of a job, or of any minute of a job with views or of a
-    /// camera.
+    /// Bytes of signals, stills and views: in total, or in any minute of a job with views or a live source.
     pub output_bytes: u64,
-    /// Threads at once; `None` is what the decoding threads that were asked for can need.
+    /// Most threads at once; `None` derives it from the number of decoding threads.
     pub threads: Option<u64>,
-    /// Niceness above that of whoever starts the worker, as far as 19 in all (sched(7)).
+    /// Niceness added to that of the process which starts the worker, up to 19 in all (sched(7)).
     pub niceness: i32,
 }
 
-/// Niceness of what reads a file: with it a thread gets a third of what another gets that wants the same processor.
+/// Niceness for reading a file: such a thread gets a third of the time of a normal one on the same processor.
 const FILE_NICENESS: i32 = 5;
 
 impl Default for WorkerLimits {
@@ -79,13 +78,13 @@ impl Default for WorkerLimits {
 }
 
 impl WorkerLimits {
-    /// For a file that is read beside live pictures and requests, which come first: it loses nothing by being late.
+    /// Limits for a file that is read beside live sessions and requests, which have priority.
     pub fn file() -> WorkerLimits {
         WorkerLimits { niceness: FILE_NICENESS, ..WorkerLimits::default() }
     }
 
-    /// For media that arrives over a network, which whoever fetches it times: pictures come at the
-    /// pace of a camera or of a slow line.
+    /// Limits for media from a network, timed by the fetcher: frames come at the pace of a camera or a slow
+    /// line.
     pub fn remote() -> WorkerLimits {
         WorkerLimits {
             first_frame: Duration::from_secs(30),
@@ -94,15 +93,15 @@ impl WorkerLimits {
         }
     }
 
-    /// For a camera or a playlist that grows, which is recorded until it ends, is stopped, or has shown as many frames as are
-    /// wanted: no time for the whole, which those frames bound. Once its connection has ended, the
-    /// worker has the time of a stall for what is left.
+    /// Limits for a camera or live playlist, which is read until it ends, is stopped or has given enough
+    /// frames: no limit for the whole. After its connection has ended, the worker has the stall limit for the
+    /// rest.
     pub fn camera() -> WorkerLimits {
         WorkerLimits { wall: ENDLESS, ..WorkerLimits::remote() }
     }
 }
 
-/// Media to analyse.
+/// Media to analyse, and the options.
 #[derive(Debug)]
 pub struct JobSpec {
     /// Source of the media.
@@ -111,25 +110,24 @@ pub struct JobSpec {
     pub sampling: Sampling,
     /// Most frames analysed.
     pub max_frames: u64,
-    /// Encode the selected frames.
+    /// True to encode the selected frames as stills.
     pub stills: bool,
-    /// Cut the frames into chunks and show some of each; numbers beyond their bounds are taken for
-    /// the nearest within.
+    /// Options of the chunks and their views, or `None`; numbers beyond their bounds are clamped.
     pub views: Option<ChunkImageOptions>,
     /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Zones of the picture that are watched, within their bounds.
+    /// Zones of the picture that the gate watches, within their bounds.
     pub zones: Zones,
-    /// Decoding threads, from 1 to [`JOB_THREADS_MAX`]; a number beyond is taken for the nearest.
+    /// Decoding threads, clamped to 1 to [`JOB_THREADS_MAX`].
     pub threads: usize,
-    /// The source is a live one that goes on from an earlier job.
+    /// State to continue from, if an earlier job read the live source.
     pub resume: Option<Resume>,
     /// Limits of the worker's resources.
     pub limits: WorkerLimits,
 }
 
 impl JobSpec {
-    /// Every frame of `input`, on one thread and without pictures, within the limits of a file.
+    /// Analyses every frame of `input` on one thread, without pictures, with the default limits.
     pub fn new(input: impl Into<JobInput>) -> JobSpec {
         JobSpec {
             input: input.into(),
@@ -146,22 +144,22 @@ impl JobSpec {
     }
 }
 
-/// Ends a job from another thread; clones share one state.
+/// Cancels jobs from another thread; clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
-    /// A token that is not cancelled.
+    /// Creates a token that is not cancelled.
     pub fn new() -> CancelToken {
         CancelToken::default()
     }
 
-    /// Ends every job that has this token, within some tens of milliseconds.
+    /// Cancels every job that has this token, within some tens of milliseconds.
     pub fn cancel(&self) {
         self.0.store(true, Relaxed);
     }
 
-    /// Returns true where it was cancelled.
+    /// Returns true if the token was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Relaxed)
     }
@@ -174,18 +172,18 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Workers will be `program`.
+    /// Creates a supervisor whose workers are of `program`.
     pub fn new(program: WorkerProgram) -> Supervisor {
         Supervisor { program }
     }
 
-    /// Its workers decode or measure with a device.
+    /// Returns true if workers decode or measure with a device.
     pub fn has_device(&self) -> bool {
         self.program.has_driver()
     }
 
-    /// Returns the capabilities and the confinement of a worker that was really started. One that uses no device and no other
-    /// program has attempted what it must not do as well.
+    /// Returns the capabilities and the sandbox report of a worker started for this. A worker without device
+    /// and decoding program has also attempted forbidden actions.
     pub fn capabilities(&self) -> Result<(Capabilities, SandboxReport), WorkerError> {
         let (mut process, report) =
             WorkerProcess::spawn(&self.program, &WorkerLimits::default(), WorkerLifetime::Open)?;
@@ -193,7 +191,7 @@ impl Supervisor {
         let WorkerReply::Capabilities(capabilities) = process.answer()? else {
             return Err(WireError::Unexpected("look").into());
         };
-        // Where nothing refuses it would become another program.
+        // Without a filter the last attempt would succeed and replace the worker's program.
         if !self.program.is_plain() || !report.seccomp {
             return Ok((capabilities, report));
         }
@@ -201,31 +199,31 @@ impl Supervisor {
         Ok((capabilities, self.program.judge(report)?))
     }
 
-    /// Returns the confinement of a worker that was really started.
+    /// Returns the sandbox report of a worker started for this.
     pub fn sandbox(&self) -> Result<SandboxReport, WorkerError> {
         Ok(WorkerProcess::spawn(&self.program, &WorkerLimits::default(), WorkerLifetime::Open)?.1)
     }
 
-    /// Has a real worker attempt what it must not do.
+    /// Has a worker attempt actions that its sandbox must refuse.
     pub fn probe_sandbox(&self) -> Result<Vec<EscapeAttempt>, WorkerError> {
         attempts(
             WorkerProcess::spawn(&self.program, &WorkerLimits::default(), WorkerLifetime::Open)?.0,
         )
     }
 
-    /// The same of a program that decodes beside a worker; it may stat any path.
+    /// Like [`Supervisor::probe_sandbox`], for a decoding program beside a worker; it may stat any path.
     pub fn probe_program_sandbox(&self) -> Result<Vec<EscapeAttempt>, WorkerError> {
         self.program.probe_external().map_err(WorkerError::Spawn)
     }
 
-    /// The size in pixels of a still, by its header.
+    /// Returns the size of a still in pixels, from its header.
     pub fn still_extent(jpeg: &[u8]) -> Option<Dimensions> {
         jpeg::extent_of(jpeg)
     }
 
-    /// Scales a still down in a worker of its own, its longer edge to `edge_max`; never up.
+    /// Scales a still down in a worker of its own until its longer edge is at most `edge_max`; never up.
     ///
-    /// The picture is one of a worker's before, and what made it may have been told what to make.
+    /// The still came from a worker, which hostile media may have controlled, so it is decoded in a sandbox.
     pub fn shrink(&self, still: Vec<u8>, edge_max: u32) -> Result<Vec<u8>, WorkerError> {
         let extent = jpeg::extent_of(&still).ok_or(WireError::Invalid("still"))?;
         let expected = CropScale::new(extent, Rotation::None, None, edge_max).extent();
@@ -246,8 +244,7 @@ impl Supervisor {
         }
     }
 
-    /// Inspects a regular file: its container is opened in a worker of its own, its first pictures
-    /// are looked at, and nothing more.
+    /// Inspects a regular file: a worker of its own opens the container and looks at its first pictures.
     pub fn probe(&self, file: File, cancel: &CancelToken) -> Result<StreamInfo, WorkerError> {
         let spec = JobSpec { max_frames: 1, ..JobSpec::new(file) };
         let mut found = None;
@@ -265,10 +262,10 @@ impl Supervisor {
         }
     }
 
-    /// Runs a job in a worker of its own; returns when it is done, dead or ended.
+    /// Runs a job in a worker of its own; returns when it is done, has failed or was cancelled.
     ///
-    /// Time spent in `on_event` and in opening resources is not the worker's; `Break` means
-    /// cancelled. The cancel token is looked at between them.
+    /// Time spent in `on_event` and in opening resources does not count as the worker's; `Break` cancels. The
+    /// cancel token is checked between events.
     pub fn run_job(
         &self,
         spec: JobSpec,
@@ -333,7 +330,7 @@ impl Supervisor {
     }
 }
 
-/// Has a worker attempt what it must not do, as the last that is asked of it.
+/// Has a worker attempt what its sandbox must refuse; the worker is not used afterwards.
 fn attempts(mut worker: WorkerProcess) -> Result<Vec<EscapeAttempt>, WorkerError> {
     worker.backlog().push(&WorkerRequest::Probe)?;
     match worker.answer()? {

@@ -1,18 +1,18 @@
-//! The clocks that end a worker which says nothing for too long, or takes too long in all.
+//! Timeouts that end a worker which is silent for too long, or takes too long in all.
 
 use std::time::{Duration, Instant};
 
 use crate::{WorkerError, WorkerLimits};
 
-/// The clocks of one job.
+/// Timeouts of one job.
 pub(crate) struct Watchdog<'a> {
     limits: &'a WorkerLimits,
     started: Instant,
     heard: Instant,
     frames_seen: bool,
-    /// Time before the first frame in which the worker waited for this side.
+    /// Time in which the worker waited for the supervisor; extends the limit for the first frame.
     excused: Duration,
-    /// Since when the source has said its last, but for time in which the worker waited for this side.
+    /// Time at which the source ended, moved on by the time in which the worker waited for the supervisor.
     source_ended: Option<Instant>,
 }
 
@@ -29,12 +29,12 @@ impl Watchdog<'_> {
         }
     }
 
-    /// The worker said something, about frames or about what comes before them.
+    /// Notes an event of the worker, about frames or before them.
     pub fn heard(&mut self, is_of_frames: bool) {
         self.frames_seen |= is_of_frames;
     }
 
-    /// The worker has the word again, which was taken from it at `since`.
+    /// Excuses the time since `since`, in which the worker waited for the supervisor.
     pub fn resume(&mut self, since: Instant) {
         self.heard = Instant::now();
         let waited = self.heard - since;
@@ -44,7 +44,7 @@ impl Watchdog<'_> {
         }
     }
 
-    /// Nothing more comes from the source: what the worker says from here on cannot go on for long.
+    /// Notes that the source has ended: the worker has the stall limit for the rest.
     pub fn source_ended(&mut self) {
         self.source_ended.get_or_insert_with(Instant::now);
     }

@@ -1,7 +1,7 @@
-//! The byte form of messages: what postcard makes of them, behind a length and a version.
+//! Encoding of messages: postcard, behind a length and a version.
 //!
-//! Reading never panics, never reads past the message, and allocates no more than the message
-//! justifies, whatever the bytes say. Types check what is read of them themselves; `protocol` has the messages.
+//! Decoding never panics, never reads past the message, and allocates no more than the message justifies.
+//! Types validate their own values; `protocol` has the messages.
 
 use std::{borrow::Cow, fmt, marker::PhantomData};
 
@@ -15,28 +15,28 @@ use serde::{
     de::{DeserializeOwned, Error as _, SeqAccess, Visitor},
 };
 
-/// Reason that bytes are not a message of this protocol.
+/// Reason that bytes are not a valid message of this protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// Bytes that are no value of the message's type.
+    /// The bytes are no value of the message's type.
     #[error("a message cannot be read: {0:?}")]
     Malformed(#[from] Error),
-    /// A value that its sender may not say.
+    /// A value is not one that its sender may send.
     #[error("a message holds no valid {0}")]
     Invalid(&'static str),
-    /// Bytes after the last value.
+    /// Bytes follow the last value.
     #[error("a message has {0} bytes too many")]
     Trailing(usize),
-    /// A message for another build.
+    /// The message is of another version.
     #[error("a message of protocol version {0}")]
     Version(u8),
-    /// A message that announces more than the bound.
+    /// The message announces more bytes than the limit.
     #[error("a message of {0} bytes is over the limit")]
     TooLong(u32),
     /// The message needs a file descriptor, and none came.
     #[error("a message came without its file descriptor")]
     NoDescriptor,
-    /// A message that makes no sense now.
+    /// The message is not valid at this point.
     #[error("an unexpected {0} message")]
     Unexpected(&'static str),
 }
@@ -44,27 +44,27 @@ pub enum WireError {
 /// Version of the messages; both ends are one binary, so another version is an error.
 pub(crate) const VERSION: u8 = 2;
 
-/// Longest message: that of a frame with a still of the largest picture, which is below 50 MB, and a view.
+/// Most bytes of a message: a frame with a still of the largest picture, below 50 MB, and a view.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 64 << 20;
 
-/// Bytes in front of the payload: the length.
+/// Bytes of the length in front of the payload.
 pub(crate) const HEADER_BYTES: usize = 4;
 
-/// Longest text of a worker that is passed on: more than a URL that it may ask for.
+/// Most bytes of a worker's text that are passed on: more than a URL that it may ask for.
 pub(crate) const TOLD_BYTES_MAX: usize = 16 << 10;
 
-/// Most values of a list that is not of frames.
+/// Most values of a list other than records.
 pub(crate) const LIST_MAX: usize = 64;
 
-/// All that goes one way.
+/// Messages of one direction.
 pub(crate) trait Message: Serialize + DeserializeOwned {
-    /// A worker says it: its text is cut and escaped, whatever becomes of it.
+    /// True for a worker's messages: all their texts are truncated and escaped.
     const IS_TOLD: bool;
 }
 
-/// Appends `message` to `out` as it goes over the socket.
+/// Appends `message` to `out`, encoded for the socket.
 ///
-/// A message over the bound is refused here, so that the other end need not end the connection.
+/// Refuses a message over the limit, for which the other end would close the connection.
 pub(crate) fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), WireError> {
     let start = out.len();
     out.extend([0; HEADER_BYTES]);
@@ -83,7 +83,7 @@ pub(crate) fn encode(message: &impl Message, out: &mut Vec<u8>) -> Result<(), Wi
     Ok(())
 }
 
-/// Bytes of the payload behind this header.
+/// Returns the number of payload bytes after this header.
 pub(crate) fn payload_len(header: [u8; HEADER_BYTES]) -> Result<usize, WireError> {
     match u32::from_le_bytes(header) {
         len if len > MESSAGE_BYTES_MAX => Err(WireError::TooLong(len)),
@@ -91,7 +91,7 @@ pub(crate) fn payload_len(header: [u8; HEADER_BYTES]) -> Result<usize, WireError
     }
 }
 
-/// The message in a payload.
+/// Decodes the message in a payload.
 pub(crate) fn decode<T: Message>(payload: &[u8]) -> Result<T, WireError> {
     let (version, bytes) = payload.split_first().ok_or(Error::DeserializeUnexpectedEnd)?;
     if *version != VERSION {
@@ -106,7 +106,7 @@ pub(crate) fn decode<T: Message>(payload: &[u8]) -> Result<T, WireError> {
     }
 }
 
-/// Rest of a message.
+/// Unread rest of a message.
 struct Rest<'a> {
     bytes: Slice<'a>,
     is_told: bool,
@@ -123,7 +123,7 @@ impl<'a> Flavor<'a> for Rest<'a> {
         self.bytes.pop()
     }
 
-    /// No list reserves more than there are bytes.
+    /// Lets no list reserve more elements than there are bytes.
     fn size_hint(&self) -> Option<usize> {
         self.bytes.size_hint()
     }
@@ -132,7 +132,7 @@ impl<'a> Flavor<'a> for Rest<'a> {
         self.bytes.try_take_n(len)
     }
 
-    /// Takes a text: [`bytes`] are taken by the other.
+    /// Takes a text; runs of [`bytes`] go through `try_take_n`.
     fn try_take_n_temp<'b>(&'b mut self, len: usize) -> Result<&'b [u8], Error>
     where
         'a: 'b,
@@ -157,7 +157,7 @@ impl<'a> Flavor<'a> for Rest<'a> {
     }
 }
 
-/// Bytes as one run: serde takes a `Vec<u8>` for values one by one.
+/// Serializes bytes as one run: serde encodes a `Vec<u8>` value by value.
 pub(crate) mod bytes {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -170,7 +170,7 @@ pub(crate) mod bytes {
     }
 }
 
-/// Reads a list of at most `MAX`, which grows with what is really there.
+/// Reads a list of at most `MAX` values, allocating only for those that are there.
 pub(crate) fn list<'de, D, T, const MAX: usize>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

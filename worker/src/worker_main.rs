@@ -1,4 +1,4 @@
-//! The worker's side: enter the sandbox, then do what the control socket says until it closes.
+//! Main function of a worker: enters the sandbox, then serves the control socket until it closes.
 
 use std::{
     ffi::OsString,
@@ -26,10 +26,10 @@ use crate::{
     wire::WireError,
 };
 
-/// First argument of a process that is to be a worker.
+/// First argument of a process that becomes a worker.
 pub(crate) const ARGUMENT: &str = "media-worker";
 
-/// This process was started to be a worker, or what a worker decodes with; its `main` must call
+/// Returns true if this process was started as a worker or as one of its helpers; its `main` must then call
 /// [`worker_main`] and nothing else.
 pub fn is_worker_invocation() -> bool {
     let ours = [ARGUMENT, fork_server::ARGUMENT, launcher::ARGUMENT, sandbox_probe::ARGUMENT];
@@ -40,7 +40,7 @@ fn first_argument() -> Option<OsString> {
     std::env::args_os().nth(1)
 }
 
-/// The whole life of a worker. The process must have one thread and descriptor 0 be its socket.
+/// Runs a worker or helper. The process must have one thread, and its descriptor 0 must be the socket.
 pub fn worker_main() -> ExitCode {
     let served = match first_argument() {
         Some(argument) if argument == launcher::ARGUMENT => return launcher::launch(),
@@ -65,7 +65,7 @@ fn serve() -> io::Result<()> {
     let confinement = match line.next()? {
         Some(WorkerRequest::Confine(confinement)) => confinement,
         Some(_) => return Err(io::Error::other("the first message must confine the worker")),
-        // Nobody wants it any more.
+        // The server has dropped the worker before using it.
         None => return Ok(()),
     };
     let (report, (decoders, measuring)) =
@@ -104,7 +104,7 @@ fn open_devices(
     given: &SandboxLimits,
     line: &Arc<ControlSocket<Stdin>>,
 ) -> Result<(DecoderChain, GateMeasurement), JobFault> {
-    // Before the gate: its libav sets the flags of the context that both share.
+    // The decoding device first: its libav sets the flags of the context that both share.
     let device = given.device.as_ref().map(open_device).transpose().map_err(JobFault::Backend)?;
     let measuring = GateMeasurement::open(given.gate.as_ref()).map_err(JobFault::Gate)?;
     let decoders = match (device, &given.device) {
@@ -119,7 +119,7 @@ fn open_devices(
     Ok((decoders, measuring))
 }
 
-/// Pictures stay on the NVIDIA device that measures them there, if one does.
+/// Decodes on the device; pictures stay in its memory if the NVIDIA device that measures reads them there.
 fn decoders_on(
     opened: Result<HwDevice, BackendError>,
     codecs: &[Codec],
@@ -135,7 +135,7 @@ fn decoders_on(
     }
 }
 
-/// A device, or why one that was there is not any more.
+/// Opens a device; the inner error is of one that worked at the server's start.
 fn open_device(asked: &RequestedDevice) -> Result<Result<HwDevice, BackendError>, BackendError> {
     match HwDevice::open(&asked.spec) {
         Err(error) if !asked.was_there => Err(error),
@@ -163,7 +163,7 @@ fn run_job(
     };
     let emit = |event: JobEvent| match say(event) {
         Ok(()) => ControlFlow::Continue(()),
-        // The supervisor is gone, or will see what is wrong with the socket itself.
+        // The supervisor is gone, or will notice the broken socket itself.
         Err(_) => ControlFlow::Break(()),
     };
     let trouble = SourceErrorCell::default();

@@ -1,7 +1,7 @@
-//! Segments in order to records: one assembler, one thread.
+//! Merges the segments, in order, into records: one assembler on one thread.
 //!
-//! Its window joins the segments: it makes the signals around each cut that depend on both sides.
-//! Signals from the middle of a segment that come with it are taken as they are; those without an activity are given it.
+//! The assembler's window joins segments: it makes the signals near a boundary, which depend on both sides.
+//! Signals that come with a segment are used as they are; missing activity is filled in.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -25,7 +25,7 @@ pub(super) struct SegmentMerger<'a> {
     candidates: Candidates,
 }
 
-/// Candidates not decided yet, and the maker of pictures for those that were only kept.
+/// Candidates without a decision, and the encoder of those whose frames were kept.
 struct Candidates {
     spec: PictureSpec,
     maker: ImageEncoder,
@@ -42,10 +42,10 @@ impl<'a> SegmentMerger<'a> {
         }
     }
 
-    /// The next segment of the file.
+    /// Adds the next segment of the file.
     pub fn deliver(&mut self, segment: SegmentResult) -> Result<(), JobFault> {
         let assembled = self.assemble(segment);
-        // A fault costs nothing of what came before it.
+        // A fault must not lose the records before it.
         self.assembler.say(&mut |records| self.job.say(JobEvent::Frames(records)))?;
         assembled
     }
@@ -74,15 +74,15 @@ impl<'a> SegmentMerger<'a> {
         Ok(())
     }
 
-    /// The file is complete.
+    /// Completes the file after its last segment.
     pub fn finish(mut self) -> Result<(), JobFault> {
         let say = &mut |records| self.job.say(JobEvent::Frames(records));
         self.assembler.finish(&mut self.candidates, say)
     }
 }
 
-/// The frames of a segment whose signals came with it, none at its end where they are too few to save work; those of
-/// the segment before, which a continued one brings as well, have been made here.
+/// Returns the range of a segment's frames whose signals came with it, empty if they are too few to save
+/// work. A continued segment also brings signals of the one before; those were made here and are left out.
 fn known(stamps: &[FrameMeta], signals: &[Signal]) -> Range<usize> {
     let none = stamps.len()..stamps.len();
     let (Some(first), Some(last)) = (stamps.first(), signals.last()) else { return none };
@@ -111,7 +111,7 @@ impl Album for Candidates {
             Some(CandidateState::Held(frame)) => Some(self.maker.make(&frame, &self.spec, wanted)?),
             None => None,
         };
-        // Some were made on suspicion.
+        // A candidate may have more pictures than are wanted, or lack one that is.
         made.and_then(|made| made.only(wanted)).ok_or(JobFault::UnpredictedFrame { frame_index })
     }
 }

@@ -1,4 +1,4 @@
-//! Account of a running job: its threads' time, and its frames so far.
+//! Statistics of a running job: time of its threads, and number of frames so far.
 
 use std::{
     sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
@@ -7,7 +7,7 @@ use std::{
 
 use super::{JobEvent, StageTimings};
 
-/// Time that the threads of a job have spent, added up a segment at a time.
+/// Time spent by the threads of a job; added per segment.
 #[derive(Default)]
 pub(super) struct Clocks {
     decode_us: AtomicU64,
@@ -28,7 +28,7 @@ impl Clocks {
     }
 }
 
-/// Counts frames and says so now and then.
+/// Counts frames and makes [`JobEvent::Progress`] at intervals.
 pub(super) struct Progress {
     started: Instant,
     frames: AtomicU64,
@@ -36,11 +36,11 @@ pub(super) struct Progress {
     due_ms: AtomicU64,
 }
 
-/// Time between two signs of life: a fiftieth of the watchdog's patience.
+/// Time between two progress events: a fiftieth of the watchdog's stall limit.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 impl Progress {
-    /// Goes on from so many frames.
+    /// Starts the count at `frames`.
     pub(super) fn new(frames: u64) -> Progress {
         Progress {
             started: Instant::now(),
@@ -50,14 +50,14 @@ impl Progress {
         }
     }
 
-    /// Counts a frame; gives what to say when it is time.
+    /// Counts a frame; returns a progress event if one is due.
     pub(super) fn frame(&self, pts_ms: i64) -> Option<JobEvent> {
         self.frames.fetch_add(1, Relaxed);
         self.pts_ms.fetch_max(pts_ms, Relaxed);
         self.alive()
     }
 
-    /// Says the same again when it is time.
+    /// Returns a progress event with unchanged counts if one is due.
     pub(super) fn alive(&self) -> Option<JobEvent> {
         let now_ms = self.started.elapsed().as_millis() as u64;
         let due_ms = self.due_ms.load(Relaxed);

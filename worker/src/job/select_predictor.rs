@@ -1,9 +1,9 @@
-//! Foresees, inside a segment, which frames the file's one gate will select and which are shown.
+//! Predicts, inside a segment, which frames the file's only gate will select and which views are wanted.
 //!
-//! A signal depends on a few frames before and [`AHEAD`] after it, its activity on 2.5 seconds, and a decision on
-//! the signals of a second and the episode of activity at hand. A gate of the segment's own therefore agrees with the file's
-//! gate but for the first few and the last `AHEAD` frames, and those that it is unsure about: where they may
-//! not be selected, they are kept as they are, and sequenced later.
+//! A signal depends on a few frames before and [`AHEAD`] after it, its activity on 2.5 seconds, and a
+//! decision on the signals of a second and the current episode of activity. So a gate of the segment's own
+//! agrees with the file's, except for the first few frames, the last `AHEAD`, and those that the gate is
+//! unsure about: uncertain frames are kept as pixels, and decided when the segments are merged.
 
 use std::{collections::VecDeque, mem};
 
@@ -19,16 +19,16 @@ use crate::{
     plan::chunks::{ChunkGrid, ImageSelection},
 };
 
-/// Pixels a segment may keep for later; what is beyond is encoded on suspicion.
+/// Bytes of pixels that a segment may keep; frames beyond that are encoded without a decision.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
-/// A frame of which a picture may be wanted.
+/// Frame of which a picture may be wanted.
 pub(super) struct ImageCandidate {
     pub frame_index: u64,
     pub form: CandidateState,
 }
 
-/// State of a candidate.
+/// Pictures of a candidate, or its pixels.
 pub(super) enum CandidateState {
     Encoded(FrameImages),
     Held(Frame),
@@ -43,23 +43,23 @@ pub(super) struct SelectionPredictor {
     views: Option<ForeseenViews>,
     window: SignalWindow,
     gate: Gate,
-    /// Frames without a decision yet, oldest first; `None` where the frame was handed over.
+    /// Frames without a decision, oldest first; `None` for a frame that was handed over.
     undecided: VecDeque<(u64, Option<Frame>)>,
-    /// Past of the signal that the gate was offered last.
+    /// Past of the last signal offered to the gate.
     past: Past,
-    /// Signals made that are the file's, without the activity where it is not known, for the sequencer.
+    /// Signals that equal the file's, for the merger; without their activity if that is uncertain.
     signals: Vec<Signal>,
     held_bytes: u64,
 }
 
-/// The segment's own account of the chunk at hand.
+/// The segment's own selection of views for the current chunk.
 struct ForeseenViews {
     grid: ChunkGrid,
     shown: ImageSelection<()>,
 }
 
 impl SelectionPredictor {
-    /// `None` where the job wants no pictures.
+    /// Creates the predictor; `None` if the job wants no pictures.
     pub fn new(job: &Job<'_>) -> Option<SelectionPredictor> {
         let options = job.options;
         let wanted =
@@ -82,7 +82,7 @@ impl SelectionPredictor {
         })
     }
 
-    /// A segment starts whose predecessor this predictor has not seen.
+    /// Starts a segment whose predecessor this predictor has not seen.
     pub fn restart(&mut self, first_frame_index: u64) {
         self.past = if first_frame_index == 0 { Past::Known } else { Past::Unknown };
         self.window.restart();
@@ -138,8 +138,8 @@ impl SelectionPredictor {
         Ok(())
     }
 
-    /// The segment is complete: its undecided frames are for the sequencer, and those that are held come
-    /// to this machine's memory; its signals are given.
+    /// Completes the segment: returns its signals, adds its undecided frames to the candidates, and copies
+    /// kept frames from device to host memory.
     pub fn hand_over(
         &mut self,
         out: &mut Vec<ImageCandidate>,
@@ -172,8 +172,8 @@ impl SelectionPredictor {
 }
 
 impl ForeseenViews {
-    /// Returns true where the next frame may be shown. One whose decision may differ from the
-    /// file's is left out of the account, which then wants no less than the file does.
+    /// Returns true if the next frame may be wanted as a view. A frame whose decision is uncertain is not
+    /// entered into the selection, so the selection never wants less than the file's.
     fn want(
         &mut self,
         signal: &Signal,
@@ -192,7 +192,7 @@ impl ForeseenViews {
     }
 }
 
-/// Returns true where a frame with this reason is selected whatever the gate knows of its past, if maybe for another one.
+/// Returns true if a frame with this reason is selected whatever came before it, maybe for another reason.
 fn stands(reason: SelectionReason) -> bool {
     matches!(
         reason,
@@ -202,7 +202,7 @@ fn stands(reason: SelectionReason) -> bool {
     )
 }
 
-/// Bytes of a frame's samples that measuring it on a device takes beside them: none where they are there.
+/// Returns the bytes to upload to measure a frame on a device: 0 for a frame in device memory.
 pub(crate) fn bytes_to_send(frame: &Frame) -> u64 {
     match frame.pixels {
         Pixels::Host(_) => frame_bytes(frame),
@@ -210,7 +210,7 @@ pub(crate) fn bytes_to_send(frame: &Frame) -> u64 {
     }
 }
 
-/// Bytes of a frame's samples.
+/// Returns the size of a frame's samples in bytes.
 pub(crate) fn frame_bytes(frame: &Frame) -> u64 {
     let luma = frame.extent.area();
     let samples = match frame.layout.subsampling {

@@ -1,4 +1,4 @@
-//! A decoding thread's end: measures each frame where it was decoded, a device a few at once.
+//! Measures a decoding thread's frames on that thread: singly on the CPU, in small batches on a device.
 
 use std::{
     mem,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::JobFault;
 
-/// Bytes of pictures that wait to be measured together, past which they do not wait.
+/// Bytes of pictures to upload that are gathered at most before they are measured.
 const GATHERED_BYTES_MAX: u64 = 32 << 20;
 
 /// Result of a segment: small numbers per frame, and the few pictures that may be wanted.
@@ -25,21 +25,21 @@ pub(super) struct SegmentResult {
     pub stamps: Vec<FrameMeta>,
     pub records: Vec<FrameMeasurements>,
     pub candidates: Vec<ImageCandidate>,
-    /// Consecutive signals that need no other segment, but for an activity that they lack; none where no pictures are wanted.
+    /// Consecutive signals, independent of other segments, some without activity; empty without pictures.
     pub signals: Vec<Signal>,
 }
 
 pub(super) struct SegmentSink<'a> {
     job: &'a Job<'a>,
     measurer: Box<dyn MeasureBackend>,
-    /// Frames that are stamped and not measured yet, oldest first.
+    /// Frames that are stamped but not measured, oldest first.
     gathered: Vec<Frame>,
     gathered_bytes: u64,
     segment: SegmentResult,
     predictor: Option<SelectionPredictor>,
     /// Start of the segment's decoding.
     began: Instant,
-    /// Time of it that was not spent on decoding.
+    /// Time since `began` that was not spent on decoding.
     gate: Duration,
 }
 
@@ -71,7 +71,7 @@ impl<'a> SegmentSink<'a> {
         if is_full { self.measure() } else { Ok(()) }
     }
 
-    /// Measures what was gathered.
+    /// Measures the gathered frames.
     fn measure(&mut self) -> Result<(), JobFault> {
         let SegmentResult { stamps, records, candidates, .. } = &mut self.segment;
         let first = records.len();
@@ -123,7 +123,7 @@ impl FrameSink for SegmentSink<'_> {
 
     fn skipped_frames(&mut self) {
         if let Some(event) = self.job.progress.alive() {
-            // A receiver that stops is noticed at the next frame.
+            // If the receiver stops the job, the next frame ends it.
             self.job.say(event).ok();
         }
     }

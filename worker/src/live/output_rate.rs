@@ -1,51 +1,51 @@
-//! Share of one live session of a worker's line: so much a second, saved up for one. Pure.
+//! Output rate limit of one live session: a token bucket that holds the bytes of one second. Pure.
 //!
-//! A session that keeps every frame of the largest picture stays below it. One that is over it is
-//! given no further units until it has made up for that, so that what it sends is refused as in any
-//! backlog. Only one that says far too much of units that it was given already is ended.
+//! A session that keeps every frame of the largest picture stays below the limit. One over the limit is sent
+//! no unit until the bucket has refilled, so that its queue fills up and units are refused. Only a session
+//! that far exceeds the limit with the units it already had is ended.
 
 use std::time::Instant;
 
 use crate::session::LIMITS;
 
-/// Frames of the largest picture in a second, all of which are kept.
+/// Frames per second of the largest picture, all kept.
 const FRAMES: i64 = 30;
-/// Bytes of its still and view: no JPEG that is looked at is larger than its 4:2:0 samples.
+/// Bytes of a frame's still and view: no JPEG worth looking at is larger than its 4:2:0 samples.
 const FRAME_BYTES: i64 = (LIMITS.area_px * 3 / 2) as i64;
-/// Bytes that a session may say in a second.
+/// Bytes that a session may send per second.
 pub(super) const SECOND_BYTES: i64 = FRAMES * FRAME_BYTES;
-/// Bytes over its share that end a session. It is given its last unit when it has none over, and no
-/// unit completes more frames than a decoder keeps, sixteen and its own.
+/// Bytes over the limit that end a session. A unit is sent to it only while it is within the limit, and
+/// completes at most the frames that a decoder keeps, sixteen, and its own.
 pub(super) const OVER_BYTES_MAX: i64 = SECOND_BYTES;
 
-/// One session's share.
+/// Token bucket of one session.
 pub(super) struct OutputRateLimit {
-    /// Negative where it has said more than it may.
+    /// Bytes left; negative if the session is over its limit.
     left: i64,
     at: Instant,
 }
 
 impl OutputRateLimit {
-    /// One that is whole.
+    /// Creates a full bucket.
     pub fn new(now: Instant) -> OutputRateLimit {
         OutputRateLimit { left: SECOND_BYTES, at: now }
     }
 
-    /// The session has said so many bytes; returns how many it is over its share.
+    /// Takes `bytes` that the session has sent; returns by how many it is over its limit.
     pub fn take(&mut self, bytes: u64, now: Instant) -> i64 {
         self.left = self.left_at(now).saturating_sub_unsigned(bytes);
         self.at = self.at.max(now);
         self.left.saturating_neg()
     }
 
-    /// The session is not over its share.
+    /// Returns true if the session is within its limit.
     pub fn is_kept(&self, now: Instant) -> bool {
         self.left_at(now) >= 0
     }
 
     fn left_at(&self, now: Instant) -> i64 {
         let since = now.saturating_duration_since(self.at).as_micros();
-        // A share is whole long before this many seconds have passed.
+        // The bucket is full long before this many microseconds have passed.
         let since = i64::try_from(since).unwrap_or(i64::MAX).min(3_600_000_000);
         let back = SECOND_BYTES / 1000 * since / 1000;
         self.left.saturating_add(back).min(SECOND_BYTES)

@@ -1,9 +1,8 @@
-//! Queues of a worker's sessions: the order of their requests, and those that are refused. Pure.
+//! Queues of a worker's sessions: order of their requests, and refusal of units. Pure.
 //!
-//! Of each session one unit at most is under way, so a session with much to decode delays another by
-//! one unit and no more, and one that has said more than its share is given none. A session that is
-//! over its bound loses its newest units whole, and all that follow up to the next keyframe; the
-//! others lose nothing. Whatever a session says, none but itself is ended for it.
+//! Each session has at most one unit in progress, so a session with much to decode delays another by one unit
+//! only; a session over its output rate gets none. A session over its bounds loses its newest units, whole,
+//! up to the next keyframe; the others lose nothing. Output of a session never ends another session.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,23 +22,23 @@ use crate::{
     protocol::WorkerRequest, record::RecordCheck, session::LIMITS, wire::WireError,
 };
 
-/// Bytes of one session that may wait: ten seconds at 1.5 Mb/s, or one at 16 Mb/s.
+/// Queued bytes of one session: ten seconds at 1.5 Mb/s, or one at 16 Mb/s.
 pub(super) const SESSION_BYTES_MAX: usize = 2 << 20;
-/// Units of one session that may wait: two seconds at 30 a second.
+/// Queued units of one session: two seconds at 30 per second.
 pub(super) const SESSION_UNITS_MAX: usize = 64;
-/// Bytes of all sessions that may wait: those of eight whose decoder stands still. A session of which
-/// nothing waits is not held to it, so that none is kept out by others.
+/// Queued bytes of all sessions: of eight sessions whose decoders stand still. A session with an empty queue
+/// is exempt, so that others cannot keep it out.
 pub(super) const BACKLOG_BYTES_MAX: usize = 8 * SESSION_BYTES_MAX;
 
 #[derive(Default)]
 pub(super) struct SessionQueues {
     lanes: BTreeMap<u32, Lane>,
-    /// Sessions with something to send and nothing under way, the next one first.
+    /// Sessions with a request to send and none in progress; the next one is in front.
     turns: VecDeque<u32>,
     bytes: usize,
-    /// Units and ends that were sent.
+    /// Number of units and closings sent.
     sent: u64,
-    /// Since when the worker has had something and has finished nothing.
+    /// Time since which the worker has had work and has finished none.
     busy_since: Option<Instant>,
 }
 
@@ -47,23 +46,23 @@ struct Lane {
     codec: Codec,
     waiting: VecDeque<WorkerRequest>,
     load: SessionBacklog,
-    /// The caller has not closed it.
+    /// True until the caller closes the session.
     is_open: bool,
     under_way: Option<UnderWay>,
-    /// Up to the next keyframe.
+    /// True while units are refused, up to the next keyframe.
     is_refusing: bool,
-    /// Units are missing before the next one.
+    /// True if units are missing before the next one.
     has_gap: bool,
-    /// The session that the worker has.
+    /// State of the session in the worker, if it is there.
     running: Option<Running>,
 }
 
 struct Running {
     check: RecordCheck,
     share: OutputRateLimit,
-    /// It said far more: it is being closed, and nothing of it is passed on.
+    /// True if the session sent far too much: it is being closed, and its events are dropped.
     is_cut: bool,
-    /// It said that it has failed.
+    /// True once the session has reported its failure.
     has_failed: bool,
 }
 
@@ -75,35 +74,35 @@ impl Running {
     }
 }
 
-/// Treatment of a worker's message about a session.
+/// Treatment of a worker's event of a session.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EventCheck {
-    /// It is passed on.
+    /// Pass the event on.
     Wanted,
-    /// The session has said too much and is closed; this is the reason to be told instead.
+    /// The session has sent too much and is closed; pass on this fault instead.
     Cut(JobFault),
-    /// It comes after that.
+    /// Drop the event: the session has been cut.
     Unwanted,
 }
 
 struct UnderWay {
-    /// Its place among all that was sent.
+    /// Position among all units and closings sent.
     place: u64,
-    /// Since when a thread of the worker is known to be at it.
+    /// Time since which a thread of the worker is known to work on it.
     begun: Option<Instant>,
     /// Bytes of the unit; `None` for the session's end.
     unit_bytes: Option<usize>,
 }
 
 impl Lane {
-    /// Returns true where the first request may be sent: a unit only within the session's share.
+    /// Returns true if the first request may be sent: a unit only if the session is within its output rate.
     fn may_send(&self, now: Instant) -> bool {
         let is_unit = matches!(self.waiting.front(), Some(WorkerRequest::AccessUnit { .. }));
         !is_unit || self.running.as_ref().is_none_or(|running| running.share.is_kept(now))
     }
 
-    /// Returns true where a thread works off its unit under way: the worker answers at once, beside
-    /// its threads, for a session that it does not have.
+    /// Returns true if a thread works on the request in progress: for a session that it does not have, the
+    /// worker answers at once, on no thread of the pool.
     fn is_worked_off(&self) -> bool {
         self.running.as_ref().is_some_and(|running| !running.has_failed)
     }
@@ -131,7 +130,7 @@ impl SessionQueues {
         Ok(())
     }
 
-    /// The session's next unit, or a refusal of it.
+    /// Queues the session's next unit, or refuses it.
     pub fn push(&mut self, session: u32, unit: AccessUnit) -> Result<(), WorkerError> {
         let AccessUnit { codec, pts, keyframe, data } = unit;
         let waiting = self.bytes;
@@ -141,7 +140,7 @@ impl SessionQueues {
             return Err(JobFault::Decode(DecodeError::WrongCodec { expected, got }).into());
         }
         let SessionBacklog { units, bytes, .. } = lane.load;
-        // One unit of any size is always taken.
+        // A unit of any size is accepted if no other waits.
         let is_full = units >= SESSION_UNITS_MAX
             || (bytes > 0 && bytes + data.len() > SESSION_BYTES_MAX)
             || (bytes > 0 && waiting + data.len() > BACKLOG_BYTES_MAX);
@@ -159,7 +158,7 @@ impl SessionQueues {
         Ok(())
     }
 
-    /// Units are missing before the session's next one.
+    /// Notes that units are missing before the session's next one.
     pub fn lose(&mut self, session: u32) -> Result<(), WorkerError> {
         self.opened(session)?.has_gap = true;
         Ok(())
@@ -175,7 +174,7 @@ impl SessionQueues {
         self.lanes.get(&session).filter(|lane| lane.is_open).map(|lane| lane.load)
     }
 
-    /// The next request for the worker, of the session whose turn it is.
+    /// Takes the next request for the worker, in round-robin order of the sessions.
     pub fn next(&mut self, now: Instant) -> Option<WorkerRequest> {
         let may_send = |session| self.lanes.get(session).is_some_and(|lane| lane.may_send(now));
         let at = self.turns.iter().position(may_send)?;
@@ -183,7 +182,7 @@ impl SessionQueues {
         let lane = self.lanes.get_mut(&session)?;
         let request = lane.waiting.pop_front()?;
         let unit_bytes = match &request {
-            // Nothing answers it, and what comes next may follow at once.
+            // The worker does not answer this request, so the session's next one may follow at once.
             WorkerRequest::OpenSession { spec, .. } => {
                 lane.running = Some(Running::new(spec, now));
                 if !lane.waiting.is_empty() {
@@ -200,7 +199,7 @@ impl SessionQueues {
         Some(request)
     }
 
-    /// The worker has worked off what was under way.
+    /// Notes that the worker has finished the session's request in progress.
     pub fn taken(&mut self, session: u32, now: Instant) -> Result<(), WireError> {
         let unexpected = WireError::Unexpected("taken");
         let lane = self.lanes.get_mut(&session).ok_or(unexpected.clone())?;
@@ -222,7 +221,7 @@ impl SessionQueues {
         let mut is_busy = false;
         for other in self.lanes.values_mut().filter_map(|lane| lane.under_way.as_mut()) {
             is_busy = true;
-            // Threads begin what they are given in its order.
+            // Threads take requests in the order in which they were sent.
             if is_worked_off && other.place < place {
                 other.begun.get_or_insert(now);
             }
@@ -234,7 +233,7 @@ impl SessionQueues {
         Ok(())
     }
 
-    /// Looks at what the worker says about a session, in so many bytes.
+    /// Checks a session's event of `bytes` bytes against its specification and its output rate.
     pub fn check_event(
         &mut self,
         session: u32,
@@ -257,7 +256,7 @@ impl SessionQueues {
         running.has_failed |= matches!(event, WorkerSessionEvent::Failed(_));
         let over = running.share.take(bytes, now);
         if running.is_cut {
-            // The unit under way when it was closed does not send as much again.
+            // The unit in progress when the session was closed cannot send as much again.
             let still_ends = over <= 2 * OVER_BYTES_MAX;
             return if still_ends { Ok(EventCheck::Unwanted) } else { Err(unexpected) };
         }
@@ -265,7 +264,7 @@ impl SessionQueues {
             return Ok(EventCheck::Wanted);
         }
         running.is_cut = true;
-        // Before its units: those of a session that is closed cost the worker nothing.
+        // The closing goes before queued units: for a closed session they cost the worker nothing.
         if lane.waiting.is_empty() && lane.under_way.is_none() {
             self.turns.push_back(session);
         }
@@ -275,8 +274,8 @@ impl SessionQueues {
         Ok(EventCheck::Cut(JobFault::Other { kind: ErrorKind::Exhausted, message }))
     }
 
-    /// Returns true where the worker stands still at `now`: for as long as `stall` it has finished
-    /// nothing, or one thread has not finished its unit. Units that wait for a thread are left out.
+    /// Returns true if the worker is stalled at `now`: for `stall` it has finished nothing, or one thread has
+    /// not finished its unit. Units that wait for a thread do not count.
     pub fn is_stalled(&self, stall: Duration, now: Instant) -> bool {
         let under_way = self.lanes.values().filter_map(|lane| lane.under_way.as_ref());
         let mut since = under_way.filter_map(|way| way.begun).chain(self.busy_since);

@@ -1,8 +1,8 @@
-//! Boundaries of chunks, and selection of their frames to show: as far as a frame's own place, the
-//! frame before it and the decisions so far can tell. Pure, and run at both ends of a worker's line.
+//! Boundaries of chunks, and selection of their views, from a frame's own place, the frame before it and the
+//! decisions so far. Pure; runs in the worker and in the server.
 //!
-//! So a segment foresees nearly all of it. What a segment rejects the whole file rejects too, as
-//! the file has seen at least the segment's frames of the same chunk.
+//! So a segment predicts nearly all of it. A frame that the segment rejects is rejected by the whole file
+//! too, which has seen at least the segment's frames of the same chunk.
 
 use gate::SelectionReason;
 use media::Signal;
@@ -12,19 +12,19 @@ use crate::{ChunkBoundary, ChunkImageOptions, FrameChunk};
 /// Position of a frame in its chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkPosition {
-    /// It is the chunk's first.
+    /// True for the first frame of a chunk.
     pub starts: bool,
-    /// It is known to be the chunk's last.
+    /// True if the frame is known to be the last of its chunk.
     pub ends: bool,
-    /// It is one of those at even distances.
+    /// True for a frame at one of the even distances.
     pub is_even: bool,
 }
 
-/// Places frame after frame.
+/// Computes the position of frame after frame.
 pub(crate) struct ChunkGrid {
     chunking: ChunkBoundary,
     per_chunk: u32,
-    /// The part of a span in which the frame before lies, of `per_chunk` parts in each.
+    /// Part of its span, of `per_chunk` parts each, that the previous frame lies in.
     part: Option<i128>,
 }
 
@@ -34,7 +34,7 @@ impl ChunkGrid {
         ChunkGrid { chunking: options.chunks, per_chunk, part: None }
     }
 
-    /// The next frame has a neighbour that is not known.
+    /// Forgets the previous frame: the next one's neighbour is unknown.
     pub fn restart(&mut self) {
         self.part = None;
     }
@@ -59,8 +59,8 @@ impl ChunkGrid {
     }
 }
 
-/// Frames shown of the chunk so far: places for the strongest selected frames, and frames at even
-/// distances for the places that those leave.
+/// Views of the current chunk so far: the strongest selected frames, and frames at even distances in the
+/// remaining places.
 pub(crate) struct ImageSelection<T> {
     places: usize,
     selected: Vec<(SelectionReason, T)>,
@@ -77,16 +77,16 @@ impl<T> ImageSelection<T> {
         self.even.clear();
     }
 
-    /// A frame here, selected for a reason or not, may be shown.
+    /// Returns true if a frame at this position, selected for this reason or not, becomes a view for now.
     pub fn wants(&self, place: ChunkPosition, selected: Option<SelectionReason>) -> bool {
         match telling(selected) {
             Some(reason) => self.ahead_of(reason) < self.places,
-            // Frames at even distances are shown in order, and a selected one takes its place.
+            // Frames at even distances are taken in order; a selected frame may replace one later.
             None => place.is_even && self.selected.len() + self.even.len() < self.places,
         }
     }
 
-    /// Takes what it wants.
+    /// Adds a frame for which [`ImageSelection::wants`] is true.
     pub fn take(&mut self, selected: Option<SelectionReason>, frame: T) {
         match telling(selected) {
             Some(reason) => {
@@ -98,40 +98,40 @@ impl<T> ImageSelection<T> {
         }
     }
 
-    /// Takes all that are shown, in no order.
+    /// Takes all views, in no particular order.
     fn drain(&mut self) -> impl Iterator<Item = T> {
         let selected = self.selected.drain(..).map(|(_, frame)| frame);
         selected.chain(self.even.drain(..)).take(self.places)
     }
 
-    /// Selected frames that are shown rather than a later one with this reason.
+    /// Returns the number of selected frames that precede a later one with this reason.
     fn ahead_of(&self, reason: SelectionReason) -> usize {
         // Reasons are declared from the strongest to the weakest.
         self.selected.partition_point(|(other, _)| *other as u8 <= reason as u8)
     }
 }
 
-/// A reason that tells something of the picture. A keepalive tells that time has passed, and the
-/// earliest of a chunk would take all places: frames at even distances show more of it.
+/// Returns the reason unless it is a keepalive, which says only that time has passed: the first ones of a
+/// chunk would take all places, where frames at even distances show more.
 fn telling(selected: Option<SelectionReason>) -> Option<SelectionReason> {
     selected.filter(|reason| *reason != SelectionReason::PeriodicKeepalive)
 }
 
-/// Puts chunks together, frame by frame in the order of the source; of each frame first [`ChunkBuilder::begin`], then
-/// [`ChunkBuilder::wants`], then [`ChunkBuilder::end`].
+/// Builds chunks frame by frame, in the order of the source. Call for each frame [`ChunkBuilder::begin`],
+/// then [`ChunkBuilder::wants`], then [`ChunkBuilder::end`].
 pub struct ChunkBuilder<V> {
     options: ChunkImageOptions,
     grid: ChunkGrid,
     shown: ImageSelection<(u64, V)>,
-    /// Position of the frame that was begun.
+    /// Position of the current frame.
     place: ChunkPosition,
-    /// The chunk that has begun, without its views.
+    /// The current chunk, without its views.
     open: Option<FrameChunk<V>>,
     next_index: u64,
 }
 
 impl<V> ChunkBuilder<V> {
-    /// Chunks by `options`, each number within its bounds, numbered from 0.
+    /// Creates a builder; clamps the options to their bounds and numbers chunks from 0.
     pub fn new(options: ChunkImageOptions) -> ChunkBuilder<V> {
         let options = options.within_bounds();
         let (grid, shown) = (ChunkGrid::new(&options), ImageSelection::new(&options));
@@ -145,22 +145,22 @@ impl<V> ChunkBuilder<V> {
         }
     }
 
-    /// Options of the chunks.
+    /// Returns the options of the chunks.
     pub fn options(&self) -> ChunkImageOptions {
         self.options
     }
 
-    /// The next frame has a neighbour that is not known; returns the chunk before it.
+    /// Ends the current chunk and returns it: the next frame's neighbour is unknown.
     pub fn restart(&mut self) -> Option<FrameChunk<V>> {
         self.grid.restart();
         self.finish()
     }
 
-    /// The next frame; returns the chunk that is complete before it.
+    /// Begins the next frame; returns the chunk that ended before it.
     pub fn begin(&mut self, signal: &Signal) -> Option<FrameChunk<V>> {
         self.place = self.grid.place(signal);
         let complete = if self.place.starts { self.finish() } else { None };
-        // The first of a source that goes on may be anywhere in its chunk.
+        // The first frame of a resumed source may lie anywhere in its chunk.
         self.place.is_even |= self.open.is_none();
         let chunk = self.open.get_or_insert_with(|| FrameChunk::begin(self.next_index, signal));
         chunk.frames += 1;
@@ -168,22 +168,22 @@ impl<V> ChunkBuilder<V> {
         complete
     }
 
-    /// Returns true where the picture of that frame, selected for a reason or not, is wanted.
+    /// Returns true if the current frame, selected for this reason or not, becomes a view.
     pub fn wants(&self, selected: Option<SelectionReason>) -> bool {
         self.shown.wants(self.place, selected)
     }
 
-    /// Takes the picture of that frame, which is wanted.
+    /// Adds the view of the current frame, which must be wanted.
     pub fn take(&mut self, frame_index: u64, selected: Option<SelectionReason>, view: V) {
         self.shown.take(selected, (frame_index, view));
     }
 
-    /// Returns the chunk that is complete with that frame.
+    /// Returns the chunk that the current frame completes.
     pub fn end(&mut self) -> Option<FrameChunk<V>> {
         if self.place.ends { self.finish() } else { None }
     }
 
-    /// No frame follows: the chunk that has begun, as far as it came.
+    /// Ends the current chunk and returns it, as far as it has come.
     pub fn finish(&mut self) -> Option<FrameChunk<V>> {
         let chunk = self.open.take()?;
         self.next_index += 1;

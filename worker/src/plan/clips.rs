@@ -1,9 +1,9 @@
-//! Boundaries of the clips of a session, and selection of their frames to show. Pure, and run at both ends of a
-//! worker's line.
+//! Boundaries of a session's clips, and selection of their pictures. Pure; runs in the worker and in the
+//! server.
 //!
-//! Instants are exact: they lie at whole multiples of the sampling period after the presentation time
-//! of the clip's first frame, and each is shown by the first frame at or after it, a frame at most
-//! once. Times that go back, or count in another timebase, end a clip where it is.
+//! Sampling instants are exact: whole multiples of the sampling period after the presentation time of the
+//! clip's first frame. The first frame at or after an instant shows it, and each frame is used at most once.
+//! A time that goes back, or has another timebase, ends the clip.
 
 use media::{Signal, Timestamp};
 
@@ -16,31 +16,31 @@ pub struct ClipSampler<V> {
     next_index: u64,
 }
 
-/// The clip that has begun, and after its end the delay behind it.
+/// The current clip; after its end the delay that follows.
 struct Current<V> {
     start: Timestamp,
     last_ticks: i64,
     /// Pictures whose instants have passed.
     passed: u32,
-    /// `None` once the clip is complete.
+    /// The clip; `None` once it is complete.
     clip: Option<FrameChunk<V>>,
 }
 
-/// Effect of a frame on the clips.
+/// Decision about a frame.
 pub struct ClipDecision<V> {
-    /// The clip that was complete before this frame.
+    /// The clip that ended before this frame.
     pub complete: Option<FrameChunk<V>>,
-    /// The frame's picture belongs to the clip that is open.
+    /// True if the frame's picture belongs to the open clip.
     pub is_wanted: bool,
 }
 
 impl<V> ClipSampler<V> {
-    /// Clips by `spec`, numbered from 0.
+    /// Creates a sampler; clamps `spec` to its bounds and numbers clips from 0.
     pub fn new(spec: ClipSpec) -> ClipSampler<V> {
         ClipSampler { spec: spec.within_bounds(), current: None, next_index: 0 }
     }
 
-    /// The next frame.
+    /// Adds the next frame.
     pub fn offer(&mut self, signal: &Signal, pts: Timestamp) -> ClipDecision<V> {
         let ClipSpec { length_ms, delay_ms, .. } = self.spec;
         let elapsed = self.current.as_ref().and_then(|current| current.elapsed(pts));
@@ -53,14 +53,14 @@ impl<V> ClipSampler<V> {
         ClipDecision { complete, is_wanted }
     }
 
-    /// Takes a picture that is wanted.
+    /// Adds a wanted picture to the open clip.
     pub fn take(&mut self, view: V) {
         if let Some(clip) = self.current.as_mut().and_then(|current| current.clip.as_mut()) {
             clip.views.push(view);
         }
     }
 
-    /// No frame follows: the clip that has begun, as far as it came.
+    /// Ends the open clip and returns it, as far as it has come.
     pub fn finish(&mut self) -> Option<FrameChunk<V>> {
         let clip = self.current.as_mut()?.clip.take()?;
         self.next_index += 1;
@@ -72,7 +72,7 @@ impl<V> ClipSampler<V> {
         Current { start: pts, last_ticks: pts.ticks, passed: 0, clip }
     }
 
-    /// Counts the frame into the clip that is open; tells whether its picture is wanted.
+    /// Counts the frame into the open clip; returns true if its picture is wanted.
     fn count(&mut self, signal: &Signal, pts: Timestamp) -> bool {
         let Some(current) = &mut self.current else { return false };
         current.last_ticks = pts.ticks;
@@ -92,7 +92,7 @@ impl<V> ClipSampler<V> {
 }
 
 impl<V> Current<V> {
-    /// Time from the clip's start to a frame that comes after the last one.
+    /// Returns the time from the clip's start to a frame; `None` if it goes back or has another timebase.
     fn elapsed(&self, pts: Timestamp) -> Option<Elapsed> {
         let goes_on = pts.timebase == self.start.timebase && pts.ticks >= self.last_ticks;
         let ticks = i128::from(pts.ticks) - i128::from(self.start.ticks);
@@ -100,17 +100,17 @@ impl<V> Current<V> {
     }
 }
 
-/// Ticks of a timestamp's timebase, not negative.
+/// Elapsed ticks of a timestamp's timebase, not negative.
 struct Elapsed {
     ticks: i128,
     of: Timestamp,
 }
 
 impl Elapsed {
-    /// It is at least `count / rate` seconds.
+    /// Returns true if the elapsed time is at least `count / rate` seconds.
     fn reaches(&self, count: u64, rate: u64) -> bool {
         let (num, den) = (self.of.timebase.num(), self.of.timebase.den());
-        // Below 2^65 * 2^32 * 2^10 and 2^17 * 2^32.
+        // The products stay below 2^65 * 2^32 * 2^10 and 2^17 * 2^32.
         self.ticks * i128::from(num) * i128::from(rate) >= i128::from(count) * i128::from(den)
     }
 }

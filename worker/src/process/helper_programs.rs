@@ -1,7 +1,7 @@
-//! The programs that decode for one worker: started, looked at, ended with it.
+//! The decoding programs of one worker: starts them, watches their limits, ends them with the worker.
 //!
-//! One that cannot be started or takes too much is no error of the job: its ends say that it has ended,
-//! and the worker's own decoder goes on.
+//! A program that cannot be started or takes too much is no error of the job: its pipes close, and the
+//! worker's own decoder takes over.
 
 use std::{
     collections::VecDeque,
@@ -24,7 +24,7 @@ use crate::{
 /// Programs that one worker may have at a time: one decodes, and some are about to end.
 const EXTERNALS_MAX: usize = 4;
 
-/// Bytes that a program says and that wait for the worker; what it says of one picture must fit.
+/// Capacity of a program's stderr pipe, in bytes; all output about one picture must fit.
 const SAID_BYTES: usize = 64 << 10;
 
 pub(super) struct HelperPrograms {
@@ -42,25 +42,25 @@ struct External {
 
 /// The worker's ends of a program.
 pub(super) struct ProgramPipes {
-    /// The program's input and output.
+    /// Peer of the program's stdin and stdout.
     pub(super) socket: OwnedFd,
-    /// Read end of its stderr; reading it never waits.
+    /// Read end of the program's stderr; reads never block.
     pub(super) said: OwnedFd,
 }
 
 impl HelperPrograms {
-    /// For a worker of this life.
+    /// Creates the set of programs, with limits that follow from the worker's.
     pub(super) fn new(limits: &WorkerLimits, life: WorkerLifetime) -> HelperPrograms {
         let (threads, cpu_seconds) = match life {
             WorkerLifetime::Job { threads, cpu_seconds, .. } => (threads, cpu_seconds),
-            // Only what is tried at start is decoded by a program then.
+            // Such a worker uses programs only for the test clips at start.
             WorkerLifetime::Open => (1, limits.wall.as_secs() + 1),
         };
         let (running, memory_bytes) = (VecDeque::new(), limits.memory_bytes);
         HelperPrograms { running, threads, memory_bytes, cpu_seconds, niceness: limits.niceness }
     }
 
-    /// Starts what decodes `codec`; one that does not start says why, and ends its output at once.
+    /// Starts a program for `codec`. If that fails, its stderr says why and its output ends at once.
     pub(super) fn start(
         &mut self,
         program: &WorkerProgram,
@@ -75,7 +75,7 @@ impl HelperPrograms {
         let (said, says) = pipe_with(flags).map_err(|error| WorkerError::Spawn(error.into()))?;
         let mut reason = File::from(says);
         if let Err(error) = self.add(program, codec, theirs, &reason) {
-            // It fits into a pipe that is new, or the worker knows no more than that it ended.
+            // The text fits into a new pipe; otherwise the worker learns only that the program ended.
             write!(reason, "it cannot be started: {error}").ok();
         }
         Ok(ProgramPipes { socket, said })
@@ -88,7 +88,7 @@ impl HelperPrograms {
         socket: OwnedFd,
         says: &File,
     ) -> io::Result<()> {
-        // A pipe is smaller where its user has very many.
+        // The pipe of a user who has very many may be smaller.
         fcntl_setpipe_size(says, SAID_BYTES)?;
         let HelperPrograms { threads, memory_bytes, cpu_seconds, .. } = *self;
         let errand = ProgramRequest { codec, threads, memory_bytes, cpu_seconds };
@@ -100,7 +100,7 @@ impl HelperPrograms {
         Ok(())
     }
 
-    /// Ends them all where one has more threads, or all have more memory.
+    /// Ends all programs if one has too many threads or all together use too much memory.
     pub(super) fn keep_within(&mut self, memory_bytes: u64, threads: u64) {
         let used = self.running.iter().filter_map(|external| Usage::of(&external.status));
         let used: Vec<Usage> = used.collect();

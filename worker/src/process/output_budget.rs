@@ -1,18 +1,18 @@
-//! The bytes that a worker may send.
+//! Limit of the bytes that a worker may send.
 
 use std::time::{Duration, Instant};
 
 use super::WorkerLifetime;
 use crate::WorkerError;
 
-/// The span in which a worker whose output is bounded by time may send its `output_bytes`.
+/// Time span in which a paced worker may send its `output_bytes`.
 const OUTPUT_SPAN: Duration = Duration::from_secs(60);
 
-/// Bytes a worker may send: one budget for a job, one for every [`OUTPUT_SPAN`] of a paced life.
+/// Byte budget of a worker: one for a whole job, or one for every [`OUTPUT_SPAN`] of a paced worker.
 pub(crate) struct OutputBudget {
     limit_bytes: u64,
     life: WorkerLifetime,
-    /// Begin of the span, and the bytes sent before it.
+    /// Start of the current span, and the bytes sent before it.
     since: Instant,
     before: u64,
 }
@@ -22,7 +22,7 @@ impl OutputBudget {
         OutputBudget { limit_bytes, life, since: Instant::now(), before: 0 }
     }
 
-    /// Checks that all bytes sent by now, `total`, are within the budget.
+    /// Checks `total`, all bytes sent so far, against the budget.
     pub fn check(&mut self, total: u64, now: Instant) -> Result<(), WorkerError> {
         let limit_bytes = self.limit_bytes;
         if total - self.before > limit_bytes {

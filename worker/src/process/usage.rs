@@ -1,21 +1,21 @@
-//! Memory and threads of a process, as the kernel tells them.
+//! Memory and threads of a process, as reported by the kernel.
 
 use std::{
     fs::File,
     io::{Read, Seek},
 };
 
-/// Resources of a process at a moment.
+/// Resource usage of a process.
 pub(super) struct Usage {
-    /// Resident or swapped out.
+    /// Resident or swapped-out bytes.
     pub(super) memory_bytes: u64,
     pub(super) threads: u64,
 }
 
 impl Usage {
-    /// Of the process with this `/proc/<pid>/status`; `None` once it is gone.
+    /// Reads the usage from a `/proc/<pid>/status`; `None` once the process is gone.
     pub(super) fn of(mut status: &File) -> Option<Usage> {
-        // Its user's groups stand before what is looked for, and may be many.
+        // The user's groups stand before the fields read here, and may be many.
         let mut text = Vec::with_capacity(4096);
         status.rewind().ok()?;
         status.read_to_end(&mut text).ok()?;
@@ -25,7 +25,7 @@ impl Usage {
     }
 }
 
-/// The number behind `name` in a `/proc/<pid>/status`.
+/// Returns the number after `name` in a `/proc/<pid>/status`.
 fn status_field(status: &[u8], name: &[u8]) -> Option<u64> {
     let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
     let digits = line.trim_ascii_start();

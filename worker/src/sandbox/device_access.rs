@@ -1,8 +1,8 @@
-//! Rights of a worker that decodes or measures with a device: the driver's libraries and files.
+//! Rights of a worker that decodes or measures with a device: its driver's libraries and files.
 //!
-//! A driver loads libraries, opens its device again for every decoder and speaks to it by `ioctl`. So
-//! such a worker reads system libraries and hardware descriptions, talks to the device and names its
-//! threads; it still opens no other file, writes none, has no network and starts no process.
+//! A driver loads libraries, opens its device again for every decoder and controls it by `ioctl`. So such a
+//! worker reads system libraries and hardware descriptions, accesses the device and names its threads; it
+//! opens no other file, writes none, has no network and starts no process.
 
 use std::path::Path;
 
@@ -24,16 +24,16 @@ const LIBRARIES: [&str; 10] = [
     "/etc/ld.so.cache",
 ];
 
-/// Further folders of drivers, and files of the system that they read.
+/// Further folders of drivers, and system files that drivers read.
 const OF_DRIVERS: [&str; 11] = [
     "/usr/local",
     "/run/opengl-driver",
     "/usr/share/libdrm",
     "/usr/share/drirc.d",
-    // Which Vulkan drivers there are.
+    // Lists of Vulkan drivers.
     "/usr/share/vulkan",
     "/etc/vulkan",
-    // Which of EGL, by which NVIDIA's Vulkan starts where there is no screen.
+    // Lists of EGL drivers, by which NVIDIA's Vulkan starts without a display.
     "/usr/share/glvnd",
     "/etc/glvnd",
     "/usr/share/nvidia",
@@ -41,7 +41,7 @@ const OF_DRIVERS: [&str; 11] = [
     "/sys",
 ];
 
-/// The devices' own files; those of other devices are not here.
+/// Device files of graphics cards.
 const DEVICES: [&str; 9] = [
     "/dev/dri",
     "/dev/nvidiactl",
@@ -54,11 +54,11 @@ const DEVICES: [&str; 9] = [
     "/dev/urandom",
 ];
 
-/// The process's own threads, to which NVIDIA's driver gives names: without that `cuInit` fails. It may
-/// write its own memory thereby, which it can anyway: code may be mapped beside a driver.
+/// The process's own threads, which NVIDIA's driver names: without that `cuInit` fails. Write access here
+/// includes the process's memory, which adds nothing, as code may be mapped beside a driver.
 const OWN_THREADS: &str = "/proc/self/task";
 
-/// NVIDIA devices of one machine at most.
+/// Most NVIDIA devices of one machine.
 const NVIDIA_DEVICES_MAX: u32 = 32;
 
 /// System calls beside those of every worker.
@@ -91,10 +91,10 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_clock_getres,
 ];
 
-/// The same, about its own process alone: those of its user are the server too.
+/// Further system calls, allowed only on the own process, as the server's has the same user.
 pub(super) const ALLOWED_OF_ITSELF: &[i64] = &[libc::SYS_prlimit64, libc::SYS_sched_setaffinity];
 
-/// Old system calls of x86-64, which other machines never had.
+/// Old system calls of x86-64, which other architectures never had.
 #[cfg(target_arch = "x86_64")]
 pub(super) const ALLOWED_HERE: &[i64] = &[
     libc::SYS_open,
@@ -119,7 +119,7 @@ pub(super) fn allow_libraries(
     paths.try_fold(ruleset, |ruleset, path| allow_beneath(ruleset, path, read))
 }
 
-/// Adds what the device needs to a ruleset that allows nothing; what is not there is left out.
+/// Adds the driver's and devices' paths to a ruleset that allows nothing; missing paths are skipped.
 pub(super) fn allow(
     ruleset: RulesetCreated,
     libraries: &[String],
@@ -141,9 +141,9 @@ pub(super) fn allow_beneath(
     path: &str,
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
-    // What cannot be opened now cannot be used later either.
+    // A path that cannot be opened now stays inaccessible.
     let Ok(opened) = PathFd::new(path) else { return Ok(ruleset) };
-    // The rights of a directory make no sense for a file.
+    // Rights of directories are invalid for a file.
     let rights =
         if Path::new(path).is_dir() { access } else { access & AccessFs::from_file(ABI::V7) };
     ruleset.add_rule(PathBeneath::new(opened, rights))

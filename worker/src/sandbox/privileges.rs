@@ -1,5 +1,5 @@
-//! Drop of the user's privileges, for good: a server that was started as root has workers that may
-//! do no more than any user's.
+//! Drops all privileges for good, so that workers of a server started as root may do no more than those of an
+//! ordinary user.
 
 use std::io;
 
@@ -12,11 +12,11 @@ use rustix::{
     },
 };
 
-/// Gives every capability up, and every way to one.
+/// Drops all capabilities, and every way to regain one.
 pub(super) fn give_up() -> io::Result<()> {
     set_no_new_privs(true)?;
     if capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {
-        // Capabilities that root is given when it starts a program.
+        // The bounding set limits the capabilities that root gets from executing a program.
         give_up_bounding_set()?;
     }
     clear_ambient_capability_set()?;
@@ -31,7 +31,7 @@ fn give_up_bounding_set() -> io::Result<()> {
         match capability_is_in_bounding_set(capability) {
             Ok(true) => remove_capability_from_bounding_set(capability)?,
             Ok(false) => {}
-            // The kernel has no more.
+            // The kernel has no further capability.
             Err(Errno::INVAL) => break,
             Err(error) => return Err(error.into()),
         }

@@ -1,7 +1,7 @@
-//! Rights of a decoding program: system calls to load libraries, to compute and to use its ends.
+//! Rights of a decoding program: system calls to load libraries, to compute and to use its pipes.
 //!
-//! It reads system libraries and itself, and no other file's contents; names and sizes of files are not
-//! hidden from it. A kernel that lacks any of this runs no program.
+//! The program reads system libraries and itself, and no other file's contents; names and sizes of files are
+//! not hidden from it. If the kernel lacks any part, no program is run.
 
 use std::{io, path::PathBuf};
 
@@ -14,7 +14,7 @@ use super::{
     set_limit,
 };
 
-/// Confinement of a process before it becomes a decoding program.
+/// Sandbox of a process that becomes a decoding program.
 pub(crate) struct ProgramConfinement {
     pub memory_bytes: u64,
     pub cpu_seconds: u64,
@@ -24,7 +24,7 @@ pub(crate) struct ProgramConfinement {
     pub libraries: Vec<String>,
 }
 
-/// Descriptors of a program: its ends, and the library that is being loaded.
+/// Most descriptors of a program: its pipes, and the library being loaded.
 const DESCRIPTORS_MAX: u64 = 64;
 
 /// System calls beside those of every worker.
@@ -55,7 +55,7 @@ const ALLOWED_PROGRAM: &[i64] = &[
     libc::SYS_clock_getres,
 ];
 
-/// Gives everything else up; says what could not be given up.
+/// Enters the sandbox; an error names the part that the kernel lacks.
 pub(crate) fn become_program(confinement: &ProgramConfinement) -> io::Result<()> {
     let named = |what: &'static str| {
         move |error: io::Error| io::Error::new(error.kind(), format!("no {what}: {error}"))
@@ -103,7 +103,7 @@ pub(super) fn filter() -> io::Result<Filter> {
     filter.allow_where(libc::SYS_mmap, &[PRIVATE])?;
     filter.allow_where(libc::SYS_clone, &[THREAD])?;
     filter.allow_where(libc::SYS_prctl, &[(0, WORD, libc::PR_SET_NAME as u64)])?;
-    // Its own limits are read; landlock has no right for those of others.
+    // Reads the own limits only: landlock has no right that covers those of other processes.
     filter.allow_where(libc::SYS_prlimit64, &[(0, WORD, 0), (2, u64::MAX, 0)])?;
     filter.allow_of_itself(&[libc::SYS_tgkill])?;
     Ok(filter)

@@ -1,7 +1,7 @@
-//! System calls that are allowed: all others are refused with EPERM.
+//! Allow-list of system calls: all others fail with EPERM.
 //!
-//! Not "kill": libav, its codecs and glibc probe optional calls and carry on without them, so that an
-//! upgrade that probes one more would end every job; a refused call gives an intruder nothing.
+//! Not "kill": libav, its codecs and glibc probe optional calls and carry on without them, so an upgrade that
+//! probes one more would end every job. A call that fails gives an intruder nothing.
 
 use std::{collections::BTreeMap, io};
 
@@ -13,10 +13,10 @@ use seccompiler::{
 
 use super::{SOCKET_NUMBER, SandboxLimits, device_access};
 
-/// System calls that carry no argument worth checking.
+/// System calls whose arguments need no check.
 ///
-/// libav, its codecs and malloc need memory, threads and time; the worker itself needs to read its
-/// descriptors. Whatever names a path, a process or an address is not here.
+/// libav, its codecs and malloc need memory, threads and time; the worker reads its descriptors. No call that
+/// names a path, a process or an address is in this list.
 pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_read,
     libc::SYS_pread64,
@@ -53,26 +53,26 @@ pub(super) const ALLOWED: &[i64] = &[
 /// Condition on an argument: its number, a mask, and its value under the mask.
 pub(super) type ArgCondition = (u8, u64, u64);
 
-/// Every bit of an argument that the kernel takes as 32 bits.
+/// Mask of an argument that the kernel takes as 32 bits.
 pub(super) const WORD: u64 = u32::MAX as u64;
 
-/// Threads, never processes.
+/// Creates a thread, never a process.
 pub(super) const THREAD: ArgCondition = (0, libc::CLONE_THREAD as u64, libc::CLONE_THREAD as u64);
 
-/// No code is loaded or made once the filter is in force.
+/// Memory is not executable: no code is loaded or made once the filter is in force.
 const NO_CODE: ArgCondition = (2, libc::PROT_EXEC as u64, 0);
 
-/// Memory of the process alone. What is shared may be kept without being mapped, and then counts
-/// against no limit of the process (madvise(2), `MADV_DONTNEED`).
+/// Mapping is private. Shared memory can be kept without being mapped, and then counts against no limit of
+/// the process (madvise(2), `MADV_DONTNEED`).
 pub(super) const PRIVATE: ArgCondition = (3, libc::MAP_SHARED as u64, 0);
 
-/// System calls allowed where an argument is as it must be.
+/// System calls allowed only with a certain argument.
 const ALLOWED_WHERE: &[(i64, ArgCondition)] = &[
-    // The control socket is descriptor 0 and stderr is 2: nothing else is written.
+    // The control socket is descriptor 0, stderr is 2; no other descriptor is written.
     (libc::SYS_recvmsg, (0, WORD, 0)),
     (libc::SYS_sendto, (0, WORD, 0)),
-    // A connection that the server has made for the job. It leads nowhere else: `sendto` with an
-    // address needs a socket without a peer, which nobody hands out.
+    // A connection that the server has made for the job. It reaches no other peer: `sendto` with an address
+    // needs an unconnected socket, which a worker never has.
     (libc::SYS_sendto, (0, WORD, SOCKET_NUMBER as u64)),
     (libc::SYS_write, (0, WORD, 2)),
     (libc::SYS_writev, (0, WORD, 2)),
@@ -81,19 +81,19 @@ const ALLOWED_WHERE: &[(i64, ArgCondition)] = &[
     (libc::SYS_prctl, (0, WORD, libc::PR_SET_NAME as u64)),
 ];
 
-/// As many bytes as a count of eventfd(2), by which a driver wakes its own threads; where they were refused,
-/// NVDEC took some 5 ms a picture. What is open to be written beside it is the device, and sockets that
-/// take `sendto` anyway.
+/// A count of eight bytes, which a driver writes to an eventfd(2) to wake its own threads; without it, NVDEC
+/// took some 5 ms a picture. The rule also allows such writes to the device and to sockets, which `sendto`
+/// reaches anyway.
 const EVENT: ArgCondition = (2, u64::MAX, 8);
 
-/// Commands of `fcntl` that have the kernel send signals to another process of the same user, which is
-/// the server's too: `F_SETOWN`, `F_SETSIG` and `F_SETOWN_EX` (fcntl(2)). landlock keeps signals in from
-/// Linux 6.12 on only.
+/// `fcntl` commands that make the kernel signal another process of the same user, such as the server:
+/// `F_SETOWN`, `F_SETSIG` and `F_SETOWN_EX` (fcntl(2)). landlock prevents such signals only from Linux 6.12
+/// on.
 const OWNING_FCNTL: &[u64] = &[8, 10, 15];
-/// Those of `ioctl` that do: `FIOSETOWN` and `SIOCSPGRP`.
+/// `ioctl` commands with the same effect: `FIOSETOWN` and `SIOCSPGRP`.
 const OWNING_IOCTL: &[u64] = &[0x8901, 0x8902];
 
-/// The filter of a worker.
+/// Builds the filter of a worker.
 pub(super) fn of_worker(confinement: &SandboxLimits) -> io::Result<Filter> {
     let mut filter = Filter::default();
     filter.allow(ALLOWED);
@@ -106,8 +106,8 @@ pub(super) fn of_worker(confinement: &SandboxLimits) -> io::Result<Filter> {
         filter.allow_where(libc::SYS_write, &[EVENT])?;
     }
     if !confinement.program.is_empty() {
-        // Over one socket a decoder, whose number is any beside a driver's own. Without an address
-        // nobody is reached but the peer.
+        // Each program has a socket, whose number is arbitrary beside a driver's descriptors. Without an
+        // address `sendto` reaches only its peer.
         filter.allow(&[libc::SYS_shutdown]);
         filter.allow_where(libc::SYS_sendto, &[(4, u64::MAX, 0)])?;
     }
@@ -120,20 +120,20 @@ pub(super) fn of_worker(confinement: &SandboxLimits) -> io::Result<Filter> {
     Ok(filter)
 }
 
-/// System calls that are allowed; none at first.
+/// Allow-list of system calls; empty at first.
 #[derive(Default)]
 pub(super) struct Filter(BTreeMap<i64, Vec<SeccompRule>>);
 
 impl Filter {
-    /// Calls with any arguments.
+    /// Allows calls with any arguments.
     pub(super) fn allow(&mut self, calls: &[i64]) {
         self.0.extend(calls.iter().map(|call| (*call, Vec::new())));
     }
 
-    /// A call all of whose arguments are as they must be; besides what else is allowed of it.
+    /// Allows a call if all conditions hold; adds to earlier rules of the call.
     pub(super) fn allow_where(&mut self, call: i64, musts: &[ArgCondition]) -> io::Result<()> {
         if self.0.get(&call).is_some_and(Vec::is_empty) {
-            // Allowed whatever its arguments are.
+            // The call is allowed with any arguments.
             return Ok(());
         }
         let condition = |&(argument, mask, value): &ArgCondition| {
@@ -146,12 +146,12 @@ impl Filter {
         Ok(())
     }
 
-    /// `fcntl` with every command but those that name whom signals go to.
+    /// Allows `fcntl` with every command but those that set the receiver of signals.
     pub(super) fn allow_fcntl(&mut self) -> io::Result<()> {
         self.allow_owning_nothing(libc::SYS_fcntl, OWNING_FCNTL)
     }
 
-    /// A call whose second argument is a command, and none of `refused`.
+    /// Allows a call with any second argument, its command, that is not in `refused`.
     fn allow_owning_nothing(&mut self, call: i64, refused: &[u64]) -> io::Result<()> {
         let other = |&command: &u64| SeccompCondition::new(1, Dword, SeccompCmpOp::Ne, command);
         let conditions: Result<Vec<_>, _> = refused.iter().map(other).collect();
@@ -160,7 +160,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Calls that name a process first, where that is the caller.
+    /// Allows calls whose first argument is a process, for the own process.
     pub(super) fn allow_of_itself(&mut self, calls: &[i64]) -> io::Result<()> {
         for &call in calls {
             self.allow_where(call, &[(0, WORD, 0)])?;
@@ -169,14 +169,14 @@ impl Filter {
         Ok(())
     }
 
-    /// Puts it in force for the whole process, for good.
+    /// Applies the filter to all threads of the process, irrevocably.
     pub(super) fn install(self) -> io::Result<()> {
         self.compiled()?.iter().try_for_each(|program| {
             seccompiler::apply_filter_all_threads(program).map_err(io::Error::other)
         })
     }
 
-    /// In the order in which they are to be installed: the last allows no further one.
+    /// Returns the filters in order of installation: the last one allows no further filter.
     fn compiled(mut self) -> io::Result<[BpfProgram; 2]> {
         self.allow(&[libc::SYS_clone3]);
         // clone3 hides its flags behind a pointer. glibc falls back to clone on ENOSYS and on nothing
@@ -234,7 +234,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Runs `attempt` on a thread under a filter; it must not print anything meanwhile.
+    /// Runs `attempt` on a thread under a filter; `attempt` must not print anything.
     pub(in crate::sandbox) fn under<T: Send>(
         filter: Filter,
         attempt: impl FnOnce() -> T + Send,
@@ -275,7 +275,7 @@ pub(super) mod tests {
             [(true, true), (false, true), (true, false), (false, false)]
         {
             let (ours, mut theirs) = UnixStream::pair().expect("a pair");
-            // A driver has opened its own before.
+            // Stands for descriptors that a driver has opened before.
             let opened: Vec<UnixStream> =
                 (0..20).map(|_| ours.try_clone().expect("a descriptor")).collect();
             let end = opened.last().expect("twenty");

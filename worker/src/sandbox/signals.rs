@@ -1,5 +1,5 @@
-//! Tests of the processes that a confined one can have the kernel signal: each command that names a
-//! receiver, asked of the kernel under every filter, and some that name none.
+//! Tests that a sandboxed process cannot choose a process for the kernel to signal: tries each command that
+//! names a receiver, and some that name none, under every filter.
 #![expect(unsafe_code, reason = "no safe wrapper asks for an owner of signals")]
 
 use std::{
@@ -24,15 +24,15 @@ use super::{
 #[derive(Clone, Copy)]
 enum Given {
     Zero,
-    /// The number of this process.
+    /// Process id of this process.
     Own,
-    /// Address of that number.
+    /// Address of that process id.
     OwnAt,
     /// Address of a `struct f_owner_ex` of this process.
     OwnerAt,
 }
 
-/// Commands: true for those that set the receiver or the signal, their manual's name, their call.
+/// Commands: true if one sets the receiver or the signal; its name in the manual; the system call.
 const COMMANDS: [(bool, &str, i64, u64, Given); 8] = [
     (true, "F_SETOWN", libc::SYS_fcntl, 8, Given::Own),
     (true, "F_SETSIG", libc::SYS_fcntl, 10, Given::Zero),
@@ -44,11 +44,11 @@ const COMMANDS: [(bool, &str, i64, u64, Given); 8] = [
     (false, "FIONREAD", libc::SYS_ioctl, libc::FIONREAD, Given::OwnAt),
 ];
 
-/// Runs a command on `socket`; returns the kernel's answer.
+/// Runs a command on `socket`; returns the kernel's result.
 fn ask(socket: BorrowedFd<'_>, call: i64, command: u64, given: Given) -> Result<(), Errno> {
     let own = std::process::id();
     let mut number = own;
-    // F_OWNER_PID, then its number.
+    // F_OWNER_PID, then the process id.
     let mut owner = [1, own];
     let argument = match given {
         Given::Zero => 0,
@@ -56,8 +56,8 @@ fn ask(socket: BorrowedFd<'_>, call: i64, command: u64, given: Given) -> Result<
         Given::OwnAt => (&raw mut number).expose_provenance(),
         Given::OwnerAt => (&raw mut owner).expose_provenance(),
     };
-    // SAFETY: what `argument` points to is as large as each command takes it to be, and lives until
-    // the call returns. A descriptor that is made is let go: nothing else has its number.
+    // SAFETY: `argument` points to as many bytes as each command reads or writes, which live until the call
+    // returns. A duplicated descriptor is leaked: nothing else has its number.
     let answer = unsafe { libc::syscall(call, socket.as_raw_fd(), command, argument) };
     if answer >= 0 {
         return Ok(());
@@ -68,7 +68,7 @@ fn ask(socket: BorrowedFd<'_>, call: i64, command: u64, given: Given) -> Result<
 #[test]
 fn nobody_is_named_to_be_signalled() {
     let worker = |has_driver, has_program| of_worker(&confinement(has_driver, has_program));
-    // Each with the calls that it has at all.
+    // Each filter with those of the two calls that it allows.
     let (fcntl, ioctl) = (libc::SYS_fcntl, libc::SYS_ioctl);
     type Row<'a> = (&'a str, &'a dyn Fn() -> io::Result<Filter>, &'a [i64]);
     let rows: [Row<'_>; 5] = [
@@ -82,7 +82,7 @@ fn nobody_is_named_to_be_signalled() {
     let socket = socket.as_fd();
     for (owning, name, call, command, given) in COMMANDS {
         assert_eq!(ask(socket, call, command, given), Ok(()), "{name} is the kernel's");
-        // The kernel looks at the lower half alone.
+        // The kernel reads only the lower half.
         for command in [command, command | 1 << 32] {
             for (whose, filter, calls) in rows {
                 let answer = under(filter().expect("builds"), || ask(socket, call, command, given));

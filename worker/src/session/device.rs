@@ -1,8 +1,8 @@
-//! The thread of a worker that measures pictures of all sessions on the device.
+//! The thread of a worker that measures the pictures of all sessions on the device.
 //!
-//! Whoever decodes hands frames over and goes on; what was measured goes back to those threads. Where
-//! the device is late, lost, or has enough, frames are given back and the CPU measures them with the
-//! same integers. What the device is late with the CPU measures here: a batch is a few of its frames.
+//! Pool threads hand frames over and go on; the measurements go back to the pool. If the device is late, lost
+//! or full, frames are handed back and the CPU measures them with the same integers. Batches for which the
+//! device is late are measured by the CPU here, on this thread.
 
 use std::{
     io, mem,
@@ -27,44 +27,43 @@ use crate::{
     protocol::WorkerReply,
 };
 
-/// A frame of every session of a full worker, or as many bytes as a device takes at once.
+/// Full batch: a frame of each session of a full worker, or the bytes that a device takes at once.
 const RULE: FlushPolicy = FlushPolicy {
     full: BatchSize { pictures: 64, bytes: 32 << 20 },
-    // A sixth of the time between pictures of a common camera, and of what a live session takes.
+    // A sixth of the time between pictures of a common camera, and of a live session's latency.
     age: Duration::from_millis(5),
 };
 
-/// Bytes of pictures that are on their way to the device and back, at most: a batch there and one
-/// that gathers.
+/// Most bytes of pictures that are on their way to the device and back: a batch there and one being gathered.
 pub(super) const HELD_BYTES_MAX: u64 = 2 * RULE.full.bytes;
 
-/// Decoded unit on its way to its decisions.
+/// Decoded unit whose frames are to be measured and decided.
 pub(super) struct DecodedUnit {
     pub number: u32,
     pub slot: SessionSlot,
     pub frames: Vec<Frame>,
-    /// Events to send before those that follow from the frames.
+    /// Events to send before those of the frames.
     pub events: Vec<WorkerSessionEvent>,
-    /// The session has no more.
+    /// True if it is the session's last.
     pub is_last: bool,
 }
 
-/// Unit that was offered and taken.
+/// Unit that was accepted for the device.
 struct Offered {
     decoded: DecodedUnit,
     held: InFlightBytes,
 }
 
-/// Bytes of those that may be on their way, until dropped.
+/// Reservation of a unit's bytes, released on drop.
 pub(super) struct InFlightBytes {
     all: Arc<AtomicU64>,
     bytes: u64,
 }
 
-/// Takes what there is to say of the device.
+/// Callback for messages about the device.
 pub(super) type DeviceEventCallback = Box<dyn Fn(&WorkerReply) + Send + Sync>;
 
-/// The way to the thread.
+/// Handle to the thread.
 #[derive(Clone)]
 pub(super) struct DeviceQueue(Arc<Shared>);
 
@@ -83,7 +82,7 @@ struct State {
 }
 
 impl DeviceQueue {
-    /// Starts the thread; what it measures goes to `done`.
+    /// Starts the thread; units are sent to `done` with their measurements.
     pub fn start(
         measuring: GateMeasurement,
         done: SyncSender<PoolItem>,
@@ -105,7 +104,7 @@ impl DeviceQueue {
         Ok(DeviceQueue(shared))
     }
 
-    /// Hands frames over, or gives them back where the device is not to have them now.
+    /// Hands frames over; returns them if the device is lost, late or full.
     pub fn offer(&self, decoded: DecodedUnit) -> Result<(), DecodedUnit> {
         if !self.0.measuring.takes() {
             self.0.tell_loss();
@@ -120,7 +119,7 @@ impl DeviceQueue {
         Ok(())
     }
 
-    /// Ends the thread; what waits is of no interest any more.
+    /// Ends the thread; waiting units are dropped.
     pub fn close(&self) {
         self.0.state().is_closed = true;
         self.0.wake.notify_one();
@@ -128,7 +127,7 @@ impl DeviceQueue {
 }
 
 impl InFlightBytes {
-    /// So many bytes of all, where there is room for them.
+    /// Reserves `bytes`; `None` if that would exceed [`HELD_BYTES_MAX`].
     fn of(all: &Arc<AtomicU64>, bytes: u64) -> Option<InFlightBytes> {
         let room = |held: u64| held.checked_add(bytes).filter(|after| *after <= HELD_BYTES_MAX);
         all.fetch_update(Relaxed, Relaxed, room).ok()?;
@@ -147,7 +146,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells once that the device was given up, if it was.
+    /// Reports the loss of the device, once.
     fn tell_loss(&self) {
         let Some(reason) = self.measuring.lost() else { return };
         if !self.is_loss_told.swap(true, Relaxed) {
@@ -155,7 +154,7 @@ impl Shared {
         }
     }
 
-    /// The next batch when it is due; `None` once nobody offers any more.
+    /// Waits for the next batch; `None` once the queue is closed.
     fn next(&self) -> Option<Vec<Offered>> {
         let mut state = self.state();
         loop {
@@ -201,7 +200,7 @@ fn measure_off(shared: &Shared, done: &SyncSender<PoolItem>) {
 /// Measurements of a unit's frames, or the reason that there are none.
 type Measured = Result<Vec<FrameMeasurements>, JobFault>;
 
-/// Measures all of a batch at once; a frame that cannot be measured fails its own session alone.
+/// Measures a batch at once; if that fails, each unit alone, so that a bad frame fails only its own session.
 fn measure(measurer: &mut dyn MeasureBackend, batch: Vec<Offered>) -> Vec<(Offered, Measured)> {
     let frames = |offered: &Offered| offered.decoded.frames.clone();
     let counts: Vec<usize> = batch.iter().map(|offered| offered.decoded.frames.len()).collect();

@@ -1,8 +1,8 @@
-//! Batches of pictures of all sessions for the device, formed by size or by age. Pure.
+//! Gathers pictures of all sessions into batches for the device, by size or age. Pure.
 //!
-//! What may wait in all is the lane's matter. A batch goes when it is full or when its oldest picture is of age, whoever else may still send: a
-//! session that sends none delays nobody. Pictures leave in the order in which they came, so none
-//! starves, none is lost and those of a session keep their order.
+//! The queue in `device` bounds the total. A batch is due when it is full or its oldest picture has waited
+//! long enough, so a session that sends none delays no other. First in, first out: no picture starves or is
+//! lost, and those of a session keep their order.
 
 use std::{
     collections::VecDeque,
@@ -12,9 +12,9 @@ use std::{
 /// Condition for sending a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlushPolicy {
-    /// Size of a full batch; a unit of more goes whole.
+    /// Size of a full batch; a larger unit is a batch of its own.
     pub full: BatchSize,
-    /// Longest time for which a picture waits for others.
+    /// Longest time that a picture waits for others.
     pub age: Duration,
 }
 
@@ -22,11 +22,11 @@ pub(super) struct FlushPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct BatchSize {
     pub pictures: usize,
-    /// Bytes of their samples.
+    /// Bytes of the pictures' samples.
     pub bytes: u64,
 }
 
-/// Pictures that wait for the device.
+/// Queue of pictures for the device.
 pub(super) struct GateBatcher<T> {
     rule: FlushPolicy,
     waiting: VecDeque<Waiting<T>>,
@@ -44,12 +44,12 @@ impl BatchSize {
         BatchSize { pictures: self.pictures + other.pictures, bytes: self.bytes + other.bytes }
     }
 
-    /// Less of both than `other`, or as much.
+    /// Returns true if neither number exceeds that of `other`.
     fn is_within(self, other: BatchSize) -> bool {
         self.pictures <= other.pictures && self.bytes <= other.bytes
     }
 
-    /// As much of one of them as `full`, or more.
+    /// Returns true if either number is at least that of `full`.
     fn reaches(self, full: BatchSize) -> bool {
         self.pictures >= full.pictures || self.bytes >= full.bytes
     }
@@ -66,13 +66,13 @@ impl<T> GateBatcher<T> {
         self.waiting.push_back(Waiting { item, size, since: now });
     }
 
-    /// From when on the next batch goes; `None` while nothing waits.
+    /// Returns the time at which the next batch is due; `None` while none waits.
     pub fn due(&self) -> Option<Instant> {
         let oldest = self.waiting.front()?.since;
         Some(if self.size.reaches(self.rule.full) { oldest } else { oldest + self.rule.age })
     }
 
-    /// The next batch, if it is due.
+    /// Takes the next batch, if it is due.
     pub fn take(&mut self, now: Instant) -> Option<Vec<T>> {
         self.due().filter(|due| *due <= now)?;
         let (mut batch, mut size) = (Vec::new(), BatchSize::default());

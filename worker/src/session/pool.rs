@@ -1,9 +1,8 @@
-//! All sessions of a worker on a few threads.
+//! Runs all sessions of a worker on a few threads.
 //!
-//! The server sends a session's next unit when it has been told that the one before is worked off, so
-//! any thread may take any unit, and a session's units are still decoded in order. A unit that takes
-//! long occupies one thread. Threads start with the sessions, no more than there are cores. Where a
-//! device measures, a unit's frames wait for it without a thread.
+//! The server sends a session's next unit after it was told that the last one is done; so any thread may take
+//! any unit, and each session's units are still decoded in order. A slow unit occupies one thread. Threads
+//! start with the sessions, at most one per core. While a device measures a unit's frames, no thread waits.
 
 use std::{
     collections::BTreeMap,
@@ -35,33 +34,33 @@ use crate::{
     protocol::{WorkerReply, WorkerRequest},
 };
 
-/// Sessions in one worker.
+/// Most sessions in one worker.
 pub(crate) const SESSIONS_MAX: usize = 64;
 
-/// Threads at most, however many cores there are: a worker's thread limit has room for them, each with
-/// the thread that a decoder may start.
+/// Most threads, however many cores there are: a worker's thread limit has room for them, each with the
+/// thread that its decoder may start.
 pub(crate) const THREADS_MAX: usize = 16;
 
-/// All sessions of a worker by the server's numbers.
+/// All sessions of a worker, by the server's numbers.
 pub(crate) struct SessionPool<S> {
     line: Arc<ControlSocket<S>>,
     decoders: Arc<DecoderChain>,
     sessions: BTreeMap<u32, SessionSlot>,
-    /// One unit of each session waits at most.
+    /// Queue of the threads; at most one unit of each session waits.
     work: SyncSender<PoolItem>,
     waiting: Arc<Mutex<Receiver<PoolItem>>>,
     measuring: GateMeasurement,
-    /// Device that measures: started with the first session.
+    /// Queue of the measuring device; started with the first session.
     device: Option<DeviceQueue>,
-    /// True once the loss of the device at its opening has been reported.
+    /// True once the loss of the device before the first session has been reported.
     is_gone_told: bool,
-    /// The same of the device that was to decode.
+    /// True once the loss of the decoding device has been reported.
     is_decoder_gone_told: bool,
     threads: usize,
     threads_max: usize,
 }
 
-/// `None` once the session has failed or is closed.
+/// A session; `None` once it has failed or is closed.
 pub(super) type SessionSlot = Arc<Mutex<Option<Session>>>;
 
 pub(super) struct PoolItem {
@@ -78,13 +77,13 @@ pub(super) enum PoolTask {
         data: Vec<u8>,
     },
     Close,
-    /// A unit, or the end, comes back from the device.
+    /// A unit, or a closing, that comes back from the device.
     Measured {
         frames: Vec<Frame>,
         measured: Result<Vec<FrameMeasurements>, JobFault>,
         events: Vec<WorkerSessionEvent>,
         is_last: bool,
-        /// Until the frames are a session's again.
+        /// Released when the session gets its frames back.
         held: InFlightBytes,
     },
 }
@@ -112,7 +111,7 @@ impl<S: AsFd + Send + Sync + 'static> SessionPool<S> {
         }
     }
 
-    /// Does what a session request asks, or has it done; an error is one of the worker itself.
+    /// Handles a session request, or queues it; an error is fatal to the worker.
     pub fn take(&mut self, request: WorkerRequest) -> io::Result<()> {
         match request {
             WorkerRequest::OpenSession { session, spec } => self.open(session, spec),
@@ -135,7 +134,7 @@ impl<S: AsFd + Send + Sync + 'static> SessionPool<S> {
         }
     }
 
-    /// Before any unit of the session is read.
+    /// Opens a session, before any of its units is read.
     fn open(&mut self, session: u32, spec: SessionSpec) -> io::Result<()> {
         let codec = spec.codec;
         let opened = if self.sessions.len() < SESSIONS_MAX {
@@ -179,7 +178,7 @@ impl<S: AsFd + Send + Sync + 'static> SessionPool<S> {
         }
         let line = Arc::clone(&self.line);
         let tell = Box::new(move |reply: &WorkerReply| {
-            // A server that is gone needs no word.
+            // Fails only if the server is gone.
             line.send(reply).ok();
         });
         let lane = DeviceQueue::start(self.measuring.clone(), self.work.clone(), tell)?;
@@ -187,7 +186,7 @@ impl<S: AsFd + Send + Sync + 'static> SessionPool<S> {
         Ok(())
     }
 
-    /// A device that was lost before anything was asked of it has no thread that could tell.
+    /// Reports a device that was lost before the first session, as no device thread runs that could.
     fn tell_gone(&mut self) -> io::Result<()> {
         match self.measuring.lost() {
             Some(reason) if !mem::replace(&mut self.is_gone_told, true) => {
@@ -210,7 +209,7 @@ impl<S: AsFd + Send + Sync + 'static> SessionPool<S> {
         let Some(slot) = slot else {
             return self.line.send(&WorkerReply::UnitDone { session: number });
         };
-        // The receiver lives as long as the sender.
+        // Never fails: the receiver lives as long as the sender.
         self.work.send(PoolItem { number, slot, task }).map_err(io::Error::other)
     }
 }
@@ -223,7 +222,7 @@ impl<S> Drop for SessionPool<S> {
     }
 }
 
-/// One thread's life: ends with the socket.
+/// Main loop of a pool thread; ends when the queue or the socket closes.
 fn run_pool_thread<S: AsFd>(
     line: &ControlSocket<S>,
     waiting: &Mutex<Receiver<PoolItem>>,
@@ -239,13 +238,13 @@ fn run_pool_thread<S: AsFd>(
         let taken = WorkerReply::UnitDone { session: number };
         let replies: Vec<WorkerReply> = events.into_iter().map(about).chain([taken]).collect();
         if line.send_all(&replies).is_err() {
-            // The server is gone, and whoever reads its requests sees that too.
+            // The server is gone, which the thread that reads its requests notices too.
             return;
         }
     }
 }
 
-/// Runs a task and returns its events; `None` while the device has the rest of it.
+/// Runs a task and returns its events; `None` if the device continues it.
 fn slot_events(
     number: u32,
     slot: &SessionSlot,
@@ -255,7 +254,7 @@ fn slot_events(
 ) -> Option<Vec<WorkerSessionEvent>> {
     let mut place = slot.lock().unwrap_or_else(PoisonError::into_inner);
     let mut events = Vec::new();
-    // Units on their way to a session that has failed are of no interest.
+    // Units for a session that has failed are dropped.
     let Some(session) = place.as_mut() else { return Some(events) };
     let is_close = matches!(task, PoolTask::Close);
     let decoded = match task {
@@ -293,7 +292,7 @@ fn slot_events(
     Some(settled(&mut place, taken, is_close, tools, events))
 }
 
-/// Returns the events once all of a task was done.
+/// Completes a task: closes the session if it was the last one, ends it on a fault, returns the events.
 fn settled(
     place: &mut Option<Session>,
     taken: Result<(), JobFault>,

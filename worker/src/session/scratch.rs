@@ -1,4 +1,4 @@
-//! Tools of a worker's thread for one session after the other: none keeps a session's state.
+//! Buffers and encoders of a pool thread, reused for all sessions; they keep no session's state.
 
 use std::mem;
 
@@ -15,7 +15,7 @@ pub(super) struct ThreadScratch {
 }
 
 impl ThreadScratch {
-    /// The frames' measurements by the CPU, in memory that is given back to `keep`.
+    /// Measures the frames on the CPU; return the buffer with `keep`.
     pub fn measure(&mut self, frames: &[Frame]) -> Result<Vec<FrameMeasurements>, JobFault> {
         let mut measured = mem::take(&mut self.measured);
         measured.clear();
@@ -23,7 +23,7 @@ impl ThreadScratch {
         Ok(measured)
     }
 
-    /// Keeps the memory of measurements for others.
+    /// Keeps the buffer of measurements for reuse.
     pub fn keep(&mut self, measured: Vec<FrameMeasurements>) {
         self.measured = measured;
     }

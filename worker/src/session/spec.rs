@@ -1,71 +1,71 @@
-//! Options of a live session, every number within its bounds.
+//! Options of a live session, clamped to their bounds.
 
 use gate::{GateConfig, GateState};
 use media::{Codec, Signal, Zones};
 
 use crate::{ChunkImageOptions, Crop};
 
-/// A live session and what is wanted of it besides signals.
+/// Options of a live session.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct SessionSpec {
-    /// Codec of its access units.
+    /// Codec of the access units.
     pub codec: Codec,
     /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Zones of the picture that are watched.
+    /// Zones of the picture that the gate watches.
     pub zones: Zones,
-    /// Encode the selected frames.
+    /// True to encode the selected frames as stills.
     pub stills: bool,
-    /// The part of the picture that models are shown: of views, clips and inputs of novelty, never of
-    /// the gate or of stills. `None` is all of it.
+    /// Part of the picture that models are shown, in views, clips and novelty inputs; not for the gate or
+    /// stills. `None` is all of it.
     pub crop: Option<Crop>,
-    /// Show the selected frames.
+    /// Adds a view to the selected frames.
     pub view: Option<ModelImageSpec>,
-    /// Show clips, one after the other.
+    /// Adds pictures of clips, one clip after the other.
     pub clip: Option<ClipSpec>,
-    /// Give what novelty is told from with the selected frames.
+    /// Adds the input of the novelty rule to the selected frames.
     pub novelty: Option<NoveltySpec>,
-    /// The session goes on from another: its frames are numbered on, and the gate decides as it would have.
+    /// State to continue from: frame numbers continue, and the gate decides as if uninterrupted.
     pub resume: Option<SessionResume>,
 }
 
 media::serde_checked!(SessionSpec, |spec| spec.clone().within_bounds() == spec);
 
-/// Place at which a session goes on from another.
+/// State from which a session continues an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SessionResume {
-    /// Signal that was said last.
+    /// Last signal reported.
     pub last: Signal,
-    /// State of the gate behind it.
+    /// State of the gate after that signal.
     pub gate: GateState,
 }
 
-/// View options of a selected frame.
+/// Options of the views of selected frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ModelImageSpec {
-    /// Longest edge in pixels, from [`ChunkImageOptions::EDGE_MIN`] to [`ChunkImageOptions::EDGE_MAX`]; `None` is
-    /// the latter. A smaller picture stays as it is.
+    /// Longest edge in pixels, from [`ChunkImageOptions::EDGE_MIN`] to [`ChunkImageOptions::EDGE_MAX`];
+    /// `None` is the latter. Smaller pictures are not scaled up.
     pub max_edge: Option<u32>,
 }
 
-/// Options for cutting clips out of a session and showing them.
+/// Options of clips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ClipSpec {
-    /// Sampling instants a second, from 1 to [`ClipSpec::FPS_MAX`]; the first is at the clip's start.
+    /// Sampling instants per second, from 1 to [`ClipSpec::FPS_MAX`]; the first is at the clip's start.
     pub target_fps: u32,
     /// Length in milliseconds, from [`ClipSpec::LENGTH_MS_MIN`] to [`ClipSpec::LENGTH_MS_MAX`].
     pub length_ms: u32,
     /// Milliseconds between a clip and the next, at most [`ClipSpec::DELAY_MS_MAX`].
     pub delay_ms: u32,
-    /// Most pictures of a clip, from 1 to [`ClipSpec::PICTURES_MAX`]; where there are more instants,
-    /// evenly chosen ones are shown.
+    /// Most pictures of a clip, from 1 to [`ClipSpec::PICTURES_MAX`]; if there are more instants, evenly
+    /// spaced ones are shown.
     pub pictures: u32,
     /// Longest edge of a picture, from [`ChunkImageOptions::EDGE_MIN`] to [`ClipSpec::EDGE_MAX`].
     pub max_edge: u32,
 }
 
-/// Options of the input of novelty.
+/// Options of the input of the novelty rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NoveltySpec {
     /// Width and height of the picture for the embedding model, from [`NoveltySpec::SIDE_MIN`] to
@@ -74,7 +74,7 @@ pub struct NoveltySpec {
 }
 
 impl SessionSpec {
-    /// Signals alone.
+    /// Returns options for signals only.
     pub fn new(codec: Codec, gate: GateConfig) -> SessionSpec {
         SessionSpec {
             codec,
@@ -89,12 +89,12 @@ impl SessionSpec {
         }
     }
 
-    /// Index of its first frame.
+    /// Returns the index of the session's first frame.
     pub(crate) fn first_frame(&self) -> u64 {
         self.resume.map_or(0, |resume| resume.last.frame_index.saturating_add(1))
     }
 
-    /// The same, each number that lies beyond its bounds replaced by the nearest within.
+    /// Returns the options with each number clamped to its bounds.
     pub fn within_bounds(self) -> SessionSpec {
         SessionSpec {
             view: self.view.map(ModelImageSpec::within_bounds),
@@ -104,12 +104,12 @@ impl SessionSpec {
         }
     }
 
-    /// Pixels are wanted of some frames.
+    /// Returns true if pixels are wanted of some frames.
     pub(crate) fn wants_pixels(&self) -> bool {
         self.stills || self.clip.is_some() || self.wants_selected()
     }
 
-    /// More than a still is wanted of selected frames.
+    /// Returns true if selected frames need a view or a novelty input.
     pub(crate) fn wants_selected(&self) -> bool {
         self.view.is_some() || self.novelty.is_some()
     }
@@ -122,14 +122,14 @@ impl ModelImageSpec {
         ModelImageSpec { max_edge: self.max_edge.map(clamp) }
     }
 
-    /// Longest edge that a view may have.
+    /// Returns the longest edge of a view, in pixels.
     pub(crate) fn edge_max(&self) -> u32 {
         self.max_edge.unwrap_or(ChunkImageOptions::EDGE_MAX)
     }
 }
 
 impl ClipSpec {
-    /// Most sampling instants a second.
+    /// Most sampling instants per second.
     pub const FPS_MAX: u32 = 30;
     /// Shortest clip.
     pub const LENGTH_MS_MIN: u32 = 100;
@@ -139,7 +139,7 @@ impl ClipSpec {
     pub const DELAY_MS_MAX: u32 = 60_000;
     /// Most pictures of a clip.
     pub const PICTURES_MAX: u32 = 8;
-    /// Longest edge of a clip's picture: memory has room for all of a clip, were they noise.
+    /// Longest edge of a clip's picture: memory has room for all of a clip's pictures, even of noise.
     pub const EDGE_MAX: u32 = 2048;
 
     pub(crate) fn within_bounds(self) -> ClipSpec {
@@ -152,21 +152,21 @@ impl ClipSpec {
         }
     }
 
-    /// Sampling instants in a clip, at least 1.
+    /// Returns the sampling instants in a clip, at least 1.
     pub(crate) fn instants(&self) -> u32 {
         (self.length_ms * self.target_fps).div_ceil(1000)
     }
 
-    /// Pictures of a clip of a source that has a frame for every instant.
+    /// Returns the pictures of a clip whose source has a frame for every instant.
     pub(crate) fn shown(&self) -> u32 {
         self.pictures.min(self.instants())
     }
 }
 
 impl NoveltySpec {
-    /// Smallest picture.
+    /// Smallest side.
     pub const SIDE_MIN: u32 = 32;
-    /// Largest picture: no common image encoder takes a larger one.
+    /// Largest side: no common image encoder takes a larger picture.
     pub const SIDE_MAX: u32 = 512;
 
     pub(crate) fn within_bounds(self) -> NoveltySpec {

@@ -1,4 +1,4 @@
-//! An AES-128 segment as the bytes inside it (RFC 8216 5.2): CBC, padded as PKCS #7 says.
+//! Decrypts an AES-128 segment (RFC 8216 5.2): CBC with PKCS #7 padding.
 
 use std::io::{self, Read};
 
@@ -13,7 +13,7 @@ pub(super) struct AesSegmentReader<R> {
     coded: R,
     decryptor: CbcDecryptor,
     trouble: SourceErrorCell,
-    /// Decrypted up to `decrypted`, taken up to `taken`; what follows is coded.
+    /// Decrypted up to `decrypted`, read up to `taken`; the rest is still encrypted.
     buffer: Vec<u8>,
     taken: usize,
     decrypted: usize,
@@ -43,7 +43,7 @@ impl<R: Read> AesSegmentReader<R> {
         if self.has_ended {
             return self.finish();
         }
-        // The last block may be padding, so it waits for what comes after it.
+        // The last block may be padding, so it is kept until more bytes or the end come.
         let whole = (self.buffer.len() - 1) / BLOCK_BYTES * BLOCK_BYTES;
         self.decryptor.decrypt(&mut self.buffer[..whole]);
         self.decrypted = whole;

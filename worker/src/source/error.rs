@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a remote source, apart from its media and the network.
+//! Errors of remote sources, apart from those of their media and the network.
 
 use std::io;
 
@@ -7,52 +7,52 @@ use media::ErrorKind;
 use super::playlist::PlaylistError;
 use crate::JobFault;
 
-/// Reason for not reading a remote source any further.
+/// Reason to stop reading a remote source.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RemoteSourceError {
-    /// The control socket failed; the server is gone or will see it too.
+    /// The control socket failed; the server is gone, or will notice as well.
     #[error("the server cannot be asked for media: {0}")]
     Asking(#[source] io::Error),
-    /// The bytes did not come.
+    /// The bytes did not arrive.
     #[error("the remote media cannot be read: {0}")]
     Reading(#[source] io::Error),
-    /// A file that is read back and forth, from a server that gives it only from the beginning.
+    /// The file needs seeking, and its server sends it only from the start.
     #[error("the server does not serve byte ranges, and this file cannot be read without")]
     NoRanges,
-    /// A live playlist that does not grow.
+    /// The live playlist has stopped growing.
     #[error("timeout: the live playlist does not grow any more")]
     Silent,
-    /// Something else answers where a playlist was.
+    /// The URL of the playlist answers with something else.
     #[error("the playlist is not there any more")]
     Gone,
-    /// A playlist that was live has been read to its end.
+    /// A resumed playlist has ended, with nothing new.
     #[error("the playlist has ended")]
     Over,
-    /// Another file answers to the same URL now.
+    /// The URL answers with another file than before.
     #[error("the remote file changed while it was read")]
     Changed,
-    /// The text is no playlist.
+    /// The text is not a valid playlist.
     #[error(transparent)]
     Playlist(#[from] PlaylistError),
-    /// A playlist over the limit.
+    /// The playlist is over the size limit.
     #[error("too large: a playlist is over {} MiB", .limit_bytes >> 20)]
     PlaylistTooLarge { limit_bytes: u64 },
-    /// Playlists that lead to playlists that lead to playlists.
+    /// Master playlists refer to further ones beyond the limit.
     #[error("too large: playlists are nested more than {max} deep")]
     TooDeep { max: usize },
-    /// An address that does not parse, or that leads where nothing is fetched from.
+    /// The address does not parse, or is neither http nor https.
     #[error("the playlist leads to {address}: only http and https are followed")]
     Address { address: String },
-    /// A segment key of a wrong size.
+    /// The key of a segment has the wrong size.
     #[error("the key of a segment has {bytes} bytes instead of 16")]
     Key { bytes: usize },
-    /// An encrypted segment that is cut short, or has another key.
+    /// The encrypted segment is truncated, or has another key.
     #[error("a segment does not decrypt with its key")]
     Decryption,
 }
 
 impl RemoteSourceError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind that the caller is told.
     pub(super) fn kind(&self) -> ErrorKind {
         match self {
             RemoteSourceError::Asking(_) => ErrorKind::Unavailable,

@@ -1,4 +1,4 @@
-//! A file by its descriptor, with a position of its own: the server's is the same open file.
+//! A file read through its descriptor at its own position, as the server shares the open file's position.
 
 use std::{
     fs::File,
@@ -13,7 +13,7 @@ pub(super) struct FileInput {
 }
 
 impl FileInput {
-    /// The first `len` bytes of `file`.
+    /// Reads the first `len` bytes of `file`.
     pub(super) fn new(file: File, len: u64) -> FileInput {
         FileInput { file, len, at: 0 }
     }
@@ -21,7 +21,7 @@ impl FileInput {
 
 impl Read for FileInput {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        // What is appended while the job runs is not part of the input.
+        // Bytes appended while the job runs are not part of the input.
         let left = self.len.saturating_sub(self.at);
         let want = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let len = self.file.read_at(&mut out[..want], self.at)?;

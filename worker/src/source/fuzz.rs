@@ -1,4 +1,4 @@
-//! Invariants of playlists and of conversations with cameras, for any input.
+//! Invariants of playlists and of conversations with RTSP servers, for any input.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::playlist::{Playlist, parse};
 
 pub use super::rtsp::fuzz::conversation;
 
-/// An answer that may be an HLS playlist.
+/// Checks a response that may be an HLS playlist.
 pub fn playlist(bytes: &[u8]) {
     match parse(bytes) {
         Ok(Playlist::Media(media)) => {

@@ -1,8 +1,8 @@
-//! An HLS playlist as one byte stream: its segments one after the other, decrypted, each map before
-//! the first segment that needs it. Of several variants the one with the most bits a second.
+//! An HLS playlist as one byte stream: its segments in order, decrypted, each map before the first segment
+//! that needs it. Of several variants the one with the highest bit rate is read.
 //!
-//! What comes out is what a file would hold that the segments were written to, so that it decodes
-//! as that file does. Live playlists are read again until they end or stop growing.
+//! The stream decodes like a file to which the segments were written. Live playlists are reloaded until they
+//! end or stop growing.
 
 use std::{
     fs::File,
@@ -24,18 +24,18 @@ use super::{
 };
 use crate::JobFault;
 
-/// Playlists from the first to the one with segments.
+/// Most playlists from the first to the one with segments.
 pub const PLAYLISTS_MAX: usize = 3;
-/// Bytes of one playlist.
+/// Most bytes of one playlist.
 pub const PLAYLIST_BYTES_MAX: u64 = 4 << 20;
-/// Segments before the end of a live playlist at which to begin (RFC 8216 6.3.3).
+/// Segments before the end of a live playlist at which reading starts (RFC 8216 6.3.3).
 const LIVE_SEGMENTS: u64 = 3;
-/// Time after which a live playlist that does not grow has ended, in target durations.
+/// Target durations without growth after which a live playlist counts as ended.
 const PATIENCE_TARGETS: u32 = 3;
 const PATIENCE_MIN: Duration = Duration::from_secs(10);
-/// Below the watchdog's, so that what came before is a result.
+/// Below the watchdog's limit, so that the media so far is a result.
 const PATIENCE_MAX: Duration = Duration::from_secs(45);
-/// First bytes that are kept, so that looking at them opens nothing anew.
+/// First bytes that are kept, so that detecting the format does not open the source again.
 const HEAD_BYTES: usize = 4 << 10;
 
 type Bytes = Box<dyn Read + Send>;
@@ -44,7 +44,7 @@ pub(super) struct HlsReader {
     opener: Arc<dyn Opener>,
     trouble: SourceErrorCell,
     place: Place,
-    /// The media playlist's, as asked for and as found.
+    /// URL of the media playlist as requested, and after redirects.
     url: String,
     base: Url,
     media: MediaPlaylist,
@@ -56,15 +56,15 @@ pub(super) struct HlsReader {
     map: Option<Arc<ByteRange>>,
     key: Option<(Arc<EncryptionKey>, [u8; 16])>,
     grown: Instant,
-    /// The first bytes, how many of them were given out since the last return to the beginning,
-    /// and whether there were more.
+    /// The first bytes, how many of them were read since the last seek to the start, and true if the stream
+    /// was longer.
     head: Vec<u8>,
     replayed: usize,
     is_past_head: bool,
 }
 
 impl HlsReader {
-    /// Follows the playlist that `input` is to its segments, those that were read before left out.
+    /// Follows the playlist in `input` to its segments; segments read by an earlier job are skipped.
     pub(super) fn open(
         opener: Arc<dyn Opener>,
         mut input: RemoteInput,
@@ -77,7 +77,7 @@ impl HlsReader {
             let (asked, base) = (asked.to_owned(), address(None, found)?);
             drop(input);
             let parsed = match parse(&text) {
-                // Whoever makes it may be about to begin.
+                // The source may be about to write it.
                 Err(error) if place.begin.is_some() && error.is_unfinished() => {
                     return Err(RemoteSourceError::Gone.into());
                 }
@@ -109,7 +109,7 @@ impl HlsReader {
         media: MediaPlaylist,
     ) -> HlsReader {
         let begin = match place.begin {
-            // Past its end it is another one, whose numbers begin anew.
+            // A number past the end belongs to another playlist, whose numbers have started over.
             Some(next) if next <= media.end() => next.max(media.first),
             _ if media.has_ended || media.has_beginning => media.first,
             _ => media.end().saturating_sub(LIVE_SEGMENTS).max(media.first),
@@ -134,17 +134,17 @@ impl HlsReader {
         }
     }
 
-    /// It was still growing when it was opened, and may not be there a second time.
+    /// Returns true if the playlist was still growing when it was opened; it cannot be read twice.
     pub(super) fn is_live(&self) -> bool {
         self.is_live
     }
 
-    /// It has ended, and all of it was read before.
+    /// Returns true if the playlist has ended and an earlier job read all of it.
     fn is_over(&self) -> bool {
         self.media.has_ended && self.next >= self.media.end()
     }
 
-    /// A live one that fails is lost: what came before is a result.
+    /// A live source that fails is lost, but the media so far is a result.
     fn failed(&self, fault: JobFault) -> io::Error {
         match fault {
             JobFault::Source { .. } if self.is_live => self.trouble.suspect(fault),
@@ -152,15 +152,15 @@ impl HlsReader {
         }
     }
 
-    /// As [`HlsReader::failed`], of the bytes of a segment.
+    /// Like [`HlsReader::failed`], for reading the bytes of a segment.
     fn broken(&self, error: io::Error) -> io::Error {
         if self.is_live { self.trouble.suspect(RemoteSourceError::Reading(error)) } else { error }
     }
 
-    /// The bytes of the next segment; `None` after the last.
+    /// Opens the next segment; `None` after the last.
     fn advance(&mut self) -> io::Result<Option<Bytes>> {
         loop {
-            // What has left a live playlist is lost.
+            // Segments that have left a live playlist are lost.
             self.next = self.next.max(self.media.first);
             if let Some(segment) = self.media.segment(self.next).cloned() {
                 self.next += 1;
@@ -180,13 +180,13 @@ impl HlsReader {
             if self.grown.elapsed() > patience {
                 return Err(self.trouble.suspect(RemoteSourceError::Silent));
             }
-            // Half of what a playlist may take to grow (RFC 8216 6.3.4).
+            // Half of the time in which a playlist may grow (RFC 8216 6.3.4).
             thread::sleep(self.media.target.min(PATIENCE_MIN) / 2);
             self.reload().map_err(|fault| self.failed(fault))?;
         }
     }
 
-    /// The bytes of segment `number`, after those of its map where that is another one.
+    /// Opens segment `number`, preceded by its map if that differs from the last one.
     fn segment(&mut self, segment: &MediaSegment, number: u64) -> Result<Bytes, JobFault> {
         let map = match &segment.map {
             Some(map) if segment.map != self.map => Some(self.piece(map, number)?),
@@ -205,7 +205,7 @@ impl HlsReader {
             RemoteInput::open(Arc::clone(&self.opener), &self.url, self.trouble.clone())?;
         let text = whole(&mut input)?;
         let parsed = match parse(&text) {
-            // Until it is whole it has not grown.
+            // A playlist that is only partly written has not grown yet.
             Err(error) if error.is_unfinished() => return Ok(()),
             parsed => parsed.map_err(RemoteSourceError::Playlist)?,
         };
@@ -221,7 +221,7 @@ impl HlsReader {
         }
     }
 
-    /// The bytes of a piece, which belongs to segment `number`.
+    /// Opens a byte range, which belongs to segment `number`.
     fn piece(&mut self, piece: &ByteRange, number: u64) -> Result<Bytes, JobFault> {
         let url = address(Some(&self.base), &piece.address)?;
         let from = piece.range.map_or(0, |(from, _)| from);
@@ -235,7 +235,7 @@ impl HlsReader {
         Ok(Box::new(AesSegmentReader::new(body, decryptor, self.trouble.clone())))
     }
 
-    /// The sixteen bytes of a key; the last one is remembered.
+    /// Returns the sixteen bytes of a key; the last key is cached.
     fn key(&mut self, key: &Arc<EncryptionKey>) -> Result<[u8; 16], JobFault> {
         if let Some((known, bytes)) = &self.key
             && known.address == key.address
@@ -264,7 +264,7 @@ impl HlsReader {
         Ok(())
     }
 
-    /// The next bytes of the segments.
+    /// Reads the next bytes of the segments.
     fn read_on(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
             if let Some(current) = &mut self.current {
@@ -307,7 +307,7 @@ impl Read for HlsReader {
     }
 }
 
-/// There is only going back to the beginning.
+/// Seeks only to the start.
 impl Seek for HlsReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         if to != SeekFrom::Start(0) {
@@ -321,10 +321,10 @@ impl Seek for HlsReader {
     }
 }
 
-/// The bytes of a resource, or of a range of it.
+/// Bytes of a resource, or of a range of it.
 struct Body {
     bytes: File,
-    /// Number of bytes still to come, where that is known.
+    /// Number of bytes left, if known.
     left: Option<u64>,
 }
 
@@ -341,7 +341,7 @@ impl Read for Body {
     }
 }
 
-/// All bytes of a playlist.
+/// Reads all bytes of a playlist.
 fn whole(input: &mut RemoteInput) -> Result<Vec<u8>, RemoteSourceError> {
     let mut text = Vec::new();
     input
@@ -354,7 +354,7 @@ fn whole(input: &mut RemoteInput) -> Result<Vec<u8>, RemoteSourceError> {
     Ok(text)
 }
 
-/// An address in a playlist found at `base`.
+/// Resolves an address in a playlist found at `base`.
 fn address(base: Option<&Url>, text: &str) -> Result<Url, RemoteSourceError> {
     let refused = || RemoteSourceError::Address { address: text.chars().take(100).collect() };
     let url = Url::options().base_url(base).parse(text).map_err(|_| refused())?;

@@ -1,96 +1,96 @@
-//! The text of an HLS playlist (RFC 8216) to what is needed to read its video.
+//! Parser of HLS playlists (RFC 8216), reduced to what reading their video needs.
 //!
-//! Never panics, and holds no more than a few times the text. Renditions, parts of segments and
-//! tags that change nothing about the bytes of the video are passed over.
+//! Never panics, and uses no more than a few times the memory of the text. Renditions, partial segments and
+//! tags that do not change the bytes of the video are ignored.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-/// Most segments in a playlist: a day and a half in pieces of two seconds.
+/// Most segments in a playlist: a day and a half of two seconds each.
 pub const SEGMENTS_MAX: usize = 1 << 16;
 
-/// Longest target duration that is believed.
+/// Longest target duration that is accepted; longer ones are clamped.
 const TARGET_MAX_S: u64 = 60;
 
-/// Reason that a text is no playlist that can be read.
+/// Reason that a text is not a usable playlist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PlaylistError {
-    /// Bytes that are no text, or a text that does not begin as a playlist.
+    /// The bytes are not UTF-8, or do not begin like a playlist.
     #[error("the playlist is not a text that begins with #EXTM3U")]
     NotOne,
-    /// A tag that cannot be what it says.
+    /// A tag has an invalid value.
     #[error("the playlist is malformed: {tag} in line {line}")]
     Tag { tag: &'static str, line: usize },
-    /// Another encryption than AES-128 of whole segments.
+    /// The encryption is not AES-128 of whole segments.
     #[error("the playlist's encryption {method} is not supported, only AES-128 is")]
     Encryption { method: String },
-    /// Nothing in it.
+    /// The playlist has no segments and no variants.
     #[error("the playlist names no media")]
     Empty,
-    /// Over the bound.
+    /// The playlist has too many segments.
     #[error("too large: the playlist names more than {SEGMENTS_MAX} segments")]
     TooManySegments,
 }
 
 impl PlaylistError {
-    /// It may be a playlist that is being written.
+    /// Returns true if it may be a playlist that is still being written.
     pub(super) fn is_unfinished(&self) -> bool {
         matches!(self, PlaylistError::NotOne | PlaylistError::Tag { .. } | PlaylistError::Empty)
     }
 }
 
-/// A playlist.
+/// Parsed playlist.
 #[derive(Debug, PartialEq)]
 pub(super) enum Playlist {
-    /// Address of the playlist of the best video.
+    /// Master playlist: address of the variant with the best video.
     Master(String),
-    /// Segments.
+    /// Media playlist with segments.
     Media(MediaPlaylist),
 }
 
-/// The segments of one rendition, as far as they are known.
+/// Segments of one rendition, as far as they are listed.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct MediaPlaylist {
-    /// Most time that a segment lasts.
+    /// Upper bound of a segment's duration.
     pub(super) target: Duration,
     /// Number of the first segment.
     pub(super) first: u64,
     pub(super) segments: Vec<MediaSegment>,
-    /// No segment will be added.
+    /// True if no segment will be added.
     pub(super) has_ended: bool,
-    /// Segments are only ever added, so that the first one is the beginning.
+    /// True if segments are only added, never removed, so that the first one is the beginning.
     pub(super) has_beginning: bool,
 }
 
 impl MediaPlaylist {
-    /// Number of the segment after the last.
+    /// Returns the number after that of the last segment.
     pub(super) fn end(&self) -> u64 {
         self.first.saturating_add(self.segments.len() as u64)
     }
 
-    /// Segment `number`.
+    /// Returns segment `number`, if it is listed.
     pub(super) fn segment(&self, number: u64) -> Option<&MediaSegment> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.segments.get(index)
     }
 }
 
-/// A piece of a resource.
+/// Byte range of a resource, with its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ByteRange {
-    /// Relative to the playlist.
+    /// Address relative to the playlist.
     pub(super) address: String,
     /// First byte and number of bytes; `None` is all.
     pub(super) range: Option<(u64, u64)>,
     pub(super) key: Option<Arc<EncryptionKey>>,
 }
 
-/// A segment of media.
+/// A media segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MediaSegment {
     pub(super) piece: ByteRange,
-    /// Initialization section that a decoder must have seen before.
+    /// Initialization section that the decoder needs first.
     pub(super) map: Option<Arc<ByteRange>>,
-    /// Known to be missing.
+    /// True if the segment is marked as missing.
     pub(super) is_gap: bool,
 }
 
@@ -98,11 +98,11 @@ pub(super) struct MediaSegment {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EncryptionKey {
     pub(super) address: String,
-    /// `None` is the number of the segment.
+    /// `None` stands for the number of the segment.
     pub(super) vector: Option<[u8; 16]>,
 }
 
-/// Reads a playlist.
+/// Parses a playlist.
 pub(super) fn parse(bytes: &[u8]) -> Result<Playlist, PlaylistError> {
     let text = std::str::from_utf8(bytes).map_err(|_| PlaylistError::NotOne)?;
     if !decode::is_playlist(bytes) {
@@ -115,7 +115,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Playlist, PlaylistError> {
     reader.finish()
 }
 
-/// A problem whose line is not known yet.
+/// Problem whose line number is added later.
 enum Problem {
     Tag(&'static str),
     Other(PlaylistError),
@@ -130,12 +130,12 @@ impl Problem {
     }
 }
 
-/// State of reading, from the lines so far.
+/// State of the parser after some lines.
 #[derive(Default)]
 struct Reader {
     media: MediaPlaylist,
     variants: Vec<(Rank, String)>,
-    /// The next address is that of a variant.
+    /// Set if the next address is that of a variant.
     variant: Option<Rank>,
     range: Option<(u64, Option<u64>)>,
     /// End of the last range of each resource.
@@ -145,11 +145,11 @@ struct Reader {
     is_gap: bool,
 }
 
-/// The highest number of a first segment: two numbers a second for longer than there has been
-/// life, and never so many that counting on from it overflows.
+/// Highest number of a first segment: enough for two segments a second for longer than life has existed, and
+/// small enough that adding to it never overflows.
 const SEQUENCE_MAX: u64 = 1 << 53;
 
-/// Order of variants: one with video first, then by bits a second.
+/// Order of variants: those with video rank higher, then by bit rate.
 type Rank = (bool, u64);
 
 impl Reader {
@@ -213,14 +213,14 @@ impl Reader {
             }
             None => None,
         };
-        // Without a vector of its own the key of a map has no number to take one from.
+        // A map has no segment number that could replace a missing vector.
         if self.key.as_ref().is_some_and(|key| key.vector.is_none()) {
             return Err(malformed());
         }
         Ok(Arc::new(ByteRange { address, range, key: self.key.clone() }))
     }
 
-    /// First byte and length of a range, which begins where the last one ended unless it says so.
+    /// Returns first byte and length of a range; without an offset it follows the resource's last range.
     fn placed(
         &mut self,
         address: &str,
@@ -239,7 +239,7 @@ impl Reader {
     }
 
     fn finish(self) -> Result<Playlist, PlaylistError> {
-        // Of equals the first, as its author prefers it.
+        // Of equal variants the first one, which the author prefers.
         let best = self.variants.into_iter().rev().max_by_key(|(rank, _)| *rank);
         let mut media = self.media;
         match best {
@@ -285,12 +285,12 @@ fn key(attributes: &str) -> Result<Option<Arc<EncryptionKey>>, Problem> {
 fn vector(text: &str) -> Option<[u8; 16]> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"))?;
     let is_hex = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    // Some leave out leading zeros.
+    // Some servers leave out leading zeros.
     let number = if is_hex { u128::from_str_radix(digits, 16).ok()? } else { return None };
     Some(number.to_be_bytes())
 }
 
-/// `len[@from]`.
+/// Parses `len[@from]`.
 fn byte_range(text: &str) -> Option<(u64, Option<u64>)> {
     let (len, from) = match text.trim().split_once('@') {
         Some((len, from)) => (len, Some(from.parse().ok()?)),
@@ -299,7 +299,7 @@ fn byte_range(text: &str) -> Option<(u64, Option<u64>)> {
     Some((len.parse().ok()?, from))
 }
 
-/// The value of an attribute, without its quotes.
+/// Returns the value of an attribute, without its quotes.
 fn attribute<'a>(list: &'a str, wanted: &str) -> Option<&'a str> {
     let mut rest = list;
     loop {

@@ -1,4 +1,4 @@
-//! A remote file as a byte stream with a position: the server's pipe, opened anew where it must be.
+//! A remote file as a seekable byte stream: a pipe from the server, opened anew for a seek if need be.
 
 use std::{
     io::{self, Read, Seek, SeekFrom},
@@ -10,14 +10,14 @@ use decode::{PLAYLIST_HEAD_BYTES, is_playlist};
 use super::{Opener, SourceErrorCell, error::RemoteSourceError};
 use crate::control_socket::OpenedResource;
 
-/// First bytes that are kept, so that looking at them opens nothing anew.
+/// First bytes that are kept, so that detecting the format does not open the source again.
 const HEAD_BYTES: usize = 4 << 10;
 
-/// A seek forward over so many bytes reads them, as they are on their way already.
+/// Longest seek forward that reads the bytes between, as they are on their way already.
 const READ_ON_BYTES_MAX: u64 = 1 << 20;
 
-/// Times that a server without byte ranges is asked for everything again: for an index at the end,
-/// and for a second look at damage.
+/// Most reopenings at a server without byte ranges: for an index at the end, and for a second attempt at
+/// damaged media.
 const AGAIN_MAX: u32 = 4;
 
 pub(super) struct RemoteInput {
@@ -25,9 +25,9 @@ pub(super) struct RemoteInput {
     trouble: SourceErrorCell,
     url: String,
     opened: OpenedResource,
-    /// Number of reopenings although its server always begins at the first byte.
+    /// Number of reopenings at a server that always begins at the first byte.
     again: u32,
-    /// Position of the pipe, and of who reads.
+    /// Position of the pipe, and of the reader.
     pipe_at: u64,
     at: u64,
     head: Vec<u8>,
@@ -52,7 +52,7 @@ impl RemoteInput {
         })
     }
 
-    /// It begins as a playlist does.
+    /// Returns true if the bytes begin like a playlist.
     pub(super) fn is_playlist(&mut self) -> Result<bool, RemoteSourceError> {
         let mut first = [0; PLAYLIST_HEAD_BYTES];
         let mut filled = 0;
@@ -66,17 +66,17 @@ impl RemoteInput {
         Ok(is_playlist(&first[..filled]))
     }
 
-    /// Nobody knows how long it is, and it cannot be read again.
+    /// Returns true if the length is unknown and the source cannot be read again.
     pub(super) fn is_endless(&self) -> bool {
         self.opened.size.is_none() && !self.opened.seekable
     }
 
-    /// Returns the URL asked for, and the one that it was found at.
+    /// Returns the requested URL, and the URL after redirects.
     pub(super) fn urls(&self) -> (&str, &str) {
         (&self.url, &self.opened.url)
     }
 
-    /// Brings the pipe to where the reader is.
+    /// Moves the pipe to the reader's position.
     fn follow(&mut self) -> io::Result<()> {
         if self.pipe_at <= self.at && self.at - self.pipe_at <= READ_ON_BYTES_MAX {
             return self.read_on();
@@ -93,7 +93,7 @@ impl RemoteInput {
         Ok(())
     }
 
-    /// Passes over what lies before the reader.
+    /// Skips the bytes before the reader's position.
     fn read_on(&mut self) -> io::Result<()> {
         let skipped = self.at - self.pipe_at;
         let read = io::copy(&mut (&self.opened.bytes).take(skipped), &mut io::sink())?;
@@ -130,7 +130,7 @@ impl Read for RemoteInput {
     }
 }
 
-/// Input without a known end has no positions either.
+/// Input of unknown length can only seek to the start.
 impl Seek for RemoteInput {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let target = match to {

@@ -1,7 +1,7 @@
-//! Live media from an RTSP server over the one connection that the server's owner made.
+//! Live media from an RTSP server, over a connection that the media server has opened.
 //!
-//! The conversation is `client`'s; this is the waiting, the sending and the reading. Promises one
-//! RTP or RTCP packet a read. Silence is bounded by the socket's own timeouts.
+//! `client` is the protocol; this module waits, sends and reads. Promises one RTP or RTCP packet per read.
+//! Silence is bounded by the socket's own timeouts.
 
 mod auth;
 mod client;
@@ -30,13 +30,13 @@ use rustix::{
 use super::SourceErrorCell;
 use crate::{JobFault, protocol::RtspCredentials, sandbox::SOCKET_NUMBER};
 
-/// Time for the whole conversation before the first packet.
+/// Time limit of the exchange before the first packet.
 const CONVERSATION_MAX: Duration = Duration::from_secs(30);
 
-/// Most bytes of one read of the socket.
+/// Most bytes per read of the socket.
 const READ_BYTES: usize = 64 << 10;
 
-/// Asks the server behind `socket` for the media at `url` and opens it.
+/// Requests the media at `url` from the server behind `socket`, and opens it.
 pub(super) fn open(
     socket: OwnedFd,
     url: String,
@@ -72,7 +72,7 @@ pub(super) fn open(
     Ok(if has_end { demuxer } else { demuxer.endless() })
 }
 
-/// A text that nobody else uses.
+/// Returns a random text, for use as a nonce.
 fn once() -> String {
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }
@@ -89,7 +89,7 @@ struct Packets {
 }
 
 impl Packets {
-    /// Says what there is to say, then waits for the next bytes.
+    /// Sends pending messages, then waits for the next bytes.
     fn exchange(&mut self) -> Result<(), RtspError> {
         self.say()?;
         loop {
@@ -150,7 +150,7 @@ impl Read for Packets {
                 out[..len].copy_from_slice(&packet[..len]);
                 Ok(len)
             }
-            // Packets before the error are a result; without any it is the reason.
+            // Packets before the error are a result; without packets the error is the outcome.
             Err(error) if self.has_packets => Err(self.trouble.suspect(error)),
             Err(error) => Err(self.trouble.note(error)),
         }
@@ -161,7 +161,7 @@ impl Drop for Packets {
     fn drop(&mut self) {
         self.client.tear_down();
         let words = self.client.take_output();
-        // A courtesy: the connection ends now, and the session with it.
+        // Best effort: the connection closes now, which ends the session anyway.
         send(self.socket.as_fd(), &words, SendFlags::NOSIGNAL | SendFlags::DONTWAIT).ok();
     }
 }

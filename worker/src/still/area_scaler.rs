@@ -1,9 +1,9 @@
-//! A part of a picture to one of another size: each sample is the mean of the area that it covers,
-//! rounded to the nearest.
+//! Scales a part of a picture: each sample of the result is the mean of the area that it covers, rounded to
+//! the nearest.
 //!
-//! Areas are exact, in units in which every edge of a sample is whole, so any crop fits chroma
-//! planes of any size, and the result is the same on every machine. Rows are added up first, which
-//! the compiler vectorises, and columns once for each row of the result.
+//! Areas are exact, in units in which all sample edges are integers; so any crop fits chroma planes of any
+//! size, and the result is the same on every machine. Rows are summed first, which the compiler vectorises,
+//! and columns once per row of the result.
 
 use media::{Dimensions, Plane};
 
@@ -12,7 +12,7 @@ use super::{
     crop::CropScale,
 };
 
-/// Scales pictures one after the other.
+/// Scales pictures one after the other, with reused buffers.
 #[derive(Default)]
 pub(super) struct AreaScaler {
     planes: [PlaneBuffer; 3],
@@ -21,8 +21,8 @@ pub(super) struct AreaScaler {
     columns: Vec<Cover>,
 }
 
-/// One direction of a plane: luma samples `from` to `from + len` become `size` luma samples, and
-/// each sample of the plane spans `share` luma samples before and `out_share` after.
+/// One direction of a plane: the luma samples from `from` to `from + len` become `size` luma samples. A
+/// sample of the plane spans `share` luma samples before and `out_share` after.
 #[derive(Clone, Copy)]
 struct Axis {
     from: u64,
@@ -32,8 +32,8 @@ struct Axis {
     out_share: u64,
 }
 
-/// The samples under one of the result: `first` and `last` with parts of them, those between
-/// wholly. `last` is `first` where there is but one, and `last_weight` 0.
+/// Source samples of one result sample: `first` and `last` with partial weights, those between fully. With a
+/// single source sample, `last` is `first` and `last_weight` is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cover {
     first: usize,
@@ -43,12 +43,12 @@ struct Cover {
 }
 
 impl Axis {
-    /// Weight of a whole sample of the plane: its length in units of `1 / size` luma samples.
+    /// Returns the weight of a full sample of the plane: its length in units of `1 / size` luma samples.
     fn whole(&self) -> u64 {
         self.share * self.size
     }
 
-    /// Samples of the result.
+    /// Returns the number of samples of the result.
     fn count(&self) -> u64 {
         self.size.div_ceil(self.out_share)
     }
@@ -88,7 +88,7 @@ impl Cover {
 }
 
 impl AreaScaler {
-    /// Scales what `cut` leaves; a chroma sample spans `across` columns and `down` rows, before and
+    /// Scales the part that `cut` selects; a chroma sample spans `share` columns and rows of luma, before and
     /// after.
     pub fn scale(
         &mut self,
@@ -100,7 +100,7 @@ impl AreaScaler {
         self.scale_to(share, cut, luma, chroma, share);
     }
 
-    /// As [`AreaScaler::scale`], with chroma planes that come out as large as luma.
+    /// Like [`AreaScaler::scale`], but the resulting chroma planes are as large as luma.
     pub fn scale_even(
         &mut self,
         cut: &CropScale,
@@ -178,15 +178,15 @@ impl AreaScaler {
     }
 }
 
-/// No sum leaves 32 bits: weights add up to a few sides of a picture at most.
+/// Adds a weighted row. Sums fit 32 bits: weights add up to a few sides of a picture at most.
 fn add(row: &[u8], weight: u32, sums: &mut [u32]) {
     for (sum, &sample) in sums.iter_mut().zip(row) {
         *sum += u32::from(sample) * weight;
     }
 }
 
-/// `sum / area`, the nearest integer; exact, as a quotient below an integer stays below it by far
-/// more than a double can hide.
+/// Returns `sum / area` rounded to the nearest integer. Exact: a quotient below an integer differs from it by
+/// far more than the error of a double.
 fn mean(sum: i64, area: i64) -> u8 {
     ((2 * sum + area) as f64 / (2 * area) as f64) as u8
 }

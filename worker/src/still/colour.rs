@@ -1,11 +1,11 @@
-//! Video samples to what JPEG means by YCbCr: eight bits, full range, BT.601.
+//! Converts video samples to the YCbCr of JPEG: eight bits, full range, BT.601.
 //!
-//! Sixteen-bit fixed point, shaped so that the compiler vectorises each row; within one step of
-//! the exact result. What is already right is copied.
+//! Sixteen-bit fixed point that the compiler vectorises; within one step of the exact result. Samples that
+//! need no conversion are copied.
 
 use media::{Dimensions, Frame, Plane, Rotation, SampleFormat, SampleRange};
 
-/// Eight-bit samples, rows `stride` apart; the encoder reads up to the stride.
+/// Plane of eight-bit samples, rows `stride` apart; the encoder reads up to the stride.
 #[derive(Default)]
 pub(super) struct PlaneBuffer {
     pub samples: Vec<u8>,
@@ -21,7 +21,7 @@ pub(super) struct Planes8 {
     scratch: Scratch,
 }
 
-/// One row each, so that converting allocates nothing after the first picture.
+/// Buffers of one row, so that converting allocates nothing after the first picture.
 #[derive(Default)]
 struct Scratch {
     luma: Vec<u8>,
@@ -49,7 +49,7 @@ impl PlaneBuffer {
         &self.samples[y * self.stride..][..self.width]
     }
 
-    /// A view of the samples; the grid must not be empty.
+    /// Returns a view of the samples; the plane must not be empty.
     pub fn plane(&self) -> Plane<'_> {
         let extent = Dimensions { width: self.width as u32, height: self.height as u32 };
         Plane::new(&self.samples, self.stride, extent, SampleFormat::U8, 1)
@@ -70,7 +70,7 @@ impl PlaneBuffer {
         }
     }
 
-    /// This grid turned clockwise into `out`, tile by tile so that both sides stay in the cache.
+    /// Rotates this plane clockwise into `out`, in tiles that fit the cache.
     fn turn_into(&self, out: &mut PlaneBuffer, rotation: Rotation) {
         const TILE: usize = 32;
         let (width, height) = (out.width, out.height);
@@ -100,7 +100,7 @@ impl Planes8 {
         &self.planes
     }
 
-    /// Takes over a picture, converted; a chroma sample spans `across` columns and `down` rows.
+    /// Converts a picture into these planes; a chroma sample spans `across` columns and `down` rows.
     pub fn convert(
         &mut self,
         matrix: &ColorMatrix,
@@ -135,7 +135,7 @@ impl Planes8 {
         y_out.pad();
     }
 
-    /// Takes over `other`, turned clockwise.
+    /// Rotates `other` clockwise into these planes.
     pub fn turn(&mut self, other: &Planes8, rotation: Rotation) -> &Planes8 {
         for (at, (out, plane)) in self.planes.iter_mut().zip(&other.planes).enumerate() {
             let extent = Dimensions { width: plane.width as u32, height: plane.height as u32 };
@@ -149,7 +149,7 @@ impl Planes8 {
     }
 }
 
-/// Row `y` of a plane as packed eight-bit samples, copied only where it is not that already.
+/// Returns row `y` of a plane as packed eight-bit samples, copied only if it is not packed.
 pub(super) fn eight_bits<'a>(plane: &Plane<'a>, y: usize, scratch: &'a mut Vec<u8>) -> &'a [u8] {
     let row = plane.row(y as u32);
     match (plane.sample(), plane.step()) {
@@ -167,7 +167,7 @@ pub(super) fn eight_bits<'a>(plane: &Plane<'a>, y: usize, scratch: &'a mut Vec<u
     scratch
 }
 
-/// Red and blue weights of luma.
+/// Weights of red and blue in luma.
 struct Weights {
     red: f64,
     blue: f64,
@@ -176,8 +176,8 @@ struct Weights {
 const BT601: Weights = Weights { red: 0.299, blue: 0.114 };
 const BT709: Weights = Weights { red: 0.2126, blue: 0.0722 };
 
-/// `luma + (gain * luma + terms) / 128`, with `terms = offset + (y_cb * Cb + y_cr * Cr) / 4`;
-/// chroma is a 2x2 matrix in 128ths. No step leaves 16 bits for any samples.
+/// Luma is `luma + (gain * luma + terms) / 128`, with `terms = offset + (y_cb * Cb + y_cr * Cr) / 4`; chroma
+/// is a 2x2 matrix in 128ths. No intermediate result overflows 16 bits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColorMatrix {
     gain: i16,
@@ -189,20 +189,20 @@ pub(super) struct ColorMatrix {
 }
 
 impl ColorMatrix {
-    /// From the frame's range, and from the matrix that players assume for its size: frames carry
-    /// no colour description, and untagged video is BT.709 from 720 rows up.
+    /// Uses the frame's range, and the matrix that players assume for its size: frames carry no colour
+    /// description, and untagged video is BT.709 from 720 rows up.
     pub fn of(frame: &Frame) -> ColorMatrix {
         let high_definition = frame.extent.width >= 1280 || frame.extent.height >= 720;
         let source = if high_definition { &BT709 } else { &BT601 };
         ColorMatrix::new(source, frame.layout.range)
     }
 
-    /// Changes nothing: of a picture that was a JPEG.
+    /// Returns the identity, for a picture decoded from a JPEG.
     pub fn none() -> ColorMatrix {
         ColorMatrix::new(&BT601, SampleRange::Full)
     }
 
-    /// From `source` to BT.601 through RGB; all in units of one step of full range.
+    /// Converts from `source` to BT.601 through RGB; values are in steps of full range.
     fn new(source: &Weights, range: SampleRange) -> ColorMatrix {
         let (black, luma_gain, chroma_gain) = match range {
             SampleRange::Limited => (16.0, 255.0 / 219.0, 255.0 / 224.0),
@@ -227,7 +227,7 @@ impl ColorMatrix {
         }
     }
 
-    /// Computes the terms that chroma adds to the luma below it, each for `across` luma samples.
+    /// Computes the term that each chroma sample adds to its luma, repeated for `across` luma samples.
     fn terms(&self, u: &[u8], v: &[u8], across: usize, out: &mut Vec<i16>) {
         out.resize(u.len() * across, 0);
         let term = |(u, v): (&u8, &u8)| {

@@ -1,10 +1,10 @@
-//! Part of a coded picture that is shown, and its size.
+//! Crop and scaling of a coded picture.
 
 use media::{Dimensions, Rotation};
 
 use crate::{Crop, Region};
 
-/// A part of a coded picture, before it is turned, and the size to which it is scaled.
+/// Part of a coded picture, before rotation, and the size to scale it to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CropScale {
     coded: Dimensions,
@@ -13,7 +13,7 @@ pub(crate) struct CropScale {
 }
 
 impl CropScale {
-    /// The part of a picture that `rotation` makes upright, its longer edge no longer than `edge_max`.
+    /// Selects the crop of the upright picture, scaled until its longer edge is at most `edge_max`.
     pub fn new(
         coded: Dimensions,
         rotation: Rotation,
@@ -24,7 +24,7 @@ impl CropScale {
         CropScale { extent: shrunk(whole.region.extent(), edge_max), ..whole }
     }
 
-    /// The part of a picture that `rotation` makes upright at this size, whatever its shape.
+    /// Selects the crop of the upright picture, scaled to `extent` regardless of its shape.
     pub fn resizing(
         coded: Dimensions,
         rotation: Rotation,
@@ -36,23 +36,23 @@ impl CropScale {
         CropScale { coded, region: turned_back(region, coded, rotation), extent }
     }
 
-    /// Nothing is cut off and nothing scaled.
+    /// Returns true if nothing is cropped or scaled.
     pub fn is_all(&self) -> bool {
         self.region.extent() == self.coded && self.extent == self.coded
     }
 
-    /// The part.
+    /// Returns the part in coded coordinates.
     pub fn region(&self) -> Region {
         self.region
     }
 
-    /// Its size once it is scaled.
+    /// Returns the size after scaling, before rotation.
     pub fn extent(&self) -> Dimensions {
         self.extent
     }
 }
 
-/// Returns the region of the coded picture for one of the upright picture.
+/// Maps a region of the upright picture to the coded picture.
 fn turned_back(region: Region, coded: Dimensions, rotation: Rotation) -> Region {
     let Region { x, y, width, height } = region;
     let (from_right, from_bottom) =
@@ -71,7 +71,7 @@ fn turned_back(region: Region, coded: Dimensions, rotation: Rotation) -> Region 
     }
 }
 
-/// The largest size of the same shape whose longer edge is at most `edge_max`; never a larger one.
+/// Returns the largest size of the same shape with a longer edge of at most `edge_max`; never enlarges.
 fn shrunk(extent: Dimensions, edge_max: u32) -> Dimensions {
     let longer = extent.width.max(extent.height);
     if longer <= edge_max {

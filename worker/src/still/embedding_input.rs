@@ -1,7 +1,7 @@
-//! Inputs of the comparison with frames described before: a small RGB picture for an embedding
-//! model, and means of luma for a guard beside it.
+//! Inputs for comparing a frame with ones described before: a small RGB picture for an embedding model, and
+//! mean luma per cell as a second check.
 //!
-//! Integers only and exact areas, so a frame gives the same input on every machine.
+//! Uses only integers and exact areas, so a frame gives the same input on every machine.
 
 use gate::{LUMA_COLUMNS, LUMA_ROWS};
 use media::{Dimensions, Frame, Rotation};
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{Crop, EmbeddingInput, NoveltyInput};
 
-/// Makes inputs one after the other.
+/// Makes inputs one after the other, with reused buffers.
 #[derive(Default)]
 pub(crate) struct EmbeddingInputBuilder {
     scaler: AreaScaler,
@@ -24,8 +24,8 @@ pub(crate) struct EmbeddingInputBuilder {
 }
 
 impl EmbeddingInputBuilder {
-    /// Of what `crop` leaves of the frame that `rotation` makes upright. The picture is square and
-    /// `side` wide, and lies as the frame does: nothing is turned to be compared.
+    /// Makes the input from the crop of the upright frame. The picture is a square of `side` pixels in the
+    /// orientation of the coded frame: a comparison needs no rotation.
     pub fn make(
         &mut self,
         frame: &Frame,
@@ -59,7 +59,7 @@ impl EmbeddingInputBuilder {
     }
 }
 
-/// Full-range BT.601 to RGB, row by row (JFIF 1.02), in 65536ths rounded to the nearest.
+/// Converts full-range BT.601 to RGB, row by row (JFIF 1.02), in 65536ths rounded to the nearest.
 fn rgb(luma: &PlaneBuffer, chroma: Option<[&PlaneBuffer; 2]>, side: usize) -> Vec<u8> {
     const HALF: i32 = 1 << 15;
     let mut rgb = Vec::with_capacity(3 * side * side);

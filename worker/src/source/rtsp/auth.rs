@@ -1,4 +1,4 @@
-//! Answers to an RTSP server's challenge: Basic (RFC 7617) and Digest (RFC 2617, RFC 7616).
+//! Responses to an RTSP server's challenge: Basic (RFC 7617) and Digest (RFC 2617, RFC 7616).
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use md5::Md5;
@@ -23,7 +23,7 @@ impl Hash {
     }
 }
 
-/// Authentication scheme that a server asks for; the strongest is the greatest.
+/// Authentication scheme that a server asks for, ordered by strength.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Challenge {
     Basic,
@@ -33,7 +33,7 @@ enum Challenge {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct DigestChallenge {
     hash: Hash,
-    /// The algorithm as the server wrote it, if it did.
+    /// Algorithm as the server wrote it, if it did.
     algorithm: Option<String>,
     is_session: bool,
     realm: String,
@@ -42,11 +42,11 @@ struct DigestChallenge {
     has_qop: bool,
 }
 
-/// Knows the user, and how the server wants to hear of it.
+/// Holds the credentials and the server's challenge, and makes the authorization headers.
 pub(super) struct Authenticator {
     credentials: Option<RtspCredentials>,
     challenge: Option<Challenge>,
-    /// Ours, and how often the server's was used.
+    /// Client nonce, and number of uses of the server's nonce.
     nonce: String,
     uses: u32,
 }
@@ -56,7 +56,7 @@ impl Authenticator {
         Authenticator { credentials, challenge: None, nonce: nonce.to_owned(), uses: 0 }
     }
 
-    /// Takes the header of a refusal; an error when there is no other answer to it.
+    /// Takes the challenge of a 401 response; fails if it cannot be answered, or the last answer was wrong.
     pub(super) fn take(&mut self, header: &str) -> Result<(), RtspError> {
         let Some(RtspCredentials { user, .. }) = &self.credentials else {
             return Err(RtspError::CredentialsRequired);
@@ -66,7 +66,7 @@ impl Authenticator {
         }
         let strongest = challenges(header).into_iter().max();
         let found = strongest.ok_or_else(|| RtspError::Challenge { challenge: quoted(header) })?;
-        // The same nonce again, or none at all: the answer was wrong.
+        // The same nonce again, or none at all: the last response was wrong.
         if self.challenge.as_ref() == Some(&found) {
             return Err(RtspError::Unauthorized);
         }
@@ -74,7 +74,7 @@ impl Authenticator {
         Ok(())
     }
 
-    /// The value of the header that lets a request in, once the server has asked for one.
+    /// Returns the value of a request's `Authorization` header, once the server has sent a challenge.
     pub(super) fn header(&mut self, method: &str, uri: &str) -> Option<String> {
         let RtspCredentials { user, password } = self.credentials.as_ref()?;
         match self.challenge.as_ref()? {
@@ -126,7 +126,7 @@ impl DigestChallenge {
     }
 }
 
-/// The challenges of a header that can be answered.
+/// Returns those challenges of a header that can be answered.
 fn challenges(header: &str) -> Vec<Challenge> {
     let mut found = Vec::new();
     let mut current: Option<(String, Vec<(String, String)>)> = None;
@@ -170,7 +170,7 @@ fn challenge((scheme, parameters): (String, Vec<(String, String)>)) -> Option<Ch
     let has_qop = match &qop {
         None => false,
         Some(list) if list.split(',').any(|one| one.trim().eq_ignore_ascii_case("auth")) => true,
-        // Only with the body in the proof, which nobody asks of RTSP.
+        // `auth-int` only, which hashes the body and is not used with RTSP.
         Some(_) => return None,
     };
     Some(Challenge::Digest(DigestChallenge {
@@ -189,7 +189,7 @@ enum Item {
     Parameter(String, String),
 }
 
-/// `Scheme name=value, name="value", Scheme name=value`.
+/// Splits `Scheme name=value, name="value", Scheme name=value`.
 fn items(header: &str) -> Vec<Item> {
     let mut found = Vec::new();
     let mut rest = header;

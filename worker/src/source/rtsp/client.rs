@@ -1,7 +1,7 @@
-//! The conversation with an RTSP 1.0 server (RFC 2326), without any I/O: bytes in, packets and
-//! bytes out. OPTIONS, DESCRIBE, SETUP over the connection itself, PLAY, and signs of life.
+//! Client of the RTSP 1.0 protocol (RFC 2326) without I/O: bytes go in, packets and bytes come out. Sends
+//! OPTIONS, DESCRIBE, SETUP over the connection itself, PLAY, and keep-alives.
 //!
-//! Never panics, and holds one message at most, whatever the server says.
+//! Never panics, and buffers at most one message, whatever the server sends.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use super::{
 };
 use crate::protocol::RtspCredentials;
 
-/// Longest answer: a description of many streams is a tenth of it.
+/// Longest response: a description of many streams is a tenth of it.
 const ANSWER_BYTES_MAX: usize = 128 << 10;
-/// In front of an RTP packet: `$`, the channel, the length (RFC 2326 10.12).
+/// Header of an interleaved packet: `$`, the channel, the length (RFC 2326 10.12).
 const FRAME_BYTES: usize = 4;
-/// Requests of one kind: with and without an answer to a challenge, and after a stale nonce.
+/// Most requests of one kind: without and with authorization, and after a stale nonce.
 const TRIES_MAX: u32 = 3;
-/// Life of a session that is not told (RFC 2326 12.37), and what is believed of others.
+/// Default timeout of a session in seconds (RFC 2326 12.37), and the range accepted from a server.
 const SESSION_TIMEOUT_S: u64 = 60;
 const SESSION_TIMEOUTS_S: std::ops::RangeInclusive<u64> = 4..=600;
 
-/// Event in the server's bytes.
+/// Event found in the server's bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RtspEvent {
     /// The stream with this SDP text is about to be sent.
@@ -50,12 +50,12 @@ struct Asked {
 }
 
 pub(super) struct RtspClient {
-    /// URL that was asked for, and those to set up and to play.
+    /// URL that was asked for, then those to set up and to play.
     url: String,
     control: String,
     whole: String,
     authenticator: Authenticator,
-    /// Bytes that arrived, from the first that was not taken.
+    /// Received bytes; those before `taken` have been parsed.
     incoming: Vec<u8>,
     taken: usize,
     outgoing: Vec<u8>,
@@ -70,7 +70,7 @@ pub(super) struct RtspClient {
 }
 
 impl RtspClient {
-    /// A client that wants the media at `url`; `once` is a text that nobody else uses.
+    /// Creates a client for the media at `url`; `once` is a unique text, used as the client nonce.
     pub(super) fn new(url: String, credentials: Option<RtspCredentials>, once: &str) -> RtspClient {
         let mut client = RtspClient {
             control: url.clone(),
@@ -93,19 +93,19 @@ impl RtspClient {
         client
     }
 
-    /// Takes what the server sent.
+    /// Appends received bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.incoming.drain(..self.taken);
         self.taken = 0;
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// Takes the bytes to be sent.
+    /// Takes the bytes to send.
     pub(super) fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.outgoing)
     }
 
-    /// The next event; `None` when more bytes are needed.
+    /// Returns the next event; `None` if more bytes are needed.
     pub(super) fn poll(&mut self) -> Result<Option<RtspEvent>, RtspError> {
         loop {
             let blank = self.rest().iter().take_while(|byte| b"\r\n".contains(byte)).count();
@@ -127,7 +127,7 @@ impl RtspClient {
         }
     }
 
-    /// The media that was described ends at a time that is known.
+    /// Returns true if the media is a recording, with an end in its description.
     pub(super) fn has_end(&self) -> bool {
         self.has_end
     }
@@ -137,10 +137,10 @@ impl RtspClient {
         self.timeout / 2
     }
 
-    /// Says that somebody is still here.
+    /// Sends a keep-alive.
     ///
-    /// While something else is unanswered the answer to this is of no interest: a server that
-    /// refuses to play must not be taken for one that did not hear us.
+    /// While another request is unanswered, the response to this one is ignored: a server that refuses to
+    /// play must not be taken for one that did not receive the request.
     pub(super) fn keep_alive(&mut self) {
         let unanswered = self.asked.take();
         self.ask(Step::KeepAlive, 1);
@@ -149,14 +149,14 @@ impl RtspClient {
         }
     }
 
-    /// Says that nobody is any more.
+    /// Ends the session at the server, if there is one.
     pub(super) fn tear_down(&mut self) {
         if self.session.is_some() {
             self.ask(Step::TearDown, 1);
         }
     }
 
-    /// The server has closed the connection.
+    /// Returns the error for a connection that the server has closed.
     pub(super) fn ended(&self) -> RtspError {
         let during = match self.asked.as_ref().map(|asked| asked.step) {
             Some(Step::Options) => "before it answered anything",
@@ -171,13 +171,13 @@ impl RtspClient {
         &self.incoming[self.taken..]
     }
 
-    /// A packet that is complete; the inner `None` is one of another stream.
+    /// Takes an interleaved packet once complete; the inner `None` is a packet of another stream.
     fn frame(&mut self) -> Option<Option<Vec<u8>>> {
         let &[_, channel, high, low] = self.rest().first_chunk::<FRAME_BYTES>()?;
         let end = FRAME_BYTES + usize::from(u16::from_be_bytes([high, low]));
         let packet = self.rest().get(FRAME_BYTES..end)?.to_vec();
         self.taken += end;
-        // The control packets of a channel have the next one.
+        // The control packets of a channel use the next higher one.
         let is_ours = channel == self.channel || channel == self.channel.wrapping_add(1);
         Some(is_ours.then_some(packet))
     }
@@ -204,7 +204,7 @@ impl RtspClient {
                 if *request.method() == Method::Redirect {
                     return Err(RtspError::Redirected { to: quoted(header(&headers::LOCATION)) });
                 }
-                // A server that asks whether we are here; others learn that we only listen.
+                // A server's keep-alive request; other requests are answered as not implemented.
                 let is_question =
                     matches!(request.method(), Method::Options | Method::GetParameter);
                 let status = if is_question { "200 OK" } else { "501 Not Implemented" };
@@ -245,7 +245,7 @@ impl RtspClient {
                 let to = text(response, &headers::LOCATION).unwrap_or("another address");
                 Err(RtspError::Redirected { to: quoted(to) })
             }
-            // Not all know what they are asked first, and some deny that they hear us later.
+            // Some servers do not know OPTIONS, and some reject keep-alives and TEARDOWN.
             _ => match asked.step {
                 Step::Options => {
                     self.ask(Step::Describe, 1);
@@ -297,7 +297,7 @@ impl RtspClient {
         Ok(None)
     }
 
-    /// `id;timeout=seconds`
+    /// Parses a session header: `id;timeout=seconds`.
     fn begin(&mut self, header: &str) {
         let mut parts = header.split(';');
         self.session = parts.next().map(|id| quoted(id.trim()));
@@ -348,12 +348,12 @@ fn text<'a>(response: &'a Response<Vec<u8>>, name: &headers::HeaderName) -> Opti
     response.header(name).map(|value| value.as_str())
 }
 
-/// An address of the server's as it may stand in a request line.
+/// Makes a server's address safe for a request line.
 fn quoted_address(text: &str) -> String {
     text.chars().filter(char::is_ascii_graphic).take(4096).collect()
 }
 
-/// `control` seen from `base`: appended, as cameras mean it, whatever their base ends with.
+/// Resolves `control` against `base` by appending, as cameras mean it, with or without a final slash.
 fn joined(base: &str, control: Option<&str>) -> String {
     let control = control.map(quoted_address).unwrap_or_default();
     match control.as_str() {
@@ -364,7 +364,7 @@ fn joined(base: &str, control: Option<&str>) -> String {
     }
 }
 
-/// The channel of the RTP packets, which have to come over the connection itself.
+/// Returns the channel of the RTP packets, which must come over the connection itself.
 fn channel(transport: &str) -> Result<u8, RtspError> {
     if transport.to_ascii_uppercase().contains("UDP") {
         return Err(RtspError::Malformed { what: "another transport than the one asked for" });

@@ -1,20 +1,20 @@
-//! RTP times as libav takes them: it counts from the first that is not zero, a report's too.
+//! Shifts RTP times for libav, which counts from the first that is not zero, even if it is a report's.
 
-/// Kind of a sender's report (RFC 3550 6.4.1) and place of the time in it; that in an RTP packet.
+/// Packet type of a sender report (RFC 3550 6.4.1), and offset of its RTP time; offset in an RTP packet.
 const REPORT: u8 = 200;
 const REPORT_TIME: usize = 16;
 const PACKET_TIME: usize = 4;
-/// Kinds that libav takes for RTCP packets, and that have no RTP time.
+/// Packet types that libav takes for RTCP, without an RTP time.
 const CONTROL: [std::ops::RangeInclusive<u8>; 2] = [192..=195, 201..=210];
 
-/// Moves times so that those of a stream begin at 1.
+/// Shifts the times of a stream so that they begin at 1.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     first: Option<u32>,
 }
 
 impl Clock {
-    /// Moves the time of `packet`; returns false of a report before the first picture, which is to be left out.
+    /// Shifts the time of `packet`; returns false for a report before the first picture: drop it.
     pub(super) fn set(&mut self, packet: &mut [u8]) -> bool {
         let kind = packet.get(1).copied().unwrap_or_default();
         if CONTROL.iter().any(|kinds| kinds.contains(&kind)) {

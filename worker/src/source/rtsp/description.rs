@@ -1,4 +1,4 @@
-//! An SDP text (RFC 4566) to the one video stream in it that is set up.
+//! Selects from an SDP description (RFC 4566) the one video stream to set up.
 
 use std::fmt::Write;
 
@@ -6,22 +6,22 @@ use decode::DecodeError;
 
 use super::error::{RtspError, quoted};
 
-/// RTP payloads that libav takes apart and that decode here.
+/// Encodings whose RTP payload libav depacketizes and that can be decoded here.
 const SUPPORTED: [&str; 6] = ["H264", "H265", "VP8", "VP9", "MP4V-ES", "JPEG"];
-/// JPEG's number when nothing else is said (RFC 3551).
+/// Static payload number of JPEG (RFC 3551).
 const JPEG_PAYLOAD: &str = "26";
-/// Most bytes that libav reads of a description.
+/// Most bytes of a description that libav reads.
 const TEXT_BYTES_MAX: usize = 16_000;
 
 /// The stream to set up.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SdpDescription {
-    /// A description of this stream alone, without an address.
+    /// Description of this stream only, without an address.
     pub(super) text: String,
-    /// URLs to set it up and to play it, as the server named them.
+    /// URLs to set up the stream and to play it, as the server named them.
     pub(super) control: Option<String>,
     pub(super) whole_control: Option<String>,
-    /// It says at what time its media ends: it is a recording.
+    /// True if the description gives the end of the media: a recording.
     pub(super) has_end: bool,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Section<'a> {
         self.attributes.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
     }
 
-    /// Its range (RFC 2326 C.1.5) has an end; that of a camera is open, and some say 0.
+    /// Returns true if the range (RFC 2326 C.1.5) has an end; a camera's is open, or 0 with some.
     fn has_end(&self) -> bool {
         let end = self.attribute("range").and_then(|range| range.split_once('-'));
         end.is_some_and(|(_, end)| {
@@ -46,7 +46,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The lines of attribute `name` about `payload`.
+    /// Returns the value of attribute `name` for `payload`.
     fn about(&self, name: &str, payload: &str) -> Option<&'a str> {
         let mut lines = self.attributes.iter().filter(|(found, _)| *found == name);
         lines.find_map(|(_, value)| {
@@ -55,7 +55,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Name of a payload's coding; empty when it is not told.
+    /// Returns a payload's encoding name; empty if unknown.
     fn coding(&self, payload: &str) -> &'a str {
         match self.about("rtpmap", payload) {
             Some(map) => map.split('/').next().unwrap_or_default(),
@@ -65,7 +65,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Chooses the first video stream that can be decoded.
+/// Selects the first video stream that can be decoded.
 pub(super) fn read(body: &[u8]) -> Result<SdpDescription, RtspError> {
     let text = String::from_utf8_lossy(body);
     let mut whole = Section::default();
@@ -108,7 +108,7 @@ pub(super) fn read(body: &[u8]) -> Result<SdpDescription, RtspError> {
     }))
 }
 
-/// A description of one payload, made of nothing but what its decoder needs.
+/// Builds a description of one payload with only the lines that its decoder needs.
 fn alone(section: &Section<'_>, payload: &str, coding: &str) -> Result<String, RtspError> {
     let malformed = |_| RtspError::Malformed { what: "a payload number" };
     let payload = payload.parse::<u8>().map_err(malformed)?.to_string();

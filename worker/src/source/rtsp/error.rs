@@ -1,4 +1,4 @@
-//! Everything that can go wrong with an RTSP server.
+//! Errors of an RTSP source.
 
 use std::io;
 
@@ -10,40 +10,40 @@ use crate::JobFault;
 /// Reason that no more media comes from an RTSP server.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RtspError {
-    /// It wants to know who asks, and nobody said.
+    /// The server requires credentials, and the URL has none.
     #[error("the RTSP server asks for a user and a password: put them into the URL")]
     CredentialsRequired,
-    /// A name that cannot stand in a request; passwords never do.
+    /// The user name cannot be put into a request header; a password is never put there as it is.
     #[error("the user for the RTSP server has a quote or a control character in it")]
     User,
-    /// It does not let this user in.
+    /// The server rejects the credentials.
     #[error("the RTSP server does not accept the user or the password")]
     Unauthorized,
-    /// It asks in a way that is not known here.
+    /// The server requires an unknown authentication scheme.
     #[error("the RTSP server asks for another authentication than Basic and Digest: {challenge}")]
     Challenge { challenge: String },
-    /// It refuses a request.
+    /// The server answers a request with an error status.
     #[error("the RTSP server answers {method} with status {status} {reason}")]
     Status { method: &'static str, status: u16, reason: String },
-    /// It sends elsewhere.
+    /// The server redirects to another address.
     #[error("the RTSP server redirects to {to}: redirects are not followed, use that address")]
     Redirected { to: String },
-    /// A message of it is not RTSP, or makes no sense.
+    /// A message of the server is not RTSP, or contradicts the protocol.
     #[error("the RTSP server's answer is malformed: {what}")]
     Malformed { what: &'static str },
-    /// An answer over the bound.
+    /// A response is over the size limit.
     #[error("too large: an answer of the RTSP server is over {} KiB", .limit_bytes >> 10)]
     TooLarge { limit_bytes: usize },
-    /// It closed the connection.
+    /// The server closed the connection.
     #[error("the RTSP server ended the connection early, {during}")]
     Ended { during: &'static str },
-    /// It neither answered nor sent.
+    /// The server neither answered nor sent media in time.
     #[error("timeout: the RTSP server was silent")]
     Silent,
     /// The connection failed.
     #[error("the connection to the RTSP server failed: {0}")]
     Connection(#[source] io::Error),
-    /// There is no video, or none that can be decoded.
+    /// The description has no video, or none that can be decoded.
     #[error(transparent)]
     Media(#[from] DecodeError),
 }
@@ -73,7 +73,7 @@ impl From<RtspError> for JobFault {
     }
 }
 
-/// Words of a server as they may stand in a message: short and printable.
+/// Shortens a server's text for a message, and drops control characters.
 pub(super) fn quoted(words: &str) -> String {
     words.chars().filter(|letter| !letter.is_control()).take(100).collect()
 }

@@ -1,14 +1,14 @@
-//! Invariants of a conversation with an RTSP server, for any messages of it.
+//! Invariants of a conversation with an RTSP server, for any messages that it sends.
 
 use super::client::RtspClient;
 use crate::protocol::RtspCredentials;
 
-/// Bytes that come at once: answers are cut anywhere.
+/// Bytes that arrive at once, so that messages are split anywhere.
 const PIECE_BYTES: usize = 113;
-/// Most that is said in answer to one piece.
+/// Most bytes sent in answer to one piece.
 const SAID_BYTES_MAX: usize = 1 << 20;
 
-/// Feeds in all bytes of an RTSP server, from the start.
+/// Feeds the bytes of an RTSP server to a client, from the start.
 pub fn conversation(bytes: &[u8]) {
     let credentials = RtspCredentials { user: "u".to_owned(), password: "p".to_owned() };
     let url = "rtsp://camera.test/live".to_owned();
