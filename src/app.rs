@@ -90,7 +90,7 @@ pub enum StartError {
     /// The file of label maps is invalid.
     #[error("SERVICE_TENANT_LABEL_MAPS_PATH: {0}")]
     Labels(#[from] LabelError),
-    /// The operator's trusted certificates cannot be used.
+    /// The file of trusted certificates for outgoing connections cannot be used.
     #[error("SERVICE_EGRESS_CA_PATH: {0}")]
     Trust(#[from] TrustError),
     /// A backend that the configuration names does not work.

@@ -60,9 +60,9 @@ pub struct Config {
     pub node_tag: Option<NodeTag>,
     /// File with the tenants' label maps.
     pub label_maps_path: Option<PathBuf>,
-    /// Backends that decode and measure.
+    /// Requested backends for decoding and measuring.
     pub decode: worker::BackendRequest,
-    /// Isolation that media workers must have.
+    /// Required isolation of media workers.
     pub sandbox: worker::SandboxPolicy,
     /// True if ingest stores the stills of selected frames.
     pub ingest_stills: bool,

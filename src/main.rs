@@ -85,7 +85,7 @@ fn main() -> ExitCode {
 
 fn check(config: &Config) -> ExitCode {
     let shown: String = config.shown.iter().map(|shown| format!("{shown}\n")).collect();
-    // A reader that closes the pipe early, as `head` does, is no failure.
+    // An early close of the pipe by its reader, as by `head`, is no error.
     std::io::stdout().write_all(shown.as_bytes()).ok();
     for warning in &config.warnings {
         eprintln!("sightline-server: {warning}");

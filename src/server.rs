@@ -1,4 +1,4 @@
-//! The running server: accepts connections, and closes every part in reverse order.
+//! The running server: accepts connections; on shutdown closes its parts in reverse order of their start.
 
 mod listening;
 mod serving;

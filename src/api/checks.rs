@@ -15,7 +15,7 @@ use crate::{api::App, base::blocking::blocking};
 pub use growth::Growth;
 
 media::named! {
-    /// Result of a check.
+    /// Status of a check's subject.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Status {
         /// Nothing to report.

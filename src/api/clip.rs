@@ -35,7 +35,7 @@ type ClipTime = BoundedInt<0, { i64::MAX as u64 }>;
 /// Response header with the media time at which the clip begins.
 const STARTS_AT: &str = "x-clip-starts-at-ms";
 
-/// Part of the source.
+/// Part of the source to send.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ClipQuery {

@@ -39,7 +39,7 @@ const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Accepted lengths of a key, bytes.
 pub const KEY_BYTES: RangeInclusive<usize> = 1..=255;
 
-/// The header that makes a request act once.
+/// Header that makes a request act once; documented here, read by `key`.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "says what `key` reads")]

@@ -92,7 +92,7 @@ impl Named {
     }
 }
 
-/// Longest wait for the end of a job.
+/// Parameters of a job lookup.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct JobQuery {

@@ -91,7 +91,7 @@ pub async fn list(
 /// Longest edge of a scaled-down still, pixels.
 pub type StillEdge = BoundedInt<32, 4096>;
 
-/// Size of a still.
+/// Size of the requested still.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 struct StillQuery {

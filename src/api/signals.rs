@@ -146,7 +146,7 @@ impl Recorded {
     }
 }
 
-/// Frames to list, and most points of them.
+/// Selection of frames, and the maximum number of points.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct SignalsQuery {
@@ -281,7 +281,7 @@ fn in_columns(
     }
 }
 
-/// Stream of a frame.
+/// Stream of the requested frame.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 struct FrameQuery {

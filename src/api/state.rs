@@ -79,11 +79,11 @@ pub struct App {
     pub idempotency: Arc<IdempotencyStore>,
     /// Store of uploaded files.
     pub uploads: Arc<UploadStore>,
-    /// Starts media workers.
+    /// Supervisor that starts media workers.
     pub supervisor: Supervisor,
     /// Free disk space that new work must leave.
     pub reserve: Arc<DiskReserve>,
-    /// Bytes that each principal stores.
+    /// Quotas and byte accounts of stored data.
     pub quota: Arc<Quota>,
     /// Growth of stored bytes, sampled every 15 minutes.
     pub growth: Growth,

@@ -43,7 +43,7 @@ struct StreamQuery {
 
 declared!(StreamQuery { after, kind, index });
 
-/// Position at which a reader left off.
+/// Header with the position at which a reader resumes.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "says what `asked` reads")]

@@ -56,7 +56,7 @@ impl Shown<'_> {
     }
 }
 
-/// A ticket instead of a key.
+/// Query parameter with a ticket that replaces the key.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `Shown` reads")]

@@ -39,14 +39,14 @@ const LONG: &[f64] =
 
 macro_rules! series {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $make:path, $name:literal $(, $more:expr)*;)*) => {
-        /// The series.
+        /// All metric series of the server.
         pub struct Metrics {
             registry: Registry,
             $($(#[$doc])* pub $field: $type,)*
         }
 
         impl Metrics {
-            /// Every series at zero.
+            /// Creates every series at zero.
             pub fn new() -> Metrics {
                 let registry = Registry::new();
                 $(let $field = $make(&registry, $name, doc(&[$(stringify!($doc)),*]) $(, $more)*);)*
@@ -63,19 +63,19 @@ series! {
     keyframes_selected: IntCounter = labelled::counter, "service_pipeline_gate_keyframes_selected_total";
     /// Selected frames that were forwarded to model workers.
     keyframes: IntCounter = labelled::counter, "service_pipeline_keyframes_total";
-    /// Time of a job's threads in decoding.
+    /// Decoding time of a job, summed over its threads.
     decode_seconds: Histogram = labelled::histogram, "service_pipeline_decode_seconds", LONG;
-    /// Time of a job's threads in measuring frames, deciding about them and encoding stills.
+    /// Time of a job for measuring frames, gate decisions and encoding stills, summed over its threads.
     gate_seconds: Histogram = labelled::histogram, "service_pipeline_gate_seconds", LONG;
     /// Time from the start of a file job in its worker to its last event.
     job_seconds: Histogram = labelled::histogram, "service_job_seconds", LONG;
-    /// Media workers, by whether they were forked or had to load their program.
+    /// Starts of media workers, by whether they were forked or executed.
     worker_starts: Counters<WorkerStart> = Counters::new, "service_worker_starts_total", "from";
-    /// Batches that a device was late with, and that the CPU measured.
+    /// Batches that the CPU measured because the device was late.
     gate_batches_late: IntCounter = labelled::counter, "service_gate_batches_late_total";
-    /// Devices that measured frames in a worker and were given up, the CPU going on.
+    /// Measuring devices that were given up and replaced by the CPU, each in one worker.
     gate_devices_lost: IntCounter = labelled::counter, "service_gate_devices_lost_total";
-    /// Files and workers of live sessions in which software decoded for the backend asked for.
+    /// Files, and workers of live sessions, for which software decoding replaced the requested backend.
     decode_fallbacks: IntCounter = labelled::counter, "service_decode_fallbacks_total";
     /// Bytes of remote sources that were fetched.
     remote_bytes: IntCounter = labelled::counter, "service_remote_bytes_total";
@@ -89,27 +89,27 @@ series! {
     shrink_seconds: Histogram = labelled::histogram, "service_still_shrink_seconds", SHORT;
     /// Events appended to the log.
     events: Counters<EventKind> = Counters::new, "service_events_appended_total", "kind";
-    /// Runs that can be read.
+    /// Readable runs.
     runs: Gauges<RunState> = Gauges::new, "service_runs", "state";
     /// Requests by route, method and status of their answers.
     http: HttpMetrics = HttpMetrics::new, "service_http_requests_total", SHORT;
-    /// Time from the first byte of a client's file to its last, kept or not.
+    /// Time from the first to the last byte of a received file, stored or not.
     upload_seconds: Histogram = labelled::histogram, "service_upload_receive_seconds", LONG;
-    /// Bytes of files received from clients, kept or not.
+    /// Bytes of received files, stored or not.
     upload_bytes: IntCounter = labelled::counter, "service_upload_bytes_total";
     /// Responses that were replayed for their idempotency key.
     replays: IntCounter = labelled::counter, "service_idempotent_replays_total";
-    /// Requests that were refused to keep a limit.
+    /// Requests refused by a limit.
     refusals: Counters<RefusalReason> = Counters::new, "service_refusals_total", "reason";
     /// Connections that are open.
     connections: IntGauge = labelled::gauge, "service_connections";
-    /// Connections by what the server did with them.
+    /// Connections by the decision of the limiter.
     admitted: Counters<ConnectionOutcome> = Counters::new, "service_connections_total", "outcome";
     /// Work that waits for a slot, by queue.
     waiting: Gauges<QueueLabel> = Gauges::new, "service_queue_waiting", "queue";
     /// Spans of traces that were finished.
     spans: Counters<SpanOutcome> = Counters::new, "service_trace_spans_total", "outcome";
-    /// Log lines, text and JSON, that were dropped as their reader was too slow.
+    /// Log lines, text and JSON, dropped because their reader was too slow.
     log_lines_dropped: IntCounter = labelled::counter, "service_log_lines_dropped_total";
     /// Event streams that are open.
     streams: IntGauge = labelled::gauge, "service_event_streams";
@@ -121,27 +121,27 @@ series! {
     search_seconds: Histogram = labelled::histogram, "service_search_seconds", SHORT;
     /// Memory of the log's index.
     index_bytes: IntGauge = labelled::gauge, "service_log_index_bytes";
-    /// Number of the last event.
+    /// Sequence number of the last event.
     head: IntGauge = labelled::gauge, "service_log_head";
     /// Events copied to the database.
     mirrored: IntCounter = labelled::counter, "service_mirror_events_total";
     /// Attempts of the mirror that failed at the database.
     mirror_failures: IntCounter = labelled::counter, "service_mirror_failures_total";
-    /// Events that were not copied, as the database refused them again and again.
+    /// Events not mirrored because the database refused them repeatedly.
     mirror_skipped: IntCounter = labelled::counter, "service_mirror_skipped_total";
-    /// Events that the mirror has not looked at yet, as of its last attempt.
+    /// Events not yet processed by the mirror, as of its last attempt.
     mirror_behind: IntGauge = labelled::gauge, "service_mirror_behind_events";
-    /// Age of the first event that the mirror has not looked at, as of its last attempt.
+    /// Age of the first event not yet processed by the mirror, as of its last attempt.
     mirror_lag: IntGauge = labelled::gauge, "service_mirror_lag_seconds";
-    /// Events whose part of the export is written.
+    /// Events written by the export.
     export_events: IntCounter = labelled::counter, "service_export_events_total";
     /// Bytes of the files that the export wrote.
     export_bytes: IntCounter = labelled::counter, "service_export_bytes_total";
-    /// Attempts of the export that failed; each is tried again.
+    /// Failed attempts of the export; each is retried.
     export_failures: IntCounter = labelled::counter, "service_export_failures_total";
-    /// Events that the export could not read whole, as the log is damaged.
+    /// Events that the export could not read completely because the log is damaged.
     export_skipped: IntCounter = labelled::counter, "service_export_skipped_total";
-    /// Age of the first event that is not exported.
+    /// Age of the first event not yet exported.
     export_lag: IntGauge = labelled::gauge, "service_export_lag_seconds";
     /// Calls of the object store, by operation.
     object_store_calls: Counters<Operation> = Counters::new, "service_object_store_calls_total", "operation";
@@ -149,91 +149,91 @@ series! {
     object_store_failures: Counters<RemoteFault> = Counters::new, "service_object_store_failures_total", "fault";
     /// Time of one call of the object store.
     object_store_seconds: Histogram = labelled::histogram, "service_object_store_seconds", SHORT;
-    /// Stills and columns that the object store has not taken yet; they are on disk.
+    /// Stills and columns on disk that the object store has not accepted yet.
     object_store_unsent: IntGauge = labelled::gauge, "service_object_store_unsent_files";
-    /// Bytes of the stills that are on disk, where there is an object store.
+    /// Bytes of stills cached on disk, if there is an object store.
     object_store_cache_bytes: IntGauge = labelled::gauge, "service_object_store_cache_bytes";
     /// Attempts to deliver an event to a webhook, by outcome.
     webhook_deliveries: Counters<DeliveryOutcome> = Counters::new, "service_webhook_deliveries_total", "outcome";
-    /// Bytes that quotas count: uploads, stills, signal columns and log of what can be read.
+    /// Bytes counted by quotas: uploads, stills, signal columns and log records of readable data.
     stored_bytes: IntGauge = labelled::gauge, "service_stored_bytes";
-    /// Ended runs that the service deleted for their age.
+    /// Ended runs deleted because of their age.
     retention_runs: IntCounter = labelled::counter, "service_retention_runs_deleted_total";
     /// Events of deleted runs that were purged from the log.
     retention_events: IntCounter = labelled::counter, "service_retention_events_purged_total";
-    /// Files that were removed: past their age, or named by no event.
+    /// Files removed by retention: past their age, or referenced by no event.
     retention_files: Counters<StoredFile> = Counters::new, "service_retention_files_removed_total", "kind";
     /// Bytes of the files that sweeps removed.
     retention_bytes: Counters<StoredFile> = Counters::new, "service_retention_bytes_removed_total", "kind";
     /// Time of one retention sweep.
     retention_seconds: Histogram = labelled::histogram, "service_retention_sweep_seconds", LONG;
-    /// Parts of retention sweeps that failed; the next sweep does what they left.
+    /// Failed parts of retention sweeps; the next sweep retries them.
     retention_failures: IntCounter = labelled::counter, "service_retention_failures_total";
-    /// Damaged events that retention passed over.
+    /// Damaged events skipped by retention.
     retention_unreadable: IntCounter = labelled::counter, "service_retention_unreadable_events_total";
     /// Requests to model backends, by backend and outcome.
     inference: InferenceMetrics = InferenceMetrics::new, "service_inference_requests_total", LONG;
-    /// Time that an inference waited for its slot.
+    /// Time that an inference waited for a permit.
     inference_wait_seconds: Histogram = labelled::histogram, "service_inference_wait_seconds", SHORT;
-    /// Inferences that were refused before they got a slot, by reason.
+    /// Inferences refused before they got a permit, by reason.
     inference_refusals: Counters<RefusalLabel> = Counters::new, "service_inference_refusals_total", "reason";
-    /// Inferences that wait for a slot.
+    /// Inferences waiting for a permit.
     inference_waiting: Gauges<Priority> = Gauges::new, "service_inference_waiting", "class";
-    /// Inferences that hold a slot.
+    /// Inferences holding a permit.
     inference_in_flight: Gauges<Priority> = Gauges::new, "service_inference_in_flight", "class";
-    /// Bytes of the pictures of inferences that hold a slot.
+    /// Bytes of images of inferences holding a permit.
     inference_image_bytes: IntGauge = labelled::gauge, "service_inference_image_bytes";
-    /// Tokens that inferences with a slot are expected to take.
+    /// Estimated tokens of inferences holding a permit.
     inference_tokens_in_flight: IntGauge = labelled::gauge, "service_inference_tokens_in_flight";
-    /// Daily token budgets of principals that were nine tenths spent.
+    /// Daily token budgets of principals that reached nine tenths of their limit.
     token_budgets_low: IntCounter = labelled::counter, "service_inference_token_budgets_low_total";
-    /// Chunks of reasonings, by outcome.
+    /// Chunks of reason jobs, by outcome.
     reason_chunks: Counters<ChunkEnd> = Counters::new, "service_reason_chunks_total", "outcome";
-    /// Descriptions of live video that models gave in plain text where JSON was asked for.
+    /// Descriptions of live video given as plain text although JSON was requested.
     live_plain_text: IntCounter = labelled::counter, "service_live_plain_text_total";
     /// Live sessions.
     live_sessions: IntGauge = labelled::gauge, "service_live_sessions";
-    /// Live sessions whose publisher has connected.
+    /// Live sessions whose publisher connected.
     live_connected: IntCounter = labelled::counter, "service_live_connected_total";
     /// Live sessions that ended, by reason.
     live_ends: Counters<SessionEnd> = Counters::new, "service_live_sessions_ended_total", "end";
     /// Media workers of live sessions.
     live_workers: IntGauge = labelled::gauge, "service_live_workers";
-    /// Memory that live sessions have reserved.
+    /// Bytes of memory reserved by live sessions.
     live_memory_reserved: IntGauge = labelled::gauge, "service_live_memory_reserved_bytes";
-    /// Pictures received from publishers, whole.
+    /// Complete pictures received from publishers.
     live_pictures: IntCounter = labelled::counter, "service_live_pictures_total";
-    /// Received pictures that did not decode.
+    /// Received pictures that failed to decode.
     live_damaged: IntCounter = labelled::counter, "service_live_pictures_damaged_total";
-    /// Packets of live video, those sent again included.
+    /// Packets of live video, retransmissions included.
     live_packets: IntCounter = labelled::counter, "service_live_packets_total";
-    /// Packets of live video given up: neither they nor their retransmissions came in time.
+    /// Packets of live video lost: neither they nor their retransmissions arrived in time.
     live_packets_lost: IntCounter = labelled::counter, "service_live_packets_lost_total";
-    /// Packets of live video that were requested again by NACK.
+    /// Packets of live video requested again by NACK.
     live_packets_asked: IntCounter = labelled::counter, "service_live_packets_asked_total";
-    /// Keyframes that publishers were asked for.
+    /// Keyframes requested from publishers.
     live_keyframes_asked: IntCounter = labelled::counter, "service_live_keyframes_asked_total";
     /// Failures of the WebRTC endpoint, each of which ends every session.
     live_receiver_ends: IntCounter = labelled::counter, "service_live_receiver_ends_total";
-    /// Datagrams of live video that were dropped, whole or in part, by reason.
+    /// Datagrams of live video dropped, in whole or in part, by reason.
     live_refused: Counters<DropReason> = Counters::new, "service_live_datagrams_refused_total", "reason";
-    /// Items that live sessions dropped to keep a bound.
+    /// Items dropped by live sessions to keep a bound.
     live_shed: Counters<ShedReason> = Counters::new, "service_live_shed_total", "what";
-    /// Time from the last packet of a picture to its decision.
+    /// Time from the last packet of a picture to the gate's decision.
     live_decision_seconds: Histogram = labelled::histogram, "service_live_decision_seconds", SHORT;
-    /// Time from a publisher's connection to the first decision about one of its pictures.
+    /// Time from a publisher's connection to the gate's first decision about one of its pictures.
     live_first_decision_seconds: Histogram = labelled::histogram, "service_live_first_decision_seconds", SHORT;
-    /// Pictures and clips that models gave no description of.
+    /// Pictures and clips for which no model gave a description.
     live_undescribed: IntCounter = labelled::counter, "service_live_undescribed_total";
-    /// Selected frames by whether they showed anything new.
+    /// Selected frames by the outcome of the novelty check.
     novelty_decisions: Counters<NoveltyDecision> = Counters::new, "service_novelty_decisions_total", "decision";
     /// Execution provider that embeds images: 1 for the one in use.
     embedding_provider: Gauges<EmbeddingProvider> = Gauges::new, "service_embedding_provider", "provider";
     /// Time to embed one picture, the wait for its batch included.
     embedding_seconds: Histogram = labelled::histogram, "service_embedding_seconds", SHORT;
-    /// Work of each principal: no series, and shown to that principal alone.
+    /// Work of each principal: not a series, shown to that principal alone.
     owners: Owners = Owners::new, "owners";
-    /// Resources that the process takes from the system.
+    /// Resource use of the process.
     process: process::ProcessMetrics = process::ProcessMetrics::new, "process";
 }
 

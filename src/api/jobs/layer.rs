@@ -44,7 +44,7 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 pub const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 const RESPOND_ASYNC: &str = "respond-async";
 
-/// The header that leaves work to itself.
+/// Header that asks for an early answer; documented here, read by `prefers_async`.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "says what `prefers_async` reads")]

@@ -1,4 +1,4 @@
-//! Readers of single values.
+//! Readers of single JSON values.
 
 use std::{ops::RangeInclusive, str::FromStr};
 
