@@ -1,7 +1,7 @@
-//! The server's certificate: read from PEM files, shown to every client, read again on change.
+//! Server certificate: loaded from PEM files, presented to every client, reloaded on change.
 //!
-//! Promises that a pair that does not hold, or was replaced by half, changes nothing: clients see
-//! the last good pair, and connections that are open keep what they have.
+//! Promises that an invalid pair, or one of which only one file was replaced, changes nothing: new clients
+//! get the last valid pair, and open connections keep theirs.
 
 use std::{
     fs,
@@ -22,37 +22,37 @@ use rustls::{
 use tokio::time::MissedTickBehavior;
 use x509_parser::{certificate::X509Certificate, prelude::FromDer, time::ASN1Time};
 
-/// Time between two checks of the files for changes.
+/// Interval between two checks of the files for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A file of certificates or of a key is not longer than this.
+/// Largest certificate or key file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Paths of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificatePaths {
-    /// The chain in PEM, the server's own first.
+    /// Certificate chain in PEM, the server's own certificate first.
     pub chain: PathBuf,
-    /// The private key in PEM.
+    /// Private key in PEM.
     pub key: PathBuf,
 }
 
 /// Error of loading a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file is not there, or is not PEM.
+    /// A file is missing, unreadable or not PEM.
     #[error("cannot read {what} ({reason}): {path}")]
     File {
         /// Expected content of the file.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Reason of the failure.
         reason: String,
     },
-    /// The file of the chain holds none.
+    /// The chain file holds no certificate.
     #[error("no certificate found in the file: {0}")]
     Empty(PathBuf),
-    /// The key is not the certificate's, or of no kind that is served.
+    /// The key does not match the certificate, or its type is unsupported.
     #[error(
         "certificate and key do not match, or the key is not RSA (2048 bits or more), ECDSA or \
          Ed25519: {0}"
@@ -60,11 +60,11 @@ pub enum CertificateError {
     Pair(#[source] rustls::Error),
 }
 
-/// Identity of one state of both files, to detect a change.
+/// Metadata of both files, to detect a change: change time (s, ns), length and inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp([(i64, i64, u64, u64); 2]);
 
-/// A certificate and its key, replaced together.
+/// Certificate and key, replaced together.
 #[derive(Debug)]
 pub struct ReloadingCertificate {
     files: CertificatePaths,
@@ -73,20 +73,20 @@ pub struct ReloadingCertificate {
 }
 
 impl ReloadingCertificate {
-    /// Reads the pair.
+    /// Loads the pair.
     pub fn open(files: CertificatePaths) -> Result<Arc<ReloadingCertificate>, CertificateError> {
-        // Before the reading: a change in between is then seen as one.
+        // The stamp is taken before reading, so that a change in between is detected as one.
         let stamp = stamp(&files)?;
         let current = RwLock::new(Arc::new(read(&files)?));
         Ok(Arc::new(ReloadingCertificate { files, current, seen: Mutex::new(stamp) }))
     }
 
-    /// Returns the paths that it is read from.
+    /// Returns the paths of the files.
     pub fn files(&self) -> &CertificatePaths {
         &self.files
     }
 
-    /// Reads the pair again if its files have changed since; true when another pair is shown now.
+    /// Reloads the pair if its files have changed; true if another pair is in use now.
     pub fn reload_if_changed(&self) -> Result<bool, CertificateError> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = stamp(&self.files)?;
@@ -99,14 +99,14 @@ impl ReloadingCertificate {
         Ok(true)
     }
 
-    /// Looks at the files now and then, and never ends.
+    /// Checks the files periodically; never returns.
     pub async fn watch(self: Arc<ReloadingCertificate>) {
         let mut tick = tokio::time::interval(LOOK_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
             let certificate = Arc::clone(&self);
-            // Files may lie on a disk that hangs.
+            // The check may block: the disk may hang.
             match tokio::task::spawn_blocking(move || certificate.reload_if_changed()).await {
                 Ok(Ok(false)) => {}
                 Ok(Ok(true)) => tracing::info!("TLS certificate reloaded"),
@@ -116,9 +116,9 @@ impl ReloadingCertificate {
         }
     }
 
-    /// TLS that shows this certificate and speaks `protocols` (RFC 7301), the preferred first.
+    /// Returns a TLS configuration with this certificate and ALPN `protocols` (RFC 7301), preferred first.
     ///
-    /// Early data is off: what a request does must not be done twice.
+    /// Early data is off, because a replayed request must not be executed twice.
     pub fn server_config(
         self: &Arc<ReloadingCertificate>,
         protocols: &[&[u8]],
@@ -165,7 +165,7 @@ fn read(files: &CertificatePaths) -> Result<CertifiedKey, CertificateError> {
         .map_err(CertificateError::Pair)
 }
 
-/// A file that ends, and soon: a pipe or a device would keep whoever reads it.
+/// Reads a regular file of bounded length; a pipe or a device could block the reader for ever.
 fn contents(path: &Path) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is no regular file"));
@@ -178,9 +178,9 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Describes the fault of `text` for the person who made the file.
+/// Describes the PEM error of `text` for the person who made the file.
 fn in_words(error: &pem::Error, text: &[u8]) -> String {
-    // PKCS#8, and as OpenSSL once wrote it (RFC 7468 11, RFC 1421 4.6.1.1).
+    // Marks of encryption in PKCS#8 and in OpenSSL's older format (RFC 7468 11, RFC 1421 4.6.1.1).
     let is_encrypted = [&b"BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"]
         .iter()
         .any(|mark| text.windows(mark.len()).any(|window| window == *mark));
@@ -195,8 +195,8 @@ fn in_words(error: &pem::Error, text: &[u8]) -> String {
     words.to_owned()
 }
 
-/// Describes why clients refuse the certificate at `now` for the time alone. It is shown all the
-/// same: the clock may be what is wrong, and nothing else is there to be shown.
+/// Returns the reason why clients reject the certificate at `now`: not yet valid, expired or unreadable. The
+/// server uses the certificate anyway: its clock may be wrong, and there is no other one.
 fn out_of_time(own: &CertificateDer<'_>, now: ASN1Time) -> Option<String> {
     let validity = match X509Certificate::from_der(own) {
         Ok((_, parsed)) => parsed.validity().clone(),
@@ -219,7 +219,7 @@ fn stamp(files: &CertificatePaths) -> Result<Stamp, CertificateError> {
             reason: error.to_string(),
         };
         let found = fs::metadata(path).map_err(unreadable)?;
-        // Of change, not of modification: who may read it is a reason to read it again.
+        // Change time, not modification time: changed permissions are a reason to reload, too.
         Ok((found.ctime(), found.ctime_nsec(), found.len(), found.ino()))
     };
     Ok(Stamp([of("certificates", &files.chain)?, of("a key", &files.key)?]))

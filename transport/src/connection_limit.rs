@@ -1,9 +1,9 @@
 //! Connection limiter: caps open connections in total and per address, and evicts idle or stalled
 //! ones when full.
 //!
-//! Promises that a server full of connections that wait for their peers takes new ones: the
-//! longest-unused without a request go first, then those whose peers owe bytes. What the server
-//! works for never gives way; when that is all there is, the newcomer is refused.
+//! Promises that a server full of connections that wait for their peers admits new ones: the longest-unused
+//! without a request are evicted first, then those whose peers owe bytes. A connection with a request in
+//! progress is never evicted; if there is no other, the new connection is refused.
 
 use std::{
     collections::HashMap,
@@ -20,12 +20,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connection_state::{ConnectionActivity, EvictionPriority};
 
-/// Limits of the number of connections.
+/// Limits of the number of open connections.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// All together.
+    /// Most connections in total.
     pub total: usize,
-    /// Of one address; of one /64 in IPv6.
+    /// Most connections of one address, or of one /64 in IPv6.
     pub per_address: usize,
 }
 
@@ -37,22 +37,22 @@ struct Counts {
     refused: AtomicU64,
 }
 
-/// The address that a request came from, among its extensions; its /64 in IPv6.
+/// Source address of a request, stored in its extensions; the /64 in IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer(pub IpAddr);
 
-/// The open connections of a server, or of several listeners of one.
+/// Limiter of open connections, shared by all listeners of a server.
 #[derive(Debug)]
 pub struct ConnectionLimiter {
     limits: ConnectionLimits,
     epoch: Instant,
     members: Mutex<Members>,
     counts: Counts,
-    /// One permit for each connection that is being told that there is no room for it.
+    /// Permits for connections that are being sent a refusal.
     pub(crate) refusing: Arc<Semaphore>,
 }
 
-/// Connections that are told so at once; further ones are closed without a word.
+/// Most connections that are sent a refusal at once; further ones are closed silently.
 const REFUSING_MAX: usize = 64;
 
 #[derive(Debug, Default)]
@@ -69,15 +69,15 @@ struct Member {
     leave: CancellationToken,
 }
 
-/// The room of one connection, until dropped.
+/// Permit of one connection, released on drop.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
     number: u64,
     pub activity: Arc<ConnectionActivity>,
-    /// The peer.
+    /// Address of the peer.
     pub peer: Peer,
-    /// Cancelled when the connection gives way.
+    /// Cancelled when the connection is evicted.
     pub leave: CancellationToken,
 }
 
@@ -100,22 +100,22 @@ impl ConnectionLimiter {
         self.limits
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub fn open(&self) -> usize {
         self.members().open.len()
     }
 
-    /// Connections that were accepted.
+    /// Returns the number of connections admitted.
     pub fn accepted(&self) -> u64 {
         self.counts.accepted.load(Relaxed)
     }
 
-    /// Connections that were closed to make room.
+    /// Returns the number of connections evicted to make room.
     pub fn evicted_total(&self) -> u64 {
         self.counts.gave_way.load(Relaxed)
     }
 
-    /// Connections for which there was no room.
+    /// Returns the number of connections refused.
     pub fn refused(&self) -> u64 {
         self.counts.refused.load(Relaxed)
     }
@@ -150,12 +150,12 @@ impl ConnectionLimiter {
         })
     }
 
-    /// Closes connections that are of least use, for when the system has no room for more.
+    /// Evicts the least useful connections, for example when the system is out of descriptors.
     pub(crate) fn evict(&self) -> bool {
         self.make_room(&mut self.members(), None)
     }
 
-    /// Closes some at once: looking at all of them for each newcomer would be too slow.
+    /// Evicts several connections at once, as scanning all of them for each newcomer would be too slow.
     fn make_room(&self, members: &mut Members, address: Option<IpAddr>) -> bool {
         let of_address = |member: &Member| address.is_none_or(|of| member.address == of);
         let mut waiting: Vec<((EvictionPriority, u64), u64)> = members
@@ -176,7 +176,7 @@ impl ConnectionLimiter {
     }
 
     fn members(&self) -> MutexGuard<'_, Members> {
-        // No holder leaves the tables half changed.
+        // No holder of the lock leaves the tables half changed.
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -201,7 +201,7 @@ impl Members {
     }
 }
 
-/// Returns the network that an address counts for: an IPv6 host has a whole /64 to choose from.
+/// Returns the network that an address counts for: an IPv6 host can use any address of its /64.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & !u128::from(u64::MAX)).into()),

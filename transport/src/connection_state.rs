@@ -1,7 +1,7 @@
-//! Activity of a connection: time since it was last of use, and bytes that its peer owes it.
+//! Activity of a connection: time since its last use, and whether its peer stalls a request.
 //!
-//! Shared by a connection's socket, its requests and the limiter; every field is a number, so that
-//! looking at thousands of connections takes no lock.
+//! Shared by a connection's socket, its requests and the limiter. Every field is an atomic number, so that
+//! scanning thousands of connections takes no lock.
 
 use std::{
     sync::{
@@ -17,24 +17,24 @@ pub(crate) struct ConnectionActivity {
     accepted: Instant,
     started: AtomicU64,
     in_flight: AtomicUsize,
-    /// Requests whose bodies are being waited for, and answers that the peer does not take.
+    /// Number of request bodies being waited for, and of responses that the peer does not read.
     owed: AtomicUsize,
-    /// Bytes of the bodies of requests.
+    /// Bytes of request bodies received.
     received: AtomicU64,
     /// Milliseconds after `accepted` at which a request last began or ended.
     changed_ms: AtomicU64,
-    /// Milliseconds after `accepted` at which a part of a request or an answer last moved.
+    /// Milliseconds after `accepted` at which a part of a request or a response last moved.
     moved_ms: AtomicU64,
 }
 
-/// Order in which connections are closed to make room, the first first.
+/// Eviction order of connections, the first variant first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EvictionPriority {
-    /// No request is being answered.
+    /// No request is in progress.
     Free,
-    /// The peer owes bytes of a request, or does not take those of an answer.
+    /// The peer owes bytes of a request, or does not read a response.
     Owing,
-    /// The server is at work for it.
+    /// The server works on a request.
     Working,
 }
 
@@ -51,7 +51,7 @@ impl ConnectionActivity {
         })
     }
 
-    /// Counts a request until the guard is dropped, which its response body holds.
+    /// Counts a request until the guard is dropped; the response body holds the guard.
     pub(crate) fn begin(self: &Arc<ConnectionActivity>) -> RequestGuard {
         self.started.fetch_add(1, Relaxed);
         self.in_flight.fetch_add(1, Relaxed);
@@ -60,22 +60,22 @@ impl ConnectionActivity {
         RequestGuard(Arc::clone(self))
     }
 
-    /// Requests begun so far.
+    /// Returns the number of requests begun.
     pub(crate) fn started(&self) -> u64 {
         self.started.load(Relaxed)
     }
 
-    /// A request is being answered.
+    /// Returns true while a request is in progress.
     pub(crate) fn is_busy(&self) -> bool {
         self.in_flight.load(Relaxed) > 0
     }
 
-    /// Counts bytes of bodies that came; gives all of them so far.
+    /// Adds received bytes of request bodies; returns the total.
     pub(crate) fn receive(&self, bytes: usize) -> u64 {
         self.received.fetch_add(bytes as u64, Relaxed) + bytes as u64
     }
 
-    /// Returns its use, and since when: milliseconds after `epoch`.
+    /// Returns the eviction priority and the time of the last change, in ms after `epoch`.
     pub(crate) fn state(&self, epoch: Instant) -> (EvictionPriority, u64) {
         let accepted_ms = self.accepted.saturating_duration_since(epoch).as_millis() as u64;
         let used = match (self.is_busy(), self.owed.load(Relaxed)) {
@@ -91,7 +91,7 @@ impl ConnectionActivity {
         self.accepted + Duration::from_millis(self.changed_ms.load(Relaxed))
     }
 
-    /// Returns the time since a request began, ended or was answered; zero while one is.
+    /// Returns the time since a request last began or ended; zero while one is in progress.
     pub(crate) fn unused(&self) -> Duration {
         if self.is_busy() {
             return Duration::ZERO;
@@ -99,7 +99,7 @@ impl ConnectionActivity {
         Duration::from_millis(self.now_ms().saturating_sub(self.changed_ms.load(Relaxed)))
     }
 
-    /// Returns the time since anything moved although the peer owes; zero where it owes nothing.
+    /// Returns the time since anything moved while the peer owes bytes; zero if it owes none.
     pub(crate) fn stalled(&self) -> Duration {
         if self.owed.load(Relaxed) == 0 {
             return Duration::ZERO;
@@ -116,12 +116,12 @@ impl ConnectionActivity {
     }
 }
 
-/// One request being answered.
+/// Guard of one request in progress.
 #[derive(Debug)]
 pub(crate) struct RequestGuard(Arc<ConnectionActivity>);
 
 impl RequestGuard {
-    /// The connection's activity.
+    /// Returns the activity of the connection.
     pub(crate) fn activity(&self) -> &Arc<ConnectionActivity> {
         &self.0
     }
@@ -134,7 +134,7 @@ impl Drop for RequestGuard {
     }
 }
 
-/// Bytes that the peer owes, or owes to take, while set.
+/// Marks a connection as stalled by its peer, which owes bytes or does not read, while set.
 #[derive(Debug)]
 pub(crate) struct PeerStallGuard {
     activity: Arc<ConnectionActivity>,
@@ -146,7 +146,7 @@ impl PeerStallGuard {
         PeerStallGuard { activity: Arc::clone(activity), is_set: false }
     }
 
-    /// It is the peer's turn, or no longer.
+    /// Sets whether the peer has to act next.
     pub(crate) fn set(&mut self, owes: bool) {
         if owes && !self.is_set {
             self.activity.owed.fetch_add(1, Relaxed);

@@ -1,8 +1,8 @@
-//! Reaching other hosts: the only way out of the server.
+//! HTTP and TCP connections to other hosts: the server's only way out.
 //!
-//! A name is resolved once, refused unless every address may be connected to, and only those
-//! addresses are dialled; redirects are followed by hand, each checked again. No proxy is read
-//! from the environment. Every wait, body and number of requests is bounded.
+//! A name is resolved once, refused unless all of its addresses may be connected to, and only those addresses
+//! are dialled; each redirect is checked again. Proxy settings of the environment are ignored. Every wait,
+//! body and number of requests is bounded.
 
 mod address;
 mod dial;
@@ -29,35 +29,35 @@ pub use target::{RequestUrl, UrlCredentials};
 
 use crate::tls::{self, TrustAnchors, TrustError};
 
-/// Name lookups at once.
+/// Most concurrent name lookups.
 const LOOKUPS_MAX: usize = 32;
-/// `User-Agent` of requests.
+/// Value of the `User-Agent` header.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("sightline/", env!("CARGO_PKG_VERSION")));
 
-/// Permissions of the operator for requests to other hosts.
+/// Operator's settings for connections to other hosts.
 #[derive(Clone, Debug, Default)]
 pub struct EgressConfig {
-    /// Networks that may be connected to although they are not public.
+    /// Networks that may be connected to although they are not globally routable.
     pub networks: NetworkAllowlist,
-    /// PEM file of certificates trusted beside the system's.
+    /// PEM file of certificates trusted in addition to the system's.
     pub ca_path: Option<PathBuf>,
-    /// Media may come over unencrypted HTTP.
+    /// True if media may be fetched over unencrypted HTTP.
     pub insecure_http: bool,
-    /// Media may come from hosts that do not prove who they are.
+    /// True if media may be fetched from hosts whose certificate is not verified.
     pub insecure_tls: bool,
 }
 
-/// The way out; cheap to clone.
+/// Client for connections to other hosts; cheap to clone.
 #[derive(Clone)]
 pub struct EgressClient(Arc<Inner>);
 
 struct Inner {
     networks: NetworkAllowlist,
     insecure_http: bool,
-    /// For media: believes what the operator says.
+    /// TLS settings for media, which may skip verification by the operator's choice.
     media_tls: Arc<ClientConfig>,
-    /// For our own messages: always verifies.
+    /// TLS settings for the server's own messages, which always verify.
     strict_tls: Arc<ClientConfig>,
     lookups: Arc<Semaphore>,
 }
@@ -69,7 +69,7 @@ impl fmt::Debug for EgressClient {
 }
 
 impl EgressClient {
-    /// Reads the trusted certificates.
+    /// Creates the client and reads the trusted certificates.
     pub fn new(config: &EgressConfig) -> Result<EgressClient, TrustError> {
         let roots = tls::roots(config.ca_path.as_deref())?;
         if roots.is_empty() {
@@ -93,17 +93,17 @@ impl EgressClient {
         })))
     }
 
-    /// Checks that `target` may be connected to, as far as its name tells now.
+    /// Checks that `target` may be connected to, by resolving its name.
     pub async fn check(&self, target: &RequestUrl) -> Result<(), EgressError> {
         self.resolve(target).await.map(drop)
     }
 
-    /// Sends a message of our own to an `https` URL and returns the answer, whatever its status.
+    /// Sends a message of the server to an `https` URL and returns the response, whatever its status.
     ///
-    /// The request's own URI is not looked at: what was checked is what is asked for. Follows no
-    /// redirect and always verifies the host. A reply longer than `reply_max` bytes
-    /// is cut there. Ends within the sum of its waits, 30 s for the start of the reply and as much
-    /// for the rest: callers that want less time out themselves.
+    /// The request's own URI is ignored: the checked `target` is requested. Follows no redirect and always
+    /// verifies the host. A response body longer than `reply_max` bytes is truncated. Ends within the sum of
+    /// its timeouts, 30 s for the start of the response and as much for the rest: callers that need less set
+    /// a timeout themselves.
     pub async fn request(
         &self,
         target: &RequestUrl,

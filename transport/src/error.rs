@@ -4,18 +4,18 @@ use std::{io, net::SocketAddr};
 
 use crate::CertificateError;
 
-/// A socket that cannot be opened.
+/// Error of starting a server.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// The address is taken, not ours or not allowed.
+    /// The address is in use, not local, or not permitted.
     #[error("cannot listen on {addr}: {source}")]
     Bind {
-        /// The address asked for.
+        /// Requested address.
         addr: SocketAddr,
         /// Error of the system.
         source: io::Error,
     },
-    /// The certificate cannot be shown.
+    /// The certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
 }

@@ -1,12 +1,12 @@
-//! Answers that no router gives: to heads that are too large, too slow or no HTTP.
+//! Responses without a router: to request heads that are too large, too slow or invalid.
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
-/// Makes the headers that every refusal has besides its own.
+/// Function that returns the extra headers of every refusal.
 pub type ExtraHeaders = fn() -> HeaderMap;
 
-/// The refusal as a response.
+/// Creates a refusal as a response.
 pub(crate) fn response(
     status: StatusCode,
     text: &'static str,
@@ -20,7 +20,7 @@ pub(crate) fn response(
     response
 }
 
-/// The refusal as HTTP/1.1 writes it, and the end of its connection.
+/// Serialises a refusal as HTTP/1.1 with `connection: close`.
 pub(crate) fn bytes(status: StatusCode, text: &str, headers: ExtraHeaders) -> Vec<u8> {
     let mut bytes = format!(
         "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n\
@@ -42,7 +42,7 @@ pub(crate) fn bytes(status: StatusCode, text: &str, headers: ExtraHeaders) -> Ve
     bytes
 }
 
-/// The status of a refusal that hyper wrote by itself: a head without a body and without a type.
+/// Returns the status if `written` is a refusal by hyper itself: a 4xx head with no body and no type.
 pub(crate) fn bare(written: &[u8]) -> Option<StatusCode> {
     let rest = written.strip_prefix(b"HTTP/1.1 ").filter(|rest| rest.starts_with(b"4"))?;
     let head = std::str::from_utf8(rest.strip_suffix(b"\r\n\r\n")?).ok()?;

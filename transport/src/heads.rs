@@ -1,8 +1,7 @@
-//! Boundaries of the heads of requests in the bytes of a connection, and which must not be
-//! served.
+//! Boundaries of request heads in the bytes of a connection, and detection of ambiguous heads.
 //!
-//! Follows HTTP/1.1 by its lengths and chunks (RFC 9112 6 and 7) and HTTP/2 by its frames
-//! (RFC 9113 4); time is an argument. What is neither is left to the library, which refuses it.
+//! Follows HTTP/1.1 by lengths and chunks (RFC 9112 6 and 7) and HTTP/2 by frames (RFC 9113 4); time is an
+//! argument. Other bytes are left to the HTTP library, which rejects them.
 
 mod frames;
 mod http1;
@@ -15,27 +14,27 @@ use crate::preface::PREFACE;
 use frames::Frames;
 use http1::Http1;
 
-/// The bytes of a connection so far, as far as heads go.
+/// Parser state of a connection, as far as heads are concerned.
 #[derive(Debug)]
 pub(crate) struct Heads {
     spoken: Spoken,
-    /// Start of the head that is not yet whole.
+    /// Arrival of the first byte of the incomplete head.
     since: Option<Instant>,
 }
 
-/// A version of HTTP, once it is clear.
+/// Detected version of HTTP.
 #[derive(Debug)]
 enum Spoken {
-    /// As many bytes as these are those of the preface.
+    /// Unknown yet: the first bytes match this many bytes of the HTTP/2 preface.
     Unclear(usize),
     Http1(Http1),
     Http2(Frames),
 }
 
-/// A head whose body has no certain end: what comes after it could be taken for another request.
+/// Head whose body has no certain end; the bytes after it could pass for another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ambiguous {
-    /// The bytes of this read that came before it.
+    /// Bytes of this read that came before the head.
     pub before: usize,
 }
 
@@ -44,7 +43,7 @@ impl Heads {
         Heads { spoken: Spoken::Unclear(0), since: None }
     }
 
-    /// Takes what came at `now`; after an error there is nothing more to take.
+    /// Takes the bytes that arrived at `now`. After an error no further bytes may be passed.
     pub(crate) fn read(&mut self, bytes: &[u8], now: Instant) -> Result<(), Ambiguous> {
         let matched = match &mut self.spoken {
             Spoken::Http1(http1) => return http1.read(bytes, now, &mut self.since),
@@ -65,7 +64,7 @@ impl Heads {
             self.spoken = Spoken::Http2(Frames::default());
         } else if known < bytes.len() {
             let mut http1 = Http1::new();
-            // No more than a request line and an empty one: nothing ambiguous.
+            // At most a request line and an empty line, so nothing ambiguous.
             http1.read(&PREFACE[..before], now, &mut self.since)?;
             self.spoken = Spoken::Http1(http1);
             return self.read(bytes, now);
@@ -75,19 +74,19 @@ impl Heads {
         self.read(&bytes[known..], now)
     }
 
-    /// A head has begun that is not yet whole.
+    /// Returns true while a head is incomplete.
     pub(crate) fn is_within(&self) -> bool {
         self.since.is_some()
     }
 
-    /// Returns the deadline of the head that has begun, where it may take `within`: HTTP/1.1 reads
-    /// the next one only once the answer before it has ended, at `free`.
+    /// Returns the deadline of the incomplete head, which may take `within`. HTTP/1.1 reads the next head
+    /// only after the previous response has ended, at `free`.
     pub(crate) fn due(&self, free: Instant, within: Duration) -> Option<Instant> {
         let since = self.since?;
         Some(if self.is_http2() { since } else { since.max(free) } + within)
     }
 
-    /// HTTP/2 is spoken, where answers go on their own streams.
+    /// Returns true for HTTP/2, where responses have their own streams.
     pub(crate) fn is_http2(&self) -> bool {
         matches!(self.spoken, Spoken::Http2(_))
     }

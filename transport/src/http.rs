@@ -1,4 +1,4 @@
-//! Accepts TCP connections, with TLS or without, serves the site on them, and drains.
+//! HTTP/1.1 and HTTP/2 server: accepts TCP connections, with or without TLS, serves a site, and drains.
 
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
@@ -26,50 +26,50 @@ use crate::{
     timeouts::{TimeoutStream, Times},
 };
 
-/// Bytes of one request body on HTTP/2 that may come before somebody reads them.
+/// Flow-control window of a request body on HTTP/2, in bytes.
 const WINDOW_BYTES: u32 = 512 << 10;
-/// Bytes of one answer on HTTP/2 that may wait for its peer.
+/// Most bytes buffered per response on HTTP/2.
 const SEND_BYTES: usize = 64 << 10;
 
-/// Time in which a refused connection is told so, and bytes of a request that are read meanwhile.
+/// Time limit of sending a refusal, and bytes of the request that are read meanwhile.
 const REFUSING: Duration = Duration::from_millis(500);
 const REFUSED_BYTES: u64 = 64 << 10;
 
-/// First byte of a TLS handshake (RFC 8446 5.1), which no request in clear text begins with.
+/// First byte of a TLS handshake (RFC 8446 5.1); no clear-text request begins with it.
 const TLS_HANDSHAKE: u8 = 22;
 
-/// Site that is served.
+/// Site to serve.
 #[derive(Clone, Debug)]
 pub struct ServiceConfig {
-    /// Answers requests.
+    /// Router that answers requests.
     pub router: Router,
-    /// Other endpoints of the site (`Alt-Svc`, RFC 7838), told in answers on TCP.
+    /// Value of `Alt-Svc` (RFC 7838) in responses on TCP: other endpoints of the site.
     pub elsewhere: Option<HeaderValue>,
-    /// The headers of the answers that the router does not give.
+    /// Extra headers of responses that the router does not make.
     pub refusal_headers: ExtraHeaders,
 }
 
-/// Signals that end serving.
+/// Signals that stop the server.
 #[derive(Clone, Debug, Default)]
 pub struct ShutdownSignals {
-    /// Accepts no further connection, and lets those that are open finish.
+    /// Stops accepting connections; open ones may finish.
     pub stop: CancellationToken,
-    /// After `stop`, closes those that have not finished.
+    /// After `stop`, closes connections that have not finished.
     pub cut: CancellationToken,
 }
 
-/// Limits of what one peer may take of the server.
+/// Limits per peer.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Request line and headers together; past it 431.
+    /// Longest request line and headers together, in bytes; beyond it the response is 431.
     pub header_bytes_max: usize,
-    /// Longest time from the first byte of a request's head to its last; past it 408 and close.
+    /// Timeout of a request head from its first byte to its last; then 408 and close.
     pub header: Duration,
-    /// The same of a TLS handshake and the first head after it.
+    /// Timeout of a TLS handshake together with the first head.
     pub handshake: Duration,
-    /// Longest silence of a peer that owes bytes, in which a body moves by 64 KiB; past it 408 and close.
+    /// Timeout of a peer that owes bytes; a body must move 64 KiB in it; then 408 and close.
     pub idle: Duration,
-    /// Requests at once on one HTTP/2 connection.
+    /// Most concurrent requests on one HTTP/2 connection.
     pub streams_max: u32,
 }
 
@@ -88,11 +88,11 @@ impl Default for ServerLimits {
 /// Outcome of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainReport {
-    /// Connections that were still open at the deadline and were cut.
+    /// Connections still open at the deadline, which were closed.
     pub cut: usize,
 }
 
-/// Serves `site` on `listener` to `limiter` until stopped, then lets open requests finish until cut.
+/// Serves `site` on `listener` until stopped, then lets open requests finish until cut.
 pub async fn serve(
     listener: Listener,
     site: ServiceConfig,
@@ -101,13 +101,13 @@ pub async fn serve(
     ends: ShutdownSignals,
 ) -> DrainReport {
     let stop = ends.stop;
-    // Not `ends.cut` itself: those that are left are counted before they are closed.
+    // A separate token: the remaining connections are counted before they are closed.
     let cut = CancellationToken::new();
     let connections = TaskTracker::new();
     while let Some((stream, place)) = accept(&listener, &limiter, &site, &stop).await {
         let leave = place.leave.clone();
         let tls = listener.tls.clone();
-        // Boxed: each of the layers around it would hold its kilobytes twice.
+        // Boxed, because each layer around the future would reserve its kilobytes twice.
         let connection =
             Box::pin(connection(stream, tls, site.clone(), limits, stop.clone(), place));
         let cut = cut.clone();
@@ -126,7 +126,7 @@ pub async fn serve(
     DrainReport { cut: left }
 }
 
-/// The next connection with the place it takes; `None` once stopped.
+/// Accepts the next connection and its permit; `None` once stopped.
 async fn accept(
     listener: &Listener,
     limiter: &Arc<ConnectionLimiter>,
@@ -138,7 +138,7 @@ async fn accept(
             match listener.socket.accept().await {
                 Ok((stream, peer)) => match limiter.try_acquire(peer.ip()) {
                     Some(place) => return (stream, place),
-                    // Behind TLS the words would cost a handshake, which is what there is no room for.
+                    // Behind TLS a refusal would cost a handshake, for which there is no room.
                     None if listener.tls.is_some() => {}
                     None => refuse(stream, limiter, site.refusal_headers),
                 },
@@ -146,7 +146,7 @@ async fn accept(
                 Err(error) => {
                     let made_room = limiter.evict();
                     tracing::warn!(%error, made_room, "cannot accept a connection");
-                    // Out of descriptors: trying again at once would spin until one is free.
+                    // Out of descriptors: an immediate retry would spin until one is free.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -155,7 +155,7 @@ async fn accept(
     stop.run_until_cancelled(next).await
 }
 
-/// Tells a peer that speaks HTTP/1.1 why there is no room for it, unless many are being told.
+/// Sends a 503 to a refused HTTP/1.1 peer, unless too many refusals are being sent.
 fn refuse(stream: TcpStream, limiter: &ConnectionLimiter, headers: ExtraHeaders) {
     let Ok(permit) = Arc::clone(&limiter.refusing).try_acquire_owned() else { return };
     let status = StatusCode::SERVICE_UNAVAILABLE;
@@ -167,12 +167,12 @@ fn refuse(stream: TcpStream, limiter: &ConnectionLimiter, headers: ExtraHeaders)
     });
 }
 
-/// Gives a peer an answer before its request is read, and closes; true when it took it.
+/// Sends a response before reading the request, and closes; true if the peer received it.
 async fn send_refusal(mut stream: TcpStream, answer: &[u8]) -> bool {
     let told = async {
         stream.write_all(answer).await?;
         stream.shutdown().await?;
-        // Its request must be read, or the close takes the answer back.
+        // The request must be read, else closing resets the connection and discards the response.
         tokio::io::copy(&mut stream.take(REFUSED_BYTES), &mut tokio::io::sink()).await
     };
     matches!(timeout(REFUSING, told).await, Ok(Ok(_)))
@@ -196,7 +196,7 @@ async fn connection(
     }
     let Some(tls) = tls else { return serve_http(stream, site, limits, None, stop, place).await };
     let due = Instant::now() + limits.handshake;
-    // Boxed, both: a connection without TLS then has no room for them.
+    // Both futures are boxed, so that a connection without TLS does not reserve room for them.
     let shaken = Box::pin(tls_handshake(tls, stream, site.refusal_headers));
     match timeout_at(due, shaken).await {
         Ok(Ok(Some(stream))) => {
@@ -208,7 +208,7 @@ async fn connection(
     }
 }
 
-/// `None` when the peer speaks HTTP in clear text, and was told so.
+/// Accepts TLS; `None` if the peer speaks clear-text HTTP, which is answered with a 400.
 async fn tls_handshake(
     tls: TlsAcceptor,
     stream: TcpStream,
@@ -225,7 +225,7 @@ async fn tls_handshake(
     tls.accept(stream).await.map(Some)
 }
 
-/// Answers the requests of one connection; the first head must be whole at `first_header`.
+/// Serves the requests of one connection; the first head must be complete at `first_header`.
 async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     site: ServiceConfig,
@@ -235,7 +235,7 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     place: ConnectionPermit,
 ) {
     let (activity, peer) = (Arc::clone(&place.activity), place.peer);
-    // Also cancelled by the socket, of a peer that keeps it open for nothing.
+    // Also cancelled by the socket if the peer keeps the connection open without requests.
     let retire = stop.child_token();
     let stream = TimeoutStream::new(
         stream,
@@ -244,7 +244,7 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         retire.clone(),
         site.refusal_headers,
     );
-    // Boxed: what is served afterwards has no room for it.
+    // Boxed, so that serving reserves no room for it.
     let greeted = retire.run_until_cancelled(Box::pin(sniff_http_version(stream))).await;
     let (version, stream) = match greeted {
         Some(Ok(greeted)) => greeted,
@@ -256,7 +256,7 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let io = TokioIo::new(stream);
     let service = service_fn(move |request| {
         let answer = handle_request(request, peer, site.clone(), limits, activity.begin());
-        // Boxed: an idle connection, or one that streams, then has no room for it.
+        // Boxed, so that an idle or streaming connection reserves no room for it.
         Box::pin(async move { Ok::<_, Infallible>(answer.await) })
     });
     let result = match version {
@@ -266,13 +266,13 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
                 result = &mut connection => result,
                 () = retire.cancelled() => {
                     Pin::new(&mut connection).graceful_shutdown();
-                    // By reference: a connection that is moved here has room kept for it twice.
+                    // By reference: moving the connection here would reserve room for it twice.
                     (&mut connection).await
                 }
             }
         }
         HttpVersion::Http2 => {
-            // Boxed: the others then have no room for it.
+            // Boxed, so that other connections reserve no room for it.
             let mut connection = Box::pin(http2(&limits).serve_connection(io, service));
             tokio::select! {
                 result = &mut connection => result,
@@ -292,9 +292,9 @@ fn http1(limits: &ServerLimits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        // `TimeoutStream` times the head, and answers 408 where hyper only closes.
+        // `TimeoutStream` times the head and answers 408, whereas hyper only closes.
         .header_read_timeout(None)
-        // Room for a head one byte past the limit, which `answer` then refuses.
+        // Room for a head just over the limit, which `handle_request` then refuses.
         .max_headers(HEADERS_MAX)
         .max_buf_size(limits.header_bytes_max + 4096);
     builder
@@ -304,8 +304,8 @@ fn http2(limits: &ServerLimits) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        // Room for a head past the limit, which `answer` then refuses with our headers: the
-        // library counts 32 bytes more a field than HTTP/1.1 writes.
+        // Room for a head over the limit, which `handle_request` refuses with the site's headers: the library
+        // counts 32 bytes more per field than HTTP/1.1 writes.
         .max_header_list_size(u32::try_from(2 * limits.header_bytes_max).unwrap_or(u32::MAX))
         .max_concurrent_streams(limits.streams_max)
         .initial_stream_window_size(WINDOW_BYTES)

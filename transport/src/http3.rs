@@ -1,7 +1,7 @@
-//! The same site on HTTP/3: QUIC connections, and a bridge from their streams to the router.
+//! HTTP/3 server: QUIC connections, and a bridge from their streams to the router.
 //!
-//! Promises what TCP connections get: their limits on heads, silence and number, and their drain.
-//! A body that fails resets its stream, and one that nobody reads is stopped. No early data.
+//! Promises the same limits on heads, silence and number of connections as on TCP, and the same drain. A
+//! failed body resets its stream, and an unread one is stopped (STOP_SENDING). No early data.
 
 mod body;
 mod congestion;
@@ -40,41 +40,41 @@ use body::RequestBody;
 use congestion::LossTolerantCubicConfig;
 use quic::{AcceptedStream, BufferedBytes, GATHERED_BYTES, QuicConnection, SendStream, code};
 
-/// Bytes of one request body that may come before somebody reads them.
+/// Flow-control window of one stream, in bytes.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-/// The same of all bodies of a connection.
+/// Flow-control window of one connection, in bytes.
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
-/// Bytes of answers on a connection that the peer has not acknowledged.
+/// Most unacknowledged bytes of responses per connection.
 const SEND_WINDOW_BYTES: u64 = 4 << 20;
-/// Bytes that the system holds for the socket, where it may: 20 ms at 1 Gb/s.
+/// Socket buffer size, where the system permits it: 20 ms at 1 Gb/s.
 const SOCKET_BYTES: usize = 4 << 20;
-/// Largest datagram. The library sends ten at once, and the system takes no more than that at once. Sizes that the
-/// path has no room for are found out, and most peers say that they take none above 1,472.
+/// Largest datagram. The library sends ten at once, which is the most that the system takes in one call. MTU
+/// discovery finds the size that fits the path, and most peers accept at most 1,472.
 const DATAGRAM_BYTES: u16 = 6550;
-/// Parts of an answer below this are put together while more of them are there.
+/// Size below which parts of a response are merged while more are available.
 const SMALL_BYTES: usize = 16 << 10;
-/// Handshakes at once; from the smaller number on, peers first prove their address (RFC 9000 8.1).
+/// Most concurrent handshakes, and the number from which peers must prove their address (RFC 9000 8.1).
 const HANDSHAKES_MAX: usize = 1024;
 const HANDSHAKES_UNPROVEN: usize = 64;
-/// Longest time of a handshake: it holds one of [`HANDSHAKES_MAX`].
+/// Timeout of a handshake, which holds one of [`HANDSHAKES_MAX`] permits.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Time from telling a peer to leave until its connection is closed.
+/// Time between asking a peer to leave and closing its connection.
 const LEAVING: Duration = Duration::from_secs(1);
-/// Interval of keep-alives on an idle connection while the server waits for it.
+/// Interval of keep-alives on an idle connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 type Connection = server::Connection<QuicConnection, Bytes>;
 type Resolver = server::RequestResolver<QuicConnection, Bytes>;
 type Sending = server::RequestStream<SendStream, Bytes>;
 
-/// A UDP socket that QUIC connections come to.
+/// UDP socket for QUIC connections.
 #[derive(Debug)]
 pub struct QuicListener {
     endpoint: Endpoint,
 }
 
 impl QuicListener {
-    /// Listens on `addr` and shows `certificate`; port 0 takes a free one.
+    /// Listens on `addr` with `certificate`; port 0 takes a free port.
     pub fn bind(
         addr: SocketAddr,
         certificate: &Arc<ReloadingCertificate>,
@@ -103,7 +103,7 @@ impl QuicListener {
         Ok(QuicListener { endpoint: endpoint.map_err(refused)? })
     }
 
-    /// The address that was taken.
+    /// Returns the bound address.
     pub fn local_addr(&self) -> std::io::Result<SocketAddr> {
         self.endpoint.local_addr()
     }
@@ -117,7 +117,7 @@ fn transport(limits: ServerLimits) -> TransportConfig {
     transport
         .mtu_discovery_config(Some(datagrams))
         .max_concurrent_bidi_streams(limits.streams_max.into())
-        // Control, encoder, decoder, and room for those that nobody knows (RFC 9114 6.2.3).
+        // Control, encoder, decoder, and room for unknown stream types (RFC 9114 6.2.3).
         .max_concurrent_uni_streams(8_u32.into())
         .stream_receive_window(STREAM_WINDOW_BYTES.into())
         .receive_window(CONNECTION_WINDOW_BYTES.into())
@@ -129,7 +129,7 @@ fn transport(limits: ServerLimits) -> TransportConfig {
     transport
 }
 
-/// Serves `site` on `listener` to `limiter` until stopped, then lets open requests finish until cut.
+/// Serves `site` on `listener` until stopped, then lets open requests finish until cut.
 pub async fn serve_quic(
     listener: QuicListener,
     site: ServiceConfig,
@@ -168,7 +168,7 @@ pub async fn serve_quic(
     let left = if in_time { 0 } else { connections.len() };
     cut.cancel();
     connections.wait().await;
-    // The closes are on their way once the endpoint is idle; a peer that is gone answers none.
+    // The closes are sent once the endpoint is idle; a vanished peer acknowledges none.
     if timeout(LEAVING, endpoint.wait_idle()).await.is_err() {
         tracing::debug!("some peers did not confirm the end of their connections");
     }
@@ -190,7 +190,7 @@ async fn shake_hands(incoming: Incoming) -> Option<quinn::Connection> {
     }
 }
 
-/// Answers the requests of one connection, whose peer has proven its address.
+/// Serves the requests of one connection, whose peer has proven its address.
 async fn serve_connection(
     quic: quinn::Connection,
     site: ServiceConfig,
@@ -204,7 +204,7 @@ async fn serve_connection(
     };
     let (transport, newest) = QuicConnection::new(quic.clone(), 2 * limits.header_bytes_max);
     let mut builder = server::builder();
-    // Room for a head past the limit, which `answer` then refuses with our headers.
+    // Room for a head over the limit, which `handle_request` then refuses with the site's headers.
     builder.max_field_section_size(2 * limits.header_bytes_max as u64).send_grease(false);
     let mut h3: Connection = match builder.build(transport).await {
         Ok(h3) => h3,
@@ -239,7 +239,7 @@ async fn serve_connection(
                 }
             }
             () = requests.wait(), if leaving => {
-                // What was sent last is on its way; the peer leaves when it has it.
+                // The last bytes are on their way; the peer closes when it has received them.
                 if timeout(LEAVING, quic.closed()).await.is_err() {
                     tracing::debug!("a peer did not leave by itself");
                 }
@@ -256,12 +256,12 @@ async fn serve_connection(
         }
     }
     requests.close();
-    // The peer is gone, or is being sent away: what its requests still do has an end of its own.
+    // The peer is gone or being disconnected; its requests still end by themselves.
     drop(h3);
     requests.wait().await;
 }
 
-/// One request and its answer, as long as its peer wants one.
+/// Serves one request until its response is sent or the peer gives it up.
 async fn exchange(
     resolver: Resolver,
     accepted: AcceptedStream,
@@ -270,7 +270,7 @@ async fn exchange(
     activity: (Peer, Arc<ConnectionActivity>),
 ) {
     let AcceptedStream { held, given_up } = accepted;
-    // Boxed: it is large, and the task that it is a part of is moved before it begins.
+    // Boxed, because the task that holds the large future is moved before it starts.
     let respond = Box::pin(respond(resolver, held, site, limits, activity));
     tokio::select! {
         () = respond => {}
@@ -291,7 +291,7 @@ async fn respond(
             tracing::debug!(%error, "no request came of a stream");
             return;
         }
-        // Dropped, and so reset: half a head has nobody to be told about it.
+        // Dropping the stream resets it: no response can be sent to an incomplete head.
         Err(_) => return,
     };
     let length = match message::content_length(&request) {
@@ -307,17 +307,17 @@ async fn respond(
     let (sending, receiving) = stream.split();
     let body = RequestBody::new(receiving, Arc::clone(&held), length);
     let response = handle_request(request.map(|()| body), peer, site, limits, in_flight).await;
-    // One write and mostly one packet, where a write for each part wakes the connection each time.
+    // One write and mostly one packet; a write per part would wake the connection each time.
     if response.size_hint().exact().is_some_and(|bytes| bytes <= GATHERED_BYTES as u64) {
         held.gather();
     }
     reply(sending, response, limits.idle).await;
 }
 
-/// Sends the answer; each piece must be taken within `idle`.
+/// Sends a response; each piece must be accepted within `idle`.
 async fn reply(mut stream: Sending, response: Response<TrackedBody>, idle: Duration) {
     let (mut parts, body) = response.into_parts();
-    // As the library for the other versions does by itself.
+    // Hyper adds the date by itself for the other versions.
     let date = || httpdate::fmt_http_date(SystemTime::now()).parse().ok();
     if let (false, Some(date)) = (parts.headers.contains_key(header::DATE), date()) {
         parts.headers.insert(header::DATE, date);
@@ -348,7 +348,7 @@ async fn reply(mut stream: Sending, response: Response<TrackedBody>, idle: Durat
     }
 }
 
-/// An answer's body in parts that are worth a frame, and that the slowest peer allowed takes in time.
+/// Response body in parts of useful size that the slowest permitted peer accepts in time.
 struct Parts {
     body: TrackedBody,
     rest: Bytes,
@@ -356,7 +356,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// The next bytes: small parts together, as far as they are there, and large ones in pieces.
+    /// Returns the next bytes: small parts merged while available, large ones split.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, axum::Error>> {
         let mut gathered = BytesMut::new();
         while self.rest.is_empty() && !self.ended && gathered.len() < SMALL_BYTES {

@@ -1,8 +1,8 @@
-//! Bytes in, bytes out: serves any `axum::Router` on HTTP/1.1, 2 and 3, and reaches other hosts.
+//! Transport: serves an `axum::Router` on HTTP/1.1, 2 and 3, receives WebRTC, and connects to other hosts.
 //!
-//! Promises that every wait on a peer ends (no byte received, none accepted, too many headers,
-//! too many connections), that a drain ends at its deadline, and that no connection is made to an
-//! address that was not checked. Knows no route and no run.
+//! Promises that every wait on a peer ends (no byte received, none accepted, too many headers, too many
+//! connections), that a drain ends at its deadline, and that no connection is made to an unchecked address.
+//! Knows no route and no run.
 #![forbid(unsafe_code)]
 
 mod certificate;

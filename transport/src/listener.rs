@@ -8,16 +8,16 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{TransportError, certificate::ReloadingCertificate};
 
-/// Connections that wait to be accepted; the system may hold fewer.
+/// Length of the accept queue; the system may cap it.
 const BACKLOG: u32 = 4096;
 
-/// A socket that connections come to.
+/// Listening TCP socket.
 pub struct Listener {
     pub(crate) socket: TcpListener,
     pub(crate) tls: Option<TlsAcceptor>,
 }
 
-/// The library's acceptor has nothing to show.
+/// Omits the TLS acceptor, which has no `Debug` output.
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listener")
@@ -28,13 +28,13 @@ impl fmt::Debug for Listener {
 }
 
 impl Listener {
-    /// Listens on `addr` in clear text; port 0 takes a free one, which `local_addr` then tells.
+    /// Listens on `addr` in clear text; port 0 takes a free port, which `local_addr` returns.
     pub fn bind(addr: SocketAddr) -> Result<Listener, TransportError> {
         let socket = listen(addr).map_err(|source| TransportError::Bind { addr, source })?;
         Ok(Listener { socket, tls: None })
     }
 
-    /// Every connection begins with a TLS handshake that shows `certificate`.
+    /// Requires TLS with `certificate` on every connection.
     pub fn with_tls(
         self,
         certificate: &Arc<ReloadingCertificate>,
@@ -43,7 +43,7 @@ impl Listener {
         Ok(Listener { tls: Some(Arc::new(config).into()), ..self })
     }
 
-    /// The address that was taken.
+    /// Returns the bound address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
@@ -51,7 +51,7 @@ impl Listener {
 
 fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A server that starts again must not wait for the connections of the one before.
+    // A restarted server must not wait for connections of its predecessor.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     socket.listen(BACKLOG)

@@ -1,6 +1,6 @@
-//! Percent-encoding (RFC 3986 2.1), strictly: a broken escape is an error, not a literal.
+//! Strict percent-decoding (RFC 3986 2.1): a broken escape is an error, not a literal.
 
-/// The text behind `encoded`; `None` when an escape is broken or the bytes are not UTF-8.
+/// Decodes `encoded`; `None` if an escape is broken or the bytes are not UTF-8.
 pub fn decode(encoded: &[u8]) -> Option<String> {
     let mut bytes = Vec::with_capacity(encoded.len());
     let mut rest = encoded;

@@ -1,7 +1,7 @@
-//! Version of HTTP that a connection speaks, told by its first bytes (RFC 9113 3.4).
+//! Detection of the HTTP version from a connection's first bytes (RFC 9113 3.4).
 //!
-//! The bytes that told are read again with whatever has come since, in one read: a head that comes
-//! in two pieces would have the reader grow its buffer, and keep it for as long as it is connected.
+//! The bytes read for detection are returned with those that have come since, in one read: a head that
+//! arrives in two pieces would make the reader grow its buffer for the rest of the connection.
 
 use std::{
     io,
@@ -11,26 +11,26 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-/// First bytes of a client of HTTP/2.
+/// Connection preface of an HTTP/2 client.
 pub(crate) const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A version of HTTP on TCP.
+/// Version of HTTP on TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HttpVersion {
     Http1,
     Http2,
 }
 
-/// A connection whose first bytes have been looked at.
+/// Connection whose first bytes were read for detection.
 pub(crate) struct SniffedStream<S> {
     first: [u8; PREFACE.len()],
-    /// Bytes of `first` that have been read again, and those that there are.
+    /// Bytes of `first` already returned, and bytes available in it.
     again: usize,
     read: usize,
     stream: S,
 }
 
-/// Reads until it is clear what `stream` speaks: no more than the preface is long.
+/// Reads until the version is known, at most the length of the preface.
 pub(crate) async fn sniff_http_version<S: AsyncRead + Unpin>(
     mut stream: S,
 ) -> io::Result<(HttpVersion, SniffedStream<S>)> {
@@ -62,7 +62,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for SniffedStream<S> {
         buf.put_slice(&first[*again..*again + count]);
         *again += count;
         if buf.remaining() > 0 {
-            // A read that fails here fails again when it is done alone.
+            // An error of this read occurs again on the next one.
             let _more = Pin::new(stream).poll_read(cx, buf);
         }
         Poll::Ready(Ok(()))
@@ -147,7 +147,7 @@ mod tests {
         let mut buffer = [0; 1000];
         let read = stream.read(&mut buffer).await.expect("read");
         assert_eq!(&buffer[..read], head);
-        // A small buffer gets what it has room for.
+        // A small buffer is filled with what fits.
         let (mut peer, stream) = duplex(1000);
         peer.write_all(&head).await.expect("taken");
         let (_, mut stream) = sniff_http_version(stream).await.expect("read");

@@ -1,4 +1,4 @@
-//! One request to one answer, whatever version of HTTP carries them.
+//! Processing of one request, for all versions of HTTP.
 
 use std::{
     pin::Pin,
@@ -22,10 +22,10 @@ use crate::{
     timeouts::{BodyExpired, TimeoutBody},
 };
 
-/// Most headers of a request, where hyper alone has 100: their bytes are what counts.
+/// Most headers of a request; hyper's default is 100. The limit on bytes is the one that matters.
 pub(crate) const HEADERS_MAX: usize = 1024;
 
-/// The answer to `request`, its headers and its silences within `limits`.
+/// Answers `request`; enforces the limits on its headers and its silence.
 pub(crate) async fn handle_request<B>(
     mut request: Request<B>,
     peer: Peer,
@@ -74,15 +74,15 @@ where
     response.map(|_| TrackedBody { body, debt, _in_flight: in_flight })
 }
 
-/// Returns true where it has the one Host that HTTP/1.1 asks for (RFC 9112 3.2): with two, or none,
-/// those on the way and here may take it for requests of different sites.
+/// Returns true if the request has exactly one Host as HTTP/1.1 requires (RFC 9112 3.2): otherwise proxies
+/// and this server might disagree about the site.
 fn names_its_host<B>(request: &Request<B>) -> bool {
     let hosts = request.headers().get_all(header::HOST).iter().count();
     request.version() != Version::HTTP_11 || hosts == 1
 }
 
-/// The length that every version tells: none where there is no body by definition (RFC 9110 8.6), and
-/// that of a body whose length is known.
+/// Sets the content-length: none if the status permits no body (RFC 9110 8.6), else the length of the body if
+/// known.
 fn set_length(response: &mut Response<Body>) {
     let is_bodiless =
         matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
@@ -95,7 +95,7 @@ fn set_length(response: &mut Response<Body>) {
     }
 }
 
-/// The size of the head as HTTP/1.1 writes it.
+/// Returns the size of the head in HTTP/1.1 form, in bytes.
 fn head_bytes<B>(request: &Request<B>) -> usize {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     let line = request.method().as_str().len() + target + " HTTP/1.1\r\n\r\n".len() + 1;
@@ -105,13 +105,13 @@ fn head_bytes<B>(request: &Request<B>) -> usize {
     line + request.headers().iter().map(field).sum::<usize>()
 }
 
-/// Replaces the router's response to a broken-off body by a 408 that says so; its headers stay.
+/// Replaces the router's response to a timed-out body by a 408, keeping its headers.
 fn timed_out(response: Response<Body>, close: bool, headers: ExtraHeaders) -> Response<Body> {
     let mut told =
         error_response::response(StatusCode::REQUEST_TIMEOUT, "request timed out", headers);
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
-    // The router's headers stand, its id above all; only the type is of the new text.
+    // The router's headers stay, above all the request id; only the content type is replaced.
     if let Some(plain) = told.headers_mut().remove(header::CONTENT_TYPE) {
         parts.headers.insert(header::CONTENT_TYPE, plain);
     }
@@ -122,10 +122,10 @@ fn timed_out(response: Response<Body>, close: bool, headers: ExtraHeaders) -> Re
     told
 }
 
-/// A response body that keeps its request counted until the last byte is handed over.
+/// Response body that counts its request as in progress until the last byte is taken.
 pub(crate) struct TrackedBody {
     body: Body,
-    /// Set from each part that is handed over until the next is asked for.
+    /// Set after each part until the next one is requested.
     debt: PeerStallGuard,
     _in_flight: RequestGuard,
 }

@@ -1,9 +1,9 @@
-//! Limits on silence: a socket and a request body that give up on a peer that sends too little, or
-//! a head that cannot be served.
+//! Timeouts of silent peers: a socket and a request body that fail if the peer sends too little, and refusal
+//! of ambiguous heads.
 //!
-//! The socket's clock runs only while no request is being answered, so that a long poll may wait;
-//! the body's clock runs only while somebody waits for the next bytes. Bytes that bring no request
-//! to its end, and answers that are not taken, count as silence after twice the time.
+//! The socket's clock runs only while no request is in progress, so that a long poll may wait; the body's
+//! clock runs only while the handler waits for bytes. Bytes that complete no request, and responses that are
+//! not read, count as silence after twice the time.
 
 mod body;
 
@@ -33,44 +33,44 @@ use crate::{
 pub(crate) use body::LEAST_BYTES;
 pub(crate) use body::{BodyExpired, TimeoutBody};
 
-/// Bytes that are read of what comes after a refused head.
+/// Most bytes read after a refused head.
 const REFUSED_BYTES: usize = 64 << 10;
 
-/// A socket that fails with `TimedOut` after too long without a byte from, or room at, the peer,
-/// and ends a request whose head takes too long or has no certain end.
+/// Socket that fails with `TimedOut` if the peer neither sends nor reads for too long, and refuses a head
+/// that is too slow or has no certain end.
 pub(crate) struct TimeoutStream<S> {
     stream: S,
     times: Times,
     activity: Arc<ConnectionActivity>,
     heads: Heads,
-    /// A head came that must not be served.
+    /// True once an ambiguous head has arrived; that head must not be served.
     is_ambiguous: bool,
-    /// Instant at which a byte last came, or the server was last at work.
+    /// Time of the last byte, or of the last check with a request in progress.
     heard: Instant,
     clock: Pin<Box<Sleep>>,
     stuck: Option<Pin<Box<Sleep>>>,
-    /// Cancelled when the peer talks without asking for anything.
+    /// Cancelled if the peer sends bytes without any request.
     retire: CancellationToken,
     refusal_headers: ExtraHeaders,
     refusal: Option<Refusal>,
 }
 
-/// Longest waits for a peer.
+/// Timeouts of a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// Between two bytes.
+    /// Longest time between two bytes.
     pub idle: Duration,
-    /// From the first byte of a head to its last.
+    /// Longest time from the first byte of a head to its last.
     pub header: Duration,
-    /// Deadline of the first head, where something came before it.
+    /// Deadline of the first head, if a handshake came before it.
     pub first_header: Option<Instant>,
 }
 
-/// A refusal of hyper's being replaced by one with our headers.
+/// Replacement of a refusal written by hyper by one with the site's headers.
 struct Refusal {
-    /// Bytes of ours that are left to send.
+    /// Bytes of the replacement left to send.
     rest: Bytes,
-    /// Bytes of hyper's, which it believes it is sending.
+    /// Length of hyper's refusal, reported as written.
     replaces: usize,
 }
 
@@ -98,7 +98,7 @@ impl<S> TimeoutStream<S> {
         }
     }
 
-    /// Returns the deadline of the head that has begun, or of the first one.
+    /// Returns the deadline of the incomplete head or of the first one.
     fn head_due(&self) -> Option<Instant> {
         let first = self.times.first_header.filter(|_| self.activity.started() == 0);
         let free = Instant::from_std(self.activity.changed());
@@ -139,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimeoutStream<S> {
             return read;
         }
         if let Err(Ambiguous { before: whole }) = self.heads.read(came, now) {
-            // What came before it is answered first.
+            // The requests before the head are answered first.
             buf.set_filled(before + whole);
             self.is_ambiguous = true;
             return if whole > 0 { Poll::Ready(Ok(())) } else { self.poll_refused(cx) };
@@ -164,16 +164,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimeoutStream<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TimeoutStream<S> {
-    /// Refuses the head that has no certain end, once what came before it is answered.
+    /// Refuses the ambiguous head once the requests before it are answered.
     fn poll_refused(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.activity.is_busy() {
-            // The library reads again after the answer.
+            // Hyper reads again after the response.
             return Poll::Pending;
         }
         let text = "a request says in one way where its body ends: content-length, or \
                     transfer-encoding: chunked";
         self.tell(cx, StatusCode::BAD_REQUEST, text);
-        // Closing with unread bytes would reset the connection, and the answer with it.
+        // Closing with unread bytes would reset the connection and discard the response.
         let (mut rest, mut left) = ([0; 4096], REFUSED_BYTES);
         while left > 0 {
             let mut rest = ReadBuf::new(&mut rest);
@@ -189,7 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimeoutStream<S> {
 }
 
 impl<S: AsyncWrite + Unpin> TimeoutStream<S> {
-    /// Tells the peer of half a request that it was too slow.
+    /// Answers an incomplete request with 408; returns the error for the socket.
     fn time_out(&mut self, cx: &mut Context<'_>) -> io::Error {
         if self.holds_half_a_request() {
             self.tell(cx, StatusCode::REQUEST_TIMEOUT, "request timed out");
@@ -197,9 +197,9 @@ impl<S: AsyncWrite + Unpin> TimeoutStream<S> {
         io::ErrorKind::TimedOut.into()
     }
 
-    /// Answers a head that the library never gets.
+    /// Sends a refusal for a head that hyper never receives.
     fn tell(&mut self, cx: &mut Context<'_>, status: StatusCode, text: &str) {
-        // A full send buffer loses the courtesy, not the close.
+        // If the send buffer is full, only the refusal is lost; the connection closes anyway.
         let answer = error_response::bytes(status, text, self.refusal_headers);
         let told = Pin::new(&mut self.stream).poll_write(cx, &answer);
         tracing::debug!(told = told.is_ready(), %status, "gave up on a request head");

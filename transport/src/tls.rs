@@ -1,7 +1,7 @@
-//! TLS clients: whom they believe, and the one place where they are made.
+//! TLS client configurations and trust anchors.
 //!
-//! Every client of the server that speaks TLS to another host takes its configuration here, so
-//! that all have the same provider and protocol versions. Does not know what is said.
+//! Every TLS client of the server is configured here, so that all use the same crypto provider and protocol
+//! versions. Knows no application protocol.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,37 +15,37 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
 };
 
-/// Trusted certificates that cannot be used.
+/// Error of loading trusted certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// The file is not there, or is not PEM.
+    /// The file is missing, unreadable or not PEM.
     #[error("no certificates can be read ({reason}): {path}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Reason of the failure.
         reason: String,
     },
-    /// The file has none.
+    /// The file holds no certificate.
     #[error("no certificate found in the file: {0}")]
     Empty(PathBuf),
-    /// The library refuses its own defaults: our bug.
+    /// The library rejects its own defaults, which is a bug.
     #[error("no TLS client can be made: {0}")]
     Setup(#[from] rustls::Error),
 }
 
-/// Servers that a client believes.
+/// Servers that a client trusts.
 #[derive(Clone, Debug)]
 pub enum TrustAnchors {
-    /// Servers with a certificate that these vouch for, for the name that was dialled.
+    /// Servers with a certificate issued by these roots for the dialled name.
     Roots(RootCertStore),
-    /// Any server: encrypted, to a host that is not verified.
+    /// Any server: encrypted, but the host is not verified.
     InsecureAcceptAny,
 }
 
-/// The certificates of the system, and those in the PEM file `extra`.
+/// Loads the system's certificates and those in the PEM file `extra`.
 ///
-/// Empty where the system has none and nothing is added: such a client reaches nobody.
+/// The result is empty if there are none; such a client can reach no host.
 pub fn roots(extra: Option<&Path>) -> Result<RootCertStore, TrustError> {
     let mut roots = match extra {
         Some(path) => roots_in(path)?,
@@ -59,7 +59,7 @@ pub fn roots(extra: Option<&Path>) -> Result<RootCertStore, TrustError> {
     Ok(roots)
 }
 
-/// The certificates in a PEM file, at least one, and no others.
+/// Loads the certificates of a PEM file, at least one.
 pub fn roots_in(path: &Path) -> Result<RootCertStore, TrustError> {
     let unreadable = |reason: String| TrustError::File { path: path.to_owned(), reason };
     let mut roots = RootCertStore::empty();
@@ -71,7 +71,7 @@ pub fn roots_in(path: &Path) -> Result<RootCertStore, TrustError> {
     if roots.is_empty() { Err(TrustError::Empty(path.to_owned())) } else { Ok(roots) }
 }
 
-/// A client that believes `trust` and shows no certificate of its own.
+/// Creates a client configuration that trusts `trust` and has no client certificate.
 pub fn client_config(trust: TrustAnchors) -> Result<Arc<ClientConfig>, TrustError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -86,7 +86,7 @@ pub fn client_config(trust: TrustAnchors) -> Result<Arc<ClientConfig>, TrustErro
     Ok(Arc::new(config))
 }
 
-/// Believes every certificate, and still wants its key to have signed the handshake.
+/// Verifier that accepts every certificate, but requires the handshake to be signed with its key.
 #[derive(Debug)]
 struct InsecureAcceptAny(Arc<CryptoProvider>);
 
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Returns true where a client that believes `trust` talks to a server with `certificate`.
+    /// Returns true if a client with `trust` accepts a server with `certificate`.
     fn is_believed(trust: TrustAnchors, certificate: &rcgen::CertifiedKey<rcgen::KeyPair>) -> bool {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let key = certificate.signing_key.serialize_der().try_into().expect("a key");

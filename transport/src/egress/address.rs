@@ -1,9 +1,8 @@
-//! Addresses that may be connected to: those that are globally routable, and those that the
-//! operator adds.
+//! Addresses that may be connected to: globally routable ones, and those that the operator adds.
 //!
-//! The ranges are those of IANA's special-purpose registries (RFC 6890 and its updates), taken
-//! whole: the few anycast services within them serve no media. An IPv6 address that carries an
-//! IPv4 address must pass with both.
+//! The ranges are those of IANA's special-purpose registries (RFC 6890 and its updates), taken as a whole:
+//! the few anycast services in them serve no media. An IPv6 address with an embedded IPv4 address must pass
+//! with both.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -19,10 +18,10 @@ const fn v6(groups: [u16; 8], len: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, e, f, g, h), len)
 }
 
-/// The first row that holds an address names it.
+/// Special-purpose ranges and their names; the first row that contains an address applies.
 const SPECIAL_V4: &[(Ipv4Net, &str)] = &[
     (v4([169, 254, 169, 254], 32), "a cloud's metadata service"),
-    // Public by its number, and answered by the host of every virtual machine of that cloud.
+    // A public address that the host of every virtual machine of that cloud answers.
     (v4([168, 63, 129, 16], 32), "a cloud's metadata service"),
     (v4([100, 100, 100, 200], 32), "a cloud's metadata service"),
     (v4([0, 0, 0, 0], 8), "this network"),
@@ -65,10 +64,10 @@ const SPECIAL_V6: &[(Ipv6Net, &str)] = &[
     (v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), "multicast"),
 ];
 
-/// All that is allocated for global unicast so far; the rest of the space is reserved.
+/// Space allocated for global unicast so far; the rest is reserved.
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// Returns the special purpose of an address; `None` when it is globally routable.
+/// Returns the special purpose of an address; `None` if it is globally routable.
 fn special(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => {
@@ -82,7 +81,7 @@ fn special(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 addresses that packets to an IPv6 address may end at.
+/// Returns the embedded IPv4 addresses at which packets to an IPv6 address may end.
 fn embedded(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
     let bytes = address.octets();
     let at = |start: usize| {
@@ -94,9 +93,9 @@ fn embedded(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
         [0, 0, 0, 0, 0, 0 | 0xffff, ..]
         | [0, 0, 0, 0, 0xffff, 0, ..]
         | [0x64, 0xff9b, ..]
-        // ISATAP: an interface identifier within any prefix.
+        // ISATAP: an interface identifier in any prefix.
         | [_, _, _, _, 0 | 0x200, 0x5efe, ..] => [Some(at(12)), None],
-        // Teredo: the server, and the client's address with every bit flipped.
+        // Teredo: the server's address, and the client's with every bit inverted.
         [0x2001, 0, ..] => [Some(at(4)), Some(Ipv4Addr::from_bits(!at(12).to_bits()))],
         [0x2002, ..] => [Some(at(2)), None],
         _ => [None, None],
@@ -104,9 +103,9 @@ fn embedded(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
     found.into_iter().flatten()
 }
 
-/// Returns true where every host of the internet means the same by `address`, and none of ours.
+/// Returns true if `address` is globally routable.
 ///
-/// An IPv6 address that carries an IPv4 address is judged by both.
+/// For an IPv6 address with an embedded IPv4 address, both must be.
 pub fn is_global(address: IpAddr) -> bool {
     NetworkAllowlist::default().blocked_reason(address).is_none()
 }
@@ -116,7 +115,7 @@ pub fn is_global(address: IpAddr) -> bool {
 pub struct NetworkAllowlist(pub Vec<IpNet>);
 
 impl NetworkAllowlist {
-    /// Returns the reason not to connect to `address`; `None` when it may be connected to.
+    /// Returns the reason not to connect to `address`; `None` if it may be connected to.
     pub(super) fn blocked_reason(&self, address: IpAddr) -> Option<&'static str> {
         let carried = match address {
             IpAddr::V6(address) => {

@@ -1,4 +1,4 @@
-//! A connection to a host: its name resolved once, every address checked, only those tried.
+//! Connection to a host: resolves its name once, checks every address, and dials only those.
 
 use std::{
     io,
@@ -18,25 +18,25 @@ use tokio_rustls::TlsConnector;
 
 use super::{EgressClient, EgressError, RequestUrl, TimeoutPhase, address::NetworkAllowlist};
 
-/// Longest time to resolve a name.
+/// Timeout of resolving a name.
 const DNS: Duration = Duration::from_secs(5);
-/// Longest time to connect to a host, over all of its addresses.
+/// Timeout of connecting to a host, over all of its addresses.
 pub const CONNECT: Duration = Duration::from_secs(5);
-/// Longest time of a TLS handshake.
+/// Timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Addresses of one host that are tried.
+/// Most addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 8;
 
-/// Both ways, encrypted or not.
+/// Bidirectional byte stream, encrypted or not.
 pub trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for S {}
 
-/// A connection whose end has been checked.
+/// Connection to an address that was checked.
 pub type CheckedStream = Box<dyn AsyncStream>;
 
 impl EgressClient {
-    /// Connects to `target`, through TLS where its scheme says so.
+    /// Connects to `target`, with TLS if its scheme requires it.
     pub async fn dial(&self, target: &RequestUrl) -> Result<CheckedStream, EgressError> {
         self.dial_with(target, &self.0.media_tls).await
     }
@@ -63,7 +63,7 @@ impl EgressClient {
         }
     }
 
-    /// The addresses of `target`, all of which may be connected to.
+    /// Resolves `target` to its addresses; an error unless all of them may be connected to.
     pub(super) async fn resolve(
         &self,
         target: &RequestUrl,
@@ -84,8 +84,8 @@ impl EgressClient {
         let slow = || EgressError::Timeout { wait: TimeoutPhase::Dns, after: DNS };
         let failed = |reason: String| EgressError::Dns { host: host.to_owned(), reason };
         let end = Instant::now() + DNS;
-        // The resolver cannot be interrupted: a lookup keeps its place until it ends by itself, on
-        // a thread that no shutdown of the runtime waits for.
+        // The resolver cannot be interrupted: a lookup holds its permit until it ends, on a thread that no
+        // runtime shutdown waits for.
         let places = Arc::clone(&self.0.lookups).acquire_owned();
         let place = timeout_at(end, places).await.map_err(|_| slow())?.expect("never closed");
         let name = host.to_owned();
@@ -94,7 +94,7 @@ impl EgressClient {
             let found: io::Result<Vec<SocketAddr>> =
                 (name.as_str(), port).to_socket_addrs().map(Iterator::collect);
             drop(place);
-            // The caller may have given up.
+            // The send fails if the caller has given up.
             tell.send(found).ok();
         };
         let thread = std::thread::Builder::new().name("dns".to_owned()).spawn(lookup);
@@ -108,13 +108,13 @@ impl EgressClient {
     }
 }
 
-/// Returns the reason not to connect to a host with these addresses: one bad address is enough, as
-/// a name that has one is either wrong or hostile.
+/// Returns the reason not to connect to a host with these addresses. One blocked address is enough, as a name
+/// with such an address is either misconfigured or hostile.
 fn blocked(networks: &NetworkAllowlist, addresses: &[SocketAddr]) -> Option<&'static str> {
     addresses.iter().find_map(|address| networks.blocked_reason(address.ip()))
 }
 
-/// Tries one address after the other; each gets its share of what time is left.
+/// Tries the addresses in order; each gets an equal share of the time left.
 async fn connect(target: &RequestUrl, addresses: &[SocketAddr]) -> Result<TcpStream, EgressError> {
     let end = Instant::now() + CONNECT;
     let tried = &addresses[..addresses.len().min(ADDRESSES_MAX)];
@@ -123,7 +123,7 @@ async fn connect(target: &RequestUrl, addresses: &[SocketAddr]) -> Result<TcpStr
         let share = (end - Instant::now()) / (tried.len() - at) as u32;
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                // Small requests go out at once; a socket that cannot do that still works.
+                // Small requests are sent without delay; a socket without that option still works.
                 stream.set_nodelay(true).ok();
                 return Ok(stream);
             }

@@ -1,26 +1,26 @@
-//! Errors of fetching from, or sending to, another host.
+//! Errors of connections to other hosts.
 //!
-//! Messages name hosts and rules, never credentials, paths or queries: they reach users, events
-//! and logs.
+//! Messages name hosts and rules, never credentials, paths or queries, because they reach users, events and
+//! logs.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
-/// Wait that timed out.
+/// Phase that timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutPhase {
-    /// The name of the host.
+    /// Resolving the host name.
     Dns,
-    /// A connection.
+    /// Connecting.
     Connect,
     /// The TLS handshake.
     Handshake,
-    /// The start of an answer.
+    /// Waiting for the start of a response.
     FirstByte,
-    /// The next bytes.
+    /// Waiting for the next bytes.
     Idle,
-    /// Everything together.
+    /// The whole job.
     Total,
 }
 
@@ -29,20 +29,20 @@ pub enum TimeoutPhase {
 pub enum DownloadLimit {
     /// Bytes of all bodies.
     Bytes,
-    /// Requests, redirects included.
+    /// Number of requests, redirects included.
     Fetches,
 }
 
 /// Error of a request to another host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
-    /// Not a URL that can be fetched.
+    /// The URL cannot be fetched.
     #[error("malformed url: {0}")]
     Malformed(&'static str),
-    /// A scheme that nobody fetches here.
+    /// The scheme is not supported.
     #[error("scheme not served: {0}")]
     Scheme(String),
-    /// A scheme that the operator has not enabled.
+    /// The scheme is disabled by the operator.
     #[error("scheme not enabled: {scheme} needs {setting}=true on this server")]
     NotEnabled {
         /// The scheme.
@@ -50,15 +50,15 @@ pub enum EgressError {
         /// Setting that enables it.
         setting: &'static str,
     },
-    /// The name has no address.
+    /// The name does not resolve.
     #[error("dns: {host} does not resolve ({reason})")]
     Dns {
-        /// The name.
+        /// Host name.
         host: String,
-        /// The resolver's words.
+        /// Error message of the resolver.
         reason: String,
     },
-    /// An address of the host must not be connected to.
+    /// An address of the host is blocked.
     #[error(
         "blocked address: {host} leads to an address that is not public ({rule}); the operator \
          can allow its network with SERVICE_EGRESS_ALLOWED_NETWORKS"
@@ -69,39 +69,39 @@ pub enum EgressError {
         /// Special purpose of the address.
         rule: &'static str,
     },
-    /// No address of the host took a connection.
+    /// No address of the host accepted a connection.
     #[error("tcp: cannot connect to {host} ({reason})")]
     Connect {
         /// The host.
         host: String,
-        /// The system's words.
+        /// Error message of the system.
         reason: String,
     },
-    /// The host did not prove who it is, or broke the handshake.
+    /// The host's certificate was rejected, or the handshake failed.
     #[error("tls: no secure connection to {host} ({reason})")]
     Tls {
         /// The host.
         host: String,
-        /// Check that failed.
+        /// Reason of the failure.
         reason: String,
     },
-    /// An answer that is not the resource.
+    /// The response has an unexpected status.
     #[error("http status: {host} answered {status}")]
     Status {
         /// The host.
         host: String,
-        /// Its answer.
+        /// Status of the response.
         status: StatusCode,
     },
-    /// The host wants other credentials, or none of ours.
+    /// The host rejects the credentials, or requires some.
     #[error("auth: {host} answered {status}; give valid credentials in the URL")]
     Auth {
         /// The host.
         host: String,
-        /// Its answer.
+        /// Status of the response.
         status: StatusCode,
     },
-    /// An answer that breaks the protocol.
+    /// The response violates the protocol.
     #[error("http: {host} {problem}")]
     Answer {
         /// The host.
@@ -109,42 +109,42 @@ pub enum EgressError {
         /// Violation of the protocol.
         problem: &'static str,
     },
-    /// Redirects without an end.
+    /// The redirects exceed the limit.
     #[error("redirect loop: more than {limit} redirects")]
     Redirects {
         /// Most redirects that are followed.
         limit: usize,
     },
-    /// The connection broke, or the body is shorter than was said.
+    /// The connection closed before the end of the body.
     #[error("ended early: {host} closed the connection before the end of the body")]
     Cut {
         /// The host.
         host: String,
     },
-    /// Another part of the resource is not of the same version.
+    /// The resource changed between two requests.
     #[error("changed while it was read: {host} has another version now")]
     Changed {
         /// The host.
         host: String,
     },
-    /// The bytes can be read once, from start to end.
+    /// The server serves no ranges, so the resource can be read only from start to end.
     #[error("not seekable: {host} serves no ranges, and this source has to be read out of order")]
     NoRanges {
         /// The host.
         host: String,
     },
-    /// A wait that came to nothing.
+    /// A timeout expired.
     #[error("timeout: {} within {} s", what(*.wait), .after.as_secs_f32())]
     Timeout {
-        /// For what.
+        /// Phase that timed out.
         wait: TimeoutPhase,
         /// Time limit.
         after: Duration,
     },
-    /// More than a job may fetch.
+    /// The job exceeded its download budget.
     #[error("too large: more than {limit} {}", unit(*.amount))]
     TooMuch {
-        /// Of what.
+        /// Quantity that exceeded its limit.
         amount: DownloadLimit,
         /// Largest amount allowed.
         limit: u64,

@@ -1,7 +1,7 @@
-//! One job's downloads: bodies from any byte on, redirects by hand, everything counted.
+//! Downloads of one job: bodies from any byte on, with redirects followed and a shared budget.
 //!
-//! A resource that is opened again must be the same version as before, as long as it is one of the
-//! last that were opened. A body is given out as it comes and never kept.
+//! A resource that is reopened must have the same version as before, as long as it is among the last that
+//! were opened. Bodies are streamed and never stored.
 
 mod body;
 mod response_head;
@@ -29,15 +29,15 @@ pub(in crate::egress) use response_head::ResponseHead;
 
 pub use body::DownloadBody;
 
-/// Redirects of one request that are followed.
+/// Most redirects followed per request.
 pub const REDIRECTS_MAX: usize = 5;
 
-/// Resources of one job that are remembered: those that a decoder goes back to are few.
+/// Most resources remembered per job; a decoder returns to few.
 const KNOWN_MAX: usize = 128;
-/// Hosts of one job whose credentials are remembered.
+/// Most hosts per job whose credentials are remembered.
 const CREDENTIALS_MAX: usize = 16;
 
-/// Budget of one job, shared by all of its downloads.
+/// Download budget of one job, shared by all of its downloads.
 #[derive(Debug)]
 pub struct DownloadBudget {
     bytes_max: u64,
@@ -49,7 +49,7 @@ pub struct DownloadBudget {
 }
 
 impl DownloadBudget {
-    /// So many bytes and requests, within `time` from now on.
+    /// Creates a budget of bytes and requests that ends after `time`.
     pub fn new(bytes_max: u64, fetches_max: u64, time: Duration) -> Arc<DownloadBudget> {
         let (bytes, fetches) = (AtomicU64::new(0), AtomicU64::new(0));
         Arc::new(DownloadBudget {
@@ -62,7 +62,7 @@ impl DownloadBudget {
         })
     }
 
-    /// Counts bytes of a body.
+    /// Charges bytes of a body; an error if the budget is exceeded.
     pub fn take(&self, bytes: u64) -> Result<(), EgressError> {
         count(&self.bytes, bytes, self.bytes_max, DownloadLimit::Bytes)
     }
@@ -71,7 +71,7 @@ impl DownloadBudget {
         count(&self.fetches, 1, self.fetches_max, DownloadLimit::Fetches)
     }
 
-    /// Bytes counted so far.
+    /// Returns the bytes charged so far.
     pub fn used(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
@@ -81,7 +81,7 @@ impl DownloadBudget {
         self.end
     }
 
-    /// The error of [`DownloadBudget::end`].
+    /// Returns the error to report at [`DownloadBudget::end`].
     pub fn late(&self) -> EgressError {
         EgressError::Timeout { wait: TimeoutPhase::Total, after: self.time }
     }
@@ -100,20 +100,20 @@ fn count(
     Ok(())
 }
 
-/// A body on its way.
+/// Started download.
 #[derive(Debug)]
 pub struct Download {
-    /// URL that it came from, after redirects and without credentials.
+    /// Final URL after redirects, without credentials.
     pub url: Url,
-    /// Bytes of the whole resource, where they are known.
+    /// Bytes of the whole resource, if known.
     pub size: Option<u64>,
-    /// It can be opened from another byte.
+    /// True if the resource can be opened at another byte.
     pub seekable: bool,
-    /// The bytes.
+    /// Body of the response.
     pub body: DownloadBody,
 }
 
-/// Facts about a resource from an earlier answer.
+/// Resource known from an earlier response.
 #[derive(Clone, Debug)]
 struct Known {
     target: RequestUrl,
@@ -124,17 +124,17 @@ struct Known {
 pub struct Fetcher {
     egress: EgressClient,
     budget: Arc<DownloadBudget>,
-    /// The oldest make room.
+    /// Credentials by host; the oldest are dropped first.
     credentials: VecDeque<(RequestUrl, UrlCredentials)>,
     known: KnownResources,
     idle: body::IdleConnection,
 }
 
-/// The resources that were opened last; older ones are forgotten.
+/// Resources opened last; older ones are forgotten.
 #[derive(Debug, Default)]
 struct KnownResources {
     by_url: HashMap<Url, Known>,
-    /// The oldest first.
+    /// URLs, the oldest first.
     order: VecDeque<Url>,
 }
 
@@ -162,7 +162,7 @@ impl KnownResources {
 }
 
 impl Fetcher {
-    /// Downloads within `budget`.
+    /// Creates a fetcher with `budget`.
     pub fn new(egress: EgressClient, budget: Arc<DownloadBudget>) -> Fetcher {
         let idle = body::IdleConnection::default();
         let (credentials, known) = (VecDeque::new(), KnownResources::default());
@@ -171,7 +171,7 @@ impl Fetcher {
 
     /// Opens `target` from byte `from` on.
     ///
-    /// The credentials of a target are used for its scheme, host and port, and for no other.
+    /// Credentials of a target are used only for its host, port and encryption.
     pub async fn get(&mut self, target: &RequestUrl, from: u64) -> Result<Download, EgressError> {
         if let Some(credentials) = target.credentials() {
             self.learn(target, credentials);
@@ -201,12 +201,12 @@ impl Fetcher {
         Err(EgressError::Redirects { limit: REDIRECTS_MAX })
     }
 
-    /// Another version of `url` may come next time, as of a live playlist.
+    /// Forgets the version of `url`, which may change, as a live playlist does.
     pub fn forget(&mut self, url: &Url) {
         self.known.forget(url);
     }
 
-    /// One pair for each host, the newest.
+    /// Stores the credentials of a host; the newest replace older ones.
     fn learn(&mut self, target: &RequestUrl, credentials: &UrlCredentials) {
         self.credentials.retain(|(owner, _)| !owner.is_beside(target));
         if self.credentials.len() >= CREDENTIALS_MAX {
@@ -221,7 +221,7 @@ impl Fetcher {
         self.known.insert(asked.url().clone(), known);
     }
 
-    /// One request; on the connection that an earlier one left, where it has the same end.
+    /// Sends one request, on the idle connection of an earlier one if it leads to the same host.
     async fn ask(
         &self,
         target: &RequestUrl,
@@ -233,7 +233,7 @@ impl Fetcher {
         let request = || self.request(target, from, known);
         let opened = async {
             if let Some(mut connection) = self.idle.take(target).await {
-                // A server may close what it was idle on at any moment: then a new one is made.
+                // A server may close an idle connection at any moment; then a new one is made.
                 if let Ok(response) = connection.send(target, request()).await {
                     return Ok((connection, response));
                 }
@@ -282,7 +282,7 @@ impl Fetcher {
     }
 }
 
-/// Returns the target of a redirect; `None` for every other answer.
+/// Returns the target of a redirect; `None` for other responses.
 fn location(
     target: &RequestUrl,
     response: &Response<Incoming>,
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(sent("https://elsewhere/"), None);
     }
 
-    /// A server that answers every request on its one connection.
+    /// Starts a server that answers every request on one connection; returns its port.
     async fn server() -> u16 {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection to another host, which ends when nobody needs it any more.
+//! HTTP/1.1 connection to another host; dropping it closes it.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use tokio::{
 
 use super::{CheckedStream, EgressError, RequestUrl, TimeoutPhase};
 
-/// Longest time to the start of an answer.
+/// Timeout of the start of a response.
 pub const FIRST_BYTE: Duration = Duration::from_secs(10);
-/// Longest pause of a body.
+/// Longest pause within a body.
 pub const IDLE: Duration = Duration::from_secs(10);
-/// Longest time to the start of a reply to a message of ours, and then of the rest of it.
+/// Timeout of the start of a reply to a message of the server, and of the rest of the reply.
 const REPLY: Duration = Duration::from_secs(30);
-/// Bytes read at a time, and the most that a connection holds.
+/// Read buffer size, which is also the most that a connection buffers.
 const READ_BYTES: usize = 64 << 10;
 
-/// An open connection.
+/// Open connection.
 pub(super) struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
@@ -34,7 +34,7 @@ pub(super) struct Http1Connection {
 
 impl Drop for Http1Connection {
     fn drop(&mut self) {
-        // A peer that neither reads nor writes would keep the task for ever.
+        // A peer that neither reads nor writes would keep the task alive for ever.
         self.driver.abort();
     }
 }
@@ -50,18 +50,18 @@ impl Http1Connection {
             .await;
         let (sender, connection) = opened.map_err(|error| failure(target, &error))?;
         let driver = tokio::spawn(async move {
-            // The waiter for the answer or the body gets the error.
+            // The waiter for the response or the body receives the error.
             connection.await.ok();
         });
         Ok(Http1Connection { sender, driver })
     }
 
-    /// Returns true where another request can be sent.
+    /// Returns true if another request can be sent.
     pub(super) async fn is_ready(&mut self) -> bool {
         matches!(timeout(Duration::ZERO, self.sender.ready()).await, Ok(Ok(())))
     }
 
-    /// Sends `request`, whose URI is replaced by the path of `target`; returns the answer's head.
+    /// Sends `request` with the path of `target` as its URI; returns the response head.
     pub(super) async fn send(
         &mut self,
         target: &RequestUrl,
@@ -94,7 +94,7 @@ impl Http1Connection {
     }
 }
 
-/// Converts a failure of the connection.
+/// Converts an error of the connection.
 pub(super) fn failure(target: &RequestUrl, error: &hyper::Error) -> EgressError {
     let host = target.host().to_owned();
     if error.is_parse() {
@@ -104,7 +104,7 @@ pub(super) fn failure(target: &RequestUrl, error: &hyper::Error) -> EgressError 
     }
 }
 
-/// One request and its whole answer.
+/// Sends one request and reads its whole response.
 pub(super) async fn exchange(
     target: &RequestUrl,
     stream: CheckedStream,

@@ -1,7 +1,7 @@
-//! A URL to reach, with its credentials taken out of it.
+//! URL to connect to, with its credentials split off.
 //!
-//! Odd spellings of addresses (decimal, octal, hexadecimal) need no rule here: what is checked is
-//! the address that a name resolves to.
+//! Unusual spellings of addresses (decimal, octal, hexadecimal) need no rule here, because the resolved
+//! address is checked.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use url::{Position, Url};
 use super::EgressError;
 use crate::percent;
 
-/// Longest URL, bytes: a job remembers many.
+/// Longest URL, in bytes; a job remembers many.
 const URL_BYTES_MAX: usize = 8192;
 
-/// A user and a password, which show themselves to nobody.
+/// User name and password, hidden in `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UrlCredentials {
-    /// The user.
+    /// User name.
     pub user: String,
     /// The password.
     pub password: String,
@@ -31,7 +31,7 @@ impl fmt::Debug for UrlCredentials {
 }
 
 impl UrlCredentials {
-    /// The value of an `authorization` header.
+    /// Returns the value of an `authorization` header.
     pub(super) fn basic(&self) -> HeaderValue {
         let text = format!("{}:{}", self.user, self.password);
         let encoded = base64::engine::general_purpose::STANDARD.encode(text);
@@ -41,7 +41,7 @@ impl UrlCredentials {
     }
 }
 
-/// Host to connect to and resource to ask for.
+/// URL of a resource, without credentials, and the credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestUrl {
     url: Url,
@@ -49,33 +49,33 @@ pub struct RequestUrl {
 }
 
 impl RequestUrl {
-    /// Reads an `http`, `https`, `rtsp` or `rtsps` URL.
+    /// Parses an `http`, `https`, `rtsp` or `rtsps` URL.
     pub fn parse(text: &str) -> Result<RequestUrl, EgressError> {
         Url::parse(text).map_err(|_| EgressError::Malformed("it does not parse")).and_then(of)
     }
 
-    /// Resolves `reference` against this URL.
+    /// Resolves `reference`, such as a redirect target, against this URL.
     pub(super) fn join(&self, reference: &str) -> Result<RequestUrl, EgressError> {
         let joined = self.url.join(reference);
         joined.map_err(|_| EgressError::Malformed("a redirect does not parse")).and_then(of)
     }
 
-    /// The URL without credentials and fragment.
+    /// Returns the URL without credentials and fragment.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// The credentials that were in it.
+    /// Returns the credentials that the URL held.
     pub fn credentials(&self) -> Option<&UrlCredentials> {
         self.credentials.as_ref()
     }
 
-    /// The host as the URL spells it, for names, headers and messages.
+    /// Returns the host as the URL spells it, for names, headers and messages.
     pub fn host(&self) -> &str {
         self.url.host_str().expect("checked when it was read")
     }
 
-    /// The port, never 0.
+    /// Returns the port, never 0.
     pub fn port(&self) -> u16 {
         self.url.port().unwrap_or(match self.url.scheme() {
             "http" => 80,
@@ -85,23 +85,23 @@ impl RequestUrl {
         })
     }
 
-    /// The connection is encrypted.
+    /// Returns true if the connection is encrypted.
     pub fn is_secure(&self) -> bool {
         matches!(self.url.scheme(), "https" | "rtsps")
     }
 
-    /// Same scheme, host and port: who may see the same credentials.
+    /// Returns true for the same encryption, host and port, which may share credentials.
     pub(super) fn is_beside(&self, other: &RequestUrl) -> bool {
         let key = |target: &RequestUrl| (target.is_secure(), target.port());
         key(self) == key(other) && self.host() == other.host()
     }
 
-    /// Path and query, as a request line says them.
+    /// Returns path and query, as in a request line.
     pub(super) fn path(&self) -> &str {
         &self.url[Position::BeforePath..Position::AfterQuery]
     }
 
-    /// The value of a `host` header.
+    /// Returns the value of a `host` header.
     pub(super) fn authority(&self) -> &str {
         &self.url[Position::BeforeHost..Position::AfterPort]
     }

@@ -1,4 +1,4 @@
-//! The frames of HTTP/2, as far as they carry heads.
+//! HTTP/2 frames, as far as they carry heads.
 
 use tokio::time::Instant;
 
@@ -7,20 +7,20 @@ const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
-/// The frames so far.
+/// Parser state of the frames.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     header: [u8; HEADER_BYTES],
-    /// Bytes of `header` that are there.
+    /// Bytes of `header` received.
     have: usize,
-    /// Bytes of the frame's payload that are still to come.
+    /// Bytes of the frame's payload not yet received.
     left: usize,
-    /// A block of header fields has begun, and not ended.
+    /// True within a field block (HEADERS and CONTINUATION).
     in_block: bool,
 }
 
 impl Frames {
-    /// Sets `since` while a head, or the first bytes of a frame that may be one, has not ended.
+    /// Sets `since` while a head, or the first bytes of a frame that may be one, is incomplete.
     pub fn read(&mut self, mut bytes: &[u8], now: Instant, since: &mut Option<Instant>) {
         while !bytes.is_empty() {
             if self.have < HEADER_BYTES {

@@ -1,13 +1,13 @@
-//! The requests of HTTP/1.1, one after the other.
+//! HTTP/1.1 requests, one after the other.
 
 use tokio::time::Instant;
 
 use super::Ambiguous;
 
-/// Bytes of a line that are looked at: more than a length or a coding that is served has.
+/// Bytes of a line that are kept: more than a valid length or coding has.
 const LINE_BYTES: usize = 64;
 
-/// The requests so far.
+/// Parser state of the requests.
 #[derive(Debug)]
 pub(super) struct Http1 {
     part: Part,
@@ -15,36 +15,36 @@ pub(super) struct Http1 {
     framing: Framing,
 }
 
-/// Part of a message that the next byte belongs to.
+/// Part of a message to which the next byte belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// A request line; empty lines before it are skipped.
+    /// Request line; empty lines before it are skipped.
     Request,
     Field,
-    /// So many bytes of a body.
+    /// Body with this many bytes left.
     Body(u64),
     ChunkSize,
-    /// So many bytes of a chunk and the end of its line.
+    /// Chunk with this many bytes left, the end of its line included.
     Chunk(u64),
     Trailer,
-    /// Bytes that the library refuses.
+    /// Bytes that the HTTP library rejects.
     Nothing,
 }
 
-/// The start of a line.
+/// Start of a line.
 #[derive(Debug)]
 struct Line {
     kept: [u8; LINE_BYTES],
-    /// Bytes so far, those that were not kept too.
+    /// Bytes of the line so far, kept or not.
     bytes: usize,
 }
 
-/// End of a body as its head states it.
+/// End of a body as stated by its head.
 #[derive(Debug, Default)]
 struct Framing {
     length: Option<u64>,
     is_chunked: bool,
-    /// There is more than one answer to it, or none that is served.
+    /// True if the end is ambiguous or of an unsupported kind.
     is_unclear: bool,
 }
 
@@ -54,7 +54,7 @@ impl Http1 {
         Http1 { part: Part::Request, line, framing: Framing::default() }
     }
 
-    /// Takes what came at `now`; `since` is set while a head has begun, and not ended.
+    /// Takes the bytes that arrived at `now`; `since` is set while a head is incomplete.
     pub fn read(
         &mut self,
         bytes: &[u8],
@@ -95,7 +95,7 @@ impl Http1 {
         Ok(())
     }
 
-    /// Moves on to the part after the line; `None` where its head has no certain end.
+    /// Moves on to the part after the line; `None` if the body of the head has no certain end.
     fn end_line(&mut self) -> Option<()> {
         let Http1 { part, line, framing } = self;
         *part = match (*part, line.text()) {
@@ -118,7 +118,7 @@ impl Http1 {
 }
 
 impl Part {
-    /// After `count` bytes of a body or a chunk.
+    /// Returns the part after `count` bytes of a body or a chunk.
     fn less(self, count: u64) -> Part {
         match self {
             Part::Body(left) if left > count => Part::Body(left - count),
@@ -141,7 +141,7 @@ impl Line {
         self.bytes <= LINE_BYTES
     }
 
-    /// The line, or its start, without its end.
+    /// Returns the line, or its start, without CR.
     fn text(&self) -> &[u8] {
         let kept = &self.kept[..self.bytes.min(LINE_BYTES)];
         kept.strip_suffix(b"\r").filter(|_| self.is_whole()).unwrap_or(kept)
@@ -149,7 +149,7 @@ impl Line {
 }
 
 impl Framing {
-    /// Looks at a line of a head.
+    /// Reads a header line.
     fn note(&mut self, line: &[u8], is_whole: bool) {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -165,7 +165,7 @@ impl Framing {
         }
     }
 
-    /// The body after the head; `None` where it has no certain end.
+    /// Returns the part after the head; `None` if the body has no certain end.
     fn body(self) -> Option<Part> {
         match (self.length, self.is_chunked) {
             _ if self.is_unclear => None,
@@ -177,7 +177,7 @@ impl Framing {
     }
 }
 
-/// The bytes of a chunk and of the end of its line, or none of the last one.
+/// Returns the bytes of a chunk with the end of its line; 0 for the last chunk.
 fn chunk_bytes(line: &[u8]) -> Option<u64> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     match number(&line[..digits], 16)? {

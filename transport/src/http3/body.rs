@@ -1,4 +1,4 @@
-//! The body of a request on HTTP/3.
+//! Request body on HTTP/3.
 
 use std::{
     pin::Pin,
@@ -15,31 +15,31 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::quic::{BufferedBytes, RecvStream};
 
-/// Bytes that are handed on at once: the library gives them as the peer framed them.
+/// Most bytes passed on at once; the library returns them as the peer framed them.
 const PART_BYTES: usize = 64 << 10;
 
 type Receiving = server::RequestStream<RecvStream, Bytes>;
 
-/// Reason for the early end of a body.
+/// Error that ends a body early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
-    /// The stream broke off.
+    /// The stream was reset or lost.
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// It is not as long as its head said (RFC 9114 4.1.2).
+    /// The length differs from content-length (RFC 9114 4.1.2).
     #[error("the body has {seen} bytes and not {expected} as content-length says")]
     Length {
-        /// Bytes that came.
+        /// Bytes received.
         seen: u64,
-        /// Bytes that should have come.
+        /// Bytes announced.
         expected: u64,
     },
-    /// It holds a frame other than data that is longer than the server keeps.
+    /// A frame other than DATA exceeds the server's buffer limit.
     #[error("a frame of the body is too long")]
     Frame,
 }
 
-/// A request body that tells its peer to stop when nobody reads it to its end.
+/// Request body that sends STOP_SENDING if it is dropped before its end.
 pub(super) struct RequestBody {
     stream: Receiving,
     held: Arc<BufferedBytes>,
@@ -49,7 +49,7 @@ pub(super) struct RequestBody {
 }
 
 impl RequestBody {
-    /// Of `expected` bytes, where the head says how many.
+    /// Creates a body; `expected` is the content-length, if stated.
     pub fn new(stream: Receiving, held: Arc<BufferedBytes>, expected: Option<u64>) -> RequestBody {
         held.begin_body();
         RequestBody { stream, held, expected, seen: 0, ended: false }
@@ -61,7 +61,7 @@ impl RequestBody {
         Poll::Ready(Some(Err(error)))
     }
 
-    /// Takes the bytes that have come since, up to a part; none at the end.
+    /// Returns the available bytes, up to one part; empty at the end of the body.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, BodyError>> {
         let mut part = BytesMut::new();
         let mut empty = 0;
@@ -76,11 +76,11 @@ impl RequestBody {
                     empty = 0;
                     self.seen += data.remaining() as u64;
                     part.reserve(data.remaining().max(PART_BYTES.min(self.held.bytes())));
-                    // Copied, so that the block behind it no longer counts as held.
+                    // Copied, so that the underlying block no longer counts as buffered.
                     part.put(&mut data);
                 }
-                // An empty frame looks like the end. As each has two bytes, more of them than
-                // what is held has room for are the end.
+                // The library reports an empty frame like the end. A frame has two bytes at least, so more
+                // empty ones than fit into the buffered bytes are the end.
                 Poll::Ready(Ok(None))
                     if self.held.has_ended() && 2 * empty >= self.held.bytes() =>
                 {
@@ -136,7 +136,7 @@ impl Drop for RequestBody {
         if self.ended {
             return;
         }
-        // Reads once: a request without a body has its end here already.
+        // One read: a request without a body ends here.
         let looked = self.poll_part(&mut Context::from_waker(Waker::noop()));
         if looked.is_pending() || !self.ended {
             self.stream.stop_sending(Code::H3_NO_ERROR);

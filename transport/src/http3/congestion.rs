@@ -1,23 +1,22 @@
-//! Congestion control for paths that lose packets without being full.
+//! Congestion control for paths that lose packets without congestion.
 //!
-//! CUBIC (RFC 9438), which is told of a loss only where the loss is more than noise: more than a
-//! twentieth of what the last two round trips carried, and a standard deviation of that. Marks of
-//! routers (ECN) and persistent congestion (RFC 9002 7.6) always count. Measures no bandwidth and
-//! has no pace of its own. The price: beside CUBIC on a full path it takes more than its share, as
-//! all that forgive loss do.
+//! CUBIC (RFC 9438) that ignores losses within noise: up to a twentieth of the bytes of the last two round
+//! trips, plus one standard deviation. ECN marks and persistent congestion (RFC 9002 7.6) always count.
+//! Measures no bandwidth and paces nothing. The price: next to CUBIC on a congested path it takes more than
+//! its share, as every loss-tolerant control does.
 
 use std::{any::Any, sync::Arc, time::Instant};
 
 use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, Cubic, CubicConfig};
 use quinn_proto::RttEstimator;
 
-/// One byte in so many may be lost by noise: links that people still use lose one in fifty.
+/// One byte in this many may be lost as noise; links in real use lose one in fifty.
 const ONE_IN: u64 = 20;
-/// So many packets may be lost by noise however few were sent: of the first round trip, and of others.
+/// Packets that may be lost as noise however few were sent: in the first round trip, and in others.
 const LEAST_FIRST: u64 = 3;
 const LEAST: u64 = 2;
 
-/// Makes a controller for each path.
+/// Creates a controller for each path.
 #[derive(Debug, Default)]
 pub(super) struct LossTolerantCubicConfig(Arc<CubicConfig>);
 
@@ -58,7 +57,7 @@ impl Controller for Forgiving {
     }
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, persists: bool, lost: u64) {
-        // Nothing is lost where a router has marked a packet.
+        // An ECN mark reports no lost bytes.
         let is_noise = lost > 0 && self.noise.covers(lost);
         if persists || !is_noise {
             self.cubic.on_congestion_event(now, sent, persists, lost);
@@ -98,15 +97,15 @@ struct Round {
     lost: u64,
 }
 
-/// Share of the sent bytes that is lost, over the round trip before and this one.
+/// Share of lost bytes over the previous and the current round trip.
 #[derive(Clone, Debug)]
 struct Noise {
     rounds: [Round; 2],
-    /// The packet that was sent last.
+    /// Number of the packet sent last.
     sent: u64,
-    /// The packet whose acknowledgement ends this round trip.
+    /// Number of the packet whose acknowledgement ends this round trip.
     ends_at: u64,
-    /// Nothing was acknowledged yet.
+    /// True until the first round trip has ended.
     is_first: bool,
     mtu: u64,
 }
@@ -122,7 +121,7 @@ impl Noise {
         }
     }
 
-    /// All up to `last` have come that will come.
+    /// Records that packets up to `last` are acknowledged; starts a new round trip when due.
     fn acknowledged(&mut self, last: Option<u64>) {
         if last.is_some_and(|last| last >= self.ends_at) {
             self.rounds = [self.rounds[1], Round::default()];
@@ -131,14 +130,14 @@ impl Noise {
         }
     }
 
-    /// Counts `lost` bytes more and returns true where all are still noise.
+    /// Adds `lost` bytes and returns true if all losses are still within noise.
     fn covers(&mut self, lost: u64) -> bool {
         self.rounds[1].lost += lost;
         let [before, now] = self.rounds;
         let (lost, acked) = (before.lost + now.lost, before.acked + now.acked);
         let expected = (lost + acked) / ONE_IN;
-        // Losses that do not depend on each other are Poisson: their variance is their mean. A window that is still small
-        // would be halved for chance in one of thirty round trips without it, and its slow start ended.
+        // Independent losses are Poisson-distributed, so the variance equals the mean. Without the deviation,
+        // chance would halve a small window in one of thirty round trips and end its slow start.
         let deviation = (expected * self.mtu).isqrt();
         let least = if self.is_first { LEAST_FIRST } else { LEAST };
         lost <= (expected + deviation).max(least * self.mtu)
@@ -151,7 +150,7 @@ mod tests {
 
     const MTU: u16 = 1200;
 
-    /// Round trips of 100 packets each, of which every `each`th is lost; how often that was no noise.
+    /// Returns how often losing every `each`th packet counts as congestion in `rounds` of 100 packets.
     fn congestion(rounds: u64, each: u64) -> u64 {
         let (mut noise, mut events) = (Noise::new(MTU), 0);
         for number in 1..=rounds * 100 {
@@ -161,7 +160,7 @@ mod tests {
             } else {
                 noise.rounds[1].acked += u64::from(MTU);
             }
-            // A round trip later.
+            // Acknowledged one round trip later.
             noise.acknowledged(number.checked_sub(100));
         }
         events
@@ -175,14 +174,14 @@ mod tests {
         }
     }
 
-    /// One packet in fifty is lost, each by itself: of 4,000 round trips of `window` packets, those that count as congestion.
+    /// Returns how many of 4,000 round trips of `window` packets count as congestion, with 2 % random loss.
     fn by_chance(window: u64) -> usize {
         let (mut noise, mut state) = (Noise::new(MTU), 7_u64);
         let mut round = |at: u64| {
             let mut counts = false;
             for number in at * window..(at + 1) * window {
                 noise.sent = number;
-                // Knuth's constants (MMIX).
+                // Constants of Knuth's MMIX generator.
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1_442_695_040_888_963_407);

@@ -1,28 +1,28 @@
-//! Checks for requests on HTTP/3 that are malformed although their parts parse (RFC 9114 4.1.2).
+//! Checks for malformed HTTP/3 requests whose parts parse (RFC 9114 4.1.2).
 //!
-//! The library refuses pseudo-headers that are missing and names that are not lower case.
+//! The library itself rejects missing pseudo-headers and upper-case names.
 
 use http::{HeaderMap, Request, header};
 
-/// A request that must not be served, and why.
+/// Reason that a request is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum MalformedRequest {
-    /// Its length is no number, or several (RFC 9110 8.6).
+    /// The content-length is not one number (RFC 9110 8.6).
     #[error("content-length is not one number")]
     Length,
-    /// It speaks of a connection that HTTP/3 has not (RFC 9114 4.2).
+    /// The request has connection-specific fields (RFC 9114 4.2).
     #[error("connection-specific header field in HTTP/3")]
     Connection,
-    /// A name or password in the target (RFC 9114 4.3.1).
+    /// The target has a user name or password (RFC 9114 4.3.1).
     #[error("credentials in the authority")]
     Credentials,
 }
 
-/// Fields that say something of one connection alone.
+/// Connection-specific fields.
 const OF_CONNECTIONS: [&str; 5] =
     ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
-/// The length that a well-formed request tells; none where it tells none.
+/// Returns the content-length of a well-formed request; `None` if it states none.
 pub(super) fn content_length(request: &Request<()>) -> Result<Option<u64>, MalformedRequest> {
     let headers = request.headers();
     let te = headers.get_all(header::TE);

@@ -1,9 +1,9 @@
-//! QUIC as the HTTP/3 library wants it, with a bound on what the library holds of each stream.
+//! Adapter from QUIC to the HTTP/3 library, with a bound on the bytes buffered per stream.
 //!
-//! The library waits for the whole of a frame that is not data before it looks at it, however long
-//! the frame says that it is, and reads on while it gives out data byte by byte. Here every stream
-//! counts the bytes that were read and not yet consumed, and is not read beyond its bound. The file
-//! is long because the library wants the same few methods of three kinds of stream.
+//! The library buffers a whole frame other than DATA before reading it, whatever its length, and reads on
+//! while it returns DATA byte by byte. Therefore every stream here counts the bytes read and not yet
+//! consumed, and reads no further than its bound. Long because the library requires the same methods on three
+//! kinds of stream.
 
 use std::{
     future::Future,
@@ -25,28 +25,28 @@ use h3::{
 };
 use quinn::{ConnectionError, ReadError, VarInt, WriteError};
 
-/// Bytes that a stream is read by: few at first, and twice as many after each read that was full.
+/// Read sizes: small at first, doubled after each read that filled its buffer.
 const READ_BYTES_MIN: usize = 2 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
-/// Bytes of small frames that are put together before they are written.
+/// Bytes of small frames that are merged before writing.
 pub(super) const GATHERED_BYTES: usize = 4 << 10;
-/// Bytes of a control stream that may be read and not understood.
+/// Most bytes buffered of a control stream.
 const CONTROL_BYTES: usize = 64 << 10;
 
-/// `code` in QUIC's terms.
+/// Converts an HTTP/3 code to a QUIC integer.
 pub(super) fn code(code: Code) -> VarInt {
     VarInt::from_u64(code.value()).unwrap_or(VarInt::MAX)
 }
 
-/// Bytes of one stream in memory.
+/// Count of the buffered bytes of one stream.
 #[derive(Debug)]
 pub(super) struct BufferedBytes {
     bytes: AtomicUsize,
     most: usize,
-    /// Beyond `most` nothing is read and somebody looks; elsewhere it ends the connection.
+    /// True for a body, whose reads pause at `most`; other streams close the connection there.
     is_body: AtomicBool,
     ended: AtomicBool,
-    /// Small frames of the answer wait for its end, or for more than [`GATHERED_BYTES`].
+    /// True if small frames wait for the end of the response or for [`GATHERED_BYTES`].
     gathers: AtomicBool,
 }
 
@@ -56,33 +56,33 @@ impl BufferedBytes {
         Arc::new(BufferedBytes { bytes: AtomicUsize::new(0), most, is_body, ended, gathers })
     }
 
-    /// From now on [`BufferedBytes::is_full`] is looked at.
+    /// Marks the start of the body; from here on the caller checks [`BufferedBytes::is_full`].
     pub fn begin_body(&self) {
         self.is_body.store(true, Relaxed);
     }
 
-    /// From now on small frames of the answer are written with its end.
+    /// Makes small frames of the response wait for its end, to be written together.
     pub fn gather(&self) {
         self.gathers.store(true, Relaxed);
     }
 
-    /// Nothing is read until something is consumed.
+    /// Returns true if no byte is read until some are consumed.
     pub fn is_full(&self) -> bool {
         self.bytes() >= self.most
     }
 
-    /// The peer has sent its last byte, and it was read.
+    /// Returns true if the peer's last byte was read.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Relaxed)
     }
 
-    /// Bytes that were read and not consumed, those beside them in their blocks included.
+    /// Returns the bytes read and not consumed, including others in the same blocks.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 }
 
-/// Bytes of a stream; counted as held until nothing refers to them.
+/// Block of received bytes, counted as buffered until the last reference is dropped.
 struct Block {
     bytes: Vec<u8>,
     held: Arc<BufferedBytes>,
@@ -100,10 +100,10 @@ impl Drop for Block {
     }
 }
 
-/// A request stream as it was accepted.
+/// Accepted request stream.
 pub(super) struct AcceptedStream {
     pub held: Arc<BufferedBytes>,
-    /// Resolves when its peer wants no answer any more, or is gone.
+    /// Resolves when the peer wants no response any more or is gone.
     pub given_up: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -111,7 +111,7 @@ impl AcceptedStream {
     fn new((send, _): &Both, held: Arc<BufferedBytes>) -> AcceptedStream {
         let stopped = send.stopped();
         let given_up = async move {
-            // Without a reason it has all that it asked for.
+            // Without an error code the peer has received the whole response.
             if let Ok(None) = stopped.await {
                 std::future::pending().await
             }
@@ -120,7 +120,7 @@ impl AcceptedStream {
     }
 }
 
-/// The request stream that was accepted last.
+/// Request stream accepted last.
 #[derive(Clone, Default)]
 pub(super) struct LatestStream(Arc<Mutex<Option<AcceptedStream>>>);
 
@@ -135,10 +135,10 @@ impl LatestStream {
 }
 
 type Both = (quinn::SendStream, quinn::RecvStream);
-/// A stream that is still to come.
+/// Future of the next stream.
 type Coming<T> = Pin<Box<dyn Future<Output = Result<T, ConnectionError>> + Send>>;
 
-/// The stream that comes next, and then `again` another.
+/// Returns the next stream and replaces the future by `again()`.
 fn poll_next<T>(
     coming: &mut Coming<T>,
     cx: &mut Context<'_>,
@@ -159,7 +159,7 @@ fn next_uni(quic: &quinn::Connection) -> Coming<quinn::RecvStream> {
     Box::pin(async move { quic.accept_uni().await })
 }
 
-/// A connection.
+/// QUIC connection for the HTTP/3 library.
 pub(super) struct QuicConnection {
     opener: StreamOpener,
     bidi: Coming<Both>,
@@ -168,7 +168,7 @@ pub(super) struct QuicConnection {
 }
 
 impl QuicConnection {
-    /// Of each request stream `held_bytes_max` bytes may be held at once.
+    /// Creates the adapter; each request stream may buffer `held_bytes_max` bytes.
     pub fn new(quic: quinn::Connection, held_bytes_max: usize) -> (QuicConnection, LatestStream) {
         let newest = LatestStream::default();
         let (bidi, uni) = (next_bidi(&quic), next_uni(&quic));
@@ -224,7 +224,7 @@ impl quic::OpenStreams<Bytes> for QuicConnection {
     }
 }
 
-/// Opens streams of a connection.
+/// Opener of streams on a connection.
 pub(super) struct StreamOpener {
     quic: quinn::Connection,
     held_bytes_max: usize,
@@ -258,7 +258,7 @@ impl quic::OpenStreams<Bytes> for StreamOpener {
     }
 }
 
-/// Both directions of a request.
+/// Both directions of a request stream.
 pub(super) struct BidiStream {
     outgoing: SendStream,
     incoming: RecvStream,
@@ -327,7 +327,7 @@ pub(super) struct RecvStream {
     stream: quinn::RecvStream,
     quic: quinn::Connection,
     held: Arc<BufferedBytes>,
-    /// Room for the next read.
+    /// Buffer of the next read.
     room: Vec<u8>,
     read_bytes: usize,
 }
@@ -376,7 +376,7 @@ impl quic::RecvStream for RecvStream {
     }
 
     fn stop_sending(&mut self, error_code: u64) {
-        // It fails where the peer has already sent everything.
+        // The call fails if the peer has already sent everything.
         self.stream.stop(VarInt::from_u64(error_code).unwrap_or(VarInt::MAX)).ok();
     }
 
@@ -385,12 +385,12 @@ impl quic::RecvStream for RecvStream {
     }
 }
 
-/// Sending half of a stream; reset when dropped before its end.
+/// Sending half of a stream; reset if dropped before its end.
 pub(super) struct SendStream {
     stream: quinn::SendStream,
-    /// Of a request.
+    /// Buffer count of the request; `None` for a control stream.
     held: Option<Arc<BufferedBytes>>,
-    /// Small frames that are written together, before `writing`.
+    /// Small frames to be written together, before `writing`.
     gathered: BytesMut,
     writing: Option<WriteBuf<Bytes>>,
     ended: bool,
@@ -460,7 +460,7 @@ impl quic::SendStream<Bytes> for SendStream {
 
     fn reset(&mut self, reset_code: u64) {
         self.ended = true;
-        // It fails where the stream has ended.
+        // The call fails if the stream has ended.
         self.stream.reset(VarInt::from_u64(reset_code).unwrap_or(VarInt::MAX)).ok();
     }
 
@@ -472,7 +472,7 @@ impl quic::SendStream<Bytes> for SendStream {
 impl Drop for SendStream {
     fn drop(&mut self) {
         if !self.ended {
-            // The library would end it as if it were complete.
+            // Without a reset, the library would end the stream as if it were complete.
             self.stream.reset(code(Code::H3_INTERNAL_ERROR)).ok();
         }
     }

@@ -1,4 +1,4 @@
-//! A request body that gives up on a peer that sends too little of it.
+//! Request body that fails if the peer sends too slowly.
 
 use std::{
     pin::Pin,
@@ -16,41 +16,41 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::connection_state::{ConnectionActivity, PeerStallGuard};
 
-/// Bytes of bodies that a connection brings, or an answer's that its peer takes, in each limit of
-/// silence at least: with 30 seconds, 17 kilobits a second.
+/// Fewest bytes that must move per idle timeout, of the bodies that a connection sends or of a response that
+/// its peer reads: 17 kbit/s at 30 s.
 pub(crate) const LEAST_BYTES: usize = 64 << 10;
 
-/// Too little of the body came for as long as the limit allows.
+/// Error of a body that was too slow.
 #[derive(Debug, thiserror::Error)]
 #[error("request body too slow: fewer than {LEAST_BYTES} bytes in {0:?}")]
 struct BodyTimeout(Duration);
 
-/// Set once a request's body was given up on.
+/// Flag that is set once a request's body has timed out.
 pub(crate) type BodyExpired = Arc<AtomicBool>;
 
-/// Least pace of a body: its connection must bring [`LEAST_BYTES`] of bodies in `idle` of waiting,
-/// or this one its end.
+/// Minimum rate of a body: within `idle` of waiting, [`LEAST_BYTES`] of all bodies of the connection must
+/// arrive, or the end of this body.
 #[derive(Debug)]
 struct Pace {
     idle: Duration,
-    /// Time that may still be waited until the connection has `enough`.
+    /// Waiting time left until the connection must have received `enough`.
     left: Duration,
     enough: u64,
     waits_since: Option<Instant>,
 }
 
 impl Pace {
-    /// `received` bytes have come of all bodies of the connection.
+    /// Starts a period; `received` bytes of all bodies of the connection have arrived.
     fn new(idle: Duration, received: u64) -> Pace {
         Pace { idle, left: idle, enough: received + LEAST_BYTES as u64, waits_since: None }
     }
 
-    /// Somebody waits for more: when to give up, however often this is said.
+    /// Starts a wait unless one is running; returns the deadline.
     fn wait(&mut self, now: Instant) -> Instant {
         *self.waits_since.get_or_insert(now) + self.left
     }
 
-    /// Ends the wait, as the bytes came or it took long enough; true where more may be waited for.
+    /// Ends the wait, at new bytes or at its deadline; true if waiting may go on.
     fn note(&mut self, received: u64, now: Instant) -> bool {
         if let Some(since) = self.waits_since.take() {
             self.left = self.left.saturating_sub(now.duration_since(since));
@@ -62,7 +62,7 @@ impl Pace {
     }
 }
 
-/// A request body that ends in an error when it comes slower than its [`Pace`].
+/// Request body that fails if it is slower than its [`Pace`].
 pub(crate) struct TimeoutBody<B> {
     body: B,
     pace: Pace,
@@ -132,11 +132,10 @@ where
 mod tests {
     use super::*;
 
-    /// A step of a body: seconds that it is waited for, and the bytes that then have come of it, and of
-    /// others of its connection.
+    /// Step of a body: seconds of waiting, then bytes received of this body and of others on its connection.
     type Step = (u64, u64, u64);
 
-    /// The step at which a body is given up that is waited for as long as each step says.
+    /// Returns the step at which the body times out.
     fn given_up(idle: u64, steps: &[Step]) -> Option<usize> {
         let (mut now, mut received) = (Instant::now(), 7);
         let mut pace = Pace::new(Duration::from_secs(idle), received);
@@ -149,7 +148,7 @@ mod tests {
             let is_over = now > due && !pace.note(received, now);
             received += own;
             pace.note(received, now);
-            // Time of the handler is no delay of the peer.
+            // Time spent by the handler does not count against the peer.
             now += Duration::from_secs(1000);
             is_over
         })

@@ -1,4 +1,4 @@
-//! A body as it comes: every wait ends, every byte counts, and its connection is used again.
+//! Download body: every wait has a timeout, every byte is charged, and the connection is reused.
 
 use std::{
     fmt,
@@ -16,12 +16,12 @@ use crate::egress::{
     http1::{Http1Connection, IDLE, failure},
 };
 
-/// The connection that the last finished body left, for the next request to the same host.
+/// Connection left by the last finished body, for the next request to the same host.
 #[derive(Clone, Default)]
 pub(super) struct IdleConnection(Arc<Mutex<Option<(RequestUrl, Http1Connection)>>>);
 
 impl IdleConnection {
-    /// The idle connection, if it leads where `target` is and is still open.
+    /// Takes the idle connection if it leads to `target` and is still open.
     pub async fn take(&self, target: &RequestUrl) -> Option<Http1Connection> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (_, mut connection) = kept.filter(|(end, _)| end.is_beside(target))?;
@@ -33,14 +33,14 @@ impl IdleConnection {
     }
 }
 
-/// Bytes that come from another host.
+/// Body of a download.
 pub struct DownloadBody {
     target: RequestUrl,
     incoming: Incoming,
     connection: Option<Http1Connection>,
     budget: Arc<DownloadBudget>,
     idle: IdleConnection,
-    /// Bytes that were read and not taken.
+    /// Bytes put back by the reader.
     pending: Bytes,
 }
 
@@ -62,7 +62,7 @@ impl DownloadBody {
         DownloadBody { target, incoming, connection, budget, idle, pending: Bytes::new() }
     }
 
-    /// The next bytes, 64 KiB at most; `None` after the last.
+    /// Returns the next bytes, at most 64 KiB; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<Bytes>, EgressError> {
         if !self.pending.is_empty() {
             return Ok(Some(std::mem::take(&mut self.pending)));
@@ -80,7 +80,7 @@ impl DownloadBody {
                 return Ok(None);
             };
             let frame = frame.map_err(|error| failure(&self.target, &error))?;
-            // Trailers say nothing about media.
+            // Trailers are ignored.
             if let Ok(data) = frame.into_data()
                 && !data.is_empty()
             {
@@ -90,12 +90,12 @@ impl DownloadBody {
         }
     }
 
-    /// Puts back bytes that [`DownloadBody::next`] gave.
+    /// Puts back bytes that [`DownloadBody::next`] returned.
     pub fn unread(&mut self, bytes: Bytes) {
         self.pending = bytes;
     }
 
-    /// Reads `count` bytes and throws them away.
+    /// Reads and discards `count` bytes.
     pub(super) async fn skip(&mut self, mut count: u64) -> Result<(), EgressError> {
         while count > 0 {
             let Some(mut bytes) = self.next().await? else {

@@ -1,36 +1,36 @@
-//! Head of an answer: facts about a resource, and comparison with those of another answer.
+//! Head of a response: facts about the resource, and their comparison with an earlier response.
 
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
 use crate::egress::{EgressError, RequestUrl};
 
-/// Most bytes that are read and thrown away to reach a place in a resource without ranges.
+/// Most bytes that are discarded to reach a position in a resource without ranges.
 pub(super) const FORWARD_MAX: u64 = 32 << 20;
 
-/// A resource as one answer describes it.
+/// Resource as described by one response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::egress) struct ResponseHead {
     /// Bytes of the whole resource.
     pub size: Option<u64>,
-    /// The server serves parts.
+    /// True if the server serves ranges.
     ranges: bool,
-    /// The first byte of this answer's body.
+    /// Position in the resource of the first byte of the body.
     start: u64,
     etag: Option<Box<[u8]>>,
     modified: Option<Box<[u8]>>,
 }
 
-/// Longest validator that is remembered; a longer one tells versions apart for nobody.
+/// Longest validator that is remembered, in bytes; a longer one is ignored.
 const VALIDATOR_BYTES_MAX: usize = 256;
 
-/// Copies the value of a header: the value of an answer holds on to the whole buffer it came in.
+/// Copies a header value, because the original keeps the whole receive buffer alive.
 fn validator<B>(response: &Response<B>, name: HeaderName) -> Option<Box<[u8]>> {
     let value = response.headers().get(name)?.as_bytes();
     (value.len() <= VALIDATOR_BYTES_MAX).then(|| value.into())
 }
 
 impl ResponseHead {
-    /// Reads an answer to a request for the bytes from `from` on.
+    /// Reads the head of a response to a request for the bytes from `from` on.
     pub fn read<B>(
         target: &RequestUrl,
         response: &Response<B>,
@@ -67,26 +67,26 @@ impl ResponseHead {
         Ok(ResponseHead { size, ranges, start, etag, modified })
     }
 
-    /// Another place can be read: by a range, or forward within a resource of a moderate size.
+    /// Returns true if another position can be read, by a range or by skipping in a small resource.
     pub fn is_seekable(&self) -> bool {
         self.ranges || self.size.is_some_and(|size| size <= FORWARD_MAX)
     }
 
-    /// Bytes of the body before byte `from`.
+    /// Returns the number of body bytes before byte `from`.
     pub fn skip(&self, target: &RequestUrl, from: u64) -> Result<u64, EgressError> {
         let skip = from - self.start;
         let host = || target.host().to_owned();
         if skip > FORWARD_MAX { Err(EgressError::NoRanges { host: host() }) } else { Ok(skip) }
     }
 
-    /// Refuses an answer about another version than `earlier`.
+    /// Returns an error if the response is about another version than `earlier`.
     pub fn check_same(
         &self,
         target: &RequestUrl,
         earlier: &ResponseHead,
     ) -> Result<(), EgressError> {
         let differs = |a: Option<&[u8]>, b| a.is_some_and(|a| Some(a) != b);
-        // A server that served ranges and answers with the whole says that `if-range` failed.
+        // A server that served ranges and now sends the whole resource reports that `if-range` failed.
         let is_whole = earlier.ranges && !self.ranges;
         let has_changed = is_whole
             || self.size.is_some() && earlier.size.is_some() && self.size != earlier.size
@@ -96,13 +96,13 @@ impl ResponseHead {
         if has_changed { Err(EgressError::Changed { host: host() }) } else { Ok(()) }
     }
 
-    /// The validator that names these very bytes (RFC 9110 13.1.5 takes no weak one).
+    /// Returns the ETag if it is strong (RFC 9110 13.1.5 excludes weak ones).
     pub fn strong_etag(&self) -> Option<&[u8]> {
         self.etag.as_deref().filter(|etag| !etag.starts_with(b"W/"))
     }
 }
 
-/// Start and whole size of `bytes a-b/size`, which must reach the end.
+/// Parses `bytes a-b/size` to start and total size; the range must reach the end.
 fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
     let (range, size) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
     let (start, end) = range.split_once('-')?;
