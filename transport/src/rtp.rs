@@ -1,9 +1,9 @@
-//! RTP packets of one video source to access units: reordering, repair, depacketizing, times.
+//! RTP receiver of one video source: reordering, retransmission, depacketizing and timestamps.
 //!
-//! Promises that a unit is whole and decodable from what was given out before it: nothing comes
-//! before a start, and after a loss nothing until the next one. A unit that is complete is given
-//! out at once; only what is missing is waited for. Every buffer has a bound, and what happens at
-//! it is counted. Opens no socket and reads no clock: packets and instants come in.
+//! Promises that every access unit is complete and decodable after those before it: no unit precedes a start,
+//! and after a loss none follows until the next start. A complete unit is returned at once; only missing
+//! packets cause a wait. Every buffer has a bound, and overflows are counted. Opens no socket and reads no
+//! clock: packets and instants are arguments.
 
 mod clock;
 mod depacketize;
@@ -26,27 +26,27 @@ pub(crate) use jitter_estimate::JitterEstimator;
 pub use packet::{RtpPacket, RtpParseError, extension};
 pub use receiver::{ReceiverSettings, ReceiverStats, RtpReceiver};
 
-/// Most bytes of one access unit.
+/// Largest access unit, in bytes.
 pub const UNIT_BYTES_MAX: usize = 4 << 20;
 
-/// An access unit, and when it was whole.
+/// Access unit with its arrival times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedUnit {
-    /// The coded picture. Its time counts 90 kHz ticks from the first unit of the source.
+    /// The coded picture. Its timestamp counts 90 kHz ticks from the first unit of the source.
     pub access_unit: AccessUnit,
-    /// Arrival of the packet of the unit that came last.
+    /// Arrival of the latest packet of the unit.
     pub last_packet_at: Instant,
-    /// Instant of capture by the sender's clock (RFC 3550 6.4.1).
+    /// Capture time by the sender's clock (RFC 3550 6.4.1); `None` before a sender report.
     pub captured_at: Option<WallTime>,
 }
 
-/// Output of the receiver to its owner.
+/// Output of the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverOutput {
-    /// The next picture in decode order.
+    /// Next picture in decode order.
     Unit(ReceivedUnit),
-    /// Packets to ask for again (RFC 4585 6.2.1), by sequence number, at most 128.
+    /// Sequence numbers to request again (RFC 4585 6.2.1), at most 128.
     Nack(Vec<u16>),
-    /// Nothing can be decoded until the sender codes a picture on its own (RFC 4585 6.3.1).
+    /// Request for a keyframe (RFC 4585 6.3.1); nothing can be decoded until it arrives.
     NeedKeyframe,
 }

@@ -1,20 +1,20 @@
-//! RTP time: 32-bit ticks to ones that do not wrap, and to the sender's wall clock.
+//! RTP timestamps: 32-bit ticks to unwrapped ticks, and to the sender's wall clock.
 
 use std::time::{Duration, Instant};
 
 use media::WallTime;
 
-/// Ticks a second of every video payload format.
+/// Ticks per second of every video payload format.
 const HZ: i64 = 90_000;
-/// A step beyond this that the time of arrival does not explain is a new beginning: pictures are
-/// shown neither so much earlier nor so much later than they are coded.
+/// Largest step that the arrival time need not explain; a larger one is a restart of the source's clock.
+/// Reordered pictures are shown at most this much earlier or later than coded.
 const STEP_MAX: i64 = 10 * HZ;
 const WRAP: i64 = 1 << 32;
 
-/// Seconds from 1900 to 1970, between the epochs of NTP and Unix.
+/// Seconds between the epochs of NTP (1900) and Unix (1970).
 const NTP_TO_UNIX_S: i64 = 2_208_988_800;
 
-/// The times of one source's units.
+/// Unwrapped timestamps of one source.
 #[derive(Debug, Default)]
 pub(super) struct RtpClock {
     last: Option<Last>,
@@ -35,15 +35,15 @@ struct Report {
 }
 
 impl RtpClock {
-    /// Ticks since the source's first unit, for the next unit in decode order, whose packets came
-    /// at `at`. Where the source jumps, the time of arrival tells how long that took.
+    /// Returns the ticks since the source's first unit, for the next unit in decode order with packets that
+    /// arrived at `at`. If the timestamp jumps, the arrival time replaces the step.
     pub(super) fn ticks(&mut self, raw: u32, at: Instant) -> i64 {
         let ticks = match &self.last {
             None => 0,
             Some(last) => {
                 let elapsed = ticks_in(at.saturating_duration_since(last.at));
                 let near = i64::from(raw.wrapping_sub(last.raw) as i32);
-                // A silence of hours wraps unseen.
+                // Silence of hours may hide wraps.
                 let wraps = (elapsed - near + WRAP / 2).div_euclid(WRAP);
                 let step = near + wraps.max(0) * WRAP;
                 let explained = step.abs() <= STEP_MAX || (step - elapsed).abs() <= STEP_MAX;
@@ -57,7 +57,7 @@ impl RtpClock {
         ticks
     }
 
-    /// The source counts anew from its next unit on.
+    /// Restarts the clock at the timestamp `raw` of a source that counts from a new origin.
     pub(super) fn restart(&mut self, raw: u32, at: Instant) {
         self.report = None;
         if let Some(last) = &mut self.last {
@@ -66,21 +66,21 @@ impl RtpClock {
         }
     }
 
-    /// Of a sender report: `ntp` is when `rtp` was (RFC 3550 6.4.1).
+    /// Records a sender report: `rtp` corresponds to the wall clock time `ntp` (RFC 3550 6.4.1).
     pub(super) fn report(&mut self, ntp: u64, rtp: u32) {
-        // A sender without a clock says 0.
+        // A sender without a wall clock sends 0.
         if ntp == 0 {
             return;
         }
         let (seconds, fraction) = ((ntp >> 32) as i64, (ntp & 0xffff_ffff) as i64);
-        // RFC 4330 3: without the first bit it is after 2036.
+        // RFC 4330 3: with the first bit clear, the time is after 2036.
         let era = if seconds < 1 << 31 { 1 << 32 } else { 0 };
         let epoch_s = seconds + era - NTP_TO_UNIX_S;
         let epoch_us = epoch_s * 1_000_000 + ((fraction * 1_000_000) >> 32);
         self.report = Some(Report { epoch_us, rtp });
     }
 
-    /// Returns the time of the tick `raw` by the sender's clock; `None` before the first report.
+    /// Returns the wall clock time of the tick `raw` by the sender's clock; `None` before a report.
     pub(super) fn wall(&self, raw: u32) -> Option<WallTime> {
         let report = self.report.as_ref()?;
         let ticks = i64::from(raw.wrapping_sub(report.rtp) as i32);
@@ -90,7 +90,7 @@ impl RtpClock {
 }
 
 fn ticks_in(time: Duration) -> i64 {
-    // A year fits; nobody waits for longer.
+    // The limit is more than a year, and no wait is longer.
     let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX).min(1 << 46);
     micros * (HZ / 1000) / 1000
 }
@@ -103,7 +103,7 @@ mod tests {
     fn ticks_go_on_through_wraps_reordering_and_jumps() {
         const DAY_S: f64 = 86_400.0;
         const DAY_TICKS: u32 = (86_400_u64 * 90_000) as u32;
-        /// Timestamps and seconds of arrival.
+        /// Pairs of timestamp and arrival time in seconds.
         type Steps = &'static [(u32, f64)];
         let cases: [(&str, Steps, i64); 11] = [
             ("the first is zero", &[(77, 0.0)], 0),

@@ -1,7 +1,7 @@
-//! Payloads of packets in order to the coded bytes of a picture: one depacketizer a codec.
+//! Depacketizers: payloads of packets in order to the coded bytes of a picture, one per codec.
 //!
-//! Each gathers one unit, knows whether decoding can start with it, and refuses what its payload
-//! format does not allow. Which packets make up a unit is the assembler's to say.
+//! Each gathers one unit, knows whether decoding can start with it, and rejects what its payload format
+//! forbids. The assembler decides which packets make up a unit.
 
 mod av1;
 mod h264;
@@ -17,96 +17,96 @@ use media::Codec;
 
 use super::UNIT_BYTES_MAX;
 
-/// Before each NAL unit (ITU-T H.264 and H.265, annex B).
+/// Start code before each NAL unit (ITU-T H.264 and H.265, annex B).
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
 pub use parameter_sets::parameter_sets;
 
-/// Largest buffer that is made ahead for a unit of the size of the last ones.
+/// Largest buffer allocated ahead for a unit, by the size of previous units.
 const AHEAD_BYTES_MAX: usize = 256 << 10;
 
-/// Most leading zeros of a parameter set's identifier or a slice's address, far above those of any stream.
+/// Most leading zeros in the ue(v) of a parameter set id or a slice address, far above real streams.
 const ID_ZEROS_MAX: u32 = 24;
 
-/// Reason to refuse a payload, and its unit with it.
+/// Reason to reject a payload, and its unit with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DepacketizeError {
-    /// Not what the payload format allows.
+    /// The payload format is violated.
     Malformed,
-    /// The unit is larger than [`UNIT_BYTES_MAX`].
+    /// The unit exceeds [`UNIT_BYTES_MAX`].
     TooLarge,
 }
 
-/// Role of a unit for the decoder.
+/// Role of a unit in decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnitKind {
-    /// Decoding can start here.
+    /// Decoding can start with this unit.
     Start {
-        /// Pictures that follow and are shown before this one cannot be decoded, even when
-        /// nothing was lost (H.265 BLA).
+        /// True if later pictures that are shown before this one cannot be decoded even without losses (H.265
+        /// BLA).
         breaks_link: bool,
     },
-    /// It may refer to pictures before the start that precedes it (H.265 RASL).
+    /// The unit may refer to pictures before the preceding start (H.265 RASL).
     Leading,
-    /// It refers to pictures since the start.
+    /// The unit refers to pictures since the start.
     Other,
 }
 
-/// Part of a picture that a payload holds.
+/// Part of a picture contained in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PayloadPart {
-    /// Nothing, only what goes with pictures.
+    /// No part of a picture, only accompanying data.
     Nothing,
-    /// Its beginning.
+    /// Beginning of a picture.
     Beginning,
-    /// Something; where it is in the picture is not said.
+    /// Part at an unknown position in the picture.
     Some,
 }
 
-/// The coded bytes of one picture.
+/// Coded bytes of one picture.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DepacketizedUnit {
     pub(super) data: Vec<u8>,
     pub(super) role: UnitKind,
 }
 
-/// A unit of which no more packets come; `None` when there was no picture in it.
+/// Completed unit; `None` if it held no picture.
 pub(super) type DepacketizeResult = Result<Option<DepacketizedUnit>, DepacketizeError>;
 
-/// One codec's payload format.
+/// Depacketizer of one codec's payload format.
 pub(super) trait Depacketizer: Send {
-    /// A unit begins with this payload, even if it is not known what came before.
+    /// Returns true if a unit begins with this payload, whatever came before.
     fn begins_unit(&self, payload: &[u8]) -> bool;
 
-    /// A unit in which decoding may start begins with this payload.
+    /// Returns true if a unit in which decoding may start begins with this payload.
     fn starts_keyframe(&self, payload: &[u8]) -> bool;
 
-    /// Returns the part of a picture that this payload holds.
+    /// Returns the part of a picture that this payload contains.
     fn part(&self, _payload: &[u8]) -> PayloadPart {
         PayloadPart::Some
     }
 
-    /// Another unit than the one being gathered begins here, whatever its time.
+    /// Returns true if this payload begins another unit than the current one, whatever its timestamp.
     fn begins_another(&self, _payload: &[u8]) -> bool {
         false
     }
 
-    /// Takes the next payload of the unit.
+    /// Appends the next payload to the unit.
     fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError>;
 
-    /// Part of a picture is there, not only what precedes one.
+    /// Returns true if part of a picture has arrived, not only data that precedes one.
     fn has_picture(&self) -> bool;
 
-    /// No more packets of the unit come.
+    /// Completes the unit.
     fn finish(&mut self) -> DepacketizeResult;
 
-    /// Forgets the unit.
+    /// Discards the unit.
     fn reset(&mut self);
 }
 
-/// The depacketizer for `codec`; `None` for what is not served over RTP.
+/// Creates the depacketizer for `codec`; `None` if the codec is not supported over RTP.
 ///
-/// `parameter_sets` are NAL units that the session description gave.
+/// `parameter_sets` are NAL units from the session description.
 pub(super) fn of(codec: Codec, parameter_sets: &[Vec<u8>]) -> Option<Box<dyn Depacketizer>> {
     Some(match codec {
         Codec::H264 => Box::new(h264::H264Depacketizer::new(parameter_sets)),
@@ -118,11 +118,11 @@ pub(super) fn of(codec: Codec, parameter_sets: &[Vec<u8>]) -> Option<Box<dyn Dep
     })
 }
 
-/// The bytes of a unit while it is gathered.
+/// Buffer of the current unit.
 #[derive(Debug, Default)]
 struct Gathered {
     data: Vec<u8>,
-    /// Size of the last units, and a bit more.
+    /// Recent size of units with some margin, in bytes.
     expected: usize,
 }
 
@@ -138,7 +138,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Starts a NAL unit; returns where it begins.
+    /// Appends a start code; returns the offset of the NAL unit.
     fn begin_nal(&mut self) -> Result<usize, DepacketizeError> {
         self.extend(&START_CODE)?;
         Ok(self.len())
@@ -159,7 +159,7 @@ impl Gathered {
         std::mem::take(&mut self.data)
     }
 
-    /// The unit as a frame that says itself whether decoding can start with it; `None` when empty.
+    /// Takes the unit of a codec whose frame header tells keyframes; `None` if empty.
     fn take_frame(&mut self, is_key: fn(&[u8]) -> bool) -> Option<DepacketizedUnit> {
         let data = self.take();
         let is_start = is_key(&data);
@@ -167,7 +167,7 @@ impl Gathered {
         Some(DepacketizedUnit { data, role }).filter(|picture| !picture.data.is_empty())
     }
 
-    /// The unit after `prefix`.
+    /// Takes the unit and prepends `prefix`.
     fn take_after(&mut self, prefix: &[u8]) -> Result<Vec<u8>, DepacketizeError> {
         if prefix.len() + self.data.len() > UNIT_BYTES_MAX {
             return Err(DepacketizeError::TooLarge);

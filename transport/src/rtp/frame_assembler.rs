@@ -1,9 +1,8 @@
-//! Payloads in order to whole units, of which only decodable ones go on.
+//! Assembler of payloads in order to complete units; only decodable ones are returned.
 //!
-//! A unit ends with the marker or where another time begins. The marker is believed once it was
-//! seen to be right: before that a unit waits for the packet after it, as long as the path may hold
-//! one back. Senders without it cost one frame's delay, and their last picture is not known to be
-//! whole.
+//! A unit ends with the marker or where the timestamp changes. The marker is trusted once it has proven
+//! right; until then a unit waits for the packet after it, as long as the path may delay one. Senders without
+//! the marker cost a delay of one frame, and their last picture is never known to be complete.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +14,7 @@ use super::{
     depacketize::{self, DepacketizeError, Depacketizer, UnitKind},
 };
 
-/// The next packet in order.
+/// Next packet in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'a> {
     pub(super) timestamp: u32,
@@ -24,7 +23,7 @@ pub(super) struct Part<'a> {
     pub(super) at: Instant,
 }
 
-/// A unit that can be decoded.
+/// Complete, decodable unit.
 #[derive(Debug)]
 pub(super) struct CompleteUnit {
     pub(super) timestamp: u32,
@@ -33,7 +32,7 @@ pub(super) struct CompleteUnit {
     pub(super) last_at: Instant,
 }
 
-/// Units in a row with the marker on the last packet alone, after which it is proven anew.
+/// Units in a row with the marker on the last packet only, after which the marker is checked again.
 const CLEAN_MAX: u32 = 30;
 
 /// Trust in the marker as the end of a unit.
@@ -41,7 +40,7 @@ const CLEAN_MAX: u32 = 30;
 enum Marker {
     Unproven,
     Trusted,
-    /// It was set within a unit; so many have had it where it belongs since.
+    /// The marker was set within a unit; `clean` counts the correctly marked units since.
     Ignored {
         clean: u32,
     },
@@ -52,19 +51,19 @@ struct Open {
     timestamp: u32,
     last_at: Instant,
     packets: u32,
-    /// Of them with the marker, and whether the last is one.
+    /// Number of packets with the marker, and whether the last packet is one.
     marked: u32,
     ends_marked: bool,
-    /// Its beginning is missing, or part of it was refused.
+    /// True if the beginning is missing or a part was rejected.
     is_skipped: bool,
-    /// Decoding may start with it.
+    /// True if decoding may start with the unit.
     may_start: bool,
-    /// Arrival of the packet with the marker.
+    /// Arrival of the packet with the marker; `None` before it.
     ended_at: Option<Instant>,
 }
 
 impl Marker {
-    /// Returns the trust after a unit that another one ended.
+    /// Returns the trust after a unit that was ended by another one.
     fn after(self, unit: &Open) -> Marker {
         let is_clean = unit.ends_marked && unit.marked == 1;
         match self {
@@ -77,18 +76,18 @@ impl Marker {
     }
 }
 
-/// Gathers the unit of one source.
+/// Assembler of the units of one source.
 pub(super) struct FrameAssembler {
     depacketizer: Box<dyn Depacketizer>,
     open: Option<Open>,
-    /// The packet before the next one has been here.
+    /// True if the packet before the next one has arrived.
     is_contiguous: bool,
-    /// Nothing was lost since a start was given out.
+    /// True if nothing was lost since a start was returned.
     is_started: bool,
-    /// Pictures shown before the last start refer to what was never given out.
+    /// True if pictures shown before the last start refer to pictures that were never returned.
     skips_leading: bool,
     marker: Marker,
-    /// Time of the unit before, when its marker ended it.
+    /// Timestamp of the previous unit, if its marker ended it.
     ended: Option<u32>,
     ready: VecDeque<CompleteUnit>,
 }
@@ -107,32 +106,32 @@ impl FrameAssembler {
         }
     }
 
-    /// A start was given out, and nothing was lost since.
+    /// Returns true if a start was returned and nothing was lost since.
     pub(super) fn is_started(&self) -> bool {
         self.is_started
     }
 
-    /// No start was given out since the last loss, and none is being gathered.
+    /// Returns true if no start was returned since the last loss and none is being gathered.
     pub(super) fn has_nothing(&self) -> bool {
         !self.is_started && self.open.as_ref().is_none_or(|open| !open.may_start)
     }
 
-    /// A unit in which decoding may start begins with this payload.
+    /// Returns true if a unit in which decoding may start begins with this payload.
     pub(super) fn begins_start(&self, payload: &[u8]) -> bool {
         self.depacketizer.starts_keyframe(payload)
     }
 
-    /// Returns the end of the open unit's wait, on a path that holds a packet back for `hold`.
+    /// Returns the end of the open unit's wait, on a path that delays packets by up to `hold`.
     pub(super) fn held_until(&self, hold: Duration) -> Option<Instant> {
         self.open.as_ref()?.ended_at.map(|at| at + hold)
     }
 
-    /// The next unit that is whole.
+    /// Returns the next complete unit.
     pub(super) fn pop(&mut self) -> Option<CompleteUnit> {
         self.ready.pop_front()
     }
 
-    /// Packets before the next one are lost.
+    /// Records that packets before the next one are lost.
     pub(super) fn gap(&mut self) {
         self.depacketizer.reset();
         self.open = None;
@@ -141,7 +140,7 @@ impl FrameAssembler {
         self.is_started = false;
     }
 
-    /// Drops units that were whole and could not be used: what refers to them cannot be decoded.
+    /// Drops complete units that the caller cannot take; units that refer to them are undecodable.
     pub(super) fn lose(&mut self) {
         self.ready.clear();
         self.is_started = false;
@@ -150,9 +149,9 @@ impl FrameAssembler {
         }
     }
 
-    /// Takes the packet that follows the one before it, or a gap.
+    /// Takes the next packet, after the previous one or a gap.
     pub(super) fn push(&mut self, part: &Part<'_>, counts: &mut ReceiverStats) {
-        // Padding has a number and nothing else.
+        // A packet of padding has a sequence number but no payload.
         if part.payload.is_empty() {
             return;
         }
@@ -183,27 +182,27 @@ impl FrameAssembler {
         }
     }
 
-    /// The open unit has waited long enough for a packet that would belong to it.
+    /// Closes the open unit if it has waited long enough for another packet.
     pub(super) fn release(&mut self, hold: Duration, now: Instant, counts: &mut ReceiverStats) {
         if self.held_until(hold).is_some_and(|until| until <= now) {
             self.close(counts);
         }
     }
 
-    /// No packet comes any more: the open unit is whole if its marker said so.
+    /// Closes the open unit at the end of the source if its marker has arrived.
     pub(super) fn end(&mut self, counts: &mut ReceiverStats) {
         if self.open.as_ref().is_some_and(|open| open.ended_at.is_some()) {
             self.close(counts);
         }
     }
 
-    /// Ends the unit before this packet, if the packet belongs to another one.
+    /// Closes the open unit if this packet belongs to another one.
     fn end_before(&mut self, part: &Part<'_>, counts: &mut ReceiverStats) {
         let Some(open) = &mut self.open else {
             let is_rest = self.ended == Some(part.timestamp);
             let says_more = self.depacketizer.part(part.payload) == depacketize::PayloadPart::Some;
             if is_rest && says_more && !self.depacketizer.begins_unit(part.payload) {
-                // The unit given out was not whole.
+                // The unit that was returned was incomplete.
                 counts.markers_wrong += 1;
                 self.marker = Marker::Ignored { clean: 0 };
                 self.is_started = false;

@@ -1,8 +1,7 @@
-//! Packets that came too early, and what is missing before them.
+//! Jitter buffer: packets that arrived early, and requests for the missing ones before them.
 //!
-//! Packets in order never get in here. Holds at most [`HELD_MAX`] packets and [`BYTES_MAX`] bytes;
-//! what is missing is asked for once it is more likely lost than late, some times more, and given
-//! up in the end.
+//! Packets in order bypass the buffer. Holds at most [`HELD_MAX`] packets and [`BYTES_MAX`] bytes. A missing
+//! packet is requested once it is more likely lost than late, again a few times, and given up in the end.
 
 use std::{
     collections::VecDeque,
@@ -11,50 +10,49 @@ use std::{
 
 use super::{RtpPacket, jitter_estimate::PATIENCE_MIN};
 
-/// Most packets from the first that is missing to the last that came: 1.2 s at 24 Mbit/s.
+/// Most packets from the first missing to the last received: 1.2 s at 24 Mbit/s.
 pub(super) const HELD_MAX: usize = 2048;
-/// Most bytes of them.
+/// Most bytes of buffered payloads.
 pub(super) const BYTES_MAX: usize = 4 << 20;
-/// A longer hole is an outage, which retransmissions would make worse.
+/// Longest gap, in packets; a longer one is an outage, which retransmissions would make worse.
 pub(super) const HOLE_MAX: usize = 512;
-/// Most packets asked for at once: a compound packet of 1200 bytes holds them in any pattern.
+/// Most packets requested at once; a compound packet of 1200 bytes holds them in any pattern.
 pub(super) const NACK_MAX: usize = 128;
-/// Least time from asking for a packet to asking for it again, each time that it is asked for but
-/// the last; where one and a half round trips take longer, that long.
+/// Shortest time between requests for the same packet, in ms, after each request but the last; raised to one
+/// and a half round trips.
 const AGAIN_MS: [u64; 4] = [20, 50, 100, 200];
-/// Stand-in for one and a half round trips of a path on which nothing was repaired yet.
+/// Assumed one and a half round trips until a retransmission has been measured.
 const ANSWER: Duration = Duration::from_millis(50);
-/// Most packets before the first that came which may still come: a picture of 300 kB, whose packets
-/// were sent together. Where none of them does, nothing that came is of use before the next start,
-/// which is not kept waiting by them.
+/// Most packets before the first received that may still arrive: a picture of 300 kB whose packets were sent
+/// together. If none of them arrives, nothing is usable before the next start, which is not delayed by them.
 const LOOK_BACK: usize = 256;
-/// Packets remembered of those that had been asked for or were given up: as many as are asked for at once.
+/// Number of past packets remembered that were requested or given up: as many as are requested at once.
 const PAST_MAX: usize = NACK_MAX;
-/// Payload buffers kept for packets to come.
+/// Most payload buffers kept for reuse.
 const POOL_MAX: usize = 64;
-/// Larger buffers are not kept; a datagram that is not fragmented fits.
+/// Largest buffer kept for reuse, in bytes; an unfragmented datagram fits.
 const POOLED_BYTES_MAX: usize = 2048;
 
-/// A packet that waits for others.
+/// Packet that waits for earlier ones.
 #[derive(Debug)]
 pub(super) struct BufferedPacket {
     pub(super) timestamp: u32,
     pub(super) marker: bool,
     pub(super) payload: Vec<u8>,
     pub(super) at: Instant,
-    /// Decoding may start here, whatever came before.
+    /// True if decoding may start here, whatever came before.
     pub(super) begins_start: bool,
 }
 
 #[derive(Debug)]
 struct Missing {
     give_up_at: Instant,
-    /// `None` when it was asked for often enough.
+    /// Time of the next request; `None` after the last one.
     ask_at: Option<Instant>,
     asked: usize,
-    /// Time of the first request for it.
+    /// Time of the first request.
     asked_at: Option<Instant>,
-    /// It was never sent, for all that is known.
+    /// True if the packet may never have been sent.
     may_not_be: bool,
 }
 
@@ -67,45 +65,45 @@ enum Slot {
 /// Outcome of a packet's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InsertOutcome {
-    /// It is the one that is waited for: use it, then take what follows from [`JitterBuffer::pop`].
+    /// The packet is the next in order: use it, then take the following ones from [`JitterBuffer::pop`].
     Next,
-    /// Something before it is missing.
+    /// A packet before it is missing.
     Held {
-        /// It had been asked for.
+        /// True if the packet had been requested.
         is_repaired: bool,
     },
     Duplicate,
-    /// It was used, or given up, before.
+    /// The packet was used or given up before.
     Late,
-    /// There is no room between what is waited for and this one: skip, and offer it again.
+    /// The packet is too far ahead: skip some missing ones and offer it again.
     Full,
 }
 
-/// The window of packets from the first missing one on.
+/// Window of packets, from the first missing one on.
 #[derive(Debug)]
 pub(super) struct JitterBuffer {
     wait: Duration,
-    /// Until a packet that others overtook is asked for.
+    /// Time from being overtaken until a packet is requested.
     patience: Duration,
-    /// Number of the packet waited for, which is that of the first slot.
+    /// Number of the next packet in order, which belongs to the first slot.
     next: Option<i64>,
-    /// Empty, or the first one is missing and the last one held.
+    /// Slots of the window: empty, or the first one is missing and the last one is held.
     slots: VecDeque<Slot>,
-    /// The last that had been asked for or were given up, and how many answers may still come: one copy
-    /// more, and the packet was only late.
+    /// Past packets that were requested or given up, and the number of answers still expected: one more copy
+    /// than that, and the packet was only late.
     past: VecDeque<(i64, usize)>,
     bytes: usize,
-    /// Earliest instant at which something is asked for.
+    /// Earliest time of a request.
     ask_at: Option<Instant>,
-    /// From asking for a packet to its coming, smoothed.
+    /// Smoothed time from a request to the arrival.
     round_trip: Duration,
-    /// True where a packet that was asked for and comes now tells the round trip.
+    /// True if the arriving packet may answer a request and so measures the round trip.
     is_answer: bool,
     pool: Vec<Vec<u8>>,
 }
 
 impl JitterBuffer {
-    /// Makes a window in which a missing packet is given up after `wait`.
+    /// Creates a buffer that gives up a missing packet after `wait`.
     pub(super) fn new(wait: Duration) -> JitterBuffer {
         JitterBuffer {
             wait,
@@ -121,21 +119,21 @@ impl JitterBuffer {
         }
     }
 
-    /// Sets the `patience` before packets that the next one shows to be missing are asked for;
-    /// where it had been asked for itself it is an answer, and not one that was only late.
+    /// Sets the `patience` before packets that the next arrival shows to be missing are requested, and
+    /// whether that arrival may be the answer to a request.
     pub(super) fn expect(&mut self, patience: Duration, is_answer: bool) {
         (self.patience, self.is_answer) = (patience, is_answer);
     }
 
-    /// Returns true where `number`, which comes now, is of a packet that was only late: others have
-    /// overtaken it, and it is no answer, which it may be as often as it was asked for.
+    /// Returns true if the arriving packet `number` was only late: others have overtaken it, and it is no
+    /// answer. A packet may be an answer as often as it was requested.
     pub(super) fn was_overtaken(&mut self, number: i64, may_answer: bool) -> bool {
         let Some(next) = self.next else { return false };
         let slot = usize::try_from(number - next).map(|ahead| self.slots.get(ahead));
         match slot {
             Ok(Some(Slot::Missing(missing))) => missing.asked == 0 || !may_answer,
             Ok(None) => false,
-            // It is here, or was.
+            // The packet has been received or given up.
             Ok(Some(Slot::Held(_))) | Err(_) => {
                 let past = self.past.iter_mut().find(|(past, _)| *past == number);
                 past.is_some_and(|(_, answers)| {
@@ -154,17 +152,17 @@ impl JitterBuffer {
         self.past.push_back((number, answers));
     }
 
-    /// Nothing is missing.
+    /// Returns true if no packet is missing.
     pub(super) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// No packet has come yet.
+    /// Returns true before the first packet.
     pub(super) fn is_new(&self) -> bool {
         self.next.is_none()
     }
 
-    /// Some packets before `number`, which is the first to come, may only be late.
+    /// Marks packets before `number`, the first to arrive, as possibly late.
     pub(super) fn expect_earlier(&mut self, number: i64, now: Instant) {
         let give_up_at = now + self.wait;
         self.next = Some(number - LOOK_BACK as i64);
@@ -173,7 +171,8 @@ impl JitterBuffer {
         self.slots.extend(std::iter::repeat_with(unsent).map(Slot::Missing).take(LOOK_BACK));
     }
 
-    /// The packet `number` has come. One that is [`InsertOutcome::Held`] is kept by [`JitterBuffer::hold`].
+    /// Classifies the arriving packet `number`; [`JitterBuffer::hold`] stores one that is
+    /// [`InsertOutcome::Held`].
     pub(super) fn arrive(&mut self, number: i64, bytes: usize) -> InsertOutcome {
         let next = *self.next.get_or_insert(number);
         let Ok(ahead) = usize::try_from(number - next) else { return InsertOutcome::Late };
@@ -194,7 +193,7 @@ impl JitterBuffer {
         InsertOutcome::Held { is_repaired: false }
     }
 
-    /// Keeps a packet that [`JitterBuffer::arrive`] has found to be ahead.
+    /// Stores a packet that [`JitterBuffer::arrive`] found to be ahead.
     pub(super) fn hold(
         &mut self,
         number: i64,
@@ -231,7 +230,7 @@ impl JitterBuffer {
         }
     }
 
-    /// Schedules requests for the packets behind this one that are missing and were surely sent.
+    /// Schedules requests for missing packets after this one, which were certainly sent.
     fn expect_after(&mut self, ahead: usize, now: Instant) {
         let ask_at = now + self.patience;
         for slot in self.slots.iter_mut().skip(ahead + 1) {
@@ -245,13 +244,13 @@ impl JitterBuffer {
         }
     }
 
-    /// A packet that was missing has come.
+    /// Records the arrival of a missing packet and measures the round trip.
     fn learn(&mut self, number: i64, missing: &Missing, now: Instant) {
         if let Some(answers) = missing.asked.checked_sub(1) {
             self.remember(number, answers);
         }
         let Some(asked_at) = missing.asked_at.filter(|_| self.is_answer) else { return };
-        // From the first request: where the round trip is long, every packet is asked for twice.
+        // Measured from the first request: on a long round trip every packet is requested twice.
         let sample = now.saturating_duration_since(asked_at);
         self.round_trip = match self.round_trip {
             Duration::ZERO => sample,
@@ -260,7 +259,7 @@ impl JitterBuffer {
         };
     }
 
-    /// The packet that was waited for has been used; it had been asked for where this is true.
+    /// Moves on after the next packet was used; returns true if it had been requested.
     pub(super) fn advance(&mut self, now: Instant) -> bool {
         let number = self.next.unwrap_or_default();
         self.next = self.next.map(|next| next + 1);
@@ -272,7 +271,7 @@ impl JitterBuffer {
         missing.asked > 0
     }
 
-    /// The next packet in order, if it is there; give it back with [`JitterBuffer::recycle`].
+    /// Returns the next packet in order, if held; return its buffer with [`JitterBuffer::recycle`].
     pub(super) fn pop(&mut self) -> Option<BufferedPacket> {
         if !matches!(self.slots.front(), Some(Slot::Held(_))) {
             return None;
@@ -283,14 +282,14 @@ impl JitterBuffer {
         Some(held)
     }
 
-    /// Takes back the buffer of a packet that has been used.
+    /// Takes back the buffer of a used packet.
     pub(super) fn recycle(&mut self, held: BufferedPacket) {
         if self.pool.len() < POOL_MAX && held.payload.capacity() <= POOLED_BYTES_MAX {
             self.pool.push(held.payload);
         }
     }
 
-    /// Gives up what is missing before the first packet that is held: how many.
+    /// Gives up the packets missing before the first held one; returns their number.
     pub(super) fn skip_hole(&mut self) -> u64 {
         let mut count = 0;
         while let (Some(next), Some(Slot::Missing(missing))) = (self.next, self.slots.front()) {
@@ -302,7 +301,7 @@ impl JitterBuffer {
         count
     }
 
-    /// Forgets all up to the packet `number`, which is then waited for: how many were missing.
+    /// Moves on to the packet `number`; returns the number of missing packets skipped.
     pub(super) fn skip_to(&mut self, number: i64) -> u64 {
         let from = self.next.replace(number).unwrap_or(number);
         let mut missing = number.saturating_sub(from).max(0) as u64;
@@ -323,14 +322,14 @@ impl JitterBuffer {
         missing
     }
 
-    /// Number of the first held packet from which decoding may start.
+    /// Returns the number of the first held packet at which decoding may start.
     pub(super) fn first_start(&self) -> Option<i64> {
         let is_start = |slot: &Slot| matches!(slot, Slot::Held(held) if held.begins_start);
         let ahead = self.slots.iter().position(is_start)?;
         self.next.map(|next| next + ahead as i64)
     }
 
-    /// Returns the time at which the packet waited for is given up.
+    /// Returns the time at which the next packet in order is given up.
     pub(super) fn give_up_at(&self) -> Option<Instant> {
         match self.slots.front() {
             Some(Slot::Missing(missing)) => Some(missing.give_up_at),
@@ -343,7 +342,7 @@ impl JitterBuffer {
         self.ask_at.filter(|_| !self.slots.is_empty())
     }
 
-    /// Returns the packets to ask for by now.
+    /// Returns the sequence numbers to request at `now`.
     pub(super) fn collect_nacks(&mut self, now: Instant) -> Vec<u16> {
         let mut due = Vec::new();
         let (Some(next), true) = (self.next, self.next_nack_at().is_some_and(|at| at <= now))
@@ -373,7 +372,7 @@ impl JitterBuffer {
         due
     }
 
-    /// Checks the invariants that hold after every step, for tests and fuzzers.
+    /// Checks the invariants after every step, for tests and fuzzers.
     pub(super) fn check(&self) {
         assert!(self.slots.len() <= HELD_MAX, "{} slots", self.slots.len());
         assert!(self.bytes <= BYTES_MAX, "{} bytes", self.bytes);

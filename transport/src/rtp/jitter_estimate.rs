@@ -1,46 +1,46 @@
-//! Interarrival jitter of packets, as reports tell it (RFC 3550 6.4.1, A.8), the wait for one on
-//! such a path, and the time after which it is taken for lost. Pure.
+//! Interarrival jitter as in receiver reports (RFC 3550 6.4.1, A.8), the playout delay derived from it, and
+//! the time after which a packet counts as lost. Pure.
 
 use std::time::{Duration, Instant};
 
-/// Ticks a second of the media clock of video.
+/// Ticks per second of the media clock.
 const CLOCK: u64 = 90_000;
-/// Mean deviations that are waited for: delays that are spread evenly deviate from each other by a
-/// third of the longest on average.
+/// Playout delay in mean deviations: evenly spread delays deviate from each other by a third of the longest
+/// on average.
 const DEVIATIONS: u32 = 3;
-/// Least wait: what a path without jitter may hold a packet back at once.
+/// Shortest delay: a path without measured jitter may still delay a packet this much.
 pub(super) const HOLD_MIN: Duration = Duration::from_millis(100);
-/// Longest wait: as long as for a packet that is missing.
+/// Longest delay: the same as the wait for a missing packet.
 pub(super) const HOLD_MAX: Duration = Duration::from_millis(500);
-/// Until a packet that others overtook is asked for where none was only late: it bridges what
-/// neighbours on the way do to each other.
+/// Time from being overtaken until a packet is requested on a path without reordering; covers swaps of
+/// neighbours.
 pub(super) const PATIENCE_MIN: Duration = Duration::from_millis(10);
-/// Longest such time, which leaves as much for what is sent again before the packet is given up.
+/// Longest such time; leaves as much time for the retransmission before the packet is given up.
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
-/// A wait is shortened once so long nothing near it was needed.
+/// Time without need for the delay after which it is shortened.
 const CALM: Duration = Duration::from_secs(2);
 
-/// The mean deviation of transit times.
+/// Mean deviation of transit times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JitterEstimator {
-    /// A deviation beyond is a pause or another clock, which would drown every later one.
+    /// A larger deviation is a pause or a clock change, which would dominate the mean for long.
     deviation_max: Duration,
     origin: Instant,
-    /// Transit time of the last packet in clock ticks, by an origin of our own.
+    /// Transit time of the last packet in clock ticks, from an arbitrary origin.
     transit: u32,
-    /// Sixteenths of a tick.
+    /// Jitter in sixteenths of a tick.
     jitter: u32,
 }
 
 impl JitterEstimator {
-    /// After the first packet of a source.
+    /// Creates the estimator at the first packet of a source.
     pub(crate) fn new(timestamp: u32, deviation_max: Duration, now: Instant) -> JitterEstimator {
         let transit = 0u32.wrapping_sub(timestamp);
         JitterEstimator { deviation_max, origin: now, transit, jitter: 0 }
     }
 
-    /// One more packet, in the order of arrival; how many ticks longer than the one before it was on
-    /// its way.
+    /// Adds a packet in the order of arrival; returns the excess of its transit time over that of the
+    /// previous packet, in ticks.
     pub(crate) fn packet(&mut self, timestamp: u32, now: Instant) -> i32 {
         let since = now.saturating_duration_since(self.origin);
         let arrival = (since.as_micros() as u64 * CLOCK / 1_000_000) as u32;
@@ -54,29 +54,29 @@ impl JitterEstimator {
         longer
     }
 
-    /// In clock ticks.
+    /// Returns the jitter in clock ticks.
     pub(crate) fn ticks(&self) -> u32 {
         self.jitter >> 4
     }
 }
 
-/// Wait for a packet that may only be late: lengthened at once, shortened slowly.
+/// Wait for packets that may only be late: lengthened at once, shortened slowly.
 #[derive(Debug)]
 pub(super) struct PlayoutDelay {
     arrivals: Option<JitterEstimator>,
     hold: Duration,
-    /// Time at which so long a wait was last needed.
+    /// Time at which about the current wait was last needed.
     needed_at: Option<Instant>,
-    /// Excess of the last packet's time on the way over that of the one before it.
+    /// Excess of the last packet's transit time over that of the previous one.
     longer: Duration,
     overtaken: Option<Overtaken>,
 }
 
-/// Packets that others overtook.
+/// Recent packets that were overtaken by others.
 #[derive(Debug)]
 struct Overtaken {
     last_at: Instant,
-    /// The longest that one of them was on its way beyond those before it, of late.
+    /// Longest recent excess of an overtaken packet's transit time.
     longest: Duration,
     longest_at: Instant,
 }
@@ -89,12 +89,12 @@ impl Default for PlayoutDelay {
 }
 
 impl PlayoutDelay {
-    /// Returns the current wait.
+    /// Returns the current delay.
     pub(super) fn get(&self) -> Duration {
         self.hold
     }
 
-    /// The last packet came after others that were sent later, and was not sent again.
+    /// Records that the last packet was overtaken by later ones and is no retransmission.
     pub(super) fn overtaken(&mut self, now: Instant) {
         let longer = self.longer;
         let first = Overtaken { last_at: now, longest: longer, longest_at: now };
@@ -105,8 +105,8 @@ impl PlayoutDelay {
         }
     }
 
-    /// Returns the time in which a packet that others overtook may still come by itself. A path
-    /// that delays packets and keeps their order makes nobody wait.
+    /// Returns the time in which an overtaken packet may still arrive by itself; minimal on a path that
+    /// delays packets but keeps their order.
     pub(super) fn reorder_wait(&self, now: Instant) -> Duration {
         let overtaken = self.overtaken.as_ref();
         let Some(overtaken) = overtaken.filter(|overtaken| is_recent(overtaken.last_at, now))
@@ -117,17 +117,17 @@ impl PlayoutDelay {
         late.clamp(PATIENCE_MIN, PATIENCE_MAX)
     }
 
-    /// Returns the mean lateness of a packet behind others.
+    /// Returns the delay that the measured jitter requires; `None` before a packet.
     fn late(&self) -> Option<Duration> {
         Some(duration(u64::from(self.arrivals.as_ref()?.ticks()) * u64::from(DEVIATIONS)))
     }
 
-    /// The sender's clock begins anew.
+    /// Resets the jitter after a restart of the sender's clock.
     pub(super) fn restart(&mut self) {
         self.arrivals = None;
     }
 
-    /// One more packet that was not sent again.
+    /// Adds a packet that is no retransmission.
     pub(super) fn packet(&mut self, timestamp: u32, now: Instant) {
         let Some(arrivals) = &mut self.arrivals else {
             self.arrivals = Some(JitterEstimator::new(timestamp, HOLD_MAX, now));
@@ -158,7 +158,7 @@ fn duration(ticks: u64) -> Duration {
 mod tests {
     use super::*;
 
-    /// The waits of a path on which packet `n` of 5 ms distance comes `delay(n)` ms late.
+    /// Returns the delays on a path where packet `n`, sent 5 ms apart, is `delay(n)` ms late.
     fn waits(packets: u32, delay: impl Fn(u32) -> u32) -> Vec<u128> {
         let start = Instant::now();
         let mut hold = PlayoutDelay::default();
@@ -172,9 +172,9 @@ mod tests {
         waits.collect()
     }
 
-    /// Spread evenly over 0 to `most`, in no order.
+    /// Returns a pseudo-random delay, spread evenly over 0 to `most`.
     fn spread(packet: u32, most: u32) -> u32 {
-        // The finaliser of splitmix64.
+        // Finaliser of splitmix64.
         let mut mixed = u64::from(packet).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -200,7 +200,7 @@ mod tests {
             |packet: u32| if (400..600).contains(&packet) { spread(packet, 200) } else { 0 };
         let waits = waits(2000, jittery);
         assert_eq!(waits[399], 100);
-        // Those of the jitter have come by then.
+        // All jittered packets have arrived by then.
         let during = waits[640];
         assert!(during >= 200, "{during}");
         assert_eq!(waits[900], during, "a second and a half of calm is not enough");
@@ -253,7 +253,7 @@ mod tests {
             hold.packet(450 * step + if step < 50 { 0 } else { 20_000 }, at);
         }
         assert_eq!(hold.get(), HOLD_MIN);
-        // A second's pause in which the sender's clock stood still.
+        // A pause of a second during which the sender's clock stood still.
         hold.packet(450 * 100, start + Duration::from_millis(1500));
         assert_eq!(hold.get(), HOLD_MIN);
     }

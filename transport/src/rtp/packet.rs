@@ -1,43 +1,43 @@
-//! The header of an RTP packet (RFC 3550 5.1), and the packet inside a retransmission (RFC 4588).
+//! RTP packet header (RFC 3550 5.1), and the packet inside a retransmission (RFC 4588).
 
 use media::ErrorKind;
 
-/// Bytes of a header without sources and extension.
+/// Bytes of a header without CSRCs and extension.
 const HEADER_BYTES: usize = 12;
 
 /// A decrypted RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpPacket<'a> {
-    /// Number of the negotiated payload format, in 0..=127.
+    /// Negotiated payload type, in 0..=127.
     pub payload_type: u8,
     /// Synchronization source.
     pub ssrc: u32,
-    /// Counts packets, modulo 2^16.
+    /// Sequence number, modulo 2^16.
     pub sequence: u16,
-    /// Ticks of the 90 kHz clock, modulo 2^32.
+    /// Timestamp in ticks of the 90 kHz clock, modulo 2^32.
     pub timestamp: u32,
-    /// Set on the last packet of a picture, by senders that do so.
+    /// Marker bit; most senders set it on the last packet of a picture.
     pub marker: bool,
-    /// Bytes without header, extension and padding.
+    /// Payload without header, extension and padding.
     pub payload: &'a [u8],
 }
 
-/// Reason that bytes are no RTP packet.
+/// Reason that bytes are not an RTP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RtpParseError {
-    /// The header does not fit.
+    /// The bytes end within the header.
     #[error("{bytes} bytes are too few for the header")]
     Short {
-        /// Bytes there are.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// Not version 2.
+    /// The version is not 2.
     #[error("version {version} is not 2")]
     Version {
         /// Version in the header.
         version: u8,
     },
-    /// The padding is longer than what is there, or counts not even itself.
+    /// The padding count exceeds the payload or is 0.
     #[error("{padding} bytes of padding do not fit")]
     Padding {
         /// Value of the last byte.
@@ -46,14 +46,14 @@ pub enum RtpParseError {
 }
 
 impl RtpParseError {
-    /// Always [`ErrorKind::InvalidInput`].
+    /// Returns [`ErrorKind::InvalidInput`].
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::InvalidInput
     }
 }
 
 impl<'a> RtpPacket<'a> {
-    /// Reads a whole datagram, already decrypted.
+    /// Parses a whole decrypted datagram.
     pub fn parse(bytes: &'a [u8]) -> Result<RtpPacket<'a>, RtpParseError> {
         let short = RtpParseError::Short { bytes: bytes.len() };
         let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(short)?;
@@ -84,9 +84,9 @@ impl<'a> RtpPacket<'a> {
         })
     }
 
-    /// The packet that this one repeats (RFC 4588 4), as part of the source `ssrc`.
+    /// Returns the original packet of a retransmission (RFC 4588 4), as part of the source `ssrc`.
     ///
-    /// `None` when it repeats none: senders probe the path with empty retransmissions.
+    /// Returns `None` without a payload: senders probe the path with empty retransmissions.
     pub fn unwrap_rtx(self, payload_type: u8, ssrc: u32) -> Option<RtpPacket<'a>> {
         let (original, payload) = self.payload.split_first_chunk::<2>()?;
         Some(RtpPacket {
@@ -99,8 +99,8 @@ impl<'a> RtpPacket<'a> {
     }
 }
 
-/// The header extension `id` of a whole packet, one of those that are named by one byte or by two
-/// (RFC 8285 4.2, 4.3); `None` where it has none such.
+/// Returns the header extension `id` of a whole packet, in one-byte or two-byte form (RFC 8285 4.2, 4.3);
+/// `None` if absent.
 pub fn extension(bytes: &[u8], id: u8) -> Option<&[u8]> {
     let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     if header[0] & 0x10 == 0 {
@@ -114,7 +114,7 @@ pub fn extension(bytes: &[u8], id: u8) -> Option<&[u8]> {
         _ => return None,
     };
     while let Some((&first, after)) = rest.split_first() {
-        // Padding.
+        // A zero byte is padding.
         if first == 0 {
             rest = after;
             continue;
@@ -125,7 +125,7 @@ pub fn extension(bytes: &[u8], id: u8) -> Option<&[u8]> {
             let (&bytes, after) = after.split_first()?;
             (first, usize::from(bytes), after)
         };
-        // Nothing behind this name is to be read.
+        // ID 15 ends the extensions in one-byte form.
         if has_short_names && name == 15 {
             return None;
         }

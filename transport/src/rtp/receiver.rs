@@ -1,4 +1,4 @@
-//! Packets of one source in any order to decodable units, and what to ask the sender for.
+//! Receiver of one source: packets in any order to decodable units, and requests to the sender.
 
 use std::{
     collections::VecDeque,
@@ -17,22 +17,22 @@ use super::{
     sequence::{SequenceUnwrapper, UnwrappedSeq},
 };
 
-/// Most units that wait to be polled: as many as a repaired hole can set free.
+/// Most units waiting to be polled: as many as a filled gap can release.
 const READY_MAX: usize = HELD_MAX;
-/// Most bytes of them.
+/// Most bytes of waiting units.
 const READY_BYTES_MAX: usize = BYTES_MAX + UNIT_BYTES_MAX;
-/// Until a keyframe is asked for again; doubled each time. A round trip and the coding of a
-/// picture take less.
+/// Time until a keyframe is requested again, doubled each time; covers a round trip and the coding of a
+/// picture.
 const REQUEST_FIRST: Duration = Duration::from_millis(250);
-/// Longest time between two requests.
+/// Longest time between two keyframe requests.
 const REQUEST_LAST: Duration = Duration::from_secs(4);
-/// A request after another loss waits at least so long; the sender may just have answered.
+/// Shortest time to a request after another loss; the sender may just have answered the last one.
 const REQUEST_GAP: Duration = Duration::from_millis(100);
 
 /// Settings of the receiver of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverSettings {
-    /// Longest wait for a missing packet: several round trips, and any reordering.
+    /// Longest wait for a missing packet; should cover several round trips plus reordering.
     pub wait: Duration,
     /// H.264 and H.265 parameter sets from the session description, see
     /// [`parameter_sets`](super::parameter_sets).
@@ -48,48 +48,48 @@ impl Default for ReceiverSettings {
 /// Counts of packets and units by outcome, since the receiver was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
-    /// Packets, whatever became of them.
+    /// Packets received, whatever their outcome.
     pub packets: u64,
-    /// Packets that had come before.
+    /// Packets received more than once.
     pub duplicates: u64,
-    /// Packets that came after they were given up, or twice.
+    /// Packets received after they were used or given up.
     pub late: u64,
-    /// Packets passed over because their number is far from all others.
+    /// Packets ignored because their number is far from all others.
     pub far: u64,
-    /// Packets given up.
+    /// Packets given up as lost.
     pub lost: u64,
-    /// Requests for a packet.
+    /// Retransmission requests, counted per packet.
     pub asked: u64,
-    /// Packets that came after they were asked for.
+    /// Packets received after they were requested.
     pub repaired: u64,
-    /// Units given out.
+    /// Units returned.
     pub units: u64,
-    /// Those of them at which decoding can start.
+    /// Units returned at which decoding can start.
     pub keyframes: u64,
-    /// Units dropped as they cannot be decoded: no start before them, or not whole.
+    /// Units dropped as undecodable: incomplete, or without a start before them.
     pub skipped: u64,
-    /// Payloads and units that their payload format does not allow.
+    /// Payloads and units that violate their payload format.
     pub malformed: u64,
     /// Units larger than [`UNIT_BYTES_MAX`].
     pub too_large: u64,
-    /// Units dropped because too many were not polled.
+    /// Units dropped because too many waited to be polled.
     pub overflowed: u64,
-    /// Units that went on after their marker.
+    /// Units that continued after their marker.
     pub markers_wrong: u64,
-    /// Times that the source began to count anew.
+    /// Restarts of the source's sequence numbers.
     pub restarts: u64,
-    /// Requests for a keyframe.
+    /// Keyframe requests.
     pub keyframe_requests: u64,
 }
 
-/// Schedule of requests for a keyframe.
+/// Schedule of keyframe requests.
 #[derive(Debug)]
 struct Request {
     at: Instant,
     then: Duration,
 }
 
-/// Receives one source. Poll until there is nothing, after each packet and at each
+/// Receiver of one source. Poll it until it returns `None`, after each packet and at each
 /// [`RtpReceiver::timeout`].
 pub struct RtpReceiver {
     codec: Codec,
@@ -103,15 +103,15 @@ pub struct RtpReceiver {
     ready_bytes: usize,
     request: Option<Request>,
     requested_at: Option<Instant>,
-    /// The next packet is the first of another source.
+    /// True if the next packet is the first of another source.
     is_anew: bool,
-    /// True where packets that are sent again come by [`RtpReceiver::rtx_packet`].
+    /// True if retransmissions arrive by [`RtpReceiver::rtx_packet`].
     repeats_apart: bool,
     counts: ReceiverStats,
 }
 
 impl RtpReceiver {
-    /// For one source of `codec`; `None` for codecs that are not served over RTP.
+    /// Creates a receiver for one source of `codec`; `None` if the codec is not supported over RTP.
     pub fn new(codec: Codec, settings: &ReceiverSettings) -> Option<RtpReceiver> {
         let depacketizer = depacketize::of(codec, &settings.parameter_sets)?;
         Some(RtpReceiver {
@@ -132,11 +132,11 @@ impl RtpReceiver {
         })
     }
 
-    /// Takes a packet that came at `now`.
+    /// Takes a packet that arrived at `now`.
     pub fn packet(&mut self, packet: &RtpPacket<'_>, now: Instant) {
         let Some(number) = self.place(packet, now) else { return };
         self.hold.packet(packet.timestamp, now);
-        // A sender with a stream of its own for repairs sends no packet of this one twice.
+        // A sender with an RTX stream never repeats packets in the media stream.
         let is_answer = !self.repeats_apart;
         if self.jitter.was_overtaken(number, is_answer) {
             self.hold.overtaken(now);
@@ -144,7 +144,7 @@ impl RtpReceiver {
         self.take(number, packet, is_answer, now);
     }
 
-    /// Takes a packet that was sent again, unwrapped: it says nothing of how packets come.
+    /// Takes an unwrapped retransmission, which is excluded from jitter measurement.
     pub fn rtx_packet(&mut self, packet: &RtpPacket<'_>, now: Instant) {
         self.repeats_apart = true;
         if let Some(number) = self.place(packet, now) {
@@ -152,19 +152,18 @@ impl RtpReceiver {
         }
     }
 
-    /// Of a sender report: the sender's clock read `ntp` when its media was at `rtp`.
+    /// Records a sender report: the sender's wall clock was `ntp` at the timestamp `rtp`.
     pub fn sender_report(&mut self, ntp: u64, rtp: u32) {
         self.clock.report(ntp, rtp);
     }
 
-    /// The source goes on under another SSRC: numbers and ticks begin anew, times go on.
+    /// Prepares for another SSRC: sequence numbers and ticks restart, presentation times continue.
     pub fn source_changed(&mut self) {
         self.finish();
         self.is_anew = true;
     }
 
-    /// Nothing more comes of the source: what is missing is given up, and what is whole is there to
-    /// be polled.
+    /// Ends the source: gives up missing packets, so that the remaining complete units can be polled.
     pub fn finish(&mut self) {
         self.end_unit();
         while self.jitter.give_up_at().is_some() {
@@ -178,7 +177,7 @@ impl RtpReceiver {
         self.collect();
     }
 
-    /// Returns the next output for the owner at `now`.
+    /// Returns the next output at `now`; `None` if there is none.
     pub fn poll(&mut self, now: Instant) -> Option<ReceiverOutput> {
         self.handle_timeout(now);
         if let Some(unit) = self.ready.pop_front() {
@@ -198,7 +197,7 @@ impl RtpReceiver {
         Some(ReceiverOutput::NeedKeyframe)
     }
 
-    /// Returns the time to poll at, even if no packet comes; `None` for never.
+    /// Returns the time of the next poll if no packet arrives; `None` for never.
     pub fn timeout(&self) -> Option<Instant> {
         let request = self.request.as_ref().map(|request| request.at);
         let held_until = self.assembler.held_until(self.hold.get());
@@ -213,7 +212,7 @@ impl RtpReceiver {
         self.counts
     }
 
-    /// The number of a packet, if it can be told.
+    /// Returns the unwrapped number of a packet; `None` if it is out of range.
     fn place(&mut self, packet: &RtpPacket<'_>, now: Instant) -> Option<i64> {
         self.counts.packets += 1;
         if std::mem::take(&mut self.is_anew) {
@@ -249,7 +248,7 @@ impl RtpReceiver {
     }
 
     fn arrive(&mut self, number: i64, packet: &RtpPacket<'_>, now: Instant) {
-        // A packet at which decoding may start needs none before it.
+        // A packet at which decoding may start needs no earlier packet.
         if self.jitter.is_new() && !self.assembler.begins_start(packet.payload) {
             self.jitter.expect_earlier(number, now);
         }
@@ -293,7 +292,7 @@ impl RtpReceiver {
         self.collect();
     }
 
-    /// Goes on after the packets that are missing first.
+    /// Gives up the packets missing first and moves on.
     fn give_up(&mut self) {
         self.counts.lost += self.jitter.skip_hole();
         self.assembler.gap();
@@ -342,7 +341,7 @@ impl RtpReceiver {
         }
     }
 
-    /// A keyframe is asked for from the first packet or the loss on until there is one.
+    /// Schedules keyframe requests from the first packet or a loss until a start is received.
     fn note_request(&mut self, payload: Option<&[u8]>, now: Instant) {
         if self.assembler.is_started() {
             self.request = None;
@@ -360,7 +359,7 @@ impl RtpReceiver {
         self.request = Some(Request { at, then: REQUEST_FIRST });
     }
 
-    /// Checks the invariants that hold after every step, for tests and fuzzers.
+    /// Checks the invariants after every step, for tests and fuzzers.
     pub(super) fn check(&self) {
         self.jitter.check();
         assert!(self.ready.len() <= READY_MAX, "{} units", self.ready.len());

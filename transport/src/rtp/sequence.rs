@@ -1,28 +1,28 @@
-//! Sequence numbers of 16 bits to ones that do not wrap (RFC 3550 A.1).
+//! Unwrapping of 16-bit sequence numbers (RFC 3550 A.1).
 
-/// Furthest step ahead that is taken for a loss.
+/// Largest step ahead that counts as a loss.
 const AHEAD_MAX: i64 = 3000;
-/// Furthest step back that is taken for a late packet; the RFC's 100 is less than what a path with
-/// 200 ms of jitter does to a fast stream.
+/// Largest step back that counts as a late packet; the RFC's 100 is too small for a fast stream with 200 ms
+/// of jitter.
 const BACK_MAX: i64 = 2048;
-/// Numbers left out at a restart, so that nothing before it is near.
+/// Numbers skipped at a restart, so that no earlier number is near.
 const RESTART_STEP: i64 = 1 << 17;
 
-/// Position of a packet in the sequence.
+/// Unwrapped number of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnwrappedSeq {
     At(i64),
-    /// The source counts anew, and this is where it goes on.
+    /// The source restarted its numbers; the sequence continues here.
     Restarted(i64),
-    /// Far from all others. It is taken when its successor follows.
+    /// The number is far from all others; it is accepted when its successor follows.
     OutOfRange,
 }
 
-/// The numbers of one source.
+/// Sequence number state of one source.
 #[derive(Debug, Default)]
 pub(super) struct SequenceUnwrapper {
     highest: Option<i64>,
-    /// Number after that of the last packet that was far.
+    /// Successor of the last out-of-range number.
     expected: Option<u16>,
 }
 

@@ -1,7 +1,7 @@
 //! AV1 (RTP payload format of the Alliance for Open Media, version 1.0) to temporal units.
 //!
-//! Every OBU is given a size and the unit its delimiter, as decoders want them. All layers are
-//! kept. Tile lists, delimiters and padding of the sender are left out.
+//! Gives every OBU a size and every unit a temporal delimiter, as decoders require. All layers are kept. The
+//! sender's tile lists, delimiters and padding are dropped.
 
 use media::{Obu, leb128, to_leb128};
 
@@ -13,16 +13,16 @@ use crate::rtp::UNIT_BYTES_MAX;
 
 const DELIMITER: [u8; 2] = [Obu::DELIMITER << 3 | Obu::HAS_SIZE, 0];
 
-/// Gathers one temporal unit.
+/// Depacketizer that gathers one temporal unit.
 #[derive(Debug, Default)]
 pub(super) struct Av1Depacketizer {
     unit: Gathered,
-    /// An OBU of which more is to come.
+    /// Beginning of an OBU that continues in the next packet.
     fragment: Vec<u8>,
     is_fragmented: bool,
-    /// reduced_still_picture_header of the sequence header in the unit.
+    /// reduced_still_picture_header of the unit's sequence header; `None` without one.
     reduced_still: Option<bool>,
-    /// The first frame can be decoded without others.
+    /// True if the first frame is decodable on its own; `None` before a frame.
     is_key: Option<bool>,
 }
 
@@ -55,7 +55,7 @@ impl Av1Depacketizer {
         taken
     }
 
-    /// A whole OBU, with or without its size.
+    /// Appends a complete OBU, received with or without its size.
     fn obu(&mut self, bytes: &[u8]) -> Result<(), DepacketizeError> {
         let Some(&header) = bytes.first() else { return Ok(()) };
         if header & 0x80 != 0 {
@@ -81,9 +81,9 @@ impl Av1Depacketizer {
 
     fn note(&mut self, kind: u8, first: u8) {
         match kind {
-            // seq_profile(3) still_picture reduced_still_picture_header
+            // Bits: seq_profile(3) still_picture reduced_still_picture_header
             Obu::SEQUENCE_HEADER => self.reduced_still = Some(first & 0x08 != 0),
-            // show_existing_frame frame_type(2) show_frame
+            // Bits: show_existing_frame frame_type(2) show_frame
             Obu::FRAME_HEADER | Obu::FRAME if self.is_key.is_none() => {
                 let is_shown_key = first & 0xf0 == 0x10;
                 self.is_key =
@@ -113,7 +113,7 @@ impl Depacketizer for Av1Depacketizer {
     fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
         let (&aggregation, rest) = payload.split_first().ok_or(DepacketizeError::Malformed)?;
         let (continues, is_cut) = (aggregation & 0x80 != 0, aggregation & 0x40 != 0);
-        // A new sequence begins with a whole OBU (4.4).
+        // A new coded video sequence begins with a whole OBU (4.4).
         if continues && aggregation & 0x08 != 0 {
             return Err(DepacketizeError::Malformed);
         }
@@ -146,14 +146,14 @@ impl Depacketizer for Av1Depacketizer {
     }
 }
 
-/// A piece of a packet: an OBU or a part of one.
+/// Element of a packet: an OBU or a fragment of one.
 struct Element<'a> {
     bytes: &'a [u8],
     is_last: bool,
 }
 
-/// The elements of a packet (4.3): as many as its header says, the last without a size, or, where
-/// it says 0, each with one.
+/// Elements of a packet (4.3): as many as its header states, the last one without a size, or, if it states 0,
+/// each with a size.
 struct Elements<'a> {
     rest: &'a [u8],
     counted: Option<u8>,
@@ -205,7 +205,7 @@ impl<'a> Iterator for Elements<'a> {
 mod tests {
     use super::*;
 
-    // Without sizes, as they are sent: a sequence header, a shown key frame, another frame.
+    // OBUs without sizes, as sent: a sequence header, a shown key frame, another frame.
     const SEQUENCE: [u8; 3] = [0x08, 0x00, 0x05];
     const KEY: [u8; 3] = [0x30, 0x10, 0x07];
     const INTER: [u8; 3] = [0x30, 0x30, 0x07];

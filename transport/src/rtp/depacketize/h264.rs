@@ -23,28 +23,28 @@ mod nal {
     pub const FU_B: u8 = 29;
 }
 
-/// Gathers one access unit.
+/// Depacketizer that gathers one access unit.
 #[derive(Debug, Default)]
 pub(super) struct H264Depacketizer {
     unit: Gathered,
     sets: ParameterSets,
-    /// Offset in the unit of the NAL unit of which more fragments are to come.
+    /// Offset in the unit of the NAL unit that continues in the next fragment.
     fragmented: Option<usize>,
     picture: Option<Slice>,
-    /// Picture parameter sets that the slices of an intra picture name.
+    /// Ids of the picture parameter sets used by the slices of an intra picture.
     named: Vec<u32>,
 }
 
-/// Facts about a picture from its first slice.
+/// Facts from the first slice of a picture.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     is_idr: bool,
-    /// Its first macroblock is the picture's, and its parameter sets are known.
+    /// True if the slice has the picture's first macroblock and its parameter sets are known.
     is_decodable: bool,
 }
 
 impl H264Depacketizer {
-    /// `parameter_sets` are NAL units from the session description.
+    /// Creates the depacketizer; `parameter_sets` are NAL units from the session description.
     pub(super) fn new(parameter_sets: &[Vec<u8>]) -> H264Depacketizer {
         H264Depacketizer {
             sets: ParameterSets::described(parameter_sets, name),
@@ -109,8 +109,8 @@ impl H264Depacketizer {
 
 impl Depacketizer for H264Depacketizer {
     fn begins_unit(&self, payload: &[u8]) -> bool {
-        // A unit begins with its delimiter, or with what precedes its slices (7.4.1.2.3); what may
-        // belong to the one before does not count.
+        // A unit begins with its delimiter or with the data before its slices (7.4.1.2.3); NAL units that may
+        // still belong to the previous unit do not count.
         first(payload).is_some_and(|nal| kind(nal) == nal::DELIMITER)
             || self.starts_keyframe(payload)
     }
@@ -128,7 +128,7 @@ impl Depacketizer for H264Depacketizer {
 
     fn part(&self, payload: &[u8]) -> PayloadPart {
         let of_nal = |kind: u8, body: Option<&u8>| match kind {
-            // The number of the slice's first macroblock comes first, and one bit says that it is 0.
+            // first_mb_in_slice comes first in the slice header; a set first bit encodes 0.
             nal::SLICE | nal::PARTITION_A | nal::IDR if body.is_some_and(|byte| byte >> 7 == 1) => {
                 PayloadPart::Beginning
             }
@@ -153,7 +153,7 @@ impl Depacketizer for H264Depacketizer {
     }
 
     fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
-        // The forbidden bit says that the payload is damaged (RFC 6184 1.3).
+        // A set forbidden_zero_bit marks a damaged payload (RFC 6184 1.3).
         if payload.first().is_some_and(|header| header & 0x80 != 0) {
             return Err(DepacketizeError::Malformed);
         }
@@ -165,9 +165,9 @@ impl Depacketizer for H264Depacketizer {
             1..=nal::LAST_PLAIN => self.nal_unit(payload),
             nal::STAP_A => StapIter(&payload[1..]).try_for_each(|nal| self.nal_unit(nal?)),
             nal::FU_A => self.fragment(payload),
-            // STAP-B, MTAP and FU-B belong to the interleaved mode, which is not agreed to.
+            // STAP-B, MTAP and FU-B belong to the interleaved mode, which is not negotiated.
             25..=nal::FU_B => Err(DepacketizeError::Malformed),
-            // Types without a meaning are ignored (RFC 6184 5.2).
+            // Undefined types are ignored (RFC 6184 5.2).
             _ => Ok(()),
         }
     }
@@ -200,7 +200,7 @@ impl Depacketizer for H264Depacketizer {
     }
 }
 
-/// The NAL units of an aggregation packet, each after its size; also those of H.265.
+/// NAL units of an aggregation packet, each after its 16-bit size; also used for H.265.
 pub(super) struct StapIter<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for StapIter<'a> {
@@ -232,17 +232,17 @@ fn kind(nal: &[u8]) -> u8 {
     nal.first().map_or(0, |header| header & 0x1f)
 }
 
-/// The first NAL unit that begins with this payload, as far as it is there.
+/// Returns the first NAL unit that begins in this payload; it may be truncated.
 fn first(payload: &[u8]) -> Option<&[u8]> {
     match kind(payload) {
         nal::STAP_A => StapIter(&payload[1..]).next()?.ok(),
-        // A delimiter or a set is never so long that it is cut.
+        // A delimiter or parameter set is never long enough to be fragmented.
         nal::FU_A => None,
         _ => Some(payload),
     }
 }
 
-/// 7.3.2.1.1 and 7.3.2.2.
+/// Parses the id of an SPS or PPS (7.3.2.1.1, 7.3.2.2); `None` for other NAL units.
 fn name(nal: &[u8]) -> Option<ParameterSetId> {
     let body = nal.get(1..)?;
     match kind(nal) {
@@ -268,7 +268,7 @@ fn name(nal: &[u8]) -> Option<ParameterSetId> {
     }
 }
 
-/// Returns true for a slice that begins its picture, and its picture parameter set (7.3.3).
+/// Returns true for the first slice of a picture, and its picture parameter set id (7.3.3).
 fn slice_set(nal: &[u8]) -> Option<(bool, u32)> {
     let mut bits = Bits::of_nal(nal.get(1..)?);
     let (first_macroblock, _slice_type) = (bits.ue(ID_ZEROS_MAX)?, bits.ue(ID_ZEROS_MAX)?);

@@ -1,6 +1,6 @@
 //! H.265 (RFC 7798): single NAL units, aggregation packets and fragmentation units to Annex B.
 //!
-//! Refuses PACI packets. Only the base layer is kept; layers above it are not decoded.
+//! Rejects PACI packets. Keeps only the base layer; layers above it are not decoded.
 
 use media::Bits;
 
@@ -29,36 +29,36 @@ mod nal {
     pub const PACI: u8 = 50;
 }
 
-/// Gathers one access unit.
+/// Depacketizer that gathers one access unit.
 #[derive(Debug, Default)]
 pub(super) struct H265Depacketizer {
     unit: Gathered,
     sets: ParameterSets,
     fragmented: Option<Fragmented>,
     picture: Option<Slice>,
-    /// Picture parameter sets that the slices of an intra picture name.
+    /// Ids of the picture parameter sets used by the slices of an intra picture.
     named: Vec<u32>,
 }
 
-/// A NAL unit of which more fragments are to come.
+/// NAL unit that continues in the next fragment.
 #[derive(Clone, Copy, Debug)]
 enum Fragmented {
-    /// It begins here in the unit.
+    /// Offset of the NAL unit in the gathered unit.
     Kept(usize),
-    /// It belongs to a layer that is not decoded.
+    /// The NAL unit belongs to a layer that is not decoded.
     Skipped,
 }
 
-/// Facts about a picture from its first slice.
+/// Facts from the first slice of a picture.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     kind: u8,
-    /// It is the picture's first, and its parameter sets are known.
+    /// True if the slice is the picture's first and its parameter sets are known.
     is_decodable: bool,
 }
 
 impl H265Depacketizer {
-    /// `parameter_sets` are NAL units from the session description.
+    /// Creates the depacketizer; `parameter_sets` are NAL units from the session description.
     pub(super) fn new(parameter_sets: &[Vec<u8>]) -> H265Depacketizer {
         H265Depacketizer {
             sets: ParameterSets::described(parameter_sets, name),
@@ -128,8 +128,8 @@ impl H265Depacketizer {
 
 impl Depacketizer for H265Depacketizer {
     fn begins_unit(&self, payload: &[u8]) -> bool {
-        // A unit begins with its delimiter, or with what precedes its slices (7.4.2.4.4); what may
-        // belong to the one before does not count.
+        // A unit begins with its delimiter or with the data before its slices (7.4.2.4.4); NAL units that may
+        // still belong to the previous unit do not count.
         first(payload).is_some_and(|nal| kind(nal) == nal::DELIMITER)
             || self.starts_keyframe(payload)
     }
@@ -148,7 +148,7 @@ impl Depacketizer for H265Depacketizer {
 
     fn part(&self, payload: &[u8]) -> PayloadPart {
         let of_nal = |kind: u8, body: Option<&u8>| match kind {
-            // One bit says that the slice is its picture's first.
+            // first_slice_segment_in_pic_flag is the first bit of the slice header.
             0..=nal::LAST_SLICE if body.is_some_and(|byte| byte >> 7 == 1) => {
                 PayloadPart::Beginning
             }
@@ -173,7 +173,7 @@ impl Depacketizer for H265Depacketizer {
     }
 
     fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
-        // The forbidden bit says that the payload is damaged (RFC 7798 1.1.4).
+        // A set forbidden_zero_bit marks a damaged payload (RFC 7798 1.1.4).
         if payload.len() < 2 || payload[0] & 0x80 != 0 {
             return Err(DepacketizeError::Malformed);
         }
@@ -186,7 +186,7 @@ impl Depacketizer for H265Depacketizer {
             nal::AGGREGATION => StapIter(&payload[2..]).try_for_each(|nal| self.nal_unit(nal?)),
             nal::FRAGMENT => self.fragment(payload),
             nal::PACI => Err(DepacketizeError::Malformed),
-            // Types without a meaning are ignored.
+            // Undefined types are ignored.
             _ => Ok(()),
         }
     }
@@ -225,7 +225,7 @@ fn kind(nal: &[u8]) -> u8 {
     nal.first().map_or(0, |header| header >> 1 & 0x3f)
 }
 
-/// Returns true where decoding may start with a picture of this type.
+/// Returns true if decoding may start with a picture of this type.
 fn is_intra(kind: u8) -> bool {
     (nal::BLA_FIRST..=nal::CRA).contains(&kind)
 }
@@ -234,7 +234,7 @@ fn layer(first: u8, second: u8) -> u8 {
     (first & 1) << 5 | second >> 3
 }
 
-/// The first NAL unit that begins with this payload, as far as it is there.
+/// Returns the first NAL unit that begins in this payload; it may be truncated.
 fn first(payload: &[u8]) -> Option<&[u8]> {
     match kind(payload) {
         nal::AGGREGATION => StapIter(payload.get(2..)?).next()?.ok(),
@@ -243,7 +243,7 @@ fn first(payload: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// 7.3.2.1, 7.3.2.2 and 7.3.2.3.
+/// Parses the id of a VPS, SPS or PPS (7.3.2.1, 7.3.2.2, 7.3.2.3); `None` for other NAL units.
 fn name(nal: &[u8]) -> Option<ParameterSetId> {
     let mut bits = Bits::of_nal(nal.get(2..)?);
     match kind(nal) {
@@ -270,7 +270,7 @@ fn name(nal: &[u8]) -> Option<ParameterSetId> {
     }
 }
 
-/// profile_tier_level, 7.3.3, with `sub_layers` sub-layers below the highest.
+/// Skips profile_tier_level (7.3.3) with `sub_layers` sub-layers below the highest.
 fn skip_profiles(bits: &mut Bits<'_>, sub_layers: u32) -> Option<()> {
     bits.skip(88 + 8)?;
     if sub_layers == 0 {
@@ -286,7 +286,7 @@ fn skip_profiles(bits: &mut Bits<'_>, sub_layers: u32) -> Option<()> {
     bits.skip(skipped)
 }
 
-/// Returns true for a slice that begins its picture, and its picture parameter set (7.3.6.1).
+/// Returns true for the first slice of a picture, and its picture parameter set id (7.3.6.1).
 fn slice_set(nal: &[u8]) -> Option<(bool, u32)> {
     let mut bits = Bits::of_nal(nal.get(2..)?);
     let is_first = bits.take(1)? == 1;

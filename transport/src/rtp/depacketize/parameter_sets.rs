@@ -1,20 +1,20 @@
 //! Parameter sets of H.264 and H.265, from the session description and from the stream.
 //!
-//! Kept by identifier, so that a start which comes without its sets can be given them.
+//! Stores sets by identifier, so that a start without its sets can be completed.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// Most sets kept; a stream with more carries them with each start.
+/// Most sets stored; a stream with more must carry them with each start.
 const SETS_MAX: usize = 64;
-/// Largest set kept.
+/// Largest set stored, in bytes.
 const SET_BYTES_MAX: usize = 4 << 10;
-/// Most bytes of sets that a start is given and does not name itself: some hundred of a usual size. All
-/// that are kept would make a megabyte a second of a few bytes.
+/// Most bytes of sets added to a start that does not use them: some hundred of usual size. Adding all stored
+/// sets would inflate a few bytes to a megabyte a second.
 const OTHERS_BYTES_MAX: usize = 4 << 10;
-/// Most bytes of a description's sets.
+/// Most bytes of parameter sets in a session description.
 const DESCRIBED_BYTES_MAX: usize = 16 << 10;
 
-/// Kind of parameter set, in the order in which a decoder wants them.
+/// Kind of parameter set, in the order required by decoders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ParameterSetKind {
     Video,
@@ -22,12 +22,12 @@ pub(super) enum ParameterSetKind {
     Picture,
 }
 
-/// Identity of a set, and the set that it builds on.
+/// Identity of a set, and the set that it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ParameterSetId {
     pub(super) kind: ParameterSetKind,
     pub(super) id: u32,
-    /// Identifier of the set of the kind before that this one refers to.
+    /// Id of the set of the preceding kind.
     pub(super) refers_to: u32,
 }
 
@@ -35,23 +35,23 @@ pub(super) struct ParameterSetId {
 struct Set {
     name: ParameterSetId,
     bytes: Vec<u8>,
-    /// It came within the unit being gathered.
+    /// True if the set arrived within the current unit.
     is_in_unit: bool,
 }
 
-/// The latest set of each kind and identifier.
+/// Latest set of each kind and identifier.
 #[derive(Debug, Default)]
 pub(super) struct ParameterSets {
     sets: Vec<Set>,
 }
 
 impl ParameterSets {
-    /// A new unit is gathered.
+    /// Marks the start of a new unit.
     pub(super) fn begin_unit(&mut self) {
         self.sets.iter_mut().for_each(|set| set.is_in_unit = false);
     }
 
-    /// The sets of a session description; `name` reads what a NAL unit is.
+    /// Stores the sets of a session description; `name` parses the identity of a NAL unit.
     pub(super) fn described(
         units: &[Vec<u8>],
         name: fn(&[u8]) -> Option<ParameterSetId>,
@@ -61,7 +61,7 @@ impl ParameterSets {
         sets
     }
 
-    /// The NAL unit `bytes` is the set `name`; ignored where it has none, or is too long.
+    /// Stores the NAL unit `bytes` as the set `name`; ignored without a name or if too long.
     pub(super) fn note(&mut self, name: Option<ParameterSetId>, bytes: &[u8], is_in_unit: bool) {
         let Some(name) = name.filter(|_| bytes.len() <= SET_BYTES_MAX) else { return };
         let known = |set: &Set| (set.name.kind, set.name.id) == (name.kind, name.id);
@@ -80,8 +80,8 @@ impl ParameterSets {
         self.sets.iter().find(|set| (set.name.kind, set.name.id) == (kind, id))
     }
 
-    /// Returns true where all sets of a picture with this picture parameter set are known, down to
-    /// the set of kind `root`.
+    /// Returns true if all sets of a picture with this picture parameter set are known, down to the kind
+    /// `root`.
     pub(super) fn are_complete(&self, picture_id: u32, root: ParameterSetKind) -> bool {
         let sequence = self
             .find(ParameterSetKind::Picture, picture_id)
@@ -94,9 +94,9 @@ impl ParameterSets {
         }
     }
 
-    /// The sets that a unit lacks whose slices name these picture sets, each after a start code; empty
-    /// when it lacks none. Other picture sets of the same sequence come along, as pictures that follow
-    /// may name them, but no more than [`OTHERS_BYTES_MAX`] of them.
+    /// Returns the sets that a unit lacks whose slices use the picture sets `named`, each after a start code.
+    /// Other picture sets of the same sequence are added, as later pictures may use them, but at most
+    /// [`OTHERS_BYTES_MAX`] bytes of them.
     pub(super) fn missing_sets(&self, named: &[u32]) -> Vec<u8> {
         let pictures = named.iter().filter_map(|id| self.find(ParameterSetKind::Picture, *id));
         let sequences: Vec<u32> = pictures.map(|set| set.name.refers_to).collect();
@@ -129,7 +129,7 @@ impl ParameterSets {
     }
 }
 
-/// Adds a picture set that a slice names.
+/// Adds the id of a picture set that a slice uses.
 pub(super) fn note_named(named: &mut Vec<u32>, id: Option<u32>) {
     if let Some(id) = id
         && named.len() < SETS_MAX
@@ -139,10 +139,10 @@ pub(super) fn note_named(named: &mut Vec<u32>, id: Option<u32>) {
     }
 }
 
-/// The NAL units in the format parameters of a payload type: `sprop-parameter-sets`
-/// (RFC 6184 8.1), `sprop-vps`, `sprop-sps` and `sprop-pps` (RFC 7798 7.1).
+/// Returns the NAL units in the format parameters of a payload type: `sprop-parameter-sets` (RFC 6184 8.1),
+/// `sprop-vps`, `sprop-sps` and `sprop-pps` (RFC 7798 7.1).
 ///
-/// Passes over text that is no base64: the sets may come within the stream.
+/// Ignores text that is not base64, as the sets may come within the stream.
 pub fn parameter_sets(fmtp: &str) -> Vec<Vec<u8>> {
     const NAMES: [&str; 4] = ["sprop-parameter-sets", "sprop-vps", "sprop-sps", "sprop-pps"];
     let mut found = Vec::new();

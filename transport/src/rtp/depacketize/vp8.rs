@@ -1,13 +1,13 @@
-//! VP8 (RFC 7741): payload descriptors are taken off; all temporal layers are kept.
+//! VP8 (RFC 7741): removes the payload descriptors and keeps all temporal layers.
 
 use super::vpx::{Part, Vpx};
 
-/// Gathers one frame.
+/// Creates the depacketizer.
 pub(super) fn depacketizer() -> Vpx {
     Vpx::new(part, is_key)
 }
 
-/// RFC 7741 4.2.
+/// Removes the payload descriptor (RFC 7741 4.2).
 fn part(payload: &[u8]) -> Option<Part<'_>> {
     let (&first, mut rest) = payload.split_first()?;
     if first & 0x80 != 0 {
@@ -24,7 +24,7 @@ fn part(payload: &[u8]) -> Option<Part<'_>> {
     Part { begins_frame, spatial_layer: 0, bytes: rest }.if_any()
 }
 
-/// RFC 6386 9.1: bit 0 is clear, and three bytes later the start code follows.
+/// Returns true for a keyframe (RFC 6386 9.1): bit 0 is clear, and the start code follows.
 fn is_key(frame: &[u8]) -> bool {
     matches!(frame, [tag, _, _, 0x9d, 0x01, 0x2a, ..] if tag & 1 == 0)
 }
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn every_descriptor_is_taken_off() {
-        /// Begin of a frame, and the bytes that are left.
+        /// Expected result: begin of a frame, and the remaining bytes.
         type Left = Option<(bool, &'static [u8])>;
         let cases: [(&str, &[u8], Left); 13] = [
             ("plain", &[0x10, 9], Some((true, &[9]))),

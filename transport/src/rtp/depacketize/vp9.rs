@@ -1,16 +1,16 @@
 //! VP9 (RFC 9628), in flexible and non-flexible mode.
 //!
-//! Of a picture with spatial layers only the lowest is kept: it decodes without the others, and a
-//! decoder gives one picture for it. All temporal layers are kept.
+//! Of a picture with spatial layers only the lowest is kept: it decodes without the others, and a decoder
+//! outputs one picture for it. All temporal layers are kept.
 
 use super::vpx::{Part, Vpx};
 
-/// Gathers one frame.
+/// Creates the depacketizer.
 pub(super) fn depacketizer() -> Vpx {
     Vpx::new(part, is_key)
 }
 
-/// RFC 9628 4.2.
+/// Removes the payload descriptor (RFC 9628 4.2).
 fn part(payload: &[u8]) -> Option<Part<'_>> {
     let (&first, mut rest) = payload.split_first()?;
     let has = |bit: u8| first & bit != 0;
@@ -23,7 +23,7 @@ fn part(payload: &[u8]) -> Option<Part<'_>> {
     let mut spatial_layer = 0;
     if has_layers {
         spatial_layer = rest.first()? >> 1 & 7;
-        // Without references of its own each packet carries the index of its base layer.
+        // In non-flexible mode each packet carries TL0PICIDX.
         rest = rest.get(if is_flexible { 1 } else { 2 }..)?;
     }
     if is_flexible && is_inter {
@@ -35,7 +35,7 @@ fn part(payload: &[u8]) -> Option<Part<'_>> {
     Part { begins_frame: has(0x08), spatial_layer, bytes: rest }.if_any()
 }
 
-/// Up to three differences of picture ids, each saying whether another follows.
+/// Skips up to three reference indices, each of which tells whether another follows.
 fn after_references(payload: &[u8]) -> Option<&[u8]> {
     let mut rest = payload;
     for _ in 0..3 {
@@ -48,7 +48,7 @@ fn after_references(payload: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// RFC 9628 4.2.1.
+/// Skips the scalability structure (RFC 9628 4.2.1).
 fn after_structure(payload: &[u8]) -> Option<&[u8]> {
     let (&head, mut rest) = payload.split_first()?;
     if head & 0x10 != 0 {
@@ -66,13 +66,13 @@ fn after_structure(payload: &[u8]) -> Option<&[u8]> {
     Some(rest)
 }
 
-/// VP9 bitstream 6.2: frame_marker, the profile, no show_existing_frame, frame_type 0 and the
-/// sync code.
+/// Returns true for a keyframe (VP9 bitstream 6.2): frame_marker, no show_existing_frame, frame_type 0. The
+/// sync code is not checked.
 fn is_key(frame: &[u8]) -> bool {
     let [first, second, ..] = *frame else { return false };
     let bits = u16::from_be_bytes([first, second]);
     let profile_3 = first & 0x30 == 0x30;
-    // From the bit after the profile (and its reserved bit) on.
+    // Bits after the profile and its reserved bit.
     let flags = bits << if profile_3 { 5 } else { 4 };
     let (shows_existing, is_inter) = (flags & 0x8000 != 0, flags & 0x4000 != 0);
     first >> 6 == 2 && !shows_existing && !is_inter
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn every_descriptor_is_taken_off() {
-        /// Begin of a frame, its layer, and the bytes that are left.
+        /// Expected result: begin of a frame, its layer, and the remaining bytes.
         type Left = Option<(bool, u8, &'static [u8])>;
         let cases: [(&str, &[u8], Left); 14] = [
             ("plain", &[0x0c, 9], Some((true, 0, &[9]))),

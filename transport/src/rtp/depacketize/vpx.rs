@@ -1,18 +1,18 @@
-//! Gathering of frames whose payloads carry a descriptor: VP8 and VP9.
+//! Gathering of frames whose payloads have a descriptor: VP8 and VP9.
 
 use super::{DepacketizeError, DepacketizeResult, Depacketizer, Gathered};
 
-/// Contents of a payload.
+/// Payload without its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part<'a> {
     pub(super) begins_frame: bool,
-    /// Only the lowest, 0, is kept.
+    /// Spatial layer; only layer 0 is kept.
     pub(super) spatial_layer: u8,
     pub(super) bytes: &'a [u8],
 }
 
 impl Part<'_> {
-    /// The part; `None` where no bytes follow its descriptor.
+    /// Returns the part; `None` if no bytes follow the descriptor.
     pub(super) fn if_any(self) -> Option<Self> {
         Some(self).filter(|part| !part.bytes.is_empty())
     }
@@ -22,7 +22,7 @@ impl Part<'_> {
     }
 }
 
-/// Gathers one frame.
+/// Depacketizer that gathers one frame.
 #[derive(Debug)]
 pub(super) struct Vpx {
     unit: Gathered,
@@ -31,7 +31,7 @@ pub(super) struct Vpx {
 }
 
 impl Vpx {
-    /// `part` takes the descriptor off a payload; `is_key` reads a frame's first bytes.
+    /// Creates the depacketizer; `part` removes the descriptor, `is_key` reads a frame's first bytes.
     pub(super) fn new(part: fn(&[u8]) -> Option<Part<'_>>, is_key: fn(&[u8]) -> bool) -> Vpx {
         Vpx { unit: Gathered::default(), part, is_key }
     }
