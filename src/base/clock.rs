@@ -13,12 +13,12 @@ pub use timeline::system_clock as wall_now;
 /// later by the excess; a clock that is wrong by years therefore removes nothing early.
 const DOWN_MAX: Duration = Duration::from_secs(7 * 86_400);
 
-/// Clock that runs no faster than real time and starts at most [`DOWN_MAX`] after the log's last event.
+/// Clock that runs no faster than real time and starts at most `DOWN_MAX` after the log's last event.
 #[derive(Clone, Copy, Debug)]
 pub struct RetentionClock {
     /// Reading of the system's clock at the start.
     started: WallTime,
-    /// Time at the start: the system's clock, but at most [`DOWN_MAX`] after the log's last event.
+    /// Time at the start: the system's clock, but at most `DOWN_MAX` after the log's last event.
     at_start: WallTime,
     since: Instant,
 }
@@ -26,7 +26,7 @@ pub struct RetentionClock {
 /// A moment in two readings: one to date items with, one to count ages to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatedInstant {
-    /// Date for new items. Ahead of `counted` after a downtime of more than [`DOWN_MAX`], so that
+    /// Date for new items. Ahead of `counted` after a downtime of more than `DOWN_MAX`, so that
     /// items dated now are not old at the next start, which trusts the new date.
     pub dated: WallTime,
     /// Time to which ages are counted.

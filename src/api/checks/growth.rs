@@ -18,7 +18,7 @@ const SAMPLES_MAX: usize = 96;
 pub struct Growth(Mutex<VecDeque<(Instant, u64)>>);
 
 impl Growth {
-    /// Adds a sample if the last one is at least [`STEP`] old.
+    /// Adds a sample if the last one is at least `STEP` old.
     pub fn note(&self, now: Instant, stored: u64) {
         let mut samples = self.0.lock();
         if samples.back().is_some_and(|(at, _)| now.duration_since(*at) < STEP) {
@@ -31,7 +31,7 @@ impl Growth {
     }
 
     /// Returns the growth in bytes per day and the time span that it is based on: the last day, or the time
-    /// since the start. `None` if that is shorter than [`LEAST`].
+    /// since the start. `None` if that is shorter than `LEAST`.
     pub fn a_day(&self, now: Instant, stored: u64) -> Option<(i64, Duration)> {
         let samples = self.0.lock();
         let (at, then) = *samples.front()?;
