@@ -1,16 +1,16 @@
-//! Failures of requests: their class, and as much of an answer as may be shown.
+//! Failures of requests: their class, and the displayable part of the answer.
 //!
-//! An answer of S3 is XML with a code and a message, which are all that is taken of it.
+//! An S3 answer is XML with a code and a message; only these are used.
 
 use std::{error::Error, fmt};
 
 use http::{HeaderMap, StatusCode};
 use timeline::{RemoteError, RemoteFault};
 
-/// Longest detail of an error.
+/// Maximum bytes of an error's detail.
 const DETAIL_BYTES_MAX: usize = 200;
 
-/// Codes of answers that are about credentials and permissions.
+/// Error codes about credentials and permissions.
 const DENIALS: [&str; 14] = [
     "AccessDenied",
     "AccountProblem",
@@ -28,16 +28,16 @@ const DENIALS: [&str; 14] = [
     "UnauthorizedAccess",
 ];
 
-/// Failure of one request; it travels within the errors of the client.
+/// Failure of one request, carried inside the client's errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub fault: RemoteFault,
     pub detail: String,
-    /// Status of the answer; `None` where there was none.
+    /// Status of the answer; `None` without an answer.
     pub status: Option<StatusCode>,
     /// Code in the answer.
     pub code: Option<String>,
-    /// It was a request to the store, not one for credentials.
+    /// True for a request to the store, false for one for credentials.
     pub is_signed: bool,
 }
 
@@ -50,12 +50,12 @@ impl fmt::Display for Failure {
 impl Error for Failure {}
 
 impl Failure {
-    /// Failure of a request without an answer.
+    /// Creates the failure of a request without an answer.
     pub fn lost(fault: RemoteFault, detail: impl Into<String>) -> Failure {
         Failure { fault, detail: detail.into(), status: None, code: None, is_signed: false }
     }
 
-    /// Failure of a request that was answered with `status` and `body`.
+    /// Creates the failure of a request answered with `status` and `body`.
     pub fn refused(
         status: StatusCode,
         headers: &HeaderMap,
@@ -72,7 +72,7 @@ impl Failure {
         if let Some(message) = message.filter(|text| code.is_some() && !text.is_empty()) {
             detail = format!("{detail}: {message}");
         }
-        // Where a bucket is elsewhere, the answer is often nothing but this.
+        // For a bucket in another region, the answer often has nothing but this header.
         let region = headers.get("x-amz-bucket-region").and_then(|region| region.to_str().ok());
         if let Some(region) =
             region.filter(|_| is_signed && code.as_deref() != Some("AccessDenied"))
@@ -83,7 +83,7 @@ impl Failure {
         Failure { fault, detail: cut(&detail), status: Some(status), code, is_signed }
     }
 
-    /// Returns true if a request that is sent again may be answered otherwise.
+    /// Returns true if a retry may succeed.
     pub fn is_passing(&self) -> bool {
         let code = self.code.as_deref();
         if matches!(code, Some("SlowDown" | "InternalError" | "RequestTimeout")) {
@@ -95,7 +95,7 @@ impl Failure {
         })
     }
 
-    /// Returns true if the store does not know the kind of request.
+    /// Returns true if the store does not support the request.
     fn is_unknown(&self) -> bool {
         let code = self.code.as_deref();
         self.status == Some(StatusCode::NOT_IMPLEMENTED) || code == Some("NotImplemented")
@@ -119,13 +119,13 @@ fn class(status: StatusCode, code: Option<&str>) -> RemoteFault {
 pub(crate) fn element(xml: &str, name: &str) -> Option<String> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     let (text, _) = rest.split_once(&format!("</{name}>"))?;
-    // The ampersand last: what it stood before is text then.
+    // The ampersand comes last: text that it reveals must not be unescaped again.
     let plain = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")];
     let text = plain.iter().fold(text.to_owned(), |text, (name, sign)| text.replace(name, sign));
     Some(text.trim().to_owned())
 }
 
-/// Returns as much of `text` as may be shown: no query of a URL, no secret, no XML; in one line.
+/// Returns the displayable part of `text` in one line: without URL queries, secrets and XML.
 pub(crate) fn shown(text: &str, secrets: &[String]) -> String {
     let is_secret = |word: &str| {
         secrets.iter().any(|secret| word.contains(secret.as_str()))
@@ -148,7 +148,7 @@ fn cut(text: &str) -> String {
     text[..end].to_owned()
 }
 
-/// Returns the failure of a request within `error`.
+/// Returns the failure of a request inside `error`, if any.
 pub(crate) fn within(error: &object_store::Error) -> Option<&Failure> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(inner) = cause {
@@ -160,7 +160,7 @@ pub(crate) fn within(error: &object_store::Error) -> Option<&Failure> {
     None
 }
 
-/// Returns true if the object is not there. To a HEAD a store does not say if it is the bucket.
+/// Returns true if the object does not exist. For a HEAD request, the bucket may be missing instead.
 pub(crate) fn is_missing(error: &object_store::Error) -> bool {
     within(error).is_some_and(|failure| {
         let is_missing = failure.status == Some(StatusCode::NOT_FOUND) && failure.is_signed;
@@ -168,18 +168,18 @@ pub(crate) fn is_missing(error: &object_store::Error) -> bool {
     })
 }
 
-/// Returns true if the store has no conditions of a PUT.
+/// Returns true if the store does not support conditional PUT.
 pub(crate) fn is_unknown(error: &object_store::Error) -> bool {
     let by_client = matches!(error, object_store::Error::NotImplemented { .. });
     by_client || within(error).is_some_and(Failure::is_unknown)
 }
 
-/// Returns `error` as the server tells it.
+/// Converts `error` for the server.
 pub(crate) fn told(error: &object_store::Error) -> RemoteError {
     match within(error) {
         Some(failure) => RemoteError { fault: failure.fault, detail: failure.detail.clone() },
-        // No request failed: an answer, or a file of credentials, is not as it should be.
-        // What it quotes may be a part of that.
+        // No request failed: an answer, or a credentials file, is malformed. Quoted text is cut
+        // off, as it may be part of a secret file.
         None => {
             let text = error.to_string();
             failed(&shown(text.split('"').next().unwrap_or_default(), &[]))
@@ -187,12 +187,12 @@ pub(crate) fn told(error: &object_store::Error) -> RemoteError {
     }
 }
 
-/// A failure of the file here.
+/// Creates the error of a local file.
 pub(crate) fn local(detail: &str) -> RemoteError {
     RemoteError { fault: RemoteFault::Local, detail: cut(detail) }
 }
 
-/// A refusal that no answer of the store is.
+/// Creates an error that is no answer of the store.
 pub(crate) fn failed(detail: &str) -> RemoteError {
     RemoteError { fault: RemoteFault::Failed, detail: cut(detail) }
 }

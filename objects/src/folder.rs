@@ -1,4 +1,4 @@
-//! Files of one kind of one server: the calls that the timeline makes.
+//! Files of one kind of one server: the calls of the timeline.
 
 use std::{
     fmt,
@@ -25,10 +25,10 @@ use crate::{
     store::{Store, within},
 };
 
-/// Most keys of a request to remove them.
+/// Maximum keys of one removal request.
 const KEYS_MAX: usize = 1000;
 
-/// A folder of this server in an object store.
+/// Folder of this server in an object store.
 pub(crate) struct Folder {
     store: Arc<Store>,
     name: &'static str,
@@ -56,11 +56,11 @@ impl Folder {
     }
 
     async fn remove_some(&self, hashes: &[BlobHash]) -> Result<(), RemoteError> {
-        // Asked anew: what another server has here meanwhile is not to be removed.
+        // Checks the claim again, to remove no file of another server.
         self.store.own_anew().await?;
         let keys: Vec<_> = hashes.iter().map(|hash| self.key(hash)).collect::<Result<_, _>>()?;
         let removals = self.store.s3.delete_stream(stream::iter(keys).map(Ok).boxed());
-        // A key that was not there is an error to some stores.
+        // Some stores report a missing key as an error.
         let errors = removals.filter_map(|removed| {
             ready(removed.err().filter(|error| !error.to_string().contains("NoSuchKey")))
         });
@@ -81,7 +81,7 @@ impl Remote for Folder {
         let store = &self.store;
         store.block_on(async {
             let end = Instant::now() + limit;
-            // Once for all of them: a store that is away is told of in the time of one request.
+            // Checked once for all files, so that an unavailable store is reported after one request.
             if let Err(error) = store.own(limit).await {
                 return vec![Err(error); files.len()];
             }
@@ -94,8 +94,8 @@ impl Remote for Folder {
         })
     }
 
-    /// To the question for a size a store does not say if it is the bucket that is missing: that is
-    /// `None` as well, if the prefix was claimed before.
+    /// For a HEAD request a store does not distinguish a missing object from a missing bucket:
+    /// both are `None`, if the prefix was claimed before.
     fn sizes(&self, hashes: &[BlobHash]) -> Vec<Result<Option<u64>, RemoteError>> {
         let store = &self.store;
         let size = async |hash: &BlobHash| {
@@ -132,7 +132,7 @@ impl Remote for Folder {
     }
 }
 
-/// Writes what was found to `to`, no more than `size_max` bytes of it; an end before the object's is an error.
+/// Writes at most `size_max` bytes of `found` to `to`; fails if the object ends early.
 async fn write(found: GetResult, mut to: &File, size_max: u64) -> Result<(), RemoteError> {
     let whole = found.meta.size.min(size_max);
     let (mut pieces, mut left) = (found.into_stream(), whole);
@@ -144,7 +144,7 @@ async fn write(found: GetResult, mut to: &File, size_max: u64) -> Result<(), Rem
         };
         let piece = piece.map_err(|error| told(&error))?;
         let wanted = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        // The caller's own thread: nobody else waits for its disk.
+        // Blocks only the caller's own thread.
         to.write_all(&piece[..wanted]).map_err(|error| {
             local(&format!("a file that was fetched cannot be written here: {error}"))
         })?;
@@ -153,7 +153,7 @@ async fn write(found: GetResult, mut to: &File, size_max: u64) -> Result<(), Rem
     Ok(())
 }
 
-/// Returns `None` where the object is not there.
+/// Returns `None` if the object does not exist.
 fn present<T>(outcome: object_store::Result<T>) -> Result<Option<T>, RemoteError> {
     match outcome {
         Ok(found) => Ok(Some(found)),

@@ -1,8 +1,8 @@
-//! Stored files in an S3-compatible object store: `timeline::Remote` over the crate `object_store`.
+//! Stored files in an S3-compatible object store: `timeline::Remote` with the crate `object_store`.
 //!
-//! A server keeps its files under a prefix that it has claimed, by their hashes. No call waits
-//! without a bound, no more than sixteen requests of a client wait for their answer at a time, and no
-//! error holds a secret or a signature. Calls of `Remote` block: they are made from no thread of a runtime.
+//! A server keeps its files under a prefix that it has claimed, by their hashes. Every call has a timeout, at
+//! most sixteen requests of a client are in progress, and no error contains a secret or a signature. Calls of
+//! `Remote` block: they must run on no thread of a runtime.
 #![forbid(unsafe_code)]
 
 mod failure;
@@ -24,31 +24,31 @@ pub use self::{
     store::Objects,
 };
 
-/// Size of a part of an upload; a file up to this size is one request.
+/// Bytes of a part of an upload; a file up to this size is one request.
 pub const PART_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Most requests at a time.
+/// Maximum concurrent requests.
 pub const REQUESTS_MAX: usize = 16;
 
-/// Time for an answer to begin, and between two pieces of one.
+/// Timeout for the start of an answer, and between two pieces of it.
 pub const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// Longest time of one request.
+/// Timeout of one request.
 pub const REQUEST_TIME: Duration = Duration::from_secs(10 + PART_BYTES / SLOWEST);
 
-/// A file is read back whole after this many uploads that were not.
+/// Number of uploads after which one is read back as a check.
 pub const UPLOADS_PER_CHECK: u64 = 64;
 
-/// Told of each call that ended: its kind, its outcome, its time with the wait for its turn.
+/// Observer of finished calls: kind, result, and duration with the wait for a permit.
 pub type Observe = Arc<dyn Fn(Operation, Result<(), RemoteFault>, Duration) + Send + Sync>;
 
 media::named! {
     /// Kinds of calls to an object store.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Operation {
-        /// Stores a file, in one request or in parts, and reads it back where that is due.
+        /// Uploads a file, in one request or in parts, and reads it back if due.
         Upload = "upload",
-        /// Asks for the size of a file.
+        /// Gets the size of a file.
         Size = "size",
         /// Fetches a file.
         Fetch = "fetch",

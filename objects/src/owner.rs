@@ -1,7 +1,7 @@
-//! Claim of a prefix: an object that names the server whose files are there.
+//! Claim of a prefix: an object that names the server whose files are below it.
 //!
-//! The first to write it holds the prefix. It is read before and after, since there are stores that
-//! do not know a condition of a PUT, and such that take no notice of one.
+//! The first server to write it holds the prefix. The object is read before and after the write, since some
+//! stores do not support a conditional PUT, or ignore the condition.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -15,11 +15,11 @@ use crate::{
     store::{Store, within},
 };
 
-/// Longest name of an owner.
+/// Maximum bytes of an owner's name.
 pub(crate) const OWNER_BYTES_MAX: usize = 256;
 
 impl Store {
-    /// Claims the prefix of this server within `limit`, unless it was seen to be held; another owner is an error.
+    /// Claims the prefix for this server within `limit`, unless known to be claimed; fails for another owner.
     pub async fn own(&self, limit: Duration) -> Result<(), RemoteError> {
         if self.is_ours.load(Ordering::Acquire) {
             return Ok(());
@@ -27,7 +27,7 @@ impl Store {
         self.observed(Operation::Claim, within(limit, self.claim_once())).await
     }
 
-    /// Looks again if the prefix is of this server.
+    /// Checks again that the prefix belongs to this server.
     pub async fn own_anew(&self) -> Result<(), RemoteError> {
         self.is_ours.store(false, Ordering::Release);
         self.own(ANSWER_TIME).await
@@ -47,7 +47,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes `owner` under `key` unless something is there; returns what is there then.
+    /// Writes `owner` to `key` unless it exists; returns the content of `key` after that.
     pub async fn hold(&self, key: &Path, owner: &str) -> Result<String, RemoteError> {
         if let Some(holder) = self.text(key).await? {
             return Ok(holder);
@@ -72,7 +72,7 @@ impl Store {
         }
     }
 
-    /// Returns the start of the object of `key` as text; `None` where there is none.
+    /// Returns the start of the object at `key` as text; `None` if it does not exist.
     async fn text(&self, key: &Path) -> Result<Option<String>, RemoteError> {
         let read = async {
             let mut stream = self.s3.get(key).await?.into_stream();

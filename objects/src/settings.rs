@@ -1,4 +1,4 @@
-//! Place of an object store, and the variables that hold the credentials for it.
+//! Place of an object store, and the environment variables of its credentials.
 
 use std::fmt;
 
@@ -24,19 +24,19 @@ const VARIABLES: [&str; 12] = [
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
 ];
 
-/// The object store cannot be used as it is set up.
+/// Reason that an object store cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The place is not one.
+    /// The place is malformed.
     #[error("s3://bucket or s3://bucket/prefix: {0}")]
     Place(&'static str),
-    /// The endpoint is not one.
+    /// The endpoint is malformed.
     #[error("must be an http:// or https:// URL: {0}")]
     Endpoint(&'static str),
-    /// The name of this server there cannot be used.
+    /// The name of this server is not allowed in an object store.
     #[error("the name of a server in an object store {0}")]
     Name(&'static str),
-    /// Nobody set credentials.
+    /// No credentials are set.
     #[error(
         "needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY \
          (and AWS_SESSION_TOKEN if they are temporary), or AWS_WEB_IDENTITY_TOKEN_FILE and \
@@ -44,34 +44,34 @@ pub enum SetupError {
          AWS_CONTAINER_CREDENTIALS_FULL_URI and AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE; {0}"
     )]
     Credentials(&'static str),
-    /// The HTTP client could not be made of the TLS configuration.
+    /// The HTTP client could not be created with the TLS configuration.
     #[error("no HTTP client can be made for the object store: {0}")]
     Client(#[source] reqwest::Error),
-    /// No thread can be started for it.
+    /// The thread of the client could not be started.
     #[error("cannot start a thread for the object store: {0}")]
     Thread(#[source] std::io::Error),
-    /// The client of the object store could not be made.
+    /// The client of the object store could not be created.
     #[error("no client can be made for the object store: {0}")]
     Store(#[source] object_store::Error),
 }
 
-/// Place in an object store, and the way to it.
+/// Place in an object store, and the store's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The bucket.
+    /// Name of the bucket.
     pub bucket: String,
-    /// Start of each key, without slashes around it; empty where keys start with the node.
+    /// Prefix of all keys, without slashes at its ends; empty if keys begin with the node.
     pub prefix: String,
-    /// Address of a store that is not the one of AWS.
+    /// Address of a store other than AWS.
     pub endpoint: Option<Url>,
 }
 
 /// Server that writes to a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
-    /// Tag of it in the keys.
+    /// Tag of the server in keys.
     pub node: String,
-    /// Name of it that no other has.
+    /// Unique name of the server.
     pub owner: String,
 }
 
@@ -82,19 +82,19 @@ impl Place {
         Ok(Place { bucket, prefix, endpoint: None })
     }
 
-    /// Parses the address of a store that is not the one of AWS.
+    /// Parses the address of a store other than AWS.
     pub fn endpoint(text: &str) -> Result<Url, SetupError> {
         address(text)
     }
 
-    /// Returns the key of `name` under the prefix, for whichever server.
+    /// Returns the key of `name` below the prefix, for any server.
     pub(crate) fn key(&self, name: &str) -> Option<Path> {
         let separator = if self.prefix.is_empty() { "" } else { "/" };
         Path::parse(format!("{}{separator}{name}", self.prefix)).ok()
     }
 }
 
-/// The place as `s3://bucket/prefix`, with its endpoint where it has one: another is another store.
+/// Formats the place as `s3://bucket/prefix`, with its endpoint, if any, which identifies another store.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Place { bucket, prefix, endpoint } = self;
@@ -105,7 +105,7 @@ impl fmt::Display for Place {
 }
 
 impl Writer {
-    /// Returns an error unless both can stand in an object store.
+    /// Returns an error unless tag and name are allowed in an object store.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
         let Writer { node, owner } = self;
         if node.is_empty() || !node.bytes().all(is_plain) || Path::parse(node).is_err() {
@@ -138,7 +138,7 @@ fn bucket_and_prefix(place: &str) -> Result<(String, String), SetupError> {
         return Err(SetupError::Place(problem));
     }
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
-    // 1024 bytes is the longest key; a prefix leaves room for what follows.
+    // Keys have at most 1024 bytes; the limit of a prefix leaves room for the rest.
     if prefix.len() > 512 || !prefix.bytes().all(|byte| is_plain(byte) || byte == b'/') {
         let problem = "a prefix is at most 512 letters, digits, '-', '_', '.' and '/'";
         return Err(SetupError::Place(problem));
@@ -163,17 +163,17 @@ fn address(text: &str) -> Result<Url, SetupError> {
     Ok(url)
 }
 
-/// Credentials and region, as AWS names them.
+/// Credentials and region, by their names in AWS.
 #[derive(Clone)]
 pub struct Credentials(Vec<(AmazonS3ConfigKey, String)>);
 
 impl Credentials {
-    /// Takes what is set of the variables of AWS; an error where they are no credentials: without them the client
-    /// would ask the address of instance metadata.
+    /// Reads the set variables of AWS. Fails if they are incomplete, as the client would otherwise
+    /// ask the instance metadata address.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Result<Credentials, SetupError> {
         let (mut values, mut set) = (Vec::new(), Vec::new());
         for name in VARIABLES {
-            // An empty variable is how a container is given none.
+            // Containers unset a variable by setting it empty.
             let Some(value) = variable(name).filter(|value| !value.is_empty()) else { continue };
             let key = name.to_ascii_lowercase().parse().map_err(SetupError::Store)?;
             values.push((key, value));
@@ -195,7 +195,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Returns an error unless the variables that are `set` are credentials of one kind.
+/// Returns an error unless the variables in `set` are complete credentials of one kind.
 fn complete(set: &[&str]) -> Result<(), SetupError> {
     let has = |name: &str| set.contains(&name);
     let both = |one: &str, other: &str| match (has(one), has(other)) {

@@ -1,4 +1,4 @@
-//! The one client of an object store, which its folders share, and the bounds of its requests.
+//! Client of an object store, shared by its folders, and the limits of its requests.
 
 use std::{
     fmt,
@@ -30,17 +30,17 @@ use crate::{
     wire::Wire,
 };
 
-/// A request is sent this many times more, where that may help.
+/// Maximum retries of a request.
 const RETRIES: usize = 2;
 
-/// An object store; clones share it.
+/// Object store; clones share the client.
 #[derive(Clone)]
 pub struct Objects(Arc<Store>);
 
 impl Objects {
-    /// Makes the client of `place` for `writer`; it sends nothing yet, so the store may be away.
+    /// Creates the client of `place` for `writer`, without sending anything: the store may be unavailable.
     ///
-    /// `observe` is told of each call. Calls of `Remote` run on a thread of its own.
+    /// Calls `observe` after each call. Calls of `Remote` run on a separate thread.
     pub fn open(
         place: Place,
         writer: Writer,
@@ -66,7 +66,7 @@ impl Objects {
             .with_http_connector(Wire::new(tls)?);
         builder = match &place.endpoint {
             Some(endpoint) => builder.with_endpoint(endpoint.as_str()),
-            // The certificate is of one label before the address.
+            // The wildcard certificate covers one label before the address, and a bucket with a dot has more.
             None => builder.with_virtual_hosted_style_request(!place.bucket.contains('.')),
         };
         let s3 = builder.build().map_err(SetupError::Store)?;
@@ -85,14 +85,14 @@ impl Objects {
         })))
     }
 
-    /// Returns the files of this server in the folder `name`.
+    /// Returns this server's files in the folder `name`.
     pub fn folder(&self, name: &'static str) -> Arc<dyn Remote> {
         Arc::new(Folder::new(Arc::clone(&self.0), name))
     }
 
-    /// Stores the file `from` under `key` below the prefix, in place of what is there.
+    /// Uploads the file `from` to `key` below the prefix, replacing an existing object.
     ///
-    /// Ends within `limit`. Runs on the runtime, and asks for no claim of the prefix.
+    /// Takes at most `limit`. Must run on a runtime; does not claim the prefix.
     pub async fn put_file(
         &self,
         key: &str,
@@ -104,13 +104,13 @@ impl Objects {
         store.observed(Operation::Upload, within(limit, store.put(&key, from))).await
     }
 
-    /// Returns the place.
+    /// Place in the object store.
     pub fn place(&self) -> &Place {
         &self.0.place
     }
 
-    /// Writes `owner` under `key` below the prefix unless something is there; returns what is there
-    /// then.
+    /// Writes `owner` to `key` below the prefix unless it exists; returns the content of `key`
+    /// after that.
     pub async fn claim(&self, key: &str, owner: &str) -> Result<String, RemoteError> {
         let store = &self.0;
         let key = store.key(key)?;
@@ -118,14 +118,14 @@ impl Objects {
     }
 }
 
-/// The files of this server as `s3://bucket/prefix node tag`.
+/// Formats this server's files as `s3://bucket/prefix node tag`.
 impl fmt::Display for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} node {}", self.0.place, self.0.writer.node)
     }
 }
 
-/// The place, and nothing of the client, which holds the key.
+/// Shows the place only; the client holds the secret key.
 impl fmt::Debug for Objects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Objects").field("place", &self.0.place).finish_non_exhaustive()
@@ -137,30 +137,30 @@ pub(crate) struct Store {
     pub place: Place,
     pub writer: Writer,
     pub s3: AmazonS3,
-    /// Threads of its own: calls may outlive those of the server. `None` once it is dropped.
+    /// Own runtime, as calls may outlive the server's; `None` once dropped.
     pub runtime: Option<Runtime>,
     pub handle: Handle,
     pub observe: Observe,
-    /// Turns of requests; each holds at most one part of a file in memory.
+    /// Permits of requests; each holds at most one part of a file in memory.
     pub requests: Semaphore,
-    /// Turns of parts of large files among them.
+    /// Additional permits of the parts of large files.
     pub parts: Semaphore,
-    /// The prefix was seen to be of this server.
+    /// True once the prefix was found to belong to this server.
     pub is_ours: AtomicBool,
     /// Held while the prefix is claimed.
     pub claiming: Mutex<()>,
-    /// Uploads since a file was last read back.
+    /// Number of uploads since a file was last read back.
     pub unchecked: AtomicU64,
 }
 
 impl Store {
-    /// Returns the key of `name` below the prefix.
+    /// Returns the full key of `name` below the prefix.
     pub fn key(&self, name: &str) -> Result<Path, RemoteError> {
         let key = self.place.key(name).filter(|_| !name.is_empty());
         key.ok_or_else(|| failed("not a key: a part of it is empty, \".\" or \"..\""))
     }
 
-    /// Makes `request` when it is its turn.
+    /// Runs `request` with a permit.
     pub async fn in_turn<T>(
         &self,
         request: impl Future<Output = object_store::Result<T>>,
@@ -169,17 +169,17 @@ impl Store {
         bounded(request).await
     }
 
-    /// Waits for `work` on this thread, which is none of a runtime.
+    /// Blocks this thread on `work`; must not be a thread of a runtime.
     pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.handle.block_on(work)
     }
 
-    /// Does `work` beside what goes on.
+    /// Runs `work` in the background.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(work);
     }
 
-    /// Makes `call` and tells of it.
+    /// Runs `call` and reports it to the observer.
     pub async fn observed<T>(
         &self,
         operation: Operation,
@@ -195,17 +195,17 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // It may be dropped on a thread of a runtime, where nobody may wait.
+        // The drop may happen on a thread of a runtime, which must not block.
         self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
     }
 }
 
-/// Waits for a turn of `turns`.
+/// Waits for a permit of `turns`.
 pub(crate) async fn turn(turns: &Semaphore) -> SemaphorePermit<'_> {
     turns.acquire().await.expect("no code closes them")
 }
 
-/// Gives `request` up after the longest time of one.
+/// Runs `request` with the timeout of one request.
 pub(crate) async fn bounded<T>(
     request: impl Future<Output = object_store::Result<T>>,
 ) -> object_store::Result<T> {
@@ -217,7 +217,7 @@ pub(crate) async fn bounded<T>(
     })
 }
 
-/// Gives `call` up after `limit`.
+/// Runs `call` with the timeout `limit`.
 pub(crate) async fn within<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, RemoteError>>,
@@ -229,7 +229,7 @@ pub(crate) async fn within<T>(
     })
 }
 
-/// Returns the outcome of a request as the server tells it.
+/// Converts the result of a request for the server.
 pub(crate) fn outcome<T>(outcome: object_store::Result<T>) -> Result<T, RemoteError> {
     outcome.map_err(|error| told(&error))
 }

@@ -1,4 +1,4 @@
-//! Files on their way up: in one request or in parts, and read back where that is due.
+//! Uploads of files: in one request or in parts, and read back when due.
 
 use std::{
     fs::File,
@@ -23,11 +23,11 @@ use crate::{
     store::{Store, bounded, outcome, turn},
 };
 
-/// Parts of one file that are under way at a time.
+/// Maximum concurrent parts of one file.
 const PARTS_AT_ONCE: usize = 4;
 
 impl Store {
-    /// Stores the file `from` under `key`.
+    /// Uploads the file `from` to `key`.
     pub async fn put(self: &Arc<Store>, key: &Path, from: &FilePath) -> Result<(), RemoteError> {
         let size = of_disk(from, |file| Ok(file.metadata()?.len())).await?;
         if size > PART_BYTES {
@@ -46,11 +46,11 @@ impl Store {
         let unfinished = Unfinished { store: Some(Arc::clone(self)), key: key.clone(), id };
         let id = &unfinished.id;
         let part = async |number: u64| {
-            // Some requests are left to small files.
+            // Leaves some requests to small files.
             let _part = turn(&self.parts).await;
             let start = number * PART_BYTES;
             let length = PART_BYTES.min(size - start);
-            // At most a few thousand: the largest file is far below.
+            // The largest file has a few thousand parts at most.
             let index = usize::try_from(number).unwrap_or(usize::MAX);
             let put = async |bytes| self.s3.put_part(key, id, index, bytes).await;
             self.send(put, from, start, length).await
@@ -64,7 +64,7 @@ impl Store {
         Ok(())
     }
 
-    /// Reads `length` bytes of `from` from `start` when it is their turn, and sends them with `put`.
+    /// Reads `length` bytes of `from` at `start` once it has a permit, and sends them with `put`.
     async fn send<T>(
         &self,
         put: impl AsyncFnOnce(PutPayload) -> object_store::Result<T>,
@@ -72,7 +72,7 @@ impl Store {
         start: u64,
         length: u64,
     ) -> Result<T, RemoteError> {
-        // Before the file is read, so that what is in memory is bounded with the requests.
+        // Acquired before the file is read, so that the limit of requests bounds the memory.
         let _turn = turn(&self.requests).await;
         let read = move |file: &File| {
             let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
@@ -83,7 +83,7 @@ impl Store {
         outcome(bounded(put(bytes.into())).await)
     }
 
-    /// Stores the file `from`, unless it is not that of `hash`, under `key`; reads it back where that is due.
+    /// Uploads the file `from` to `key` if its hash is `hash`; reads the object back if due.
     pub async fn put_hashed(
         self: &Arc<Store>,
         key: &Path,
@@ -95,7 +95,7 @@ impl Store {
             return Err(local(&format!("the file {name} is damaged here")));
         }
         self.put(key, from).await?;
-        // Until one was kept each is due, so that a store that keeps nothing is told of at once.
+        // Until one upload passes the check, each is checked: a store that keeps nothing is reported at once.
         if self.unchecked.fetch_add(1, Ordering::Relaxed) < UPLOADS_PER_CHECK - 1 {
             return Ok(());
         }
@@ -112,7 +112,7 @@ impl Store {
         Err(RemoteError { fault: RemoteFault::NotKept, detail })
     }
 
-    /// Returns the hash of what is stored under `key`.
+    /// Returns the hash of the object at `key`.
     async fn digest(&self, key: &Path) -> object_store::Result<BlobHash> {
         let mut stream = self.s3.get(key).await?.into_stream();
         let mut digest = Sha256::new();
@@ -123,7 +123,7 @@ impl Store {
     }
 }
 
-/// Opens the file at `path` and does `work` with it, where that holds no request up.
+/// Opens the file at `path` and runs `work` on it, on a blocking thread.
 async fn of_disk<T: Send + 'static>(
     path: &FilePath,
     work: impl FnOnce(&File) -> io::Result<T> + Send + 'static,
@@ -146,7 +146,7 @@ fn digest_of(mut file: &File) -> io::Result<BlobHash> {
     }
 }
 
-/// An upload in parts that was begun; unless it is finished, it is aborted when it is dropped.
+/// Multipart upload in progress; aborted when dropped, unless finished.
 struct Unfinished {
     /// `None` once the upload is finished.
     store: Option<Arc<Store>>,
@@ -164,12 +164,12 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         let Some(store) = self.store.take() else { return };
         let (key, id) = (self.key.clone(), std::mem::take(&mut self.id));
-        // On its own, since the call that began the upload may be over its limit. A store drops
-        // what it is not told of by a rule of the bucket.
+        // Runs in the background, since the call that began the upload may have timed out. If the
+        // abort fails, a lifecycle rule of the bucket removes the parts.
         let held = Arc::clone(&store);
         held.spawn(async move {
             let abort = store.in_turn(store.s3.abort_multipart(&key, &id));
-            // The rule has what is left.
+            // The rule removes the parts if this times out.
             tokio::time::timeout(ANSWER_TIME, abort).await.ok();
         });
     }

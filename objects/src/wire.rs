@@ -1,7 +1,7 @@
-//! Requests of the object store's client over our own HTTP client, and failures by class.
+//! HTTP connector of the object store's client, which classifies failures.
 //!
-//! Uses no proxy and follows no redirect. An answer that refuses becomes an error here, where its
-//! body is still at hand; the client above sends again what may pass.
+//! Uses no proxy and follows no redirect. An error answer is turned into an error here, where its body is
+//! available; the client above retries if that may help.
 
 use std::{error::Error, io, time::Duration};
 
@@ -23,14 +23,14 @@ use crate::{
     failure::{Failure, element, shown},
 };
 
-/// Time for a connection and its TLS handshake.
+/// Timeout of a connection and its TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A store closes idle connections after longer than this.
+/// Longest idle time of a pooled connection; stores close idle connections later than this.
 const IDLE_MAX: Duration = Duration::from_secs(4);
-/// As much as is read of the body of a refusal, and of an answer that tells of a thousand keys.
+/// Maximum bytes read of the body of an error, or of an answer about a thousand keys.
 const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// The one client.
+/// HTTP client shared by all requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     client: reqwest::Client,
@@ -59,12 +59,12 @@ impl HttpConnector for Wire {
     }
 }
 
-/// A request as its answer is judged.
+/// Properties of a request that its answer is interpreted by.
 struct Asked {
-    /// It goes to the store; requests for credentials are not signed, or not in this way.
+    /// True for a request to the store; requests for credentials are unsigned, or signed differently.
     is_signed: bool,
     is_post: bool,
-    /// Parts of it that no text may hold.
+    /// Parts of the request that no error may contain.
     secrets: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ impl Asked {
         Asked { is_signed, is_post, secrets: secrets.map(str::to_owned).collect() }
     }
 
-    /// Returns the refusal in an answer, if it is one.
+    /// Returns the error in an answer, if any.
     fn refusal(&self, answer: &Parts, text: &str) -> Option<Failure> {
         let refused = |body: &str| {
             let (status, headers) = (answer.status, &answer.headers);
@@ -97,7 +97,7 @@ impl Asked {
         if !answer.status.is_success() {
             return Some(refused(text));
         }
-        // A key that was not there is removed already.
+        // A missing key counts as removed.
         let is_other = |error: &&str| element(error, "Code").is_none_or(|code| code != "NoSuchKey");
         text.split("<Error>").skip(1).find(is_other).map(refused)
     }
@@ -110,14 +110,14 @@ impl HttpService for Wire {
         let response = self.client.call(request).await.map_err(|error| unanswered(&error))?;
         let (parts, body) = response.into_parts();
         let is_success = parts.status.is_success();
-        // In its answers to a POST a store tells of failures with a status of success.
+        // A store may answer a POST with a success status and an error in the body.
         if is_success && !(asked.is_post && asked.is_signed) {
             let body = HttpResponseBody::new(body.map_err(|error| broken(&error)));
             return Ok(HttpResponse::from_parts(parts, body));
         }
         let text = match read(body).await {
             Ok(text) => text,
-            // The status says enough of a refusal.
+            // The status suffices as an error.
             Err(_) if !is_success => String::new(),
             Err(error) => return Err(error),
         };
@@ -131,7 +131,7 @@ impl HttpService for Wire {
     }
 }
 
-/// Reads a body of text to its end.
+/// Reads a text body to its end.
 async fn read(body: HttpResponseBody) -> Result<String, HttpError> {
     let (mut content, mut stream) = (Vec::new(), body.bytes_stream());
     while let Some(piece) = stream.next().await {
@@ -145,7 +145,7 @@ async fn read(body: HttpResponseBody) -> Result<String, HttpError> {
     Ok(String::from_utf8_lossy(&content).into_owned())
 }
 
-/// The failure of a request that has no answer.
+/// Returns the error of a request without an answer.
 fn unanswered(error: &HttpError) -> HttpError {
     let ours = error.source().and_then(|source| source.downcast_ref::<reqwest::Error>());
     let failure = match ours {
@@ -160,7 +160,7 @@ fn unanswered(error: &HttpError) -> HttpError {
     HttpError::new(error.kind(), failure)
 }
 
-/// Says why there is no connection: the innermost cause, which names no URL.
+/// Returns the reason of a failed connection: the innermost cause, which contains no URL.
 fn unconnected(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return format!("no connection within {} s", CONNECT_TIMEOUT.as_secs());
@@ -177,7 +177,7 @@ fn unconnected(error: &reqwest::Error) -> String {
     shown(&innermost, &[])
 }
 
-/// The failure of an answer that breaks off.
+/// Returns the error of an answer that was cut off.
 fn broken(error: &HttpError) -> HttpError {
     let failure = match error.kind() {
         HttpErrorKind::Timeout => Failure::lost(RemoteFault::Slow, "its answer stands still"),

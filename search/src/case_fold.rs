@@ -1,20 +1,20 @@
 //! Case folding: Unicode's full default folding, character by character, without normalisation.
 //!
-//! Both sides are folded alike, so `STRASSE` finds `straße`, `σ` finds `ς` and `k` finds the
-//! Kelvin sign. A precomposed letter and its decomposed spelling stay different texts, `I` is
-//! `i` in every language, and Turkish `İ` is `i` with a dot above.
+//! Pattern and text are folded alike, so `STRASSE` finds `straße`, `σ` finds `ς` and `k` finds the Kelvin
+//! sign. A precomposed letter and its decomposed form remain different, `I` is `i` in every language, and
+//! Turkish `İ` is `i` with a dot above.
 
 use std::iter::once;
 
 use caseless::Caseless;
 use memchr::memmem::Finder;
 
-/// Folds `c`: to one to three characters.
+/// Folds `c` into one to three characters.
 pub(crate) fn folded(c: char) -> impl Iterator<Item = char> {
     once(c).default_case_fold()
 }
 
-/// Appends `text`, folded, to `out`.
+/// Appends the folded `text` to `out`.
 pub(crate) fn fold_into(text: &str, out: &mut Vec<u8>) {
     let mut rest = text;
     while !rest.is_empty() {
@@ -29,24 +29,24 @@ pub(crate) fn fold_into(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Text to find, folded once.
+/// Text to search for, folded once.
 #[derive(Clone, Debug)]
 pub struct FoldedPattern(Finder<'static>);
 
 impl FoldedPattern {
-    /// The pattern of `query`; `None` when it is empty and would be everywhere.
+    /// Folds `query`; returns `None` if it is empty and would match everything.
     pub fn new(query: &str) -> Option<FoldedPattern> {
         let mut folded = Vec::with_capacity(query.len());
         fold_into(query, &mut folded);
         (!folded.is_empty()).then(|| FoldedPattern(Finder::new(&folded).into_owned()))
     }
 
-    /// Returns its first position in folded text.
+    /// Returns the first position of the pattern in folded text.
     pub(crate) fn find(&self, folded: &[u8]) -> Option<usize> {
         self.0.find(folded)
     }
 
-    /// Its length folded, in bytes.
+    /// Length of the folded pattern in bytes.
     pub(crate) fn folded_len(&self) -> usize {
         self.0.needle().len()
     }

@@ -1,8 +1,8 @@
-//! A chunk: the folded texts of consecutive descriptions of one owner, and whose they are.
+//! Chunk: the folded texts of consecutive descriptions of one owner, and their runs.
 //!
-//! Texts stand one after the other with a byte between them that no text can have, so one pass
-//! over the bytes finds what one text has. The runs of a chunk stay in memory when its block
-//! moves to the cache file: they say whether it has to be scanned.
+//! Texts are separated by a byte that no text contains, so that one pass over all bytes finds the matches.
+//! The runs of a chunk stay in memory when its block moves to the cache file: they tell if it must be
+//! scanned.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -15,22 +15,22 @@ use crate::{
     spill::SpillRange,
 };
 
-/// Ends a text; never part of UTF-8.
+/// Terminator of a text; never part of UTF-8.
 const END: u8 = 0xff;
 /// Bytes of an entry in the cache file.
 const ENTRY_BYTES: usize = 16;
 
-/// One description of a block.
+/// Entry of one description in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BlockEntry {
     seq: Seq,
-    /// Position of its run in the chunk's list.
+    /// Position of the description's run in the chunk's list.
     run: u32,
-    /// End of its text; the [`END`] byte stands there.
+    /// End of the description's text, where its [`END`] byte is.
     end: u32,
 }
 
-/// The texts of a chunk.
+/// Texts of a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextBlock {
     text: Vec<u8>,
@@ -42,7 +42,7 @@ impl TextBlock {
         self.text.capacity() + self.entries.capacity() * size_of::<BlockEntry>()
     }
 
-    /// The folded text and the entry of each description.
+    /// Iterates over the folded text and the entry of each description.
     fn iter(&self) -> impl Iterator<Item = (&[u8], BlockEntry)> {
         let mut start = 0;
         self.entries.iter().map(move |entry| {
@@ -59,7 +59,7 @@ impl TextBlock {
         self.entries.push(BlockEntry { seq, run, end });
     }
 
-    /// The block as the cache file holds it.
+    /// Serialises the block for the cache file.
     pub(crate) fn write(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.entries.len() * ENTRY_BYTES + self.text.len());
         for BlockEntry { seq, run, end } in &self.entries {
@@ -71,7 +71,7 @@ impl TextBlock {
         out
     }
 
-    /// The block of `entries` descriptions that [`TextBlock::write`] wrote, in memory to reuse.
+    /// Reads a block of `entries` descriptions written by [`TextBlock::write`]; reuses the memory of `self`.
     pub(crate) fn read(&mut self, written: &[u8], entries: usize) {
         let (table, text) = written.split_at(entries * ENTRY_BYTES);
         let word = |at: &[u8]| u32::from_le_bytes(at.try_into().expect("four bytes"));
@@ -93,14 +93,14 @@ enum BlockLocation {
     File(Arc<SpillRange>),
 }
 
-/// A run and how many descriptions of a chunk are its.
+/// A run, and its number of descriptions in a chunk.
 #[derive(Clone, Copy, Debug)]
 struct RunShare {
     run: RunId,
     count: u32,
 }
 
-/// A chunk.
+/// Chunk of the index.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexChunk {
     shares: Vec<RunShare>,
@@ -108,12 +108,12 @@ pub(crate) struct IndexChunk {
     location: BlockLocation,
 }
 
-/// Result of one chunk.
+/// Result of scanning one chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkResult {
     pub(crate) scanned: u64,
     pub(crate) total: u64,
-    /// The first of them.
+    /// First hits, in order.
     pub(crate) hits: Vec<ScanHit>,
 }
 
@@ -126,7 +126,7 @@ impl IndexChunk {
         }
     }
 
-    /// Memory that it takes.
+    /// Memory of the chunk in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let block = match &self.location {
             BlockLocation::Memory(block) => block.bytes(),
@@ -135,7 +135,7 @@ impl IndexChunk {
         block + self.shares.capacity() * size_of::<RunShare>() + size_of::<IndexChunk>()
     }
 
-    /// Bytes of text, when it is in memory and can take more.
+    /// Bytes of text; `None` if the text is in the cache file.
     pub(crate) fn text_bytes(&self) -> Option<usize> {
         match &self.location {
             BlockLocation::Memory(block) => Some(block.text.len()),
@@ -143,14 +143,14 @@ impl IndexChunk {
         }
     }
 
-    /// Its newest description.
+    /// Event of the newest description.
     pub(crate) fn last(&self) -> Seq {
         self.last
     }
 
-    /// Adds the newest description of all.
+    /// Adds a description that is newer than all others.
     ///
-    /// `number` is where its run is in the chunk, if it is; returns where it is now.
+    /// `number` is the position of its run in the chunk, if any; returns the position.
     pub(crate) fn push(&mut self, run: RunId, number: Option<u32>, seq: Seq, text: &str) -> u32 {
         let BlockLocation::Memory(block) = &mut self.location else {
             unreachable!("asked by text_bytes")
@@ -166,7 +166,7 @@ impl IndexChunk {
         number
     }
 
-    /// Gives back what growing reserved beyond need.
+    /// Frees unused capacity.
     pub(crate) fn seal(&mut self) {
         self.shares.shrink_to_fit();
         if let BlockLocation::Memory(block) = &mut self.location {
@@ -175,7 +175,7 @@ impl IndexChunk {
         }
     }
 
-    /// The chunk with its block in the cache file, written by `write`.
+    /// Returns the chunk with its block in the cache file, written by `write`.
     pub(crate) fn spilled(
         &self,
         write: impl FnOnce(&TextBlock, usize) -> Result<SpillRange, SearchError>,
@@ -191,7 +191,7 @@ impl IndexChunk {
         self.shares.iter().any(|share| runs.contains(&share.run))
     }
 
-    /// The chunk without the descriptions of `runs`, in memory; `None` when nothing is left.
+    /// Returns the chunk without the descriptions of `runs`, in memory; `None` if none is left.
     pub(crate) fn without(&self, runs: &HashSet<RunId>) -> Result<Option<IndexChunk>, SearchError> {
         let mut scratch = TextBlock::default();
         let block = self.block(&mut scratch)?;
@@ -215,7 +215,7 @@ impl IndexChunk {
         Ok((!kept.shares.is_empty()).then_some(kept))
     }
 
-    /// The block, in memory; `scratch` is memory to read it into.
+    /// Returns the block; reads it into `scratch` if it is in the cache file.
     fn block<'a>(&'a self, scratch: &'a mut TextBlock) -> Result<&'a TextBlock, SearchError> {
         match &self.location {
             BlockLocation::Memory(block) => Ok(block),
@@ -246,7 +246,7 @@ impl IndexChunk {
         let (mut from, mut next) = (0, 0);
         while let Some(at) = pattern.find(&text[from..]) {
             let at = from + at;
-            // Hits come in order, so the entry is this one or one of the next.
+            // Matches come in order: the entry is this one or a later one.
             while (entries[next].end as usize) < at {
                 next += 1;
             }

@@ -1,21 +1,21 @@
-//! Errors of search: only the cache file has any.
+//! Errors of search; only the cache file has any.
 
 use std::io;
 
 use media::ErrorKind;
 
-/// The cache file failed; the index must be built again.
+/// The cache file failed; the index must be rebuilt.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// The file system refused.
+    /// The file system failed.
     #[error("cannot {what} the search cache: {source}")]
     Cache {
         /// Operation that failed.
         what: &'static str,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The file does not hold what was written.
+    /// The file does not contain what was written.
     #[error("the search cache is damaged at byte {offset}")]
     Damaged {
         /// Offset of the chunk.
@@ -24,7 +24,7 @@ pub enum SearchError {
 }
 
 impl SearchError {
-    /// The closed kind that decides what the caller is told: it passes once the index is rebuilt.
+    /// Kind of the error: unavailable until the index is rebuilt.
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::Unavailable
     }

@@ -1,15 +1,14 @@
-//! The part of an original text around a match in its folded form.
+//! Excerpt of an original text around a match in its folded form.
 
 use crate::case_fold::{FoldedPattern, folded};
 
-/// Most bytes of the text on each side of the match.
+/// Maximum bytes of text on each side of the match.
 pub const CONTEXT_BYTES: usize = 80;
 
-/// The part of `text` in which `needle` first matches, with some text around it.
+/// Returns the part of `text` around the first match of the pattern.
 ///
-/// Every character that the match touches is in it, whole. Of longer texts at most
-/// [`CONTEXT_BYTES`] bytes before and after the match are kept, cut between characters.
-/// Without a match it is the beginning of the text.
+/// All characters that the match touches are included. Longer texts are cut to at most [`CONTEXT_BYTES`]
+/// bytes before and after the match, between characters. Without a match, returns the beginning of the text.
 pub fn excerpt<'a>(text: &'a str, pattern: &FoldedPattern) -> &'a str {
     let mut all = Vec::with_capacity(text.len());
     crate::case_fold::fold_into(text, &mut all);
@@ -21,7 +20,7 @@ pub fn excerpt<'a>(text: &'a str, pattern: &FoldedPattern) -> &'a str {
     &text[from..to.unwrap_or(end)]
 }
 
-/// The bytes of `text` whose characters fold into the bytes `from..to`, which are not empty.
+/// Range of `text` whose characters fold into the non-empty byte range `from..to`.
 fn original(text: &str, from: usize, to: usize) -> (usize, usize) {
     let mut at = 0;
     let mut start = 0;

@@ -1,4 +1,4 @@
-//! The index: chunks of every owner, the oldest of them in the cache file.
+//! Search index: the chunks of all owners, the oldest of them in the cache file.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,26 +12,26 @@ use crate::{
     case_fold::FoldedPattern, chunk::IndexChunk, error::SearchError, scan::Scan, spill::SpillFile,
 };
 
-/// Limits of the memory of the index.
+/// Memory limits of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexLimits {
     /// Bytes of memory above which the oldest chunks move to the cache file.
     ///
-    /// On top come 24 bytes a run of each chunk there, and a chunk for every thread that scans.
+    /// In addition, each of those takes 24 bytes per run, and each scanning thread takes one chunk.
     pub memory_bytes: usize,
-    /// Bytes of folded text after which a chunk is closed.
+    /// Bytes of case-folded text after which a chunk is closed.
     pub chunk_bytes: usize,
 }
 
-/// The chunks of one owner, oldest first.
+/// Chunks of one owner, oldest first.
 #[derive(Default)]
 struct OwnerChunks {
     chunks: Vec<Arc<IndexChunk>>,
-    /// Positions of the runs of the last chunk in its list.
+    /// Positions of runs in the last chunk's list of runs.
     numbers: HashMap<RunId, u32>,
 }
 
-/// Every description, by owner.
+/// Index of all descriptions, by owner.
 pub struct SearchIndex {
     limits: IndexLimits,
     spill: Arc<SpillFile>,
@@ -40,23 +40,23 @@ pub struct SearchIndex {
 }
 
 impl SearchIndex {
-    /// An empty index whose cache file is made at `path` and loses its name at once.
+    /// Creates an empty index, with an unlinked cache file created at `path`.
     pub fn new(limits: IndexLimits, path: &Path) -> Result<SearchIndex, SearchError> {
         let spill = SpillFile::create(path)?;
         Ok(SearchIndex { limits, spill, owners: HashMap::new(), memory_bytes: 0 })
     }
 
-    /// Memory that chunks take, in bytes.
+    /// Memory of the chunks in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }
 
-    /// Bytes that chunks take in the cache file.
+    /// Bytes of the chunks in the cache file.
     pub fn file_bytes(&self) -> u64 {
         self.spill.used()
     }
 
-    /// Adds the description `text` of event `seq`, which comes after all that are there.
+    /// Adds the description `text` of event `seq`, which must be newer than all others.
     pub fn insert(
         &mut self,
         owner: &str,
@@ -78,7 +78,7 @@ impl SearchIndex {
             chunks_of.numbers.clear();
         }
         let last = chunks_of.chunks.last_mut().expect("one with room is there");
-        // A scan that reads the chunk keeps it as it is.
+        // Copies the chunk if a scan holds it.
         let chunk = Arc::make_mut(last);
         let before = chunk.bytes();
         let number = chunk.push(run, chunks_of.numbers.get(&run).copied(), seq, text);
@@ -90,7 +90,7 @@ impl SearchIndex {
         self.make_room()
     }
 
-    /// Forgets the descriptions of `runs`.
+    /// Removes the descriptions of `runs`.
     pub fn remove(&mut self, owner: &str, runs: &HashSet<RunId>) -> Result<(), SearchError> {
         let Some(mut chunks_of) = self.owners.remove(owner) else { return Ok(()) };
         let mut kept = Vec::with_capacity(chunks_of.chunks.len());
@@ -106,7 +106,7 @@ impl SearchIndex {
             }
         }
         if !kept.is_empty() {
-            // The last chunk may list its runs in another order now.
+            // The new last chunk may list its runs in another order.
             chunks_of.numbers.clear();
             chunks_of.chunks = kept;
             self.owners.insert(owner.into(), chunks_of);
@@ -114,7 +114,7 @@ impl SearchIndex {
         self.make_room()
     }
 
-    /// A search of the descriptions of `runs`, which are `owner`'s, telling `limit` hits.
+    /// Creates a search of the descriptions of `runs` of `owner`, for at most `limit` hits.
     pub fn scan(
         &self,
         owner: &str,
@@ -127,7 +127,7 @@ impl SearchIndex {
         Scan::new(chunks, runs, pattern, limit)
     }
 
-    /// Moves the oldest blocks to the cache file while memory is over the budget.
+    /// Moves the oldest blocks to the cache file while memory exceeds the limit.
     fn make_room(&mut self) -> Result<(), SearchError> {
         while self.memory_bytes > self.limits.memory_bytes {
             let chunks = self.owners.values_mut().flat_map(|chunks_of| &mut chunks_of.chunks);

@@ -1,9 +1,9 @@
 //! Substring search over descriptions: case-folded text in chunks, scanned byte by byte.
 //!
-//! Promises that a result equals the naive one (fold both sides, look for the substring) and
-//! that memory stays within a budget: the oldest chunks move to a file that is only a cache.
-//! Owners are kept apart, so what one of them has costs the others nothing.
-//! Knows no log, no HTTP and no clock; starts no thread.
+//! Promises that a result equals the naive one (fold both sides, look for the substring) and that memory
+//! stays within a limit: the oldest chunks move to a cache file. Owners have separate chunks, so that one
+//! owner's data does not slow down the others' searches. Knows no log, no HTTP and no clock; starts no
+//! thread.
 #![forbid(unsafe_code)]
 
 mod case_fold;

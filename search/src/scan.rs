@@ -1,4 +1,4 @@
-//! One search: chunks taken one after the other by any number of threads, until it is cancelled.
+//! Search in progress: any number of threads take its chunks one by one, until it is cancelled.
 
 use std::{
     collections::HashSet,
@@ -16,25 +16,25 @@ use crate::{
     error::SearchError,
 };
 
-/// A description that contains the pattern.
+/// Description that contains the pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanHit {
-    /// Its event.
+    /// Sequence number of the event.
     pub seq: Seq,
 }
 
 /// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanResult {
-    /// Descriptions of the requested runs.
+    /// Number of descriptions of the requested runs.
     pub scanned: u64,
-    /// Number of them that contain the pattern.
+    /// Number of those descriptions that match.
     pub total_hits: u64,
-    /// The first of them, in order.
+    /// First hits, in order.
     pub hits: Vec<ScanHit>,
 }
 
-/// A search in progress over the chunks as they were when it began.
+/// Search in progress over the chunks as they were when it began.
 pub struct Scan {
     chunks: Vec<Arc<IndexChunk>>,
     runs: HashSet<RunId>,
@@ -63,24 +63,24 @@ impl Scan {
         }
     }
 
-    /// Chunks there are to examine.
+    /// Number of chunks to examine.
     pub fn chunks(&self) -> usize {
         self.chunks.len()
     }
 
-    /// Makes every thread stop before its next chunk.
+    /// Makes all threads stop before their next chunk.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true where it was cancelled.
+    /// Returns true if the search was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Examines chunks until none is left, and returns how many this call examined.
+    /// Examines chunks until none is left; returns the number examined by this call.
     ///
-    /// Any number of threads may do so at once.
+    /// May run on any number of threads at once.
     pub fn work(&self) -> Result<usize, SearchError> {
         let mut scratch = TextBlock::default();
         let mut examined = 0;
@@ -90,7 +90,7 @@ impl Scan {
         Ok(examined)
     }
 
-    /// Examines the next chunk; false when there is none or it was cancelled.
+    /// Examines the next chunk; returns false if there is none or the search was cancelled.
     fn step(&self, scratch: &mut TextBlock) -> Result<bool, SearchError> {
         if self.is_cancelled() {
             return Ok(false);
@@ -105,11 +105,11 @@ impl Scan {
     }
 
     fn results(&self) -> std::sync::MutexGuard<'_, Vec<(usize, ChunkResult)>> {
-        // Every change is one push: a panic leaves the list usable.
+        // Every change is one push: the list stays usable after a panic.
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the result, once every thread has returned.
+    /// Returns the result; call it after every thread has returned.
     pub fn result(&self) -> ScanResult {
         let mut results = std::mem::take(&mut *self.results());
         results.sort_unstable_by_key(|(at, _)| *at);

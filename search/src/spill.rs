@@ -1,6 +1,6 @@
-//! The cache file: blocks that memory has no room for, read back through the page cache.
+//! Cache file: blocks that exceed the memory limit, read back through the page cache.
 //!
-//! Nothing of it outlives the process: the file loses its name as soon as it is open.
+//! The file does not outlive the process, as it is unlinked right after opening.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,12 +17,12 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::{chunk::TextBlock, error::SearchError};
 
-/// The file and how far it is used.
+/// Cache file, and its used part.
 #[derive(Debug)]
 pub(crate) struct SpillFile {
     file: File,
     end: AtomicU64,
-    /// Bytes that spans stand for.
+    /// Bytes of all live ranges.
     used: AtomicU64,
 }
 
@@ -31,7 +31,7 @@ fn cache(what: &'static str) -> impl Fn(io::Error) -> SearchError {
 }
 
 impl SpillFile {
-    /// The cache file at `path`, which nobody else uses; its name is gone on return.
+    /// Creates the cache file at `path`, which must not be shared; unlinked on return.
     pub(crate) fn create(path: &Path) -> Result<Arc<SpillFile>, SearchError> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(true);
@@ -45,7 +45,7 @@ impl SpillFile {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Appends a block of so many `entries`.
+    /// Appends a block with `entries` entries.
     pub(crate) fn write(
         self: &Arc<SpillFile>,
         block: &TextBlock,
@@ -60,7 +60,7 @@ impl SpillFile {
     }
 }
 
-/// A block in the cache file; its space is given back when the last user is gone.
+/// Range of a block in the cache file; its space is freed when the last reference is dropped.
 #[derive(Debug)]
 pub(crate) struct SpillRange {
     spill: Arc<SpillFile>,
@@ -71,7 +71,7 @@ pub(crate) struct SpillRange {
 }
 
 impl SpillRange {
-    /// Reads the block into `block`.
+    /// Reads the stored block into `block`.
     pub(crate) fn read(&self, block: &mut TextBlock) -> Result<(), SearchError> {
         let mut bytes = vec![0; self.len];
         self.spill.file.read_exact_at(&mut bytes, self.offset).map_err(cache("read"))?;
@@ -87,7 +87,7 @@ impl Drop for SpillRange {
     fn drop(&mut self) {
         self.spill.used.fetch_sub(self.len as u64, Ordering::Relaxed);
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // A file system without holes keeps the space until the process ends.
+        // A file system without hole punching keeps the space until the process ends.
         fallocate(&self.spill.file, hole, self.offset, self.len as u64).ok();
     }
 }

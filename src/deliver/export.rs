@@ -1,8 +1,8 @@
-//! Export: the log as Parquet files in a directory or an object store, part by part.
+//! Export: writes the log as Parquet files to a directory or an object store, part by part.
 //!
-//! A part is a span of one day's events that takes no more: its end is durable before its files are written, so that a
-//! repeat writes the same bytes under the same names. At least once: the cursor moves after the files are in their
-//! place. A place that is away delays, and keeps retention from removing what it lacks.
+//! A part covers events of one day; its end is durable before its files are written, so that a repeat writes
+//! the same bytes to the same names. At least once: the cursor moves after all files are at the destination.
+//! An unavailable destination delays the export, and keeps retention from removing unexported events.
 
 mod part;
 mod place;
@@ -29,37 +29,37 @@ use part::Part;
 
 pub use place::Place;
 
-/// Time from one look at the log to the next.
+/// Interval of checks for new events.
 const EVERY: Duration = Duration::from_secs(1);
-/// Delays after failures.
+/// Delays after failed turns.
 const RETRY: Backoff =
     Backoff { first: Duration::from_secs(1), factor: 2, longest: Duration::from_secs(60) };
-/// Numbers looked at in one step.
+/// Event numbers covered by one step.
 const STEP: usize = 4096;
-/// Events that make a part, whatever their age.
+/// Number of events that makes a part due and completes it.
 const PART_EVENTS: u64 = 1 << 16;
 
-/// Place that is configured for the files.
+/// Configured destination.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A directory.
+    /// Directory of the local file system.
     Directory(PathBuf),
-    /// A place in an object store.
+    /// Place in an object store.
     Store(Access),
 }
 
-/// Place of the files, and the age at which they are written.
+/// Settings of the export.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Place that they go to.
+    /// Destination of the files.
     pub place: Target,
-    /// Most time that an event waits for its part.
+    /// Longest time that an event waits for its part.
     pub age: Duration,
-    /// Tag of this server in the files' names; its own random name where there is none.
+    /// Tag of this server in file names; `None` selects its random name.
     pub tag: Option<String>,
 }
 
-/// Reason for which a part is not exported yet.
+/// Reason that a part was not exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The log cannot be read.
@@ -68,53 +68,53 @@ pub enum ExportError {
     /// A cursor cannot be read or moved.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
-    /// A file cannot be made beside the log.
+    /// A file cannot be written locally.
     #[error(transparent)]
     File(#[from] TableError),
-    /// The place does not take a file.
+    /// The destination refused a file.
     #[error("SERVICE_EXPORT_URL: {name} is not written: {source}")]
     Place {
         /// Name of the file.
         name: String,
-        /// The answer of the place.
+        /// Error of the destination.
         source: io::Error,
     },
-    /// Another server exports under the same tag.
+    /// Another server exports with the same tag.
     #[error(
         "SERVICE_EXPORT_URL has files of another server under the tag {tag}: give this one another \
          SERVICE_NODE_TAG, or remove nodes/{tag} there if that one is gone for good"
     )]
     Taken {
-        /// The tag.
+        /// Tag that both servers use.
         tag: String,
     },
-    /// Our own bug.
+    /// An export task panicked: a bug.
     #[error(transparent)]
     Died(#[from] TaskPanicked),
 }
 
-/// Writes the log to its place.
+/// Exporter of the log.
 pub struct Export {
     timeline: Timeline,
     cursors: Cursors,
     metrics: Arc<Metrics>,
     place: Place,
     age: Duration,
-    /// Thresholds of recordings that name none.
+    /// Thresholds of the gate for recordings that name none.
     gate: GateConfig,
-    /// Folder for files under way.
+    /// Directory for files in progress.
     scratch: PathBuf,
-    /// Name that no other server has.
+    /// Unique name of this server.
     name: String,
-    /// Name in the paths of files.
+    /// Name of this server in file paths.
     tag: String,
-    /// Names of the cursors: of the first event that is not exported, and of the end of the part under way.
+    /// Names of two cursors: the first event not exported, and the end of the part in progress.
     next: String,
     end: String,
 }
 
 impl Export {
-    /// An export that has written nothing yet; files under way are in `scratch`, and those of before are removed.
+    /// Opens the export; removes files of an earlier process from `scratch`.
     pub fn open(
         settings: Settings,
         place: Place,
@@ -127,10 +127,10 @@ impl Export {
         let Settings { age, tag, .. } = settings;
         let name = node::name(&ledger)?;
         let tag = tag.unwrap_or_else(|| name.clone());
-        // Another place is filled from the start.
+        // The cursor names include the destination: another one starts from the first event.
         let (next, end) = (format!("export/{place}"), format!("export-end/{place}"));
         let cursors = Cursors::new(ledger);
-        // There may be none, and what stays is in nobody's way.
+        // The directory may not exist, and leftover files do no harm.
         std::fs::remove_dir_all(&scratch).ok();
         Ok(Arc::new(Export {
             timeline,
@@ -147,7 +147,7 @@ impl Export {
         }))
     }
 
-    /// The runs with events that the place does not have yet.
+    /// Returns the runs with events that are not exported yet.
     pub fn behind(&self) -> Result<HashSet<RunId>, MetaStoreError> {
         let from = self.next()?;
         let mut runs = HashSet::new();
@@ -163,7 +163,7 @@ impl Export {
         Ok(self.cursors.of(&self.next)?.unwrap_or(Seq(1)))
     }
 
-    /// Writes parts as they come due, until `stop`.
+    /// Writes parts as they become due, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let (mut failures, mut is_claimed) = (0, false);
         loop {
@@ -189,7 +189,7 @@ impl Export {
                 }
                 Err(error) => {
                     self.metrics.export_failures.inc();
-                    // Said once for each outage; the counter has the rest.
+                    // Logged once per outage; the counter has the rest.
                     if failures == 0 {
                         tracing::warn!(%error, "export failed; retrying");
                     }
@@ -203,7 +203,7 @@ impl Export {
         }
     }
 
-    /// Takes the tag for this server, at the place itself.
+    /// Claims the tag for this server at the destination.
     async fn claim(&self) -> Result<(), ExportError> {
         let name = format!("nodes/{}", self.tag);
         let owner = self.place.claim(&name, &self.name).await;
@@ -211,7 +211,7 @@ impl Export {
         if owner == self.name { Ok(()) } else { Err(ExportError::Taken { tag: self.tag.clone() }) }
     }
 
-    /// The first event that is not exported; sets the gauge to its age.
+    /// Returns the first event not exported, and sets the gauge to its age.
     fn first(&self) -> Result<Option<EventMeta>, MetaStoreError> {
         let first = self.heads(self.next()?).next();
         let waited = first.map_or(Duration::ZERO, waited);
@@ -219,7 +219,7 @@ impl Export {
         Ok(first)
     }
 
-    /// Writes the part that begins with `first`, if it is due; false when it is not.
+    /// Writes the part that begins with `first`; returns false if it is not due.
     async fn turn(
         self: &Arc<Self>,
         first: EventMeta,
@@ -241,7 +241,7 @@ impl Export {
         Ok(true)
     }
 
-    /// Makes the files of the part, if it is due, and notes where it ends; none once it is to stop.
+    /// Writes the local files of the part, if due, and notes its end; `None` if not due or stopped.
     fn make(
         &self,
         first: EventMeta,
@@ -278,20 +278,20 @@ impl Export {
         Ok(Some(made.finish(end)?))
     }
 
-    /// The events from `from` on, of which the log has no more than its head as it is now.
+    /// Iterates over the events from `from` to the current head of the log.
     fn heads(&self, from: Seq) -> impl Iterator<Item = EventMeta> + '_ {
         let spans = (from.0..=self.timeline.head().0).step_by(STEP);
         spans.flat_map(|first| self.timeline.heads(Seq(first), STEP))
     }
 }
 
-/// Time since an event was appended, by a clock that may have been set back.
+/// Time since an event was appended; zero if the clock was set back.
 fn waited(event: EventMeta) -> Duration {
     let ms = wall_now().epoch_ms.saturating_sub(event.at.epoch_ms);
     Duration::from_millis(ms.max(0).unsigned_abs())
 }
 
-/// The UTC date of a time, such as `2026-11-27`.
+/// UTC date of a time, such as `2026-11-27`.
 fn day(at: WallTime) -> String {
     at.rfc3339().split('T').next().unwrap_or_default().to_owned()
 }

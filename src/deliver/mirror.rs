@@ -1,9 +1,9 @@
-//! The mirror: events copied to the database after their commit, all of them or descriptions of live sessions.
+//! Mirror: copies events to the database after their commit, either all or the descriptions of live sessions.
 //!
-//! A reader of the outbox: at least once, in order, and once in the table, whose key is the server and the seq. Descriptions are
-//! `vlm`, `vlm_tiered`, `clip_vlm` and `clip_vlm_tiered` of live sessions, for which a session's frames wait; what is found without
-//! waiting, files' descriptions and stills then stay local. What the database never takes is listed there as skipped. Long because
-//! every failure on the way has its end here.
+//! A reader of the outbox: at least once and in order; the key of server and event number prevents
+//! duplicates. Descriptions are `vlm`, `vlm_tiered`, `clip_vlm` and `clip_vlm_tiered` events of live
+//! sessions; descriptions of files, and other findings, then stay local. Events that the database never
+//! accepts are listed there as skipped. Long because it handles every failure on the way.
 
 mod divergence;
 mod log;
@@ -43,7 +43,7 @@ use crate::{
 use log::Told;
 use rows::{DatabaseState, Row, RowBatch, SkippedEvent};
 
-/// One copy at a time, tried again within seconds of the database's return.
+/// One batch at a time, retried within seconds after the database returns.
 const PLACES: ScheduleLimits = ScheduleLimits {
     turns: 1,
     retries: 1,
@@ -53,12 +53,12 @@ const PLACES: ScheduleLimits = ScheduleLimits {
         longest: Duration::from_secs(10),
     },
 };
-/// Events looked at in one turn.
+/// Event numbers covered by one turn.
 const SPAN: usize = 4096;
-/// Events passed over before the cursor is written for their sake: a restart looks again.
+/// Events passed over after which the cursor is written anyway; a restart reads the events after it again.
 const PASSED_MAX: u64 = 1 << 16;
 
-/// Events that are copied.
+/// Scope of the events to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Descriptions of live sessions, into `sightline_events`.
@@ -68,13 +68,13 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns true for kinds of events that may be copied.
+    /// Returns true for event kinds that may be copied.
     fn has(self, kind: EventKind) -> bool {
         use EventKind::{ClipVlm, ClipVlmTiered, Vlm, VlmTiered};
         self == Scope::All || matches!(kind, Vlm | VlmTiered | ClipVlm | ClipVlmTiered)
     }
 
-    /// Prefix of the names of the cursors, one for each database.
+    /// Prefix of the cursor names; each database has its own cursor.
     fn cursor(self) -> &'static str {
         match self {
             Scope::Descriptions => "mirror/",
@@ -82,7 +82,7 @@ impl Scope {
         }
     }
 
-    /// Events and bytes of payload that are copied in one statement.
+    /// Maximum events, and bytes of payload, per statement.
     fn batch(self) -> (usize, usize) {
         match self {
             Scope::Descriptions => (500, 1 << 20),
@@ -91,10 +91,10 @@ impl Scope {
     }
 }
 
-/// Refusals of an event after which it is skipped.
+/// Refusals of one event after which it is skipped.
 const REFUSALS_MAX: u32 = 3;
 
-/// Reason for which a turn of the mirror fails.
+/// Reason that a turn of the mirror failed.
 #[derive(Debug, thiserror::Error)]
 enum MirrorError {
     #[error(transparent)]
@@ -105,7 +105,7 @@ enum MirrorError {
     Ledger(#[from] MetaStoreError),
     #[error(transparent)]
     Died(#[from] TaskPanicked),
-    /// The log went on from an earlier state, under numbers that the database knows.
+    /// The log was restored to an earlier state and reuses numbers of events in the database.
     #[error(
         "the log was put back to an earlier state, the database has other events of {node} from number {from} \
          on: copying goes on once they are gone, see docs/operate/runbooks.md"
@@ -113,7 +113,7 @@ enum MirrorError {
     Diverged { node: String, from: Seq },
 }
 
-/// Copies events to the database.
+/// Mirror of events in the database.
 pub struct EventMirror {
     scope: Scope,
     database: Database,
@@ -122,31 +122,31 @@ pub struct EventMirror {
     metrics: Arc<Metrics>,
     node: String,
     place: Mutex<Option<Place>>,
-    /// The first event that no database may have, as far as is known.
+    /// First event that may be in no database, as far as known.
     next: AtomicU64,
-    /// Events of the batch under way that the database refused, and how often.
+    /// Number of refusals of each event in the current batch.
     refused: Mutex<HashMap<Seq, u32>>,
-    /// Failure that was told last.
+    /// Last failure that was logged.
     told: Mutex<String>,
 }
 
-/// Progress of the mirror in this database.
+/// Progress of the mirror in one database.
 #[derive(Clone, Debug)]
 struct Place {
     /// Identity of the database.
     database: String,
-    /// Name of the cursor: each database has its own.
+    /// Name of the database's cursor.
     cursor: String,
-    /// The last event that it said it has.
+    /// Last event that the database reported.
     last: Seq,
-    /// The first event that was not looked at.
+    /// First event that was not read.
     next: Seq,
-    /// Position of the written cursor.
+    /// Position of the cursor on disk.
     written: Seq,
 }
 
 impl EventMirror {
-    /// A mirror that copies nothing yet; the server's name is in `ledger`, made when missing.
+    /// Creates a mirror without starting it; the server's name is in `ledger`, created if missing.
     pub fn new(
         scope: Scope,
         database: Database,
@@ -172,7 +172,7 @@ impl EventMirror {
         }))
     }
 
-    /// Follows the log from now on until `stop`.
+    /// Follows the log until `stop`.
     pub fn start(self: &Arc<Self>, stop: CancellationToken) -> JoinHandle<()> {
         let outbox = DeliveryQueue::new(PLACES);
         outbox.add((), 0);
@@ -187,10 +187,10 @@ impl EventMirror {
         tokio::spawn(outbox.run(Arc::clone(self), stop))
     }
 
-    /// The runs with descriptions that the database was not given yet.
+    /// Returns the runs with events in scope that the database may lack.
     pub fn behind(&self) -> Result<HashSet<RunId>, MetaStoreError> {
         let known = self.place.lock().as_ref().map(|place| place.next);
-        // Until the database says which one it is, whatever any of them may lack is kept.
+        // While the database is unknown, all events that any database may lack are kept.
         let from = match known {
             Some(next) => next,
             None => {
@@ -206,7 +206,7 @@ impl EventMirror {
         Ok(runs)
     }
 
-    /// The name under which this server's events are in the database.
+    /// Name of this server in the database.
     pub fn node(&self) -> &str {
         &self.node
     }
@@ -221,7 +221,7 @@ impl EventMirror {
         let batch = blocking(move || mirror.collect(from, limit)).await??;
         let mut place = Place { next: batch.next, ..place };
         if !batch.is_empty() {
-            // A restore takes rows back while this server runs.
+            // A restore of the database may remove rows while this server runs.
             if self.database.known(self.scope, &self.node).await?.last < place.last {
                 return Err(DatabaseError::Replaced.into());
             }
@@ -240,7 +240,7 @@ impl EventMirror {
         Ok(if batch.is_last { DeliveryResult::Drained } else { DeliveryResult::More })
     }
 
-    /// Has the rows of a batch in the database, but for those that it refuses for good.
+    /// Inserts the rows of a batch, and lists those that the database refuses for good.
     async fn hand_over(&self, database: &str, batch: &RowBatch) -> Result<(), MirrorError> {
         for skipped in &batch.unreadable {
             self.skip(skipped).await?;
@@ -257,7 +257,7 @@ impl EventMirror {
             Err(error) if error.is_about_rows() => {}
             Err(error) => return Err(error.into()),
         }
-        // One of them; the others must not wait for it.
+        // The error is about one of the rows: they are inserted one by one.
         for row in &batch.rows {
             match insert(std::slice::from_ref(row)).await {
                 Ok(copied) => self.metrics.mirrored.inc_by(copied),
@@ -277,7 +277,7 @@ impl EventMirror {
         }
     }
 
-    /// Counts a refusal of the event at `seq`; true when there were enough of them.
+    /// Counts a refusal of the event at `seq`; returns true at the maximum.
     fn is_hopeless(&self, seq: Seq) -> bool {
         let mut refused = self.refused.lock();
         let times = refused.entry(seq).or_default();
@@ -299,7 +299,7 @@ impl EventMirror {
         let cursor = format!("{}{database}", self.scope.cursor());
         let (ledger, name) = (self.ledger.clone(), cursor.clone());
         let written = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
-        // A restore takes back what the database knows of this, and what it lost is copied again.
+        // A restored database has lost events after `last`, which are copied again.
         let next = written.min(Seq(last.0 + 1));
         tracing::debug!(node = self.node, cursor, %next, "found where the mirror goes on");
         let (whose, log) = ((self.scope, self.node.as_str()), &self.timeline);
@@ -309,7 +309,7 @@ impl EventMirror {
         Ok(Place { database, cursor, last, next, written: next })
     }
 
-    /// Reads what is to be copied from `from` on.
+    /// Reads the events to copy, from `from` on.
     fn collect(&self, from: Seq, limit: usize) -> Result<RowBatch, TimelineError> {
         let head = self.timeline.head();
         let span = SPAN.min((head.0 + 1).saturating_sub(from.0) as usize);
@@ -322,7 +322,7 @@ impl EventMirror {
             let (payload, told) = match self.read(head.seq) {
                 Ok(Some(read)) => read,
                 Ok(None) => continue,
-                // It will not be read the next time either.
+                // A retry would fail too.
                 Err(error) if error.kind() == ErrorKind::DataLoss => {
                     batch.unreadable.push(SkippedEvent::new(&head, error.to_string()));
                     continue;
@@ -341,9 +341,9 @@ impl EventMirror {
         Ok(batch)
     }
 
-    /// The payload of an event that is to be copied, with what it tells; `None` for any other.
+    /// Returns the payload of an event to copy, with its changes; `None` for other events.
     ///
-    /// Also `None` for one that retention has removed since: the log no longer has it.
+    /// Also returns `None` if retention has removed the event.
     fn read(&self, seq: Seq) -> Result<Option<(String, Told)>, TimelineError> {
         let Some(event) = self.timeline.get_parts(seq)? else { return Ok(None) };
         if self.scope == Scope::All {
@@ -357,13 +357,13 @@ impl EventMirror {
         }
     }
 
-    /// Sets the gauges: events that were not looked at, and the age of the first of them; none after a turn that reached the
-    /// head, as what came meanwhile is of no interest here or begins the next turn.
+    /// Sets the gauges: number of events not read, and age of the oldest; zero after a turn that
+    /// reached the head, as later events are out of scope or belong to the next turn.
     fn measure(&self, reached_head: bool) {
         let next = self.next.load(Relaxed);
         let head = if reached_head { next.saturating_sub(1) } else { self.timeline.head().0 };
         self.metrics.mirror_behind.set((head + 1).saturating_sub(next) as i64);
-        // Retention leaves gaps.
+        // Retention leaves gaps in the numbers.
         let mut spans =
             (next..=head).step_by(SPAN).map(|from| self.timeline.heads(Seq(from), SPAN));
         let oldest = spans.find_map(|heads| heads.first().map(|head| head.at.epoch_ms));
@@ -376,7 +376,7 @@ impl LogConsumer for EventMirror {
     type Key = ();
 
     async fn turn(self: Arc<Self>, turn: DeliverySlot<()>) -> DeliveryResult {
-        // A database that is too slow for a batch may be fast enough for less of it.
+        // A database that is too slow for a whole batch may be fast enough for a smaller one.
         let limit = (self.scope.batch().0 >> turn.failures.min(12)).max(1);
         let outcome = self.copy(limit).await;
         self.measure(matches!(outcome, Ok(DeliveryResult::Drained)));
@@ -387,15 +387,15 @@ impl LogConsumer for EventMirror {
                 }
                 outcome
             }
-            // It is asked while this server begins: no failure of anybody.
+            // The database is not asked during startup: this is no failure.
             Err(MirrorError::Database(DatabaseError::NotAsked)) => {
                 DeliveryResult::Failed { at_least: Duration::ZERO, progressed: false }
             }
             Err(error) => {
                 self.metrics.mirror_failures.inc();
-                // It may be another database that answers next time.
+                // Another database may answer next time.
                 *self.place.lock() = None;
-                // Said once for each outage and reason; the counter has the rest.
+                // Logged once per outage and reason; the counter has the rest.
                 let reason = error.to_string();
                 let told = std::mem::replace(&mut *self.told.lock(), reason);
                 if turn.failures == 0 || told != *self.told.lock() {

@@ -1,10 +1,10 @@
-//! Name of this server for receivers that hear from more than one.
+//! Name of this server, for receivers that serve several servers.
 
 use redb::TableDefinition;
 
 use crate::base::meta_store::{self, MetaStore, MetaStoreError};
 
-/// The name of the server whose data directory has `ledger`, made when it has none.
+/// Returns the server's name from `ledger`; creates it if missing.
 pub fn name(ledger: &MetaStore) -> Result<String, MetaStoreError> {
     const NODE: TableDefinition<'_, &str, &str> = TableDefinition::new("node");
     let known = ledger.read(|view| match meta_store::table(view, NODE)? {

@@ -1,7 +1,7 @@
-//! Object store of stills and columns: what waits for it is sent, and stills beyond the cache leave.
+//! Object store of stills and columns: uploads waiting files, and evicts stills beyond the cache limit.
 //!
-//! Recordings send what they store before their events; this sends what the store did not take then. A store
-//! that is away is asked less and less often, and each kind of failure is told of once.
+//! Recordings upload their files before their events; this task uploads files that the store did not take
+//! then. An unavailable store is retried with backoff, and each kind of failure is logged once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,31 +15,31 @@ use crate::base::{
     metrics::Metrics,
 };
 
-/// Time from one turn to the next.
+/// Interval of turns.
 const EVERY: Duration = Duration::from_secs(1);
-/// Delays after failures.
+/// Delays after failed turns.
 const RETRY: Backoff =
     Backoff { first: Duration::from_secs(1), factor: 2, longest: Duration::from_secs(15) };
 
-/// Object store that is configured.
+/// Configured object store.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// Place in it.
+    /// Place in the store.
     pub place: Place,
-    /// Credentials for it.
+    /// Credentials of the store.
     pub credentials: Credentials,
 }
 
-/// Object store of stills and columns.
+/// Settings of the object store for stills and columns.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The way to it.
+    /// Object store to use.
     pub access: Access,
-    /// Bytes of stills that stay here.
+    /// Bytes of stills kept on the local disk.
     pub cache_bytes: u64,
 }
 
-/// Opens an object store for `writer`, counting its calls; it may be away.
+/// Opens an object store for `writer` and counts its calls; the store may be unavailable.
 pub fn open(
     access: &Access,
     writer: Writer,
@@ -58,16 +58,16 @@ pub fn open(
     Objects::open(place, writer, credentials, tls, Arc::new(observe))
 }
 
-/// Files of an [`Objects`] behind directories of this server.
+/// Backings of this server's directories in an object store.
 pub struct Backings {
-    /// Of stills.
+    /// Backing of the stills.
     pub stills: Backing,
-    /// Of columns, which stay here: readers of the log need them, and wait for nobody.
+    /// Backing of the columns, which also stay local: readers of the log need them at once.
     pub columns: Backing,
 }
 
 impl Backings {
-    /// Of `objects`, of which so many bytes of stills stay here.
+    /// Creates the backings in `objects`; `cache_bytes` of stills stay local.
     pub fn new(objects: &Objects, cache_bytes: u64) -> Backings {
         let backing = |folder, cache_bytes| Backing {
             remote: objects.folder(folder),
@@ -88,7 +88,7 @@ enum TurnError {
 }
 
 impl TurnError {
-    /// Class of the failure; `None` where it is not of the store.
+    /// Returns the class of the failure; `None` if the object store is not its cause.
     fn fault(&self) -> Option<RemoteFault> {
         match self {
             TurnError::Store(TimelineError::Remote(error)) => Some(error.fault),
@@ -97,18 +97,18 @@ impl TurnError {
     }
 }
 
-/// Sends what the object store has not taken.
+/// Uploads files that the object store has not taken yet.
 pub struct Sender {
-    /// Stills.
+    /// Store of the stills.
     pub blobs: BlobStore,
-    /// Log with the columns.
+    /// Log, with the store of its columns.
     pub timeline: Timeline,
-    /// Counters.
+    /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
 }
 
 impl Sender {
-    /// Takes turns until `stop`; returns at once where there is no object store.
+    /// Runs turns until `stop`; returns at once if there is no object store.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         if self.blobs.standing().is_none() {
             return;
@@ -126,10 +126,10 @@ impl Sender {
                 }
                 Err(error) => {
                     if error.fault() == Some(RemoteFault::NotKept) {
-                        // Found by what its calls answered, none of which failed.
+                        // Detected from answers of calls that succeeded: no failed call has counted it.
                         self.metrics.object_store_failures.of(RemoteFault::NotKept).inc();
                     }
-                    // Said once for each kind of failure in an outage; the counters have the rest.
+                    // Logged once per kind of failure during an outage; the counters have the rest.
                     if told != Some(error.fault()) {
                         tracing::warn!(%error, "upload to the object store failed; retrying");
                     }
@@ -147,7 +147,7 @@ impl Sender {
     async fn turn(self: &Arc<Self>) -> Result<bool, TurnError> {
         let sender = Arc::clone(self);
         Ok(blocking(move || {
-            // Each whatever becomes of the other.
+            // Each part runs even if the other fails.
             let (stills, columns) = (sender.blobs.turn(), sender.timeline.columns_turn());
             sender.count();
             Ok::<_, TimelineError>(stills? | columns?)

@@ -1,8 +1,8 @@
-//! The outbox: consumers that follow the log at their own pace, each at a durable cursor.
+//! Outbox: consumers that read the log at their own pace, each from a durable cursor.
 //!
-//! Promises that an event is handed over at least once and in order: a cursor moves only after
-//! the other side has what is before it. An outage delays its consumer, never the log, and
-//! never a consumer that works. Does not know what a consumer does in its turn.
+//! Promises at-least-once delivery in order: a cursor moves only after the receiver has taken everything
+//! before it. An outage delays its own consumer, never the log and no other consumer. Does not know what a
+//! consumer does in its turn.
 
 mod cursors;
 mod schedule;
@@ -24,45 +24,45 @@ use tokio_util::sync::CancellationToken;
 pub use cursors::{Cursors, forget, move_to};
 pub use schedule::{DeliveryResult, DeliverySlot, RetrySchedule, ScheduleLimits};
 
-/// Receiver of what follows the cursors of its readers of the log.
+/// Consumer with several readers of the log, each at its own cursor.
 pub trait LogConsumer: Send + Sync + 'static {
-    /// Names one reader of the log.
+    /// Identifies one reader of the log.
     type Key: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static;
 
-    /// Hands over what follows the reader's cursor, a bounded part of it, and moves the cursor.
+    /// Delivers a bounded number of events after the reader's cursor, and moves the cursor.
     ///
-    /// A turn that is dropped halfway is taken again from the cursor.
+    /// A dropped turn is repeated from the cursor.
     fn turn(
         self: Arc<Self>,
         turn: DeliverySlot<Self::Key>,
     ) -> impl Future<Output = DeliveryResult> + Send + 'static;
 }
 
-/// A schedule that publishers share with the task that takes the turns.
+/// Schedule shared by publishers and the task that runs the turns.
 pub struct DeliveryQueue<K> {
     schedule: Mutex<RetrySchedule<K>>,
     changed: Notify,
 }
 
 impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
-    /// An outbox without readers.
+    /// Creates a queue without readers.
     pub fn new(places: ScheduleLimits) -> Arc<DeliveryQueue<K>> {
         let schedule = Mutex::new(RetrySchedule::new(places));
         Arc::new(DeliveryQueue { schedule, changed: Notify::new() })
     }
 
-    /// Adds a reader, whose first turn is due and whose last `failures` turns failed.
+    /// Adds a reader with a due first turn; its last `failures` turns failed.
     pub fn add(&self, key: K, failures: u32) {
         self.schedule.lock().add_after(key, failures);
         self.changed.notify_one();
     }
 
-    /// Removes a reader; a turn under way comes to its end and is its last.
+    /// Removes a reader; a turn in progress finishes and is the last.
     pub fn remove(&self, key: K) {
         self.schedule.lock().remove(key);
     }
 
-    /// Notes that there is something new for these readers; brief, and waits for nothing.
+    /// Notes new events for these readers; short and non-blocking.
     pub fn wake(&self, keys: impl IntoIterator<Item = K>) {
         let mut schedule = self.schedule.lock();
         let mut any = false;
@@ -75,8 +75,7 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
         }
     }
 
-    /// Has these readers, added where they are not there, take a turn at once, also when they
-    /// wait after a failure.
+    /// Makes turns of these readers due at once, even after a failure; adds missing readers.
     pub fn urge(&self, keys: impl IntoIterator<Item = K>) {
         let mut schedule = self.schedule.lock();
         keys.into_iter().for_each(|key| schedule.urge(key));
@@ -84,12 +83,12 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
         self.changed.notify_one();
     }
 
-    /// Turns under way.
+    /// Number of turns in progress.
     pub fn busy(&self) -> usize {
         self.schedule.lock().busy()
     }
 
-    /// Takes the turns as they come due, until `stop`, which drops those under way.
+    /// Runs turns as they become due, until `stop`, which drops those in progress.
     pub async fn run<C: LogConsumer<Key = K>>(
         self: Arc<Self>,
         consumer: Arc<C>,
@@ -131,7 +130,7 @@ impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> Turns<
         self.keys.insert(task.id(), key);
     }
 
-    /// The next turn to end; `None` while there is none.
+    /// Waits for the next turn to end; `None` if none is in progress.
     async fn next(&mut self) -> Option<(K, DeliveryResult)> {
         let (id, outcome) = match self.running.join_next_with_id().await? {
             Ok(ended) => ended,
@@ -141,7 +140,7 @@ impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> Turns<
     }
 }
 
-/// A turn that panics is our bug; it must not end the others, nor come again at once.
+/// Handles a panicked turn, a bug: it must not end other turns, nor be repeated at once.
 fn panicked(error: &JoinError) -> DeliveryResult {
     tracing::error!(%error, "delivery task panicked");
     DeliveryResult::Failed { at_least: Duration::ZERO, progressed: false }

@@ -1,7 +1,7 @@
 //! Search over stored descriptions: an index that follows the log, and the searches of it.
 //!
-//! Promises that a search sees every event that was acknowledged before it began, that only so
-//! many run at once, and that one whose caller has left stops before its next chunk.
+//! Promises that a search sees every event acknowledged before it began, that the number of running searches
+//! is limited, and that a search whose caller is gone stops before its next chunk.
 
 mod indexer;
 mod searchable_text;
@@ -39,21 +39,21 @@ use indexer::IndexerThread;
 use searchable_text::SearchableText;
 pub use searchable_text::description;
 
-/// Bytes of folded text in a chunk.
+/// Bytes of case-folded text per chunk.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Bytes of a description that a hit tells.
+/// Maximum bytes of a hit's description.
 pub const DESCRIPTION_BYTES_MAX: usize = 4096;
-/// Searches that examine chunks at once; each uses every processor.
+/// Maximum running searches; each uses all processors.
 pub const RUNNING_MAX: usize = 2;
-/// Searches that may wait for one of these.
+/// Maximum waiting searches.
 pub const WAITING_MAX: usize = 64;
-/// Longest wait of a search for an index that has not read the log up to the request.
+/// Longest wait of a search until the index has read the log up to the request.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
-/// Reason that a search has no answer.
+/// Reason that a search has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchFailure {
-    /// The queue is full.
+    /// The queue of searches is full.
     #[error("the search queue is full ({0} waiting): retry later")]
     Full(usize),
     /// The index has not read the whole log yet.
@@ -62,24 +62,24 @@ pub enum SearchFailure {
         .through.0, .head.0
     )]
     Behind {
-        /// The last event that is in the index.
+        /// Last event in the index.
         through: Seq,
-        /// The last event that has to be.
+        /// Last event that the search needs.
         head: Seq,
     },
-    /// The index failed and will be built again.
+    /// The index failed and will be rebuilt.
     #[error("the search index failed and will be built again; search again later")]
     Failed,
-    /// The indexer's thread has ended: our own bug.
+    /// The indexer's thread panicked: a bug.
     #[error("the search indexer stopped: restart the server to search again")]
     Died,
-    /// The cache file failed.
+    /// The cache file of the index failed.
     #[error(transparent)]
     Cache(#[from] SearchError),
-    /// A hit cannot be read.
+    /// An event of a hit cannot be read.
     #[error(transparent)]
     Log(#[from] TimelineError),
-    /// Our own bug.
+    /// A search task panicked: a bug.
     #[error(transparent)]
     Work(#[from] TaskPanicked),
 }
@@ -103,62 +103,62 @@ impl SearchFailure {
 pub struct SearchQuery {
     /// Owner of the descriptions that are searched.
     pub owner: Principal,
-    /// Run to search, which is the owner's and visible; all of them when `None`.
+    /// Visible run of the owner to search; `None` searches all of them.
     pub run: Option<RunId>,
     /// Text that hits contain.
     pub needle: FoldedPattern,
-    /// Most hits told.
+    /// Maximum number of hits returned.
     pub limit: usize,
 }
 
-/// A description with the needle in it.
+/// Description that contains the search text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Its event.
+    /// Sequence number of the event.
     pub seq: Seq,
-    /// Its run.
+    /// Run of the event.
     pub run: RunId,
-    /// The event's kind.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// Media time, ms; `None` where the event has none.
+    /// Media time in ms; `None` if the event has none.
     pub pts_ms: Option<i64>,
-    /// The caller's index, if it is in one.
+    /// Index name of the event, if any.
     pub index_name: Option<String>,
-    /// Text that was searched, from its start on.
+    /// Start of the searched text.
     pub description: String,
-    /// True if the description goes on after it.
+    /// True if `description` is truncated.
     pub is_truncated: bool,
-    /// The text around the first match, as it was written.
+    /// Text around the first match, in its original case.
     pub snippet: String,
 }
 
-/// The result of a search.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchOutcome {
-    /// Descriptions examined.
+    /// Number of descriptions examined.
     pub scanned: u64,
-    /// Number of descriptions among them with the needle.
+    /// Number of examined descriptions that match.
     pub total_hits: u64,
-    /// The first of them, in order.
+    /// First hits, in order.
     pub hits: Vec<Hit>,
 }
 
 /// Progress of the index through the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// Every event up to this one is in it.
+    /// Last event in the index.
     Through(Seq),
-    /// It failed, and is not there until it is built again.
+    /// The index failed and is missing until it is rebuilt.
     Failed,
-    /// The thread that builds it panicked.
+    /// The indexer's thread panicked.
     Died,
 }
 
-/// State shared by the follower and the searches.
+/// State shared by the indexer and the searches.
 struct Shared {
     registry: Arc<RunRegistry>,
     limits: IndexLimits,
-    /// Directory in which the cache file is made.
+    /// Path of the cache file.
     cache: PathBuf,
     index: Mutex<Option<SearchIndex>>,
     progress: watch::Sender<Progress>,
@@ -171,7 +171,7 @@ impl Shared {
     }
 }
 
-/// The searches of one server.
+/// Search service of the server.
 pub struct SearchService {
     shared: Arc<Shared>,
     admission: JobQueue,
@@ -181,9 +181,9 @@ pub struct SearchService {
 }
 
 impl SearchService {
-    /// Begins to build the index, which takes about `memory_bytes`, and follows the log.
+    /// Starts to build the index, of about `memory_bytes`, and follows the log.
     ///
-    /// What memory has no room for goes to a nameless file, made at `cache`.
+    /// Chunks that exceed the memory go to an unlinked file created at `cache`.
     pub fn start(
         registry: Arc<RunRegistry>,
         memory_bytes: usize,
@@ -216,31 +216,31 @@ impl SearchService {
         Ok(SearchService { shared, admission, threads, catch_up, _follower: follower })
     }
 
-    /// Chunks that searches have examined since the start.
+    /// Number of chunks examined since the start.
     pub fn examined(&self) -> u64 {
         self.shared.examined.load(Ordering::Relaxed)
     }
 
-    /// Memory that the index takes, in bytes.
+    /// Memory of the index in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.shared.index.lock().as_ref().map_or(0, SearchIndex::memory_bytes)
     }
 
-    /// Failure of all searches until the server is started again, if the index has died.
+    /// Returns the error of all searches, if the indexer has panicked.
     pub fn death(&self) -> Option<SearchFailure> {
         let has_died = *self.shared.progress.borrow() == Progress::Died;
         has_died.then_some(SearchFailure::Died)
     }
 
-    /// Finds the descriptions of `wanted`; dropping the future stops the search.
+    /// Runs the search `wanted`; dropping the future stops it.
     pub async fn find(&self, wanted: SearchQuery) -> Result<SearchOutcome, SearchFailure> {
-        // Before the wait for a place: what counts is what was readable when the search was asked.
+        // Read before the wait for a permit: the search covers what was readable at the request.
         let head = self.shared.timeline().head();
-        // Likewise: those that waited for a place behind others have waited for the index too.
+        // Set before as well: a search that waited for a permit has waited for the index too.
         let until = Instant::now() + self.catch_up;
         let place = self.admission.enter(&wanted.owner).await;
         let place = place.map_err(|QueueFull { queue_max }| SearchFailure::Full(queue_max))?;
-        // Behind the place: however many wait for the index, their number has a bound.
+        // After the permit, which bounds the number of searches that wait for the index.
         self.caught_up(head, until).await?;
         let shared = Arc::clone(&self.shared);
         let begin = move || shared.begin(wanted, place);
@@ -259,7 +259,7 @@ impl SearchService {
         blocking(move || reader.answer()).await?
     }
 
-    /// Waits until the index has every event up to `head`, but not past `until`.
+    /// Waits until the index has every event up to `head`, at most until `until`.
     async fn caught_up(&self, head: Seq, until: Instant) -> Result<(), SearchFailure> {
         let mut progress = self.shared.progress.subscribe();
         let there = progress.wait_for(|progress| match progress {
@@ -281,7 +281,7 @@ impl SearchService {
     }
 }
 
-/// One search, shared by the threads that do it; has its place until the last of them is done.
+/// A running search, shared by its threads; holds the permit until the last one is done.
 struct Running {
     shared: Arc<Shared>,
     scan: Scan,
@@ -289,7 +289,7 @@ struct Running {
     _place: JobPermit,
 }
 
-/// Stops a search whose caller has left.
+/// Stops a search whose caller is gone.
 struct StopOnDrop(Arc<Running>);
 
 impl Drop for StopOnDrop {
@@ -299,7 +299,7 @@ impl Drop for StopOnDrop {
 }
 
 impl Shared {
-    /// The search as of now: later changes of runs and index do not reach it.
+    /// Takes a snapshot of runs and index for the search: later changes do not affect it.
     fn begin(
         self: Arc<Shared>,
         wanted: SearchQuery,
@@ -325,12 +325,12 @@ impl Running {
         Ok(())
     }
 
-    /// Hits, with the log's fields of each.
+    /// Returns the hits with the fields of their events.
     fn answer(&self) -> Result<SearchOutcome, SearchFailure> {
         let ScanResult { scanned, total_hits, hits: found } = self.scan.result();
         let mut hits = Vec::with_capacity(found.len());
         for hit in found.into_iter().take_while(|_| !self.scan.is_cancelled()) {
-            // Only a run that is deleted meanwhile takes its events with it.
+            // An event can only be missing if its run was deleted meanwhile.
             let Some(stored) = self.shared.timeline().get(hit.seq)? else { continue };
             let Some(described) = SearchableText::of(&stored.payload) else { continue };
             let text = described.text();

@@ -1,8 +1,7 @@
-//! Streams of events by run and owner, and one wake-up of all of them when something is new.
+//! Event streams by run and owner, and the task that wakes them for new events.
 //!
-//! Promises that the log's writer does one cheap thing a publish, however many listen: a task
-//! wakes the streams of the runs and owners concerned, and each reads on from its own cursor.
-//! No event is queued for anybody.
+//! Promises that the log's writer does one cheap operation per publish, however many streams there are: a
+//! task wakes the streams concerned, and each reads on from its own cursor. No events are queued per stream.
 
 mod feed;
 mod page;
@@ -31,27 +30,27 @@ use page::{PageKey, SsePage};
 pub use feed::{EventStreamCursor, HEARTBEAT};
 pub use page::{Filter, index_of};
 
-/// Events looked at in one step of waking.
+/// Events read in one step of waking.
 const STEP: usize = 4096;
-/// Pages known before those that are in no use any more are forgotten.
+/// Number of known pages from which unused ones are removed.
 const PAGES_KEPT: usize = 1024;
 
 /// Limits of open streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// All together.
+    /// Maximum open streams in total.
     pub all: usize,
-    /// Streams of one principal.
+    /// Maximum open streams of one principal.
     pub principal: usize,
 }
 
-/// Reason that no stream is opened.
+/// Reason that a stream is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamRefusal {
-    /// Limit of all streams.
+    /// The maximum of streams in total is open.
     #[error("{0} event streams are open already: try again later")]
     All(usize),
-    /// The principal has as many open as it may.
+    /// The principal has its maximum of streams open.
     #[error("{0} of your event streams are open already: close one")]
     Principal(usize),
 }
@@ -63,7 +62,7 @@ impl StreamRefusal {
     }
 }
 
-/// Runs that a stream is about.
+/// Scope of a stream.
 #[derive(Clone)]
 pub enum StreamScope {
     /// One run.
@@ -72,7 +71,7 @@ pub enum StreamScope {
     Owner(Principal),
 }
 
-/// Wakes the streams of one run or owner.
+/// Wake-up of the streams of one run or owner.
 #[derive(Default)]
 struct Topic {
     wake: Arc<Notify>,
@@ -86,22 +85,22 @@ struct Topics {
     open: OwnerLimiter,
 }
 
-/// A read that several streams wait for; `None` when the log fails.
+/// Page read that several streams wait for; `None` if the log fails.
 type Reading = OnceCell<Option<Arc<SsePage>>>;
 
-/// Every open stream.
+/// Registry of all open streams.
 pub struct EventStreams {
     registry: Arc<RunRegistry>,
     limits: StreamLimits,
     topics: Mutex<Topics>,
-    /// Reads under way, each shared by the streams at the same position.
+    /// Reads in progress, each shared by the streams at the same position.
     pages: Mutex<HashMap<PageKey, Weak<Reading>>>,
     published: Arc<Notify>,
     closed: CancellationToken,
 }
 
 impl EventStreams {
-    /// No streams, on the log of `registry`.
+    /// Creates the registry, without streams, on the log of `registry`.
     pub fn new(registry: Arc<RunRegistry>, limits: StreamLimits) -> Arc<EventStreams> {
         let published = Arc::new(Notify::new());
         let wake = Arc::clone(&published);
@@ -123,22 +122,22 @@ impl EventStreams {
         streams
     }
 
-    /// The limits.
+    /// Limits of open streams.
     pub fn limits(&self) -> StreamLimits {
         self.limits
     }
 
-    /// Streams that are open.
+    /// Number of open streams.
     pub fn open(&self) -> usize {
         self.topics.lock().open.all()
     }
 
-    /// Ends every stream once it has told what is readable, and those that are opened later.
+    /// Ends every stream after its currently readable events; later ones end likewise.
     pub fn close(&self) {
         self.closed.cancel();
     }
 
-    /// Wakes streams as events become readable, until they are closed.
+    /// Wakes streams when events become readable, until [`EventStreams::close`].
     pub async fn run(self: Arc<EventStreams>) {
         let timeline = self.registry.timeline().clone();
         let mut next = timeline.head().0 + 1;
@@ -156,7 +155,7 @@ impl EventStreams {
         }
     }
 
-    /// Wakes the streams of `run` alone: those of owners do not end with it.
+    /// Wakes the streams of `run` only: those of its owner do not end with it.
     fn wake_run(&self, run: RunId) {
         if let Some(topic) = self.topics.lock().runs.get(&run) {
             topic.wake.notify_waiters();
@@ -173,12 +172,12 @@ impl EventStreams {
         }
         let owners = runs.iter().filter_map(|run| self.registry.run(*run));
         for topic in owners.filter_map(|run| topics.owners.get(&run.origin().principal)) {
-            // A second call finds no stream left to wake.
+            // A repeated call has no effect.
             topic.wake.notify_waiters();
         }
     }
 
-    /// Counts a stream of `principal` about `scope` until it is dropped.
+    /// Counts a stream of `principal` with `scope`, until the subscription is dropped.
     pub fn subscribe(
         self: &Arc<EventStreams>,
         principal: Principal,
@@ -200,7 +199,7 @@ impl EventStreams {
         Ok(Subscription { streams: Arc::clone(self), principal, scope, wake })
     }
 
-    /// Next page at `key`, read once for all who ask; `None` when the log fails.
+    /// Returns the page of `key`, read once for all streams that need it; `None` if the log fails.
     async fn page(&self, key: PageKey, scope: &StreamScope) -> Option<Arc<SsePage>> {
         let cell = {
             let mut pages = self.pages.lock();
@@ -219,7 +218,7 @@ impl EventStreams {
         let read = || async {
             let (registry, scope) = (Arc::clone(&self.registry), scope.clone());
             let stop = CancellationToken::new();
-            // Dropped with the stream that reads for all; the next of them reads again.
+            // If the reading stream is dropped, the read stops, and another waiting stream reads again.
             let _left = stop.clone().drop_guard();
             let read = move || page::read(&registry, &scope, &key, &stop);
             match blocking(read).await {
@@ -238,7 +237,7 @@ impl EventStreams {
     }
 }
 
-/// An open stream, counted and woken with the others of its scope until dropped.
+/// Open stream, counted and woken until dropped.
 pub struct Subscription {
     streams: Arc<EventStreams>,
     principal: Principal,

@@ -1,9 +1,9 @@
-//! Webhooks: the events of a run, or of every run of its owner, sent to a URL of the owner's, signed.
+//! Webhooks: send the events of one run, or of all runs of an owner, to the owner's URL, signed.
 //!
-//! Readers of the outbox: each webhook gets its events in order and at least once, with the same
-//! `webhook-id` each time, from a durable cursor. What a target never takes becomes a dead letter and
-//! the next event follows; its owner can have it sent again, out of order. A run's webhook goes with
-//! its run; one that is done counts for no limit, and goes when newer ones of its principal are done.
+//! Each webhook is a reader of the outbox: it gets its events in order and at least once, with a constant
+//! `webhook-id`, from a durable cursor. An event that fails all attempts becomes a dead letter, which the
+//! owner can have sent again, out of order. A run's webhook is removed with the run. A finished webhook
+//! counts for no limit; the oldest ones are removed.
 
 mod delivery;
 mod message;
@@ -44,27 +44,27 @@ pub use secret::{SecretError, SigningSecret};
 pub use store::DeadLetter;
 pub use table::{Status, WebhookSummary};
 
-/// Webhooks of one run.
+/// Maximum webhooks of one run.
 pub const PER_RUN_MAX: usize = 8;
-/// Webhooks of one principal.
+/// Maximum webhooks of one principal.
 pub const PER_PRINCIPAL_MAX: usize = 32;
-/// Webhooks of one principal that are done and kept for their dead letters; the oldest goes.
+/// Maximum finished webhooks of one principal, kept for their dead letters; the oldest is removed.
 pub const DONE_MAX: usize = 256;
-/// Dead letters kept of one webhook; the oldest makes room.
+/// Maximum dead letters of one webhook; the oldest is removed.
 pub const DEAD_LETTERS_MAX: usize = 100;
 
-/// Deliveries under way, and how many of them may be to targets that failed last time.
+/// Maximum concurrent deliveries, and how many of them may be to targets that failed last time.
 const TURNS: usize = 256;
 const RETRIES: usize = 128;
 
 /// Attempts and timeout of deliveries.
 #[derive(Clone, Copy, Debug)]
 pub struct WebhookSettings {
-    /// Attempts before an event becomes a dead letter.
+    /// Maximum attempts before an event becomes a dead letter.
     pub attempts: u32,
-    /// Time between the first attempt and the second; each further one is four times longer.
+    /// Delay from the first attempt to the second; each further delay is four times longer.
     pub retry: Duration,
-    /// Most time for one attempt.
+    /// Timeout of one attempt.
     pub timeout: Duration,
 }
 
@@ -76,24 +76,24 @@ impl WebhookSettings {
     }
 }
 
-/// A webhook as it was made.
+/// A webhook as created.
 #[derive(Clone, Debug)]
 pub struct Webhook {
-    /// Its id.
+    /// Id of the webhook.
     pub id: WebhookId,
-    /// The run whose events it gets; those of every run of its owner, also later ones, when `None`.
+    /// Run whose events are sent; `None` sends those of all runs of the owner, later ones too.
     pub run: Option<RunId>,
-    /// Principal that made it.
+    /// Principal that created the webhook.
     pub owner: Principal,
-    /// Target of its events.
+    /// URL that messages are posted to.
     pub url: RequestUrl,
-    /// The kinds it gets; every one when `None`.
+    /// Event kinds to send; `None` sends all.
     pub kinds: Option<Vec<EventKind>>,
     /// Note of the owner.
     pub description: Option<String>,
-    /// Secret that signs its messages.
+    /// Secret that signs the messages.
     pub secret: SigningSecret,
-    /// Time at which it was made.
+    /// Time of the creation.
     pub created_at: WallTime,
 }
 
@@ -102,7 +102,7 @@ pub struct Webhook {
 pub enum WebhookLimitScope {
     /// Webhooks of one run.
     Run,
-    /// Webhooks of a principal, all runs together.
+    /// Webhooks of one principal, over all runs.
     Principal,
 }
 
@@ -115,23 +115,23 @@ impl fmt::Display for WebhookLimitScope {
     }
 }
 
-/// Reason for which a webhook is not made, found or changed.
+/// Reason that a webhook is not created, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
-    /// The URL can never be delivered to.
+    /// Messages cannot be delivered to the URL.
     #[error("{0}")]
     Url(&'static str),
-    /// The URL's host may not be reached, or cannot be found.
+    /// The host of the URL is not allowed, or cannot be resolved.
     #[error(transparent)]
     Target(#[from] EgressError),
-    /// Limit of the number of webhooks.
+    /// The maximum number of webhooks exists.
     #[error("{count} of at most {limit} webhooks of this {of} exist: delete one")]
     TooMany {
         /// Scope of the limit.
         of: WebhookLimitScope,
-        /// The limit.
+        /// Maximum number of webhooks.
         limit: usize,
-        /// Webhooks that there are.
+        /// Number of existing webhooks.
         count: usize,
     },
     /// The ledger failed.
@@ -140,7 +140,7 @@ pub enum WebhookError {
     /// The log failed.
     #[error(transparent)]
     Log(#[from] TimelineError),
-    /// Our own bug.
+    /// A webhook task panicked: a bug.
     #[error(transparent)]
     Died(#[from] TaskPanicked),
 }
@@ -158,23 +158,23 @@ impl WebhookError {
     }
 }
 
-/// Every webhook of the server.
+/// Webhook service of the server.
 pub struct WebhookService {
     registry: Arc<RunRegistry>,
     egress: EgressClient,
     store: WebhookStore,
     metrics: Arc<Metrics>,
     settings: WebhookSettings,
-    /// The `source` of every message: this server.
+    /// CloudEvents `source` of every message: this server.
     source: String,
     table: WebhookTable,
     outbox: Arc<DeliveryQueue<WebhookId>>,
-    /// One creation at a time, so that limits hold.
+    /// Held during a creation, so that limits hold.
     creating: tokio::sync::Mutex<()>,
 }
 
 impl WebhookService {
-    /// The webhooks kept in `ledger`; nothing is delivered yet.
+    /// Opens the webhooks in `ledger`, without starting deliveries.
     pub fn open(
         registry: Arc<RunRegistry>,
         egress: EgressClient,
@@ -208,21 +208,21 @@ impl WebhookService {
                 let owner = |run| Some(webhooks.registry.run(run)?.origin().principal.clone());
                 let (woken, ended) = webhooks.table.concerned(heads, owner);
                 webhooks.outbox.wake(woken);
-                // A deleted run's webhooks go at once, even those that wait to try again.
+                // Webhooks of a deleted run are removed at once, even while they wait for a retry.
                 webhooks.outbox.urge(ended);
             }
         }));
         let follower = Arc::downgrade(&webhooks);
         webhooks.registry.on_job_end(move |run| {
             if let Some(webhooks) = follower.upgrade() {
-                // Those that waited for what a stopped job came to may be finished now.
+                // Webhooks that waited for the last events of a stopped job may be finished.
                 webhooks.outbox.wake(webhooks.table.ids(run));
             }
         });
         Ok(webhooks)
     }
 
-    /// Delivers from now on until `stop`.
+    /// Starts the deliveries, until `stop`.
     pub fn start(self: &Arc<Self>, stop: CancellationToken) -> JoinHandle<()> {
         tokio::spawn(Arc::clone(&self.outbox).run(Arc::clone(self), stop))
     }
@@ -231,13 +231,13 @@ impl WebhookService {
         self.registry.timeline()
     }
 
-    /// Nothing follows of the run of a webhook; of all runs something may always.
+    /// Returns true if no event of the webhook's run can follow; for all runs, events may always follow.
     fn has_ended(&self, run: Option<RunId>) -> bool {
         run.is_some_and(|run| self.registry.run(run).is_none_or(|run| run.has_ended()))
     }
 
-    /// Target of `url`, which can be delivered to as far as that is known before the first
-    /// delivery.
+    /// Checks `url` as a target as far as possible before the first delivery, and returns it
+    /// parsed.
     pub async fn check(&self, url: &str) -> Result<RequestUrl, WebhookError> {
         let target = RequestUrl::parse(url)?;
         if target.url().scheme() != "https" {
@@ -254,7 +254,7 @@ impl WebhookService {
         Ok(target)
     }
 
-    /// Makes a webhook for the events that its run gets from now on.
+    /// Creates a webhook for the events appended from this moment on.
     pub async fn create(
         self: &Arc<Self>,
         webhook: Webhook,
@@ -271,7 +271,7 @@ impl WebhookService {
             webhooks.table.insert(live);
             webhooks.outbox.add(id, 0);
             for done in webhooks.table.done(&owner, |run| webhooks.has_ended(run), DONE_MAX) {
-                // The new one is made, whatever becomes of the old.
+                // The new webhook exists even if the removal of an old one fails.
                 if let Err(error) = webhooks.remove(done).await {
                     tracing::warn!(webhook = %done, %error, "could not remove a finished webhook");
                 }
@@ -294,8 +294,8 @@ impl WebhookService {
         }
     }
 
-    /// The webhooks of `run`, or those of `owner` for all its runs, the oldest first, and how many dead
-    /// letters each has.
+    /// Returns the webhooks of `run`, or those of all runs of `owner`, oldest first, with their
+    /// numbers of dead letters.
     pub async fn of(
         self: &Arc<Self>,
         owner: &Principal,
@@ -312,7 +312,7 @@ impl WebhookService {
         Ok(shown.into_iter().map(counted).collect())
     }
 
-    /// The webhook `id` of `run` of `owner`, or of all its runs.
+    /// Returns the webhook `id` of `owner` for `run`, or for all its runs.
     pub fn find(
         &self,
         owner: &Principal,
@@ -323,13 +323,13 @@ impl WebhookService {
         (webhook.run == run && webhook.owner == *owner).then_some(webhook)
     }
 
-    /// Forgets a webhook and its dead letters; a delivery under way comes to its end.
+    /// Removes a webhook and its dead letters; a delivery in progress finishes.
     pub async fn remove(self: &Arc<Self>, id: WebhookId) -> Result<(), WebhookError> {
         let webhooks = Arc::clone(self);
         whole(async move {
             let keeper = Arc::clone(&webhooks);
             blocking(move || keeper.store.remove(id)).await??;
-            // After the disk: one that could not be removed would be back after a restart.
+            // After the disk write, so that a webhook whose removal failed stays in memory too.
             webhooks.outbox.remove(id);
             webhooks.table.remove(id);
             Ok(())
@@ -337,10 +337,10 @@ impl WebhookService {
         .await
     }
 
-    /// Has the dead letters of a webhook sent again; returns how many there are.
+    /// Queues the dead letters of a webhook; returns their number.
     ///
-    /// They go before what is new, the oldest first, each once; the first that fails ends it. A
-    /// disabled webhook is active again.
+    /// They are sent before new events, oldest first, once each, until the first failure. Enables a disabled
+    /// webhook.
     pub async fn redeliver(self: &Arc<Self>, id: WebhookId) -> Result<usize, WebhookError> {
         let webhooks = Arc::clone(self);
         whole(async move {
@@ -348,7 +348,7 @@ impl WebhookService {
             let _order = order.lock().await;
             let keeper = Arc::clone(&webhooks);
             let count = blocking(move || keeper.store.queue(id)).await??;
-            // After the disk: a turn that looked before found nothing.
+            // After the disk write: a turn that looked before has found no queued letter.
             let queued =
                 |live: &mut WebhookState| (live.has_queued, live.is_disabled) = (true, false);
             if webhooks.table.change(id, queued).is_some() {
@@ -359,7 +359,7 @@ impl WebhookService {
         .await
     }
 
-    /// Dead letters of a webhook, the oldest first.
+    /// Dead letters of a webhook, oldest first.
     pub async fn dead_letters(
         self: &Arc<Self>,
         id: WebhookId,
@@ -369,8 +369,7 @@ impl WebhookService {
     }
 }
 
-/// Does `work` to its end, also when its caller gives up: what is on the disk and what
-/// is in memory stay the same.
+/// Runs `work` to its end even if its caller is gone, so that memory and disk stay consistent.
 async fn whole<T: Send + 'static>(
     work: impl Future<Output = Result<T, WebhookError>> + Send + 'static,
 ) -> Result<T, WebhookError> {

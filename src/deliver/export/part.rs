@@ -1,4 +1,4 @@
-//! The files of one part, made beside the log.
+//! Files of one export part, written locally first.
 
 use std::path::Path;
 
@@ -9,50 +9,50 @@ use timeline::{Event, EventKind, EventMeta, FramesDecoded, StreamedEvent, Timeli
 
 use super::{ExportError, PART_EVENTS, day};
 
-/// Rows of frames that end a part.
+/// Number of frame rows that completes a part.
 const PART_FRAMES: u64 = 1 << 20;
-/// Bytes of a file that end a part.
+/// Bytes of a file that complete a part.
 const PART_BYTES: u64 = 64 << 20;
 
-/// A part under way: what is in memory is a row group of each table.
+/// Part in progress; one row group of each table is in memory.
 pub(super) struct Making {
     first: EventMeta,
     events: Table,
     markers: Table,
     frames: Table,
-    /// Events and columns that the log cannot read any more.
+    /// Number of events and columns that the log cannot read.
     skipped: u64,
 }
 
 impl Making {
-    /// A part that begins with `first`, its files in `dir`.
+    /// Creates a part that begins with `first`, with its files in `dir`.
     pub(super) fn new(dir: &Path, node: &str, first: EventMeta) -> Result<Making, TableError> {
         let [events, markers, frames] =
             [&EVENTS, &MARKERS, &FRAMES].map(|schema| Table::create(dir, schema, ("node", node)));
         Ok(Making { first, events: events?, markers: markers?, frames: frames?, skipped: 0 })
     }
 
-    /// Returns true where no further event belongs in the part.
+    /// Returns true if the part is complete.
     pub(super) fn is_full(&self) -> bool {
         self.events.rows() >= PART_EVENTS
             || self.frames.rows() >= PART_FRAMES
             || [&self.events, &self.frames].iter().any(|table| table.bytes() >= PART_BYTES)
     }
 
-    /// Adds an event, and the marker or the frames that it tells of.
+    /// Adds an event, and its marker or its frames.
     pub(super) fn push(
         &mut self,
         timeline: &Timeline,
         head: EventMeta,
         gate: GateConfig,
     ) -> Result<(), ExportError> {
-        // Retention may have removed it since.
+        // Retention may have removed the event since.
         let Some(event) = timeline.get_parts(head.seq)? else { return Ok(()) };
         let told = self.tell(timeline, &event, gate);
         if let Err(ExportError::Log(error)) = &told
             && error.kind() == ErrorKind::DataLoss
         {
-            // It will not be read the next time either; of an event its row says so.
+            // A retry would fail too; the row of the event shows its damage.
             tracing::error!(%error, seq = %head.seq, "an event is not exported whole");
             self.skipped += 1;
         } else {
@@ -79,7 +79,7 @@ impl Making {
             return event.damage().map_or(Ok(()), |damage| Err(damage.into()));
         }
         match event.decode()? {
-            // The gate's own, beside a model's: `GET markers` leaves them out too.
+            // Markers of the gate beside a model's are left out, as by `GET markers`.
             Event::MarkerEmitted(marker) if !marker.beside => {
                 Ok(self.push_marker(event.head, &marker)?)
             }
@@ -130,10 +130,10 @@ impl Making {
         Ok(())
     }
 
-    /// The files that have rows; `end` is the event after the last.
+    /// Returns the files with rows; `end` is the event after the last.
     pub(super) fn finish(self, end: Seq) -> Result<Part, TableError> {
         let events = self.events.rows();
-        // Events come last: who reads their row finds the rest.
+        // Events come last: a reader that sees their rows finds the other files.
         let tables = [(&FRAMES, self.frames), (&MARKERS, self.markers), (&EVENTS, self.events)];
         let tables = tables.into_iter().filter(|(_, table)| table.rows() > 0);
         let (date, first) = (day(self.first.at), self.first.seq);
@@ -144,16 +144,16 @@ impl Making {
     }
 }
 
-/// A part whose files are whole, still beside the log.
+/// Part with complete local files.
 pub(super) struct Part {
     pub(super) files: Vec<File>,
-    /// The first event after it.
+    /// First event after the part.
     pub(super) end: Seq,
     pub(super) events: u64,
     pub(super) skipped: u64,
 }
 
-/// A file of a part.
+/// File of a part.
 pub(super) struct File {
     table: &'static str,
     date: String,
@@ -163,7 +163,7 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Its name beneath the place, which a repeat gives again.
+    /// File name at the destination; a repeat gives the same one.
     pub(super) fn name(&self, node: &str) -> String {
         let File { table, date, first, end, .. } = self;
         let last = end.0 - 1;

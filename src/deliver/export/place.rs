@@ -1,4 +1,4 @@
-//! Place of exported files: a directory or an object store, in which files appear whole under their names.
+//! Destination of exported files: a directory or an object store, in which files appear complete.
 
 use std::{
     fmt,
@@ -13,15 +13,15 @@ use tempfile::NamedTempFile;
 
 use crate::base::blocking::blocking;
 
-/// Longest time that an object store takes for a file.
+/// Timeout of one upload to an object store.
 const PUT_WITHIN: Duration = Duration::from_secs(600);
 
-/// Place that files are written to.
+/// Destination that files are written to.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// A directory, made where there is none.
+    /// Directory, created if missing.
     Directory(PathBuf),
-    /// A place in an object store.
+    /// Place in an object store.
     Store(Objects),
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Puts the bytes of the file `from` under `name`, in place of what was there; durable on return.
+    /// Copies the file `from` to `name`, replacing an existing one; durable on return.
     pub(super) async fn put(&self, name: &str, from: &Path) -> io::Result<()> {
         match self {
             Place::Directory(dir) => {
@@ -48,7 +48,7 @@ impl Place {
         }
     }
 
-    /// Writes `owner` under `name` unless something is there; returns what is there then.
+    /// Writes `owner` to `name` unless it exists; returns the content of `name` after that.
     pub(super) async fn claim(&self, name: &str, owner: &str) -> io::Result<String> {
         match self {
             Place::Directory(dir) => {
@@ -63,7 +63,7 @@ impl Place {
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let (folder, name) = (folder(to), to.file_name().unwrap_or_default().display());
     fs::create_dir_all(folder)?;
-    // No reader takes a hidden file for one of ours, and a repeat writes over it.
+    // Readers ignore hidden files, and a repeated write overwrites this one.
     let aside = folder.join(format!(".{name}.part"));
     let mut out = File::create(&aside)?;
     io::copy(&mut File::open(from)?, &mut out)?;
@@ -89,7 +89,7 @@ fn folder(of: &Path) -> &Path {
     of.parent().unwrap_or(Path::new("/"))
 }
 
-/// Makes the name of a file durable, and those of the folders that may have been made for it.
+/// Makes the name of a file durable, and those of parent directories that may be new.
 fn sync(path: &Path) -> io::Result<()> {
     path.ancestors().skip(1).take(4).try_for_each(|folder| File::open(folder)?.sync_all())
 }

@@ -1,5 +1,5 @@
-//! Comparison of the database with the log: a log that was put back to an earlier state goes on under numbers that the
-//! database has, and all that the database has from there on is of another history.
+//! Compares the database with the log: a restored log reuses numbers of events that the database
+//! has, so that all of the database's events from there on belong to another history.
 
 use media::Seq;
 use timeline::{EventMeta, Timeline};
@@ -7,10 +7,10 @@ use timeline::{EventMeta, Timeline};
 use super::Scope;
 use crate::base::database::{Database, DatabaseError};
 
-/// Reads of the database, of 256 events each, after which no event that both have is looked for any more.
+/// Maximum reads, of 256 rows each, in search of an event that log and database share.
 const PAGES: usize = 64;
 
-/// An event that the database has, by what tells it from any other.
+/// Row of the database, with the fields that identify its event.
 #[derive(PartialEq, Eq)]
 struct KnownRow {
     seq: Seq,
@@ -27,7 +27,7 @@ impl KnownRow {
 }
 
 impl Database {
-    /// The first event of `node`, of which there are some up to `last`, that is not the one of the log.
+    /// Returns the first event of `node`, up to `last`, that differs from the log's.
     pub(super) async fn diverges(
         &self,
         (scope, node): (Scope, &str),
@@ -41,7 +41,7 @@ impl Database {
             for row in &rows {
                 match timeline.heads(row.seq, 1).pop() {
                     Some(told) if *row == KnownRow::of(&told) => return Ok(first),
-                    // What the log has purged says nothing.
+                    // A purged event proves nothing.
                     None if row.seq <= head => {}
                     _ => first = Some(row.seq),
                 }
@@ -52,7 +52,7 @@ impl Database {
         Ok(first)
     }
 
-    /// Events of `node` up to `last`, the newest first, some of them at a time.
+    /// Returns events of `node` up to `last`, newest first, one page.
     async fn newest(
         &self,
         scope: Scope,

@@ -1,5 +1,5 @@
-//! All events on their way into the database: a batch by COPY, with the last of it noted in the same transaction, so
-//! that a batch that is sent again is there once.
+//! Copies all events into the database: one COPY per batch, in one transaction with the batch's
+//! last number, so that a repeated batch adds no rows.
 
 use std::{
     collections::BTreeMap,
@@ -20,21 +20,21 @@ use crate::{
     runs::lifecycle::RunState,
 };
 
-/// Key of the advisory lock under which partitions are made: "sightlog" in ASCII.
+/// Key of the advisory lock for creating partitions: "sightlog" in ASCII.
 const LOCK: i64 = 0x7369_6768_746c_6f67;
 const DAY_MS: i64 = 86_400_000;
 
-/// Changes that an event makes to what is known of its run.
+/// Changes that an event makes to the row of its run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
-    /// Text that a search looks through.
+    /// Searchable text of the event.
     description: Option<String>,
     principal: Option<String>,
     label: Option<String>,
 }
 
 impl Told {
-    /// Reads `event` and returns it as text, with what it tells.
+    /// Reads `event`; returns its payload as text, and its changes.
     pub(super) fn of(event: StreamedEvent) -> Result<(String, Told), TimelineError> {
         event.damage().map_or(Ok(()), Err)?;
         let (kind, mut told) = (event.head.kind, Told::default());
@@ -50,18 +50,18 @@ impl Told {
             }
         }
         let payload = event.into_outline();
-        // The database has no room for NUL in a text.
+        // PostgreSQL text cannot hold NUL.
         told.description = description(kind, &payload).map(|text| text.replace('\0', ""));
         Ok((payload, told))
     }
 }
 
-/// A run as the events of a batch leave it.
+/// Row of a run, as the events of a batch change it.
 struct RunRow<'a> {
     principal: &'a str,
-    /// `None` where they give it none; empty where they take it away.
+    /// `None` if the batch sets no label; empty if it removes the label.
     label: Option<&'a str>,
-    /// From `pending` on.
+    /// State by the events of the batch alone, from `pending` on.
     lifecycle: RunState,
     first: WallTime,
     last: WallTime,
@@ -89,13 +89,13 @@ fn time(at: WallTime) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(at.epoch_ms.max(0).unsigned_abs())
 }
 
-/// The UTC date of a time, such as `2026-11-27`.
+/// UTC date of a time, such as `2026-11-27`.
 fn date(at: WallTime) -> String {
     at.rfc3339().split('T').next().unwrap_or_default().to_owned()
 }
 
 impl Database {
-    /// Copies rows into the database `identity`, and no other; returns how many were not there.
+    /// Copies rows into the database `identity`, and no other; returns the number of new rows.
     pub(super) async fn copy_events(
         &self,
         identity: &str,
@@ -107,7 +107,7 @@ impl Database {
              ON CONFLICT (node_id) DO UPDATE SET seq = excluded.seq";
         const COPY: &str = "COPY sightline_log (node_id, seq, run_id, kind, appended_at, payload, \
              description) FROM STDIN BINARY";
-        // The payload's bytes are its text.
+        // The binary form of a payload is its text.
         const TYPES: [Type; 7] = [
             Type::TEXT,
             Type::INT8,
@@ -155,14 +155,14 @@ impl Database {
     }
 }
 
-/// A time of each day that rows are of.
+/// Returns one time of each day that has rows.
 fn days(rows: &[Row]) -> Vec<WallTime> {
     let mut days: Vec<WallTime> = rows.iter().map(|row| row.head.at).collect();
     days.dedup_by_key(|at| at.epoch_ms.div_euclid(DAY_MS));
     days
 }
 
-/// Makes the partition of the day of `at` where it is missing; servers that find it so at once wait for each other.
+/// Creates the partition for the day of `at` if missing; concurrent servers wait for each other.
 async fn make_partition(
     client: &tokio_postgres::Client,
     at: WallTime,

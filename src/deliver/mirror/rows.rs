@@ -1,4 +1,4 @@
-//! Rows on their way into the database, and what is noted of those that never get there.
+//! Rows for the database, and records of events that cannot be copied.
 
 use media::{RunId, Seq};
 use timeline::{EventKind, EventMeta};
@@ -7,41 +7,41 @@ use tokio_postgres::types::ToSql;
 use super::{Scope, log::Told};
 use crate::base::database::{Database, DatabaseError};
 
-/// Rows to insert, and where the log goes on after them.
+/// Rows to insert, and the event number to read on from.
 #[derive(Default)]
 pub(super) struct RowBatch {
     pub(super) rows: Vec<Row>,
-    /// Events that the log cannot read any more.
+    /// Events that the log cannot read.
     pub(super) unreadable: Vec<SkippedEvent>,
     pub(super) next: Seq,
     pub(super) is_last: bool,
 }
 
 impl RowBatch {
-    /// Nothing of it is for the database.
+    /// Returns true if the batch has nothing for the database.
     pub(super) fn is_empty(&self) -> bool {
         self.rows.is_empty() && self.unreadable.is_empty()
     }
 }
 
-/// Identity of a database, and its progress.
+/// Identity of a database, and this server's progress in it.
 pub(super) struct DatabaseState {
-    /// Identity that no other database has.
+    /// Unique identity of the database.
     pub(super) database: String,
-    /// The last event of this server that was copied to it; 0 where there is none.
+    /// Last event of this server in the database; 0 if there is none.
     pub(super) last: Seq,
 }
 
-/// An event as a row.
+/// Event as a row.
 #[derive(Clone)]
 pub(super) struct Row {
     pub(super) head: EventMeta,
     pub(super) payload: String,
-    /// Changes to what is known of the run; none unless every event is copied.
+    /// Changes to the row of the run; empty unless all events are copied.
     pub(super) told: Told,
 }
 
-/// An event that is not copied.
+/// Event that is not copied.
 #[derive(Clone, Debug)]
 pub(super) struct SkippedEvent {
     pub(super) seq: Seq,
@@ -57,7 +57,7 @@ impl SkippedEvent {
 }
 
 impl Database {
-    /// Identity of this database, and its progress with the events of `node`.
+    /// Returns the identity of this database, and its progress for `node`.
     pub(super) async fn known(
         &self,
         scope: Scope,
@@ -81,7 +81,7 @@ impl Database {
         self.bounded(work).await
     }
 
-    /// Copies rows into the database `identity`, and no other; returns how many were not there.
+    /// Inserts rows into the database `identity`, and no other; returns the number of new rows.
     pub(super) async fn insert_events(
         &self,
         identity: &str,
@@ -119,7 +119,7 @@ impl Database {
         self.bounded(work).await
     }
 
-    /// Lists an event as one that is not there; false when it was listed already.
+    /// Lists an event as skipped; returns false if it was listed already.
     pub(super) async fn insert_skipped(
         &self,
         node: &str,
@@ -128,7 +128,7 @@ impl Database {
         const INSERT: &str = "INSERT INTO sightline_skipped (node_id, seq, run_id, kind, reason) \
              VALUES ($1, $2, $3, $4, $5) ON CONFLICT (node_id, seq) DO NOTHING";
         let (seq, run) = (skipped.seq.0 as i64, skipped.run.to_string());
-        // No text of the database has room for it.
+        // PostgreSQL text cannot hold NUL.
         let reason = skipped.reason.replace('\0', "");
         let work = async {
             let lease = self.connection().await?;

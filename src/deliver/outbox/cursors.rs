@@ -1,24 +1,24 @@
-//! Durable positions in the log, by name: where each reader goes on after a restart.
+//! Durable cursors into the log, by the name of their reader.
 
 use media::Seq;
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 
 use crate::base::meta_store::{self, MetaStore, MetaStoreError};
 
-/// Name of a reader to the seq that it has not handed over yet.
+/// Reader's name to the first sequence number that it has not delivered.
 const CURSORS: TableDefinition<'_, &str, u64> = TableDefinition::new("cursors");
 
-/// The cursors of the readers; every call waits for the disk.
+/// Cursors in the ledger; every call blocks on the disk.
 #[derive(Clone)]
 pub struct Cursors(MetaStore);
 
 impl Cursors {
-    /// The cursors kept in `ledger`.
+    /// Opens the cursors in `ledger`.
     pub fn new(ledger: MetaStore) -> Cursors {
         Cursors(ledger)
     }
 
-    /// The first event that `name` has not handed over; `None` when it has none yet.
+    /// Returns the first event that `name` has not delivered; `None` if it has no cursor.
     pub fn of(&self, name: &str) -> Result<Option<Seq>, MetaStoreError> {
         self.0.read(|view| match meta_store::table(view, CURSORS)? {
             Some(table) => Ok(table.get(name)?.map(|next| Seq(next.value()))),
@@ -26,7 +26,7 @@ impl Cursors {
         })
     }
 
-    /// The lowest cursor of the readers whose names begin with `start`.
+    /// Returns the lowest cursor of the readers whose names begin with `start`.
     pub fn lowest(&self, start: &str) -> Result<Option<Seq>, MetaStoreError> {
         self.0.read(|view| {
             let Some(table) = meta_store::table(view, CURSORS)? else { return Ok(None) };
@@ -42,7 +42,7 @@ impl Cursors {
         })
     }
 
-    /// Pulls cursors back that lie behind `next`, the first event that the log does not have yet; returns their names.
+    /// Moves cursors beyond `next`, the first event that the log lacks, back to it; returns their names.
     pub fn pull_back(&self, next: Seq) -> Result<Vec<String>, MetaStoreError> {
         let beyond: Vec<String> = self.0.read(|view| {
             let Some(table) = meta_store::table(view, CURSORS)? else { return Ok(Vec::new()) };
@@ -59,19 +59,19 @@ impl Cursors {
         Ok(beyond)
     }
 
-    /// Everything before `next` is handed over.
+    /// Moves the cursor of `name` to `next`: everything before is delivered.
     pub fn advance(&self, name: &str, next: Seq) -> Result<(), MetaStoreError> {
         self.0.write(|change| move_to(change, name, next))
     }
 }
 
-/// Moves the cursor of `name` as part of a larger change.
+/// Moves the cursor of `name` within a transaction.
 pub fn move_to(change: &WriteTransaction, name: &str, next: Seq) -> Result<(), redb::Error> {
     change.open_table(CURSORS)?.insert(name, next.0)?;
     Ok(())
 }
 
-/// Forgets the cursor of `name` as part of a larger change.
+/// Removes the cursor of `name` within a transaction.
 pub fn forget(change: &WriteTransaction, name: &str) -> Result<(), redb::Error> {
     change.open_table(CURSORS)?.remove(name)?;
     Ok(())

@@ -1,8 +1,8 @@
-//! Schedule of readers: a state machine of those that are idle, due, busy or waiting.
+//! Schedule of readers: each is idle, due, busy or waiting after a failure.
 //!
-//! Promises that one reader has one turn at a time, that turns are taken first come first
-//! served, and that readers whose last turn failed never take all of the places. Reads no
-//! clock: `now` is an argument.
+//! Promises that a reader has at most one turn at a time, that turns are first come, first served, and that
+//! readers whose last turn failed never use all slots if `retries` is below `turns`. Pure: callers pass
+//! `now`.
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -12,41 +12,41 @@ use std::{
 
 use crate::base::backoff::Backoff;
 
-/// Limits of turns at once, and the delays after failures.
+/// Maximum concurrent turns, and the delays after failures.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleLimits {
-    /// Turns at once.
+    /// Maximum concurrent turns.
     pub turns: usize,
-    /// Turns at once of readers whose last turn failed: the rest is for those that work.
+    /// Maximum concurrent turns of readers whose last turn failed.
     pub retries: usize,
-    /// Time between a failure and the next turn.
+    /// Delays after failed turns.
     pub backoff: Backoff,
 }
 
-/// A turn to take.
+/// Turn to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliverySlot<K> {
-    /// The reader.
+    /// Reader whose turn it is.
     pub key: K,
-    /// Turns of this reader that failed in a row.
+    /// Number of consecutive failed turns of this reader.
     pub failures: u32,
 }
 
 /// Outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryResult {
-    /// Something was handed over, and there may be more.
+    /// Events were delivered, and more may follow.
     More,
-    /// Nothing was left.
+    /// All events are delivered.
     Drained,
-    /// The other side did not take it; it asked for this much time, or for none.
+    /// The receiver failed to take an event.
     Failed {
-        /// No turn before this has passed.
+        /// Minimum delay before the next turn, requested by the receiver.
         at_least: Duration,
-        /// Something was handed over before: this is the first failure in a row.
+        /// True if events were delivered before the failure, which then counts as the first in a row.
         progressed: bool,
     },
-    /// The reader has no further turns.
+    /// The reader is removed.
     Ended,
 }
 
@@ -54,7 +54,7 @@ pub enum DeliveryResult {
 enum State {
     Idle,
     Due,
-    /// Turn under way, with something new that came during it, or without.
+    /// A turn is in progress; `woken` if new events arrived during it.
     Busy {
         woken: bool,
     },
@@ -66,11 +66,11 @@ enum State {
 struct Reader {
     state: State,
     failures: u32,
-    /// The next turn does not wait, whatever the last one came to.
+    /// The next turn is due at once, whatever the result of the current one.
     urged: bool,
 }
 
-/// The readers of one outbox.
+/// Schedule of the readers of one outbox.
 pub struct RetrySchedule<K> {
     places: ScheduleLimits,
     readers: HashMap<K, Reader>,
@@ -78,12 +78,12 @@ pub struct RetrySchedule<K> {
     /// Due readers whose last turn failed.
     due_again: VecDeque<K>,
     waiting: BTreeSet<(Instant, K)>,
-    /// Readers with a turn under way, removed ones too, and whether it is a retry.
+    /// Readers with a turn in progress, including removed ones, and true if it is a retry.
     busy: HashMap<K, bool>,
 }
 
 impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
-    /// A schedule without readers.
+    /// Creates a schedule without readers.
     pub fn new(places: ScheduleLimits) -> RetrySchedule<K> {
         RetrySchedule {
             places,
@@ -95,14 +95,14 @@ impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
         }
     }
 
-    /// Adds a reader, whose first turn is due; one that is there already is woken.
+    /// Adds a reader with a due first turn; wakes an existing one.
     pub fn add(&mut self, key: K) {
         self.add_after(key, 0);
     }
 
-    /// Adds a reader likewise, whose last turns failed, `failures` of them in a row.
+    /// Adds a reader as [`RetrySchedule::add`] does, with `failures` consecutive failed turns.
     pub fn add_after(&mut self, key: K, failures: u32) {
-        // A turn of before its removal may be under way still.
+        // A turn from before the reader's removal may still be in progress.
         let is_busy = self.busy.contains_key(&key);
         let state = if is_busy { State::Busy { woken: false } } else { State::Idle };
         self.readers.entry(key).or_insert(Reader { state, failures, urged: false });
@@ -122,9 +122,9 @@ impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
         }
     }
 
-    /// Notes something new for a reader; true when that makes a turn due.
+    /// Notes new events for a reader; returns true if a turn becomes due.
     ///
-    /// One that waits after a failure goes on waiting: news do not mend the other side.
+    /// A reader that waits after a failure keeps waiting: new events do not repair its receiver.
     pub fn wake(&mut self, key: K) -> bool {
         let Some(reader) = self.readers.get_mut(&key) else { return false };
         match &mut reader.state {
@@ -142,8 +142,7 @@ impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
         }
     }
 
-    /// Makes the next turn of a reader due, also when it waits after a failure; adds one that is
-    /// not there.
+    /// Makes the next turn of a reader due, even after a failure; adds a missing reader.
     pub fn urge(&mut self, key: K) {
         self.add(key);
         let Some(reader) = self.readers.get_mut(&key) else { return };
@@ -162,7 +161,7 @@ impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
         }
     }
 
-    /// The next turn to take at `now`, which is then under way.
+    /// Returns the next turn to run at `now`, and marks it as in progress.
     pub fn poll(&mut self, now: Instant) -> Option<DeliverySlot<K>> {
         while let Some(&(until, key)) = self.waiting.first()
             && until <= now
@@ -187,17 +186,17 @@ impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
         Some(DeliverySlot { key, failures: reader.failures })
     }
 
-    /// Time at which [`RetrySchedule::poll`] may have something that it does not have now.
+    /// Time at which [`RetrySchedule::poll`] may return a further turn.
     pub fn deadline(&self) -> Option<Instant> {
         self.waiting.first().map(|(until, _)| *until)
     }
 
-    /// Turns under way.
+    /// Number of turns in progress.
     pub fn busy(&self) -> usize {
         self.busy.len()
     }
 
-    /// The turn of `key` ended; `jitter` is any random number.
+    /// Handles the result of a reader's turn; `jitter` is any random number.
     pub fn finish(&mut self, key: K, outcome: DeliveryResult, now: Instant, jitter: u32) {
         self.busy.remove(&key);
         let Some(reader) = self.readers.get_mut(&key) else { return };

@@ -1,4 +1,4 @@
-//! The thread that reads the log into the index: all of it at start, then what is published.
+//! Indexer thread: reads the log into the index, all of it at startup, then published events.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,12 +21,12 @@ use super::{
 };
 use crate::runs::{lifecycle::RunState, registry::Run};
 
-/// Events taken in one hold of the index.
+/// Events processed per batch.
 const BATCH: u64 = 1024;
-/// Pause after a failure before the index is built again.
+/// Delay from a failure to the rebuild of the index.
 const REBUILD: Duration = Duration::from_secs(30);
 
-/// The thread, ended and waited for when dropped.
+/// Handle of the indexer thread; stops and joins it when dropped.
 pub(super) struct IndexerThread {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -43,7 +43,7 @@ impl IndexerThread {
         })?;
         let follower = thread.thread().clone();
         timeline.on_publish(Box::new(move |_| follower.unpark()));
-        // What was published since its first look at the head woke nobody.
+        // Events published since the thread's first look at the head have not woken it.
         thread.thread().unpark();
         Ok(IndexerThread { stop, thread: Some(thread) })
     }
@@ -54,13 +54,13 @@ impl Drop for IndexerThread {
         self.stop.store(true, Ordering::Relaxed);
         let Some(thread) = self.thread.take() else { return };
         thread.thread().unpark();
-        // A panic was told by its watch.
+        // A panic was reported by `PanicNotice`.
         thread.join().ok();
     }
 }
 
-/// Says so when the thread that holds it panics: without it searches would wait for an index that
-/// nobody builds.
+/// Reports a panic of the indexer thread, without which searches would wait for an index that
+/// stays incomplete.
 pub(super) struct PanicNotice(pub(super) Arc<Shared>);
 
 impl Drop for PanicNotice {
@@ -72,7 +72,7 @@ impl Drop for PanicNotice {
     }
 }
 
-/// Builds the index and keeps it up to date, again after every failure of its cache file.
+/// Builds the index and keeps it up to date; rebuilds it after a failure of its cache file.
 fn run(shared: &Shared, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let Err(error) = follow(shared, stop) else { return };
@@ -119,7 +119,7 @@ fn follow(shared: &Shared, stop: &AtomicBool) -> Result<(), SearchError> {
     Ok(())
 }
 
-/// Takes the descriptions among `heads`, and forgets the runs that they delete.
+/// Adds the descriptions among `heads`, and removes deleted runs.
 fn take(shared: &Shared, heads: &[EventMeta]) -> Result<(), SearchError> {
     let mut deleted: HashMap<Arc<str>, HashSet<RunId>> = HashMap::new();
     let mut last: Option<Arc<Run>> = None;
@@ -150,7 +150,7 @@ fn insert(shared: &Shared, owner: &str, head: &EventMeta) -> Result<(), SearchEr
         Ok(Some(stored)) => stored,
         Ok(None) => return Ok(()),
         Err(error) => {
-            // Nobody can read it: what can be read stays searchable.
+            // An unreadable event is left out; the others stay searchable.
             tracing::error!(%error, seq = %head.seq, "an event is missing in the search index");
             return Ok(());
         }

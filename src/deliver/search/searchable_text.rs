@@ -1,45 +1,45 @@
-//! Text of an event that is searched: its description, or else its summary, or the names of the zones of an episode.
+//! Searched text of an event: its description, else its summary, else the names of an episode's zones.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use timeline::EventKind;
 
-/// Text and time of a payload.
+/// Text and time fields of a payload.
 #[derive(Deserialize)]
 pub(super) struct SearchableText<'a> {
     #[serde(borrow, default)]
     description: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     summary: Option<Cow<'a, str>>,
-    /// Names of the zones in which something moves.
+    /// Names of the zones of an activity episode.
     #[serde(default)]
     zones: Vec<String>,
-    /// Media time, ms.
+    /// Media time, in ms.
     #[serde(default)]
     pts_ms: Option<i64>,
-    /// Media time of what lasts, ms: a chunk or an episode.
+    /// Start of a chunk or an episode, in ms of media time.
     #[serde(default)]
     start_pts_ms: Option<i64>,
-    /// The caller's index.
+    /// Index name of the event.
     #[serde(borrow, default)]
     pub(super) index_name: Option<Cow<'a, str>>,
 }
 
 impl<'a> SearchableText<'a> {
-    /// The words of a payload; `None` when it has none.
+    /// Reads the text fields of a payload; `None` without text.
     pub(super) fn of(payload: &'a str) -> Option<SearchableText<'a>> {
-        // A payload without these fields, or with others under their names, describes nothing.
+        // A payload without these fields, or with other types, has no text.
         let described: SearchableText<'a> = serde_json::from_str(payload).ok()?;
         (!described.text().is_empty()).then_some(described)
     }
 
-    /// Media time of the event or of its start, ms.
+    /// Media time of the event or of its start, in ms.
     pub(super) fn at_ms(&self) -> Option<i64> {
         self.pts_ms.or(self.start_pts_ms)
     }
 
-    /// The text that is searched; an empty description is none.
+    /// Returns the text to search; an empty description counts as none.
     pub(super) fn text(&self) -> Cow<'_, str> {
         let said = [&self.description, &self.summary].into_iter().flatten();
         let said = said.map(AsRef::as_ref).find(|text: &&str| !text.is_empty());
@@ -47,7 +47,7 @@ impl<'a> SearchableText<'a> {
     }
 }
 
-/// The text of an event of this kind that is searched, if it has any.
+/// Returns the searched text of an event of this kind, if any.
 pub fn description(kind: EventKind, payload: &str) -> Option<String> {
     let described = may_describe(kind).then(|| SearchableText::of(payload)).flatten()?;
     Some(described.text().into_owned())

@@ -1,8 +1,7 @@
-//! One stream of Server-Sent Events: a cursor into the log, read on whenever there is room.
+//! One stream of Server-Sent Events: a cursor into the log, read on whenever the client has room.
 //!
-//! The stream holds no event but the one piece that is being sent; a reader that falls behind
-//! reads older pages of the log. It ends with a comment that says why, and a reader that comes
-//! back with its last id misses nothing and gets nothing twice.
+//! Holds only the piece of text being sent; a slow client reads older pages of the log. A stream ends with a
+//! comment that gives the reason. A client that reconnects with its last event id misses and repeats nothing.
 
 use std::{
     future::Future,
@@ -25,34 +24,34 @@ use super::{
 };
 use crate::{base::blocking::blocking, runs::lifecycle::RunState};
 
-/// The longest silence.
+/// Longest silence of a stream.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
-/// An empty comment, sent in silence to keep the connection alive.
+/// Empty comment, sent after a silence to keep the connection alive.
 const QUIET: &[u8] = b":\n\n";
 
-/// A stream that cannot go on; the caller sees it cut short.
+/// Error of a stream that cannot be read on; the client sees it cut off.
 #[derive(Debug, thiserror::Error)]
 #[error("the log cannot be read")]
 struct Broken;
 
-/// Position of a stream, and the event that is being sent.
+/// Position of a stream in the log.
 pub struct EventStreamCursor {
     subscription: Subscription,
     filter: Filter,
     next: Seq,
-    /// Payload of the long event that is being sent.
+    /// Remaining payload of the large event being sent.
     payload: Option<PayloadChunks>,
     is_done: bool,
 }
 
 impl EventStreamCursor {
-    /// A stream of what comes after event `after`.
+    /// Creates a stream of the events after `after`.
     pub fn new(subscription: Subscription, filter: Filter, after: Seq) -> EventStreamCursor {
         let next = Seq(after.0.saturating_add(1));
         EventStreamCursor { subscription, filter, next, payload: None, is_done: false }
     }
 
-    /// Returns true where nothing is left to send, now and later; passes over pages without events.
+    /// Returns true if no event is left and none can follow; skips pages without events.
     pub async fn is_over(&mut self) -> bool {
         match &self.subscription.scope {
             StreamScope::Run(run) if run.has_ended() => {}
@@ -70,7 +69,7 @@ impl EventStreamCursor {
         }
     }
 
-    /// The stream as the body of an answer.
+    /// Returns the stream as a response body.
     pub fn body(self) -> axum::body::Body {
         axum::body::Body::new(EventStream(State::Ready(Box::new(self))))
     }
@@ -81,7 +80,7 @@ impl EventStreamCursor {
         streams.page(key, scope).await
     }
 
-    /// Comment that ends the stream once everything that is readable now is sent, if it ends then.
+    /// Returns the comment that ends the stream after all currently readable events, if it is to end.
     fn end(&self) -> Option<&'static str> {
         if self.subscription.streams.closed.is_cancelled() {
             return Some(": the server is shutting down\n\n");
@@ -96,7 +95,7 @@ impl EventStreamCursor {
         }
     }
 
-    /// The next piece of text; `None` at the end.
+    /// Returns the next piece of text; `None` at the end.
     async fn step(&mut self) -> Result<Option<Bytes>, Broken> {
         if self.is_done {
             return Ok(None);
@@ -109,9 +108,9 @@ impl EventStreamCursor {
         let quiet = Instant::now() + HEARTBEAT;
         loop {
             let mut woken = pin!(wake.notified());
-            // Enabled before reading: an event between the two must wake us.
+            // Enabled before reading, so that an event published between the two wakes the stream.
             woken.as_mut().enable();
-            // Likewise looked at before reading: what is read then has the last event in it.
+            // Checked before reading, so that the read includes the last event.
             let end = self.end();
             let page = self.page().await.ok_or(Broken)?;
             self.next = page.next;
@@ -139,7 +138,7 @@ impl EventStreamCursor {
         }
     }
 
-    /// Begins the event at `seq`, whose payload follows in pieces.
+    /// Returns the start of the event at `seq`; its payload follows in pieces.
     async fn begin(&mut self, seq: Seq) -> Result<Bytes, Broken> {
         let timeline = self.subscription.streams.registry.timeline().clone();
         let parts = reading(move || timeline.get_parts(seq)).await?;
@@ -150,7 +149,7 @@ impl EventStreamCursor {
                 open(&mut text, &self.subscription.scope, &parts.head);
                 self.payload = Some(parts.into_payload());
             }
-            // Purged meanwhile, with its run: a comment that says nothing keeps the stream going.
+            // The event was purged with its run meanwhile: an empty comment continues the stream.
             None => text.push_str(":\n\n"),
         }
         Ok(text.into())
@@ -169,7 +168,7 @@ impl EventStreamCursor {
     }
 }
 
-/// Reads the disk away from the threads that serve sockets.
+/// Runs disk reads on a blocking thread.
 async fn reading<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, timeline::TimelineError> + Send + 'static,
 ) -> Result<T, Broken> {
@@ -194,7 +193,7 @@ enum State {
     Ended,
 }
 
-/// The body of a stream's answer.
+/// Response body of a stream.
 struct EventStream(State);
 
 impl Body for EventStream {

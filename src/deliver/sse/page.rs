@@ -1,4 +1,4 @@
-//! The next events of a stream, read from the log and written as Server-Sent Events.
+//! Page of a stream: its next events, read from the log and written as Server-Sent Events.
 
 use std::fmt::Write;
 
@@ -13,35 +13,34 @@ use crate::{
     runs::{lifecycle::RunState, registry::RunRegistry},
 };
 
-/// A page ends with the event that makes it this long.
+/// Bytes from which a page is complete.
 const PAGE_BYTES: usize = 16 << 10;
-/// An event this long is not put into a page: each stream reads it in pieces.
+/// Bytes from which an event is too large for a page: each stream reads it in pieces.
 const LARGE_BYTES: u64 = 64 << 10;
-/// Events of a run looked at in one step.
+/// Events of a run read in one step.
 const RUN_STEP: usize = 256;
-/// Numbers looked at in one step where all runs are asked for.
+/// Event numbers covered by one step of an owner's stream.
 const ALL_STEP: u64 = 4096;
-/// A page ends after so many steps, whatever was found: who is gone is noticed between pages, and
-/// others get the thread.
+/// Maximum steps of a page, so that a closed stream is noticed and other streams get the thread.
 const STEPS_MAX: usize = 16;
-/// Bytes of payloads read after which a page ends likewise.
+/// Payload bytes read from which a page ends, for the same reason.
 const READ_BYTES_MAX: u64 = 1 << 20;
 
-/// Events that a stream is about.
+/// Filter of a stream's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Filter {
-    /// Only this kind.
+    /// Kind of the events; `None` passes all.
     pub kind: Option<EventKind>,
-    /// Only payloads with this `index_name`.
+    /// `index_name` of the payloads; `None` passes all.
     pub index: Option<String>,
 }
 
-/// Key of a page: everything that its contents depend on.
+/// Key of a shared page: everything that its contents depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PageKey {
     scope: Result<RunId, Principal>,
     from: Seq,
-    /// The head when the page was asked for: an older answer may lack what is new.
+    /// Head of the log at the request: an earlier page may lack newer events.
     head: Seq,
     filter: Filter,
 }
@@ -61,20 +60,20 @@ impl PageKey {
     }
 }
 
-/// The next events of a stream.
+/// Next events of a stream.
 #[derive(Debug, Default)]
 pub(super) struct SsePage {
-    /// Whole events; empty when there are none.
+    /// Complete events as text; empty if there are none.
     pub(super) text: Bytes,
-    /// The next event, when it is too long for a page.
+    /// Next event, if it is too large for a page.
     pub(super) large: Option<Seq>,
-    /// Event at which to read on.
+    /// Event number to read on from.
     pub(super) next: Seq,
-    /// True where there is more to look at now.
+    /// True if more of the log can be read at once.
     pub(super) is_cut: bool,
 }
 
-/// Reads the page at `key` from the disk; ends early when `stop` says that no stream waits for it.
+/// Reads the page of `key` from the disk; ends early when `stop` is cancelled.
 pub(super) fn read(
     registry: &RunRegistry,
     scope: &StreamScope,
@@ -126,7 +125,7 @@ pub(super) fn read(
     Ok(SsePage { text: text.into(), large: None, next, is_cut: true })
 }
 
-/// Events from `next` on, and where to look further; `None` at the end.
+/// Returns the events from `next` on, and the number to read on from; `None` at the end.
 fn ahead(timeline: &Timeline, scope: &StreamScope, next: Seq) -> (Vec<EventMeta>, Option<Seq>) {
     match scope {
         StreamScope::Run(run) => {
@@ -145,7 +144,7 @@ fn ahead(timeline: &Timeline, scope: &StreamScope, next: Seq) -> (Vec<EventMeta>
     }
 }
 
-/// Returns true where the stream may tell of `head`: of a deleted run only that it was deleted.
+/// Returns true if the stream may show `head`; of a deleted run it shows only the deletion.
 fn is_told(registry: &RunRegistry, scope: &StreamScope, head: &EventMeta) -> bool {
     let run = match scope {
         StreamScope::Run(run) => Some(run.clone()),
@@ -162,10 +161,10 @@ fn has_index(parts: &StreamedEvent, filter: &Filter) -> bool {
     filter.index.is_none() || index_of(parts).as_ref().map(Label::as_str) == filter.index.as_deref()
 }
 
-/// The `index_name` of an event.
+/// Returns the `index_name` of an event.
 pub fn index_of(event: &StreamedEvent) -> Option<Label> {
     use EventKind::{RunCompleted, SemanticChunkGenerated, SemanticChunkInferred};
-    // The others have none, and some of them are long to read.
+    // Other kinds have none, and some of them are long to read.
     if !matches!(event.head.kind, SemanticChunkInferred | SemanticChunkGenerated | RunCompleted) {
         return None;
     }
@@ -181,10 +180,10 @@ pub fn index_of(event: &StreamedEvent) -> Option<Label> {
     }
 }
 
-/// End of an event.
+/// Text after an event's payload.
 pub(super) const CLOSE: &str = "}\n\n";
 
-/// Writes an event up to its payload; only digits and fixed names, so nothing to escape.
+/// Writes an event up to its payload. Nothing has to be escaped: all parts are digits and fixed names.
 pub(super) fn open(text: &mut String, scope: &StreamScope, head: &EventMeta) {
     let (seq, at, kind) = (head.seq, head.at.epoch_ms, head.kind.as_str());
     let start = format_args!("id: {seq}\nevent: {kind}\ndata: {{\"seq\":{seq},\"pts_ms\":{at}");
@@ -195,7 +194,7 @@ pub(super) fn open(text: &mut String, scope: &StreamScope, head: &EventMeta) {
     write!(text, "{start},\"kind\":\"{kind}\"{run},\"payload\":").expect("a string takes text");
 }
 
-/// JSON text without line breaks: outside of its strings they are only white space.
+/// Replaces line breaks by spaces: in JSON they occur only as white space between tokens.
 pub(super) fn one_line(json: String) -> String {
     if json.contains(['\n', '\r']) { json.replace(['\n', '\r'], " ") } else { json }
 }

@@ -1,4 +1,4 @@
-//! A turn of one webhook: what follows its cursor is read, sent, and what came of it is noted.
+//! Delivery turn of one webhook: reads events after the cursor, sends them, and records the results.
 
 use std::{
     collections::HashSet,
@@ -20,49 +20,49 @@ use crate::{
     deliver::outbox::{DeliveryResult, DeliverySlot, LogConsumer},
 };
 
-/// A turn ends after so many events, or after this long: others wait for its slot.
+/// Maximum events and duration of a turn: other webhooks wait for its slot.
 const TURN_EVENTS: usize = 16;
 const TURN_TIME: Duration = Duration::from_secs(2);
-/// Heads looked at in one step.
+/// Event heads read in one step.
 const HEADS: usize = 256;
 
-/// Next thing that a webhook has to send.
+/// Next message of a webhook.
 enum Next {
-    /// The event that follows its cursor.
+    /// Next event after the cursor.
     Event(WebhookMessage),
-    /// An event that became a dead letter and is to be sent again.
+    /// Dead letter that is sent again.
     Again(WebhookMessage, DeadLetter),
-    /// Nothing before this one.
+    /// No message before this event number.
     Nothing(Seq),
 }
 
-/// Work that an attempt leaves.
+/// Result of recording an attempt.
 enum Settled {
-    /// The next event may follow.
+    /// The next message may follow.
     Done,
-    /// Failure: the next attempt comes no sooner than this.
+    /// The attempt failed; the next one must wait at least this long.
     Failed { at_least: Duration },
-    /// The turn ends like this, and everything is noted.
+    /// The turn ends with this result, which is recorded.
     Over(DeliveryResult),
 }
 
-/// The events behind the cursor of a webhook, some at a time.
+/// Reads the events after a webhook's cursor in steps.
 struct Events {
     run: Option<RunId>,
     next: Seq,
 }
 
 impl Events {
-    /// Events that `live` has not looked at.
+    /// Starts at the cursor of `live`.
     fn after(live: &WebhookState) -> Events {
         Events { run: live.webhook.run, next: live.next }
     }
 
-    /// Heads of the next of them, of other owners' runs too; `None` once there are no more.
+    /// Returns the next heads, including those of other owners' runs; `None` after the last.
     fn step(&mut self, timeline: &Timeline) -> Option<Vec<EventMeta>> {
         let Some(run) = self.run else {
             let (from, head) = (self.next, timeline.head());
-            // Of purged events there are no heads: it goes on by numbers.
+            // Purged events have no heads: the position advances by numbers.
             self.next = Seq((from.0 + HEADS as u64).min(head.0 + 1).max(from.0));
             return (from <= head).then(|| timeline.heads(from, (self.next.0 - from.0) as usize));
         };
@@ -73,7 +73,7 @@ impl Events {
 }
 
 impl WebhookService {
-    /// The runs with events that a webhook which still delivers has not delivered.
+    /// Runs with events that an enabled webhook has not delivered.
     pub fn behind(&self) -> HashSet<RunId> {
         let mut behind = HashSet::new();
         for live in self.table.all().into_iter().filter(|live| !live.is_disabled) {
@@ -93,8 +93,8 @@ impl WebhookService {
         behind
     }
 
-    /// Returns true where the owner of `webhook` may be told of the event with this head: it is of
-    /// a run of its own that it can see, or the deletion of one.
+    /// Returns true if the event belongs to a visible run of the webhook's owner, or is the
+    /// deletion of one of its runs.
     fn may_tell(&self, webhook: &Webhook, head: &EventMeta) -> bool {
         match self.registry.find_any(head.run, &webhook.owner) {
             Some(run) => run.lifecycle().is_visible() || head.kind == EventKind::RunDeleted,
@@ -102,7 +102,7 @@ impl WebhookService {
         }
     }
 
-    /// Next message; dead letters that are sent again come first.
+    /// Returns the next message; queued dead letters come first.
     fn next(&self, live: &WebhookState) -> Result<Next, WebhookError> {
         if live.has_queued
             && let Some(again) = self.queued(&live.webhook)?
@@ -116,7 +116,7 @@ impl WebhookService {
         };
         while let Some(heads) = events.step(self.timeline()) {
             for head in heads.iter().filter(|head| is_wanted(head)) {
-                // Retention may have removed it since: then there is nothing to tell.
+                // Retention may have removed the event since: it is skipped.
                 if let Some(event) = self.timeline().get_parts(head.seq)? {
                     return Ok(Next::Event(WebhookMessage::new(webhook, &self.source, event)?));
                 }
@@ -127,7 +127,7 @@ impl WebhookService {
 
     fn queued(&self, webhook: &Webhook) -> Result<Option<Next>, WebhookError> {
         let note = |has_queued| self.table.change(webhook.id, |live| live.has_queued = has_queued);
-        // Before looking: letters queued after the look are noted again as they are queued.
+        // Set before the look-up: letters queued later set it again.
         note(false);
         while let Some(letter) = self.store.first_queued(webhook.id)? {
             let event = self.timeline().get_parts(letter.seq)?;
@@ -141,14 +141,14 @@ impl WebhookService {
         Ok(None)
     }
 
-    /// Delivers what follows the cursor of a webhook, and then notes durably how far it came.
+    /// Delivers the events after the cursor of a webhook, then stores its progress.
     async fn deliver(self: &Arc<Self>, key: WebhookId) -> Result<DeliveryResult, WebhookError> {
         let started = Instant::now();
         let mut delivered = 0;
         let outcome = loop {
             let Some(live) = self.entitled(key).await? else { return Ok(DeliveryResult::Ended) };
-            // Before reading: nothing follows once a run has ended, so that what is read now has
-            // all of it.
+            // Must come before reading: no event follows the end of a run, so that the read covers
+            // all of them.
             let has_ended = self.has_ended(live.webhook.run);
             let (webhooks, looking) = (Arc::clone(self), live.clone());
             let next = blocking(move || webhooks.next(&looking)).await??;
@@ -182,7 +182,7 @@ impl WebhookService {
         Ok(outcome)
     }
 
-    /// The webhook `id` when it may be told anything; one whose run is gone goes too.
+    /// Returns the webhook `id` if it is enabled; removes it if its run is gone.
     async fn entitled(
         self: &Arc<Self>,
         id: WebhookId,
@@ -196,7 +196,7 @@ impl WebhookService {
         Ok((!live.is_disabled).then_some(live))
     }
 
-    /// Notes what an attempt came to, at an event or at one that is sent again for its `letter`.
+    /// Records the result of an attempt for an event, or for the dead letter `letter`.
     async fn settle(
         self: &Arc<Self>,
         live: WebhookState,
@@ -249,7 +249,7 @@ impl WebhookService {
         }
     }
 
-    /// Makes `change` of the webhook `id`, and notes it durably with how far it has come.
+    /// Applies `change` to the webhook `id`, and stores its state.
     pub(super) async fn keep(
         self: &Arc<Self>,
         id: WebhookId,
@@ -260,14 +260,14 @@ impl WebhookService {
         let Some(live) = self.table.change(id, change) else { return Ok(()) };
         let webhooks = Arc::clone(self);
         let kept = blocking(move || {
-            // Until the write is over: a turn may be dropped before.
+            // Held until the write is over, as the turn may be dropped before.
             let _order = order;
             webhooks.store.keep(&live)
         });
         Ok(kept.await??)
     }
 
-    /// Makes an event a dead letter and goes on after it, in one step.
+    /// Stores an event as a dead letter and moves the cursor past it, in one transaction.
     async fn bury(
         self: &Arc<Self>,
         mut live: WebhookState,
@@ -300,7 +300,7 @@ impl LogConsumer for WebhookService {
 
     async fn turn(self: Arc<Self>, turn: DeliverySlot<WebhookId>) -> DeliveryResult {
         self.deliver(turn.key).await.unwrap_or_else(|error| {
-            // The ledger or the log: of this server, not of the target.
+            // A fault of this server's ledger or log, not of the target.
             tracing::error!(%error, webhook = %turn.key, "a webhook cannot be delivered now");
             DeliveryResult::Failed { at_least: Duration::ZERO, progressed: false }
         })

@@ -1,4 +1,4 @@
-//! An event as a message: a CloudEvent in structured mode.
+//! Webhook message of an event: a CloudEvent in structured mode.
 
 use bytes::Bytes;
 use media::Seq;
@@ -8,18 +8,18 @@ use timeline::{EventKind, StreamedEvent, TimelineError};
 
 use super::Webhook;
 
-/// Longest payload that a message holds; a longer one is referred to.
+/// Maximum bytes of a payload in a message; a longer one is replaced by a reference.
 const PAYLOAD_BYTES_MAX: u64 = 256 << 10;
 
-/// Message about one event; the same however often it is sent.
+/// Message of one event; identical for every attempt.
 pub struct WebhookMessage {
-    /// The event.
+    /// Sequence number of the event.
     pub seq: Seq,
-    /// Its kind.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// The `webhook-id`: the webhook's and the event's, so that receivers can drop repetitions.
+    /// Value of `webhook-id`: ids of webhook and event, by which receivers can drop repetitions.
     pub id: String,
-    /// The body.
+    /// Body of the message.
     pub body: Bytes,
 }
 
@@ -32,7 +32,7 @@ struct CloudEvent<'a> {
     subject: &'a str,
     time: String,
     datacontenttype: &'static str,
-    /// The extension for data that is too large to send along.
+    /// CloudEvents extension: reference to a payload that is too long for the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     dataref: Option<String>,
     data: Data<'a>,
@@ -49,7 +49,7 @@ struct Data<'a> {
 }
 
 impl WebhookMessage {
-    /// The message about `event` of the server `source`; reads the event's payload.
+    /// Creates the message of `event`, sent by the server `source`; reads the payload.
     pub fn new(
         webhook: &Webhook,
         source: &str,

@@ -1,4 +1,4 @@
-//! One attempt: the message, signed, to the webhook's URL, and what the answer means.
+//! One delivery attempt: posts the signed message to the webhook's URL, and interprets the answer.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,21 +10,21 @@ use transport::egress::EgressClient;
 use super::{Webhook, WebhookMessage};
 use crate::base::clock::wall_now;
 
-/// A target cannot make us wait longer than this.
+/// Longest `Retry-After` that is respected.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
 
 /// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    /// The target has it.
+    /// The target accepted the message.
     Delivered,
-    /// The target wants nothing more.
+    /// The target wants no further messages.
     Gone,
-    /// Failure of this attempt.
+    /// The attempt failed.
     Failed {
-        /// Reason, in words for the owner.
+        /// Reason, for the owner.
         reason: String,
-        /// The target asked for this much time.
+        /// `Retry-After` of the target; zero without one.
         at_least: Duration,
     },
 }
@@ -33,7 +33,7 @@ fn failed(reason: impl Into<String>) -> AttemptOutcome {
     AttemptOutcome::Failed { reason: reason.into(), at_least: Duration::ZERO }
 }
 
-/// Sends `message`; nothing of the answer is read beyond its head.
+/// Sends `message`; reads only the head of the answer.
 pub async fn post(
     egress: &EgressClient,
     webhook: &Webhook,
@@ -83,7 +83,7 @@ fn verdict(status: StatusCode, headers: &HeaderMap, now: WallTime) -> AttemptOut
     AttemptOutcome::Failed { reason: format!("answered {}", status.as_u16()), at_least }
 }
 
-/// The time that a target asks for, in seconds or by a date (RFC 9110 10.2.3).
+/// Parses `Retry-After`, in seconds or as a date (RFC 9110 10.2.3).
 fn retry_after(value: &HeaderValue, now: WallTime) -> Option<Duration> {
     let text = value.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

@@ -1,4 +1,4 @@
-//! Secret that signs messages: Standard Webhooks' symmetric secret and its signature.
+//! Signing secret of webhooks: symmetric secret and signature of Standard Webhooks.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Prefix of a secret's text.
+/// Prefix of the secret's text form.
 const PREFIX: &str = "whsec_";
-/// Bytes of a secret that an owner brings.
+/// Allowed bytes of a secret given by an owner.
 const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A symmetric secret; shown by [`SigningSecret::reveal`] alone.
+/// Symmetric secret; only [`SigningSecret::reveal`] shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningSecret(Vec<u8>);
 
-/// A text that is no secret.
+/// Error of a text that is no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be whsec_ and the base64 of 24 to 64 bytes")]
 pub struct SecretError;
@@ -27,24 +27,24 @@ impl fmt::Debug for SigningSecret {
 }
 
 impl SigningSecret {
-    /// A new one from the operating system's generator.
+    /// Generates a secret with the operating system's generator.
     pub fn generate() -> SigningSecret {
         SigningSecret(crate::base::random_bytes::<32>().to_vec())
     }
 
-    /// Reads `whsec_<base64>`.
+    /// Parses `whsec_<base64>`.
     pub fn parse(text: &str) -> Result<SigningSecret, SecretError> {
         let encoded = text.strip_prefix(PREFIX).ok_or(SecretError)?;
         let bytes = STANDARD.decode(encoded).map_err(|_| SecretError)?;
         if BYTES.contains(&bytes.len()) { Ok(SigningSecret(bytes)) } else { Err(SecretError) }
     }
 
-    /// `whsec_<base64>`: for its owner, once, and for the ledger.
+    /// Returns `whsec_<base64>`: once for the owner, and for the ledger.
     pub fn reveal(&self) -> String {
         format!("{PREFIX}{}", STANDARD.encode(&self.0))
     }
 
-    /// The value of `webhook-signature` for a message.
+    /// Returns the value of `webhook-signature` for a message.
     pub fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("a key of any length");
         mac.update(format!("{id}.{timestamp}.").as_bytes());

@@ -1,4 +1,4 @@
-//! Webhooks in the ledger: what they are, how far they have come, and their dead letters.
+//! Webhooks in the ledger: their settings, their progress, and their dead letters.
 
 use std::collections::HashMap;
 
@@ -17,18 +17,18 @@ use crate::{
     deliver::outbox::{Cursors, forget, move_to},
 };
 
-/// Id to a [`Record`] as JSON.
+/// Webhook id to [`Record`] as JSON.
 const WEBHOOKS: TableDefinition<'_, [u8; 16], &[u8]> = TableDefinition::new("webhooks");
-/// Id and seq to a [`Letter`] as JSON.
+/// Webhook id and event number to [`Letter`] as JSON.
 const DEAD_LETTERS: TableDefinition<'_, ([u8; 16], u64), &[u8]> =
     TableDefinition::new("webhook_dead_letters");
 
-/// An event that a target never took.
+/// Event that was given up after the maximum attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// The event.
+    /// Sequence number of the event.
     pub seq: Seq,
-    /// Its kind.
+    /// Kind of the event.
     pub kind: EventKind,
     /// Number of attempts.
     pub attempts: u32,
@@ -38,7 +38,7 @@ pub struct DeadLetter {
 
 #[derive(Serialize, Deserialize)]
 struct Record {
-    /// None where it is of every run of its owner.
+    /// `None` for a webhook of every run of the owner.
     run: Option<String>,
     owner: String,
     url: String,
@@ -59,7 +59,7 @@ struct Letter {
     kind: String,
     attempts: u32,
     error: String,
-    /// True where it is to be sent again.
+    /// True if the letter is to be sent again.
     #[serde(default)]
     queued: bool,
 }
@@ -80,7 +80,7 @@ impl Letter {
     }
 }
 
-/// Something in the ledger that this server did not write.
+/// Error of a record that this server did not write.
 fn foreign() -> redb::Error {
     redb::Error::Corrupted("a webhook's record is not one of ours".to_owned())
 }
@@ -136,7 +136,7 @@ impl Record {
     }
 }
 
-/// The ledger's tables of webhooks; every call waits for the disk.
+/// Tables of webhooks in the ledger; every call blocks on the disk.
 pub struct WebhookStore {
     ledger: MetaStore,
     cursors: Cursors,
@@ -147,7 +147,7 @@ impl WebhookStore {
         WebhookStore { cursors: Cursors::new(ledger.clone()), ledger }
     }
 
-    /// Every webhook.
+    /// Returns every webhook.
     pub fn load(&self) -> Result<Vec<WebhookState>, MetaStoreError> {
         let found = self.ledger.read(|view| {
             let Some(table) = meta_store::table(view, WEBHOOKS)? else { return Ok(Vec::new()) };
@@ -160,7 +160,7 @@ impl WebhookStore {
                 let last_error = last_error.map(|(seq, text)| (Seq(seq), text));
                 let webhook = record.webhook(id.value()).ok_or_else(foreign)?;
                 let fresh = WebhookState::new(webhook, Seq(1));
-                // Its first turn looks up if letters are queued.
+                // The first turn finds out if letters are queued.
                 let has_queued = true;
                 found.push(WebhookState {
                     is_disabled,
@@ -180,12 +180,12 @@ impl WebhookStore {
         found.into_iter().map(place).collect()
     }
 
-    /// Keeps a new webhook.
+    /// Stores a new webhook.
     pub fn create(&self, live: &WebhookState) -> Result<(), MetaStoreError> {
         self.ledger.write(|change| put(change, live))
     }
 
-    /// Keeps how far a webhook has come, unless it was removed meanwhile.
+    /// Stores the state of a webhook, unless it was removed meanwhile.
     pub fn keep(&self, live: &WebhookState) -> Result<(), MetaStoreError> {
         self.ledger.write(|change| {
             let is_there = exists(change, live.webhook.id)?;
@@ -193,8 +193,8 @@ impl WebhookStore {
         })
     }
 
-    /// Keeps a dead letter and how far its webhook has come; the oldest letters make room, whose
-    /// number is returned.
+    /// Stores a dead letter and the state of its webhook. Removes the oldest letters over the
+    /// limit; returns their number.
     pub fn add_dead_letter(
         &self,
         mut live: WebhookState,
@@ -221,7 +221,7 @@ impl WebhookStore {
         })
     }
 
-    /// Dead letters of a webhook, the oldest first.
+    /// Dead letters of a webhook, oldest first.
     pub fn dead_letters(&self, id: WebhookId) -> Result<Vec<DeadLetter>, MetaStoreError> {
         self.ledger.read(|view| {
             let found = letters(view, id)?;
@@ -229,7 +229,7 @@ impl WebhookStore {
         })
     }
 
-    /// Number of dead letters of each of these webhooks.
+    /// Number of dead letters of each webhook in `ids`.
     pub fn count_letters(
         &self,
         ids: &[WebhookId],
@@ -237,8 +237,8 @@ impl WebhookStore {
         self.ledger.read(|view| ids.iter().map(|id| Ok((*id, letters(view, *id)?.len()))).collect())
     }
 
-    /// Has every dead letter of a webhook sent again, also of one that is disabled; returns how
-    /// many there are.
+    /// Queues every dead letter of a webhook, and enables the webhook; returns the number of
+    /// letters.
     pub fn queue(&self, id: WebhookId) -> Result<usize, MetaStoreError> {
         self.ledger.write(|change| {
             let mut table = change.open_table(WEBHOOKS)?;
@@ -250,7 +250,7 @@ impl WebhookStore {
         })
     }
 
-    /// The oldest dead letter that is to be sent again.
+    /// Returns the oldest queued dead letter.
     pub fn first_queued(&self, id: WebhookId) -> Result<Option<DeadLetter>, MetaStoreError> {
         self.ledger.read(|view| {
             let mut found = letters(view, id)?.into_iter();
@@ -258,7 +258,7 @@ impl WebhookStore {
         })
     }
 
-    /// Forgets a dead letter: its target has it now, or there is nothing left to tell.
+    /// Removes a dead letter that was delivered, or whose event is gone.
     pub fn take_dead_letter(&self, id: WebhookId, seq: Seq) -> Result<(), MetaStoreError> {
         self.ledger.write(|change| {
             change.open_table(DEAD_LETTERS)?.remove((*id.as_bytes(), seq.0))?;
@@ -266,7 +266,7 @@ impl WebhookStore {
         })
     }
 
-    /// Keeps what came of sending a dead letter again; no other is sent again either.
+    /// Stores the failed result of a queued dead letter, and takes all others out of the queue.
     pub fn return_dead_letter(
         &self,
         id: WebhookId,
@@ -276,7 +276,7 @@ impl WebhookStore {
             set_queued(change, id, false)?;
             let mut table = change.open_table(DEAD_LETTERS)?;
             let key = (*id.as_bytes(), letter.seq.0);
-            // Unless it was removed meanwhile, with its webhook or to make room.
+            // The letter may be removed meanwhile, with its webhook or over the limit.
             if table.get(key)?.is_some() {
                 table.insert(key, encode(&Letter::of(letter, false)).as_slice())?;
             }
@@ -284,7 +284,7 @@ impl WebhookStore {
         })
     }
 
-    /// Forgets everything about a webhook.
+    /// Removes a webhook with its dead letters and its cursor.
     pub fn remove(&self, id: WebhookId) -> Result<(), MetaStoreError> {
         let key = *id.as_bytes();
         self.ledger.write(|change| {
@@ -306,7 +306,7 @@ fn put(change: &WriteTransaction, live: &WebhookState) -> Result<(), redb::Error
     move_to(change, &id.to_string(), live.next)
 }
 
-/// Marks every dead letter of a webhook; returns how many there are.
+/// Sets the `queued` flag of every dead letter of a webhook; returns their number.
 fn set_queued(
     change: &WriteTransaction,
     id: WebhookId,

@@ -1,4 +1,4 @@
-//! The webhooks in memory: found by id and by run, and how each is doing.
+//! Webhooks in memory, by id, run and owner, with their delivery state.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,44 +10,44 @@ use super::Webhook;
 use crate::base::keys::Principal;
 
 media::named! {
-    /// Status of the deliveries of a webhook.
+    /// Delivery status of a webhook.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Status {
-        /// Its last attempt was a success, or there was none.
+        /// The last attempt succeeded, or there was none.
         Active = "active",
-        /// Its last attempt failed, and another will follow.
+        /// The last attempt failed; another follows.
         Failing = "failing",
-        /// Its target answered that it wants no more.
+        /// The target answered 410 Gone.
         Disabled = "disabled",
-        /// Its run has ended, and every event of it was dealt with.
+        /// The run has ended, and every event was handled.
         Finished = "finished",
     }
 }
 
-/// A webhook and how far it has come.
+/// Webhook with its delivery state.
 #[derive(Clone, Debug)]
 pub struct WebhookState {
     pub webhook: Arc<Webhook>,
-    /// The first event of the run that was not looked at.
+    /// First event that was not handled.
     pub next: Seq,
     pub is_disabled: bool,
-    /// Dead letters that made room for newer ones.
+    /// Number of dead letters removed over the limit.
     pub dropped: u64,
-    /// Attempts at the event at `next` that failed.
+    /// Failed attempts for the event at `next`.
     pub attempts: u32,
-    /// Event of the last attempt, and the error, where that failed.
+    /// Last failed event and its error, until a delivery succeeds.
     pub last_error: Option<(Seq, String)>,
-    /// Dead letters may be there that are to be sent again.
+    /// True if dead letters may be queued.
     pub has_queued: bool,
-    /// Nothing can come any more that it has not dealt with.
+    /// True if every event was handled and none can follow.
     pub is_finished: bool,
-    /// Held from a change here until it is on the disk, or the other way round: else one change
-    /// could come first here and another there.
+    /// Held while a change is made both here and on disk, so that two changes cannot be made in
+    /// different orders.
     pub order: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl WebhookState {
-    /// A webhook of which nothing was delivered.
+    /// Creates the state of a webhook without deliveries.
     pub fn new(webhook: Webhook, next: Seq) -> WebhookState {
         WebhookState {
             webhook: Arc::new(webhook),
@@ -62,18 +62,18 @@ impl WebhookState {
         }
     }
 
-    /// Nothing can come for it any more.
+    /// Returns true if no further message can follow.
     fn is_done(&self, has_ended: impl Fn(Option<RunId>) -> bool) -> bool {
         self.is_finished || self.is_disabled && has_ended(self.webhook.run)
     }
 
-    /// The event at `seq` is with the target.
+    /// Notes that the event at `seq` was delivered.
     pub fn delivered(&mut self, seq: Seq) {
         self.pass(seq);
         self.last_error = None;
     }
 
-    /// Goes on after the event at `seq`; one that was sent again moves nothing.
+    /// Moves the cursor past `seq`; a dead letter sent again moves nothing.
     pub fn pass(&mut self, seq: Seq) {
         if seq >= self.next {
             self.next = Seq(seq.0 + 1);
@@ -81,7 +81,7 @@ impl WebhookState {
         }
     }
 
-    /// The attempt at `seq` failed.
+    /// Notes that the attempt for `seq` failed.
     pub fn failed(&mut self, seq: Seq, reason: String) {
         self.last_error = Some((seq, reason));
     }
@@ -92,11 +92,11 @@ impl WebhookState {
 pub struct WebhookSummary {
     /// The webhook.
     pub webhook: Arc<Webhook>,
-    /// Status of its deliveries.
+    /// Delivery status of the webhook.
     pub status: Status,
-    /// Dead letters that made room for newer ones.
+    /// Number of dead letters removed over the limit.
     pub dropped: u64,
-    /// The event that failed last, and why, until one succeeds.
+    /// Last failed event and its error, until a delivery succeeds.
     pub last_error: Option<(Seq, String)>,
 }
 
@@ -117,7 +117,7 @@ impl From<&WebhookState> for WebhookSummary {
     }
 }
 
-/// Every webhook.
+/// Table of all webhooks.
 #[derive(Default)]
 pub struct WebhookTable(Mutex<Tables>);
 
@@ -125,12 +125,12 @@ pub struct WebhookTable(Mutex<Tables>);
 struct Tables {
     by_id: HashMap<WebhookId, WebhookState>,
     by_run: HashMap<RunId, Vec<WebhookId>>,
-    /// Webhooks of every run of an owner.
+    /// Webhooks of all runs of an owner.
     by_owner: HashMap<Principal, Vec<WebhookId>>,
 }
 
 impl Tables {
-    /// The webhooks that stand where `webhook` does.
+    /// Returns the list that `webhook` belongs to.
     fn beside(&mut self, webhook: &Webhook) -> &mut Vec<WebhookId> {
         match webhook.run {
             Some(run) => self.by_run.entry(run).or_default(),
@@ -138,7 +138,7 @@ impl Tables {
         }
     }
 
-    /// The webhooks of `run`, or those of `owner` for all its runs.
+    /// Returns the webhooks of `run`, or those of all runs of `owner`.
     fn of(&self, owner: &Principal, run: Option<RunId>) -> &[WebhookId] {
         let ids = match run {
             Some(run) => self.by_run.get(&run),
@@ -171,7 +171,7 @@ impl WebhookTable {
         }
     }
 
-    /// Changes what is known of a webhook; `None` when it was removed meanwhile.
+    /// Applies `change` to a webhook; `None` if it was removed meanwhile.
     pub fn change(
         &self,
         id: WebhookId,
@@ -183,22 +183,22 @@ impl WebhookTable {
         Some(live.clone())
     }
 
-    /// The webhook `id`.
+    /// Returns the webhook `id`.
     pub fn get(&self, id: WebhookId) -> Option<WebhookState> {
         self.0.lock().by_id.get(&id).cloned()
     }
 
-    /// Every webhook, in no order.
+    /// Returns every webhook, unordered.
     pub fn all(&self) -> Vec<WebhookState> {
         self.0.lock().by_id.values().cloned().collect()
     }
 
-    /// The webhooks of `run`, in no order.
+    /// Returns the webhooks of `run`, unordered.
     pub fn ids(&self, run: RunId) -> Vec<WebhookId> {
         self.0.lock().by_run.get(&run).cloned().unwrap_or_default()
     }
 
-    /// The webhooks of `run`, or those of `owner` for all its runs, the oldest first.
+    /// Returns the webhooks of `run`, or those of all runs of `owner`, oldest first.
     pub fn of(&self, owner: &Principal, run: Option<RunId>) -> Vec<WebhookSummary> {
         let tables = self.0.lock();
         let ids = tables.of(owner, run).iter();
@@ -208,7 +208,7 @@ impl WebhookTable {
         shown
     }
 
-    /// Webhooks of `run`, and those of `owner` together that something may still come for.
+    /// Counts the webhooks of `run`, and those of `owner` that may still send messages.
     pub fn count(
         &self,
         run: Option<RunId>,
@@ -222,7 +222,7 @@ impl WebhookTable {
         (of_run, tables.by_id.values().filter(is_counted).count())
     }
 
-    /// Webhooks of `owner` that nothing can come for any more, but for the `kept` newest of them.
+    /// Returns the webhooks of `owner` that can send no more messages, except the `kept` newest.
     pub fn done(
         &self,
         owner: &Principal,
@@ -238,10 +238,10 @@ impl WebhookTable {
         done.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Webhooks that events with these heads concern, those of the `owner` of their runs too, and those
-    /// whose run they end.
+    /// Returns the webhooks to wake for events with these heads, including those of the runs' `owner`, and
+    /// the webhooks of deleted runs.
     ///
-    /// Called on the log's writer thread: short, whatever was published.
+    /// Called on the log's writer thread: must be short.
     pub fn concerned(
         &self,
         heads: &[EventMeta],
