@@ -1,5 +1,5 @@
-//! Cost of a compaction, to itself and to others: `cargo run --release -p timeline --example
-//! compaction_cost -- DIR`. A log of a million events of a thousand runs, half of them purged.
+//! Measures a compaction and a producer beside it: `cargo run --release -p timeline --example compaction_cost
+//! -- DIR`. The log has a million events of a thousand runs, half of which are purged.
 
 use std::{
     collections::HashSet,
@@ -23,7 +23,7 @@ const RUNS: u64 = 1000;
 const BATCH: u64 = 100;
 const WAITING: usize = 64;
 const MEASURED: Duration = Duration::from_secs(5);
-/// Rate that the server allows a sweep.
+/// Rate in bytes per second to which the server limits a sweep.
 const PACED_BYTES_PER_SECOND: u32 = 32 << 20;
 
 fn main() -> Result<(), TimelineError> {
@@ -82,7 +82,7 @@ fn reopen(dir: &Path, what: &str) -> Result<(), TimelineError> {
     Ok(())
 }
 
-/// One producer's append latencies, sorted, for a while and until `stop`.
+/// Returns one producer's append latencies, sorted, over [`MEASURED`] or until `stop`.
 fn latencies(log: &Timeline, stop: &AtomicBool) -> Vec<Duration> {
     let (mut latencies, end) = (Vec::new(), Instant::now() + MEASURED);
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
@@ -105,7 +105,7 @@ fn print(what: &str, sorted: &[Duration]) {
     );
 }
 
-/// Compacts beside one producer, at `bytes_per_second` where that is not 0.
+/// Compacts beside one producer, limited to `bytes_per_second` unless that is 0.
 fn compact(
     log: &Timeline,
     purged: &HashSet<RunId>,

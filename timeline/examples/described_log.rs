@@ -1,6 +1,5 @@
-//! Makes a log of runs of the principal `bench`, a thousand where no number is given, with a million
-//! described frames, for a server to be measured on:
-//! `cargo run --release -p timeline --example described_log -- DIR [RUNS]`.
+//! Makes a log with a million described frames of RUNS runs (default 1000) of the principal `bench`, for
+//! measuring a server: `cargo run --release -p timeline --example described_log -- DIR [RUNS]`.
 
 use std::{env, path::PathBuf, sync::mpsc};
 
@@ -56,7 +55,7 @@ fn created(number: u64) -> NewEvent {
     NewEvent { run: run(number), event: Event::RunCreated(created) }
 }
 
-/// About a hundred bytes, different each time.
+/// Returns an event with a description of about a hundred bytes, different for each `number`.
 fn described(number: u64, runs: u64) -> NewEvent {
     let mut random = fastrand::Rng::with_seed(number);
     let mut description = String::new();

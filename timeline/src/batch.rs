@@ -1,9 +1,9 @@
-//! Batch bytes: the records that one write and one sync make durable, under one checksum.
+//! Batch bytes: records that one write and one sync make durable, under one checksum.
 //!
-//! A batch says which numbers it stands for: in a compacted file some of them have no record.
-//! An empty batch is a *mark*: it is written without a sync once the batch before it is
-//! durable, and the next batch takes its place. Whatever is intact behind a damaged batch,
-//! a mark included, therefore proves that the batch had been durable.
+//! A batch names the range of numbers that it covers: in a compacted file some of them have no record. An
+//! empty batch is a *mark*: it is written without a sync once the batch before it is durable, and the next
+//! batch overwrites it. An intact batch or mark after a damaged batch therefore proves that the damaged one
+//! had been durable.
 
 use std::ops::Range;
 
@@ -11,15 +11,15 @@ use media::Seq;
 
 use crate::record::{u32_at, u64_at};
 
-/// Magic, checksum, body length, record count, first seq, the seq after the last where that is
-/// not the first plus the count, else 0.
+/// Magic, checksum, body length, record count, first seq, and the seq after the last if that differs from
+/// first plus count, else 0.
 pub(crate) const HEADER_BYTES: usize = 4 + 4 + 4 + 4 + 8 + 8;
-/// 0xff and 0xfe occur in no UTF-8 text, so that no payload can pass for a batch.
+/// The bytes 0xff and 0xfe occur in no UTF-8 text, so no payload text can look like a batch.
 const MAGIC: [u8; 4] = [0xff, 0xfe, b'S', b'B'];
-/// The checksum is of all that follows it.
+/// First byte that the checksum covers.
 const CHECKED_FROM: usize = 8;
 
-/// A batch being filled by the writer.
+/// Batch that the writer is filling.
 pub(crate) struct BatchBuilder {
     bytes: Vec<u8>,
     first: Seq,
@@ -27,7 +27,7 @@ pub(crate) struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// Starts a batch whose first record will be `first`; reuses the memory of `bytes`.
+    /// Starts a batch with first number `first`; reuses the memory of `bytes`.
     pub(crate) fn new(mut bytes: Vec<u8>, first: Seq) -> BatchBuilder {
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
@@ -39,20 +39,19 @@ impl BatchBuilder {
         self.bytes.len()
     }
 
-    /// Takes one record, which `put` appends.
+    /// Adds one record, which `put` appends.
     pub(crate) fn push(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
         put(&mut self.bytes);
         self.count += 1;
     }
 
-    /// The bytes to write of a batch that stands for every number before `next`, though it has
-    /// not a record for each.
+    /// Returns the bytes of a batch that covers every number before `next`, although some have no record.
     pub(crate) fn finish_before(mut self, next: Seq) -> Vec<u8> {
         self.bytes[24..32].copy_from_slice(&next.0.to_le_bytes());
         self.finish()
     }
 
-    /// The bytes to write.
+    /// Returns the bytes to write.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         let body = u32::try_from(self.bytes.len() - HEADER_BYTES).expect("a group is < 4 GiB");
         self.bytes[..4].copy_from_slice(&MAGIC);
@@ -65,7 +64,7 @@ impl BatchBuilder {
     }
 }
 
-/// The mark that says: everything before `next` is durable.
+/// Returns the mark that everything before `next` is durable.
 pub(crate) fn commit_marker(next: Seq) -> Vec<u8> {
     BatchBuilder::new(Vec::new(), next).finish()
 }
@@ -74,21 +73,21 @@ pub(crate) fn commit_marker(next: Seq) -> Vec<u8> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JournalBatch<'a> {
     pub(crate) first: Seq,
-    /// The number after the last that it stands for.
+    /// Number after the last covered one.
     pub(crate) next: Seq,
     pub(crate) count: u32,
     pub(crate) body: &'a [u8],
 }
 
 impl<'a> JournalBatch<'a> {
-    /// The batch at the start of `bytes`; `None` unless all of it is there and intact.
+    /// Reads the batch at the start of `bytes`; `None` unless it is complete and intact.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<JournalBatch<'a>> {
         let (batch, checksum) = JournalBatch::unchecked(bytes)?;
         (crc32c::crc32c(&bytes[CHECKED_FROM..batch.batch_bytes()]) == checksum).then_some(batch)
     }
 
-    /// The batch that the header at the start of `bytes` tells of, and the checksum of its bytes
-    /// from [`CHECKED_FROM`] on; `None` unless all of it is there.
+    /// Reads the batch at the start of `bytes` without a check, and its checksum of the bytes from
+    /// [`CHECKED_FROM`] on; `None` unless the batch is complete.
     fn unchecked(bytes: &'a [u8]) -> Option<(JournalBatch<'a>, u32)> {
         let header = bytes.first_chunk::<HEADER_BYTES>()?;
         if header[..4] != MAGIC {
@@ -114,14 +113,14 @@ impl<'a> JournalBatch<'a> {
     }
 }
 
-/// The offset in `bytes` of the first intact batch at or after `from` that begins at `least`
-/// or later in the order.
+/// Returns the offset in `bytes` of the first intact batch at or after `from` whose first number is `least`
+/// or higher.
 pub(crate) fn find(bytes: &[u8], from: usize, least: Seq) -> Option<usize> {
     find_by(bytes, from, least, crc32c::crc32c_append)
 }
 
-/// The same by `append`, which goes on with a checksum. It is given each byte once, and less than
-/// a part twice for each header: damage may look like any number of batches that overlap.
+/// As [`find`], with `append`, which continues a checksum. It gets each byte once, and less than two parts
+/// for each header, since damaged bytes may look like many overlapping batches.
 fn find_by(
     bytes: &[u8],
     from: usize,
@@ -143,10 +142,10 @@ fn find_by(
     None
 }
 
-/// Bytes from one kept checksum to the next.
+/// Bytes between two stored checksums.
 const PART_BYTES: usize = 512;
 
-/// Checksums of the bytes before each part, made as they are asked for: two tell that of a range.
+/// Checksums of the bytes before each part, computed on demand: two of them give that of a range.
 struct PrefixChecksums<'a, F> {
     bytes: &'a [u8],
     append: F,
@@ -154,7 +153,7 @@ struct PrefixChecksums<'a, F> {
 }
 
 impl<F: FnMut(u32, &[u8]) -> u32> PrefixChecksums<'_, F> {
-    /// Returns true where the bytes of `range` have this checksum.
+    /// Returns true if the bytes of `range` have this checksum.
     fn has(&mut self, range: Range<usize>, checksum: u32) -> bool {
         let before = self.before(range.start);
         crc32c::crc32c_combine(before, checksum, range.len()) == self.before(range.end)

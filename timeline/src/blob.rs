@@ -1,8 +1,8 @@
 //! Content-addressed files: written aside, synced, renamed to their SHA-256, directory synced.
 //!
-//! What `put` returned survives a power cut, so an event that names it may follow. What `get`
-//! returns has the hash that was asked for. A sweep removes what the caller says is not named
-//! by any event; what a lease stored stays as long as the lease.
+//! A blob that `put` returned survives a power cut, so an event that names it may follow. Bytes from `get`
+//! match the requested hash. A sweep removes blobs that no event names, by the caller's word; blobs stored
+//! under a lease stay as long as the lease.
 
 use std::{
     io::Write,
@@ -23,7 +23,7 @@ use crate::{
     temporary::{Temporary, remove_temporary},
 };
 
-/// Holds the time before which blobs of events may have been removed, in epoch milliseconds.
+/// File with the time, in epoch milliseconds, before which blobs of events may have been removed.
 const REMOVED_BEFORE: &str = "removed-before";
 const MARK_BYTES_MAX: u64 = 64;
 
@@ -35,7 +35,7 @@ pub struct BlobStore {
 }
 
 impl BlobStore {
-    /// Opens the store in `dir`, created when there is none, and removes unfinished writes; `backing` has the files too.
+    /// Opens or creates the store in `dir` and removes unfinished writes; `backing` is its object store.
     pub fn open(dir: &Path, backing: Option<Backing>) -> Result<BlobStore> {
         open_dir_durably(dir).map_err(TimelineError::io("create the blob directory", dir))?;
         let unfinished = remove_temporary(dir)?;
@@ -44,29 +44,29 @@ impl BlobStore {
         Ok(BlobStore { files, unfinished })
     }
 
-    /// The store in `dir` as it is, for readers: creates and removes nothing.
+    /// Returns the store in `dir` for readers: creates and removes nothing.
     pub fn at(dir: &Path) -> BlobStore {
         BlobStore { files: Arc::new(Files::at(dir, Layout::Sharded)), unfinished: 0 }
     }
 
-    /// Unfinished writes that opening removed.
+    /// Returns the number of unfinished writes that opening removed.
     pub fn unfinished(&self) -> u64 {
         self.unfinished
     }
 
-    /// Stores blobs for events that follow.
+    /// Returns a lease for storing blobs that later events name.
     pub fn lease(&self) -> BlobWriteLease {
         let (files, lease) = (Arc::clone(&self.files), self.files.lease());
         BlobWriteLease { files, lease, made: Vec::new(), put: Vec::new() }
     }
 
-    /// Begins a sweep, before its caller reads what events name; `None` while there is one.
+    /// Begins a sweep, before the caller reads the names in events; `None` while another runs.
     pub fn sweep(&self) -> Option<BlobSweep> {
         let sweeping = self.files.begin_sweep()?;
         Some(BlobSweep { files: Arc::clone(&self.files), sweeping })
     }
 
-    /// The time before which blobs that events name may have been removed.
+    /// Returns the time before which blobs that events name may have been removed.
     pub fn removed_before(&self) -> Result<Option<WallTime>> {
         let path = self.files.dir().path().join(REMOVED_BEFORE);
         let text =
@@ -80,7 +80,7 @@ impl BlobStore {
         Ok(Some(WallTime { epoch_ms }))
     }
 
-    /// Remembers durably that blobs of events before `at` may be gone, before they go.
+    /// Records durably that blobs of events before `at` may be gone; call before removing them.
     pub fn remember_removed_before(&self, at: WallTime) -> Result<()> {
         let (temporary, mut file) = Temporary::create(self.files.dir().path())?;
         let io = TimelineError::io("write a blob store's mark", temporary.path());
@@ -88,48 +88,48 @@ impl BlobStore {
         temporary.publish(&file, &self.files.dir().path().join(REMOVED_BEFORE))
     }
 
-    /// Returns true where the blob of this hash is there, whatever is in it, or in the object store.
+    /// Returns true if a blob of this hash exists here, even damaged, or in the object store.
     pub fn has(&self, hash: &BlobHash) -> bool {
         self.files.has(hash)
     }
 
-    /// Returns true where the blob of this hash is here, so that reading it waits for no object store.
+    /// Returns true if the blob of this hash is here, so that reading it does not wait for the object store.
     pub fn is_here(&self, hash: &BlobHash) -> bool {
         self.files.is_here(hash)
     }
 
-    /// The bytes with this hash, of which `size` are recorded, checked against both; `None` when there are none.
-    /// Waits for the object store where only that has them.
+    /// Reads the blob of this hash and of `size` recorded bytes, and checks both; `None` if there is none.
+    /// Waits for the object store if only that has the blob.
     pub fn get(&self, hash: &BlobHash, size: u64) -> Result<Option<Vec<u8>>> {
         self.files.read(hash, size)
     }
 
-    /// Returns the path that the blob with this hash has or would have.
+    /// Returns the path of the blob with this hash, whether it exists or not.
     pub fn path(&self, hash: &BlobHash) -> PathBuf {
         self.files.path(hash)
     }
 
-    /// Returns the numbers of blobs by place; `None` without an object store.
+    /// Returns the numbers of blobs by location; `None` without an object store.
     pub fn standing(&self) -> Option<Standing> {
         self.files.standing()
     }
 
-    /// One turn of the object store's work: sends some blobs that it lacks, removes some here that are more than stay.
-    /// Returns true if there is more to do.
+    /// Does one round of work for the object store: sends some missing blobs, removes some local ones beyond
+    /// the cache limit. Returns true if there is more to do.
     pub fn turn(&self) -> Result<bool> {
         self.files.turn()
     }
 }
 
-/// Stores blobs and keeps them from being swept, until it is dropped: after the events that
-/// name them are durable.
+/// Stores blobs and protects them from sweeps until it is dropped, which must be after the events that name
+/// them are durable.
 #[derive(Debug)]
 pub struct BlobWriteLease {
     files: Arc<Files>,
     lease: PinGuard,
-    /// Those that were not there before.
+    /// Blobs that did not exist before.
     made: Vec<BlobHash>,
-    /// All of them.
+    /// All blobs stored under the lease.
     put: Vec<BlobHash>,
 }
 
@@ -145,18 +145,18 @@ impl BlobWriteLease {
         Ok(hash)
     }
 
-    /// Has the object store take what was stored, before events name it; waits for that within a bound.
+    /// Sends the stored blobs to the object store before events name them; waits for a limited time.
     pub fn send(&self) {
         self.files.send(&self.lease, &self.put);
     }
 
-    /// Takes back what it stored and nobody else did: no event will name it.
+    /// Removes blobs that this lease alone stored, because no event will name them.
     pub fn discard(self) -> Result<()> {
         self.made.iter().try_for_each(|hash| self.files.take_back(&self.lease, hash))
     }
 }
 
-/// A sweep under way.
+/// Sweep in progress.
 #[derive(Debug)]
 pub struct BlobSweep {
     files: Arc<Files>,
@@ -164,8 +164,8 @@ pub struct BlobSweep {
 }
 
 impl BlobSweep {
-    /// Removes every blob for which `named` does not hold, but those that a lease stored since
-    /// the sweep began; calls `pace` after each directory of them.
+    /// Removes every blob for which `named` is false, except those stored under a lease since the sweep
+    /// began; calls `pace` after each directory.
     pub fn finish(
         self,
         named: impl Fn(&BlobHash) -> bool,

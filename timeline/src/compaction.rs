@@ -1,9 +1,9 @@
-//! Compaction: sealed files are written again without the events of purged runs.
+//! Compaction: rewrites sealed files without the events of purged runs.
 //!
-//! What stays keeps its number and its time. A new file is written aside, synced and renamed
-//! over the first of those that it stands for; the others go once that is durable, and opening
-//! passes over them until then. A crash at any point leaves every event in one file that counts.
-//! Readers and the writer go on; damage found on the way ends the compaction.
+//! The other events keep their numbers and times. A new file is written aside, synced and renamed over the
+//! first of the files that it replaces; the others are removed once that is durable, and opening ignores them
+//! until then. A crash at any point leaves every event in exactly one valid file. Readers and the writer
+//! continue; damage ends the compaction.
 
 use std::{collections::HashSet, io, ops::ControlFlow, sync::Arc};
 
@@ -19,47 +19,47 @@ use crate::{
     storage::StorageFile,
 };
 
-/// Events looked up in one hold of the index.
+/// Events looked up per lock of the index.
 const STEP: usize = 1024;
-/// Bytes of records in one batch of a compacted file.
+/// Bytes of records per batch of a compacted file.
 const BATCH_BYTES: usize = 256 << 10;
 /// Bytes written between two syncs.
 const SYNC_BYTES: usize = 4 << 20;
-/// Neighbours with nothing to purge that are worth being written as one.
+/// Least number of adjacent files without purged events that are merged into one.
 const MERGED_FILES: usize = 8;
 
-/// Changes made by a compaction.
+/// Results of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionStats {
-    /// Journal files that were replaced.
+    /// Number of journal files that were replaced.
     pub files_before: u64,
-    /// Journal files in their place.
+    /// Number of journal files that replace them.
     pub files_after: u64,
-    /// Events of purged runs that are gone.
+    /// Number of events of purged runs that were removed.
     pub events_removed: u64,
-    /// Bytes of the events that were copied.
+    /// Bytes of the copied events.
     pub bytes_copied: u64,
-    /// It was stopped before its end.
+    /// True if it was stopped before its end.
     pub stopped: bool,
 }
 
-/// Told of each so many bytes that were written; `Break` stops the compaction.
+/// Called with the number of bytes after each write; `Break` stops the compaction.
 pub type CompactionThrottle<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
 
-/// Sealed files to write as one, by the numbers that they stand for.
+/// Range of numbers of adjacent sealed files to rewrite as one.
 struct Group {
     first: Seq,
     next: Seq,
 }
 
-/// Returns true where the file that is being written holds events of `purged`.
+/// Returns true if the file that is being written holds events of `purged`.
 pub(crate) fn concerns_last(index: &LogIndex, purged: &HashSet<RunId>) -> bool {
     let last = index.file_count().checked_sub(1);
     last.is_some_and(|last| index.bytes_of(purged.iter().copied()).contains_key(&last))
 }
 
-/// Writes the sealed files of `store` again without the events of `purged`, in order: a run's
-/// creation never outlives its deletion.
+/// Rewrites the sealed files of `store` without the events of `purged`, in order, so that a run's creation
+/// never outlives its deletion.
 pub(crate) fn compact(
     store: &SharedLog,
     purged: &HashSet<RunId>,
@@ -112,7 +112,7 @@ fn rewrite(
     let temporary = journal::temporary_name(group.first);
     let written = write(store, group, purged, &temporary, pace);
     let Ok(ControlFlow::Continue((made, bytes))) = written else {
-        // Best effort: what stays is removed when the log is opened next.
+        // Best effort: the next opening of the log removes a leftover.
         drop(store.disk.remove(&temporary));
         return written.map(|_| ControlFlow::Break(()));
     };
@@ -134,8 +134,7 @@ fn rewrite(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Writes the file of `group` under a temporary name, durably; returns its index and the bytes
-/// of its events.
+/// Writes the file of `group` durably under a temporary name; returns its index and the bytes of its events.
 fn write(
     store: &SharedLog,
     group: &Group,
@@ -168,7 +167,7 @@ fn write(
     Ok(ControlFlow::Continue(finished))
 }
 
-/// A compacted file that is being written.
+/// Compacted file that is being written.
 struct Output {
     file: Arc<dyn StorageFile>,
     header: JournalHeader,
@@ -188,7 +187,7 @@ impl Output {
         Output { file, index, batch, position: header.len(), header, unsynced: 0 }
     }
 
-    /// Takes a record, after a full batch was written; returns how many bytes that were.
+    /// Adds a record, after writing the batch if it is full; returns the bytes written.
     fn push(&mut self, head: EventMeta, record: &[u8]) -> io::Result<usize> {
         let full = self.batch.len() >= BATCH_BYTES;
         let written = if full { self.flush(head.seq)? } else { 0 };
@@ -200,14 +199,14 @@ impl Output {
         Ok(written)
     }
 
-    /// Writes the batch, which stands for all numbers before `next`.
+    /// Writes the batch, which covers all numbers before `next`.
     fn flush(&mut self, next: Seq) -> io::Result<usize> {
         let batch = std::mem::replace(&mut self.batch, BatchBuilder::new(Vec::new(), next));
         let bytes = batch.finish_before(next);
         self.file.write_all_at(&bytes, self.position as u64)?;
         self.position += bytes.len();
         self.unsynced += bytes.len();
-        // Piece by piece: one sync of a whole file would hold up those of the writer.
+        // Syncs in steps: one sync of a whole file would delay those of the writer.
         if self.unsynced >= SYNC_BYTES {
             self.file.sync()?;
             self.unsynced = 0;

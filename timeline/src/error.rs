@@ -1,4 +1,4 @@
-//! Errors of the log, with the place of the fault.
+//! Errors of the log, with the location of the fault.
 
 use std::{io, path::PathBuf};
 
@@ -6,25 +6,25 @@ use media::{ErrorKind, Seq};
 
 use crate::{held::FileError, journal::is_full, remote::RemoteError};
 
-/// An error of the timeline; messages name the file and the offset of damage.
+/// Error of the timeline; messages name the file and the offset of damage.
 #[derive(Debug, thiserror::Error)]
 pub enum TimelineError {
-    /// A stored byte is not what was written.
+    /// A stored byte is not the one written.
     #[error("damaged log: {what} at offset {offset} of {}", file.display())]
     Damaged {
         /// The damaged file.
         file: PathBuf,
-        /// Offset in it of the damage.
+        /// Offset of the damage in the file.
         offset: u64,
-        /// Damage that was found there.
+        /// Description of the damage.
         what: &'static str,
     },
-    /// The log was written by a version that this one does not know.
+    /// The log's format version is unknown to this program.
     #[error("format {version} of {} is unknown: a newer Sightline wrote it, or it is damaged", file.display())]
     UnknownFormat {
         /// The file.
         file: PathBuf,
-        /// The version it names.
+        /// Version in the file.
         version: u32,
     },
     /// Another process has the log open for writing.
@@ -36,7 +36,7 @@ pub enum TimelineError {
     /// An earlier write or sync failed in a way that leaves the disk's state unknown.
     #[error("the log is read-only since a write to disk failed: {reason}")]
     Poisoned {
-        /// The first failure.
+        /// Reason of the first failure.
         reason: String,
     },
     /// The log is closed, or was opened for reading only.
@@ -50,12 +50,12 @@ pub enum TimelineError {
         /// Unit of the limit.
         unit: &'static str,
     },
-    /// An event or a batch is larger than the log takes.
+    /// An event or a batch exceeds the log's limit.
     #[error("{what} of {size} exceeds the limit of {limit}")]
     TooLarge {
-        /// Item that is too large, and the unit of its size.
+        /// Name of the item and the unit of its size.
         what: &'static str,
-        /// Its size.
+        /// Size of the item.
         size: usize,
         /// The limit.
         limit: usize,
@@ -69,22 +69,22 @@ pub enum TimelineError {
     /// The payload of an event does not have the fields of its kind.
     #[error("event {seq} is not a valid {kind}: field {field}")]
     Payload {
-        /// The event.
+        /// Number of the event.
         seq: Seq,
-        /// Its kind.
+        /// Kind of the event.
         kind: &'static str,
         /// The field that is missing or has another type.
         field: &'static str,
     },
-    /// A file is not what was written.
+    /// The content of a file is not the one written.
     #[error("damaged file: {}: {source}", path.display())]
     NotTheFile {
-        /// Path of it.
+        /// Path of the file.
         path: PathBuf,
-        /// Fault that was found there.
+        /// Fault of the file.
         source: FileError,
     },
-    /// Files are only in an object store that is not the configured one.
+    /// Some files exist only in an object store other than the configured one.
     #[error(
         "{files} files of {} are only in the object store {place}: configure that one, or fetch them from there \
          and remove the file object-store in that directory",
@@ -93,36 +93,36 @@ pub enum TimelineError {
     Elsewhere {
         /// Directory of the files.
         dir: PathBuf,
-        /// Name of the store that has them.
+        /// Name of that store.
         place: String,
-        /// Number of them.
+        /// Number of the files.
         files: usize,
     },
-    /// A file is only in the object store, which only the server reads.
+    /// The file exists only in the object store, which only the server reads.
     #[error("only the object store has this file, and the server fetches it: {}", path.display())]
     Away {
-        /// Path that it would have here.
+        /// Path of the local file.
         path: PathBuf,
     },
-    /// The object store does not have what it took.
+    /// The object store lost a file that it had accepted.
     #[error("the object store {what}: {}", file.display())]
     Lost {
-        /// Path that the file would have here.
+        /// Path of the local file.
         file: PathBuf,
         /// Fault of the store.
         what: &'static str,
     },
-    /// The object store does not do what it is asked.
+    /// A call to the object store failed.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// The operating system refused.
+    /// A system call failed.
     #[error("cannot {what}: {source}: {}", path.display())]
     Io {
         /// Operation that failed.
         what: &'static str,
-        /// On which file or directory.
+        /// File or directory of the operation.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -149,7 +149,7 @@ impl TimelineError {
         }
     }
 
-    /// For `map_err`: an I/O error with what was tried and where, or that the disk is full.
+    /// Returns a function for `map_err`: an I/O error with operation and path, or a full disk.
     pub(crate) fn io(
         what: &'static str,
         path: impl Into<PathBuf>,
@@ -165,7 +165,7 @@ impl TimelineError {
     }
 }
 
-/// For `map_err`: what is wrong with the file at `path`, or what the system refused.
+/// Returns a function for `map_err`: the fault of the file at `path`, or an I/O error.
 pub(crate) fn unread(
     what: &'static str,
     path: impl Into<PathBuf>,

@@ -1,6 +1,6 @@
-//! Events: every kind of the wire contract is a variant with its payload.
+//! Events: each kind of the wire contract is a variant with its payload.
 //!
-//! Knows of bytes that `record` turns a payload into JSON and back.
+//! The module `record` converts payloads to JSON and back.
 
 mod declare;
 mod kind;
@@ -13,46 +13,46 @@ pub use payloads::*;
 use crate::signal_column;
 use media::{BlobHash, RunId, Signal};
 
-/// Reason of what ended because its server did, without a word: it was killed, or the machine was.
+/// Failure reason of work that ended because its server was killed or its machine stopped.
 pub const INTERRUPTED: &str = "interrupted";
 
-/// An event and the run it belongs to, ready to append.
+/// Event to append, with its run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEvent {
-    /// The run.
+    /// Run of the event.
     pub run: RunId,
-    /// The fact.
+    /// Kind and payload.
     pub event: Event,
 }
 
-/// JSON text known to be one valid value, echoed byte for byte.
+/// JSON text that is known to be one valid value; reproduced byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonText(pub(crate) Box<str>);
 
 impl JsonText {
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 media::named! {
-    /// Policy by which frames of a source are chosen.
+    /// Policy that selects the frames of a source.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum SamplingPolicy {
-        /// Every source frame, or the rate the caller asked for.
+        /// Every source frame, or the requested rate.
         SourceFpsAdaptive = "source_fps_adaptive",
         /// The first frame at or after each multiple of the period.
         Fixed = "fixed",
     }
 }
 
-/// The per-frame signals of a decode pass, inline or in a column file.
+/// Per-frame signals of a decode pass, inline or in a column file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Signals {
-    /// Small arrays travel in the event.
+    /// Small arrays are in the event.
     Inline(Vec<Signal>),
-    /// Large ones are a durable column file, see [`crate::ColumnWriter`].
+    /// Large arrays are in a durable column file, see [`crate::ColumnWriter`].
     Column {
         /// SHA-256 of the column file.
         hash: BlobHash,
@@ -62,7 +62,7 @@ pub enum Signals {
 }
 
 impl Signals {
-    /// Number of signals.
+    /// Returns the number of signals.
     pub fn count(&self) -> u64 {
         match self {
             Signals::Inline(signals) => signals.len() as u64,
@@ -70,7 +70,7 @@ impl Signals {
         }
     }
 
-    /// Bytes of their column file; 0 where they are in the event.
+    /// Returns the bytes of the column file; 0 for inline signals.
     pub fn column_bytes(&self) -> u64 {
         match self {
             Signals::Inline(_) => 0,
@@ -80,12 +80,12 @@ impl Signals {
 }
 
 media::named! {
-    /// Pass that answered, of the two models'.
+    /// Model pass that answered.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Pass {
-        /// The one that is asked of everything.
+        /// The pass that is asked about everything.
         First = "first",
-        /// The one that is asked where the first is not sure.
+        /// The pass that is asked if the first is unsure.
         Second = "second",
     }
 }

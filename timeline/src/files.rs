@@ -1,6 +1,6 @@
-//! Directory of content-addressed files, in shards or not, with an object store behind it or not.
+//! Directory of content-addressed files, sharded or flat, with or without an object store.
 //!
-//! A file is durable on return of the call that stores it, and read back under its hash, wherever it is.
+//! A file is durable when the call that stores it returns, and is read by its hash, wherever it is.
 
 mod backed;
 mod cache;
@@ -27,16 +27,16 @@ use crate::{
 use backed::Backed;
 pub use backed::{Backing, Standing};
 
-/// Suffix of the mark of a file that the object store does not have yet.
+/// Suffix of the marker of a file that the object store does not have yet.
 const UNSENT: &str = "unsent";
-/// Suffix of the mark of a file that the object store has, and that may be here no more.
+/// Suffix of the marker of a file that the object store has and that may no longer be here.
 const AWAY: &str = "away";
-/// Suffix of the mark of a file that is removed here, and may have to be in the object store.
+/// Suffix of the marker of a file that is removed here and possibly still in the object store.
 const GONE: &str = "gone";
 
 type Read<T> = std::result::Result<T, FileError>;
 
-/// Files of one directory; holders share it.
+/// Files of one directory, shared by all holders.
 #[derive(Debug)]
 pub(crate) struct Files {
     dir: HeldDir,
@@ -45,24 +45,24 @@ pub(crate) struct Files {
     backed: Option<Backed>,
 }
 
-/// Places of files under their directory.
+/// Layout of the files in their directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// All beside each other.
+    /// All in one directory.
     Flat,
-    /// In 256 directories, by the first byte of their hashes.
+    /// In 256 subdirectories, by the first byte of their hashes.
     Sharded,
 }
 
 impl Files {
-    /// Opens the files in `dir`, and settles which of them `backing` has.
+    /// Opens the files in `dir`, and determines which of them `backing` has.
     pub(crate) fn open(dir: HeldDir, layout: Layout, backing: Option<Backing>) -> Result<Files> {
         let mut files = Files { dir, layout, pins: Arc::default(), backed: None };
         files.backed = files.settle(backing)?;
         Ok(files)
     }
 
-    /// The files in `dir` as they are, for readers: creates and removes nothing.
+    /// Returns the files in `dir` for readers: creates and removes nothing.
     pub(crate) fn at(dir: &Path, layout: Layout) -> Files {
         Files { dir: HeldDir::new(dir), layout, pins: Arc::default(), backed: None }
     }
@@ -75,12 +75,12 @@ impl Files {
         self.pins.lease()
     }
 
-    /// Begins a sweep, before its caller reads what events name; `None` while there is one.
+    /// Begins a sweep, before the caller reads the names in events; `None` while another runs.
     pub(crate) fn begin_sweep(&self) -> Option<SweepGuard> {
         self.pins.sweep()
     }
 
-    /// Returns the path that the file of `hash` has or would have.
+    /// Returns the path of the file of `hash`, whether it exists or not.
     pub(crate) fn path(&self, hash: &BlobHash) -> PathBuf {
         self.dir.path().join(self.name(hash))
     }
@@ -110,18 +110,18 @@ impl Files {
         })
     }
 
-    /// Returns true where the file of `hash` is here, whatever is in it, or in the object store.
+    /// Returns true if the file of `hash` exists here, even damaged, or in the object store.
     pub(crate) fn has(&self, hash: &BlobHash) -> bool {
         self.is_here(hash) || self.is_away(hash)
     }
 
-    /// Opens the file of `hash`, which has at most `size_max` bytes, wherever it is.
+    /// Opens the file of `hash`, of at most `size_max` bytes; fetches it if only the object store has it.
     pub(crate) fn open_file(&self, hash: &BlobHash, size_max: u64) -> Result<Read<File>> {
         self.here(hash, size_max, || self.dir.file(&self.name(hash), Links::Never))
     }
 
-    /// Reads the file of `hash`, of which `size` bytes are recorded, wherever it is, and checks it against both; `None`
-    /// where there is none. Where it is damaged here, one from the object store takes its place.
+    /// Reads the file of `hash` and of `size` recorded bytes, and checks both; `None` if there is none.
+    /// Fetches it if it is missing here or damaged.
     pub(crate) fn read(&self, hash: &BlobHash, size: u64) -> Result<Option<Vec<u8>>> {
         let read = || self.dir.read(&self.name(hash), Size::Recorded(size));
         let found = self.checked(hash, self.here(hash, size, read)?);
@@ -133,7 +133,7 @@ impl Files {
         lease.pin(*hash);
         match self.bring(&lease, hash, size) {
             Ok(true) => self.checked(hash, read()),
-            // The damage here is what is to be told.
+            // The local damage is the error to report.
             _ => found,
         }
     }
@@ -161,32 +161,32 @@ impl Files {
         if !matches!(found, Err(FileError::NotFound)) || !self.is_away(hash) {
             return Ok(found);
         }
-        // Until it is read, no sweep removes it, nor does it leave.
+        // Pinned until it is read: no sweep removes the file and no eviction either.
         let mut lease = self.lease();
         lease.pin(*hash);
         if self.bring(&lease, hash, size_max)? { Ok(read()) } else { Ok(found) }
     }
 
-    /// Returns true where the file of `hash` is here.
+    /// Returns true if the file of `hash` is here.
     pub(crate) fn is_here(&self, hash: &BlobHash) -> bool {
         self.dir.file(&self.name(hash), Links::Never).is_ok()
     }
 
-    /// Stores `bytes` under `hash`, which is theirs; whether they were not here yet.
+    /// Stores `bytes` under their hash; returns true if they were not here yet.
     pub(crate) fn put(&self, hash: &BlobHash, bytes: &[u8]) -> Result<bool> {
         if self.is_intact(hash, bytes)? {
-            // Its writer may not have synced its name yet.
+            // Its writer may not have synced the name yet.
             self.sync_folder(&self.folder(hash))?;
             return Ok(false);
         }
-        // Written at the top, so that opening finds what was left behind in one place.
+        // Written in the top directory, so that opening finds leftovers in one place.
         let (temporary, mut file) = Temporary::create(self.dir.path())?;
         file.write_all(bytes).map_err(TimelineError::io("write a file", temporary.path()))?;
         self.publish(temporary, &file, hash, bytes.len() as u64)?;
         Ok(true)
     }
 
-    /// Makes `file` of so many `bytes`, which is `temporary`, durable as the file of `hash`.
+    /// Makes `file`, which `temporary` names and which has `bytes` bytes, durable as the file of `hash`.
     pub(crate) fn publish(
         &self,
         temporary: Temporary,
@@ -202,11 +202,11 @@ impl Files {
         self.mark(hash, UNSENT)?;
         temporary.publish(file, &path)?;
         backed.enqueue(*hash, bytes);
-        // There is a file to tell of it again.
+        // The file exists again, so the marker of its removal is obsolete.
         self.unmark(hash, GONE)
     }
 
-    /// Returns true where these bytes are here already; a file of other bytes is written over.
+    /// Returns true if these bytes are here already; a file with other bytes is to be overwritten.
     fn is_intact(&self, hash: &BlobHash, bytes: &[u8]) -> Result<bool> {
         match self.dir.read(&self.name(hash), Size::Recorded(bytes.len() as u64)) {
             Ok(stored) => Ok(stored == bytes),
@@ -217,8 +217,8 @@ impl Files {
         }
     }
 
-    /// Removes the file of `hash`, made under `lease`, unless others pinned it too; the object store may have it, and
-    /// removes it with the next sweep.
+    /// Removes the file of `hash`, stored under `lease`, unless others pinned it; if the object store has it,
+    /// the next sweep removes it there.
     pub(crate) fn take_back(&self, lease: &PinGuard, hash: &BlobHash) -> Result<()> {
         if self.backed.is_some() {
             self.mark(hash, GONE)?;
@@ -232,8 +232,8 @@ impl Files {
         Ok(())
     }
 
-    /// Removes every file for which `named` does not hold, but those that were pinned since the sweep began; calls
-    /// `pace` after each directory of them. What the object store does not remove goes with a later sweep.
+    /// Removes every file for which `named` is false, except those pinned since the sweep began; calls `pace`
+    /// after each directory. Files left in the object store are removed by a later sweep.
     pub(crate) fn sweep(
         &self,
         sweeping: &SweepGuard,
@@ -264,7 +264,7 @@ impl Files {
             .filter_map(|path| Some(of_name(path.file_name()?.to_str()?)?.0))
             .filter(|hash| !named(hash))
             .collect();
-        // A file and its marks are one.
+        // A file and its markers count once.
         unnamed.sort_unstable();
         unnamed.dedup();
         Ok(unnamed)
@@ -274,7 +274,7 @@ impl Files {
         self.dir.file(&self.name(hash).with_extension(AWAY), Links::Never).is_ok()
     }
 
-    /// Makes a mark, whose name the caller syncs.
+    /// Makes a marker; the caller syncs its name.
     fn mark(&self, hash: &BlobHash, mark: &str) -> Result<()> {
         let path = self.path(hash).with_extension(mark);
         let made = File::options().create(true).append(true).open(&path);
@@ -295,7 +295,7 @@ impl Files {
         sync_dir(folder).map_err(TimelineError::io("sync a directory", folder))
     }
 
-    /// Calls `visit` with every file and every mark.
+    /// Calls `visit` with every file and every marker.
     fn walk(
         &self,
         mut visit: impl FnMut(BlobHash, Option<&'static str>, &fs::DirEntry),
@@ -317,7 +317,7 @@ fn shard_name(hash: &BlobHash) -> String {
     format!("{:02x}", hash.as_bytes()[0])
 }
 
-/// Hash and mark of the file that is called `name`.
+/// Parses the hash and the marker from a file name.
 fn of_name(name: &str) -> Option<(BlobHash, Option<&'static str>)> {
     let (stem, mark) = match name.split_once('.') {
         None => (name, None),

@@ -1,7 +1,7 @@
-//! The footer of a sealed journal file: its index, so that opening need not read the events.
+//! Footer of a sealed journal file: its index, so that opening does not read the events.
 //!
-//! Lies between the last batch and the end of the file: the runs, the entries, a fixed
-//! trailer; in a compacted file the entries have their numbers. Only a copy: a footer that is missing or damaged is made again from the events.
+//! Lies between the last batch and the end of the file: runs, entries, a fixed trailer; in a compacted file
+//! the entries have numbers. A footer is only a copy: a missing or damaged one is rebuilt from the events.
 
 use media::{RunId, Seq, WallTime};
 
@@ -13,17 +13,17 @@ use crate::{
     record::{self, u32_at, u64_at},
 };
 
-/// Magic, checksum, count of runs and of events, end of the events, first seq, base time, and
-/// the seq after the last, which is 0 where every number has an event.
+/// Magic, checksum, counts of runs and of events, end of the events, first seq, base time, and the seq after
+/// the last, or 0 if every number has an event.
 pub(crate) const TRAILER_BYTES: usize = 8 + 4 + 4 + 4 + 4 + 8 + 8 + 8;
 const MAGIC: [u8; 8] = *b"SLFOOT\x01\xff";
 const RUN_BYTES: usize = 16;
-/// Offset, milliseconds after the base, number of the run in the footer, kind.
+/// Offset, milliseconds after the base, index of the run in the footer, kind.
 const ENTRY_BYTES: usize = 4 + 4 + 4 + 4;
-/// The same, then the number counted from the first.
+/// As [`ENTRY_BYTES`], then the number relative to the first.
 const SPARSE_ENTRY_BYTES: usize = ENTRY_BYTES + 4;
 
-/// The footer of file number `number` of `index`.
+/// Builds the footer of file number `number` of `index`.
 pub(crate) fn build(index: &LogIndex, number: usize) -> Vec<u8> {
     let file = index.file(number);
     let &FileIndex { first, base, end, .. } = file;
@@ -64,7 +64,7 @@ pub(crate) fn build(index: &LogIndex, number: usize) -> Vec<u8> {
     bytes
 }
 
-/// The size of a footer, told by the last bytes of its file; `None` when there is none.
+/// Returns the size of a footer, from the last bytes of its file; `None` if there is none.
 pub(crate) fn size(trailer: &[u8; TRAILER_BYTES]) -> Option<usize> {
     let entry = entry_bytes(u64_at(trailer, 40) != 0);
     let sizes = [u32_at(trailer, 12) as usize * RUN_BYTES, u32_at(trailer, 16) as usize * entry];
@@ -80,7 +80,7 @@ pub(crate) struct Footer<'a> {
     first: Seq,
     base: WallTime,
     pub(crate) end: u32,
-    /// The number after the last.
+    /// Number after the last.
     next: Seq,
     sparse: bool,
     runs: &'a [u8],
@@ -88,7 +88,7 @@ pub(crate) struct Footer<'a> {
 }
 
 impl<'a> Footer<'a> {
-    /// The footer that is all of `bytes`; `None` unless it is intact and knows every kind.
+    /// Reads the footer that fills `bytes`; `None` unless it is intact and all kinds are known.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Footer<'a>> {
         let (body, trailer) = bytes.split_last_chunk::<TRAILER_BYTES>()?;
         let whole = size(trailer)? == bytes.len();
@@ -112,7 +112,7 @@ impl<'a> Footer<'a> {
         footer.knows_all().then_some(footer)
     }
 
-    /// Its kinds are known, and its runs are numbered in the order in which they appear.
+    /// Returns true if all kinds are known and the runs are numbered by first appearance.
     fn knows_all(&self) -> bool {
         let mut runs = 0;
         let known = self.entries().all(|entry| {
@@ -123,8 +123,8 @@ impl<'a> Footer<'a> {
         known && runs as usize == self.runs.len() / RUN_BYTES
     }
 
-    /// Returns true where it is of the file with this header, whose footer begins at `start` and whose successor is
-    /// `successor`, and tells of records in their order between the two.
+    /// Returns true if the footer belongs to the file with this header, with the footer at `start` and the
+    /// next file `successor`, and its records lie between header and footer in order.
     pub(crate) fn describes(&self, header: &JournalHeader, start: u64, successor: Seq) -> bool {
         let spanned = header
             .span
@@ -136,7 +136,7 @@ impl<'a> Footer<'a> {
             && self.is_in_order(header.len())
     }
 
-    /// No record begins before another ends, and each has a number of its own before the next file's.
+    /// Returns true if records do not overlap and their numbers increase and precede those of the next file.
     fn is_in_order(&self, header_bytes: usize) -> bool {
         let (mut least_at, mut least) = (header_bytes + batch::HEADER_BYTES, self.first.0);
         let in_order = self.entries().zip(0..).all(|(entry, position)| {
@@ -160,7 +160,7 @@ impl<'a> Footer<'a> {
         Seq(self.first.0 + after_first)
     }
 
-    /// Adds the events of the file that it describes to `index`.
+    /// Adds the events of the described file to `index`.
     pub(crate) fn load(&self, index: &mut LogIndex) {
         let numbers: Vec<u32> = self
             .runs
@@ -186,7 +186,7 @@ impl<'a> Footer<'a> {
     }
 }
 
-/// Over everything but the checksum itself, which stands 8 bytes into the trailer.
+/// Returns the checksum of everything except the checksum itself, 8 bytes into the trailer.
 fn checksum(bytes: &[u8], trailer: usize) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..trailer + 8]), &bytes[trailer + 12..])
 }

@@ -1,7 +1,7 @@
-//! The log as an operator sees it: verify every byte, print every event, cut at damage.
+//! Operator's view of the log: verify every byte, print every event, cut at damage.
 //!
-//! `verify` and `cat` change nothing and may run beside a server. `repair` is the only code
-//! that gives up events, only when asked to, and keeps what it cuts in a file beside.
+//! `verify` and `cat` change nothing and may run beside a server. `repair` is the only code that gives up
+//! events, on request only, and keeps the removed bytes in separate files.
 
 use std::{
     io,
@@ -25,51 +25,51 @@ use crate::{
 /// Findings of [`verify`].
 #[derive(Debug, Default)]
 pub struct VerifyReport {
-    /// Events read and found intact.
+    /// Number of events read and found intact.
     pub events: u64,
-    /// Journal files read.
+    /// Number of journal files read.
     pub files: u64,
-    /// Column files read and found intact.
+    /// Number of column files read and found intact.
     pub columns: u64,
-    /// Sealed files without an intact footer; opening the log makes it again.
+    /// Number of sealed files without an intact footer; opening the log rebuilds it.
     pub footers_missing: u64,
-    /// The remains of a batch that was never acknowledged; opening the log cuts them.
+    /// Remains of a batch that was never acknowledged; opening the log cuts them.
     pub torn: Option<TornTail>,
-    /// Everything that is damaged; empty when the log is sound.
+    /// All damage found; empty for an intact log.
     pub problems: Vec<TimelineError>,
 }
 
-/// Changes made by [`repair`].
+/// Results of [`repair`].
 #[derive(Debug, Default)]
 pub struct RepairReport {
-    /// Events that are left.
+    /// Number of events that are left.
     pub events: u64,
-    /// The damage at which the log was cut; `None` when there was none.
+    /// Damage at which the log was cut; `None` if there was none.
     pub damage: Option<TimelineError>,
     /// Bytes that were cut, and the files that keep them.
     pub removed: Vec<CutBytes>,
 }
 
-/// Bytes that [`repair`] took out of the log.
+/// Bytes that [`repair`] removed from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CutBytes {
-    /// The journal file they were in.
+    /// Journal file that held the bytes.
     pub from: PathBuf,
-    /// Offset in it at which they started.
+    /// Offset of the bytes in it.
     pub offset: u64,
     /// Number of bytes.
     pub bytes: u64,
-    /// The file that has them now.
+    /// File that holds the removed bytes.
     pub kept_in: PathBuf,
 }
 
-/// Reads and checks every byte of the log in `dir` that was ever acknowledged.
+/// Reads and checks every acknowledged byte of the log in `dir`.
 pub fn verify(dir: &Path) -> Result<VerifyReport> {
     let mut before = Vec::new();
     loop {
         let report = verify_once(dir)?;
         let told: Vec<String> = report.problems.iter().map(TimelineError::to_string).collect();
-        // Beside a live writer a file may be read half written, but never twice in one place.
+        // Beside a live writer a file may be read half written, but not twice in the same place.
         if told == before {
             return Ok(report);
         }
@@ -86,7 +86,7 @@ fn verify_once(dir: &Path) -> Result<VerifyReport> {
     let mut head = Seq(0);
     for (position, first) in files.iter().enumerate() {
         let successor = files.get(position + 1).copied();
-        // Damage ends a file, not the check: the next one is read by its own numbers.
+        // Damage ends the check of its file only: the next one is checked by its own numbers.
         let sound = verify_file(&disk, *first, successor, head, &columns, &mut report);
         report.problems.extend(sound.err());
         head = Seq(successor.map_or(0, |next| next.0 - 1));
@@ -176,12 +176,12 @@ pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) ->
     })
 }
 
-/// Cuts the log in `dir` at its first damage and keeps what is cut in files beside it.
+/// Cuts the log in `dir` at its first damage and keeps the removed bytes in files beside it.
 ///
-/// Later files go with it: the events in them would stand after a gap.
+/// Later files are removed too, because their events would follow a gap.
 pub fn repair(dir: &Path) -> Result<RepairReport> {
     let journal_dir = dir.join("journal");
-    // Only where there is a log: locking and opening would begin one.
+    // Only an existing log is locked and opened, because both would create one.
     let files = recovery::list(&DirStorage::read_only(&journal_dir))?.files;
     let _lock = LogLock::take(dir, files.len())?;
     let io = TimelineError::io("open the journal", &journal_dir);
@@ -213,11 +213,11 @@ pub fn repair(dir: &Path) -> Result<RepairReport> {
 struct Sound {
     /// End of its intact batches.
     end: u64,
-    /// The last number that they stand for.
+    /// Last number that the intact batches cover.
     head: Seq,
-    /// The header that says so, of a compacted file.
+    /// Header with that range, for a compacted file.
     shortened: Option<JournalHeader>,
-    /// Damage that ends it there.
+    /// Damage after that end.
     damage: Option<TimelineError>,
 }
 
@@ -247,9 +247,9 @@ fn inspect(disk: &dyn Storage, first: Seq, successor: Option<Seq>, head: Seq) ->
     }
 }
 
-/// Moves everything from `offset` on out of the file of `first`.
+/// Moves all bytes from `offset` on out of the file of `first`.
 ///
-/// `shortened` is the header of a compacted file that ends earlier than it said.
+/// `shortened` is the new header of a compacted file that ends earlier than its old header says.
 fn cut(
     disk: &dyn Storage,
     first: Seq,
@@ -288,7 +288,7 @@ fn cut(
     Ok(())
 }
 
-/// Lets the log go on at `next` in a file of its own, as the file before may be sealed.
+/// Lets the log continue at `next` in a new file, because the file before may be sealed.
 fn create_empty(disk: &Arc<dyn Storage>, next: Seq) -> Result<()> {
     let files = recovery::list(&**disk)?.files;
     let before = files.last().map(|last| recovery::read_file(&**disk, *last)).transpose()?;

@@ -1,8 +1,8 @@
-//! Files that are read back: beneath a directory that is held open, of a known size.
+//! Reading of files of a known size beneath a directory that is held open.
 //!
-//! The kernel resolves their names (`openat2`), so that no link and no race leads elsewhere. What
-//! took a file's place (a link, a FIFO, a device, a longer file) is an error at once: no reader
-//! waits for it, and none reads past its bound.
+//! The kernel resolves names (`openat2`), so that no link and no race leads elsewhere. A link, FIFO, device
+//! or longer file in place of the expected one is an immediate error: a reader neither blocks on it nor reads
+//! beyond its limit.
 
 use std::{
     fs::File,
@@ -17,36 +17,36 @@ use rustix::{
     io::Errno,
 };
 
-/// Error of a file that is not read.
+/// Reason that a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// Nothing there.
+    /// There is no file.
     #[error("not found")]
     NotFound,
-    /// A symbolic link on the way, where none is followed or the links go in circles.
+    /// A symbolic link in the path, where links are not followed or form a loop.
     #[error("is reached through a symbolic link, which is not followed")]
     Link,
     /// A symbolic link that leads out of the directory.
     #[error("leads out of its directory through a symbolic link")]
     LinkOut,
-    /// There, and not a file.
+    /// The name is not of a regular file.
     #[error("is {0}, not a regular file")]
     NotAFile(&'static str),
-    /// Another size than was recorded.
+    /// The size differs from the recorded one.
     #[error("has {found} bytes, and {recorded} were recorded")]
     Size {
-        /// The file's size.
+        /// Size of the file.
         found: u64,
-        /// The recorded one.
+        /// Recorded size.
         recorded: u64,
     },
-    /// More bytes than are read.
+    /// The file exceeds the limit.
     #[error("has more than {max} bytes, the most that are read")]
     TooLarge {
         /// The limit.
         max: u64,
     },
-    /// The system refused otherwise.
+    /// Another system error.
     #[error("{0}")]
     Io(#[source] io::Error),
 }
@@ -61,25 +61,25 @@ impl From<FileError> for io::Error {
     }
 }
 
-/// Symbolic links that are followed.
+/// Symbolic links to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
     /// None.
     Never,
-    /// Those that stay beneath the directory.
+    /// Links that stay beneath the directory.
     Beneath,
 }
 
-/// Bound on the bytes read of a file.
+/// Limit on the bytes read of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// All of its bytes, which are as many as were recorded.
+    /// Exactly the recorded number of bytes.
     Recorded(u64),
-    /// All of its bytes, of which there may be so many.
+    /// At most this number of bytes.
     AtMost(u64),
 }
 
-/// A directory that is held open from its first use.
+/// Directory that is held open from its first use.
 #[derive(Debug)]
 pub struct HeldDir {
     path: PathBuf,
@@ -87,24 +87,24 @@ pub struct HeldDir {
 }
 
 impl HeldDir {
-    /// The directory at `path`, which may not be there yet.
+    /// Returns the directory at `path`, which need not exist yet.
     pub fn new(path: &Path) -> HeldDir {
         HeldDir { path: path.to_owned(), held: OnceLock::new() }
     }
 
-    /// The directory at `path`, held from now on.
+    /// Opens and holds the directory at `path`.
     pub fn open(path: &Path) -> io::Result<HeldDir> {
         let dir = HeldDir::new(path);
         dir.held()?;
         Ok(dir)
     }
 
-    /// Returns its path at the time of opening.
+    /// Returns the path given at construction.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns true where the directory that is held is still the one at its path.
+    /// Returns true if the held directory is still the one at its path.
     pub fn is_there(&self) -> io::Result<bool> {
         let (held, now) = (rustix::fs::fstat(self.held()?)?, rustix::fs::stat(&self.path)?);
         Ok((held.st_dev, held.st_ino) == (now.st_dev, now.st_ino))
@@ -125,18 +125,18 @@ impl HeldDir {
         self.file_with(name, OFlags::RDONLY, links)
     }
 
-    /// Opens the regular file called `name` for reading and writing, made where there is none.
+    /// Opens the regular file called `name` for reading and writing, creating it if needed.
     pub fn file_to_write(&self, name: &Path) -> Result<File, FileError> {
         self.file_with(name, OFlags::RDWR | OFlags::CREATE, Links::Never)
     }
 
-    /// Opens the regular file called `name`, which is there, for reading and writing.
+    /// Opens the existing regular file called `name` for reading and writing.
     pub fn file_to_change(&self, name: &Path) -> Result<File, FileError> {
         self.file_with(name, OFlags::RDWR, Links::Never)
     }
 
     fn file_with(&self, name: &Path, flags: OFlags, links: Links) -> Result<File, FileError> {
-        // NONBLOCK: a FIFO must not hold us until somebody writes to it.
+        // NONBLOCK: opening a FIFO must not block until another process writes to it.
         let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let made = if flags.contains(OFlags::CREATE) { 0o666 } else { 0 };
         let resolve = ResolveFlags::BENEATH
@@ -167,7 +167,7 @@ impl HeldDir {
         }
     }
 
-    /// Reads the regular file called `name`, reached through no link.
+    /// Reads the regular file called `name` without following links.
     pub fn read(&self, name: &Path, size: Size) -> Result<Vec<u8>, FileError> {
         read(self.file(name, Links::Never)?, size)
     }
@@ -180,15 +180,15 @@ fn unopened(error: io::Error) -> FileError {
     }
 }
 
-/// Reads a file that an operator names: its directory is held, and links in it are followed as
-/// far as they stay in it, which is how mounted secrets are laid out.
+/// Reads a file that an operator names: its directory is held, and links that stay in it are followed, as
+/// mounted secrets need.
 pub fn read_named(path: &Path, max: u64) -> Result<Vec<u8>, FileError> {
     let name = path.file_name().ok_or(FileError::NotAFile("a directory"))?;
     let dir = HeldDir::new(path.parent().unwrap_or(Path::new("")));
     read(dir.file(Path::new(name), Links::Beneath)?, Size::AtMost(max))
 }
 
-/// Makes sure that `file` has the size that was recorded.
+/// Checks that `file` has the recorded size.
 pub fn check_size(file: &File, recorded: u64) -> Result<(), FileError> {
     let found = file.metadata().map_err(FileError::Io)?.len();
     if found == recorded { Ok(()) } else { Err(FileError::Size { found, recorded }) }
@@ -203,7 +203,7 @@ fn read(file: File, size: Size) -> Result<Vec<u8>, FileError> {
     file.take(max.saturating_add(1)).read_to_end(&mut bytes).map_err(FileError::Io)?;
     let found = bytes.len() as u64;
     match size {
-        // It was written to meanwhile.
+        // The file was written to meanwhile.
         Size::Recorded(recorded) if found != recorded => Err(FileError::Size { found, recorded }),
         Size::AtMost(max) if found > max => Err(FileError::TooLarge { max }),
         _ => Ok(bytes),

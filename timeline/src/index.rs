@@ -1,7 +1,7 @@
-//! Positions of all events: 12 bytes an event by seq, and 4 bytes an event by run.
+//! Index of all events: 12 bytes an event by seq, and 4 bytes an event by run.
 //!
-//! Kept in memory, filled from the footers of sealed files when the log opens. A compacted file
-//! has gaps between its numbers, which cost 4 bytes an event more. Knows no I/O.
+//! In memory; loaded from the footers of sealed files when the log opens. Gaps between the numbers of a
+//! compacted file cost 4 bytes an event more. Does no I/O.
 
 mod replace;
 
@@ -11,51 +11,51 @@ use media::{RunId, Seq, WallTime};
 
 use crate::{EventMeta, event::EventKind};
 
-/// Runs that one log can hold: their number shares 32 bits with the kind.
+/// Most runs of one log: their index shares 32 bits with the kind.
 pub const RUNS_MAX: usize = 1 << 24;
-/// Events that one log can hold: a run keeps the seqs of its events in 32 bits.
+/// Most events of one log: a run stores the seqs of its events in 32 bits.
 pub const EVENTS_MAX: u64 = u32::MAX as u64;
 
-/// Events looked at in one step: keeps a reader from holding up the writer for long.
+/// Most events examined per lock, so that a reader does not hold up the writer for long.
 const EXAMINED_MAX: usize = 4096;
 
-/// One event in its journal file.
+/// Event in its journal file.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Start of its record.
+    /// Start of the record in the file.
     offset: u32,
     /// Milliseconds after the file's base time.
     after_base: u32,
-    /// Number of the run, then 8 bits of kind.
+    /// Index of the run, then 8 bits of kind.
     run_and_kind: u32,
 }
 
-/// The events of one journal file.
+/// Events of one journal file.
 pub(crate) struct FileIndex {
     pub(crate) first: Seq,
-    /// The number after its last.
+    /// Number after the last.
     pub(crate) next: Seq,
     pub(crate) base: WallTime,
-    /// End of its last record.
+    /// End of the last record.
     pub(crate) end: u32,
     generation: u32,
     entries: Vec<Entry>,
-    /// The numbers of the entries counted from the first; empty where they have no gap.
+    /// Numbers of the entries relative to the first; empty without gaps.
     seqs: Vec<u32>,
 }
 
 impl FileIndex {
-    /// Some of its numbers have no event.
+    /// Returns true if some of its numbers have no event.
     pub(crate) fn is_sparse(&self) -> bool {
         self.entries.len() as u64 != self.next.0 - self.first.0
     }
 
-    /// Events in it.
+    /// Returns the number of events.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The time of its last event, if there is one.
+    /// Returns the time of the last event, if there is one.
     pub(crate) fn last_at(&self) -> Option<WallTime> {
         self.entries.last().map(|entry| self.at(entry))
     }
@@ -77,7 +77,7 @@ impl FileIndex {
         self.seqs.binary_search(&number).ok()
     }
 
-    /// The position of the first event from `from` on.
+    /// Returns the position of the first event from `from` on.
     fn position_from(&self, from: Seq) -> usize {
         let number = from.0.saturating_sub(self.first.0);
         if self.seqs.is_empty() {
@@ -86,13 +86,13 @@ impl FileIndex {
         self.seqs.partition_point(|seq| u64::from(*seq) < number)
     }
 
-    /// Bytes from the start of a record to the start of the next.
+    /// Returns the bytes from the start of a record to the start of the next.
     fn bytes(&self, position: usize) -> u64 {
         let end = self.entries.get(position + 1).map_or(self.end, |next| next.offset);
         u64::from(end - self.entries[position].offset)
     }
 
-    /// An event taken at `at` cannot go into this file: its time does not fit 32 bits.
+    /// Returns true if an event at `at` cannot go into this file, because its time does not fit 32 bits.
     pub(crate) fn is_too_old_for(&self, at: WallTime) -> bool {
         u32::try_from(at.epoch_ms - self.base.epoch_ms).is_err()
     }
@@ -102,7 +102,7 @@ struct RunEvents {
     id: RunId,
     /// Seqs in order.
     events: Vec<u32>,
-    /// Bytes of its records in the files, with their share of the framing.
+    /// Bytes of the run's records in the files, with their share of the framing.
     bytes: u64,
 }
 
@@ -112,7 +112,7 @@ impl Entry {
     }
 }
 
-/// An event by the number of its run.
+/// Event with the index of its run.
 #[derive(Clone, Copy)]
 pub(crate) struct RunEventRef {
     pub(crate) seq: Seq,
@@ -121,7 +121,7 @@ pub(crate) struct RunEventRef {
     pub(crate) kind: EventKind,
 }
 
-/// One version of a journal file: a compaction puts another in its place.
+/// Version of a journal file, which a compaction replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     /// First seq of the file, which names it.
@@ -129,47 +129,47 @@ pub(crate) struct FileId {
     generation: u32,
 }
 
-/// Position of one event, and its head.
+/// Location and head of one event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventLocation {
     pub(crate) head: EventMeta,
     pub(crate) file: FileId,
     pub(crate) offset: u32,
-    /// Latest end of its record.
+    /// Upper limit of the record's end.
     pub(crate) end: u32,
 }
 
-/// Outcome of a step of looking backwards.
+/// Outcome of a step of a backward search.
 pub(crate) enum BackwardStep {
     Found(EventLocation),
-    /// Not found yet among the newest; look before this one next.
+    /// Not found yet; continue before this number.
     GoOn(Seq),
     None,
 }
 
-/// The index of a whole log.
+/// Index of a whole log.
 #[derive(Default)]
 pub(crate) struct LogIndex {
     files: Vec<FileIndex>,
     runs: Vec<RunEvents>,
     numbers: HashMap<RunId, u32>,
-    /// Numbers of runs that have no event any more.
+    /// Indices of runs that have no events left.
     free: Vec<u32>,
     generation: u32,
 }
 
 impl LogIndex {
-    /// The last number given to an event; 0 when there is none.
+    /// Returns the last number given to an event; 0 if there is none.
     pub(crate) fn head(&self) -> Seq {
         Seq(self.files.last().map_or(0, |file| file.next.0 - 1))
     }
 
-    /// Events in the log.
+    /// Returns the number of events in the log.
     pub(crate) fn len(&self) -> u64 {
         self.files.iter().map(|file| file.entries.len() as u64).sum()
     }
 
-    /// Runs that have an event.
+    /// Returns the number of runs with an event.
     pub(crate) fn run_count(&self) -> usize {
         self.numbers.len()
     }
@@ -187,7 +187,7 @@ impl LogIndex {
         &self.files[number]
     }
 
-    /// Begins the file of event `first`, the next one, whose records start at `start`.
+    /// Begins the next file, whose first event is `first` and whose records start at `start`.
     pub(crate) fn begin_file(&mut self, first: Seq, base: WallTime, start: u32) {
         if let Some(sealed) = self.files.last_mut() {
             sealed.entries.shrink_to_fit();
@@ -197,21 +197,21 @@ impl LogIndex {
         self.files.push(FileIndex { first, next, base, end: start, generation, entries, seqs });
     }
 
-    /// Says that the last file stands for all numbers before `next`.
+    /// Sets the number before which the last file covers all.
     pub(crate) fn end_file(&mut self, next: Seq) {
         if let Some(file) = self.files.last_mut() {
             file.next = next;
         }
     }
 
-    /// Gives the last file, which is empty, another base time.
+    /// Sets the base time of the last file, which must be empty.
     pub(crate) fn rebase_last_file(&mut self, base: WallTime) {
         if let Some(file) = self.files.last_mut() {
             file.base = base;
         }
     }
 
-    /// The number of `run` in the index, new when it is not there yet.
+    /// Returns the index of `run`, assigning one if it is new.
     pub(crate) fn number(&mut self, run: RunId) -> u32 {
         let (runs, free) = (&mut self.runs, &mut self.free);
         *self.numbers.entry(run).or_insert_with(|| {
@@ -225,14 +225,14 @@ impl LogIndex {
         })
     }
 
-    /// Makes room for the entries that a file will bring.
+    /// Reserves memory for `count` entries of the last file.
     pub(crate) fn reserve(&mut self, count: usize) {
         if let Some(file) = self.files.last_mut() {
             file.entries.reserve_exact(count);
         }
     }
 
-    /// Adds an event behind the head to the last file; its record spans `record`.
+    /// Adds an event after the head to the last file; its record spans `record`.
     pub(crate) fn push(&mut self, event: RunEventRef, record: Range<u32>) {
         let file = self.files.last_mut().expect("a file is begun before its events");
         let after_base = u32::try_from(event.at.epoch_ms - file.base.epoch_ms)
@@ -257,7 +257,7 @@ impl LogIndex {
         run.bytes += u64::from(record.end - record.start);
     }
 
-    /// Gives back what growing reserved beyond need.
+    /// Frees memory reserved beyond need.
     pub(crate) fn shrink(&mut self) {
         self.runs.iter_mut().for_each(|run| run.events.shrink_to_fit());
         self.files.iter_mut().for_each(|file| {
@@ -266,32 +266,32 @@ impl LogIndex {
         });
     }
 
-    /// The last file.
+    /// Returns the last file.
     pub(crate) fn last_file(&self) -> Option<&FileIndex> {
         self.files.last()
     }
 
-    /// The events of file number `file`, each with the offset of its record.
+    /// Returns the events of file number `file`, each with the offset of its record.
     pub(crate) fn file_events(&self, file: usize) -> impl Iterator<Item = (u32, EventMeta)> + '_ {
         let file = &self.files[file];
         let numbered = file.entries.iter().enumerate();
         numbered.map(|(position, entry)| (entry.offset, self.head_of(file, position)))
     }
 
-    /// Up to `count` events of file number `file` from position `from` on.
+    /// Returns up to `count` events of file number `file` from position `from` on.
     pub(crate) fn hits(&self, file: usize, from: usize, count: usize) -> Vec<EventLocation> {
         let file = &self.files[file];
         let to = file.entries.len().min(from + count);
         (from..to).map(|position| self.hit_at(file, position)).collect()
     }
 
-    /// Returns the position of event `seq`.
+    /// Returns the location of event `seq`.
     pub(crate) fn locate(&self, seq: Seq) -> Option<EventLocation> {
         let file = self.files.partition_point(|file| file.first <= seq).checked_sub(1)?;
         self.hit(&self.files[file], seq)
     }
 
-    /// Up to `count` events from `from` on, whatever numbers are between them.
+    /// Returns up to `count` events from `from` on; numbers without an event are skipped.
     pub(crate) fn heads_from(&self, from: Seq, count: usize) -> Vec<EventMeta> {
         let start = self.files.partition_point(|file| file.next <= from);
         let heads = self.files[start..].iter().flat_map(|file| {
@@ -301,9 +301,9 @@ impl LogIndex {
         heads.take(count).collect()
     }
 
-    /// Adds to `hits` the events of `run` from `from` on, up to `limit` and of `kind` where given.
+    /// Adds to `hits` the events of `run` from `from` on, up to `limit`, and only of `kind` if given.
     ///
-    /// Looks at a bounded number of events; returns from where to go on, if anywhere.
+    /// Examines a limited number of events; returns the number from which to continue, if any.
     pub(crate) fn collect(
         &self,
         run: RunId,
@@ -337,9 +337,9 @@ impl LogIndex {
         None
     }
 
-    /// The last event of `run` of this kind that comes before `before`.
+    /// Returns the last event of `run` and `kind` before `before`.
     ///
-    /// Looks at a bounded number of events; `GoOn` tells before which to look next.
+    /// Examines a limited number of events; `GoOn` holds the number before which to continue.
     pub(crate) fn last_of(&self, run: RunId, before: Seq, kind: EventKind) -> BackwardStep {
         let Some(number) = self.numbers.get(&run) else { return BackwardStep::None };
         let events = &self.runs[*number as usize].events;
@@ -354,7 +354,7 @@ impl LogIndex {
         BackwardStep::None
     }
 
-    /// Memory behind the index, without the table from run id to number.
+    /// Returns the bytes of the index, without the table from run id to index.
     pub(crate) fn memory_bytes(&self) -> usize {
         let files = self.files.iter().map(|file| {
             file.entries.capacity() * size_of::<Entry>() + file.seqs.capacity() * size_of::<u32>()

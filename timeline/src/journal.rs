@@ -1,7 +1,7 @@
-//! The journal being written: append a batch, sync it, mark it; begin and seal files.
+//! Journal being written: appends a batch, syncs it, marks it; begins and seals files.
 //!
-//! Files grow in zero-filled steps, so that most syncs change no metadata. After a failure
-//! whose effect on the disk is unknown nothing is written any more: the caller poisons the log.
+//! Files grow in zero-filled steps, so that most syncs change no metadata. After a failure with an unknown
+//! effect on the disk nothing more is written: the caller poisons the log.
 
 use std::{io, path::PathBuf, sync::Arc, time::Instant};
 
@@ -16,37 +16,37 @@ use crate::{
 
 /// Magic, version, checksum, first seq, base time.
 pub(crate) const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 8;
-/// The same, then the seq after the last and the count of events.
+/// As [`HEADER_BYTES`], then the seq after the last and the count of events.
 pub(crate) const COMPACTED_HEADER_BYTES: usize = HEADER_BYTES + 8 + 8;
 const MAGIC: [u8; 8] = *b"SLJOURN\xff";
-/// Of files as they are written, with an event for every number.
+/// Version of files with an event for every number, as the writer makes them.
 const VERSION: u32 = 1;
-/// Of files that a compaction made.
+/// Version of files made by a compaction.
 const COMPACTED_VERSION: u32 = 2;
-/// Milliseconds from 1970 to the base time of a file at most: those of its events then fit too.
+/// Largest base time in milliseconds from 1970, so that the times of the file's events fit too.
 const BASE_MS_MAX: u64 = 1 << 60;
 const SUFFIX: &str = ".journal";
 const TEMPORARY_SUFFIX: &str = ".journal.tmp";
 
-/// The name of the file whose first event is `first`.
+/// Returns the name of the file whose first event is `first`.
 pub(crate) fn file_name(first: Seq) -> String {
     format!("{:020}{SUFFIX}", first.0)
 }
 
-/// The first event of the file called `name`; `None` when it is not a journal file.
+/// Returns the first event of the file called `name`; `None` if it is not a journal file.
 pub(crate) fn parse_file_name(name: &str) -> Option<Seq> {
     let digits = name.strip_suffix(SUFFIX)?;
     let ours = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    // Twenty digits may exceed a u64; such a name is not ours either.
+    // Twenty digits may exceed a u64; such a name is not a journal file's either.
     ours.then(|| digits.parse().ok().map(Seq)).flatten()
 }
 
-/// The name of the file of `first` until it is complete.
+/// Returns the name of the file of `first` until it is complete.
 pub(crate) fn temporary_name(first: Seq) -> String {
     format!("{:020}{TEMPORARY_SUFFIX}", first.0)
 }
 
-/// Returns true where `name` is a file whose creation never finished.
+/// Returns true if `name` is a file whose creation was not finished.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.ends_with(TEMPORARY_SUFFIX)
 }
@@ -55,13 +55,13 @@ pub(crate) fn is_temporary(name: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JournalHeader {
     pub(crate) first: Seq,
-    /// No event of the file is older.
+    /// Time that no event of the file precedes.
     pub(crate) base: WallTime,
-    /// Of a compacted file only.
+    /// Covered numbers, in a compacted file only.
     pub(crate) span: Option<SeqRange>,
 }
 
-/// Numbers that a compacted file stands for: all up to `next`, `count` of which have an event.
+/// Numbers that a compacted file covers: all up to `next`, `count` of which have an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SeqRange {
     pub(crate) next: Seq,
@@ -69,12 +69,12 @@ pub(crate) struct SeqRange {
 }
 
 impl JournalHeader {
-    /// The header of a file that will be written to.
+    /// Returns the header of a file to be written.
     pub(crate) fn new(first: Seq, base: WallTime) -> JournalHeader {
         JournalHeader { first, base, span: None }
     }
 
-    /// Its size, which is where the batches start.
+    /// Returns the size of the header, which is the offset of the first batch.
     pub(crate) fn len(&self) -> usize {
         if self.span.is_some() { COMPACTED_HEADER_BYTES } else { HEADER_BYTES }
     }
@@ -127,7 +127,7 @@ impl JournalHeader {
             && spanned
     }
 
-    /// Returns true where the time of an event of this file may be `at`.
+    /// Returns true if an event of this file may have the time `at`.
     pub(crate) fn spans(&self, at: WallTime) -> bool {
         at.epoch_ms.checked_sub(self.base.epoch_ms).is_some_and(|ms| u32::try_from(ms).is_ok())
     }
@@ -140,9 +140,9 @@ impl JournalHeader {
 /// Reason that a batch was not appended.
 #[derive(Debug)]
 pub(crate) enum AppendFailure {
-    /// Nothing of it is in the log, which goes on.
+    /// Nothing of the batch is in the log, which continues.
     Refused { what: &'static str, path: PathBuf, source: io::Error },
-    /// Some of it may be; the log must take nothing more.
+    /// Part of the batch may be in the log, which must take nothing more.
     Fatal { reason: String },
 }
 
@@ -157,7 +157,7 @@ impl AppendFailure {
         }
     }
 
-    /// The failure as one of the callers waiting for the batch gets it.
+    /// Returns the error for one of the callers that wait for the batch.
     pub(crate) fn error(&self) -> TimelineError {
         match self {
             AppendFailure::Fatal { reason } => TimelineError::Poisoned { reason: reason.clone() },
@@ -169,7 +169,7 @@ impl AppendFailure {
     }
 }
 
-/// Returns true where `error` says that the disk has no room.
+/// Returns true if `error` means that the disk is full.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -177,15 +177,15 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 /// Sizes of journal files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JournalSizes {
-    /// A file with events is sealed before it grows past this.
+    /// Size above which a file with events is sealed.
     pub(crate) file: u64,
     /// Step by which files grow.
     pub(crate) grow: u64,
-    /// Space kept ahead of what is written.
+    /// Space kept allocated after the written part.
     pub(crate) spare: u64,
 }
 
-/// The file at the end of the journal.
+/// Last file of the journal.
 pub(crate) struct Journal {
     disk: Arc<dyn Storage>,
     sizes: JournalSizes,
@@ -193,7 +193,7 @@ pub(crate) struct Journal {
     path: PathBuf,
     /// Offset of the next batch.
     position: u64,
-    /// Up to here the file is zero-filled.
+    /// Offset up to which the file is zero-filled.
     allocated: u64,
     next: Seq,
 }
@@ -216,19 +216,19 @@ impl Journal {
             bytes[..header.len()].copy_from_slice(&header);
             file.write_all_at(&bytes, 0)?;
             file.sync()?;
-            // The name comes last: a file that has it has its header.
+            // The name comes last: a named file has its header.
             disk.rename(&temporary, &name)?;
             Ok(file)
         };
         let file = make().map_err(AppendFailure::refused("begin a journal file", path.clone()))?;
-        // From here on the name may or may not survive: only certainty lets the log go on.
+        // From here on the name may or may not survive a crash: on a failure the log must not continue.
         disk.sync_names()
             .map_err(AppendFailure::fatal("sync the journal's directory", path.clone()))?;
         let position = HEADER_BYTES as u64;
         Ok(Journal { disk, sizes, file, path, position, allocated, next: header.first })
     }
 
-    /// Goes on after the last batch of a recovered file; what lies behind it is cut.
+    /// Continues after the last batch of a recovered file; cuts the bytes after it.
     pub(crate) fn resume(
         disk: Arc<dyn Storage>,
         sizes: JournalSizes,
@@ -243,7 +243,7 @@ impl Journal {
         if torn {
             file.set_size(position).map_err(io("cut a torn tail"))?;
         }
-        // The last batch may have been read from memory that never reached the disk.
+        // The last batch may have been read from the page cache and never have reached the disk.
         file.sync().map_err(io("sync a journal file"))?;
         let allocated = file.size().map_err(io("measure a journal file"))?;
         let mut journal = Journal { disk, sizes, file, path, position, allocated, next };
@@ -251,12 +251,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The file has no event yet.
+    /// Returns true if the file has no event yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.position == HEADER_BYTES as u64
     }
 
-    /// Replaces this file, which is empty, by one for events from `base` on.
+    /// Replaces this file, which must be empty, by one for events from `base` on.
     pub(crate) fn truncate_to_empty(
         &mut self,
         base: WallTime,
@@ -266,24 +266,24 @@ impl Journal {
         Ok(())
     }
 
-    /// The event that comes next.
+    /// Returns the number of the next event.
     pub(crate) fn next(&self) -> Seq {
         self.next
     }
 
-    /// Returns true where the file should be sealed before it takes `bytes` more.
+    /// Returns true if the file should be sealed before it takes `bytes` more.
     pub(crate) fn is_full_for(&self, bytes: usize) -> bool {
         !self.is_empty() && self.position + bytes as u64 > self.sizes.file
     }
 
-    /// Returns true where a batch of `bytes` has room in the space that is there already.
+    /// Returns true if a batch of `bytes` fits into the allocated space.
     pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
         self.position + (bytes + batch::HEADER_BYTES) as u64 <= self.allocated
     }
 
-    /// Makes `batch`, which holds `count` records, durable; returns where it starts.
+    /// Makes `batch`, which holds `count` records, durable; returns its offset.
     ///
-    /// Without room for more the spare space is for what is `urgent`.
+    /// If the file cannot grow, only an `urgent` batch may use the spare space.
     pub(crate) fn append(
         &mut self,
         batch: &[u8],
@@ -298,7 +298,7 @@ impl Journal {
             grown?;
         }
         if let Err(source) = self.file.write_all_at(batch, start) {
-            // Part of it may be there. A mark in its place makes that certainly nothing.
+            // Part of the batch may be written. A durable mark in its place invalidates it.
             self.mark()?;
             self.sync()?;
             let (what, path) = ("append to the journal", self.path.clone());
@@ -319,10 +319,10 @@ impl Journal {
         base: WallTime,
         footer: &[u8],
     ) -> std::result::Result<(), AppendFailure> {
-        // Room first: a disk that fills up later would leave the file half sealed.
+        // Allocates first: a disk that fills up later would leave the file half sealed.
         self.grow(self.position + footer.len() as u64)?;
         let header = JournalHeader::new(self.next, base);
-        // A sealed file has a successor, always: that is how a missing last file is noticed.
+        // A sealed file always has a successor, which reveals a missing last file.
         let successor = Journal::create(self.disk.clone(), self.sizes, header)?;
         let sealed = std::mem::replace(self, successor);
         seal(&*sealed.file, sealed.position, footer)
@@ -354,7 +354,7 @@ impl Journal {
     }
 }
 
-/// Puts `footer` where the events end and makes it durable.
+/// Writes `footer` where the events end and makes it durable.
 pub(crate) fn seal(file: &dyn StorageFile, end: u64, footer: &[u8]) -> io::Result<()> {
     file.write_all_at(footer, end)?;
     file.set_size(end + footer.len() as u64)?;

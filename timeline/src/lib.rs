@@ -1,10 +1,9 @@
-//! The append-only event store of Sightline: a journal of files, blobs and signal columns.
+//! Append-only event store of Sightline: a journal of files, blobs and signal columns.
 //!
-//! Promise: an event that was acknowledged survives a crash and a power cut, whole, unaltered
-//! and under the same number; a batch is there whole or not at all; a damaged byte is reported
-//! by file and offset, never skipped or served. It rests on disks that keep what they synced;
-//! of the rest any part may survive. Knows no run states and no owners.
-//! Long because it is the whole of what others call.
+//! An acknowledged event survives a crash and a power cut, whole, unaltered and under the same number; a
+//! batch is there whole or not at all; a damaged byte is reported by file and offset, never skipped or
+//! served. This requires disks that keep what they synced; any part of the rest may survive. Knows no run
+//! states and no owners. Long because it is the whole interface.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -74,59 +73,59 @@ use writer::LogWriter;
 
 type Result<T> = std::result::Result<T, TimelineError>;
 
-/// Records of one batch.
+/// Most records of one batch.
 pub const BATCH_RECORDS_MAX: usize = QUEUE_RECORDS_MAX;
-/// Bytes of one batch.
+/// Most bytes of one batch.
 pub const BATCH_BYTES_MAX: usize = QUEUE_BYTES_MAX;
-/// Offsets in a journal file have 32 bits, and a batch may begin just before the limit.
+/// Largest limit of a journal file: offsets have 32 bits, and a batch may begin just before the limit.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// Position of an appended event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendResult {
-    /// Its position in the one order.
+    /// Number of the event in the log.
     pub seq: Seq,
-    /// Time at which the writer took it.
+    /// Time at which the writer took the event.
     pub at: WallTime,
 }
 
-/// Everything about a stored event but its payload.
+/// Metadata of a stored event: all but the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventMeta {
-    /// Its position in the one order.
+    /// Number of the event in the log.
     pub seq: Seq,
-    /// Time at which the writer took it.
+    /// Time at which the writer took the event.
     pub at: WallTime,
-    /// Its run.
+    /// Run of the event.
     pub run: RunId,
-    /// Its kind.
+    /// Kind of the event.
     pub kind: EventKind,
 }
 
 /// A stored event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {
-    /// Everything but the payload.
+    /// All but the payload.
     pub head: EventMeta,
-    /// The payload as JSON text, signals included wherever they are stored.
+    /// Payload as JSON text, with the signals wherever they are stored.
     pub payload: Box<str>,
 }
 
-/// State of the log: ready for events, or not.
+/// State of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogState {
     /// Accepts appends.
     Writable,
-    /// A write to disk failed; reading goes on.
+    /// A write to disk failed; reads still work.
     Poisoned {
-        /// The first failure.
+        /// Reason of the first failure.
         reason: String,
     },
     /// Closed, or opened for reading only.
     Closed,
 }
 
-/// The event store; clones share it, and the last one to go closes it.
+/// Event store; clones share it, and dropping the last one closes it.
 #[derive(Clone)]
 pub struct Timeline(Arc<Inner>);
 
@@ -134,16 +133,16 @@ struct Inner {
     store: Arc<SharedLog>,
     queue: Arc<AppendQueue>,
     writer: Mutex<Option<thread::JoinHandle<()>>>,
-    /// A journal file is sealed before it grows past this.
+    /// Size above which a journal file is sealed.
     file_bytes: u64,
-    /// Held by the one compaction.
+    /// Held during a compaction, so that there is only one.
     compacting: Mutex<()>,
     /// Released after the writer has ended.
     _lock: Option<LogLock>,
 }
 
 impl Timeline {
-    /// Opens the log in `dir` for writing, created when there is none; a torn tail is cut.
+    /// Opens the log in `dir` for writing, creating it if needed; cuts a torn tail.
     pub fn open(dir: &Path, options: TimelineOptions) -> Result<(Timeline, RecoveryReport)> {
         let (journal, columns) = (dir.join("journal"), dir.join("columns"));
         let io = |path| TimelineError::io("create the log's directory", path);
@@ -157,8 +156,8 @@ impl Timeline {
         Ok((log, recovery))
     }
 
-    /// Opens the log whose journal is on `disk` and whose columns are in `columns`, without
-    /// a lock: for a disk that only this process can reach.
+    /// Opens the log with its journal on `disk` and its columns in `columns`, without a lock: for a disk that
+    /// only this process can reach.
     pub fn open_on(
         disk: Arc<dyn Storage>,
         columns: &Path,
@@ -167,9 +166,9 @@ impl Timeline {
         Timeline::start(disk, ColumnDir::at(columns), options, None)
     }
 
-    /// Opens the log in `dir` for reading, as far as it is written now; changes nothing.
+    /// Opens the log in `dir` for reading, up to its present end; changes nothing.
     ///
-    /// Reads may fail after a compaction by its writer has moved what they look for: open anew.
+    /// Reads may fail after the writer's compaction has moved events: open the log again.
     pub fn open_read_only(dir: &Path) -> Result<(Timeline, RecoveryReport)> {
         let disk = Arc::new(DirStorage::read_only(&dir.join("journal")));
         let found = recovery::tolerate_live_writer(|| recovery::recover(&*disk))?;
@@ -230,11 +229,11 @@ impl Timeline {
         Timeline(Arc::new(Inner { store, queue, writer, file_bytes, compacting, _lock: lock }))
     }
 
-    /// Appends `batch` whole or not at all; never waits.
+    /// Appends `batch` whole or not at all; never blocks.
     ///
-    /// `ack` is called once: with the error at once when the batch is refused, otherwise on
-    /// the writer's thread when the batch is durable and readable. It should be brief. Only a
-    /// panic on that thread, which poisons the log, drops it without a call.
+    /// `ack` is called once: with an error at once if the batch is refused, otherwise on the writer's thread
+    /// when the batch is durable and readable. It should be brief. Only a panic of that thread, which poisons
+    /// the log, drops `ack` without a call.
     pub fn append(
         &self,
         batch: Vec<NewEvent>,
@@ -248,7 +247,7 @@ impl Timeline {
         }
     }
 
-    /// Appends `batch` as [`Timeline::append`], waiting for room and for the acknowledgement.
+    /// Appends `batch` like [`Timeline::append`], and blocks until there is room and it is acknowledged.
     pub fn append_wait(&self, batch: Vec<NewEvent>) -> Result<Vec<AppendResult>> {
         let (drafts, bytes) = self.request(batch)?;
         self.wait_for(drafts, bytes, false)
@@ -272,7 +271,7 @@ impl Timeline {
         })
     }
 
-    /// `batch` as records, when the log takes it.
+    /// Converts `batch` to records, with their bytes, if the log takes it.
     fn request(&self, batch: Vec<NewEvent>) -> Result<(Vec<RecordBuilder>, usize)> {
         if let Some(error) = self.refusal() {
             return Err(error);
@@ -297,7 +296,7 @@ impl Timeline {
         }
     }
 
-    /// Up to `limit` events of `run` from `from` on, in order, of one kind or all.
+    /// Returns up to `limit` events of `run` from `from` on, in order, and only of `kind` if given.
     pub fn read(
         &self,
         run: RunId,
@@ -309,7 +308,7 @@ impl Timeline {
         parts.into_iter().map(StreamedEvent::whole).collect()
     }
 
-    /// As [`Timeline::read`], for readers that write the events' text piece by piece.
+    /// As [`Timeline::read`], for readers that write the events' text in pieces.
     pub fn read_parts(
         &self,
         run: RunId,
@@ -320,19 +319,19 @@ impl Timeline {
         self.0.store.read(run, from, limit, kind)
     }
 
-    /// The event at `seq`; `None` when there is none, before the head too: it was purged.
+    /// Returns the event at `seq`; `None` if there is none or it was purged.
     pub fn get(&self, seq: Seq) -> Result<Option<StoredEvent>> {
         let Some(hit) = self.0.store.index().locate(seq) else { return Ok(None) };
         let parts = self.0.store.load(&hit, &mut Vec::new())?;
         parts.map(StreamedEvent::whole).transpose()
     }
 
-    /// The last event of `run` of this kind.
+    /// Returns the last event of `run` of this kind.
     pub fn latest(&self, run: RunId, kind: EventKind) -> Option<EventMeta> {
         self.0.store.last_of(run, Seq(u64::MAX), kind).map(|hit| hit.head)
     }
 
-    /// The newest `frames_decoded` of `run` (of `stream`, where given), its signals as stored.
+    /// Returns the newest `frames_decoded` of `run` (and `stream`, if given), with its signals as stored.
     pub fn latest_frames(
         &self,
         run: RunId,
@@ -341,12 +340,12 @@ impl Timeline {
         self.0.store.latest_frames(run, stream)
     }
 
-    /// The signals themselves, from their column file where they are in one.
+    /// Returns the signals, read from their column file if they are in one.
     pub fn signals(&self, signals: &Signals) -> Result<Vec<Signal>> {
         self.signal_rows(signals)?.collect()
     }
 
-    /// The signals one after the other, a column read as they are taken; ends after the first error.
+    /// Iterates over the signals; a column is read on demand. Ends after the first error.
     pub fn signal_rows(
         &self,
         signals: &Signals,
@@ -360,28 +359,28 @@ impl Timeline {
         })
     }
 
-    /// Returns the numbers of columns by place; `None` without an object store.
+    /// Returns the numbers of columns by location; `None` without an object store.
     pub fn columns_standing(&self) -> Option<Standing> {
         self.0.store.columns.files().standing()
     }
 
-    /// One turn of the object store's work for columns, as [`BlobStore::turn`].
+    /// Does one round of work for the object store of the columns, as [`BlobStore::turn`].
     pub fn columns_turn(&self) -> Result<bool> {
         self.0.store.columns.files().turn()
     }
 
-    /// Collects the signals of a decode pass for a `frames_decoded` event of this log.
+    /// Returns a collector of the signals of a decode pass for a `frames_decoded` event of this log.
     pub fn column_writer(&self) -> ColumnWriter {
         self.0.store.columns.writer()
     }
 
-    /// The last readable event; 0 when there is none.
+    /// Returns the last readable event; 0 if there is none.
     pub fn head(&self) -> Seq {
         self.0.store.index().head()
     }
 
-    /// Has `listener` called on the writer's thread with what became readable, before the
-    /// acknowledgements. It must be brief, and must not wait for this log.
+    /// Calls `listener` on the writer's thread with the events that became readable, before their
+    /// acknowledgements. It must be brief and must not wait for this log.
     pub fn on_publish(&self, listener: PublishListener) {
         self.0.store.listen(listener);
     }
@@ -394,12 +393,12 @@ impl Timeline {
         }
     }
 
-    /// Memory that the index takes, in bytes.
+    /// Returns the memory of the index in bytes.
     pub fn index_bytes(&self) -> usize {
         self.0.store.index().memory_bytes()
     }
 
-    /// Writes what is queued, then refuses further events; reading goes on.
+    /// Writes the queued events, then refuses further ones; reads still work.
     pub fn close(&self) {
         self.0.close();
     }
@@ -410,7 +409,7 @@ impl Inner {
         self.queue.close();
         let writer = self.writer.lock().expect("no holder of the handle panics").take();
         if let Some(writer) = writer
-            // An acknowledgement may hold the last handle: the writer cannot wait for itself.
+            // An acknowledgement may hold the last handle: the writer cannot join itself.
             && writer.thread().id() != thread::current().id()
             && writer.join().is_err()
         {

@@ -1,8 +1,8 @@
-//! One writer a log: an exclusive `flock` on a file of its directory, released by the kernel
-//! when the process ends, however it ends.
+//! Lock for one writer per log: an exclusive `flock` on a file of its directory, released by the kernel when
+//! the process ends, however it ends.
 //!
-//! The file also remembers that the log has begun: without that, a log whose only journal file
-//! was lost would look like a new one.
+//! The file also records that the log has begun; otherwise a log whose only journal file was lost would look
+//! like a new one.
 
 use std::{
     fs::{self, File},
@@ -18,16 +18,16 @@ use rustix::{
 use crate::{Result, TimelineError, error::unread, held::HeldDir};
 
 const NAME: &str = "lock";
-/// Content of the file of a log that has begun.
+/// Content of the lock file of a log that has begun.
 const BEGUN: &[u8] = b"begun\n";
 
 pub(crate) struct LogLock {
     path: PathBuf,
-    /// Holds the lock as long as it is open.
+    /// Locked as long as it is open.
     file: File,
 }
 
-/// Refuses a log in `dir` that has begun and has no journal file.
+/// Returns an error if the log in `dir` has begun but has no journal file.
 pub(crate) fn check_journal(dir: &Path, journal_files: usize) -> Result<()> {
     let path = dir.join(NAME);
     let has_begun = fs::metadata(&path).is_ok_and(|found| found.len() > 0);
@@ -39,7 +39,7 @@ pub(crate) fn check_journal(dir: &Path, journal_files: usize) -> Result<()> {
 }
 
 impl LogLock {
-    /// Locks the log in `dir`, which has so many journal files.
+    /// Locks the log in `dir`, which has `journal_files` journal files.
     pub(crate) fn take(dir: &Path, journal_files: usize) -> Result<LogLock> {
         let path = dir.join(NAME);
         let file = HeldDir::new(dir).file_to_write(Path::new(NAME));
@@ -51,7 +51,7 @@ impl LogLock {
         }
     }
 
-    /// Remembers that the log has a journal file, which is durable by now.
+    /// Records that the log has a journal file, which must be durable already.
     pub(crate) fn remember_journal(&self) -> Result<()> {
         let written = self.file.write_all_at(BEGUN, 0).and_then(|()| self.file.sync_data());
         written.map_err(TimelineError::io("write the lock file", &self.path))

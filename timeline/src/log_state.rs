@@ -1,4 +1,4 @@
-//! State that readers and the writer share: the index, the open files, the columns, the health.
+//! State shared by readers and the writer: index, open files, columns, health.
 
 use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
@@ -15,19 +15,19 @@ use crate::{
     sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-/// Journal files kept open for reading.
+/// Most journal files kept open for reading.
 const OPEN_FILES_MAX: usize = 64;
 
-/// Hears of events as they become readable.
+/// Called with events as they become readable.
 pub type PublishListener = Box<dyn Fn(&[EventMeta]) + Send + Sync>;
 
 pub(crate) struct SharedLog {
     pub(crate) disk: Arc<dyn Storage>,
     pub(crate) columns: ColumnDir,
     index: RwLock<LogIndex>,
-    /// The least recently opened first.
+    /// Open files, the least recently opened first.
     files: Mutex<VecDeque<(FileId, Arc<dyn StorageFile>)>>,
-    /// Held while the files and the index disagree.
+    /// Write-locked while files and index disagree.
     replacing: RwLock<()>,
     health: Mutex<LogState>,
     listeners: RwLock<Vec<PublishListener>>,
@@ -67,7 +67,7 @@ impl SharedLog {
         self.health.lock().expect("no holder of the health panics").clone()
     }
 
-    /// Ends writing for good; the first reason stands.
+    /// Ends writing for good; the first reason is kept.
     pub(crate) fn poison(&self, reason: &str) {
         let mut health = self.health.lock().expect("no holder of the health panics");
         if *health == LogState::Writable {
@@ -79,7 +79,7 @@ impl SharedLog {
         self.listeners.write().expect("no listener panics while it is added").push(listener);
     }
 
-    /// Tells every listener what became readable.
+    /// Calls every listener with the events that became readable.
     pub(crate) fn notify_listeners(&self, heads: &[EventMeta]) {
         let listeners = self.listeners.read().expect("no listener panics while it is added");
         listeners.iter().for_each(|listener| listener(heads));
@@ -100,8 +100,8 @@ impl SharedLog {
         hits.iter().filter_map(|hit| self.load(hit, &mut buffer).transpose()).collect()
     }
 
-    /// The event at `hit`, unless it was purged since; `buffer` is memory to reuse. Damage of its record is
-    /// its own and no other's.
+    /// Reads the event at `hit`; `None` if it was purged meanwhile. `buffer` is reused memory. Damage of its
+    /// record affects this event only.
     pub(crate) fn load(
         &self,
         hit: &EventLocation,
@@ -119,7 +119,7 @@ impl SharedLog {
         }
     }
 
-    /// The last event of `run` of this kind that comes before `before`.
+    /// Returns the last event of `run` and `kind` before `before`.
     pub(crate) fn last_of(
         &self,
         run: RunId,
@@ -136,7 +136,7 @@ impl SharedLog {
         }
     }
 
-    /// The newest `frames_decoded` of `run` and `stream`, its signals as they are stored.
+    /// Returns the newest `frames_decoded` of `run` and `stream`, with its signals as stored.
     pub(crate) fn latest_frames(
         &self,
         run: RunId,
@@ -157,8 +157,7 @@ impl SharedLog {
         }
     }
 
-    /// Reads the record at `hit`, wherever a compaction has put it meanwhile; `None` when it
-    /// was purged.
+    /// Reads the record at `hit`, even if a compaction has moved it meanwhile; `None` if it was purged.
     fn with_record<T>(
         &self,
         hit: &EventLocation,
@@ -182,8 +181,8 @@ impl SharedLog {
         }
     }
 
-    /// Puts the file that `rename` names in the place of those that `made`, its index, stands
-    /// for; returns those.
+    /// Replaces the files covered by `made`, an index, by the file that `rename` names; returns the replaced
+    /// ones.
     pub(crate) fn replace(
         &self,
         made: LogIndex,

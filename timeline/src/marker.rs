@@ -1,9 +1,9 @@
-//! Markers: runs of frames with the same event type, and how sure we are of them.
+//! Markers: runs of frames with the same event type, and the certainty of each.
 //!
-//! A pure function of the findings, whole or frame by frame. A segment ends where the type
-//! changes or an index is skipped. A provisional segment that the next one confirms keeps its
-//! marker and gains a finalized one. Does not rename labels: callers do that before, and segments
-//! follow the renamed label, while a scene cut stays one under any name.
+//! A pure function of the findings, computed at once or frame by frame. A segment ends where the type changes
+//! or an index is skipped. A provisional segment that the next one confirms keeps its marker and gains a
+//! finalized one. Labels are renamed by the caller beforehand; segments follow the renamed label, while a
+//! scene cut stays one under any name.
 
 use media::{
     AnalysisId, EventType, Marker, MarkerId, MarkerOrigin, MarkerStatus, RunId, Score, StreamId,
@@ -15,12 +15,12 @@ use sha2::{Digest, Sha256};
 pub struct FrameLabel {
     /// Position among the analysed frames.
     pub frame_index: u64,
-    /// Presentation time.
+    /// Presentation time in milliseconds.
     pub pts_ms: i64,
-    /// Event type of the frame, as its marker is to call it.
+    /// Event type of the frame, used for its marker.
     pub event_type: EventType,
-    /// It is a scene cut, whatever it is called: its segment is exact, as is that of any other frame
-    /// that is called one.
+    /// True for a scene cut under any label: its segment is exact, as is that of every frame labelled as a
+    /// scene cut.
     pub is_scene_cut: bool,
     /// Confidence of the finding.
     pub confidence: Score,
@@ -28,28 +28,28 @@ pub struct FrameLabel {
     pub origin: MarkerOrigin,
 }
 
-/// An analysis, by what sets it apart: a replay of the same has the same ids.
+/// Identity of an analysis; a replay of the same analysis yields the same ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnalysisKey {
-    /// The run.
+    /// Analysed run.
     pub run: RunId,
     /// The stream of the run.
     pub stream: StreamId,
-    /// Analyses of the stream before it.
+    /// Number of earlier analyses of the stream.
     pub ordinal: u64,
 }
 
 impl AnalysisKey {
-    /// Its name.
+    /// Returns the id of the analysis.
     pub fn id(&self) -> AnalysisId {
         AnalysisId::from_bytes(self.derived(&["analysis"], &[]))
     }
 
-    /// A name within it, of `texts` and `numbers`.
+    /// Derives an id within the analysis from `texts` and `numbers`.
     fn derived(&self, texts: &[&str], numbers: &[u64]) -> [u8; 8] {
         let mut digest = Sha256::new();
         digest.update(self.run.as_bytes());
-        // The length first, so that no two pairs of texts run together into the same bytes.
+        // The length comes first, so that no two lists of texts yield the same bytes.
         for text in [self.stream.as_str()].iter().chain(texts) {
             digest.update((text.len() as u64).to_le_bytes());
             digest.update(text.as_bytes());
@@ -64,12 +64,12 @@ impl AnalysisKey {
     }
 }
 
-/// Thresholds for an exact marker, and for the distance of a confirmation.
+/// Thresholds of exact markers and of confirmations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkerConfig {
-    /// Confidence from which a segment is exact.
+    /// Least confidence of an exact segment.
     pub threshold: Score,
-    /// Largest distance from the end of a segment to the start of the next that confirms it.
+    /// Largest distance in frames from the end of a segment to the start of the next that confirms it.
     pub correction_window_frames: u64,
 }
 
@@ -79,7 +79,7 @@ impl Default for MarkerConfig {
     }
 }
 
-/// The markers of `frames`, which come in ascending `frame_index`: what a [`MarkerDeriver`] gives.
+/// Derives the markers of `frames`, which must have ascending `frame_index`, like a [`MarkerDeriver`].
 pub fn derive_markers(
     analysis: &AnalysisKey,
     frames: impl IntoIterator<Item = FrameLabel>,
@@ -96,28 +96,27 @@ pub fn derive_markers(
 
 /// Derives markers frame by frame, as a recording grows.
 ///
-/// One marker a segment, in order, given when the segment closes; a finalized marker directly
-/// follows the marker of the segment that confirms it. In a chain of provisional segments each is
-/// confirmed by its own successor only, so A, B, C gives A, B, A+B, C, B+C. A marker that was given
-/// stands, whatever frames follow.
+/// Returns one marker per segment, in order, when the segment closes; a finalized marker directly follows the
+/// marker of the segment that confirms it. In a chain of provisional segments each is confirmed by its own
+/// successor only, so A, B, C gives A, B, A+B, C, B+C. Later frames do not change a returned marker.
 #[derive(Clone, Debug)]
 pub struct MarkerDeriver {
     analysis: AnalysisKey,
     id: AnalysisId,
     config: MarkerConfig,
     open: Option<Segment>,
-    /// Marker of the last segment that closed.
+    /// Marker of the last closed segment.
     previous: Option<Marker>,
 }
 
 impl MarkerDeriver {
-    /// A deriver whose next frame is the first of `analysis`.
+    /// Returns a deriver whose next frame is the first of `analysis`.
     pub fn new(analysis: AnalysisKey, config: MarkerConfig) -> MarkerDeriver {
         let id = analysis.id();
         MarkerDeriver { analysis, id, config, open: None, previous: None }
     }
 
-    /// Takes the next frame; the markers that are known by it, in order.
+    /// Takes the next frame and returns the markers that it completes, in order.
     pub fn push(&mut self, frame: FrameLabel) -> impl Iterator<Item = Marker> + use<> {
         let closed = match &mut self.open {
             Some(segment) if segment.continues_with(&frame) => {
@@ -129,7 +128,7 @@ impl MarkerDeriver {
         self.close(closed)
     }
 
-    /// Closes the open segment; the last markers, in order.
+    /// Closes the open segment and returns the last markers, in order.
     pub fn finish(mut self) -> impl Iterator<Item = Marker> + use<> {
         let closed = self.open.take();
         self.close(closed)
@@ -153,7 +152,7 @@ impl MarkerDeriver {
         Marker { origin: Some(origin), ..self.marker(event_type, status, start, end, confidence) }
     }
 
-    /// The marker of `previous` and `next` together, where the second confirms the first.
+    /// Returns the marker of `previous` and `next` together, if `next` confirms `previous`.
     fn finalized(&self, previous: &Marker, next: &Marker) -> Option<Marker> {
         let distance = next.start_frame.checked_sub(previous.end_frame)?;
         let is_confirmed = previous.status == MarkerStatus::Provisional

@@ -1,8 +1,8 @@
-//! Open columns: the signals of recordings in progress, each with the events that will close it.
+//! Open columns: signals of recordings in progress, each with the events that will close it.
 //!
-//! A file each, appended in checked blocks and read beside its writer as far as it is durable. A process that is killed
-//! loses what was not written, a power cut what was not flushed. Sealing is a copy into a content-addressed column:
-//! an open column stays until an event names the copy. Long because writer and reader share the format.
+//! One file each, appended in checksummed blocks and read beside its writer up to the durable end. A killed
+//! process loses unwritten rows, a power cut unflushed ones. Sealing copies a column into a content-addressed
+//! one; the open one stays until an event names the copy. Long because writer and reader share the format.
 
 use std::{
     fs::{self, File},
@@ -30,22 +30,22 @@ use crate::{
     temporary::{Temporary, remove_temporary},
 };
 
-/// Differs in its last byte, the version, from that of a column whose rows an event names.
+/// The last byte is the version and differs from that of content-addressed columns.
 const MAGIC: [u8; MAGIC_BYTES] = *b"SLSIGNL\x04";
-/// Rows without activity.
+/// Version with rows without activity.
 const MAGIC_PLAIN: [u8; MAGIC_BYTES] = *b"SLSIGNL\x02";
 const SIGNALS: u8 = 1;
 const EVENT: u8 = 2;
-/// Kind of a block and the number of its rows, under its checksum as they are.
+/// Kind of a block and number of its rows; the checksum covers them.
 const BLOCK_HEADER_BYTES: usize = 1 + 2;
 
-/// The open columns, in one directory.
+/// Open columns of one directory.
 #[derive(Clone, Debug)]
 pub struct OpenColumns(Arc<HeldDir>);
 
 impl OpenColumns {
-    /// Those in `dir`, which is created when there is none; what was not begun is removed. One of a format that is not
-    /// known is refused: its recording would be told as if nothing of it was there.
+    /// Opens the columns in `dir`, creating it if needed, and removes unfinished ones. Refuses a column of an
+    /// unknown format: its recording would appear to be empty.
     pub fn open(dir: &Path) -> Result<OpenColumns> {
         let io = TimelineError::io("create the directory of open columns", dir);
         open_dir_durably(dir).map_err(io)?;
@@ -60,7 +60,7 @@ impl OpenColumns {
         Ok(columns)
     }
 
-    /// Begins the column of a job of `run`, which `head` is to close; durable on return.
+    /// Begins the column of a job of `run`, which the events `head` will close; durable on return.
     pub fn begin(
         &self,
         run: RunId,
@@ -81,7 +81,7 @@ impl OpenColumns {
                 WallTime { epoch_ms: 0 },
             );
         }
-        // Under its name only with all of its head: without that nothing could close it.
+        // Named only with its complete head: without it nothing could close the column.
         let (temporary, mut file) = Temporary::create(self.0.path())?;
         file.write_all(&bytes).map_err(TimelineError::io("write an open column", &path))?;
         temporary.publish(&file, &path)?;
@@ -90,7 +90,7 @@ impl OpenColumns {
         Ok(OpenColumn { path, file, bytes, synced: Arc::new(bytes.into()), block, state })
     }
 
-    /// Run and job of each, in no order.
+    /// Returns run and job of each column, in no order.
     pub fn all(&self) -> Result<Vec<(RunId, JobId)>> {
         let dir = self.0.path();
         let io = TimelineError::io("list the open columns", dir);
@@ -99,15 +99,15 @@ impl OpenColumns {
         Ok(names.filter_map(|name| parsed(name.to_str()?)).collect())
     }
 
-    /// Reads one as far as it is whole, whether it is durable or not; `None` where there is none. It has no writer, or
-    /// its own reads it.
+    /// Reads a column up to its last whole block, durable or not; `None` if there is none. It must have no
+    /// writer, or be read by its writer.
     pub fn read(&self, run: RunId, job: JobId) -> Result<Option<OpenRows>> {
         let Some((file, path)) = self.file(run, job)? else { return Ok(None) };
         let metadata = file.metadata().map_err(TimelineError::io("read an open column", &path))?;
         OpenRows::new(Part { file: Arc::new(file), at: 0, end: metadata.len() }, path).map(Some)
     }
 
-    /// One as it stands now beside its writer, which says how much is `synced`; `None` where there is none.
+    /// Returns the present state of a column beside its writer, as far as it is `synced`; `None` without one.
     pub fn snapshot(
         &self,
         run: RunId,
@@ -119,7 +119,7 @@ impl OpenColumns {
         Ok(Some(OpenSnapshot { part: Part { file: Arc::new(file), at: 0, end }, path }))
     }
 
-    /// Makes all of one durable that its writer has written.
+    /// Makes everything durable that the column's writer has written.
     pub fn sync(&self, run: RunId, job: JobId) -> Result<()> {
         let Some((file, path)) = self.file(run, job)? else { return Ok(()) };
         file.sync_data().map_err(TimelineError::io("sync an open column", &path))
@@ -133,7 +133,7 @@ impl OpenColumns {
         }
     }
 
-    /// Keeps the file of a damaged one beside it, under a name of its own.
+    /// Keeps the file of a damaged column beside it, under a separate name.
     pub fn keep_damaged(&self, run: RunId, job: JobId) -> Result<()> {
         let path = self.path(run, job);
         match fs::hard_link(&path, path.with_added_extension("damaged")) {
@@ -142,7 +142,7 @@ impl OpenColumns {
         }
     }
 
-    /// Removes one: events name its rows, or never will.
+    /// Removes a column, once events name its rows or never will.
     pub fn remove(&self, run: RunId, job: JobId) -> Result<()> {
         let path = self.path(run, job);
         fs::remove_file(&path).map_err(TimelineError::io("remove an open column", &path))
@@ -153,7 +153,7 @@ impl OpenColumns {
     }
 }
 
-/// Reads the open column at `path`; false of a file that is none. An end that is being written is no damage.
+/// Checks the open column at `path`; false if the file is none. A block that is being written is no damage.
 pub fn check_open_column(path: &Path) -> Result<bool> {
     if path.file_name().and_then(|name| name.to_str()).and_then(parsed).is_none() {
         return Ok(false);
@@ -164,7 +164,7 @@ pub fn check_open_column(path: &Path) -> Result<bool> {
     let mut rows = OpenRows::new(Part { file: Arc::new(file), at: 0, end }, path.to_owned())?;
     rows.by_ref().for_each(drop);
     let (offset, file) = (rows.offset, Arc::clone(&rows.file.get_ref().file));
-    // Of a block that is being written the kind is there, or nothing.
+    // Of a block that is being written, the file has its kind or nothing.
     let mut kind = [0];
     file.read_at(&mut kind, offset).map_err(TimelineError::io("read an open column", path))?;
     if rows.end()?.is_damaged || ![0, SIGNALS].contains(&kind[0]) {
@@ -188,9 +188,9 @@ fn parsed(name: &str) -> Option<(RunId, JobId)> {
 pub struct OpenColumn {
     path: PathBuf,
     file: File,
-    /// Bytes in the file, all of them of whole blocks.
+    /// Bytes in the file, all of whole blocks.
     bytes: u64,
-    /// Those that are durable.
+    /// Number of durable bytes.
     synced: Arc<AtomicU64>,
     block: Block,
     state: State,
@@ -198,27 +198,27 @@ pub struct OpenColumn {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Something written is not synced yet.
+    /// True if written bytes are not synced yet.
     is_unsynced: bool,
-    /// A row could not be taken: one after it would stand in its place.
+    /// True if a row was lost: the next one would take its place.
     has_gap: bool,
-    /// A sync failed: the kernel may have dropped what it did not write, and the next sync would not tell.
+    /// True after a failed sync: the kernel may have dropped data, and the next sync would not tell.
     is_unsure: bool,
 }
 
 impl OpenColumn {
-    /// Its size with the rows that are not written yet.
+    /// Returns the size including the rows that are not written yet.
     pub fn bytes(&self) -> u64 {
         let pending = (BLOCK_HEADER_BYTES + CHECKSUM_BYTES + self.block.rows() * ROW_BYTES) as u64;
         self.bytes + if self.block.rows() > 0 { pending } else { 0 }
     }
 
-    /// Number of its bytes that are durable, as it grows: readers see no more.
+    /// Returns the live number of durable bytes; readers see no more.
     pub fn synced(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.synced)
     }
 
-    /// Takes the next row; none any more after one that it could not take.
+    /// Takes the next row; fails from the first lost row on.
     pub fn push(&mut self, signal: &Signal) -> Result<()> {
         if self.state.has_gap {
             return Err(self.failed_before());
@@ -232,11 +232,11 @@ impl OpenColumn {
         Ok(())
     }
 
-    /// Writes every row so far: a kill leaves them. Where this fails, a later call may write them all the same.
+    /// Writes every row so far, so that they survive a kill. After a failure, a later call may succeed.
     pub fn write(&mut self) -> Result<()> {
         let OpenColumn { path, file, bytes, block, state, .. } = self;
         block.write(|block| {
-            // In the place of what an attempt before left behind.
+            // Overwrites the remains of a failed attempt.
             let written = file.write_all_at(block, *bytes);
             written.map_err(TimelineError::io("write an open column", path.as_path()))?;
             *bytes += block.len() as u64;
@@ -245,7 +245,7 @@ impl OpenColumn {
         })
     }
 
-    /// Makes every row so far durable and shows them to readers; never again after the disk failed to sync.
+    /// Makes every row so far durable and visible to readers; always fails after a failed sync.
     pub fn flush(&mut self) -> Result<()> {
         if self.state.is_unsure {
             return Err(self.failed_before());
@@ -267,23 +267,23 @@ impl OpenColumn {
     }
 }
 
-/// Bytes behind the last whole row of an open column.
+/// Bytes after the last whole row of an open column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// Their number.
+    /// Number of the bytes.
     pub bytes: u64,
-    /// More than a block is lost that was being written: whole ones follow, or no block is so long.
+    /// True if more than an unfinished block is lost: whole blocks follow, or the bytes exceed a block.
     pub is_damaged: bool,
 }
 
 impl Cut {
-    /// Returns the most rows that may be lost with them.
+    /// Returns the most rows that may be lost with the bytes.
     pub fn rows_max(&self) -> u64 {
         self.bytes / ROW_BYTES as u64
     }
 }
 
-/// An open column as it stood: also once it has grown or was removed.
+/// Snapshot of an open column, valid after the column has grown or was removed.
 #[derive(Clone, Debug)]
 pub struct OpenSnapshot {
     part: Part,
@@ -291,13 +291,13 @@ pub struct OpenSnapshot {
 }
 
 impl OpenSnapshot {
-    /// Its rows, the same each time.
+    /// Returns the rows, the same on each call.
     pub fn rows(&self) -> Result<OpenRows> {
         OpenRows::new(self.part.clone(), self.path.clone())
     }
 }
 
-/// The bytes of a file up to an end.
+/// Bytes of a file up to an end.
 #[derive(Clone, Debug)]
 struct Part {
     file: Arc<File>,
@@ -315,23 +315,23 @@ impl Read for Part {
     }
 }
 
-/// Rows of an open column in order, up to the first that is not whole.
+/// Rows of an open column in order, up to the first damaged or unfinished block.
 #[derive(Debug)]
 pub struct OpenRows {
     file: BufReader<Part>,
     path: PathBuf,
     head: Vec<Event>,
     row_bytes: usize,
-    /// End of what was read and is whole.
+    /// End of the intact part read so far.
     offset: u64,
-    /// The current block, or an event.
+    /// Current block, or an event of the head.
     part: Vec<u8>,
-    /// Position in the block of the next row, and the end of its rows.
+    /// Position of the next row in the block, and the end of its rows.
     at: usize,
     rows_end: usize,
-    /// Nothing follows that can be read.
+    /// True if nothing readable follows.
     is_over: bool,
-    /// Refusal of the disk, after which more may follow.
+    /// Read error of the disk, after which more data may follow.
     error: Option<TimelineError>,
 }
 
@@ -366,14 +366,14 @@ impl OpenRows {
         rows.error.take().map_or(Ok(rows), Err)
     }
 
-    /// The events that were to close it, without any row.
+    /// Returns the events that will close the column, without any row.
     pub fn head(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.head)
     }
 
-    /// Reads the rest; returns what stands behind the last whole row, or the error at which the disk gave no more.
+    /// Reads the rest; returns the bytes after the last whole row, or the read error of the disk.
     ///
-    /// Beside a writer that may be a block which it is writing.
+    /// Beside a writer they may be an unfinished block.
     pub fn end(mut self) -> Result<Cut> {
         while self.next().is_some() {}
         if let Some(error) = self.error {
@@ -406,7 +406,7 @@ impl OpenRows {
         }
     }
 
-    /// Reads an event of the head, or the next block; `None` where no whole one follows.
+    /// Reads an event of the head, or the next block; `None` if no whole one follows.
     fn take_part(&mut self) -> io::Result<Option<()>> {
         if !self.fill(1)? {
             return Ok(None);
@@ -436,7 +436,7 @@ impl OpenRows {
         Ok(Some(()))
     }
 
-    /// Reads on until the part has so many bytes; false where the file ends before.
+    /// Reads until the part has `bytes` bytes; false if the file ends before.
     fn fill(&mut self, bytes: usize) -> io::Result<bool> {
         let read = self.part.len();
         self.part.resize(bytes, 0);
@@ -451,13 +451,13 @@ const fn block_bytes(rows: usize, row_bytes: usize) -> usize {
     BLOCK_HEADER_BYTES + rows * row_bytes + CHECKSUM_BYTES
 }
 
-/// Number of rows of the block that begins with `header`; `None` where there is no such block.
+/// Returns the number of rows of the block that begins with `header`; `None` if it begins no block.
 fn rows_of(header: &[u8]) -> Option<usize> {
     let rows = usize::from(u16::from_le_bytes([header[1], header[2]]));
     (header[0] == SIGNALS && (1..=BLOCK_ROWS).contains(&rows)).then_some(rows)
 }
 
-/// Returns true where a whole block begins `bytes`.
+/// Returns true if `bytes` begins with a whole block.
 fn begins_with_block(bytes: &[u8], row_bytes: usize) -> bool {
     let rows = bytes.get(..BLOCK_HEADER_BYTES).and_then(rows_of);
     rows.and_then(|rows| bytes.get(..block_bytes(rows, row_bytes))).is_some_and(is_intact)

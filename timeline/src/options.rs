@@ -1,4 +1,4 @@
-//! Settings of a log, and the seams to time: a clock is read, syncs are told.
+//! Settings of a log, and its interfaces to time: the clock and the observer of syncs.
 
 use std::{
     sync::Arc,
@@ -12,21 +12,21 @@ use crate::files::Backing;
 /// Settings of a log.
 #[derive(Clone)]
 pub struct TimelineOptions {
-    /// A journal file is sealed before it grows past this; at most 1 GiB.
+    /// Size in bytes above which a journal file is sealed; at most 1 GiB.
     pub file_bytes: u64,
-    /// Journal files grow by this much zero-filled space at a time.
+    /// Step in bytes by which journal files grow, zero-filled.
     pub grow_bytes: u64,
-    /// Space kept ahead of what is written, for what ends runs when the disk is full.
+    /// Bytes kept allocated for events that end runs when the disk is full.
     pub spare_bytes: u64,
-    /// Reads wall time; the log never lets it go backwards.
+    /// Wall clock; the log never lets its time go backwards.
     pub clock: Arc<dyn Fn() -> WallTime + Send + Sync>,
-    /// Told on the writer's thread how long each sync of the journal took; must be brief.
+    /// Called on the writer's thread with the duration of each sync of the journal; must be brief.
     pub on_sync: SyncObserver,
-    /// Object store that columns go to, too.
+    /// Object store of the columns.
     pub columns: Option<Backing>,
 }
 
-/// Hears of the duration of syncs.
+/// Observer of the duration of syncs.
 pub type SyncObserver = Arc<dyn Fn(Duration) + Send + Sync>;
 
 impl Default for TimelineOptions {
@@ -42,7 +42,7 @@ impl Default for TimelineOptions {
     }
 }
 
-/// Wall time by the system's clock: the one place that reads it for what is dated.
+/// Returns the wall time of the system's clock; no other code reads it for timestamps.
 pub fn system_clock() -> WallTime {
     // A clock before 1970 is wrong anyway, and the log keeps time from going backwards.
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

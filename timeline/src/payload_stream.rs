@@ -1,7 +1,7 @@
-//! An event whose signals stay in their column until its text is written, piece by piece.
+//! Event whose signals stay in their column until its text is written, piece by piece.
 //!
-//! Half a million signals are a hundred megabytes of text; a reader that sends them on needs
-//! one piece at a time in memory.
+//! Half a million signals are a hundred megabytes of text; a reader that forwards them needs only one piece
+//! at a time in memory.
 
 use std::path::PathBuf;
 
@@ -14,27 +14,27 @@ use crate::{
     signal_column::{ColumnDir, ColumnReader},
 };
 
-/// Signals in one piece of text; about 64 KiB of it.
+/// Signals per piece of text, about 64 KiB.
 const PIECE_SIGNALS: usize = 256;
-/// Bytes of JSON that a signal takes, about.
+/// Approximate bytes of a signal as JSON.
 const SIGNAL_JSON_BYTES: u64 = 380;
-/// Start of the last member of a payload that has signals.
+/// Start of the last member of a payload with signals.
 const SIGNALS_MEMBER: &str = r#","signals":"#;
-/// The end of a payload that could not be read whole.
+/// End of a payload that could not be read completely.
 const DAMAGED: &str = r#""damaged":true}"#;
 
-/// A stored event, its signals where they are stored.
+/// Stored event whose signals may still be in their column.
 pub struct StreamedEvent {
-    /// Everything but the payload.
+    /// All but the payload.
     pub head: EventMeta,
     text: Box<str>,
     column: Option<(ColumnDir, ColumnRef)>,
-    /// File, offset and kind of the damage of its record.
+    /// File, offset and description of the damage of the record.
     damage: Option<(PathBuf, u64, &'static str)>,
 }
 
 impl StreamedEvent {
-    /// Bytes of memory that it takes, columns left out, which are read when they are written out.
+    /// Returns the bytes of memory, without columns, which are read on output.
     pub fn held_bytes(&self) -> usize {
         size_of::<StreamedEvent>() + self.text.len()
     }
@@ -48,7 +48,7 @@ impl StreamedEvent {
         StreamedEvent { head, text: text.into(), column, damage: None }
     }
 
-    /// An event of which no more than the head can be read.
+    /// Returns an event of which only the head is readable.
     pub(crate) fn damaged(
         head: EventMeta,
         file: PathBuf,
@@ -59,24 +59,24 @@ impl StreamedEvent {
         StreamedEvent { head, text, column: None, damage }
     }
 
-    /// Returns the damage of its record; its payload says `damaged` then.
+    /// Returns the damage of the record; the payload then has `damaged`.
     pub fn damage(&self) -> Option<TimelineError> {
         let (file, offset, what) = self.damage.clone()?;
         Some(TimelineError::Damaged { file, offset, what })
     }
 
-    /// Length of the payload's text, estimated where signals are in a column.
+    /// Returns the length of the payload's text, estimated if signals are in a column.
     pub fn payload_bytes(&self) -> u64 {
         let signals = self.column.as_ref().map_or(0, |(_, column)| column.count);
         self.text.len() as u64 + signals.saturating_mul(SIGNAL_JSON_BYTES)
     }
 
-    /// The column that has its signals, if one has.
+    /// Returns the column of the signals, if they are in one.
     pub(crate) fn column(&self) -> Option<BlobHash> {
         self.column.as_ref().map(|(_, column)| column.hash)
     }
 
-    /// The event that was appended, a column left as the reference it is.
+    /// Decodes the appended event; a column stays a reference.
     pub fn decode(&self) -> Result<Event> {
         if let Some(damage) = self.damage() {
             return Err(damage);
@@ -85,10 +85,10 @@ impl StreamedEvent {
         decode_stored(self.head, RawPayload { text: &self.text, column })
     }
 
-    /// The payload as JSON text, without the signals of frames, which may be half a million.
+    /// Returns the payload as JSON text without the signals of frames, which may be half a million.
     pub fn into_outline(self) -> String {
         let mut text = self.text.into_string();
-        // They are its last member, and hold no text that could look like this.
+        // The signals are the last member and contain no text like this.
         if self.head.kind == EventKind::FramesDecoded
             && let Some(at) = text.rfind(SIGNALS_MEMBER)
         {
@@ -98,12 +98,12 @@ impl StreamedEvent {
         text
     }
 
-    /// The payload as JSON text in pieces of bounded length; ends after the first error.
+    /// Returns the payload as JSON text in pieces of limited length; ends after the first error.
     pub fn into_payload(self) -> PayloadChunks {
         PayloadChunks { text: Some(self.text), column: self.column, signals: None, is_open: false }
     }
 
-    /// The event with all of its text.
+    /// Returns the event with its complete text.
     pub(crate) fn whole(self) -> Result<StoredEvent> {
         if let Some(damage) = self.damage() {
             return Err(damage);
@@ -117,18 +117,18 @@ impl StreamedEvent {
     }
 }
 
-/// The text of a payload, piece by piece.
+/// Text of a payload, piece by piece.
 pub struct PayloadChunks {
     text: Option<Box<str>>,
     column: Option<(ColumnDir, ColumnRef)>,
     signals: Option<ColumnReader>,
-    /// A part of the signals was returned.
+    /// True if part of the signals was returned.
     is_open: bool,
 }
 
 impl PayloadChunks {
-    /// Returns the rest of a text that ended with an error: the signals as far as they came, none
-    /// where none did, and `damaged`.
+    /// Returns the end for a text that broke off with an error: closes the signals returned so far, or writes
+    /// `null` if there were none, and adds `damaged`.
     pub fn closing(&self) -> String {
         let signals = if self.is_open { "]" } else { "null" };
         format!("{signals},{DAMAGED}")

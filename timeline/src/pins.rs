@@ -1,9 +1,8 @@
-//! Content-addressed files that stay although no event names them yet.
+//! Protection of content-addressed files that no event names yet.
 //!
-//! A job stores a file before the event that names it. It pins the file's hash before it looks
-//! whether the file is there, and until its event is durable; a sweep removes nothing that was
-//! pinned at any time since it began, and reads the events after it began. Whatever it removes
-//! was therefore named by no event, and by no job that could still append one.
+//! A job stores a file before the event that names it. It pins the file's hash before it checks for the file,
+//! and until the event is durable. A sweep removes no file pinned at any time since it began, and reads the
+//! events after it began; so no event names a removed file, and no job can still append one that does.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,38 +15,38 @@ use media::BlobHash;
 
 use crate::remote::RemoteError;
 
-/// Files removed by a sweep.
+/// Results of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweepStats {
-    /// Files.
+    /// Number of files removed.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of the files removed.
     pub bytes: u64,
-    /// Failure of the object store to remove them as well, which a later sweep does.
+    /// Failure to remove them from the object store too; a later sweep does.
     pub left: Option<RemoteError>,
 }
 
-/// The pins of one directory of files.
+/// Pins of one directory of files.
 #[derive(Debug, Default)]
 pub(crate) struct PinTable(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     pinned: HashMap<BlobHash, Pinned>,
-    /// During a sweep: all that were pinned since it began.
+    /// During a sweep: all hashes pinned since it began.
     touched: Option<HashSet<BlobHash>>,
-    /// During a sweep: those that are gone here, and going elsewhere.
+    /// During a sweep: hashes removed here whose removal from the object store is not finished.
     removing: HashSet<BlobHash>,
 }
 
 #[derive(Debug, Default)]
 struct Pinned {
     leases: usize,
-    /// There has been more than one.
+    /// True if there has been more than one lease.
     shared: bool,
 }
 
-/// Keeps files from being swept, until it is dropped.
+/// Protects files from sweeps until it is dropped.
 #[derive(Debug)]
 pub struct PinGuard {
     pins: Arc<PinTable>,
@@ -56,7 +55,7 @@ pub struct PinGuard {
 
 impl PinTable {
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code that holds the pins leaves them half changed.
+        // Every change leaves the state consistent, so poisoning is ignored.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,7 +63,7 @@ impl PinTable {
         PinGuard { pins: Arc::clone(self), hashes: HashSet::new() }
     }
 
-    /// Begins a sweep; `None` while there is one.
+    /// Begins a sweep; `None` while another runs.
     pub(crate) fn sweep(self: &Arc<PinTable>) -> Option<SweepGuard> {
         let mut state = self.state();
         if state.touched.is_some() {
@@ -74,7 +73,8 @@ impl PinTable {
         Some(SweepGuard(Arc::clone(self)))
     }
 
-    /// Removes the file of `hash` at `path` if nobody pins it and `may` says so then; returns true if it did.
+    /// Removes the file of `hash` at `path` if it is unpinned and `may` is true then; returns true if
+    /// removed.
     pub(crate) fn remove_unpinned(
         &self,
         hash: &BlobHash,
@@ -89,7 +89,7 @@ impl PinTable {
     }
 }
 
-/// Removes the file at `path`; returns its size, where it was there.
+/// Removes the file at `path`; returns its size if it existed.
 fn removed(path: &Path) -> io::Result<Option<u64>> {
     let removed = fs::metadata(path).and_then(|file| fs::remove_file(path).map(|()| file.len()));
     match removed {
@@ -99,7 +99,7 @@ fn removed(path: &Path) -> io::Result<Option<u64>> {
 }
 
 impl PinGuard {
-    /// Pins `hash`, before its file is looked for.
+    /// Pins `hash`; call before checking for its file.
     pub(crate) fn pin(&mut self, hash: BlobHash) {
         if !self.hashes.insert(hash) {
             return;
@@ -113,12 +113,12 @@ impl PinGuard {
         }
     }
 
-    /// Returns true while a sweep removes the file of `hash`, which it did before this lease pinned it.
+    /// Returns true while a sweep removes the file of `hash`, begun before this lease pinned it.
     pub(crate) fn is_being_removed(&self, hash: &BlobHash) -> bool {
         self.pins.state().removing.contains(hash)
     }
 
-    /// Calls `then` unless others pin the file of `hash` too; nobody comes to pin it meanwhile.
+    /// Calls `then` unless others pin the file of `hash` too; it cannot be pinned meanwhile.
     pub(crate) fn if_alone(&self, hash: &BlobHash, then: impl FnOnce()) {
         let state = self.pins.state();
         if state.pinned.get(hash).is_some_and(|pinned| pinned.leases == 1) {
@@ -126,8 +126,8 @@ impl PinGuard {
         }
     }
 
-    /// Removes the file of `hash` at `path`, made under this lease, unless others pinned it too; returns its size if
-    /// it did. `forget` is called before anybody can pin it again.
+    /// Removes the file of `hash` at `path`, stored under this lease, unless others pinned it; returns its
+    /// size if removed. Calls `forget` before the file can be pinned again.
     pub(crate) fn remove_own(
         &self,
         hash: &BlobHash,
@@ -157,12 +157,12 @@ impl Drop for PinGuard {
     }
 }
 
-/// A sweep under way, until dropped.
+/// Sweep in progress, until dropped.
 #[derive(Debug)]
 pub(crate) struct SweepGuard(Arc<PinTable>);
 
 impl SweepGuard {
-    /// Removes the file of `hash` at `path` unless it was pinned since the sweep began; returns true if it may be gone.
+    /// Removes the file of `hash` at `path` unless pinned since the sweep began; returns true unless pinned.
     pub(crate) fn remove(
         &self,
         hash: &BlobHash,
@@ -172,8 +172,8 @@ impl SweepGuard {
         self.remove_in(&self.0.state(), hash, path, swept)
     }
 
-    /// As [`SweepGuard::remove`], and has it count as being removed until that has ended; `forget` is called before
-    /// anybody can pin it again.
+    /// As [`SweepGuard::remove`], and marks it as being removed until [`SweepGuard::end_removing`]; calls
+    /// `forget` before the file can be pinned again.
     pub(crate) fn begin_removing(
         &self,
         hash: &BlobHash,

@@ -1,16 +1,16 @@
-//! Default directory of a server's data: the server and every reader of its data agree.
+//! Default data directory, shared by the server and every reader of its data.
 
 use std::{
     io,
     path::{Path, PathBuf},
 };
 
-/// The data directory where none is set, in the working directory.
+/// Default data directory, in the working directory.
 const DEFAULT: &str = ".sightline-data";
 
-/// The data directory where none is set and sources lie in `roots`: in the working directory, or where
-/// that overlaps a root in the user's directory for state, as the XDG specification has it. `var` gives
-/// the variables of the environment that are set.
+/// Returns the default data directory: in the working directory, or in the user's state directory (XDG
+/// specification) if the former overlaps one of the source `roots`. `var` returns the value of an environment
+/// variable.
 pub fn default_data_dir(roots: &[PathBuf], var: impl Fn(&str) -> Option<String>) -> PathBuf {
     let default = PathBuf::from(DEFAULT);
     if overlap(&default, roots).is_none() {
@@ -22,7 +22,7 @@ pub fn default_data_dir(roots: &[PathBuf], var: impl Fn(&str) -> Option<String>)
     state.map_or(default, |state| state.join("sightline"))
 }
 
-/// The root that holds `dir` or lies in it, and which of the two.
+/// Returns the root that contains `dir` or lies in it, with a text that says which.
 pub fn overlap<'a>(dir: &Path, roots: &'a [PathBuf]) -> Option<(&'a Path, &'static str)> {
     let dir = real(dir).ok()?;
     roots.iter().find_map(|root| {
@@ -38,7 +38,7 @@ pub fn overlap<'a>(dir: &Path, roots: &'a [PathBuf]) -> Option<(&'a Path, &'stat
     })
 }
 
-/// Resolves `path`, as far as it is there.
+/// Resolves `path`, as far as it exists.
 fn real(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     let found = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));

@@ -1,4 +1,4 @@
-//! The bounded queue between producers and the one writer.
+//! Bounded queue between producers and the one writer.
 
 use std::collections::VecDeque;
 
@@ -8,22 +8,22 @@ use crate::{
     sync::{Condvar, Mutex, MutexGuard},
 };
 
-/// Records that may wait for the writer.
+/// Most records queued for the writer.
 pub const QUEUE_RECORDS_MAX: usize = 1 << 17;
-/// Bytes that may wait for the writer.
+/// Most bytes queued for the writer.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// Records from which a group of batches takes no further one.
+/// Number of records at which a group of batches is complete.
 const GROUP_RECORDS: usize = 1024;
-/// Bytes from which a group of batches takes no further one.
+/// Number of bytes at which a group of batches is complete.
 const GROUP_BYTES: usize = 1 << 20;
 
 pub(crate) type Ack = Box<dyn FnOnce(Result<Vec<AppendResult>>) + Send>;
 
-/// One batch and whom to tell about it.
+/// Batch, with the callback for its outcome.
 pub(crate) struct AppendRequest {
     pub(crate) drafts: Vec<RecordBuilder>,
     pub(crate) bytes: usize,
-    /// Seals the last file before the batch.
+    /// True if the last file is to be sealed before the batch.
     pub(crate) seal: bool,
     pub(crate) ack: Ack,
 }
@@ -31,9 +31,9 @@ pub(crate) struct AppendRequest {
 #[derive(Default)]
 pub(crate) struct AppendQueue {
     state: Mutex<State>,
-    /// Something is waiting, or the queue is closed.
+    /// Notified when a request is queued, or the queue is closed.
     filled: Condvar,
-    /// There is room again, or the queue is closed.
+    /// Notified when there is room, or the queue is closed.
     drained: Condvar,
 }
 
@@ -46,7 +46,7 @@ struct State {
 }
 
 impl State {
-    /// The limit that `request` would break; an empty queue takes any.
+    /// Returns the error of the limit that `request` would exceed; an empty queue takes any request.
     fn limit_for(&self, request: &AppendRequest) -> Option<TimelineError> {
         if self.requests.is_empty() {
             return None;
@@ -66,7 +66,7 @@ impl State {
 }
 
 impl AppendQueue {
-    /// Queues `request`, or tells it that there is no room.
+    /// Queues `request`, or acknowledges it with an error if the queue is full or closed.
     pub(crate) fn push(&self, request: AppendRequest) {
         let mut state = self.lock();
         let refused =
@@ -83,7 +83,7 @@ impl AppendQueue {
         }
     }
 
-    /// Queues `request` as soon as there is room.
+    /// Queues `request`, blocking until there is room.
     pub(crate) fn push_wait(&self, request: AppendRequest) {
         let full = |state: &mut State| !state.closed && state.limit_for(&request).is_some();
         let waited = self.drained.wait_while(self.lock(), full);
@@ -97,7 +97,7 @@ impl AppendQueue {
         }
     }
 
-    /// The next group of batches, whole; waits for one, `None` once closed and empty.
+    /// Returns the next group of whole batches, blocking until there is one; `None` once closed and empty.
     pub(crate) fn drain(&self) -> Option<Vec<AppendRequest>> {
         let waiting = |state: &mut State| state.requests.is_empty() && !state.closed;
         let waited = self.filled.wait_while(self.lock(), waiting);
@@ -120,7 +120,7 @@ impl AppendQueue {
         (!group.is_empty()).then_some(group)
     }
 
-    /// Refuses further requests; what waits is still drained.
+    /// Refuses further requests; queued ones are still drained.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.filled.notify_all();

@@ -1,8 +1,8 @@
 //! Record bytes: a fixed header, then the payload as JSON text.
 //!
-//! The record's own checksum guards reads of one event; recovery rests on the batch's alone.
-//! With signals in a column file the text lacks its last value and brace, and the reference
-//! to the column stands there instead. All numbers are little-endian.
+//! The record's checksum protects reads of one event; recovery uses only the batch's. If the signals are in a
+//! column file, the text lacks its last value and brace, and the reference to the column takes their place.
+//! All numbers are little-endian.
 
 mod json;
 mod payloads;
@@ -19,20 +19,20 @@ use crate::{
     event::{Event, EventKind, NewEvent, Signals},
 };
 
-/// Largest payload of one event; what is larger belongs in side files.
+/// Largest payload of one event; larger data belongs in separate files.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
-/// Body length, checksum, seq, time, run, kind, flags, two spare bytes.
+/// Body length, checksum, seq, time, run, kind, flags, two unused bytes.
 pub(crate) const HEADER_BYTES: usize = 4 + 4 + 8 + 8 + 16 + 1 + 1 + 2;
-/// Start of the checked part, after the length and the checksum; the length is checked too.
+/// Start of the checked part after the length and the checksum; the length is checked too.
 const SEQ_AT: usize = 8;
-/// Flag: the body ends in the hash and the count of a column.
+/// Flag: the body ends with the hash and the count of a column.
 const FLAG_COLUMN: u8 = 1;
 const COLUMN_REF_BYTES: usize = 32 + 8;
-/// Ending that the text of an event with a column lacks: the value that `json` wrote in its place.
+/// End of the JSON text that a record with a column omits: the column's value and the closing brace.
 const COLUMN_PLACEHOLDER: &str = "null}";
 
-/// An event as a record without seq and time, which only the writer knows.
+/// Event as a record without seq and time, which the writer adds.
 pub(crate) struct RecordBuilder {
     pub(crate) run: RunId,
     pub(crate) kind: EventKind,
@@ -77,7 +77,7 @@ impl RecordBuilder {
     }
 }
 
-/// Names a column file.
+/// Reference to a column file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnRef {
     pub(crate) hash: BlobHash,
@@ -93,7 +93,7 @@ impl ColumnRef {
     }
 }
 
-/// The payload text, its description cut where that makes it fit.
+/// Returns the payload text, with its description shortened if that makes it fit.
 fn fit(mut event: Event) -> Result<Vec<u8>> {
     const MARK: &str = ",\"truncated\":true";
     let text = event.text();
@@ -112,7 +112,7 @@ fn fit(mut event: Event) -> Result<Vec<u8>> {
         Event::KeyframeStored(still) => (&mut still.description, &mut still.truncated),
         _ => return Err(too_large),
     };
-    // A byte of the description is at least one of the text, so this frees enough.
+    // Each byte of the description takes at least one of the text, so this frees enough.
     let Some(mut keep) = description.len().checked_sub(excess) else { return Err(too_large) };
     while !description.is_char_boundary(keep) {
         keep -= 1;
@@ -123,7 +123,7 @@ fn fit(mut event: Event) -> Result<Vec<u8>> {
 }
 
 impl StoredEvent {
-    /// The event that was appended, its signals inline.
+    /// Decodes the event, with its signals inline.
     pub fn decode(&self) -> Result<Event> {
         decode(self.head, &self.payload)
     }
@@ -133,7 +133,7 @@ fn decode(head: EventMeta, text: &str) -> Result<Event> {
     Event::parse(head.kind, text).map_err(|field| invalid(head, field))
 }
 
-/// The event of a payload as it stands in a record, a column left as the reference it is.
+/// Decodes the event of a stored payload; a column stays a reference.
 pub(crate) fn decode_stored(
     head: EventMeta,
     RawPayload { text, column }: RawPayload<'_>,
@@ -152,14 +152,14 @@ fn invalid(head: EventMeta, field: &'static str) -> TimelineError {
     TimelineError::Payload { seq: head.seq, kind: head.kind.as_str(), field }
 }
 
-/// The payload as it stands in a record.
+/// Payload as stored in a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawPayload<'a> {
     pub(crate) text: &'a str,
     pub(crate) column: Option<ColumnRef>,
 }
 
-/// A record found in a journal file and checked.
+/// Checked record of a journal file.
 pub(crate) struct JournalRecord<'a> {
     pub(crate) head: EventMeta,
     flags: u8,
@@ -167,7 +167,7 @@ pub(crate) struct JournalRecord<'a> {
 }
 
 impl<'a> JournalRecord<'a> {
-    /// The record at the start of `bytes`; the error says what is wrong with it.
+    /// Reads the record at the start of `bytes`; the error describes its fault.
     pub(crate) fn parse(bytes: &'a [u8]) -> std::result::Result<JournalRecord<'a>, &'static str> {
         let header = bytes.first_chunk::<HEADER_BYTES>().ok_or("a record ends early")?;
         let length = u32_at(header, 0) as usize;
@@ -194,7 +194,7 @@ impl<'a> JournalRecord<'a> {
         HEADER_BYTES + self.body.len()
     }
 
-    /// The payload text, which lacks its end when there is a column, and the column.
+    /// Returns the payload text, which lacks its end if there is a column, and the column.
     pub(crate) fn payload(&self) -> std::result::Result<RawPayload<'a>, &'static str> {
         let not_text = |_| "a payload is not UTF-8";
         if self.flags & FLAG_COLUMN == 0 {
@@ -212,14 +212,14 @@ impl<'a> JournalRecord<'a> {
         Ok(RawPayload { text, column: Some(column) })
     }
 
-    /// The event, with a column left as the reference it is.
+    /// Decodes the event; a column stays a reference.
     pub(crate) fn decode(&self) -> Result<Event> {
         let payload = self.payload().map_err(|field| invalid(self.head, field))?;
         decode_stored(self.head, payload)
     }
 }
 
-/// Over the length and everything after the checksum itself.
+/// Returns the checksum of the length and everything after the checksum itself.
 fn checksum(record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&record[..4]), &record[SEQ_AT..])
 }

@@ -1,9 +1,9 @@
-//! Opening of a log: check every file, load or rebuild the index, find the torn tail.
+//! Opening of a log: checks every file, loads or rebuilds the index, finds the torn tail.
 //!
-//! Only the batch that was being written when the power went may be incomplete, and only at
-//! the very end. Whatever else is not intact is damage and refused by file and offset, never
-//! skipped. A file whose numbers a compacted one before it stands for was about to be removed
-//! and is passed over. Long because what is damage is decided in one place.
+//! Only the batch that was being written at a power cut may be incomplete, and only at the very end.
+//! Everything else that is not intact is damage and refused by file and offset, never skipped. A file whose
+//! numbers an earlier compacted file covers was about to be removed and is ignored. Long because one place
+//! decides what is damage.
 
 use std::{io, path::PathBuf};
 
@@ -22,40 +22,40 @@ use crate::{
 /// Findings of opening a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Events in the log.
+    /// Number of events in the log.
     pub events: u64,
-    /// Journal files.
+    /// Number of journal files.
     pub files: u64,
-    /// The batch that was being written when the writer died; none of it was acknowledged.
+    /// Incomplete batch of a writer that died; none of it was acknowledged.
     pub torn: Option<TornTail>,
-    /// Sealed files whose footer was missing or damaged and is made again from their events.
+    /// Number of sealed files whose missing or damaged footer is rebuilt from their events.
     pub footers_rebuilt: u64,
-    /// Files never finished, or replaced by a compaction, that opening removed.
+    /// Number of files removed by opening: unfinished, or replaced by a compaction.
     pub leftovers: u64,
 }
 
-/// The remains of a batch that never became durable.
+/// Remains of a batch that never became durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TornTail {
     /// The last journal file.
     pub file: PathBuf,
     /// Offset of the remains.
     pub offset: u64,
-    /// Number of their bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// A log as it was found.
+/// Log as it was found.
 pub(crate) struct RecoveredLog {
     pub(crate) index: LogIndex,
     pub(crate) recovery: RecoveryReport,
-    /// Files without an intact footer that should have one, by their place in the index.
+    /// Positions in the index of sealed files without an intact footer.
     pub(crate) unsealed: Vec<usize>,
-    /// Position of the next batch; `None` in an empty log.
+    /// Offset of the next batch; `None` in an empty log.
     pub(crate) tail: Option<WriteOffset>,
 }
 
-/// The end of the last file.
+/// End of the last file.
 pub(crate) struct WriteOffset {
     pub(crate) name: String,
     pub(crate) position: u64,
@@ -64,9 +64,9 @@ pub(crate) struct WriteOffset {
 
 /// Contents of the journal's directory.
 pub(crate) struct JournalListing {
-    /// The files of the log, by their first number.
+    /// Files of the log, by their first number.
     pub(crate) files: Vec<Seq>,
-    /// Names of files never finished, and of those that a compacted one stands for.
+    /// Names of unfinished files, and of files that a compacted one covers.
     pub(crate) leftovers: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn list(disk: &dyn Storage) -> Result<JournalListing> {
             continue;
         }
         files.push(first);
-        // A damaged header is told by whoever reads the file, one that the disk does not give here.
+        // Readers of the file report a damaged header; a failed read is reported here.
         let span = match read_header(disk, first) {
             Ok(header) => header.span,
             Err(error @ (TimelineError::Io { .. } | TimelineError::DiskFull { .. })) => {
@@ -119,7 +119,7 @@ pub(crate) fn recover(disk: &dyn Storage) -> Result<RecoveredLog> {
     Ok(found)
 }
 
-/// Refuses a file that does not go on where the one before ends.
+/// Returns an error if a file does not continue where the one before ends.
 pub(crate) fn check_continues(disk: &dyn Storage, first: Seq, head: Seq) -> Result<()> {
     if first.0 == head.0 + 1 {
         return Ok(());
@@ -161,7 +161,7 @@ fn load_last(disk: &dyn Storage, first: Seq, found: &mut RecoveredLog) -> Result
     Ok(())
 }
 
-/// Refuses a last file that is sealed: sealing comes after the next file has its name.
+/// Returns an error if the last file is sealed: sealing comes after the naming of the next file.
 pub(crate) fn check_not_sealed(disk: &dyn Storage, last: &FileBytes) -> Result<()> {
     let footer = read_footer(disk, last.header.first)?;
     if let Some(footer) = footer.as_ref().and_then(|(_, bytes)| Footer::parse(bytes)) {
@@ -174,9 +174,9 @@ pub(crate) fn check_not_sealed(disk: &dyn Storage, last: &FileBytes) -> Result<(
     }
 }
 
-/// Does what recovery left to do before the log is written to: footers, unfinished files.
+/// Completes recovery before the log is written to: writes footers, removes unfinished files.
 pub(crate) fn finish_recovery(disk: &dyn Storage, found: &mut RecoveredLog) -> Result<()> {
-    // A process that was killed may have named a file without a sync: what is sealed and appended now builds on that name.
+    // A killed process may have named a file without a sync; later seals and appends depend on that name.
     disk.sync_names().map_err(TimelineError::io("sync the journal's directory", disk.path("")))?;
     for number in &found.unsealed {
         let file = found.index.file(*number);
@@ -185,7 +185,7 @@ pub(crate) fn finish_recovery(disk: &dyn Storage, found: &mut RecoveredLog) -> R
         let sealed =
             disk.open(&name).and_then(|open| journal::seal(&*open, u64::from(file.end), &footer));
         match sealed {
-            // The log is as good without this footer: the next opening makes it.
+            // The log works without this footer: the next opening writes it.
             Err(error) if journal::is_full(&error) => {}
             sealed => sealed.map_err(TimelineError::io("seal a journal file", disk.path(&name)))?,
         }
@@ -201,7 +201,7 @@ pub(crate) fn finish_recovery(disk: &dyn Storage, found: &mut RecoveredLog) -> R
     Ok(())
 }
 
-/// The bytes that the end of a file says are its footer, after where they start; `None` when it says nothing of it.
+/// Returns offset and bytes of the footer by the file's last bytes; `None` if these name no footer.
 pub(crate) fn read_footer(disk: &dyn Storage, first: Seq) -> Result<Option<(u64, Vec<u8>)>> {
     let name = journal::file_name(first);
     let file = disk.open(&name).map_err(changed(disk.path(&name)))?;
@@ -216,7 +216,7 @@ pub(crate) fn read_footer(disk: &dyn Storage, first: Seq) -> Result<Option<(u64,
     Ok(Some((start, bytes)))
 }
 
-/// Converts a failed read of a journal file. Beside a writer a file may be cut by its sealing or
+/// Converts a failed read of a journal file. Beside a writer, a file may be shortened by its sealing or
 /// removed by a compaction after it was listed or measured, once.
 fn changed(path: PathBuf) -> impl FnOnce(io::Error) -> TimelineError {
     move |error| {
@@ -229,7 +229,7 @@ fn changed(path: PathBuf) -> impl FnOnce(io::Error) -> TimelineError {
     }
 }
 
-/// A journal file in memory.
+/// Journal file in memory.
 pub(crate) struct FileBytes {
     pub(crate) path: PathBuf,
     pub(crate) header: JournalHeader,
@@ -285,22 +285,22 @@ impl FileBytes {
     }
 }
 
-/// End of the intact batches of a file, and the reason of it.
+/// End of the intact batches of a file, and its reason.
 #[derive(Debug)]
 pub(crate) struct ScanEnd {
     pub(crate) position: usize,
     pub(crate) next: Seq,
-    /// The events do not end here: these bytes were more.
+    /// Damage at the end, if more events followed.
     pub(crate) damage: Option<TimelineError>,
 }
 
 impl ScanEnd {
-    /// This end, unless it is due to damage.
+    /// Returns this end, or the damage.
     pub(crate) fn sound(mut self) -> Result<ScanEnd> {
         self.damage.take().map_or(Ok(self), Err)
     }
 
-    /// This end, when it is where `successor` goes on.
+    /// Returns this end if `successor` continues it, or an error.
     pub(crate) fn continued_by(self, file: &FileBytes, successor: Seq) -> Result<ScanEnd> {
         let end = self.sound()?;
         if end.next == successor {
@@ -332,8 +332,8 @@ pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &JournalRecord
     if let Some(SeqRange { next, count: 0 }) = header.span {
         end.next = next;
     }
-    // Only the last batch can be incomplete, so an intact one behind it tells of damage. One of the
-    // same number does not: that may be what a block held before the file grew.
+    // Only the last batch can be incomplete, so an intact one after it proves damage. A batch of the same
+    // number proves nothing: it may be an old content of a block before the file grew.
     if batch::find(&file.bytes, end.position + 1, Seq(end.next.0 + 1)).is_some() {
         end.damage = Some(file.damaged(end.position, "a batch is not intact"));
     }
@@ -366,7 +366,7 @@ fn visit_batch(
     Err(file.damaged(offset, "a batch holds more than its records"))
 }
 
-/// Adds the events of `file` to `index` as a file of its own.
+/// Adds the events of `file` to `index` as a separate file.
 pub(crate) fn scan_into(file: &FileBytes, index: &mut LogIndex) -> ScanEnd {
     index.begin_file(file.header.first, file.header.base, file.header.len() as u32);
     let end = scan(file, |offset, record| {
@@ -379,9 +379,9 @@ pub(crate) fn scan_into(file: &FileBytes, index: &mut LogIndex) -> ScanEnd {
     end
 }
 
-/// Runs `read` until it finds no damage or the same twice.
+/// Runs `read` until it finds no damage, or the same damage twice.
 ///
-/// Beside a live writer a read may see a batch without the one before it; never twice so.
+/// Beside a live writer, a read may see a batch without the one before it, but not twice.
 pub(crate) fn tolerate_live_writer<T>(mut read: impl FnMut() -> Result<T>) -> Result<T> {
     let mut before = None;
     loop {
@@ -398,7 +398,7 @@ pub(crate) fn tolerate_live_writer<T>(mut read: impl FnMut() -> Result<T>) -> Re
     }
 }
 
-/// The time that the next event must not precede.
+/// Returns the time that the next event must not precede.
 pub(crate) fn last_time(index: &LogIndex) -> WallTime {
     // The last file may be empty; its base is no earlier than any event before it.
     let last = index.last_file().map(|file| file.last_at().unwrap_or(file.base));

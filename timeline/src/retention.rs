@@ -1,4 +1,4 @@
-//! Removal from a log on request: the events of purged runs, and columns that none names.
+//! Removal from a log on request: events of purged runs, and columns that no event names.
 
 use std::{collections::HashSet, sync::PoisonError};
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Timeline {
-    /// The runs that were deleted before `at`, from memory.
+    /// Returns the runs that were deleted before `at`, by the index in memory.
     pub fn deleted_before(&self, at: WallTime) -> HashSet<RunId> {
         let mut deleted = HashSet::new();
         self.scan(|head| {
@@ -26,11 +26,10 @@ impl Timeline {
         self.0.store.index().run_bytes(run)
     }
 
-    /// Removes every event of the runs in `purged`, to which nothing is appended any more.
+    /// Removes every event of the runs in `purged`, to which nothing may be appended any more.
     ///
-    /// All other events keep number and time. Appends and reads go on meanwhile; the work is
-    /// done on the caller's thread, which `pace` may slow down or stop. What a failure leaves
-    /// undone, the next compaction does.
+    /// All other events keep number and time. Appends and reads continue; the work runs on the caller's
+    /// thread, and `pace` may slow it down or stop it. The next compaction completes what a failed one left.
     pub fn compact(
         &self,
         purged: &HashSet<RunId>,
@@ -44,8 +43,8 @@ impl Timeline {
         compact(&self.0.store, purged, self.0.file_bytes, pace)
     }
 
-    /// Removes the column files that no event names and no [`crate::ColumnWriter`] or its lease
-    /// holds; nothing while another sweep does.
+    /// Removes the column files that no event names and no [`crate::ColumnWriter`] or lease of one holds;
+    /// does nothing while another sweep runs.
     pub fn sweep_columns(&self) -> Result<SweepStats> {
         let columns = self.0.store.columns.files();
         let Some(sweeping) = columns.begin_sweep() else { return Ok(SweepStats::default()) };
@@ -56,7 +55,7 @@ impl Timeline {
         let mut named = HashSet::new();
         for seq in decoded {
             let Some(event) = self.get_parts(seq)? else { continue };
-            // The columns that it names are not known: nothing is removed.
+            // The event's columns are unknown, so nothing is removed.
             event.damage().map_or(Ok(()), Err)?;
             named.extend(event.column());
         }

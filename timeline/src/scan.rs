@@ -1,28 +1,28 @@
-//! Looking ahead in the log without reading it, and reading single events.
+//! Metadata of events from the index without reading the log, and reads of single events.
 
 use media::{RunId, Seq};
 
 use crate::{EventMeta, Result, StreamedEvent, Timeline};
 
-/// Events or numbers looked at in one step: keeps a reader from holding up the writer for long.
+/// Most events or numbers per lock, so that a reader does not hold up the writer for long.
 const STEP: usize = 4096;
 
 impl Timeline {
-    /// Heads of up to `limit` events of `run` from `from` on, in order; at most 4096.
+    /// Returns the heads of up to `limit` events of `run` from `from` on, in order; at most 4096.
     pub fn heads_of(&self, run: RunId, from: Seq, limit: usize) -> Vec<EventMeta> {
         let mut hits = Vec::new();
         self.0.store.index().collect(run, from, limit.min(STEP), None, &mut hits);
         hits.into_iter().map(|hit| hit.head).collect()
     }
 
-    /// The events that have the `count` numbers from `from` on, of all runs, from memory.
+    /// Returns the events, of all runs, among the `count` numbers from `from` on, by the index in memory.
     pub fn heads(&self, from: Seq, count: usize) -> Vec<EventMeta> {
         let index = self.0.store.index();
         let seqs = (from.0.max(1)..=index.head().0).take(count).map(Seq);
         seqs.filter_map(|seq| index.locate(seq)).map(|hit| hit.head).collect()
     }
 
-    /// Calls `visit` for every event in order, from memory, up to the head as it is now.
+    /// Calls `visit` for every event in order, by the index in memory, up to the head at the first step.
     pub fn scan(&self, mut visit: impl FnMut(EventMeta)) {
         let (head, mut from) = (self.head(), Seq(1));
         loop {
@@ -34,7 +34,7 @@ impl Timeline {
         }
     }
 
-    /// The event at `seq`, signals left in their column; `None` when there is none.
+    /// Returns the event at `seq`, with signals left in their column; `None` if there is none.
     pub fn get_parts(&self, seq: Seq) -> Result<Option<StreamedEvent>> {
         let Some(hit) = self.0.store.index().locate(seq) else { return Ok(None) };
         self.0.store.load(&hit, &mut Vec::new())

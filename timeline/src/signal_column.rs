@@ -1,7 +1,7 @@
 //! Signal arrays too large for an event: a content-addressed binary file each.
 //!
-//! Written and read in blocks that carry their own checksum, so that neither needs the whole
-//! array in memory. A column is durable before the event that refers to it is appended.
+//! Written and read in blocks with their own checksums, so that neither needs the whole array in memory. A
+//! column is durable before the event that refers to it is appended.
 
 use std::{
     fs::File,
@@ -24,34 +24,34 @@ use crate::{
     temporary::Temporary,
 };
 
-/// JSON text from which an array goes to a column.
+/// Bytes of JSON text above which an array is stored in a column.
 pub const INLINE_JSON_BYTES_MAX: usize = 64 << 10;
 pub(crate) const MAGIC_BYTES: usize = 8;
 const MAGIC: [u8; MAGIC_BYTES] = *b"SLSIGNL\x03";
-/// Columns without activity.
+/// Version of columns without activity.
 const MAGIC_PLAIN: [u8; MAGIC_BYTES] = *b"SLSIGNL\x01";
-/// Two indices, the time, the hash, five scores: a row of columns that were written before there was activity.
+/// Bytes of a row without activity: two indices, the time, the hash, five scores.
 pub(crate) const PLAIN_ROW_BYTES: usize = 4 * 8 + 5 * 4;
-/// The same with the activity: its score, its box, its zones, two bytes of 0.
+/// Bytes of a row with activity: additionally its score, box and zones, and two zero bytes.
 pub(crate) const ROW_BYTES: usize = PLAIN_ROW_BYTES + 4 + 4 + 2 + 2;
 /// Rows under one checksum.
 pub(crate) const BLOCK_ROWS: usize = 1024;
 pub(crate) const CHECKSUM_BYTES: usize = 4;
-/// Stands for an absent index or score, which no present one equals.
+/// Values of an absent index or score, which no present one has.
 const NONE_INDEX: u64 = u64::MAX;
 const NONE_SCORE: u32 = u32::MAX;
 
-/// The directory of column files.
+/// Directory of column files.
 #[derive(Clone)]
 pub(crate) struct ColumnDir(Arc<Files>);
 
 impl ColumnDir {
-    /// The columns in `dir`, which may not be there yet, for a log that has no object store.
+    /// Returns the columns in `dir`, which need not exist yet, without an object store.
     pub(crate) fn at(dir: &Path) -> ColumnDir {
         ColumnDir(Arc::new(Files::at(dir, Layout::Flat)))
     }
 
-    /// Opens the columns in `dir`, which is there; `backing` has them too.
+    /// Opens the columns in the existing directory `dir`; `backing` is its object store.
     pub(crate) fn open(dir: &Path, backing: Option<Backing>) -> Result<ColumnDir> {
         Ok(ColumnDir(Arc::new(Files::open(HeldDir::new(dir), Layout::Flat, backing)?)))
     }
@@ -75,7 +75,7 @@ impl ColumnDir {
         }
     }
 
-    /// The signals of a column, each block checked before its first signal.
+    /// Returns the signals of a column; each block is checked before its first signal.
     pub(crate) fn read(&self, column: &ColumnRef) -> Result<ColumnReader> {
         let path = self.path(&column.hash);
         let damaged = |what| TimelineError::Damaged { file: path.clone(), offset: 0, what };
@@ -111,7 +111,7 @@ impl ColumnDir {
         })
     }
 
-    /// Checks every byte of a column against its name.
+    /// Checks every byte of a column against its hash.
     pub(crate) fn verify(&self, column: &ColumnRef) -> Result<()> {
         let mut rows = self.read(column)?;
         let size = bytes_of(column.count, rows.row_bytes).unwrap_or_default();
@@ -122,7 +122,7 @@ impl ColumnDir {
     }
 }
 
-/// Size of the file of a column; `None` when no file is that large.
+/// Returns the size of a column's file; `None` if no file can be that large.
 pub(crate) fn file_bytes(count: u64) -> Option<u64> {
     bytes_of(count, ROW_BYTES)
 }
@@ -168,19 +168,19 @@ impl ColumnWriter {
         Ok(())
     }
 
-    /// Number of signals taken.
+    /// Returns the number of signals taken.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Bytes of the column that the signals so far make; 0 while they stay in the event.
+    /// Returns the bytes of the column of the signals so far; 0 while they stay in the event.
     pub fn column_bytes(&self) -> u64 {
         let bytes = self.spilled.as_ref().and_then(|_| file_bytes(self.count));
         bytes.unwrap_or_default()
     }
 
-    /// Returns the signals for the event; a column is durable from here on, and stays as long as
-    /// the lease, which is to outlive the append of the event. Waits within a bound for an object store to take it.
+    /// Returns the signals for the event. A column is durable from here on and stays as long as the lease,
+    /// which must outlive the append of the event. Waits a limited time for an object store to take it.
     pub fn finish(mut self) -> Result<(Signals, PinGuard)> {
         let signals = match self.spilled {
             None => Signals::Inline(self.inline),
@@ -241,11 +241,11 @@ impl Spilled {
     }
 }
 
-/// Rows that are not written yet, behind bytes that begin their block; its checksum follows them.
+/// Rows not written yet, after the bytes that begin their block; a checksum follows them.
 #[derive(Debug)]
 pub(crate) struct Block {
     bytes: Vec<u8>,
-    /// Bytes before the rows; the last two of them hold the number of rows.
+    /// Bytes before the rows; the last two hold the number of rows.
     head: usize,
 }
 
@@ -266,7 +266,7 @@ impl Block {
         self.rows() == BLOCK_ROWS
     }
 
-    /// Has `write` write the block unless it has no rows: it has none after that, and is as it was where that fails.
+    /// Passes the block to `write` unless it has no rows, and empties it; unchanged after a failure.
     pub(crate) fn write(&mut self, write: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
         let (rows, end) = (self.rows() as u16, self.bytes.len());
         if rows == 0 {
@@ -283,7 +283,7 @@ impl Block {
     }
 }
 
-/// Returns true where `block` ends in the checksum of all before.
+/// Returns true if `block` ends with the checksum of all bytes before.
 pub(crate) fn is_intact(block: &[u8]) -> bool {
     let end = block.len() - CHECKSUM_BYTES;
     crc32c::crc32c(&block[..end]) == u32_at(block, end)
@@ -311,7 +311,7 @@ pub(crate) fn put_row(out: &mut Vec<u8>, signal: &Signal) {
     out.extend([0; 2]);
 }
 
-/// The signal of a row of either kind.
+/// Decodes the signal of a row with or without activity.
 pub(crate) fn row(bytes: &[u8]) -> Signal {
     let source = u64_at(bytes, 8);
     let score = |at| Score::from_millionths(u32_at(bytes, at));
@@ -338,11 +338,11 @@ fn activity(bytes: &[u8]) -> Option<Activity> {
     })
 }
 
-/// The signals of a column in order; ends after the first error.
+/// Signals of a column in order; ends after the first error.
 pub(crate) struct ColumnReader {
     file: BufReader<File>,
     path: PathBuf,
-    /// Signals not yet returned.
+    /// Number of signals not yet returned.
     left: u64,
     row_bytes: usize,
     offset: u64,
@@ -352,7 +352,7 @@ pub(crate) struct ColumnReader {
 }
 
 impl ColumnReader {
-    /// Returns true once every signal was returned, or an error.
+    /// Returns true once every signal, or an error, was returned.
     pub(crate) fn is_finished(&self) -> bool {
         self.left == 0
     }

@@ -1,7 +1,7 @@
-//! The seam between the journal and a disk: named files that are written and synced.
+//! Interface between the journal and a disk: named files that are written and synced.
 //!
-//! `DirStorage` is a directory. Tests put a simulated disk here that loses unsynced sectors; the
-//! journal above it is the same code. Promises nothing about durability before a sync returns.
+//! `DirStorage` is a directory. Tests use a simulated disk that loses unsynced sectors, under the same
+//! journal code. Nothing is durable before a sync returns.
 
 use std::{
     fs::{self, File},
@@ -13,15 +13,15 @@ use std::{
 
 use crate::held::{HeldDir, Links};
 
-/// A flat set of named files.
+/// Flat set of named files.
 pub trait Storage: Send + Sync {
-    /// The names of all files.
+    /// Returns the names of all files.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// A new empty file, in place of one of that name.
+    /// Creates an empty file, replacing one of that name.
     fn create(&self, name: &str) -> io::Result<Arc<dyn StorageFile>>;
-    /// An existing file.
+    /// Opens an existing file.
     fn open(&self, name: &str) -> io::Result<Arc<dyn StorageFile>>;
-    /// Gives a file another name.
+    /// Renames a file.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -31,34 +31,34 @@ pub trait Storage: Send + Sync {
     fn path(&self, name: &str) -> PathBuf;
 }
 
-/// One file of a [`Storage`].
+/// File of a [`Storage`].
 pub trait StorageFile: Send + Sync {
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     fn size(&self) -> io::Result<u64>;
-    /// Cuts it, or extends it with zeros.
+    /// Truncates the file, or extends it with zeros.
     fn set_size(&self, size: u64) -> io::Result<()>;
-    /// Fills `into` from `offset`; an error when the file ends before.
+    /// Fills `into` from `offset`; an error if the file ends before.
     fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes all of `bytes` at `offset`.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Makes what was written durable, and the size with it.
+    /// Makes written bytes and the size durable.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A directory of the real file system.
+/// Directory of the real file system.
 pub struct DirStorage {
     dir: HeldDir,
     writable: bool,
 }
 
 impl DirStorage {
-    /// The directory `dir`, created durably when there is none.
+    /// Opens `dir` for writing, creating it durably if needed.
     pub fn create(dir: &Path) -> io::Result<DirStorage> {
         open_dir_durably(dir)?;
         Ok(DirStorage { dir: HeldDir::open(dir)?, writable: true })
     }
 
-    /// The directory `dir`, whose files are opened for reading only.
+    /// Opens `dir` for reading only.
     pub fn read_only(dir: &Path) -> DirStorage {
         DirStorage { dir: HeldDir::new(dir), writable: false }
     }
@@ -68,7 +68,7 @@ impl Storage for DirStorage {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.dir.path())? {
-            // A name that is not UTF-8 is none of ours.
+            // No file of ours has a name that is not UTF-8.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
@@ -140,15 +140,15 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Creates `dir` unless it is there; its name and those in it are durable on return, also
-/// where a process that died before had no time to sync them.
+/// Creates `dir` unless it exists. On return its name and those in it are durable, even if a process died
+/// before it synced them.
 pub(crate) fn open_dir_durably(dir: &Path) -> io::Result<()> {
     create_dir_durably(dir)?;
     sync_dir(parent(dir))?;
     sync_dir(dir)
 }
 
-/// Creates `dir` and what lacks above it, each name durable in its parent.
+/// Creates `dir` and its missing ancestors, each name durable in its parent.
 pub(crate) fn create_dir_durably(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Locks, channels and threads of the log: the standard library's, and in `timeline/schedules`, which builds these sources once
-//! more, those of a scheduler that tries one order of steps after the other.
+//! Locks, channels and threads of the log: the standard library's, or in `timeline/schedules`, which builds
+//! these sources again, those of a scheduler that explores orders of steps.
 
 #[cfg(schedules)]
 pub(crate) use shuttle::{

@@ -1,4 +1,4 @@
-//! Files that are written aside, synced, and then named.
+//! Files that are written under a temporary name, synced, and then renamed.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ pub(crate) fn list(dir: &Path) -> Result<Vec<PathBuf>> {
     fs::read_dir(dir).and_then(paths).map_err(TimelineError::io("list a directory", dir))
 }
 
-/// Removes what writes that never finished left in `dir`; returns how many files.
+/// Removes the leftovers of unfinished writes in `dir`; returns their number.
 pub(crate) fn remove_temporary(dir: &Path) -> Result<u64> {
     let mut removed = 0;
     for path in list(dir)? {
@@ -29,7 +29,7 @@ pub(crate) fn remove_temporary(dir: &Path) -> Result<u64> {
     Ok(removed)
 }
 
-/// A file that is being written; removed unless it is published.
+/// File that is being written; removed unless it is published.
 pub(crate) struct Temporary {
     path: PathBuf,
     published: bool,
@@ -54,9 +54,9 @@ impl Temporary {
         &self.path
     }
 
-    /// Makes `file`, which is this one, durable under the name `target`.
+    /// Makes this file, open as `file`, durable under the name `target`.
     pub(crate) fn publish(mut self, file: &File, target: &Path) -> Result<()> {
-        // The bytes before the name: a name must never stand for less than its content.
+        // Syncs the bytes before the rename: a name must never refer to incomplete content.
         file.sync_data().map_err(TimelineError::io("sync a file", &self.path))?;
         fs::rename(&self.path, target).map_err(TimelineError::io("name a file", target))?;
         self.published = true;
@@ -68,7 +68,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.published {
-            // Best effort: what stays is removed when the store is opened next.
+            // Best effort: the next opening of the store removes a leftover.
             drop(fs::remove_file(&self.path));
         }
     }

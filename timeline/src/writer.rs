@@ -1,7 +1,7 @@
-//! The one writer: drain a group, write it, sync it, publish it, then acknowledge it.
+//! The one writer: drains a group, writes it, syncs it, publishes it, then acknowledges it.
 //!
-//! Nothing is published or acknowledged before it is durable. A failure that leaves the disk
-//! unknown, or a panic, poisons the log: every later batch is refused and nothing is retried.
+//! Nothing is published or acknowledged before it is durable. A failure with an unknown effect on the disk,
+//! or a panic, poisons the log: every later batch is refused and nothing is retried.
 
 use std::{ops::Range, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
 /// Reason that the log is poisoned after a panic of the writer's thread.
 pub(crate) const STOPPED: &str = "the writer stopped by a bug";
 
-/// A buffer that one huge batch made larger than this is given back.
+/// Capacity above which the buffer is freed after a huge batch.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
 
 pub(crate) struct LogWriter {
@@ -27,16 +27,16 @@ pub(crate) struct LogWriter {
     pub(crate) journal: Journal,
     pub(crate) clock: Arc<dyn Fn() -> WallTime + Send + Sync>,
     pub(crate) on_sync: SyncObserver,
-    /// No later event is stamped earlier.
+    /// Time of the last event; no later event gets an earlier one.
     pub(crate) last: WallTime,
-    /// Memory of the last batch, reused.
+    /// Buffer of the last batch, reused.
     pub(crate) buffer: Vec<u8>,
 }
 
-/// One event of a group in its batch.
+/// Event of a group in its batch.
 struct Placed {
     head: EventMeta,
-    /// Range of its record in the batch.
+    /// Range of the record in the batch.
     record: Range<usize>,
 }
 
@@ -53,7 +53,7 @@ impl LogWriter {
     fn serve(&mut self, group: Vec<AppendRequest>) {
         match self.commit(&group) {
             Ok(placed) => acknowledge(group, &placed),
-            // Requests without room together may have some alone, and the end of a run has its own.
+            // Requests refused together may fit one by one, and those that end a run may use the spare space.
             Err(AppendFailure::Refused { .. }) if group.len() > 1 => {
                 group.into_iter().for_each(|request| self.serve(vec![request]));
             }
@@ -74,7 +74,7 @@ impl LogWriter {
             self.rotate(at)?;
         }
         if records == 0 {
-            // Empty batches only; in the journal they would stand for its end.
+            // Only empty batches; in the journal they would be marks of its end.
             return Ok(Vec::new());
         }
         let head = self.check_room(records)?;
@@ -101,7 +101,7 @@ impl LogWriter {
         Ok(placed)
     }
 
-    /// The head, when the log can number `records` more.
+    /// Returns the head if the log can number `records` more.
     fn check_room(&self, records: usize) -> Result<Seq, AppendFailure> {
         let index = self.store.index();
         let head = index.head();
@@ -116,7 +116,7 @@ impl LogWriter {
         })
     }
 
-    /// Begins another file when the last one has no room for `bytes` or no number for `at`.
+    /// Begins another file if the last one has no room for `bytes` or cannot store the time `at`.
     fn rotate_for(
         &mut self,
         bytes: usize,
@@ -133,7 +133,7 @@ impl LogWriter {
             return Ok(());
         }
         match self.rotate(at) {
-            // No room for another file: what ends a run goes into the spare space of this one.
+            // No room for another file: events that end a run use the spare space of this one.
             Err(AppendFailure::Refused { .. })
                 if urgent && !old && self.journal.has_room_for(bytes) =>
             {
@@ -193,7 +193,7 @@ fn acknowledge(group: Vec<AppendRequest>, placed: &[Placed]) {
     }
 }
 
-/// Makes a panic of the writer's thread visible to everyone who waits or comes later.
+/// Reports a panic of the writer's thread to all waiting and later callers.
 struct PanicGuard {
     store: Arc<SharedLog>,
     queue: Arc<AppendQueue>,

@@ -1,35 +1,35 @@
-//! Macros that make of a payload's declaration its type, its JSON, and its members for a document that describes them.
+//! Macros that derive from a payload's declaration its type, its JSON and its members for a schema.
 
-/// Member of a payload, in words.
+/// Description of a payload member.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
     /// Name on the wire.
     pub name: &'static str,
     /// Lines of its doc comment.
     pub doc: &'static [&'static str],
-    /// Absent from the wire when it is none.
+    /// True if the member may be absent from the wire.
     pub is_optional: bool,
 }
 
-/// Receiver of the members whose values are of type `T`.
+/// Receives the members whose values are of type `T`.
 pub trait MemberSink<T> {
     /// Receives the next member.
     fn member(&mut self, member: Member);
 }
 
-/// A payload whose members `D` receives.
+/// Payload whose members a `D` receives.
 pub trait HasShape<D> {
-    /// The shape of its object.
+    /// Shape of the payload's object.
     const SHAPE: PayloadShape<D>;
 }
 
-/// Shape of the object that a payload is.
+/// Shape of a payload's object.
 pub struct PayloadShape<D> {
-    /// Its name in the API's document.
+    /// Name in the API's document.
     pub name: &'static str,
     /// Lines of its doc comment.
     pub doc: &'static [&'static str],
-    /// Hands over its members, in order.
+    /// Passes the members to a `D`, in order.
     pub describe: fn(&mut D),
 }
 
@@ -85,8 +85,8 @@ macro_rules! is_optional {
     };
 }
 
-/// Declares the events: those with a payload of their own kind's name, and before them the kinds whose payload has another
-/// type (`with`; the document describes those of `by_hand` itself) or is a finding.
+/// Declares the events. Most have a payload named as their kind. Those before them have a payload of another
+/// type (`with`; the document describes those of `by_hand` itself) or are findings.
 macro_rules! events {
     (
         by_hand $($by_hand:ident($by_hand_type:ident)),*;
@@ -94,34 +94,34 @@ macro_rules! events {
         findings $($finding:ident),*;
         $($(#[doc = $doc:literal])* $name:ident as $shown:ident { $($members:tt)* })*
     ) => {
-        /// One immutable fact of a run, before it has a sequence number: the payload of a kind.
+        /// Immutable fact of a run, before it has a sequence number: the payload of a kind.
         #[derive(Clone, Debug, PartialEq)]
         #[allow(missing_docs, reason = "the kind of the same name says it")]
         pub enum Event {
             RunCreated(RunCreated),
             /// A run was created by a live session.
             SessionRunCreated(SessionRunCreated),
-            /// A worker's finding; the finding's kind is the event's kind.
+            /// A worker's finding; the finding's kind determines the event's kind.
             Found(FindingKind, FindingPayload),
             $($by_hand($by_hand_type),)*
             $($with($with_type),)*
             $($name($name),)*
         }
 
-        /// The kinds that a media worker's findings have.
+        /// Kinds of a media worker's findings.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "the kind of the same name says it")]
         pub enum FindingKind { $($finding,)* }
 
         impl FindingKind {
-            /// The kind of the event that carries such a finding.
+            /// Returns the kind of the event that carries such a finding.
             pub const fn event_kind(self) -> EventKind {
                 match self { $(FindingKind::$finding => EventKind::$finding,)* }
             }
         }
 
         impl Event {
-            /// The kind of this event.
+            /// Returns the kind of this event.
             pub fn kind(&self) -> EventKind {
                 match self {
                     Event::RunCreated(_) | Event::SessionRunCreated(_) => EventKind::RunCreated,
@@ -132,7 +132,7 @@ macro_rules! events {
                 }
             }
 
-            /// The payload as JSON.
+            /// Returns the payload as JSON.
             pub(crate) fn text(&self) -> Vec<u8> {
                 match self {
                     Event::RunCreated(payload) => JsonObjectWriter::of(payload),
@@ -144,7 +144,7 @@ macro_rules! events {
                 }
             }
 
-            /// The event of `kind` with this payload; the error names the field that does not fit.
+            /// Parses the event of `kind` from its payload; the error names the invalid field.
             pub(crate) fn parse(kind: EventKind, text: &str) -> Result<Event, &'static str> {
                 let fields = &JsonObjectReader::parse(text)?;
                 Ok(match kind {
@@ -163,7 +163,7 @@ macro_rules! events {
         }
 
         impl EventKind {
-            /// Shapes of its payloads, of which an event has one; none where the document describes it by itself.
+            /// Returns the shapes of the kind's payloads; none if the document describes them itself.
             pub fn shapes<D>(self) -> Vec<PayloadShape<D>>
             where
                 RunCreated: HasShape<D>, SessionRunCreated: HasShape<D>, FindingPayload: HasShape<D>,

@@ -1,8 +1,8 @@
-//! The kinds of events: names on the wire, numbers on disk.
+//! Kinds of events: names on the wire, numbers on disk.
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $code:literal $name:literal,)*) => {
-        /// The kind of an event: the fieldless twin of [`Event`](super::Event).
+        /// Kind of an event; [`Event`](super::Event) has the payloads.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum EventKind { $($(#[$doc])* $kind = $code,)* }
@@ -11,17 +11,17 @@ macro_rules! kinds {
             /// Every kind.
             pub const ALL: &[EventKind] = &[$(EventKind::$kind,)*];
 
-            /// Name on the wire.
+            /// Returns the name on the wire.
             pub const fn as_str(self) -> &'static str {
                 match self { $(EventKind::$kind => $name,)* }
             }
 
-            /// The kind called `name`.
+            /// Returns the kind with this name.
             pub fn from_name(name: &str) -> Option<EventKind> {
                 match name { $($name => Some(EventKind::$kind),)* _ => None }
             }
 
-            /// It ends a run: such an event is taken when there is room for nothing else.
+            /// Returns true if the kind ends a run; such events may use the log's spare space on a full disk.
             pub const fn ends_run(self) -> bool {
                 use EventKind::{RunCompleted, RunDeleted, RunExpired, RunFailed, StopRequested};
                 matches!(
@@ -30,12 +30,12 @@ macro_rules! kinds {
                 )
             }
 
-            /// The number that stands for the kind on disk, fixed forever.
+            /// Returns the number of the kind on disk, fixed forever.
             pub(crate) const fn code(self) -> u8 {
                 self as u8
             }
 
-            /// The kind with this number.
+            /// Returns the kind with this number.
             pub(crate) const fn from_code(code: u8) -> Option<EventKind> {
                 match code { $($code => Some(EventKind::$kind),)* _ => None }
             }

@@ -59,9 +59,9 @@ events! {
         stream_id: StreamId,
         sampling_policy: SamplingPolicy,
         source_fps: Option<FrameRate>,
-        // Analysed frames a second.
+        // Analysed frames per second.
         sample_fps: Option<FrameRate>,
-        // Frames analysed.
+        // Number of frames analysed.
         decoded_frames: u64,
         // Columns and rows of the first picture.
         width: u32,
@@ -92,7 +92,7 @@ events! {
         request_id: RequestId,
         stream_id: StreamId,
         frames: u64,
-        // Frames a window.
+        // Frames per window.
         window_size: u32,
         // Length of a segment of metadata.
         segment_ms: u32,
@@ -116,11 +116,11 @@ events! {
         chunk_index: u64,
         /// The backend that answered, or failed last; null when none was asked.
         provider: Option<String>,
-        // Another backend than the first answered.
+        // True if a backend other than the first answered.
         provider_fallback_used: bool,
-        // No backend answered.
+        // True if no backend answered.
         semantic_fallback_used: bool,
-        // Reason that none answered.
+        // Reason that no backend answered.
         semantic_error: Option<String>,
         event_type: EventType,
         object_label: Option<String>,
@@ -129,7 +129,7 @@ events! {
         description: String,
         /// Null when the model said nothing of it.
         confidence: Option<Score>,
-        // The model's text.
+        // Text of the model.
         raw_output: String,
         /// The object in it, where the reasoning gave an `output_schema`.
         @optional output: Option<JsonText>,
@@ -162,7 +162,7 @@ events! {
         stream_id: StreamId,
         chunk_index: u64,
         chunk_frames: u64,
-        // Time spent on the chunk.
+        // Processing time of the chunk.
         process_ms: u64,
         // Media time that the chunk spans.
         source_span_ms: u64,
@@ -185,13 +185,13 @@ events! {
         request_id: RequestId,
         provider: String,
         model: String,
-        // Another backend than the first answered.
+        // True if a backend other than the first answered.
         fallback_used: bool,
         prompt_bytes: u64,
         output_bytes: u64,
         /// Tokens of the prompt. Absent from events of older servers, as is all that follows.
         @optional prompt_tokens: Option<u64>,
-        // Tokens of the answer, hidden reasoning left out.
+        // Tokens of the answer without hidden reasoning.
         @optional completion_tokens: Option<u64>,
         /// Tokens of hidden reasoning.
         @optional thinking_tokens: Option<u64>,
@@ -207,7 +207,7 @@ events! {
 
     /// The run reached its normal end.
     RunCompleted as RunCompletedPayload {
-        // Null when a session ended by itself.
+        // Null if a session ended by itself.
         request_id: Option<RequestId>,
         stream_id: Option<StreamId>,
         frames: u64,
@@ -246,22 +246,22 @@ events! {
         frame_index: u64,
         pts_ms: i64,
         event_type: EventType,
-        // Absent from older logs.
+        // Absent in older logs.
         @optional reason: Option<String> as Option<SelectionReasonName>,
-        // Empty when none was made.
+        // Empty if there is none.
         description: String,
         // Address of the bytes at the service.
         image_ref: String,
         (image_media_type: StillMediaType = "image/jpeg"),
         image_bytes: u64,
         image_sha256: BlobHash,
-        // The description was cut to fit.
+        // True if the description was cut to fit.
         @optional truncated: bool,
     }
 
     /// Nine tenths of the owner's tokens of the day are spent or set aside for requests under way.
     TokenBudgetLow as TokenBudgetLowPayload {
-        // The request that spent them, or was refused for it.
+        // Request that spent the tokens or was refused.
         request_id: RequestId,
         /// Name of the owner's key, never the key.
         principal_key: String,
@@ -318,19 +318,19 @@ payloads! {
     ActivityEpisode as ActivityEpisodePayload {
         request_id: RequestId,
         stream_id: StreamId,
-        // The live session, where the source is one.
+        // Live session, if the source is one.
         @optional session_id: Option<SessionId>,
         start_frame: u64,
         // Last frame that is not quiet; absent, like its time, while the episode lasts.
         @optional end_frame: Option<u64>,
         start_pts_ms: i64,
         @optional end_pts_ms: Option<i64>,
-        // Highest score of the frames that are kept for the episode, so far, and the first of them that has it.
+        // Highest score so far of the frames kept for the episode, and the first frame with that score.
         peak_score: Score,
         peak_frame: u64,
-        // Box around all that moved, so far.
+        // Box around all cells that moved so far.
         region: CellBox,
-        // Names of the zones in which something moved, so far.
+        // Names of the zones in which something moved so far.
         zones: Vec<String>,
     }
 
@@ -346,15 +346,15 @@ payloads! {
     /// Outcome of asking models about the chunks of a source.
     #[derive(Default, Eq)]
     SemanticOutcome as SemanticOutcome {
-        // Models were to be asked.
+        // True if models were to be asked.
         requested: bool,
-        // Chunks that they were asked about, those that repeat an answer included.
+        // Number of chunks that models were asked about, including reused answers.
         chunks_asked: u64,
-        // Chunks of these that are left without an answer.
+        // Number of those chunks without an answer.
         chunks_failed: u64,
-        // Class of the first failure, and shortly what was said of it.
+        // Class of the first failure, with a short message.
         error: Option<String>,
-        // The gate decided in place of a model.
+        // True if the gate decided instead of a model.
         fallback_used: bool,
     }
 

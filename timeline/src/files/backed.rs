@@ -1,8 +1,8 @@
-//! Files that an object store has too: sent before events name them, fetched when they are read, removed with them.
+//! Files that an object store has too: sent before events name them, fetched when read, removed together.
 //!
-//! A file leaves this machine only when the store has just said that it has it. Empty files beside it keep its state
-//! over a restart: `.unsent` until the store took it, `.away` from before it leaves, `.gone` from before it is removed
-//! here until it is removed there. So a store that is away, slow or forgetful costs time and disk, and loses nothing.
+//! A file is evicted here only when the store has just confirmed it. Empty marker files keep the state over a
+//! restart: `.unsent` until the store has the file, `.away` from before its eviction, `.gone` from before its
+//! removal here until that there. An unreachable, slow or forgetful store costs time and disk, but no file.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -24,11 +24,11 @@ use crate::{
     remote::{Remote, RemoteError, RemoteFault, SLOWEST},
 };
 
-/// Longest wait of events for the store to take the files that they name.
+/// Longest time that events wait for the store to take the files that they name.
 const TAKEN_WITHIN: Duration = Duration::from_secs(2);
-/// Larger files are left to the turns.
+/// Largest file sent at once; larger ones are sent in rounds.
 const TAKEN_BYTES_MAX: u64 = 8 << 20;
-/// Files and bytes sent in one turn, and its time: so much, and a second more for each `SLOWEST` bytes.
+/// Most files and bytes of a round, and its base time limit; each [`SLOWEST`] bytes add a second.
 const TURN_FILES: usize = 16;
 const TURN_BYTES: u64 = 64 << 20;
 const TURN: Duration = Duration::from_secs(10);
@@ -36,20 +36,20 @@ const TURN: Duration = Duration::from_secs(10);
 /// Object store behind a directory of files.
 #[derive(Clone, Debug)]
 pub struct Backing {
-    /// The store.
+    /// Object store.
     pub remote: Arc<dyn Remote>,
-    /// Name of it that tells it from others.
+    /// Name that identifies the store.
     pub place: String,
-    /// Bytes of files that stay here; what is not sent yet stays beyond them.
+    /// Bytes of files that stay here; unsent files stay in addition.
     pub cache_bytes: u64,
 }
 
-/// Files of a directory by their places.
+/// Numbers of a directory's files by location.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Files that the object store has not taken yet.
+    /// Number of files that the object store does not have yet.
     pub unsent: u64,
-    /// Bytes of the files that are here.
+    /// Bytes of the files here.
     pub bytes: u64,
 }
 
@@ -57,39 +57,39 @@ pub struct Standing {
 pub(super) struct Backed {
     pub(super) backing: Backing,
     state: Mutex<State>,
-    /// Told when files are not under way any more.
+    /// Notified when an upload ends.
     arrived: Condvar,
-    /// The last files that were sent did not come through: others wait for a turn.
+    /// True if the last upload failed entirely: further files wait for a round.
     is_out: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) unsent: HashSet<BlobHash>,
-    /// The same in their order, and some that are sent meanwhile.
+    /// Unsent files in their order; may contain some already sent.
     queue: VecDeque<BlobHash>,
-    /// Those that are on their way.
+    /// Files that are being uploaded.
     under_way: HashSet<BlobHash>,
-    /// Bytes of the files that are here, about: counted when files leave.
+    /// Approximate bytes of the files here; recounted on eviction.
     pub(super) bytes: u64,
-    /// Files to leave next, the oldest first, and their sizes.
+    /// Files to evict next, oldest first, and their sizes.
     pub(super) leaving: VecDeque<(BlobHash, u64)>,
-    /// Files that readers asked for and the store did not answer since it last did, and its last failure.
+    /// Files for which the store left readers unanswered, and its last failure.
     pub(super) unread: HashSet<BlobHash>,
     pub(super) unanswered: Option<(Instant, RemoteError)>,
 }
 
-/// Outcome of files that were sent together.
+/// Outcome of one upload of several files.
 #[derive(Default)]
 struct Sent {
     files: usize,
-    /// The first failure of the store, and of a file here.
+    /// First failure of the store, and a failure of a local file.
     failure: Option<RemoteError>,
     local: Option<RemoteError>,
 }
 
 impl Backed {
-    /// Of `backing`, while `unsent` wait for it and so many bytes are here.
+    /// Makes the state for `backing` with these unsent files and `bytes` bytes here.
     pub(super) fn new(backing: Backing, unsent: HashSet<BlobHash>, bytes: u64) -> Backed {
         let queue = unsent.iter().copied().collect();
         let state = State { unsent, queue, bytes, ..State::default() };
@@ -98,11 +98,11 @@ impl Backed {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        // Each change leaves it whole.
+        // Every change leaves the state consistent, so poisoning is ignored.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the file of `hash`, of so many bytes, sent.
+    /// Queues the file of `hash`, of `bytes` bytes, for upload.
     pub(super) fn enqueue(&self, hash: BlobHash, bytes: u64) {
         let mut state = self.state();
         state.bytes += bytes;
@@ -118,7 +118,7 @@ impl Backed {
         self.state().unsent.contains(hash)
     }
 
-    /// Waits until none of `hashes` is under way, at most until `end`.
+    /// Waits until none of `hashes` is being uploaded, at most until `end`.
     fn wait(&self, hashes: &[BlobHash], end: Instant) {
         let mut state = self.state();
         while hashes.iter().any(|hash| state.under_way.contains(hash)) {
@@ -140,7 +140,7 @@ impl State {
     }
 }
 
-/// Files that are marked as under way until it is dropped.
+/// Marks files as being uploaded until it is dropped.
 struct UnderWay<'a> {
     backed: &'a Backed,
     files: Vec<(BlobHash, PathBuf)>,
@@ -158,14 +158,14 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Files {
-    /// Returns the numbers of files by place; `None` without an object store.
+    /// Returns the numbers of files by location; `None` without an object store.
     pub(crate) fn standing(&self) -> Option<Standing> {
         let state = self.backed.as_ref()?.state();
         Some(Standing { unsent: state.unsent.len() as u64, bytes: state.bytes })
     }
 
-    /// Sends those of `hashes`, which `lease` pins, that the object store does not have. What it does not take within
-    /// a bound is left for a turn, and all of it once it has failed; so are large files.
+    /// Sends those of `hashes`, pinned by `lease`, that the object store lacks. Leaves large files, files not
+    /// taken within the time limit, and all after a failure to a later round.
     pub(crate) fn send(&self, lease: &PinGuard, hashes: &[BlobHash]) {
         let Some(backed) = &self.backed else { return };
         if backed.is_out.load(Ordering::Relaxed) {
@@ -176,13 +176,13 @@ impl Files {
             fs::metadata(self.path(hash)).is_ok_and(|file| file.len() <= TAKEN_BYTES_MAX)
         };
         let small: Vec<BlobHash> = hashes.iter().filter(is_small).copied().collect();
-        // The turns tell of a failure.
+        // Failures are reported by the rounds.
         self.upload(backed, lease, &small, TAKEN_WITHIN);
-        // Another may be sending some of them.
+        // Another upload may be sending some of them.
         backed.wait(&small, end);
     }
 
-    /// Sends those of `hashes`, which `lease` pins, that nobody sends.
+    /// Sends those of `hashes`, pinned by `lease`, that are unsent and not being sent.
     fn upload(
         &self,
         backed: &Backed,
@@ -191,7 +191,7 @@ impl Files {
         limit: Duration,
     ) -> Sent {
         let mut due: Vec<BlobHash> = hashes.to_vec();
-        // None of them can come to be removed later: they are pinned.
+        // The pins keep later removals away from these files.
         due.retain(|hash| !lease.is_being_removed(hash));
         {
             let mut state = backed.state();
@@ -211,7 +211,7 @@ impl Files {
                     sent.files += 1;
                     self.forget(backed, hash);
                 }
-                // It is tried again, and keeps no other waiting.
+                // The file is retried in a later round and does not block others.
                 Err(error) if error.fault == RemoteFault::Local => sent.local = Some(error),
                 Err(error) => sent.failure = sent.failure.or(Some(error)),
             }
@@ -220,15 +220,15 @@ impl Files {
         sent
     }
 
-    /// Has the file of `hash` wait for the store no more: it is there, or nowhere.
+    /// Marks the file of `hash` as not to be sent: the store has it, or it no longer exists.
     pub(super) fn forget(&self, backed: &Backed, hash: &BlobHash) {
-        // A mark that stays has the file sent once more.
+        // If the marker cannot be removed, the file is sent once more.
         if self.unmark(hash, UNSENT).is_ok() {
             backed.state().unsent.remove(hash);
         }
     }
 
-    /// One turn: sends some of what waits, and has some of what is too much here leave. Returns true if there is more.
+    /// Does one round: sends some unsent files and evicts some local ones. Returns true if there is more.
     pub(crate) fn turn(&self) -> Result<bool> {
         let Some(backed) = &self.backed else { return Ok(false) };
         let mut lease = self.lease();
@@ -239,11 +239,11 @@ impl Files {
         let has_more = {
             let mut state = backed.state();
             let State { unsent, queue, .. } = &mut *state;
-            // Behind those that were not tried yet.
+            // Requeued after the files not tried yet.
             queue.extend(waiting.iter().filter(|hash| unsent.contains(*hash)));
             sent.files > 0 && unsent.len() > waiting.len() - sent.files
         };
-        // Nothing waits where what did not come through was swept or taken back: only asking tells if it is out still.
+        // If the failed files were swept or taken back, nothing is queued and only a request shows the state.
         let is_out = !waiting.is_empty() && backed.is_out.load(Ordering::Relaxed);
         let leaves_more = if is_out { Ok(false) } else { self.leave(backed) };
         if let Some(error) = sent.failure {
@@ -256,7 +256,7 @@ impl Files {
         }
     }
 
-    /// Takes the files to be sent next from the queue, pinned by `lease`; returns them and their bytes.
+    /// Takes the next files to send from the queue and pins them with `lease`; returns them and their bytes.
     fn next(&self, backed: &Backed, lease: &mut PinGuard) -> (Vec<BlobHash>, u64) {
         let (mut next, mut bytes) = (Vec::new(), 0);
         while next.len() < TURN_FILES && bytes < TURN_BYTES {
@@ -269,7 +269,7 @@ impl Files {
             let is_gone =
                 || fs::metadata(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
             if is_gone() {
-                // It was swept, or its writer did not come to name it; one that is about to keeps its mark.
+                // The file was swept or never named by its writer; a writer that pins it keeps the marker.
                 lease.if_alone(&hash, || {
                     if is_gone() {
                         self.forget(backed, &hash);

@@ -1,4 +1,4 @@
-//! Files that are more than stay here: they leave for the object store, and come back when they are read.
+//! Local cache of files in an object store: evicts files beyond its limit and fetches them when read.
 
 use std::{
     fs,
@@ -18,15 +18,15 @@ use crate::{
     temporary::Temporary,
 };
 
-/// Files that leave in one turn, and how many of them the store is asked for at a time.
+/// Most files evicted per round, and number of files per query to the store.
 const LEAVE_FILES: usize = 256;
 const ASKED_AT_ONCE: usize = 16;
-/// After so many files in a row that the store does not answer for, readers of others do not ask it for a time.
+/// Number of unanswered files after which readers of other files do not ask the store for a time.
 const UNREAD_MAX: usize = 4;
 const READS_REST: Duration = Duration::from_secs(3);
 
 impl Backed {
-    /// Returns the last failure while readers do not ask the store.
+    /// Returns the last failure if readers must not ask the store at the moment.
     fn may_ask(&self, hash: &BlobHash) -> Result<()> {
         let state = self.state();
         match &state.unanswered {
@@ -40,7 +40,7 @@ impl Backed {
         }
     }
 
-    /// Takes note of an answer to a reader.
+    /// Records the outcome of a reader's request.
     fn asked(&self, hash: &BlobHash, failure: Option<&RemoteError>) {
         let is_silence = |error: &&RemoteError| {
             matches!(error.fault, RemoteFault::Unreachable | RemoteFault::Slow)
@@ -62,7 +62,7 @@ impl Backed {
 }
 
 impl Files {
-    /// Removes the oldest files here that the store has, while there are too many; returns true if there are more.
+    /// Evicts the oldest sent files while the limit is exceeded; returns true if there are more.
     pub(super) fn leave(&self, backed: &Backed) -> Result<bool> {
         let limit = backed.backing.cache_bytes;
         let (is_over, is_begun) = {
@@ -70,7 +70,7 @@ impl Files {
             (state.bytes > limit, !state.leaving.is_empty())
         };
         if is_over && !is_begun {
-            // A tenth more, so that the files are not listed for each one that comes.
+            // Evicts a tenth of the limit more, so that not every new file causes a listing.
             self.list_leaving(backed, limit - limit / 10)?;
         }
         let some: Vec<(BlobHash, u64)> = {
@@ -82,11 +82,11 @@ impl Files {
         Ok(!backed.state().leaving.is_empty())
     }
 
-    /// Lists the oldest files that the store has, so many that `limit` is left; counts anew what is here.
+    /// Lists the oldest sent files, so that `limit` bytes are left; recounts the local bytes.
     fn list_leaving(&self, backed: &Backed, limit: u64) -> Result<()> {
         let (mut here, mut bytes) = (Vec::new(), 0);
         self.walk(|hash, mark, entry| {
-            // One that was removed meanwhile is of no interest.
+            // Files removed meanwhile are ignored.
             let Some(file) = entry.metadata().ok().filter(|_| mark.is_none()) else { return };
             bytes += file.len();
             here.push((file.modified().unwrap_or(SystemTime::UNIX_EPOCH), hash, file.len()));
@@ -128,7 +128,7 @@ impl Files {
         self.mark(hash, AWAY)?;
         self.sync_folder(&self.folder(hash))?;
         let path = self.path(hash);
-        // One that was stored anew since the store was asked is sent first.
+        // A file stored again since the query must be sent first.
         let may = || !backed.is_unsent(hash);
         let removed = self.pins.remove_unpinned(hash, &path, may);
         if removed.map_err(TimelineError::io("remove a file", &path))? {
@@ -137,8 +137,8 @@ impl Files {
         Ok(())
     }
 
-    /// Fetches the file of `hash`, of at most `size_max` bytes, which `lease` pins, from the object store; false where
-    /// none is there. It takes the place of one that is here.
+    /// Fetches the file of `hash`, pinned by `lease` and of at most `size_max` bytes, from the object store;
+    /// false if it has none. Overwrites a local one.
     pub(super) fn bring(&self, lease: &PinGuard, hash: &BlobHash, size_max: u64) -> Result<bool> {
         let path = self.path(hash);
         let Some(backed) = &self.backed else { return Err(TimelineError::Away { path }) };
@@ -151,7 +151,7 @@ impl Files {
         backed.asked(hash, fetched.as_ref().err());
         let lost = |what| TimelineError::Lost { file: path.clone(), what };
         if !fetched? {
-            // A sweep may have removed it meanwhile.
+            // A sweep may have removed the file meanwhile.
             return if self.is_away(hash) { Err(lost("has lost a file")) } else { Ok(false) };
         }
         let bytes = fs::read(temporary.path());
@@ -164,7 +164,7 @@ impl Files {
         Ok(true)
     }
 
-    /// Returns true where the object store should have the file of `hash` that is here.
+    /// Returns true if the object store should have the local file of `hash`.
     pub(super) fn is_sent(&self, hash: &BlobHash) -> bool {
         self.backed.as_ref().is_some_and(|backed| !backed.is_unsent(hash))
     }

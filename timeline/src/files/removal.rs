@@ -1,4 +1,4 @@
-//! Removal of files that an object store has too: here first, so that nobody reads them, then there.
+//! Removal of files that an object store has too: first here, so that they are not read, then there.
 
 use media::BlobHash;
 
@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl Files {
-    /// Removes `hashes`, all of one folder, but those that were pinned since the sweep began, here and then in the object store, unless
-    /// that has failed.
+    /// Removes `hashes`, all of one folder, except those pinned since the sweep began: first here, then in
+    /// the object store, unless that has failed before.
     pub(super) fn sweep_away(
         &self,
         backed: &Backed,
@@ -19,7 +19,7 @@ impl Files {
         swept: &mut SweepStats,
     ) -> Result<()> {
         let Some(first) = hashes.first() else { return Ok(()) };
-        // Before the files go here: a mark is all that tells of one there.
+        // Before the local removal: afterwards only the marker tells that the store has the file.
         hashes.iter().try_for_each(|hash| self.mark(hash, GONE))?;
         self.sync_folder(&self.folder(first))?;
         let before = swept.bytes;
@@ -47,7 +47,7 @@ impl Files {
         for hash in hashes {
             let path = self.path(hash);
             let io = TimelineError::io("remove a file that no event names", &path);
-            // One that is stored anew from now on waits anew.
+            // If the file is stored again from here on, it is queued again.
             let forget = || self.forget(backed, hash);
             if sweeping.begin_removing(hash, &path, swept, forget).map_err(io)? {
                 self.unmark(hash, AWAY)?;

@@ -1,4 +1,4 @@
-//! Start with an object store: which files it lacks, by the marks that the last start left.
+//! Start with an object store: determines by the markers which files it lacks.
 
 use std::{collections::HashSet, fs, io::Write, path::Path};
 
@@ -15,11 +15,11 @@ use crate::{
     temporary::Temporary,
 };
 
-/// Names the object store that the marks are of.
+/// File with the name of the object store that the markers refer to.
 const PLACE: &str = "object-store";
 const PLACE_BYTES_MAX: u64 = 4096;
 
-/// Files and marks found in a directory.
+/// Files and markers found in a directory.
 #[derive(Default)]
 struct Found {
     here: HashSet<BlobHash>,
@@ -30,8 +30,8 @@ struct Found {
 }
 
 impl Files {
-    /// Settles which files `backing` has, by the marks of those that are here; an error where some are only in another
-    /// store.
+    /// Determines by the markers which local files `backing` has. Returns an error if some files exist only
+    /// in another store.
     pub(super) fn settle(&self, backing: Option<Backing>) -> Result<Option<Backed>> {
         let known = self.place()?;
         let place = backing.as_ref().map(|backing| backing.place.as_str());
@@ -53,7 +53,7 @@ impl Files {
         Ok(backing.map(|backing| Backed::new(backing, found.unsent, found.bytes)))
     }
 
-    /// Marks what is here for the store called `place`: what another took, it lacks.
+    /// Marks the local files as unsent for the store called `place`, because another store had them.
     fn begin_anew(&self, found: &mut Found, place: Option<&str>) -> Result<()> {
         if place.is_some() {
             found.here.iter().try_for_each(|hash| self.mark(hash, UNSENT))?;
@@ -67,7 +67,7 @@ impl Files {
         self.remember(place)
     }
 
-    /// Name of the object store that the marks are of.
+    /// Reads the name of the object store that the markers refer to.
     fn place(&self) -> Result<Option<String>> {
         let path = self.dir.path().join(PLACE);
         match self.dir.read(Path::new(PLACE), Size::AtMost(PLACE_BYTES_MAX)) {
@@ -88,7 +88,7 @@ impl Files {
         temporary.publish(&file, &path)
     }
 
-    /// Looks at what is here and what is not sent, and at `all` marks where that is asked for.
+    /// Finds the local bytes and unsent files; with `all`, also local files and other markers.
     fn look(&self, all: bool) -> Result<Found> {
         let mut found = Found::default();
         self.walk(|hash, mark, entry| {

@@ -1,5 +1,5 @@
-//! Changes of the index by a compaction: positions of the events of some runs, and another file in
-//! the place of those that it stands for.
+//! Changes of the index by a compaction: bytes of the events of some runs, and replacement of files by one
+//! that covers them.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -8,7 +8,7 @@ use media::{RunId, Seq};
 use super::{FileIndex, LogIndex};
 
 impl LogIndex {
-    /// Bytes of the events of these runs in each file that has some, by its number.
+    /// Returns the bytes of the events of these runs in each file that has some, by file number.
     pub(crate) fn bytes_of(&self, runs: impl IntoIterator<Item = RunId>) -> BTreeMap<usize, u64> {
         let mut bytes = BTreeMap::new();
         let numbers = runs.into_iter().filter_map(|run| self.numbers.get(&run));
@@ -23,10 +23,10 @@ impl LogIndex {
         bytes
     }
 
-    /// Puts the one file of `made` in the place of those whose numbers it stands for.
+    /// Replaces the files whose numbers `made` covers by its one file.
     ///
-    /// A run of theirs has all of its events in `made` that it had in them, or none. Returns
-    /// the files that are gone.
+    /// For each run, `made` must have all of the events that it had in them, or none. Returns the replaced
+    /// files.
     pub(crate) fn replace(&mut self, made: LogIndex) -> Vec<FileIndex> {
         let mut files = made.files;
         let mut file = files.pop().expect("a compaction makes one file");
@@ -59,13 +59,13 @@ impl LogIndex {
         self.files.splice(range, [file]).collect()
     }
 
-    /// The files whose numbers begin in `first..next`.
+    /// Returns the files whose first numbers lie in `first..next`.
     pub(crate) fn files_in(&self, first: Seq, next: Seq) -> Range<usize> {
         let before = |seq| self.files.partition_point(|file| file.first < seq);
         before(first)..before(next)
     }
 
-    /// Removes the numbers in `from..to` from those of a run.
+    /// Removes the numbers in `from..to` from a run's events.
     fn forget(&mut self, number: u32, from: Seq, to: Seq) {
         let run = &mut self.runs[number as usize];
         let at = |seq: Seq| run.events.partition_point(|event| u64::from(*event) < seq.0);

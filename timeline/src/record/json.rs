@@ -1,6 +1,6 @@
-//! JSON objects written and read member by member, and how each type of member looks.
+//! JSON objects written and read member by member, and the JSON form of each type of member.
 //!
-//! Frame rates read back to the nearest millionth of a frame a second, everything else exactly.
+//! Frame rates are read back to the nearest millionth of a frame per second, everything else exactly.
 
 use std::{collections::HashMap, fmt::Display, io::Write, str::FromStr};
 
@@ -15,13 +15,13 @@ use serde_json::value::RawValue;
 use super::signal_record::{RegionRecord, SignalRecord};
 use crate::event::*;
 
-/// A payload written into `JsonObjectWriter` and read from `JsonObjectReader`.
+/// Payload that is written to a `JsonObjectWriter` and read from a `JsonObjectReader`.
 pub(crate) trait JsonPayload: Sized {
     fn write(&self, object: &mut JsonObjectWriter);
     fn read(fields: &JsonObjectReader<'_>) -> Result<Self, &'static str>;
 }
 
-/// A JSON object being written.
+/// JSON object being written.
 pub(crate) struct JsonObjectWriter(Vec<u8>);
 
 impl JsonObjectWriter {
@@ -48,7 +48,7 @@ impl JsonObjectWriter {
     }
 }
 
-/// The members of a JSON object being read.
+/// Members of a JSON object being read.
 pub(crate) struct JsonObjectReader<'a>(HashMap<String, &'a RawValue>);
 
 impl<'a> JsonObjectReader<'a> {
@@ -65,7 +65,7 @@ impl<'a> JsonObjectReader<'a> {
     }
 }
 
-/// A value of one member.
+/// Value of one member.
 pub(crate) trait JsonField: Sized {
     fn write(&self, out: &mut Vec<u8>);
     fn read(text: &str) -> Option<Self>;
@@ -87,7 +87,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 }
 
 fn parse<T: DeserializeOwned>(text: &str) -> Option<T> {
-    // Every failure means the same to the caller: not a value of this type.
+    // The caller needs no reason: the text is not a value of this type.
     serde_json::from_str(text).ok()
 }
 
@@ -124,7 +124,7 @@ name_fields! {
 }
 
 fn parse_as<T: FromStr>(text: &str) -> Option<T> {
-    // As in `parse`: the reason is the same for the caller.
+    // As in `parse`: the caller needs no reason.
     text.parse().ok()
 }
 
@@ -180,7 +180,7 @@ impl<T: JsonField> JsonField for Option<T> {
 }
 
 impl JsonField for Score {
-    /// Six decimals at most, one at least, as a double of this value prints.
+    /// One to six decimals, as a double of this value prints.
     fn write(&self, out: &mut Vec<u8>) {
         let (whole, mut part) =
             (self.millionths() / Score::SCALE, self.millionths() % Score::SCALE);
@@ -207,7 +207,7 @@ impl JsonField for CellBox {
     }
 }
 
-/// Logs of before zones were recorded whole have their names.
+/// Zone; older logs contain only its name.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum ZoneRow {
@@ -217,7 +217,7 @@ enum ZoneRow {
 
 impl ZoneRow {
     fn zone(self) -> Option<Zone> {
-        // As in a signal: which corner is none does not matter here.
+        // As in a signal: the caller does not need to know the invalid corner.
         let score = |value| Score::from_f64(value).ok();
         let (name, polygon) = match self {
             ZoneRow::Whole { name, polygon } => (name, polygon),
@@ -228,7 +228,7 @@ impl ZoneRow {
     }
 }
 
-/// Zones; absent when there are none.
+/// Zones; absent if there are none.
 impl JsonField for Vec<Zone> {
     fn write(&self, out: &mut Vec<u8>) {
         let row = |Zone { name, polygon }: &Zone| {
@@ -269,14 +269,14 @@ impl JsonField for JsonText {
 }
 
 impl JsonText {
-    /// `text` when it is one valid JSON value.
+    /// Returns `text` if it is one valid JSON value.
     pub fn parse(text: impl AsRef<str>) -> Option<JsonText> {
         parse::<Box<RawValue>>(text.as_ref()).map(|value| JsonText(value.get().into()))
     }
 }
 
 impl JsonField for Signals {
-    /// A column is written as `null`, which the record replaces by its reference.
+    /// A column is written as `null`, which the record replaces by a reference.
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Signals::Inline(signals) => {
@@ -297,7 +297,7 @@ impl JsonField for Signals {
     }
 }
 
-/// Appends `signal` to a JSON array that has earlier elements unless it is the `first`.
+/// Appends `signal` to a JSON array, after a comma unless it is the `first` element.
 pub(crate) fn put_signal(out: &mut Vec<u8>, signal: &Signal, first: bool) {
     if !first {
         out.push(b',');

@@ -1,4 +1,4 @@
-//! JSON of a payload by the list of its members, and of the types of `media` that are one.
+//! JSON of payloads from the lists of their members, including the types of `media` that are payloads.
 
 use media::{GateConfig, Marker, Zones};
 
@@ -26,7 +26,7 @@ macro_rules! read_field {
     };
 }
 
-/// Lists the members of a payload: `@optional` is absent when none, `@flat` has members itself.
+/// Lists the members of a payload: `@optional` ones may be absent, `@flat` ones have members themselves.
 macro_rules! json_payload {
     ($type:ident { $($(($constant:ident = $text:literal),)? $(@$mark:ident)? $name:ident),* $(,)? }) => {
         impl JsonPayload for $type {
@@ -68,7 +68,7 @@ impl JsonPayload for GateConfig {
     }
 
     fn read(fields: &JsonObjectReader<'_>) -> Result<GateConfig, &'static str> {
-        // Older logs have no activity, and so no threshold of it that matters.
+        // Older logs have no activity, so its thresholds do not matter.
         let default = GateConfig::default();
         let activity_on: Option<_> = fields.get("activity_on")?;
         let activity_off: Option<_> = fields.get("activity_off")?;
@@ -95,7 +95,7 @@ impl JsonPayload for Zones {
         Ok(Zones { zones: fields.get("zones")?, only: fields.get("activity_zones_only")? })
     }
 }
-/// Zones that may be none at all.
+/// Optional zones.
 impl JsonPayload for Option<Zones> {
     fn write(&self, object: &mut JsonObjectWriter) {
         if let Some(Zones { zones, only }) = self {
@@ -116,7 +116,7 @@ macro_rules! object_fields {
         }
 
         fn read(text: &str) -> Option<Self> {
-            // As in every field, what is wrong in it does not matter to the caller.
+            // As in every field, the caller does not need the reason.
             JsonPayload::read(&JsonObjectReader::parse(text).ok()?).ok()
         }
     })* };

@@ -1,9 +1,9 @@
-//! A signal as JSON has it, in an event and wherever else one is written or read.
+//! JSON form of a signal, in events and wherever else one is written or read.
 
 use media::{Activity, CellBox, Score, Signal};
 use serde::{Deserialize, Serialize};
 
-/// One entry of the `signals` array of `frames_decoded`.
+/// Entry of the `signals` array of `frames_decoded`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the fields of a signal")]
 pub struct SignalRecord {
@@ -26,7 +26,7 @@ pub struct SignalRecord {
     pub activity_zones: Vec<u16>,
 }
 
-/// Part of the picture, in fractions of its sides.
+/// Region of the picture, in fractions of its sides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the sides of a box")]
 pub struct RegionRecord {
@@ -47,7 +47,7 @@ impl RegionRecord {
     pub(super) fn cells(&self) -> Option<CellBox> {
         let [x, y, width, height] =
             [self.x, self.y, self.width, self.height].map(|side| Score::from_f64(side).ok());
-        // Leaving the picture is the one failure; the caller reports the whole row.
+        // A box outside the picture is the only failure; the caller reports the whole row.
         CellBox::from_fractions([x?, y?, width?, height?]).ok()
     }
 }
@@ -74,9 +74,9 @@ impl From<&Signal> for SignalRecord {
 }
 
 impl SignalRecord {
-    /// The signal, or `None` where a score or the hash is out of range.
+    /// Returns the signal; `None` if a score or the hash is out of range.
     pub fn signal(&self) -> Option<Signal> {
-        // A score outside [0, 1] makes the row invalid; which one does not matter here.
+        // A score outside [0, 1] makes the row invalid; the caller does not need to know which.
         let score = |value| Score::from_f64(value).ok();
         Some(Signal {
             frame_index: self.frame_index,
