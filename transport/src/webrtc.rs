@@ -1,10 +1,10 @@
 //! WebRTC receiving: an SDP offer in, access units of one video stream out.
 //!
-//! One UDP socket and one thread serve every session. The parts are values (`ice`, `dtls`, `srtp`,
-//! `rtcp`, `session`): bytes and `now` go in, replies and units come out; only `event_loop` reads a clock
-//! and a socket. Promises that an address is learned only from an authenticated STUN request, that
-//! nothing a peer sends grows without a bound, and that a session ends exactly once.
-//! Deliberately sends no media, opens no data channel and gathers no candidates of a peer.
+//! One UDP socket and one thread serve all sessions. The parts (`ice`, `dtls`, `srtp`, `rtcp`, `session`) are
+//! pure: bytes and `now` go in, replies and units come out; only `event_loop` reads a clock and a socket.
+//! Promises that an address is learned only from an authenticated STUN request, that nothing a peer sends
+//! grows without a bound, and that a session ends exactly once. Deliberately sends no media, opens no data
+//! channel and gathers no candidates of a peer.
 
 mod auth_failure_limiter;
 mod codecs;
@@ -57,26 +57,26 @@ pub use stats::{DropReason, EndpointStats, SessionStats};
 
 use crate::rtp::ReceivedUnit;
 
-/// Settings of the port of all sessions, and limits of each session.
+/// Settings of the endpoint, and limits of each session.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
     /// Address of the UDP socket; port 0 takes any. An unspecified IPv6 address serves IPv4 too.
     pub bind: SocketAddr,
-    /// Addresses that peers are told to send to; empty: the bound address, or those that the
-    /// default routes leave from when it is bound to all.
+    /// Addresses announced to peers as candidates; if empty, the bound address, or the source addresses of
+    /// the default routes if bound to all.
     pub public_ips: Vec<IpAddr>,
-    /// Sessions at a time, offers that have not connected included.
+    /// Most sessions at a time, including offers that have not connected.
     pub sessions_max: usize,
-    /// An offer whose peer has no keys after this long has come to nothing.
+    /// Time limit from an offer until its peer has keys.
     pub connect_within: Duration,
-    /// A peer that sent nothing authenticated for this long is lost (RFC 7675 5.1).
+    /// Silence without any authenticated datagram after which a peer counts as lost (RFC 7675 5.1).
     pub lost_after: Duration,
 }
 
-/// Response to the client that offered.
+/// Answer to the client's offer.
 #[derive(Clone, Debug)]
 pub struct SdpAnswer {
-    /// The answer, `application/sdp`.
+    /// SDP of the answer, `application/sdp`.
     pub sdp: String,
     /// Entity tag of the ICE session, quotes included (RFC 9725 4.3.1).
     pub etag: String,
@@ -84,37 +84,37 @@ pub struct SdpAnswer {
     pub codecs: Vec<media::Codec>,
 }
 
-/// The server's side of an ICE restart.
+/// Answer to an ICE restart.
 #[derive(Clone, Debug)]
 pub struct IceRestartAnswer {
     /// New credentials and candidates, `application/trickle-ice-sdpfrag` (RFC 8840).
     pub sdpfrag: String,
-    /// The new entity tag, quotes included.
+    /// New entity tag, quotes included.
     pub etag: String,
 }
 
-/// Receiver of a session's media and events. Called on the port's thread: must not block.
+/// Receiver of a session's media and events. Called on the endpoint's thread: must not block.
 pub trait SessionHandler: Send {
-    /// The peer has the answer: its first authentic check came. It has no keys yet, and may never
-    /// have; a handshake is what there is time for to get ready.
+    /// Called at the first authenticated check: the peer has the answer, but no keys yet and maybe never. The
+    /// time until the handshake ends can be used to prepare.
     fn on_first_check(&mut self) {}
-    /// An access unit that can be decoded after those before it.
+    /// Takes an access unit, which is decodable after those before it.
     fn on_access_unit(&mut self, unit: ReceivedUnit);
-    /// Takes an event of the session. After anything but [`SessionEvent::Connected`] the sink is dropped.
+    /// Takes an event. After any event but [`SessionEvent::Connected`] the handler is dropped.
     fn on_event(&mut self, what: SessionEvent);
 }
 
 /// Event of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// The keys are there: media can arrive.
+    /// The keys are established: media can arrive.
     Connected,
-    /// A connected peer fell silent.
+    /// A connected peer has fallen silent.
     Lost,
-    /// No keys within the time an offer has.
+    /// No keys were established within the time limit of an offer.
     NeverConnected,
-    /// The peer ended it, by DTLS `close_notify`.
+    /// The peer ended the session by DTLS `close_notify`.
     Closed,
-    /// It cannot go on.
+    /// The session cannot continue.
     Failed(SessionFailure),
 }

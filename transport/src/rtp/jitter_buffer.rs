@@ -289,7 +289,7 @@ impl JitterBuffer {
         }
     }
 
-    /// Gives up the packets missing before the first held one; returns their number.
+    /// Gives up the packets missing before the first held one; returns the number of those certainly sent.
     pub(super) fn skip_hole(&mut self) -> u64 {
         let mut count = 0;
         while let (Some(next), Some(Slot::Missing(missing))) = (self.next, self.slots.front()) {
@@ -301,7 +301,7 @@ impl JitterBuffer {
         count
     }
 
-    /// Moves on to the packet `number`; returns the number of missing packets skipped.
+    /// Moves on to the packet `number`; returns the number of certainly sent packets missing before it.
     pub(super) fn skip_to(&mut self, number: i64) -> u64 {
         let from = self.next.replace(number).unwrap_or(number);
         let mut missing = number.saturating_sub(from).max(0) as u64;

@@ -1,9 +1,8 @@
-//! Limit of requests with a wrong signature per source: token buckets in a table of fixed size.
+//! Rate limit per source of requests with a wrong signature: token buckets in a table of fixed size.
 //!
-//! Each costs an HMAC, so a source that keeps failing is cut off. Requests for users that are not
-//! there cost a look into a table and are not counted here: many clients share an address, and
-//! anyone can write one on a datagram. Sources share a bucket when their keyed hashes meet; the
-//! table never grows.
+//! Each such request costs an HMAC, so a source that keeps failing is blocked. Requests for unknown users
+//! cost one table look-up and are not counted: many clients share an address, and anyone can forge one.
+//! Sources share a bucket if their keyed hashes collide; the table never grows.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -13,20 +12,20 @@ use std::{
 
 use super::token_bucket::{BucketRate, TokenBucket};
 
-/// Buckets; two sources of a thousand meet in one bucket in one case of eight.
+/// Number of buckets; of a thousand sources, one in eight shares a bucket with another.
 const BUCKETS: usize = 4096;
-/// Failed requests that a source may send: a client with twenty candidate pairs and a password that
-/// is no longer right sends as many in two seconds.
+/// Failed requests allowed per source: a client with twenty candidate pairs and an outdated password sends as
+/// many in two seconds.
 const FAILURES: BucketRate = BucketRate { burst: 200.0, a_second: 20.0 };
 
-/// The buckets.
+/// Token buckets by source.
 pub(super) struct AuthFailureLimiter {
     keys: RandomState,
     buckets: Box<[TokenBucket]>,
 }
 
 impl AuthFailureLimiter {
-    /// Full buckets.
+    /// Creates the table with full buckets.
     pub(super) fn new(now: Instant) -> AuthFailureLimiter {
         AuthFailureLimiter {
             keys: RandomState::new(),
@@ -35,7 +34,7 @@ impl AuthFailureLimiter {
     }
 
     fn bucket(&mut self, source: IpAddr) -> &mut TokenBucket {
-        // One host has a whole /64 of IPv6.
+        // One host can use a whole /64 of IPv6.
         let name: u64 = match source.to_canonical() {
             IpAddr::V4(ip) => u64::from(ip.to_bits()),
             IpAddr::V6(ip) => (ip.to_bits() >> 64) as u64,
@@ -44,14 +43,14 @@ impl AuthFailureLimiter {
         &mut self.buckets[at]
     }
 
-    /// Returns true where a request from `source` may still be looked at.
+    /// Returns true if a request from `source` may be checked.
     pub(super) fn allows(&mut self, source: IpAddr, now: Instant) -> bool {
         self.bucket(source).has(1.0, FAILURES, now)
     }
 
-    /// A request from `source` proved nothing.
+    /// Charges a failed request to `source`.
     pub(super) fn failed(&mut self, source: IpAddr, now: Instant) {
-        // There was one when it was asked whether there is; else nothing is left to take.
+        // `allows` found a token before; if none is left, none can be taken.
         self.bucket(source).try_consume(1.0, FAILURES, now);
     }
 }

@@ -1,33 +1,33 @@
-//! Offered payload types that are served, and their contents.
+//! Supported payload types of an offer, and their contents.
 //!
-//! Every servable codec is answered, in the peer's own order, because a payload type alone tells
-//! what a packet holds: the peer's first choice is kept (Chromium and OBS send the first, aiortc
-//! the first it knows) and a peer may change codecs without a new offer.
+//! All supported codecs are answered in the peer's order, because the payload type tells the contents of a
+//! packet: the peer's first choice is kept (Chromium and OBS send the first, aiortc the first that it knows),
+//! and a peer may change codecs without a new offer.
 
 use media::Codec;
 
 use super::{OfferError, sdp::MediaSection};
 use crate::rtp;
 
-/// Codecs that are served, for the message of a refusal.
+/// Supported codecs, for the message of a rejection.
 const SERVED: &str = "H264 baseline, main and high in packetization modes 0 and 1, \
                       H265 main and main 10, VP8, VP9 profiles 0 and 2, AV1 main";
 
-/// Feedback on every packet, which needs a header extension too.
+/// Transport-wide feedback, which requires a header extension too.
 pub(super) const TRANSPORT_WIDE: &str = "transport-cc";
-/// Feedback messages that are kept when offered; all of them are used.
+/// Feedback messages accepted when offered; all of them are used.
 pub(super) const FEEDBACK: [&str; 5] = ["nack", "nack pli", "ccm fir", "goog-remb", TRANSPORT_WIDE];
 
-/// One accepted payload type of video.
+/// Accepted payload type of video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PayloadFormat {
-    /// Its number.
+    /// Payload type number.
     pub(super) number: u8,
     /// Codec that it carries.
     pub(super) codec: Codec,
-    /// The payload type of its retransmissions (RFC 4588).
+    /// Payload type of the RTX stream (RFC 4588), if any.
     pub(super) rtx: Option<u8>,
-    /// NAL units from its parameters.
+    /// Parameter sets from the format parameters, as NAL units.
     pub(super) parameter_sets: Vec<Vec<u8>>,
 }
 
@@ -45,12 +45,12 @@ pub(super) enum PayloadKind {
     Audio,
 }
 
-/// Payload type to what it carries.
+/// Map from payload type to contents.
 #[derive(Clone, Debug)]
 pub(super) struct PayloadTypeMap(Box<[PayloadKind; 128]>);
 
 impl PayloadTypeMap {
-    /// The table of a session.
+    /// Creates the map of a session.
     pub(super) fn new(video: &[PayloadFormat], audio: Option<u8>) -> PayloadTypeMap {
         let mut table = Box::new([PayloadKind::Unknown; 128]);
         if let Some(number) = audio {
@@ -71,12 +71,12 @@ impl PayloadTypeMap {
     }
 }
 
-/// The servable payload types of a video section, in the peer's order but for H.264, whose
-/// packetization mode 1 goes first: mode 0 sends one NAL unit a packet and cannot fragment.
+/// Returns the supported payload types of a video section in the peer's order, except that H.264
+/// packetization mode 1 goes before mode 0, which sends one NAL unit per packet and cannot fragment.
 pub(super) fn select(section: &MediaSection) -> Result<Vec<PayloadFormat>, OfferError> {
     let mut chosen: Vec<PayloadFormat> = Vec::new();
     for number in section.formats.iter().filter_map(|format| format.parse::<u8>().ok()) {
-        // 64 to 95 would read as RTCP on a shared port (RFC 5761 4).
+        // Payload types 64 to 95 would read as RTCP on a shared port (RFC 5761 4).
         if number >= 128 || (64..96).contains(&number) {
             continue;
         }
@@ -100,7 +100,7 @@ pub(super) fn select(section: &MediaSection) -> Result<Vec<PayloadFormat>, Offer
     Ok(chosen)
 }
 
-/// The codecs of `payloads`, each once, in order.
+/// Returns the codecs of `payloads` without duplicates, in order.
 pub(super) fn distinct(payloads: &[PayloadFormat]) -> Vec<Codec> {
     let mut codecs = Vec::new();
     for payload in payloads {
@@ -111,7 +111,7 @@ pub(super) fn distinct(payloads: &[PayloadFormat]) -> Vec<Codec> {
     codecs
 }
 
-/// A parameter of a payload type, names without regard to case.
+/// Returns a format parameter of a payload type; names are case-insensitive.
 fn parameter<'a>(section: &'a MediaSection, number: u8, name: &str) -> Option<&'a str> {
     section.fmtp(number)?.split(';').find_map(|pair| {
         let (key, value) = pair.split_once('=')?;
@@ -132,7 +132,7 @@ fn servable(section: &MediaSection, number: u8) -> Option<Codec> {
         values.contains(&parameter(section, number, name).unwrap_or(absent))
     };
     match name.to_ascii_uppercase().as_str() {
-        // RFC 6184 8.1: profile_idc is the first byte; without one it is baseline.
+        // RFC 6184 8.1: profile_idc is the first byte; the default is baseline.
         "H264" => {
             let level = parameter(section, number, "profile-level-id").unwrap_or("420010");
             let profile = level.get(..2)?.to_ascii_lowercase();
@@ -141,7 +141,7 @@ fn servable(section: &MediaSection, number: u8) -> Option<Codec> {
                 && one_of("packetization-mode", "0", &["0", "1"]);
             fits.then_some(Codec::H264)
         }
-        // RFC 7798 7.1: main and main 10; transmission over several streams is not taken.
+        // RFC 7798 7.1: main and main 10; transmission over several streams is not supported.
         "H265" => {
             let fits =
                 one_of("profile-id", "1", &["1", "2"]) && one_of("tx-mode", "SRST", &["SRST"]);
@@ -154,7 +154,7 @@ fn servable(section: &MediaSection, number: u8) -> Option<Codec> {
     }
 }
 
-/// The payload type of retransmissions of `number`.
+/// Returns the payload type of the RTX stream of `number`.
 fn rtx(section: &MediaSection, number: u8) -> Option<u8> {
     section.attributes.rtpmaps.iter().find_map(|(candidate, encoding)| {
         let is_rtx = encoding.eq_ignore_ascii_case("rtx/90000")
@@ -165,7 +165,7 @@ fn rtx(section: &MediaSection, number: u8) -> Option<u8> {
     })
 }
 
-/// Names and parameters of what was offered, cut where a message gets unreadable.
+/// Returns names and parameters of the offered codecs, truncated for a readable message.
 fn offered(section: &MediaSection) -> String {
     let names: Vec<String> = section
         .attributes

@@ -1,7 +1,7 @@
-//! State that a port's handles and thread share: commands, a wake-up, and flags of their ends.
+//! State shared by the endpoint's handles and its thread: commands, a wake-up, and end flags.
 //!
-//! Commands wait in a bounded queue; the closing of a session finds room in a full one. Promises that
-//! nothing is left for a thread that has looked for the last time.
+//! Commands wait in a bounded queue; closing a session always fits. Promises that no command is left for a
+//! thread that has read the queue for the last time.
 
 use std::{
     collections::VecDeque,
@@ -25,26 +25,26 @@ use super::{
     stats::{EndpointCounters, SharedSessionStats},
 };
 
-/// Commands that wait for the thread, the closing of sessions not counted: far more than HTTP
-/// requests can make between two of its rounds.
+/// Most commands waiting, closings of sessions excluded; far more than HTTP requests can make between two
+/// rounds of the thread.
 const COMMANDS_MAX: usize = 4096;
 
-/// Request of a handle to the port's thread.
+/// Request of a handle to the endpoint's thread.
 pub(super) enum EndpointCommand {
-    /// Serve a new session.
+    /// Opens a new session.
     Open(Box<NewSession>),
-    /// Take new ICE credentials.
+    /// Sets new ICE credentials.
     Restart { id: u64, local: IceCredentials },
-    /// Ask the peer for a keyframe.
+    /// Asks the peer for a keyframe.
     Keyframe(u64),
-    /// End a session from this side.
+    /// Ends a session from this side.
     Close(u64),
-    /// Panic, as nothing that is known makes the thread do.
+    /// Panics, for tests; no other input makes the thread panic.
     #[cfg(test)]
     Fail,
 }
 
-/// A session that the thread does not know yet.
+/// New session for the thread.
 pub(super) struct NewSession {
     pub(super) id: u64,
     pub(super) negotiated: NegotiatedMedia,
@@ -53,21 +53,21 @@ pub(super) struct NewSession {
     pub(super) state: Arc<SharedSessionStats>,
 }
 
-/// State that handles and the thread share.
+/// State shared by handles and the thread.
 pub(super) struct CommandQueue {
     commands: Mutex<VecDeque<EndpointCommand>>,
-    /// There are commands: a look that takes no lock.
+    /// True if commands wait; checked without the lock.
     has_commands: AtomicBool,
     wake: OwnedFd,
-    /// The last handle of the port is gone, or its thread is.
+    /// True once the last handle or the thread is gone.
     pub(super) ended: AtomicBool,
-    /// The thread is gone, and its socket with it.
+    /// True once the thread and its socket are gone.
     is_gone: AtomicBool,
     gone: Notify,
     pub(super) counts: EndpointCounters,
 }
 
-/// Says that the thread is gone, whatever ended it, when it is dropped on it as the last.
+/// Guard that reports the end of the thread when dropped, as the last value on it.
 pub(super) struct ThreadExitGuard(pub(super) Arc<CommandQueue>);
 
 impl Drop for ThreadExitGuard {
@@ -78,7 +78,7 @@ impl Drop for ThreadExitGuard {
 }
 
 impl CommandQueue {
-    /// Nothing to do yet.
+    /// Creates an empty queue.
     pub(super) fn new() -> io::Result<CommandQueue> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(CommandQueue {
@@ -93,15 +93,15 @@ impl CommandQueue {
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<EndpointCommand>> {
-        // Nothing panics while it holds the lock; were it poisoned, the queue would still be whole.
+        // Nothing panics while holding the lock; even if poisoned, the queue would be consistent.
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves a command and wakes the thread; `false` when too many wait, or none is obeyed any more.
+    /// Queues a command and wakes the thread; `false` if too many wait or the endpoint has ended.
     pub(super) fn send(&self, command: EndpointCommand) -> bool {
         let closes = matches!(command, EndpointCommand::Close(_));
         let mut queue = self.queue();
-        // Under the lock, so that nothing is left for a thread that has looked for the last time.
+        // Checked under the lock, so that no command is left after the thread's last read.
         if self.ended.load(Relaxed) || (!closes && queue.len() >= COMMANDS_MAX) {
             return false;
         }
@@ -112,9 +112,9 @@ impl CommandQueue {
         true
     }
 
-    /// Has the thread look.
+    /// Wakes the thread.
     pub(super) fn wake(&self) {
-        // A counter that is full wakes just as well.
+        // A full event counter wakes the thread just as well.
         if let Err(error) = rustix::io::write(&self.wake, &1u64.to_ne_bytes())
             && error != rustix::io::Errno::AGAIN
         {
@@ -122,14 +122,14 @@ impl CommandQueue {
         }
     }
 
-    /// No command is taken from now on.
+    /// Rejects all further commands.
     pub(super) fn end(&self) {
         let queue = self.queue();
         self.ended.store(true, Relaxed);
         drop(queue);
     }
 
-    /// Waits until the thread is gone.
+    /// Waits until the thread has ended.
     pub(super) async fn gone(&self) {
         loop {
             let gone = self.gone.notified();
@@ -140,19 +140,19 @@ impl CommandQueue {
         }
     }
 
-    /// Returns true where commands wait.
+    /// Returns true if commands wait.
     pub(super) fn has_commands(&self) -> bool {
         self.has_commands.load(Acquire)
     }
 
-    /// Everything that was left, oldest first.
+    /// Takes all commands, the oldest first.
     pub(super) fn take(&self) -> VecDeque<EndpointCommand> {
         let mut queue = self.queue();
         self.has_commands.store(false, Release);
         std::mem::take(&mut *queue)
     }
 
-    /// Returns the descriptor that the thread polls to be woken.
+    /// Returns the event descriptor that wakes the thread.
     pub(super) fn waker(&self) -> &OwnedFd {
         &self.wake
     }

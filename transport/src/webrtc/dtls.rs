@@ -1,8 +1,8 @@
-//! The DTLS association of one session (RFC 6347, RFC 5764), server side.
+//! DTLS association of one session (RFC 6347, RFC 5764), server side.
 //!
-//! Promises that keys come out only when the peer proved the certificate that its offer named, that
-//! an association takes so many datagrams and fragments a second and no more, and that nothing in
-//! the clear ends one: a stranger may have sent it. A panic of the parser ends its session alone.
+//! Promises that keys are returned only if the peer proved the certificate named in its offer, that datagrams
+//! and fragments are rate-limited, and that unencrypted messages, which anyone can forge, never end an
+//! association. A panic of the parser ends only its session.
 
 pub(super) mod client_hello;
 
@@ -34,26 +34,26 @@ use super::{
 
 use client_hello::{FilteredDatagram, HandshakeStage};
 
-/// The label of RFC 5764 4.2.
+/// Exporter label (RFC 5764 4.2).
 const EXPORTER: &str = "EXTRACTOR-dtls_srtp";
-/// An unanswered flight is sent again after this long, then after twice as long, and so on
-/// (RFC 6347 4.2.4.1; WebRTC peers are near, and the rest of a call waits for this).
+/// Delay until an unanswered flight is retransmitted, doubled each time (RFC 6347 4.2.4.1; WebRTC peers are
+/// near, and the whole call setup waits for the handshake).
 const REPEAT_FIRST: Duration = Duration::from_millis(200);
-/// Times that a flight is sent again by itself: 12.6 s in all.
+/// Most timed retransmissions of a flight: 12.6 s in all.
 const REPEATS_MAX: u32 = 6;
-/// A peer that repeats itself gets our flight again, but not faster than this.
+/// Shortest time between retransmissions triggered by a peer that repeats its flight.
 const REPEAT_GAP: Duration = Duration::from_millis(40);
-/// Datagrams that an association takes: six flights at once, each sent eight times in four pieces,
-/// and some a second, so that a stranger who uses them up does not end it.
+/// Datagrams allowed per association: six flights at once, each sent eight times in four pieces, and some per
+/// second, so that an attacker who uses up the burst does not end the association.
 const DATAGRAMS: BucketRate = BucketRate { burst: 192.0, a_second: 20.0 };
-/// Handshake fragments that it takes. Their parser recurses once for each fragment of a message and
-/// looks at all of them each time; an offer's time to connect bounds how many there can be.
+/// Handshake fragments allowed per association. The parser recurses once per fragment of a message and scans
+/// all of them each time; the time to connect bounds their number.
 const FRAGMENTS: BucketRate = BucketRate { burst: 512.0, a_second: 16.0 };
 
-/// An association knows its peer by an address; ours may change it, so it gets one that never does.
+/// Fixed peer address for the library, which identifies a peer by address; the real one may change.
 const PEER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 9));
 
-/// The certificate of this start and what handshakes run with.
+/// Certificate of this process, and the handshake configurations.
 pub(super) struct DtlsIdentity {
     fingerprint: CertificateFingerprint,
     gcm: Arc<HandshakeConfig>,
@@ -61,7 +61,7 @@ pub(super) struct DtlsIdentity {
 }
 
 impl DtlsIdentity {
-    /// A new self-signed ECDSA P-256 certificate.
+    /// Generates a self-signed ECDSA P-256 certificate.
     pub(super) fn generate() -> Result<DtlsIdentity, EndpointError> {
         let provider: Arc<dyn RTCCryptoProvider> = Arc::new(AwsLcRsProvider::new());
         let certificate = Certificate::generate_self_signed(Vec::new(), provider.crypto())?;
@@ -70,7 +70,7 @@ impl DtlsIdentity {
             ConfigBuilder::default()
                 .with_crypto_provider(Arc::clone(&provider))
                 .with_certificates(vec![certificate.clone()])
-                // Any certificate: which one it must be, the offer says.
+                // Any certificate is accepted here; it is compared with the offer's fingerprint later.
                 .with_client_auth(ClientAuthType::RequireAnyClientCert)
                 .with_insecure_skip_verify(true)
                 .with_srtp_protection_profiles(profiles)
@@ -84,7 +84,7 @@ impl DtlsIdentity {
         })
     }
 
-    /// Returns the fingerprint that answers carry.
+    /// Returns the certificate fingerprint for answers.
     pub(super) fn fingerprint(&self) -> &CertificateFingerprint {
         &self.fingerprint
     }
@@ -92,47 +92,47 @@ impl DtlsIdentity {
 
 /// Effect of a datagram.
 pub(super) enum DtlsOutcome {
-    /// Nothing that anyone needs to know.
+    /// Nothing to report.
     Nothing,
-    /// The keys, once in an association's life.
+    /// SRTP keys, once per association.
     Keys(Box<(SrtpReceiver, SrtcpSender)>),
     /// The peer closed the association.
     Closed,
 }
 
-/// Reason for not taking a datagram.
+/// Reason that a datagram was not processed.
 pub(super) enum DtlsError {
-    /// Dropped; the association goes on.
+    /// The datagram was dropped; the association continues.
     Refused(DropReason),
-    /// The association is over.
+    /// The association has failed.
     Failed(SessionFailure),
 }
 
-/// One association. Repeats its flights itself, byte for byte: the library stops its timer when the
-/// peer repeats a flight, and a repeat under new record numbers would stop that of a peer which
-/// uses the same library.
+/// DTLS association. It retransmits its flights itself, byte for byte: the library stops its timer when the
+/// peer repeats a flight, and a retransmission under new record numbers would stop the timer of a peer with
+/// the same library.
 pub(super) struct DtlsTransport {
     endpoint: Endpoint,
     datagrams: TokenBucket,
     fragments: TokenBucket,
-    /// Records in the clear that the library was given.
+    /// Unencrypted records passed to the library so far, for numbering.
     numbers: u64,
-    /// Number after that of the peer's last message, and where the handshake stands.
+    /// Successor of the peer's last message number, and the stage of the handshake.
     messages: u16,
     stage: HandshakeStage,
-    /// Our last flight of the handshake, and when it last left.
+    /// Own last handshake flight, and the time of its last transmission.
     flight: Vec<Vec<u8>>,
     left_at: Option<Instant>,
-    /// Since when it waits for an answer; `None` where it waits for none.
+    /// Time from which the flight waits for an answer; `None` if it waits for none.
     sent_at: Option<Instant>,
     repeats: u32,
     outgoing: Vec<Vec<u8>>,
 }
 
 impl DtlsTransport {
-    /// Waits for the peer's first flight, of which `datagram` is the first.
+    /// Creates an association that waits for the peer's first flight, which begins with `datagram`.
     pub(super) fn new(identity: &DtlsIdentity, datagram: &[u8], now: Instant) -> DtlsTransport {
-        // The library takes the peer's first choice of ours. Offering one makes the choice ours.
+        // The library picks the peer's first choice; offering GCM alone makes the choice ours.
         let config = if client_hello::offers_gcm(datagram) { &identity.gcm } else { &identity.any };
         DtlsTransport {
             endpoint: Endpoint::new(PEER, TransportProtocol::UDP, Some(Arc::clone(config))),
@@ -149,7 +149,7 @@ impl DtlsTransport {
         }
     }
 
-    /// Takes one datagram. What is to be sent then waits in [`DtlsTransport::send`].
+    /// Processes one datagram; [`DtlsTransport::send`] returns the replies.
     pub(super) fn read(
         &mut self,
         datagram: &[u8],
@@ -188,14 +188,14 @@ impl DtlsTransport {
                     brought = DtlsOutcome::Keys(Box::new(keys));
                 }
                 EndpointEvent::PeerClosed => return Ok(DtlsOutcome::Closed),
-                // No data channel was negotiated: application data is dropped.
+                // No data channel was negotiated, so application data is dropped.
                 _ => {}
             }
         }
         Ok(brought)
     }
 
-    /// Counts what is in a datagram against the association's bounds, before anything is kept.
+    /// Charges a datagram to the rate limits before any of it is kept.
     fn admit(&mut self, datagram: &[u8], now: Instant) -> Result<FilteredDatagram, DropReason> {
         if !self.datagrams.has(1.0, DATAGRAMS, now) {
             return Err(DropReason::DtlsLimited);
@@ -210,7 +210,7 @@ impl DtlsTransport {
         Ok(sifted)
     }
 
-    /// The keys of a finished handshake, if the peer is who the offer says.
+    /// Returns the keys of a finished handshake if the peer's certificate matches the offer.
     fn keys(
         &self,
         fingerprints: &[CertificateFingerprint],
@@ -228,7 +228,7 @@ impl DtlsTransport {
         srtp::open(profile, material.as_ref()).ok_or(SessionFailure::Handshake)
     }
 
-    /// Takes what the library wants to send; whether there was anything.
+    /// Takes the library's output; returns true if there was any.
     fn collect(&mut self, now: Instant) -> bool {
         let before = self.outgoing.len();
         while let Some(transmit) = self.endpoint.poll_transmit() {
@@ -245,8 +245,8 @@ impl DtlsTransport {
         is_more
     }
 
-    /// Our flight again, for a peer that repeats its own. When the flight is sent again by itself
-    /// does not change: anyone can write such a repeat.
+    /// Retransmits the flight for a peer that repeats its own. The timed retransmission is not affected,
+    /// because anyone can forge such a repeat.
     fn retransmit_flight(&mut self, now: Instant) {
         if self.left_at.is_some_and(|at| at + REPEAT_GAP <= now) {
             self.outgoing.extend(self.flight.iter().cloned());
@@ -254,12 +254,12 @@ impl DtlsTransport {
         }
     }
 
-    /// Gives out what is to be sent.
+    /// Passes each datagram to be sent to `each`.
     pub(super) fn send(&mut self, mut each: impl FnMut(&[u8])) {
         self.outgoing.drain(..).for_each(|datagram| each(&datagram));
     }
 
-    /// Sends a flight again that was not answered in time.
+    /// Retransmits a flight that was not answered in time.
     pub(super) fn advance(&mut self, now: Instant) {
         if self.deadline().is_some_and(|at| at <= now) {
             self.outgoing.extend(self.flight.iter().cloned());
@@ -274,7 +274,7 @@ impl DtlsTransport {
         Some(at + REPEAT_FIRST * (1 << self.repeats))
     }
 
-    /// Says goodbye (RFC 5246 7.2.1).
+    /// Sends close_notify (RFC 5246 7.2.1).
     pub(super) fn close(&mut self, now: Instant) {
         (self.flight, self.left_at, self.sent_at) = (Vec::new(), None, None);
         drop(self.endpoint.stop(now, PEER));

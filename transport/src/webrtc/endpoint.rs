@@ -1,8 +1,8 @@
-//! The port of all sessions and the handles to it and to a session.
+//! WebRTC endpoint: one socket and thread for all sessions, and the handles to it and to a session.
 //!
-//! Handles leave commands for the port's thread and wake it. Promises that a dropped session is
-//! closed even when too many wait, that no handle waits for the thread, and that a thread that ends
-//! says so.
+//! Handles queue commands for the endpoint's thread and wake it. Promises that a dropped session is closed
+//! even if the command queue is full, that no handle waits for the thread, and that the end of the thread is
+//! reported.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -27,10 +27,10 @@ use super::{
     stats::SharedSessionStats,
 };
 
-/// Stack of the thread: parsing DTLS fragments recurses, and sinks run on it.
+/// Stack size of the thread: the DTLS parser recurses per fragment, and handlers run on the stack.
 const STACK_BYTES: usize = 4 << 20;
 
-/// One UDP socket and one thread for every session. Dropping the last clone ends both.
+/// WebRTC endpoint; clones share it. Dropping the last clone ends its thread and closes the socket.
 #[derive(Clone)]
 pub struct WebRtcEndpoint(Arc<Inner>);
 
@@ -55,7 +55,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.end();
         let thread = self.thread.lock().map(|mut thread| thread.take()).unwrap_or_default();
-        // A sink may hold the last handle; then this is the thread itself, which ends by itself.
+        // A handler may own the last handle; then this is the thread itself, which ends by itself.
         if let Some(thread) =
             thread.filter(|thread| thread.thread().id() != std::thread::current().id())
             && thread.join().is_err()
@@ -66,7 +66,7 @@ impl Drop for Inner {
 }
 
 impl WebRtcEndpoint {
-    /// Opens the socket, makes the certificate of this start, and starts the thread.
+    /// Binds the socket, generates the certificate, and starts the thread.
     pub fn open(settings: EndpointConfig) -> Result<WebRtcEndpoint, EndpointError> {
         let socket = UdpEndpointSocket::bind(settings.bind)?;
         let local = socket.local_addr();
@@ -98,33 +98,33 @@ impl WebRtcEndpoint {
         })))
     }
 
-    /// Address of the socket.
+    /// Returns the address of the socket.
     pub fn local_addr(&self) -> SocketAddr {
         self.0.local
     }
 
-    /// Ends it and every session of it, as dropping the last clone does.
+    /// Ends the endpoint and all of its sessions, as dropping the last clone does.
     pub fn end(&self) {
         self.0.end();
     }
 
-    /// Returns true where it serves nobody any more.
+    /// Returns true if the endpoint has ended.
     pub fn has_ended(&self) -> bool {
         self.0.shared.ended.load(Relaxed)
     }
 
-    /// Waits until its thread has ended, for whatever reason, and its address is free.
+    /// Waits until the thread has ended for any reason and its address is free.
     pub async fn ended(&self) {
         self.0.shared.gone().await;
     }
 
-    /// Returns the counts of the port.
+    /// Returns the counts of the endpoint.
     pub fn counts(&self) -> EndpointStats {
         self.0.shared.counts.snapshot()
     }
 
-    /// Answers an offer. Media goes to `sink` once the peer has connected; the session ends when
-    /// the returned handle is dropped, if it does not end before.
+    /// Answers an offer. Media goes to `sink` once the peer has connected; the session ends when the returned
+    /// handle is dropped, if not before.
     pub fn answer(
         &self,
         offer: &str,
@@ -172,7 +172,7 @@ impl WebRtcEndpoint {
     }
 }
 
-/// The addresses that peers are told to send to.
+/// Returns the addresses announced to peers as candidates.
 fn candidates(
     settings: &EndpointConfig,
     local: SocketAddr,
@@ -192,7 +192,7 @@ struct IceSession {
     etag: String,
 }
 
-/// One session. Dropping it closes it: the peer is told, its state is freed, the sink dropped.
+/// Handle of one session. Dropping it ends the session, notifies the peer and drops the handler.
 pub struct SessionHandle {
     id: u64,
     shared: Arc<CommandQueue>,
@@ -211,7 +211,7 @@ impl Drop for SessionHandle {
 }
 
 impl SessionHandle {
-    /// Takes trickled candidates: a fragment of RFC 8840 or a bare candidate line.
+    /// Checks trickled candidates: a fragment of RFC 8840 or a bare candidate line.
     pub fn trickle(&self, fragment: &str) -> Result<(), SdpFragError> {
         let fragment = self.read(fragment)?;
         match fragment.ufrag {
@@ -220,7 +220,7 @@ impl SessionHandle {
         }
     }
 
-    /// Returns true for a fragment that asks for an ICE restart: it has credentials of its own.
+    /// Returns true if a fragment requests an ICE restart, i.e. has new credentials.
     pub fn is_restart(&self, fragment: &str) -> bool {
         SdpFragment::parse(fragment).is_ok_and(|fragment| {
             fragment.ufrag.is_some_and(|ufrag| ufrag != self.ice().remote.ufrag)
@@ -233,7 +233,7 @@ impl SessionHandle {
         let ufrag = fragment.ufrag.ok_or(SdpFragError::Missing("a=ice-ufrag"))?;
         let pwd = fragment.pwd.ok_or(SdpFragError::Missing("a=ice-pwd"))?;
         let mut ice = self.ice();
-        // RFC 8445 9: a restart changes both.
+        // RFC 8445 9: a restart changes both ufrag and password.
         if ufrag == ice.remote.ufrag || pwd == ice.remote.pwd {
             return Err(SdpFragError::OtherSession);
         }
@@ -249,14 +249,14 @@ impl SessionHandle {
         Ok(IceRestartAnswer { sdpfrag, etag })
     }
 
-    /// Entity tag of the current ICE session, quotes included.
+    /// Returns the entity tag of the current ICE session, quotes included.
     pub fn etag(&self) -> String {
         self.ice().etag.clone()
     }
 
-    /// Asks the peer for a keyframe, unless that has just been done.
+    /// Asks the peer for a keyframe, unless it was asked a moment ago.
     pub fn request_keyframe(&self) {
-        // When too many commands wait, the next loss asks again.
+        // If the command queue is full, the next loss triggers another request.
         if !self.shared.send(EndpointCommand::Keyframe(self.id)) {
             tracing::debug!(session = self.id, "a keyframe is not asked for: receiver is busy");
         }

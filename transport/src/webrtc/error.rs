@@ -1,14 +1,14 @@
-//! Errors of a port, an offer, a fragment or a session.
+//! Errors of an endpoint, an offer, a fragment or a session.
 
 use media::ErrorKind;
 
-/// The port could not be opened.
+/// Error of opening the endpoint.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// The socket could not be made, bound or set up.
+    /// The socket could not be created, bound or configured.
     #[error("UDP socket for WebRTC: {0}")]
     Socket(#[from] std::io::Error),
-    /// The certificate of this start could not be made.
+    /// The certificate could not be generated.
     #[error("certificate for DTLS: {0}")]
     Certificate(#[from] rtc_shared::error::Error),
     /// The system's source of random numbers failed.
@@ -23,52 +23,52 @@ impl EndpointError {
     }
 }
 
-/// An offer that is not answered.
+/// Reason that an offer is not answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OfferError {
-    /// Longer than any browser's offer.
+    /// The offer is longer than any browser's.
     #[error("the offer has more than {0} bytes")]
     TooLong(usize),
-    /// A line breaks the grammar of RFC 8866; lines count from one.
+    /// A line violates the grammar of RFC 8866.
     #[error("line {line} of the offer: {problem}")]
     Malformed {
-        /// Number of the line.
+        /// Line number, from 1.
         line: usize,
-        /// Problem with it.
+        /// Problem with the line.
         problem: &'static str,
     },
-    /// More than the receiver keeps of something.
+    /// The offer exceeds a limit of the receiver.
     #[error("the offer has more than {max} {what}")]
     TooMany {
-        /// Things that there are too many of.
+        /// Items that exceed their limit.
         what: &'static str,
-        /// Most that are taken.
+        /// Most items accepted.
         max: usize,
     },
     /// No section sends video.
     #[error("the offer sends no video")]
     NoVideo,
-    /// Something that every WebRTC offer has is missing.
+    /// A mandatory part of a WebRTC offer is missing.
     #[error("the offer has no {0}")]
     Missing(&'static str),
-    /// Something is there that cannot be served.
+    /// A part of the offer is not supported.
     #[error("the offer requires unsupported {0}")]
     Unserved(&'static str),
-    /// No codec of the video section is served.
+    /// No codec of the video section is supported.
     #[error("no servable video codec: offered {offered}; served {served}")]
     NoCodec {
-        /// Names and parameters as offered.
+        /// Names and parameters of the offered codecs.
         offered: String,
-        /// Codecs that would have been taken.
+        /// Supported codecs.
         served: &'static str,
     },
-    /// As many sessions as the port takes.
+    /// The limit of open sessions is reached.
     #[error("{0} sessions are open")]
     Full(usize),
-    /// Too many requests wait for the port's thread.
+    /// Too many commands wait for the endpoint's thread.
     #[error("the receiver is busy")]
     Busy,
-    /// The port is closing.
+    /// The endpoint has ended.
     #[error("the WebRTC endpoint has stopped")]
     Ended,
     /// The system's source of random numbers failed.
@@ -88,33 +88,33 @@ impl OfferError {
     }
 }
 
-/// A trickle or restart fragment that is not taken.
+/// Reason that a trickle or restart fragment is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SdpFragError {
-    /// Longer than any client's fragment.
+    /// The fragment is longer than any client's.
     #[error("the fragment has more than {0} bytes")]
     TooLong(usize),
-    /// A line is not what RFC 8840 has there; lines count from one.
+    /// A line violates RFC 8840.
     #[error("line {line} of the fragment: {problem}")]
     Malformed {
-        /// Number of the line.
+        /// Line number, from 1.
         line: usize,
-        /// Problem with it.
+        /// Problem with the line.
         problem: &'static str,
     },
-    /// More candidates than one peer has.
+    /// The fragment has more candidates than any peer.
     #[error("the fragment has more than {0} candidates")]
     TooMany(usize),
-    /// Credentials that are neither the current ones nor, in a restart, new ones.
+    /// The credentials are neither the current ones nor, in a restart, both new.
     #[error("the fragment is of another ICE session")]
     OtherSession,
-    /// A restart needs a user fragment and a password.
+    /// A restart lacks the user fragment or the password.
     #[error("the fragment has no {0}")]
     Missing(&'static str),
-    /// The session is over.
+    /// The session has ended.
     #[error("the session has ended")]
     Ended,
-    /// Too many requests wait for the port's thread.
+    /// Too many commands wait for the endpoint's thread.
     #[error("the receiver is busy")]
     Busy,
     /// The system's source of random numbers failed.
@@ -135,25 +135,25 @@ impl SdpFragError {
     }
 }
 
-/// Reason that a session cannot go on.
+/// Reason that a session has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum SessionFailure {
-    /// The DTLS handshake was refused by one side or not finished.
+    /// The DTLS handshake was rejected by either side or did not finish.
     #[error("DTLS handshake failed")]
     Handshake,
-    /// The peer's certificate is not the one that its offer named.
+    /// The peer's certificate does not match its offer.
     #[error("certificate is not the offered one")]
     Fingerprint,
-    /// No SRTP protection profile in common.
+    /// The peers have no SRTP protection profile in common.
     #[error("no SRTP profile in common")]
     Protection,
-    /// The peer tore down the DTLS association with an alert.
+    /// The peer ended the DTLS association with a fatal alert.
     #[error("the peer sent a fatal DTLS alert")]
     Alert,
-    /// The sink of its media panicked.
+    /// The session's handler panicked.
     #[error("internal error in the session handler")]
     Sink,
-    /// The port ended while the session was open.
+    /// The endpoint ended while the session was open.
     #[error("the WebRTC endpoint restarted and closed all sessions; reconnect")]
     PortEnded,
 }

@@ -1,4 +1,4 @@
-//! The thread of a port: waits for the socket, a command or a timer, and runs the sessions.
+//! Endpoint thread: waits for the socket, a command or a timer, and runs the sessions.
 
 use std::{
     io,
@@ -14,20 +14,20 @@ use super::{
     socket::UdpEndpointSocket, stats::DropReason,
 };
 
-/// Reads of the socket between two looks at commands and timers: 512 buffers, which is what 4 MiB
-/// of the kernel hold of full-sized packets.
+/// Socket reads between two checks of commands and timers: 512 buffers, as many full-sized packets as a
+/// kernel buffer of 4 MiB holds.
 const READS_MAX: usize = 16;
-/// Least time between two rounds. A wakeup costs more than a packet: many sessions share rounds,
-/// and a lone packet waits for none, since the round before it is long past.
+/// Shortest time between two rounds. A wake-up costs more than a packet, so that many sessions share a round;
+/// a lone packet does not wait, since the previous round is long past.
 const ROUND: Duration = Duration::from_micros(500);
-/// Longest sleep without a timer; what ends a port wakes it.
+/// Longest sleep without a timer; commands and the end of the endpoint wake the thread.
 const IDLE: Duration = Duration::from_secs(60);
-/// Rounds in a row that may fail to read the socket: an error of one peer's path is read once.
+/// Consecutive rounds that may fail to read the socket; an error of one peer's path occurs once.
 const FAILURES_MAX: u32 = 8;
-/// Wait where more fail, so that a broken socket does not take a core.
+/// Delay after more failures, so that a broken socket does not occupy a core.
 const BROKEN: Duration = Duration::from_millis(100);
 
-/// Everything the thread owns.
+/// State of the thread.
 pub(super) struct EndpointThread {
     socket: UdpEndpointSocket,
     shared: Arc<CommandQueue>,
@@ -36,13 +36,13 @@ pub(super) struct EndpointThread {
 
 impl Drop for EndpointThread {
     fn drop(&mut self) {
-        // Also when the thread panics: nobody would serve what is answered from now on.
+        // On a panic, too: no further offer may be answered, as the thread would never run its session.
         self.shared.end();
     }
 }
 
 impl EndpointThread {
-    /// A driver that has not started.
+    /// Creates the state of a thread that has not started.
     pub(super) fn new(
         socket: UdpEndpointSocket,
         shared: Arc<CommandQueue>,
@@ -53,7 +53,7 @@ impl EndpointThread {
         EndpointThread { socket, shared, sessions }
     }
 
-    /// Runs until the last handle of the port is gone.
+    /// Runs until the endpoint has ended.
     pub(super) fn run(mut self) {
         if catch_unwind(AssertUnwindSafe(|| self.serve())).is_err() {
             tracing::error!("the WebRTC receiver panicked: every session of it ends");
@@ -107,7 +107,7 @@ impl EndpointThread {
             }
         }
         if !ready[1].revents().is_empty() {
-            // Reading resets the counter; a wake that comes after it wakes the next round.
+            // Reading resets the counter; a later wake-up starts the next round.
             let mut counter = [0u8; 8];
             if let Err(error) = rustix::io::read(self.shared.waker(), &mut counter)
                 && error != rustix::io::Errno::AGAIN
@@ -148,7 +148,7 @@ impl EndpointThread {
             Ok(()) => {
                 shared.counts.replies.fetch_add(1, Relaxed);
             }
-            // A full queue or a route that is gone: the peer asks again.
+            // The send queue is full or the route is gone; the peer repeats its request.
             Err(error) => {
                 tracing::trace!(%error, "a reply is not sent");
                 shared.counts.refuse(DropReason::ReplyUnsent);

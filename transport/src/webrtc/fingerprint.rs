@@ -1,15 +1,15 @@
-//! Certificate fingerprints as SDP carries them (RFC 8122 5).
+//! Certificate fingerprints in SDP (RFC 8122 5).
 
 use aws_lc_rs::{constant_time::verify_slices_are_equal, digest};
 
-/// A hash of a certificate in DER.
+/// Hash of a DER certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CertificateFingerprint {
     hash: Hash,
     bytes: Vec<u8>,
 }
 
-/// The hashes that are strong enough to name a certificate.
+/// Hash functions strong enough to identify a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hash {
     Sha256,
@@ -28,13 +28,13 @@ impl Hash {
 }
 
 impl CertificateFingerprint {
-    /// SHA-256 of `certificate`, as our answers carry it.
+    /// Returns the SHA-256 fingerprint of `certificate`, for answers.
     pub(super) fn of(certificate: &[u8]) -> CertificateFingerprint {
         let bytes = digest::digest(Hash::Sha256.algorithm(), certificate).as_ref().to_vec();
         CertificateFingerprint { hash: Hash::Sha256, bytes }
     }
 
-    /// The value of `a=fingerprint:`; `None` for a weaker hash or a length that is not its own.
+    /// Parses the value of `a=fingerprint:`; `None` for a weaker hash or a wrong length.
     pub(super) fn parse(value: &str) -> Option<CertificateFingerprint> {
         let (name, hex) = value.trim().split_once(' ')?;
         let hash = match name.to_ascii_lowercase().as_str() {
@@ -55,7 +55,7 @@ impl CertificateFingerprint {
         fits.then_some(CertificateFingerprint { hash, bytes })
     }
 
-    /// Returns true where this is the hash of `certificate`.
+    /// Returns true if this is the hash of `certificate`.
     pub(super) fn matches(&self, certificate: &[u8]) -> bool {
         let digest = digest::digest(self.hash.algorithm(), certificate);
         verify_slices_are_equal(digest.as_ref(), &self.bytes).is_ok()

@@ -1,28 +1,28 @@
-//! An ICE-lite agent (RFC 8445 2.5): answers checks, learns addresses, obeys nominations.
+//! ICE-lite agent (RFC 8445 2.5): answers checks, learns addresses, follows nominations.
 //!
-//! Promises that an address is learned from an authenticated request only, that it keeps no more
-//! than eight, and that a restart leaves the old pair in use until the peer nominates a new one.
-//! Opens no checks of its own, so the peer's consent (RFC 7675) shows in its checks and media.
+//! Promises that an address is learned only from an authenticated request, that at most eight are kept, and
+//! that a restart keeps the old pair until the peer nominates a new one. Sends no checks, so the peer's
+//! consent (RFC 7675) shows in its own checks and media.
 
 use aws_lc_rs::hmac;
 
 use super::{sdp_answer::IceCredentials, socket::CandidatePair, stun::BindingRequest};
 
-/// Addresses of one peer: hosts with four interfaces in both families.
+/// Most addresses of one peer: hosts with four interfaces in both families.
 pub(super) const ADDRESSES_MAX: usize = 8;
 
 /// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CheckOutcome {
-    /// Signed with no password of ours: no reply, nothing learned.
+    /// Not signed with a known password: no reply, nothing learned.
     Unauthenticated,
-    /// Authentic and refused; the reply says why.
+    /// Authenticated, but rejected with an error response.
     Refused,
-    /// Authentic. `learned`: the pair is new; `forgot`: the pair that made room for it.
+    /// Authenticated. `learned`: the pair is new; `forgot`: the pair evicted for it.
     Accepted { learned: bool, forgot: Option<CandidatePair> },
 }
 
-/// One generation of our credentials.
+/// One generation of the server's credentials.
 struct Generation {
     ufrag: String,
     key: hmac::Key,
@@ -37,17 +37,17 @@ impl Generation {
     }
 }
 
-/// The agent of one session.
+/// ICE agent of one session.
 pub(super) struct IceAgent {
     current: Generation,
     previous: Option<Generation>,
-    /// Least recently checked first.
+    /// Learned pairs, the least recently checked first.
     pairs: Vec<CandidatePair>,
     nominated: Option<CandidatePair>,
 }
 
 impl IceAgent {
-    /// An agent that no one has checked yet.
+    /// Creates an agent without pairs.
     pub(super) fn new(local: &IceCredentials) -> IceAgent {
         IceAgent {
             current: Generation::new(local),
@@ -57,29 +57,29 @@ impl IceAgent {
         }
     }
 
-    /// User fragments that requests may name, the current one first.
+    /// Returns the user fragments that requests may name, the current one first.
     pub(super) fn ufrags(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.current).chain(&self.previous).map(|one| one.ufrag.as_str())
     }
 
-    /// New credentials. Returns the user fragment that no request may name any more.
+    /// Sets new credentials; returns the user fragment that requests may not name from here on.
     pub(super) fn restart(&mut self, local: &IceCredentials) -> Option<String> {
         let old = std::mem::replace(&mut self.current, Generation::new(local));
         self.previous.replace(old).map(|older| older.ufrag)
     }
 
-    /// Returns the pair of the peer's media and feedback.
+    /// Returns the pair for the peer's media and feedback.
     pub(super) fn selected_pair(&self) -> Option<CandidatePair> {
         self.nominated.or_else(|| self.pairs.last().copied())
     }
 
-    /// Every learned pair.
+    /// Returns all learned pairs.
     pub(super) fn pairs(&self) -> &[CandidatePair] {
         &self.pairs
     }
 
-    /// Answers one request into `out`. `retired` takes the user fragment that a nomination of the
-    /// new generation ends.
+    /// Answers one request into `out`. `retired` receives the user fragment that becomes invalid when the
+    /// peer nominates a pair with the new credentials.
     pub(super) fn check(
         &mut self,
         request: &BindingRequest<'_>,
@@ -116,7 +116,7 @@ impl IceAgent {
         CheckOutcome::Accepted { learned, forgot }
     }
 
-    /// Puts a pair last, making room where there is none.
+    /// Moves a pair to the end or adds it, evicting the least recently checked if full.
     fn add_peer_reflexive(&mut self, pair: CandidatePair) -> (bool, Option<CandidatePair>) {
         if let Some(at) = self.pairs.iter().position(|known| known.remote == pair.remote) {
             self.pairs.remove(at);

@@ -1,16 +1,16 @@
-//! The addresses of this machine that a peer may reach.
+//! Addresses of this machine that a peer may reach.
 
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
 };
 
-/// Documentation addresses: a route to them is the route to anywhere, and nothing is sent.
+/// Documentation addresses: the route to them is the default route; nothing is sent.
 const FAR_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const FAR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
-/// The address that each family's default route leaves from; loopback where there is no route.
-/// Choosing by route keeps container bridges and tunnels out, which no peer can reach.
+/// Returns the source address of each family's default route, or loopback without a route. The choice by
+/// route excludes container bridges and tunnels, which no peer can reach.
 pub(super) fn addresses(both: bool) -> io::Result<Vec<IpAddr>> {
     let mut found = Vec::new();
     let far: &[(IpAddr, IpAddr)] = &[
@@ -28,7 +28,7 @@ pub(super) fn addresses(both: bool) -> io::Result<Vec<IpAddr>> {
     Ok(found)
 }
 
-/// Connecting a UDP socket sends nothing: the kernel only chooses a source address.
+/// Returns the source address for `to`. Connecting a UDP socket sends nothing.
 fn leaving(from: IpAddr, to: IpAddr) -> io::Result<Option<IpAddr>> {
     // A machine without the family, or without a route in it, has no such address.
     let Ok(socket) = UdpSocket::bind(SocketAddr::new(from, 0)) else { return Ok(None) };

@@ -1,19 +1,19 @@
-//! A session's sink, called so that what goes wrong in it is that session's alone.
+//! Wrapper of a session's handler that confines a panic to that session.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{SessionFailure, SessionHandler};
 
-/// A sink until it panics; after that, nothing.
+/// Handler of a session; `None` once it has panicked.
 pub(super) struct PanicGuardedHandler(Option<Box<dyn SessionHandler>>);
 
 impl PanicGuardedHandler {
-    /// Guards a sink.
+    /// Wraps a handler.
     pub(super) fn new(sink: Box<dyn SessionHandler>) -> PanicGuardedHandler {
         PanicGuardedHandler(Some(sink))
     }
 
-    /// Calls the sink. One that panics is dropped, and is not called again.
+    /// Calls the handler. A handler that panics is dropped and never called again.
     pub(super) fn call(
         &mut self,
         call: impl FnOnce(&mut dyn SessionHandler),

@@ -1,12 +1,12 @@
-//! Names and secrets from the system's random numbers.
+//! Identifiers and secrets from the system's random number generator.
 
 use super::sdp_answer::IceCredentials;
 
-/// The characters of RFC 8839 5.4; 64 of them, so that a byte's low six bits choose evenly.
+/// Characters of RFC 8839 5.4; 64 of them, so that the low six bits of a byte choose evenly.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/// 48 bits, so that 10,000 sessions do not meet.
+/// Length of a user fragment: 48 bits, so that 10,000 sessions do not collide.
 pub(super) const UFRAG_CHARS: usize = 8;
-/// 144 bits; RFC 8445 5.3 asks for 128.
+/// Length of a password: 144 bits; RFC 8445 5.3 requires 128.
 const PWD_CHARS: usize = 24;
 
 fn text<const N: usize>() -> Option<String> {
@@ -15,17 +15,17 @@ fn text<const N: usize>() -> Option<String> {
     Some(bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 63)])).collect())
 }
 
-/// New ICE credentials; `None` when the system has no random numbers.
+/// Returns new ICE credentials; `None` if the system's generator fails.
 pub(super) fn credentials() -> Option<IceCredentials> {
     Some(IceCredentials { ufrag: text::<UFRAG_CHARS>()?, pwd: text::<PWD_CHARS>()? })
 }
 
-/// A new entity tag, quotes included.
+/// Returns a new entity tag, quotes included.
 pub(super) fn etag() -> Option<String> {
     Some(format!("\"{:016x}\"", number()?))
 }
 
-/// 64 random bits.
+/// Returns 64 random bits.
 pub(super) fn number() -> Option<u64> {
     let mut bytes = [0u8; 8];
     aws_lc_rs::rand::fill(&mut bytes).ok()?;

@@ -1,11 +1,11 @@
-//! Packets received and lost of one source, as receiver reports say it (RFC 3550 6.4, A.3, A.8).
+//! Reception statistics of one source for receiver reports (RFC 3550 6.4, A.3, A.8).
 
 use std::time::{Duration, Instant};
 
 use super::rtcp::ReportBlock;
 use crate::rtp::JitterEstimator;
 
-/// A sender whose clock jumps further has restarted it.
+/// Largest deviation counted as jitter; a larger one means that the sender restarted its clock.
 const DEVIATION_MAX: Duration = Duration::from_secs(10);
 
 /// Counts of one source since its first packet.
@@ -13,7 +13,7 @@ const DEVIATION_MAX: Duration = Duration::from_secs(10);
 pub(super) struct ReceptionStats {
     ssrc: u32,
     first: u64,
-    /// Sequence number with the count of its wraps above it.
+    /// Extended highest sequence number, with the wraps in the upper bits.
     highest: u64,
     received: u64,
     reported_expected: u64,
@@ -23,7 +23,7 @@ pub(super) struct ReceptionStats {
 }
 
 impl ReceptionStats {
-    /// The first packet of a source.
+    /// Creates the counts at the first packet of a source.
     pub(super) fn new(ssrc: u32, sequence: u16, timestamp: u32, now: Instant) -> ReceptionStats {
         ReceptionStats {
             ssrc,
@@ -37,17 +37,17 @@ impl ReceptionStats {
         }
     }
 
-    /// The source.
+    /// Returns the SSRC of the source.
     pub(super) fn ssrc(&self) -> u32 {
         self.ssrc
     }
 
-    /// Returns true where `sequence` is newer than all before.
+    /// Returns true if `sequence` is newer than all before.
     pub(super) fn is_newer(&self, sequence: u16) -> bool {
         (sequence.wrapping_sub(self.highest as u16) as i16) > 0
     }
 
-    /// One more packet.
+    /// Counts one more packet.
     pub(super) fn packet(&mut self, sequence: u16, timestamp: u32, now: Instant) {
         self.received += 1;
         if self.is_newer(sequence) {
@@ -57,7 +57,7 @@ impl ReceptionStats {
         self.arrivals.packet(timestamp, now);
     }
 
-    /// A sender report came.
+    /// Records the time `ntp` of a sender report.
     pub(super) fn reported(&mut self, ntp: u64, now: Instant) {
         self.report = Some((ntp, now));
     }
@@ -71,7 +71,7 @@ impl ReceptionStats {
         self.highest - self.first + 1
     }
 
-    /// The next report's block.
+    /// Returns the block of the next report.
     pub(super) fn block(&mut self, now: Instant) -> ReportBlock {
         let (expected, received) = (self.expected(), self.received);
         let expected_since = expected - self.reported_expected;
@@ -112,7 +112,7 @@ mod tests {
         for (step, sequence) in [65_531u16, 65_534, 65_535, 2, 1, 3].into_iter().enumerate() {
             reception.packet(sequence, step as u32 * 3000, start);
         }
-        // 65,530 to 3 are ten; 65,532, 65,533 and 0 are missing.
+        // 65,530 to 3 are ten numbers, of which 65,532, 65,533 and 0 are missing.
         let block = reception.block(start);
         assert_eq!((block.lost, block.fraction_lost), (3, (3 * 256 / 10) as u8));
         assert_eq!(block.highest, 65_536 + 3);

@@ -1,8 +1,7 @@
-//! RTCP (RFC 3550 6): sender reports and goodbyes in, reports and requests out.
+//! RTCP (RFC 3550 6): parses sender reports and goodbyes, writes reports and requests.
 //!
-//! Reads compound packets in place, skips what it does not know, and writes into a buffer that its
-//! caller keeps. Promises that what it writes is a valid compound packet: a receiver report first,
-//! then a source description.
+//! Parses compound packets in place, skips unknown ones, and writes into the caller's buffer. Promises that
+//! its output is a valid compound packet: a receiver report first, then a source description.
 
 const SENDER_REPORT: u8 = 200;
 const RECEIVER_REPORT: u8 = 201;
@@ -16,22 +15,22 @@ const PLI: u8 = 1;
 const FIR: u8 = 4;
 const APPLICATION: u8 = 15;
 const TRANSPORT_WIDE: u8 = 15;
-/// The flag of a packet that ends with padding.
+/// Padding flag of a packet.
 const PADDED: u8 = 0x20;
 
-/// Losses that one request may name: 64 entries of 17 packets keep a datagram below 400 bytes.
+/// Most entries of one NACK: 64 entries for 17 packets each keep a datagram below 400 bytes.
 const NACK_ENTRIES_MAX: usize = 64;
 
 /// Message of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RtcpEvent {
-    /// At this wall clock time of the sender its media clock stood here.
+    /// Sender report: the media clock was `rtp` at the wall clock time `ntp`.
     Report { ssrc: u32, ntp: u64, rtp: u32 },
-    /// A source ends.
+    /// BYE: a source ends.
     Goodbye { ssrc: u32 },
 }
 
-/// Gives out what a compound packet says; what is broken ends it.
+/// Calls `each` for every message of a compound packet; stops at a malformed one.
 pub(super) fn read(mut packet: &[u8], mut each: impl FnMut(RtcpEvent)) {
     while let [head, kind, high, low, ..] = *packet {
         let bytes = 4 * (usize::from(u16::from_be_bytes([high, low])) + 1);
@@ -62,19 +61,19 @@ fn long(bytes: &[u8], at: usize) -> u32 {
 /// Report block of one source (RFC 3550 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReportBlock {
-    /// The source.
+    /// SSRC of the source.
     pub(super) ssrc: u32,
-    /// Share lost since the last report, in 256ths.
+    /// Fraction lost since the last report, in 256ths.
     pub(super) fraction_lost: u8,
-    /// Lost since the first packet; negative when duplicates came.
+    /// Packets lost since the first; negative if there were duplicates.
     pub(super) lost: i32,
-    /// Highest sequence number, with the count of its wraps above it.
+    /// Extended highest sequence number, with the wraps in the upper bits.
     pub(super) highest: u32,
-    /// Mean deviation of transit times, in media clock ticks.
+    /// Interarrival jitter in media clock ticks.
     pub(super) jitter: u32,
-    /// Middle 32 bits of the last sender report's time; zero before one.
+    /// Middle 32 bits of the last sender report's NTP time; zero before one.
     pub(super) last_report: u32,
-    /// Time since it came, in 65,536ths of a second.
+    /// Time since the last sender report, in 65,536ths of a second.
     pub(super) since_report: u32,
 }
 
@@ -93,7 +92,7 @@ pub(super) fn report(out: &mut Vec<u8>, us: u32, block: Option<ReportBlock>) {
         push(out, block.last_report);
         push(out, block.since_report);
     }
-    // One CNAME item of eight letters, and the zeros that end the list and fill its last word.
+    // One CNAME item of eight letters, then zeros that end the list and pad the word.
     head(out, 1, SOURCE_DESCRIPTION, 4);
     push(out, us);
     out.extend_from_slice(&[1, 8]);
@@ -110,7 +109,7 @@ pub(super) fn picture_loss(out: &mut Vec<u8>, us: u32, ssrc: u32) {
     push(out, ssrc);
 }
 
-/// Appends a full intra request (RFC 5104 4.3.1); `number` counts requests.
+/// Appends a full intra request (RFC 5104 4.3.1) with the sequence number `number`.
 pub(super) fn full_intra(out: &mut Vec<u8>, us: u32, ssrc: u32, number: u8) {
     head(out, FIR, PAYLOAD_FEEDBACK, 4);
     push(out, us);
@@ -119,8 +118,7 @@ pub(super) fn full_intra(out: &mut Vec<u8>, us: u32, ssrc: u32, number: u8) {
     push(out, u32::from(number) << 24);
 }
 
-/// Appends a generic negative acknowledgement (RFC 4585 6.2.1) of sequence numbers in order.
-/// Returns how many it names.
+/// Appends a generic NACK (RFC 4585 6.2.1) of sequence numbers in order. Returns how many it contains.
 pub(super) fn nack(out: &mut Vec<u8>, us: u32, ssrc: u32, missing: &[u16]) -> usize {
     let start = out.len();
     head(out, NACK, TRANSPORT_FEEDBACK, 2);
@@ -143,26 +141,26 @@ pub(super) fn nack(out: &mut Vec<u8>, us: u32, ssrc: u32, missing: &[u16]) -> us
         push(out, (u32::from(first) << 16) | u32::from(following));
         entries += 1;
     }
-    // Two words for the sources and one for each entry, all below 70.
+    // Two words for the SSRCs and one per entry, below 70 in all.
     out[start + 3] = (2 + entries) as u8;
     named
 }
 
-/// Appends the bit rate that this side can take (draft-alvestrand-rmcat-remb-03 2.2).
+/// Appends a REMB with the bit rate that the server accepts (draft-alvestrand-rmcat-remb-03 2.2).
 pub(super) fn bit_rate(out: &mut Vec<u8>, us: u32, ssrc: u32, bits_a_second: u64) {
     head(out, APPLICATION, PAYLOAD_FEEDBACK, 5);
     push(out, us);
     push(out, 0);
     out.extend_from_slice(b"REMB");
-    // A mantissa of 18 bits and its exponent.
+    // The value has a mantissa of 18 bits and an exponent.
     let exponent = (64 - bits_a_second.leading_zeros()).saturating_sub(18);
     let mantissa = (bits_a_second >> exponent) as u32;
     push(out, (1 << 24) | (exponent << 18) | mantissa);
     push(out, ssrc);
 }
 
-/// Appends feedback on every packet (draft-holmer-rmcat-transport-wide-cc-extensions-01 3.1), of which
-/// `report` is what follows the sources. It may be padded, so it comes last.
+/// Appends transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01 3.1); `report` is the
+/// part after the SSRCs. The packet may be padded, so it must come last.
 pub(super) fn transport_wide(out: &mut Vec<u8>, us: u32, ssrc: u32, report: &[u8]) {
     let padding = report.len().next_multiple_of(4) - report.len();
     let flag = if padding > 0 { PADDED } else { 0 };
@@ -172,11 +170,11 @@ pub(super) fn transport_wide(out: &mut Vec<u8>, us: u32, ssrc: u32, report: &[u8
     push(out, us);
     push(out, ssrc);
     out.extend_from_slice(report);
-    // RFC 3550 6.4.1: its last byte counts it.
+    // RFC 3550 6.4.1: the last byte of the padding is its length.
     out.extend_from_slice(&[0, 0, 0, padding as u8][4 - padding..]);
 }
 
-/// A packet's head; `words` counts those behind it.
+/// Appends a packet header; `words` is the number of 32-bit words after it.
 fn head(out: &mut Vec<u8>, count: u8, kind: u8, words: u8) {
     out.extend_from_slice(&[0x80 | count, kind, 0, words]);
 }
@@ -197,7 +195,7 @@ mod tests {
         all
     }
 
-    /// Kinds and lengths of the packets in a compound one; panics where they do not add up.
+    /// Returns types and lengths of the packets in a compound one; panics on inconsistent lengths.
     fn kinds(mut packet: &[u8]) -> Vec<(u8, u8, usize)> {
         let mut all = Vec::new();
         while !packet.is_empty() {

@@ -1,4 +1,4 @@
-//! Feedback of a session to its peer, and its schedule: reports, losses, requests for keyframes.
+//! RTCP feedback of a session and its schedule: reports, NACKs, keyframe requests.
 
 use std::time::{Duration, Instant};
 
@@ -8,21 +8,21 @@ use super::{
     twcc::TwccRecorder,
 };
 
-/// Time between reports. RFC 3550 6.2 has five seconds and lets feedback profiles go faster
-/// (RFC 4585 3.4); a sender's estimate of loss is as fresh as this.
+/// Interval of receiver reports. RFC 3550 6.2 has five seconds and lets feedback profiles go faster (RFC 4585
+/// 3.4); a sender's loss estimate is as fresh as this.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// Least time between two requests for a keyframe: a round trip and a picture.
+/// Shortest time between two keyframe requests: a round trip and a picture.
 const KEYFRAME_GAP: Duration = Duration::from_millis(200);
-/// Bitrate that a peer may send. Without a bandwidth that this side names, Chromium starts at 300
-/// kb/s and adds a twelfth a second; with one it starts there, as losses allow.
+/// Bit rate allowed to a peer. Without a REMB, Chromium starts at 300 kb/s and adds a twelfth per second;
+/// with one it starts at that rate, as losses allow.
 const BITS_A_SECOND: u64 = 8_000_000;
-/// Least time between two packets that name losses: under heavy loss each costs as much as a packet
-/// of media, and a round trip is longer.
+/// Shortest time between two NACKs: under heavy loss each costs as much as a media packet, and a round trip
+/// takes longer.
 const MISSING_GAP: Duration = Duration::from_millis(10);
-/// Losses that wait to be named.
+/// Most losses waiting to be sent in a NACK.
 const MISSING_MAX: usize = 1024;
 
-/// Feedback that is due.
+/// State of the feedback.
 #[derive(Debug)]
 pub(super) struct RtcpFeedback {
     us: u32,
@@ -36,27 +36,27 @@ pub(super) struct RtcpFeedback {
     keyframe_wanted: bool,
     keyframe_at: Option<Instant>,
     full_intras: u8,
-    /// Arrival times of packets, where that was agreed.
+    /// Arrival times of packets, if transport-wide feedback was negotiated.
     arrivals: Option<Box<TwccRecorder>>,
 }
 
-/// Summary of what was written.
+/// Summary of a feedback packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FeedbackSent {
-    /// Packets asked for again.
+    /// Number of packets in the NACK.
     pub(super) missing: usize,
-    /// A keyframe was asked for.
+    /// True if a keyframe was requested.
     pub(super) keyframe: bool,
 }
 
 impl RtcpFeedback {
-    /// Feedback from the source `us`, of the kinds that were agreed.
+    /// Creates the feedback from the SSRC `us`, with the negotiated kinds.
     pub(super) fn new(us: u32, negotiated: &NegotiatedMedia, now: Instant) -> RtcpFeedback {
         RtcpFeedback {
             us,
             nack: negotiated.nack,
             remb: negotiated.remb,
-            // A loss indication is what every sender understands, and cheaper to answer.
+            // All senders understand PLI, and it is cheaper to answer than FIR.
             full_intra: negotiated.fir && !negotiated.pli,
             announced: negotiated.ssrcs.first().copied(),
             report_at: None,
@@ -69,30 +69,30 @@ impl RtcpFeedback {
         }
     }
 
-    /// The packet with this number of the transport came.
+    /// Records the arrival of the packet with this transport-wide number.
     pub(super) fn on_twcc_packet(&mut self, number: u16, now: Instant) {
         if let Some(arrivals) = &mut self.arrivals {
             arrivals.packet(number, now);
         }
     }
 
-    /// The keys are there: ask for a keyframe now, report from now on.
+    /// Starts the reports and requests a keyframe, once the keys are established.
     pub(super) fn start(&mut self, now: Instant) {
         self.report_at = Some(now + REPORT_EVERY);
         self.keyframe_wanted = true;
     }
 
-    /// A keyframe is needed.
+    /// Schedules a keyframe request.
     pub(super) fn want_keyframe(&mut self) {
         self.keyframe_wanted = true;
     }
 
-    /// A keyframe has come: whoever asked has one.
+    /// Cancels the keyframe request, as a keyframe has arrived.
     pub(super) fn has_keyframe(&mut self) {
         self.keyframe_wanted = false;
     }
 
-    /// These are missing.
+    /// Queues sequence numbers for a NACK.
     pub(super) fn queue_nacks(&mut self, missing: &[u16]) {
         if self.nack {
             let room = MISSING_MAX - self.missing.len();
@@ -110,7 +110,7 @@ impl RtcpFeedback {
         (!self.missing.is_empty()).then_some(due).flatten()
     }
 
-    /// Returns the time at which something is due though nothing comes.
+    /// Returns the time of the next scheduled feedback.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let arrivals = self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline());
         [self.report_at, self.keyframe_due(), self.missing_due(), arrivals]
@@ -119,8 +119,8 @@ impl RtcpFeedback {
             .min()
     }
 
-    /// Appends one compound packet with what is due at `now`, if anything is; `block` is asked for
-    /// when a report is.
+    /// Appends one compound packet with the feedback due at `now`, if any; calls `block` only if a report is
+    /// due.
     pub(super) fn write(
         &mut self,
         out: &mut Vec<u8>,
@@ -154,8 +154,7 @@ impl RtcpFeedback {
         Some(written)
     }
 
-    /// Appends what is said to the source of the video: whether a report is due, losses are to be
-    /// named, and a keyframe is to be asked for.
+    /// Appends the messages to the video source: REMB if a report is due, a NACK, and a keyframe request.
     fn ask(
         &mut self,
         out: &mut Vec<u8>,
@@ -201,7 +200,7 @@ mod tests {
         RtcpFeedback::new(9, &negotiated, Instant::now())
     }
 
-    /// Kind and format of each packet written, without the report and the description.
+    /// Returns type and format of each packet written, without the report and the description.
     fn written(feedback: &mut RtcpFeedback, ssrc: Option<u32>, now: Instant) -> Vec<(u8, u8)> {
         let mut out = Vec::new();
         feedback.write(&mut out, ssrc, || None, now);

@@ -1,7 +1,7 @@
-//! The offer: SDP (RFC 8866) as WebRTC uses it (RFC 8829), as far as a receiver needs it.
+//! Parser of SDP offers (RFC 8866, RFC 8829), as far as a receiver needs them.
 //!
-//! Promises that a parsed offer is bounded, holds no control characters, and that its credentials
-//! and fingerprints are well formed. Skips what it does not know. Does not decide what is served.
+//! Promises that a parsed offer is bounded, holds no control characters, and that its credentials and
+//! fingerprints are well formed. Ignores unknown lines. Does not decide about support.
 
 use super::{OfferError, fingerprint::CertificateFingerprint};
 
@@ -9,7 +9,7 @@ use super::{OfferError, fingerprint::CertificateFingerprint};
 pub(super) const OFFER_BYTES_MAX: usize = 64 * 1024;
 /// Most `m=` sections; a meeting's offer may have many, a publisher's has two.
 const SECTIONS_MAX: usize = 16;
-/// Most lines of one attribute in a section: one for every payload type and feedback of it.
+/// Most lines of one attribute in a section: one for each payload type and feedback message.
 const VALUES_MAX: usize = 512;
 
 /// A parsed offer.
@@ -17,53 +17,53 @@ const VALUES_MAX: usize = 512;
 pub(super) struct SdpOffer {
     /// The `m=` sections in order.
     pub(super) sections: Vec<MediaSection>,
-    /// Media ids of the BUNDLE group, when there is one.
+    /// Media ids of the BUNDLE group, if any.
     pub(super) bundle: Option<Vec<String>>,
 }
 
-/// One `m=` section with what it inherits from the session.
+/// One `m=` section, including attributes inherited from the session.
 #[derive(Debug)]
 pub(super) struct MediaSection {
-    /// `audio`, `video`, `application`.
+    /// Media kind: `audio`, `video` or `application`.
     pub(super) kind: String,
-    /// Zero: the peer does not offer it.
+    /// Port; zero if the peer does not offer the section.
     pub(super) port: u16,
-    /// `UDP/TLS/RTP/SAVPF` and its kin.
+    /// Protocol, such as `UDP/TLS/RTP/SAVPF`.
     pub(super) proto: String,
     /// Formats in the peer's order of preference.
     pub(super) formats: Vec<String>,
-    /// Its attributes.
+    /// Attributes of the section.
     pub(super) attributes: SdpAttributes,
 }
 
-/// The attributes that a receiver reads.
+/// Attributes relevant to a receiver.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SdpAttributes {
     pub(super) mid: Option<String>,
     pub(super) ufrag: Option<String>,
     pub(super) pwd: Option<String>,
-    /// Those with a hash that is strong enough.
+    /// Fingerprints with a strong hash.
     pub(super) fingerprints: Vec<CertificateFingerprint>,
     pub(super) setup: Option<DtlsSetup>,
     pub(super) direction: Option<MediaDirection>,
     pub(super) rtcp_mux: bool,
-    /// Offered, though its port is zero: it shares another section's transport (RFC 8843 6).
+    /// True for a section with port zero that shares another section's transport (RFC 8843 6).
     pub(super) bundle_only: bool,
     /// Payload type and `name/clock[/channels]`.
     pub(super) rtpmaps: Vec<(u8, String)>,
-    /// Payload type and parameters.
+    /// Payload type and format parameters.
     pub(super) fmtps: Vec<(u8, String)>,
-    /// Payload type (none: all) and feedback message.
+    /// Payload type (`None` for all) and feedback message.
     pub(super) feedbacks: Vec<(Option<u8>, String)>,
     /// `id[/direction] uri` of header extensions.
     pub(super) extmaps: Vec<(String, String)>,
-    /// Announced sources, first one first.
+    /// Announced SSRCs in order.
     pub(super) ssrcs: Vec<u32>,
-    /// Media source and its retransmission source (RFC 5576, RFC 4588).
+    /// SSRCs of the media and its RTX stream (RFC 5576, RFC 4588).
     pub(super) flows: Vec<(u32, u32)>,
 }
 
-/// Role in opening the DTLS association (RFC 4145 4).
+/// Role in setting up the DTLS association (RFC 4145 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DtlsSetup {
     Active,
@@ -72,7 +72,7 @@ pub(super) enum DtlsSetup {
     HoldConn,
 }
 
-/// Direction of media, as the offerer sees it.
+/// Direction of media from the offerer's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaDirection {
     SendRecv,
@@ -82,24 +82,24 @@ pub(super) enum MediaDirection {
 }
 
 impl MediaSection {
-    /// Returns true where the peer offers to send on it.
+    /// Returns true if the peer offers to send in this section.
     pub(super) fn sends(&self) -> bool {
         let direction = self.attributes.direction.unwrap_or(MediaDirection::SendRecv);
         (self.port != 0 || self.attributes.bundle_only)
             && matches!(direction, MediaDirection::SendRecv | MediaDirection::SendOnly)
     }
 
-    /// The encoding of a payload type.
+    /// Returns the encoding of a payload type.
     pub(super) fn rtpmap(&self, payload_type: u8) -> Option<&str> {
         find(&self.attributes.rtpmaps, payload_type)
     }
 
-    /// The parameters of a payload type.
+    /// Returns the format parameters of a payload type.
     pub(super) fn fmtp(&self, payload_type: u8) -> Option<&str> {
         find(&self.attributes.fmtps, payload_type)
     }
 
-    /// Returns true where a feedback message is offered for a payload type.
+    /// Returns true if a feedback message is offered for a payload type.
     pub(super) fn has_feedback(&self, payload_type: u8, message: &str) -> bool {
         self.attributes
             .feedbacks
@@ -113,7 +113,7 @@ fn find(values: &[(u8, String)], payload_type: u8) -> Option<&str> {
 }
 
 impl SdpOffer {
-    /// Reads an offer.
+    /// Parses an offer.
     pub(super) fn parse(text: &str) -> Result<SdpOffer, OfferError> {
         if text.len() > OFFER_BYTES_MAX {
             return Err(OfferError::TooLong(OFFER_BYTES_MAX));
@@ -166,14 +166,14 @@ impl MediaSection {
         let mut parts = value.split(' ').filter(|part| !part.is_empty());
         let mut next = || parts.next().ok_or("an m= line has kind, port, protocol and formats");
         let kind = token(next()?)?;
-        // "9/2" names two ports, which nothing in WebRTC does.
+        // "9/2" would denote two ports, which WebRTC does not use.
         let port = next()?.parse().map_err(|_| "the port is not a number")?;
         let proto = token(next()?)?;
         let formats: Vec<String> = parts.map(token).collect::<Result<_, _>>()?;
         if formats.len() > VALUES_MAX {
             return Err("too many formats");
         }
-        // What is given once for the session holds for every section; lists start empty.
+        // Session-level values apply to every section; lists start empty.
         let attributes = SdpAttributes {
             ufrag: session.ufrag.clone(),
             pwd: session.pwd.clone(),
@@ -187,13 +187,13 @@ impl MediaSection {
     }
 }
 
-/// A word that may stand in our answer.
+/// Checks a word that may be repeated in the answer.
 fn token(word: &str) -> Result<String, &'static str> {
     let fits = word.len() <= 64 && word.bytes().all(|byte| byte.is_ascii_graphic());
     if fits { Ok(word.to_owned()) } else { Err("a word is too long or not ASCII") }
 }
 
-/// Pushes within the bound of a section.
+/// Appends a value within the limit of a section.
 fn push<T>(values: &mut Vec<T>, value: T) -> Result<(), &'static str> {
     if values.len() == VALUES_MAX {
         return Err("too many attributes of this name");
@@ -203,7 +203,7 @@ fn push<T>(values: &mut Vec<T>, value: T) -> Result<(), &'static str> {
 }
 
 impl SdpAttributes {
-    /// Takes one `a=` line; unknown ones are skipped.
+    /// Parses one `a=` line; unknown attributes are ignored.
     fn take(&mut self, line: &str) -> Result<(), &'static str> {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.trim();
@@ -211,7 +211,7 @@ impl SdpAttributes {
             "mid" => self.mid = Some(token(value)?),
             "ice-ufrag" => self.ufrag = Some(credential(value, 4)?),
             "ice-pwd" => self.pwd = Some(credential(value, 22)?),
-            // Weaker hashes are skipped: an offer may name its certificate by several.
+            // Weaker hashes are skipped, as an offer may give several fingerprints of its certificate.
             "fingerprint" => {
                 if let Some(fingerprint) = CertificateFingerprint::parse(value) {
                     push(&mut self.fingerprints, fingerprint)?;
@@ -276,10 +276,10 @@ impl DtlsSetup {
     }
 }
 
-/// A user fragment or password: `least` to 256 characters of RFC 8839 5.4.
+/// Checks a user fragment or password: `least` to 256 characters.
 pub(super) fn credential(value: &str, least: usize) -> Result<String, &'static str> {
-    // Some clients use more characters than the grammar has; a printable one breaks nothing, and a
-    // colon would break the USERNAME of a check.
+    // Some clients use more characters than the grammar allows (RFC 8839 5.4). Printable ones are harmless,
+    // but a colon would break the USERNAME of a check.
     let fits = (least..=256).contains(&value.len())
         && value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':');
     if fits { Ok(value.to_owned()) } else { Err("not an ICE credential") }

@@ -1,9 +1,9 @@
-//! The answer to an offer (RFC 8829 5.3, RFC 9725 4.4): one video section received, sound received
-//! and discarded, everything else refused.
+//! SDP answer (RFC 8829 5.3, RFC 9725 4.4): accepts one video section, accepts and discards audio, rejects
+//! all other sections.
 //!
-//! Promises that what is answered was offered, that every accepted section shares one transport,
-//! and that sections stay in the offer's order. Simulcast and forward error correction are left out,
-//! so a peer sends one plain stream.
+//! Promises that only offered parts are accepted, that all accepted sections share one transport, and that
+//! the sections keep the offer's order. Simulcast and forward error correction are left out, so a peer sends
+//! one plain stream.
 
 use std::{fmt::Write as _, net::SocketAddr};
 
@@ -14,14 +14,14 @@ use super::{
     sdp::{DtlsSetup, MediaSection, SdpAttributes, SdpOffer},
 };
 
-/// The header extension that names the section of a packet (RFC 8843 9.2).
+/// Header extension with the media id of a packet (RFC 8843 9.2).
 const MID: &str = "urn:ietf:params:rtp-hdrext:sdes:mid";
-/// The header extension that numbers the packets of a transport
+/// Header extension with the transport-wide sequence number
 /// (draft-holmer-rmcat-transport-wide-cc-extensions-01 2).
 const NUMBER: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
-/// Encodings of sound that only go with another.
+/// Audio encodings that only accompany another one.
 const BESIDE: [&str; 3] = ["red", "telephone-event", "CN"];
-/// Announced sources that are remembered to ask for a first keyframe.
+/// Most announced SSRCs stored, for requesting the first keyframe.
 const SOURCES_MAX: usize = 8;
 
 /// ICE credentials of one side.
@@ -33,36 +33,36 @@ pub(super) struct IceCredentials {
     pub(super) pwd: String,
 }
 
-/// Agreement of offer and answer.
+/// Result of the negotiation.
 #[derive(Debug)]
 pub(super) struct NegotiatedMedia {
-    /// The accepted payload types of video, first choice first.
+    /// Accepted payload types of video, first choice first.
     pub(super) video: Vec<PayloadFormat>,
     /// Contents of each payload type.
     pub(super) payloads: PayloadTypeMap,
-    /// The peer's ICE credentials.
+    /// ICE credentials of the peer.
     pub(super) remote: IceCredentials,
-    /// Certificates that the peer may show.
+    /// Fingerprints of certificates that the peer may present.
     pub(super) fingerprints: Vec<CertificateFingerprint>,
-    /// Sources of video that the offer announces.
+    /// SSRCs of video announced in the offer.
     pub(super) ssrcs: Vec<u32>,
-    /// Picture loss indications are understood (RFC 4585 6.3.1).
+    /// True if the peer supports PLI (RFC 4585 6.3.1).
     pub(super) pli: bool,
-    /// Full intra requests are understood (RFC 5104 4.3.1).
+    /// True if the peer supports FIR (RFC 5104 4.3.1).
     pub(super) fir: bool,
-    /// Generic negative acknowledgements are understood (RFC 4585 6.2.1).
+    /// True if the peer supports generic NACK (RFC 4585 6.2.1).
     pub(super) nack: bool,
-    /// Receiver estimated maximum bitrates are understood.
+    /// True if the peer supports REMB.
     pub(super) remb: bool,
-    /// The header extension that numbers packets, where feedback on each is understood.
+    /// Id of the transport-wide sequence number extension, if transport-wide feedback is supported.
     pub(super) numbers: Option<u8>,
-    /// The media id that carries the transport, for fragments.
+    /// Media id of the section that defines the transport, for fragments.
     pub(super) transport_mid: String,
-    /// Index of the video section, and of a section of sound with its format when one is taken.
+    /// Index of the video section; index and payload type of the audio section, if accepted.
     taken: (usize, Option<(usize, u8)>),
 }
 
-/// Decides what of an offer is taken.
+/// Negotiates an offer.
 pub(super) fn negotiate(offer: &SdpOffer) -> Result<NegotiatedMedia, OfferError> {
     let is_video = |section: &&MediaSection| section.kind == "video" && section.sends();
     let at =
@@ -102,17 +102,17 @@ pub(super) fn negotiate(offer: &SdpOffer) -> Result<NegotiatedMedia, OfferError>
     })
 }
 
-/// The header extension of a section that numbers packets, if the section sends it.
+/// Returns the id of the transport-wide sequence number extension, if the section sends it.
 fn twcc_extension_id(section: &MediaSection) -> Option<u8> {
     let (id, _) = section.attributes.extmaps.iter().find(|(_, uri)| uri == NUMBER)?;
     let (id, direction) = id.split_once('/').unwrap_or((id, "sendrecv"));
-    // 15 ends extensions that are named by one byte, and others than those are rare.
+    // Ids above 14 need the two-byte form, which is rare; 15 ends the one-byte form.
     let id = id.parse().ok().filter(|id| (1..=14).contains(id))?;
     matches!(direction, "sendrecv" | "sendonly").then_some(id)
 }
 
-/// The transport of a section: what it leaves out stands in the first section of its bundle
-/// (RFC 8843 7.1.3, RFC 8829 5.2.1).
+/// Transport of a section: attributes that the section lacks come from the first section of its bundle (RFC
+/// 8843 7.1.3, RFC 8829 5.2.1).
 struct Transport<'a> {
     own: &'a SdpAttributes,
     tagged: Option<&'a SdpAttributes>,
@@ -127,7 +127,7 @@ impl<'a> Transport<'a> {
         Transport { own: &section.attributes, tagged: tagged.map(|section| &section.attributes) }
     }
 
-    /// Both credentials of one section: half of each would be a third pair.
+    /// Returns both credentials from one section, as mixed ones would not match.
     fn credentials(&self) -> Result<IceCredentials, OfferError> {
         let has_some = |one: &&SdpAttributes| one.ufrag.is_some() || one.pwd.is_some();
         let Some(from) = Some(self.own).filter(has_some).or(self.tagged) else {
@@ -149,7 +149,7 @@ impl<'a> Transport<'a> {
         }
     }
 
-    /// Checks a section for what carrying media over DTLS-SRTP needs.
+    /// Checks that a section can carry media over DTLS-SRTP.
     fn check(&self, video: &MediaSection) -> Result<(), OfferError> {
         if !matches!(video.proto.as_str(), "UDP/TLS/RTP/SAVPF" | "UDP/TLS/RTP/SAVP" | "RTP/SAVPF") {
             return Err(OfferError::Unserved("video over another protocol than UDP/TLS/RTP/SAVPF"));
@@ -170,7 +170,7 @@ impl<'a> Transport<'a> {
     }
 }
 
-/// Returns true where two sections share a transport.
+/// Returns true if two sections share a transport.
 fn bundled(offer: &SdpOffer, one: &MediaSection, other: &MediaSection) -> bool {
     let Some(bundle) = &offer.bundle else { return false };
     let listed = |section: &MediaSection| {
@@ -179,31 +179,31 @@ fn bundled(offer: &SdpOffer, one: &MediaSection, other: &MediaSection) -> bool {
     listed(one) && listed(other)
 }
 
-/// The first payload type of a section of sound that carries sound by itself: redundancy, tones and
-/// comfort noise need another one beside them (RFC 2198, RFC 4733, RFC 3389).
+/// Returns the first payload type of an audio section that carries audio by itself; redundancy, tones and
+/// comfort noise accompany another one (RFC 2198, RFC 4733, RFC 3389).
 fn audio_section(section: &MediaSection) -> Option<u8> {
     let is_beside = |number: u8| {
         let name = section.rtpmap(number).and_then(|encoding| encoding.split('/').next());
-        // 13 is comfort noise without an encoding that says so (RFC 3551 6).
+        // 13 is comfort noise without an rtpmap (RFC 3551 6).
         name.map_or(number == 13, |name| BESIDE.iter().any(|one| one.eq_ignore_ascii_case(name)))
     };
     let is_sound = |number: &u8| *number < 128 && !(64..96).contains(number) && !is_beside(*number);
     section.formats.iter().filter_map(|format| format.parse().ok()).find(is_sound)
 }
 
-/// Our part of the answer.
+/// Local parameters of an answer.
 pub(super) struct LocalParameters<'a> {
-    /// Credentials of this session.
+    /// ICE credentials of this session.
     pub(super) credentials: &'a IceCredentials,
-    /// Hash of the certificate of this start.
+    /// Fingerprint of the server's certificate.
     pub(super) fingerprint: &'a CertificateFingerprint,
-    /// Addresses to send to, first choice first.
+    /// Candidate addresses, first choice first.
     pub(super) candidates: &'a [SocketAddr],
-    /// Number of the SDP session, below 2^63.
+    /// Id of the SDP session, below 2^63.
     pub(super) session: u64,
 }
 
-/// The text of the answer.
+/// Writes the answer.
 pub(super) fn write(
     offer: &SdpOffer,
     negotiated: &NegotiatedMedia,
@@ -253,7 +253,7 @@ fn video_formats(negotiated: &NegotiatedMedia) -> String {
     numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// The head of an accepted section, with the transport that all of them share.
+/// Writes the head of an accepted section, with the shared transport.
 fn accept(text: &mut String, section: &MediaSection, local: &LocalParameters<'_>, formats: &str) {
     line(text, format_args!("m={} 9 {} {formats}", section.kind, section.proto));
     line(text, format_args!("c=IN IP4 0.0.0.0"));
@@ -275,10 +275,10 @@ fn accept(text: &mut String, section: &MediaSection, local: &LocalParameters<'_>
     }
 }
 
-/// Our host candidates and the end of them (RFC 8839 5.1, RFC 8838 8.2).
+/// Writes the host candidates and the end of them (RFC 8839 5.1, RFC 8838 8.2).
 pub(super) fn write_candidates(text: &mut String, candidates: &[SocketAddr]) {
     for (at, address) in candidates.iter().enumerate() {
-        // RFC 8445 5.1.2.1 with type preference 126 of a host candidate and component 1.
+        // RFC 8445 5.1.2.1 with the type preference 126 of a host candidate and component 1.
         let local_preference = 65_535 - u32::try_from(at).unwrap_or(u32::MAX).min(65_535);
         let priority = (126 << 24) + (local_preference << 8) + 255;
         line(
@@ -312,8 +312,8 @@ fn write_video(text: &mut String, section: &MediaSection, negotiated: &Negotiate
     }
 }
 
-/// The encoding and parameters of a payload type, as offered: aiortc refuses an answer that leaves
-/// the parameters out.
+/// Writes the encoding and parameters of a payload type as offered; aiortc rejects an answer without the
+/// parameters.
 fn write_format(text: &mut String, section: &MediaSection, number: u8) {
     if let Some(encoding) = section.rtpmap(number) {
         line(text, format_args!("a=rtpmap:{number} {encoding}"));
@@ -323,7 +323,7 @@ fn write_format(text: &mut String, section: &MediaSection, number: u8) {
     }
 }
 
-/// A section that is not taken (RFC 3264 6).
+/// Writes a rejected section (RFC 3264 6).
 fn refuse(text: &mut String, section: &MediaSection) {
     line(
         text,

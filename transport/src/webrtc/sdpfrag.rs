@@ -1,8 +1,8 @@
-//! Trickled candidates and ICE restarts of a peer: `application/trickle-ice-sdpfrag` (RFC 8840)
-//! or one bare candidate line.
+//! Trickled candidates and ICE restarts of a peer: `application/trickle-ice-sdpfrag` (RFC 8840) or one bare
+//! candidate line.
 //!
-//! A lite agent opens no checks (RFC 8445 2.5), so a candidate is only checked for its grammar:
-//! the address that counts is the one from which an authenticated request comes.
+//! A lite agent sends no checks (RFC 8445 2.5), so only the grammar of candidates is checked: the address in
+//! use is the source of an authenticated request.
 
 use std::net::SocketAddr;
 
@@ -17,21 +17,21 @@ pub(super) const FRAGMENT_BYTES_MAX: usize = 16 * 1024;
 /// Most candidates in a fragment.
 const CANDIDATES_MAX: usize = 64;
 
-/// Contents of a fragment.
+/// Parsed fragment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SdpFragment {
-    /// User fragment, when it names one.
+    /// User fragment, if given.
     pub(super) ufrag: Option<String>,
-    /// Password, when it names one.
+    /// Password, if given.
     pub(super) pwd: Option<String>,
-    /// Number of candidates that it brings.
+    /// Number of candidates.
     pub(super) candidates: usize,
-    /// No more candidates follow.
+    /// True if no more candidates follow.
     pub(super) ended: bool,
 }
 
 impl SdpFragment {
-    /// Reads a fragment or a bare candidate line.
+    /// Parses a fragment or a bare candidate line.
     pub(super) fn parse(text: &str) -> Result<SdpFragment, SdpFragError> {
         if text.len() > FRAGMENT_BYTES_MAX {
             return Err(SdpFragError::TooLong(FRAGMENT_BYTES_MAX));
@@ -45,7 +45,7 @@ impl SdpFragment {
             if line.is_empty() {
                 continue;
             }
-            // A bare line is what `RTCIceCandidate.candidate` holds.
+            // A bare line has the form of `RTCIceCandidate.candidate`.
             if line.starts_with("candidate:") {
                 fragment.attribute(line).map_err(broken)?;
             } else if let Some(attribute) = line.strip_prefix("a=") {
@@ -72,7 +72,7 @@ impl SdpFragment {
                 self.ended = true;
                 Ok(())
             }
-            // An empty candidate is how a browser says that it has no more.
+            // Browsers signal the end of candidates by an empty one.
             "candidate" if value.is_empty() => {
                 self.ended = true;
                 Ok(())
@@ -87,7 +87,7 @@ impl SdpFragment {
     }
 }
 
-/// Sections of one transport repeat its credentials; others would be of another one.
+/// Stores a credential; sections of one transport must repeat the same value.
 fn same(kept: &mut Option<String>, value: String) -> Result<(), &'static str> {
     match kept {
         Some(kept) if *kept != value => Err("credentials of two transports"),
@@ -98,7 +98,7 @@ fn same(kept: &mut Option<String>, value: String) -> Result<(), &'static str> {
     }
 }
 
-/// RFC 8839 5.1: foundation, component, transport, priority, address, port, `typ`, type.
+/// Checks a candidate (RFC 8839 5.1): foundation, component, transport, priority, address, port, `typ`, type.
 fn check(candidate: &str) -> Result<(), &'static str> {
     let parts: Vec<&str> = candidate.split(' ').take(8).collect();
     let [foundation, component, _, priority, address, port, typ, _] = parts[..] else {
@@ -113,7 +113,7 @@ fn check(candidate: &str) -> Result<(), &'static str> {
     if fits { Ok(()) } else { Err("a part of the candidate is not what it should be") }
 }
 
-/// The answer to a restart: our new credentials and all our candidates (RFC 9725 4.3.3).
+/// Writes the answer to a restart: new credentials and all candidates (RFC 9725 4.3.3).
 pub(super) fn write(credentials: &IceCredentials, mid: &str, candidates: &[SocketAddr]) -> String {
     let mut text = format!(
         "a=ice-lite\r\na=ice-ufrag:{}\r\na=ice-pwd:{}\r\nm=video 9 UDP/TLS/RTP/SAVPF 0\r\na=mid:{mid}\r\n",

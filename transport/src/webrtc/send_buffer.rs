@@ -1,8 +1,8 @@
-//! Datagrams that wait to be sent, in one buffer that is kept.
+//! Buffer of datagrams to be sent; its memory is reused.
 
 use super::socket::CandidatePair;
 
-/// Datagrams that one round of the port sends.
+/// Datagrams to be sent in one round of the endpoint.
 #[derive(Debug, Default)]
 pub(super) struct SendBuffer {
     bytes: Vec<u8>,
@@ -10,8 +10,8 @@ pub(super) struct SendBuffer {
 }
 
 impl SendBuffer {
-    /// Appends a datagram that `write` leaves behind the bytes it is given; none when it leaves
-    /// nothing or refuses.
+    /// Appends the datagram that `write` appends to the given bytes; no datagram if `write` appends nothing
+    /// or returns false.
     pub(super) fn write(&mut self, pair: CandidatePair, write: impl FnOnce(&mut Vec<u8>) -> bool) {
         let start = self.bytes.len();
         if write(&mut self.bytes) && self.bytes.len() > start {
@@ -29,7 +29,7 @@ impl SendBuffer {
         });
     }
 
-    /// Gives out every datagram in order and forgets them.
+    /// Passes all datagrams in order to `each` and clears the buffer.
     pub(super) fn drain(&mut self, mut each: impl FnMut(CandidatePair, &[u8])) {
         let mut start = 0;
         for (pair, end) in self.entries.drain(..) {

@@ -1,8 +1,7 @@
-//! One session: ICE, DTLS, SRTP, RTCP and its video, as a value.
+//! One session: ICE, DTLS, SRTP, RTCP and its video. Pure.
 //!
-//! Datagrams and `now` go in, datagrams to send and units for the sink come out. Promises that a
-//! session ends once, with one word of what became of it, and that media of a peer without keys
-//! costs nothing but a look at its first bytes.
+//! Datagrams and `now` go in, datagrams to send and units for the handler come out. Promises that a session
+//! ends once, with one event, and that media of a peer without keys costs only a look at its first bytes.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -30,16 +29,16 @@ use super::{
 };
 use crate::rtp::{self, ReceiverOutput, RtpPacket};
 
-/// Bytes a second that a peer may send: 32 Mb/s, four times what it is told that it may. What is more
-/// goes no further than its decryption.
+/// Most bytes per second accepted from a peer: 32 Mb/s, four times the bit rate announced to it. Excess
+/// packets are dropped after decryption.
 pub const PEER_BYTES_A_SECOND: u32 = 4_000_000;
-/// A second of them may come at once.
+/// Rate limit of a peer; the burst is one second's bytes.
 const BYTES: BucketRate =
     BucketRate { burst: PEER_BYTES_A_SECOND as f32, a_second: PEER_BYTES_A_SECOND as f32 };
-/// Least cost of a packet, however short: 8,000 a second.
+/// Smallest cost charged per packet, in bytes: at most 8,000 packets per second.
 const PACKET_BYTES_MIN: f32 = 500.0;
 
-/// Longest time of a session to connect and to be silent.
+/// Timeouts of a session for connecting and for silence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionTimeouts {
     pub(super) connect_within: Duration,
@@ -54,7 +53,7 @@ pub(super) struct SessionHandle {
     fingerprints: Vec<CertificateFingerprint>,
     video: VideoTrack,
     feedback: RtcpFeedback,
-    /// The header extension that numbers the peer's packets.
+    /// Id of the transport-wide sequence number extension.
     numbers: Option<u8>,
     sink: PanicGuardedHandler,
     bytes: TokenBucket,
@@ -63,16 +62,16 @@ pub(super) struct SessionHandle {
     opened_at: Instant,
     heard_at: Instant,
     ended: Option<SessionEvent>,
-    /// The sink knows that the peer has the answer.
+    /// True once the handler was told of the first check.
     is_reached: bool,
-    /// Packets and bytes since the last settling.
+    /// Packets and bytes since the last `poll_output`.
     taken: (u64, u64),
-    /// Something came since the last settling.
+    /// True if a datagram or command arrived since the last `poll_output`.
     pub(super) touched: bool,
 }
 
 impl SessionHandle {
-    /// A session whose peer has the answer.
+    /// Creates a session whose offer was answered.
     pub(super) fn new(
         opening: NewSession,
         us: u32,
@@ -103,32 +102,32 @@ impl SessionHandle {
         }
     }
 
-    /// Its ICE agent.
+    /// Returns the ICE agent.
     pub(super) fn agent(&self) -> &IceAgent {
         &self.agent
     }
 
-    /// Returns true where there are keys.
+    /// Returns true once the keys are established.
     pub(super) fn is_connected(&self) -> bool {
         self.keys.is_some()
     }
 
-    /// Returns its last event, once it is over.
+    /// Returns the final event once the session has ended.
     pub(super) fn ended(&self) -> Option<SessionEvent> {
         self.ended
     }
 
-    /// New ICE credentials; returns the user fragment that is no longer one of ours.
+    /// Sets new ICE credentials; returns the user fragment that becomes invalid.
     pub(super) fn restart(&mut self, local: &IceCredentials) -> Option<String> {
         self.agent.restart(local)
     }
 
-    /// Someone wants a keyframe.
+    /// Schedules a keyframe request.
     pub(super) fn want_keyframe(&mut self) {
         self.feedback.want_keyframe();
     }
 
-    /// Answers a check.
+    /// Answers a STUN check.
     pub(super) fn check(
         &mut self,
         request: &BindingRequest<'_>,
@@ -154,7 +153,7 @@ impl SessionHandle {
         checked
     }
 
-    /// Takes a DTLS datagram.
+    /// Processes a DTLS datagram.
     pub(super) fn dtls(
         &mut self,
         datagram: &[u8],
@@ -192,13 +191,13 @@ impl SessionHandle {
         }
     }
 
-    /// Takes an SRTP or SRTCP datagram, which is decrypted in place. Whether it is the peer's: sound
-    /// may be anyone's.
+    /// Processes an SRTP or SRTCP datagram, decrypting it in place. Returns true if it is authenticated;
+    /// audio is not checked.
     pub(super) fn media(&mut self, datagram: &mut [u8], now: Instant) -> Result<bool, DropReason> {
         let Some(keys) = &mut self.keys else { return Err(DropReason::MediaEarly) };
         let [_, kind, ..] = *datagram else { return Err(DropReason::MediaMalformed) };
         let cost = (datagram.len() as f32).max(PACKET_BYTES_MIN);
-        // RFC 5761 4: these would be RTCP packet types.
+        // RFC 5761 4: these values are RTCP packet types.
         if (192..224).contains(&kind) {
             let packet = keys.0.control(datagram)?;
             if !self.bytes.try_consume(cost, BYTES, now) {
@@ -210,20 +209,20 @@ impl SessionHandle {
                 RtcpEvent::Report { ssrc, ntp, rtp } => {
                     video.reported(ssrc, ntp, rtp, now);
                 }
-                // A source has left, not the peer, which may go on with another (RFC 3550 6.6).
+                // A source has left, but the peer may continue with another one (RFC 3550 6.6).
                 RtcpEvent::Goodbye { ssrc } => video.left(ssrc),
             });
             return Ok(true);
         }
         match self.video.carries(kind) {
-            // Sound is not even decrypted.
+            // Audio is not even decrypted.
             PayloadKind::Audio => return Ok(false),
             PayloadKind::Unknown => return Err(DropReason::MediaPayload),
             PayloadKind::Video(_) | PayloadKind::Rtx(_) => {}
         }
         let bytes = datagram.len() as u64;
         let packet = keys.0.media(datagram)?;
-        // Charged for what is the peer's own: whoever writes its address would starve it else.
+        // Only authenticated packets are charged: forged ones would starve the peer otherwise.
         if !self.bytes.try_consume(cost, BYTES, now) {
             return Err(DropReason::MediaLimited);
         }
@@ -237,8 +236,8 @@ impl SessionHandle {
         self.video.packet(&packet, now).map(|()| true)
     }
 
-    /// Gives the sink what is ready, sends what is due, and ends what has taken too long. Called
-    /// after each batch of datagrams and at each [`SessionHandle::deadline`].
+    /// Passes complete units to the handler, writes feedback that is due, and ends the session at a timeout.
+    /// Called after each batch of datagrams and at each [`SessionHandle::deadline`].
     pub(super) fn poll_output(&mut self, send_buffer: &mut SendBuffer, now: Instant) {
         self.touched = false;
         if self.ended.is_some() {
@@ -291,7 +290,7 @@ impl SessionHandle {
         }
     }
 
-    /// Returns the event of the timeout that has passed.
+    /// Returns the event of an expired timeout.
     fn overdue(&self, now: Instant) -> Option<SessionEvent> {
         if self.limit() > now {
             None
@@ -310,7 +309,7 @@ impl SessionHandle {
         }
     }
 
-    /// Returns the time to settle next, even if nothing comes.
+    /// Returns the time of the next `poll_output` without input.
     pub(super) fn deadline(&self) -> Instant {
         let association = self.association.as_ref().and_then(|one| one.deadline());
         let feedback = self.keys.as_ref().and_then(|_| self.feedback.deadline());
@@ -326,8 +325,8 @@ impl SessionHandle {
         }
     }
 
-    /// Says goodbye to the peer, and to the sink what became of it: nothing when this side closed
-    /// it. The session is not used after that.
+    /// Sends close_notify to the peer, and `told` to the handler: `None` if this side closed the session. The
+    /// session must not be used afterwards.
     pub(super) fn close(
         &mut self,
         told: Option<SessionEvent>,
@@ -347,7 +346,7 @@ impl SessionHandle {
         }
     }
 
-    /// Ends it because the port ends.
+    /// Ends the session because the endpoint ends.
     pub(super) fn end_with_port(&mut self) {
         self.end(SessionEvent::Failed(SessionFailure::PortEnded));
     }

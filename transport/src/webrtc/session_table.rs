@@ -1,8 +1,8 @@
-//! Every session of a port, and which of them a datagram belongs to (RFC 7983, RFC 8445 2).
+//! All sessions of an endpoint, and the mapping of datagrams to sessions (RFC 7983, RFC 8445 2).
 //!
-//! STUN goes by the user fragment that it names, everything else by a source address that an
-//! authentic check has taught. Promises that its tables hold only what its sessions put there and
-//! are freed with them. Reads no clock and no socket.
+//! STUN is mapped by the user fragment that it names, everything else by a source address learned from an
+//! authenticated check. Promises that the tables hold only entries of live sessions. Reads no clock and no
+//! socket.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -26,22 +26,21 @@ use super::{
     timers::TimerQueue,
 };
 
-/// A session that asks to be settled at once is settled after this long: no session can keep the
-/// thread from the others.
+/// Shortest delay of a session's next poll, so that no session can keep the thread from the others.
 const SOONEST: Duration = Duration::from_millis(1);
-/// Time after an authentic message from an address in which its session speaks from it: media comes
-/// more often, and a handshake takes less.
+/// Time after an authenticated message during which a session keeps its address: media arrives more often,
+/// and a handshake takes less.
 const SPEAKS: Duration = Duration::from_secs(2);
 
-/// Session that an address belongs to. Anyone with a session can write any address on its checks;
-/// nobody else can send its media or end its handshake.
+/// Session that owns an address. Anyone with a session can claim any address by forged checks; only the true
+/// owner can send its media or finish its handshake.
 struct Owner {
     id: u64,
-    /// Time of its last proof; of one without proof, of its first message.
+    /// Time of the last proof; without proof, of the first message.
     heard_at: Instant,
-    /// Media of the session came from the address, or the end of its handshake.
+    /// True if the session's media, or the end of its handshake, came from the address.
     is_proven: bool,
-    /// Session with the same proof before this one, which has none: proving it again gives it back.
+    /// Previous session with proof, if this one has none; new proof returns the address to it.
     before: Option<u64>,
 }
 
@@ -51,12 +50,12 @@ impl Owner {
     }
 }
 
-/// All sessions.
+/// Table of all sessions.
 pub(super) struct SessionTable {
     shared: Arc<CommandQueue>,
     identity: Arc<DtlsIdentity>,
     timeouts: SessionTimeouts,
-    /// Boxed, so that the table of ten thousand that have gone is small.
+    /// Boxed, so that the capacity left by ten thousand ended sessions is small.
     peers: HashMap<u64, Box<SessionHandle>>,
     users: HashMap<String, u64>,
     addresses: HashMap<SocketAddr, Owner>,
@@ -67,7 +66,7 @@ pub(super) struct SessionTable {
 }
 
 impl SessionTable {
-    /// None yet.
+    /// Creates an empty table.
     pub(super) fn new(
         shared: Arc<CommandQueue>,
         identity: Arc<DtlsIdentity>,
@@ -96,7 +95,7 @@ impl SessionTable {
         self.timers.next()
     }
 
-    /// Does what handles asked for.
+    /// Executes the commands of the handles.
     pub(super) fn handle_command(&mut self, now: Instant) {
         for command in self.shared.take() {
             match command {
@@ -123,15 +122,15 @@ impl SessionTable {
     fn open(&mut self, opening: NewSession, now: Instant) {
         let id = opening.id;
         self.users.insert(opening.local.ufrag.clone(), id);
-        // A source of ours that meets another session's does no harm: their keys differ.
+        // A collision of own SSRCs is harmless, because each session has its own keys.
         let us = random::number().map_or(1, |number| number as u32);
         let peer = SessionHandle::new(opening, us, self.timeouts, now);
         self.timers.arm(id, peer.deadline());
         self.peers.insert(id, Box::new(peer));
     }
 
-    /// An authentic check of the session came from this address. The newest session has it, since a
-    /// client may reuse its port, but not while another speaks from it.
+    /// Assigns an address after an authenticated check: to the newest session, since a client may reuse its
+    /// port, unless another session was active on the address recently.
     fn claim(&mut self, address: SocketAddr, id: u64, now: Instant) {
         let claimed = |before| Owner { id, heard_at: now, is_proven: false, before };
         let owner = match self.addresses.entry(address) {
@@ -151,7 +150,7 @@ impl SessionTable {
         }
     }
 
-    /// The session no longer uses this address.
+    /// Removes a session's claim to an address.
     fn release(&mut self, address: &SocketAddr, id: u64, now: Instant) {
         let Some(owner) = self.addresses.get_mut(address) else { return };
         match owner.before {
@@ -170,7 +169,7 @@ impl SessionTable {
         }
     }
 
-    /// Takes one datagram, which media changes in place.
+    /// Processes one datagram; media is decrypted in place.
     pub(super) fn datagram(&mut self, datagram: &mut [u8], pair: CandidatePair, now: Instant) {
         let taken = match datagram.first() {
             Some(0..=3) => self.stun(datagram, pair, now),
@@ -193,7 +192,7 @@ impl SessionTable {
         if is_media
             && let Some(id) = owner.before
             && let Some(peer) = self.peers.get_mut(&id)
-            // Reading changes it, and it may be the other's.
+            // Decryption changes the datagram, which may belong to the other session, so it works on a copy.
             && peer.media(&mut datagram.to_vec(), now) == Ok(true)
         {
             *owner = Owner { id, heard_at: now, is_proven: true, before: None };
@@ -220,7 +219,7 @@ impl SessionTable {
         taken
     }
 
-    /// The session whose user a request names.
+    /// Returns the session of the user fragment that a request names.
     fn user(&self, request: &BindingRequest<'_>) -> Option<u64> {
         request.users().and_then(|(ours, _)| self.users.get(ours).copied())
     }
@@ -233,14 +232,14 @@ impl SessionTable {
     ) -> Result<(), DropReason> {
         let request = match BindingRequest::parse(datagram) {
             Ok(request) => request,
-            // Keep-alives are indications, and we ask nothing that could be answered.
+            // Keep-alives are indications, and this side sends no requests that could be answered.
             Err(StunParseError::Other) => return Ok(()),
             Err(StunParseError::Malformed) => return Err(DropReason::StunMalformed),
         };
         let source = pair.remote.ip();
         let mut id = self.user(&request);
         if id.is_none() && self.shared.has_commands() {
-            // A check may overtake the command that its session is made by.
+            // A check may overtake the command that opens its session.
             self.handle_command(now);
             id = self.user(&request);
         }
@@ -270,7 +269,7 @@ impl SessionTable {
         Ok(())
     }
 
-    /// Settles the sessions that something came for and those whose time has come.
+    /// Polls the sessions with new input and those whose timers have expired.
     pub(super) fn flush_session(&mut self, now: Instant) {
         while let Some(id) = self.timers.due(now) {
             if let Some(peer) = self.peers.get_mut(&id) {
@@ -311,7 +310,7 @@ impl SessionTable {
         }
     }
 
-    /// Ends every session because the port ends.
+    /// Ends all sessions because the endpoint ends.
     pub(super) fn end(&mut self, now: Instant) {
         self.handle_command(now);
         let ids: Vec<u64> = self.peers.keys().copied().collect();
@@ -324,13 +323,13 @@ impl SessionTable {
         }
     }
 
-    /// Gives out what is to be sent.
+    /// Passes all datagrams to be sent to `each`.
     pub(super) fn send(&mut self, each: impl FnMut(CandidatePair, &[u8])) {
         self.send_buffer.drain(each);
     }
 }
 
-/// Notes that a session is to be settled.
+/// Marks a session for the next poll.
 fn touch(touched: &mut Vec<u64>, id: u64, peer: &mut SessionHandle) {
     if !peer.touched {
         peer.touched = true;

@@ -1,4 +1,4 @@
-//! The UDP socket: many datagrams a system call, and replies from the address that was asked.
+//! UDP socket: batched reads, and replies from the address that received the request.
 
 use std::{
     io::{self, IoSliceMut},
@@ -8,22 +8,22 @@ use std::{
 
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 
-/// Kernel buffers in each direction: 20 ms of the packets of 10,000 sessions, and as much as a
-/// stalled thread may miss. The kernel caps it at its own limit.
+/// Kernel buffer per direction, in bytes: 20 ms of packets of 10,000 sessions, enough for a short stall of
+/// the thread. The kernel caps it.
 const BUFFER_BYTES: usize = 4 << 20;
-/// The largest datagram, which is also the most that the kernel puts together from small ones.
+/// Largest datagram, also the most that the kernel coalesces from small ones.
 const SLOT_BYTES: usize = 64 * 1024;
 
-/// Source and destination of a datagram.
+/// Source and destination address of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct CandidatePair {
-    /// The peer, as the socket names it: IPv4 is mapped on a socket of both families.
+    /// Address of the peer as the socket reports it; a dual-stack socket maps IPv4.
     pub(super) remote: SocketAddr,
-    /// Our address that it used, to answer from the same.
+    /// Local address that received the datagram; replies are sent from it.
     pub(super) local: Option<IpAddr>,
 }
 
-/// The socket and the buffers that are filled from it.
+/// Socket with its receive buffers.
 pub(super) struct UdpEndpointSocket {
     socket: UdpSocket,
     state: UdpSocketState,
@@ -33,7 +33,7 @@ pub(super) struct UdpEndpointSocket {
 }
 
 impl UdpEndpointSocket {
-    /// Binds without blocking; an unspecified IPv6 address takes IPv4 as well.
+    /// Binds a non-blocking socket; an unspecified IPv6 address also accepts IPv4.
     pub(super) fn bind(address: SocketAddr) -> io::Result<UdpEndpointSocket> {
         let domain = socket2::Domain::for_address(address);
         let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, None)?;
@@ -42,7 +42,7 @@ impl UdpEndpointSocket {
         }
         socket.set_recv_buffer_size(BUFFER_BYTES)?;
         socket.set_send_buffer_size(BUFFER_BYTES)?;
-        // The kernel tells twice of what it grants, for its own bookkeeping (socket(7)).
+        // The kernel reports twice the granted size, for its own bookkeeping (socket(7)).
         let granted = socket.recv_buffer_size()? / 2;
         if granted < BUFFER_BYTES {
             let wanted = BUFFER_BYTES;
@@ -50,7 +50,7 @@ impl UdpEndpointSocket {
         }
         socket.bind(&address.into())?;
         let socket = UdpSocket::from(socket);
-        // Sets the socket to not block, and asks for destination addresses and joined datagrams.
+        // Makes the socket non-blocking and enables destination addresses and GRO.
         let state = UdpSocketState::new((&socket).into())?;
         let local = socket.local_addr()?;
         let bytes = vec![0; SLOT_BYTES * BATCH_SIZE];
@@ -63,13 +63,13 @@ impl UdpEndpointSocket {
         })
     }
 
-    /// The bound address.
+    /// Returns the bound address.
     pub(super) fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Reads what is there and gives out each datagram, to be changed in place. Returns how many
-    /// buffers the kernel filled; zero when nothing waits.
+    /// Reads the waiting datagrams and passes each to `each`, which may change it in place. Returns the
+    /// number of buffers filled; zero if nothing waits.
     pub(super) fn receive(
         &mut self,
         mut each: impl FnMut(&mut [u8], CandidatePair),
@@ -91,7 +91,7 @@ impl UdpEndpointSocket {
         Ok(filled)
     }
 
-    /// Sends one datagram between a pair. One that the kernel has no room for is dropped.
+    /// Sends one datagram between a pair; the datagram is dropped if the kernel's buffer is full.
     pub(super) fn send(&self, pair: CandidatePair, contents: &[u8]) -> io::Result<()> {
         self.state.try_send(
             (&self.socket).into(),

@@ -1,8 +1,8 @@
-//! SRTP and SRTCP of one session (RFC 3711, RFC 7714): packets in are opened in place.
+//! SRTP and SRTCP of one session (RFC 3711, RFC 7714); packets are decrypted in place.
 //!
-//! Promises that nothing is kept for a source before one of its packets was authentic, that a
-//! packet is taken once, and that opening allocates nothing. The transforms are those that WebRTC
-//! must have (RFC 8827 6.5) and AES-128-GCM, which costs a third of the work.
+//! Promises that no state is kept for a source before one of its packets was authenticated, that a packet is
+//! accepted once, and that decryption does not allocate. The profiles are the one mandatory in WebRTC (RFC
+//! 8827 6.5) and AES-128-GCM, which costs a third of the work.
 
 mod keys;
 mod replay;
@@ -15,21 +15,20 @@ use self::{
 };
 use super::stats::DropReason;
 
-/// Sources of media that a session may have: video, its repair, and those of an encoder that was
-/// restarted a few times.
+/// Most SSRCs per session: video, RTX, and those of an encoder that was restarted a few times.
 const SOURCES_MAX: usize = 16;
-/// Packets of a source that may fail in a row before its rollover counter is doubted.
+/// Consecutive failures of a source after which its rollover counter is doubted.
 const FAILURES_MAX: u32 = 16;
-/// Packets from one rollover to the next.
+/// Packets per rollover of the sequence number.
 const ROLLOVER: u64 = 1 << 16;
-/// RTP header without contributing sources.
+/// RTP header without CSRCs, in bytes.
 const RTP_HEADER_BYTES: usize = 12;
-/// RTCP header and the sender's source, which stay in the clear.
+/// RTCP header with the sender's SSRC, which stays in the clear, in bytes.
 const RTCP_HEADER_BYTES: usize = 8;
-/// The flag and number that SRTCP appends.
+/// Flag and index that SRTCP appends, in bytes.
 const TRAILER_BYTES: usize = 4;
 
-/// The transforms.
+/// Protection profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SrtpProfile {
     /// AEAD_AES_128_GCM.
@@ -39,7 +38,7 @@ pub(super) enum SrtpProfile {
 }
 
 impl SrtpProfile {
-    /// The profile of a DTLS negotiation.
+    /// Converts the profile of a DTLS negotiation; `None` if unsupported.
     pub(super) fn negotiated(profile: SrtpProtectionProfile) -> Option<SrtpProfile> {
         match profile {
             SrtpProtectionProfile::Srtp_Aead_Aes_128_Gcm => Some(SrtpProfile::Gcm),
@@ -55,7 +54,7 @@ impl SrtpProfile {
         }
     }
 
-    /// Bytes to export for both directions (RFC 5764 4.2).
+    /// Returns the bytes of keying material for both directions (RFC 5764 4.2).
     pub(super) fn exported_bytes(self) -> usize {
         2 * (keys::KEY_BYTES + self.salt_bytes())
     }
@@ -68,11 +67,11 @@ impl SrtpProfile {
     }
 }
 
-/// State of a source after its authentic packets.
+/// State of a source with at least one authenticated packet.
 struct Source {
     ssrc: u32,
     window: ReplayWindow,
-    /// Packets since one was authentic.
+    /// Packets since the last authenticated one.
     failures: u32,
 }
 
@@ -82,26 +81,26 @@ impl Source {
     }
 }
 
-/// Opens what the peer, the DTLS client, sends.
+/// Decrypts the packets of the peer, the DTLS client.
 pub(super) struct SrtpReceiver {
     profile: SrtpProfile,
     media: SrtpCipher,
     control: SrtpCipher,
     sources: Vec<Source>,
-    /// SRTCP counts by source too (RFC 3711 3.4).
+    /// SRTCP counts per source too (RFC 3711 3.4).
     control_sources: Vec<Source>,
     scratch: Vec<u8>,
 }
 
-/// Seals our feedback.
+/// Encrypts RTCP feedback.
 pub(super) struct SrtcpSender {
     profile: SrtpProfile,
     control: SrtpCipher,
     index: u32,
 }
 
-/// Both directions from exported keying material: client key, server key, client salt, server salt
-/// (RFC 5764 4.2). `None` when the material is not of the profile's length.
+/// Derives both directions from exported keying material: client key, server key, client salt, server salt
+/// (RFC 5764 4.2). `None` if the length does not fit the profile.
 pub(super) fn open(profile: SrtpProfile, material: &[u8]) -> Option<(SrtpReceiver, SrtcpSender)> {
     if material.len() != profile.exported_bytes() {
         return None;
@@ -122,7 +121,7 @@ pub(super) fn open(profile: SrtpProfile, material: &[u8]) -> Option<(SrtpReceive
 }
 
 impl SrtpReceiver {
-    /// Opens an RTP packet in place and returns it without its tag.
+    /// Decrypts an RTP packet in place and returns it without its tag.
     pub(super) fn media<'a>(&mut self, packet: &'a mut [u8]) -> Result<&'a [u8], DropReason> {
         let header = rtp_header_bytes(packet).ok_or(DropReason::MediaMalformed)?;
         let tag_bytes = self.profile.tag_bytes();
@@ -137,8 +136,8 @@ impl SrtpReceiver {
         } else if self.sources.len() == SOURCES_MAX {
             return Err(DropReason::MediaSources);
         } else {
-            // Its rollover counter is zero, or one when the packets before the wrap were lost with
-            // the handshake (RFC 3711 3.3.1 leaves that to signalling).
+            // The rollover counter is zero, or one if the packets before the wrap were lost with the
+            // handshake (RFC 3711 3.3.1 leaves that to signalling).
             let first = u64::from(sequence);
             let mut source = Source::new(ssrc);
             source.window.take(self.open_as(&[first, first + ROLLOVER], packet, header, ssrc)?);
@@ -147,7 +146,7 @@ impl SrtpReceiver {
         Ok(&packet[..end])
     }
 
-    /// Opens a packet of a source that is known.
+    /// Decrypts a packet of a known source.
     fn next_of(
         &mut self,
         at: usize,
@@ -159,7 +158,7 @@ impl SrtpReceiver {
         let (ssrc, guess) = (source.ssrc, source.window.guess(sequence));
         source.failures = source.failures.saturating_add(1);
         let index = if source.failures > FAILURES_MAX {
-            // Half a round of packets may have been lost, and then every guess is one too low.
+            // After a loss of more than half a rollover period every guess is one too low.
             self.open_as(&[guess, guess + ROLLOVER], packet, header, ssrc)?
         } else if source.window.is_new(guess) {
             let tag = PacketIndex::Media { ssrc, index: guess };
@@ -177,7 +176,7 @@ impl SrtpReceiver {
         Ok(())
     }
 
-    /// Opens a packet whose index is one of these, and says which.
+    /// Decrypts a packet with the first index that authenticates; returns that index.
     fn open_as(
         &mut self,
         indices: &[u64],
@@ -185,7 +184,7 @@ impl SrtpReceiver {
         header: usize,
         ssrc: u32,
     ) -> Result<u64, DropReason> {
-        // A failed attempt destroys what it was made on.
+        // A failed attempt destroys the packet, so it is restored from a copy.
         self.scratch.clear();
         self.scratch.extend_from_slice(packet);
         for &index in indices {
@@ -197,7 +196,7 @@ impl SrtpReceiver {
         Err(DropReason::MediaUnauthenticated)
     }
 
-    /// Opens a compound RTCP packet in place and returns it without its trailer.
+    /// Decrypts a compound RTCP packet in place and returns it without its trailer.
     pub(super) fn control<'a>(&mut self, packet: &'a mut [u8]) -> Result<&'a [u8], DropReason> {
         let overhead = self.profile.tag_bytes() + TRAILER_BYTES;
         if packet.len() < RTCP_HEADER_BYTES + overhead {
@@ -242,8 +241,8 @@ fn refused(_: AuthenticationFailed) -> DropReason {
 }
 
 impl SrtcpSender {
-    /// Seals the compound RTCP packet that stands in `out` from `start`. `false`: nothing may be
-    /// sent, because the numbers of this key are used up.
+    /// Encrypts the compound RTCP packet in `out` from `start` on. Returns `false` if nothing may be sent
+    /// because the key's indices are used up.
     #[must_use]
     pub(super) fn control(&mut self, out: &mut Vec<u8>, start: usize) -> bool {
         if self.index == 0x7FFF_FFFF || out.len() < start + RTCP_HEADER_BYTES {
@@ -257,7 +256,7 @@ impl SrtcpSender {
     }
 }
 
-/// Length of the header that stays in the clear: contributing sources and extension included.
+/// Returns the length of the unencrypted header, CSRCs and extension included.
 fn rtp_header_bytes(packet: &[u8]) -> Option<usize> {
     if packet.len() < RTP_HEADER_BYTES || packet[0] >> 6 != 2 {
         return None;

@@ -1,6 +1,6 @@
-//! Counts of a port and of a session, for metrics and for the end of a session.
+//! Counts of an endpoint and of a session, for metrics and for the end of a session.
 //!
-//! Written by the port's thread, read by anyone; no count depends on another.
+//! Written by the endpoint's thread, read by any; the counts are independent of each other.
 
 use std::{
     sync::{
@@ -11,46 +11,46 @@ use std::{
 };
 
 media::named! {
-    /// Reason for dropping a datagram, or what was in it.
+    /// Reason for dropping a datagram or its content.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[repr(usize)]
     pub enum DropReason {
-        /// No protocol of RFC 7983 starts like this.
+        /// The first byte belongs to no protocol of RFC 7983.
         Unrecognised = "unrecognised",
-        /// Not STUN, and from an address that no session learned.
+        /// Not STUN, and from an address that no session has learned.
         UnknownSource = "unknown_source",
-        /// STUN that breaks RFC 8489.
+        /// STUN that violates RFC 8489.
         StunMalformed = "stun_malformed",
-        /// A STUN request for a user that is not there.
+        /// STUN request for an unknown user.
         StunUnknownUser = "stun_unknown_user",
-        /// A STUN request that is not signed with the session's password.
+        /// STUN request not signed with the session's password.
         StunUnauthenticated = "stun_unauthenticated",
-        /// The source used up its unauthenticated requests.
+        /// STUN from a source that exceeded its limit of unauthenticated requests.
         StunLimited = "stun_limited",
-        /// DTLS past what a handshake needs.
+        /// DTLS beyond the rate limit of a handshake.
         DtlsLimited = "dtls_limited",
-        /// DTLS that the association does not take.
+        /// Malformed DTLS.
         DtlsMalformed = "dtls_malformed",
-        /// SRTP or SRTCP before there are keys.
+        /// SRTP or SRTCP before the keys are established.
         MediaEarly = "media_early",
-        /// SRTP or SRTCP past what a session may send.
+        /// SRTP or SRTCP beyond the rate limit of a session.
         MediaLimited = "media_limited",
-        /// SRTP or SRTCP that breaks its format.
+        /// Malformed SRTP or SRTCP.
         MediaMalformed = "media_malformed",
-        /// SRTP or SRTCP whose tag is wrong.
+        /// SRTP or SRTCP with a wrong authentication tag.
         MediaUnauthenticated = "media_unauthenticated",
-        /// SRTP or SRTCP that came before, or is too old to tell.
+        /// SRTP or SRTCP that is a replay or too old.
         MediaReplayed = "media_replayed",
-        /// More sources of media than a session has.
+        /// SRTP or SRTCP of too many sources.
         MediaSources = "media_sources",
-        /// A payload type that was not negotiated.
+        /// Payload type that was not negotiated.
         MediaPayload = "media_payload",
-        /// A reply that the socket did not take.
+        /// Reply that the socket did not accept.
         ReplyUnsent = "reply_unsent",
     }
 }
 
-/// The live counts of a port.
+/// Live counters of an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct EndpointCounters {
     pub(super) datagrams: AtomicU64,
@@ -63,12 +63,12 @@ pub(super) struct EndpointCounters {
 }
 
 impl EndpointCounters {
-    /// One more of a reason.
+    /// Counts one drop for `why`.
     pub(super) fn refuse(&self, why: DropReason) {
         self.refused[why as usize].fetch_add(1, Relaxed);
     }
 
-    /// Returns the present counts.
+    /// Returns the current counts.
     pub(super) fn snapshot(&self) -> EndpointStats {
         let sessions = self.sessions.load(Relaxed);
         EndpointStats {
@@ -83,20 +83,20 @@ impl EndpointCounters {
     }
 }
 
-/// Counts of a port since it was opened.
+/// Counts of an endpoint since it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointStats {
     /// Datagrams received.
     pub datagrams: u64,
-    /// Bytes of them.
+    /// Bytes received.
     pub bytes: u64,
     /// Datagrams sent.
     pub replies: u64,
-    /// Times that the thread woke.
+    /// Number of wake-ups of the thread.
     pub wakeups: u64,
-    /// Sessions open now.
+    /// Open sessions.
     pub sessions: usize,
-    /// Those of them that have no keys yet.
+    /// Open sessions without keys.
     pub half_open: usize,
     refused: [u64; DropReason::ALL.len()],
 }
@@ -108,7 +108,7 @@ impl EndpointStats {
     }
 }
 
-/// State of one session that a handle and the port's thread share.
+/// Counters of one session, shared by its handle and the endpoint's thread.
 #[derive(Debug, Default)]
 pub(super) struct SharedSessionStats {
     pub(super) ended: AtomicBool,
@@ -124,12 +124,12 @@ pub(super) struct SharedSessionStats {
 }
 
 impl SharedSessionStats {
-    /// Packets of video came at `now`.
+    /// Records that video packets arrived at `now`.
     pub(super) fn came(&self, now: Instant) {
         *self.packet_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
 
-    /// Returns the present counts.
+    /// Returns the current counts.
     pub(super) fn snapshot(&self) -> SessionStats {
         SessionStats {
             packets: self.packets.load(Relaxed),
@@ -150,21 +150,21 @@ impl SharedSessionStats {
 pub struct SessionStats {
     /// Authenticated packets of video, retransmissions included.
     pub packets: u64,
-    /// Bytes of them on the wire.
+    /// Bytes of those packets on the wire.
     pub bytes: u64,
-    /// Access units given to the sink.
+    /// Access units passed to the handler.
     pub units: u64,
-    /// Packets asked for again.
+    /// Packets requested again by NACK.
     pub nacks: u64,
-    /// Requests for a keyframe that were sent.
+    /// Keyframe requests sent.
     pub keyframes_asked: u64,
-    /// Packets of video given up: neither they nor what repeats them came in time.
+    /// Video packets given up: neither the packet nor its retransmission arrived in time.
     pub lost: u64,
-    /// Packets of video that came once they were asked for again.
+    /// Video packets received after a NACK.
     pub repaired: u64,
-    /// Interarrival jitter, as receiver reports say it (RFC 3550 6.4.1).
+    /// Interarrival jitter as in receiver reports (RFC 3550 6.4.1).
     pub jitter: Duration,
-    /// Arrival of the last packet of video.
+    /// Arrival of the last video packet.
     pub packet_at: Option<Instant>,
 }
 

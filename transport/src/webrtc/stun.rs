@@ -1,8 +1,8 @@
-//! STUN messages (RFC 8489) as ICE uses them: binding requests in, responses out.
+//! STUN messages (RFC 8489) for ICE: parses binding requests, writes responses.
 //!
-//! Reads in place and allocates nothing, because every datagram of a flood comes through here
-//! before anything about its sender is known. Promises to refuse what breaks the format, not to
-//! trust it: integrity is checked apart, with the password of whoever the request names.
+//! Parses in place and allocates nothing, because every datagram of a flood passes here before its sender is
+//! known. Promises to reject malformed messages; the integrity is checked separately, with the password of
+//! the user that the request names.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,7 +11,7 @@ use aws_lc_rs::{constant_time::verify_slices_are_equal, hmac};
 const HEADER_BYTES: usize = 20;
 const COOKIE: u32 = 0x2112_A442;
 const FINGERPRINT_XOR: u32 = 0x5354_554E;
-/// Longest message that is read; ICE's own are below 200 bytes.
+/// Longest message that is parsed; those of ICE are below 200 bytes.
 const MESSAGE_BYTES_MAX: usize = 1280;
 
 const BINDING_REQUEST: u16 = 0x0001;
@@ -28,35 +28,35 @@ const USE_CANDIDATE: u16 = 0x0025;
 const FINGERPRINT: u16 = 0x8028;
 const ICE_CONTROLLED: u16 = 0x8029;
 
-/// Bytes of MESSAGE-INTEGRITY with its head, and of FINGERPRINT with its head.
+/// Bytes of MESSAGE-INTEGRITY and of FINGERPRINT, headers included.
 const INTEGRITY_BYTES: usize = 24;
 const FINGERPRINT_BYTES: usize = 8;
 
-/// Reason that bytes are no binding request.
+/// Reason that bytes are not a binding request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StunParseError {
-    /// A message of another kind; nothing is wrong with it.
+    /// A valid message of another type.
     Other,
-    /// Broken, or without what RFC 8445 7.1 puts into every check.
+    /// Malformed, or without the attributes that RFC 8445 7.1 requires of a check.
     Malformed,
 }
 
-/// A binding request whose format and fingerprint are right.
+/// Binding request with valid format and fingerprint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BindingRequest<'a> {
     bytes: &'a [u8],
     integrity_at: usize,
     username: &'a [u8],
-    /// The peer nominates the pair.
+    /// True if the peer nominates the pair (USE-CANDIDATE).
     pub(super) nominates: bool,
-    /// The peer takes the role that is ours.
+    /// True if the peer claims the controlled role (ICE-CONTROLLED), which is the server's.
     pub(super) controlled: bool,
-    /// The first attribute that must be understood and is not.
+    /// First unknown comprehension-required attribute.
     pub(super) unknown: Option<u16>,
 }
 
 impl<'a> BindingRequest<'a> {
-    /// Reads a datagram that RFC 7983 gives to STUN.
+    /// Parses a datagram that RFC 7983 assigns to STUN.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<BindingRequest<'a>, StunParseError> {
         let malformed = Err(StunParseError::Malformed);
         if bytes.len() < HEADER_BYTES || bytes.len() > MESSAGE_BYTES_MAX {
@@ -89,7 +89,7 @@ impl<'a> BindingRequest<'a> {
         Ok(read)
     }
 
-    /// Walks the attributes; returns where the fingerprint is.
+    /// Reads the attributes; returns the offset of FINGERPRINT, or 0.
     fn attributes(&mut self) -> Result<usize, StunParseError> {
         let bytes = self.bytes;
         let mut at = HEADER_BYTES;
@@ -101,11 +101,11 @@ impl<'a> BindingRequest<'a> {
             };
             match kind {
                 FINGERPRINT => {
-                    // RFC 8489 14.7: it is the last attribute.
+                    // RFC 8489 14.7: FINGERPRINT is the last attribute.
                     let last = length == 4 && value_at + length == bytes.len();
                     return if last { Ok(at) } else { Err(StunParseError::Malformed) };
                 }
-                // RFC 8489 14.5: what follows the integrity is ignored.
+                // RFC 8489 14.5: attributes after MESSAGE-INTEGRITY are ignored.
                 _ if self.integrity_at != 0 => {}
                 USERNAME => self.username = value,
                 MESSAGE_INTEGRITY if length == 20 => self.integrity_at = at,
@@ -113,7 +113,7 @@ impl<'a> BindingRequest<'a> {
                 USE_CANDIDATE => self.nominates = true,
                 ICE_CONTROLLED => self.controlled = true,
                 PRIORITY => {}
-                // The lower half must be understood (RFC 8489 14).
+                // Attributes of the lower half are comprehension-required (RFC 8489 14).
                 0x0000..=0x7FFF => {
                     self.unknown.get_or_insert(kind);
                 }
@@ -124,14 +124,14 @@ impl<'a> BindingRequest<'a> {
         Ok(0)
     }
 
-    /// The user fragments that the request names: ours and the peer's.
+    /// Returns the user fragments in USERNAME: the server's and the peer's.
     pub(super) fn users(&self) -> Option<(&'a str, &'a str)> {
         std::str::from_utf8(self.username).ok()?.split_once(':')
     }
 
-    /// Returns true where it was signed with this password.
+    /// Returns true if the request is signed with this password.
     pub(super) fn is_signed_with(&self, key: &hmac::Key) -> bool {
-        // The length in the header counts up to and with the integrity (RFC 8489 14.5).
+        // The signed length counts up to and including MESSAGE-INTEGRITY (RFC 8489 14.5).
         let length = self.integrity_at + INTEGRITY_BYTES - HEADER_BYTES;
         let tag = sign(key, &self.bytes[..self.integrity_at], length);
         let given = &self.bytes[self.integrity_at + 4..self.integrity_at + INTEGRITY_BYTES];
@@ -142,7 +142,7 @@ impl<'a> BindingRequest<'a> {
         &self.bytes[8..HEADER_BYTES]
     }
 
-    /// Appends the success response: where we see the peer.
+    /// Appends the success response with the peer's address as seen here.
     pub(super) fn accept(&self, from: SocketAddr, key: &hmac::Key, out: &mut Vec<u8>) {
         let start = self.head(BINDING_SUCCESS, out);
         let ip = from.ip().to_canonical();
@@ -168,14 +168,14 @@ impl<'a> BindingRequest<'a> {
         close(start, key, out);
     }
 
-    /// Appends the error response 487: both sides think they are controlled (RFC 8445 7.3.1.1).
+    /// Appends the error response 487: both sides are controlled (RFC 8445 7.3.1.1).
     pub(super) fn refuse_role(&self, key: &hmac::Key, out: &mut Vec<u8>) {
         let start = self.head(BINDING_ERROR, out);
         attribute(ERROR_CODE, b"\0\0\x04\x57Role Conflict", out);
         close(start, key, out);
     }
 
-    /// Appends the error response 420, naming what is not understood (RFC 8489 6.3.1).
+    /// Appends the error response 420 with the unknown attribute (RFC 8489 6.3.1).
     pub(super) fn refuse_attribute(&self, unknown: u16, key: &hmac::Key, out: &mut Vec<u8>) {
         let start = self.head(BINDING_ERROR, out);
         attribute(ERROR_CODE, b"\0\0\x04\x14Unknown Attribute", out);
@@ -202,7 +202,7 @@ fn long(bytes: &[u8], at: usize) -> u32 {
 
 fn attribute(kind: u16, value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&kind.to_be_bytes());
-    // Every value that is written here is below 100 bytes.
+    // All values written here are below 100 bytes.
     out.extend_from_slice(&(value.len() as u16).to_be_bytes());
     out.extend_from_slice(value);
     out.resize(out.len() + value.len().next_multiple_of(4) - value.len(), 0);
@@ -216,7 +216,7 @@ fn sign(key: &hmac::Key, message: &[u8], length: usize) -> hmac::Tag {
     context.sign()
 }
 
-/// Signs what stands from `start`, adds the fingerprint, and sets the length.
+/// Signs the message from `start` on, appends the fingerprint, and sets the length.
 fn close(start: usize, key: &hmac::Key, out: &mut Vec<u8>) {
     let length = out.len() - start - HEADER_BYTES + INTEGRITY_BYTES;
     let tag = sign(key, &out[start..], length);

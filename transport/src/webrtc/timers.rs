@@ -1,11 +1,11 @@
-//! Schedule of the next look at each session: one entry a session, the earliest first.
+//! Timer queue of the sessions: one entry per session, ordered by time.
 
 use std::{
     collections::{BTreeSet, HashMap},
     time::Instant,
 };
 
-/// The entries.
+/// Entries by time and by session.
 #[derive(Debug, Default)]
 pub(super) struct TimerQueue {
     order: BTreeSet<(Instant, u64)>,
@@ -13,8 +13,8 @@ pub(super) struct TimerQueue {
 }
 
 impl TimerQueue {
-    /// Makes sure that `id` is looked at no later than `at`. An earlier entry stands: looking too
-    /// early costs less than moving the entry with every packet.
+    /// Ensures that `id` is due no later than `at`. An earlier entry stays: an early poll costs less than
+    /// moving the entry with every packet.
     pub(super) fn arm(&mut self, id: u64, at: Instant) {
         match self.armed.get(&id) {
             Some(armed) if *armed <= at => {}
@@ -30,19 +30,19 @@ impl TimerQueue {
         }
     }
 
-    /// Forgets a session.
+    /// Removes the entry of a session.
     pub(super) fn disarm(&mut self, id: u64) {
         if let Some(at) = self.armed.remove(&id) {
             self.order.remove(&(at, id));
         }
     }
 
-    /// The earliest entry.
+    /// Returns the time of the earliest entry.
     pub(super) fn next(&self) -> Option<Instant> {
         self.order.first().map(|(at, _)| *at)
     }
 
-    /// Takes a session whose time has come.
+    /// Removes and returns a session that is due.
     pub(super) fn due(&mut self, now: Instant) -> Option<u64> {
         let (at, id) = *self.order.first()?;
         if at > now {

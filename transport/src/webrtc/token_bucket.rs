@@ -1,17 +1,17 @@
-//! A token bucket as a value: so many at once, so many a second.
+//! Token bucket with burst and rate. Pure: callers pass `now`.
 
 use std::time::Instant;
 
-/// Capacity of a bucket, and its refill.
+/// Capacity and refill rate of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BucketRate {
-    /// Tokens of a full bucket.
+    /// Capacity, in tokens.
     pub(super) burst: f32,
-    /// Tokens a second.
+    /// Refill, in tokens per second.
     pub(super) a_second: f32,
 }
 
-/// The tokens that are left.
+/// State of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TokenBucket {
     tokens: f32,
@@ -19,12 +19,12 @@ pub(super) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full one.
+    /// Creates a full bucket.
     pub(super) fn full(rate: BucketRate, now: Instant) -> TokenBucket {
         TokenBucket { tokens: rate.burst, at: now }
     }
 
-    /// Returns true where `cost` tokens are there by now.
+    /// Returns true if `cost` tokens are available at `now`.
     pub(super) fn has(&mut self, cost: f32, rate: BucketRate, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.at).as_secs_f32();
         self.tokens = (self.tokens + since * rate.a_second).min(rate.burst);
@@ -32,7 +32,7 @@ impl TokenBucket {
         self.tokens >= cost
     }
 
-    /// Takes `cost` tokens, or none where there are too few.
+    /// Takes `cost` tokens; takes none and returns false if there are too few.
     pub(super) fn try_consume(&mut self, cost: f32, rate: BucketRate, now: Instant) -> bool {
         let has = self.has(cost, rate, now);
         if has {

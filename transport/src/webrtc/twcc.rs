@@ -1,28 +1,27 @@
-//! Arrival times of the packets of every source, as transport-wide feedback tells the sender, which
-//! finds out by it what the path carries (draft-holmer-rmcat-transport-wide-cc-extensions-01).
+//! Transport-wide congestion control (TWCC) receiver: records arrival times of packets and writes the
+//! feedback that a sender uses to estimate bandwidth (draft-holmer-rmcat-transport-wide-cc-extensions-01).
 //!
-//! Promises that feedback names each packet that came, those that others overtook too if they come
-//! within half a second, and that what is kept has a bound. Reads no clock.
+//! Promises that feedback reports every packet received, late ones too if they arrive within half a second,
+//! and that memory is bounded. Reads no clock.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     time::{Duration, Instant},
 };
 
-/// Time between two reports: a sender's estimate follows the path by some of them.
+/// Interval of reports; a sender's estimate follows the path within a few of them.
 pub(super) const EVERY: Duration = Duration::from_millis(100);
-/// Time for which a packet that others overtook is still told with them.
+/// Time for which arrivals are kept, so that an overtaken packet is reported with its neighbours.
 const KEPT: Duration = Duration::from_millis(500);
-/// Most packets that one report tells of, those that did not come included.
+/// Most packets covered by one report, lost ones included.
 pub(super) const NAMED_MAX: usize = 400;
-/// Most bytes of one, which fits a datagram: two for the time of each packet, and two for the
-/// statuses of seven.
+/// Most bytes of one report, which fits a datagram: two per arrival time, and two per seven statuses.
 pub(super) const REPORT_BYTES_MAX: usize = 8 + 2 * NAMED_MAX + 2 * NAMED_MAX.div_ceil(7);
-/// Most packets that are kept: as many as a session may send in half a second.
+/// Most arrivals kept: as many as a session may send in half a second.
 const KEPT_MAX: usize = 4096;
-/// A number further from all before belongs to another count.
+/// Step from the highest number beyond which the count has restarted.
 const FAR: i64 = 0x4000;
-/// Units of differences between arrivals, and of the time of the first (3.1).
+/// Units of arrival deltas, and of the reference time (3.1).
 const DELTA: Duration = Duration::from_micros(250);
 const REFERENCE: Duration = Duration::from_millis(64);
 
@@ -35,13 +34,13 @@ enum Status {
     Large = 2,
 }
 
-/// Arrival times of packets, by number.
+/// Recorder of arrival times by packet number.
 #[derive(Debug)]
 pub(super) struct TwccRecorder {
     origin: Instant,
     came: BTreeMap<i64, Instant>,
     highest: Option<i64>,
-    /// The first that is to be told.
+    /// First number that is not yet reported.
     next: i64,
     told_at: Option<Instant>,
     is_new: bool,
@@ -49,7 +48,7 @@ pub(super) struct TwccRecorder {
 }
 
 impl TwccRecorder {
-    /// Nothing came yet.
+    /// Creates an empty recorder.
     pub(super) fn new(now: Instant) -> TwccRecorder {
         TwccRecorder {
             origin: now,
@@ -62,7 +61,7 @@ impl TwccRecorder {
         }
     }
 
-    /// The packet with this transport-wide number came.
+    /// Records the arrival of the packet with this transport-wide number.
     pub(super) fn packet(&mut self, number: u16, now: Instant) {
         let number = match self.highest {
             None => i64::from(number),
@@ -77,7 +76,7 @@ impl TwccRecorder {
         if self.came.len() >= KEPT_MAX {
             self.came.pop_first();
         }
-        // Of one that comes twice, the first counts.
+        // Of a duplicate, the first arrival counts.
         if let Entry::Vacant(place) = self.came.entry(number) {
             place.insert(now);
             self.next = self.next.min(number);
@@ -90,13 +89,12 @@ impl TwccRecorder {
         self.is_new.then(|| self.told_at.map_or(self.origin, |at| at + EVERY))
     }
 
-    /// Writes the report that is due at `now`, behind the sources: the first number, the count and
-    /// the times. `None` where nothing is due.
+    /// Writes the report due at `now`, from the base sequence number on; `None` if none is due.
     pub(super) fn report(&mut self, now: Instant) -> Option<Vec<u8>> {
         if !self.is_new || self.told_at.is_some_and(|at| at + EVERY > now) {
             return None;
         }
-        // By time, not by number: of numbers that fall, the lowest came last.
+        // Expired by time, not by number: with decreasing numbers, the lowest arrived last.
         self.came.retain(|_, at| *at + KEPT >= now);
         let first = self.came.range(self.next..).next().map(|(number, _)| *number);
         let Some(first) = first else {
@@ -111,7 +109,7 @@ impl TwccRecorder {
         let last = told.last().map_or(first, |(number, _)| *number);
         self.next = last + 1;
         self.is_new = self.came.range(self.next..).next().is_some();
-        // The packets left over go into a report at once.
+        // If packets are left over, another report is due at once.
         self.told_at = (!self.is_new).then_some(now).or(self.told_at);
         self.reports = self.reports.wrapping_add(1);
         Some(self.write(&told))
@@ -121,7 +119,7 @@ impl TwccRecorder {
         let Some(&(first, at)) = told.first() else { return Vec::new() };
         let since = at.saturating_duration_since(self.origin);
         let reference = units(since, REFERENCE);
-        // From the unit's beginning, however many times the 24 bits of its number have wrapped.
+        // Measured from the start of the reference unit, however often its 24 bits have wrapped.
         let mut before = at - since.saturating_sub(REFERENCE.saturating_mul(reference as u32));
         let (mut statuses, mut deltas) = (Vec::new(), Vec::new());
         for &(number, at) in told {
@@ -131,7 +129,7 @@ impl TwccRecorder {
                 Some(later) => units(later, DELTA) as i64,
                 None => -(units(before.saturating_duration_since(at), DELTA) as i64),
             };
-            // What is rounded away is made up for by the next.
+            // The rounding error is carried over to the next delta.
             before = match delta {
                 0.. => before + DELTA * delta as u32,
                 _ => before - DELTA * delta.unsigned_abs() as u32,
@@ -159,12 +157,12 @@ impl TwccRecorder {
     }
 }
 
-/// Whole units in a duration.
+/// Returns the whole units in a duration.
 fn units(duration: Duration, unit: Duration) -> u64 {
     u64::try_from(duration.as_nanos() / unit.as_nanos()).unwrap_or(0)
 }
 
-/// Runs of one status, and seven at a time where they differ (3.1.3, 3.1.4).
+/// Writes run-length chunks, and vectors of seven where statuses differ (3.1.3, 3.1.4).
 fn write_statuses(out: &mut Vec<u8>, mut statuses: &[Status]) {
     const RUN_MAX: usize = 0x1fff;
     while let Some(&first) = statuses.first() {

@@ -1,7 +1,7 @@
-//! Video of a session: choice of its source, and its receiver.
+//! Video of a session: selection of its source, and its receiver.
 //!
-//! One source at a time: its packets, retransmissions and sender reports go to one
-//! `rtp::Receiver`. Promises that times never go back when a peer changes its source or codec.
+//! One source at a time: its packets, retransmissions and sender reports go to one `RtpReceiver`. Promises
+//! that timestamps never go back when a peer changes its source or codec.
 
 use std::{
     collections::VecDeque,
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::rtp::{ReceivedUnit, ReceiverOutput, ReceiverSettings, RtpPacket, RtpReceiver};
 
-/// Another source is taken for the video when the current one has been silent this long: a
-/// simulcast layer that nobody asked for must not alternate with it.
+/// Silence of the current source after which another one may replace it: a simulcast layer that was not
+/// negotiated must not alternate with it.
 const SILENT: Duration = Duration::from_millis(500);
-/// Ticks a second of media time.
+/// Ticks per second of media time.
 const CLOCK: i64 = 90_000;
 
 /// Receiver of the video of a session.
@@ -29,13 +29,13 @@ pub(super) struct VideoTrack {
     payloads: PayloadTypeMap,
     video: Vec<PayloadFormat>,
     current: Option<Current>,
-    /// Units of receivers that are gone; those bound them.
+    /// Units of replaced receivers, which bound their number.
     finished: VecDeque<ReceivedUnit>,
-    /// Packets that they gave up.
+    /// Packets given up by replaced receivers.
     lost: u64,
-    /// Packets that they got once they had asked for them.
+    /// Packets repaired in replaced receivers.
     repaired: u64,
-    /// Latest time given out, and when that unit came.
+    /// Latest timestamp returned, and the arrival of its unit.
     last: Option<(i64, Instant)>,
 }
 
@@ -44,9 +44,9 @@ struct Current {
     receiver: RtpReceiver,
     reception: ReceptionStats,
     heard_at: Instant,
-    /// It said that it ends, and nothing of it came since.
+    /// True if the source sent BYE and no packet since.
     has_left: bool,
-    /// Added to the receiver's times.
+    /// Offset added to the receiver's timestamps.
     base: i64,
 }
 
@@ -57,7 +57,7 @@ impl Current {
 }
 
 impl VideoTrack {
-    /// Nothing has come yet.
+    /// Creates a track without a source.
     pub(super) fn new(payloads: PayloadTypeMap, video: Vec<PayloadFormat>) -> VideoTrack {
         let (current, finished, last) = (None, VecDeque::new(), None);
         VideoTrack { payloads, video, current, finished, lost: 0, repaired: 0, last }
@@ -68,12 +68,12 @@ impl VideoTrack {
         self.payloads.get(payload_type)
     }
 
-    /// The source of the video, once it has come.
+    /// Returns the SSRC of the current source.
     pub(super) fn ssrc(&self) -> Option<u32> {
         self.current.as_ref().map(|current| current.reception.ssrc())
     }
 
-    /// Takes an authentic packet.
+    /// Takes an authenticated packet.
     pub(super) fn packet(
         &mut self,
         packet: &RtpPacket<'_>,
@@ -109,14 +109,14 @@ impl VideoTrack {
         self.change(packet, now)
     }
 
-    /// A packet of another source or payload type than the current.
+    /// Handles a packet of another source or payload type than the current one.
     fn change(&mut self, packet: &RtpPacket<'_>, now: Instant) -> Result<(), DropReason> {
         let at = self.video.iter().position(|payload| payload.number == packet.payload_type);
         let at = at.ok_or(DropReason::MediaPayload)?;
         let same_source = match &self.current {
             None => false,
             Some(current) if current.reception.ssrc() == packet.ssrc => {
-                // What was sent before the change may come after it.
+                // Packets sent before the change may arrive after it.
                 if !current.reception.is_newer(packet.sequence) {
                     return Ok(());
                 }
@@ -160,15 +160,15 @@ impl VideoTrack {
         Ok(())
     }
 
-    /// A source says that it ends: another may take its place at once.
+    /// Records a BYE: another source may replace this one at once.
     pub(super) fn left(&mut self, ssrc: u32) {
         if let Some(current) = &mut self.current {
             current.has_left |= current.reception.ssrc() == ssrc;
         }
     }
 
-    /// Keeps what the current receiver has whole, because another takes its place: what it waits for
-    /// does not come any more.
+    /// Keeps the complete units of the current receiver, which is about to be replaced; its missing packets
+    /// are given up.
     fn collect(&mut self, now: Instant) {
         let Some(current) = &mut self.current else { return };
         current.receiver.finish();
@@ -181,7 +181,7 @@ impl VideoTrack {
         }
     }
 
-    /// The time at which a new receiver's zero is.
+    /// Returns the timestamp at which a new receiver starts.
     fn elapsed(&self, now: Instant) -> i64 {
         self.last.map_or(0, |(ticks, at)| {
             let since = now.saturating_duration_since(at).as_micros();
@@ -208,12 +208,12 @@ impl VideoTrack {
         Some(output)
     }
 
-    /// Returns the time of the next poll, even if nothing comes.
+    /// Returns the time of the next poll if no packet arrives.
     pub(super) fn timeout(&self) -> Option<Instant> {
         self.current.as_ref().and_then(|current| current.receiver.timeout())
     }
 
-    /// A sender report came. Whether it was of the video.
+    /// Records a sender report; returns true if it belongs to the video source.
     pub(super) fn reported(&mut self, ssrc: u32, ntp: u64, rtp: u32, now: Instant) -> bool {
         let current = self.current.as_mut().filter(|current| current.reception.ssrc() == ssrc);
         let Some(current) = current else { return false };
@@ -222,17 +222,17 @@ impl VideoTrack {
         true
     }
 
-    /// Returns the report block of the video.
+    /// Returns the report block of the video source.
     pub(super) fn block(&mut self, now: Instant) -> Option<ReportBlock> {
         self.current.as_mut().map(|current| current.reception.block(now))
     }
 
-    /// Packets of every source that were given up: neither they nor what repeats them came in time.
+    /// Returns the packets of all sources that were given up, with no retransmission in time either.
     pub(super) fn lost(&self) -> u64 {
         self.lost + self.current.as_ref().map_or(0, |current| current.receiver.counts().lost)
     }
 
-    /// Packets of every source that came once they were asked for again.
+    /// Returns the packets of all sources that arrived after they were requested.
     pub(super) fn repaired(&self) -> u64 {
         let current = self.current.as_ref();
         self.repaired + current.map_or(0, |current| current.receiver.counts().repaired)

@@ -1,4 +1,4 @@
-//! Checks of a DTLS datagram before it is parsed (RFC 6347 4.1, 4.2.2).
+//! Filter for DTLS datagrams before they are parsed (RFC 6347 4.1, 4.2.2).
 
 const RECORD_BYTES: usize = 13;
 const FRAGMENT_BYTES: usize = 12;
@@ -9,11 +9,11 @@ const CLIENT_HELLO: u8 = 1;
 const HELLO_VERIFY_REQUEST: u8 = 3;
 const USE_SRTP: u16 = 14;
 const AEAD_AES_128_GCM: u16 = 7;
-/// Messages of a client in one handshake: two hellos, its certificate, key, signature and end. What
-/// has a higher number is not of one.
+/// Most messages of a client in one handshake (two hellos, certificate, key, signature, Finished), with
+/// reserve; a message with a higher number is dropped.
 const MESSAGES_MAX: u16 = 8;
 
-/// Reads forward through bytes.
+/// Forward reader of bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -35,30 +35,30 @@ impl<'a> Reader<'a> {
 /// Stage of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webrtc) enum HandshakeStage {
-    /// Messages with lower numbers than this have been answered.
+    /// Handshake in progress; messages with lower numbers than this have been answered.
     Shaking(u16),
-    /// It is over.
+    /// Handshake completed.
     Established,
 }
 
-/// Part of a datagram that its association is to look at.
+/// Filtered datagram for the association.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::webrtc) struct FilteredDatagram {
-    /// The records: those in the clear are numbered anew and have one handshake fragment each.
+    /// Records; unencrypted ones are renumbered and hold one handshake fragment each.
     pub(in crate::webrtc) datagram: Vec<u8>,
-    /// Handshake fragments among them, an encrypted record counting as one.
+    /// Number of handshake fragments; an encrypted record counts as one.
     pub(in crate::webrtc) fragments: u32,
-    /// Number after that of the last handshake message in the clear.
+    /// Successor of the last unencrypted handshake message number.
     pub(in crate::webrtc) messages: u16,
-    /// The peer repeats what was answered, so it waits for our flight.
+    /// True if the peer repeats answered messages, so it waits for the last flight.
     pub(in crate::webrtc) repeats: bool,
 }
 
-/// Leaves out of a datagram what a stranger could have sent to end the association: in the clear,
-/// that is all but the handshake. `None` when its records do not add up.
+/// Removes records with which an attacker could end the association: all unencrypted ones but the handshake.
+/// `None` if the record lengths are inconsistent.
 ///
-/// A parser that takes what follows a fragment of a message for more of it gets every fragment in a
-/// record of its own; `numbers` counts those. Nobody has proved the numbers in the clear anyway.
+/// Each fragment gets a record of its own, because the parser takes bytes after a fragment for more of its
+/// message; `numbers` counts those records. Unencrypted record numbers are not authenticated anyway.
 pub(in crate::webrtc) fn filter_records(
     datagram: &[u8],
     stage: HandshakeStage,
@@ -90,7 +90,7 @@ pub(in crate::webrtc) fn filter_records(
 }
 
 impl FilteredDatagram {
-    /// Takes a handshake record in the clear, fragment by fragment.
+    /// Splits an unencrypted handshake record into its fragments.
     fn split(
         &mut self,
         head: &[u8],
@@ -118,34 +118,34 @@ impl FilteredDatagram {
         Some(())
     }
 
-    /// Appends a record with a number of ours.
+    /// Appends a record with the next own number.
     fn record(&mut self, head: &[u8], content: &[u8], numbers: &mut u64) {
-        // Content type, version and epoch; then 48 bits of number.
+        // Content type, version and epoch; then a 48-bit number.
         self.datagram.extend_from_slice(&head[..5]);
         self.datagram.extend_from_slice(&numbers.to_be_bytes()[2..]);
-        // No longer than the record that it was in.
+        // The content is no longer than the record that contained it.
         self.datagram.extend_from_slice(&(content.len() as u16).to_be_bytes());
         self.datagram.extend_from_slice(content);
         *numbers += 1;
     }
 }
 
-/// Returns true for a datagram of ours that asks the peer to show that it can be reached, which is
-/// answered or asked for again by the peer (RFC 6347 4.2.1).
+/// Returns true for an own HelloVerifyRequest, whose loss the peer repairs by repeating its hello (RFC 6347
+/// 4.2.1).
 pub(in crate::webrtc) fn verifies(datagram: &[u8]) -> bool {
     datagram.first() == Some(&HANDSHAKE)
         && datagram.get(RECORD_BYTES) == Some(&HELLO_VERIFY_REQUEST)
 }
 
-/// Returns true for a datagram that starts a handshake whose `use_srtp` extension lists
-/// AES-128-GCM. A hello in several fragments may list it further on; then it is not seen.
+/// Returns true for a ClientHello whose `use_srtp` extension lists AES-128-GCM. A list beyond the first
+/// fragment of the hello is not seen.
 pub(in crate::webrtc) fn offers_gcm(datagram: &[u8]) -> bool {
     profiles(datagram).is_some_and(|list| {
         list.chunks_exact(2).any(|profile| profile == AEAD_AES_128_GCM.to_be_bytes())
     })
 }
 
-/// The profiles in the `use_srtp` extension of a ClientHello (RFC 5764 4.1.1).
+/// Returns the profiles in the `use_srtp` extension of a ClientHello (RFC 5764 4.1.1).
 fn profiles(datagram: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader(datagram);
     if reader.take(RECORD_BYTES)?[0] != HANDSHAKE {
@@ -154,7 +154,7 @@ fn profiles(datagram: &[u8]) -> Option<&[u8]> {
     if reader.take(FRAGMENT_BYTES)?[0] != CLIENT_HELLO {
         return None;
     }
-    // Version and random; then session, cookie, cipher suites and compressions with their lengths.
+    // Version and random; then the variable-length fields.
     reader.take(2 + 32)?;
     let session = reader.byte()?;
     reader.take(session)?;
@@ -217,7 +217,7 @@ mod tests {
         assert!(!offers_gcm(b""));
     }
 
-    /// Kind, epoch and content of each record.
+    /// Returns content type, epoch and content of each record.
     fn records(datagram: &[u8]) -> Vec<(u8, u8, Vec<u8>)> {
         let mut reader = Reader(datagram);
         std::iter::from_fn(|| {
@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    /// The same record with another number of its message.
+    /// Returns the record with another message number.
     fn numbered(message: u8, mut record: Vec<u8>) -> Vec<u8> {
         record[RECORD_BYTES + 5] = message;
         record
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn every_fragment_gets_a_record_of_its_own() {
-        // The end of one message and the whole of the next, as stacks with long certificates send.
+        // End of one message and the whole next one, as stacks with long certificates send.
         let mut end = fragment(11, b"end");
         (end[3], end[8]) = (200, 197);
         let next = fragment(16, b"key");

@@ -15,16 +15,16 @@ const SALT_BYTES_MAX: usize = 14;
 const AUTHENTICATION_BYTES: usize = 20;
 const SHA1_TAG_BYTES: usize = 10;
 
-/// Labels of encryption, authentication and salt (RFC 3711 4.3.2).
+/// Key derivation labels of encryption, authentication and salt for SRTP (RFC 3711 4.3.2).
 pub(super) const MEDIA: [u8; 3] = [0, 1, 2];
-/// The same for SRTCP.
+/// Key derivation labels for SRTCP.
 pub(super) const CONTROL: [u8; 3] = [3, 4, 5];
 
-/// The packet is not authentic.
+/// Error of a packet that is not authentic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AuthenticationFailed;
 
-/// Index that makes the transform of each packet its own.
+/// Index of a packet, which makes its key stream unique.
 #[derive(Clone, Copy)]
 pub(super) enum PacketIndex {
     /// 48-bit packet index: rollover counter and sequence number.
@@ -48,7 +48,7 @@ impl PacketIndex {
     }
 }
 
-/// The keys of one direction and one protocol.
+/// Keys of one direction and one protocol.
 pub(super) enum SrtpCipher {
     Gcm {
         key: LessSafeKey,
@@ -58,7 +58,7 @@ pub(super) enum SrtpCipher {
     Sha1(Box<Sha1>),
 }
 
-/// The keys of AES-CM with HMAC-SHA1.
+/// Keys of AES-CM with HMAC-SHA1.
 pub(super) struct Sha1 {
     key: DecryptingKey,
     authentication: hmac::Key,
@@ -99,8 +99,8 @@ impl SrtpCipher {
         }
     }
 
-    /// Checks and decrypts what follows `header` bytes of `packet`, which ends with what the
-    /// transform appended. On failure the packet's content is undefined.
+    /// Authenticates and decrypts the bytes after `header` of `packet`, which ends with the appended tag and
+    /// trailer. On failure the content is undefined.
     pub(super) fn open(
         &self,
         packet: &mut [u8],
@@ -138,8 +138,8 @@ impl SrtpCipher {
         }
     }
 
-    /// Encrypts and signs an SRTCP packet that stands in `out` from `start`. Its trailer and tag
-    /// are appended in the order of its profile.
+    /// Encrypts and authenticates the SRTCP packet in `out` from `start` on; appends trailer and tag in the
+    /// order of the profile.
     pub(super) fn seal(
         &self,
         out: &mut Vec<u8>,
@@ -186,7 +186,7 @@ fn counter_mode(key: &[u8]) -> Option<DecryptingKey> {
     DecryptingKey::ctr(UnboundCipherKey::new(&AES_128, key).ok()?).ok()
 }
 
-/// The key stream for a label: the counter starts at the salt with the label in its eighth byte
+/// Writes the key stream of a label: the counter starts at the salt with the label XORed into its eighth byte
 /// (RFC 3711 4.3.1; a 96-bit salt is padded on the right, RFC 7714 11).
 fn keystream(master: &DecryptingKey, salt: &[u8], label: u8, out: &mut [u8]) -> Option<()> {
     let mut counter = [0u8; 16];
@@ -197,7 +197,7 @@ fn keystream(master: &DecryptingKey, salt: &[u8], label: u8, out: &mut [u8]) -> 
     Some(())
 }
 
-/// RFC 3711 4.1.1: salt, source and packet index, exclusive-or.
+/// Applies AES-CM (RFC 3711 4.1.1); the IV is salt, SSRC and packet index, XORed.
 fn apply(
     key: &DecryptingKey,
     salt: &[u8; SALT_BYTES_MAX],
@@ -216,7 +216,7 @@ fn apply(
     key.decrypt(content, context).map(|_| ()).map_err(|_| AuthenticationFailed)
 }
 
-/// The first 80 bits over the packet and, for media, its rollover counter (RFC 3711 4.2).
+/// Returns the first 80 bits of the HMAC over the packet and, for media, its rollover counter (RFC 3711 4.2).
 fn sign(key: &hmac::Key, signed: &[u8], tag: PacketIndex) -> [u8; SHA1_TAG_BYTES] {
     let mut context = hmac::Context::with_key(key);
     context.update(signed);
@@ -228,7 +228,7 @@ fn sign(key: &hmac::Key, signed: &[u8], tag: PacketIndex) -> [u8; SHA1_TAG_BYTES
     sum
 }
 
-/// RFC 7714 8.1 and 9.1: source and index, exclusive-or with the salt.
+/// Returns the GCM nonce (RFC 7714 8.1, 9.1): SSRC and index, XORed with the salt.
 fn gcm_nonce(salt: &[u8; 12], tag: PacketIndex) -> [u8; 12] {
     let mut nonce = [0u8; 12];
     nonce[2..6].copy_from_slice(&tag.ssrc().to_be_bytes());

@@ -1,11 +1,11 @@
-//! Replay window of a source, and the index of its next packet.
+//! Replay window of a source, and estimation of packet indices.
 
-/// Packets behind the newest that can still be told apart. A repair without a stream of its own
-/// comes as late as a jitter buffer waits; RFC 3711 3.3.2 asks for 64 at least.
+/// Size of the window in packets. A retransmission in the media stream may be as late as a jitter buffer
+/// waits; RFC 3711 3.3.2 requires 64 at least.
 const PACKETS: u64 = 1024;
 const WORDS: usize = (PACKETS / 64) as usize;
 
-/// The newest index and a bit for each of those behind it.
+/// Newest index, and a bit for each index of the window.
 #[derive(Clone, Default)]
 pub(super) struct ReplayWindow {
     newest: Option<u64>,
@@ -13,16 +13,16 @@ pub(super) struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// The index whose low bits are `sequence` and which is nearest to the newest one
-    /// (RFC 3711 appendix A).
+    /// Returns the index with the low bits `sequence` that is nearest to the newest index (RFC 3711 appendix
+    /// A).
     pub(super) fn guess(&self, sequence: u16) -> u64 {
         let Some(newest) = self.newest else { return u64::from(sequence) };
         let distance = i64::from(sequence.wrapping_sub(newest as u16) as i16);
-        // Nothing is before the first round: then it is later in it.
+        // No index is negative, so the packet belongs later in the first round.
         newest.checked_add_signed(distance).unwrap_or(u64::from(sequence))
     }
 
-    /// Returns true where a packet of this index may still be taken.
+    /// Returns true if a packet with this index may be accepted.
     pub(super) fn is_new(&self, index: u64) -> bool {
         match self.newest {
             None => true,
@@ -35,7 +35,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Marks an index as taken. Only for one that is new and authentic.
+    /// Marks an index as accepted; it must be new and authenticated.
     pub(super) fn take(&mut self, index: u64) {
         match self.newest {
             Some(newest) if index > newest => {
@@ -57,7 +57,7 @@ impl ReplayWindow {
     }
 }
 
-/// The window is a ring: an index has one place in it.
+/// Returns the word and the bit of an index; the window is a ring.
 fn place(index: u64) -> (usize, u64) {
     let at = index % PACKETS;
     ((at / 64) as usize, 1 << (at % 64))
