@@ -124,7 +124,7 @@ pub enum Found {
 }
 
 impl Desk {
-    /// Returns the job of a request: the running one if the body is the same, else a new one if `may_begin`.
+    /// Joins the running job if the request is the same; else starts one if `may_begin`.
     pub fn ask(
         &self,
         run: RunId,
