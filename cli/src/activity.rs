@@ -1,4 +1,4 @@
-//! `sightline activity`: the episodes of a run in which something moves; also the table that `analyze` and `run` print.
+//! `sightline activity`: the activity episodes of a run; also the table that `analyze` and `run` print.
 
 use gate::Episode;
 use media::Score;
@@ -27,12 +27,12 @@ pub struct ActivityArgs {
     server: ServerArgs,
 }
 
-/// An episode as `GET /v1/runs/{id}/activity` gives it.
+/// Episode, as in the response of `GET /v1/runs/{id}/activity`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EpisodeRecord {
     pub stream_id: String,
     pub start_frame: u64,
-    /// None while the episode lasts.
+    /// `None` while the episode lasts.
     pub end_frame: Option<u64>,
     pub start_pts_ms: i64,
     pub end_pts_ms: Option<i64>,
@@ -46,14 +46,14 @@ pub struct EpisodeRecord {
     pub image_sha256: Option<String>,
 }
 
-/// Answer of `GET /v1/runs/{id}/activity`.
+/// Response of `GET /v1/runs/{id}/activity`.
 #[derive(Deserialize)]
 struct Reply {
     episodes: Vec<EpisodeRecord>,
 }
 
 impl EpisodeRecord {
-    /// An episode that is over, of a recording with zones of these names.
+    /// Converts an episode that has ended, of a recording with zones of these names.
     pub fn of(episode: &Episode, stream: &str, zones: &[String]) -> EpisodeRecord {
         EpisodeRecord {
             stream_id: stream.to_owned(),
@@ -69,7 +69,7 @@ impl EpisodeRecord {
         }
     }
 
-    /// Place in words: of the picture, and the zones.
+    /// Describes the place of the activity: the part of the picture, and the zones.
     pub fn place(&self) -> String {
         let place = self.region.as_ref().map(|region| place(region).to_owned());
         let zones = (!self.zones.is_empty()).then(|| format!("in {}", self.zones.join(", ")));
@@ -77,13 +77,13 @@ impl EpisodeRecord {
         told.join(", ")
     }
 
-    /// Length; `None` while it lasts.
+    /// Returns the length in milliseconds; `None` while the episode lasts.
     pub fn length_ms(&self) -> Option<i64> {
         Some(self.end_pts_ms?.saturating_sub(self.start_pts_ms))
     }
 }
 
-/// The ninth of the picture in which the middle of a region lies.
+/// Returns the ninth of the picture that holds the middle of a region.
 fn place(region: &RegionRecord) -> &'static str {
     const NINTHS: [[&str; 3]; 3] = [
         ["top left", "top", "top right"],
@@ -97,7 +97,7 @@ fn place(region: &RegionRecord) -> &'static str {
     NINTHS[third(region.y, region.height)][third(region.x, region.width)]
 }
 
-/// Words for an event of activity and the media time it speaks of; `None` for other events.
+/// Returns the media time and the description of an activity event; `None` for other events.
 pub fn words(kind: &str, payload: &Value) -> Option<(i64, String)> {
     let is_over = match kind {
         "activity_started" => false,
@@ -144,7 +144,7 @@ fn ask(
     Ok(episodes)
 }
 
-/// Every episode of a run that there is; none where the server is older than episodes.
+/// Fetches all episodes of a run; returns none if the server is too old to have episodes.
 pub fn fetch(client: &ApiClient, run: &str) -> Result<Vec<EpisodeRecord>, CliError> {
     match ask(client, run, &[]) {
         Err(CliError::Api(ApiError { status: 404, .. })) => Ok(Vec::new()),
@@ -152,7 +152,7 @@ pub fn fetch(client: &ApiClient, run: &str) -> Result<Vec<EpisodeRecord>, CliErr
     }
 }
 
-/// Prints the table of episodes and an empty line, or nothing where there are none.
+/// Prints the table of episodes and an empty line; nothing if there are none.
 pub fn print(out: &mut StdoutWriter, episodes: &[EpisodeRecord]) -> Result<(), CliError> {
     if episodes.is_empty() {
         return Ok(());
@@ -161,7 +161,7 @@ pub fn print(out: &mut StdoutWriter, episodes: &[EpisodeRecord]) -> Result<(), C
     out.line("")
 }
 
-/// One line an episode.
+/// Makes a table with one line per episode.
 fn table(episodes: &[EpisodeRecord]) -> TextTable {
     let mut table =
         TextTable::new(&["ACTIVITY", ">START", ">LENGTH", ">PEAK", ">PEAK FRAME", "WHERE"]);

@@ -1,4 +1,4 @@
-//! One file through a media worker to signals, decisions and markers, as the server would do it.
+//! Analyses one file in a media worker: signals, decisions and markers, as the server makes them.
 
 use std::{
     fs::File,
@@ -21,16 +21,16 @@ use crate::{
     wire::MarkerRecord,
 };
 
-/// The run id of analyses that are given none: marker ids then depend on the media alone.
+/// Run id of analyses without one, constant so that marker ids depend on the media only.
 pub const NO_RUN: RunId = RunId::from_bytes([0; 16]);
-/// Name that the server gives a stream without one.
+/// Name that the server gives to an unnamed stream.
 pub const STREAM: &str = "main";
-/// A user who waits can press Ctrl-C; the watchdog is for workers that hang.
+/// Time limit of an analysis. A waiting user can press Ctrl-C; the limit is for hanging workers.
 const WALL: Duration = Duration::from_secs(24 * 3600);
-/// Stills of half a million 8K frames.
+/// Limit of the worker's output: stills of half a million 8K frames.
 const OUTPUT_BYTES: u64 = 256 << 30;
 
-/// Analysis of a file, as asked for.
+/// Options of the analysis of a file.
 pub struct AnalyzeJob {
     pub path: PathBuf,
     pub run: RunId,
@@ -53,7 +53,7 @@ pub struct Analysis {
     pub decided: Decided,
 }
 
-/// Picture of a selected frame.
+/// Still of a selected frame.
 pub struct Still {
     pub frame_index: u64,
     pub pts_ms: i64,
@@ -61,14 +61,14 @@ pub struct Still {
     pub picture: EncodedImage,
 }
 
-/// Results that the signals alone determine.
+/// Results that follow from the signals alone.
 pub struct Decided {
     pub decisions: Vec<Decision>,
     pub episodes: Vec<EpisodeRecord>,
     pub markers: Vec<MarkerRecord>,
 }
 
-/// Analyses a file; `on_still` gets each still as it comes and none is kept here.
+/// Analyses a file; passes each still to `on_still` as it arrives, and keeps none.
 pub fn analyze(
     supervisor: &Supervisor,
     job: &AnalyzeJob,
@@ -127,7 +127,7 @@ pub fn analyze(
     if let Some(progress) = progress {
         progress.clear();
     }
-    // Whatever else became of the job meanwhile, its end was asked for.
+    // A cancelled analysis counts as interrupted, whatever its outcome.
     if cancel.is_cancelled() {
         return Err(CliError::Interrupted);
     }
@@ -141,7 +141,7 @@ pub fn analyze(
     Ok(Analysis { run: job.run, bytes, stream, report, gate, signals, decided })
 }
 
-/// A regular file: opening anything else may wait forever.
+/// Opens a regular file; opening anything else may block for ever.
 fn open(path: &Path) -> Result<(File, u64), CliError> {
     let failed = |source| CliError::Read { path: path.to_owned(), source };
     let metadata = std::fs::metadata(path).map_err(failed)?;
@@ -151,7 +151,7 @@ fn open(path: &Path) -> Result<(File, u64), CliError> {
     Ok((File::open(path).map_err(failed)?, metadata.len()))
 }
 
-/// Decisions, episodes in zones of these names, and markers of `run`.
+/// Derives the decisions, the episodes in zones of these names, and the markers of `run`.
 pub fn decide(run: RunId, config: GateConfig, zones: &[String], signals: &[Signal]) -> Decided {
     let mut gate = Gate::new(config);
     let decisions: Vec<Decision> = signals.iter().map(|signal| gate.offer(signal)).collect();
@@ -180,7 +180,7 @@ pub fn decide(run: RunId, config: GateConfig, zones: &[String], signals: &[Signa
     Decided { decisions, episodes, markers: markers.iter().map(MarkerRecord::from).collect() }
 }
 
-/// `(what, value)` of a source, for people.
+/// Returns facts about a source, as names and values to print.
 pub fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
     let Analysis { stream, report, .. } = analysis;
     let picture = report.first_extent.unwrap_or(stream.extent);
@@ -211,12 +211,12 @@ pub fn facts(analysis: &Analysis) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The first names that libav has for the container; `mov` alone has six.
+/// Returns the first two of libav's names of the container; `mov` has six.
 pub fn container(stream: &StreamInfo) -> String {
     stream.container.split(',').take(2).collect::<Vec<_>>().join("/")
 }
 
-/// Limits that a reader of the results must know.
+/// Returns a warning if the results are incomplete.
 pub fn warning(report: &FileReport) -> Option<String> {
     if report.more_frames {
         let frames = grouped(report.frames);
@@ -232,7 +232,7 @@ pub fn warning(report: &FileReport) -> Option<String> {
     }
 }
 
-/// Two decimals at most.
+/// Rounds to two decimals.
 pub fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

@@ -1,7 +1,6 @@
-//! `sightline analyze`: a file to markers, JSON, stills and a report, without a server.
+//! `sightline analyze`: analyses a file without a server, into markers, JSON, stills and a report.
 //!
-//! Results that are files are written before standard output, so that a reader who goes away
-//! early costs nothing.
+//! Files are written before standard output, so a reader that closes it early loses none of them.
 
 use std::{
     num::{NonZeroU64, NonZeroUsize},
@@ -251,7 +250,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
     print(args, &analysis, &stills)
 }
 
-/// Both paths lead to one existing file, by links too.
+/// Returns true if both paths lead to the same existing file, links included.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let identity = |path: &Path| path.metadata().map(|found| (found.dev(), found.ino())).ok();
     identity(one).is_some_and(|one| Some(one) == identity(other))
@@ -285,14 +284,14 @@ fn write_report(
     .write(path)
 }
 
-/// The present, RFC 3339.
+/// Returns the current time as RFC 3339.
 pub fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let epoch_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
     WallTime { epoch_ms }.rfc3339()
 }
 
-/// Prints the outcome on standard error: the table or JSON stays alone on standard output.
+/// Prints a summary to standard error, so that standard output holds only the table or JSON.
 fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant) {
     let facts = analysis::facts(analysis);
     let line: Vec<String> = facts.iter().map(|(_, value)| printable(value)).collect();

@@ -1,8 +1,8 @@
-//! `sightline backup`: a copy of a data directory that a server may start on, made while another writes.
+//! `sightline backup`: copies a data directory while a server writes to it; a server can start on the copy.
 //!
-//! Promises every event that was acknowledged before it began, with its rows and its still, unless that is deleted meanwhile.
-//! The order does it, and nothing is asked of the server: first the ledger, which may tell less than the log and never more;
-//! then the log, again where it changed, until it opens; last what events name, which is on disk before they are.
+//! Promises every event acknowledged before the start, with its rows and still, unless deleted meanwhile. The
+//! order ensures that: first the ledger, which may lag behind the log but never lead; then the log, again
+//! while it changes, until it opens; last the files that events name, which are written before the events.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -30,13 +30,13 @@ pub struct BackupArgs {
     to: PathBuf,
 }
 
-/// Copies of a file that changes meanwhile.
+/// Most copies of a file that changes meanwhile.
 const TRIES: usize = 1000;
-/// Bytes at the start of the ledger that change with each of its commits; the pages of a commit stay as they are until the next.
+/// Bytes of the ledger's header, which every commit changes; a commit's pages stay until the next one.
 const LEDGER_HEADER: u64 = 512;
 /// Folder of recordings in progress.
 const OPEN_COLUMNS: &str = "open-columns";
-/// Parts of the directory that a server makes anew.
+/// Folders that a server rebuilds.
 const DERIVED: [&str; 2] = ["search-cache", "export"];
 
 /// Runs `backup`.
@@ -53,7 +53,7 @@ pub fn run(args: &BackupArgs) -> Result<(), CliError> {
         );
         return Err(CliError::Write { path: to.clone(), source });
     }
-    // Has its name once it is whole: a part would be taken for a backup.
+    // The copy gets its final name once complete; a partial copy could be taken for a backup.
     let mut part = to.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
@@ -71,7 +71,7 @@ pub fn run(args: &BackupArgs) -> Result<(), CliError> {
         Ok(log)
     });
     let log = copied.inspect_err(|_| {
-        // The first failure is told; what stays stops the next by its name.
+        // The first failure is reported; a remaining partial copy makes the next backup fail by its name.
         fs::remove_dir_all(&part).ok();
     })?;
     let mut out = StdoutWriter::stdout();
@@ -81,7 +81,7 @@ pub fn run(args: &BackupArgs) -> Result<(), CliError> {
     out.finish()
 }
 
-/// Returns true where `path`, which may not be there yet, leads into `dir`.
+/// Returns true if `path`, which need not exist, lies within `dir`.
 fn is_within(path: &Path, dir: &Path) -> bool {
     let dir = dir.canonicalize();
     let there = std::path::absolute(path)
@@ -98,7 +98,7 @@ struct Backup<'a> {
 }
 
 impl Backup<'_> {
-    /// Copies everything into the directory that was made, durable on return.
+    /// Copies everything into the new directory; durable on return.
     fn all(&mut self) -> Result<RecoveryReport, CliError> {
         self.ledger()?;
         let mut open = self.open_columns()?;
@@ -117,7 +117,7 @@ impl Backup<'_> {
         made.map_err(|source| CliError::Write { path, source })
     }
 
-    /// Opens the recordings in progress, whose rows are there after their end too; a log that lacks that needs them.
+    /// Opens the recordings in progress; open files stay readable after the server removes them.
     fn open_columns(&self) -> Result<BTreeMap<PathBuf, File>, CliError> {
         let folder = Path::new(OPEN_COLUMNS);
         if !self.from.join(folder).is_dir() {
@@ -129,7 +129,7 @@ impl Backup<'_> {
             .collect()
     }
 
-    /// Opens a file; `None` where it is there no more.
+    /// Opens a file; `None` if it has been removed.
     fn open(&self, name: &Path) -> Result<Option<File>, CliError> {
         let path = self.from.join(name);
         match File::open(&path) {
@@ -138,7 +138,7 @@ impl Backup<'_> {
         }
     }
 
-    /// Copies a file; false where it is there no more.
+    /// Copies a file; returns false if it has been removed.
     fn file(&mut self, name: &Path) -> Result<bool, CliError> {
         match self.open(name)? {
             Some(from) => self.copy(from, name).map(|()| true),
@@ -158,7 +158,7 @@ impl Backup<'_> {
         Ok(())
     }
 
-    /// Copies the ledger between two of its commits.
+    /// Copies the ledger between two of its commits, retrying while it changes.
     fn ledger(&mut self) -> Result<(), CliError> {
         let (name, path) = (Path::new("ledger"), self.from.join("ledger"));
         let header = || {
@@ -177,7 +177,7 @@ impl Backup<'_> {
         Err(changes_too_fast(path))
     }
 
-    /// Copies the log, those of its files again that changed, until it opens.
+    /// Copies the log, and files of it that change again, until the copy opens.
     fn log(&mut self) -> Result<RecoveryReport, CliError> {
         ["log", "log/journal"].iter().try_for_each(|name| self.folder(Path::new(name)))?;
         let mut known = HashMap::new();
@@ -192,7 +192,7 @@ impl Backup<'_> {
         Err(changes_too_fast(self.from.join("log")))
     }
 
-    /// Makes the copy of the journal have the files that it has now; false where nothing was left to do.
+    /// Updates the copy of the journal; returns false if nothing had changed.
     fn journal(&mut self, known: &mut HashMap<OsString, State>) -> Result<bool, CliError> {
         let folder = Path::new("log/journal");
         let (names, mut is_changed) = (names(&self.from.join(folder))?, false);
@@ -218,7 +218,7 @@ impl Backup<'_> {
         Ok(is_changed)
     }
 
-    /// Copies what is not there yet.
+    /// Copies all other files and folders.
     fn rest(&mut self, folder: &Path) -> Result<(), CliError> {
         for name in names(&self.from.join(folder))? {
             let path = folder.join(&name);
@@ -246,7 +246,7 @@ fn changes_too_fast(path: PathBuf) -> CliError {
     CliError::Read { path, source }
 }
 
-/// Signs of a change of a file.
+/// Identity and size of a file, to detect changes.
 #[derive(PartialEq, Eq)]
 struct State {
     file: u64,
@@ -260,7 +260,7 @@ impl State {
     }
 }
 
-/// Names in a folder, in order.
+/// Returns the names in a folder, sorted.
 fn names(dir: &Path) -> Result<Vec<OsString>, CliError> {
     let listed = fs::read_dir(dir).and_then(|entries| {
         entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()

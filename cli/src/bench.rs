@@ -1,4 +1,4 @@
-//! `sightline bench`: what this machine can carry, measured on it.
+//! `sightline bench`: measures the capacity of this machine.
 
 mod capacity;
 

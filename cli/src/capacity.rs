@@ -1,8 +1,8 @@
-//! `sightline capacity`: machines, disks and traffic of a fleet, worked out with the arithmetic shown.
+//! `sightline capacity`: computes the machines, disks and traffic of a fleet, and shows the arithmetic.
 //!
-//! The figures that it starts from are those of benches/BASELINE.md, of two cores of a virtual machine;
-//! `sightline bench capacity` measures one's own. Prices, and what a model says in a second, are
-//! assumptions. docs/operate/capacity.md reads the result.
+//! Starts from the figures in benches/BASELINE.md, measured on two cores of a virtual machine; `sightline
+//! bench capacity` measures other machines. Prices and the descriptions per second of a model are
+//! assumptions. docs/operate/capacity.md explains the result.
 
 mod plan;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `sightline certs`: a certificate to try TLS and HTTP/3 with.
+//! `sightline certs`: makes a certificate for trying TLS and HTTP/3.
 
 use std::{
     fs::{self, OpenOptions},
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{error::CliError, output::StdoutWriter};
 
-/// Longest life that browsers accept of a certificate whose key they are told (WebTransport 3.1).
+/// Longest validity in days that browsers accept for a certificate pinned by its hash (WebTransport 3.1).
 const DAYS: i64 = 13;
 
 /// Arguments of `certs`.
@@ -54,11 +54,11 @@ pub fn run(args: &CertsArgs) -> Result<(), CliError> {
     out.finish()
 }
 
-/// Files that were written, and the pin by which browsers know them.
+/// Files that were written, and the pin for browsers.
 struct Made {
     chain: PathBuf,
     key: PathBuf,
-    /// SHA-256 of the public key's DER, in Base64.
+    /// SHA-256 of the public key's DER, as Base64.
     pin: String,
 }
 
@@ -67,7 +67,7 @@ fn make(args: &DevArgs) -> Result<Made, CliError> {
     let mut params = CertificateParams::new(args.names.clone()).map_err(usage)?;
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, "Sightline development");
-    // An hour back, for clocks that differ.
+    // Backdated by an hour, for clocks that differ.
     params.not_before = time::OffsetDateTime::now_utc() - time::Duration::hours(1);
     params.not_after = params.not_before + time::Duration::days(DAYS);
     let key = KeyPair::generate().map_err(usage)?;
@@ -89,7 +89,7 @@ fn make(args: &DevArgs) -> Result<Made, CliError> {
     Ok(made)
 }
 
-/// Puts a new file in the place of `path`: a server that reads it meanwhile sees one or the other.
+/// Replaces the file at `path` by a rename, so that a server which reads it sees the old or the new one.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), CliError> {
     let failed = |source| CliError::Write { path: path.to_owned(), source };
     let new = path.with_extension("new");

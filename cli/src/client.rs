@@ -1,6 +1,6 @@
-//! The HTTP client: one exchange, one clear outcome.
+//! HTTP client of the API: each request returns the response or one clear error.
 //!
-//! Follows no redirect, so the key goes to the named server only, and never prints the key.
+//! Follows no redirect, so the key is sent only to the named server, and never prints the key.
 
 mod items;
 mod target;
@@ -26,12 +26,12 @@ use crate::{
 use items::Stopped;
 pub use target::{ServerArgs, Target};
 
-/// Time limit of an exchange that does no work on the server.
+/// Time limit of a request without work on the server.
 pub const QUICK: Duration = Duration::from_secs(30);
-/// Time limit of decoding a whole file.
+/// Time limit of a request that decodes a whole file.
 pub const LONG: Duration = Duration::from_secs(6 * 3600);
 
-/// Longest time that a connection may take.
+/// Time limit of opening a connection.
 pub const CONNECT: Duration = Duration::from_secs(5);
 const KEPT_TEXT: usize = 300;
 const FILES: &str = "/v1/files/";
@@ -41,30 +41,30 @@ const NO_KEY: &str = "; SIGHTLINE_API_KEY is not set: set it to one of the serve
 const OTHER_KEY: &str = "; SIGHTLINE_API_KEY (or --key) is none of the server's SERVICE_API_KEYS: it \
     is what follows the name and the colon there";
 
-/// A server and the key to use it.
+/// A server, and the credentials for it.
 pub struct ApiClient {
     http: Http,
     target: Target,
 }
 
 impl ApiClient {
-    /// Checks the address; connects to nothing yet.
+    /// Checks the address and creates a client; connects later.
     pub fn new(args: &ServerArgs) -> Result<ApiClient, CliError> {
         let target = Target::new(args)?;
         let http = args.trust.client(target.base(), |builder| {
             let builder = builder.timeout(QUICK).connect_timeout(CONNECT).redirect(Policy::none());
-            // A proxy meant for the web must not see the key of a server next door.
+            // A proxy configured for the web must not see the key.
             builder.no_proxy()
         })?;
         Ok(ApiClient { http, target })
     }
 
-    /// The server's address, for messages.
+    /// Returns the server's address, for messages.
     pub fn server(&self) -> String {
         self.target.server()
     }
 
-    /// `GET path` with a query string.
+    /// Sends `GET path` with a query string and parses the response.
     pub fn get<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -74,15 +74,14 @@ impl ApiClient {
         self.exchange(self.request(Method::GET, url, QUICK)).and_then(|reply| self.parse(reply))
     }
 
-    /// The answer of `GET path`, to be read as it comes; ends where nothing comes for [`QUICK`].
+    /// Sends `GET path` and returns the response for streaming; a read fails after [`QUICK`] without data.
     pub fn reading(&self, path: &str, query: &[(&str, String)]) -> Result<Response, CliError> {
-        // The limit of the client is one of each read, that of a request one of the whole.
+        // A timeout of the client applies to each read, a timeout of the request to the whole response.
         let request = self.http.get(self.asked(path, query)?).headers(self.target.headers());
         self.exchange(request)
     }
 
-    /// Hands each item of the list under `list` in an answer to `take` as it comes, with the fields before
-    /// the list.
+    /// Streams the items of the array `list` in a response to `take`, with the fields that precede the array.
     pub fn each<T: DeserializeOwned>(
         &self,
         answer: Response,
@@ -101,7 +100,7 @@ impl ApiClient {
         })
     }
 
-    /// Every page of the list at `path`, by the links from page to page.
+    /// Fetches every page of the list at `path`, following the `Link` headers.
     pub fn pages<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -113,7 +112,7 @@ impl ApiClient {
             let reply = self.exchange(self.request(Method::GET, url.clone(), QUICK))?;
             let next = next_query(reply.headers());
             each(self.parse(reply)?);
-            // Only the query: a proxy may have put the server's paths elsewhere.
+            // Uses only the query: a proxy may map the server's paths.
             match next {
                 Some(next) if url.query() != Some(&next) => url.set_query(Some(&next)),
                 _ => return Ok(()),
@@ -121,7 +120,7 @@ impl ApiClient {
         }
     }
 
-    /// `POST path` with a JSON body.
+    /// Sends `POST path` with a JSON body and parses the response.
     pub fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -132,7 +131,7 @@ impl ApiClient {
         self.exchange(request).and_then(|reply| self.parse(reply))
     }
 
-    /// `POST path` with a JSON body, of which the server makes a job where it can.
+    /// Like `post`, but asks the server to answer with a job if it can.
     pub fn post_async(
         &self,
         path: &str,
@@ -144,7 +143,7 @@ impl ApiClient {
         self.exchange(request).and_then(|reply| self.parse(reply))
     }
 
-    /// `PATCH path` with a JSON body.
+    /// Sends `PATCH path` with a JSON body and parses the response.
     pub fn patch<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -154,7 +153,7 @@ impl ApiClient {
         self.exchange(request).and_then(|reply| self.parse(reply))
     }
 
-    /// `POST path` with a form that holds one file of `len` bytes.
+    /// Sends `POST path` with a multipart form that holds one file of `len` bytes.
     pub fn upload<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -165,24 +164,24 @@ impl ApiClient {
         let part = Part::reader_with_length(file, len).file_name(name.to_owned());
         let request = self.request(Method::POST, self.target.url(path)?, LONG);
         let request = request.multipart(Form::new().part("file", part));
-        // Of a server without keys: a page of another site can send a form, and not this.
+        // A server without keys requires this header, which a page of another site cannot set on a form.
         let request = request.header("x-requested-with", "sightline");
         self.exchange(request).and_then(|reply| self.parse(reply))
     }
 
-    /// `DELETE path`.
+    /// Sends `DELETE path` and parses the response.
     pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         self.exchange(self.request(Method::DELETE, self.target.url(path)?, QUICK))
             .and_then(|reply| self.parse(reply))
     }
 
-    /// The bytes of `GET path`.
+    /// Returns the body of `GET path`.
     pub fn bytes(&self, path: &str) -> Result<Vec<u8>, CliError> {
         let reply = self.exchange(self.request(Method::GET, self.target.url(path)?, LONG))?;
         reply.bytes().map(|bytes| bytes.to_vec()).map_err(|error| self.unreachable(&error))
     }
 
-    /// The path of a run and what is below it, refusing ids that would lead elsewhere.
+    /// Returns the path of a run with `rest` appended; refuses ids that would lead elsewhere.
     pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
         self.target.run_path(run, rest)
     }
@@ -210,7 +209,7 @@ impl ApiClient {
         match status {
             StatusCode::UNAUTHORIZED if !self.target.has_key() => error.message.push_str(NO_KEY),
             StatusCode::UNAUTHORIZED => error.message.push_str(OTHER_KEY),
-            // Where a route is known, its 404 is an envelope; of files it is not.
+            // A known route's 404 has an error envelope, except for files.
             StatusCode::NOT_FOUND if error.request_id.is_none() && !path.contains(FILES) => {
                 let known = printable(&path);
                 error.message = format!(
@@ -234,7 +233,7 @@ impl ApiClient {
     }
 }
 
-/// The query of the link to the next page.
+/// Returns the query of the link to the next page.
 pub fn next_query(headers: &HeaderMap) -> Option<String> {
     let links = headers.get(LINK)?.to_str().ok()?;
     let next = links.split(',').find(|link| link.contains("rel=\"next\""))?;
@@ -242,7 +241,7 @@ pub fn next_query(headers: &HeaderMap) -> Option<String> {
     Some(target.split_once('?')?.1.to_owned())
 }
 
-/// The innermost cause, which names the fault ("connection refused") rather than the layer.
+/// Returns the innermost cause, which names the fault ("connection refused") instead of a layer.
 pub fn root_cause(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "timed out".to_owned();
@@ -274,9 +273,9 @@ struct Detail {
     message: String,
 }
 
-/// The error of an answer, as the envelope or the text in it has it.
+/// Parses an error response, an envelope or plain text.
 pub fn api_error(status: StatusCode, text: &str) -> ApiError {
-    // Routes outside the envelope answer plain text; then the text is all there is.
+    // Routes outside the API answer plain text, which is then the message.
     if let Ok(Envelope { error }) = serde_json::from_str(text) {
         return ApiError {
             status: status.as_u16(),

@@ -1,4 +1,4 @@
-//! `sightline completions`: the script that teaches a shell the arguments.
+//! `sightline completions`: prints a completion script for a shell.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -14,7 +14,7 @@ pub struct CompletionsArgs {
 
 /// Runs `completions`.
 pub fn run(args: &CompletionsArgs) -> Result<(), CliError> {
-    // Into memory first: the generator panics when its writer fails, as a closed pipe does.
+    // Generated in memory, as the generator panics if its writer fails, for example on a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "sightline", &mut script);
     let mut out = StdoutWriter::stdout();

@@ -1,7 +1,7 @@
-//! `sightline demo`: the whole way of a video through a real server and its HTTP API.
+//! `sightline demo`: takes a video through a real server and its HTTP API.
 //!
-//! Starts the given server on its defaults with a fresh key on a free port, creates a run,
-//! ingests, analyses, prints the markers, writes the report and stops the server, at once or at Ctrl-C.
+//! Starts the given server on a free port, with default settings and a new key, creates a run, ingests,
+//! analyses, prints the markers, writes the report and stops the server, at once or at Ctrl-C.
 
 mod server;
 mod video;
@@ -33,7 +33,7 @@ use crate::{
     wire::QueryReply,
 };
 
-/// Recorded only: the demo asks no model anything.
+/// Model recorded in the run; the demo asks no model.
 const MODEL: &str = "qwen3-vl-8b";
 const MAX_FRAMES: u64 = 500_000;
 const LOOK_EVERY: Duration = Duration::from_millis(150);
@@ -58,13 +58,13 @@ pub struct DemoArgs {
     media_dir: Option<PathBuf>,
 }
 
-/// Answer of `POST /v1/runs`.
+/// Response of `POST /v1/runs`.
 #[derive(Deserialize)]
 struct Created {
     run_id: String,
 }
 
-/// Answer of `POST /v1/runs/{id}/ingest`.
+/// Response of `POST /v1/runs/{id}/ingest`.
 #[derive(Deserialize)]
 struct Ingested {
     decoded_frames: u64,
@@ -76,14 +76,14 @@ struct Ingested {
     truncated: bool,
 }
 
-/// Fields that are read of a `frames_decoded` payload.
+/// Fields used of a `frames_decoded` payload.
 #[derive(Deserialize)]
 struct FramesDecoded {
     pixel_format: Option<String>,
     signals: Vec<SignalRecord>,
 }
 
-/// Fields that are read of a run's state.
+/// Fields used of a run's state.
 #[derive(Deserialize)]
 struct RunState {
     progress: Option<JobProgress>,
@@ -95,7 +95,7 @@ struct JobProgress {
     pts_ms: i64,
 }
 
-/// Fields that are read of a `keyframe_stored` payload.
+/// Fields used of a `keyframe_stored` payload.
 #[derive(Deserialize)]
 struct KeyframeStored {
     frame_index: u64,
@@ -135,15 +135,15 @@ pub fn run(args: &DemoArgs) -> Result<(), CliError> {
         Err(error) => Err(error),
     };
     let (was_kept, stopped) = (args.keep && outcome.is_ok(), server.stop());
-    // Ctrl-C in a terminal reaches the server too, so what failed then is no finding.
+    // A terminal sends Ctrl-C to the server too, so a failure after it means nothing.
     if cancel.is_cancelled() && !was_kept {
         return Err(CliError::Interrupted);
     }
     outcome.and(stopped)
 }
 
-/// Sandbox policy of media workers. The demo shows a clip of the user's own: where the kernel has
-/// no whole sandbox, and nobody asked for one, it goes on without and says so.
+/// Returns the sandbox policy of media workers. The demo decodes the user's own clip: if the kernel lacks a
+/// part and no policy is set, it goes on without and prints a note.
 fn sandbox() -> Result<SandboxPolicy, CliError> {
     if let Some(asked) = environment::sandbox()? {
         return Ok(asked);
@@ -156,12 +156,12 @@ fn sandbox() -> Result<SandboxPolicy, CliError> {
             );
             Ok(SandboxPolicy::BestEffort)
         }
-        // What else ails workers is told by the server's log.
+        // Other failures of workers are in the server's log.
         Ok(_) | Err(_) => Ok(SandboxPolicy::Require),
     }
 }
 
-/// Create run, ingest, analyze, fetch, report, print. Returns the run's id.
+/// Creates a run, ingests, analyses, fetches, writes the report and prints. Returns the run's id.
 fn work(
     client: &ApiClient,
     worker: &Supervisor,
@@ -239,7 +239,7 @@ fn facts(
     facts
 }
 
-/// Ingests in a thread of its own and watches how far the server has come.
+/// Ingests on a thread of its own while this one shows the server's progress.
 fn ingest(
     client: &ApiClient,
     run: &str,
@@ -256,7 +256,7 @@ fn ingest(
     let (done, outcome) = sync_channel(1);
     std::thread::scope(|scope| {
         let ingest = || {
-            // The receiver is gone only when the demo was interrupted; then nobody asks.
+            // The receiver is gone only after an interrupt, when the result is not needed.
             done.send(client.post::<Ingested>(&path, &body, LONG)).ok();
         };
         std::thread::Builder::new()
@@ -270,7 +270,7 @@ fn ingest(
                 Ok(result) => break result,
                 Err(RecvTimeoutError::Disconnected) => break Err(CliError::Interrupted),
                 Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
-                    // Stopping the run ends the exchange that the other thread waits for.
+                    // Stopping the run ends the request that the other thread waits for.
                     client.post::<Value>(&client.run_path(run, "/stop")?, &json!({}), QUICK)?;
                     break Err(CliError::Interrupted);
                 }
@@ -286,7 +286,7 @@ fn ingest(
 }
 
 fn parse(payload: &str) -> Option<KeyframeStored> {
-    // A payload of another shape is one that a later server writes: skipped, as the contract asks.
+    // Skips a payload of another form, which a later server may write, as the API contract asks.
     serde_json::from_str(payload).ok()
 }
 
@@ -308,7 +308,7 @@ fn frames_decoded(client: &ApiClient, run: &str) -> Result<FramesDecoded, CliErr
     serde_json::from_str(event.payload.get()).map_err(|error| bad(error.to_string()))
 }
 
-/// Every stored still, thinned to what a report holds.
+/// Fetches the stored stills, thinned to what a report holds.
 fn stills<'a>(
     client: &ApiClient,
     run: &str,

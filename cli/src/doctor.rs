@@ -1,9 +1,9 @@
-//! `sightline doctor`: what this machine can decode, measure and embed, what its server finds wrong
-//! with itself, and why not.
+//! `sightline doctor`: checks if this machine can decode, measure and embed, runs its server's self-check,
+//! and gives the reasons of failures.
 //!
-//! Nothing is believed that can be tried: each backend decodes a tiny clip of every codec in a real,
-//! sandboxed worker, bit for bit, the worker tries what its sandbox must refuse, and the embedding
-//! model embeds a picture.
+//! Tries everything that can be tried: each backend decodes a small clip of every codec in a real, sandboxed
+//! worker, compared bit by bit; the worker attempts actions that its sandbox must refuse; the embedding model
+//! embeds a picture.
 
 mod checks;
 mod server;
@@ -51,15 +51,15 @@ pub struct DoctorArgs {
 }
 
 impl DoctorArgs {
-    /// Embedding settings, as the server has them.
+    /// Returns the embedding settings, as the server reads them.
     fn embedding(&self) -> OnnxConfig {
-        // The server's word for the model that comes with it.
+        // The server's name for its built-in model.
         let model = self.model.clone().filter(|model| *model != Path::new("built-in"));
         let (runtime, provider) = (self.onnxruntime.clone(), self.embedding_provider);
         OnnxConfig { runtime, model, provider, ..OnnxConfig::default() }
     }
 
-    /// Returns true if a model, or its runtime, is asked for.
+    /// Returns true if a model or an execution provider is asked for.
     fn wants_embedding(&self) -> bool {
         self.model.is_some() || self.embedding_provider != ExecutionProvider::Auto
     }
@@ -82,7 +82,7 @@ pub struct DecodeArgs {
 }
 
 impl DecodeArgs {
-    /// A backend or a device is named.
+    /// Returns true if a backend or a device is named.
     pub fn names_any(&self) -> bool {
         self.backend != DecodeBackendChoice::Auto
             || self.gate != GateChoice::Auto
@@ -116,23 +116,23 @@ fn gate_choice(text: &str) -> Result<GateChoice, String> {
     found.ok_or_else(|| "must be one of auto, cpu, wgpu, cuda".to_owned())
 }
 
-/// An execution provider by its name.
+/// Parses the name of an execution provider.
 pub fn provider(text: &str) -> Result<ExecutionProvider, String> {
     ExecutionProvider::from_name(text)
         .ok_or_else(|| "must be one of auto, cpu, cuda, tensorrt".to_owned())
 }
 
-/// Result of a check.
+/// State of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum CheckState {
     /// The part works.
     Ok,
-    /// Works, with something missing that the detail names.
+    /// The part works, but lacks something that the detail names.
     Warn,
     /// The part does not work.
     Fail,
-    /// The part is not here, and nothing asks for it.
+    /// The part is missing, and nothing requires it.
     Absent,
 }
 

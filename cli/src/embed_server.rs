@@ -1,7 +1,7 @@
-//! `sightline embed-server`: embeds the pictures of servers that ask for it, over TCP.
+//! `sightline embed-server`: an embedding sidecar for servers, over TCP.
 //!
-//! Pictures of all clients are embedded together. It knows no credential: it is for the machine it
-//! runs on or a network of its own. SIGTERM and Ctrl-C answer what is under way, then end it.
+//! Batches the pictures of all clients. Has no authentication: run it for the same machine or on a private
+//! network. SIGTERM and Ctrl-C end it after the requests in flight are answered.
 
 mod connection;
 mod picture;
@@ -23,9 +23,9 @@ use tokio::{
 use self::connection::{DisconnectReason, EmbedServerState, UNDER_WAY_MAX};
 use crate::{doctor, error::CliError};
 
-/// Longest time that what is under way may take at the end.
+/// Time limit for answering the requests in flight at shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Rest after a connection could not be accepted: the system has no descriptor left for it.
+/// Pause after a failed accept, which means that the system has no free descriptor.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
 /// Arguments of `embed-server`.
@@ -88,7 +88,7 @@ pub fn run(args: &EmbedServerArgs) -> Result<(), CliError> {
     })
 }
 
-/// Ends at the first SIGTERM or Ctrl-C; a second one is left to the system.
+/// Returns a future that ends at the first SIGTERM or Ctrl-C.
 fn signals() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -100,7 +100,7 @@ fn signals() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Serves clients until `stop`, or until the model can no more.
+/// Serves clients until `stop`, or until the model stops.
 async fn serve(
     listener: TcpListener,
     shared: Arc<EmbedServerState>,
@@ -140,7 +140,7 @@ async fn serve(
     drained.map_err(|_| CliError::Check(format!("{} clients were cut off", clients.len())))
 }
 
-/// Prints the work done, on standard error.
+/// Prints the counts of the work done to standard error.
 fn report(shared: &EmbedServerState, clients: u64, hung_up: u64, cut_off: usize) {
     let counts = shared.embedder().counts();
     let (refused, batches, busy) = (shared.refused(), counts.batch.batches, counts.busy);

@@ -1,4 +1,4 @@
-//! The only place of the command line that reads the environment by hand; arguments use clap's `env`.
+//! The only place of the command line that reads environment variables directly; arguments use clap's `env`.
 #![expect(clippy::disallowed_methods, reason = "this is the one reader of the environment")]
 
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use worker::{SandboxPolicy, WorkerProgram};
 
 use crate::error::CliError;
 
-/// The setting that says what the sandbox of media workers must be like.
+/// Variable with the sandbox policy of media workers.
 pub const SANDBOX: &str = "SERVICE_SANDBOX";
 
-/// The user asked for plain text (<https://no-color.org>).
+/// Returns true if `NO_COLOR` asks for plain text (<https://no-color.org>).
 pub fn no_color() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
-/// Path of an executable that the service would use: from the variable, else the search path.
+/// Returns the path of an executable as the service finds it: from the variable, else on `PATH`.
 pub fn find_program(variable: &str, name: &str) -> Option<PathBuf> {
     let named = (!variable.is_empty()).then(|| std::env::var_os(variable)).flatten();
     if let Some(path) = named.filter(|value| !value.is_empty()) {
@@ -25,15 +25,15 @@ pub fn find_program(variable: &str, name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
-/// The server beside this program, or else the one on the search path.
+/// Returns the server beside this program, or else the one on `PATH`.
 pub fn server_program() -> Option<PathBuf> {
     const NAME: &str = "sightline-server";
-    // Where this program is cannot always be told; then there is the path.
+    // The path of this program may be unknown; then only `PATH` is searched.
     let beside = std::env::current_exe().ok().map(|this| this.with_file_name(NAME));
     beside.filter(|path| path.is_file()).or_else(|| find_program("", NAME))
 }
 
-/// Sandbox policy of media workers, where it is set.
+/// Returns the sandbox policy of media workers, if it is set.
 pub fn sandbox() -> Result<Option<SandboxPolicy>, CliError> {
     let Some(named) = std::env::var_os(SANDBOX).filter(|value| !value.is_empty()) else {
         return Ok(None);
@@ -43,13 +43,13 @@ pub fn sandbox() -> Result<Option<SandboxPolicy>, CliError> {
     policy.map(Some).ok_or_else(wrong)
 }
 
-/// This binary as a media worker in such a sandbox.
+/// Returns this binary as a media worker with the sandbox policy.
 pub fn worker_program() -> Result<WorkerProgram, CliError> {
     confined(WorkerProgram::current())
 }
 
-/// The server's binary as a media worker in such a sandbox, which has gate backends that this one has not; this
-/// one where there is no server.
+/// Returns the server's binary as a media worker with the sandbox policy, as it has gate backends that this
+/// binary lacks; without a server this binary.
 pub fn server_as_worker() -> Result<WorkerProgram, CliError> {
     let program = server_program().map_or_else(WorkerProgram::current, WorkerProgram::at);
     confined(program)
@@ -60,7 +60,7 @@ fn confined(program: WorkerProgram) -> Result<WorkerProgram, CliError> {
     Ok(program.with_fork_server(|_, _| ()))
 }
 
-/// The data directory that is named, or else the one that a server started here would use.
+/// Returns `named`, or else the data directory that a server started here would use.
 pub fn data_dir(named: Option<&Path>) -> PathBuf {
     if let Some(named) = named.filter(|named| !named.as_os_str().is_empty()) {
         return named.to_owned();
@@ -71,12 +71,12 @@ pub fn data_dir(named: Option<&Path>) -> PathBuf {
     timeline::default_data_dir(&roots.collect::<Vec<_>>(), var)
 }
 
-/// Capabilities of an NVIDIA driver that a container was given.
+/// Returns the NVIDIA driver capabilities that a container was given.
 pub fn driver_capabilities() -> Option<String> {
     std::env::var("NVIDIA_DRIVER_CAPABILITIES").ok().filter(|value| !value.is_empty())
 }
 
-/// Variables of our environment that a server needs to start; its settings are given one by one.
+/// Returns the environment variables that a server needs to start; its settings are passed separately.
 pub fn for_a_server() -> Vec<(&'static str, std::ffi::OsString)> {
     let kept =
         ["PATH", "LD_LIBRARY_PATH", "SERVICE_FFMPEG_PATH", "SERVICE_FFPROBE_PATH", "RUST_LOG"];

@@ -1,20 +1,20 @@
-//! Everything that can end a command, and the exit code each cause has.
+//! Errors that end a command, and their exit codes.
 //!
-//! Exit codes are part of the interface: scripts rely on them, `--help` lists them.
+//! Exit codes are part of the interface: scripts rely on them and `--help` lists them.
 
 use std::{io, path::PathBuf};
 
 use media::ErrorKind;
 
-/// Outcome of a command, as the process' exit code.
+/// Exit code of a failed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
     /// The operation failed.
     Failed = 1,
-    /// The arguments make no sense (clap's own code).
+    /// The arguments are invalid (clap's own code).
     Usage = 2,
-    /// No such file, run or log.
+    /// The file, run or log does not exist.
     NotFound = 3,
     /// The server does not answer or is not ready.
     Unreachable = 4,
@@ -28,7 +28,7 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-/// The list of exit codes that closes `--help`.
+/// Exit codes, for the end of `--help`.
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0    done (also when the reader of standard output went away)
@@ -46,16 +46,16 @@ Data goes to standard output, progress and errors to standard error.";
 /// Reason that a command ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// A file of the user's could not be read.
+    /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A log, or what it has of a run, is not there.
+    /// A log, or its record of a run, does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// A result could not be written.
+    /// A result cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// Standard output could not be written.
+    /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Stdout(io::Error),
     /// The media worker gave no result.
@@ -64,13 +64,13 @@ pub enum CliError {
     /// This machine cannot start media workers.
     #[error("cannot start the media worker: {0}")]
     Worker(#[from] worker::WorkerError),
-    /// This machine has not what is asked for.
+    /// This machine lacks the backend asked for.
     #[error("cannot start the media worker: {0}")]
     Select(#[from] worker::BackendSelectError),
-    /// A run log could not be read.
+    /// A run log cannot be read.
     #[error("{}: {source}", dir.display())]
     Log { dir: PathBuf, source: timeline::TimelineError },
-    /// No HTTP exchange took place.
+    /// The HTTP request got no response.
     #[error(
         "no answer from {server}: {reason}; start sightline-server there, or name another with --server or SIGHTLINE_SERVER"
     )]
@@ -78,10 +78,10 @@ pub enum CliError {
     /// The server answered with an error.
     #[error("{0}")]
     Api(ApiError),
-    /// The server answered something else than the contract says.
+    /// The server's response breaks the API contract.
     #[error("unexpected answer from {server}: {reason}")]
     Reply { server: String, reason: String },
-    /// The server that this command started came to nothing.
+    /// The server that this command started failed.
     #[error("the server {problem}; its log: {}", log.display())]
     Server { problem: String, log: PathBuf },
     /// The embedding model cannot be run.
@@ -90,33 +90,33 @@ pub enum CliError {
     /// The address cannot be listened on.
     #[error("cannot serve on {address}: {source}")]
     Listen { address: std::net::SocketAddr, source: io::Error },
-    /// An argument that parses but cannot be used.
+    /// An argument parses but cannot be used.
     #[error("{0}")]
     Usage(String),
-    /// A file could not be published.
+    /// A file cannot be published.
     #[error(transparent)]
     Live(#[from] crate::whip::WhipError),
-    /// A run does not come out as it was recorded.
+    /// A run is not reproduced as it was recorded.
     #[error("verification failed; recorded run differs from its source: {0}")]
     Diverged(String),
-    /// Ctrl-C.
+    /// Ctrl-C was pressed.
     #[error("interrupted")]
     Interrupted,
-    /// A check that ran to its end and found a fault.
+    /// A check has completed and found a fault.
     #[error("{0}")]
     Check(String),
 }
 
-/// An error envelope of the API, or the bare status where there was none.
+/// Error response of the API: its envelope, or the bare status without one.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ApiError {
     /// HTTP status.
     pub status: u16,
-    /// The server's own words.
+    /// Message of the server.
     pub message: String,
-    /// `(field, message)` of each refused field.
+    /// `(field, message)` of each rejected field.
     pub details: Vec<(String, String)>,
-    /// Finds the request in the server's log.
+    /// Id of the request, as in the server's log.
     pub request_id: Option<String>,
 }
 
@@ -128,7 +128,7 @@ impl std::fmt::Display for ApiError {
         }
         f.write_str(")")?;
         let named = self.details.iter().map(|(field, message)| format!("{field}: {message}"));
-        // The message of a refused field is that of the first.
+        // The message of the error repeats that of the first rejected field.
         for detail in named.filter(|detail| *detail != self.message) {
             write!(f, "\n  {detail}")?;
         }
@@ -137,7 +137,7 @@ impl std::fmt::Display for ApiError {
 }
 
 impl CliError {
-    /// The exit code of this cause.
+    /// Returns the exit code.
     pub fn exit(&self) -> Exit {
         match self {
             CliError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -169,7 +169,7 @@ impl CliError {
         }
     }
 
-    /// The reader of standard output went away (`| head`), which is no failure.
+    /// Returns true if the reader of standard output has gone (`| head`), which is no failure.
     pub fn is_closed_stdout(&self) -> bool {
         matches!(self, CliError::Stdout(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

@@ -1,7 +1,7 @@
-//! `sightline events`: the timeline of a run, once or as it grows.
+//! `sightline events`: prints the timeline of a run, once or as it grows.
 //!
-//! Recorded events come as one answer, printed as it is read. Following then polls `POST /v1/query` with a
-//! cursor; it ends at the event that ends the run and outlives a restart of the server.
+//! Recorded events come in one response, printed while it is read. Following then polls `POST /v1/query` with
+//! a cursor; it ends at the event that ends the run, and survives a restart of the server.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::{
     words,
 };
 
-/// Rows of the table that are aligned together, and events of a poll.
+/// Rows of the table that are aligned together, and most events of a poll.
 const PAGE: u32 = 1000;
 const WAIT_MS: u32 = 20_000;
 const RECONNECT: Duration = Duration::from_secs(30);
@@ -47,7 +47,7 @@ pub struct EventsArgs {
     server: ServerArgs,
 }
 
-/// The body of `POST /v1/query`.
+/// Body of `POST /v1/query`.
 #[derive(Serialize)]
 pub struct Query<'a> {
     pub run_id: &'a str,
@@ -59,7 +59,7 @@ pub struct Query<'a> {
     pub wait_ms: Option<u32>,
 }
 
-/// Fields that are read of a run.
+/// Fields used of a run.
 #[derive(Deserialize)]
 struct Run {
     status: String,
@@ -78,7 +78,7 @@ pub fn run(args: &EventsArgs) -> Result<(), CliError> {
     if args.follow { timeline.follow() } else { Ok(()) }
 }
 
-/// The timeline of a run, printed up to the event before `next`.
+/// Prints the timeline of a run; events before `next` have been printed.
 struct Timeline<'a> {
     args: &'a EventsArgs,
     client: &'a ApiClient,
@@ -88,7 +88,7 @@ struct Timeline<'a> {
 }
 
 impl Timeline<'_> {
-    /// Prints what there is as it is read.
+    /// Prints the recorded events while they are read.
     fn read(&mut self) -> Result<(), CliError> {
         let EventsArgs { run, kind, .. } = self.args;
         let from = [("from_seq", self.next.to_string())].into_iter();
@@ -96,7 +96,7 @@ impl Timeline<'_> {
         let answer = self.client.reading(&self.client.run_path(run, "/events")?, &query)?;
         let read = self.client.each(answer, "events", |_, mut event: EventRecord| {
             event.run_id = Some(run.clone());
-            // A server that is older than the parameter sends all kinds.
+            // An older server ignores the parameter and sends all kinds.
             if kind.as_ref().is_none_or(|kind| *kind == event.kind) {
                 self.take(&event)
             } else {
@@ -107,12 +107,12 @@ impl Timeline<'_> {
         read
     }
 
-    /// Prints what comes until the run ends.
+    /// Prints new events until the run ends.
     fn follow(&mut self) -> Result<(), CliError> {
         let (mut more, mut is_told) = (false, false);
         while more || !self.has_ended {
-            // An end that is not among the events asked for is in the state; what came before it is read
-            // once more.
+            // The event that ends the run may be of another kind than asked for, so the run's state is
+            // checked; then events before the end are read once more.
             let over = !more && self.is_over(&mut is_told)?;
             let query = Query {
                 run_id: &self.args.run,
@@ -130,7 +130,7 @@ impl Timeline<'_> {
         Ok(())
     }
 
-    /// Returns true where nothing comes any more; says once that nothing is under way.
+    /// Returns true if the run has ended; prints a note once if the run is idle.
     fn is_over(&self, is_told: &mut bool) -> Result<bool, CliError> {
         let path = self.client.run_path(&self.args.run, "")?;
         let run: Run = retry_unreachable(true, || self.client.get(&path, &[]))?;
@@ -151,13 +151,13 @@ impl Timeline<'_> {
     }
 }
 
-/// One poll; while following, a server that went away gets some time to come back.
+/// Polls once; if `patient`, waits for a server that went away to come back.
 pub fn ask(client: &ApiClient, query: &Query<'_>, patient: bool) -> Result<QueryReply, CliError> {
     let patience = QUICK + Duration::from_millis(WAIT_MS.into());
     retry_unreachable(patient, || client.post("v1/query", query, patience))
 }
 
-/// Asks again where nobody answers, if that is worth some time.
+/// Retries while the server is unreachable, for `RECONNECT` at most and only if `patient`.
 pub fn retry_unreachable<T>(
     patient: bool,
     mut ask: impl FnMut() -> Result<T, CliError>,
@@ -174,20 +174,20 @@ pub fn retry_unreachable<T>(
     }
 }
 
-/// Standard output for events: JSON lines, or a table that grows.
+/// Prints events to standard output, as JSON lines or a growing table.
 pub struct Printer {
     table: Option<TextTable>,
     out: StdoutWriter,
 }
 
 impl Printer {
-    /// Prints nothing yet.
+    /// Creates a printer.
     pub fn new(json: bool) -> Printer {
         let table = (!json).then(|| TextTable::new(&[">SEQ", "TIME", "KIND", "PAYLOAD"]));
         Printer { table, out: StdoutWriter::stdout() }
     }
 
-    /// Prints `event`, in a table once there are some more or [`flush`](Printer::flush) is called.
+    /// Prints `event`; a table row only after some more or at [`flush`](Printer::flush).
     pub fn print(&mut self, event: &EventRecord) -> Result<(), CliError> {
         let Some(table) = &mut self.table else { return self.out.json_line(event) };
         table.push([
@@ -199,14 +199,14 @@ impl Printer {
         if table.len() < PAGE as usize { Ok(()) } else { self.out.grow(table) }
     }
 
-    /// Hands everything printed so far to the reader.
+    /// Prints waiting rows and flushes standard output.
     pub fn flush(&mut self) -> Result<(), CliError> {
         self.table.as_mut().map_or(Ok(()), |table| self.out.grow(table))?;
         self.out.flush()
     }
 }
 
-/// A payload in words where there are some for its kind.
+/// Describes a payload in words if its kind has a description, else by its fields.
 fn told(kind: &str, payload: &str) -> String {
     let words = kind.starts_with("activity_").then(|| serde_json::from_str(payload).ok()).flatten();
     match words.and_then(|payload| activity::words(kind, &payload)) {
@@ -215,14 +215,14 @@ fn told(kind: &str, payload: &str) -> String {
     }
 }
 
-/// The scalars of a payload, as many as fit on a line.
+/// Formats the scalars of a payload, as many as fit on a line.
 fn brief(payload: &str) -> String {
     const KEPT: usize = 100;
     let Ok(serde_json::Value::Object(fields)) = serde_json::from_str(payload) else {
         return printable(&payload.chars().take(KEPT).collect::<String>());
     };
     let mut line = String::new();
-    // What was said is what a person looks for; ids are in the JSON.
+    // The description comes first and ids are left out; the JSON output has them.
     let said = fields.get_key_value("description").filter(|(_, said)| **said != "");
     let others = fields.iter().filter(|(name, _)| *name != "description" && !name.ends_with("_id"));
     for (name, value) in said.into_iter().chain(others) {

@@ -1,7 +1,7 @@
-//! `sightline export`: a run's frames, episodes, markers and events as Parquet files, as docs/PARQUET.md says.
+//! `sightline export`: writes a run's frames, episodes, markers and events as Parquet, see docs/PARQUET.md.
 //!
-//! The answers are read and written row by row, whatever their length. The files appear once all are
-//! whole; until then those that were there stay.
+//! Responses of any length are read and written row by row. The files appear once all are complete; until
+//! then earlier ones stay.
 
 mod records;
 
@@ -24,7 +24,7 @@ use crate::{
 };
 use records::{EventRow, marker_cells, push_episode};
 
-/// Told at the end of the long help.
+/// End of the long help.
 const FILES_HELP: &str = "\
 Files:
   frames.parquet   one row a frame: its signals and what the gate decided
@@ -52,7 +52,7 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     let cancel = CancelToken::new();
     interrupt::on_signal(&cancel)?;
     let export = Export { client: &client, run: &args.run, cancel: &cancel };
-    // An unknown run leaves no directory.
+    // Comes first, so that an unknown run leaves no directory.
     let events = export.ask("/events", &[])?;
     let mut folder = Folder::open(&args.out)?;
     let streams = export.events(&mut folder, events)?;
@@ -69,7 +69,7 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     out.finish()
 }
 
-/// Writes what `analyze` found, which has no events.
+/// Writes the results of `analyze`, which has no events.
 pub fn write_analysis(dir: &Path, found: &Analysis) -> Result<(), CliError> {
     let run = found.run.to_string();
     let mut folder = Folder::open(dir)?;
@@ -87,7 +87,7 @@ pub fn write_analysis(dir: &Path, found: &Analysis) -> Result<(), CliError> {
     folder.keep()
 }
 
-/// The run to export and whom to ask for it.
+/// Run to export, and the client to fetch it with.
 struct Export<'a> {
     client: &'a ApiClient,
     run: &'a str,
@@ -99,7 +99,7 @@ impl Export<'_> {
         self.client.reading(&self.client.run_path(self.run, rest)?, query)
     }
 
-    /// Each item of the list of an answer, until Ctrl-C.
+    /// Passes each item of a response's array to `take`; fails after Ctrl-C.
     fn each<T: DeserializeOwned>(
         &self,
         answer: Response,
@@ -133,7 +133,7 @@ impl Export<'_> {
         let mut queries: Vec<Vec<(&str, String)>> =
             streams.into_iter().map(|stream| vec![("stream_id", stream)]).collect();
         if queries.is_empty() {
-            // A stream that is still under way has frames and no event that tells of them.
+            // A live stream has frames before the event that names it.
             queries.push(Vec::new());
         }
         for query in queries {
@@ -163,32 +163,32 @@ impl Export<'_> {
     }
 }
 
-/// Folder that the files go to, and the files that are whole.
+/// Folder of the files, and the files that are complete.
 struct Folder {
     dir: PathBuf,
     whole: Vec<Whole>,
 }
 
 impl Folder {
-    /// Makes the directory where there is none.
+    /// Opens the directory, and creates it if it does not exist.
     fn open(dir: &Path) -> Result<Folder, CliError> {
         std::fs::create_dir_all(dir)
             .map_err(|source| CliError::Write { path: dir.to_owned(), source })?;
         Ok(Folder { dir: dir.to_owned(), whole: Vec::new() })
     }
 
-    /// Begins a file about `run`.
+    /// Begins a file of rows about `run`.
     fn table(&self, schema: &Schema, run: &str) -> Result<Table, CliError> {
         Ok(Table::create(&self.dir, schema, ("run_id", run))?)
     }
 
-    /// Takes a file that has all its rows.
+    /// Completes a file that has all its rows.
     fn add(&mut self, table: Table) -> Result<(), CliError> {
         self.whole.push(table.finish()?);
         Ok(())
     }
 
-    /// Gives every file its name.
+    /// Renames every file to its final name.
     fn keep(self) -> Result<(), CliError> {
         Ok(self.whole.into_iter().try_for_each(Whole::keep)?)
     }

@@ -1,4 +1,4 @@
-//! `sightline files`: your uploads on a server.
+//! `sightline files`: manages the caller's uploads on a server.
 
 use std::path::PathBuf;
 
@@ -59,7 +59,7 @@ pub fn run(args: &FilesArgs) -> Result<(), CliError> {
     }
 }
 
-/// The path of an upload, refusing names that would lead elsewhere.
+/// Returns the path of an upload; refuses names that would lead elsewhere.
 fn path(name: &str) -> Result<String, CliError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
     match name.bytes().all(is_plain) && !name.starts_with('.') && !name.is_empty() {

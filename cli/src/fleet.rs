@@ -1,4 +1,4 @@
-//! `sightline fleet`: runs and descriptions of every server that mirrors its events to one database.
+//! `sightline fleet`: runs and descriptions of all servers that mirror their events to one database.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;

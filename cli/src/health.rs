@@ -1,4 +1,4 @@
-//! `sightline health`: an exit code for whatever restarts a server or sends it requests.
+//! `sightline health`: an exit code for supervisors and load balancers.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub struct HealthArgs {
     server: ServerArgs,
 }
 
-/// Answer of a server that is not ready.
+/// Response of a server that is not ready.
 #[derive(Deserialize)]
 struct Unready {
     reasons: Vec<String>,
@@ -38,7 +38,7 @@ pub fn run(args: &HealthArgs) -> Result<(), CliError> {
     out.finish()
 }
 
-/// Error with the server's reasons, or with the plain text of a proxy.
+/// Makes an error with the server's reasons, or with a proxy's plain text.
 fn unready(said: &str) -> CliError {
     let reasons = serde_json::from_str(said).map(|unready: Unready| unready.reasons.join("; "));
     CliError::Check(format!("not ready: {}", reasons.as_deref().unwrap_or(said)))

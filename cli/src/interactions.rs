@@ -1,4 +1,4 @@
-//! `sightline interactions`: what models said of a run.
+//! `sightline interactions`: the models' answers about a run.
 
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ pub fn run(args: &InteractionsArgs) -> Result<(), CliError> {
     out.finish()
 }
 
-/// Everything that models said of `run`, or what belongs to an index.
+/// Fetches the models' answers about `run`, all or those of an index.
 pub fn fetch(client: &ApiClient, run: &str, index: Option<&str>) -> Result<Vec<Value>, CliError> {
     let mut said = Vec::new();
     let query: Vec<_> = index.map(|index| ("index", index.to_owned())).into_iter().collect();
@@ -46,7 +46,7 @@ pub fn fetch(client: &ApiClient, run: &str, index: Option<&str>) -> Result<Vec<V
     Ok(said)
 }
 
-/// One line an answer.
+/// Makes a table with one line per answer.
 pub fn table(said: &[Value]) -> TextTable {
     let mut table = TextTable::new(&[">START", ">END", "TYPE", ">CONFIDENCE", "DESCRIPTION"]);
     let at = |value: &Value| value.as_i64().map_or_else(|| "-".to_owned(), clock);

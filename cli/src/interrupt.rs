@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the work in hand is cancelled, children end, then the process does.
+//! Ctrl-C and SIGTERM: cancels the current work, so that children end first and then the process.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use worker::CancelToken;
 
 use crate::error::{CliError, Exit};
 
-/// Signals so close to the first are the same one: `timeout` sends it to a process and to its group.
+/// Signals within this time of the first count as the same: `timeout` signals a process and its group.
 const SAME: Duration = Duration::from_millis(500);
 
-/// Cancels `cancel` at the first signal; ends the process at the second, for whoever cannot wait.
+/// Cancels `cancel` at the first signal; exits the process at the second.
 pub fn on_signal(cancel: &CancelToken) -> Result<(), CliError> {
     let failed = |source| CliError::Worker(worker::WorkerError::Spawn(source));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! `sightline jobs`: the work of a run, under way and done, and its end.
+//! `sightline jobs`: lists, shows and cancels the jobs of a run.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `sightline keyframes` and `keyframe`: the stills of a run, listed, and one of them as JPEG.
+//! `sightline keyframes` and `keyframe`: lists the stills of a run, and saves one as JPEG.
 
 use std::path::PathBuf;
 
@@ -80,7 +80,7 @@ pub fn get(args: &KeyframeArgs) -> Result<(), CliError> {
     save(&client.bytes(&path)?, args.out.as_deref())
 }
 
-/// The one hash of the run's stills that begins with these digits.
+/// Returns the only hash of the run's stills that begins with these digits.
 fn whole(client: &ApiClient, run: &str, digits: &str) -> Result<String, CliError> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Err(CliError::Usage(format!("no hexadecimal digits: {}", printable(digits))));

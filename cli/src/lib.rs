@@ -4,7 +4,7 @@
 //! re-executed with the hidden argument that [`worker::is_worker_invocation`] looks for.
 #![forbid(unsafe_code)]
 
-/// Says something on stderr, where somebody may listen or not.
+/// Prints a line to stderr; ignores a closed stderr.
 macro_rules! note {
     ($($said:tt)*) => {{
         use std::io::Write as _;
@@ -134,7 +134,7 @@ enum Command {
     Completions(completions::CompletionsArgs),
 }
 
-/// Runs the command that the process' arguments name, and returns its exit code.
+/// Runs the command in the process's arguments, and returns its exit code.
 pub fn main() -> ExitCode {
     if worker::is_worker_invocation() {
         return worker::worker_main();
@@ -181,7 +181,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Names of files and words of servers are foreign text, whoever typed them here.
+/// Prints an error; file names and server texts in it are untrusted, so hidden characters are replaced.
 fn report(error: &CliError) {
     let text = error.to_string();
     let lines: Vec<String> = text.lines().map(output::printable).collect();

@@ -1,7 +1,7 @@
 //! `sightline log`: the run log on disk, without its server.
 //!
-//! `verify` and `cat` change nothing and may run beside a server; `repair` gives up what is
-//! damaged, keeps the cut bytes in files beside the log, and needs the server stopped.
+//! `verify` and `cat` change nothing and may run beside a server. `repair` truncates the log at its first
+//! damage, keeps the cut bytes in files beside it, and needs the server stopped.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -83,7 +83,7 @@ pub fn run(args: &LogArgs) -> Result<(), CliError> {
     }
 }
 
-/// The log below a data directory, or the directory itself where it is the log.
+/// Returns the log below a data directory, or the directory itself if it is a log.
 pub fn locate(dir: &Path) -> Result<PathBuf, CliError> {
     let candidates = [dir.to_owned(), dir.join("log")];
     candidates.into_iter().find(|candidate| candidate.join("journal").is_dir()).ok_or_else(|| {
@@ -154,11 +154,11 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
         }
     }
     out.finish()?;
-    // The first problem ends the command, so that the exit code is that of damage.
+    // The first problem becomes the error, so that the exit code is that of damage.
     report.problems.into_iter().next().map_or(Ok(()), |problem| Err(failed(problem)))
 }
 
-/// Reads the open columns in `dir`; returns how many are whole but for the end that is being written.
+/// Checks the open columns in `dir`; returns the number of intact ones. An unfinished end is no damage.
 fn verify_open(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
     let paths = match fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
         Ok(entries) => entries.into_iter().map(|entry| entry.path()).collect(),
@@ -173,7 +173,7 @@ fn verify_open(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
     for path in paths {
         match timeline::check_open_column(&path) {
             Ok(is_one) => whole += u64::from(is_one),
-            // It has ended meanwhile.
+            // The recording has ended meanwhile.
             Err(_) if !path.exists() => {}
             Err(problem) => problems.push(problem),
         }
@@ -181,8 +181,8 @@ fn verify_open(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
     whole
 }
 
-/// Reads the stills that the log in `dir` names, beside it in the data directory; returns how
-/// many are intact, and how many only the object store has. Those of deleted runs and those past their age may be gone.
+/// Checks the stills that the log in `dir` names; returns the number of intact ones, and of those that only
+/// the object store has. Stills of deleted runs and past their retention may be missing.
 fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> (u64, u64) {
     let blobs = BlobStore::at(&dir.join("../blobs"));
     let kept_from = match blobs.removed_before() {
@@ -192,7 +192,7 @@ fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> (u64, u64) {
             return (0, 0);
         }
     };
-    // Each with the runs that may still show it.
+    // Each still, and the runs that may still show it.
     let mut stills: BTreeMap<(BlobHash, u64), BTreeSet<RunId>> = BTreeMap::new();
     let mut deleted: BTreeSet<RunId> = BTreeSet::new();
     let named = timeline::cat(dir, |event| {
@@ -221,7 +221,7 @@ fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> (u64, u64) {
                 offset: 0,
                 what: "the still that an event names is missing",
             }),
-            // The server reads those, and checks them.
+            // The server checks those when it reads them.
             Err(TimelineError::Away { .. }) => away += 1,
             Err(problem) => problems.push(problem),
         }
@@ -248,7 +248,7 @@ fn cat(dir: &Path, wanted: impl Fn(&StoredEvent) -> bool) -> Result<(), CliError
             }
         }
     });
-    // What precedes the damage is shown, then the damage is named.
+    // Events before the damage are printed, then the damage is reported.
     let finished = out.finish();
     failure.map_or(Ok(()), Err)?;
     outcome.map_err(|source| CliError::Log { dir: dir.to_owned(), source })?;

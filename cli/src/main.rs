@@ -1,4 +1,4 @@
-//! The program `sightline`. A crate of its own, so that `make build` can link for speed what is compiled for size.
+//! The program `sightline`, a crate of its own, so that `make build` links for speed but compiles for size.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {

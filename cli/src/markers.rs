@@ -1,4 +1,4 @@
-//! `sightline markers`: the marker timeline of a run; also the table that `analyze` and `demo` print.
+//! `sightline markers`: the markers of a run; also the table that `analyze` and `demo` print.
 
 use crate::{
     client::{ApiClient, ServerArgs},
@@ -8,7 +8,7 @@ use crate::{
     words,
 };
 
-/// The type of markers that only say that nothing happened.
+/// Type of markers for spans without an event.
 const NOTHING: &str = "context_observation";
 
 /// Arguments of `markers`.
@@ -64,13 +64,13 @@ pub fn run(args: &MarkersArgs) -> Result<(), CliError> {
     if args.json {
         out.json(&markers)?;
     } else {
-        // Who names a type wants to see it.
+        // A type asked for by name is shown.
         print(&mut out, &markers, args.all || args.event_type.is_some())?;
     }
     out.finish()
 }
 
-/// Prints a table of markers; without `all`, of those that say that something happened.
+/// Prints a table of markers; without `all` leaves out those without an event.
 pub fn print(out: &mut StdoutWriter, markers: &[MarkerRecord], all: bool) -> Result<(), CliError> {
     let shown = markers.iter().filter(|marker| all || marker.event_type != NOTHING);
     let shown: Vec<&MarkerRecord> = shown.collect();
@@ -83,7 +83,7 @@ pub fn print(out: &mut StdoutWriter, markers: &[MarkerRecord], all: bool) -> Res
     Ok(())
 }
 
-/// Every marker of `run` that the filters of `query` let through.
+/// Fetches the markers of `run` that match the filters in `query`.
 pub fn fetch(
     client: &ApiClient,
     run: &str,
@@ -95,7 +95,7 @@ pub fn fetch(
     Ok(markers)
 }
 
-/// One line a marker.
+/// Makes a table with one line per marker.
 fn table(markers: &[&MarkerRecord]) -> TextTable {
     let mut table = TextTable::new(&["TYPE", "STATUS", ">START", ">END", ">FRAMES", ">CONFIDENCE"]);
     for marker in markers {

@@ -1,8 +1,8 @@
-//! `sightline mcp`: runs of a server in the hands of an assistant, by the Model Context Protocol.
+//! `sightline mcp`: gives an assistant access to a server's runs, by the Model Context Protocol.
 //!
-//! Speaks it over standard input and output, which carry nothing else; what there is to say goes to
-//! standard error. Reads only, unless `--allow-write`. Texts of videos, models and other people are
-//! answered as JSON strings, bounded and with nothing hidden in them.
+//! Uses standard input and output for the protocol only, and standard error for messages. Read-only, unless
+//! `--allow-write` is given. Texts of videos, models and users are passed on as JSON strings of bounded
+//! length, with hidden characters escaped.
 
 mod api;
 mod look;
@@ -33,12 +33,12 @@ use crate::{
 };
 use api::Api;
 
-/// Calls that are under way at once; one more is refused.
+/// Most calls in progress; any more are refused.
 const CALLS: usize = 16;
-/// Bytes of a message of the assistant's.
+/// Most bytes of a message from the assistant.
 const MESSAGE_BYTES: usize = 1 << 20;
 
-/// Instructions to the assistant at the start.
+/// Instructions sent to the assistant at the start.
 const INSTRUCTIONS: &str = "\
 Sightline analyses video and records what it finds on the timeline of a run: markers (spans of frames \
 with one finding), descriptions that models gave, and stills of the frames that its gate kept \
@@ -56,7 +56,7 @@ pub struct McpArgs {
     server: ServerArgs,
 }
 
-/// Runs `mcp` until the assistant closes standard input.
+/// Serves the protocol until the assistant closes standard input.
 pub fn run(args: &McpArgs) -> Result<(), CliError> {
     let api = Arc::new(Api::new(&args.server)?);
     let can = if args.allow_write { "read and write" } else { "read" };
@@ -73,18 +73,18 @@ pub fn run(args: &McpArgs) -> Result<(), CliError> {
             .with_max_line_length(MESSAGE_BYTES);
         let service = match assistant.serve(transport).await {
             Ok(service) => service,
-            // It went away before it said anything.
+            // The assistant disconnected before the handshake.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             Err(error) => return Err(failed(error.to_string())),
         };
         service.waiting().await.map(drop).map_err(|error| failed(error.to_string()))
     });
-    // A read of standard input that nobody can end must not hold the process.
+    // A pending read of standard input cannot be cancelled, and must not keep the process alive.
     runtime.shutdown_background();
     served
 }
 
-/// Server side of the protocol with the assistant.
+/// Server side of the protocol.
 struct Assistant {
     api: Arc<Api>,
     may_write: bool,
@@ -122,7 +122,7 @@ impl ServerHandler for Assistant {
             return Ok(refused(format!("{CALLS} calls are under way: wait for one to end")).into());
         };
         let arguments = request.arguments.unwrap_or_default();
-        // Dropped where it is cancelled, and with it the request to the server.
+        // A cancelled call is dropped, and its request to the server with it.
         let told = tokio::select! {
             told = tools::call(&self.api, &request.name, arguments) => told,
             () = context.ct.cancelled() => return Ok(refused("cancelled".to_owned()).into()),
@@ -131,12 +131,12 @@ impl ServerHandler for Assistant {
     }
 }
 
-/// An error that the assistant reads.
+/// Makes an error result that the assistant reads.
 fn refused(message: String) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(text::clipped(&message, text::TEXT))])
 }
 
-/// A failure in words, with what can be done about it.
+/// Describes a failure, with advice if there is any.
 fn explained(error: &CliError) -> String {
     let message: Vec<String> = error.to_string().lines().map(printable).collect();
     let advice = match error.exit() {

@@ -1,4 +1,4 @@
-//! `sightline models`: the models of a server, and whether its backends have them.
+//! `sightline models`: the models of a server, and their availability at its backends.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub struct ModelsArgs {
     server: ServerArgs,
 }
 
-/// Fields that are read of a model.
+/// Fields used of a model.
 #[derive(Deserialize)]
 struct Model {
     id: String,
@@ -88,7 +88,7 @@ pub fn run(args: &ModelsArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The model that is named, or else the first that is ready; where nobody is asked, any.
+/// Returns `named`, or else the first ready model; if no model will be asked, any.
 pub fn choose(client: &ApiClient, named: Option<&str>, asks: bool) -> Result<String, CliError> {
     if let Some(named) = named {
         return Ok(named.to_owned());

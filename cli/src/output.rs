@@ -1,6 +1,6 @@
-//! Standard output: tables for people, JSON for programs, and text that cannot drive a terminal.
+//! Standard output: tables for people, JSON for programs; untrusted text cannot control a terminal.
 //!
-//! A closed reader surfaces as an error that `main` treats as success.
+//! A closed reader is an error, which `main` treats as success.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
@@ -24,31 +24,31 @@ impl StdoutWriter {
         StdoutWriter { writer: BufWriter::new(stdout), bold }
     }
 
-    /// One line of text; what is hidden in it is shown.
+    /// Prints one line of text; hidden characters are escaped.
     pub fn line(&mut self, text: impl std::fmt::Display) -> Result<(), CliError> {
         writeln!(self.writer, "{}", escaped(&text.to_string())).map_err(CliError::Stdout)
     }
 
-    /// One JSON value on several lines.
+    /// Prints a JSON value on several lines.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), CliError> {
         serde_json::to_writer_pretty(Json { out: &mut self.writer, is_line: false }, value)
             .map_err(|error| CliError::Stdout(error.into()))?;
         self.line("")
     }
 
-    /// One JSON value on one line.
+    /// Prints a JSON value on one line.
     pub fn json_line(&mut self, value: &impl Serialize) -> Result<(), CliError> {
         serde_json::to_writer(Json { out: &mut self.writer, is_line: true }, value)
             .map_err(|error| CliError::Stdout(error.into()))?;
         self.line("")
     }
 
-    /// Bytes as they are.
+    /// Writes bytes unchanged.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.writer.write_all(bytes).map_err(CliError::Stdout)
     }
 
-    /// A table with a heading line.
+    /// Prints a table with a heading line.
     pub fn table(&mut self, table: &TextTable) -> Result<(), CliError> {
         let (on, off) = if self.bold { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
         let widths = table.widths();
@@ -60,7 +60,7 @@ impl StdoutWriter {
         Ok(())
     }
 
-    /// Prints the rows added since the last call, the heading before the first of them.
+    /// Prints the rows added since the last call, before the first of them the heading.
     pub fn grow(&mut self, table: &mut TextTable) -> Result<(), CliError> {
         table.least = table.widths();
         if table.is_headed {
@@ -75,19 +75,19 @@ impl StdoutWriter {
         Ok(())
     }
 
-    /// Hands everything written so far to the reader.
+    /// Flushes the buffer.
     pub fn flush(&mut self) -> Result<(), CliError> {
         self.writer.flush().map_err(CliError::Stdout)
     }
 
-    /// Flushes and gives up standard output.
+    /// Flushes, and releases standard output.
     pub fn finish(mut self) -> Result<(), CliError> {
         self.flush()
     }
 }
 
-/// JSON on its way out. What is hidden in its strings is escaped, which changes no value; JSON that is
-/// passed on as it came may have white space between its tokens, which is kept to blanks.
+/// Writer of JSON. Escapes hidden characters in strings, which changes no value. JSON passed on from a server
+/// may have white space between tokens; it is reduced to blanks.
 struct Json<'a, W> {
     out: &'a mut W,
     is_line: bool,
@@ -95,7 +95,7 @@ struct Json<'a, W> {
 
 impl<W: Write> Write for Json<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The serializer writes whole pieces of text.
+        // The serializer writes complete pieces of text.
         let text = str::from_utf8(bytes).map_err(io::Error::other)?;
         if !has_hidden(text) {
             self.out.write_all(bytes)?;
@@ -120,18 +120,18 @@ impl<W: Write> Write for Json<'_, W> {
     }
 }
 
-/// Rows of text under a heading; columns as wide as their widest cell.
+/// Rows of text under a heading; each column is as wide as its widest cell.
 pub struct TextTable {
     head: Vec<String>,
     right: Vec<bool>,
-    /// Columns are never narrower, so that a table that grows stays aligned.
+    /// Least widths of the columns, so that a growing table stays aligned.
     least: Vec<usize>,
     is_headed: bool,
     rows: Vec<Vec<String>>,
 }
 
 impl TextTable {
-    /// A table with these columns; a leading `>` aligns a column to the right.
+    /// Creates a table with these columns; a leading `>` aligns a column to the right.
     pub fn new(columns: &[&str]) -> TextTable {
         TextTable {
             head: columns.iter().map(|c| c.trim_start_matches('>').to_owned()).collect(),
@@ -142,14 +142,14 @@ impl TextTable {
         }
     }
 
-    /// Adds a row of as many cells as there are columns.
+    /// Adds a row with one cell per column.
     pub fn push(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<String> = cells.into_iter().map(|cell| printable(&cell)).collect();
         debug_assert_eq!(cells.len(), self.head.len());
         self.rows.push(cells);
     }
 
-    /// Number of rows that are to be printed.
+    /// Returns the number of rows not printed yet.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -184,7 +184,7 @@ impl TextTable {
     }
 }
 
-/// `text` without characters that could drive a terminal: file names and server texts are foreign.
+/// Replaces characters that could control a terminal: file names and server texts are untrusted.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -195,12 +195,12 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
-/// A JSON value as a cell: strings without quotes.
+/// Formats a JSON value for a cell: strings without quotes.
 pub fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), printable)
 }
 
-/// Media time as `m:ss.mmm`, with hours when there are any.
+/// Formats media time as `m:ss.mmm`, with hours if there are any.
 pub fn clock(pts_ms: i64) -> String {
     let sign = if pts_ms < 0 { "-" } else { "" };
     let ms = pts_ms.unsigned_abs();
@@ -213,7 +213,7 @@ pub fn clock(pts_ms: i64) -> String {
     }
 }
 
-/// A byte count as people say it.
+/// Formats a byte count with a binary unit.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;
@@ -225,7 +225,7 @@ pub fn bytes(count: u64) -> String {
     if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// An integer with a comma at every third digit.
+/// Formats an integer with a comma at every third digit.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

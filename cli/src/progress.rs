@@ -1,4 +1,4 @@
-//! Progress on standard error, drawn only when that is a terminal.
+//! Progress bars on standard error, drawn only if it is a terminal.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct MediaProgress {
 }
 
 impl MediaProgress {
-    /// A bar over `duration_ms`, or a spinner where the source does not say.
+    /// Starts a bar over `duration_ms`, or a spinner if the duration is unknown.
     pub fn start(what: &'static str, duration_ms: Option<i64>) -> MediaProgress {
         let bar = match duration_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|&ms| ms > 0) {
             Some(ms) => ProgressBar::new(ms).with_style(style(BAR)),
@@ -28,14 +28,14 @@ impl MediaProgress {
         MediaProgress { bar, start_ms: None }
     }
 
-    /// Moves to `pts_ms` and says how it goes.
+    /// Moves to `pts_ms` and shows `message`.
     pub fn at(&mut self, pts_ms: i64, message: String) {
         let start = *self.start_ms.get_or_insert(pts_ms.min(0));
         self.bar.set_position(u64::try_from(pts_ms.saturating_sub(start)).unwrap_or(0));
         self.bar.set_message(message);
     }
 
-    /// Leaves no trace.
+    /// Removes the bar.
     pub fn clear(self) {
         self.bar.finish_and_clear();
     }
@@ -45,14 +45,14 @@ impl MediaProgress {
 pub struct FrameProgress(ProgressBar);
 
 impl FrameProgress {
-    /// A spinner, until it is told how many frames there are.
+    /// Starts a spinner, which becomes a bar once the number of frames is known.
     pub fn start(what: &'static str) -> FrameProgress {
         let bar = ProgressBar::new_spinner().with_style(style(SPINNER)).with_prefix(what);
         bar.enable_steady_tick(REDRAW);
         FrameProgress(bar)
     }
 
-    /// Moves to `done` of `total` and says how it goes.
+    /// Moves to `done` of `total` and shows `message`.
     pub fn at(&mut self, done: u64, total: Option<u64>, message: String) {
         if let Some(total) = total.filter(|total| self.0.length() != Some(*total)) {
             self.0.set_style(style(BAR));
@@ -62,35 +62,35 @@ impl FrameProgress {
         self.0.set_message(message);
     }
 
-    /// Prints something while the bar is out of the way.
+    /// Runs `print` while the bar is hidden.
     pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
         self.0.suspend(print)
     }
 
-    /// Leaves no trace.
+    /// Removes the bar.
     pub fn clear(self) {
         self.0.finish_and_clear();
     }
 }
 
-/// Bytes on their way; clones move one bar.
+/// Progress of an upload; clones share one bar.
 #[derive(Clone)]
 pub struct UploadProgress(ProgressBar);
 
 impl UploadProgress {
-    /// A bar over `len` bytes.
+    /// Starts a bar over `len` bytes.
     pub fn start(what: &'static str, len: u64) -> UploadProgress {
         let bar = ProgressBar::new(len).with_style(style(BYTES)).with_prefix(what);
         bar.enable_steady_tick(REDRAW);
         UploadProgress(bar)
     }
 
-    /// So many more are sent.
+    /// Adds bytes that were sent.
     pub fn more(&self, bytes: usize) {
         self.0.inc(bytes as u64);
     }
 
-    /// Leaves no trace.
+    /// Removes the bar.
     pub fn clear(self) {
         self.0.finish_and_clear();
     }

@@ -1,7 +1,7 @@
-//! A self-contained HTML page about one analysis: stills on a time axis, curves, episodes of activity, markers.
+//! A self-contained HTML page about one analysis: stills on a time axis, curves, activity episodes, markers.
 //!
-//! Promises: one file, no request to anywhere, a content security policy that only its own
-//! script and style satisfy, and no text from outside that is markup.
+//! Promises one file without any network request, a content security policy that allows only its own script
+//! and style, and no untrusted text as markup.
 
 mod page;
 mod still_sampler;
@@ -23,15 +23,15 @@ use crate::{activity::EpisodeRecord, error::CliError, wire::MarkerRecord};
 pub struct Report<'a> {
     /// Headline: the file's name.
     pub title: &'a str,
-    /// `(what, value)` under the headline.
+    /// Facts under the headline, as names and values.
     pub facts: Vec<(&'static str, String)>,
-    /// A sentence the reader must not miss, such as that the source was cut short.
+    /// Important notice, for example that the source was truncated.
     pub warning: Option<String>,
-    /// One signal a frame, ascending.
+    /// Signals in ascending order of frames.
     pub signals: &'a [Signal],
-    /// Episodes of activity, ascending.
+    /// Activity episodes in ascending order.
     pub episodes: &'a [EpisodeRecord],
-    /// Markers in the order of the API.
+    /// Markers in the API's order.
     pub markers: &'a [MarkerRecord],
     /// Stills to show, and counts of the rest.
     pub stills: &'a StillSampler,
@@ -52,14 +52,14 @@ impl Report<'_> {
         write().map_err(|source| CliError::Write { path: path.to_owned(), source })
     }
 
-    /// The gate's reason for each frame, which its signal alone decides.
+    /// Returns the gate's reason for each frame, derived from the signals.
     fn reasons(&self) -> impl Iterator<Item = SelectionReason> {
         let mut gate = Gate::new(self.gate);
         self.signals.iter().map(move |signal| gate.offer(signal).reason)
     }
 
     fn markers_of(&self, kind: EventType) -> impl Iterator<Item = &MarkerRecord> {
-        // A finalized marker repeats two segments that are markers of their own.
+        // A finalized marker repeats two markers, which are counted themselves.
         self.markers.iter().filter(move |m| m.kind() == kind && m.status != "finalized")
     }
 }

@@ -1,8 +1,7 @@
-//! `sightline run`: from a source to what was found in it, in one step: create, ingest and analyze, or
-//! reason where there is a question, finish.
+//! `sightline run`: analyses a source on a server in one step: create, then ingest and analyze, or reason if
+//! there is a question, then finish.
 //!
-//! Promises that the run is ended when the command ends, whatever came between, and deleted where
-//! nothing came of it.
+//! Promises that the run is ended with the command, whatever happened, and deleted if it has no results.
 
 use std::path::Path;
 
@@ -66,14 +65,14 @@ pub struct RunArgs {
     server: ServerArgs,
 }
 
-/// The body of `POST /v1/runs/{id}/reason`.
+/// Body of `POST /v1/runs/{id}/reason`.
 #[derive(Serialize)]
 pub struct ReasonBody {
     #[serde(flatten)]
     pub ingest: IngestBody,
     pub model: String,
     pub semantic_prompt: String,
-    /// An object a frame, which nobody here reads.
+    /// True to get an object per frame, which this command does not use.
     pub include_frame_metadata: bool,
 }
 
@@ -97,11 +96,11 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
     let ended = end(&client, run, is_refused);
     let was_cut = outcome?;
     tell(args, &client, run, &ended?)?;
-    // A camera ends like that.
+    // For a camera this is the normal end.
     if was_cut && !is_live(&args.source) { Err(CliError::Interrupted) } else { Ok(()) }
 }
 
-/// A path that leads to a file here is made absolute, as a server on this machine takes it.
+/// Makes the path of a local file absolute, for a server on the same machine.
 fn as_the_server_sees(source: &str) -> String {
     let path = Path::new(source);
     let here = !source.contains("://") && path.is_file();
@@ -114,7 +113,7 @@ fn is_live(source: &str) -> bool {
     source.starts_with("rtsp://") || source.starts_with("rtsps://") || source.contains(".m3u8")
 }
 
-/// Does the work; true where Ctrl-C cut it short.
+/// Does the work; returns true if Ctrl-C cut it short.
 fn carry_out(
     args: &RunArgs,
     client: &ApiClient,
@@ -171,7 +170,7 @@ fn carry_out(
     }
     if args.prompt.is_none() {
         let analyze = AnalyzeBody { model: model.to_owned(), ..AnalyzeBody::default() };
-        // Ctrl-C has ended the source: what came of it is looked at all the same.
+        // Ctrl-C has ended the source, but the frames so far are analysed.
         let never = CancelToken::new();
         let body = body(serde_json::to_value(analyze))?;
         work::carry_out(client, (run, "analyze"), &body, &never, &mut cursor, &mut on_event)?;
@@ -179,7 +178,7 @@ fn carry_out(
     Ok(was_cut)
 }
 
-/// Prints the findings of an event, if it has any; a failure like the last one, `told`, only once.
+/// Prints the findings of an event, if any; a failure equal to the last one, `told`, only once.
 fn found(event: &EventRecord, told: &mut String) {
     let Ok(payload) = serde_json::from_str::<Value>(event.payload.get()) else { return };
     if let Some((at_ms, words)) = activity::words(&event.kind, &payload) {
@@ -212,8 +211,7 @@ fn say(at: &str, words: &str) {
     note!("{at:>12}  {}", printable(words));
 }
 
-/// Ends the run, or deletes it where nothing came of it, as of a source that is refused; answers its
-/// record.
+/// Ends the run, or deletes it if it is empty or its source was refused; returns its record.
 fn end(client: &ApiClient, run: &str, is_refused: bool) -> Result<Value, CliError> {
     let path = client.run_path(run, "")?;
     let record: Value = events::retry_unreachable(true, || client.get(&path, &[]))?;
@@ -228,7 +226,7 @@ fn end(client: &ApiClient, run: &str, is_refused: bool) -> Result<Value, CliErro
     }
 }
 
-/// Prints what was found.
+/// Prints the results.
 fn tell(args: &RunArgs, client: &ApiClient, run: &str, record: &Value) -> Result<(), CliError> {
     let episodes = activity::fetch(client, run)?;
     let all = markers::fetch(client, run, &[])?;
@@ -257,7 +255,7 @@ fn tell(args: &RunArgs, client: &ApiClient, run: &str, record: &Value) -> Result
     semantic(&record["semantic"])
 }
 
-/// Markers by their type, in words.
+/// Counts markers by type, as text.
 fn counts(all: &[MarkerRecord]) -> String {
     let mut counts = std::collections::BTreeMap::<&str, usize>::new();
     for marker in all {
@@ -268,7 +266,7 @@ fn counts(all: &[MarkerRecord]) -> String {
     if each.is_empty() { "no markers".to_owned() } else { each.join(", ") }
 }
 
-/// A model that answered nothing is no success.
+/// Fails if the model failed for every chunk; prints a note if it failed for some.
 pub fn semantic(semantic: &Value) -> Result<(), CliError> {
     let count = |name: &str| semantic[name].as_u64().unwrap_or(0);
     let (asked, failed) = (count("chunks_asked"), count("chunks_failed"));

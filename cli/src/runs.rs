@@ -1,4 +1,4 @@
-//! `sightline runs`: the life of a run over HTTP, step by step.
+//! `sightline runs`: manages runs over HTTP, step by step.
 
 mod steps;
 
@@ -156,7 +156,7 @@ fn stop_all(client: &ApiClient, json: bool) -> Result<(), CliError> {
         match post_nothing(client, run_id, "/stop") {
             Ok(reply) if json => out.json_line(&reply)?,
             Ok(_) => out.line(format!("{run_id} stopped"))?,
-            // It has ended meanwhile.
+            // The run has ended meanwhile.
             Err(CliError::Api(error)) if matches!(error.status, 404 | 409) => {}
             Err(error) => return Err(error),
         }
@@ -215,7 +215,7 @@ fn show(json: bool, run: &Map<String, Value>) -> Result<(), CliError> {
     out.finish()
 }
 
-/// Progress of a job, if `value` is one.
+/// Describes the progress of a job, if `value` is one.
 pub fn under_way(value: &Value) -> Option<String> {
     let done = value["frames_done"].as_u64()?;
     let (kind, status) = (text(&value["kind"]), text(&value["status"]));
@@ -232,7 +232,7 @@ pub fn under_way(value: &Value) -> Option<String> {
     Some(line)
 }
 
-/// Prints the server's answer, or the one line that a person wants of it.
+/// Prints the server's response as JSON, or `line` for people.
 pub fn say(json: bool, reply: &Value, line: impl FnOnce(&Value) -> String) -> Result<(), CliError> {
     let mut out = StdoutWriter::stdout();
     if json {

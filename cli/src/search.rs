@@ -1,4 +1,4 @@
-//! `sightline search`: the descriptions that have a text in them.
+//! `sightline search`: finds descriptions that contain a text.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Thresholds of the gate as options: of a recording, of an analysis, of a file analysed here.
+//! Thresholds of the gate as options of several commands.
 
 use gate::GateConfig;
 use media::Score;
@@ -57,19 +57,19 @@ fn score(text: &str) -> Result<f64, String> {
 }
 
 impl GateArgs {
-    /// Returns what to send as `gate`; `None` leaves it to the server.
+    /// Returns the thresholds to send as `gate`; `None` leaves them to the server.
     pub fn chosen(self) -> Option<GateArgs> {
         (self != GateArgs::default()).then_some(self)
     }
 
-    /// The defaults with what was chosen.
+    /// Returns the defaults, overridden by the options given.
     pub fn config(self) -> GateConfig {
         let base = GateConfig::default();
-        // The parser has taken scores only.
+        // The argument parser has accepted only valid scores.
         let or = |chosen: Option<f64>, base| {
             chosen.and_then(|chosen| Score::from_f64(chosen).ok()).unwrap_or(base)
         };
-        // One of the two that is chosen alone goes without the other.
+        // If only one of the two keepalives is given, the other is off.
         let (frames, ms) = match (self.keepalive_frames, self.keepalive_ms) {
             (None, None) => (base.keepalive_frames, base.keepalive_ms),
             (frames, ms) => (frames.unwrap_or(0), ms),

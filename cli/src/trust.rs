@@ -1,4 +1,4 @@
-//! Trust of the client over https: the system's authorities, and those of a file.
+//! Certificates that the client trusts over https: the system's, and those of a file.
 
 use std::{fs, path::PathBuf};
 
@@ -18,7 +18,7 @@ pub struct CaArgs {
 }
 
 impl CaArgs {
-    /// Builds a client for `url` that trusts them, with what `set` sets of it.
+    /// Builds a client for `url` that trusts these certificates; `set` sets further options.
     pub fn client(
         &self,
         url: &Url,
@@ -30,7 +30,7 @@ impl CaArgs {
             None => builder().build(),
         };
         built
-            // Clear text needs no certificates, and a minimal system has none.
+            // Plain HTTP needs no certificates, and a minimal system has none.
             .or_else(|error| match url.scheme() {
                 "http" => builder().tls_certs_only([]).build(),
                 _ => Err(error),
@@ -38,7 +38,7 @@ impl CaArgs {
             .map_err(|error| no_client(&error))
     }
 
-    /// The certificates of the file, where one is named.
+    /// Reads the certificates of the file, if one is named.
     pub fn certificates(&self) -> Result<Option<Vec<Certificate>>, CliError> {
         let Some(path) = &self.ca else { return Ok(None) };
         let text =
@@ -50,7 +50,7 @@ impl CaArgs {
     }
 }
 
-/// Error of a client that cannot be built.
+/// Makes the error of a client that cannot be built.
 pub fn no_client(error: &reqwest::Error) -> CliError {
     CliError::Usage(format!(
         "no HTTP client: {}; install the system's ca-certificates, or name a file with --ca",
@@ -58,7 +58,7 @@ pub fn no_client(error: &reqwest::Error) -> CliError {
     ))
 }
 
-/// Returns true if `url` has a scheme that servers speak.
+/// Returns true if `url` is http or https.
 pub fn is_served(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https")
 }

@@ -1,4 +1,4 @@
-//! `sightline upload`: a file of this machine to the server, with a bar as its bytes are sent.
+//! `sightline upload`: uploads a local file to the server, with a progress bar.
 
 use std::{
     fs::File,
@@ -39,12 +39,12 @@ pub fn run(args: &UploadArgs) -> Result<(), CliError> {
     out.finish()
 }
 
-/// The path that an upload's answer gives it.
+/// Returns the uploaded file's path in the server's response.
 pub fn path_of(reply: &Value) -> String {
     reply["file_path"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Uploads the file at `path`; the server's answer names what it is called there.
+/// Uploads the file at `path`; the response has its name and path at the server.
 pub fn send(client: &ApiClient, path: &Path) -> Result<Value, CliError> {
     let failed = |source| CliError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;
@@ -60,7 +60,7 @@ pub fn send(client: &ApiClient, path: &Path) -> Result<Value, CliError> {
     reply
 }
 
-/// A file that says how much of it was read.
+/// A file that counts the bytes read from it.
 struct Counted {
     file: File,
     bar: UploadProgress,

@@ -1,8 +1,8 @@
-//! `sightline verify`: decodes a run's source again and proves what the run's timeline says of it.
+//! `sightline verify`: decodes a run's source again and checks the run's timeline against it.
 //!
-//! Every signal, every decision that led to a still and every still of each decode pass must come out
-//! again, bit for bit, on any backend and by the thresholds that it was recorded with. Reads the log
-//! beside a server and changes nothing.
+//! Every signal, every decision that led to a still and every still of each decode pass must be reproduced
+//! bit for bit, on any backend, with the thresholds of the recording. Reads the log beside a running server
+//! and changes nothing.
 
 mod compare;
 mod recorded;
@@ -125,13 +125,13 @@ struct Verified {
 
 #[derive(Serialize)]
 struct PassRecord {
-    /// Sequence number of the `frames_decoded` that ends the pass.
+    /// Sequence number of the `frames_decoded` event that ends the pass.
     seq: u64,
     source: String,
     decoder: String,
     frames: u64,
     stills: u64,
-    /// The first thing that came out differently.
+    /// The first difference, if there is one.
     divergence: Option<FirstDifference>,
 }
 
@@ -173,7 +173,7 @@ fn prove(
     Ok(PassRecord { seq: pass.seq.0, source, decoder, frames, stills, divergence })
 }
 
-/// Zones of a pass: those that it was recorded with, or `given` where an older log has their names alone.
+/// Returns the zones of a pass: as recorded, or `given` if an older log has only their names.
 fn zones(pass: &RecordedPass, given: Zones) -> Result<Zones, CliError> {
     let is_whole = pass.zones.zones.iter().all(|zone| !zone.polygon.is_empty());
     if is_whole && given.zones.is_empty() {
@@ -191,7 +191,7 @@ fn zones(pass: &RecordedPass, given: Zones) -> Result<Zones, CliError> {
     Err(CliError::Usage(format!("event {seq}: it was recorded with the zones [{names}], {remedy}")))
 }
 
-/// The file that a source names, where it names one.
+/// Returns the local file that a source names, if it names one.
 fn local_path(uri: &str) -> Result<PathBuf, CliError> {
     let path = uri.strip_prefix("file://").unwrap_or(uri);
     let told = || format!("{uri} is not a file here: name a copy of it with --source");
@@ -204,7 +204,7 @@ fn local_path(uri: &str) -> Result<PathBuf, CliError> {
     Ok(Path::new(path).to_owned())
 }
 
-/// Sampling of a pass: where every frame of the source was taken, its indices say so.
+/// Returns the sampling of a pass; equal indices show that every frame of the source was taken.
 fn sampling(pass: &RecordedPass) -> Sampling {
     let is_every =
         pass.signals.iter().all(|signal| signal.source_frame_index == Some(signal.frame_index));

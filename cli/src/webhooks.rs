@@ -1,4 +1,4 @@
-//! `sightline webhooks`: where the events of a run, or of all of yours, are sent.
+//! `sightline webhooks`: manages the URLs that events of a run, or of all the caller's runs, are sent to.
 
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
-//! `sightline whip`: publishes files as a camera or a browser would, over WHIP (RFC 9725).
+//! `sightline whip`: publishes files over WHIP (RFC 9725), as a camera or a browser would.
 //!
-//! One thread drives every session, so that it also serves to load a server. The file is read by
-//! this process, not by a sandboxed worker: it is the user's own.
+//! One thread drives all sessions, which makes the command fit for load tests. The file is read in this
+//! process, not in a sandboxed worker, as it is the user's own.
 
 mod clip;
 mod endpoint;
@@ -89,28 +89,28 @@ fn percent(text: &str) -> Result<f64, WhipError> {
     PERCENT.contains(&value).then_some(value).ok_or(WhipError::Percent)
 }
 
-/// Figures of all sessions together.
+/// Statistics of all sessions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PublishStats {
-    /// Sessions whose media path was up.
+    /// Sessions that connected.
     pub connected: u64,
-    /// Longest time from the offer to the media path.
+    /// Longest time from the offer to the connection, in milliseconds.
     pub connect_ms_max: u64,
     /// Pictures sent.
     pub pictures: u64,
-    /// Packets sent, those that were then lost on purpose included.
+    /// Packets sent, including those then dropped on purpose.
     pub packets: u64,
-    /// Bytes of them.
+    /// Bytes of those packets.
     pub bytes: u64,
-    /// Packets dropped on purpose, or because the socket took no more.
+    /// Packets dropped on purpose, or because the socket was full.
     pub lost: u64,
     /// Packets that the server requested again (NACK).
     pub asked: u64,
-    /// Packets sent again.
+    /// Packets retransmitted.
     pub repeated: u64,
-    /// Requests for a keyframe.
+    /// Keyframe requests received.
     pub keyframes_requested: u64,
-    /// Times that pictures were skipped to get to a keyframe.
+    /// Number of times that pictures were skipped to reach a keyframe.
     pub jumps: u64,
 }
 
@@ -129,7 +129,7 @@ impl PublishStats {
     }
 }
 
-/// The statistics as JSON.
+/// Statistics as JSON.
 #[derive(Serialize)]
 struct PublishReport<'a> {
     runs: &'a [String],
@@ -137,7 +137,7 @@ struct PublishReport<'a> {
     figures: &'a PublishStats,
 }
 
-/// Runs the command.
+/// Runs `whip`.
 pub fn run(args: &WhipArgs) -> Result<(), CliError> {
     let WhipCommand::Publish(args) = &args.command;
     let Published { runs, figures } = publisher::publish(args)?;

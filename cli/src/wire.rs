@@ -1,4 +1,4 @@
-//! The records of the HTTP API that the command line reads, and writes in `--json`.
+//! Records of the HTTP API, which the command line reads, and writes with `--json`.
 //!
 //! Unknown fields are ignored, as the contract asks of every consumer.
 
@@ -6,7 +6,7 @@ use media::{EventType, Marker};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
-/// A marker as `GET /v1/runs/{id}/markers` gives it.
+/// Marker, as in the response of `GET /v1/runs/{id}/markers`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MarkerRecord {
     pub marker_id: String,
@@ -48,13 +48,13 @@ impl From<&Marker> for MarkerRecord {
 }
 
 impl MarkerRecord {
-    /// The type as the vocabulary knows it.
+    /// Returns the event type of the name.
     pub fn kind(&self) -> EventType {
         EventType::from_name(&self.event_type)
     }
 }
 
-/// A run record.
+/// Run, as in the API's responses.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunRecord {
     pub run_id: String,
@@ -83,7 +83,7 @@ pub struct RunRecord {
     pub expires_at: Option<String>,
 }
 
-/// An event envelope; the payload stays the bytes the server sent.
+/// Event envelope; the payload keeps the bytes that the server sent.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EventRecord {
     pub seq: u64,
@@ -94,7 +94,7 @@ pub struct EventRecord {
     pub payload: Box<RawValue>,
 }
 
-/// Answer of `POST /v1/query`.
+/// Response of `POST /v1/query`.
 #[derive(Debug, Deserialize)]
 pub struct QueryReply {
     pub matches: Vec<EventRecord>,
@@ -102,7 +102,7 @@ pub struct QueryReply {
     pub has_more: bool,
 }
 
-/// Answer of `GET /v1/runs/{id}/markers`.
+/// Response of `GET /v1/runs/{id}/markers`.
 #[derive(Debug, Deserialize)]
 pub struct MarkersReply {
     pub markers: Vec<MarkerRecord>,

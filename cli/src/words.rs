@@ -1,11 +1,10 @@
-//! The words of markers and events, for `--help` and the report: the tables of `docs/EVENTS.md`.
+//! Explanations of markers and events for `--help` and the report, from the tables of `docs/EVENTS.md`.
 
 const DOCUMENT: &str = include_str!("../../docs/EVENTS.md");
-/// Columns of the help.
+/// Width of the help in columns.
 const WIDTH: usize = 100;
 
-/// The first two cells of each row of the table whose first column is called `head`: a word, and what
-/// it means.
+/// Returns the first two cells of each row in the table whose first column is `head`: a term and its meaning.
 pub fn table(head: &str) -> Vec<(String, String)> {
     let head = format!("| `{head}` |");
     let rows = DOCUMENT.lines().skip_while(|line| !line.starts_with(&head)).skip(2);
@@ -17,19 +16,19 @@ pub fn table(head: &str) -> Vec<(String, String)> {
     rows.filter_map(cells).collect()
 }
 
-/// Explains confidence.
+/// Returns the explanation of confidence.
 pub fn confidence() -> String {
     let line = DOCUMENT.lines().find(|line| line.starts_with("`confidence`"));
     line.unwrap_or_default().replace('`', "")
 }
 
-/// End of the help of commands that show markers.
+/// Returns the end of the help for commands that show markers.
 pub fn of_markers() -> String {
     let (types, statuses) = (listed("event_type"), listed("status"));
     format!("Types:\n{types}\nStatuses:\n{statuses}\n{}", wrapped(&confidence(), 0))
 }
 
-/// End of the help of `events`.
+/// Returns the end of the help for `events`.
 pub fn of_events() -> String {
     format!("Kinds:\n{}", listed("kind"))
 }
@@ -44,7 +43,7 @@ fn listed(head: &str) -> String {
     rows.iter().map(line).collect()
 }
 
-/// `text` in lines of the help's width, all but the first begun with `indent` blanks.
+/// Wraps `text` to the width of the help; all lines but the first start with `indent` blanks.
 fn wrapped(text: &str, indent: usize) -> String {
     let (mut lines, mut column) = (String::new(), indent);
     for word in text.split_whitespace() {

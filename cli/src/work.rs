@@ -1,7 +1,7 @@
-//! Work of a run as a job: asked for, watched while it goes on, cancelled by Ctrl-C.
+//! Runs work on a run as a job: starts it, watches it, cancels it on Ctrl-C.
 //!
-//! Promises that Ctrl-C keeps what was recorded until then, and that a server which restarts meanwhile
-//! is waited for as long as `events --follow` waits.
+//! Promises that Ctrl-C keeps what was recorded so far, and that a server which restarts is waited for as
+//! long as with `events --follow`.
 
 use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,10 @@ use crate::{
 };
 
 const PAGE: u32 = 500;
-/// Longest time that the server holds the answer to a query for events; progress is looked at as often.
+/// Time for which the server may hold a query for events; the progress is fetched at that interval.
 const LOOK_MS: u32 = 500;
 
-/// A job as `GET /v1/runs/{id}/jobs/{job_id}` gives it.
+/// Job, as in the response of `GET /v1/runs/{id}/jobs/{job_id}`.
 #[derive(Deserialize)]
 struct Job {
     job_id: String,
@@ -34,19 +34,19 @@ struct Job {
     error: Option<Value>,
 }
 
-/// Position up to which the events of a run were read.
+/// Position in the events of a run, up to which they were read.
 pub struct Cursor<'a> {
     run: &'a str,
     from_seq: u64,
 }
 
 impl Cursor<'_> {
-    /// The first event of `run`.
+    /// Starts at the first event of `run`.
     pub fn start(run: &str) -> Cursor<'_> {
         Cursor { run, from_seq: 0 }
     }
 
-    /// Reads on; waits for an event where `wait_ms` says so.
+    /// Passes all new events to `on_event`; waits for one up to `wait_ms`, if given.
     pub fn read(
         &mut self,
         client: &ApiClient,
@@ -68,16 +68,16 @@ impl Cursor<'_> {
     }
 }
 
-/// End of a piece of work.
+/// Outcome of the work.
 pub enum Ended {
-    /// The work has ended, with this answer; null where it was too long to be kept.
+    /// The work is done, with this result; null if the result was too long to be kept.
     Done(Value),
-    /// Ctrl-C ended it: what was recorded until then stays.
+    /// Ctrl-C cancelled the work; what was recorded before stays.
     Cancelled,
 }
 
-/// Asks for `work` (`ingest`, `analyze`, `reason`) of a run and watches it; `on_event` is given each
-/// event as it comes.
+/// Starts `work` (`ingest`, `analyze`, `reason`) on a run and watches it; `on_event` gets each event as it
+/// comes.
 pub fn carry_out(
     client: &ApiClient,
     (run, work): (&str, &'static str),
@@ -88,7 +88,7 @@ pub fn carry_out(
 ) -> Result<Ended, CliError> {
     let path = client.run_path(run, &format!("/{work}"))?;
     let asked = client.post_async(&path, body, LONG)?;
-    // A server without jobs answers when it is done.
+    // A server without jobs answers when the work is done.
     let Some(id) = asked["job_id"].as_str() else { return Ok(Ended::Done(asked)) };
     let path = client.run_path(run, &format!("/jobs/{id}"))?;
     let mut bar = FrameProgress::start(work);
@@ -115,7 +115,7 @@ pub fn carry_out(
     }
 }
 
-/// Cancels a job, which may have ended meanwhile.
+/// Cancels a job; a job that has ended is no error.
 fn cancel_job(client: &ApiClient, run: &str, id: &str) -> Result<(), CliError> {
     note!("sightline: ending; what came until now is kept");
     let path = client.run_path(run, &format!("/jobs/{id}"))?;
@@ -126,7 +126,7 @@ fn cancel_job(client: &ApiClient, run: &str, id: &str) -> Result<(), CliError> {
 }
 
 impl Job {
-    /// Progress in words.
+    /// Describes the progress.
     fn line(&self) -> String {
         let mut line = match self.frames_total {
             Some(total) => format!("{} of {} frames", grouped(self.frames_done), grouped(total)),
@@ -143,7 +143,7 @@ impl Job {
 
     fn failure(&self) -> ApiError {
         let text = self.error.as_ref().map(Value::to_string).unwrap_or_default();
-        // The status that the same failure has as an answer.
+        // The status that the same failure has as an HTTP response.
         let code = self.error.as_ref().and_then(|error| error["error"]["code"].as_str());
         let status = match code {
             Some("not_found") => StatusCode::NOT_FOUND,
@@ -160,7 +160,7 @@ impl Job {
     }
 }
 
-/// Adds to the error of a source that the server does not find what can be done about it.
+/// Adds advice to the error of a source that the server does not find.
 pub fn explained(error: CliError, source: &str) -> CliError {
     let CliError::Api(mut error) = error else { return error };
     let is_path = !source.contains("://");
@@ -179,7 +179,7 @@ pub fn explained(error: CliError, source: &str) -> CliError {
     CliError::Api(error)
 }
 
-/// `POST` with nothing to say, for what a command does on its way out.
+/// Sends `POST` with an empty object.
 pub fn post_nothing(client: &ApiClient, run: &str, rest: &str) -> Result<Value, CliError> {
     client.post(&client.run_path(run, rest)?, &serde_json::Map::new(), QUICK)
 }

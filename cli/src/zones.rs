@@ -1,4 +1,4 @@
-//! Zones of the picture as options: sent to a server, or used here.
+//! Zones of the picture as options, sent to a server or used locally.
 
 use media::{Score, Zone, Zones};
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub struct ZoneArgs {
     zones_only: bool,
 }
 
-/// Zones as fields of an ingest.
+/// Zones as fields of an ingest request.
 #[derive(Serialize, Default)]
 pub struct ZoneFields {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -34,7 +34,7 @@ struct ZoneField {
 }
 
 impl ZoneArgs {
-    /// The zones.
+    /// Returns the zones, after checking their number and names.
     pub fn zones(&self) -> Result<Zones, CliError> {
         if self.zones.len() > Zone::MAX {
             return Err(CliError::Usage(format!("{} zones at most", Zone::MAX)));
@@ -46,7 +46,7 @@ impl ZoneArgs {
         Ok(Zones { zones: self.zones.clone(), only: self.zones_only })
     }
 
-    /// The zones as a server takes them.
+    /// Returns the zones as fields of a request.
     pub fn fields(&self) -> Result<ZoneFields, CliError> {
         let corners =
             |zone: &Zone| zone.polygon.iter().map(|(x, y)| [x.as_f64(), y.as_f64()]).collect();
@@ -57,7 +57,7 @@ impl ZoneArgs {
 }
 
 fn zone(text: &str) -> Result<Zone, String> {
-    // A name may have the sign itself.
+    // A name may contain the equals sign.
     let (name, corners) = text.rsplit_once('=').ok_or("needs NAME=X,Y;X,Y;X,Y")?;
     if name.is_empty() {
         return Err("needs a name before the =".to_owned());

@@ -244,7 +244,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Checks the worker's limits, not more often than every [`LOOK_EVERY`].
+    /// Checks the worker's limits, not more often than every `LOOK_EVERY`.
     pub fn sample_usage(&mut self) -> Result<(), WorkerError> {
         self.output.check(self.incoming.total(), Instant::now())?;
         if self.looked.elapsed() < LOOK_EVERY {

@@ -1,8 +1,8 @@
-//! `sightline bench capacity`: streams that this machine keeps up with, by codec and resolution.
+//! `sightline bench capacity`: real-time streams that this machine can handle, by codec and resolution.
 //!
-//! Each row decodes, measures and decides on every core at once, one worker a core unless told
-//! otherwise, and divides: what one frame costs one core then is what a full machine pays. Receiving,
-//! models and the log are not in it. Clips are rendered by ffmpeg from its moving test picture, or are the user's own.
+//! Each row decodes, measures and decides on all cores at once, by default with one worker per core, so a
+//! frame's cost is that of a fully loaded machine. Receiving, models and the log are not included. ffmpeg
+//! renders the clips from its moving test picture, or the user names files.
 
 use std::{
     fs::File,
@@ -25,9 +25,9 @@ use crate::{
     output::{StdoutWriter, TextTable},
 };
 
-/// Time for which a row is measured at least, a clip always being decoded to its end.
+/// Least time for which a row is measured; a clip is always decoded to its end.
 const MEASURED: Duration = Duration::from_secs(1);
-/// Length of a rendered clip: a GOP of every common camera, twice.
+/// Length of a rendered clip: two GOPs of a common camera.
 const CLIP_SECONDS: u32 = 4;
 
 /// Arguments of `bench capacity`.
@@ -70,18 +70,18 @@ struct Row {
     width: u32,
     height: u32,
     decoder: String,
-    /// Frames measured, of all cores.
+    /// Frames measured by all workers.
     frames: u64,
-    /// Time of one worker for a frame while all work, decoding and gate.
+    /// Time that one worker takes for a frame while all work, decoding and gate, in milliseconds.
     ms_per_frame: f64,
-    /// Milliseconds of it that the gate takes.
+    /// Part of it that the gate takes, in milliseconds.
     gate_ms_per_frame: f64,
-    /// Rate of the whole machine, while all workers run.
+    /// Frames per second of the whole machine while all workers run.
     frames_per_second: f64,
-    /// Rate of the whole machine from the first worker's start to the last one's end: what starting
-    /// workers and opening files and devices takes is in it.
+    /// Frames per second of the whole machine from the start of the first worker to the end of the last,
+    /// which includes starting workers and opening files and devices.
     wall_frames_per_second: f64,
-    /// Number of streams of `fps` frames a second, rounded down.
+    /// Number of streams of `fps` frames per second, rounded down.
     streams: u64,
 }
 
@@ -106,7 +106,7 @@ pub fn run(args: &CapacityArgs) -> Result<(), CliError> {
     print(&Capacity { cores, workers, fps: args.fps, rows }, args.json)
 }
 
-/// Result of one core's worker.
+/// Result of one worker.
 #[derive(Default)]
 struct WorkerResult {
     frames: u64,
@@ -115,7 +115,7 @@ struct WorkerResult {
     decoder: String,
 }
 
-/// So many workers decode the clip over and over, at the same time.
+/// Decodes the clip over and over in this many workers at the same time.
 fn measure(
     supervisor: &Supervisor,
     clip: &Path,
@@ -194,7 +194,7 @@ fn decode_for_a_while(
     Ok(done)
 }
 
-/// Encoders as cameras set theirs: one keyframe in two seconds, no B pictures.
+/// Encoders with the settings of common cameras: one keyframe in two seconds, no B-frames.
 const ENCODERS: [(&str, &[&str]); 2] = [
     ("h264", &["-c:v", "libx264", "-preset", "veryfast", "-tune", "zerolatency"]),
     (
@@ -203,7 +203,7 @@ const ENCODERS: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// A clip a codec and height, 16:9.
+/// Renders one 16:9 clip per codec and height.
 fn render_all(dir: &Path, heights: &[u32], fps: u32) -> Result<Vec<PathBuf>, CliError> {
     let ffmpeg = environment::find_program("SERVICE_FFMPEG_PATH", "ffmpeg").ok_or_else(|| {
         CliError::Usage("no ffmpeg to render clips with: name video files".to_owned())
@@ -243,7 +243,7 @@ fn render(
     Ok(())
 }
 
-/// Two decimals.
+/// Rounds to two decimals.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

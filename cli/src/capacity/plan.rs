@@ -1,30 +1,30 @@
-//! The arithmetic of a fleet: each line is a product of what is given, what was measured and earlier lines.
+//! The arithmetic of a fleet: each line is a product of arguments, measured constants and earlier lines.
 
 use serde::Serialize;
 
 use super::FleetArgs;
 use crate::output::grouped;
 
-/// Milliseconds of a core for a frame of a file, kilobytes of a still, and megabits a second of a camera, by the rows of a picture.
+/// Core milliseconds per frame of a file, kilobytes per still, and Mb/s of a camera, by picture rows.
 const MEASURED: [(&str, f64, f64, f64); 3] =
     [("360", 0.81, 37.0, 0.5), ("720", 2.9, 99.0, 1.5), ("1080", 6.3, 112.0, 4.0)];
-/// Milliseconds of a core that a live frame takes besides: 0.08 cores of the server for 24 sessions of 30 frames a second.
+/// Further core milliseconds per live frame: 0.08 cores of the server for 24 sessions at 30 frames/s.
 const LIVE_MS: f64 = 0.11;
-/// Mebibytes of a session with stills, views and clips in its worker.
+/// Memory in the worker of a session with stills, views and clips, in MiB.
 const SESSION_MIB: f64 = 7.4;
-/// Bytes of a frame in the signal column of its node, and in frames.parquet.
+/// Bytes per frame in the signal column of its node, and in frames.parquet.
 const COLUMN_BYTES: f64 = 64.0;
 const PARQUET_BYTES: f64 = 33.0;
-/// Mebibytes that a server reserves for a session.
+/// Memory that a server reserves for a session, in MiB.
 const RESERVED_MIB: f64 = 25.0;
-/// Events for each still, its own and markers, and bytes of one in the log.
+/// Events per still, its own and those of markers, and bytes per event in the log.
 const EVENTS: f64 = 3.0;
 const EVENT_BYTES: f64 = 400.0;
-/// Milliseconds of a core that Ray takes for a file.
+/// Core milliseconds that Ray adds to a file.
 const RAY_MS: f64 = 20.0;
-/// Frames a second of an H100 that decodes 1080p HEVC and measures it, eight files at once.
+/// Frames per second of an H100 that decodes and measures 1080p HEVC, eight files at once.
 const H100: f64 = 4_729.0;
-/// Seconds of a day, hours of a month.
+/// Seconds in a day, and hours in a month.
 const DAY: f64 = 86_400.0;
 const MONTH: f64 = 730.0;
 
@@ -38,35 +38,35 @@ pub struct Line {
     pub unit: &'static str,
 }
 
-/// Something that more nodes do not make more of.
+/// Resource that does not grow with the number of nodes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shared {
     pub what: &'static str,
     pub arithmetic: String,
-    /// The most that it is known, or assumed, to carry.
+    /// Known or assumed capacity.
     pub most: f64,
-    /// The part of it that is used by this fleet, by ten of them and by a hundred.
+    /// Share of the capacity used by this fleet, by ten and by a hundred of it.
     pub at: [f64; 3],
 }
 
-/// A part of a product, with its unit.
+/// Factor of a product, with its unit.
 #[derive(Clone, Copy)]
 enum Factor {
     Times(f64, &'static str),
     Over(f64, &'static str),
-    /// A power of ten between units, which is not shown.
+    /// Power of ten between units; not shown.
     Scale(f64),
 }
 use Factor::{Over, Scale, Times};
 
-/// The lines of one part of the plan.
+/// Lines of one part of the plan.
 struct Lines {
     about: &'static str,
     lines: Vec<Line>,
 }
 
 impl Lines {
-    /// Adds a product; returns its value.
+    /// Adds a line for a product; returns its value.
     fn add(&mut self, what: &'static str, unit: &'static str, factors: &[Factor]) -> f64 {
         let (mut value, mut arithmetic) = (1.0, String::new());
         for factor in factors {
@@ -90,7 +90,7 @@ impl Lines {
         value
     }
 
-    /// Adds a product of which there are only whole ones.
+    /// Adds a line for a product, rounded up to a whole number.
     fn add_whole(&mut self, what: &'static str, factors: &[Factor]) -> f64 {
         let value = self.add(what, "", factors).ceil();
         self.lines.last_mut().expect("added").value = value;
@@ -104,14 +104,14 @@ impl Lines {
     }
 }
 
-/// Milliseconds for a frame, kilobytes of a still and megabits a second, as given or measured.
+/// Returns milliseconds per frame, kilobytes per still and megabits per second, as given or measured.
 fn costs(given: &FleetArgs) -> (f64, f64, f64) {
     let found = MEASURED.iter().find(|row| row.0 == given.height);
     let (_, frame, still, stream) = *found.expect("the argument is one of the table");
     (given.frame_ms.unwrap_or(frame), given.still_kb.unwrap_or(still), stream)
 }
 
-/// Three digits that count, in groups.
+/// Formats three significant digits, with digit grouping.
 pub fn figure(value: f64) -> String {
     let digits = if value >= 1.0 { (2 - value.log10().floor() as i32).max(0) as usize } else { 3 };
     let text = format!("{value:.digits$}");
@@ -121,7 +121,7 @@ pub fn figure(value: f64) -> String {
     if part.is_empty() { whole } else { format!("{whole}.{part}") }
 }
 
-/// Machines, disks and traffic of the cameras.
+/// Computes machines, disks and traffic of the cameras.
 pub fn cameras(given: &FleetArgs) -> Vec<Line> {
     let (frame_ms, still_kb, stream) = costs(given);
     let (count, days) = (given.cameras as f64, Times(given.retention, "days"));
@@ -138,7 +138,7 @@ pub fn cameras(given: &FleetArgs) -> Vec<Line> {
     let each = of.add("cameras of a node", "", &[cameras, node]);
     let sessions = [Times(each, "sessions"), Times(SESSION_MIB, "MiB"), Scale(1.0 / 1024.0)];
     of.add("memory of a node", "GiB", &sessions);
-    // Reserved up to what the cores carry, a node refuses what would overload it.
+    // With this budget a node's cores are full before its memory: it refuses sessions that would overload it.
     let carried = [Times(given.cores, "cores"), Over(given.fps, "frames/s"), Over(frame, "ms")];
     let carried =
         of.add("sessions that a node carries", "", &[&carried[..], &[Scale(1e3)]].concat());
@@ -174,7 +174,7 @@ pub fn cameras(given: &FleetArgs) -> Vec<Line> {
     of.lines
 }
 
-/// Machines and results of the recorded files.
+/// Computes machines and results of the recorded files.
 pub fn archive(given: &FleetArgs) -> Vec<Line> {
     let (frame_ms, still_kb, stream) = costs(given);
     let count = given.hours as f64;
@@ -203,7 +203,7 @@ pub fn archive(given: &FleetArgs) -> Vec<Line> {
     of.lines
 }
 
-/// Parts that all nodes share, with the share of each that is used: the nearest to its end first.
+/// Returns the resources shared by all nodes, with the share in use; the one closest to its limit first.
 pub fn shared(given: &FleetArgs) -> Vec<Shared> {
     let lines = cameras(given);
     let of = |what| lines.iter().find(|line| line.what == what).map_or(0.0, |line| line.value);

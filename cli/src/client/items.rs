@@ -1,4 +1,4 @@
-//! The list in a JSON answer, item by item as it comes.
+//! Streams the items of an array in a JSON response.
 
 use std::io::Read;
 
@@ -7,20 +7,20 @@ use serde_json::{Map, Value};
 
 use crate::error::CliError;
 
-/// Bytes that are read at first; an item that is longer has the buffer doubled until it is whole.
+/// Initial size of the read buffer in bytes; it doubles until the current item fits.
 const PIECE: usize = 1 << 16;
 
-/// Reason for which an answer was not read to its end.
+/// Reason that a response was not read to its end.
 pub enum Stopped {
-    /// It was cut short.
+    /// The response ended early.
     Cut,
-    /// It is not what it should be.
+    /// The response is not valid JSON of the expected form.
     Json(serde_json::Error),
-    /// Whoever took an item would take no more.
+    /// The callback failed.
     Taker(CliError),
 }
 
-/// Hands each item of the list under `list` to `take`, with the fields that came before the list.
+/// Passes each item of the array `list` to `take`, with the fields that precede the array.
 pub fn each<T: DeserializeOwned>(
     answer: impl Read,
     list: &str,
@@ -46,7 +46,7 @@ pub fn each<T: DeserializeOwned>(
     Ok(())
 }
 
-/// Text as it comes: what lies from `at` to `end` in the buffer is unread.
+/// Incremental reader; the bytes from `at` to `end` of the buffer are unread.
 struct Text<R> {
     answer: R,
     buffer: Vec<u8>,
@@ -55,7 +55,7 @@ struct Text<R> {
 }
 
 impl<R: Read> Text<R> {
-    /// Reads on; false at the end of the answer, and where it was cut off.
+    /// Reads more; returns false at the end of the response, or after an error.
     fn fill(&mut self) -> bool {
         if self.at == 0 && self.end == self.buffer.len() {
             self.buffer.resize(2 * self.end, 0);
@@ -67,12 +67,12 @@ impl<R: Read> Text<R> {
         read > 0
     }
 
-    /// The next value, which something follows in every object and list.
+    /// Takes the next value; in objects and arrays another character always follows it.
     fn value<T: DeserializeOwned>(&mut self) -> Result<T, Stopped> {
         let (mut tried, mut is_over) = (0, false);
         loop {
             let unread = &self.buffer[self.at..self.end];
-            // An item of many pieces is tried again once twice as much of it is there.
+            // A long item is parsed again only once twice as many bytes are there.
             if unread.len() < PIECE || unread.len() >= 2 * tried || is_over {
                 tried = unread.len();
                 let mut values = serde_json::Deserializer::from_slice(unread).into_iter();
@@ -94,7 +94,7 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// The next character that is no white space, not taken.
+    /// Returns the next character that is not white space, without taking it.
     fn peek(&mut self) -> Result<u8, Stopped> {
         loop {
             match self.buffer[self.at..self.end].first().copied() {
@@ -113,7 +113,7 @@ impl<R: Read> Text<R> {
         if found == wanted { Ok(()) } else { Err(Stopped::Json(Error::custom(odd()))) }
     }
 
-    /// Enters an object or a list; true where something is in it.
+    /// Enters an object or array; returns true if it is not empty.
     fn open(&mut self, first: u8, last: u8) -> Result<bool, Stopped> {
         self.expect(first)?;
         let is_empty = self.peek()? == last;
@@ -121,7 +121,7 @@ impl<R: Read> Text<R> {
         Ok(!is_empty)
     }
 
-    /// Goes on in an object or a list; true where something follows.
+    /// Moves on in an object or array; returns true if another element follows.
     fn follows(&mut self, last: u8) -> Result<bool, Stopped> {
         let ends = self.peek()? == last;
         self.expect(if ends { last } else { b',' })?;
@@ -129,7 +129,7 @@ impl<R: Read> Text<R> {
     }
 }
 
-/// Returns true for an error that more text may mend: `1.` is one as well as a missing bracket.
+/// Returns true for an error that more text may fix: an incomplete `1.` is one, like a missing bracket.
 fn is_at_end(error: &serde_json::Error, text: &[u8]) -> bool {
     let lines = text.iter().filter(|byte| **byte == b'\n').count() + 1;
     let last = text.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();

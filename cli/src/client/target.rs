@@ -1,4 +1,4 @@
-//! The server that requests go to, and the caller's credentials.
+//! The server that requests are sent to, and the caller's credentials.
 
 use std::fmt;
 
@@ -57,7 +57,7 @@ impl fmt::Debug for ServerArgs {
     }
 }
 
-/// Address of the server, and what each request carries.
+/// Address of the server, and the headers of each request.
 pub struct Target {
     base: Url,
     key: Option<HeaderValue>,
@@ -65,7 +65,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Checks the address and what goes into headers.
+    /// Checks the address and the header values.
     pub fn new(args: &ServerArgs) -> Result<Target, CliError> {
         let usage =
             |problem: &str| CliError::Usage(format!("{problem}: {}", printable(&args.server)));
@@ -85,36 +85,36 @@ impl Target {
         Ok(Target { base, key, tenant })
     }
 
-    /// The server's address, for messages.
+    /// Returns the server's address, for messages.
     pub fn server(&self) -> String {
         self.base.to_string()
     }
 
-    /// The server's address.
+    /// Returns the server's base URL.
     pub fn base(&self) -> &Url {
         &self.base
     }
 
-    /// URL of `path`.
+    /// Returns the URL of `path`.
     pub fn url(&self, path: &str) -> Result<Url, CliError> {
         self.base
             .join(path)
             .map_err(|error| CliError::Usage(format!("no such path: {path}: {error}")))
     }
 
-    /// The path of a run and what is below it, refusing ids that would lead elsewhere.
+    /// Returns the path of a run with `rest` appended; refuses ids that would lead elsewhere.
     pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
         let run: RunId =
             run.parse().map_err(|error| CliError::Usage(format!("{error}: {}", printable(run))))?;
         Ok(format!("v1/runs/{run}{rest}"))
     }
 
-    /// Returns true where requests carry a key.
+    /// Returns true if requests carry an API key.
     pub fn has_key(&self) -> bool {
         self.key.is_some()
     }
 
-    /// Credentials of the caller.
+    /// Returns the headers with the caller's credentials.
     pub fn headers(&self) -> HeaderMap {
         let named = [("x-api-key", &self.key), ("x-tenant-id", &self.tenant)];
         let named = named.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));

@@ -1,4 +1,4 @@
-//! A server process of our own: started on defaults, waited for, stopped, never left behind.
+//! A server process of the demo: started with default settings, awaited, stopped, never left behind.
 
 use std::{
     fs::File,
@@ -20,11 +20,11 @@ use crate::{
 };
 
 const START: Duration = Duration::from_secs(20);
-/// Longer than the server's own drain of 10 s.
+/// Longer than the server's own drain limit of 10 s.
 const STOP: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// A running server; dropping it kills it.
+/// Handle to a running server; dropping it kills the process.
 pub struct Server {
     child: Child,
     args: ServerArgs,
@@ -32,7 +32,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `binary` with its data and log under `out` and waits until it is ready.
+    /// Starts `binary` with its data and log under `out`, and waits until it is ready.
     pub fn start(
         binary: &Path,
         out: &Path,
@@ -72,17 +72,17 @@ impl Server {
         Ok(server)
     }
 
-    /// Base URL.
+    /// Returns the base URL.
     pub fn address(&self) -> &str {
         &self.args.server
     }
 
-    /// A client with this server's key.
+    /// Returns a client with this server's key.
     pub fn client(&self) -> Result<ApiClient, CliError> {
         ApiClient::new(&self.args)
     }
 
-    /// Address of the console at `run`. The fragment, which a browser sends to nobody, carries the key.
+    /// Returns the console's address for `run`. The fragment, which browsers never send, carries the key.
     pub fn console(&self, run: &str) -> String {
         format!(
             "{}/runs/{run}#key={}",
@@ -91,12 +91,12 @@ impl Server {
         )
     }
 
-    /// Returns when `cancel` is cancelled; fails where the server ends first.
+    /// Waits until `cancel` is cancelled; fails if the server fails first.
     pub fn wait(&mut self, cancel: &CancelToken) -> Result<(), CliError> {
         while !cancel.is_cancelled() {
             match self.child.try_wait() {
                 Ok(None) => std::thread::sleep(LOOK_EVERY),
-                // It hears the terminal's Ctrl-C by itself.
+                // The terminal sends Ctrl-C to the server as well.
                 Ok(Some(status)) if status.success() => return Ok(()),
                 Ok(Some(status)) => return Err(self.failed(format!("ended with {status}"))),
                 Err(error) => return Err(self.failed(error.to_string())),
@@ -105,7 +105,7 @@ impl Server {
         Ok(())
     }
 
-    /// Asks the server to drain and end, and checks that it ends well.
+    /// Asks the server to drain and exit, and checks its exit status.
     pub fn stop(mut self) -> Result<(), CliError> {
         if let Ok(Some(status)) = self.child.try_wait()
             && status.success()
@@ -156,13 +156,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only where the process has ended already.
+        // Both fail only if the process has ended.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// A loopback address nobody listens on; another process could take the port before the server.
+/// Returns a free loopback address; another process could still take the port before the server does.
 fn free_address() -> Result<String, CliError> {
     let failed = |error: std::io::Error| CliError::Unreachable {
         server: "127.0.0.1".to_owned(),

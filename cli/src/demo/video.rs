@@ -1,4 +1,4 @@
-//! Choice of the video that the demo shows.
+//! Selects the video of the demo.
 
 use std::{
     fs::{self, File},
@@ -11,11 +11,11 @@ use worker::{CancelToken, Supervisor, WorkerError};
 
 use crate::{environment, error::CliError};
 
-/// Clips worth showing, best first, below the media directory.
+/// Sample clips below the media directory, the best first.
 const CLIPS: [&str; 3] =
     ["cuts_dev_360p.mp4", "clips/anim_bbb-480p-30s.mp4", "clips/surv_traffic-camera.mp4"];
 
-/// Four scenes with hard cuts, a stretch of noise and one of flicker.
+/// Four scenes with hard cuts, a span of noise and one of flicker.
 const SCENES: &str = "\
 testsrc2=s=960x540:r=25:d=4[a];\
 mandelbrot=s=960x540:r=25,trim=duration=4[b];\
@@ -24,7 +24,7 @@ gradients=s=960x540:r=25:d=5:seed=7:speed=0.02:nb_colors=2:c0=0x16425b:c1=0xe8b0
 eq=brightness='if(between(t,2,4),0.06*sgn(sin(2*PI*6.25*t)),0)':eval=frame,format=yuv420p[d];\
 [a][b][c][d]concat=n=4";
 
-/// The absolute path of the user's video, else of a sample, else of one that is rendered now.
+/// Returns the absolute path of the user's video, else of a sample, else of one rendered now.
 pub fn choose(
     video: Option<&Path>,
     media_dir: Option<&Path>,
@@ -40,7 +40,7 @@ pub fn choose(
     }
 }
 
-/// The video under a folder that does not hold `out`: a server's data lie in none of its roots.
+/// Returns the video in a folder without `out`: a server's data must not lie within its ingest roots.
 pub fn apart(video: PathBuf, out: &Path) -> Result<PathBuf, CliError> {
     let out = absolute(out)?;
     let (Some(folder), Some(name)) = (video.parent(), video.file_name()) else {
@@ -57,7 +57,7 @@ pub fn apart(video: PathBuf, out: &Path) -> Result<PathBuf, CliError> {
         if other.exists() {
             fs::remove_file(&other)?;
         }
-        // Where a link cannot be, on another file system, a copy is.
+        // Copies if a hard link is impossible, as on another file system.
         fs::hard_link(&video, &other).or_else(|_| fs::copy(&video, &other).map(drop))
     });
     copied.map_err(|source| CliError::Write { path: other.clone(), source })?;
@@ -75,7 +75,7 @@ fn render(path: &Path) -> Result<PathBuf, CliError> {
     let ffmpeg = environment::find_program("SERVICE_FFMPEG_PATH", "ffmpeg").ok_or_else(|| {
         CliError::Usage("no video given, no sample found, and no ffmpeg to render one".to_owned())
     })?;
-    // Under another name until it is whole: an interrupted rendering is no video.
+    // Gets its final name once complete: an interrupted rendering is not a valid video.
     let partial = path.with_extension("partial.mp4");
     let output = Command::new(&ffmpeg)
         .args(["-v", "error", "-nostdin", "-y", "-filter_complex", SCENES])
@@ -93,8 +93,8 @@ fn render(path: &Path) -> Result<PathBuf, CliError> {
     absolute(path)
 }
 
-/// Reads the container's description in a worker; the API tells neither codec nor length.
+/// Reads the container's description in a worker, as the API gives neither codec nor duration.
 pub fn look(supervisor: &Supervisor, video: &Path) -> Option<StreamInfo> {
-    // The ingest that follows says what is wrong with a file that cannot be opened or read.
+    // If the file cannot be opened or read, the ingest that follows reports it.
     supervisor.probe(File::open(video).ok()?, &CancelToken::new()).ok()
 }

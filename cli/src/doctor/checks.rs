@@ -1,4 +1,4 @@
-//! The single checks of `doctor`.
+//! Individual checks of `doctor`.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,10 +16,10 @@ use worker::{
 use super::{Check, CheckState};
 use crate::{environment, output::bytes};
 
-/// A server writes some hundred bytes a frame and tens of kilobytes a still.
+/// Free bytes below which to warn: a server writes some hundred bytes a frame, tens of kilobytes a still.
 const ROOM_BYTES: u64 = 1 << 30;
 
-/// The sandbox of a worker that was really started, and what it refused when tried.
+/// Checks the sandbox of a worker started for this, and the actions that it refuses.
 pub fn sandbox(supervisor: &Supervisor) -> Vec<Check> {
     let report = match supervisor.capabilities() {
         Ok((_, report)) => report,
@@ -56,7 +56,7 @@ fn attempts(supervisor: &Supervisor) -> Check {
     }
 }
 
-/// Checks of each decode backend, in a worker of its own: what it decodes and lacks.
+/// Checks each decode backend in a worker of its own: the codecs that it decodes, and those that it does not.
 pub fn decoders(program: &WorkerProgram, wanted: &BackendRequest) -> Vec<Check> {
     [DecodeBackend::Software, DecodeBackend::Nvdec, DecodeBackend::Vaapi, DecodeBackend::FfmpegCli]
         .into_iter()
@@ -107,7 +107,7 @@ fn decoded_by(
     tried.into_iter().map(row).collect()
 }
 
-/// Checks of each gate backend, in a worker of its own: what it measures with and lacks.
+/// Checks each gate backend in a worker of its own.
 pub fn measurers(program: &WorkerProgram, wanted: &BackendRequest) -> Vec<Check> {
     let check = |backend: GateBackend| {
         let is_needed = wanted.gate == GateChoice::Named(backend);
@@ -126,7 +126,7 @@ pub fn measurers(program: &WorkerProgram, wanted: &BackendRequest) -> Vec<Check>
     [GateBackend::Cpu, GateBackend::Wgpu, GateBackend::Cuda].map(check).into()
 }
 
-/// The model that embeds pictures, what it runs on and what does not run it.
+/// Checks the embedding model: its execution provider, and the providers that failed.
 pub fn embedder(config: &OnnxConfig, is_wanted: bool) -> Check {
     let check = |state, detail| Check::new("embed", "model", state, detail);
     match OnnxModel::load(config) {
@@ -144,7 +144,7 @@ pub fn embedder(config: &OnnxConfig, is_wanted: bool) -> Check {
     }
 }
 
-/// Cores that decoding can use.
+/// Reports the cores that decoding can use.
 pub fn machine() -> Check {
     match std::thread::available_parallelism() {
         Ok(cores) => Check::new("machine", "cores", CheckState::Ok, cores.to_string()),
@@ -152,7 +152,7 @@ pub fn machine() -> Check {
     }
 }
 
-/// An executable of the deployment, with the version it reports.
+/// Checks an executable that a deployment needs, and reports its version.
 pub fn program(variable: &str, name: &str) -> Check {
     let Some(path) = environment::find_program(variable, name) else {
         let detail = format!("not found on PATH nor through {variable}");
@@ -175,7 +175,7 @@ pub fn program(variable: &str, name: &str) -> Check {
     Check::new("programs", name, CheckState::Ok, format!("{version} at {}", path.display()))
 }
 
-/// Checks that a server could keep its log here.
+/// Checks that a server can keep its data in `dir`.
 pub fn data_dir(dir: &Path) -> Check {
     let check = |state, detail: String| Check::new("data", "directory", state, detail);
     let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());

@@ -1,4 +1,4 @@
-//! Findings of a running server about itself; where none runs, those about starting one here.
+//! Checks of a running server; if none runs, of the settings that one would have.
 
 use std::process::{Command, Stdio};
 
@@ -12,7 +12,7 @@ use crate::{
     output::printable,
 };
 
-/// Answer of `GET /v1/doctor`.
+/// Response of `GET /v1/doctor`.
 #[derive(Deserialize)]
 struct Diagnosis {
     checks: Vec<Found>,
@@ -26,7 +26,7 @@ struct Found {
     advice: Option<String>,
 }
 
-/// Checks that the server answers, and reads its own checks.
+/// Checks that the server answers, and returns the results of its own checks.
 pub fn checks(args: &ServerArgs) -> Vec<Check> {
     let check = |state, detail: String| Check::new("server", "answers", state, detail);
     let client = match ApiClient::new(args) {
@@ -65,7 +65,7 @@ impl From<Found> for Check {
     }
 }
 
-/// Findings about the settings that a server would have in this environment.
+/// Checks the settings that a server would have in this environment.
 fn configuration() -> Check {
     let check = |state, detail: &str| Check::new("server", "settings", state, printable(detail));
     let Some(server) = environment::server_program() else {

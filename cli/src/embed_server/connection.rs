@@ -1,8 +1,8 @@
-//! One client of the embedding server: its pictures are decoded and embedded side by side, and
-//! answered in the order in which they came.
+//! One client of the embedding server: its pictures are decoded and embedded concurrently, and answered in
+//! order.
 //!
-//! Requests in flight are bounded in number and, with all other clients, in bytes; past that it
-//! is not read from. A picture that cannot be read is refused, bytes that are no request end it.
+//! Requests in flight are limited in number and, over all clients, in bytes; beyond that the client's socket
+//! is not read. An unreadable picture is refused; an invalid request closes the connection.
 
 use std::{
     sync::{
@@ -30,30 +30,30 @@ use tokio::{
 
 use super::picture;
 
-/// Most pictures of a client that are answered one after the other once they are embedded.
+/// Most pictures of a client whose answers wait for their turn to be sent.
 const QUEUE: usize = 6;
-/// Most pictures of a client in flight: those, one that is being answered and one just read.
+/// Most pictures of a client in flight: the queue, one being answered and one just read.
 pub const UNDER_WAY_MAX: usize = QUEUE + 2;
-/// JPEGs in flight, of all clients.
+/// Most bytes of JPEGs in flight, of all clients.
 const BYTES_MAX: usize = 128 << 20;
-/// Longest silence within a request.
+/// Longest pause within a request.
 const READ_WAIT: Duration = Duration::from_secs(30);
-/// Longest time in which a client takes an answer.
+/// Time limit of sending an answer to a client.
 const WRITE_WAIT: Duration = Duration::from_secs(10);
-/// Bytes read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
 
 /// State shared by all clients.
 pub struct EmbedServerState {
     embedder: Embedder,
     decoders: Semaphore,
-    /// Room in KiB: a semaphore counts to no more than a 32-bit number at a time.
+    /// Free space for JPEGs in KiB: a permit count is a 32-bit number.
     room: Semaphore,
     refused: AtomicU64,
 }
 
 impl EmbedServerState {
-    /// Decodes with `decoders` threads at once.
+    /// Creates the state; at most `decoders` pictures are decoded at once.
     pub fn new(embedder: Embedder, decoders: usize) -> EmbedServerState {
         const { assert!(JPEG_BYTES_MAX <= BYTES_MAX) };
         EmbedServerState {
@@ -64,34 +64,34 @@ impl EmbedServerState {
         }
     }
 
-    /// The model.
+    /// Returns the embedder of all clients.
     pub fn embedder(&self) -> &Embedder {
         &self.embedder
     }
 
-    /// Pictures that were answered with a refusal.
+    /// Returns the number of pictures that were refused.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 }
 
-/// Reason of a connection's end.
+/// Reason for which a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DisconnectReason {
-    /// The client is gone, spoke another protocol, or was drained.
+    /// The client closed the connection, broke the protocol, or was drained.
     Client,
-    /// The model runs no more: no client can be served.
+    /// The model has stopped; no client can be served.
     Model,
 }
 
-/// Serves one client until it goes away or `draining` turns true; then what is in flight is answered.
+/// Serves one client until it disconnects or `draining` turns true; then answers the requests in flight.
 pub async fn serve(
     stream: TcpStream,
     number: u64,
     shared: Arc<EmbedServerState>,
     draining: watch::Receiver<bool>,
 ) -> DisconnectReason {
-    // An answer must not wait for the acknowledgement of the one before; without it, it comes later.
+    // Sends answers without waiting for the acknowledgement of the one before; a failure only delays them.
     stream.set_nodelay(true).ok();
     let (reading, writing) = stream.into_split();
     let (answers, queue) = mpsc::channel(QUEUE);
@@ -116,7 +116,7 @@ async fn read(
             let jpeg = match requests.poll() {
                 Ok(Some(jpeg)) => jpeg,
                 Ok(None) => break,
-                // Where the next request would begin is not known.
+                // The start of the next request is unknown.
                 Err(_) => return,
             };
             let answer = tokio::spawn(answer(Arc::clone(&shared), number, jpeg));
@@ -126,7 +126,7 @@ async fn read(
         }
         let silence = if requests.is_empty() { Duration::MAX } else { READ_WAIT };
         let read = tokio::select! {
-            // Also when the server is gone without a word.
+            // Returns also if the sender was dropped.
             _ = draining.wait_for(|draining| *draining) => return,
             read = timeout(silence, reading.read(&mut bytes)) => read,
         };
@@ -142,7 +142,7 @@ async fn write(mut writing: OwnedWriteHalf, mut queue: mpsc::Receiver<Under>) ->
         let answer = match under.await {
             Ok(Ok(answer)) => answer,
             Ok(Err(ended)) => return ended,
-            // The decoder came to a case that it does not know: the picture is at fault, if any is.
+            // The task panicked: the picture counts as unreadable.
             Err(_) => SidecarReply::Refused(SidecarStatus::Picture),
         };
         let sent = timeout(WRITE_WAIT, writing.write_all(&encode_reply(&answer))).await;

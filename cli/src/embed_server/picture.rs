@@ -1,5 +1,5 @@
-//! A JPEG to the square that a model takes: decoded by safe code within limits, the bytes are
-//! anybody's. The whole picture is squeezed into the square, as no part of it may go unseen.
+//! Converts a JPEG to the square that a model takes. Clients are not trusted: decodes within limits, in safe
+//! code. The whole picture is squeezed into the square, so that no part is lost.
 
 use embed::ModelInputImage;
 use zune_jpeg::{
@@ -9,24 +9,24 @@ use zune_jpeg::{
 
 /// Longest side of a picture, in pixels.
 const SIDE_MAX: usize = 8192;
-/// Most pixels: what a decoder holds of them comes to 150 MB in a progressive JPEG.
+/// Most pixels: for these a decoder holds 150 MB with a progressive JPEG.
 const PIXELS_MAX: usize = 1 << 24;
 
 /// Reason that a JPEG cannot be embedded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PictureError {
-    /// It cannot be decoded, wholly.
+    /// The JPEG cannot be decoded completely.
     #[error("not a readable JPEG: {0}")]
     Jpeg(String),
-    /// It would take too much memory.
+    /// Decoding the picture would take too much memory.
     #[error("a picture of {0}x{1} is too large")]
     TooLarge(usize, usize),
 }
 
-/// The picture in `jpeg`, `side` pixels wide and high.
+/// Decodes `jpeg` and scales it to a square of `side` pixels.
 pub fn decode(jpeg: &[u8], side: u32) -> Result<ModelInputImage, PictureError> {
     let wrong = |error: &dyn std::fmt::Display| PictureError::Jpeg(error.to_string());
-    // What is missing at the end would be grey, and grey is a picture too.
+    // Strict, as a lenient decoder fills missing parts with grey, which would be embedded too.
     let options = DecoderOptions::default()
         .set_strict_mode(true)
         .set_max_width(SIDE_MAX)
@@ -47,7 +47,7 @@ pub fn decode(jpeg: &[u8], side: u32) -> Result<ModelInputImage, PictureError> {
     ModelInputImage::new(side, square).map_err(|error| wrong(&error))
 }
 
-/// The mean of the pixels below each pixel of the square, or the one pixel below it.
+/// Scales down: each pixel is the mean of the source pixels that it covers, or a copy of one.
 fn squeeze(rgb: &[u8], width: usize, height: usize, side: usize) -> Vec<u8> {
     let span = |at: usize, length: usize| {
         let start = at * length / side;

@@ -1,4 +1,4 @@
-//! The API's records as rows of the files.
+//! Converts the API's records to rows of the files.
 
 use serde::{
     Deserialize, Deserializer,
@@ -13,7 +13,7 @@ use crate::{activity::EpisodeRecord, wire::MarkerRecord};
 pub fn push_episode(table: &mut Table, run: &str, found: &EpisodeRecord) -> Result<(), TableError> {
     let region = found.region.as_ref();
     let [x, y, width, height] = sides(region.map(|it| [it.x, it.y, it.width, it.height]));
-    // The writer has no lists.
+    // As JSON, because the writer does not support lists.
     let zones = Value::from(found.zones.clone()).to_string();
     table.push(&[
         run.into(),
@@ -33,7 +33,7 @@ pub fn push_episode(table: &mut Table, run: &str, found: &EpisodeRecord) -> Resu
     ])
 }
 
-/// A marker's row; the API says neither the event nor the time.
+/// Returns a marker's row; its event and time are null, as the API does not give them.
 pub fn marker_cells(marker: &MarkerRecord) -> [Cell<'_>; 15] {
     [
         marker.run_id.as_str().into(),
@@ -54,7 +54,7 @@ pub fn marker_cells(marker: &MarkerRecord) -> [Cell<'_>; 15] {
     ]
 }
 
-/// An event as `GET /v1/runs/{id}/events` gives it.
+/// Event, as in the response of `GET /v1/runs/{id}/events`.
 #[derive(Deserialize)]
 pub struct EventRow {
     seq: u64,
@@ -64,12 +64,12 @@ pub struct EventRow {
 }
 
 impl EventRow {
-    /// The stream whose frames it tells of.
+    /// Returns the stream, if this is the event of its frames.
     pub fn stream(&self) -> Option<&str> {
         self.payload.0["stream_id"].as_str().filter(|_| self.kind == "frames_decoded")
     }
 
-    /// Adds it to `table`.
+    /// Adds the event to `table`.
     pub fn push(&self, table: &mut Table, run: &str) -> Result<(), TableError> {
         let payload = self.payload.0.to_string();
         let (seq, appended_at) = (self.seq.into(), self.pts_ms.into());
@@ -83,7 +83,7 @@ impl EventRow {
     }
 }
 
-/// A payload without `signals`, which are the rows of another file and may be half a million.
+/// Payload without `signals`, up to half a million, which are rows of another file.
 struct Payload(Value);
 
 impl<'de> Deserialize<'de> for Payload {

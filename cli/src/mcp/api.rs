@@ -1,4 +1,4 @@
-//! The HTTP API for many calls at once; a call that is dropped takes its request with it.
+//! Asynchronous client of the HTTP API; dropping a call cancels its request.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use crate::{
     trust::no_client,
 };
 
-/// Bytes of an answer, past which it is refused.
+/// Most bytes of a response; a longer one is an error.
 const ANSWER_BYTES: usize = 32 << 20;
 
-/// A server and the key to use it.
+/// A server, and the credentials for it.
 pub struct Api {
     http: Http,
     target: Target,
 }
 
-/// A part of a list, and the query of the next one.
+/// Page of a list, and the query of the next page.
 pub struct Page {
     pub value: Value,
     pub next: Option<String>,
 }
 
 impl Api {
-    /// Checks the address; connects to nothing yet.
+    /// Checks the address and creates a client; connects later.
     pub fn new(args: &ServerArgs) -> Result<Api, CliError> {
         let target = Target::new(args)?;
         let http = match args.trust.certificates()? {
-            // Clear text needs no certificates, and a minimal system has none.
+            // Plain HTTP needs no certificates, and a minimal system has none.
             _ if target.base().scheme() == "http" => Http::builder().tls_certs_only([]),
             Some(certificates) => Http::builder().tls_certs_merge(certificates),
             None => Http::builder(),
@@ -45,22 +45,22 @@ impl Api {
         Ok(Api { http, target })
     }
 
-    /// The server's address, for messages.
+    /// Returns the server's address, for messages.
     pub fn server(&self) -> String {
         self.target.server()
     }
 
-    /// The path of a run and what is below it.
+    /// Returns the path of a run with `rest` appended.
     pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
         self.target.run_path(run, rest)
     }
 
-    /// `GET path`.
+    /// Sends `GET path` and parses the response.
     pub async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, CliError> {
         Ok(self.page(path, query).await?.value)
     }
 
-    /// A page of the list at `path`.
+    /// Fetches the first page of the list at `path`.
     pub async fn page(&self, path: &str, query: &[(&str, String)]) -> Result<Page, CliError> {
         let mut url = self.target.url(path)?;
         if !query.is_empty() {
@@ -69,7 +69,7 @@ impl Api {
         self.page_at(url).await
     }
 
-    /// The page after one of the list at `path`.
+    /// Fetches a further page of the list at `path`.
     pub async fn next_page(&self, path: &str, next: &str) -> Result<Page, CliError> {
         let mut url = self.target.url(path)?;
         url.set_query(Some(next));
@@ -82,7 +82,7 @@ impl Api {
         Ok(Page { value: self.parse(answer).await?, next })
     }
 
-    /// `POST path` with a JSON body.
+    /// Sends `POST path` with a JSON body and parses the response.
     pub async fn post(
         &self,
         path: &str,
@@ -93,20 +93,20 @@ impl Api {
         self.parse(self.exchange(request).await?).await
     }
 
-    /// `POST path`, answered with the job that does it.
+    /// Sends `POST path` for an asynchronous job, and returns the job.
     pub async fn start(&self, path: &str, body: &Value) -> Result<Value, CliError> {
         let request = self.request(Method::POST, self.target.url(path)?, QUICK).json(body);
         let request = request.header("prefer", "respond-async");
         self.parse(self.exchange(request).await?).await
     }
 
-    /// `DELETE path`.
+    /// Sends `DELETE path` and parses the response.
     pub async fn delete(&self, path: &str) -> Result<Value, CliError> {
         let request = self.request(Method::DELETE, self.target.url(path)?, QUICK);
         self.parse(self.exchange(request).await?).await
     }
 
-    /// The bytes of `GET path`.
+    /// Returns the body of `GET path`.
     pub async fn bytes(&self, path: &str, query: &[(&str, String)]) -> Result<Vec<u8>, CliError> {
         let mut url = self.target.url(path)?;
         url.query_pairs_mut().extend_pairs(query);

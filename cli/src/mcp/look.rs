@@ -1,4 +1,4 @@
-//! One moment of a run: its still, why the gate kept it, and what a model says of it.
+//! Tools about one moment of a run: its still, the gate's decision, and a model's answer about it.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use super::{
 };
 use crate::{error::CliError, output::printable};
 
-/// Pages of a thousand stills that are looked through for the nearest.
+/// Most pages of a thousand stills that are searched for the nearest.
 const PAGES: usize = 100;
-/// Pixels of a still's longer edge when nothing is said.
+/// Default length of a still's longer edge in pixels.
 const EDGE: u32 = 768;
-/// Milliseconds that a model may take, and what its answer needs beside.
+/// Time limit of the model in milliseconds, and of the request.
 const MODEL_MS: u32 = 120_000;
 const MODEL: Duration = Duration::from_millis(MODEL_MS as u64 + 5000);
 
@@ -38,7 +38,7 @@ pub struct LookAtKeyframe {
     max_edge: Option<u32>,
 }
 
-/// The still nearest to a moment, as a picture and in words.
+/// Returns the still nearest to a moment, as a picture and its description.
 pub async fn keyframe(api: &Api, args: LookAtKeyframe) -> Told {
     let still = nearest(api, &args.run_id, args.at_ms).await?;
     let path = api.run_path(&args.run_id, &format!("/keyframes/{}", still.sha256))?;
@@ -50,11 +50,11 @@ pub async fn keyframe(api: &Api, args: LookAtKeyframe) -> Told {
 /// A stored still.
 struct Still {
     sha256: String,
-    /// Text for the assistant.
+    /// Fields for the assistant.
     told: Value,
 }
 
-/// The still of `run` that is nearest to `at_ms`.
+/// Finds the still of `run` that is nearest to `at_ms`.
 async fn nearest(api: &Api, run: &str, at_ms: i64) -> Result<Still, CliError> {
     let path = api.run_path(run, "/keyframes")?;
     let mut page = api.page(&path, &[("limit", "1000".to_owned())]).await?;
@@ -75,7 +75,7 @@ async fn nearest(api: &Api, run: &str, at_ms: i64) -> Result<Still, CliError> {
             "the run has no stills: nothing was ingested yet, or the server keeps none".into(),
         )
     })?;
-    // It becomes part of a path.
+    // Checked because the hash becomes part of a path.
     let sha256 = still["image_sha256"]
         .as_str()
         .filter(|hash| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -148,7 +148,7 @@ pub async fn ask(api: &Api, args: AskModel) -> Told {
     Ok(vec![block(&told)])
 }
 
-/// The model that is asked where none is named.
+/// Returns the default model: the run's own if it is ready, else the first ready one.
 async fn ready(api: &Api, run: &str) -> Result<String, CliError> {
     let own = api.get(&api.run_path(run, "")?, &[]).await?["model"].clone();
     let models = api.get("v1/models", &[]).await?;

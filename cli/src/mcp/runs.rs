@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{client::QUICK, error::CliError};
 
-/// Fields of a run that are told in a list.
+/// Fields of a run that a list shows.
 pub const RUN: &[&str] = &[
     "run_id",
     "label",
@@ -24,7 +24,7 @@ pub const RUN: &[&str] = &[
     "created_at",
     "updated_at",
 ];
-/// Fields of a job that are told.
+/// Fields of a job that are shown.
 const JOB: &[&str] = &[
     "job_id",
     "run_id",
@@ -54,7 +54,7 @@ pub struct ListRuns {
     cursor: Option<String>,
 }
 
-/// The newest runs.
+/// Lists the newest runs.
 pub async fn list(api: &Api, args: ListRuns) -> Told {
     let mut query = vec![("limit", args.limit.unwrap_or(20).clamp(1, MOST).to_string())];
     query.extend(args.status.map(|status| ("status", status)));
@@ -68,7 +68,7 @@ pub async fn list(api: &Api, args: ListRuns) -> Told {
     Ok(vec![block(&told)])
 }
 
-/// The cursor in the query of a next page.
+/// Returns the cursor in the query of a next page.
 fn cursor(query: &str) -> Option<String> {
     let pairs = reqwest::Url::parse(&format!("http://x/?{query}")).ok()?;
     let found = pairs.query_pairs().find(|(name, _)| name == "cursor");
@@ -87,7 +87,7 @@ pub struct Search {
     limit: Option<u32>,
 }
 
-/// The hits of a search.
+/// Searches the descriptions.
 pub async fn search(api: &Api, args: Search) -> Told {
     let limit = args.limit.unwrap_or(20).clamp(1, MOST);
     let mut body = json!({ "query": args.query, "limit": limit });
@@ -120,7 +120,7 @@ pub struct Jobs {
     wait_seconds: Option<u32>,
 }
 
-/// Jobs of a run, or one of them.
+/// Returns the jobs of a run, or one of them.
 pub async fn jobs(api: &Api, args: Jobs) -> Told {
     let path = api.run_path(&args.run_id, "/jobs")?;
     let Some(job) = args.job_id else {
@@ -135,7 +135,7 @@ pub async fn jobs(api: &Api, args: Jobs) -> Told {
     Ok(vec![block(&picked(&found, JOB))])
 }
 
-/// The path of a job, refusing ids that would lead elsewhere.
+/// Returns the path of a job; refuses ids that would lead elsewhere.
 pub fn job_path(jobs: &str, job: &str) -> Result<String, CliError> {
     let digits =
         job.strip_prefix("job-").filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
@@ -147,14 +147,14 @@ pub fn job_path(jobs: &str, job: &str) -> Result<String, CliError> {
     }
 }
 
-/// The job that a request started, and how to learn of its end.
+/// Describes the job that a request started, and the way to wait for its end.
 pub fn started(job: &Value) -> Value {
     let mut told = picked(job, JOB);
     told["next"] = "call jobs with run_id, job_id and wait_seconds".into();
     told
 }
 
-/// The items of a list, none where it is something else.
+/// Returns the items of a list; none if `value` is no list.
 pub fn items(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }

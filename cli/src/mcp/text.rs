@@ -1,4 +1,4 @@
-//! Text for an assistant: JSON of bounded length, in which nothing is hidden.
+//! Text for an assistant: JSON of bounded length, with hidden characters escaped.
 
 use std::fmt::Write;
 
@@ -6,17 +6,17 @@ use media::is_hidden;
 use rmcp::model::ContentBlock;
 use serde_json::Value;
 
-/// Characters of a text that is told on its own.
+/// Most characters of a text shown on its own.
 pub const TEXT: usize = 4000;
-/// Characters of a text that is one of many.
+/// Most characters of a text shown among others.
 pub const BRIEF: usize = 300;
 
-/// `value` as one piece of text.
+/// Returns `value` as one block of text.
 pub fn block(value: &Value) -> ContentBlock {
     ContentBlock::text(json(value))
 }
 
-/// JSON of `value`; what is hidden in its strings is escaped, which changes no value.
+/// Serializes `value`; escapes hidden characters in strings, which changes no value.
 pub fn json(value: &Value) -> String {
     let json = value.to_string();
     if !json.contains(is_covert) {
@@ -35,7 +35,7 @@ pub fn json(value: &Value) -> String {
     shown
 }
 
-/// A character that people do not see and that a model reads all the same.
+/// Returns true for a character that is invisible to people but read by models.
 fn is_covert(c: char) -> bool {
     let unseen = matches!(
         c,
@@ -44,7 +44,7 @@ fn is_covert(c: char) -> bool {
     is_hidden(c) || unseen
 }
 
-/// The first `most` characters of `text`, and how many more there are.
+/// Returns the first `most` characters of `text`, with the number of omitted ones.
 pub fn clipped(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
@@ -54,7 +54,7 @@ pub fn clipped(text: &str, most: usize) -> String {
     }
 }
 
-/// The fields `names` of `record`, strings clipped; those that are null or missing are left out.
+/// Returns the fields `names` of `record`, strings clipped; leaves out fields that are null or missing.
 pub fn picked(record: &Value, names: &[&str]) -> Value {
     let kept = names.iter().filter_map(|name| {
         let value = record.get(*name).filter(|value| !value.is_null())?;
@@ -63,7 +63,7 @@ pub fn picked(record: &Value, names: &[&str]) -> Value {
     Value::Object(kept.collect())
 }
 
-/// `value` with its strings clipped, and of a list nothing but its length.
+/// Returns `value` with clipped strings, and lists replaced by their length.
 fn brief(value: &Value) -> Value {
     match value {
         Value::String(text) => clipped(text, BRIEF).into(),

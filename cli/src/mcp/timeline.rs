@@ -1,6 +1,6 @@
-//! A run's timeline as a summary of bounded length.
+//! Summarizes a run's timeline within a bounded length.
 //!
-//! All that was found where it fits; else spans of time with what is in each, and how to ask for more.
+//! Lists all findings if they fit; else counts them by spans of time, with a hint on asking for more.
 
 use std::collections::BTreeMap;
 
@@ -16,19 +16,19 @@ use super::{
 };
 use crate::error::CliError;
 
-/// Characters of an answer when nothing is said, and the bounds of what may be.
+/// Default length of an answer in characters, and its bounds.
 const CHARS: usize = 8000;
 const CHARS_MIN: usize = 1000;
 const CHARS_MAX: usize = 40_000;
-/// Findings that are read of a run, and bytes of their texts.
+/// Most findings that are read of a run, and most bytes of their texts.
 const FINDINGS: usize = 100_000;
 const FINDINGS_BYTES: usize = 16 << 20;
-/// Spans of time that a summary has at most; one takes about so many characters.
+/// Most spans of a summary, and approximate characters of one.
 const SPANS: usize = 48;
 const SPAN_CHARS: usize = 250;
-/// Types that a count tells apart.
+/// Most types that a count lists.
 const TYPES: usize = 12;
-/// A time without findings.
+/// Type of markers for spans without an event.
 const NOTHING: &str = "context_observation";
 
 /// Arguments of `read_timeline`.
@@ -47,7 +47,7 @@ pub struct ReadTimeline {
     max_chars: Option<usize>,
 }
 
-/// The summary.
+/// Returns the summary.
 pub async fn read(api: &Api, args: ReadTimeline) -> Told {
     let run = api.get(&api.run_path(&args.run_id, "")?, &[]).await?;
     let signals = api.run_path(&args.run_id, "/signals")?;
@@ -61,7 +61,7 @@ pub async fn read(api: &Api, args: ReadTimeline) -> Told {
     Ok(vec![block(&told)])
 }
 
-/// Numbers of a run's frames, and of those that were kept, by reason.
+/// Counts a run's frames and the kept ones, by reason.
 fn frames(signals: &Value) -> Value {
     let buckets = items(&signals["buckets"]);
     let frames = items(&signals["signals"]);
@@ -85,22 +85,22 @@ fn frames(signals: &Value) -> Value {
     })
 }
 
-/// One marker or description.
+/// A marker or a description.
 struct Finding {
     from_ms: i64,
     to_ms: i64,
     event_type: String,
-    /// A model's words; none of a marker.
+    /// Description by a model; `None` for a marker.
     words: Option<String>,
-    /// Further facts about it.
+    /// Further fields.
     more: Value,
 }
 
-/// Findings in the time that is asked for.
+/// Findings in the requested time range.
 struct Findings {
     found: Vec<Finding>,
     bytes: usize,
-    /// Position at which reading ended early.
+    /// Time from which findings were not read, if a limit was reached.
     unread_from_ms: Option<i64>,
 }
 
@@ -109,7 +109,7 @@ impl Findings {
         let mut all = Findings { found: Vec::new(), bytes: 0, unread_from_ms: None };
         all.add(api, args, "markers", 1000, marker).await?;
         all.add(api, args, "interactions", 200, description).await?;
-        // A finalized marker tells of what two others do, and begins where the first does.
+        // A finalized marker repeats two others, and begins where the first of them does.
         all.found.sort_by_key(|finding| (finding.from_ms, finding.words.is_some()));
         Ok(all)
     }
@@ -145,7 +145,7 @@ impl Findings {
         }
     }
 
-    /// Cuts to `room` characters.
+    /// Makes the summary, at most `room` characters long.
     fn told(&self, room: usize) -> Value {
         let mut told = json!({ "counts": counts(&self.found) });
         let (listed, between) = self.listed();
@@ -183,7 +183,7 @@ impl Findings {
         told
     }
 
-    /// Findings that are told one by one, and how many markers are not, which tell of nothing.
+    /// Returns the findings to list, and the number of markers left out as they have no event.
     fn listed(&self) -> (Vec<&Finding>, usize) {
         let is_nothing = |it: &&Finding| it.words.is_none() && it.event_type == NOTHING;
         let nothing = self.found.iter().filter(is_nothing).count();
@@ -193,7 +193,7 @@ impl Findings {
         (self.found.iter().filter(|it| !is_nothing(it)).collect(), nothing)
     }
 
-    /// Spans of even length over all findings, each with its counts and the first words in it.
+    /// Counts all findings in spans of equal length, each with the beginning of its first description.
     fn spans(&self, room: usize) -> Value {
         let from = self.found.first().map_or(0, |finding| finding.from_ms);
         let to = self.found.last().map_or(from, |finding| finding.from_ms);
@@ -242,7 +242,7 @@ impl Finding {
     }
 }
 
-/// Numbers of descriptions and of markers of each type; the commonest are told.
+/// Counts descriptions, and markers by type; lists only the most frequent types.
 fn counts<'a>(found: impl IntoIterator<Item = &'a Finding>) -> Value {
     let mut descriptions = 0_u64;
     let mut types: BTreeMap<&str, u64> = BTreeMap::new();
@@ -283,7 +283,7 @@ fn description(record: &Value) -> Option<Finding> {
         from_ms,
         to_ms: record["end_pts_ms"].as_i64().unwrap_or(from_ms),
         event_type: record["event_type"].as_str().unwrap_or_default().to_owned(),
-        // What is told of it at most, and its length.
+        // Clipped to the longest text shown, with the number of omitted characters.
         words: Some(clipped(words, TEXT)),
         more: picked(record, &["object_label", "confidence"]),
     })

@@ -1,4 +1,4 @@
-//! The tools: their names, what is told of them, and who does what they are called for.
+//! The tools: names, descriptions and handlers.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ const WRITING: &[Offer] = &[
     ),
 ];
 
-/// A tool as it is offered.
+/// A tool as offered to the assistant.
 pub struct Offer {
     pub name: &'static str,
     about: &'static str,
@@ -100,7 +100,7 @@ impl Offer {
         Offer { name, about, schema: schema::<A>, reads_only: false, ends: true }
     }
 
-    /// The same in the protocol's words.
+    /// Converts to the protocol's type.
     pub fn tool(&self) -> Tool {
         let hints = ToolAnnotations::new()
             .read_only(self.reads_only)
@@ -114,7 +114,7 @@ fn schema<A: JsonSchema + 'static>() -> Arc<JsonObject> {
     schema_for_input::<A>().expect("arguments are objects")
 }
 
-/// Tools for an assistant that may write, or only read.
+/// Returns the tools for an assistant that may write, or may only read.
 pub fn offered(may_write: bool) -> impl Iterator<Item = &'static Offer> {
     READING.iter().chain(if may_write { WRITING } else { &[] })
 }

@@ -1,4 +1,4 @@
-//! Tools that change something: work is started, runs are stopped, jobs are cancelled.
+//! Tools that change something: start jobs, stop runs, cancel jobs.
 
 use rmcp::schemars::{self, JsonSchema};
 use serde::Deserialize;
@@ -39,13 +39,13 @@ pub async fn ingest(api: &Api, args: StartIngest) -> Told {
     Ok(vec![block(&job)])
 }
 
-/// The same in a new run, of which nothing is left where it is refused.
+/// Starts a job in a new run, which is deleted if the job is refused.
 async fn begun_anew(api: &Api, about: &Value, rest: &str, body: &Value) -> Result<Value, CliError> {
     let made = api.post("v1/runs", about, QUICK).await?;
     let run = made["run_id"].as_str().unwrap_or_default();
     let begun = begun(api, run, rest, body).await;
     if let Err(CliError::Api(_)) = begun {
-        // The refusal is what counts; an empty run expires.
+        // The refusal is the error to report; a run that stays empty expires.
         api.delete(&api.run_path(run, "")?).await.ok();
     }
     begun
@@ -61,7 +61,7 @@ fn bounded(body: &mut Value, fps: Option<f64>, max_frames: Option<u64>) {
     }
 }
 
-/// The job of a request, with its run.
+/// Starts a job in `run`, and returns its description.
 async fn begun(api: &Api, run: &str, rest: &str, body: &Value) -> Result<Value, CliError> {
     let job = api.start(&api.run_path(run, rest)?, body).await?;
     Ok(started(&job))
@@ -108,7 +108,7 @@ pub struct StartReasoning {
     max_frames: Option<u64>,
 }
 
-/// Starts having a model describe a source.
+/// Starts a job in which a model describes a source.
 pub async fn reasoning(api: &Api, args: StartReasoning) -> Told {
     let about = json!({ "label": args.label, "model": args.model });
     let mut body = json!({

@@ -1,6 +1,6 @@
 //! Fills the slots of `page.html`.
 //!
-//! Every piece of text passes through [`text`], every JSON block through [`json`].
+//! Every text passes through [`text`], every JSON block through [`json`].
 
 use std::io::{self, Write};
 
@@ -54,7 +54,7 @@ fn fill(slot: &str, report: &Report<'_>, out: &mut impl Write) -> io::Result<()>
     }
 }
 
-/// `raw` as HTML text or attribute value, without characters that only deceive.
+/// Escapes `raw` for HTML text or attributes, and replaces hidden characters.
 fn text(raw: &str) -> String {
     let mut safe = String::with_capacity(raw.len());
     for c in raw.chars() {
@@ -71,13 +71,13 @@ fn text(raw: &str) -> String {
     safe
 }
 
-/// A value as JSON that cannot end the script block it stands in.
+/// Serializes a value as JSON that cannot end its script block.
 fn json(value: &impl Serialize) -> io::Result<String> {
     let raw = serde_json::to_string(value)?;
     Ok(raw.replace(is_hidden, "\u{fffd}").replace('<', "\\u003c"))
 }
 
-/// Content security policy: nothing may be loaded, and only this style and this script apply.
+/// Writes the content security policy: nothing is loaded, and only this style and script apply.
 fn policy(out: &mut impl Write) -> io::Result<()> {
     let hash = |source: &str| STANDARD.encode(Sha256::digest(source));
     write!(
@@ -155,7 +155,7 @@ fn filmstrip(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// A signal as the page draws it.
+/// Signal drawn as a curve.
 struct Curve {
     id: &'static str,
     label: &'static str,
@@ -189,7 +189,7 @@ fn lanes(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Explains the words of the page.
+/// Writes the explanations of the terms on the page.
 fn words(out: &mut impl Write) -> io::Result<()> {
     let rows = words::table("event_type").into_iter().chain(words::table("status"));
     let confidence = ("confidence".to_owned(), words::confidence());
@@ -226,11 +226,11 @@ fn gallery(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"</div></section>")
 }
 
-/// Data of the script besides the columns.
+/// Data for the script, besides the columns.
 #[derive(Serialize)]
 struct Facts<'a> {
     first_frame: u64,
-    /// Width over height of the stills, until they are loaded.
+    /// Width divided by height of the stills, used until they are loaded.
     ratio: f64,
     reasons: Vec<&'static str>,
     limits: serde_json::Map<String, serde_json::Value>,
@@ -262,7 +262,7 @@ impl From<&EpisodeRecord> for PageEpisode {
     }
 }
 
-/// Fields of a marker on the page; ids would double the size of a page with many.
+/// Fields of a marker on the page; without ids, which would double the size of a page with many markers.
 #[derive(Serialize)]
 struct PageMarker<'a> {
     event_type: &'a str,
@@ -317,7 +317,7 @@ fn data(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// One value a frame as base64 of little-endian numbers: a tenth of the size of JSON.
+/// Writes one value per frame as base64 of little-endian numbers: a tenth of the size of JSON.
 fn column<const N: usize>(
     out: &mut impl Write,
     id: &str,

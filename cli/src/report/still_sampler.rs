@@ -1,27 +1,27 @@
-//! The stills that fit into a report, chosen as they come and thinned evenly when too many came.
+//! Samples the stills that fit into a report: bounded, thinned evenly over time.
 
 use gate::SelectionReason;
 
 const STILLS_MAX: usize = 240;
-/// A page of about 32 MiB in base64 still opens at once in every browser.
+/// Bytes of JPEGs: a page of about 32 MiB in base64 still opens at once in every browser.
 const BYTES_MAX: usize = 24 << 20;
 
-/// The JPEG of a selected frame.
+/// JPEG of a selected frame.
 pub struct ReportStill {
-    /// Position among the analysed frames.
+    /// Index among the analysed frames.
     pub frame_index: u64,
     /// Presentation time.
     pub pts_ms: i64,
-    /// Reason that the frame was selected for, as named on the wire.
+    /// Name of the gate's reason for selecting the frame, as in the API.
     pub reason: String,
-    /// Picture size, where known.
+    /// Size in pixels, if known.
     pub extent: Option<(u32, u32)>,
-    /// The picture.
+    /// The JPEG.
     pub jpeg: Vec<u8>,
 }
 
 impl ReportStill {
-    /// Rank of a still when space is short: cuts most, then what moves, periodic frames least.
+    /// Returns the rank of a still when space is short: cuts first, then activity, periodic frames last.
     fn worth(&self) -> usize {
         match Tone::of(&self.reason) {
             Tone::Cut => 3,
@@ -42,7 +42,7 @@ pub enum Tone {
 }
 
 impl Tone {
-    /// The tone of a reason of the gate; unknown names are plain.
+    /// Returns the tone of a gate's reason; an unknown reason is plain.
     pub fn of(reason: &str) -> Tone {
         match SelectionReason::ALL.into_iter().find(|known| known.as_str() == reason) {
             Some(SelectionReason::InitialFrame | SelectionReason::SceneCut) => Tone::Cut,
@@ -60,7 +60,7 @@ impl Tone {
         }
     }
 
-    /// Class name in the page.
+    /// Returns the CSS class in the page.
     pub fn as_str(self) -> &'static str {
         match self {
             Tone::Cut => "cut",
@@ -71,9 +71,9 @@ impl Tone {
     }
 }
 
-/// Stills in order of time, bounded in number and bytes whatever the length of the source.
+/// Stills in order of time, limited in number and bytes for sources of any length.
 ///
-/// Of each worth every `stride`-th is kept, so that what is left is spread evenly over time.
+/// Of each rank every `stride`-th still is kept, so that they are spread evenly over time.
 #[derive(Default)]
 pub struct StillSampler {
     kept: Vec<SampledStill>,
@@ -83,7 +83,7 @@ pub struct StillSampler {
 
 struct SampledStill {
     still: ReportStill,
-    /// Position among the stills of the same worth.
+    /// Position among the stills of the same rank.
     ordinal: u64,
 }
 
@@ -99,7 +99,7 @@ impl Default for ReasonSamples {
 }
 
 impl StillSampler {
-    /// Adds the next still; where that is one too many, every second of the least telling goes.
+    /// Adds the next still; over a limit, drops every second still of the lowest rank.
     pub fn push(&mut self, still: ReportStill) {
         let kind = &mut self.kinds[still.worth()];
         let ordinal = kind.seen;
@@ -110,7 +110,7 @@ impl StillSampler {
         self.bytes += still.jpeg.len();
         self.kept.push(SampledStill { still, ordinal });
         while self.kept.len() > STILLS_MAX || self.bytes > BYTES_MAX {
-            // One still of each kind stays, however large.
+            // One still of each rank is kept, however large.
             let Some(worth) = (0..self.kinds.len()).find(|&worth| self.count(worth) > 1) else {
                 return;
             };
@@ -118,12 +118,12 @@ impl StillSampler {
         }
     }
 
-    /// Stills that are kept, in order of time.
+    /// Returns the kept stills in order of time.
     pub fn kept(&self) -> impl ExactSizeIterator<Item = &ReportStill> {
         self.kept.iter().map(|kept| &kept.still)
     }
 
-    /// Number of stills so far, kept or not.
+    /// Returns the number of stills added, kept or not.
     pub fn seen(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.seen).sum()
     }

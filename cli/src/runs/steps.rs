@@ -94,7 +94,7 @@ pub struct ReasonArgs {
     model: Option<String>,
 }
 
-/// The body of `POST /v1/runs/{id}/ingest`.
+/// Body of `POST /v1/runs/{id}/ingest`.
 #[derive(Serialize, Default)]
 pub struct IngestBody {
     pub source_uri: String,
@@ -112,7 +112,7 @@ pub struct IngestBody {
     pub zones: ZoneFields,
 }
 
-/// The body of `POST /v1/runs/{id}/analyze`.
+/// Body of `POST /v1/runs/{id}/analyze`.
 #[derive(Serialize, Default)]
 pub struct AnalyzeBody {
     pub model: String,
@@ -148,7 +148,7 @@ impl SourceArgs {
         })
     }
 
-    /// Has the server do `work` on the source, and shows how far it is; Ctrl-C keeps what came.
+    /// Runs `work` on the source as a job and shows its progress; Ctrl-C cancels it and keeps its results.
     fn work(
         &self,
         client: &ApiClient,
@@ -180,7 +180,7 @@ impl IngestArgs {
     }
 }
 
-/// Adds that there is more where a source goes on after its limit.
+/// Appends a note if the source has more frames than the limit.
 fn more(reply: &Value, line: String) -> String {
     match reply["more_frames"].as_bool() {
         Some(true) => format!("{line}; the source has more: --max-frames asks for them"),
@@ -188,7 +188,7 @@ fn more(reply: &Value, line: String) -> String {
     }
 }
 
-/// The model that is named, or the run's own, or else one of the server's.
+/// Returns `named`, or else the run's model, or else one of the server's.
 fn model(
     client: &ApiClient,
     run: &str,
@@ -232,7 +232,7 @@ impl AnalyzeArgs {
     }
 }
 
-/// Text about the effect of other thresholds.
+/// Describes the effect of other thresholds.
 fn tried(trial: &Value) -> String {
     let (before, after) = (&trial["before"]["kept"], &trial["after"]["kept"]);
     let types = trial["marker_types"].as_object().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! A pass decoded again, beside what was recorded of it: the first thing that differs.
+//! Decodes a pass again and compares it with the record: finds the first difference.
 
 use std::{collections::HashMap, fmt, path::Path};
 
@@ -23,7 +23,7 @@ pub struct VerifyResult {
     pub divergence: Option<FirstDifference>,
 }
 
-/// The first thing that differs.
+/// First difference between record and result.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct FirstDifference {
     pub frame_index: u64,
@@ -39,10 +39,10 @@ impl fmt::Display for FirstDifference {
     }
 }
 
-/// A still that was made: frame, time and SHA-256.
+/// A still that was made: frame, time in milliseconds and SHA-256.
 type Still = (u64, i64, BlobHash);
 
-/// Decodes `path` as the pass was decoded, and compares.
+/// Decodes `path` with the options of the pass, and compares.
 pub fn prove(
     supervisor: &Supervisor,
     pass: &RecordedPass,
@@ -50,7 +50,7 @@ pub fn prove(
     (gate, zones): (GateConfig, Zones),
     cancel: &CancelToken,
 ) -> Result<VerifyResult, CliError> {
-    // Where the pass ended at its limit, what comes after has no say in its last signals; where it was cut off, it has.
+    // A pass that ended at its frame limit was decided without later frames; one that was cut off was not.
     let ahead = if pass.is_cut { AHEAD as u64 } else { 0 };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let job = AnalyzeJob {
@@ -70,7 +70,7 @@ pub fn prove(
         Ok(())
     })?;
     if !pass.signals.iter().any(|signal| signal.activity.is_some()) {
-        // Recorded without activity: stills that the gate keeps for it now are new ones.
+        // The pass was recorded without activity: drops stills that the gate selects only for activity.
         let mut gate = Gate::new(gate);
         let decided = pass.signals.iter().map(|it| (it.frame_index, gate.offer(it).selected));
         let selected: HashMap<u64, bool> = decided.collect();
@@ -109,7 +109,7 @@ fn first_signal(recorded: &[Signal], found: &[Signal]) -> Option<FirstDifference
     differing_count("the number of frames", recorded.len(), found.len(), |at| at as u64)
 }
 
-/// A signal's fields in words.
+/// Formats a signal's fields.
 fn fields(signal: &Signal) -> [(&'static str, String); 10] {
     let Signal {
         frame_index,
@@ -143,7 +143,7 @@ fn fields(signal: &Signal) -> [(&'static str, String); 10] {
     ]
 }
 
-/// First decision that the recorded signals do not lead to; no stills prove nothing.
+/// Finds the first decision that differs from the recorded signals; without stills nothing is compared.
 fn first_decision(
     gate: GateConfig,
     signals: &[Signal],
@@ -161,7 +161,7 @@ fn first_decision(
     for signal in signals {
         let Decision { selected, reason, .. } = gate.offer(signal);
         let still = recorded.next_if(|still| still.frame_index == signal.frame_index);
-        // Older logs name no reason.
+        // Older logs have no reason.
         let why = still.and_then(|still| still.reason.as_deref()).unwrap_or(reason.as_str());
         if still.is_some() != selected || selected && why != reason.as_str() {
             return Some(FirstDifference {

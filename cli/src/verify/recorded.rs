@@ -1,4 +1,4 @@
-//! Decode passes of a run, as its timeline records them.
+//! Decode passes of a run, as recorded in its timeline.
 
 use std::path::Path;
 
@@ -10,23 +10,23 @@ use crate::{error::CliError, log::locate};
 /// Events read at a time.
 const PAGE: usize = 1000;
 
-/// One `frames_decoded`, and the stills that were stored with it.
+/// A `frames_decoded` event, and the stills stored before it.
 pub struct RecordedPass {
     pub seq: Seq,
     pub source_uri: String,
     pub sample_fps: Option<FrameRate>,
-    /// Thresholds that it was recorded with; `None` in older logs.
+    /// Thresholds of the recording; `None` in older logs.
     pub gate: Option<GateConfig>,
-    /// Its zones; of older logs the names alone.
+    /// Zones of the recording; in older logs only their names.
     pub zones: Zones,
     pub signals: Vec<Signal>,
-    /// In order; none where stills are not stored.
+    /// Stills in order; empty if stills are not stored.
     pub stills: Vec<KeyframeStored>,
-    /// Something cut it off: the last stills may not have been told.
+    /// True if the pass was cut off: the last stills may not have been recorded.
     pub is_cut: bool,
 }
 
-/// Every decode pass of `run`, in order.
+/// Reads every decode pass of `run`, in order.
 pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<RecordedPass>, CliError> {
     let dir = locate(data_dir)?;
     let failed = |source| CliError::Log { dir: dir.clone(), source };

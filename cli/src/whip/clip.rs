@@ -1,4 +1,4 @@
-//! A file as pictures that are ready to be sent, held in memory for all sessions.
+//! A file as packetized pictures, held in memory and shared by all sessions.
 
 use std::{fs::File, path::Path};
 
@@ -11,30 +11,30 @@ use crate::error::CliError;
 
 /// Most bytes of coded pictures: two hours of 1.5 Mbit/s.
 const BYTES_MAX: usize = 1 << 30;
-/// Largest payload: what is left of 1200 bytes, which any path takes, beside headers and a tag.
+/// Largest payload: 1200 bytes, which any path carries, minus headers and the authentication tag.
 const PAYLOAD_BYTES: usize = 1160;
-/// Length of the last picture where only one is there, in ticks.
+/// Duration of the last picture in ticks, if the clip does not give one.
 const LAST_TICKS: i64 = 3000;
 
-/// One coded picture; times in ticks of 90 kHz from the first one.
+/// A coded picture; times in 90 kHz ticks since the first one.
 #[derive(Debug)]
 pub struct CodedFrame {
-    /// Decoding can start here.
+    /// True if decoding can start here.
     pub keyframe: bool,
     /// Presentation time.
     pub pts: i64,
-    /// Time at which it is sent.
+    /// Time at which the picture is sent.
     pub decode_at: i64,
-    /// Payloads of its packets.
+    /// Payloads of the picture's packets.
     pub payloads: Vec<Bytes>,
 }
 
-/// The pictures of a file from its first keyframe on; there is at least one.
+/// Pictures of a file from its first keyframe on; at least one.
 #[derive(Debug)]
 pub struct ClipFile {
     /// Codec of the pictures.
     pub codec: Codec,
-    /// The format parameters of the offer (RFC 8866 6.15).
+    /// Format parameters for the offer (RFC 8866 6.15).
     pub fmtp: String,
     /// Pictures in decode order.
     pub pictures: Vec<CodedFrame>,
@@ -72,7 +72,7 @@ impl ClipFile {
             }
             let (pts, decode_at) = (ticks(unit.pts), ticks(picture.decode_at));
             let zero = *first.get_or_insert(decode_at);
-            // Some files' times step back; a sender's clock does not.
+            // Decode times step back in some files; a sender's clock must not.
             let earliest = clip.pictures.last().map_or(0, |before| before.decode_at);
             clip.pictures.push(CodedFrame {
                 keyframe: unit.keyframe,
@@ -94,9 +94,8 @@ fn ticks(at: Timestamp) -> i64 {
     i64::try_from(ticks).unwrap_or(if ticks < 0 { i64::MIN / 4 } else { i64::MAX / 4 })
 }
 
-/// Format parameters for a receiver: for H.264 the profile and level of the first sequence
-/// parameter set (RFC 6184 8.1), for H.265 its profile (RFC 7798 7.1), for VP9 the profile (RFC
-/// 9628 6).
+/// Returns the format parameters: for H.264 profile and level of the first sequence parameter set (RFC 6184
+/// 8.1), for H.265 the profile (RFC 7798 7.1), for VP9 the profile (RFC 9628 6).
 fn fmtp(codec: Codec, first: &[u8]) -> String {
     match codec {
         Codec::H264 => {
@@ -115,7 +114,7 @@ fn fmtp(codec: Codec, first: &[u8]) -> String {
             let profile = set.map_or(1, |set| set[6] & 0x1f);
             format!("profile-id={profile}")
         }
-        // The bits of the profile stand in reverse order (VP9 bitstream 6.2).
+        // The bits of the profile are in reverse order (VP9 bitstream 6.2).
         Codec::Vp9 => {
             let head = first.first().copied().unwrap_or(0);
             format!("profile-id={}", head >> 5 & 1 | head >> 3 & 2)

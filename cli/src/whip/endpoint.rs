@@ -1,6 +1,6 @@
-//! The HTTP side of WHIP (RFC 9725): an offer is posted, the session it made is deleted.
+//! HTTP side of WHIP (RFC 9725): posts an offer, deletes the session that it created.
 //!
-//! Redirects are followed within the same server only, so the key goes nowhere else.
+//! Follows redirects within the same server only, so the key is sent to no other.
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -17,34 +17,34 @@ use reqwest::{
 use super::{PublishArgs, error::WhipError};
 use crate::{client, error::CliError, output::printable, trust};
 
-/// Time limit of an exchange.
+/// Time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Most redirects that are followed.
 const HOPS_MAX: usize = 3;
-/// Largest answer.
+/// Most bytes of an SDP answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// Header that names the run of a session.
+/// Response header with the session's run.
 const RUN: &str = "x-service-run-id";
 
-/// A WHIP endpoint and who is asking.
+/// A WHIP endpoint, and the caller's headers.
 pub struct Endpoint {
     http: Http,
     url: Url,
     headers: HeaderMap,
 }
 
-/// Answer to an offer.
+/// Response to an offer.
 pub struct WhipResource {
-    /// The answer, as SDP.
+    /// SDP answer.
     pub answer: String,
-    /// The session's own address.
+    /// URL of the session.
     pub resource: Url,
-    /// The run that it fills, where the server names one.
+    /// Run of the session, if the server names one.
     pub run: Option<String>,
 }
 
 impl Endpoint {
-    /// Checks the address and what goes into headers; connects to nothing yet.
+    /// Checks the address and the header values; connects later.
     pub fn new(args: &PublishArgs) -> Result<Endpoint, CliError> {
         let usage =
             |problem: String| CliError::Usage(format!("{problem}: {}", printable(&args.url)));
@@ -73,7 +73,7 @@ impl Endpoint {
         Ok(Endpoint { http, url, headers })
     }
 
-    /// The address of this machine from which the server is reached.
+    /// Returns the address of this machine from which the server is reached.
     pub fn local_ip(&self) -> Result<IpAddr, CliError> {
         let server = self.url.socket_addrs(|| None).ok().and_then(|found| found.first().copied());
         let server = server.ok_or_else(|| self.unreachable("no such host".to_owned()))?;
@@ -81,7 +81,7 @@ impl Endpoint {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
             SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
         };
-        // Connecting a datagram socket asks the routing table and sends nothing.
+        // Connecting a UDP socket looks up the route and sends nothing.
         let routed = UdpSocket::bind(any).and_then(|socket| {
             socket.connect(server)?;
             socket.local_addr()
@@ -109,7 +109,7 @@ impl Endpoint {
         Err(self.odd("too many redirects".to_owned()))
     }
 
-    /// Deletes a session; one that is gone already is fine.
+    /// Deletes a session; a session that no longer exists is no error.
     pub fn delete(&self, resource: &Url) -> Result<(), CliError> {
         let reply = self
             .http

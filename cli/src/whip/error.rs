@@ -2,22 +2,22 @@
 
 use media::ErrorKind;
 
-/// Reason that a file is not published, or not to its end.
+/// Reason that a file is not published, or not completely.
 #[derive(Debug, thiserror::Error)]
 pub enum WhipError {
-    /// The file is no video that can be read.
+    /// The file is no readable video.
     #[error("{0}")]
     Decode(#[from] decode::DecodeError),
-    /// A codec that no RTP payload format is served for.
+    /// The codec has no supported RTP payload format.
     #[error("{codec} cannot be published; H.264, H.265, VP8, VP9 and AV1 can")]
     Codec {
         /// Name of the codec.
         codec: &'static str,
     },
-    /// The file has no picture from which a receiver could start.
+    /// The file has no keyframe for a receiver to start from.
     #[error("the file has no keyframe")]
     NoKeyframe,
-    /// The file is held in memory, and is too large for that.
+    /// The file is too large to be held in memory.
     #[error("the file holds more than {max} bytes of video")]
     TooLarge {
         /// Most bytes of coded pictures.
@@ -26,35 +26,35 @@ pub enum WhipError {
     /// The value is not a number from 0 to 100.
     #[error("must be a number from 0 to 100")]
     Percent,
-    /// The WebRTC stack refused something.
+    /// The WebRTC library reported an error.
     #[error("session {session}: {problem}: {detail}")]
     Connection {
         /// Number of the session, from 1.
         session: usize,
         /// Step that failed.
         problem: &'static str,
-        /// Message of the stack.
+        /// Message of the library.
         detail: String,
     },
-    /// No media path came up.
+    /// The connection was not established in time.
     #[error("session {session} was accepted and never connected: no answer to ICE or DTLS")]
     NeverConnected {
         /// Number of the session, from 1.
         session: usize,
     },
-    /// The other side ended it or went away.
+    /// The server ended the session or went away.
     #[error("session {session} was ended by the server")]
     Ended {
         /// Number of the session, from 1.
         session: usize,
     },
-    /// No socket.
+    /// A UDP socket cannot be opened.
     #[error("cannot open a UDP socket: {0}")]
     Socket(std::io::Error),
 }
 
 impl WhipError {
-    /// Kind of the failure.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             WhipError::Decode(error) => error.kind(),

@@ -1,5 +1,5 @@
-//! Simulated network of a session's media: loss and jitter. Pure: datagrams and instants in,
-//! datagrams out. ICE, DTLS and RTCP pass untouched.
+//! Simulates the network for a session's media: loss and jitter. Pure: datagrams and instants go in,
+//! datagrams come out. ICE, DTLS and RTCP are not affected.
 
 use std::{
     cmp::Reverse,
@@ -8,13 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Most datagrams that are delayed at once; more are lost.
+/// Most datagrams delayed at a time; any more are dropped.
 const DELAYED_MAX: usize = 8192;
 
-/// Departure of a datagram, its position in the order, its destination and its bytes.
+/// Departure time of a datagram, its sequence number, destination and bytes.
 type Delayed = (Instant, u64, SocketAddr, Vec<u8>);
 
-/// A simulated network: one seed always loses and delays the same packets.
+/// Simulated network; the same seed drops and delays the same packets.
 #[derive(Debug)]
 pub struct NetworkSim {
     loss: f64,
@@ -26,7 +26,7 @@ pub struct NetworkSim {
 }
 
 impl NetworkSim {
-    /// Loses `loss` percent and delays by up to `jitter`.
+    /// Creates a network that drops `loss` percent of packets and delays them by up to `jitter`.
     pub fn new(loss: f64, jitter: Duration, seed: u64) -> NetworkSim {
         let delayed = BinaryHeap::new();
         NetworkSim {
@@ -39,7 +39,7 @@ impl NetworkSim {
         }
     }
 
-    /// Takes a datagram for `to`; gives it back when it goes out at once.
+    /// Takes a datagram for `to`; returns it if it is to be sent at once.
     pub fn take(&mut self, to: SocketAddr, datagram: Vec<u8>, now: Instant) -> Option<Vec<u8>> {
         if !is_media(&datagram) {
             return Some(datagram);
@@ -61,24 +61,24 @@ impl NetworkSim {
         None
     }
 
-    /// The next delayed datagram that is due.
+    /// Takes the next delayed datagram, if it is due.
     pub fn due(&mut self, now: Instant) -> Option<(SocketAddr, Vec<u8>)> {
         self.next_at().filter(|&at| at <= now)?;
         self.delayed.pop().map(|Reverse((_, _, to, datagram))| (to, datagram))
     }
 
-    /// Departure of the next delayed datagram.
+    /// Returns the departure time of the next delayed datagram.
     pub fn next_at(&self) -> Option<Instant> {
         self.delayed.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Datagrams that did not go out.
+    /// Returns the number of dropped datagrams.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 }
 
-/// RTP, told from STUN, DTLS and RTCP by its first bytes (RFC 7983 7, RFC 5761 4).
+/// Returns true for RTP, by the first bytes that tell it from STUN, DTLS and RTCP (RFC 7983 7, RFC 5761 4).
 pub fn is_media(datagram: &[u8]) -> bool {
     matches!(datagram, [128..=191, kind, ..] if !(64..96).contains(&(kind & 0x7f)))
 }

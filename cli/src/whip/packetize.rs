@@ -1,32 +1,32 @@
-//! Coded pictures to RTP payloads: RFC 6184, RFC 7798, RFC 7741, RFC 9628 and AV1's format.
+//! Packetizes coded pictures: RFC 6184, RFC 7798, RFC 7741, RFC 9628 and AV1's RTP format.
 //!
-//! Bytes in, bytes out: small NAL units are aggregated, large ones cut. The tests of the server's
-//! receiver use this too.
+//! Bytes in, bytes out: small NAL units are aggregated, large ones fragmented. Also used by the tests of the
+//! server's receiver.
 
 use media::{AccessUnit, Codec, Obu, to_leb128};
 
-/// Cuts the pictures of one source.
+/// Packetizer of the pictures of one source.
 #[derive(Debug)]
 pub struct Packetizer {
     codec: Codec,
     /// Most bytes of a payload.
     bytes_max: usize,
-    /// Picture ID of VP8 and VP9, 15 bits.
+    /// Picture id of VP8 and VP9, 15 bits.
     picture_id: u16,
 }
 
-/// Least payload that leaves room for a picture beside every header.
+/// Smallest payload with room for data after every header.
 const BYTES_MIN: usize = 16;
 
 impl Packetizer {
-    /// Payloads of at most `bytes_max` bytes; `None` for a codec without a payload format.
+    /// Creates a packetizer for payloads of at most `bytes_max`; `None` for a codec without payload format.
     pub fn new(codec: Codec, bytes_max: usize) -> Option<Packetizer> {
         let is_served = !matches!(codec, Codec::Mpeg4 | Codec::Mjpeg);
         let packetizer = Packetizer { codec, bytes_max: bytes_max.max(BYTES_MIN), picture_id: 0 };
         is_served.then_some(packetizer)
     }
 
-    /// The payloads of the next picture, in order; the marker belongs to the last one.
+    /// Returns the payloads of the next picture, in order; the last one's packet gets the marker bit.
     pub fn payloads(&mut self, unit: &AccessUnit) -> Vec<Vec<u8>> {
         self.picture_id = self.picture_id.wrapping_add(1) & 0x7fff;
         match self.codec {
@@ -39,7 +39,7 @@ impl Packetizer {
         }
     }
 
-    /// RFC 7741 4.2: a descriptor of four bytes with a long picture id.
+    /// RFC 7741 4.2: a descriptor of four bytes with a 15-bit picture id.
     fn vp8(&self, frame: &[u8]) -> Vec<Vec<u8>> {
         let [high, low] = self.picture_id.to_be_bytes();
         let parts = frame.chunks(self.bytes_max - 4).enumerate();
@@ -50,7 +50,7 @@ impl Packetizer {
         parts.map(payload).collect()
     }
 
-    /// RFC 9628 4.2: non-flexible mode, one layer, a long picture id.
+    /// RFC 9628 4.2: non-flexible mode, one layer, a 15-bit picture id.
     fn vp9(&self, frame: &[u8], is_key: bool) -> Vec<Vec<u8>> {
         let [high, low] = self.picture_id.to_be_bytes();
         let count = frame.len().div_ceil(self.bytes_max - 3);
@@ -69,10 +69,10 @@ impl Packetizer {
 trait NalFormat {
     const HEADER_BYTES: usize;
 
-    /// The header of an aggregation packet with these NAL units, which are not empty.
+    /// Returns the header of an aggregation packet of these NAL units, which must not be empty.
     fn aggregation(nals: &[&[u8]]) -> Vec<u8>;
 
-    /// The headers of a fragment of the NAL unit with this header.
+    /// Returns the headers of a fragment of the NAL unit with this header.
     fn fragment(header: &[u8], starts: bool, ends: bool) -> Vec<u8>;
 }
 
@@ -82,7 +82,7 @@ impl NalFormat for H264Packetizer {
     const HEADER_BYTES: usize = 1;
 
     fn aggregation(nals: &[&[u8]]) -> Vec<u8> {
-        // RFC 6184 5.7: the highest importance of all.
+        // RFC 6184 5.7: the highest NRI of all units.
         let importance = nals.iter().map(|nal| nal[0] & 0x60).max().unwrap_or(0);
         vec![importance | 24]
     }
@@ -99,7 +99,7 @@ impl NalFormat for H265Packetizer {
     const HEADER_BYTES: usize = 2;
 
     fn aggregation(nals: &[&[u8]]) -> Vec<u8> {
-        // RFC 7798 4.4.2: the lowest layer and the lowest temporal identifier of all.
+        // RFC 7798 4.4.2: the lowest layer and the lowest temporal id of all units.
         let layer = |nal: &&[u8]| u16::from(nal[0] & 1) << 5 | u16::from(nal[1] >> 3);
         let lowest = nals.iter().map(layer).min().unwrap_or(0);
         let temporal = nals.iter().map(|nal| nal[1] & 7).min().unwrap_or(1);
@@ -161,7 +161,7 @@ fn fragments<F: NalFormat>(nal: &[u8], bytes_max: usize, payloads: &mut Vec<Vec<
     }
 }
 
-/// The NAL units of an Annex B unit, without start codes and zeros that trail.
+/// Returns the NAL units of an Annex B unit, without start codes and trailing zeros.
 fn nals(unit: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = after_start_code(unit).map(|at| &unit[at..]);
     std::iter::from_fn(move || {
@@ -178,10 +178,10 @@ fn after_start_code(bytes: &[u8]) -> Option<usize> {
     bytes.windows(3).position(|window| window == [0, 0, 1]).map(|at| at + 3)
 }
 
-/// AV1 RTP 4.3: elements with their sizes, as many in a packet as fit.
+/// AV1 RTP 4.3: OBU elements with their sizes, as many per packet as fit.
 fn av1(unit: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
     let obus: Vec<Vec<u8>> = obus(unit);
-    // 4.4: a coded video sequence begins with its header.
+    // 4.4: a coded video sequence begins with its sequence header.
     let is_new = obus.first().is_some_and(|obu| Obu::kind_of(obu[0]) == Obu::SEQUENCE_HEADER);
     let mut payloads = vec![vec![u8::from(is_new) << 3]];
     for obu in &obus {
@@ -196,7 +196,7 @@ fn av1(unit: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
                     continue;
                 }
             };
-            // A size takes at most three bytes here; an element is never longer than a packet.
+            // A size takes at most three bytes here, as an element is never longer than a packet.
             let room = (bytes_max - payload.len()).saturating_sub(3).min(rest.len());
             let (part, after) = rest.split_at(room);
             payload.extend(to_leb128(part.len() as u32));
@@ -213,7 +213,7 @@ fn av1(unit: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
     payloads
 }
 
-/// The OBUs of a temporal unit without their sizes; delimiters and padding are not sent (5).
+/// Returns the OBUs of a temporal unit without size fields; delimiters and padding are left out (5).
 fn obus(unit: &[u8]) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut rest = unit;

@@ -1,4 +1,4 @@
-//! Position of a session in the clip. Pure: instants in, pictures with RTP times out.
+//! Playback position of a session in the clip. Pure: instants go in, pictures with RTP times come out.
 
 use std::{
     sync::Arc,
@@ -7,37 +7,37 @@ use std::{
 
 use super::clip::{ClipFile, CodedFrame};
 
-/// A keyframe that was sent so recently answers a request too.
+/// Age in ticks up to which a sent keyframe answers a keyframe request.
 const FRESH_TICKS: i64 = 90_000 / 2;
 
-/// Plays a clip once or over and over.
+/// Plays a clip once or in a loop.
 #[derive(Debug)]
 pub struct Player {
     clip: Arc<ClipFile>,
     repeats: bool,
-    /// Time at which the first picture was due.
+    /// Time at which playback starts.
     start: Instant,
-    /// Index of the next picture; the clip's length at its end.
+    /// Index of the next picture; the number of pictures at the end.
     next: usize,
-    /// Ticks from the clip's times to those since `start`.
+    /// Offset in ticks from clip time to the time since `start`.
     shift: i64,
-    /// Time from `start` to the last keyframe that went out.
+    /// Ticks from `start` to the last keyframe sent.
     keyframe_at: Option<i64>,
 }
 
 impl Player {
-    /// Begins at `start`.
+    /// Creates a player that starts at `start`.
     pub fn new(clip: Arc<ClipFile>, repeats: bool, start: Instant) -> Player {
         Player { clip, repeats, start, next: 0, shift: 0, keyframe_at: None }
     }
 
-    /// Time at which the next picture is due; `None` at the end.
+    /// Returns the time at which the next picture is due; `None` at the end.
     pub fn next_at(&self) -> Option<Instant> {
         let picture = self.clip.pictures.get(self.next)?;
         Some(self.start + duration(picture.decode_at + self.shift))
     }
 
-    /// The next picture, if it is due, and its time in ticks since the first.
+    /// Returns the next picture, if it is due, and its time in ticks since `start`.
     pub fn due(&mut self, now: Instant) -> Option<(&CodedFrame, i64)> {
         self.next_at().filter(|&at| at <= now)?;
         let index = self.next;
@@ -54,10 +54,9 @@ impl Player {
         Some((&self.clip.pictures[index], at))
     }
 
-    /// Goes on at the next keyframe: whether pictures were skipped for it.
+    /// Skips to the next keyframe; returns true if pictures were skipped.
     ///
-    /// Nothing is skipped when one has just been sent, when the next picture is one, and when
-    /// none follows.
+    /// Skips nothing if a keyframe was sent just before, is next, or does not follow.
     pub fn jump(&mut self, now: Instant) -> bool {
         let since = ticks(now.saturating_duration_since(self.start));
         if self.keyframe_at.is_some_and(|at| since - at < FRESH_TICKS) {
@@ -68,7 +67,7 @@ impl Player {
             .iter()
             .position(|picture| picture.keyframe)
             .map(|ahead| self.next + ahead);
-        // A clip begins with a keyframe.
+        // Every clip begins with a keyframe.
         let Some(target) = ahead.or(self.repeats.then_some(0)) else { return false };
         if target == self.next {
             return false;

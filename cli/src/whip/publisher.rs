@@ -1,4 +1,4 @@
-//! Drives all sessions from one thread: waits for their sockets and timers, ends them in order.
+//! Drives all sessions from one thread: waits for their sockets and timers, and ends them in order.
 
 use std::{
     sync::Arc,
@@ -17,18 +17,18 @@ use super::{
 };
 use crate::{error::CliError, interrupt, output::printable};
 
-/// Longest wait, after which Ctrl-C is looked for.
+/// Longest wait before Ctrl-C is noticed.
 const TURN: Duration = Duration::from_millis(100);
 
 /// Result of a publication.
 pub struct Published {
-    /// The runs of the sessions, where the server names them.
+    /// Runs of the sessions, if the server names them.
     pub runs: Vec<String>,
-    /// Figures of all sessions.
+    /// Statistics of all sessions.
     pub figures: PublishStats,
 }
 
-/// Publishes until all is sent, time is up or Ctrl-C. Names each run on stderr as it begins.
+/// Publishes until everything is sent, time is up or Ctrl-C. Prints each run to stderr as it begins.
 pub fn publish(args: &PublishArgs) -> Result<Published, CliError> {
     let endpoint = Endpoint::new(args)?;
     let plan = PlaybackOptions {
@@ -41,7 +41,7 @@ pub fn publish(args: &PublishArgs) -> Result<Published, CliError> {
     interrupt::on_signal(&cancel)?;
     let (mut sessions, mut runs) = (Vec::new(), Vec::new());
     let outcome = play(args, &endpoint, &plan, &cancel, (&mut sessions, &mut runs));
-    // The sessions end whatever happened; the first failure is returned.
+    // The sessions are ended even after a failure; the first failure is returned.
     let ended = end(&endpoint, &mut sessions);
     outcome.and(ended)?;
     let mut figures = PublishStats::default();
@@ -91,14 +91,14 @@ fn started(
     let created = endpoint.create(&offer)?;
     let accepted = session.accept(created.answer, created.resource, Instant::now());
     if let Err(error) = accepted {
-        // What it cannot use it does not leave there.
+        // A session that cannot be used is deleted at the server.
         end(endpoint, std::slice::from_mut(&mut session))?;
         return Err(error.into());
     }
     Ok((session, created.run))
 }
 
-/// Until a datagram is there or something is due.
+/// Waits for a datagram or the next timer.
 fn wait(sessions: &mut [PublisherSession]) -> Result<(), CliError> {
     let now = Instant::now();
     let due = sessions.iter_mut().map(|session| session.next_at(now)).min();
@@ -112,8 +112,8 @@ fn wait(sessions: &mut [PublisherSession]) -> Result<(), CliError> {
     }
 }
 
-/// Deletes the sessions at the server, then closes their connections: the other way round it would
-/// take them for lost.
+/// Deletes the sessions at the server, then closes their connections; in the other order the server would
+/// consider them lost.
 fn end(endpoint: &Endpoint, sessions: &mut [PublisherSession]) -> Result<(), CliError> {
     let mut outcome = Ok(());
     for session in sessions {

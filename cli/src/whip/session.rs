@@ -1,4 +1,4 @@
-//! One WebRTC connection that sends a clip, without I/O of its own but its socket's.
+//! A WebRTC connection that sends a clip; does no I/O but on its own socket.
 
 use std::{
     collections::VecDeque,
@@ -34,27 +34,27 @@ mod feedback;
 
 use feedback::FeedbackCounters;
 
-/// Time limit of a media path to come up.
+/// Time limit of connecting.
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
-/// Time in which packets that were lost at the end can still be requested again.
+/// Time after the last packet in which lost ones can still be requested again.
 const LINGER: Duration = Duration::from_millis(500);
-/// Most datagrams read at a time, so that other sessions are served.
+/// Most datagrams read at a time, so that other sessions get their turn.
 const READ_MAX: usize = 64;
-/// Most datagrams that wait for the socket.
+/// Most datagrams queued for the socket.
 const UNSENT_MAX: usize = 8192;
-/// First byte of a DTLS record that ends a connection (RFC 9147 4, RFC 8446 B.1).
+/// First byte of a DTLS alert, which ends a connection (RFC 9147 4, RFC 8446 B.1).
 const DTLS_ALERT: u8 = 21;
-/// Until a full socket is tried again.
+/// Time after which a full socket is tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Plan of each session.
+/// Options of each session.
 #[derive(Clone, Debug)]
 pub struct PlaybackOptions {
     /// Clip to send.
     pub clip: Arc<ClipFile>,
-    /// Begin again at the end.
+    /// True to begin again at the end.
     pub repeats: bool,
-    /// Media packets that are dropped, in percent.
+    /// Media packets to drop, in percent.
     pub loss: f64,
     /// Longest delay of a media packet.
     pub jitter: Duration,
@@ -64,12 +64,12 @@ pub struct PlaybackOptions {
 enum PublishState {
     Connecting,
     Playing,
-    /// All is sent; the session ends then.
+    /// All is sent; the session is done at this time.
     Lingering(Instant),
     Done,
 }
 
-/// One publisher.
+/// One publishing session.
 pub struct PublisherSession {
     number: usize,
     plan: PlaybackOptions,
@@ -87,14 +87,14 @@ pub struct PublisherSession {
     first_timestamp: u32,
     payload_type: u8,
     resource: Option<Url>,
-    /// Packets of pictures, each counted once.
+    /// Packets of pictures, without retransmissions.
     played: u64,
     stats: PublishStats,
     feedback: Arc<FeedbackCounters>,
 }
 
 impl PublisherSession {
-    /// A session number `number`, from 1, that sends from `ip`; with the offer to post.
+    /// Creates session `number`, counted from 1, that sends from `ip`; also returns the offer to post.
     pub fn offer(
         number: usize,
         plan: &PlaybackOptions,
@@ -109,7 +109,7 @@ impl PublisherSession {
         let (connection, sender, offer) =
             connection::offer(&plan.clip, local, ssrc, Arc::clone(&heard), now)
                 .map_err(failed(number, "offer"))?;
-        // One seed a session, so that a run with loss can be repeated.
+        // One seed per session, so that a test with loss can be repeated.
         let path = NetworkSim::new(plan.loss, plan.jitter, number as u64);
         let session = PublisherSession {
             number,
@@ -135,7 +135,7 @@ impl PublisherSession {
         Ok((session, offer))
     }
 
-    /// The server has accepted the offer; `resource` is the session there.
+    /// Applies the server's answer; `resource` is the session's URL.
     pub fn accept(&mut self, answer: String, resource: Url, now: Instant) -> Result<(), WhipError> {
         self.resource = Some(resource);
         let failed = failed(self.number, "answer");
@@ -149,22 +149,22 @@ impl PublisherSession {
         Ok(())
     }
 
-    /// Its socket, to be waited for.
+    /// Returns the socket, for polling.
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// The session's address at the server, once it has one; afterwards it has none.
+    /// Takes the session's URL at the server; `None` before the answer, and once taken.
     pub fn take_resource(&mut self) -> Option<Url> {
         self.resource.take()
     }
 
-    /// It has sent all there is, or was stopped.
+    /// Returns true if everything is sent or the session was closed.
     pub fn is_done(&self) -> bool {
         self.state == PublishState::Done
     }
 
-    /// Figures so far.
+    /// Returns the statistics so far.
     pub fn figures(&self) -> PublishStats {
         PublishStats {
             lost: self.stats.lost + self.network.lost(),
@@ -173,7 +173,7 @@ impl PublisherSession {
         }
     }
 
-    /// Time at which to drive it even if nothing comes in.
+    /// Returns the time at which to call `drive` even if no datagram arrives.
     pub fn next_at(&mut self, now: Instant) -> Instant {
         let player = self.player.as_ref().and_then(Player::next_at);
         let state = match self.state {
@@ -189,7 +189,7 @@ impl PublisherSession {
             .unwrap_or(now + CONNECT_WITHIN)
     }
 
-    /// Reads, plays and writes what is due.
+    /// Reads, plays and writes all that is due.
     pub fn drive(&mut self, now: Instant) -> Result<(), WhipError> {
         self.read(now)?;
         if self.connection.poll_timeout().is_some_and(|at| at <= now) {
@@ -211,7 +211,7 @@ impl PublisherSession {
         }
     }
 
-    /// Takes leave of the server's media side.
+    /// Closes the connection with the server.
     pub fn close(&mut self, now: Instant) -> Result<(), WhipError> {
         self.state = PublishState::Done;
         let closed = self.connection.close().map_err(failed(self.number, "close"));
@@ -225,7 +225,7 @@ impl PublisherSession {
             let (length, peer_addr) = match self.socket.recv_from(&mut bytes) {
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // An ICMP error of something sent before; ICE and DTLS notice what it means.
+                // ICMP error for an earlier datagram; ICE and DTLS notice a peer that is gone.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
                 Err(error) => return Err(WhipError::Socket(error)),
             };
@@ -239,7 +239,7 @@ impl PublisherSession {
             self.connection
                 .handle_read(TaggedBytesMut { now, transport, message })
                 .map_err(failed(self.number, "packet"))?;
-            // The library says nothing of a peer that takes its leave, until checks stay unanswered.
+            // The library does not report a peer that closes until ICE checks remain unanswered.
             if self.state == PublishState::Playing && bytes[0] == DTLS_ALERT {
                 return Err(WhipError::Ended { session: self.number });
             }
@@ -278,7 +278,7 @@ impl PublisherSession {
 
     /// Notes the server's feedback on the media.
     fn note_feedback(&mut self, now: Instant) {
-        // Polling is what carries packets through the connection; it delivers none of ours.
+        // Polling drives packets through the connection; it never returns any, as none is received.
         while self.connection.poll_read().is_some() {}
         self.stats.asked = self.feedback.asked.load(Relaxed);
         let requested = self.feedback.keyframes.load(Relaxed);
@@ -296,7 +296,7 @@ impl PublisherSession {
         let Some(player) = &mut self.player else { return Ok(()) };
         while let Some((picture, ticks)) = player.due(now) {
             let Some(mut sender) = self.connection.rtp_sender(self.sender) else { break };
-            // Modulo 2^32, as RTP counts.
+            // Modulo 2^32, like RTP timestamps.
             let timestamp = self.first_timestamp.wrapping_add(ticks as u32);
             let last = picture.payloads.len().saturating_sub(1);
             for (index, payload) in picture.payloads.iter().enumerate() {
@@ -340,7 +340,7 @@ impl PublisherSession {
         while let Some((to, bytes)) = self.unsent.front() {
             match self.socket.send_to(bytes, to) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // Whatever else the network says of a datagram, it is lost.
+                // After any other error the datagram counts as sent and is lost.
                 Ok(_) | Err(_) => drop(self.unsent.pop_front()),
             }
         }
@@ -351,7 +351,7 @@ impl PublisherSession {
     }
 }
 
-/// Error that names the session and its failure.
+/// Returns a function that makes errors with the session's number and the failed step.
 fn failed<E: std::fmt::Display>(session: usize, problem: &'static str) -> impl Fn(E) -> WhipError {
     move |error| WhipError::Connection { session, problem, detail: error.to_string() }
 }

@@ -1,4 +1,4 @@
-//! Set-up of a session's connection: one codec, its retransmissions, one host candidate.
+//! Sets up a session's connection: one codec with RTX, and one host candidate.
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
@@ -34,14 +34,14 @@ use crate::whip::clip::ClipFile;
 
 /// Payload type of the codec in the offer.
 pub(super) const PAYLOAD_TYPE: u8 = 96;
-/// Payload type of its retransmissions (RFC 4588).
+/// Payload type of the RTX stream (RFC 4588).
 const RTX_PAYLOAD_TYPE: u8 = 97;
 
-/// A place after all others of the chain.
+/// Position after all other interceptors of the chain.
 const LAST: usize = 50_000;
 
-/// A connection that sends `clip`'s codec from `local`, its sender, and its offer; `heard` counts
-/// the server's feedback on the media.
+/// Creates a connection that sends `clip`'s codec from `local`; returns it with its sender and the offer.
+/// `heard` counts the server's feedback.
 pub(super) fn offer(
     clip: &ClipFile,
     local: SocketAddr,

@@ -22,12 +22,12 @@ use rtc::{
     shared::error::Error,
 };
 
-/// Counts of feedback so far; no count depends on another.
+/// Counts of feedback so far; the counts are independent.
 #[derive(Debug, Default)]
 pub(super) struct FeedbackCounters {
-    /// Packets that were requested again (NACK).
+    /// Packets requested again (NACK).
     pub(super) asked: AtomicU64,
-    /// Requests for a keyframe.
+    /// Keyframe requests (PLI and FIR).
     pub(super) keyframes: AtomicU64,
 }
 
@@ -43,7 +43,7 @@ impl FeedbackCounters {
     }
 }
 
-/// Passes everything on and counts what comes in.
+/// Interceptor that counts incoming feedback and passes everything on.
 pub(super) struct FeedbackInterceptor {
     heard: Arc<FeedbackCounters>,
     inbound: VecDeque<TaggedPacket>,
@@ -51,7 +51,7 @@ pub(super) struct FeedbackInterceptor {
 }
 
 impl FeedbackInterceptor {
-    /// Layer that counts into `heard`.
+    /// Creates an interceptor that counts into `heard`.
     pub(super) fn new(heard: Arc<FeedbackCounters>) -> FeedbackInterceptor {
         FeedbackInterceptor { heard, inbound: VecDeque::new(), outbound: VecDeque::new() }
     }
