@@ -1,4 +1,4 @@
-//! Credentials that a container is given, and a store behind TLS.
+//! Tests of container credentials, and of a store behind TLS.
 #![allow(missing_docs)]
 
 mod support;
@@ -15,7 +15,7 @@ use support::{Size as _, World, upload};
 use timeline::RemoteFault;
 use tokio_rustls::TlsAcceptor;
 
-/// Answers each request on a port of its own with `status` and `body`, until the test ends.
+/// Serves a new port: answers each request with `status` and `body`, until the test ends.
 fn answering(status: &'static str, body: String) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -55,7 +55,7 @@ fn a_container_is_given_credentials() {
     let stills = client(answering("200 OK", given(ACCESS_KEY)));
     upload(&*stills, &file).expect("stored");
     assert_eq!(stills.size(&file.0), Ok(Some(100)));
-    // Nothing of this is about a file that is not there.
+    // None of these errors may count as a missing file.
     for (status, body, fault) in [
         ("404 Not Found", String::new(), RemoteFault::Failed),
         ("403 Forbidden", "no token-of-the-container".to_owned(), RemoteFault::Denied),

@@ -1,4 +1,4 @@
-//! The table of faults: each operation's answer to each fault, within its bound.
+//! Tests of faults, by a table: the result of each operation for each fault, within its limit.
 #![allow(missing_docs)]
 
 mod support;
@@ -13,9 +13,9 @@ use s3_server::{Fault, SECRET_KEY};
 use support::{Size as _, World, content, upload, whole};
 use timeline::{Remote, RemoteError, RemoteFault};
 
-/// Limit of the uploads of the table.
+/// Limit of the uploads in these tests.
 const LIMIT: Duration = Duration::from_secs(4);
-/// Time that a busy machine may take over a bound.
+/// Tolerance over a limit on a busy machine.
 const SLACK: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -23,15 +23,14 @@ enum Way {
     Fault(Fault),
     /// The server has ended.
     Gone,
-    /// The client has another secret.
+    /// The client has a wrong secret.
     WrongSecret,
 }
 
-/// Answers to: upload, size of a file, open it, remove.
+/// Results of: upload, size of a file, fetch, remove.
 type Answers = [&'static str; 4];
 
-/// A way to fail, the answers to a server that has just started, and those to one that has claimed
-/// its prefix and stored the file before.
+/// Fault, the results of a server without a claim, and those after a claim and an upload.
 const TABLE: [(Way, Answers, Answers); 9] = [
     (Way::Fault(Fault::None), ["ok", "none", "none", "ok"], ["ok", "some", "some", "ok"]),
     (Way::Fault(Fault::NoConditions), ["ok", "none", "none", "ok"], ["ok", "some", "some", "ok"]),
@@ -40,17 +39,17 @@ const TABLE: [(Way, Answers, Answers); 9] = [
     (Way::Fault(Fault::Silent), ["slow"; 4], ["slow"; 4]),
     (Way::Fault(Fault::WritesDenied), ["denied"; 4], ["denied", "some", "some", "denied"]),
     (Way::Fault(Fault::SlowDown), ["failed"; 4], ["failed"; 4]),
-    // The answer to a question for a size has no body, so that it names no bucket.
+    // The answer to a HEAD request has no body, so that it names no bucket.
     (
         Way::Fault(Fault::NoBucket),
         ["no_bucket"; 4],
         ["no_bucket", "none", "no_bucket", "no_bucket"],
     ),
-    // One that was kept before is no reason yet to read the next one back.
+    // After a successful check, the next upload is not read back.
     (Way::Fault(Fault::KeepsNothing), ["not_kept"; 4], ["ok", "some", "some", "ok"]),
 ];
 
-/// The two further ways, to a server that has just started.
+/// Two further faults, for a server without a claim.
 const AT_START: [(Way, Answers); 2] =
     [(Way::WrongSecret, ["denied"; 4]), (Way::Fault(Fault::Talks), ["denied"; 4])];
 
@@ -72,7 +71,7 @@ fn done(outcome: Result<(), RemoteError>) -> &'static str {
     }
 }
 
-/// Makes the four calls side by side, and sees that each ends within its bound.
+/// Makes the four calls concurrently, and asserts that each ends within its limit.
 fn answers(world: &World, folder: &dyn Remote, stored: &BlobHash) -> Answers {
     let new = world.file(2, 30_000);
     let absent = BlobHash::from_bytes([7; 32]);

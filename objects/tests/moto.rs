@@ -1,4 +1,4 @@
-//! Another S3 than that of the other tests: moto from PyPI, which checks keys and policies as AWS does.
+//! Tests against another S3 server: moto from PyPI, which checks keys and policies as AWS does.
 #![allow(missing_docs)]
 
 #[path = "../../tests/support/python.rs"]
@@ -17,7 +17,7 @@ use objects::{Objects, PART_BYTES};
 use support::{Size as _, World, content, upload, whole};
 use timeline::{RemoteError, RemoteFault};
 
-/// A running server, and the key of a user who may write to the bucket `footage`, but not below `read-only`.
+/// Running server, and the key of a user who may write to the bucket `footage`, but not below `read-only`.
 struct Moto {
     child: Child,
     url: String,
@@ -40,7 +40,7 @@ impl Moto {
         };
         let mut child = Command::new(bin.join("python"))
             .args(["-B".as_ref(), scripts.join("serve.py").as_os_str()])
-            // It ends when this does.
+            // The server ends when its standard input closes.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -61,7 +61,7 @@ impl Moto {
 
 impl Drop for Moto {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The server may have ended already.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -84,7 +84,7 @@ fn another_store_keeps_files_and_tells_faults_as_the_first_does() {
         assert_eq!(folder.size(&file.0), Ok(Some(length as u64)));
         let read = whole(&*folder, &file.0).expect("there").expect("read");
         assert!(read == content(seed, length), "{length} bytes");
-        // With many that were never there.
+        // Many of the keys do not exist.
         let mut hashes: Vec<_> = (100..1200).map(|seed| world.file(seed, 8).0).collect();
         hashes.push(file.0);
         folder.remove(&hashes).expect("removed");

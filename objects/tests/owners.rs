@@ -1,4 +1,4 @@
-//! Owners of a prefix, files under other keys, credentials, and texts without secrets.
+//! Tests of owners of a prefix, files under other keys, credentials, and secrets in texts.
 #![allow(missing_docs)]
 
 mod support;
@@ -28,7 +28,7 @@ fn a_prefix_is_of_one_server() {
     foreign(whole(&*second, &file.0).expect_err("foreign"));
     foreign(second.remove(&[file.0]).expect_err("foreign"));
     assert_eq!(first.size(&file.0), Ok(Some(100)));
-    // The first is gone for good.
+    // The first server is gone for good.
     let key = "cameras/north/00a1/owner";
     world.runtime.block_on(async {
         assert_eq!(world.client("x").claim("00a1/owner", "x").await.as_deref(), Ok("srv-first"));
@@ -52,7 +52,7 @@ fn of_two_that_claim_at_once_one_holds() {
             outcomes.collect::<Vec<_>>()
         });
         let holders = held.iter().filter(|outcome| outcome.is_ok()).count();
-        // Without conditions two that write in the same moment may both read their own name.
+        // Without conditional PUT, two servers that write at the same moment may both read their own name.
         let fits = if fault == Fault::None { holders == 1 } else { holders >= 1 };
         assert!(fits, "{fault:?}: {held:?}");
         let foreign = |error: &RemoteError| error.fault == RemoteFault::Foreign;

@@ -1,4 +1,4 @@
-//! Files to a store and back, in one request and in parts; keys, limits and what is read back.
+//! Tests of transfers in one request and in parts, of keys and limits, and of the read-back check.
 #![allow(missing_docs)]
 
 mod support;
@@ -25,7 +25,7 @@ fn a_file_goes_there_and_back() {
     }
     assert!(world.server.seen().iter().all(|seen| !seen.target.contains("uploads")));
     assert_eq!(world.server.object("cameras/north/00a1/owner").as_deref(), Some(&b"srv-1"[..]));
-    // Another folder has none of them.
+    // Another folder does not have the files.
     let columns = world.client("srv-1").folder("columns");
     assert_eq!(columns.size(&files[2].0), Ok(None));
     assert!(whole(&*columns, &files[2].0).expect("an answer").is_none());
@@ -59,7 +59,7 @@ fn an_upload_in_parts_that_fails_is_aborted() {
         (RemoteFault::Failed, "InternalError: We failed.")
     );
     soon("aborted", || world.server.unfinished() == 0);
-    // One that is over its limit, with a part on its way.
+    // An upload exceeds its limit while a part is being sent.
     world.server.set(Fault::Delayed(Duration::from_millis(700)));
     let outcomes = columns.upload(std::slice::from_ref(&file), Duration::from_millis(1100));
     assert_eq!(outcomes[0].as_ref().expect_err("over").fault, RemoteFault::Slow);
@@ -100,7 +100,7 @@ fn a_read_that_ends_early_is_an_error() {
     world.server.set(Fault::ReadsCut);
     let error = whole(&*stills, &file.0).expect_err("cut");
     assert_eq!(error.fault, RemoteFault::Unreachable, "{error}");
-    // One that is cut once goes on where it was.
+    // A read that is cut off once is resumed.
     let gets = || {
         let seen = world.server.seen();
         seen.iter().filter(|seen| seen.target.ends_with(&file.0.to_string())).count()
@@ -129,7 +129,7 @@ fn a_store_that_keeps_nothing_is_found_out() {
     }
     world.server.set(Fault::None);
     upload(&*stills, &file).expect("kept");
-    // Other bytes than were sent, as long.
+    // The stored bytes differ from those sent, with the same length.
     world.server.set(Fault::KeepsNothing);
     world.server.put(&key("stills", &file.0), &[0; 300]).expect("stored");
     for _ in 1..UPLOADS_PER_CHECK {
@@ -176,7 +176,7 @@ fn requests_take_turns_and_end_within_the_limit() {
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     let slow = |error: &timeline::RemoteError| error.fault == RemoteFault::Slow;
     assert!(outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(slow)));
-    // The turns of those that were given up are free again.
+    // The permits of the abandoned requests are free again.
     world.server.set(Fault::None);
     assert_eq!(stills.size(&files[0].0), Ok(Some(2000)));
 }
@@ -198,7 +198,7 @@ fn each_call_is_told_of() {
             (Operation::Claim, Ok(())),
             (Operation::Upload, Ok(())),
             (Operation::Size, Ok(())),
-            // Looked at anew before anything is removed.
+            // The claim is checked again before a removal.
             (Operation::Claim, Ok(())),
             (Operation::Remove, Ok(())),
             (Operation::Upload, Err(RemoteFault::Denied)),

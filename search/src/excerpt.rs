@@ -56,7 +56,7 @@ mod tests {
         let text = format!("{}Straße{}", "é".repeat(100), "日".repeat(100));
         let (before, after) = ("é".repeat(40), "日".repeat(26));
         assert_eq!(of(&text, "STRASSE"), format!("{before}Straße{after}"));
-        // Half of what ß folds to is still ß.
+        // A match of half of the folded `ß` includes the whole `ß`.
         assert_eq!(of(&text, "ras"), format!("{}Straße{after}", "é".repeat(39)));
     }
 }

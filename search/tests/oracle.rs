@@ -1,4 +1,4 @@
-//! The index against the naive search it promises to equal: random texts, runs and queries.
+//! Tests of the index against a naive search: random texts, runs and queries.
 #![allow(missing_docs)]
 
 use std::collections::{BTreeMap, HashSet};
@@ -7,7 +7,7 @@ use media::{RunId, Seq};
 use proptest::{collection::vec, prelude::*, sample::select};
 use search::{FoldedPattern, IndexLimits, ScanHit, ScanResult, SearchIndex, excerpt};
 
-/// Pieces that texts and queries are made of: folding changes the length of many.
+/// Pieces of texts and queries; folding changes the length of many.
 const PIECES: &[&str] = &[
     "a",
     "A",
@@ -57,7 +57,7 @@ struct Description {
 
 fn description() -> impl Strategy<Value = Description> {
     (select(&["alice", "bob"][..]), 0..4_u8, pieces(1..12)).prop_map(|(owner, run, text)| {
-        // A run has one owner.
+        // Runs of different owners have different ids.
         let run = RunId::from_bytes([run * 2 + u8::from(owner == "bob"); 16]);
         Description { owner, run, text }
     })
@@ -119,7 +119,7 @@ fn search(
     scan.result()
 }
 
-/// Everything in memory, some of it in the file, all of it in the file.
+/// All chunks in memory, some in the file, all in the file.
 const LIMITS: [IndexLimits; 3] = [
     IndexLimits { memory_bytes: 1 << 20, chunk_bytes: 64 },
     IndexLimits { memory_bytes: 2000, chunk_bytes: 64 },

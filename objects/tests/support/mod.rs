@@ -1,4 +1,4 @@
-//! An object store of its own for each test, clients of it, and files to store.
+//! Object store for each test, clients of it, and files to store.
 #![allow(dead_code)]
 
 use std::{
@@ -16,10 +16,10 @@ use tempfile::TempDir;
 use timeline::{Remote, RemoteError, RemoteFault};
 use tokio::runtime::Runtime;
 
-/// Limit of uploads that are to succeed: generous.
+/// Generous limit of uploads that must succeed.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// A call that was told of.
+/// Call that was reported to the observer.
 pub type Call = (Operation, Result<(), RemoteFault>);
 
 pub struct World {
@@ -41,7 +41,7 @@ impl World {
         World { server, runtime, calls: Arc::default(), dir }
     }
 
-    /// A client that has sent nothing yet.
+    /// Client that has sent no request yet.
     pub fn client(&self, owner: &str) -> Objects {
         self.client_with(owner, SECRET_KEY)
     }
@@ -75,7 +75,7 @@ impl World {
             .expect("a client")
     }
 
-    /// A file of `length` bytes that `seed` tells from others.
+    /// File of `length` bytes with content generated from `seed`.
     pub fn file(&self, seed: u32, length: usize) -> (BlobHash, PathBuf) {
         let content = content(seed, length);
         let hash = BlobHash::from_bytes(Sha256::digest(&content).into());
@@ -85,7 +85,7 @@ impl World {
     }
 }
 
-/// A configuration that trusts nobody: the test server speaks no TLS.
+/// TLS configuration that trusts no certificate: the test server speaks no TLS.
 pub fn tls() -> rustls::ClientConfig {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     rustls::ClientConfig::builder_with_provider(provider)
@@ -110,7 +110,7 @@ pub fn upload(folder: &dyn Remote, file: &(BlobHash, PathBuf)) -> Result<(), Rem
     folder.upload(std::slice::from_ref(file), LIMIT).pop().expect("one outcome")
 }
 
-/// Reads a file whole.
+/// Reads a complete file.
 pub fn whole(folder: &dyn Remote, hash: &BlobHash) -> Result<Option<Vec<u8>>, RemoteError> {
     let mut file = tempfile::tempfile().expect("a file");
     if !folder.fetch(hash, &file, u64::MAX / 2)? {
@@ -122,7 +122,7 @@ pub fn whole(folder: &dyn Remote, hash: &BlobHash) -> Result<Option<Vec<u8>>, Re
     Ok(Some(content))
 }
 
-/// Asks for the size of one file.
+/// Requests the size of one file.
 pub trait Size {
     fn size(&self, hash: &BlobHash) -> Result<Option<u64>, RemoteError>;
 }
@@ -133,7 +133,7 @@ impl Size for dyn Remote + '_ {
     }
 }
 
-/// Waits until `holds`, for some seconds.
+/// Waits until `holds` returns true, for at most 20 s.
 pub fn soon(says: &str, holds: impl Fn() -> bool) {
     for _ in 0..1000 {
         if holds() {

@@ -1,4 +1,4 @@
-//! Searches of a real log: nothing acknowledged is missed, nobody sees too much, who leaves stops it.
+//! Tests of searches on a real log: completeness, visibility, limits and cancellation.
 
 use std::{
     future::poll_fn,
@@ -133,13 +133,13 @@ async fn more_searches_than_may_wait_are_refused() {
     }
 }
 
-/// A runtime with one thread for what waits, so that such work is done in the order it was begun.
+/// Runtime with one blocking thread, so that blocking work runs in order.
 fn one_at_a_time() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().max_blocking_threads(1).build().expect("a runtime")
 }
 
-/// Takes the only thread when its turn comes, which the second tells, until the first is dropped.
+/// Occupies the blocking thread until the sender is dropped; the receiver signals that it does.
 fn plug() -> (std::sync::mpsc::SyncSender<()>, oneshot::Receiver<()>) {
     let (unplug, unplugged) = std::sync::mpsc::sync_channel::<()>(0);
     let (busy, is_busy) = oneshot::channel();
@@ -147,7 +147,7 @@ fn plug() -> (std::sync::mpsc::SyncSender<()>, oneshot::Receiver<()>) {
     (unplug, is_busy)
 }
 
-/// Polls it once.
+/// Polls the future once; returns true if it is pending.
 async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
 }
@@ -173,7 +173,7 @@ fn who_leaves_stops_the_search() {
             unplug_next
         };
         drop(unplug);
-        // Its place comes back when its threads are done.
+        // The permit is released when the search's threads are done.
         let (admission, owner) = (&log.search.admission, Principal::named("alice"));
         let places = [admission.enter(&owner).await, admission.enter(&owner).await];
         assert!(places.iter().all(Result::is_ok));
@@ -186,7 +186,7 @@ async fn an_index_that_is_behind_says_how_far_it_is() {
     let log = start(LIMITS);
     let run = log.run("alice").await;
     log.describe(&run, &["a"]).await;
-    // Found: the index's thread has done its work, and says nothing more of its own.
+    // The search succeeded: the indexer is idle and reports no further progress.
     assert_eq!(log.find("alice", "a").await.total_hits, 1);
     log.search.shared.progress.send_replace(Progress::Failed);
     let failed = log.search.find(wanted("alice", "a")).await;
@@ -202,7 +202,7 @@ async fn searches_that_wait_for_the_index_have_a_bound_too() {
     let run = log.run("alice").await;
     let head = log.describe(&run, &["a"]).await;
     assert_eq!(log.find("alice", "a").await.total_hits, 1);
-    // As an index that is being built: nothing wakes its thread meanwhile.
+    // Simulates an index that is being built; no event wakes the indexer meanwhile.
     log.search.shared.progress.send_replace(Progress::Through(Seq(0)));
     let waiting: Vec<_> = (0..RUNNING_MAX + WAITING_MAX)
         .map(|_| {
@@ -225,7 +225,7 @@ async fn searches_that_wait_for_the_index_have_a_bound_too() {
 
 #[tokio::test]
 async fn searches_that_wait_behind_others_for_the_index_wait_no_longer() {
-    /// One deadline, and less than half of what those behind one another would take.
+    /// One deadline; less than half of the time of consecutive waits.
     const CATCH_UP: Duration = Duration::from_secs(2);
     const PATIENCE: Duration = Duration::from_secs(30);
     let mut log = start(LIMITS);
@@ -233,7 +233,7 @@ async fn searches_that_wait_behind_others_for_the_index_wait_no_longer() {
     let run = log.run("alice").await;
     log.describe(&run, &["a"]).await;
     assert_eq!(log.find("alice", "a").await.total_hits, 1);
-    // As an index that is being built: nothing wakes its thread meanwhile.
+    // Simulates an index that is being built; no event wakes the indexer meanwhile.
     log.search.shared.progress.send_replace(Progress::Through(Seq(0)));
     let waiting: Vec<_> = (0..RUNNING_MAX + WAITING_MAX)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! Streams of a real log: nothing is lost or doubled, ends are sent, slots are freed.
+//! Tests of streams on a real log: no event is lost or repeated, ends are sent, slots are released.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl Log {
         EventStreamCursor::new(subscription, filter.clone(), Seq(after))
     }
 
-    /// Everything until the stream ends, as text.
+    /// Reads a stream to its end, as text.
     async fn rest(&self, scope: &StreamScope, filter: &Filter, after: u64) -> String {
         let body = self.feed(scope, filter, after).body();
         let read = tokio::time::timeout(Duration::from_secs(20), body.collect());
@@ -58,7 +58,7 @@ fn ids(text: &str) -> Vec<u64> {
     ids.map(|id| id.parse().expect("a number")).collect()
 }
 
-/// Reads from stream after stream, each given up after a few pieces, until `last` was told.
+/// Reads successive streams, each dropped after a few pieces, until event `last` was sent.
 async fn read_with_breaks(log: &Log, scope: StreamScope, last: u64) -> Vec<u64> {
     let (mut told, mut after, mut random) = (Vec::new(), 0, fastrand::Rng::with_seed(1));
     while after < last {
@@ -105,7 +105,7 @@ async fn readers_that_come_and_go_miss_nothing_and_get_nothing_twice() {
             heads.iter().map(|head| head.seq.0).collect::<Vec<_>>()
         }
     };
-    // While they write: up to an event that is sure to come for the first run.
+    // Reads while events are written, up to an event that is certain to exist for the first run.
     let early = until(StreamScope::Run(Arc::clone(&runs[0])), EACH / 2);
     let early_all = until(StreamScope::Owner(alice()), EACH);
     for writer in writers {
@@ -208,7 +208,7 @@ async fn what_a_stopped_job_came_to_is_told_before_the_end() {
         Some(String::from_utf8(text.to_vec()).expect("UTF-8"))
     };
     assert_eq!(ids(&next().await.expect("no end")), [2]);
-    // It stands at the end of the log: what comes next wakes it.
+    // The stream is at the end of the log: a new event must wake it.
     tokio::time::timeout(Duration::from_millis(50), next()).await.expect_err("nothing yet");
     let found = Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST });
     log.registry.wind_up(&run, Part::Middle, vec![found], None).await.expect("kept");

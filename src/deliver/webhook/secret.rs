@@ -57,7 +57,7 @@ impl SigningSecret {
 mod tests {
     use super::*;
 
-    /// The example of the Standard Webhooks specification.
+    /// Example of the Standard Webhooks specification.
     #[test]
     fn signatures_are_those_of_the_specification() {
         let secret =

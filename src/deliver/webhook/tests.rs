@@ -1,4 +1,4 @@
-//! Webhooks whose maker has left, and a ledger that refuses: memory and disk say the same.
+//! Tests of abandoned calls and a failing ledger: memory and disk stay consistent.
 
 use std::{task::Poll, time::Instant};
 
@@ -9,7 +9,7 @@ use transport::egress::EgressConfig;
 use super::*;
 use crate::runs::registry::{JobToken, Run, tests::samples};
 
-/// Longest wait of a test, to end a hang.
+/// Limit of waits, so that a hang fails the test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Setup {
@@ -50,13 +50,13 @@ fn webhook(run: &Run) -> Webhook {
 }
 
 impl Setup {
-    /// Returns true where Alice finds the webhook `id` of her run.
+    /// Returns true if Alice finds the webhook `id` of her run.
     fn has(&self, id: WebhookId) -> bool {
         let found = self.webhooks.find(&Principal::named("alice"), Some(self.run.id()), id);
         found.is_some()
     }
 
-    /// Presence of the webhook in memory, and on the disk.
+    /// Returns true for memory and for disk if the webhook is there.
     fn is_there(&self) -> (bool, bool) {
         let id = WebhookId::from_bytes([2; 16]);
         let kept = WebhookStore::new(self.ledger.clone()).load().expect("readable");
@@ -79,7 +79,7 @@ fn of_webhooks_that_are_done_the_newest_stay() {
     let table = WebhookTable::default();
     let alice = Principal::named("alice");
     let id = |at: u8| WebhookId::from_bytes([at; 16]);
-    // Five are finished, one is wanted no more though its run goes on, and one is another's.
+    // Five webhooks are finished, one is disabled while its run goes on, and one is another owner's.
     for at in 0..7 {
         let owner = if at == 6 { "bob" } else { "alice" };
         let webhook = Webhook {
@@ -115,7 +115,7 @@ async fn whoever_gives_up_leaves_a_webhook_whole_or_not_at_all() {
     setup.wait_for((false, false)).await;
 }
 
-/// Polls once and drops, as when a client goes away.
+/// Polls once and drops, as when a client disconnects.
 async fn give_up<T>(asked: impl Future<Output = T>) {
     let mut asked = std::pin::pin!(asked);
     let polled = std::future::poll_fn(|context| Poll::Ready(asked.as_mut().poll(context)));
@@ -124,7 +124,7 @@ async fn give_up<T>(asked: impl Future<Output = T>) {
 
 #[tokio::test]
 async fn what_the_ledger_refuses_did_not_happen() {
-    /// The table of webhooks as no server makes it: every use of the real one fails.
+    /// Table of another type under the webhooks' name, so that every use of the real one fails.
     const OTHER: TableDefinition<'_, &str, u64> = TableDefinition::new("webhooks");
     let setup = setup().await;
     let id = WebhookId::from_bytes([2; 16]);
@@ -150,7 +150,7 @@ async fn a_webhook_is_not_finished_before_the_job_of_its_stopped_run() {
     let (webhooks, run) = (&setup.webhooks, &setup.run);
     let (stop, id) = (CancellationToken::new(), WebhookId::from_bytes([2; 16]));
     let delivering = webhooks.start(stop.clone());
-    // Nothing that comes is of its kind: what counts is that it was looked at.
+    // No event has this kind: the test only observes that events are read.
     let kinds = Some(vec![EventKind::Vlm]);
     webhooks.create(Webhook { kinds, ..webhook(run) }).await.expect("made");
     let wait_for = async |what: &str, is_there: fn(&WebhookState, Seq) -> bool| {
@@ -179,7 +179,7 @@ async fn a_redelivery_and_the_end_of_a_turn_leave_disk_and_memory_the_same() {
     webhooks.create(webhook(&setup.run)).await.expect("made");
     for round in 0..40 {
         let disabled = async {
-            // So that each comes first in some rounds.
+            // Lets each of the two come first in some rounds.
             for _ in 0..round % 4 {
                 tokio::task::yield_now().await;
             }

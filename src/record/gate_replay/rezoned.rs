@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// A zone from one edge to the other, in hundredths of the picture's width.
+    /// Zone over the full height, from one edge to the other in hundredths of the picture's width.
     fn stripe(from: u32, to: u32) -> Zone {
         let score = |percent: u32| Score::from_millionths(percent * 10_000);
         let corners = [(from, 0), (to, 0), (to, 100), (from, 100)];
@@ -84,7 +84,7 @@ mod tests {
         Zones { zones: stripes.iter().map(|&(from, to)| stripe(from, to)).collect(), only }
     }
 
-    /// So many of the cells that counted changed.
+    /// Activity in which `changed` of `counted` cells changed.
     fn activity(changed: u64, counted: u64, columns: (u8, u8), zones: u16) -> Activity {
         let region = CellBox { left: columns.0, top: 10, right: columns.1, bottom: 20 };
         Activity { score: Score::from_ratio(changed, counted), region, zones }
@@ -104,7 +104,7 @@ mod tests {
                 (wide, 0b101),
             ),
             ("none any more", zones(&HALVES, false), zones(&[], false), (wide, 0b11), (wide, 0)),
-            // Nothing touched the left half: neither did it a part of that.
+            // The left half was not touched, so neither was a part of it.
             (
                 "a part of a zone",
                 zones(&HALVES, false),
@@ -112,7 +112,7 @@ mod tests {
                 (wide, 0b10),
                 (wide, 0b10),
             ),
-            // Half of what may have changed lies in it, and it is half of the picture.
+            // The zone has half of the cells that may have changed, and half of the picture.
             (
                 "zones alone",
                 zones(&[], false),

@@ -135,7 +135,7 @@ mod tests {
         session_events::inbox,
     };
 
-    /// Offer of a browser, reduced to the lines that are read.
+    /// Offer of a browser, reduced to the lines that are parsed.
     const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
         m=video 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=sendonly\r\na=rtcp-mux\r\n\
         a=setup:actpass\r\na=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\n\
@@ -206,7 +206,7 @@ mod tests {
         assert!(matches!(port.reopen(), Err(EndpointError::Socket(_))));
         let refused = port.answer(OFFER, sink(&metrics).0).err().expect("no port");
         assert_eq!(refused, OfferError::Ended);
-        // Answered as 503, with when to come again.
+        // Unavailable is answered with status 503 and `Retry-After`.
         assert_eq!(LiveError::from(refused).kind(), ErrorKind::Unavailable);
         drop(taken);
         port.reopen().expect("it is free again");

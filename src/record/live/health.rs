@@ -211,7 +211,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Packets, of them repaired and lost ones, jitter and lag in ms.
+    /// Packets, repaired packets, lost packets, jitter in ms, decoding delay in ms.
     type Second = (u64, u64, u64, u64, u64);
 
     fn health(seconds: &[Second], silent: Duration) -> Health {

@@ -94,7 +94,7 @@ impl PromptUpdater {
 mod tests {
     use super::*;
 
-    /// A worker that says from which frame an order holds, has ended, or says nothing.
+    /// Worker that acknowledges an order with a frame, has ended, or does not respond.
     #[derive(Clone, Copy)]
     enum Worker {
         From(u64),

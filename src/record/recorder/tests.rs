@@ -1,4 +1,4 @@
-//! Frames in, batches out: by any pace of taking, with and without pictures.
+//! Tests of the recorder: frames in, batches out, at any pace, with and without stills.
 
 use media::{MarkerStatus, Score, StreamId};
 use timeline::{AnalysisKey, MarkerConfig};
@@ -25,7 +25,7 @@ fn recorder() -> Recorder {
     })
 }
 
-/// Frames with cuts, artifacts and pictures that repeat, by `seed`.
+/// Signals with cuts, artifacts and repeating pictures, generated from `seed`.
 fn signals(seed: u64) -> Vec<Signal> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut random = move || rng.u64(..1 << 31);
@@ -49,8 +49,8 @@ fn signals(seed: u64) -> Vec<Signal> {
     (0..300).map(signal).collect()
 }
 
-/// Records `signals`, a batch taken every `pace` frames, with the stills of those selected that `has_still` wants:
-/// rows, stills and events of all batches. Nothing in a batch is of a frame past its last row.
+/// Records `signals`, taking a batch every `pace` frames, with the stills that `has_still` selects. Returns
+/// rows, number of stills and events; asserts that no batch has a frame past its last row.
 fn recorded(
     signals: &[Signal],
     pace: usize,

@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_source_has_a_least_rate_and_a_deadline() {
         let minute = 60;
-        // Bytes so far, seconds waited for them, seconds that are left, and what ends them.
+        // Bytes so far, seconds waited, seconds left, and the error after that.
         let rows = [
             (0, 0, minute, "less than 4096 bytes a second"),
             (0, minute, 0, "less than 4096 bytes a second"),

@@ -1,4 +1,4 @@
-//! Bodies that may be playlists, piece by piece.
+//! Tests of playlist detection in bodies that arrive piece by piece.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use transport::egress::{EgressConfig, NetworkAllowlist};
@@ -6,7 +6,7 @@ use transport::egress::{EgressConfig, NetworkAllowlist};
 use super::*;
 use crate::runs::job_queue::JobQueue;
 
-/// A host that sends a body piece by piece, each by itself.
+/// Starts a host that sends a body in separate pieces; returns its port.
 async fn host(pieces: &'static [&'static [u8]]) -> u16 {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = listener.local_addr().expect("an address").port();

@@ -337,7 +337,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a chunk that is shown one picture, its first.
+    /// The only wanted view of the chunk is that of its first frame.
     #[test]
     fn views_of_a_file_are_those_that_are_wanted() {
         let extent = Dimensions { width: 1, height: 1 };

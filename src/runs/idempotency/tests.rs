@@ -1,4 +1,4 @@
-//! The records alone: what a key is worth in each of its states, and how many are kept.
+//! Tests of the store alone: each state of a key, and the limits.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ const NOW: WallTime = WallTime { epoch_ms: 1_700_000_000_000 };
 
 fn open(dir: &Path, now: WallTime) -> Arc<IdempotencyStore> {
     let ledger = MetaStore::open(&dir.join("ledger")).expect("opens");
-    // The system's clock is ahead of all times here, and time stands still.
+    // The system's clock is ahead of all times here, so that the simulated time stands still.
     IdempotencyStore::open(
         ledger,
         RetentionClock::starting(now, None),
@@ -78,7 +78,7 @@ fn a_key_goes_from_fresh_to_answered_and_over() {
     let keys = open(dir.path(), NOW);
     let KeyLookup::Answered(body, found) = begin(&keys, "a", later(2)) else { panic!("answered") };
     assert_eq!((body, found), (BodyDigest::of(&[b"body"]), answer(3)));
-    // A request that finds an answer leaves nothing under way.
+    // A look-up that finds a response leaves no key in use.
     let day = KEPT.as_millis() as i64;
     assert_eq!(name(&begin(&keys, "a", later(day + 1))), "answered");
     assert_eq!(name(&begin(&keys, "a", later(day + 2))), "fresh");
@@ -146,7 +146,7 @@ fn what_was_cut_off_and_did_nothing_makes_room() {
         records::put(change, &scope(&at.to_string()), later(at as i64), &KeyState::Begun(past))
     };
     keys.ledger.write(|change| (0..40).try_for_each(|at| put(change, at))).expect("written");
-    // All but the first and the last did something, and the last is under way.
+    // All requests but the first and the last had an effect, and the last is in progress.
     let run = RunId::from_bytes([1; 16]);
     let failed = |at| {
         let failed = timeline::RunFailed { request_id: Some(id(at)), reason: "x".to_owned() };
@@ -181,7 +181,7 @@ fn a_look_back_over_the_log_ends_at_its_bound() {
             reason: "x".to_owned(),
         }),
     };
-    // Longer than a step: the look crosses its border.
+    // More events than a step, so that the search crosses a step.
     let events = STEP as u64 + 10;
     log.append_wait((1..=events).map(failed).collect()).expect("durable");
     let past = |at: u64, after: u64| Interrupted {
@@ -203,7 +203,7 @@ fn a_look_back_over_the_log_ends_at_its_bound() {
     assert!(none.is_empty());
 }
 
-/// Repeats a reasoning that had recorded its start alone, and none that recorded more.
+/// A reasoning is repeated if it recorded only its start.
 #[test]
 fn accepting_a_source_alone_is_no_effect() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! Places in order: who gets one, who makes room, and what a lent one is worth.
+//! Tests of the queue: order of permits, limits of waiting, and lent permits.
 
 use std::{pin::Pin, task::Poll};
 
@@ -6,7 +6,7 @@ use super::*;
 
 type Entering = Pin<Box<dyn Future<Output = Result<JobPermit, QueueFull>> + Send>>;
 
-/// Asks for a place, so far as to stand in the queue.
+/// Requests a permit; returns the future once it waits in the queue.
 fn ask(admission: &JobQueue, owner: &str) -> Entering {
     let (admission, owner) = (admission.clone(), Principal::named(owner));
     let mut entering: Entering = Box::pin(async move { admission.enter(&owner).await });
@@ -101,7 +101,7 @@ async fn places_go_round_the_principals() {
 async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away() {
     let (admission, alice) = (JobQueue::new(1, 8), Principal::named("alice"));
     let running = admission.enter(&alice).await.expect("free");
-    // Whoever comes later finds half of what is left, and somebody always finds something.
+    // Each later principal gets half of what is left, and a further one always gets some.
     let mut waiting = Vec::new();
     for (name, room) in
         [("alice", 8), ("bob", 4), ("carol", 2), ("dave", 1), ("alice", 0), ("bob", 0)]
@@ -134,7 +134,7 @@ async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away
 async fn room_that_is_reserved_is_nobody_elses() {
     let admission = JobQueue::new(2, 8);
     let reserve = |name| admission.reserve(&Principal::named(name), JobLength::Short);
-    // Two places are free, and eight may wait.
+    // Two permits are free, and eight jobs may wait.
     let reserved: Vec<_> = (0..10).map(|_| reserve("alice").expect("room")).collect();
     assert!(reserve("alice").is_err() && reserve("bob").is_ok());
     drop(admission.enter(&Principal::named("alice")).await.expect("a place is free"));
@@ -165,7 +165,7 @@ async fn whoever_stops_waiting_leaves_the_queue_and_takes_no_place() {
         drop([ask(&admission, "alice"), ask(&admission, "bob")]);
     }
     assert_eq!(admission.waiting(), 0);
-    // Given the place, and gone before it looks.
+    // The waiter gets the permit, but is dropped before it is polled.
     let late = ask(&admission, "bob");
     drop(running);
     assert_eq!((admission.waiting(), free(&admission)), (0, 1));
@@ -188,7 +188,7 @@ async fn one_principal_holds_its_share_and_the_rest_is_for_others() {
     assert_eq!((admission.waiting(), free(&admission)), (0, 4));
 }
 
-/// A wait that lends a place of `admission`, begun.
+/// Starts a wait that lends `place`; returns the sender that ends it, and the wait.
 fn waits(
     place: &JobPermit,
 ) -> (tokio::sync::oneshot::Sender<()>, Pin<Box<dyn Future<Output = ()>>>) {

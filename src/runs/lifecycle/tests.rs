@@ -1,4 +1,4 @@
-//! The run state machine as a table and as laws.
+//! Tests of the run state machine, by a table and by properties.
 
 use proptest::prelude::*;
 use timeline::EventKind::{self, *};

@@ -1,4 +1,4 @@
-//! Runs against a real log: expiry, order, slots, and a restart that rebuilds the same.
+//! Tests of the registry on a real log: expiry, order, slots, and the rebuild after a restart.
 
 use proptest::prelude::*;
 use timeline::{RunExpired, TimelineOptions};
@@ -69,7 +69,7 @@ async fn a_caller_that_goes_away_leaves_the_order_intact() {
     let run = registry.create(origin("a"), REQUEST).await.expect("created");
     for _ in 0..100 {
         let stop = registry.stop(&run, REQUEST);
-        // Polled once, so that the change is under way, then dropped.
+        // Polled once, so that the change is in progress, then dropped.
         tokio::time::timeout(Duration::ZERO, stop).await.ok();
     }
     let second = registry.stop(&run, REQUEST).await;
@@ -237,7 +237,7 @@ async fn carry_out(registry: &Arc<RunRegistry>, asks: &[Ask]) -> Vec<Arc<Run>> {
                 None => Ok(()),
             },
         };
-        // Refusals are part of the game; a log that fails is not.
+        // Refusals are expected; failures of the log are not.
         assert!(!matches!(outcome, Err(RunError::Log(_) | RunError::Unfinished)), "{outcome:?}");
     }
     runs
@@ -281,8 +281,8 @@ async fn what_the_job_of_an_ended_run_came_to_is_kept_and_ends_nothing() {
     let registry = open(dir.path(), HOUR);
     let found = || Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST });
     let failed = || Event::RunFailed(timeline::RunFailed { request_id: None, reason: "x".into() });
-    // What is done to the run, the state that a job leaves it in, and the numbers of its events that are kept: of its
-    // last part with the end of the run, then of one more of each part.
+    // End of the run, its state after a job's last batch, the number of events appended by that
+    // batch, and by one further batch of each part.
     let rows = [
         ("", RunState::Failed, 2, [None, Some(1)]),
         ("stop", RunState::Cancelled, 1, [Some(1), Some(1)]),

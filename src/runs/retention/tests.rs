@@ -1,4 +1,4 @@
-//! Sweeps over a real log whose clock the test turns: what goes, what stays, what is charged.
+//! Tests of sweeps over a real log with a simulated clock: removed and kept data, and quota charges.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,7 +22,7 @@ const AGES: RetentionAges = RetentionAges {
     runs: Some(Duration::from_secs(3600)),
 };
 
-/// A log, its stills and what removes them; the log's clock stands still.
+/// Log, stills and retention of a test; the log's clock moves only on request.
 struct Bench {
     dir: tempfile::TempDir,
     clock: Arc<AtomicI64>,
@@ -144,7 +144,7 @@ async fn a_jump_that_the_log_has_taken_over_removes_nothing() {
     let still = bench.still(&run, b"a still").await;
     let ended = bench.run().await;
     bench.registry.stop(&ended, REQUEST).await.expect("active");
-    // The clock was right at the start; then it jumps, and an event is dated with that.
+    // The clock is right at the start; then it jumps, and an event is dated by the jumped clock.
     let clock = RetentionClock::starting(WallTime { epoch_ms: HOUR_MS }, None);
     let retention = bench.retention_by(clock, Vec::new());
     bench.later(48 * HOUR_MS);
@@ -174,7 +174,7 @@ async fn a_sweep_that_ends_early_leaves_no_still_charged() {
     }
 }
 
-/// Overwrites the description that `marker` begins in the log beneath `dir`.
+/// Damages the event in the log below `dir` whose description begins with `marker`.
 fn damage(dir: &Path, marker: &str) {
     let mut damaged = 0;
     for entry in std::fs::read_dir(dir.join("log/journal")).expect("there").flatten() {

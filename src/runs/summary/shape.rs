@@ -193,14 +193,14 @@ mod tests {
 
     #[test]
     fn every_frame_is_in_the_span_of_its_time_however_long_it_lasts() {
-        // Frames, ms from one to the next.
+        // Number of frames, and ms between two of them.
         for (frames, step) in
             [(1, 40), (63, 40), (250, 40), (1000, 33), (200_000, 40), (3, i64::MAX / 3)]
         {
             let mut shape = Shape::default();
             for at in 0..frames {
                 let pts_ms = at * step;
-                // Dark first, then bright.
+                // The first half is dark, the second bright.
                 let luma = if at < frames / 2 { Score::ZERO } else { Score::ONE };
                 shape.measured(pts_ms, luma);
                 if at == frames - 1 {
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_was_named_is_told_in_each_span_that_it_has_a_part_of() {
-        // Length of the run, stretches, numbers by the spans they are told in.
+        // Length of the run, stretches, and ranges of spans with their counts.
         type Row = (i64, &'static [(i64, i64)], &'static [(usize, usize, u32)]);
         let rows: [Row; 6] = [
             (6400, &[], &[]),

@@ -1,4 +1,4 @@
-//! The store alone: what is kept, who sees it, what a crash leaves.
+//! Tests of the upload store alone: stored files, visibility, and the leavings of a crash.
 
 use std::{num::NonZeroU64, time::SystemTime};
 
@@ -19,7 +19,7 @@ fn put(uploads: &UploadStore, owner: &Principal, bytes: &[u8], at: i64) -> Store
     uploads.keep(incoming, new, |_, _| Ok(())).expect("kept")
 }
 
-/// Every file beneath `dir`.
+/// All files below `dir`.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let (dirs, mut files): (Vec<_>, Vec<_>) =
         list(dir).expect("readable").into_iter().partition(|path| path.is_dir());
@@ -86,7 +86,7 @@ fn lists_are_newest_first_and_end() {
     assert_eq!(page(Some(&kept[4])), []);
 }
 
-/// Has a start set aside a file without a record, and makes it old enough to go.
+/// Opens the store to set aside a file without a record, then makes the file old enough for removal.
 fn age(dir: &Path, path: &Path) {
     drop(open(dir));
     let aside = path.with_added_extension(UNRECORDED);
@@ -105,7 +105,7 @@ fn what_is_not_kept_leaves_nothing() {
     assert!(matches!(refused, UploadError::TooLarge { max: 3 }), "{refused}");
     drop(large);
     assert_eq!(files(&dir.path().join("uploads")), Vec::<PathBuf>::new());
-    // A killed process leaves an unfinished file, and one whose record never followed.
+    // A killed process leaves an unfinished file, and a complete one without a record.
     let kept = put(&uploads, &alice, b"kept", 1);
     std::mem::forget(uploads.receive(&alice, 9).expect("made"));
     let orphan = uploads.path(&kept).with_file_name("0123456789abcdef0123456789abcdef.mp4");
@@ -137,7 +137,7 @@ fn uploads_without_their_ledger_are_left_until_it_is_back() {
     fs::rename(&aside, &ledger).expect("moved");
     let again = open(dir.path());
     assert_eq!(again.find(&alice, &kept.name).expect("readable"), Some(kept.clone()));
-    // A ledger of before, then that of now.
+    // The ledger is restored to an earlier copy, then to the current one.
     drop(again);
     fs::copy(&ledger, &aside).expect("copied");
     let newer = put(&open(dir.path()), &alice, b"newer", 2);

@@ -1,9 +1,9 @@
-//! Turns in virtual time.
+//! Tests of the schedule in virtual time.
 
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The middle of the spread: delays are exact.
+/// Jitter in the middle of its range, for exact delays.
 const MIDDLE: u32 = u32::MAX / 2;
 
 fn schedule(turns: usize, retries: usize) -> (RetrySchedule<u32>, Instant) {
@@ -148,7 +148,7 @@ fn a_reader_that_is_removed_has_no_further_turn() {
     assert_eq!(keys(&mut schedule, much_later), [3]);
 }
 
-/// Any order of calls keeps the promises, and nothing that is due is forgotten.
+/// Random calls keep the promises of the schedule, and no due reader is forgotten.
 #[test]
 fn random_readers_are_all_served() {
     use proptest::prelude::*;

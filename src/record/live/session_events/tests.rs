@@ -1,4 +1,4 @@
-//! Worker output, and the part of it that reaches a session's task.
+//! Tests of worker output: the part that reaches a session's task, and the part that is recorded.
 
 use gate::GateConfig;
 use media::{RequestId, Score};
@@ -14,18 +14,18 @@ fn signal(frame_index: u64, perceptual_hash: u64) -> Signal {
     Signal { perceptual_hash, ..Signal::plain(frame_index, frame_index as i64 * 40) }
 }
 
-/// Sends worker output about a selected frame with this hash.
+/// Sends worker output of a selected frame with this hash.
 fn say(inbox: &SessionOutputSender, frame_index: u64, hash: u64) {
     say_weighing(inbox, frame_index, hash, 1);
 }
 
-/// The same, of a frame whose still has so many bytes.
+/// Sends worker output of a selected frame, with a still of so many bytes.
 fn say_weighing(inbox: &SessionOutputSender, frame_index: u64, hash: u64, bytes: usize) {
     let record = shown(frame_index, hash, bytes);
     inbox.take(WorkerSessionEvent::Frames(vec![record])).expect("it is selected");
 }
 
-/// A frame that is a scene cut, with its picture.
+/// Frame that is a scene cut, with its picture.
 fn shown(frame_index: u64, hash: u64, bytes: usize) -> FrameRecord {
     let signal = Signal { scene_score: Some(Score::ONE), ..signal(frame_index, hash) };
     let jpeg = vec![frame_index as u8; bytes];
@@ -34,7 +34,7 @@ fn shown(frame_index: u64, hash: u64, bytes: usize) -> FrameRecord {
     FrameRecord { signal, pts: None, pictures }
 }
 
-/// A queue whose frames are recorded.
+/// Queue with a recorder for its frames.
 fn recorded(metrics: &Arc<Metrics>) -> (SessionOutputSender, Heard) {
     let (inbox, queue) = inbox(Arc::clone(metrics), Arc::default(), Arc::default());
     inbox.shared().record_by(Recorder::new(RecorderSpec {
@@ -51,7 +51,7 @@ fn recorded(metrics: &Arc<Metrics>) -> (SessionOutputSender, Heard) {
     (inbox, queue)
 }
 
-/// Takes the batch that waits: its rows, stills and events.
+/// Takes the pending batch; returns its rows, stills and number of events.
 fn batch(inbox: &SessionOutputSender) -> (Vec<u64>, Vec<u64>, usize) {
     let batch = inbox.shared().recorder().expect("set").take();
     let rows = batch.signals.iter().map(|signal| signal.frame_index).collect();
@@ -96,7 +96,7 @@ fn another_place_goes_on_counting_and_the_old_one_is_not_heard() {
 
 #[test]
 fn load_sheds_pictures_and_never_a_signal() {
-    // Bytes of each still, and how many of ten wait, with as many views.
+    // Bytes of each still, and how many stills and views of ten frames fit.
     for (bytes, waiting) in [(WAITING_BYTES * 2, 1), (WAITING_BYTES / 4, 4), (10, 10)] {
         let metrics = Arc::new(Metrics::new());
         let (inbox, mut queue) = recorded(&metrics);

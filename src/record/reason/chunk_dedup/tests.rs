@@ -1,4 +1,4 @@
-//! Chunks that show nothing new.
+//! Tests of the comparison of chunks.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use worker::{EmbeddingInput, NoveltyInput};
 
 use super::*;
 
-/// Sees the first pixel alone, and nothing in a black one.
+/// Model that embeds the first pixel only, and fails for a black one.
 struct FirstPixel;
 
 impl embed::EmbeddingModel for FirstPixel {
@@ -29,7 +29,7 @@ impl embed::EmbeddingModel for FirstPixel {
     }
 }
 
-/// A judge that never looks twice at what it would reuse.
+/// Comparer without shadow checks.
 pub fn judge() -> ChunkComparer {
     let embedder = Embedder::start(FirstPixel, BatchLimits::default(), Duration::from_secs(60));
     let novelty = ChunkNovelty {

@@ -1,4 +1,4 @@
-//! The ledger by hand: chunks in, answers in any order, figures out.
+//! Tests of the tracker: chunks in, answers in any order, totals out.
 
 use media::Dimensions;
 
@@ -29,7 +29,7 @@ fn view(pts_ms: i64) -> ModelImage {
     }
 }
 
-/// Thirty frames of a second each time, shown by pictures at `shown_ms` after its start.
+/// Chunk of one second and thirty frames, with pictures at `shown_ms` after its start.
 fn chunk(index: u64, shown_ms: &[i64]) -> FrameChunk {
     let start = index as i64 * 1000;
     FrameChunk {
@@ -85,7 +85,7 @@ fn as_many_are_asked_at_once_as_may_and_a_chain_has_one() {
 #[test]
 fn a_chain_tells_what_was_said_last() {
     let mut ledger = ChunkTracker::new(PromptConfig { is_chained: true, ..inquiry() });
-    // What is said of each chunk, and what the next one is told.
+    // Description of each chunk, and the previous description in the next prompt.
     let rows = [
         (Some("a van arrives"), Some("a van arrives")),
         (None, Some("a van arrives")),
@@ -123,7 +123,7 @@ fn lag_is_time_spent_beyond_the_media_and_never_negative() {
     let mut ledger = ChunkTracker::new(PromptConfig { concurrency: 8, ..inquiry() });
     (2..5).for_each(|index| drop(ledger.ask(chunk(index, &[0]), MS(100 * index))));
     let tokens = TokenUsage { prompt: 10, completion: 2, thinking: 1, total: 13 };
-    // The media began at 2 s; chunk 3 ends 1967 ms after that.
+    // The media begins at 2 s; chunk 3 ends 1967 ms after that.
     let (span, timing) =
         ledger.complete(3, Some("x"), tokens, MS(150), MS(500)).expect("it was asked");
     assert_eq!((span.first_frame, span.frames, span.start_pts_ms), (90, 30, 3000));

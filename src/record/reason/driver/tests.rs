@@ -1,4 +1,4 @@
-//! Asks on a real log: what is recorded, how much is in hand, and how it all ends.
+//! Tests of the driver on a real log: recorded events, chunks held at once, and each kind of end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,25 +19,25 @@ use crate::{
 mod ends;
 mod repeats;
 
-/// Error of a question for which there was no place.
+/// Error of a request that admission refused.
 const FULL: &str = "too many wait";
 const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
 
-/// Error of a question whose describer has a bug.
+/// Script entry that makes the describer panic.
 const BUG: &str = "panics";
 
-/// Answers a question once it has a permit, as its script says.
+/// Describer that answers by script, once it has a permit.
 struct Scripted {
     script: Box<dyn Fn(u64) -> Result<Value, &'static str> + Send + Sync>,
     permits: Arc<Semaphore>,
     under_way: Arc<AtomicUsize>,
-    /// Questions that have an answer.
+    /// Number of answered requests.
     answered: Arc<AtomicUsize>,
     most: AtomicUsize,
     seen: Mutex<Vec<ChunkPrompt>>,
 }
 
-/// Counts itself down, also when it is given up.
+/// Guard that decrements its counter when dropped, even by a cancellation.
 struct UnderWay(Arc<AtomicUsize>);
 
 impl Drop for UnderWay {
@@ -234,7 +234,7 @@ async fn no_more_is_in_hand_than_is_asked_about_and_two() {
     while describer.under_way.load(Ordering::SeqCst) < 4 || sent.load(Ordering::SeqCst) < 5 {
         tokio::task::yield_now().await;
     }
-    // Whatever could go on has gone on: four are asked, one waits, one is being sent.
+    // Lets every task proceed: four chunks are asked about, one waits, one is being sent.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

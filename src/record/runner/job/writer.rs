@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn load_sheds_pictures_and_never_a_signal() {
-        // Bytes of each still, and how many of forty wait.
+        // Bytes of each still, and how many stills of forty are kept.
         for (bytes, kept) in [(2 * STILLS_BYTES_MAX, 1), (STILLS_BYTES_MAX / 4, 4), (10, 32)] {
             let mut waiting = Waiting::default();
             let shed = (0..40).map(|frame_index| {

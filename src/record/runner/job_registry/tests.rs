@@ -1,4 +1,4 @@
-//! Records on a disk that fails, how many are kept, and which events say that a job is over.
+//! Tests of job records: on a failing disk, over the limit, and with each kind of last event.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn open(dir: &Path) -> Jobs {
     Jobs::new(MetaStore::open(&dir.join("ledger")).expect("opens"))
 }
 
-/// Jobs that the next start finds.
+/// Jobs that the next start finds in progress.
 fn under_way(jobs: &Jobs) -> Vec<JobView> {
     Jobs::new(jobs.ledger.clone()).under_way().expect("readable")
 }
@@ -53,13 +53,13 @@ fn a_record_that_a_failing_disk_keeps_goes_before_there_is_another() {
         let reasoning = JobView { order: order(2, JobKind::Reasoning), ..job(2) };
         jobs.begin(&reasoning).expect("written");
         assert_eq!(under_way(&jobs), [job(1), reasoning]);
-        // The first is over, which fails to be written, and so does the next job's try at it.
+        // The end of the first job fails to be written, and so does the settling before job 3.
         jobs.ledger.fail_next(&[fault, InjectedFault::Lost]);
         jobs.end(ended(1, 5)).expect_err("the disk fails");
         jobs.begin(&job(3)).expect_err("the disk fails");
         jobs.begin(&job(3)).expect("written");
         assert_eq!(under_way(&jobs), [reasoning, job(3)], "{fault:?}");
-        // A record that is there although it could not be told.
+        // The record of job 4 is durable in spite of the error.
         jobs.ledger.fail_next(&[InjectedFault::Unclear]);
         jobs.begin(&job(4)).expect_err("the disk fails");
         assert_eq!(under_way(&jobs), [reasoning, job(3), job(4)], "{fault:?}");
@@ -132,7 +132,7 @@ fn a_job_is_over_where_its_own_last_event_is() {
     let dir = tempfile::tempdir().expect("a directory");
     let (log, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opened");
     log.append_wait(vec![NewEvent { run: RUN, event: decoded(1) }]).expect("durable");
-    // More than is looked at in one step.
+    // More events than one step reads.
     for _ in 0..5 {
         let filler =
             (0..1000).map(|_| NewEvent { run: RUN, event: Event::RunExpired(RunExpired {}) });

@@ -1,4 +1,4 @@
-//! Runs and what is told of them, for tests of the layers above.
+//! Sample runs and events, for tests of the layers above.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     runs::registry::{RunLimits, RunOrigin, RunRegistry},
 };
 
-/// The runs of a log in `dir`, of which so many may be active.
+/// Registry on a log in `dir`, with this maximum of active runs.
 pub fn registry(dir: &Path, active: usize) -> Arc<RunRegistry> {
     let (timeline, _) = Timeline::open(dir, TimelineOptions::default()).expect("opens");
     let limits = RunLimits { active, ttl: Duration::from_secs(3600), tag: None };
@@ -18,7 +18,7 @@ pub fn registry(dir: &Path, active: usize) -> Arc<RunRegistry> {
     RunRegistry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("rebuilt")
 }
 
-/// A run that the API makes for `owner`.
+/// Origin of a run that the API creates for `owner`.
 pub fn origin(owner: &str) -> RunOrigin {
     RunOrigin {
         principal: Principal::named(owner),
@@ -29,7 +29,7 @@ pub fn origin(owner: &str) -> RunOrigin {
     }
 }
 
-/// A recording of a file.
+/// Event of a recorded file.
 pub fn decoded(request_id: RequestId, signals: Signals) -> FramesDecoded {
     FramesDecoded {
         request_id,

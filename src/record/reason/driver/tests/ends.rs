@@ -1,4 +1,4 @@
-//! Asks that are stopped, or lost to a bug.
+//! Tests of requests that are cancelled, or that panic.
 
 use super::*;
 
@@ -19,7 +19,7 @@ async fn a_stop_gives_up_what_is_asked_and_keeps_what_was_said() {
         }
         if by_stop {
             registry.stop(&run, REQUEST).await.expect("active");
-            // An answer that comes just before the end.
+            // Lets one answer arrive just before the end.
             describer.permits.add_permits(1);
         }
         cancel.cancel();

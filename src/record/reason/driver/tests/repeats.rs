@@ -1,11 +1,11 @@
-//! Chunks that repeat the answer to another.
+//! Tests of chunks that reuse the answer to another chunk.
 
 use std::collections::BTreeMap;
 
 use super::*;
 use crate::{base::metrics::NoveltyDecision, record::reason::chunk_dedup};
 
-/// Chunk `index` with one view of this colour, half a second after the one before.
+/// Chunk `index` with one view of this colour, half a second after the previous one.
 fn coloured(index: u64, colour: [u8; 3]) -> FrameChunk {
     let mut chunk = chunk(index);
     chunk.views[0].pts_ms = index as i64 * 500;
@@ -16,7 +16,7 @@ fn coloured(index: u64, colour: [u8; 3]) -> FrameChunk {
 const RED: [u8; 3] = [200, 50, 50];
 const BLUE: [u8; 3] = [50, 50, 200];
 
-/// Chunk events as recorded: each chunk's index, description and the event it repeats.
+/// Recorded chunks by index, each with its description and the chunk whose answer it reuses.
 fn descriptions(registry: &RunRegistry, run: &Run) -> BTreeMap<u64, (String, Option<u64>)> {
     let stored = registry.timeline().read(run.id(), media::Seq(0), 1000, None).expect("readable");
     let mut inferred = stored.into_iter().filter_map(|stored| {
@@ -45,7 +45,7 @@ fn descriptions(registry: &RunRegistry, run: &Run) -> BTreeMap<u64, (String, Opt
 
 #[tokio::test]
 async fn a_chunk_that_shows_nothing_new_repeats_the_answer_before_it() {
-    // The answer is there before the next chunk, or comes after all of them.
+    // The answers arrive before the next chunk, or after all chunks.
     for permits in [100, 0] {
         let describer = Scripted::new(permits, |index| Ok(said(index)));
         let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
@@ -95,7 +95,7 @@ async fn a_chunk_whose_answer_to_repeat_never_comes_is_asked_about_itself() {
     while descriptions(&registry, &run).len() < 2 {
         tokio::task::yield_now().await;
     }
-    // It came after the failure was known.
+    // Chunk 2 arrives after the failure of chunk 0 is known.
     to.send(coloured(2, RED)).await.expect("taken");
     drop(to);
     assert_eq!(told.await.expect("no panic").totals.chunks_analyzed, 2);
@@ -110,7 +110,7 @@ async fn a_chunk_whose_answer_to_repeat_never_comes_is_asked_about_itself() {
     assert_eq!(counted, [1, 1], "what was asked is no reuse");
 }
 
-/// All that fail are asked one after the other, and each of them once.
+/// Failing chunks are asked about one after the other, each once.
 #[tokio::test]
 async fn one_chunk_at_a_time_is_asked_in_place_of_one_that_fails() {
     let describer = Scripted::new(0, |index| if index < 3 { Err("lost") } else { Ok(said(index)) });
@@ -141,7 +141,7 @@ async fn one_chunk_at_a_time_is_asked_in_place_of_one_that_fails() {
     assert_eq!(asked, [0, 1, 2, 3]);
 }
 
-/// A still scene must not hold up the next one.
+/// A still scene must not delay the next scene.
 #[tokio::test]
 async fn one_that_is_asked_in_place_of_another_has_its_place() {
     let describer =
