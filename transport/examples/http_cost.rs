@@ -1,9 +1,9 @@
-//! Cost of HTTP/3 beside HTTP/2 with TLS, on one server process, in alternating pairs.
+//! Compares the cost of HTTP/3 and of HTTP/2 with TLS, on one server process, in alternating pairs.
 //!
-//! usage: http_cost SERVER [PAIRS [DATAGRAM_BYTES [lossy]]]
-//! Small JSON at 32 at once, a 200 MB upload, a 100 MB download; or 32 files of a picture's size at
-//! once over the path that `benches/lossy.py` makes. The client is of the same libraries; it sends and
-//! takes datagrams of up to 1472 bytes, as browsers do, or of up to those given.
+//! Usage: http_cost SERVER [PAIRS [DATAGRAM_BYTES [lossy]]] measures small JSON with 32 requests at once, a
+//! 200 MB upload and a 100 MB download; with `lossy`, 32 picture-sized files at once over the path of
+//! `benches/lossy.py`. The client uses the same libraries; its datagrams have up to 1472 bytes, as in
+//! browsers, or DATAGRAM_BYTES.
 
 use std::{
     fs,
@@ -30,16 +30,16 @@ const SMALL_FOR: Duration = Duration::from_secs(3);
 const UPLOAD: usize = 200_000_000;
 const DOWNLOAD: usize = 100_000_000;
 const PICTURE: usize = 69_000;
-/// Largest datagram that Ethernet has room for, and that browsers take.
+/// Largest datagram that Ethernet carries and browsers accept.
 const DATAGRAM_BYTES: u16 = 1472;
-/// Bytes that the system holds for the client's UDP socket, as for the server's: its usual 208 KB overflow.
+/// Buffer of the client's UDP socket, in bytes, as large as the server's; the default of 208 KB overflows.
 const SOCKET_BYTES: usize = 4 << 20;
-/// Bytes that may come before they are read, of a stream; twice as many of a connection.
+/// Flow-control window of a stream, in bytes; a connection has twice as much.
 const WINDOW: u32 = 8 << 20;
-/// Address of the server to listen on and to reach: directly, and over a bad path.
+/// Addresses on which the server listens and at which the client reaches it: directly, and over a lossy path.
 const NEAR: [&str; 2] = ["127.0.0.1", "127.0.0.1"];
 const LOSSY: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
-/// Clock ticks a second that the system counts time in.
+/// Clock ticks per second in the system's process times.
 const TICKS: f64 = 100.0;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -103,7 +103,7 @@ impl Server {
         Ok(Server { child, tcp, udp, tls, datagram_bytes, _dir: dir })
     }
 
-    /// Seconds of CPU that the process has used.
+    /// Returns the CPU time that the process has used, in seconds.
     fn cpu(&self) -> Result<f64, Failure> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let (_, rest) = stat.rsplit_once(") ").ok_or("no such format")?;
@@ -161,7 +161,7 @@ enum Client {
 }
 
 impl Client {
-    /// A successful answer, its bytes counted.
+    /// Sends a request and returns the successful response with its number of bytes.
     async fn ask(
         &mut self,
         request: http::request::Builder,
@@ -192,7 +192,7 @@ impl Client {
             }
         };
         let status = response.status();
-        // The upload is no video, which the server finds once it has all of it.
+        // The upload is no video, which the server detects only after receiving all of it.
         let is_answered = status.is_success() || status == StatusCode::UNPROCESSABLE_ENTITY;
         if is_answered { Ok(response) } else { Err(format!("answered {status}").into()) }
     }
@@ -202,20 +202,20 @@ fn to(method: &str, path: &str) -> http::request::Builder {
     Request::builder().method(method).uri(format!("https://localhost{path}"))
 }
 
-/// A form with `content` as its file.
+/// Returns a form with `content` as its file.
 fn form(content: &[u8]) -> Bytes {
     let part = "content-disposition: form-data; name=\"file\"; filename=\"large.mp4\"";
     [format!("--x\r\n{part}\r\n\r\n").as_bytes(), content, b"\r\n--x--\r\n"].concat().into()
 }
 
-/// The server's answer to a form.
+/// Uploads a form and returns the response.
 async fn send(client: &Client, form: &Bytes) -> Result<Response<usize>, Failure> {
     let request = to("POST", "/v1/upload").header("content-length", form.len());
     let request = request.header("content-type", "multipart/form-data; boundary=x");
     client.clone().ask(request, form.clone()).await
 }
 
-/// Path of a file of `bytes` that the server keeps: a clip, and free space behind it (ISO 14496-12 8.1.2).
+/// Stores a file of `bytes`: a clip and free space (ISO 14496-12 8.1.2); returns its path on the server.
 async fn keep(server: &Server, bytes: usize) -> Result<String, Failure> {
     let line =
         "-f lavfi -i color=gray:s=64x64:r=25:d=1 -pix_fmt yuv420p -c:v libx264 -preset ultrafast";
@@ -228,7 +228,7 @@ async fn keep(server: &Server, bytes: usize) -> Result<String, Failure> {
     Ok(location.to_str()?.to_owned())
 }
 
-/// Requests a second.
+/// Returns requests per second.
 async fn small(client: &Client) -> Result<f64, Failure> {
     let started = Instant::now();
     let asking = (0..AT_ONCE).map(|_| {
@@ -249,21 +249,21 @@ async fn small(client: &Client) -> Result<f64, Failure> {
     Ok(answers as f64 / started.elapsed().as_secs_f64())
 }
 
-/// MB a second.
+/// Returns MB per second of an upload.
 async fn upload(client: &Client, form: &Bytes) -> Result<f64, Failure> {
     let started = Instant::now();
     send(client, form).await?;
     Ok(UPLOAD as f64 / 1e6 / started.elapsed().as_secs_f64())
 }
 
-/// MB a second.
+/// Returns MB per second of a download.
 async fn download(client: &Client, path: &str) -> Result<f64, Failure> {
     let started = Instant::now();
     let response = client.clone().ask(to("GET", path), Bytes::new()).await?;
     Ok(*response.body() as f64 / 1e6 / started.elapsed().as_secs_f64())
 }
 
-/// Pictures a second, the first of a connection.
+/// Returns pictures per second, the first ones of a connection.
 async fn pictures(client: &Client, path: &str) -> Result<f64, Failure> {
     let started = Instant::now();
     let asking = (0..AT_ONCE).map(|_| {
@@ -283,14 +283,14 @@ fn median(figures: &mut [f64]) -> f64 {
 
 enum Task {
     Small,
-    /// Of a form.
+    /// Uploads a form.
     Upload(Bytes),
-    /// Of what is at a path.
+    /// Downloads the file at a path.
     Download(String),
     Pictures(String),
 }
 
-/// Prints both figures, their ratio and the server's CPU.
+/// Prints both results, their ratio and the server's CPU time.
 async fn compare(server: &Server, task: Task, pairs: usize) -> Result<(), Failure> {
     let (mut figures, mut cpu) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
     let mut ratios = Vec::new();
@@ -347,7 +347,7 @@ async fn main() -> Result<(), Failure> {
     if is_lossy {
         return compare(&server, Task::Pictures(keep(&server, PICTURE).await?), pairs).await;
     }
-    // Beginning as a video does: that it is none is found once all of it is there.
+    // The bytes begin like a video; the server rejects them after receiving all.
     let start = b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom";
     let upload = form(&[&start[..], &vec![7; UPLOAD]].concat());
     let path = keep(&server, DOWNLOAD).await?;

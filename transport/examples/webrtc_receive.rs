@@ -1,8 +1,8 @@
-//! Receives WebRTC: answers offers from standard input on standard output and counts pictures.
+//! WebRTC receiver for tests: reads offers from standard input, writes answers, and counts pictures.
 //!
-//! An offer and an answer end with a line that holds a full stop. Instead of an offer, `close` closes
-//! every session, which is said when it is done. At the end of the input the counts of the port are
-//! printed and every session is closed.
+//! An offer and an answer end with a line that holds a full stop. The line `close` instead of an offer closes
+//! all sessions and is acknowledged by a line. At the end of the input the counts of the endpoint are printed
+//! and all sessions closed.
 //!
 //! ```console
 //! $ cargo run --release --package transport --example webrtc_receive -- 0.0.0.0:0 192.0.2.7

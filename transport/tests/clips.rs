@@ -1,4 +1,4 @@
-//! Clips over RTP: the frames that come out are those of the file.
+//! Tests of clips over RTP: the decoded frames equal those of the file.
 #![allow(missing_docs)]
 
 #[path = "../../cli/src/whip/packetize.rs"]
@@ -21,7 +21,7 @@ use media::{Codec, DeviceMemoryLost, Frame, Plane, Timestamp};
 use packetize::Packetizer;
 use transport::rtp::{ReceivedUnit, ReceiverOutput, ReceiverSettings, RtpPacket, RtpReceiver};
 
-/// Frames compared of each clip; every clip has its second keyframe, or none, in them.
+/// Frames compared per clip; they include the second keyframe, if the clip has one.
 const FRAMES: usize = 90;
 
 fn demuxer(path: &Path) -> Demuxer {
@@ -40,7 +40,7 @@ fn digest(frame: &Frame) -> u32 {
     digest
 }
 
-/// A frame's time and digest.
+/// Timestamp and digest of a frame.
 type Seen = (Timestamp, u32);
 
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl FrameSink for Recorder {
     }
 }
 
-/// The first frames as the file decoder gives them.
+/// Returns the first frames as the file decoder outputs them.
 fn of_file(path: &Path) -> Vec<Seen> {
     let options = FileOptions {
         sampling: Sampling::Every,
@@ -85,14 +85,14 @@ fn rtp_ticks(at: Timestamp) -> i64 {
     (i128::from(at.ticks) * num * 90_000 / den) as i64
 }
 
-/// Neighbours change places, and every packet comes twice.
+/// Reverses every group of three packets but the first.
 fn shuffled(payloads: Vec<Vec<u8>>) -> Vec<(usize, Vec<u8>)> {
     let mut sent: Vec<(usize, Vec<u8>)> = payloads.into_iter().enumerate().collect();
     sent.chunks_mut(3).skip(1).for_each(<[_]>::reverse);
     sent
 }
 
-/// The first pictures through packets of 1200 bytes.
+/// Sends the first pictures through packets of 1200 bytes and returns the units.
 fn units(pictures: impl Iterator<Item = CodedPicture>, codec: Codec) -> Vec<ReceivedUnit> {
     let mut packetizer = Packetizer::new(codec, 1200).expect("is served");
     let mut receiver = RtpReceiver::new(codec, &ReceiverSettings::default()).expect("is served");
@@ -118,7 +118,7 @@ fn units(pictures: impl Iterator<Item = CodedPicture>, codec: Codec) -> Vec<Rece
         while let Some(output) = receiver.poll(now) {
             match output {
                 ReceiverOutput::Unit(unit) => units.push(unit),
-                // A delimiter in a packet of its own does not say what follows.
+                // A delimiter in a packet of its own does not tell what follows.
                 ReceiverOutput::NeedKeyframe if units.is_empty() => {}
                 other => panic!("nothing is missing: {other:?}"),
             }
@@ -128,7 +128,7 @@ fn units(pictures: impl Iterator<Item = CodedPicture>, codec: Codec) -> Vec<Rece
     units
 }
 
-/// The frames of units, in the order of presentation.
+/// Returns the decoded frames of units, in presentation order.
 fn decoded(units: &[ReceivedUnit], codec: Codec) -> Vec<Seen> {
     let mut decoder = open_decoder(codec, LiveOptions::default()).expect("opens");
     let mut seen = Vec::new();

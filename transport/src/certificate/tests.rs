@@ -1,11 +1,11 @@
-//! Pairs on disk: replaced whole and by halves, refused by name.
+//! Tests of certificate files: replaced as a pair and one by one, and rejected with a reason.
 
 use rcgen::generate_simple_self_signed;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::*;
 
-/// A certificate and its key on disk.
+/// Certificate and key on disk.
 pub(crate) struct Pair {
     dir: tempfile::TempDir,
 }
@@ -20,7 +20,7 @@ impl Pair {
     }
 
     fn write(&self, name: &str, text: &str) {
-        // As tools replace it: a rename, so that the length and the time may stay the same.
+        // Replaces the file as tools do, by a rename, so that length and time may stay the same.
         let new = self.dir.path().join("new");
         fs::write(&new, text).expect("written");
         fs::rename(new, self.dir.path().join(name)).expect("renamed");
@@ -39,7 +39,7 @@ impl Pair {
         }
     }
 
-    /// A client that trusts this certificate alone and speaks `protocol`.
+    /// Returns a client that trusts only this certificate and speaks `protocol`.
     pub fn client(&self, protocol: &[u8]) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_file_iter(self.files().chain).expect("PEM") {

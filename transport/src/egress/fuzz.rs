@@ -1,18 +1,18 @@
-//! Invariants of addresses and of the heads of answers, for any bytes.
+//! Invariants of URLs and of response heads, for arbitrary bytes.
 //!
-//! For fuzzers, which call this with what they make up, and for the tests below, which do the same
-//! with a stable compiler: the corpus as it is, and broken in every way.
+//! Called by fuzzers with generated input, and by the tests below, which use the corpus and mutations of it
+//! with a stable compiler.
 
 use http::{Response, StatusCode, Uri};
 
 use super::{RequestUrl, fetch::ResponseHead};
 
-/// A line each for an address, for the place that a redirect from there names, for the status of
-/// an answer, for the byte asked for, and for every header of it.
+/// Parses `bytes` as lines: a URL, a redirect target, a status, the requested offset, and one line per
+/// response header.
 ///
-/// An address tells its credentials to nobody, reads the same once more and makes a request; an
-/// answer that is taken begins at the byte asked for or before it. Returns the number of addresses
-/// and answers taken.
+/// Asserts that a URL does not show its credentials, survives a second parse and yields a request, and that
+/// a response accepted for offset 0 begins there. Returns the number of URLs and responses
+/// accepted.
 pub fn answer(bytes: &[u8]) -> usize {
     let text = String::from_utf8_lossy(bytes);
     let mut lines = text.split('\n');
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
     use crate::corpus::{breaks, broken, corpus};
 
-    /// One that is refused as it is would test little when it is broken.
+    /// A corpus entry that is rejected would test little when mutated.
     #[test]
     fn the_corpus_is_digested() {
         assert!(corpus("answer").iter().map(|bytes| answer(bytes)).all(|taken| taken == 3));

@@ -1,14 +1,14 @@
-//! Connections as scripts of what comes when, in every way to cut it into reads.
+//! Tests of connections as scripts of arrivals, in every way to split them into reads.
 
 use super::*;
 
 const WITHIN: Duration = Duration::from_secs(15);
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
-/// Milliseconds at which something comes, and what.
+/// Arrival time in milliseconds, and the bytes.
 type Step<'a> = (u64, &'a [u8]);
 
-/// Milliseconds at which a connection is given up whose answers end at `free`.
+/// Returns the time in ms at which a connection whose responses end at `free` is given up.
 fn given_up(steps: &[Step<'_>], free: u64) -> Option<u64> {
     let start = Instant::now();
     let at = |ms| start + Duration::from_millis(ms);
@@ -89,7 +89,7 @@ fn the_heads_of_http2_have_as_long() {
     }
 }
 
-/// Bytes that came before the ambiguous head, read in pieces of `size`.
+/// Returns the bytes before the ambiguous head if `bytes` are read in pieces of `size`.
 fn ambiguous(bytes: &[u8], size: usize) -> Option<usize> {
     let mut heads = Heads::new();
     let mut read = 0;

@@ -1,6 +1,6 @@
-//! Raw sockets against a served router, with limits short enough to wait for.
+//! Tests of raw sockets against a served router, with short limits.
 //!
-//! Long because it is every way in which a peer can be slow, odd or gone.
+//! Long because a peer can be slow, malformed or gone in many ways.
 
 use std::time::Instant as SystemInstant;
 
@@ -39,7 +39,7 @@ fn serve_on(listener: Listener, limits: ServerLimits, connections: usize) -> Ser
         tokio::time::sleep(IDLE * 3).await;
         "slow"
     };
-    // Answers before the body is there, and reads on.
+    // Responds before the body is complete, and reads on.
     let before = |body: axum::body::Body| async move {
         tokio::spawn(http_body_util::BodyExt::collect(body));
         "no"
@@ -131,7 +131,7 @@ async fn every_silence_and_excess_has_its_answer() {
         let reply = exchange(&served, &bytes).await;
         assert!(reply.starts_with(expected), "{name}: {reply:?}");
         assert_eq!(reply.is_empty(), expected.is_empty(), "{name}: {reply:?}");
-        // The answer to half a body is the router's, which adds its own.
+        // The response to an incomplete body comes from the router, which adds its own headers.
         if reply.starts_with("HTTP/1.1 4") && name != "half a body" {
             assert!(reply.contains("\r\nx-id: 7\r\n"), "{name}: {reply:?}");
         }
@@ -262,7 +262,7 @@ async fn a_head_that_drips_is_given_up_on() {
 
 #[tokio::test]
 async fn two_hundred_heads_that_drip_are_all_given_up_on_in_time() {
-    // Silence alone would let them go on for ever.
+    // The silence limit alone would let the connections go on for ever.
     let limits = ServerLimits { header: IDLE * 2, ..ServerLimits::default() };
     let served = start(limits).await;
     let mut dripping = tokio::task::JoinSet::new();
@@ -289,7 +289,7 @@ async fn two_hundred_heads_that_drip_are_all_given_up_on_in_time() {
     }
     let replies = tokio::time::timeout(Duration::from_secs(30), dripping.join_all()).await;
     for reply in replies.expect("some are still open") {
-        // A byte that comes after the close takes the answer back.
+        // A byte that arrives after the close discards the response.
         assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 408 "), "{reply:?}");
     }
 }
@@ -307,7 +307,7 @@ async fn with_tls_the_handshake_counts() {
     half.write_all(b"GET / HTTP/1.1\r\n").await.expect("sent");
     async fn rest(mut stream: impl AsyncRead + Unpin) -> String {
         let mut reply = Vec::new();
-        // The end may come without the goodbye of TLS.
+        // The connection may end without close_notify.
         let read = timeout(Duration::from_secs(20), stream.read_to_end(&mut reply)).await;
         drop(read.expect("still open"));
         String::from_utf8_lossy(&reply).into_owned()
@@ -359,7 +359,7 @@ async fn what_is_left_of_a_refused_body_is_no_half_request() {
     assert_eq!(String::from_utf8_lossy(&rest), "", "nothing was asked");
 }
 
-/// A client connection with TLS.
+/// Opens a client connection with TLS.
 async fn dial(
     served: &Served,
     client: rustls::ClientConfig,
@@ -399,7 +399,7 @@ async fn another_certificate_is_shown_to_newcomers_and_drops_nobody() {
     let certificate = ReloadingCertificate::open(pair.files()).expect("a pair");
     let listener = listener().with_tls(&certificate).expect("a TLS listener");
     let served = serve_on(listener, ServerLimits::default(), 64);
-    // Two, for one of them remembers the session and would resume it unseen.
+    // Two clients, because one would resume its TLS session without seeing the new certificate.
     let [first, old] = [b"http/1.1"; 2].map(|protocol| pair.client(protocol));
     let mut before = dial(&served, first).await.expect("a handshake");
     assert!(ask(&mut before).await.starts_with("HTTP/1.1 200 OK\r\n"));

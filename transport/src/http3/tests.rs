@@ -1,4 +1,4 @@
-//! A client of the same libraries against a served router; long because it also speaks by hand.
+//! Tests of a client with the same libraries against a router; long because of tests on raw streams.
 
 use std::{net::SocketAddr, sync::atomic::AtomicUsize, sync::atomic::Ordering};
 
@@ -30,7 +30,7 @@ struct Served {
     given_up: Arc<AtomicUsize>,
 }
 
-/// Counts what is dropped.
+/// Guard that counts its drops.
 struct Leaving(Arc<AtomicUsize>);
 
 impl Drop for Leaving {
@@ -70,7 +70,7 @@ fn start(limits: ServerLimits, connections: usize) -> Served {
         let _guard = Leaving(left);
         std::future::pending::<()>().await
     };
-    // Reads what there is and leaves while waiting for more.
+    // Reads one part and gives up while waiting for more.
     let some = |mut body: AxumBody| async move {
         let first = body.frame().await.expect("a part").expect("whole");
         let first = first.into_data().expect("data");
@@ -78,7 +78,7 @@ fn start(limits: ServerLimits, connections: usize) -> Served {
         assert!(more.is_err(), "nothing more has come");
         first
     };
-    // Reads a part, and no more until it is cut.
+    // Reads one part, and then waits until the request is cancelled.
     let parked = |mut body: AxumBody| async move {
         drop(body.frame().await);
         std::future::pending::<()>().await;
@@ -114,7 +114,7 @@ fn start(limits: ServerLimits, connections: usize) -> Served {
     Served { pair, addr, ends, task, working, given_up }
 }
 
-/// The library's stream of ready items, without a further package.
+/// Returns a stream of ready items, without a further dependency.
 fn tokio_stream<const N: usize>(
     parts: [Result<Bytes, std::io::Error>; N],
 ) -> impl futures_core::Stream<Item = Result<Bytes, std::io::Error>> {
@@ -176,7 +176,7 @@ impl Client {
     async fn ask(&mut self, request: Request<()>, parts: Vec<Bytes>) -> Result<Reply, StreamError> {
         let mut stream = self.requests.send_request(request).await?;
         for part in parts {
-            // A server that wants no more of it says so, and answers all the same.
+            // A server that stops reading sends STOP_SENDING and still responds.
             if stream.send_data(part).await.is_err() {
                 break;
             }
@@ -312,7 +312,7 @@ async fn a_frame_without_an_end_ends_the_connection_and_no_other() {
     let mut other = served.client().await;
     let (_endpoint, quic) = served.quic().await;
     let (mut send, _receive) = quic.open_bi().await.expect("a stream");
-    // HEADERS of 2^30 bytes (RFC 9114 7.2.2, RFC 9000 16).
+    // HEADERS frame of 2^30 bytes (RFC 9114 7.2.2, RFC 9000 16).
     send.write_all(&[0x01, 0xc0, 0, 0, 0, 0x40, 0, 0, 0]).await.expect("sent");
     let endless = async { while send.write_all(&[0; 10_000]).await.is_ok() {} };
     timeout(Duration::from_secs(20), endless).await.expect("the server ends it");
@@ -378,7 +378,7 @@ async fn a_connection_of_no_use_is_closed() {
     assert!(closed.is_ok(), "it was kept");
 }
 
-/// A peer that brings, or takes, less than the least rate of 64 KiB in so long.
+/// Starts a server with a short idle limit, in which 64 KiB must move.
 fn impatient() -> Served {
     start(ServerLimits { idle: Duration::from_millis(300), ..ServerLimits::default() }, 64)
 }
@@ -407,7 +407,7 @@ async fn a_body_that_drips_is_answered_before_its_end() {
 async fn an_answer_that_is_taken_too_slowly_is_reset_alone() {
     let served = impatient();
     let mut narrow = TransportConfig::default();
-    // Bytes that may be on their way: at most so many are taken with each read.
+    // Window of bytes in flight: at most this many are taken with each read.
     narrow.stream_receive_window((16_u32 << 10).into());
     let mut client = served.client_with(narrow).await;
     let mut stream = client.requests.send_request(plain("GET", "/large")).await.expect("sent");
@@ -430,14 +430,14 @@ async fn an_answer_that_is_taken_too_slowly_is_reset_alone() {
     assert!(client.ask(plain("GET", "/"), Vec::new()).await.is_ok(), "the connection stands");
 }
 
-/// The head of a POST of no particular length to `path` (RFC 9204 3.1, 4.5).
+/// Returns the head of a POST without content-length to `path` (RFC 9204 3.1, 4.5).
 fn raw_head(path: &str) -> Vec<u8> {
     let mut block = vec![0, 0, 0xc0 | 20, 0xc0 | 23, 0x50, 1, b'a', 0x51, path.len() as u8];
     block.extend_from_slice(path.as_bytes());
     [&[1, block.len() as u8], &block[..]].concat()
 }
 
-/// The payload of DATA frames in `stream`; no frame is longer than 63 bytes.
+/// Returns the payload of DATA frames in `stream`; no frame is longer than 63 bytes.
 fn data_in(mut stream: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
     while let [kind, length, rest @ ..] = stream {

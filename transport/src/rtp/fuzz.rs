@@ -1,7 +1,6 @@
-//! Invariants of a receiver that hold for any packets.
+//! Invariants of a receiver for arbitrary packets.
 //!
-//! For fuzzers, which call this with what they make up, and for the tests, which do the same with
-//! a stable compiler.
+//! Called by fuzzers with generated input, and by tests with a stable compiler.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +10,12 @@ use super::{ReceiverOutput, ReceiverSettings, RtpPacket, RtpReceiver, UNIT_BYTES
 
 const CODECS: [Codec; 5] = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1];
 
-/// The first byte chooses the codec. Then packets follow: what is added to the sequence number,
-/// flags, a length, the payload. Flags are the marker, a new time, a time far away, a pause, and
-/// a sender report before the packet.
+/// The first byte selects the codec. Then packets follow: an increment of the sequence number, flags, a
+/// length, the payload. The flags are the marker, a new timestamp, a distant timestamp, a pause, and a sender
+/// report before the packet.
 ///
-/// Units come out in bounds, the first one is a start, and the receiver falls silent. Gives how
-/// many came out.
+/// Asserts that units stay within bounds, that the first one is a start, and that the receiver falls silent.
+/// Returns the number of units.
 pub fn packets(bytes: &[u8]) -> u64 {
     let Some((&choice, mut rest)) = bytes.split_first() else { return 0 };
     let codec = CODECS[usize::from(choice) % CODECS.len()];

@@ -1,5 +1,5 @@
-//! Receivers as their owner sees them: packets and instants in, outputs out. Long because each way in
-//! which senders and paths differ from the rule is played here.
+//! Tests of receivers from outside: packets and instants in, outputs out. Long because senders and paths
+//! deviate in many ways.
 
 mod late;
 mod link;
@@ -18,7 +18,7 @@ use super::{
 use crate::corpus::{breaks, broken, corpus};
 use link::{Link, ms};
 
-/// A VP8 frame of so many packets, each with a byte that tells it from others.
+/// Returns a VP8 frame of `packets` packets, identified by the byte `name`.
 fn frame(is_key: bool, name: u8, packets: usize) -> Vec<Vec<u8>> {
     let head: &[u8] = if is_key {
         &[0x10, 0x10, 0, 0, 0x9d, 0x01, 0x2a, 64, 0, 64, 0]
@@ -30,7 +30,7 @@ fn frame(is_key: bool, name: u8, packets: usize) -> Vec<Vec<u8>> {
     payloads
 }
 
-/// The last byte of each unit's first payload: what [`frame`] was called with.
+/// Returns the `name` of each unit, as passed to [`frame`].
 fn names(outputs: &[ReceiverOutput]) -> Vec<u8> {
     let name = |data: &[u8]| if data[0] & 1 == 0 { data[10] } else { data[3] };
     let units = outputs.iter().filter_map(|output| match output {
@@ -70,10 +70,10 @@ fn an_unproven_marker_is_believed_after_a_while() {
 
 #[test]
 fn it_is_believed_later_where_packets_come_unevenly() {
-    // The longest delay of a packet, and the shortest and longest wait for the one after the last.
+    // The longest delay of a packet, and the range of waits for the packet after the last.
     for (jitter, waits) in [(0, 100..=100), (40, 100..=100), (200, 150..=450), (3000, 500..=500)] {
         let mut link = Link::new(Codec::Vp8);
-        // One packet each: a marker that ends one packet is never proven.
+        // One packet per picture: a marker that ends a single packet is never proven.
         let sent: Vec<_> = (0..100_u32)
             .map(|index| (link.lose(&frame(index == 0, 1, 1)[0], 3000 * index, true), index))
             .collect();
@@ -115,7 +115,7 @@ fn what_is_whole_when_a_source_ends_comes_out() {
 
 #[test]
 fn units_are_whole_whatever_the_marker_says() {
-    /// Returns true where this part of so many has the marker.
+    /// Returns true if this part out of so many has the marker.
     type IsMarked = fn(usize, usize) -> bool;
     let cases: [(&str, IsMarked, u64); 3] = [
         ("never set", |_, _| false, 0),
@@ -163,7 +163,7 @@ fn what_goes_with_a_picture_is_no_evidence_against_its_marker() {
     link.send(&[0x65, 0xb8, 9], 0, true);
     for index in 1..5 {
         let ticks = 3000 * index;
-        // Two pictures of one time, each with its marker, and information and filler behind them.
+        // Two pictures with one timestamp and a marker each, followed by SEI and filler data.
         link.send(&[0x41, 0xb8, 9], ticks, true);
         link.send(&[0x41, 0xb8, 9], ticks, true);
         link.send(&[0x06, 5, 1, 0], ticks, false);
@@ -416,7 +416,7 @@ fn codecs_without_a_payload_format_are_not_received() {
 fn the_corpus_is_digested() {
     let corpus = corpus("packets");
     for bytes in &corpus {
-        // One that gives nothing would test little when it is broken.
+        // A corpus entry that yields no unit would test little when mutated.
         assert!(fuzz::packets(bytes) > 1, "{bytes:02x?}");
     }
     assert!(corpus.len() >= 6, "each codec, and a restart");

@@ -12,7 +12,7 @@ use std::{
 
 use super::token_bucket::{BucketRate, TokenBucket};
 
-/// Number of buckets; of a thousand sources, one in eight shares a bucket with another.
+/// Number of buckets; of a thousand sources, about one in five shares its bucket.
 const BUCKETS: usize = 4096;
 /// Failed requests allowed per source: a client with twenty candidate pairs and an outdated password sends as
 /// many in two seconds.

@@ -1,8 +1,8 @@
-//! Invariants of feedback on arrivals, at any times of arrival, and in `hostile` of what reads outside bytes.
+//! Invariants of TWCC feedback for arbitrary arrival times; those of parsers of outside bytes are in
+//! `hostile`.
 //!
-//! For fuzzers, which call this with what they make up, and for the tests, which do the same with a
-//! stable compiler. Reads feedback as the draft has a sender do it, without regard to how it is
-//! written.
+//! Called by fuzzers with generated input, and by tests with a stable compiler. Feedback is parsed as the
+//! draft requires of a sender, independently of the writer.
 
 pub mod hostile;
 
@@ -13,14 +13,14 @@ use std::{
 
 use super::twcc::{EVERY, NAMED_MAX, REPORT_BYTES_MAX, TwccRecorder};
 
-/// Quarters of a millisecond in a unit of a report's reference time.
+/// Quarter milliseconds per unit of a report's reference time.
 const REFERENCE: i64 = 256;
 
-/// Each four bytes are a packet: what is added to its number, as a signed 16-bit number, and the
-/// tens of microseconds that have passed, each big endian.
+/// Every four bytes are a packet: a signed 16-bit increment of its number, and the time passed in tens of
+/// microseconds, both big endian.
 ///
-/// Reports come as they are due. Each packet that came is told within its time's rounding, and none
-/// that did not. Gives how many were told.
+/// Reports are taken when due. Asserts that each received packet is reported within the rounding of its time,
+/// and no other packet. Returns the number reported.
 pub fn arrivals(bytes: &[u8]) -> usize {
     let start = Instant::now();
     let (mut arrivals, mut now, mut number) = (TwccRecorder::new(start), start, 0_u16);
@@ -62,8 +62,8 @@ fn reported(
     told
 }
 
-/// Numbers of a report with their times since the origin in quarters of a millisecond; `None` for
-/// one that did not come (draft-holmer-rmcat-transport-wide-cc-extensions-01 3.1).
+/// Returns the numbers of a report with their times since the origin in quarter milliseconds; `None` for a
+/// lost packet (draft-holmer-rmcat-transport-wide-cc-extensions-01 3.1).
 pub(super) fn read(report: &[u8]) -> Vec<(u16, Option<i64>)> {
     let word = |at: usize| u16::from_be_bytes([report[at], report[at + 1]]);
     let (first, count) = (word(0), usize::from(word(2)));

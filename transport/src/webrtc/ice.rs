@@ -116,7 +116,7 @@ impl IceAgent {
         CheckOutcome::Accepted { learned, forgot }
     }
 
-    /// Moves a pair to the end or adds it, evicting the least recently checked if full.
+    /// Moves a pair to the end or adds it; if full, evicts the least recently checked but the nominated.
     fn add_peer_reflexive(&mut self, pair: CandidatePair) -> (bool, Option<CandidatePair>) {
         if let Some(at) = self.pairs.iter().position(|known| known.remote == pair.remote) {
             self.pairs.remove(at);

@@ -1,5 +1,5 @@
-//! A publisher for tests: checks, handshake and sealed VP8, by another implementation of DTLS and
-//! SRTP than the one under test where there is one. No socket, no clock.
+//! Publisher for tests: checks, handshake and encrypted VP8, with another implementation of DTLS and SRTP
+//! than the tested one where available. Uses no socket and no clock.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -15,28 +15,28 @@ use super::{
 
 /// Payload type of the video.
 pub(super) const VIDEO: u8 = 96;
-/// Source of the video.
+/// SSRC of the video.
 pub(super) const SSRC: u32 = 0x1234;
 const PWD: &str = "a-password-of-the-client";
 
-/// A keyframe's first bytes: frame tag, start code and 320 x 240 (RFC 6386 9.1).
+/// First bytes of a keyframe: frame tag, start code and 320 x 240 (RFC 6386 9.1).
 const KEY: [u8; 10] = [0x50, 0, 0, 0x9d, 0x01, 0x2a, 0x40, 1, 0xf0, 0];
 
-/// One publisher.
+/// Publisher.
 pub(super) struct Client {
     dtls: dtls::Client,
     ufrag: String,
     remote: Option<(String, String)>,
-    /// Addresses in the answer to send to.
+    /// Candidate addresses of the answer.
     pub(super) candidates: Vec<SocketAddr>,
     sealed: Option<(Context, Context)>,
-    /// The handshake has ended on this side.
+    /// True once the handshake has ended on this side.
     pub(super) is_connected: bool,
-    /// Requests for a keyframe that came.
+    /// Keyframe requests received.
     pub(super) keyframes_asked: usize,
-    /// Receiver reports that came, with their share of losses.
+    /// Fraction lost of each receiver report received.
     pub(super) reports: Vec<u8>,
-    /// Packets asked for again.
+    /// Packets requested by NACK.
     pub(super) missing: Vec<u16>,
     /// Successful checks.
     pub(super) checked: usize,
@@ -45,7 +45,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A publisher that has not offered yet.
+    /// Creates a publisher that has not sent an offer.
     pub(super) fn new(ufrag: &str, now: Instant) -> Client {
         Client {
             dtls: dtls::Client::new(&[SrtpProfile::Gcm, SrtpProfile::Sha1], now),
@@ -63,7 +63,7 @@ impl Client {
         }
     }
 
-    /// Its offer.
+    /// Returns the offer.
     pub(super) fn offer(&self) -> String {
         let (ufrag, fingerprint) = (&self.ufrag, &self.dtls.fingerprint);
         format!(
@@ -93,13 +93,13 @@ impl Client {
             .collect();
     }
 
-    /// A fragment that restarts ICE.
+    /// Returns a fragment that restarts ICE.
     pub(super) fn restart(&mut self, ufrag: &str) -> String {
         self.ufrag = ufrag.to_owned();
         format!("a=ice-ufrag:{ufrag}\r\na=ice-pwd:another-password-{ufrag}\r\n")
     }
 
-    /// A check with credentials of the answer.
+    /// Returns a check with the credentials of the answer.
     pub(super) fn check(&self, nominates: bool) -> Vec<u8> {
         let (ufrag, pwd) = self.remote.as_ref().expect("answered");
         let username = format!("{ufrag}:{}", self.ufrag);
@@ -107,7 +107,7 @@ impl Client {
         stun::check(&username, pwd, attributes)
     }
 
-    /// Takes a datagram of the server.
+    /// Processes a datagram of the server.
     pub(super) fn read(&mut self, datagram: &[u8], now: Instant) {
         match datagram[0] {
             0..=3 => {
@@ -150,28 +150,28 @@ impl Client {
         }
     }
 
-    /// Returns the datagrams that its handshake sends.
+    /// Returns the datagrams that the handshake sends.
     pub(super) fn send(&mut self) -> Vec<Vec<u8>> {
         self.dtls.send()
     }
 
-    /// Lets time pass for its handshake.
+    /// Advances the time of the handshake.
     pub(super) fn advance(&mut self, now: Instant) {
         self.dtls.advance(now);
     }
 
-    /// Says goodbye over DTLS.
+    /// Sends close_notify.
     pub(super) fn close(&mut self, now: Instant) -> Vec<Vec<u8>> {
         self.dtls.close(now);
         self.dtls.send()
     }
 
-    /// Returns true where it can send media.
+    /// Returns true if media can be sent.
     pub(super) fn has_keys(&self) -> bool {
         self.sealed.is_some()
     }
 
-    /// The sealed packets of one picture of `bytes` bytes, `ticks` after the last.
+    /// Returns the encrypted packets of one picture of `bytes` bytes, `ticks` after the previous one.
     pub(super) fn picture(&mut self, keyframe: bool, bytes: usize, ticks: u32) -> Vec<Vec<u8>> {
         self.timestamp = self.timestamp.wrapping_add(ticks);
         let mut coded = vec![0x5A; bytes.max(KEY.len())];
@@ -200,7 +200,7 @@ impl Client {
         packets.iter().map(seal).collect()
     }
 
-    /// A sealed goodbye of its source.
+    /// Returns an encrypted BYE of the source.
     pub(super) fn goodbye(&mut self) -> Vec<u8> {
         let mut packet = vec![0x80, 201, 0, 1];
         packet.extend_from_slice(&SSRC.to_be_bytes());
@@ -211,7 +211,7 @@ impl Client {
     }
 }
 
-/// Codec of every unit of [`Client::picture`].
+/// Codec of all units of [`Client::picture`].
 pub(super) const CODEC: Codec = Codec::Vp8;
 
 fn contexts(client: &dtls::Client) -> (Context, Context) {

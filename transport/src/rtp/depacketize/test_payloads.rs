@@ -1,10 +1,10 @@
-//! Payloads of NAL units and the pictures that come of them, for tests.
+//! Payloads of NAL units, and depacketizing them to pictures, for tests.
 
 use super::{DepacketizeResult, DepacketizedUnit, Depacketizer, START_CODE, UnitKind};
 
 pub const START: UnitKind = UnitKind::Start { breaks_link: false };
 
-/// An aggregation packet: its header, and each unit behind its length.
+/// Returns an aggregation packet: its header, and each unit after its length.
 pub fn aggregated(header: &[u8], nals: &[&[u8]]) -> Vec<u8> {
     let mut payload = header.to_vec();
     for nal in nals {

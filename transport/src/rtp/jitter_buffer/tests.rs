@@ -1,4 +1,4 @@
-//! Tests of packets that are missing, asked for and given up.
+//! Tests of packets that are missing, requested and given up.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn packet(sequence: i64) -> RtpPacket<'static> {
     }
 }
 
-/// After these numbers came at `now`.
+/// Returns a buffer in which the packets `numbers` arrived at `now`, and the outcomes.
 fn after(numbers: &[i64], now: Instant) -> (JitterBuffer, Vec<InsertOutcome>) {
     let mut jitter = JitterBuffer::new(Duration::from_millis(500));
     let mut arrivals = Vec::new();
@@ -126,7 +126,7 @@ fn what_is_between_two_that_came_was_sent() {
     let zero = Instant::now();
     let at = |ms| zero + Duration::from_millis(ms);
     let first = 100 - LOOK_BACK as i64;
-    // The one that comes second is the earliest that may come, or one after it.
+    // The second packet is the earliest that may arrive, or the one after it.
     for second in [first, first + 1] {
         let mut jitter = JitterBuffer::new(Duration::from_millis(500));
         jitter.expect_earlier(100, zero);

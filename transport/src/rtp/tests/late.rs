@@ -1,4 +1,4 @@
-//! Packets that are late or lost, and which of them are asked for, and when.
+//! Tests of late and lost packets, and of the requests for them.
 
 use std::collections::BTreeMap;
 
@@ -7,34 +7,34 @@ use super::{
     *,
 };
 
-/// Packets of a picture; pictures are 33 ms apart.
+/// Packets per picture; pictures are 33 ms apart.
 const PACKETS: u64 = 6;
 
-/// Milliseconds that packet `n` is on its way.
+/// Delay of packet `n` in milliseconds.
 type Delay = fn(u64) -> u64;
 
-/// A path by what it does to packet `n`.
+/// Path, described by its effect on packet `n`.
 struct Road {
     delay_ms: Delay,
     is_lost: fn(u64) -> bool,
-    /// Time of a retransmission, from its request on.
+    /// Time from a request to the retransmission, in ms.
     repeat_ms: u64,
-    /// It comes apart from the rest, as RTX does.
+    /// True if retransmissions arrive in a separate stream, as with RTX.
     repeats_apart: bool,
 }
 
-/// Outcome of a drive.
+/// Result of a simulation.
 #[derive(Debug, Default)]
 struct Driven {
     packets: u64,
-    /// Requests for each packet, in milliseconds since the next one came.
+    /// Requests for each packet, in milliseconds since the arrival of the next one.
     asked: BTreeMap<u64, Vec<u64>>,
     pictures: usize,
     lost: u64,
 }
 
 impl Driven {
-    /// Requests for packets that were never lost, a hundred packets.
+    /// Returns the requests for packets that were not lost, per hundred packets.
     fn needless(&self, road: &Road) -> f64 {
         let needless = self.asked.iter().filter(|(number, _)| !(road.is_lost)(**number));
         let needless: usize = needless.map(|(_, asked)| asked.len()).sum();
@@ -42,17 +42,17 @@ impl Driven {
     }
 }
 
-/// Chance of a packet, the same each time.
+/// Returns a pseudo-random number for a packet, the same on each call.
 fn chance(packet: u64, of: u64) -> u64 {
     fastrand::Rng::with_seed(packet).u64(..of)
 }
 
-/// Ten seconds of pictures over `road`.
+/// Simulates ten seconds of pictures over `road`.
 fn drive(road: &Road) -> Driven {
     const PICTURES: u64 = 300;
     let mut link = Link::new(Codec::Vp8);
     let mut sent: Vec<Sent> = Vec::new();
-    // By the time and order of arrival: the packet, and whether it is sent again.
+    // Arrivals in order of time: the packet, and true for a retransmission.
     let mut coming: BTreeMap<(u64, u64), (usize, bool)> = BTreeMap::new();
     for picture in 0..PICTURES {
         let payloads = frame(picture % 30 == 0, picture as u8, PACKETS as usize);
@@ -140,7 +140,7 @@ fn losses_are_asked_for_at_once_where_nothing_is_late() {
 
 #[test]
 fn second_copies_of_what_was_asked_for_are_not_late() {
-    // Longer than a first request waits for its answer: what was lost is asked for twice, and comes twice.
+    // Longer than the wait after a first request: lost packets are requested twice and arrive twice.
     let is_lost = |packet| packet > 20 && packet < 1700 && chance(packet, 20) == 0;
     let road = Road { delay_ms: |_| 0, is_lost, repeat_ms: 120, repeats_apart: false };
     let driven = drive(&road);
@@ -166,7 +166,7 @@ fn losses_are_repaired_on_a_path_that_reorders() {
 
 #[test]
 fn a_request_is_repeated_after_a_round_trip() {
-    // Of those that are lost, the first repeat is lost too: it takes too long.
+    // One packet of each picture is lost and repaired.
     let mut link = Link::started(Codec::Vp8);
     let mut asked = Vec::new();
     let mut repaired = 0;
@@ -178,7 +178,7 @@ fn a_request_is_repeated_after_a_round_trip() {
             let nacks =
                 link.poll().into_iter().filter(|one| matches!(one, ReceiverOutput::Nack(_)));
             asked.extend(nacks.map(|_| (picture, step)));
-            // The round trip of each repair is 70 ms; the last is lost once.
+            // Each repair arrives 70 ms after its request; the last one is lost once.
             if step == if picture == 31 { 190 } else { 80 } {
                 link.deliver_again(&missing);
                 repaired += 1;

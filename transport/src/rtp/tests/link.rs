@@ -1,8 +1,8 @@
-//! A sender and a receiver with a path between them that does as the test says.
+//! Sender and receiver connected by a scripted path.
 
 use super::*;
 
-/// A packet that owns its payload.
+/// Packet that owns its payload.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) sequence: u16,
@@ -30,7 +30,7 @@ pub(super) struct Link {
     next: u16,
 }
 
-/// First timestamp of the sender's clock; it wraps soon.
+/// First timestamp of the sender's clock, which wraps soon.
 const FIRST_TIMESTAMP: u32 = u32::MAX - 5000;
 
 pub(super) fn ms(ms: u64) -> Duration {
@@ -40,11 +40,11 @@ pub(super) fn ms(ms: u64) -> Duration {
 impl Link {
     pub(super) fn new(codec: Codec) -> Link {
         let receiver = RtpReceiver::new(codec, &ReceiverSettings::default()).expect("is served");
-        // Wraps soon.
+        // The sequence number wraps soon.
         Link { receiver, now: Instant::now(), next: 65_530 }
     }
 
-    /// After a keyframe and a frame have proven the marker.
+    /// Creates a link on which a keyframe and a frame have proven the marker.
     pub(super) fn started(codec: Codec) -> Link {
         let mut link = Link::new(codec);
         link.frame(&frame(true, 0, 2), 0);
@@ -61,19 +61,19 @@ impl Link {
         self.now += time;
     }
 
-    /// The sender's clock so many ticks after it began.
+    /// Returns the sender's timestamp `ticks` after its start.
     pub(super) fn timestamp(&self, ticks: u32) -> u32 {
         FIRST_TIMESTAMP.wrapping_add(ticks)
     }
 
-    /// The next packet, which does not arrive.
+    /// Returns the next packet without delivering it.
     pub(super) fn lose(&mut self, payload: &[u8], ticks: u32, marker: bool) -> Sent {
         let (sequence, timestamp) = (self.next, self.timestamp(ticks));
         self.next = self.next.wrapping_add(1);
         Sent { sequence, timestamp, marker, payload: payload.to_vec() }
     }
 
-    /// So many packets that do not arrive.
+    /// Skips `packets` sequence numbers, which never arrive.
     pub(super) fn skip(&mut self, packets: u16) {
         self.next = self.next.wrapping_add(packets);
     }
@@ -83,7 +83,7 @@ impl Link {
         self.receiver.check();
     }
 
-    /// The packet comes as one that was sent again.
+    /// Delivers a packet as a retransmission.
     pub(super) fn deliver_again(&mut self, sent: &Sent) {
         self.receiver.rtx_packet(&sent.packet(), self.now);
         self.receiver.check();
@@ -94,7 +94,7 @@ impl Link {
         self.deliver(&sent);
     }
 
-    /// All packets of a frame, the marker on the last.
+    /// Sends all packets of a frame, with the marker on the last one.
     pub(super) fn frame(&mut self, payloads: &[Vec<u8>], ticks: u32) {
         for (index, payload) in payloads.iter().enumerate() {
             self.send(payload, ticks, index + 1 == payloads.len());

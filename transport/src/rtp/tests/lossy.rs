@@ -1,4 +1,4 @@
-//! Pictures over a path that loses, repeats and reorders: what comes out is what went in.
+//! Tests of pictures over a path that loses, duplicates and reorders: the output equals the input.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
 
 const CODECS: [Codec; 5] = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1];
 
-/// A picture as [`Receiver`] gives it out; `body` has no zeros, so nothing in it looks like more.
+/// Returns a picture as the receiver returns it; `body` holds no zeros and so no start code.
 fn picture(codec: Codec, keyframe: bool, index: usize, body: &[u8]) -> AccessUnit {
     let nals =
         |nals: &[&[u8]]| nals.iter().flat_map(|nal| [&[0, 0, 0, 1], *nal].concat()).collect();
@@ -24,7 +24,7 @@ fn picture(codec: Codec, keyframe: bool, index: usize, body: &[u8]) -> AccessUni
         (Codec::H264, true) => {
             nals(&[&[0x67, 66, 0, 30, 0x80], &[0x68, 0xc0], &with(&[0x65, 0xb8])])
         }
-        // Two slices.
+        // The picture has two slices.
         (Codec::H264, false) => nals(&[&with(&[0x41, 0xb8]), &with(&[0x41, 0x5c])]),
         (Codec::H265, true) => {
             nals(&[&[0x40, 1, 0x0c], &sps_265, &[0x44, 1, 0xc0], &with(&[0x26, 1, 0xa0])])
@@ -41,7 +41,7 @@ fn picture(codec: Codec, keyframe: bool, index: usize, body: &[u8]) -> AccessUni
     AccessUnit { codec, pts, keyframe, data }
 }
 
-/// OBU_FRAME with its size.
+/// Returns an OBU_FRAME with its size.
 fn obu(payload: &[u8]) -> Vec<u8> {
     let size = payload.len();
     match size {
@@ -56,7 +56,7 @@ struct Fate {
     delay_ms: u64,
     is_lost: bool,
     comes_twice: bool,
-    /// Milliseconds until a retransmission comes, where it comes through.
+    /// Delay of the retransmission in milliseconds; `None` if it is lost.
     repair: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ fn fate(jitter_ms: u64) -> impl Strategy<Value = Fate> {
 #[derive(Clone, Debug)]
 struct Path {
     codec: Codec,
-    /// Bytes of each picture, and whether it is a keyframe.
+    /// Bytes of each picture, and true for a keyframe.
     pictures: Vec<(Vec<u8>, bool)>,
     payload_bytes: usize,
     fates: Vec<Fate>,
@@ -92,8 +92,8 @@ fn path() -> impl Strategy<Value = Path> {
     )
 }
 
-/// Sends the pictures, 33 ms apart, the first within so many ms; gives them, what came out and what
-/// was counted.
+/// Sends the pictures 33 ms apart, the first one with delays below `first_within_ms`; returns them, the
+/// output and the counts.
 fn travel(path: &Path, first_within_ms: u64) -> (Vec<AccessUnit>, Vec<AccessUnit>, ReceiverStats) {
     let mut link = Link::new(path.codec);
     let mut packetizer = Packetizer::new(path.codec, path.payload_bytes).expect("is served");
@@ -106,7 +106,7 @@ fn travel(path: &Path, first_within_ms: u64) -> (Vec<AccessUnit>, Vec<AccessUnit
         for (part, payload) in payloads.iter().enumerate() {
             let sent = link.lose(payload, 3000 * index as u32, part + 1 == payloads.len());
             let fate = path.fates[count % path.fates.len()];
-            // It begins where its first packets are, and a loss shows in what follows.
+            // The first and the last picture lose no packets, so that a loss shows in a later packet.
             let is_end = index == 0 || index + 1 == path.pictures.len();
             let fate = Fate { is_lost: fate.is_lost && !is_end, ..fate };
             // The next picture may be a start as well, and must not overtake this one.
@@ -161,7 +161,7 @@ proptest! {
         for unit in &outputs {
             let index = by_time[&unit.pts.ticks];
             prop_assert_eq!(unit, &originals[index]);
-            // Nothing is missing before a unit that is no start.
+            // A unit that is no start directly follows the previous one.
             prop_assert!(unit.keyframe || before == Some(index - 1), "{} follows {:?}", index, before);
             prop_assert!(before < Some(index));
             before = Some(index);
@@ -177,7 +177,7 @@ proptest! {
         fates in vec(fate(200), 300),
     ) {
         path.fates = fates.into_iter().map(|fate| Fate { is_lost: false, ..fate }).collect();
-        // A start that comes before the one before it takes its place.
+        // A start that overtakes the previous start would replace it, so keyframes are 12 pictures apart.
         for (index, (_, keyframe)) in path.pictures.iter_mut().enumerate() {
             *keyframe = index % 12 == 0;
         }

@@ -1,13 +1,13 @@
-//! Handshakes with a client of the same library, on paper: no sockets, time by hand.
+//! Tests of handshakes with a client of the same library, without sockets and in virtual time.
 
 use rtc_dtls::config::ExtendedMasterSecretType;
 
 use super::*;
 
-/// A client with a certificate of its own.
+/// Client with its own certificate.
 pub(in crate::webrtc) struct Client {
     endpoint: Endpoint,
-    /// Hash of its certificate.
+    /// Fingerprint of the client's certificate.
     pub(in crate::webrtc) fingerprint: CertificateFingerprint,
 }
 
@@ -42,7 +42,7 @@ impl Client {
             .collect()
     }
 
-    /// Takes a datagram; whether the handshake has just ended.
+    /// Processes a datagram; returns true if the handshake has just ended.
     pub(in crate::webrtc) fn read(&mut self, datagram: &[u8], now: Instant) -> bool {
         let events = self.endpoint.read(now, SERVER, None, datagram.into()).unwrap_or_default();
         events.iter().any(|event| matches!(event, EndpointEvent::HandshakeComplete))
@@ -56,7 +56,7 @@ impl Client {
         drop(self.endpoint.stop(now, SERVER));
     }
 
-    /// Exported keys and their profile.
+    /// Returns the exported keys and their profile.
     pub(in crate::webrtc) fn keys(&self) -> (SrtpProfile, Vec<u8>) {
         let state = self.endpoint.get_connection_state(SERVER).expect("connected");
         let profile =
@@ -66,7 +66,7 @@ impl Client {
     }
 }
 
-/// Runs a handshake; `lose` takes the number of a datagram and says whether it is lost.
+/// Runs a handshake; `lose` returns true for the numbers of datagrams that are lost.
 fn handshake(
     client: &mut Client,
     fingerprints: &[CertificateFingerprint],
@@ -199,7 +199,7 @@ fn broken_records_fail_or_are_refused_and_never_panic() {
     }
 }
 
-/// A record in the clear that anyone can write.
+/// Returns an unencrypted record, as an attacker could forge.
 fn junk(kind: u8, content: &[u8]) -> Vec<u8> {
     let mut record = vec![kind, 254, 253, 0, 0, 0, 0, 0, 0, 0, 99];
     record.extend_from_slice(&(content.len() as u16).to_be_bytes());

@@ -1,5 +1,5 @@
-//! Publishers over loopback, and what is left when they are gone. Long because a publisher is
-//! played to the byte.
+//! Tests of publishers over loopback, and of the resources left after them. Long because publishers are
+//! simulated in full.
 
 use std::{
     net::UdpSocket,
@@ -13,7 +13,7 @@ use crate::{
     webrtc::{DropReason, SessionEvent, test_publisher::Client},
 };
 
-/// Input of a sink.
+/// Input of a handler.
 #[derive(Debug)]
 enum Came {
     Unit(ReceivedUnit),
@@ -25,7 +25,7 @@ struct Forward(SyncSender<Came>);
 
 impl Forward {
     fn pass(&self, came: Came) {
-        // A test that has ended listens no more.
+        // A test that has ended receives no more.
         self.0.try_send(came).ok();
     }
 }
@@ -46,7 +46,7 @@ impl Drop for Forward {
     }
 }
 
-/// A sink that wants nothing.
+/// Handler that ignores everything.
 struct Deaf;
 
 impl SessionHandler for Deaf {
@@ -64,15 +64,15 @@ fn settings() -> EndpointConfig {
     }
 }
 
-/// Until a publisher sends again what was not answered.
+/// Delay until a publisher repeats an unanswered flight.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// A publisher with a socket. For its handshake no time passes: what is not answered it sends again
-/// as it was, however long a busy machine takes.
+/// Publisher with a socket. No time passes in its handshake: an unanswered flight is repeated unchanged,
+/// however slow the machine is.
 struct Live {
     client: Client,
     began: Instant,
-    /// Last datagrams of its handshake, and the time of sending them.
+    /// Last flight of the handshake, and the time of sending it.
     flight: Vec<Vec<u8>>,
     sent_at: Instant,
     socket: UdpSocket,
@@ -104,7 +104,7 @@ impl Live {
         }
     }
 
-    /// Reads one datagram, if one comes, and sends what the handshake answers.
+    /// Reads one datagram, if any, and sends the handshake's reply.
     fn turn(&mut self) {
         let mut buffer = [0u8; 2048];
         if let Ok(bytes) = self.socket.recv(&mut buffer) {
@@ -176,7 +176,7 @@ fn a_publisher_is_received_over_both_families() {
         public_ips: vec![[127, 0, 0, 1].into()],
         ..settings()
     };
-    // A machine without IPv6 has nothing to test here but IPv4.
+    // On a machine without IPv6 only IPv4 is tested.
     if let Ok(port) = WebRtcEndpoint::open(mapped.clone()) {
         sees_first_unit(&port);
         let v6 = EndpointConfig { public_ips: vec!["::1".parse().expect("an address")], ..mapped };
@@ -250,8 +250,8 @@ fn offers_that_nobody_follows_are_reclaimed() {
     let port = WebRtcEndpoint::open(EndpointConfig { connect_within: within, ..settings() })
         .expect("opened");
     let offer = Client::new("theirs", Instant::now()).offer();
-    // The most that were open at once may grow from round to round where the machine is busy: what
-    // is kept of each offer grows in every one.
+    // The peak of open sessions may grow from round to round on a busy machine; a leak per offer grows in
+    // every round.
     half_open(&port, &offer);
     let rounds = std::iter::repeat_with(|| {
         let before = resident_bytes();
@@ -261,14 +261,14 @@ fn offers_that_nobody_follows_are_reclaimed() {
     assert!(rounds.take(6).any(|added| added < 4 << 20), "every round adds memory");
 }
 
-/// Opens 10,000 sessions that nobody follows and waits until they are reclaimed.
+/// Opens 10,000 sessions without a peer and waits until they are reclaimed.
 fn half_open(port: &WebRtcEndpoint, offer: &str) {
     let before = resident_bytes();
     let mut sessions = Vec::new();
     while sessions.len() < 10_000 {
         match port.answer(offer, Box::new(Deaf)) {
             Ok((session, _)) => sessions.push(session),
-            // The thread is behind: as a client would, ask again.
+            // The thread is behind: retry as a client would.
             Err(OfferError::Busy) => std::thread::yield_now(),
             Err(error) => panic!("{error}"),
         }
@@ -282,7 +282,7 @@ fn half_open(port: &WebRtcEndpoint, offer: &str) {
     assert!(sessions.iter().all(|session| session.trickle("candidate:").is_err()));
 }
 
-/// Anonymous memory of this process.
+/// Returns the anonymous memory of this process in bytes.
 fn resident_bytes() -> i64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux");
@@ -338,7 +338,7 @@ fn a_flood_of_garbage_costs_a_session_none_of_its_pictures() {
                 .map(|kind| [&[*kind, 1, 0, 80][..], &[0x5A; 96]].concat())
                 .collect();
             for at in 0..50_000 {
-                // A full queue of the sender is no matter here.
+                // A full send queue does not matter here.
                 socket.send_to(&kinds[at % kinds.len()], to).ok();
             }
         })

@@ -1,6 +1,6 @@
-//! Invariants of every parser of signalling and of datagrams, for any bytes.
+//! Invariants of the parsers of signalling and of datagrams, for arbitrary bytes.
 //!
-//! Each gives how much of its input was of use: a corpus that is of none would test little when it is broken.
+//! Each returns how much of its input was accepted: a corpus that is rejected would test little when mutated.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -17,10 +17,10 @@ use crate::webrtc::{
     stun::BindingRequest,
 };
 
-/// Password that checks of the corpus are signed with.
+/// Password with which checks of the corpus are signed.
 pub const PASSWORD: &str = "a-password-of-the-server";
 
-/// An SDP offer: what is agreed on is answered in one section for each that was offered.
+/// Parses an SDP offer; asserts that the answer has one section per offered section.
 pub fn offer(bytes: &[u8]) -> usize {
     let text = String::from_utf8_lossy(bytes);
     let Ok(offer) = SdpOffer::parse(&text) else { return 0 };
@@ -41,7 +41,7 @@ pub fn offer(bytes: &[u8]) -> usize {
     sections
 }
 
-/// A fragment of trickled candidates: what is read of it fits into its answer's lines.
+/// Parses a trickle fragment; asserts that an answer with its credentials is well formed.
 pub fn fragment(bytes: &[u8]) -> usize {
     let Ok(fragment) = SdpFragment::parse(&String::from_utf8_lossy(bytes)) else { return 0 };
     let ours = fragment.ufrag.zip(fragment.pwd).map(|(ufrag, pwd)| IceCredentials { ufrag, pwd });
@@ -52,7 +52,7 @@ pub fn fragment(bytes: &[u8]) -> usize {
     fragment.candidates + usize::from(fragment.ended)
 }
 
-/// A datagram that RFC 7983 gives to STUN: its answers are messages whose length is what they say.
+/// Parses a datagram as STUN; asserts that the responses have the length that they state.
 pub fn stun(bytes: &[u8]) -> usize {
     let Ok(request) = BindingRequest::parse(bytes) else { return 0 };
     let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, PASSWORD.as_bytes());
@@ -68,7 +68,7 @@ pub fn stun(bytes: &[u8]) -> usize {
     usize::from(request.is_signed_with(&key)) + usize::from(request.users().is_some())
 }
 
-/// Records of DTLS, in a handshake and after it: what is left of them are whole records, and no more when they come again.
+/// Filters DTLS records during and after a handshake; asserts that the result is whole records and stable.
 pub fn dtls(bytes: &[u8]) -> usize {
     let mut fragments = usize::from(client_hello::offers_gcm(bytes));
     for stage in
@@ -85,9 +85,9 @@ pub fn dtls(bytes: &[u8]) -> usize {
     fragments
 }
 
-/// Sealed packets, each behind a byte with its length, whose top bit stands for RTCP: the first byte chooses the profile.
+/// Decrypts packets, each after a length byte whose top bit marks RTCP; the first byte selects the profile.
 ///
-/// What was opened is a part of what came, and is not opened again. RTCP is read.
+/// Asserts that a decrypted packet is part of the input and is rejected as a replay. RTCP is parsed.
 pub fn srtp(bytes: &[u8]) -> usize {
     let Some((choice, mut rest)) = bytes.split_first() else { return 0 };
     let profile = if choice & 1 == 0 { SrtpProfile::Gcm } else { SrtpProfile::Sha1 };
@@ -114,7 +114,7 @@ pub fn srtp(bytes: &[u8]) -> usize {
     opened
 }
 
-/// Compound RTCP in the clear: it says no more than its words can hold.
+/// Parses unencrypted compound RTCP; asserts that it yields no more events than its words can hold.
 pub fn control(bytes: &[u8]) -> usize {
     let mut events = 0;
     rtcp::read(bytes, |_| events += 1);
@@ -122,7 +122,7 @@ pub fn control(bytes: &[u8]) -> usize {
     events
 }
 
-/// Keying material of sealed packets of the corpus.
+/// Returns the keying material of the encrypted packets of the corpus.
 pub(in crate::webrtc) fn material(profile: SrtpProfile) -> Vec<u8> {
     (0..profile.exported_bytes()).map(|byte| byte as u8 ^ 0x5A).collect()
 }

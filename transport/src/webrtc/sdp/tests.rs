@@ -1,10 +1,10 @@
-//! Offers of real clients, broken ones, and arbitrary text.
+//! Tests of offers of real clients, malformed offers, and arbitrary text.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The parts of an offer that Chromium makes for a camera, shortened to what matters.
+/// Main parts of a Chromium offer for a camera.
 pub(in crate::webrtc) const CHROMIUM: &str = "v=0\r\n\
     o=- 5228595038118931041 2 IN IP4 127.0.0.1\r\n\
     s=-\r\n\
@@ -160,7 +160,7 @@ proptest! {
         let cut = cut.min(text.len());
         text.insert_str(cut, &put);
         if let Ok(offer) = SdpOffer::parse(&text) {
-            // An offer that was read can be answered or is refused, and never panics.
+            // A parsed offer is answered or rejected, and never causes a panic.
             if let Ok(negotiated) = crate::webrtc::sdp_answer::negotiate(&offer) {
                 prop_assert!(!negotiated.video.is_empty());
             }

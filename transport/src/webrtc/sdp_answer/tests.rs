@@ -1,4 +1,4 @@
-//! Tests of answers, and of offers that are refused.
+//! Tests of answers and of rejected offers.
 
 use media::Codec;
 
@@ -36,7 +36,7 @@ fn section<'a>(text: &'a str, kind: &str) -> Vec<&'a str> {
 fn chromium_gets_every_servable_codec_in_its_own_order() {
     let (negotiated, text) = answer(CHROMIUM).expect("it is answered");
     let numbers: Vec<u8> = negotiated.video.iter().map(|payload| payload.number).collect();
-    // 107 and 114 before 103: packetization mode 1 goes first among H.264. 109 is High 4:4:4.
+    // 107 and 114 precede 103: packetization mode 1 goes first among H.264. 109 is High 4:4:4.
     assert_eq!(numbers, [96, 107, 114, 103, 98, 45]);
     assert_eq!(
         codecs::distinct(&negotiated.video),
@@ -214,7 +214,7 @@ fn strip(prefix: &str) -> String {
     kept.map(|line| format!("{line}\r\n")).collect()
 }
 
-/// Chromium's offer with `max-bundle`: everything about the transport stands in the first section.
+/// Returns Chromium's offer with `max-bundle`: the transport is described in the first section only.
 fn bundle_only() -> String {
     let (sound, video) = CHROMIUM.split_once("m=video 9").expect("two sections");
     let transport = ["a=ice-", "a=fingerprint", "a=setup", "a=rtcp-mux"];

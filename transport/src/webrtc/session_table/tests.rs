@@ -1,5 +1,5 @@
-//! Sessions and their publishers in virtual time, without sockets. Long because what one peer may do
-//! to another is played here, each case with both of them.
+//! Tests of sessions and their publishers in virtual time, without sockets. Long because attacks of one peer
+//! on another are simulated with both of them.
 
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-/// Calls of a sink.
+/// Calls recorded by a handler.
 #[derive(Default)]
 struct Given {
     reached: usize,
@@ -46,10 +46,10 @@ impl Drop for Record {
     }
 }
 
-/// Longer than a unit waits for proof of its marker.
+/// Time longer than a unit waits for the proof of its marker.
 const MARKER_PROOF: Duration = Duration::from_millis(200);
 
-/// A port without a socket, and its clock.
+/// Endpoint without a socket, and its clock.
 struct World {
     sessions: SessionTable,
     shared: Arc<CommandQueue>,
@@ -58,7 +58,7 @@ struct World {
     next: u64,
 }
 
-/// One publisher and its session.
+/// Publisher and its session.
 struct Pair {
     id: u64,
     client: Client,
@@ -107,7 +107,7 @@ impl World {
         answered
     }
 
-    /// Answers, and leaves the command that makes the session.
+    /// Answers an offer and queues the command that opens the session.
     fn offer(&mut self, client: &Client, sink: Box<dyn SessionHandler>) -> (u64, SdpAnswer) {
         let offer = SdpOffer::parse(&client.offer()).expect("an offer");
         let negotiated = sdp_answer::negotiate(&offer).expect("agreed");
@@ -137,7 +137,7 @@ impl World {
         Pair { id, client, path: path(port), given }
     }
 
-    /// Brings datagrams to the port and its replies to the publisher.
+    /// Delivers datagrams to the endpoint and its replies to the publisher.
     fn bring(&mut self, pair: &mut Pair, datagrams: Vec<Vec<u8>>) {
         for mut datagram in datagrams {
             self.sessions.datagram(&mut datagram, pair.path, self.now);
@@ -156,7 +156,7 @@ impl World {
         self.bring(pair, Vec::new());
     }
 
-    /// Checks and shakes hands; no time passes.
+    /// Sends a check and completes the handshake; no time passes.
     fn connect(&mut self, pair: &mut Pair) {
         let check = pair.client.check(true);
         self.bring(pair, vec![check]);
@@ -225,7 +225,7 @@ fn nothing_is_learned_without_the_password() {
     assert_eq!(world.refused(DropReason::UnknownSource), count);
     let right = pair.client.check(true);
     let mut forged = right.clone();
-    // Into the user fragment of the peer: the fingerprint fails before the integrity would.
+    // The byte is in the peer's user fragment; the fingerprint fails before the integrity.
     forged[35] ^= 1;
     world.bring(&mut pair, vec![forged]);
     assert_eq!(world.refused(DropReason::StunMalformed), 1);
@@ -429,7 +429,7 @@ fn an_address_that_nobody_has_proven_is_not_kept_by_checks() {
     assert_eq!(late.units(), 1);
 }
 
-/// A sink that panics when it is given a unit.
+/// Handler that panics when it receives a unit.
 struct Broken(Arc<Mutex<Given>>);
 
 impl SessionHandler for Broken {
@@ -492,7 +492,7 @@ fn a_stranger_with_the_password_gets_no_keys() {
     let mut world = World::new();
     let mut pair = world.pair(1);
     let mut check = pair.client.check(true);
-    // The next client knows the answer, and has another certificate than the offer names.
+    // The next client knows the answer, but its certificate is not the offered one.
     pair.client = Client::new("theirs", world.now);
     world.sessions.datagram(&mut check, pair.path, world.now);
     for _ in 0..10 {
@@ -527,7 +527,7 @@ fn a_lost_packet_is_asked_for_and_a_flood_of_forgeries_takes_nothing() {
     assert!(!pair.client.missing.is_empty(), "it is asked for");
     world.bring(&mut pair, vec![lost.clone()]);
     assert_eq!(pair.units(), 2, "what comes again completes the picture");
-    // In the peer's own name they would be more than it may send in a second.
+    // Under the peer's own SSRC they would exceed its rate limit of a second.
     let forged: Vec<Vec<u8>> = (0xf000_0000..0xf000_2710u32)
         .map(|at| {
             let mut forged = lost.clone();

@@ -1,4 +1,4 @@
-//! The key derivation of RFC 3711 B.3, and packets that another implementation sealed.
+//! Tests of the key derivation of RFC 3711 B.3, and of packets encrypted by another implementation.
 
 use proptest::prelude::*;
 use rtc_dtls::crypto_provider::{RTCCryptoProvider as _, providers::AwsLcRsProvider};
@@ -7,7 +7,7 @@ use rtc_srtp::{context::Context, protection_profile::ProtectionProfile};
 use super::*;
 use crate::webrtc::fuzz::hostile::material;
 
-/// The peer's side by `rtc-srtp`: what it sends is sealed with the client's keys.
+/// Returns a context of `rtc-srtp` with the client's or the server's keys.
 pub(in crate::webrtc) fn peer(profile: SrtpProfile, client: bool) -> Context {
     let material = material(profile);
     let (keys, salts) = material.split_at(32);
@@ -76,7 +76,7 @@ fn a_rollover_that_was_missed_is_found_again() {
         for step in 0..120_000u32 {
             let plain = packet(7, step as u16, b"media");
             let sealed = peer.encrypt_rtp(&plain).expect("sealed");
-            // An outage of more than half a round.
+            // An outage of more than half a rollover period.
             if (66_000..116_000).contains(&step) {
                 continue;
             }
@@ -131,7 +131,7 @@ fn changed_packets_are_refused_and_leave_nothing_behind() {
 
 #[test]
 fn feedback_goes_both_ways() {
-    // A receiver report without blocks, and a source description behind it.
+    // A receiver report without blocks, followed by a source description.
     let plain = [0x80, 201, 0, 1, 0, 0, 0, 9, 0x81, 202, 0, 2, 0, 0, 0, 9, 1, 1, b'c', 0];
     for profile in PROFILES {
         let (mut inbound, mut outbound) = open(profile, &material(profile)).expect("keys");

@@ -1,15 +1,15 @@
-//! The vectors of RFC 5769, responses that a client reads, and hostile bytes.
+//! Tests with the vectors of RFC 5769, client-side checks of responses, and malformed bytes.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Key of a password (RFC 8489 9.1.1).
+/// Returns the HMAC key of a password (RFC 8489 9.1.1).
 pub(in crate::webrtc) fn key(password: &str) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, password.as_bytes())
 }
 
-/// A check as a controlling agent sends it, with further attributes before the integrity.
+/// Returns a check of a controlling agent, with `more` attributes before the integrity.
 pub(in crate::webrtc) fn check(username: &str, password: &str, more: &[(u16, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(&BINDING_REQUEST.to_be_bytes());
@@ -29,7 +29,7 @@ pub(in crate::webrtc) const NOMINATE: (u16, &[u8]) = (USE_CANDIDATE, &[]);
 pub(in crate::webrtc) const CONTROLLING: (u16, &[u8]) = (0x802A, &[7; 8]);
 pub(in crate::webrtc) const CONTROLLED: (u16, &[u8]) = (ICE_CONTROLLED, &[7; 8]);
 
-/// Kind of a response, and the address or error code in it, integrity checked.
+/// Returns the type of a response and its address or error code; checks the integrity.
 pub(in crate::webrtc) fn response(bytes: &[u8], password: &str) -> (u16, Option<SocketAddr>, u16) {
     let (mut at, mut address, mut code, mut signed) = (HEADER_BYTES, None, 0, false);
     while at < bytes.len() {
@@ -65,7 +65,7 @@ pub(in crate::webrtc) fn response(bytes: &[u8], password: &str) -> (u16, Option<
     (word(bytes, 0), address, code)
 }
 
-/// The request of RFC 5769 2.1.
+/// Sample request of RFC 5769 2.1.
 const SAMPLE: &str = "000100582112a442b7e7a701bc34d686fa87dfae\
     802200105354554e207465737420636c69656e74\
     002400046e0001ff\

@@ -1,4 +1,4 @@
-//! The corpora of the parsers of signalling and datagrams: digested, and broken in every way.
+//! Tests of the fuzz corpora of signalling and datagrams: accepted as they are, and mutated.
 
 use proptest::{prelude::*, sample::Index};
 

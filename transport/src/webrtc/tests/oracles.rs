@@ -1,4 +1,4 @@
-//! STUN, SDP, RTP and RTCP against another implementation: each side reads what the other writes.
+//! Tests of STUN, SDP, RTP and RTCP against another implementation, in both directions.
 
 use std::{
     io::Cursor,
@@ -50,7 +50,7 @@ use crate::rtp::{RtpPacket, extension};
 
 const PASSWORD: &str = "a password of 22 chars";
 
-/// A binding request of another agent, with `more` before the integrity.
+/// Returns a binding request of the other implementation, with `more` before the integrity.
 fn check(username: &str, more: &[(attributes::AttrType, &[u8])]) -> Message {
     let provider = AwsLcRsProvider::new();
     let integrity = MessageIntegrity::new_short_term_integrity_with_provider(
@@ -68,7 +68,7 @@ fn check(username: &str, more: &[(attributes::AttrType, &[u8])]) -> Message {
     message
 }
 
-/// A response to `check`, whose signature and checksum hold.
+/// Parses a response to `check` and verifies its signature and checksum.
 fn response(check: &Message, bytes: &[u8]) -> Message {
     let mut message = Message::new();
     message.unmarshal_binary(bytes).expect("a message");
@@ -130,7 +130,7 @@ fn feedback_is_read_as_it_was_meant() {
     assert_eq!(asked.collect::<Vec<_>>(), missing);
 }
 
-/// The packet as one of kind `T`.
+/// Downcasts the packet to type `T`.
 fn of<T: 'static>(packet: &impl AsRef<dyn Report>) -> &T {
     packet.as_ref().as_any().downcast_ref().unwrap_or_else(|| panic!("another kind"))
 }

@@ -1,4 +1,4 @@
-//! Reports, and what a sender reads in them.
+//! Tests of reports as a sender parses them.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Sources that come, change and end, and what of them is lost.
+//! Tests of sources that start, change and end, and of the packets lost in between.
 
 use media::Codec;
 
@@ -15,13 +15,13 @@ fn video() -> VideoTrack {
     VideoTrack::new(PayloadTypeMap::new(&video, Some(111)), video)
 }
 
-/// A whole VP8 keyframe in one packet (RFC 7741 4.2, RFC 6386 9.1), or an inter frame.
+/// Returns a whole VP8 keyframe in one packet (RFC 7741 4.2, RFC 6386 9.1).
 fn packet(payload_type: u8, ssrc: u32, sequence: u16, timestamp: u32) -> RtpPacket<'static> {
     const KEY: &[u8] = &[0x10, 0x50, 0, 0, 0x9d, 0x01, 0x2a, 0x40, 1, 0xf0, 0, 0, 0];
     RtpPacket { payload_type, ssrc, sequence, timestamp, marker: true, payload: KEY }
 }
 
-/// Times of the units that are there soon: until markers are proven, a unit waits a moment.
+/// Returns the timestamps of the units available soon; until markers are proven, a unit waits.
 fn units(video: &mut VideoTrack, now: Instant) -> Vec<i64> {
     let soon = now + Duration::from_millis(100);
     std::iter::from_fn(|| video.poll(soon))
@@ -57,7 +57,7 @@ fn a_change_of_codec_goes_on_in_time_and_late_packets_do_not_undo_it() {
     assert_eq!(video.packet(&packet(96, 1, 10, 9000), start), Ok(()));
     assert_eq!(units(&mut video, start), [0]);
     let later = start + Duration::from_millis(100);
-    // A VP9 keyframe of one packet: beginning and end of a frame (RFC 9628 4.2).
+    // A VP9 keyframe in one packet: beginning and end of a frame (RFC 9628 4.2).
     let vp9 =
         RtpPacket { payload: &[0x0c, 0x82, 0x49, 0x83, 0x42, 0], ..packet(100, 1, 11, 18_000) };
     assert_eq!(video.packet(&vp9, later), Ok(()));
@@ -100,16 +100,16 @@ fn a_source_that_says_that_it_ends_is_followed_at_once() {
     assert!(times[..2] == [0, 3000] && times[2] > 3000, "{times:?}");
 }
 
-/// The packets that come, each with its place in the sequence, and how many are lost by then.
+/// Steps of a test.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Of the source with this SSRC and payload type.
+    /// Packet with this SSRC, payload type and sequence number.
     Media(u32, u8, u16),
-    /// A retransmission of the packet with this number, of the source with this SSRC.
+    /// Retransmission of the packet with this sequence number, of the source with this SSRC.
     Again(u32, u16),
-    /// The source ends.
+    /// BYE of the source.
     Leaves(u32),
-    /// Longer than anything is waited for.
+    /// Time longer than any wait.
     Waits,
 }
 

@@ -1,11 +1,11 @@
-//! Payloads of H.264, one by one.
+//! Tests of single H.264 payloads.
 
 use super::{
     super::test_payloads::{START, aggregated, given, unit},
     *,
 };
 
-// Identifier 0 each; the slice is the first of its picture and refers to set 0.
+// All ids are 0; the slice is the first of its picture and refers to picture set 0.
 const SPS: [u8; 5] = [0x67, 66, 0, 30, 0x80];
 const PPS: [u8; 2] = [0x68, 0xc0];
 const IDR: [u8; 3] = [0x65, 0b1011_1000, 9];

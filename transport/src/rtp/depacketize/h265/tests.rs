@@ -1,4 +1,4 @@
-//! Payloads of H.265, one by one.
+//! Tests of single H.265 payloads.
 
 use super::{
     super::test_payloads::{START, aggregated, given, unit},

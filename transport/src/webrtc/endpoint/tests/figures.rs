@@ -1,8 +1,8 @@
-//! Cost of many sessions, a flood, and coming and going: printed by tests that are ignored.
+//! Benchmarks of many sessions, a flood, and session churn, as ignored tests that print results.
 //!
-//! The receiver is the example `webrtc_receive` in a process of its own, so that its time and memory
-//! are its own; its release build where there is one. The publishers are played here: they send in
-//! real time, send again what they are asked for, and start anew where they are asked to.
+//! The receiver is the example `webrtc_receive` in a process of its own, in its release build if available,
+//! to measure its time and memory alone. The publishers are simulated here: they send in real time,
+//! retransmit on NACK, and send keyframes on request.
 
 use std::{
     collections::VecDeque,
@@ -16,19 +16,19 @@ use std::{
 use super::Client;
 use crate::webrtc::stun::tests as stun;
 
-/// Pictures a second, and bytes of each: 1.5 Mb/s.
+/// Pictures per second, and bytes of each: 1.5 Mb/s.
 const RATE: u32 = 30;
 const PICTURE_BYTES: usize = 6250;
-/// Packets that a publisher can send again.
+/// Packets that a publisher can retransmit.
 const KEPT: usize = 512;
 
-/// The receiver.
+/// Receiver process.
 struct Receiving {
     child: Child,
     out: BufReader<ChildStdout>,
 }
 
-/// Output of the receiver at its end.
+/// Counts that the receiver prints at its end.
 #[derive(Debug)]
 struct Ended {
     packets: u64,
@@ -37,7 +37,7 @@ struct Ended {
     text: String,
 }
 
-/// Resources of the receiver by the kernel.
+/// Resources of the receiver as reported by the kernel.
 struct Held {
     resident_bytes: i64,
     descriptors: usize,
@@ -76,7 +76,7 @@ impl Receiving {
         into.flush().expect("taken");
     }
 
-    /// Closes every session; returns when that is done.
+    /// Closes all sessions and waits for the acknowledgement.
     fn close_all(&mut self) {
         self.say("close\n");
         let mut line = String::new();
@@ -88,7 +88,7 @@ impl Receiving {
         std::fs::read_to_string(format!("/proc/{}/{name}", self.child.id())).expect("Linux")
     }
 
-    /// Time on a core, in hundredths of a second as every Linux counts it.
+    /// Returns the CPU time; Linux counts in hundredths of a second.
     fn busy(&self) -> Duration {
         let stat = self.file("stat");
         let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split(' ').collect();
@@ -112,7 +112,7 @@ impl Receiving {
     }
 
     fn end(mut self) -> Ended {
-        // What is on its way arrives, and what waits for its marker is given out.
+        // Packets in flight arrive, and units that wait for their marker are output.
         std::thread::sleep(Duration::from_millis(300));
         drop(self.child.stdin.take());
         let mut text = String::new();
@@ -125,7 +125,7 @@ impl Receiving {
     }
 }
 
-/// A publisher, which takes its answer from another process.
+/// Publisher whose answer comes from another process.
 struct Loaded {
     client: Client,
     socket: UdpSocket,
@@ -161,7 +161,7 @@ impl Loaded {
         Loaded { client, socket, kept, keyframes_sent: 0, pictures: 0, packets: 0, repeated: 0 }
     }
 
-    /// One picture, and what was asked for since the one before.
+    /// Sends one picture, and the retransmissions requested since the previous one.
     fn picture(&mut self) {
         let mut buffer = [0u8; 2048];
         while let Ok(bytes) = self.socket.recv(&mut buffer) {
@@ -185,7 +185,7 @@ impl Loaded {
     }
 }
 
-/// Sends pictures of every publisher in turn, each thirtieth of a second spread over all of them.
+/// Sends pictures of all publishers in turn, spread evenly over each thirtieth of a second.
 fn send_all(publishers: &mut [Loaded], start: Instant, seconds: u32) {
     let count = publishers.len() as u32;
     for picture in 0..RATE * seconds {
@@ -198,7 +198,7 @@ fn send_all(publishers: &mut [Loaded], start: Instant, seconds: u32) {
             publisher.picture();
         }
     }
-    // The last losses are still asked for.
+    // The last losses are still requested.
     std::thread::sleep(Duration::from_millis(100));
     publishers.iter_mut().for_each(Loaded::picture);
 }
@@ -253,7 +253,7 @@ fn figures_of_many_sessions() {
     }
 }
 
-/// Datagrams of every kind that is told apart and belongs to nobody.
+/// Returns datagrams of all distinguishable kinds that belong to no session.
 fn garbage() -> Vec<Vec<u8>> {
     [0u8, 22, 70, 0x80, 255]
         .iter()
@@ -261,7 +261,7 @@ fn garbage() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Checks that are well formed, of users that are not there.
+/// Returns well-formed checks for unknown users.
 fn checks() -> Vec<Vec<u8>> {
     let check = |user| stun::check(&format!("gone{user}:theirs"), "password", &[stun::CONTROLLING]);
     (0..8).map(check).collect()
@@ -305,7 +305,7 @@ fn figures_of_a_flood() {
     }
 }
 
-/// Sends `kinds` in turn, in bursts of a millisecond.
+/// Sends `kinds` in turn, in bursts of one millisecond.
 fn flood(
     to: SocketAddr,
     kinds: &[Vec<u8>],
@@ -325,7 +325,7 @@ fn flood(
     }
 }
 
-/// Prints the resources that coming and going leaves behind.
+/// Prints the resources left after opening and closing sessions.
 #[test]
 #[ignore = "prints figures and takes a minute"]
 fn figures_of_coming_and_going() {
@@ -337,7 +337,7 @@ fn figures_of_coming_and_going() {
             load()
         );
     };
-    // Once, so that all of the receiver is there.
+    // A first session loads all parts of the receiver.
     drop(Loaded::connect(&mut receiving));
     receiving.close_all();
     print("after the first", &receiving);
