@@ -85,7 +85,7 @@ pub enum SearchFailure {
 }
 
 impl SearchFailure {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             SearchFailure::Full(_) => ErrorKind::Exhausted,
@@ -105,7 +105,7 @@ pub struct SearchQuery {
     pub owner: Principal,
     /// Visible run of the owner to search; `None` searches all of them.
     pub run: Option<RunId>,
-    /// Text that hits contain.
+    /// Text that a hit must contain.
     pub needle: FoldedPattern,
     /// Maximum number of hits returned.
     pub limit: usize,

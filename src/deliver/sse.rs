@@ -56,7 +56,7 @@ pub enum StreamRefusal {
 }
 
 impl StreamRefusal {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::Exhausted
     }

@@ -146,7 +146,7 @@ pub enum WebhookError {
 }
 
 impl WebhookError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             WebhookError::Url(_) | WebhookError::Target(_) => ErrorKind::InvalidInput,

@@ -248,7 +248,7 @@ impl Inference {
         if entered.is_err() {
             span.record("otel.status_code", "ERROR");
         }
-        // The refused request may be the one that uses up the budget: the owner is told before it fails.
+        // Before the request is sent, as it may be the one that uses up the rest of the budget.
         self.tell_if_low(asker).await;
         let permit = entered.map_err(|refused| self.count(refused))?;
         self.metrics.inference_wait_seconds.observe(permit.waited().as_secs_f64());

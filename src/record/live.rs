@@ -100,7 +100,7 @@ pub enum LiveError {
 }
 
 impl LiveError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             LiveError::NoRoom(_) => ErrorKind::Exhausted,

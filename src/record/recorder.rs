@@ -31,7 +31,7 @@ pub struct Kept {
     pub frame_index: u64,
     /// Presentation time of the frame, in ms.
     pub pts_ms: i64,
-    /// Event type by the gate.
+    /// Event type by the gate, renamed by the tenant's labels.
     pub event_type: EventType,
     /// Reason of the gate's decision.
     pub reason: SelectionReason,

@@ -57,7 +57,7 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             RecordError::Run(error) => error.kind(),
@@ -73,7 +73,7 @@ impl RecordError {
 pub struct RunLog {
     /// Registry of all runs.
     pub registry: Arc<RunRegistry>,
-    /// The run.
+    /// Run that the events belong to.
     pub run: Arc<Run>,
     /// Runtime that the appends run on.
     pub runtime: Handle,

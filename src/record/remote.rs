@@ -70,7 +70,7 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             RemoteError::Pipe(_) => ErrorKind::Unavailable,

@@ -61,7 +61,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             SourceError::Io(_) => ErrorKind::Internal,

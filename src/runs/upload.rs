@@ -108,7 +108,7 @@ pub enum UploadError {
 }
 
 impl UploadError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             UploadError::TooLarge { .. } => ErrorKind::InvalidInput,
@@ -137,9 +137,9 @@ pub struct StoredUpload {
     pub owner: Principal,
     /// Size in bytes.
     pub bytes: u64,
-    /// SHA-256 of its bytes.
+    /// SHA-256 of the file.
     pub sha256: BlobHash,
-    /// Time at which it was stored.
+    /// Time of the upload.
     pub at: WallTime,
     /// Name given by the uploader; no path, no control characters.
     pub original_name: String,

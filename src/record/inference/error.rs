@@ -39,7 +39,7 @@ pub enum InferenceError {
 }
 
 impl InferenceError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             InferenceError::Refused(refused) => refused.kind(),

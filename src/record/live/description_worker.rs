@@ -49,7 +49,7 @@ const WAITING: usize = 2;
 /// Timeout of one model request, counted from its permit.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Input that a worker describes.
+/// Kind of input that a worker describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DescriptionTarget {
     /// Selected frames.
@@ -82,7 +82,7 @@ pub struct DescribeJob {
     pub novelty: Option<NoveltyInput>,
 }
 
-/// Models that describe.
+/// Models of a description worker.
 #[derive(Clone, Debug)]
 pub struct ModelChoice {
     /// Model that is asked about everything; `None` until a backend that offers one is found.
@@ -115,7 +115,7 @@ pub struct DescriptionWorker {
     pub journal: SessionLog,
     /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
-    /// Input that is described.
+    /// Kind of input that is described.
     pub subject: DescriptionTarget,
     /// Initial prompt and schema.
     pub instruction: Instruction,

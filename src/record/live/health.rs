@@ -66,11 +66,11 @@ pub struct Health {
     pub frames_per_second: f64,
     /// Time from the last packet of a picture to its decision.
     pub behind: Duration,
-    /// Access units dropped because no queue had room.
+    /// Access units dropped because a queue was full, and those that depend on them.
     pub dropped: u64,
     /// Access units that failed to decode.
     pub damaged: u64,
-    /// Stills, frames and clips for models, and other output dropped because a queue was full.
+    /// Stills, frames for models and clips dropped because a queue was full.
     pub unkept: u64,
     /// Time since the last packet; `None` before the first.
     pub since_packet: Option<Duration>,

@@ -37,7 +37,7 @@ pub fn orders() -> (mpsc::Sender<PendingPrompt>, mpsc::Receiver<PendingPrompt>) 
     mpsc::channel(WAITING)
 }
 
-/// Reason that a prompt was not taken up.
+/// Reason that a new prompt was not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
     /// The session is over.
@@ -49,7 +49,7 @@ pub enum PromptError {
 }
 
 impl PromptError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             PromptError::Closed => ErrorKind::Conflict,

@@ -87,7 +87,7 @@ pub enum PatchError {
 }
 
 impl PatchError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             PatchError::TagMissing | PatchError::TagOther => ErrorKind::Conflict,
@@ -103,7 +103,7 @@ pub struct LiveSession {
     /// The connection, until the session ends.
     link: Mutex<Option<Link>>,
     ends: mpsc::Sender<EndReason>,
-    /// Prompt updates for each worker that describes.
+    /// Sends prompt updates to the description workers.
     orders: PromptUpdater,
     over: watch::Receiver<bool>,
     packets: PacketCounters,

@@ -229,7 +229,7 @@ impl SessionOutputSender {
         }
         self.decided(&signal, &decision);
         self.clip(clip, before);
-        // A selected frame has no still if a device was lost while encoding it.
+        // Every selected frame has a still, unless a device was lost along with its picture.
         if decision.selected && !has_room {
             self.shed(ShedReason::Stills);
         }

@@ -32,7 +32,7 @@ pub struct SessionLog {
     pub registry: Arc<RunRegistry>,
     /// The run of the session.
     pub run: Arc<Run>,
-    /// The session.
+    /// Id of the session.
     pub session: SessionId,
     /// Index name of the session's events.
     pub index_name: Option<Label>,

@@ -8,7 +8,7 @@ use std::time::Instant;
 pub struct TokenRateLimit {
     /// Output tokens per second; `None` is unlimited.
     per_second: Option<u32>,
-    /// Tokens; below zero is debt.
+    /// Tokens left; negative after an answer that cost more.
     balance: f64,
     counted_at: Instant,
 }

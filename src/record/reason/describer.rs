@@ -17,7 +17,7 @@ pub struct ChunkDescription {
     pub model: String,
     /// Pass that gave the answer.
     pub pass: Pass,
-    /// True if another backend than the first answered.
+    /// True if the first backend failed and another one answered.
     pub provider_fallback_used: bool,
     /// Text of the answer.
     pub text: String,

@@ -118,7 +118,7 @@ struct Done {
 enum Outcome {
     /// A model answered: its answer, and the finding in it.
     Answered(Box<(ChunkDescription, Finding)>),
-    /// No model answered.
+    /// No model answered; the error.
     Unanswered(DescribeError),
     /// The answer to another chunk is reused.
     Reused(Arc<ReusableAnswer>),

@@ -62,7 +62,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Returns the file and the bytes of the answer in it.
+    /// Returns the file and its current length in bytes.
     pub fn file(&self) -> io::Result<(File, u64)> {
         Ok((self.file.try_clone()?, self.bytes))
     }

@@ -74,7 +74,7 @@ impl From<TimelineError> for IngestError {
 }
 
 impl IngestError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             IngestError::Record(error) => error.kind(),

@@ -38,7 +38,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The closed kind that decides what the caller is told.
+    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             RunError::NotFound => ErrorKind::NotFound,

@@ -55,7 +55,7 @@ impl Drop for RecordingGuard {
 }
 
 impl Run {
-    /// Shows a recording that begins.
+    /// Shows a recording that begins; returns its guard.
     pub fn begin_recording(self: &Arc<Self>, growing: Growing) -> RecordingGuard {
         let job = growing.job;
         self.show_recording(growing);

@@ -27,7 +27,7 @@ impl StoredName {
         StoredName(format!("{digits}.{extension}").into())
     }
 
-    /// The name.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -9,7 +9,7 @@ use super::SessionProgress;
 use crate::{base::metrics::ShedReason, runs::summary::Shape};
 use parking_lot::MutexGuard;
 
-/// Counters of what a session left out, since its start.
+/// Counters of pictures and output that a session dropped, since its start.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     pictures: AtomicU64,

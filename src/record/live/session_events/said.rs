@@ -16,7 +16,7 @@ pub enum SessionOutput {
     Behind,
     /// The worker gave the session up.
     Failed(JobFault),
-    /// The worker ended.
+    /// The worker process ended; the reason.
     WorkerEnded(String),
 }
 
