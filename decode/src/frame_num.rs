@@ -160,11 +160,11 @@ mod tests {
     use super::*;
     use crate::bit_writer::Writer;
 
-    /// Parameter sets with numbers of five bits.
+    /// Returns parameter sets with `frame_num` of five bits.
     fn sets(high: bool, allows_gaps: bool) -> Vec<u8> {
         let start = Writer::default().bits(8, if high { 100 } else { 66 }).bits(16, 0).unsigned(3);
         let start = if high {
-            // 4:2:0, eight bits, scaling lists: the first ends at once, the others are not there.
+            // 4:2:0, eight bits, scaling lists: the first ends at once, the others are absent.
             let start = start.unsigned(1).unsigned(0).unsigned(0).bits(2, 1);
             start.bits(1, 1).unsigned(16).bits(7, 0)
         } else {

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::corpus::{breaks, broken, corpus};
 
-    /// One that is never cut would test little when it is broken.
+    /// Each file must yield several segments: a stream that is never cut tests little when broken.
     #[test]
     fn the_corpus_is_digested() {
         let segments: Vec<usize> = corpus("coded").iter().map(|bytes| packets(bytes)).collect();

@@ -146,8 +146,7 @@ mod tests {
     }
 
     proptest! {
-        /// The definition, word for word: a frame is taken when it is the first at or after
-        /// k/rate for some k.
+        /// Definition: a frame is sampled if it is the first at or after k/rate for some k.
         #[test]
         fn fixed_equals_its_definition(
             steps in prop::collection::vec(1i64..400, 1..60),

@@ -38,8 +38,8 @@ mod tests {
     use super::*;
     use crate::{random_access::PacketInfo, segment::CodedPacket};
 
-    /// A digit per packet, its temporal layer; lower-case letters a, b, c for unreferenced
-    /// pictures of layers 0, 1, 2.
+    /// Makes a segment from its notation: a digit per packet is its temporal layer; letters a, b, c are
+    /// unreferenced pictures of layers 0, 1, 2.
     fn segment(kinds: &str, times: &[i64]) -> PacketSegment<()> {
         let unit = |(kind, &pts): (char, &i64)| {
             let layer = kind.to_digit(16).expect("a digit or a letter") as u8;

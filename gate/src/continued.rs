@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::{scene::TILES, thumbnail::CELLS};
 
-    /// A picture of smooth hills, another for each seed, seen so many parts of a cell further right.
+    /// Returns a picture of smooth hills, different for each seed, shifted by `right` fractions of a cell.
     fn hills(seed: f64, right: f64) -> [u16; CELLS] {
         std::array::from_fn(|cell| {
             let x = (cell % LUMA_COLUMNS) as f64 + right / f64::from(PARTS);

@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::conformance::TestPicture;
 
-    /// The picture packed behind `base` bytes, and its surfaces.
+    /// Returns the picture packed after `base` bytes, and its surfaces.
     fn packed(picture: TestPicture, base: u64) -> (Vec<u8>, [Surface; SURFACES]) {
         let frame = picture.frame().expect("has pixels");
         let planes = HostPlanes::new(&frame).expect("measurable");

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use crate::{ReferenceBackend, conformance::TestPicture};
 
-    /// Measures with the reference, until its answers run out of `None`.
+    /// Returns these errors in order, and measures with the reference for `None`.
     struct Scripted(Vec<Option<MeasureError>>);
 
     impl MeasureBackend for Scripted {
@@ -95,7 +95,7 @@ mod tests {
             ("beyond its limits once", vec![None, Some(beyond), None], None),
             ("full once", vec![Some(full), None, None], None),
             ("late twice", vec![Some(late.clone()), Some(late), None], None),
-            // A fourth answer does not exist: the device is not asked again.
+            // Two answers only: the lost device must not be used for the third batch.
             ("lost at the second batch", vec![None, Some(lost())], Some(lost())),
         ];
         for (name, script, failure) in cases {

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::conformance::{Fill, TestPicture};
 
-    /// The view of 64x40 cells whose corner is at (x, y) of a larger random scene.
+    /// Returns the view of 64x40 cells with its corner at (x, y) of a larger random scene.
     fn view(x: usize, y: usize, seed: u64) -> CellThumbnail {
         let fill = Fill::Random(seed);
         let scene = TestPicture { fill, ..TestPicture::new(128, 80) }.frame().expect("has pixels");

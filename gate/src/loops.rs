@@ -77,7 +77,7 @@ fn distance(a: u64, b: u64) -> u32 {
 mod tests {
     use super::*;
 
-    // Far apart in every pair.
+    // Hashes that differ in many bits from each other.
     const A: u64 = 0x0000_0000_ffff_ffff;
     const B: u64 = 0x0000_ffff_0000_ffff;
     const C: u64 = 0x00ff_00ff_00ff_00ff;
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_loop_is_entered_once_when_two_pictures_repeat() {
-        /// A name, hashes, and the frames at which a loop is entered with those returned to.
+        /// Name, hashes, and for each loop the frame that enters it and the frame it returns to.
         type Row = (&'static str, &'static [u64], &'static [(u64, u64)]);
         let rows: [Row; 11] = [
             ("static", &[A, A, A, A, A, A], &[]),

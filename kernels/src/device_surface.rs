@@ -73,7 +73,7 @@ mod tests {
         for (name, (width, height), sample, luma, chroma, pitch, taken) in cases {
             frame.extent = media::Dimensions { width, height };
             frame.layout.sample = sample;
-            // SAFETY: no device is given it.
+            // SAFETY: the surface is not passed to a device.
             let there = unsafe { DeviceSurface::new(3, luma, chroma, pitch) };
             assert_eq!(readable(&frame, there, 3).is_some(), taken, "{name}");
             assert_eq!(readable(&frame, there, 2), None, "{name}, of another device");
@@ -85,7 +85,7 @@ mod tests {
     fn a_picture_that_is_not_semi_planar_is_uploaded() {
         let mut frame =
             TestPicture { interleaved: true, ..TestPicture::new(64, 48) }.frame().expect("small");
-        // SAFETY: no device is given it.
+        // SAFETY: the surface is not passed to a device.
         let there = unsafe { DeviceSurface::new(0, 256, 8192, 64) };
         assert!(readable(&frame, there, 0).is_some());
         let whole = frame.layout;

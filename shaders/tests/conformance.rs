@@ -1,7 +1,7 @@
-//! The WGSL gate backend on any adapter there is, a CPU's too: the whole table, and what goes wrong.
+//! WGSL gate backend on any available adapter, even a CPU: the whole conformance table, and failures.
 //!
-//! Needs a Vulkan driver, of which Mesa's for the CPU is one; says so loudly where none is. Where the
-//! examination is worth nothing on a CPU, the ignored test comes first: it fails there.
+//! Needs a Vulkan driver, such as Mesa's for the CPU, and reports its absence. The ignored test comes first
+//! and fails on a CPU, where the check proves nothing about a GPU.
 #![forbid(unsafe_code)]
 
 #[path = "../../gate/tests/gate/any.rs"]
@@ -27,7 +27,7 @@ use shaders::{AdapterChoice, WgpuBackend, WgpuError};
 
 use any::check_any_batches;
 
-/// Opens the adapter that somebody names and no other; where nobody does, what `unnamed` says, if any.
+/// Opens only the adapter named by the environment; without a name, the choice `unnamed`.
 #[expect(clippy::disallowed_methods, reason = "tests have no configuration to read it from")]
 fn open_named_or(unnamed: AdapterChoice<'_>) -> Result<WgpuBackend, WgpuError> {
     let named = std::env::var("SIGHTLINE_VULKAN_ADAPTER").ok();
@@ -38,7 +38,7 @@ fn open_named_or(unnamed: AdapterChoice<'_>) -> Result<WgpuBackend, WgpuError> {
     }
 }
 
-/// The adapter that every test examines: a GPU's before a CPU's.
+/// Opens the adapter that every test examines: preferably a GPU.
 fn open(test: &str) -> Option<WgpuBackend> {
     open_named_or(AdapterChoice::Any).map_err(|error| skip::skip(test, error)).ok()
 }
@@ -112,7 +112,7 @@ fn a_device_that_is_lost_is_an_error_and_the_cpu_goes_on_with_the_same_integers(
     assert_eq!(steady.name(), CpuBackend::new().name());
 }
 
-/// Black samples of ten bits, which every plane shows.
+/// Black ten-bit samples, shared by all planes.
 struct Black(Vec<u8>);
 
 const VAST: Dimensions = Dimensions { width: 8192, height: 8192 };
@@ -135,7 +135,7 @@ impl HostFrameBuffer for Black {
     }
 }
 
-/// The largest picture there is, which takes 192 MiB on a device.
+/// Returns the largest allowed picture, which takes 192 MiB on a device.
 fn vast() -> Frame {
     Frame {
         pts: Timestamp::from_millis(0),
@@ -156,7 +156,7 @@ fn a_picture_that_is_too_large_leaves_the_measurer_sound() {
     assert_eq!(refused, Err(MeasureError::TooLarge { width: 8193, height: 2 }));
     assert!(measured.is_empty());
     match measurer.measure(&[vast()], &mut measured) {
-        // A device with larger buffers than most.
+        // This device has larger buffers than most.
         Ok(()) => measured.clear(),
         Err(MeasureError::BeyondDevice { bytes, bytes_max, .. }) => assert!(bytes > bytes_max),
         Err(error) => panic!("{error}"),

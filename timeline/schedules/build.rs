@@ -1,4 +1,4 @@
-//! Has `sync` name the scheduler's locks and threads.
+//! Makes `sync` use the scheduler's locks and threads.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

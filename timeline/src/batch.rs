@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(find(&bytes, bytes.len() + 1, Seq(0)), None);
     }
 
-    /// As many headers as fit, the least apart that they can be, each of a batch to the end of the file.
+    /// Returns as many headers as fit, each of a batch that reaches to the end of the file.
     fn headers(bytes: usize) -> Vec<u8> {
         let mut headers = vec![0; bytes];
         for at in (0..bytes - HEADER_BYTES).step_by(16) {

@@ -71,7 +71,7 @@ impl Drop for CbcDecryptor {
 mod tests {
     use super::*;
 
-    /// NIST SP 800-38A, F.2.2 CBC-AES128.Decrypt.
+    /// Test vector: NIST SP 800-38A, F.2.2 CBC-AES128.Decrypt.
     #[test]
     fn decrypts_the_standard_vectors_in_any_pieces() {
         let bytes = |hex: &str| -> Vec<u8> {

@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// Of the largest picture of a live session, three bytes a pixel are let through.
+    /// Limit of three bytes per pixel for the largest picture of a live session.
     #[test]
     fn the_largest_picture_may_have_ten_bits_or_all_of_its_colours() {
         let area_px = 4096 * 2304;

@@ -151,11 +151,11 @@ mod tests {
     fn what_a_container_keeps_apart_comes_first_and_once() {
         let avc: &[u8] = &[1, 66, 0, 30, 0xff, 0xe1, 0, 2, 0x67, 9, 1, 0, 2, 0x68, 8];
         let mut hevc = vec![1; 21];
-        // Lengths of four bytes.
+        // NAL unit lengths of four bytes.
         hevc.push(3);
         hevc.extend([2, 0x20, 0, 1, 0, 2, 0x40, 7, 0x21, 0, 1, 0, 1, 0x42]);
         let lengths: &[u8] = &[0, 0, 0, 2, 0x65, 5];
-        /// Codec, what the container keeps apart, a packet, what the program is given first.
+        /// Codec, decoder configuration of the container, packet, first output for the program.
         type Row<'a> = (Codec, &'a [u8], &'a [u8], &'a [u8]);
         let rows: [Row<'_>; 6] = [
             (

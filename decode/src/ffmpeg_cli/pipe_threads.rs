@@ -258,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes all that it is given but its end.
+    /// Accepts all input but never its end.
     struct Endless;
 
     impl Write for Endless {

@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives one part a read, and then nothing yet.
+    /// Returns one part per read, then `WouldBlock`.
     struct Parts(VecDeque<Vec<u8>>);
 
     impl Read for Parts {

@@ -1,4 +1,4 @@
-//! A file whose first decoder is lost gives the frames of the reference, whenever that happens.
+//! A file whose preferred decoder is lost gives the frames of the reference, whenever the loss happens.
 
 mod parallel;
 
@@ -21,26 +21,26 @@ use crate::{
     open_decoder_by,
 };
 
-/// Twelve closed GOPs, and one GOP that is cut into pieces when somebody is in a hurry.
+/// Twelve closed GOPs, and one GOP that is cut into pieces for early output.
 const CLIPS: [(&str, &[u8]); 2] = [
     ("GOPs", include_bytes!("../probe/clips/gops.mp4")),
     ("pieces", include_bytes!("../probe/clips/long.mp4")),
 ];
 
-/// Fault of an engine.
+/// Fault of the preferred decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// The device goes with a packet.
+    /// The device is lost when a packet is sent.
     Packet,
-    /// The device goes, and its pictures with it.
+    /// The device is lost together with its pictures.
     Picture,
-    /// It does not open a second decoder.
+    /// The device does not open a second decoder.
     Open,
-    /// It takes damage for pictures, and says so.
+    /// The device outputs damaged pictures and reports the damage.
     Damage,
 }
 
-/// A device that decodes as the reference does until so many packets went in, over all its decoders.
+/// Device that decodes like the reference until this many packets were sent to all its decoders.
 struct Flaky {
     fault: Fault,
     packets_left: Arc<AtomicI64>,
@@ -119,7 +119,7 @@ impl FrameDecoder for FlakyEngine {
     }
 }
 
-/// Index, index in the source, time and the luma of a frame.
+/// Index, source index, time and luma of a frame.
 type Seen = (u64, u64, Timestamp, Vec<u8>);
 
 #[derive(Default)]
@@ -210,11 +210,11 @@ fn a_decoder_that_is_lost_costs_no_frame_and_doubles_none() {
     }
 }
 
-/// Finds out, after so many frames of all threads, that the device has lost what it kept.
+/// Sink that finds, after this many frames of all threads, that the device lost its pictures.
 struct Loser {
     seen: Recorder,
     frames_left: Arc<AtomicI64>,
-    /// Only when the segment ends.
+    /// True if the loss is found only at the end of a segment.
     is_late: bool,
     is_lost: bool,
 }
@@ -284,10 +284,10 @@ fn pixels_that_are_lost_with_their_device_cost_no_frame_and_double_none() {
     }
 }
 
-/// The report names what decoded, and why it was not all by the same.
+/// Checks that the report names the decoders used and the reason of the fallback.
 fn check_report(case: &str, fault: Fault, packets: i64, report: &FileReport) {
     let (flaky, software) = ("flaky:h264", "software:h264");
-    // In the order of the file: of two threads, that of the first segment may meet the loss.
+    // In file order: with two threads, the one with the first segment may meet the loss.
     let both = [format!("{flaky}+{software}"), format!("{software}+{flaky}")];
     let known = [flaky, software, &both[0], &both[1]];
     assert!(known.contains(&report.decoder.as_str()), "{case}: {report:?}");

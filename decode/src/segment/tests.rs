@@ -1,4 +1,4 @@
-//! Cuts of drawn streams.
+//! Cuts of streams in a text notation.
 
 use super::*;
 
@@ -8,8 +8,8 @@ impl Payload for () {
     }
 }
 
-/// A letter per packet: S start, p other, h hidden start-less, l leads the start, r leads it and needs
-/// earlier pictures, R needs them and does not lead, x reconfigures; then its time.
+/// Returns a packet by its letter: S start, p other, h hidden non-start, l leads the start, r leads it and
+/// needs earlier pictures, R needs them and does not lead, x reconfigures; `pts` is its time.
 fn unit(kind: char, pts: Option<i64>) -> CodedPacket<()> {
     CodedPacket {
         pts,
@@ -28,7 +28,7 @@ fn unit(kind: char, pts: Option<i64>) -> CodedPacket<()> {
     }
 }
 
-/// The segments of `units`, however few packets each has.
+/// Returns the segments of `units`, without a minimum of packets before a repeated start.
 fn segments(units: impl IntoIterator<Item = CodedPacket<()>>) -> Vec<PacketSegment<()>> {
     let mut segmenter = Segmenter { repeat_packets_min: 0, ..Segmenter::new() };
     let mut found: Vec<PacketSegment<()>> = Vec::new();
@@ -41,7 +41,7 @@ fn segments(units: impl IntoIterator<Item = CodedPacket<()>>) -> Vec<PacketSegme
     found
 }
 
-/// Lengths of the segments; `+` after one that the next continues.
+/// Returns the lengths of the segments, with `+` after one that the next continues.
 fn cuts(units: impl IntoIterator<Item = CodedPacket<()>>) -> Vec<String> {
     let found = segments(units);
     let mut continues = false;
@@ -75,7 +75,7 @@ fn cuts_fall_only_where_they_change_nothing() {
     }
 }
 
-/// Times of each segment's packets in decode order, in brackets where they are repeated by the next.
+/// Returns the times of each segment's packets in decode order, in brackets if repeated in the next segment.
 fn drawn(kinds: &str, times: &[i64]) -> Vec<String> {
     let units = kinds.chars().zip(times).map(|(kind, &pts)| unit(kind, Some(pts)));
     let name = |unit: &CodedPacket<()>| {

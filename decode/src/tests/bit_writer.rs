@@ -1,6 +1,6 @@
-//! Headers of tests, bit by bit.
+//! Writer of headers for tests, bit by bit.
 
-/// Bits as they are written, then bytes.
+/// Bits written so far.
 #[derive(Clone, Default)]
 pub(crate) struct Writer(Vec<bool>);
 
@@ -21,7 +21,7 @@ impl Writer {
         self.0.chunks(8).map(byte).collect()
     }
 
-    /// A NAL unit behind a start code, with the stop bit, so that it does not end in a zero.
+    /// Returns a NAL unit after a start code, with the stop bit, so that it does not end in a zero.
     pub(crate) fn nal(self, header: u8) -> Vec<u8> {
         let mut unit = vec![0, 0, 1, header];
         for byte in self.bits(1, 1).bytes() {

@@ -1,4 +1,4 @@
-//! Every container and codec: frames, times and pixels are those of a sequential decode.
+//! Every container and codec: frames, times and pixels equal those of a sequential decode.
 
 use std::{ops::ControlFlow, path::Path};
 
@@ -15,7 +15,7 @@ const X264: &str = "-c:v libx264 -preset veryfast -g 60 -keyint_min 60 -sc_thres
 const X265: &str = "-c:v libx265 -preset ultrafast -x265-params log-level=none:keyint=40";
 const VFR: &str = "-vf select='mod(n\\,7)+mod(n\\,3)',setpts=PTS+mod(N\\,5)*0.004/TB -vsync vfr";
 
-/// Clips made for the tests: name with its container, and how.
+/// Clips made for the tests: file name, ffmpeg arguments and codec.
 fn recipes() -> Vec<(&'static str, String, Codec)> {
     let made = |name, rest: &str, codec| (name, format!("{SOURCE} {rest}"), codec);
     vec![
@@ -73,7 +73,7 @@ pub fn made(names: &[&str], check: impl Fn(&Path, Codec)) {
     assert!(found >= names.len(), "a name without a recipe among {names:?}");
 }
 
-/// Times from ffprobe; a frame without one is shown one frame length after the frame before.
+/// Returns the times from ffprobe; a frame without one follows the previous one by one frame length.
 fn expected_times(path: &Path, ours: &[i64], packets_max: Option<u32>) -> Vec<i64> {
     let step = ours.get(1).map_or(0, |second| second - ours[0]);
     let mut next = 0;
@@ -153,7 +153,7 @@ fn the_plan_changes_no_sample() {
 
 #[test]
 fn real_clips_decode_to_ffprobes_frames_and_times() {
-    /// Too long to decode whole even in a long test.
+    /// Clips too long to decode completely even in a long test.
     const LONG: [&str; 4] =
         ["long.mp4", "phone_adx-1080p-av1.mp4", "screen.mp4", "screen_elm-sourcemaps.mp4"];
     const AUDIO: [&str; 2] = ["audio.mp4", "x_bbb-audio.mp4"];
@@ -168,7 +168,7 @@ fn real_clips_decode_to_ffprobes_frames_and_times() {
         let max = (!is_whole).then_some(frames);
         let options = FileOptions { max_frames: max.map_or(u64::MAX, u64::from), ..every(2) };
         let (report, seen) = decode(&path, &options, false).expect("decodes");
-        // Some packets more than frames: hidden and discarded ones give none.
+        // A few packets more than frames, because hidden and discarded ones give none.
         let mut expected = expected_times(&path, &ticks(&seen), max.map(|frames| frames + 32));
         expected.truncate(max.map_or(usize::MAX, |frames| frames as usize));
         assert!(ticks(&seen) == expected, "{path:?}: {} and {}", seen.len(), expected.len());
@@ -184,7 +184,7 @@ fn rotation_edit_lists_and_ten_bits_are_understood() {
     };
     let rotated = open(&pick_one("rotated.mp4", "anim_mb-rotate-bbb.mp4"));
     assert_eq!(rotated.rotation, Rotation::Quarter);
-    // Frames before the edit list, and after it.
+    // Numbers of frames without and with the edit list.
     let clips = pick_with(&[("edit-list.mp4", (60, 50))], &[("phone_adx-edit-list.mp4", (86, 77))]);
     for (path, (declared, shown)) in clips {
         let ten_bit = open(&path);
@@ -198,7 +198,7 @@ fn rotation_edit_lists_and_ten_bits_are_understood() {
     }
 }
 
-/// Keeps the luma of the last frame.
+/// Sink that keeps the luma of the last frame.
 struct Luma(Vec<u8>);
 
 impl FrameSink for Luma {
@@ -303,7 +303,7 @@ fn max_frames_stops_early_and_is_no_truncation() {
     });
 }
 
-/// Ends at the frame with this index.
+/// Sink that ends at the frame with this index.
 struct Impatient(u64);
 
 impl FrameSink for Impatient {

@@ -1,4 +1,4 @@
-//! Files that are no video, cut short or damaged end in a report or in the error that says so.
+//! Inputs that are no video, cut short or damaged: each ends in a report or in the matching error.
 
 use std::{io::Cursor, panic::catch_unwind, path::Path};
 
@@ -95,7 +95,7 @@ fn a_file_cut_short_is_reported_or_refused() {
             let result = decode_bytes(bytes, &every(2));
             let Ok((report, seen)) = result else { continue };
             assert!(seen.len() < 120, "{path:?} cut at {percent} %");
-            // Transport streams declare no length: what ends on a packet's edge is whole.
+            // Transport streams declare no length: a cut at a packet boundary leaves a whole file.
             if path.extension().is_some_and(|extension| extension != "ts") && percent <= 70 {
                 assert!(report.truncated, "{path:?} cut at {percent} %: {report:?}");
             }
@@ -105,7 +105,7 @@ fn a_file_cut_short_is_reported_or_refused() {
 
 #[test]
 fn frames_before_a_cut_are_kept_on_any_number_of_threads() {
-    // From how many bytes on there is a picture.
+    // Kilobytes of the file from which on it contains a picture.
     let clips = pick_with(
         &[("index-first-talk.mp4", 0), ("index-first-film.mp4", 0)],
         &[("talk_friday.mp4", 0), ("surv_car-detection.mp4", 60)],
@@ -128,7 +128,7 @@ fn frames_before_a_cut_are_kept_on_any_number_of_threads() {
     }
 }
 
-/// `count` bits of `bytes` flipped, past the headers; the same ones for the same seed.
+/// Flips `count` bits of `bytes` after the headers; the same bits for the same seed.
 pub fn with_flipped_bits(bytes: &[u8], count: usize, seed: u64) -> Vec<u8> {
     let mut random = Rng::with_seed(seed);
     let mut damaged = bytes.to_vec();
@@ -172,8 +172,8 @@ fn damage_decodes_to_the_same_frames_on_any_thread_count() {
     }
 }
 
-/// A slice that ends early leaves a part of its picture undecoded, and nothing says so: of these flips some
-/// do that, and what was not decoded is not the same on several threads.
+/// A slice that ends early leaves part of its picture undecoded, unreported by libav: some of these flips
+/// cause that, and the undecoded part differs between thread counts.
 #[test]
 fn parts_that_are_missing_without_a_word_are_the_same_on_any_thread_count() {
     let mut silent = 0;

@@ -1,4 +1,4 @@
-//! Media that is made while it is read: pictures come as they are made.
+//! Media that is recorded while it is read: pictures come as they are recorded.
 
 use std::{
     io::{Cursor, ErrorKind, Read, Result, Seek, SeekFrom},
@@ -13,7 +13,7 @@ use decode::{DemuxLimits, Demuxer, decode_file};
 
 use crate::support::*;
 
-/// Bytes that come by the packet.
+/// Source that returns its bytes packet by packet.
 struct Made {
     bytes: Cursor<Vec<u8>>,
     read: Arc<AtomicUsize>,
@@ -29,7 +29,7 @@ impl Read for Made {
 }
 
 impl Seek for Made {
-    /// There is only going back to the beginning.
+    /// Supports only seeking to the beginning.
     fn seek(&mut self, to: SeekFrom) -> Result<u64> {
         match to {
             SeekFrom::Start(0) => self.bytes.seek(to),

@@ -1,4 +1,4 @@
-//! The live seam: access units in, the file decoder's frames with their own times out.
+//! Live decoding: access units in; out come the file decoder's frames with their own times.
 
 use clips::{rendered, rendered_from};
 use decode::{DecodeError, Decoder, LiveOptions, open_decoder};
@@ -6,7 +6,7 @@ use media::{AccessUnit, Codec, Timestamp};
 
 use crate::support::*;
 
-/// One coded picture after the other, each with a time that tells its place in decode order.
+/// Splits a stream into coded pictures, each with a time by its place in decode order.
 fn units(codec: Codec, bytes: &[u8], times: &[i64]) -> Vec<AccessUnit> {
     let pictures = match codec {
         Codec::H264 => split_at(bytes, &[0, 0, 0, 1, 0x09]),
@@ -23,7 +23,7 @@ fn units(codec: Codec, bytes: &[u8], times: &[i64]) -> Vec<AccessUnit> {
     pictures.into_iter().zip(times).map(unit).collect()
 }
 
-/// Cuts before every `mark`, the access unit delimiter.
+/// Splits before every `mark`, the access unit delimiter.
 fn split_at(bytes: &[u8], mark: &[u8]) -> Vec<Vec<u8>> {
     let starts: Vec<usize> = bytes
         .windows(mark.len())
@@ -45,12 +45,12 @@ fn split_ivf(bytes: &[u8]) -> Vec<Vec<u8>> {
     pictures
 }
 
-/// A clip as access units, and its frames as the file decoder sees them.
+/// Returns a clip as access units, and its frames by the file decoder.
 pub fn clip(codec: Codec) -> (Vec<AccessUnit>, Vec<Seen>) {
     clip_of(codec, "160x120")
 }
 
-/// As [`clip`], of pictures of this size.
+/// As [`clip`], with pictures of this size.
 pub fn clip_of(codec: Codec, size: &str) -> (Vec<AccessUnit>, Vec<Seen>) {
     let (encode, copy, ending) = match codec {
         Codec::H264 => (
@@ -112,7 +112,7 @@ fn access_units_give_the_files_frames_with_their_own_times() {
         }
         decoder.flush().expect("ends");
         frames.extend(poll_all(&mut *decoder));
-        // The Matroska file counts milliseconds, so its ticks are ours.
+        // Matroska counts milliseconds, so its ticks equal ours.
         let expected: Vec<(i64, String)> =
             seen.iter().map(|frame| (frame.ticks, frame.digest.clone())).collect();
         assert_eq!(frames, expected, "{}", decoder.name());

@@ -1,4 +1,4 @@
-//! Clips as live streams: what is taken for damage is damage.
+//! Undamaged clips as live streams: no damage is reported.
 
 use std::{
     fs::File,
@@ -10,7 +10,7 @@ use decode::{DecodeError, Decoder, DemuxLimits, Demuxer};
 
 use crate::{live::open, support::first_pictures};
 
-/// Complaints about the start of a clip that is whole.
+/// Returns the problems reported for the start of an undamaged clip.
 fn complaints(path: &Path) -> Vec<String> {
     let input = Box::new(BufReader::new(File::open(path).expect("opens")));
     let demuxer = match Demuxer::open(input, DemuxLimits::default()) {
@@ -31,7 +31,7 @@ fn complaints(path: &Path) -> Vec<String> {
     }
     found.extend(decoder.flush().err().map(|error| format!("{codec:?}, at the end: {error}")));
     frames += polled(&mut *decoder);
-    // Some are coded and not meant to be shown.
+    // Tolerance for coded pictures that are not meant to be shown.
     if frames < pictures * 9 / 10 {
         found.push(format!("{codec:?}: {frames} frames of {pictures} pictures"));
     }
@@ -44,7 +44,7 @@ fn polled(decoder: &mut dyn Decoder) -> usize {
 
 #[test]
 fn whole_clips_are_not_taken_for_damaged() {
-    // Pictures of raw streams have no times of their own.
+    // Pictures of raw streams have no times.
     let is_raw = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "264");
     let clips: Vec<_> = clips::all().into_iter().filter(|path| !is_raw(path)).collect();
     assert!(clips.len() > 10, "{clips:?}");

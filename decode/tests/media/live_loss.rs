@@ -1,5 +1,5 @@
-//! Live streams that lose pictures or change in their middle: whatever comes out is a picture of the
-//! undamaged stream.
+//! Live streams that lose pictures or change midway: every picture that comes out is one of the undamaged
+//! stream.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     support::*,
 };
 
-/// Time and digest of everything that comes out; damage is counted and passes.
+/// Returns time and digest of every output frame, and the number of damage errors.
 fn frames(decoder: &mut dyn Decoder, units: &[AccessUnit]) -> (Vec<(i64, String)>, usize) {
     let (mut frames, mut damaged) = (Vec::new(), 0);
     let mut note = |outcome: Result<(), DecodeError>| match outcome {
@@ -28,7 +28,7 @@ fn frames(decoder: &mut dyn Decoder, units: &[AccessUnit]) -> (Vec<(i64, String)
     (frames, damaged)
 }
 
-/// All that came out is in `seen`, in order, and so is everything from `resumed` on.
+/// Checks that all frames are in `seen`, in order, and include everything from `resumed` on.
 fn assert_whole(name: &str, frames: &[(i64, String)], seen: &[Seen], resumed: usize) {
     let whole: BTreeMap<i64, &String> =
         seen.iter().map(|frame| (frame.ticks, &frame.digest)).collect();
@@ -43,7 +43,7 @@ fn assert_whole(name: &str, frames: &[(i64, String)], seen: &[Seen], resumed: us
 
 #[test]
 fn a_picture_that_is_missing_without_a_word_breaks_none() {
-    // Their pictures say what they refer to.
+    // Pictures of these codecs reveal their references.
     for codec in [Codec::H264, Codec::H265] {
         let (units, seen) = clip(codec);
         let mut decoder = open(codec);
@@ -83,7 +83,7 @@ fn after_a_loss_that_is_told_nothing_refers_to_what_is_missing() {
             found.extend(rest);
             assert_eq!(damaged, 0, "{name}");
             assert_whole(&name, &found, &seen, 30);
-            // The decoder's reordering is over, and what it held has come.
+            // After the decoder's reordering, the pictures that it held have come out.
             assert!(before <= lost.start && before + 4 >= lost.start, "{name}: {before}");
         }
     }
@@ -118,7 +118,7 @@ fn another_size_begins_with_its_keyframe() {
         let found = |found: Vec<(i64, String)>| -> Vec<String> {
             found.into_iter().map(|(_, digest)| digest).collect()
         };
-        // A stop in the middle of a group, then the other size and back, without an end between.
+        // A stop in the middle of a GOP, then the other size and back, without an end between.
         let changes = [&small[..30], &large[..30], &small[..30]].concat();
         let (frames, damaged) = frames(&mut *decoder, &changes);
         let expected = [&seen_small[..30], &seen_large[..30], &seen_small[..30]].concat();
@@ -131,7 +131,7 @@ fn parameters_that_change_without_a_keyframe_show_nothing_broken() {
     for codec in [Codec::H264, Codec::H265] {
         let (units, seen) = clip(codec);
         let (other, _) = clip_of(codec, "320x180");
-        // The other stream's keyframe without its picture.
+        // Parameter sets of the other stream without its keyframe.
         let parameters = sets(codec, &other[0].data);
         assert!(!parameters.is_empty(), "{codec:?}");
         let mut changed = units.clone();
@@ -142,7 +142,7 @@ fn parameters_that_change_without_a_keyframe_show_nothing_broken() {
     }
 }
 
-/// The parameter sets of a unit in Annex B form.
+/// Returns the parameter sets of an access unit in Annex B form.
 fn sets(codec: Codec, unit: &[u8]) -> Vec<u8> {
     let starts: Vec<usize> =
         (0..unit.len() - 3).filter(|&at| unit[at..].starts_with(&[0, 0, 1])).collect();

@@ -1,4 +1,4 @@
-//! Real and made clips through the whole crate, judged by the ffmpeg tools.
+//! Real and made clips through the whole crate, compared with the ffmpeg tools.
 
 mod clips;
 #[path = "../../../tests/support/cuda_shim.rs"]

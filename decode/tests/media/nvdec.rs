@@ -1,8 +1,8 @@
-//! NVDEC through libav, on a driver that is a shim: it knows what the clips decode to.
+//! NVDEC through libav on a shim driver, which knows the decoded pictures of the clips.
 //!
-//! Everything of ours and of libav runs as it does on a device: opening, surfaces, copies within the
-//! device and out of it, and loss. What decodes is the shim's table. The tests of `device` run in processes
-//! of their own, with the shim as their driver.
+//! All code of ours and of libav runs as on a device: opening, surfaces, copies within the device and out of
+//! it, and loss. Only the decoding is a table of the shim. The tests of `device` run in separate processes
+//! with the shim as their driver.
 
 use std::{fs, io::Cursor};
 
@@ -18,7 +18,7 @@ fn all_shown(frames: &[(u64, Frame)]) -> Vec<Shown> {
     frames.iter().map(shown).collect()
 }
 
-/// A clip of odd sides, whose chroma has a row and a column for half of one of luma.
+/// Returns a clip with odd sides, whose last chroma row and column cover half as much luma.
 fn odd() -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("odd.webm");
@@ -97,8 +97,8 @@ mod device {
             for tried in try_clips(&decoders) {
                 println!("{name}: {tried:?}");
                 let decoder = tried.decoder.unwrap_or_default();
-                // The shim has no pictures that are not shown when they are decoded: it decodes AV1
-                // wrongly, as a device might that the probe is there to find.
+                // The shim has only pictures that are shown when decoded, so it decodes AV1 wrongly, like a
+                // faulty device that the probe must find.
                 let is_right = codecs().contains(&tried.codec) && tried.codec != Codec::Av1;
                 assert_eq!(decoder.starts_with("nvdec:"), is_right, "{name}: {decoder}");
                 let reason = tried.reason.unwrap_or_default();
@@ -111,7 +111,7 @@ mod device {
     #[test]
     #[ignore = "needs the shim"]
     fn frames_are_those_of_software() {
-        // First: libav sets the flags of the context that both share.
+        // Opened first: libav sets the flags of the shared context.
         let _device = device();
         let mut gate = CudaBackend::open(0).expect("the same device measures");
         let slow = Sampling::Fixed(FrameRate::new(5, 1).expect("positive"));
@@ -128,9 +128,9 @@ mod device {
                 assert!(all_shown(&theirs) == all_shown(&ours), "{case}");
                 let is_kept = |(_, frame): &(u64, Frame)| matches!(frame.pixels, Pixels::Device(_));
                 assert!(theirs.iter().all(|one| is_kept(one) == (name == "keeping")), "{case}");
-                // The decoder is gone, its pictures are not.
+                // The decoder is dropped, its pictures are not.
                 drop(decoders);
-                // A few: the shim is slow.
+                // Only a few: the shim is slow.
                 let only = |frames: &[(u64, Frame)]| -> Vec<Frame> {
                     frames.iter().step_by(11).map(|(_, frame)| frame.clone()).collect()
                 };

@@ -1,5 +1,5 @@
-//! HEVC whose keyframes are led by pictures that refer to earlier ones: decoded in parts, the frames are
-//! those of one decoder.
+//! HEVC keyframes with leading pictures that refer to earlier ones: decoded in parts, the frames equal those
+//! of one decoder.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ const SOURCE: &str = "-f lavfi -i testsrc2=size=192x108:rate=25:duration=20 -pix
 const X265: &str =
     "-c:v libx265 -preset ultrafast -x265-params log-level=none:open-gop=1:rc-lookahead=20";
 
-/// GOPs of different lengths, of which some and some pieces of others are long enough to be parts.
+/// Clips with GOPs of different lengths; some GOPs and pieces are long enough to be segments.
 fn recipes() -> Vec<PathBuf> {
     let clips = [
         ("default.mp4", "keyint=250"),
@@ -31,7 +31,7 @@ fn recipes() -> Vec<PathBuf> {
     clips.into_iter().map(render).collect()
 }
 
-/// The part of a clip from a keyframe on, whose leading pictures refer to what is not there.
+/// Returns a clip from a keyframe on, whose leading pictures refer to missing ones.
 fn beheaded(path: &Path) -> PathBuf {
     rendered_from("beheaded.mkv", "-ss 6 -i {0} -c copy", &[path])
 }
@@ -77,7 +77,7 @@ fn samples_and_limits_of_open_gops_are_those_of_one_decoder() {
     for (row, path) in recipes().into_iter().enumerate() {
         let limited = |threads, max_frames| FileOptions { max_frames, ..every(threads) };
         let rows = [1.0, 3.0, 7.3].map(|fps| fixed(fps, true)).into_iter();
-        // About the first keyframes' leading pictures too.
+        // Limits near the leading pictures of the first keyframes too.
         let rows = rows
             .chain([99, 100, 117, 119, 120, 121, 123, 248, 250, 251].map(|max| limited(3, max)));
         for options in in_turn(row, 4, &rows.collect::<Vec<_>>()) {
@@ -89,7 +89,7 @@ fn samples_and_limits_of_open_gops_are_those_of_one_decoder() {
     }
 }
 
-/// H.265 7.3.1.1: a NAL unit that ends a sequence.
+/// H.265 7.3.1.1: NAL unit that ends a sequence.
 const END_OF_SEQUENCE: &[u8] = &[0, 0, 1, 0x48, 1];
 
 #[test]
@@ -132,14 +132,14 @@ fn damage_in_open_gops_decodes_to_the_same_frames_on_any_thread_count() {
     assert!(changed >= sized(7, 15), "{changed}");
 }
 
-/// A start whose slice ends early has parts that nothing was decoded into, and what leads it takes them over.
+/// A start whose slice ends early has undecoded parts, which its leading pictures take over.
 #[test]
 fn a_damaged_start_is_told_once_and_leads_to_the_same_frames_on_any_thread_count() {
     let (mut changed, mut told) = (0_u64, 0);
     for path in [1, 4].map(|at| recipes().swap_remove(at)) {
         let whole = std::fs::read(&path).expect("made");
         let undamaged = decode_bytes(whole.clone(), &every(3)).expect("decodes").1;
-        // The two bytes of the header of a CRA, and a slice segment that is the first of its picture.
+        // Header of a CRA (two bytes), then the first slice segment of its picture.
         let is_start = |bytes: &[u8]| bytes[..2] == [0x2a, 1] && bytes[2] & 0x80 != 0;
         let starts: Vec<usize> =
             (0..whole.len() - 3).filter(|&at| is_start(&whole[at..at + 3])).collect();

@@ -1,4 +1,4 @@
-//! Parts of files: a clip's pictures and times are its source's, from the keyframe before the part on.
+//! Excerpts of files: pictures and times are those of the source, from the keyframe before the excerpt on.
 
 use std::{
     cell::Cell,
@@ -15,7 +15,7 @@ use media::Timestamp;
 
 use crate::{clips::made, support::*};
 
-/// Keeps what is written.
+/// Writer that keeps the bytes.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -34,7 +34,7 @@ fn open(path: &Path) -> Demuxer {
     Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised")
 }
 
-/// The part of `path`, written to `out`.
+/// Writes the part `span` of `path` to `out`.
 fn cut(path: &Path, span: Range<i64>, out: &Path) -> Result<ExcerptStart, DecodeError> {
     let (kept, mut begun) = (Kept::default(), None);
     let taker = kept.clone();
@@ -46,7 +46,7 @@ fn cut(path: &Path, span: Range<i64>, out: &Path) -> Result<ExcerptStart, Decode
     Ok(begun.expect("told before the first byte"))
 }
 
-/// Times in milliseconds, and pictures.
+/// Returns times in milliseconds and digests of the pictures.
 fn pictures(path: &Path) -> Vec<(i64, String)> {
     let timebase = open(path).stream().timebase;
     let (report, seen) = decode(path, &every(2), true).expect("decodes");
@@ -55,7 +55,7 @@ fn pictures(path: &Path) -> Vec<(i64, String)> {
     seen.into_iter().map(|frame| (at(frame.ticks), frame.digest)).collect()
 }
 
-/// Asks ffprobe for the packets of the first stream of a kind.
+/// Returns ffprobe's packets of the first stream of a kind.
 fn packets(path: &Path, kind: &str) -> Vec<(Option<f64>, bool)> {
     let path = path.to_str().expect("a plain name");
     let entries = ["-show_entries", "packet=pts_time,flags", "-of", "csv=p=0", path];
@@ -95,8 +95,8 @@ fn a_clip_has_the_pictures_of_its_source_from_the_keyframe_on() {
             let digests: Vec<String> = clip.iter().map(|(_, digest)| digest.clone()).collect();
             assert!(digests == ffmpeg_digests(&out), "{name}: ffmpeg sees other pictures");
             assert_eq!(clip[0].0, 0, "{name}: the keyframe is at zero");
-            // AVI has no show times: those of a GOP whose first pictures are shown before its keyframe are
-            // told by its decode times.
+            // AVI has no presentation times: those of a GOP whose first pictures precede its keyframe derive
+            // from decode times.
             let slack = if path.ends_with("mpeg4.avi") { 70 } else { 1 };
             let from = source.iter().position(|(ms, picture)| {
                 *ms >= start.starts_at_ms && (slack == 1 || *picture == digests[0])
@@ -107,7 +107,7 @@ fn a_clip_has_the_pictures_of_its_source_from_the_keyframe_on() {
             for (at, (ms, digest)) in clip.iter().enumerate() {
                 let shown = start.starts_at_ms + ms;
                 let is_at = |it: &&(i64, String)| it.0.abs_diff(shown) <= slack as u64;
-                // Of those after the end only what others before it need.
+                // After the end only pictures that earlier ones need.
                 let mut found = match at < wanted {
                     true => source[from + at..=from + at].iter(),
                     false => source[from..].iter(),

@@ -1,4 +1,4 @@
-//! An ffmpeg program as the decoder: what the stream does in its middle changes no frame of libav's own.
+//! An ffmpeg program as the decoder: changes within a stream do not change the frames of libav's own.
 
 use std::{
     fs,
@@ -35,7 +35,7 @@ impl FfmpegStdin for Input {
     }
 }
 
-/// The system's ffmpeg, reaped when its output has been read.
+/// Output of the system's ffmpeg, which is reaped when it has been read.
 struct Output(UnixStream, Child);
 
 impl Read for Output {
@@ -46,19 +46,19 @@ impl Read for Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The program may have ended by itself.
         self.1.kill().ok();
         self.1.wait().expect("reaped");
     }
 }
 
-/// Decoders that ask the system's ffmpeg, in no sandbox.
+/// Returns decoders that use the system's ffmpeg, without a sandbox.
 fn ffmpeg() -> DecoderChain {
     let start = |codec| {
         let (ours, theirs) = UnixStream::pair()?;
         let (said, says) = UnixStream::pair()?;
         said.set_nonblocking(true)?;
-        // A program that waits for room in its stderr would give no picture, and nobody would read.
+        // A program that blocks on its stderr would output no picture, and its stderr would not be read.
         says.set_nonblocking(true)?;
         let theirs = OwnedFd::from(theirs);
         let mut command = Command::new("ffmpeg");
@@ -75,18 +75,18 @@ fn ffmpeg() -> DecoderChain {
     DecoderChain::with_program(Arc::new(start), Codec::ALL.into())
 }
 
-/// Output with the program first.
+/// Result with the program preferred.
 struct Found {
-    /// As it is without the program.
+    /// Report without the program.
     report: FileReport,
     seen: Vec<Seen>,
-    /// They are those without it.
+    /// True if the frames equal those without the program.
     is_same: bool,
-    /// Reason that the program did not decode all of it.
+    /// Reason that the program did not decode all of the stream.
     reason: Option<String>,
 }
 
-/// Errors, reports and times are those without the program.
+/// Compares errors, reports and times with those without the program.
 fn found(name: &str, bytes: &[u8]) -> Option<Found> {
     let expected = decode_bytes(bytes.to_vec(), &every(2));
     let found = decode_bytes_by(&ffmpeg(), bytes.to_vec(), &every(2));
@@ -106,20 +106,20 @@ fn found(name: &str, bytes: &[u8]) -> Option<Found> {
     }
 }
 
-/// The frames too are those without the program; and why it did not decode all of them.
+/// Compares the frames too, and returns the reason that the program did not decode all of them.
 fn same(name: &str, bytes: &[u8]) -> (Vec<Seen>, Option<String>) {
     let Found { seen, is_same, reason, .. } = found(name, bytes).expect("decodes");
     assert!(is_same, "{name}: {reason:?}");
     (seen, reason)
 }
 
-/// A second of moving pictures.
+/// Returns a second of moving pictures.
 fn drawn(name: &str, (size, format): (&str, &str), codec: &str) -> Vec<u8> {
     let source = format!("-f lavfi -i testsrc2=size={size}:rate=25:duration=1 -pix_fmt {format}");
     fs::read(rendered(name, &format!("{source} {codec}"))).expect("made")
 }
 
-/// One IVF file of several, their times one after the other.
+/// Joins several IVF files, with times one after the other.
 fn joined_ivf(parts: &[Vec<u8>]) -> Vec<u8> {
     const HEADER_BYTES: usize = 32;
     let mut out = parts[0][..HEADER_BYTES].to_vec();
@@ -157,7 +157,7 @@ fn pictures_that_change_in_band_are_those_of_software() {
     let others = [
         ("grows", ("640x360", "yuv420p")),
         ("shrinks", ("160x90", "yuv420p")),
-        // The same bytes a picture.
+        // Equally many bytes per picture.
         ("swaps its sides", ("180x320", "yuv420p")),
         ("goes to ten bits", ("320x180", "yuv420p10le")),
     ];
@@ -189,7 +189,7 @@ fn a_turn_that_the_stream_asks_for_is_not_made() {
     assert_eq!((seen.len(), reason), (25, None));
 }
 
-/// The stream without its coded picture `lost`, one NAL unit each.
+/// Returns the stream, with one NAL unit per picture, without picture `lost`.
 fn without_picture(stream: &[u8], lost: usize) -> Vec<u8> {
     let starts: Vec<usize> = (0..stream.len() - 3)
         .filter(|&at| stream[at..].starts_with(&[0, 0, 1]))
@@ -214,7 +214,7 @@ fn damage_that_is_only_logged_is_left_to_software() {
     let whole = drawn("whole.265", ("320x180", "yuv420p"), line);
     let damaged = without_picture(&whole, 9);
     assert!(damaged.len() < whole.len());
-    // libav makes a grey reference, and says so in its log alone.
+    // libav makes a grey reference and reports it only in its log.
     let (seen, reason) = same("a lost picture", &damaged);
     assert_eq!(seen.len(), 24);
     assert!(reason.is_some_and(|reason| reason.contains("reports damage")));
@@ -246,7 +246,7 @@ fn damaged_clips_give_the_frames_and_the_counts_of_software() {
             };
             damaged += usize::from(report.damaged_packets > 0);
             reported += usize::from(reason.as_ref().is_some_and(|it| it.contains("damage")));
-            // Of some damage libav says nothing, and shows it by its threads and their buffers.
+            // libav reports some damage nowhere, and its output then depends on threads and buffers.
             let is_silent = count > 0 && reason.is_none();
             silent += usize::from(is_silent);
             assert!(is_same || is_silent, "{case}: {reason:?}");
@@ -258,7 +258,7 @@ fn damaged_clips_give_the_frames_and_the_counts_of_software() {
     assert!(damaged > 0 && reported > 0);
 }
 
-/// Takes nothing until it is hung up on.
+/// Accepts no input until it is hung up on.
 struct Deaf(Arc<(Mutex<bool>, Condvar)>);
 
 impl Write for Deaf {
@@ -279,7 +279,7 @@ impl FfmpegStdin for Deaf {
     }
 }
 
-/// Less than a picture at a time, at the pace of a slow program.
+/// Returns less than a picture per read, at the pace of a slow program.
 struct Paced(Cursor<Vec<u8>>);
 
 impl Read for Paced {

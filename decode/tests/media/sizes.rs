@@ -1,4 +1,4 @@
-//! Pictures of more bytes than are allowed, though their sides and pixels are: refused with the first.
+//! Pictures with too many bytes but allowed sides and pixels: refused at the first one.
 
 use std::{
     fs::File,
@@ -15,12 +15,12 @@ const WIDTH: u32 = 320;
 const HEIGHT: u32 = 192;
 const AREA_PX: u64 = WIDTH as u64 * HEIGHT as u64;
 
-/// Ten bits of 4:2:0 fit, and of 4:4:4 do not.
+/// Limits that ten-bit 4:2:0 meets and ten-bit 4:4:4 exceeds.
 fn limits() -> DemuxLimits {
     DemuxLimits { picture_bytes: 3 * AREA_PX, ..DemuxLimits::default() }
 }
 
-/// Encoders of pictures that are shown out of order where the codec has that.
+/// Encoders, with reordered pictures if the codec has them.
 const ENCODERS: [&str; 4] = [
     "libx264 -preset ultrafast -bf 3",
     "libx265 -preset ultrafast -x265-params log-level=none:bframes=3",

@@ -1,4 +1,4 @@
-//! The reference answers of the ffmpeg tools, and a sink that remembers what it saw.
+//! Reference results of the ffmpeg tools, and a sink that records frames.
 
 use std::{fs::File, io::Cursor, ops::ControlFlow, path::Path, process::Command};
 
@@ -9,7 +9,7 @@ use decode::{
 use media::{DeviceMemoryLost, Dimensions, Frame, FrameRate, Plane};
 use sha2::{Digest, Sha256};
 
-/// Runs a tool and gives its standard output.
+/// Runs a tool and returns its standard output.
 pub fn run(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().expect("the tool starts");
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -17,7 +17,7 @@ pub fn run(program: &str, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// One sampled frame.
+/// Sampled frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub index: u64,
@@ -28,7 +28,7 @@ pub struct Seen {
     pub digest: String,
 }
 
-/// Remembers frames; with `digests` off it does not read pixels.
+/// Records frames; reads pixels only with `digests`.
 pub struct Recorder {
     pub seen: Vec<Seen>,
     pub digests: bool,
@@ -57,7 +57,7 @@ impl FrameSink for Recorder {
     }
 }
 
-/// SHA-256 over the planes, row by row.
+/// Returns the SHA-256 of the planes, row by row.
 pub fn digest(frame: &Frame) -> String {
     let picture = frame.pixels.host().expect("in host memory");
     let mut hash = Sha256::new();
@@ -78,7 +78,7 @@ pub fn fixed(fps: f64, plan: bool) -> FileOptions {
     FileOptions { sampling: Sampling::Fixed(rate), plan, ..every(2) }
 }
 
-/// Decodes a file; the frames come in order.
+/// Decodes a file and returns its frames in order.
 pub fn decode(
     path: &Path,
     options: &FileOptions,
@@ -88,7 +88,7 @@ pub fn decode(
     decode_demuxer(Demuxer::open(Box::new(input), DemuxLimits::default())?, options, digests)
 }
 
-/// Decodes a file whose pictures may be too large.
+/// Decodes a file with limits on the size of its pictures.
 pub fn decode_within(
     path: &Path,
     limits: DemuxLimits,
@@ -98,7 +98,7 @@ pub fn decode_within(
     decode_demuxer(Demuxer::open(Box::new(input), limits)?, options, false)
 }
 
-/// Decodes bytes; the frames come in order.
+/// Decodes bytes and returns their frames in order.
 pub fn decode_bytes(
     bytes: Vec<u8>,
     options: &FileOptions,
@@ -106,7 +106,7 @@ pub fn decode_bytes(
     decode_bytes_by(&DecoderChain::software(), bytes, options)
 }
 
-/// The same with other decoders first.
+/// As [`decode_bytes`], with these decoders.
 pub fn decode_bytes_by(
     decoders: &DecoderChain,
     bytes: Vec<u8>,
@@ -141,7 +141,7 @@ fn decode_demuxer_by(
     Ok((report, seen))
 }
 
-/// As [`decode`], for outputs that are wanted soon: the frames of each.
+/// As [`decode`], with early output: returns the frames of each output.
 pub fn decode_in_hurry(path: &Path, options: &FileOptions) -> (FileReport, Vec<Vec<Seen>>) {
     let input = File::open(path).expect("the clip opens");
     let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised");
@@ -154,7 +154,7 @@ pub fn decode_in_hurry(path: &Path, options: &FileOptions) -> (FileReport, Vec<V
     (report.expect("decodes"), outputs)
 }
 
-/// So many of a clip's first pictures as a test looks at: fewer of large ones.
+/// Returns the number of first pictures that a test examines, fewer for large ones.
 pub fn first_pictures(path: &Path) -> u32 {
     let input = Box::new(File::open(path).expect("the clip opens"));
     let extent = Demuxer::open(input, DemuxLimits::default()).map(|it| it.stream().extent);
@@ -165,7 +165,7 @@ pub fn ticks(seen: &[Seen]) -> Vec<i64> {
     seen.iter().map(|frame| frame.ticks).collect()
 }
 
-/// The presentation times that ffprobe finds, `None` where it finds none.
+/// Returns the presentation times from ffprobe; `None` for a frame without one.
 pub fn ffprobe_times(path: &Path, packets_max: Option<u32>) -> Vec<Option<i64>> {
     let interval = packets_max.map_or("%".to_owned(), |count| format!("%+#{count}"));
     let path = path.to_str().expect("a plain name");
@@ -190,7 +190,7 @@ pub fn ffprobe_times(path: &Path, packets_max: Option<u32>) -> Vec<Option<i64>> 
     lines.filter(|line| !line.is_empty()).map(|line| line.parse().ok()).collect()
 }
 
-/// The SHA-256 of every frame of ffmpeg's own sequential decode.
+/// Returns the SHA-256 of every frame of ffmpeg's own sequential decode.
 pub fn ffmpeg_digests(path: &Path) -> Vec<String> {
     let path = path.to_str().expect("a plain name");
     let text = run(

@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_shape_is_strongest_in_the_middle_of_what_has_it() {
-        // Three columns and seven rows, and five columns and three rows, of whose cells each changed by 100.
+        // The change of 100 per cell covers three columns and seven rows, and five columns and three rows.
         let cases = [(Shape::Standing, [1, 3], 1350), (Shape::Lying, [2, 1], 900)];
         for (shape, [across, down], expected) in cases {
             let (mut sums, mut told) =

@@ -1,25 +1,25 @@
-//! Drawn scenes, of which it is known what moves.
+//! Synthetic scenes with known movement.
 
 use media::Score;
 
 use super::*;
 use crate::{cells::LUMA_COLUMNS, thumbnail::LEVEL};
 
-/// Level of the cell in a column and row at a time in milliseconds.
+/// Level of the cell at a column, row and time in milliseconds.
 type Scene = fn(usize, usize, i64) -> i64;
 
 fn texture(x: usize, y: usize) -> i64 {
     100 + (x * 7 + y * 13) as i64 % 17
 }
 
-/// Something dark of 6 by 8 cells, whose left side is there.
+/// Returns the texture with a dark object of 6 by 8 cells whose left side is at `left`.
 fn with_mover(x: usize, y: usize, left: i64) -> i64 {
     let is_inside = (left..left + 6).contains(&(x as i64)) && (10..18).contains(&y);
     if is_inside { 40 } else { texture(x, y) }
 }
 
-/// A dark and a light thing before a wall, all of which a light makes lighter by so many levels a second from the third on, as
-/// far as video of limited range shows it.
+/// Returns a dark and a light object before a wall. From the third second on a light brightens all of it by
+/// `levels` per second, within the limited range of video.
 fn with_light(x: usize, y: usize, ms: i64, levels: i64) -> i64 {
     let thing = match (x / 6, y / 6) {
         (3, 3) => 20,
@@ -29,14 +29,14 @@ fn with_light(x: usize, y: usize, ms: i64, levels: i64) -> i64 {
     (thing + levels * (ms - 2000).max(0) / 1000).clamp(16, 235)
 }
 
-/// The same before a wall with a dark half, in fog that comes from the third second on: lighter, with less contrast.
+/// As [`with_light`], with a dark half and fog from the third second on: lighter, with less contrast.
 fn with_fog(x: usize, y: usize, ms: i64) -> i64 {
     let level = (with_light(x, y, 0, 0) - if y < 20 { 0 } else { 60 }).max(20);
     let fog = (ms - 2000).clamp(0, 800);
     level + (150 - level) * fog / 2500
 }
 
-/// Eight cells of each row swing, three times a second.
+/// Returns the texture with eight cells of each row that swing three times a second.
 fn with_leaves(x: usize, y: usize, ms: i64) -> i64 {
     let swing = [0, 30, 50, 30, 0, -30, -50, -30][(ms * 3 * 8 / 1000 % 8) as usize];
     texture(x, y) + if (40..48).contains(&x) { swing } else { 0 }
@@ -46,7 +46,7 @@ fn cell_of(scene: Scene, cell: usize, at: i64) -> u16 {
     scene(cell % LUMA_COLUMNS, cell / LUMA_COLUMNS, at) as u16 * LEVEL as u16
 }
 
-/// Score of the frame that a scene shows at a time.
+/// Returns the score of the scene's frame at a time.
 fn score(movement: &mut Movement, scene: Scene, at: i64) -> Score {
     let frame = std::array::from_fn(|cell| cell_of(scene, cell, at));
     movement.push(at, &frame, &ZoneMask::default()).score
@@ -54,7 +54,7 @@ fn score(movement: &mut Movement, scene: Scene, at: i64) -> Score {
 
 #[test]
 fn only_what_moves_has_a_score() {
-    /// A name, a scene, and the time of its first score.
+    /// Name, scene, and time of its first score.
     type Row = (&'static str, Scene, Option<i64>);
     let rows: [Row; 12] = [
         ("rest", |x, y, _| texture(x, y), None),

@@ -96,7 +96,7 @@ mod tests {
         let zones = vec![
             zone(&[(0, 0), (50, 0), (50, 100), (0, 100)]),
             zone(&[(25, 0), (75, 0), (75, 100), (25, 100)]),
-            // In the first, and below what changed.
+            // In the first zone, and below the cells that changed.
             zone(&[(0, 50), (50, 50), (50, 100), (0, 100)]),
         ];
         let mut changed = [0u64; LUMA_ROWS];

@@ -8,7 +8,7 @@ fn score(millionths: u32) -> Score {
     Score::from_millionths(millionths)
 }
 
-/// A calm signal: mid luma, no score.
+/// Returns a calm signal: mid luma, all scores 0.
 fn calm(frame_index: u64) -> Signal {
     Signal {
         luma_mean: score(500_000),
@@ -21,7 +21,7 @@ fn every_30_frames() -> GateConfig {
     GateConfig { keepalive_frames: 30, keepalive_ms: None, ..GateConfig::default() }
 }
 
-/// Decisions about calm signals 0, 1, 2, ... after `change` was applied to each.
+/// Returns the decisions about calm signals 0, 1, 2, ... after `change` was applied to each.
 fn decide(count: u64, change: impl Fn(&mut Signal)) -> Vec<Decision> {
     let mut gate = Gate::new(every_30_frames());
     (0..count)
@@ -44,7 +44,7 @@ fn the_highest_reason_that_holds_wins() {
         signal.activity = Some(Activity { score: Score::ONE, ..Activity::default() });
     };
     type Edit = fn(&mut Signal);
-    // Each row takes away the reason of the row before.
+    // Each row removes the reason of the row before.
     let take: [(SelectionReason, u64, Edit); 8] = [
         (SelectionReason::InitialFrame, 0, |_| {}),
         (SelectionReason::SceneCut, 30, |_| {}),
@@ -58,7 +58,7 @@ fn the_highest_reason_that_holds_wins() {
     for row in 0..take.len() {
         let (expected, at, _) = take[row];
         let decisions = decide(at + 1, |signal| {
-            // The light has stayed changed since a second before.
+            // The light changed a second before and has stayed changed.
             if signal.frame_index == at {
                 all(signal);
             } else if (10..at).contains(&signal.frame_index) {
@@ -74,7 +74,7 @@ fn the_highest_reason_that_holds_wins() {
 
 #[test]
 fn a_keepalive_in_time_keeps_the_first_frame_at_or_after_each_multiple() {
-    // Milliseconds, and what is kept of frames of 40 ms each.
+    // Interval in milliseconds, and the kept frames of 40 ms each.
     for (every, expected) in [
         (100, vec![0, 3, 5, 8, 10, 13, 15, 18]),
         (40, (0..20).collect()),
@@ -142,7 +142,7 @@ fn thresholds_belong_to_the_reason() {
     }
 }
 
-/// Frames of 40 ms, of this brightness in millionths, that are told as a change of it.
+/// Returns the frames of 40 ms reported as an exposure shift; `luma` is the brightness in millionths.
 fn shifts(count: u64, luma: impl Fn(u64) -> u32) -> Vec<usize> {
     let decisions = decide(count, |signal| signal.luma_mean = score(luma(signal.frame_index)));
     let told = |at: &usize| decisions[*at].reason == SelectionReason::ExposureShift;
@@ -209,7 +209,7 @@ fn without_a_scene_score_the_hash_decides() {
 
 #[test]
 fn a_gate_resumed_anywhere_agrees_or_is_unsure() {
-    // Light that stays changed and flashes of it, flicker and quiet, episodes, and a cut.
+    // Lasting and short changes of light, flicker and quiet, episodes, and a cut.
     let luma = |index: u64| match index {
         _ if index.is_multiple_of(97) => 900_000,
         _ if index % 130 < 60 => 300_000,

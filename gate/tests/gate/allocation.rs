@@ -1,4 +1,4 @@
-//! Counts allocations of the thread under test only: other tests run beside it.
+//! Counts the allocations of the thread under test only, because other tests run concurrently.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -37,7 +37,7 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_frame_costs_no_allocation_after_warm_up() {
-    // Cuts, flashes and noise, so that every rule has work.
+    // Cuts, flashes and noise, so that every rule is exercised.
     let frames: Vec<_> = (0..8)
         .filter_map(|n| {
             let fill = if n % 3 == 0 { Fill::Ramp } else { Fill::Random(n / 2) };

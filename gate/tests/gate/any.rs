@@ -1,4 +1,4 @@
-//! Any picture that can be measured: odd sizes, every storage, padding.
+//! Any measurable picture: odd sizes, every storage, padding.
 
 use std::cell::RefCell;
 
@@ -9,9 +9,9 @@ use gate::{
 use media::{SampleFormat, Subsampling};
 use proptest::{prelude::*, test_runner::TestRunner};
 
-/// Measures so many batches of any pictures, and fails where one is not as the reference's.
+/// Measures `cases` batches of any pictures; fails if one differs from the reference.
 pub fn check_any_batches(measurer: impl MeasureBackend, cases: u32) {
-    // One gate backend for all: what a batch leaves behind must not be read by the next.
+    // One gate backend for all batches, to find state that leaks from one to the next.
     let measurer = RefCell::new(measurer);
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
     let batches = proptest::collection::vec(any_picture(), 0..4);
@@ -22,7 +22,7 @@ pub fn check_any_batches(measurer: impl MeasureBackend, cases: u32) {
     assert_eq!(conforms, Ok(()));
 }
 
-/// Pictures of up to 400 samples a side, more of them small.
+/// Generates pictures of up to 400 samples a side, mostly small ones.
 fn any_picture() -> impl Strategy<Value = TestPicture> {
     let subsampling = prop::sample::select(vec![
         Subsampling::Gray,

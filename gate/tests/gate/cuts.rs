@@ -1,4 +1,4 @@
-//! Clips and what FFmpeg makes of them: known cuts are found, nothing else is.
+//! Clips and variants of them by FFmpeg: exactly the known cuts are found.
 
 use std::{
     path::PathBuf,
@@ -15,7 +15,7 @@ use crate::raw::{PLANAR, read_frame};
 
 const SIZE: Dimensions = Dimensions { width: 640, height: 360 };
 
-/// Signals of what `ffmpeg INPUTS -filter_complex GRAPH` gives at `fps`.
+/// Returns the signals of the output of `ffmpeg INPUTS -filter_complex GRAPH` at `fps`.
 fn signals(inputs: &[String], graph: &str, fps: f64) -> Vec<Signal> {
     let mut ffmpeg = Command::new("ffmpeg");
     ffmpeg.args(["-v", "error", "-nostdin"]).args(inputs).args(["-filter_complex", graph]);
@@ -54,7 +54,7 @@ fn cuts(signals: &[Signal]) -> Vec<u64> {
         .collect()
 }
 
-/// Up to three clips of different motion, texture and brightness, and where in each a shot begins that is long enough.
+/// Returns up to three clips of different motion, texture and brightness, each with the start of a long shot.
 fn shots(count: usize) -> Vec<(PathBuf, &'static str)> {
     pick_with(
         &[("bigbuckbunny.mp4", "1"), ("carphone_pristine.mp4", "0"), ("bikes.mp4", "5.48")]
@@ -67,10 +67,10 @@ fn shots(count: usize) -> Vec<(PathBuf, &'static str)> {
     )
 }
 
-/// At 640x360 and 30 frames a second.
+/// Filter to 640x360 and 30 frames a second.
 const PLAIN: &str = "fps=30,scale=640:360,setsar=1,format=yuv420p,trim=end_frame=58";
 
-/// Filters of a clip of 84 frames; `PLAIN` stands for making it one of that size and rate.
+/// Filters of a clip of 84 frames; `PLAIN` stands for the filter to that size and rate.
 const DISTURBANCES: [(&str, &str); 21] = [
     ("flash of one frame", "PLAIN,drawbox=c=white:t=fill:enable='eq(n,30)+eq(n,50)'"),
     ("flash of two frames", "PLAIN,drawbox=c=white:t=fill:enable='between(n,30,31)'"),
@@ -129,7 +129,7 @@ fn disturbances_are_no_cuts() {
     }
 }
 
-/// Cuts between all clips after `made` was done to each.
+/// Returns the cuts found between all clips after filter `made` was applied to each.
 fn joined(shots: &[(PathBuf, &str)], made: &str) -> Vec<u64> {
     let mut inputs = Vec::new();
     let mut graph = String::new();
@@ -160,7 +160,7 @@ fn cuts_between_disturbed_clips_are_found() {
     }
 }
 
-/// Returns true where any frame reaches the threshold, for flicker, ghosting and noise.
+/// Returns, for flicker, ghosting and noise, whether any frame reaches the threshold.
 fn suspected(signals: &[Signal]) -> [bool; 3] {
     let config = GateConfig::default();
     [
@@ -209,7 +209,7 @@ fn artifacts_are_told_apart_and_calm_video_has_none() {
     }
 }
 
-/// Things that pass near before a camera in somebody's hand: their names, and filters that make one of a picture.
+/// Objects that pass close to a hand-held camera: name, and filter that makes one of a picture.
 const NEAR: [(&str, &str); 3] = [
     ("lorry", "format=yuva420p"),
     ("dark lorry", "lutyuv=y='30+val/4',format=yuva420p"),
@@ -221,7 +221,7 @@ const NEAR: [(&str, &str); 3] = [
 ];
 const IN_HAND: &str = "fps=30,scale=688:408,crop=640:360:x='24+10*sin(n*0.9)':y='24+10*cos(n*1.3)',setsar=1,format=yuv420p,trim=end_frame=58";
 
-/// Cuts where a thing that is `made` of the second clip passes before the first, so many columns a frame.
+/// Returns the cuts while an object `made` of the second clip passes before the first at a speed.
 fn passed(
     shots: [&(PathBuf, &str); 2],
     made: &str,
@@ -259,7 +259,7 @@ fn what_passes_near_is_no_cut() {
 fn a_light_that_pulses_is_flicker_and_no_change_of_light() {
     let clip = pick_one("street.mp4", "surv_traffic-camera.mp4").display().to_string();
     let inputs = ["-ss", "2", "-t", "5", "-i", &clip].map(str::to_owned);
-    // Pulses a second, and whether frames are told as flicker.
+    // Pulses of a rate, and whether their frames are reported as flicker.
     for (wave, flickers) in [
         ("gte(sin(2*PI*5*t),0)", true),
         ("gte(sin(2*PI*4*t),0)", true),

@@ -1,5 +1,5 @@
-//! Episodes of clips of which it is known when something moves: each start is found, and nothing else is, in noise, in
-//! light that swings and at any rate.
+//! Episodes of clips with known movement: exactly the known starts are found, in noise, in changing light and
+//! at any frame rate.
 //!
 //! A clip is decoded once, at half the size of those of the media folder, and disturbed in memory.
 
@@ -20,42 +20,42 @@ use serde::Deserialize;
 
 use crate::raw::{PLANAR, frame_of, read_picture};
 
-/// Moments and times of a clip, in seconds.
+/// Known events and times of a clip, in seconds.
 #[derive(Clone, Deserialize)]
 struct Label {
     clip: String,
-    /// Frames a second.
+    /// Frames per second.
     fps: f64,
     events: Vec<Event>,
-    /// Times in which something moves.
+    /// Times with movement.
     spans: Vec<[f64; 2]>,
-    /// Times in which nothing does.
+    /// Times without movement.
     calm: Vec<[f64; 2]>,
 }
 
 #[derive(Clone, Deserialize)]
 struct Event {
     start: f64,
-    /// From its first stir to its last.
+    /// First to last movement of the event.
     span: [f64; 2],
 }
 
-/// Most that an episode may start after what it is about.
+/// Longest delay of an episode's start after its event, in seconds.
 const NEAR: f64 = 0.5;
-/// Most that an episode may lie beside what it is about.
+/// Longest distance of an episode from its event, in seconds.
 const GRACE: f64 = 1.0;
-/// Less than this lie starts apart that are the same.
+/// Largest difference of equal starts, in seconds.
 const SAME: f64 = 0.2;
-/// The same of hands that come so slowly that a few cells decide.
+/// Largest difference of equal starts of slow hands, for which a few cells decide.
 const SAME_OF_HANDS: f64 = 0.4;
 
 const SIZE: Dimensions = Dimensions { width: 384, height: 216 };
 
-/// The built-in clip in which something passes twice, or the real ones.
+/// Returns the built-in clip with two passing objects, or the real clips.
 fn labelled() -> Vec<(PathBuf, Label)> {
     let real = include_str!("../../../benches/activity/real.json");
     let mut real: Vec<Label> = serde_json::from_str(real).expect("labels");
-    // Of one, all is one span.
+    // The whole clip is one span.
     real.retain(|label| !label.events.is_empty());
     let passing = [[2.0, 4.0], [7.0, 9.0]];
     let passing = Label {
@@ -71,7 +71,7 @@ fn labelled() -> Vec<(PathBuf, Label)> {
     pick_with(&named(vec![passing]), &named(real))
 }
 
-/// A decoded clip.
+/// Decoded clip.
 struct Clip {
     label: Label,
     pictures: Vec<Vec<u8>>,
@@ -90,18 +90,18 @@ impl Clip {
         Clip { label, pictures }
     }
 
-    /// Pictures in their order, shown at this rate.
+    /// Returns the pictures in order at this frame rate.
     fn at_rate(&self, fps: f64) -> Vec<(usize, f64)> {
         let (own, last) = (self.label.fps, self.pictures.len() - 1);
         let count = (self.pictures.len() as f64 / own * fps) as usize;
-        // As FFmpeg's filter `fps`: each picture moves to the nearest time.
+        // Like FFmpeg's filter `fps`: each picture moves to the nearest time.
         let shown = |index: usize| ((index as f64 + 0.5) * own / fps).ceil() as usize;
         (0..count)
             .map(|index| (shown(index).saturating_sub(1).min(last), index as f64 / fps))
             .collect()
     }
 
-    /// Pictures of some seconds, to and fro, so that nothing jumps.
+    /// Returns the pictures of a time range forwards and backwards, so that nothing jumps.
     fn to_and_fro(&self, [start, end]: [f64; 2]) -> Vec<(usize, f64)> {
         let at = |seconds: f64| (seconds * self.label.fps) as usize;
         let some: Range<usize> = at(start)..at(end).min(self.pictures.len());
@@ -110,7 +110,7 @@ impl Clip {
         turns.enumerate().map(|(index, picture)| (picture, index as f64 / self.label.fps)).collect()
     }
 
-    /// First and last second of each episode of pictures that are shown at these seconds.
+    /// Returns start and end in seconds of each episode of pictures shown at these times.
     fn episodes(&self, shown: &[(usize, f64)], disturbance: Disturbance) -> Vec<[f64; 2]> {
         let config = GateConfig::default();
         let (mut measurer, mut window) = (CpuBackend::new(), SignalWindow::new(AHEAD));
@@ -142,18 +142,18 @@ impl Clip {
     }
 }
 
-/// Times that some calm seconds are shown to and fro.
+/// Repetitions of a calm time range, forwards and backwards.
 const TURNS: usize = 6;
 
-/// Change of the luma of each picture.
+/// Disturbance of the luma of each picture.
 #[derive(Clone, Copy, Debug)]
 enum Disturbance {
     None,
-    /// So many levels of grain, as large as the pixels of a picture of twice the size.
+    /// Grain of this many levels, as coarse as in a picture of twice the size.
     Noise(f64),
-    /// Light that is added, ten percent of white more or less.
+    /// Added light, up to ten percent of white either way.
     Added,
-    /// Light that multiplies, by ten percent more or less.
+    /// Light multiplied by up to ten percent more or less.
     Multiplied,
 }
 
@@ -184,10 +184,10 @@ impl Disturbance {
     }
 }
 
-/// Adds grain as FFmpeg's filter `noise` does: of a deviation of 1/sqrt(3) of its strength, here of half that, as a pixel
-/// stands for four.
+/// Adds grain like FFmpeg's filter `noise`, with a deviation of its strength / sqrt(3); here half of that,
+/// since a pixel stands for four.
 fn add_noise(luma: &mut [u8], strength: f64, seed: u64) {
-    // The sum of four bytes is nearly normal: its deviation is 147.8.
+    // The sum of four bytes is nearly normally distributed, with a deviation of 147.8.
     let step = strength / 3f64.sqrt() / 2.0 / 147.8;
     let grain: Vec<i32> = (-510..=510).map(|sum| (f64::from(sum) * step).round() as i32).collect();
     let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -200,13 +200,13 @@ fn add_noise(luma: &mut [u8], strength: f64, seed: u64) {
     }
 }
 
-/// Start of the episode that tells an event.
+/// Returns the start of the episode that matches an event.
 fn start_of(event: &Event, episodes: &[[f64; 2]]) -> Option<f64> {
     let told = event.span[0] - GRACE..=event.start + NEAR;
     episodes.iter().map(|episode| episode[0]).find(|start| told.contains(start))
 }
 
-/// Starts that no episode tells, and episodes in which nothing moves.
+/// Returns the events without an episode, and the episodes without movement.
 fn faults(label: &Label, episodes: &[[f64; 2]]) -> Vec<String> {
     let missed = label.events.iter().filter(|event| start_of(event, episodes).is_none());
     let missed = missed.map(|event| format!("missed {}", event.start));

@@ -1,5 +1,5 @@
-//! The gate from outside: every gate backend agrees, signals are local and in range, nothing
-//! allocates, known cuts are found.
+//! External tests of the gate: every gate backend agrees, signals are local and in range, nothing allocates,
+//! known cuts are found.
 
 mod allocation;
 mod any;

@@ -44,7 +44,7 @@ pub const PLANAR: PixelLayout = PixelLayout {
     range: SampleRange::Limited,
 };
 
-/// The samples of the next picture of `extent`; `None` at the end.
+/// Reads the samples of the next picture of `extent`; `None` at the end.
 pub fn read_picture(
     source: &mut impl Read,
     extent: Dimensions,
@@ -57,7 +57,7 @@ pub fn read_picture(
     Some(bytes)
 }
 
-/// The frame of these samples.
+/// Returns the frame of these samples.
 pub fn frame_of(
     bytes: Vec<u8>,
     extent: Dimensions,
@@ -69,7 +69,7 @@ pub fn frame_of(
     Some(Frame { pts: Timestamp::from_millis(0), source_index, extent, layout, pixels })
 }
 
-/// The next frame of `extent`; `None` at the end.
+/// Reads the next frame of `extent`; `None` at the end.
 pub fn read_frame(
     source: &mut impl Read,
     extent: Dimensions,

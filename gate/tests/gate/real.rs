@@ -1,4 +1,4 @@
-//! Frames of clips through FFmpeg, in each storage that decoders give.
+//! Frames of clips by FFmpeg, in each storage that decoders output.
 
 use std::process::Command;
 
@@ -7,10 +7,10 @@ use media::{Dimensions, Frame, PixelLayout, SampleFormat};
 
 use crate::raw::{PLANAR, read_frame};
 
-/// FFmpeg's name of a storage, columns, rows, and the storage.
+/// FFmpeg's name of a pixel format, columns, rows, and the layout.
 type Shape = (&'static str, u32, u32, PixelLayout);
 
-/// Clips as decoders give them: built-in, of the media folder, and their shape.
+/// Clips in decoders' formats: built-in clip, clip of the media folder, and their shape.
 const REAL: [(&str, &str, Shape); 5] = [
     ("bigbuckbunny.mp4", "surv_traffic-camera.mp4", ("yuv420p", 853, 479, PLANAR)),
     ("bikes.mp4", "film_nasa.mp4", ("nv12", 1280, 720, NV12)),
@@ -23,7 +23,7 @@ const TEN_BITS: PixelLayout = PixelLayout { sample: SampleFormat::U16 { shift: 2
 const P010: PixelLayout =
     PixelLayout { sample: SampleFormat::U16 { shift: 8 }, interleaved_chroma: true, ..PLANAR };
 
-/// A few frames of each clip.
+/// Returns a few frames of each clip.
 pub fn real_frames() -> Vec<Frame> {
     let built_in = REAL.map(|(clip, _, shape)| (clip, shape));
     let media = REAL.map(|(_, clip, shape)| (clip, shape));

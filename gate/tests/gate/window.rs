@@ -9,13 +9,13 @@ use gate::{
 use media::{Dimensions, Signal};
 use proptest::prelude::*;
 
-/// A frame of a made-up video.
+/// Frame of a synthetic video.
 #[derive(Clone, Copy, Debug)]
 struct Shown {
     fill: Fill,
-    /// Milliseconds since the frame before.
+    /// Milliseconds since the previous frame.
     gap: i64,
-    /// Left side of something dark, in cells.
+    /// Left side of a dark object, in cells.
     left: usize,
 }
 
@@ -132,7 +132,7 @@ proptest! {
         let frames = measure(&video);
         let whole = signals(&frames, AHEAD);
         let start = start.min(frames.len());
-        // Fewer at the end are none.
+        // Too few frames at the end count as none.
         let end = if start + known > frames.len() { start } else { start + known };
         let mut window = SignalWindow::new(AHEAD);
         let mut told = Vec::new();

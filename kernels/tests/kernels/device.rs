@@ -1,4 +1,4 @@
-//! Tests of a device. Ignored: a device runs them by name, and so does each test of `shim`.
+//! Tests on a device. Ignored: `make test-gpu` and the tests of `shim` run them by name.
 
 use std::sync::{
     Arc,
@@ -48,7 +48,7 @@ fn any_batch_is_measured_as_the_reference_does() {
     check_any_batches(open(), 64);
 }
 
-/// A picture as a hardware decoder gives it: both planes in one allocation, rows a pitch apart.
+/// Returns a picture in a hardware decoder's layout: both planes in one allocation, rows `pitch` bytes apart.
 fn semi_planar(picture: TestPicture, pitch: usize) -> (Vec<u8>, u64) {
     let frame = picture.frame().expect("has pixels");
     let host = frame.pixels.host().expect("in host memory");
@@ -68,7 +68,7 @@ fn semi_planar(picture: TestPicture, pitch: usize) -> (Vec<u8>, u64) {
     (bytes, (rows * pitch) as u64)
 }
 
-/// A picture in device memory that counts how often it was fetched.
+/// Picture in device memory that counts its downloads.
 struct There {
     surface: DeviceSurface,
     host: Frame,
@@ -91,7 +91,7 @@ impl DeviceFrameBuffer for There {
     }
 }
 
-/// The picture in the memory of the first device, which is called number `device`.
+/// Makes a picture in the memory of the first device, labelled as device `device`.
 #[expect(unsafe_code, reason = "names a picture by its address")]
 fn there(
     picture: TestPicture,
@@ -102,7 +102,7 @@ fn there(
     let (bytes, chroma) = semi_planar(picture, pitch);
     let memory = stream.clone_htod(&bytes).expect("room");
     let luma = memory.device_ptr(stream).0;
-    // SAFETY: the picture holds the memory, and the copy above was given to the default stream.
+    // SAFETY: the picture holds the memory, and the copy above was queued on the default stream.
     let surface = unsafe { DeviceSurface::new(device, luma, luma + chroma, pitch as u32) };
     let host = picture.frame().expect("has pixels");
     let frame = host.clone();
@@ -120,7 +120,7 @@ fn pictures_in_device_memory_are_measured_where_they_are() {
         fill,
         ..TestPicture::new(width, height)
     };
-    // Each with its pitch, what the device calls itself, and whether it is measured there.
+    // Picture, its pitch and device number, and whether it is measured in place.
     let cases = [
         (semi(1920, 1080, SampleFormat::U8, Fill::Random(3)), (2048, 0), true),
         (semi(1919, 1079, SampleFormat::U8, Fill::Ramp), (2048, 0), true),
@@ -140,8 +140,8 @@ fn pictures_in_device_memory_are_measured_where_they_are() {
             batch.extend(picture.frame().filter(|_| among));
         }
         assert_eq!(first_difference(&mut measurer, &batch), Ok(None), "among others: {among}");
-        // The reference fetches each once; the device those that it does not read, looked at as often
-        // as they are counted and packed.
+        // The reference downloads each picture once; the device only those that it does not read, up to three
+        // times: when checked, counted and packed.
         let not_there = cases.iter().filter(|(.., is_there)| !is_there).count();
         let (least, most) = (cases.len() + not_there, cases.len() + 3 * not_there);
         let fetched = fetched.load(Relaxed);

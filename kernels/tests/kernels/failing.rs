@@ -1,4 +1,4 @@
-//! A device that fails, which only the shim does when told to; the tests of `shim` run these.
+//! Tests of a failing device, which only the shim simulates; the tests of `shim` run them.
 
 use gate::{
     CpuBackend, FallbackBackend, MeasureBackend, MeasureError,

@@ -1,4 +1,4 @@
-//! The CUDA gate backend on a device, on a driver that is a shim, and its checked-in PTX.
+//! CUDA gate backend on a device and on a shim driver, and its checked-in PTX.
 
 #[path = "../../../gate/tests/gate/any.rs"]
 mod any;

@@ -1,4 +1,4 @@
-//! The checked-in PTX is that of the source: by its hash always, by its bytes where NVRTC is.
+//! The checked-in PTX matches the source: always by its hash, and by its bytes if NVRTC is available.
 
 use std::{path::Path, process::Command};
 
@@ -12,7 +12,7 @@ use crate::{
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const SOURCE: &[u8] = include_bytes!("../../cuda/cell_sums.cu");
 
-/// Returns the output of `ptx.py`, with NVRTC from PyPI; skips the test where there is none.
+/// Returns the output of `ptx.py` with NVRTC from PyPI; skips the test without it.
 fn compiled(test: &str, arguments: &[&str]) -> Option<String> {
     let root = Path::new(ROOT);
     let bin = match installed(&root.join("requirements.txt")) {
@@ -39,7 +39,7 @@ fn the_ptx_names_the_hash_of_its_source() {
 fn compiling_again_gives_the_same_bytes() {
     let Some(ptx) = compiled("the PTX of the source", &[]) else { return };
     assert!(ptx == kernels::PTX, "run kernels/ptx.py");
-    // Under NVRTC 12.0 the intrinsic of that name would be a call of something that is not there.
+    // Under NVRTC 12.0 the intrinsic of that name would be a call of a missing function.
     assert!(ptx.contains("dp4a.u32.u32"));
     assert!(!ptx.contains(".extern"));
 }

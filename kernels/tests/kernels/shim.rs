@@ -1,7 +1,7 @@
-//! The unchanged CUDA source and the whole gate backend on a CPU: a shim stands in for the driver.
+//! The unchanged CUDA source and the whole gate backend on a CPU, with a shim as the driver.
 //!
-//! The library's search path is read when a process starts, so each test runs one of `device` or `failing` in
-//! a process of its own. Needs `g++`; says so loudly where it is missing.
+//! The library search path is read when a process starts, so each test runs one of `device` or `failing` in a
+//! separate process. Needs `g++`; reports its absence.
 
 use std::{
     fs,
@@ -65,7 +65,7 @@ fn a_picture_that_is_too_large_is_refused_before_the_device() {
 fn a_lost_device_is_replaced_by_the_cpu() {
     let name =
         "failing::a_device_that_is_lost_is_an_error_and_the_cpu_goes_on_with_the_same_integers";
-    // The smoke at opening, and two batches.
+    // The conformance check at opening, and two batches.
     passes(name, &[("SHIM_LAUNCHES", "3")]);
 }
 
@@ -108,7 +108,7 @@ fn a_function_that_the_driver_lacks_is_an_error() {
     assert!(output.status.success() && named, "{said}");
 }
 
-/// Opening a device, the loader looking into `folder` first.
+/// Opens a device, with the loader searching `folder` first.
 fn opening(folder: &Path) -> Output {
     let program = std::env::current_exe().expect("this test");
     let mut test = Command::new(program);
@@ -126,7 +126,7 @@ fn a_file_that_is_no_library_is_told_from_one_that_is_not_there() {
         ("a line", text.to_owned(), "file too short"),
         ("longer than a library's head", text.repeat(100), "invalid ELF header"),
     ] {
-        // A machine with a driver has one of the first name as well.
+        // A machine with a driver has a file of the first name too.
         for name in ["libcuda.so", "libcuda.so.1"] {
             fs::write(folder.join(name), &text).expect("our own directory");
         }

@@ -1,5 +1,5 @@
-//! Writer, acknowledgement and publication in thousands of orders of their steps: what is acknowledged is durable and readable,
-//! what is published was durable before, each batch is answered once, and nobody waits for ever.
+//! Writer, acknowledgement and publication in thousands of orders of their steps: acknowledged events are
+//! durable and readable, published ones were durable before, each batch is answered once, no thread hangs.
 #![allow(missing_docs, clippy::unwrap_used, dead_code)]
 
 extern crate timeline_schedules as timeline;
@@ -25,12 +25,12 @@ use timeline::{Timeline, TimelineOptions};
 
 const PRODUCERS: u8 = 3;
 const APPENDS: usize = 2;
-/// Begins the text of every event.
+/// Beginning of the text of every event.
 const TEXT: &str = "a text of ";
-/// Orders of each model: some by chance, some with few preemptions, which find what chance seldom does.
+/// Orders per model: some random, some with few preemptions, which find what random ones seldom do.
 const ORDERS: usize = 1500;
 
-/// Runs a model in many orders; one that fails is printed and can be replayed.
+/// Runs a model in many orders; a failing one is printed and can be replayed.
 fn explore(model: fn()) {
     shuttle::check_random(model, ORDERS);
     let scheduler = PctScheduler::new(3, ORDERS);
@@ -42,7 +42,7 @@ fn log(disk: &SimDisk) -> Timeline {
     Timeline::open_on(Arc::new(disk.clone()), "/nowhere".as_ref(), options).unwrap().0
 }
 
-/// Number of places at which `text` stands on `disk` after the power went now.
+/// Returns how often `text` is on `disk` after a power cut at this moment.
 fn durable(disk: &SimDisk, text: &str) -> usize {
     let left = disk.after_power_cut(&mut Rng::with_seed(7));
     let count = |name: &String| {
@@ -51,7 +51,7 @@ fn durable(disk: &SimDisk, text: &str) -> usize {
     left.names().iter().map(count).sum()
 }
 
-/// Appends the batches of a producer; returns the texts that were acknowledged.
+/// Appends the batches of a producer; returns the acknowledged texts.
 fn produce(log: &Timeline, disk: &SimDisk, number: u8) -> Vec<String> {
     let mut acknowledged = Vec::new();
     for append in 0..APPENDS {

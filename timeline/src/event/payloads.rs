@@ -1,8 +1,8 @@
-//! The payload of every kind, its members in the order of the wire contract.
+//! Payloads of all kinds, with their members in the order of the wire contract.
 //!
-//! Its type, its JSON and what the API's document says of it come from here: a doc comment is text of that document,
-//! and `as` gives a payload's name there, or the words that a text is one of. `@optional` is absent from the wire when
-//! none, any other `None` is `null`; `@flat` has members itself; in brackets stands a member that is always the same.
+//! The types, their JSON and their part of the API's document derive from here: a doc comment is text of that
+//! document, and `as` names a payload or word list there. `@optional` members are absent if `None`, others
+//! `null`; `@flat` ones have members themselves; members in brackets are constant.
 
 use media::{
     AnalysisId, BlobHash, CellBox, EventType, FrameRate, GateConfig, JobId, Label, Marker,

@@ -1,4 +1,4 @@
-//! Lookups by number, by run and backwards; what a replaced file leaves.
+//! Lookups by number, by run and backwards, and the index after a replacement.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const RUNS: [RunId; 2] = [RunId::from_bytes([1; 16]), RunId::from_bytes([2; 16])
 const KINDS: [EventKind; 3] =
     [EventKind::RunCreated, EventKind::MarkerEmitted, EventKind::RunCompleted];
 
-/// Events 1..=count over two runs, three kinds and files of `per_file` events.
+/// Returns events 1..=count over two runs, three kinds and files of `per_file` events.
 fn index(count: u64, per_file: u64) -> LogIndex {
     let mut index = LogIndex::default();
     for seq in 1..=count {

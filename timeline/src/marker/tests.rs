@@ -1,4 +1,4 @@
-//! The rules of the wire contract, one case each.
+//! Rules of the wire contract, one case each.
 
 use proptest::prelude::*;
 
@@ -29,7 +29,7 @@ fn a_marker_is_a_models_where_a_model_named_some_of_its_frames() {
     assert_eq!(found(&[(0, "a", Gate), (2, "a", Gate)]), [Some(Gate); 3]);
 }
 
-/// The first analysis of a stream.
+/// Returns the first analysis of a stream.
 fn first() -> AnalysisKey {
     let stream = "cam".parse().expect("a stream id");
     AnalysisKey { run: RunId::from_bytes([7; 16]), stream, ordinal: 0 }
@@ -102,7 +102,7 @@ fn a_scene_cut_under_another_name_is_exact_and_so_is_what_is_called_one() {
     };
     assert_eq!(derive(&[("shot change", true)]), ["shot change exact 0-0 0.1"]);
     assert_eq!(derive(&[("scene_cut", false)]), ["scene_cut exact 0-0 0.1"]);
-    // Two types under one label are one segment, exact when a scene cut is in it.
+    // Two types under one label are one segment, exact if it contains a scene cut.
     assert_eq!(derive(&[("shot", false), ("shot", true)]), ["shot exact 0-1 0.1"]);
 }
 
@@ -187,7 +187,7 @@ fn ids_repeat_on_a_replay_and_differ_by_every_part() {
     let (once, replay) =
         (derive(segments, MarkerConfig::default()), derive(segments, MarkerConfig::default()));
     assert_eq!(once, replay);
-    // Pinned: a change of the derivation would give stored markers new names.
+    // Fixed: a change of the derivation would rename stored markers.
     assert_eq!(once[0].marker_id.to_string(), "mk-948e99fd1262b7fb");
     assert_eq!(once[0].analysis_id, Some(first().id()));
     assert_eq!(first().id().to_string(), "an-1102acf6fe255147");
@@ -218,7 +218,7 @@ fn ids_repeat_on_a_replay_and_differ_by_every_part() {
     }
 }
 
-/// Findings in ascending order, of few types, so that segments, gaps and confirmations abound.
+/// Generates findings in ascending order with few types, for many segments, gaps and confirmations.
 fn findings(frames_max: usize) -> impl Strategy<Value = Vec<FrameLabel>> {
     const NAMES: [&str; 3] = ["scene_cut", "person", "car"];
     let steps = prop_oneof![3 => Just(1u64), 1 => 2..6u64];
@@ -272,7 +272,7 @@ fn a_marker_is_given_by_the_first_frame_behind_its_segment() {
 }
 
 proptest! {
-    /// Compared with markers of segments that are cut out of the whole first.
+    /// Compares with the markers of segments that are first separated from the whole.
     #[test]
     fn markers_are_those_of_whole_segments_and_stand_once_given(
         findings in findings(120),
@@ -287,7 +287,7 @@ proptest! {
         let mut whole = Vec::new();
         let mut before: Option<Marker> = None;
         for segment in segments {
-            // Of one segment there is one marker, and of two the confirmation comes last.
+            // One segment yields one marker; of two, the confirmation comes last.
             let own = derive_markers(&first(), segment.to_vec(), config);
             prop_assert_eq!(own.len(), 1);
             let marker = own[0].clone();
@@ -316,7 +316,7 @@ proptest! {
         let mut deriver = MarkerDeriver::new(first(), config);
         let mut given: Vec<Marker> = Vec::new();
         early.iter().for_each(|frame| given.extend(deriver.push(frame.clone())));
-        // The frames so far alone, and the same before other ones.
+        // The frames so far alone, and followed by other ones.
         let base = early.last().map_or(0, |frame| frame.frame_index);
         let others = others.into_iter().map(|frame| FrameLabel {
             frame_index: base + frame.frame_index,

@@ -1,4 +1,4 @@
-//! Open columns cut, damaged, refused by their disk, and read beside their writer.
+//! Open columns: cut, damaged, with a failing disk, and read beside their writer.
 
 use std::{mem, path::PathBuf, thread};
 
@@ -35,7 +35,7 @@ fn event() -> Event {
     Event::RunFailed(RunFailed { request_id: None, reason: "no".to_owned() })
 }
 
-/// Open columns, and the path of the one of `RUN` and `JOB`.
+/// Returns open columns, and the path of the one of `RUN` and `JOB`.
 fn columns() -> (TempDir, OpenColumns, PathBuf) {
     let dir = tempfile::tempdir().expect("a directory");
     let columns = OpenColumns::open(dir.path()).expect("opened");
@@ -51,7 +51,7 @@ fn push(column: &mut OpenColumn, frames: std::ops::Range<u64>) {
     frames.for_each(|at| column.push(&signal(at)).expect("taken"));
 }
 
-/// Number of rows and of events of the head, and what stands behind them; the rows are a beginning.
+/// Returns the numbers of rows and of head events, and the rest; checks that the rows are the first ones.
 fn read(columns: &OpenColumns) -> Result<(usize, usize, Cut)> {
     let mut rows = columns.read(RUN, JOB)?.expect("there");
     let head = rows.head();
@@ -61,7 +61,7 @@ fn read(columns: &OpenColumns) -> Result<(usize, usize, Cut)> {
     Ok((count, head.len(), rows.end()?))
 }
 
-/// The same of a column that nothing stands behind.
+/// As [`read`], for a column without bytes after its rows.
 fn whole(columns: &OpenColumns) -> (usize, usize) {
     let (rows, head, cut) = read(columns).expect("readable");
     assert_eq!(cut, Cut::default());
@@ -123,7 +123,7 @@ fn readers_see_what_is_durable_and_no_more() {
 fn any_cut_and_any_damaged_byte_leave_the_blocks_before() {
     let (_dir, columns, path) = columns();
     let mut column = begin(&columns);
-    // Offsets at which something whole ends, and the rows and the events up to there.
+    // Offsets at which a whole part ends, with the number of rows and events up to there.
     let head = (column.bytes() as usize - MAGIC_BYTES) / 2;
     let mut ends =
         vec![(MAGIC_BYTES, 0, 0), (MAGIC_BYTES + head, 0, 1), (MAGIC_BYTES + 2 * head, 0, 2)];
@@ -165,7 +165,7 @@ fn any_cut_and_any_damaged_byte_leave_the_blocks_before() {
             assert_eq!(cut.bytes, (bytes.len() - end) as u64, "{at} {flip}");
             let is_told = check_open_column(&path).is_err();
             assert!(is_told || !cut.is_damaged && head == 2, "{at} {flip}: a head is whole");
-            // A block behind a damaged event stands where no block could end.
+            // A block after a damaged event begins where no block could end.
             if head == 2 {
                 assert_eq!(cut.is_damaged, at < last_block, "{at} {flip}");
                 assert!(cut.rows_max() >= 11 - rows as u64, "{at} {flip}");
@@ -214,7 +214,7 @@ fn a_sync_that_failed_is_never_taken_back() {
     let (_dir, columns, _) = columns();
     let mut column = begin(&columns);
     push(&mut column, 0..3);
-    // Takes what is written, and cannot sync.
+    // Accepts writes but cannot sync.
     let unsynced = File::options().write(true).open("/dev/null").expect("there");
     let file = mem::replace(&mut column.file, unsynced);
     column.flush().expect_err("not synced");
@@ -285,7 +285,7 @@ fn corpus(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/open_column").join(name)
 }
 
-/// The bytes of format 2, without activity, and of 4: of one event and two blocks.
+/// Bytes of formats 2 (without activity) and 4, with one event and two blocks.
 #[test]
 fn the_format_opens_and_is_written_the_same_forever() {
     let fixture = corpus("two_blocks_of_activity");

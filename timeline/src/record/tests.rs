@@ -1,5 +1,4 @@
-//! Payloads as they stand on the wire, and that each reads back as the event it was. Long because
-//! every kind has its text here.
+//! JSON text of payloads, and its decoding to the same event. Long because every kind has its text here.
 
 use std::borrow::Cow;
 
@@ -14,7 +13,7 @@ use crate::event::*;
 const RUN: RunId = RunId::from_bytes([0xab; 16]);
 const REQUEST: RequestId = RequestId::from_bytes([0x11; 8]);
 
-/// The payload of `event` is `expected`, and the stored event decodes to `event`.
+/// Checks that the payload of `event` is `expected` and that the stored event decodes to `event`.
 #[track_caller]
 fn check(event: Event, expected: &str) {
     let draft = RecordBuilder::of(NewEvent { run: RUN, event: event.clone() }).expect("fits");
@@ -248,7 +247,7 @@ fn zones_of_a_recording() {
     let start = r#"{"request_id":"req-1111111111111111","source_uri":"/a.mp4","stream_id":"yard","sampling_policy":"fixed","source_fps":30.0,"sample_fps":null,"decoded_frames":0,"width":640,"height":360,"pixel_format":"yuv420p","#;
     let told = r#""zones":[{"name":"door","polygon":[[0.0,0.0],[0.5,0.0],[0.5,1.0]]}],"activity_zones_only":true,"signals":[]}"#;
     check(Event::FramesDecoded(decoded), &format!("{start}{told}"));
-    // Older logs have names alone.
+    // Older logs have only the names.
     let older = format!(r#"{start}"zones":["door","yard"],"signals":[]}}"#);
     let read = Event::parse(EventKind::FramesDecoded, &older).expect("readable");
     let Event::FramesDecoded(read) = read else { panic!("another kind") };
@@ -471,7 +470,7 @@ fn inference() {
         attempts: None,
     };
     let start = r#"{"request_id":"req-1111111111111111","provider":"vllm","model":"m","fallback_used":true,"prompt_bytes":10,"output_bytes":20"#;
-    // As logs of before its cost was told have it.
+    // Text of older logs, without the cost.
     check(Event::InferenceCompleted(completed.clone()), &format!("{start}}}"));
     let told = InferenceCompleted {
         prompt_tokens: Some(3),

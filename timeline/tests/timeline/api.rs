@@ -1,4 +1,4 @@
-//! Tests of what callers rely on: reads, pages, kinds, times, limits, columns, blobs.
+//! Tests of the interface: reads, pages, kinds, times, limits, columns, blobs.
 
 use std::{
     fs,

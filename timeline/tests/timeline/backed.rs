@@ -1,4 +1,4 @@
-//! Blobs that an object store has too: nothing named is lost, nothing removed stays, whatever the store does.
+//! Blobs with an object store: no named one is lost and no removed one stays, whatever the store does.
 
 use std::{collections::HashMap, fs, path::Path, sync::Arc};
 
@@ -20,15 +20,15 @@ fn store(dir: &Path, bucket: &Arc<Bucket>) -> BlobStore {
     BlobStore::open(dir, backing(bucket, "s3://one", CACHE_BYTES)).expect("opened")
 }
 
-/// Turns until nothing is left to do.
+/// Runs rounds until nothing is left to do.
 fn settle(blobs: &BlobStore) {
     while blobs.turn().expect("a turn") {}
 }
 
-/// Bytes that stay here, of blobs of 100 to 199 bytes.
+/// Limit of the local bytes; blobs have 100 to 199 bytes.
 const CACHE_BYTES: u64 = 1000;
 
-/// Blobs that events name, the store that they are in, and the bucket behind it.
+/// Blobs that events name, their store, and the bucket behind it.
 struct World {
     dir: TempDir,
     bucket: Arc<Bucket>,
@@ -45,7 +45,7 @@ impl World {
     }
 
     fn picture(&mut self) -> Vec<u8> {
-        // Few enough that the same comes again, also while it is being removed.
+        // So few that the same blob comes again, even while it is being removed.
         let which = self.random.u64(..40);
         vec![which as u8; 100 + which as usize]
     }
@@ -107,10 +107,10 @@ impl World {
         }
     }
 
-    /// With a good store all of it settles.
+    /// Checks that everything settles with a working store.
     fn end(&mut self) {
         self.bucket.set(Conduct::Good);
-        // A forgetful store is found out one turn after the other.
+        // A forgetful store is detected over several rounds.
         for _ in 0..100 {
             drop(self.blobs.turn());
         }
@@ -152,7 +152,7 @@ fn a_store_that_is_out_holds_up_one_batch_and_gets_the_rest_later() {
     assert_eq!(world.blobs.standing().expect("backed").unsent, waiting);
     let error = world.blobs.turn().expect_err("it is out").to_string();
     assert_eq!(error, "the object store cannot be reached: as the test says");
-    // What waits is known after a restart.
+    // Unsent blobs are known after a restart.
     world.blobs = store(world.dir.path(), &world.bucket);
     assert_eq!(world.blobs.standing().expect("backed").unsent, waiting);
     world.bucket.set(Conduct::Good);
@@ -202,7 +202,7 @@ fn what_is_stored_anew_while_it_is_removed_stays_until_it_is_sent_again() {
         lease.send();
         drop(lease);
         assert!(bucket.has(&hash), "still there");
-        // More is here than stays, and it was the first to come.
+        // The limit is exceeded, and this blob is the oldest.
         blobs.turn().expect("a turn");
         assert!(blobs.path(&hash).exists(), "the store is about to lose it");
     };
@@ -235,7 +235,7 @@ fn damage_here_is_mended_from_the_store_and_never_sent_there() {
     let error = blobs.turn().expect_err("nothing to send").to_string();
     assert_eq!(error, "the object store is not at fault: damaged");
     assert!(!bucket.has(&unsent));
-    // It keeps no other from going.
+    // The failed file does not block others.
     let mut lease = blobs.lease();
     let other = lease.put(b"another").expect("stored");
     lease.send();
@@ -265,7 +265,7 @@ fn a_store_takes_over_what_was_here_and_no_other_store_replaces_it() {
     let blobs = BlobStore::open(dir.path(), backing(&bucket, "s3://one", 1000)).expect("opened");
     assert_eq!(blobs.get(&hash, 600).expect("fetched").expect("there"), [7; 600]);
     drop(blobs);
-    // All of it is here again: another store may take it.
+    // All blobs are local again, so another store may be used.
     let blobs = BlobStore::open(dir.path(), backing(&bucket, "s3://two", 1000)).expect("opened");
     assert_eq!(blobs.standing(), Some(Standing { unsent: 1, bytes: 600 }));
     drop(blobs);

@@ -1,4 +1,4 @@
-//! An object store in memory that behaves as a test says.
+//! In-memory object store with a behaviour set by the test.
 
 use std::{
     collections::HashMap,
@@ -14,20 +14,20 @@ use media::BlobHash;
 use sha2::{Digest, Sha256};
 use timeline::{Remote, RemoteError, RemoteFault};
 
-/// Conduct of a store.
+/// Behaviour of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Conduct {
     #[default]
     Good,
     /// Every call fails.
     Out,
-    /// It says that it stored a file, and did not.
+    /// The store confirms a file without storing it.
     Forgetful,
-    /// It does what it is asked, and its answer is lost.
+    /// The store executes the request, but its answer is lost.
     Mute,
 }
 
-/// An object store in memory.
+/// In-memory object store.
 #[derive(Default)]
 pub struct Bucket {
     inside: Mutex<Inside>,
@@ -105,7 +105,7 @@ impl Remote for Bucket {
         Ok(true)
     }
 
-    /// Only after what is called meanwhile are the files gone.
+    /// Removes the files only after the callback.
     fn remove(&self, hashes: &[BlobHash]) -> Result<(), RemoteError> {
         let meanwhile = self.meanwhile.lock().expect("no test panics in here").take();
         meanwhile.into_iter().for_each(|it| it());

@@ -1,4 +1,4 @@
-//! Tests of an operator's commands: verify, print, repair.
+//! Tests of the operator's commands: verify, print, repair.
 
 use std::{fs, ops::ControlFlow, path::PathBuf};
 
@@ -8,7 +8,7 @@ use timeline::{Timeline, TimelineError, TimelineOptions, cat, repair, verify};
 
 use crate::support::{description, found, frames, signal, small, texts};
 
-/// A closed log of 40 events over several journal files.
+/// Returns a closed log of 40 events over several journal files.
 fn log_of_40() -> (TempDir, Vec<PathBuf>) {
     let dir = TempDir::new().unwrap();
     let (log, _) = Timeline::open(dir.path(), small()).unwrap();

@@ -1,4 +1,4 @@
-//! Compaction: purged runs are gone, everything else is as it was, whenever the power goes.
+//! Compaction: purged runs are removed, everything else is unchanged, whenever the power is cut.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -39,7 +39,7 @@ fn without(events: &[StoredEvent], runs: &[u8]) -> Vec<StoredEvent> {
     events.iter().filter(|event| !purged.contains(&event.head.run)).cloned().collect()
 }
 
-/// Events of five runs over about a dozen files.
+/// Appends events of five runs over about a dozen files.
 fn fill(log: &Timeline) {
     for number in 0..150u32 {
         let text = format!("{number} {}", "x".repeat(number as usize * 37 % 300));
@@ -155,7 +155,7 @@ fn a_deleted_run_is_purged_by_the_time_of_its_deletion() {
 fn a_stopped_compaction_changes_nothing_more_and_can_be_taken_up() {
     let disk = SimDisk::default();
     let log = open(&disk).unwrap();
-    // Files of many batches each: `Break` comes in the middle of one.
+    // Files with many batches each, so that `Break` comes in the middle of one.
     let text = "x".repeat(200_000);
     for number in 0..12 {
         log.append_wait(vec![found(number % 2, &text), found(2, "small")]).unwrap();
@@ -236,8 +236,7 @@ fn repair_cuts_a_compacted_file_at_its_damage() {
     assert!(verify(dir.path()).unwrap().problems.is_empty());
 }
 
-/// Checks the events after a crash in a compaction: everything that is not purged, and nothing
-/// twice or anew.
+/// Checks the events after a crash during a compaction: all that are not purged, none twice and none new.
 fn check_survivors(log: &Timeline, before: &[StoredEvent], purged: &[u8], context: &str) {
     let left = events(log);
     let seqs: BTreeSet<Seq> = left.iter().map(|event| event.head.seq).collect();
@@ -272,7 +271,7 @@ fn the_power_may_go_at_any_step_of_a_compaction() {
             let context = format!("cut after {operations}, seed {seed}");
             let killed = disk.after_kill();
             for mut disk in [disk.after_power_cut(&mut random), killed] {
-                // The power goes again while the log is opened.
+                // The power is cut again while the log is opened.
                 if random.u64(..100) < 30 {
                     disk.cut_power_after(random.u64(..5));
                     drop(open(&disk));
@@ -291,7 +290,7 @@ fn the_power_may_go_at_any_step_of_a_compaction() {
             break;
         }
     }
-    // The test is worth its name only when cuts do leave compactions unfinished.
+    // The test is useful only if cuts leave compactions unfinished.
     assert!(unfinished > 2 * seeds, "only {unfinished} of {cuts} cuts left work");
 }
 

@@ -1,4 +1,4 @@
-//! Many producers, readers beside them: one order, no gap, nothing seen before it is durable.
+//! Many producers with readers beside them: one order, no gap, nothing visible before it is durable.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use crate::support::{all, description, found, run, small};
 const PRODUCERS: u8 = 64;
 const APPENDS: u64 = 60;
 
-/// Follows run `number` from the first event until `done` and nothing is left.
+/// Reads run `number` from the first event until `done` is set and nothing is left.
 fn follow(log: &Timeline, number: u8, done: &AtomicBool) -> Vec<String> {
     let mut next = Seq(1);
     let mut seen = Vec::new();

@@ -1,4 +1,4 @@
-//! Power cuts and truncations: what was acknowledged stays, batches stay whole.
+//! Power cuts and truncations: acknowledged events stay, batches stay whole.
 
 use std::{
     collections::HashMap,
@@ -23,10 +23,10 @@ fn open(disk: &SimDisk, options: TimelineOptions) -> Result<Timeline, TimelineEr
         .map(|(log, _)| log)
 }
 
-/// The run whose events are purged now and then.
+/// Run whose events are purged at times.
 const PURGED: u8 = 9;
 
-/// Events that must be there after any number of power cuts: all but those of the purged run.
+/// Events that must survive any number of power cuts: all but those of the purged run.
 #[derive(Default)]
 struct Witness {
     acknowledged: Vec<StoredEvent>,
@@ -34,7 +34,7 @@ struct Witness {
 }
 
 impl Witness {
-    /// Checks everything acknowledged, and that every batch is there whole or not at all.
+    /// Checks that all acknowledged events exist, and that every batch is whole or absent.
     fn check(&mut self, log: &Timeline, context: &str) {
         let events = events(log);
         let kept = kept(&events);
@@ -55,11 +55,11 @@ impl Witness {
             expected = if position + 1 == length { (0, 0) } else { (batch, position + 1) };
         }
         assert_eq!(expected.1, 0, "{context}: the last batch is cut short");
-        // The survivors are served from here on, so they may not vanish any more either.
+        // The survivors are visible from here on, so they must not vanish later.
         self.acknowledged = kept;
     }
 
-    /// Purges and appends batches until the power goes; keeps what was acknowledged.
+    /// Purges and appends batches until the power is cut; keeps the acknowledged ones.
     fn live(&mut self, log: &Timeline, random: &mut Rng) {
         if random.u64(..100) < 30
             && let Err(error) = purge(log, &[PURGED])
@@ -94,7 +94,7 @@ fn read_back(log: &Timeline, result: Result<Vec<AppendResult>, TimelineError>) -
         assert_eq!(event.head.at, appended.at);
         event
     };
-    // The power is gone for those that fail.
+    // Failed appends mean that the power was cut.
     let appended: Vec<_> = result.unwrap_or_default().into_iter().map(read).collect();
     kept(&appended)
 }
@@ -103,10 +103,10 @@ fn kept(events: &[StoredEvent]) -> Vec<StoredEvent> {
     events.iter().filter(|event| event.head.run != run(PURGED)).cloned().collect()
 }
 
-/// Lives of a log, each of which a power cut ends.
+/// Lives of a log, each ended by a power cut.
 const LIVES: u64 = 8;
 
-/// Lives through the power cuts of `seed`; returns the number of torn tails.
+/// Runs the lives and power cuts of `seed`; returns the number of torn tails.
 fn live_through(seed: u64) -> u64 {
     let mut random = Rng::with_seed(seed);
     let (mut disk, mut witness, mut torn) = (SimDisk::default(), Witness::default(), 0);
@@ -121,7 +121,7 @@ fn live_through(seed: u64) -> u64 {
             let disk = Arc::new(disk.clone());
             Timeline::open_on(disk, Path::new("/nonexistent"), options.clone())
         };
-        // Twice: what is found at first is found again.
+        // Twice: the second opening must find the same.
         let reopened = opened().and_then(|(log, recovery)| {
             torn += u64::from(recovery.torn.is_some());
             witness.check(&log, &context);
@@ -147,7 +147,7 @@ fn live_through(seed: u64) -> u64 {
 fn power_cuts_lose_nothing_acknowledged_and_raise_no_alarm() {
     let cuts: u64 = clips::sized(10_000, 1_000_000);
     let (seeds, stripes) = (cuts / LIVES, 4);
-    // One in ten is another each time.
+    // One seed in ten is random.
     let (same, drawn) = (seeds - seeds / 10, fastrand::u64(seeds..u64::MAX / 2));
     let seed = move |at| if at < same { at } else { drawn + at };
     let torn: u64 = thread::scope(|scope| {
@@ -161,7 +161,7 @@ fn power_cuts_lose_nothing_acknowledged_and_raise_no_alarm() {
         same - 1,
         drawn + same
     );
-    // The test is worth its name only when cuts do tear batches.
+    // The test is useful only if cuts tear batches.
     assert!(torn > cuts / 20, "only {torn} torn tails");
 }
 
@@ -195,7 +195,7 @@ fn what_a_block_held_before_the_file_grew_is_no_damage() {
     let (disk, name) = journal_of(&[vec!["kept".to_owned()]]);
     let mut bytes = disk.bytes(&name);
     let mark = bytes.windows(4).rposition(|bytes| bytes == b"\xff\xfeSB").unwrap();
-    // The next batch is torn, and a block behind it shows the mark that stood in its place once.
+    // The next batch is torn, and a block after it shows the mark that was once in its place.
     bytes.copy_within(mark..mark + 32, mark + 512);
     bytes[mark..mark + 32].fill(7);
     disk.set_bytes(&name, bytes);

@@ -1,4 +1,4 @@
-//! Flipped bits: whatever was synced is intact or its damage is told, by file and offset.
+//! Flipped bits: synced bytes are intact, or their damage is reported by file and offset.
 
 use std::{fs, ops::ControlFlow, path::Path, sync::Arc};
 
@@ -27,7 +27,7 @@ fn any_bit_flipped_in_the_file_being_written_is_refused_also_after_a_kill() {
         let bytes = disk.bytes(&disk.names()[0]);
         ends.push(bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1);
     }
-    // Not closed: the process is gone after the last acknowledgement.
+    // Not closed: the process dies after the last acknowledgement.
     let disk = disk.after_kill();
     let name = disk.names().pop().unwrap();
     let bytes = disk.bytes(&name);
@@ -43,7 +43,7 @@ fn any_bit_flipped_in_the_file_being_written_is_refused_also_after_a_kill() {
                 assert_eq!(file, Path::new("/sim").join(&name));
                 assert!(offset <= bit as u64 / 8, "bit {bit} told at offset {offset}");
             }
-            // The version is checked by the header's checksum first.
+            // The header's checksum is verified before the version.
             other => panic!("bit {bit}: {other:?}"),
         }
     }
@@ -57,7 +57,7 @@ fn any_bit_flipped_in_the_file_being_written_is_refused_also_after_a_kill() {
     }
 }
 
-/// Returns the offset of the mark, the last thing in the file.
+/// Returns the offset of the mark, the last content of the file.
 fn last_batch_end(bytes: &[u8], mark_bytes: usize) -> usize {
     let magic = [0xff, 0xfe, b'S', b'B'];
     let mark = bytes.windows(4).rposition(|window| window == magic).unwrap();
@@ -84,7 +84,7 @@ fn thousands_of_bits_flipped_in_sealed_files_are_all_told() {
     assert!(flip_sealed_files(dir.path(), &kept, 2000) >= 1);
 }
 
-/// Flips bits in the sealed files of the log in `dir`, one at a time; returns how many files.
+/// Flips bits in the sealed files of the log in `dir`, one at a time; returns the number of files.
 fn flip_sealed_files(dir: &Path, original: &[StoredEvent], flips: u32) -> usize {
     let journal = dir.join("journal");
     let mut files: Vec<_> =

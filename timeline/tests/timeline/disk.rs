@@ -1,6 +1,6 @@
-//! A disk in memory that loses power: of what was not synced any part survives, by chance.
+//! In-memory disk with power cuts, which any part of the unsynced changes survives at random.
 //!
-//! Any one call can be made to fail once, or all of a kind. What a file shows after a cut is in `survivor.rs`.
+//! Any single call can be made to fail, or all of a kind. `survivor.rs` defines a file's content after a cut.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use timeline::{Storage, StorageFile};
 use crate::survivor::{Change, Content, SECTOR, Sector, survivor};
 use fastrand::Rng;
 
-/// Fault of every operation of a kind.
+/// Fault of all operations of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Every sync fails.
@@ -25,20 +25,20 @@ pub enum Fault {
     HalfWrite,
 }
 
-/// One call that fails, as a system call does.
+/// Single failing call, like a failing system call.
 #[derive(Clone, Copy, Debug)]
 pub struct Slip {
-    /// Calls before it.
+    /// Number of calls before the failing one.
     pub after: u64,
     pub errno: i32,
     pub done: Done,
 }
 
-/// Effect of a call that fails. A change of names has none: it is made in memory or not at all.
+/// Effect of a failing call. A change of names has none: it is made completely or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     Nothing,
-    /// The first half of a write.
+    /// First half of a write.
     Half,
     All,
 }
@@ -49,17 +49,17 @@ type Shared = Arc<Mutex<Content>>;
 struct State {
     files: BTreeMap<String, Shared>,
     durable_names: BTreeMap<String, Shared>,
-    /// File of each name after each change since names were synced.
+    /// File of each name after each change since names were last synced.
     passed: Vec<(String, Option<Shared>)>,
-    /// Sectors of files that were removed or cut.
+    /// Sectors of removed or truncated files.
     freed: Vec<Sector>,
     fault: Option<Fault>,
     slip: Option<Slip>,
-    /// Operations left until the power goes.
+    /// Operations left until the power is cut.
     power: Option<u64>,
 }
 
-/// Freed sectors that are remembered.
+/// Most freed sectors kept.
 const FREED_MAX: usize = 256;
 
 impl State {
@@ -97,17 +97,17 @@ impl SimDisk {
         self.state().fault = fault;
     }
 
-    /// Has one call fail; `None` has none fail any more, and returns the one that has not been reached.
+    /// Sets the call that fails, or none; returns the previous one if it was not reached.
     pub fn set_slip(&self, slip: Option<Slip>) -> Option<Slip> {
         std::mem::replace(&mut self.state().slip, slip)
     }
 
-    /// Lets `operations` more changes through, then fails all.
+    /// Allows `operations` more changes, then fails all.
     pub fn cut_power_after(&self, operations: u64) {
         self.state().power = Some(operations);
     }
 
-    /// Counts one change; an error when the power is gone.
+    /// Counts a change; an error after the power cut.
     fn change(&self) -> io::Result<Option<Fault>> {
         let mut state = self.state();
         match &mut state.power {
@@ -118,7 +118,7 @@ impl SimDisk {
         Ok(state.fault)
     }
 
-    /// Makes `call`, unless it is the one that fails.
+    /// Makes `call`, unless it is the failing one.
     fn call<T>(&self, call: impl FnOnce(Option<Done>) -> io::Result<T>) -> io::Result<T> {
         let mut state = self.state();
         let slips = match &mut state.slip {
@@ -135,7 +135,7 @@ impl SimDisk {
         Err(io::Error::from_raw_os_error(errno))
     }
 
-    /// A change of names, which has no effect where it fails.
+    /// Makes a change of names, which has no effect if it fails.
     fn name<T>(&self, call: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
         self.call(|slips| {
             self.change()?;
@@ -143,11 +143,11 @@ impl SimDisk {
         })
     }
 
-    /// Returns the disk as it is when the power returns.
+    /// Returns the disk after the power returns.
     pub fn after_power_cut(&self, random: &mut Rng) -> SimDisk {
         let state = self.state();
         let mut names = state.durable_names.clone();
-        // All changes up to one of them reached the platter, or any of them, each name for itself.
+        // Either all changes up to one of them survive, or any of them, each name independently.
         let until =
             (random.u64(..100) < 50).then(|| random.u64(..state.passed.len() as u64 + 1) as usize);
         for (name, content) in &state.passed[..until.unwrap_or(state.passed.len())] {
@@ -174,7 +174,7 @@ impl SimDisk {
         SimDisk(Arc::new(Mutex::new(after)))
     }
 
-    /// The disk as another process sees it after this one was killed.
+    /// Returns the disk as another process sees it after this one was killed.
     pub fn after_kill(&self) -> SimDisk {
         let mut state = self.state();
         state.power = Some(0);

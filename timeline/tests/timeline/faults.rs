@@ -1,4 +1,4 @@
-//! Failing disks and full ones: a clear error, never a torn log, never a retried sync.
+//! Failing and full disks: a clear error, never a torn log, never a retried sync.
 
 use std::{
     path::Path,
@@ -62,7 +62,7 @@ fn a_full_disk_refuses_the_batch_and_goes_on_when_there_is_room() {
 
 #[test]
 fn what_ends_a_run_has_room_on_a_full_disk() {
-    // In the middle of a file, and where another file would have to begin.
+    // In the middle of a file, and where another file would begin.
     for (file_bytes, grow_bytes, allocated) in [(1 << 20, 2048, 4096), (3000, 8192, 8192)] {
         let disk = SimDisk::default();
         let options = || TimelineOptions { file_bytes, grow_bytes, spare_bytes: 2000, ..small() };
@@ -72,7 +72,7 @@ fn what_ends_a_run_has_room_on_a_full_disk() {
         };
         let log = open(&disk);
         log.append_wait(vec![found(1, "before")]).unwrap();
-        // No file can be made and none can grow past what is there.
+        // No file can be created, and none can grow.
         disk.set_fault(Some(Fault::Full(allocated - 1)));
         let mut kept = 1;
         let text = "x".repeat(100);
@@ -140,7 +140,7 @@ fn a_full_queue_refuses_and_loses_nothing_it_took() {
         assert!(blocked.lock().unwrap().recv().is_err());
     }));
     let (sender, receiver) = mpsc::sync_channel(32);
-    // Four of these, and one the writer already has, are more than the queue's bytes.
+    // Four of these, and the one that the writer has, exceed the queue's bytes.
     let batch = || (0..20).map(|_| found(1, &"x".repeat(1 << 20 >> 1))).collect::<Vec<_>>();
     let mut appends = 0;
     loop {

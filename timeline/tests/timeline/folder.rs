@@ -1,8 +1,8 @@
-//! Power cuts of a whole data folder: journal, columns, open columns, blobs and what an object store keeps.
+//! Power cuts of a whole data folder: journal, columns, open columns, blobs and an object store's markers.
 //!
-//! A process lives in a folder while `tests/support/disk_shim.c` records each change that it makes there, its notes of
-//! what it was told between them. The folder is then laid out as power cuts at any of these changes would leave it, and
-//! opened. Long because who lives and who judges share the notes.
+//! A process works in a folder while `tests/support/disk_shim.c` records each of its changes there, with
+//! notes of its results. The folder is then laid out as power cuts at any of these changes would leave it,
+//! and opened. Long because the worker and the check share the notes.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -43,7 +43,7 @@ fn picture(which: u64) -> Vec<u8> {
     vec![which as u8; 300 + which as usize * 97]
 }
 
-/// Sink of the notes; each is whole in the record.
+/// Sink of the notes; each is recorded whole.
 #[derive(Clone, Debug)]
 struct Notes(Arc<File>);
 
@@ -53,7 +53,7 @@ impl Notes {
     }
 }
 
-/// A bucket that notes what it has.
+/// Bucket that notes its contents.
 #[derive(Debug)]
 struct Noted(Arc<Bucket>, Notes);
 
@@ -111,7 +111,7 @@ impl World {
         World { log, blobs, open }
     }
 
-    /// Removes what no event names.
+    /// Removes files that no event names.
     fn sweep(&self) {
         let sweep = self.blobs.sweep().expect("the only one");
         let mut stills = Vec::new();
@@ -124,13 +124,13 @@ impl World {
     }
 
     fn turn(&self) {
-        // A store that is out is no fault here.
+        // A failing store is no error here.
         drop(self.blobs.turn());
         drop(self.log.columns_turn());
     }
 }
 
-/// One life, noted.
+/// One life of a process, with notes.
 struct Life {
     world: Option<World>,
     notes: Notes,
@@ -219,7 +219,7 @@ fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Lives in `DISK_ROOT` by the seed `LIFE_SEED`, recorded.
+/// Works in `DISK_ROOT` with the seed `LIFE_SEED`, recorded.
 #[test]
 #[ignore = "the process whose folder the test below cuts"]
 fn child() {
@@ -244,13 +244,13 @@ fn child() {
     }
 }
 
-/// Events, rows and files that have to be there, by the notes up to a cut.
+/// Events, rows and files that must exist, according to the notes up to a cut.
 #[derive(Default)]
 struct Expected {
-    /// Run and text of each event that was acknowledged.
+    /// Run and text of each acknowledged event.
     acknowledged: BTreeMap<u64, (u8, String)>,
     purges: bool,
-    /// Rows of open columns that were flushed; `None` where it may be removed.
+    /// Flushed rows of open columns; `None` if the column may be removed.
     flushed: BTreeMap<String, Option<usize>>,
     bucket: BTreeMap<BlobHash, Vec<u8>>,
 }
@@ -274,7 +274,7 @@ impl Expected {
         }
     }
 
-    /// Checks all of it; returns the files that events name.
+    /// Checks all of them; returns the files that events name.
     fn check(&self, world: &World) -> HashSet<BlobHash> {
         let mut seqs = Vec::new();
         world.log.scan(|head| seqs.push(head.seq));
@@ -302,7 +302,7 @@ impl Expected {
     }
 }
 
-/// Checks what an event names, acknowledged or not; returns its text and that file.
+/// Checks the file that an event names, acknowledged or not; returns its text and that file.
 fn named(world: &World, event: StreamedEvent) -> (String, BlobHash) {
     match event.decode().expect("decoded") {
         Event::Found(_, FindingPayload { description: text, .. }) => {
@@ -324,7 +324,7 @@ fn named(world: &World, event: StreamedEvent) -> (String, BlobHash) {
     }
 }
 
-/// Opens what a cut left in `data` and checks it, before and after all that the server does next.
+/// Opens the state of `data` after a cut and checks it, before and after the server's next steps.
 fn judge(data: &Path, expected: &Expected) {
     let bucket = Arc::<Bucket>::default();
     bucket.inside().files.extend(expected.bucket.clone());
@@ -339,7 +339,7 @@ fn judge(data: &Path, expected: &Expected) {
     assert_eq!(stored, named, "the object store has what is named, and nothing else");
 }
 
-/// The record of a life in `data`.
+/// Returns the record of a life in `data`.
 fn record(shim: &Path, dir: &Path, seed: u64) -> Vec<u8> {
     let (data, trace) = (dir.join("data"), dir.join("trace"));
     fs::create_dir(&data).unwrap();
@@ -351,9 +351,9 @@ fn record(shim: &Path, dir: &Path, seed: u64) -> Vec<u8> {
     fs::read(trace).unwrap()
 }
 
-/// Cuts the life `seed` so many times; returns how many of the cuts left something to lose.
+/// Cuts the life `seed` `cuts` times; returns the number of cuts after which something could be lost.
 fn cut(shim: &Path, seed: u64, cuts: u64) -> u64 {
-    // In memory where there is room: each cut is laid out and opened as a folder of its own.
+    // In memory if there is room: each cut is laid out and opened as a separate folder.
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.unwrap();
     let steps = steps(&record(shim, dir.path(), seed));

@@ -1,7 +1,7 @@
-//! The logs in `fixtures/journal_v1`, `journal_v2`, the same compacted, and `journal_v3`, the same
-//! with activity in its column, open forever.
+//! The logs in `fixtures/journal_v1`, `journal_v2` (compacted) and `journal_v3` (with activity in its column)
+//! stay readable forever.
 //!
-//! `UPDATE_GOLDEN=1` writes the last anew, which only a format that was never released may need.
+//! `UPDATE_GOLDEN=1` rewrites the last one, allowed only for a format that was never released.
 
 use std::{
     collections::HashSet,
@@ -16,7 +16,7 @@ use timeline::{BlobStore, Timeline, TimelineOptions, verify};
 
 use crate::support::{events, found, frames, run, signal};
 
-/// The fixture of what is written today.
+/// Version of the fixture in the format that is written.
 const WRITTEN: u32 = 3;
 
 fn fixture(version: u32) -> PathBuf {

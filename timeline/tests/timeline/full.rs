@@ -1,4 +1,4 @@
-//! A real disk that is full: a small file system in a mount namespace of its own.
+//! Full real disk: a small file system in a separate mount namespace.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use crate::{
     support::{deleted, events, found, run, small},
 };
 
-/// Runs in the namespace; what it finds is in its exit status.
+/// Runs in the namespace; its exit status is the result.
 #[test]
 #[ignore = "the process that the test below starts on a small disk"]
 fn child() {

@@ -1,4 +1,4 @@
-//! `kill -9` of a real process on the real disk, again and again.
+//! Repeated `kill -9` of a real process on a real disk.
 
 use std::{
     io::{BufRead, BufReader, Write, stdin},
@@ -18,7 +18,7 @@ fn options() -> TimelineOptions {
     TimelineOptions { file_bytes: 100_000, grow_bytes: 20_000, ..TimelineOptions::default() }
 }
 
-/// Appends from four threads and prints what is acknowledged, until it is killed.
+/// Appends from four threads and prints the acknowledged events until it is killed.
 #[test]
 #[ignore = "the process that the test below kills"]
 fn child() {
@@ -43,7 +43,7 @@ fn child() {
     });
 }
 
-/// Runs the child for a while, kills it, returns what it acknowledged as (seq, text).
+/// Runs the child for `time`, kills it and returns the acknowledged events as (seq, text).
 fn live(dir: &Path, time: Duration) -> Vec<(u64, String)> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["kill::child", "--exact", "--ignored", "--nocapture"])
@@ -65,7 +65,7 @@ fn live(dir: &Path, time: Duration) -> Vec<(u64, String)> {
     child.kill().unwrap();
     child.wait().unwrap();
     let mut acks = reader.unwrap().join().unwrap();
-    // The last line may be cut by the kill.
+    // The kill may cut the last line.
     acks.pop();
     acks
 }
@@ -78,7 +78,7 @@ fn kills_lose_alter_and_renumber_nothing() {
     let mut kept = Vec::new();
     let cycles: u64 = clips::sized(60, 200);
     let mut cycle = 0;
-    // As many more as a slow machine needs for events.
+    // More cycles if a slow machine appends few events.
     while cycle < cycles || kept.len() as u64 <= 5 * cycles {
         let time = Duration::from_millis(random.u64(..40));
         acknowledged.extend(live(dir.path(), time));

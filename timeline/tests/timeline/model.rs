@@ -1,4 +1,4 @@
-//! Any history of appends, purges, kills and power cuts equals a map in memory.
+//! Every history of appends, purges, kills and power cuts equals a map in memory.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ proptest! {
                     log = open(&disk).unwrap();
                 }
                 Step::PowerCut { after } => {
-                    // In the middle of a purge, which the next purge of the run makes good.
+                    // During a purge, which the run's next purge completes.
                     disk.cut_power_after(u64::from(after));
                     let run = 5;
                     drop(purge(&log, &[run]));

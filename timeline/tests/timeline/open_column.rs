@@ -1,4 +1,4 @@
-//! Open columns whose file holds any bytes, and whose writer is killed.
+//! Open columns with any bytes in their file, and with a killed writer.
 
 use media::{JobId, RunId};
 use timeline::{OpenColumns, TimelineError};
@@ -6,10 +6,10 @@ use timeline::{OpenColumns, TimelineError};
 const RUN: RunId = RunId::from_bytes([2; 16]);
 const JOB: JobId = JobId::from_bytes([1; 16]);
 
-/// The file of an open column.
+/// Checks the file of an open column.
 ///
-/// It is refused, with its directory where its version is unknown, or reads the same each time; its rows and what is
-/// behind them fit into it. Returns the number of rows.
+/// Refused (with its directory if the version is unknown), or read the same each time; its rows and the bytes
+/// after them fit into the file. Returns the number of rows.
 pub fn open_column(bytes: &[u8]) -> Option<usize> {
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::write(dir.path().join(format!("{RUN}.{JOB}")), bytes).expect("written");
@@ -82,7 +82,7 @@ mod tests {
         }
     }
 
-    /// Records and prints how many rows are durable, until it is killed.
+    /// Records, and prints the number of durable rows, until it is killed.
     #[test]
     #[ignore = "the process that the test below kills"]
     fn child() {
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// Runs the child until it has told so many flushes; returns the rows that were durable at least.
+    /// Runs the child until it has reported `flushes` flushes; returns the least number of durable rows.
     fn kill_after(dir: &Path, flushes: u64) -> usize {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["open_column::tests::child", "--exact", "--ignored", "--nocapture"])

@@ -1,8 +1,8 @@
-//! A folder as a power cut leaves it, from the record of the changes that a process made to it.
+//! Folder after a power cut, from the record of a process's changes.
 //!
-//! The record is that of `tests/support/disk_shim.c`. Of each file survives what `survivor.rs` draws. Of the names since the
-//! last sync of their folder either all changes up to one of them survive, as a journal of a file system has it, or
-//! each name stands as any of these changes left it: every order, the halves of a rename apart included.
+//! `tests/support/disk_shim.c` makes the record. `survivor.rs` draws the surviving part of each file. Of the
+//! changes of names since the last sync of their folder, either all up to one survive, as in a file system's
+//! journal, or each name is as any of these changes left it: in every order, even with half of a rename.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,10 +13,10 @@ use std::{
 use crate::survivor::{Change, Content, SECTOR, Sector, survivor};
 use fastrand::Rng;
 
-/// Freed sectors that are remembered.
+/// Most freed sectors kept.
 const FREED_MAX: usize = 256;
 
-/// One record.
+/// Recorded change.
 pub struct Step {
     kind: u8,
     inode: u64,
@@ -26,7 +26,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Note of the process itself: a word, and bytes that belong to it.
+    /// Returns the process's note: a word and its bytes.
     pub fn note(&self) -> Option<(&str, &[u8])> {
         (self.kind == NOTE).then_some((&self.name, &self.bytes))
     }
@@ -34,7 +34,7 @@ impl Step {
 
 pub const NOTE: u8 = b'n';
 
-/// A note as it stands in the record.
+/// Returns a note in the form of the record.
 pub fn note(text: &str, bytes: &[u8]) -> Vec<u8> {
     let mut record = vec![NOTE];
     for number in [0, 0, text.len() as u64, bytes.len() as u64] {
@@ -45,7 +45,7 @@ pub fn note(text: &str, bytes: &[u8]) -> Vec<u8> {
     record
 }
 
-/// The steps of a record.
+/// Returns the steps of a record.
 pub fn steps(mut record: &[u8]) -> Vec<Step> {
     let mut steps = Vec::new();
     while let Some((&kind, rest)) = record.split_first() {
@@ -62,11 +62,11 @@ pub fn steps(mut record: &[u8]) -> Vec<Step> {
 #[derive(Clone)]
 enum Node {
     File(Content),
-    /// Names, each with what it stood for: at the last sync, then after each change since, by the number of that.
+    /// Names, each with its file at the last sync and after each change since, by change number.
     Folder(BTreeMap<String, Vec<(u64, Option<usize>)>>),
 }
 
-/// A folder and all beneath it.
+/// Folder with everything beneath it.
 pub struct Tree {
     root: String,
     nodes: Vec<Node>,
@@ -76,7 +76,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The empty folder `root`, which is durable.
+    /// Returns the empty, durable folder `root`.
     pub fn new(root: &str) -> Tree {
         let (nodes, by_inode) = (vec![Node::Folder(BTreeMap::new())], HashMap::new());
         Tree { root: root.to_owned(), nodes, by_inode, freed: Vec::new(), changes: 0 }
@@ -97,7 +97,7 @@ impl Tree {
         parts.iter().try_fold(0, |folder, part| self.names(folder).get(*part)?.last()?.1)
     }
 
-    /// Has `path` stand for `node`.
+    /// Makes `path` name `node`.
     fn name(&mut self, path: &str, node: Option<usize>) {
         let parts = self.parts(path);
         let Some((last, folders)) = parts.split_last() else { return };
@@ -133,7 +133,7 @@ impl Tree {
     fn file(&mut self, step: &Step) -> &mut Content {
         let number = match self.by_inode.get(&step.inode) {
             Some(number) => *number,
-            // Opened by a call that is not seen.
+            // Opened by a call that is not recorded.
             None => self.make(&step.name, Node::File(Content::default())),
         };
         self.by_inode.insert(step.inode, number);
@@ -165,12 +165,12 @@ impl Tree {
         }
     }
 
-    /// Makes all durable: a cut now leaves what the operating system shows.
+    /// Makes everything durable: a cut at this moment leaves what the operating system shows.
     pub fn sync_all(&mut self) {
         (0..self.nodes.len()).for_each(|number| self.settle(number));
     }
 
-    /// Makes the change of `step`.
+    /// Applies the change of `step`.
     pub fn apply(&mut self, step: &Step) {
         match step.kind {
             b'c' => {
@@ -195,7 +195,7 @@ impl Tree {
         }
     }
 
-    /// Writes to `to` what a power cut now leaves.
+    /// Writes to `to` the state after a power cut at this moment.
     pub fn cut(&self, to: &Path, random: &mut Rng) {
         let freed = if random.u64(..100) < 50 { self.freed.as_slice() } else { &[] };
         let until = (random.u64(..100) < 50).then(|| random.u64(..self.changes + 1));

@@ -1,4 +1,4 @@
-//! Sealed files of any bytes under checksums that are right, and what their footers say of them.
+//! Sealed files of any bytes with valid checksums, and the claims of their footers.
 
 use std::{collections::BTreeMap, fs, ops::ControlFlow, path::Path};
 
@@ -14,10 +14,10 @@ const RECORD_BYTES: usize = 44;
 const FOOTER: &[u8] = b"SLFOOT\x01\xff";
 const TRAILER_BYTES: usize = 48;
 
-/// A sealed file whose checksums are made right, before an empty one.
+/// Checks a sealed file, with its checksums corrected, followed by an empty one.
 ///
-/// It is refused, or its events are those in it or are told as damaged; a compaction and a writer leave them so. Returns
-/// the number of events of a file that is sound.
+/// Refused, or its events are the stored ones or reported as damaged, also after a compaction and a writer.
+/// Returns the number of events of an intact file.
 pub fn sealed(bytes: &[u8]) -> Option<usize> {
     let mut bytes = bytes.to_vec();
     let next = make_right(&mut bytes)?;
@@ -49,14 +49,14 @@ pub fn sealed(bytes: &[u8]) -> Option<usize> {
     is_sound.then_some(read.len())
 }
 
-/// Every event of `log`, `None` where it is damaged.
+/// Returns every event of `log`; `None` if it is damaged.
 fn events(log: &Timeline) -> Vec<Option<StoredEvent>> {
     let mut heads: Vec<EventMeta> = Vec::new();
     log.scan(|head| heads.push(head));
     heads.iter().map(|head| log.get(head.seq).ok().flatten()).collect()
 }
 
-/// Opens a log for writing, which keeps what `before` has of it through an event more and a compaction.
+/// Opens a log for writing and checks that it keeps `before` after another event and a compaction.
 fn goes_on(dir: &Path, before: &[Option<StoredEvent>]) {
     let options =
         || TimelineOptions { grow_bytes: 4096, spare_bytes: 0, ..TimelineOptions::default() };
@@ -79,8 +79,7 @@ fn goes_on(dir: &Path, before: &[Option<StoredEvent>]) {
     }
 }
 
-/// Makes the checksums of a file right, where it has places for them; returns the number with which the next file
-/// begins.
+/// Corrects the checksums of a file, if it has room for them; returns the first number of the next file.
 fn make_right(bytes: &mut [u8]) -> Option<u64> {
     let is_compacted = word(bytes, 8)? == 2;
     let header = if is_compacted { 48 } else { 32 };
@@ -112,7 +111,7 @@ fn make_right(bytes: &mut [u8]) -> Option<u64> {
     Some(if next == 0 { long(bytes, trailer + 24).wrapping_add(entries as u64) } else { next })
 }
 
-/// Puts the checksum of all other `bytes` at `at`.
+/// Writes the checksum of all other `bytes` at `at`.
 fn put_checksum(bytes: &mut [u8], at: usize) {
     let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..at]), &bytes[at + 4..]);
     bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
@@ -143,13 +142,13 @@ mod tests {
         assert_eq!(corpus().map(|bytes| sealed(&bytes)), [Some(14), Some(8)]);
     }
 
-    /// A number that stands near a limit of another, or anywhere.
+    /// Generates numbers near a limit of another number, or any.
     fn numbers() -> impl Strategy<Value = u32> {
         prop_oneof![0..64_u32, any::<u32>(), Just(u32::MAX), 2000..2400_u32]
     }
 
     proptest! {
-        // Each writes files and waits for them.
+        // Each case writes files and waits for them.
         #![proptest_config(ProptestConfig::with_cases(96))]
 
         #[test]

@@ -1,4 +1,4 @@
-//! One failed call at every place: the log says so, keeps what it acknowledged and shows nothing else.
+//! One failing call at every place: the log reports it, keeps the acknowledged events and shows no others.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -15,23 +15,23 @@ use fastrand::Rng;
 /// EIO, ENOSPC and EINTR.
 const ERRORS: [i32; 3] = [5, 28, 4];
 const DONE: [Done; 3] = [Done::Nothing, Done::Half, Done::All];
-/// The run that is purged.
+/// Run that is purged.
 const PURGED: u8 = 9;
 const BATCHES: usize = 14;
 
-/// A batch of run 1, or of the one that is purged.
+/// Returns a batch of run 1 or of the purged run.
 fn batch(number: usize) -> (u8, Vec<String>) {
     let (run, length) = if number.is_multiple_of(3) { (PURGED, 2) } else { (1, 1 + number % 3) };
     let padding = "x".repeat(number * 397 % 1500);
     (run, (0..length).map(|place| format!("{number}.{place} {padding}")).collect())
 }
 
-/// Answers to the caller of the batches.
+/// Outcomes reported to the caller of the batches.
 #[derive(Clone, Default)]
 struct Told {
-    /// Texts that were acknowledged and not purged since, in order.
+    /// Acknowledged and not purged texts, in order.
     kept: Vec<String>,
-    /// Texts that may be there or not: their batch had no certain end, or they are purged.
+    /// Texts that may exist or not: their batch had no certain outcome, or they are purged.
     uncertain: BTreeSet<String>,
 }
 
@@ -52,7 +52,7 @@ impl Told {
         }
     }
 
-    /// Checks that all is there that has to be, in order, and nothing that may not.
+    /// Checks that all required texts exist, in order, and no forbidden ones.
     fn check(&mut self, log: &Timeline, context: &str) {
         let shown: Vec<String> = events(log).iter().map(description).collect();
         let (kept, rest): (Vec<&String>, Vec<&String>) =
@@ -75,7 +75,7 @@ impl Told {
     }
 }
 
-/// A log that was left in the middle of a compaction, with what it was told.
+/// Returns a log that was interrupted during a compaction, with its reported outcomes.
 fn left_behind() -> (SimDisk, Told) {
     for operations in 0.. {
         let (disk, mut told) = (SimDisk::default(), Told::default());
@@ -100,7 +100,7 @@ fn leftovers(disk: &SimDisk) -> u64 {
     opened.map_or(0, |(_, RecoveryReport { leftovers, .. })| leftovers)
 }
 
-/// Opens the log, fills and purges it, with one call that fails; returns true if that was reached.
+/// Opens, fills and purges the log with one failing call; returns true if that call was reached.
 fn live(disk: &SimDisk, told: &mut Told, slip: Slip, context: &str) -> bool {
     disk.set_slip(Some(slip));
     let log = match open(disk) {

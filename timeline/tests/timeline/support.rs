@@ -1,4 +1,4 @@
-//! Events to append and what to compare them with.
+//! Events to append and to compare with.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ pub fn run(number: u8) -> RunId {
     RunId::from_bytes([number; 16])
 }
 
-/// A finding of run `number` whose description is `text`.
+/// Returns a finding of run `number` with the description `text`.
 pub fn found(number: u8, text: &str) -> NewEvent {
     let finding = FindingPayload {
         session_id: None,
@@ -84,7 +84,7 @@ pub fn signal(index: u64) -> Signal {
     }
 }
 
-/// Every event of the log in order, whatever was purged between them.
+/// Returns every event of the log in order, across gaps of purged ones.
 pub fn events(log: &Timeline) -> Vec<StoredEvent> {
     let mut heads: Vec<EventMeta> = Vec::new();
     log.scan(|head| heads.push(head));
@@ -96,7 +96,7 @@ pub fn events(log: &Timeline) -> Vec<StoredEvent> {
     heads.into_iter().map(event).collect()
 }
 
-/// Every event of a log from which nothing was purged, in order.
+/// Returns every event of a log without purges, in order.
 pub fn all(log: &Timeline) -> Vec<StoredEvent> {
     let events = events(log);
     for (event, seq) in events.iter().zip(1..) {
@@ -109,7 +109,7 @@ pub fn texts(log: &Timeline) -> Vec<String> {
     all(log).iter().map(description).collect()
 }
 
-/// Files and steps so small that a handful of events crosses them.
+/// Returns sizes so small that a handful of events exceeds them.
 pub fn small() -> TimelineOptions {
     let clock = ticking();
     TimelineOptions {
@@ -121,7 +121,7 @@ pub fn small() -> TimelineOptions {
     }
 }
 
-/// A clock that advances by a millisecond whenever it is read.
+/// Returns a clock that advances by a millisecond on each read.
 pub fn ticking() -> Arc<dyn Fn() -> WallTime + Send + Sync> {
     let now = AtomicI64::new(1_700_000_000_000);
     Arc::new(move || WallTime { epoch_ms: now.fetch_add(1, Ordering::Relaxed) })

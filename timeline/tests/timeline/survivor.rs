@@ -1,7 +1,7 @@
-//! A file after a power cut: what was synced, and any part of the changes since.
+//! File after a power cut: the synced bytes, and any part of the changes since.
 //!
-//! A cut draws which sectors of each change reached the platter, which are torn at some byte, and what a file that grew shows where
-//! nothing was written: zeros, or bytes of files that were removed.
+//! A cut draws at random which sectors of each change reached the disk and which are torn at some byte, and,
+//! where nothing was written in a file that grew, zeros or bytes of removed files.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use fastrand::Rng;
 pub const SECTOR: usize = 512;
 pub type Sector = [u8; SECTOR];
 
-/// A change of a file since its last sync.
+/// Change of a file since its last sync.
 #[derive(Clone)]
 pub enum Change {
     Write(usize, Vec<u8>),
@@ -21,14 +21,14 @@ pub enum Change {
 pub struct Content {
     /// Bytes that the operating system shows.
     pub bytes: Vec<u8>,
-    /// Bytes that the platter has.
+    /// Bytes on the disk.
     pub durable: Vec<u8>,
-    /// Changes that lead from the one to the other, the oldest first.
+    /// Changes from `durable` to `bytes`, oldest first.
     pub unsynced: Vec<Change>,
 }
 
 impl Content {
-    /// Makes a write, which no sync has followed yet.
+    /// Makes an unsynced write.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset + bytes.len();
         if self.bytes.len() < end {
@@ -39,11 +39,11 @@ impl Content {
     }
 }
 
-/// Any part of the changes on top of what was synced: sectors of an older change without those of a newer one, and the other
-/// way round.
+/// Applies any part of the changes to the synced bytes: sectors of an older change may survive without those
+/// of a newer one, and vice versa.
 pub fn survivor(content: &Content, freed: &[Sector], random: &mut Rng) -> Content {
     let mut bytes = content.durable.clone();
-    // Disks tend to lose all or little: vary how much survives.
+    // Varies how much survives: disks tend to lose all or little.
     let percent = [0, 10, 50, 50, 90][random.u64(..5) as usize];
     for change in &content.unsynced {
         match change {
@@ -57,7 +57,7 @@ pub fn survivor(content: &Content, freed: &[Sector], random: &mut Rng) -> Conten
     Content { durable: bytes.clone(), bytes, unsynced: Vec::new() }
 }
 
-/// Has some sectors of a write reach `bytes`, some of them torn.
+/// Writes some sectors of a write to `bytes`, some of them torn.
 fn write_some(
     bytes: &mut Vec<u8>,
     (offset, written): (usize, &[u8]),
@@ -65,7 +65,7 @@ fn write_some(
     freed: &[Sector],
     random: &mut Rng,
 ) {
-    // The size that it gives the file may survive without its data.
+    // The new size may survive without its data.
     if random.u64(..100) < percent {
         grow(bytes, offset + written.len(), freed, random);
     }
@@ -88,7 +88,7 @@ fn write_some(
     }
 }
 
-/// Makes `bytes` as long as `size`, with zeros or freed sectors where nothing is written.
+/// Extends `bytes` to `size`, with zeros or freed sectors.
 fn grow(bytes: &mut Vec<u8>, size: usize, freed: &[Sector], random: &mut Rng) {
     while bytes.len() < size {
         let at = bytes.len();

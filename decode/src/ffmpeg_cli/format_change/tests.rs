@@ -1,4 +1,4 @@
-//! Streams whose size stays, and those in which it may not.
+//! Streams with a constant size and format, and streams that may change them.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -36,11 +36,11 @@ fn a_vp8_keyframe_says_its_size() {
     check("nothing", Codec::Vp8, &[&[]], &[false]);
 }
 
-/// A VP9 frame header up to its size; `format` is `color_config`.
+/// Returns a VP9 frame header up to its size; `format` is `color_config`.
 fn vp9_key(profile: u32, format: (u32, u32), size: (u32, u32)) -> Vec<u8> {
     let head = Writer::default().bits(2, 2).bits(1, profile & 1).bits(1, profile >> 1);
     let head = head.bits(if profile == 3 { 1 } else { 0 }, 0);
-    // No existing frame, a keyframe, shown, not resilient.
+    // Flags: not show_existing, keyframe, shown, not resilient.
     let head = head.bits(4, 0b0010).bits(24, 0x49_83_42).bits(format.0, format.1);
     head.bits(16, size.0).bits(16, size.1).bits(8, 0).bytes()
 }
@@ -50,7 +50,7 @@ fn vp9_frames_of_every_kind_say_their_size() {
     let eight = (4, 0b0010);
     let key = vp9_key(0, eight, (63, 35));
     let start = || Writer::default().bits(4, 0b1000);
-    // Inter, shown, not resilient.
+    // Flags: inter, shown, not resilient.
     let inter = |found: &[u32]| {
         let head = start().bits(4, 0b0110).bits(2, 0).bits(8, 0xff).bits(12, 0);
         found.iter().fold(head, |head, &found| head.bits(1, found))
@@ -95,19 +95,19 @@ fn av1_frames_that_override_their_sequence_are_a_change() {
     // Profile 0, no still picture, not reduced.
     let head = || Writer::default().bits(5, 0);
     let plain = head().bits(1, 0).bits(1, 0).bits(5, 0).bits(12, 0).bits(5, 4);
-    // A model with points of ten bits, and one operating point of a high tier.
+    // A decoder model with times of ten bits, and one operating point of a high tier.
     let modelled = head().bits(1, 1).bits(32, 1).bits(32, 25).bits(1, 0).bits(1, 1);
     let modelled = modelled.bits(5, 7).bits(32, 1).bits(5, 3).bits(5, 9);
     let modelled = modelled.bits(1, 1).bits(5, 0).bits(12, 0).bits(5, 9).bits(1, 1);
     let modelled = modelled.bits(1, 1).bits(8, 1).bits(8, 2).bits(1, 0).bits(1, 1).bits(4, 3);
     let rest = |sequence: Writer, width, format: (u32, u32)| {
         let sequence = sequence.bits(4, 5).bits(4, 5).bits(6, width).bits(6, 35);
-        // No frame numbers, three tools, four more, no order hint; frames say their tools.
+        // No frame ids, three tools, four more, no order hint; screen content tools are set per frame.
         let sequence = sequence.bits(1, 0).bits(3, 0).bits(4, 0).bits(1, 0).bits(1, 1).bits(1, 1);
         // No superres, no filters.
         sequence.bits(3, 0).bits(format.0, format.1).bits(8, 0).bytes()
     };
-    // Eight bits with colours and limited range, said in words or not; ten bits, full range.
+    // 8-bit 4:2:0 with limited range, without and with a colour description; ten bits; full range.
     let (plainly, in_words) = ((4, 0b0000), (28, 0x101_0101 << 1));
     let (ten_bits, full_range) = ((4, 0b1000), (4, 0b0001));
     let unit =
@@ -115,12 +115,12 @@ fn av1_frames_that_override_their_sequence_are_a_change() {
     for (name, sequence, point_bits) in [("plain", plain, 0), ("modelled", modelled, 10)] {
         let formatted = |format| unit(1, rest(sequence.clone(), 60, format));
         let sequence = |width| unit(1, rest(sequence.clone(), width, plainly));
-        // Not existing, a shown keyframe, CDFs as ever, tools with whole vectors.
+        // Not show_existing, a shown keyframe, CDF update, screen content tools with integer vectors.
         let key = |overrides| {
             let frame = Writer::default().bits(1, 0).bits(2, 0).bits(1, 1).bits(point_bits, 5);
             unit(6, frame.bits(1, 0).bits(1, 1).bits(1, 1).bits(1, overrides).bits(9, 0).bytes())
         };
-        // A hidden inter frame without tools.
+        // A hidden inter frame without screen content tools.
         let inter = |overrides| {
             let frame = Writer::default().bits(1, 0).bits(2, 1).bits(1, 0).bits(1, 1).bits(1, 1);
             unit(3, frame.bits(1, 0).bits(1, 0).bits(1, overrides).bits(9, 0).bytes())
@@ -153,7 +153,7 @@ proptest! {
         let codec = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1][at];
         let mut geometry = FormatChangeDetector::new(codec);
         for packet in packets {
-            // Bytes at random seldom begin as a frame of VP9 or a unit of AV1 does.
+            // Prefixed, because random bytes seldom begin like a VP9 frame or an AV1 unit.
             let begun = [&[[0, 0x82, 0x0a, 0x32][at % 4]], &packet[..]].concat();
             geometry.holds(&packet);
             geometry.holds(&begun);

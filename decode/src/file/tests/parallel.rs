@@ -1,4 +1,4 @@
-//! One file keeps several engines busy, each at a GOP of its own: the frames stay those of one decoder.
+//! Several decoders decode one file in parallel, each at its own GOP; the frames equal those of one decoder.
 
 use std::{
     sync::{Condvar, Mutex},
@@ -9,17 +9,17 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Every way in which GOPs follow each other.
+/// Clips with all kinds of adjacent GOPs.
 const CLIPS: [(&str, Codec, &[u8]); 5] = [
     ("closed GOPs", Codec::H264, include_bytes!("../../probe/clips/gops.mp4")),
     ("one GOP", Codec::H264, include_bytes!("../../probe/clips/long.mp4")),
-    // Pictures shown before their keyframe refer to the GOP before.
+    // Pictures presented before their keyframe refer to the previous GOP.
     ("open GOPs", Codec::H264, include_bytes!("open-gop-h264.mp4")),
     ("open GOPs with leading pictures", Codec::H265, include_bytes!("open-gop-h265.mp4")),
     ("ten bits", Codec::H265, include_bytes!("../../probe/clips/gops-10.mp4")),
 ];
 
-/// Engines that are open, and the most that ever were.
+/// Number of open decoders, and the highest number so far.
 #[derive(Default)]
 struct Open {
     ever: usize,
@@ -29,12 +29,12 @@ struct Open {
 
 type Shared = Arc<(Mutex<Open>, Condvar)>;
 
-/// libav's own decoder on one thread as an engine of a device that has many.
+/// libav's own single-threaded decoder in the role of a device with many decoders.
 struct Engines {
     open: Shared,
-    /// The first packet of an engine waits for so many to be open.
+    /// Number of open decoders for which a decoder's first packet waits.
     together: usize,
-    /// Engine that is lost, and the packet of it at which it is.
+    /// Decoder that is lost, and the packet at which it is.
     lost: Option<(usize, usize)>,
 }
 
@@ -42,7 +42,7 @@ struct Counted {
     inner: Box<dyn FrameDecoder>,
     open: Shared,
     waits_for: usize,
-    /// Packets before the one that it is lost with.
+    /// Packets until the decoder is lost.
     packets_left: Option<usize>,
 }
 
@@ -121,8 +121,8 @@ impl FrameDecoder for Counted {
     }
 }
 
-/// Decodes with engines on so many threads, and counts those open at once; each waits for so many
-/// `together`.
+/// Decodes with the engines on this many threads and counts those open at once; each waits until `together`
+/// are open.
 fn on_engines(
     (bytes, codec): (&[u8], Codec),
     options: &FileOptions,
@@ -138,7 +138,7 @@ fn on_engines(
     (report, seen, most)
 }
 
-/// The frames of engines of which none is lost, of a clip without damage.
+/// Returns the frames of engines without a loss, for an undamaged clip.
 fn on_sound_engines(
     clip: (&[u8], Codec),
     options: &FileOptions,
@@ -172,7 +172,7 @@ fn one_decoder(bytes: &[u8], options: &FileOptions) -> (FileReport, Vec<Seen>) {
 #[test]
 fn gops_of_one_file_are_decoded_beside_each_other() {
     for (name, codec, bytes) in CLIPS {
-        // Each of four threads has an engine at a GOP of its own, before one has decoded any.
+        // Each of four threads opens its decoder at its own GOP before one has decoded any.
         let together = if matches!(name, "closed GOPs" | "ten bits") { 4 } else { 1 };
         let (seen, most) = on_sound_engines((bytes, codec), &every(4), together);
         assert!(seen == one_decoder(bytes, &every(1)).1, "{name}");
@@ -199,7 +199,7 @@ fn an_engine_that_is_lost_while_others_are_at_other_gops_costs_no_frame_and_doub
     for sampling in [Sampling::Every, slow] {
         let options = FileOptions { sampling, plan: false, ..every(4) };
         let (expected, frames) = one_decoder(bytes, &options);
-        // Each has eight packets of its first GOP.
+        // Each decoder has eight packets in its first GOP.
         for lost in [(0, 0), (0, 5), (1, 0), (2, 3), (3, 7)] {
             let (report, seen, most) = on_engines((bytes, codec), &options, 4, Some(lost));
             let case = format!("{name}, {sampling:?}, engine and packet {lost:?}");
@@ -212,7 +212,7 @@ fn an_engine_that_is_lost_while_others_are_at_other_gops_costs_no_frame_and_doub
     }
 }
 
-/// The clip with an edit list that hides pictures at its beginning and at its end.
+/// Returns the clip with an edit list that hides pictures at its beginning and end.
 fn edited(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let at = bytes.windows(4).position(|name| name == b"elst").expect("an edit list");
@@ -240,7 +240,7 @@ fn hidden_pictures_are_hidden_by_engines_too() {
 fn a_damaged_gop_is_that_of_one_decoder() {
     let (_, codec, bytes) = CLIPS[0];
     let mut noticed = 0;
-    // Across the coded pictures, which lie before the index.
+    // Positions across the coded pictures, which precede the index.
     for at in (1000..18_000).step_by(1700) {
         let mut damaged = bytes.to_vec();
         damaged[at..at + 3].iter_mut().for_each(|byte| *byte ^= 0x55);

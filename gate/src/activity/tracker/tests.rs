@@ -1,4 +1,4 @@
-//! The course of episodes, and trackers that saw only a part of it.
+//! Course of episodes, and trackers that saw only a part of it.
 
 use media::Activity;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ fn config() -> GateConfig {
     GateConfig { activity_on: permille(16), activity_off: permille(6), ..GateConfig::default() }
 }
 
-/// Frames of 100 ms.
+/// Returns the changes for frames of 100 ms.
 fn changes(scores: &[u32], cuts: &[usize]) -> Vec<(usize, Change)> {
     let mut tracker = Tracker::new();
     let frames = scores.iter().enumerate();
@@ -33,12 +33,12 @@ fn an_episode_starts_peaks_and_settles() {
     let with = |runs: &[(usize, u32)]| -> Vec<u32> {
         runs.iter().flat_map(|&(count, score)| vec![score; count]).collect()
     };
-    /// A name, runs of scores, frames of cuts, and what is told.
+    /// Name, runs of scores, frames of cuts, and the reported changes.
     type Row =
         (&'static str, &'static [(usize, u32)], &'static [usize], &'static [(usize, Change)]);
     let rows: [Row; 10] = [
         ("calm", &[(40, 15)], &[], &[]),
-        // Below the lower threshold from frame 10 on: over at the first half second after a whole one.
+        // Below the lower threshold from frame 10 on: over at the first grid point a second later.
         ("short", &[(7, 0), (3, 16), (30, 5)], &[], &[(7, Started), (20, Settled)]),
         ("hovers", &[(7, 0), (1, 16), (30, 6), (15, 0)], &[], &[(7, Started), (50, Settled)]),
         (
@@ -90,7 +90,7 @@ fn levels_rise_by_halves() {
 }
 
 proptest! {
-    /// A tracker that starts anywhere is right where it is sure, and unsure of all else.
+    /// A tracker that starts anywhere is right where it is sure, and unsure everywhere else.
     #[test]
     fn a_tracker_that_starts_anywhere_foresees_every_change(
         frames in prop::collection::vec((10i64..300, prop_oneof![0u32..6, 0u32..30, 0u32..200], prop::bool::weighted(0.05)), 1..120),
@@ -114,7 +114,7 @@ proptest! {
         }
     }
 
-    /// The state behind a frame is all that the next ones depend on.
+    /// The following frames depend only on the state after a frame.
     #[test]
     fn a_tracker_resumes_where_another_stood(
         frames in prop::collection::vec((10i64..300, 0u32..60, prop::bool::weighted(0.05)), 2..80),
