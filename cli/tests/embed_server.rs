@@ -1,4 +1,4 @@
-//! `sightline embed-server` as a process, with a real model: started, asked, ended.
+//! `sightline embed-server` as a process with a real model: start, requests, end.
 #![allow(missing_docs)]
 
 #[path = "../../tests/support/onnx_runtime.rs"]
@@ -24,7 +24,7 @@ const PROGRESSIVE: &[u8] = include_bytes!("../src/embed_server/testdata/progress
 const CMYK: &[u8] = include_bytes!("../src/embed_server/testdata/cmyk.jpg");
 const ENDLESS: Duration = Duration::from_secs(60);
 
-/// A server that does not outlive its test.
+/// A server process, which ends with its test.
 struct Server(Child);
 
 impl Drop for Server {
@@ -34,7 +34,7 @@ impl Drop for Server {
     }
 }
 
-/// The server, what it says, and the address it says that it listens on.
+/// Starts the server; returns it with its stderr and the address that it prints.
 fn start(arguments: &[&str]) -> (Server, BufReader<ChildStderr>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sightline"));
     command.args(["embed-server", "--listen", "127.0.0.1:0"]).args(arguments);

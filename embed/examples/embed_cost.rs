@@ -1,4 +1,4 @@
-//! Milliseconds a picture of the built-in model, alone and in batches, on one thread and on all.
+//! Milliseconds per picture of the built-in model, alone and in batches, on one thread and on all.
 //!
 //!     cargo run --release -p embed --example embed_cost -- path/to/libonnxruntime.so
 #![allow(missing_docs)]
@@ -7,7 +7,7 @@ use std::{path::PathBuf, time::Instant};
 
 use embed::{EmbeddingModel, ModelInputImage, OnnxConfig, OnnxModel};
 
-/// Repetitions; the fastest and the middle one are printed.
+/// Repetitions, of which the fastest and the median are printed.
 const ROUNDS: usize = 60;
 
 fn main() {

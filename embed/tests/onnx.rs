@@ -1,4 +1,4 @@
-//! The built-in model under a real ONNX Runtime: golden distances, its generator, and what is refused.
+//! Tests of the built-in model under a real ONNX Runtime: golden distances, its generator, and errors.
 #![allow(missing_docs)]
 
 #[path = "onnx/support.rs"]
@@ -68,7 +68,7 @@ fn what_changes_little_stays_near_and_other_scenes_stay_far() {
     }
 }
 
-/// Rounding differs between processors; the thousandth does not.
+/// Rounding differs between processors, but not in the third decimal.
 #[test]
 fn distances_of_known_pictures_are_golden() {
     let Some(mut model) = load("distances_of_known_pictures_are_golden") else { return };

@@ -1,13 +1,12 @@
-//! Cost of live sessions: `live_cost FILE [--workers N] [--each N] [--seconds N] [--fps N]
-//! [--stills] [--shown]` feeds a file's pictures to N sessions in each of N workers, in real time
-//! at so many a second, and starts it again where it ends. Sessions begin one after the other
-//! within two seconds, each at another keyframe: cameras know nothing of each other and see
-//! different things, of which not all are dear to decode at once.
+//! Cost of live sessions: `live_cost FILE [--workers N] [--each N] [--seconds N] [--fps N] [--stills]
+//! [--shown]` feeds a file's pictures in real time, at N per second and in a loop, to N sessions in each of N
+//! workers. Sessions begin within two seconds, each at another keyframe, as cameras are independent and not
+//! all of their pictures are costly at the same time.
 //!
-//! Prints one line: frames, units refused, milliseconds from `push` to the signals (of a frame itself,
-//! and of the second one after it, which completes its signal), CPU, what the workers' threads waited
-//! for a core, CPU of all other processes, which says what the milliseconds are worth, and resident
-//! memory. `--stills` encodes selected frames, `--shown` makes views, clips and inputs of novelty besides.
+//! Prints one line: frames, units refused, milliseconds from `push` to the signals (of a frame itself, and of
+//! the second one after it, which completes its signal), CPU, time for which the workers' threads waited for
+//! a core, CPU of all other processes, which shows how reliable the milliseconds are, and resident memory.
+//! `--stills` encodes selected frames, `--shown` also makes views, clips and novelty inputs.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -28,7 +27,7 @@ use worker::{
     Supervisor, WorkerLimits, WorkerProgram, WorkerSessionEvent,
 };
 
-/// Time in which the sessions begin.
+/// Seconds within which the sessions begin.
 const SPREAD_SECONDS: u32 = 2;
 
 /// Frames after a frame on which its signal depends.
@@ -72,7 +71,7 @@ fn arguments() -> Option<Arguments> {
     (!given.file.is_empty() && given.workers > 0 && given.each > 0).then_some(given)
 }
 
-/// The pictures of a file as a live source sends them, and how long they take in ticks.
+/// Returns the pictures of a file as a live source sends them, and their duration in ticks.
 fn pictures(path: &str) -> Result<(Vec<AccessUnit>, i64), Box<dyn Error>> {
     let input = Box::new(BufReader::new(File::open(path)?));
     let coded = Demuxer::open(input, decode::DemuxLimits::default())?.into_coded_pictures();
@@ -86,7 +85,7 @@ fn pictures(path: &str) -> Result<(Vec<AccessUnit>, i64), Box<dyn Error>> {
     Ok((units, span + step))
 }
 
-/// Times at which each unit of a session was pushed and its frame's signal came.
+/// Times at which each unit of a session was pushed, and at which its frame's signal came.
 #[derive(Default)]
 struct Session {
     pushed: Vec<Instant>,
@@ -149,14 +148,14 @@ fn run(given: &Arguments) -> Result<(), Box<dyn Error>> {
     }
     let (started, busy) = (Instant::now(), busy_seconds() - own_seconds());
     let refused = feed(given, (&units, length), &workers, &tally);
-    // What is on its way still arrives.
+    // Signals in flight still arrive.
     std::thread::sleep(Duration::from_millis(300));
     let others = busy_seconds() - own_seconds() - busy;
     report(given, &lock(&tally), (refused, others), started.elapsed());
     Ok(())
 }
 
-/// Pushes units when they are due, sessions spread over a frame's time; gives the units refused.
+/// Pushes units when they are due, sessions spread over a frame's time; returns the number refused.
 fn feed(
     given: &Arguments,
     (units, length): (&[AccessUnit], i64),
@@ -190,7 +189,7 @@ fn lock(tally: &Mutex<Tally>) -> std::sync::MutexGuard<'_, Tally> {
     tally.lock().expect("no panic while counting")
 }
 
-/// `others` is the CPU that other processes took meanwhile, in seconds.
+/// Prints the figures; `others` is the CPU time of other processes, in seconds.
 fn report(given: &Arguments, tally: &Tally, (refused, others): (u32, f64), wall: Duration) {
     let (mut own, mut completed) = (Vec::new(), Vec::new());
     for Session { pushed, heard } in &tally.sessions {
@@ -237,19 +236,19 @@ fn children() -> Vec<String> {
     names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(parent).collect()
 }
 
-/// Fields of a process's `stat` behind its command, which may hold spaces.
+/// Returns the fields of a process's `stat` after its name, which may contain spaces.
 fn stat(pid: &str) -> Vec<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().unwrap_or_default().split_whitespace().map(str::to_owned).collect()
 }
 
-/// User and system time, in clock ticks of 10 ms.
+/// Returns user and system time in seconds, from clock ticks of 10 ms.
 fn cpu_seconds(pid: &str) -> f64 {
     let ticks = |at: usize| stat(pid).get(at).and_then(|it| it.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// Time in which a process's threads were ready to run and had no core, in seconds.
+/// Returns the seconds for which a process's threads were ready to run without a core.
 fn waited_seconds(pid: &str) -> f64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let waited = |path: PathBuf| {
@@ -259,19 +258,19 @@ fn waited_seconds(pid: &str) -> f64 {
     threads.filter_map(|thread| waited(thread.path())).sum::<f64>() / 1e9
 }
 
-/// CPU of this process and its children, in seconds.
+/// Returns the CPU time of this process and its children, in seconds.
 fn own_seconds() -> f64 {
     cpu_seconds("self") + children().iter().map(|pid| cpu_seconds(pid)).sum::<f64>()
 }
 
-/// CPU that was taken from the machine's cores since it started, in seconds.
+/// Returns the busy time of all cores since the machine started, in seconds.
 fn busy_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = stat.lines().next().unwrap_or_default();
     let ticks: Vec<f64> = first.split_whitespace().filter_map(|it| it.parse().ok()).collect();
     // Idle, and waiting for storage: proc_stat(5).
     let idle = |at: &usize| matches!(at, 3 | 4);
-    // Guests are counted among the others already.
+    // Guest time is part of the other fields already.
     ticks.iter().take(8).enumerate().filter(|(at, _)| !idle(at)).map(|(_, it)| it / 100.0).sum()
 }
 

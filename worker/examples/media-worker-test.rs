@@ -1,4 +1,4 @@
-//! A worker and nothing else, for the tests of this crate; servers re-execute themselves instead.
+//! A worker binary for the tests of this crate; servers re-execute themselves instead.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! Figures of decoding and deciding for `deploy/release-gates`: prints one whole number.
 //!
-//! `release_probe allocations [MORE]` counts what a frame allocates from its packet to its decision, in our own code;
-//! libav's memory is libav's. `MORE` are made for each frame beside it, which proves that they are counted.
-//! `release_probe decisions FRAMES` prints the 95th percentile of the nanoseconds from a picture to its decision.
+//! `release_probe allocations [MORE]` counts the allocations of a frame from packet to decision in our own
+//! code, without libav's. `MORE` are added per frame, to prove that they are counted. `release_probe
+//! decisions FRAMES` prints the 95th percentile of the nanoseconds from a picture to its decision.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -24,17 +24,17 @@ use gate::{
 use media::Zones;
 use worker::{JobEvent, JobOptions, analyze};
 
-/// Counts the allocations of every thread.
+/// Allocator that counts the allocations of every thread.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call goes to the system's allocator unchanged, and counting allocates nothing.
+// SAFETY: every call is passed to the system's allocator unchanged, and counting allocates nothing.
 #[expect(unsafe_code, reason = "a global allocator is an unsafe trait")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller fulfils the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
@@ -47,22 +47,22 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Frames of an analysis, and as many more of another: what both have in common is not counted.
+/// Frames of one analysis; another has twice as many, and allocations that both have in common cancel out.
 const FRAMES: u64 = 500;
 
-/// Allocations that one more frame costs. What is made once for a segment of the file or for a message is left out, as
-/// long as it is less than one for four frames.
+/// Returns the allocations per additional frame. Allocations per segment of the file or per message are left
+/// out, as long as they are fewer than one per four frames.
 fn allocations(more: u64) -> u64 {
     let line = "-f lavfi -i testsrc2=s=320x180:r=25:d=40 -pix_fmt yuv420p -c:v libx264 -preset ultrafast -g 250";
     let clip = clips::rendered("release-probe.mp4", line);
-    // The first is there to make what is made once.
+    // The first analysis triggers one-time allocations.
     let [_, some, all] = [1, FRAMES, 2 * FRAMES].map(|frames| allocations_of(&clip, frames, more));
     let added = all.saturating_sub(some);
     eprintln!("release_probe: {added} allocations for {FRAMES} frames more");
     added.saturating_sub(FRAMES / 4).div_ceil(FRAMES)
 }
 
-/// Allocations of an analysis of the first frames of a clip.
+/// Returns the allocations of an analysis of the first frames of a clip.
 fn allocations_of(clip: &Path, max_frames: u64, more: u64) -> u64 {
     let input = BufReader::new(File::open(clip).expect("the clip opens"));
     let (sampling, gate) = (Sampling::Every, GateConfig::default());
@@ -89,7 +89,7 @@ fn allocations_of(clip: &Path, max_frames: u64, more: u64) -> u64 {
     ALLOCATIONS.load(Relaxed) - before
 }
 
-/// Measures, signals and decides about pictures of shots of eight frames.
+/// Measures frames of shots of eight frames, makes signals and decides.
 fn decisions(frames: usize) -> u128 {
     let picture =
         |n: u64| TestPicture { fill: Fill::Random(n / 8), ..TestPicture::new(640, 360) }.frame();

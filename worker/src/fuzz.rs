@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::corpus::{breaks, broken, corpus};
 
-    /// A parser, and the folder of the corpus that has bytes for it.
+    /// Name of the parser and of its folder in the corpus, and the parser.
     type Target = (&'static str, fn(&[u8]));
 
     const TARGETS: [Target; 4] = [
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// One that is refused as it is would test nothing when it is broken.
+    /// A message that is refused even undamaged would test nothing once damaged.
     #[test]
     fn the_corpus_has_a_message_of_frames() {
         let found = corpus("message").iter().any(|bytes| {

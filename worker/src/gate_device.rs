@@ -243,7 +243,7 @@ fn refused(kind: ErrorKind, error: &dyn std::error::Error) -> GateBackendError {
 mod tests {
     use super::*;
 
-    /// No machine has as many devices.
+    /// No machine has a device of this number.
     #[test]
     fn a_device_that_is_there_no_more_is_replaced_by_the_cpu() {
         let device = |was_there| GateDevice {

@@ -111,7 +111,7 @@ pub(crate) enum WorkerReply {
     Shrunk(EncodedImage),
     /// Event of the excerpt.
     Excerpt(ExcerptEvent),
-    /// Attempts and the error number of each, 0 for success.
+    /// Attempts, each with the error number of its refusal.
     Probed(#[serde(deserialize_with = "wire::list::<_, _, LIST_MAX>")] Vec<EscapeAttempt>),
     /// Result of [`WorkerRequest::Look`].
     Capabilities(Capabilities),

@@ -332,7 +332,7 @@ mod tests {
             level: SandboxLevel::Full,
             refused: 0,
         };
-        // Nobody listens, a path that is not there, and an error that a library made up.
+        // Errors that are no refusal: nothing listens, the path does not exist, the library made the error.
         let others = [None, Some(libc::ECONNREFUSED), Some(libc::ENOENT), Some(0)];
         for (errno, is_refused) in [Some(libc::EPERM), Some(libc::EACCES)]
             .map(|errno| (errno, true))
@@ -351,7 +351,7 @@ mod tests {
         }
     }
 
-    /// NVIDIA's driver opens this of each thread that it starts, and fails where it may not.
+    /// NVIDIA's driver writes the name of each thread that it starts, and fails if that is refused.
     #[test]
     fn with_a_driver_the_names_of_its_own_threads_are_written_and_nothing_else() {
         let write = |path: &str| {
@@ -363,7 +363,7 @@ mod tests {
             (abi > 0).then(|| [own.as_str(), "/proc/self/comm", "/tmp/sandbox-probe"].map(write))
         };
         for (has_driver, expected) in [(true, [true, false, false]), (false, [false; 3])] {
-            // landlock binds the thread that asks for it.
+            // landlock binds the thread that applies it.
             let bound = std::thread::Builder::new().name("confined".to_owned());
             let bound = bound.spawn(move || attempt(has_driver)).expect("a thread");
             match bound.join().expect("no panic") {

@@ -264,7 +264,7 @@ mod tests {
 
     use super::*;
 
-    /// A picture that went with its device.
+    /// Picture that was lost with its device.
     struct Gone;
 
     impl DeviceFrameBuffer for Gone {

@@ -77,7 +77,7 @@ mod tests {
         assert!(watchdog.check().is_ok());
         watchdog.source_ended();
         while watchdog.check().is_ok() {
-            // It says something all the time.
+            // The worker keeps sending events.
             watchdog.resume(Instant::now());
         }
         assert!(matches!(watchdog.check(), Err(WorkerError::Stalled { .. })));

@@ -182,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    /// No machine has as many devices; one without a driver has none.
+    /// No machine has a device of this number, and one without a driver has no device at all.
     #[test]
     fn a_device_that_was_there_and_opens_no_more_is_replaced_by_software() {
         let asked = |was_there| RequestedDevice {

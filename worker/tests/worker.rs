@@ -1,5 +1,5 @@
-//! Workers as processes: the sandbox, the watchdog, jobs on real clips, views of them, mutated
-//! files, sessions, remote media.
+//! Tests of workers as processes: sandbox, watchdog, jobs on real clips, views, mutated files, sessions,
+//! remote media.
 #![allow(missing_docs)]
 
 #[path = "worker/backends.rs"]

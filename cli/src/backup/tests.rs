@@ -1,4 +1,4 @@
-//! Copies of a log whose files are begun, sealed, merged and removed all the while.
+//! Copies of a log whose files are begun, sealed, merged and removed meanwhile.
 
 use std::{
     ops::ControlFlow,
@@ -11,7 +11,7 @@ use timeline::{Event, NewEvent, RequestMarkerPayload, TimelineOptions};
 
 use super::*;
 
-/// A batch of events, each of a run of its own that is kept, and of one that is purged again and again.
+/// Makes a batch of two events: one of a run that is kept, and one of a run that is purged later.
 fn batch(number: u64) -> Vec<NewEvent> {
     let event = || {
         Event::KeepaliveRefreshed(RequestMarkerPayload {
@@ -23,7 +23,7 @@ fn batch(number: u64) -> Vec<NewEvent> {
     runs.map(|run| NewEvent { run, event: event() }).into()
 }
 
-/// The events that the copy in `to` lacks of those up to `head` that are never purged; none where it does not open.
+/// Returns the number of kept events up to `head` that the copy in `to` lacks; `None` if it does not open.
 fn lacks(to: &Path, head: u64) -> Option<u64> {
     let (copy, _) = Timeline::open_read_only(&to.join("log")).ok()?;
     let kept = |seq: &u64| seq % 2 == 1;
@@ -31,12 +31,12 @@ fn lacks(to: &Path, head: u64) -> Option<u64> {
     Some((1..=head).filter(kept).filter(|seq| !is_there(seq)).count() as u64)
 }
 
-/// A plain copy of the journal, in the order in which the system lists it.
+/// Copies the journal plainly, in the order in which the system lists it.
 fn plain(from: &Path, to: &Path) {
     fs::create_dir_all(to.join("log/journal")).expect("made");
     for entry in fs::read_dir(from.join("log/journal")).expect("there") {
         let entry = entry.expect("there");
-        // It may be gone meanwhile.
+        // The file may have been removed meanwhile.
         fs::copy(entry.path(), to.join("log/journal").join(entry.file_name())).ok();
     }
 }

@@ -1,4 +1,4 @@
-//! The plan against figures that were worked out by hand.
+//! Compares the plan with figures computed by hand.
 
 use clap::Parser;
 

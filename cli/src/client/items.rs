@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives a few bytes at a time.
+    /// Reader that returns a few bytes at a time.
     struct Slowly<'a>(&'a [u8], usize);
 
     impl Read for Slowly<'_> {
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    /// The fields before the list and its items, and how reading ended.
+    /// Returns the fields before the array, the items, and the way in which reading ended.
     fn read(answer: &str, step: usize) -> (String, Vec<String>, &'static str) {
         let (mut before, mut items) = (String::new(), Vec::new());
         let read = each(Slowly(answer.as_bytes(), step), "it", |head, item: Box<RawValue>| {

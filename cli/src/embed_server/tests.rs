@@ -1,4 +1,4 @@
-//! The server between a real client and a model that is a script, on real sockets.
+//! The server between a real client and a scripted model, on real sockets.
 
 use std::sync::{
     atomic::{AtomicUsize, Ordering},
@@ -20,7 +20,7 @@ const COLOUR: &[u8] = include_bytes!("testdata/colour.jpg");
 const GREY: &[u8] = include_bytes!("testdata/grey.jpg");
 const ENDLESS: Duration = Duration::from_secs(60);
 
-/// Embeds a picture as its first pixel, once the script lets it.
+/// Embeds a picture as its first pixel, after a step of the script.
 struct FirstPixel {
     largest: Arc<AtomicUsize>,
     script: Script,
@@ -103,7 +103,7 @@ async fn pictures_of_two_clients_are_embedded_together_and_each_gets_its_own() {
         other.embed(grey),
         other.embed(colour),
     );
-    // Red has little blue in it, grey as much as of any.
+    // Red has little blue; grey has as much as of any colour.
     let blues = [a, b, c, d].map(blue);
     for (got, expected) in blues.iter().zip([0.19, 0.577, 0.577, 0.19]) {
         assert!((got - expected).abs() < 0.03, "{blues:?}");

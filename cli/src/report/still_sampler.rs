@@ -167,7 +167,7 @@ mod tests {
         assert!(shelf.kept().len() <= STILLS_MAX, "{}", shelf.kept().len());
         let frames: Vec<u64> = shelf.kept().map(|s| s.frame_index).collect();
         assert!(frames.is_sorted());
-        // Evenly: no half of the source has much more than the other.
+        // Spread evenly: both halves of the source have nearly equal numbers.
         let early = frames.iter().filter(|&&frame| frame < 2500).count();
         assert!(early.abs_diff(frames.len() - early) <= 2, "{early} of {}", frames.len());
     }

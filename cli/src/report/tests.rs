@@ -1,4 +1,4 @@
-//! The page as text: what it must hold, and what it must never hold.
+//! The page as text: content that it must have, and content that it must never have.
 
 use media::Score;
 

@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// Pictures 40 ms apart; a letter `k` is a keyframe.
+    /// Makes a player of pictures 40 ms apart; `k` stands for a keyframe.
     fn player(kinds: &str, repeats: bool, start: Instant) -> Player {
         let picture = |(index, kind): (usize, char)| {
             let at = 3600 * index as i64;

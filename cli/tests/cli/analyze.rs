@@ -76,7 +76,7 @@ fn a_real_clip_gives_table_json_report_and_stills() {
     }
 }
 
-/// A box passes through the left half of the picture, and later through the right.
+/// The clip has a box that crosses the left half of the picture, and later the right half.
 #[test]
 fn episodes_come_first_with_their_places_zones_and_frames() {
     let clip = text(clips::passing());
@@ -208,7 +208,7 @@ fn a_reader_that_goes_away_costs_nothing() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        // Closed before the first byte, as `| true` does.
+        // Closed before the first byte, as by `| true`.
         drop(child.stdout.take());
         drop(child.stderr.take_if(|_| closed == "both"));
         let output = child.wait_with_output().expect("it ends");

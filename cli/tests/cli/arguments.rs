@@ -1,4 +1,4 @@
-//! Exit codes, help and what needs neither media nor a server.
+//! Exit codes, help, and commands that need neither media nor a server.
 
 use std::net::TcpListener;
 
@@ -89,7 +89,7 @@ fn doctor_tries_every_codec_and_what_is_forbidden_in_a_worker() {
 
 #[test]
 fn doctor_says_what_a_device_lacks() {
-    // None of these is anywhere, so that a machine with a device lacks them too.
+    // No machine has these, so the checks fail even with a device.
     let rows = [("nvdec", "4000", "libcuda.so.1"), ("vaapi", "/dev/dri/none", "/dev/dri/none")];
     for (backend, device, missing) in rows {
         for (asked, state) in [("auto", "absent"), (backend, "fail")] {

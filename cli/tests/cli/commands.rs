@@ -1,4 +1,4 @@
-//! One row a command: what it asks of a server, and what a person is shown of the answer.
+//! One row per command: its request to the server, and its output for the response.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::{
 const HASH: &str = "aaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbb";
 const JOB: &str = "job-000102030405060708090a0b0c0d0eff";
 
-/// The command, the answers, what is asked, what is shown.
+/// Command, responses, expected requests, expected output.
 type Row<'a> = (Vec<&'a str>, Vec<Answer>, Vec<(String, Value)>, &'a str);
 
 #[test]

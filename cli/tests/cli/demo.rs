@@ -1,4 +1,4 @@
-//! `sightline demo` with servers that fail, and with the real one where it has been built.
+//! `sightline demo` with servers that fail, and with the real one if it has been built.
 
 use std::{
     io::{BufRead, BufReader},
@@ -18,7 +18,7 @@ fn demo(server: &Path, dir: &TempDir, video: &str) -> crate::support::Outcome {
     sightline(&["demo", "--server-binary", server, "--out", out, video])
 }
 
-/// The server beside this binary; `cargo build --workspace --bins` puts it there.
+/// The server beside this binary, where `cargo build --workspace --bins` puts it.
 pub fn server() -> Option<PathBuf> {
     let server = Path::new(env!("CARGO_BIN_EXE_sightline")).with_file_name("sightline-server");
     if !server.is_file() {
@@ -71,7 +71,7 @@ fn the_server_and_the_command_line_find_the_same() {
     assert!(refused.stderr.contains("not a regular file"), "{}", refused.stderr);
 }
 
-/// With `--keep` the server answers at the printed address until SIGINT, which is no failure then.
+/// With `--keep` the server answers at the printed address until SIGINT, which then is no failure.
 fn kept(server: &Path, dir: &TempDir, clip: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sightline"));
     command.args(["demo", "--keep", "--server-binary", text(server.to_owned()).as_str()]);

@@ -1,4 +1,4 @@
-//! `sightline export` and `analyze --parquet`: what is left of files that do not become whole.
+//! `sightline export` and `analyze --parquet`: traces of files that are not completed.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -9,7 +9,7 @@ use crate::{
     support::{rendered, sightline},
 };
 
-/// The names in a directory, each with what its file holds.
+/// Returns the files in a directory by name, with their contents.
 fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
     entries

@@ -1,6 +1,6 @@
-//! `deploy/gpu-check` over programs that are stubs: which rows it writes, and how it ends.
+//! `deploy/gpu-check` with stubs as its programs: the rows that it writes, and its exit code.
 //!
-//! What the programs themselves say of a device needs one.
+//! The output of the real programs needs a device.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-/// Stubs of a host with a sound GPU: name, and what its shell does.
+/// Stubs of a host with a sound GPU: file name and shell script.
 const SOUND: [(&str, &str); 7] = [
     ("path/nvidia-smi", "echo 'NVIDIA X, 580.1, 81559 MiB'"),
     (
@@ -45,7 +45,7 @@ const SOUND: [(&str, &str); 7] = [
     ),
 ];
 
-/// The same of a host that has none.
+/// Stubs of a host without a GPU.
 const BARE: [(&str, &str); 3] = [
     ("path/nvidia-smi", "exit 9"),
     ("wgpu_cost", "echo 'no Vulkan adapter of a GPU; found: llvmpipe (Cpu)' >&2; exit 2"),
@@ -58,7 +58,7 @@ fn stub(dir: &Path, name: &str, script: &str) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
 }
 
-/// Runs gpu-check beside the stubs of a sound host, those of `others` in their place.
+/// Runs gpu-check with the stubs of a sound host, replaced by those in `others`.
 fn check(others: &[(&str, &str)]) -> (Output, Value) {
     let dir = tempfile::tempdir().expect("a folder");
     for folder in ["path", "clips"] {
@@ -83,7 +83,7 @@ fn check(others: &[(&str, &str)]) -> (Output, Value) {
     (output, serde_json::from_slice(&said).expect("JSON"))
 }
 
-/// The states of a check's rows, each once.
+/// Returns the states of a check's rows, without repetitions.
 fn states(found: &Value, area: &str, check: &str) -> Vec<String> {
     let rows = found["rows"].as_array().expect("rows");
     let ours = rows.iter().filter(|row| row["area"] == area && row["check"] == check);
@@ -144,7 +144,7 @@ fn a_device_that_does_not_do_what_it_should_is_a_failure() {
         ("cuda_cost", "kill -SEGV $$", "cuda", "kernel times"),
         ("wgpu_cost", "echo 'does not measure' >&2; exit 1", "vulkan", "kernel times"),
         ("wgpu_conformance", "exit 101", "vulkan", "conformance"),
-        // Timed on one adapter and examined on another.
+        // Timed on one adapter, tested on another.
         ("wgpu_cost", "echo 'Other (DiscreteGpu)'", "vulkan", "conformance"),
         ("ffmpeg", "[ \"$4\" = -y ] || exit 1", "nvdec", "h264-1080 ffmpeg alone x2"),
     ];

@@ -1,4 +1,4 @@
-//! `sightline log` on logs that a server could have left.
+//! `sightline log` on logs as a server may leave them.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::support::sightline;
 
 const RUN: RunId = RunId::from_bytes([7; 16]);
 
-/// A data directory with one run of `count` events; gives the run log's path too.
+/// Makes a data directory with one run of `count` events.
 fn log_of(count: u64) -> TempDir {
     let dir = TempDir::new().expect("a folder");
     let (timeline, _) =
@@ -112,7 +112,7 @@ fn where_there_is_no_log_it_says_so() {
     assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0, "nothing was made");
 }
 
-/// One event that names a still of these bytes.
+/// Makes a log with one event that names a still of these bytes.
 fn log_with_still(dir: &Path, bytes: &[u8]) -> BlobHash {
     let hash = BlobStore::open(&dir.join("blobs"), None).and_then(|blobs| blobs.lease().put(bytes));
     let hash = hash.expect("stored");

@@ -1,4 +1,4 @@
-//! Commands that read a server's data look for it where the server keeps it.
+//! Commands that read a server's data look in the same place as the server.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{command, doctor, finish};
 
-/// Check of the data directory by `doctor`, started in `folder` with these variables.
+/// Returns the check of the data directory by `doctor`, run in `folder` with these variables.
 fn data_dir(folder: &Path, vars: &[(&str, &Path)]) -> String {
     let mut doctor = doctor(&["--json"]);
     doctor.current_dir(folder).env_remove("XDG_STATE_HOME");

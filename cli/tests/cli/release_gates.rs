@@ -1,6 +1,6 @@
-//! `deploy/release-gates` over this build: each gate fails where more is observed than its ceiling.
+//! `deploy/release-gates` on this build: each gate fails if the value exceeds its ceiling.
 //!
-//! Cargo is a stub in it: the test that it would run is one of this build's own.
+//! Cargo is a stub, as the test that it would run belongs to this build.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const GOLDEN: &str = "fixtures/golden/gops.analysis.json";
-/// The gates in order, each with its ceiling.
+/// The gates in order, each with the variable of its ceiling.
 const GATES: [(&str, &str); 7] = [
     ("replay_differences", "SERVICE_MAX_REPLAY_DIFFERENCES"),
     ("schema_faults", "SERVICE_MAX_SCHEMA_FAULTS"),
@@ -29,7 +29,7 @@ fn script(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
 }
 
-/// A tree with the script and what it reads of the repository, in which `bin` is this build.
+/// Makes a tree with the script and the files that it reads; `bin` is this build.
 fn tree() -> TempDir {
     let dir = TempDir::new().expect("a folder");
     let at = |name: &str| dir.path().join(name);
@@ -48,13 +48,13 @@ fn tree() -> TempDir {
         assert!(path.exists(), "no {}: cargo build --workspace --bins --examples", path.display());
         symlink(path, at("bin").join(program)).expect("linked");
     }
-    // Only its size is looked at, and the server of this build takes long to strip.
+    // Only its size matters, and stripping the real server takes long.
     symlink("/bin/true", at("bin/sightline-server")).expect("linked");
     script(&at("cargo"), "echo 'test result: ok. 1 passed; 0 failed; 0 ignored'");
     dir
 }
 
-/// Runs the gates with these ceilings; gives each line's state and all that was said.
+/// Runs the gates with these ceilings; returns the output and each line's state.
 fn gates(tree: &TempDir, ceilings: &[(&str, &str)]) -> (Output, Vec<(String, bool)>) {
     let output = Command::new(tree.path().join("deploy/release-gates"))
         .arg(tree.path().join("bin"))
@@ -76,7 +76,7 @@ fn gates(tree: &TempDir, ceilings: &[(&str, &str)]) -> (Output, Vec<(String, boo
 fn each_gate_fails_where_more_is_observed_than_its_ceiling() {
     let tree = tree();
     let at = |name: &str| tree.path().join(name);
-    // What is none in a sound build is one here.
+    // Raises every count that is 0 in a sound build.
     let golden = fs::read_to_string(at(GOLDEN)).expect("readable");
     let changed = golden.replacen("\"pts_ms\": 0", "\"pts_ms\": 1", 1);
     assert_ne!(changed, golden);
@@ -88,7 +88,7 @@ fn each_gate_fails_where_more_is_observed_than_its_ceiling() {
     let more = format!("[ $1 = allocations ] && more=1\nexec {} \"$@\" $more", real.display());
     script(&probe, &more);
 
-    // The replay differs on one thread and on four.
+    // The replay differs twice: on one thread and on four.
     let values = ["1", "0", "0", "1", "1", "1", "1"];
     let ceilings = GATES.iter().zip(values).map(|((_, variable), value)| (*variable, value));
     let (output, states) = gates(&tree, &ceilings.collect::<Vec<_>>());
@@ -123,7 +123,7 @@ fn what_cannot_be_observed_fails_and_says_what_to_do() {
 fn what_is_not_as_it_should_be_fails_the_gates_that_look_at_it_alone() {
     let (ample, probe) = ("999999999999", "bin/examples/release_probe");
     let all = GATES.map(|(_, variable)| (variable, ample));
-    // Things that are broken, how, and the gates that look at them.
+    // Broken parts, the way in which each is broken, and the gates that use them.
     type Broken<'a> = (&'a str, Option<&'a str>);
     let many = Some("#!/bin/sh\necho many");
     let rows: [(&[Broken<'_>], &[usize]); 2] = [
@@ -158,7 +158,7 @@ fn ceilings_that_are_none_are_refused_by_name() {
         ("SERVICE_MAX_CLI_SIZE_BYTES", "12 MB", "set it to a whole number"),
     ];
     for (name, value, expected) in rows {
-        // A setting of the server's is no mistake.
+        // A setting of the server does not count as a mistake.
         let (output, states) = gates(&tree, &[(name, value), ("SERVICE_MAX_STREAMS", "9")]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), states), (Some(2), vec![]), "{name}: {said}");

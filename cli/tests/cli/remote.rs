@@ -1,4 +1,4 @@
-//! The commands that talk to a server, against one that answers from a script.
+//! The commands that use a server, against a scripted one.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -15,7 +15,7 @@ use crate::support::{Outcome, command, doctor, finish};
 pub const RUN: &str = "run-000102030405060708090a0b0c0d0eff";
 const KEY: &str = "verysecretkey";
 
-/// One scripted answer: status and body.
+/// Scripted response: status and body.
 pub type Answer = (u16, String);
 
 /// Request that a client sent.
@@ -59,7 +59,7 @@ impl Script {
         self.ask(command(args))
     }
 
-    /// Runs a command that asks this server.
+    /// Runs a command against this server.
     pub fn ask(&self, mut command: Command) -> Outcome {
         command.env("SIGHTLINE_SERVER", &self.address).env("SIGHTLINE_API_KEY", KEY);
         finish(command)
@@ -262,7 +262,7 @@ fn a_job_that_failed_ends_as_its_failure_would_as_an_answer() {
 
 #[test]
 fn following_a_run_that_has_ended_ends() {
-    // Its end is not among the events that are asked for; a server that knows no `kind` there sends all.
+    // The event that ends the run is not of the kind asked for; an older server ignores `kind` and sends all.
     let ended = (200, json!({ "request_id": "r", "status": "completed" }).to_string());
     let others = snapshot(&[event(3, "run_created", json!({}))]);
     let script = Script::start(vec![others, ended, page(&[], 4)]);

@@ -1,4 +1,4 @@
-//! `sightline run` with the real server, where it has been built, and a model that is scripted.
+//! `sightline run` with the real server, if it has been built, and a scripted model.
 
 use std::{
     net::{TcpListener, TcpStream},
@@ -16,7 +16,7 @@ const KEY: &str = "a-key-for-these-tests";
 const MODEL: &str = "Qwen/Qwen3-VL-8B-Instruct";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server, which ends when dropped.
+/// A server process, which ends when dropped.
 struct Running {
     child: Child,
     url: String,
@@ -24,7 +24,7 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -39,7 +39,7 @@ impl Running {
         server.env("SERVICE_API_KEYS", KEY).env("SERVICE_BIND_ADDR", &address);
         server.env("SERVICE_DATA_DIR", dir.join("data")).env("SERVICE_INGEST_FILE_ROOTS", root);
         server.env("SERVICE_VLLM_BASE_URL", model);
-        // As a user of this machine would have to.
+        // Settings that a user of this machine would need.
         server.envs(command(&[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
         server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = server.spawn().expect("it starts");
@@ -96,7 +96,7 @@ fn one_command_goes_from_a_source_to_what_was_found_in_it() {
         let markers = found["markers"].as_array().expect("an array");
         markers.iter().filter(|marker| marker["event_type"] == "keyframe_keep").count()
     };
-    // The first frame, the one at which something begins to move, two peaks, and one 30 frames later.
+    // The first frame, the start of activity, two peaks, and one frame 30 frames later.
     assert_eq!(kept(&found), 5, "{}", found["markers"]);
     let fewer = server.json(&run(&["--json", "--keepalive-frames", "0"]));
     assert_eq!(kept(&fewer), 4, "{}", fewer["markers"]);

@@ -1,4 +1,4 @@
-//! A kernel without landlock, as the user of the command line meets it.
+//! The command line on a kernel without landlock.
 
 use clips::pick_one;
 use tempfile::TempDir;

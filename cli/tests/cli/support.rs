@@ -1,4 +1,4 @@
-//! Runs the binary and says what came of it.
+//! Runs the binary and returns its results.
 
 #[path = "../../../tests/support/sandbox.rs"]
 mod sandbox;
@@ -19,19 +19,19 @@ pub struct Outcome {
     pub stderr: String,
 }
 
-/// The binary with a clean environment.
+/// Returns a command of the binary with a clean environment.
 pub fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sightline"));
     command.args(args).stdin(Stdio::null());
     for name in ["SIGHTLINE_SERVER", "SIGHTLINE_API_KEY", "SERVICE_DATA_DIR", "NO_COLOR"] {
         command.env_remove(name);
     }
-    // As a user of this machine would have to.
+    // Setting that a user of this machine would need.
     command.env("SERVICE_SANDBOX", sandbox::policy(env!("CARGO_BIN_EXE_sightline")).as_str());
     command
 }
 
-/// A `doctor` that has no FFmpeg to try each codec with, which takes most of its time.
+/// Returns a `doctor` command without FFmpeg, as trying each codec with it takes most of the time.
 pub fn doctor(args: &[&str]) -> Command {
     let mut command = command(&["doctor"]);
     command.args(args).env("SERVICE_FFMPEG_PATH", "/nowhere/ffmpeg");
@@ -58,7 +58,7 @@ pub fn text(clip: PathBuf) -> String {
     clip.into_os_string().into_string().expect("a UTF-8 path")
 }
 
-/// Forty seconds of H.264 in groups of a second.
+/// Renders forty seconds of H.264 in one-second GOPs.
 pub fn rendered() -> String {
     text(clips::rendered(
         "cli.mp4",

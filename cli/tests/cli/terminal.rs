@@ -1,11 +1,11 @@
-//! Names from outside reach no terminal raw: a hostile one cannot clear the screen or reorder words.
+//! Untrusted names reach no terminal unescaped: none can clear the screen or reorder text.
 
 use media::is_hidden;
 use serde_json::{Value, json};
 
 use crate::remote::{RUN, Script, event, snapshot};
 
-/// Clears the screen, ends a line, reorders words, and says C1's control sequence introducer.
+/// Clears the screen, ends a line, reorders text, and contains C1's control sequence introducer.
 const NASTY: &str = "a\u{1b}[2Jb\rc\u{202e}d\u{9b}31me\u{7f}f\u{2066}g\u{2028}h";
 
 fn marker() -> Value {
@@ -47,7 +47,7 @@ fn names_of_others_reach_no_terminal_raw() {
             assert_eq!(raw, None, "{args:?}: {said:?}");
         }
         if args.contains(&"--json") {
-            // Escaped and nothing else: a program reads what was said.
+            // Only escaped: a program reads the original text.
             let printed: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
             let printed = printed.to_string();
             assert!(printed.contains(&json!(NASTY).to_string()), "{args:?}: {printed}");

@@ -1,4 +1,4 @@
-//! `sightline verify` on runs as a server records them, and on runs that somebody changed.
+//! `sightline verify` on runs as a server records them, and on modified runs.
 
 use std::path::Path;
 
@@ -22,11 +22,11 @@ struct Pass {
     signals: Vec<Signal>,
     stills: Vec<KeyframeStored>,
     gate: Option<GateConfig>,
-    /// Reason for which it ended early.
+    /// Reason for an early end.
     reason: Option<&'static str>,
 }
 
-/// Pass of `analyze` over the clip, by these thresholds.
+/// Makes the pass that `analyze` gives for the clip with these thresholds.
 fn analysed(thresholds: &[&str]) -> Pass {
     let dir = TempDir::new().expect("a folder");
     let stills = dir.path().to_str().expect("UTF-8");
@@ -86,7 +86,7 @@ fn still(record: &Value) -> KeyframeStored {
     }
 }
 
-/// A data directory whose log says `pass` about `source`.
+/// Makes a data directory whose log has `pass` for `source`.
 fn recorded(pass: &Pass, source: &str) -> TempDir {
     let dir = TempDir::new().expect("a folder");
     let (log, _) = Timeline::open(&dir.path().join("log"), timeline::TimelineOptions::default())
@@ -134,7 +134,7 @@ fn a_run_is_proven_on_the_source_that_it_names_or_on_a_copy() {
     assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
     assert!(outcome.stdout.contains("proven"), "{}", outcome.stdout);
 
-    // One from before there was activity has none, nor the stills that are kept for it.
+    // An old recording has no activity, and none of the stills that are kept for it.
     let mut older = pass.clone();
     older.signals.iter_mut().for_each(|signal| signal.activity = None);
     older.stills.retain(|still| {
@@ -173,7 +173,7 @@ fn the_thresholds_of_a_recording_are_those_it_is_proven_by() {
     ];
     for (chosen, gate) in rows {
         let mut pass = Pass { gate: Some(gate), ..analysed(chosen) };
-        // The server's own, which do not decide here.
+        // The server's thresholds, which must have no effect here.
         let outcome = verify(recorded(&pass, CLIP).path(), &["--keepalive-frames", "1"]);
         assert_eq!(outcome.code, 0, "{chosen:?}: {}{}", outcome.stdout, outcome.stderr);
         pass.gate = None;
@@ -237,7 +237,7 @@ fn what_was_changed_is_found_at_the_first_frame_that_differs() {
     }
 }
 
-/// Its stills are told behind its signals.
+/// Stills are recorded after their signals.
 #[test]
 fn a_recording_that_was_cut_off_is_judged_as_far_as_its_stills_were_told() {
     let whole = analysed(&["--keepalive-frames", "10"]);

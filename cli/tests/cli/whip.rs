@@ -1,4 +1,4 @@
-//! `sightline whip publish` against a server that refuses, and against the receiving side of ours.
+//! `sightline whip publish` against a server that refuses, and against our own receiver.
 
 use std::{
     fs::File,
@@ -21,7 +21,7 @@ use crate::support::{Outcome, command, finish, text};
 
 const KEY: &str = "verysecretkey";
 
-/// A request: its first line, its authorization and its body.
+/// First line, authorization and body of a request.
 struct Asked {
     line: String,
     authorization: Option<String>,
@@ -49,7 +49,7 @@ fn read(stream: &TcpStream) -> Asked {
     Asked { line: line.trim().to_owned(), authorization, body }
 }
 
-/// Answers each request with what `answer` says: status, Location and body.
+/// Answers each request with the status, Location and body that `answer` returns.
 fn serve(mut answer: impl FnMut(&Asked) -> (u16, String, String) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}/whip", listener.local_addr().expect("bound"));
@@ -77,7 +77,7 @@ fn publish(file: &str, url: &str, options: &[&str]) -> Outcome {
     finish(command)
 }
 
-/// Three seconds with a keyframe each.
+/// Renders three seconds with a keyframe in each.
 fn clip(name: &str, encoder: &str) -> String {
     let source = "-f lavfi -i testsrc2=s=320x240:r=25:d=3 -pix_fmt yuv420p";
     text(clips::rendered(name, &format!("{source} -c:v {encoder}")))
@@ -128,7 +128,7 @@ fn what_cannot_be_published_is_told_before_anything_is_asked() {
     assert!(mjpeg.stderr.contains("mjpeg cannot be published"), "{}", mjpeg.stderr);
 }
 
-/// Hands units to the test; its session is told by a number.
+/// Passes units to the test, with the session's number.
 struct Collect(mpsc::SyncSender<(usize, AccessUnit)>, usize);
 
 impl SessionHandler for Collect {
@@ -146,7 +146,7 @@ struct Received {
     units: Vec<Vec<AccessUnit>>,
 }
 
-/// Publishes to a receiving port.
+/// Publishes to a receiving endpoint.
 fn received(file: &str, options: &[&str]) -> Received {
     let port = WebRtcEndpoint::open(EndpointConfig {
         bind: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
@@ -182,7 +182,7 @@ fn received(file: &str, options: &[&str]) -> Received {
     Received { outcome, requests, units }
 }
 
-/// The file's own pictures.
+/// Returns the file's own pictures.
 fn pictures(file: &str) -> Vec<AccessUnit> {
     let input = File::open(file).expect("the clip");
     let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("a clip");
@@ -206,7 +206,7 @@ fn every_codec_arrives_as_it_is() {
         assert_eq!(units[0].len(), originals.len(), "{name}");
         for (index, (found, expected)) in units[0].iter().zip(&originals).enumerate() {
             assert_eq!(found.keyframe, expected.keyframe, "{name} {index}");
-            // Temporal units are given a delimiter, which the container leaves out.
+            // Received temporal units have a delimiter, which the container omits.
             assert!(found.data.ends_with(&expected.data), "{name} {index}");
         }
         let figures: Value = serde_json::from_str(&outcome.stdout).expect("JSON");

@@ -1,4 +1,4 @@
-//! Size, age and bounds by name in virtual time, and what holds of any arrivals.
+//! Tests of size, age and bounds in virtual time, and properties for any arrivals.
 
 use proptest::prelude::*;
 
@@ -53,8 +53,8 @@ fn what_waits_is_bounded_for_each_stream_and_altogether() {
 }
 
 proptest! {
-    /// Polling at each time that something is due lets nothing wait longer than the age, loses
-    /// nothing and keeps the order of each stream.
+    /// Polling whenever a batch is due lets no item wait longer than the age, loses none and keeps the order
+    /// of each stream.
     #[test]
     fn nothing_waits_too_long_is_lost_or_overtaken(
         arrivals in proptest::collection::vec((0_u64..4000, 0_u8..5), 1..200),

@@ -1,4 +1,4 @@
-//! A sidecar that is a script, on a real socket: what each ask comes to, and when it is tried again.
+//! Tests against a scripted sidecar on a real socket: results of requests, and times of retries.
 
 use std::{future::Future, pin::Pin, task::Poll};
 
@@ -17,7 +17,7 @@ struct Script {
     address: String,
 }
 
-/// A connection as the sidecar sees it.
+/// A connection, seen from the sidecar.
 struct Peer {
     stream: TcpStream,
     requests: RequestDecoder,
@@ -54,7 +54,7 @@ impl Peer {
     }
 }
 
-/// A failure is waited for longer than any test runs.
+/// Creates a client whose back-off lasts longer than any test.
 fn rested_for_long(address: &str) -> SidecarClient {
     SidecarClient::resting(address, ENDLESS, Backoff::starting_with(ENDLESS))
 }
@@ -75,7 +75,7 @@ fn is(result: &Result<Embedding, SidecarError>, byte: u8) -> bool {
     result.as_ref().is_ok_and(|got| got.distance(&direction(byte)) == Some(media::Score::ZERO))
 }
 
-/// The name of the failure, or `embedded`.
+/// Returns the name of the failure, or `embedded`.
 fn name(result: &Result<Embedding, SidecarError>) -> &'static str {
     result.as_ref().map_or_else(SidecarError::name, |_| "embedded")
 }
@@ -90,7 +90,7 @@ async fn asks_follow_each_other_and_answers_keep_their_order() {
         for _ in 0..3 {
             all.extend(embedded(&peer.request().await));
         }
-        // Nothing is answered before all have been asked, and then in pieces.
+        // The sidecar replies only after all requests have come, and then in pieces.
         for piece in all.chunks(5) {
             peer.answer(piece).await;
         }
@@ -142,7 +142,7 @@ async fn an_answer_that_nobody_asked_for_ends_the_connection() {
         let mut peer = script.accept().await;
         let answer = embedded(&peer.request().await);
         peer.answer(&[&answer[..], &answer[..]].concat()).await;
-        // The client closes: there is nothing more to read.
+        // The client closes the connection: nothing more is read.
         let mut rest = [0; 1];
         peer.stream.read(&mut rest).await.unwrap_or(0)
     };
@@ -197,7 +197,7 @@ async fn a_sidecar_that_went_away_while_idle_is_found_again_at_once() {
             let answer = embedded(&peer.request().await);
             peer.answer(&answer).await;
             peer.stream.shutdown().await.expect("open");
-            // Until the client has seen it.
+            // Waits until the client has noticed.
             let mut rest = [0; 1];
             assert_eq!(peer.stream.read(&mut rest).await.unwrap_or(0), 0);
         };
@@ -226,7 +226,7 @@ async fn asks_past_the_bound_are_refused_at_once() {
     let sidecar = SidecarClient::new(&script.address, ENDLESS);
     let mut asks: Vec<Pin<Box<_>>> =
         (0..=IN_FLIGHT_MAX).map(|_| Box::pin(sidecar.embed(jpeg(1)))).collect();
-    // One round, in which the connection has no turn to take any.
+    // Polls each request once; the connection's task does not run in between and takes none.
     let first_done = std::future::poll_fn(|context| {
         let done =
             asks.iter_mut().enumerate().find_map(|(at, ask)| match ask.as_mut().poll(context) {

@@ -1,10 +1,10 @@
-//! A model that is a script: what each asker gets, whatever the model does.
+//! Tests against a scripted model: the result of each request, whatever the model does.
 
 use std::sync::mpsc;
 
 use super::*;
 
-/// Embeds each picture as its first byte; does with each batch what the script says first.
+/// Embeds each picture as its first byte, after a step of the script for each batch.
 struct Scripted {
     batches: mpsc::SyncSender<Vec<u8>>,
     steps: mpsc::Receiver<Step>,

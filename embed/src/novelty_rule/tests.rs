@@ -1,4 +1,4 @@
-//! Every reason by name, the bounds from both sides, and what holds for any stream of frames.
+//! Tests of every reason, of each bound from both sides, and properties for any stream of frames.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,7 @@ fn cells(change: u8) -> CellMeans {
     CellMeans::new(means).expect("2,560 means")
 }
 
-/// A frame at `ms` whose distance to the one with `millionths` 0 is `millionths`.
+/// A frame at `ms` whose distance to the one of 0 `millionths` is `millionths`.
 fn frame(ms: i64, millionths: u32, change: u8) -> FrameFeatures {
     let cosine = 1.0 - f64::from(millionths) / 1e6;
     let values = vec![cosine as f32, (1.0 - cosine * cosine).sqrt() as f32];
@@ -75,7 +75,7 @@ fn a_stream_begins_new_and_stays_so_until_something_is_described() {
 #[test]
 fn a_slow_change_is_measured_from_what_was_described() {
     let mut reuse = anchored(unshadowed());
-    // Each is within 2,500 of the one before; the fifth is too far from the anchor.
+    // Each frame is within 2,500 of the one before; the fifth is too far from the anchor.
     let verdicts: Vec<NoveltyVerdict> = (1..=5)
         .map(|step| reuse.evaluate(&frame(1000 + i64::from(step), 2500 * step, 0)))
         .collect();
@@ -93,7 +93,7 @@ fn a_description_wears_out_by_the_distances_it_was_used_at() {
         assert_eq!(verdict, NoveltyVerdict::Reuse(distance(10_000)), "{use_}");
     }
     assert_eq!(reuse.evaluate(&frame(1051, 10_000, 0)), NoveltyVerdict::New(NoveltyReason::Drift));
-    // Nothing came of describing it: it is as worn as before, and only the same picture fits.
+    // The frame was not described, so the drift remains: only the same picture is reused.
     assert_eq!(reuse.evaluate(&frame(1052, 1, 0)), NoveltyVerdict::New(NoveltyReason::Drift));
     assert_eq!(reuse.evaluate(&frame(1053, 0, 0)), NoveltyVerdict::Reuse(distance(0)));
     reuse.described(frame(1054, 10_000, 0));
@@ -112,7 +112,7 @@ fn one_reuse_in_a_hundred_is_described_all_the_same() {
             })
             .count()
     };
-    // Golden: the hash is part of what a stream's verdicts are made of.
+    // Golden values: the hash determines a stream's verdicts.
     assert_eq!([shadowed(0), shadowed(1), shadowed(u64::MAX)], [91, 93, 115]);
 }
 
@@ -123,8 +123,8 @@ fn streams_are_not_shadowed_together() {
 }
 
 proptest! {
-    /// Any frames: a reuse keeps every bound to the last described frame, all reuses since it keep
-    /// the drift bound, and a described frame is reused at once.
+    /// For any frames: a reuse keeps every bound to the last described frame, all reuses since then keep the
+    /// drift bound, and a described frame is reused at once.
     #[test]
     fn no_reuse_breaks_a_bound(
         frames in proptest::collection::vec((-50_i64..400, 0_u32..15_000, 0_u8..20, any::<bool>()), 1..200),

@@ -1,4 +1,4 @@
-//! The layout byte by byte, every refusal by name, and any bytes in any pieces.
+//! Tests of the layout byte by byte, of every error, and of any bytes in any pieces.
 
 use proptest::{prelude::*, sample::Index};
 
@@ -99,7 +99,7 @@ proptest! {
         prop_assert!(requests.is_empty());
     }
 
-    /// An embedding is normalised again where it arrives, which moves its numbers by a rounding.
+    /// An embedding is normalised again by the receiver, which changes its values by a rounding error.
     #[test]
     fn answers_survive_any_cutting(
         sent in proptest::collection::vec(answer(), 1..6),

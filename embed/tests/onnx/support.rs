@@ -1,4 +1,4 @@
-//! The built-in model, and pictures that are made, not kept.
+//! The built-in model, and synthetic pictures.
 
 use embed::{ModelInputImage, OnnxConfig, OnnxModel};
 
@@ -9,13 +9,13 @@ pub const SCENES: u32 = 4;
 
 const SIDE: u32 = 224;
 
-/// The built-in model; `None` where `test` is passed over.
+/// Loads the built-in model; `None` if `test` is skipped.
 pub fn load(test: &str) -> Option<OnnxModel> {
     let config = OnnxConfig { runtime: Some(runtime(test)?), ..OnnxConfig::default() };
     Some(OnnxModel::load(&config).expect("the built-in model runs"))
 }
 
-/// Scene number `number`: a gradient with five discs, each sample passed through `change` with a random
+/// Returns scene `number`: a gradient with five discs, each sample passed through `change` with a random
 /// number.
 pub fn scene(number: u32, change: impl Fn(f64, u32) -> f64) -> ModelInputImage {
     let mut random = number.wrapping_mul(2_654_435_761) | 1;

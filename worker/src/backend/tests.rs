@@ -119,7 +119,7 @@ fn only_a_name_takes_an_adapter_that_is_a_cpu() {
     }
 }
 
-/// A worker that has `gate` beside its decoder, whose device opens alone and not beside one that decodes.
+/// Tries a worker whose gate device opens alone, but not beside a decoding device.
 fn crowded(decoder: DecodeBackend, gate: Option<GateDevice>) -> Result<Found, WorkerError> {
     let (mut supervisor, capabilities, sandbox) = found();
     if decoder != DecodeBackend::Software {

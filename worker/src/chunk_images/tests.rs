@@ -1,4 +1,4 @@
-//! Bounds of what may be asked.
+//! Tests of the bounds of options.
 
 use super::*;
 

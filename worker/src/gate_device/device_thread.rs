@@ -209,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    /// Says nothing for as long as the other end is held.
+    /// Device that hangs until the other end of the channel is dropped.
     struct Hung(Receiver<()>);
 
     impl MeasureBackend for Hung {

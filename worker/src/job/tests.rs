@@ -1,6 +1,6 @@
-//! A job's result does not depend on how its file is cut into segments.
+//! Tests that a job's result does not depend on the division of its file into segments.
 //!
-//! Long because each is checked against its definition.
+//! Long because each result is checked against its definition.
 
 mod devices;
 mod kept;
@@ -26,7 +26,7 @@ use crate::{
 const EXTENT: Dimensions = Dimensions { width: 160, height: 96 };
 const CHROMA: Dimensions = Dimensions { width: 80, height: 48 };
 
-/// A picture of its own bytes.
+/// A picture held in vectors.
 struct Painted {
     luma: Vec<u8>,
     chroma: [Vec<u8>; 2],
@@ -50,11 +50,11 @@ fn frame(index: u64) -> Frame {
     FILM[index as usize].clone()
 }
 
-/// First frame of the last shot of the film, which is calm but for what crosses it.
+/// First frame of the film's last shot, which is calm but for a few objects.
 const CALM: u64 = 8 * 17;
 
-/// Frame `index` of a made-up film: drifting patterns, a hard cut every 17 frames, flashes, noise; then a calm shot, in which a light pulses
-/// and another is switched on.
+/// Paints frame `index` of a synthetic film: drifting patterns, a hard cut every 17 frames, flashes, noise;
+/// then a calm shot, in which one light pulses and another is switched on.
 fn painted(index: u64) -> Frame {
     let shot = index.min(CALM) / 17;
     let flash = if index % 23 == 11 && index < CALM + 60 { 70 } else { 0 };
@@ -94,14 +94,14 @@ fn painted(index: u64) -> Frame {
     }
 }
 
-/// Sinks that decode the segments of the film.
+/// Sinks that receive the segments of the film.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sinks {
-    /// One each.
+    /// A new sink per segment.
     Separate,
-    /// One, for which nothing joins a segment to the one before.
+    /// One sink; no segment continues the one before.
     Restarted,
-    /// One, which goes on.
+    /// One sink; each segment continues the one before.
     Continued,
 }
 
@@ -109,13 +109,13 @@ impl Sinks {
     const ALL: [Sinks; 3] = [Sinks::Separate, Sinks::Restarted, Sinks::Continued];
 }
 
-/// Job that is run on the film.
+/// Job to run on the film.
 #[derive(Clone, Copy)]
 struct Asked {
     sinks: Sinks,
     stills: bool,
     views: Option<ChunkImageOptions>,
-    /// Presentation time of a frame.
+    /// Returns the presentation time of a frame in milliseconds.
     at_ms: fn(u64) -> i64,
 }
 
@@ -127,7 +127,7 @@ const ASKED: Asked =
 struct Said {
     signals: Vec<Signal>,
     stills: Vec<Still>,
-    /// Each with the number of signals that came before it.
+    /// Chunks, each with the number of signals that came before it.
     chunks: Vec<(u64, FrameChunk)>,
 }
 
@@ -138,7 +138,7 @@ struct Still {
     picture: EncodedImage,
 }
 
-/// Decides about what a job says, as whoever hears it does.
+/// Receives a job's events and makes the same decisions as the server.
 struct Hearer {
     said: Said,
     gate: Gate,
@@ -180,7 +180,7 @@ impl Hearer {
         self.said.chunks.extend(chunk.map(|chunk| (self.said.signals.len() as u64, chunk)));
     }
 
-    /// The next frames are another job's.
+    /// Continues with the frames of another job.
     fn restart(&mut self) {
         let complete = self.chunker.as_mut().and_then(ChunkBuilder::restart);
         self.keep(complete);
@@ -205,12 +205,12 @@ fn options(asked: Asked) -> JobOptions {
     }
 }
 
-/// Analyses the film, cut into segments of these lengths.
+/// Analyses the film, divided into segments of these lengths.
 fn analyse(lengths: &[u64], asked: Asked) -> Said {
     analyse_by(lengths, asked, &GateMeasurement::default())
 }
 
-/// The same, measured by another than the CPU.
+/// Like `analyse`, with this gate backend.
 fn analyse_by(lengths: &[u64], asked: Asked, measuring: &GateMeasurement) -> Said {
     let options = options(asked);
     let heard = Mutex::new(Hearer::new(&options));
@@ -247,7 +247,7 @@ fn shown(chunks: ChunkBoundary, per_chunk: u8) -> Option<ChunkImageOptions> {
     Some(ChunkImageOptions { chunks, per_chunk, max_edge: Some(64), crop: None, novelty: None })
 }
 
-/// Ways to cut 240 frames into segments.
+/// Divisions of 240 frames into segments.
 fn cuts() -> [(&'static str, Vec<u64>); 8] {
     let cuts = [
         ("tens", vec![10; 24]),
@@ -280,14 +280,14 @@ fn how_a_file_is_cut_into_segments_changes_nothing() {
         for sinks in Sinks::ALL {
             let cut = analyse(&lengths, Asked { sinks, ..ASKED });
             assert!(cut == whole, "{name}, {sinks:?}");
-            // Without stills every signal comes from the one window of the file.
+            // Without stills every signal comes from the file's only window.
             let bare = analyse(&lengths, Asked { sinks, stills: false, ..ASKED });
             assert!(bare.signals == whole.signals, "{name}, {sinks:?}, no stills");
         }
     }
 }
 
-/// Two slow frames, then a burst, then a pause; never backwards.
+/// Two slow frames, then a burst, then a pause; times never go back.
 fn uneven_ms(index: u64) -> i64 {
     let (round, at) = ((index / 12) as i64, (index % 12) as i64);
     round * 1500 + if at < 2 { at * 300 } else { 600 + at * 11 }
@@ -310,7 +310,7 @@ fn how_a_file_is_cut_into_segments_changes_no_chunk() {
         let whole = analyse(&[240], asked);
         let without = analyse(&[240], Asked { views: None, ..asked });
         assert!(whole.signals == without.signals && whole.stills == without.stills, "{name}");
-        // Each cut has each in the course of the cases.
+        // Over all cases, each division is tried with each kind of sinks.
         let sinks = Sinks::ALL.into_iter().cycle().skip(case % 3);
         for ((cut, lengths), sinks) in cuts().into_iter().zip(sinks) {
             let got = analyse(&lengths, Asked { sinks, ..asked });
@@ -319,7 +319,7 @@ fn how_a_file_is_cut_into_segments_changes_no_chunk() {
     }
 }
 
-/// Index of each frame that is shown and why, by the definition of a view.
+/// Returns the index and the reason of each view, by the definition of views.
 fn views_by_definition(
     signals: &[Signal],
     chunk: &FrameChunk,
@@ -334,7 +334,7 @@ fn views_by_definition(
         .clone()
         .filter(|&index| decisions[index].selected)
         .map(|index| (index, Some(decisions[index].reason)))
-        // A keepalive tells nothing of the picture.
+        // A keepalive says nothing about the picture.
         .filter(|(_, reason)| *reason != Some(SelectionReason::PeriodicKeepalive))
         .collect();
     views.sort_by_key(|(index, reason)| (reason.and_then(strength), *index));
@@ -345,7 +345,7 @@ fn views_by_definition(
             ChunkBoundary::Span { ms } => {
                 let ms = i64::from(ms);
                 let span = chunk.start_pts_ms.div_euclid(ms) * ms;
-                // From the k-th part of the span on.
+                // The frame lies at or after the start of the k-th part of the span.
                 let is_late = |ms_in| (ms_in - span) * places as i64 >= k as i64 * ms;
                 frames.clone().find(|&index| is_late(signals[index].pts_ms))
             }

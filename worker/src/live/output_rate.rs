@@ -58,8 +58,8 @@ mod tests {
 
     use super::*;
 
-    /// Rows: frames a second, bytes of events for each frame, and true where the session is slowed
-    /// within ten minutes.
+    /// Rows: frames per second, bytes of events per frame, and true if the session is over its rate within
+    /// ten minutes.
     #[test]
     fn who_keeps_every_frame_is_not_slowed() {
         const MIB: u64 = 1 << 20;

@@ -198,7 +198,7 @@ impl<V> ChunkBuilder<V> {
 mod tests {
     use super::*;
 
-    /// Frames that are shown of `len`, of which these are selected.
+    /// Returns the frames shown of a chunk of `len`, in which these are selected.
     fn shown(len: u32, places: u8, selected: &[(u64, SelectionReason)]) -> Vec<u64> {
         let options = ChunkImageOptions {
             chunks: ChunkBoundary::Frames(len),

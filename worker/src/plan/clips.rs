@@ -125,7 +125,7 @@ mod tests {
         Signal::plain(frame_index, pts.as_millis())
     }
 
-    /// First frame, frames and frames shown of each clip of a source with these times.
+    /// Returns first frame, number of frames and shown frames of each clip of a source with these times.
     fn clips(
         spec: ClipSpec,
         times: impl IntoIterator<Item = Timestamp>,
@@ -208,8 +208,8 @@ mod tests {
 
     #[test]
     fn instants_are_exact_however_far_out() {
-        // 30000/1001 frames a second for an hour, from a large offset: a clip of a second is
-        // 30 frames, as frame 29 lies before its end and frame 30 after.
+        // 30000/1001 frames per second for an hour, from a large offset: a clip of a second has 30 frames, as
+        // frame 29 lies before its end and frame 30 after.
         let timebase = Timebase::new(1001, 30_000).expect("positive");
         let times = (0..108_000).map(|at| Timestamp::new((1 << 40) + at, timebase));
         let found = clips(spec(30, 1000, 0, 1), times);

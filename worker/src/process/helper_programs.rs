@@ -135,7 +135,7 @@ mod tests {
         externals
     }
 
-    /// Returns true where it is ended within a time that is enough for the busiest machine.
+    /// Returns true if all programs are ended within a time that suffices on the busiest machine.
     fn is_ended(externals: &mut HelperPrograms, memory_bytes: u64, threads: u64) -> bool {
         let deadline = Instant::now() + Duration::from_secs(60);
         while !externals.running.is_empty() && Instant::now() < deadline {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_program_that_takes_too_much_is_ended() {
-        // Copies with a buffer of 128 MiB, for as long as it is let.
+        // Copies zeros through a buffer of 128 MiB until it is killed.
         let copies = || {
             let mut command = Command::new("dd");
             command.args(["if=/dev/zero", "of=/dev/null", "bs=128M"]);

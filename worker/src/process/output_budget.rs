@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn a_job_has_one_output_budget_and_a_paced_life_one_for_every_span() {
         let job = |is_endless| WorkerLifetime::Job { threads: 1, cpu_seconds: 1, is_endless };
-        // (life, sent in each second) to the second in which it is over the budget of 600.
+        // Rows: life, bytes sent per second, and the second in which they exceed the budget of 600.
         for (name, life, rate, over) in [
             ("job", job(false), 6, Some(101)),
             ("modest endless job", job(true), 6, None),

@@ -1,6 +1,6 @@
-//! Messages of every kind survive the wire, and no bytes make the reader panic.
+//! Tests that messages of every kind survive encoding, and that no bytes make the decoder panic.
 //!
-//! Long because there is one of each kind here.
+//! Long because it has one message of each kind.
 
 use std::{fmt, io};
 
@@ -27,7 +27,7 @@ use crate::{
     wire::{HEADER_BYTES, TOLD_BYTES_MAX, VERSION, WireError, decode, encode, payload_len},
 };
 
-/// As long as one character that is hidden.
+/// Text as long as one hidden character.
 const PLAIN: &str = "~~~";
 const HIDDEN: &str = "\u{202e}";
 
@@ -120,7 +120,7 @@ fn options(sampling: Sampling) -> JobOptions {
     }
 }
 
-/// Everything of a session, each number of it the same.
+/// Specification with every option, each number set to `number`.
 fn spec(number: u32) -> SessionSpec {
     let clip = ClipSpec {
         target_fps: number,
@@ -303,7 +303,7 @@ fn payload(message: &impl Message) -> Vec<u8> {
     bytes.split_off(HEADER_BYTES)
 }
 
-/// Takes the number of its writes for what the message cost.
+/// Counts its writes, as the cost of a message.
 struct Writes(usize);
 
 impl io::Write for Writes {
@@ -347,7 +347,7 @@ fn what_is_read_is_within_its_bounds() {
     let frames = |count| vec![records().remove(2); count];
     let event = |count| JobEvent::Frames(frames(count));
     let missing = |count| SandboxLevel::Partial { missing: vec![text(); count] };
-    // What lies within, and what beyond.
+    // A value within its bounds, and one beyond.
     let rows = [
         ("score", reads::<Score>(one), reads::<Score>(one + 1)),
         ("width", reads::<Dimensions>((1_u32, 1_u32)), reads::<Dimensions>((0_u32, 1_u32))),
@@ -452,7 +452,7 @@ proptest! {
             requests.iter().map(payload).chain(replies.iter().map(payload)).collect();
         let mut bytes = of.get(&messages).clone();
         for (at, flip) in changes {
-            // Most of a long message is a picture.
+            // Most of a long message is a picture, so only its beginning is damaged.
             let at = at.index(bytes.len().min(200));
             bytes[at] ^= flip;
         }

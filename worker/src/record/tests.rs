@@ -1,4 +1,4 @@
-//! Records that a worker in good order never says, of files and of live sessions alike, and the messages they go in.
+//! Tests of records that no sound worker sends, for files and live sessions, and of their messages.
 
 use decode::Sampling;
 use gate::GateConfig;
@@ -24,7 +24,7 @@ fn picture(width: u32, height: u32) -> EncodedImage {
     EncodedImage { extent, jpeg: shortest(extent) }
 }
 
-/// A picture of so many bytes.
+/// Makes a picture of this many bytes.
 fn weighing(bytes: usize) -> EncodedImage {
     let mut picture = picture(EDGE, 288);
     let end = picture.jpeg.len() - 2;
@@ -40,7 +40,7 @@ fn novelty(side: u32) -> NoveltyInput {
     }
 }
 
-/// Checks after ten frames: of a file with everything, of a live session with everything, and of signals alone.
+/// Checks after ten frames: of a file and of a live session with all options, and of signals only.
 fn checks() -> [RecordCheck; 3] {
     let novelty = Some(NoveltySpec { side: 32 });
     let views = ChunkImageOptions {
@@ -89,7 +89,7 @@ fn a_worker_says_one_record_of_each_frame_and_no_picture_but_what_was_asked_for(
     let text = EncodedImage { extent: EXTENT, jpeg: b"<script>".to_vec() };
     let other = EncodedImage { jpeg: shortest(Dimensions { width: 2, height: 1 }), extent: EXTENT };
     let shared = FrameImages { view: Some(FrameView::Still), ..view(picture(2, 2)) };
-    // What a file, a live session and one of signals alone may say.
+    // True for each of the three checks that accepts the record.
     type Row = (&'static str, u64, FrameImages, [bool; 3]);
     let rows: Vec<Row> = vec![
         ("the next", 10, none(), [true; 3]),

@@ -1,4 +1,4 @@
-//! Events that a worker in good order never says of a file.
+//! Tests of events that no sound worker sends about a file.
 
 use decode::Sampling;
 use gate::GateConfig;

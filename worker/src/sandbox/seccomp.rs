@@ -220,7 +220,7 @@ pub(super) mod tests {
     #[expect(unsafe_code, reason = "mapping is")]
     fn memory_that_no_limit_counts_is_refused() {
         let map = |flags| {
-            // SAFETY: the kernel chooses where, and nothing of ours is there.
+            // SAFETY: the kernel chooses an unused address.
             let mapped = unsafe {
                 mmap_anonymous(null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, flags)
             };
@@ -275,7 +275,7 @@ pub(super) mod tests {
             [(true, true), (false, true), (true, false), (false, false)]
         {
             let (ours, mut theirs) = UnixStream::pair().expect("a pair");
-            // Stands for descriptors that a driver has opened before.
+            // Descriptors that a driver has opened before.
             let opened: Vec<UnixStream> =
                 (0..20).map(|_| ours.try_clone().expect("a descriptor")).collect();
             let end = opened.last().expect("twenty");

@@ -103,7 +103,7 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// Small pictures: their number alone counts.
+    /// Returns a size of which only the number of pictures matters.
     fn small(pictures: usize) -> BatchSize {
         BatchSize { pictures, bytes: pictures as u64 }
     }
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(batches.size, BatchSize::default());
     }
 
-    /// A unit of a session, which sends the next when it is told that this one is worked off.
+    /// A unit of a session, which sends its next one only after this one is done.
     #[derive(Clone, Copy, Debug)]
     struct Arrival {
         session: u32,
@@ -161,7 +161,7 @@ mod tests {
             let mut at_ms = 0;
             let mut arrivals = Vec::new();
             for (session, step, pictures) in steps {
-                // Bursts, and silence now and then.
+                // Bursts, with pauses between.
                 at_ms += if step < 30 { step / 8 } else { step };
                 arrivals.push(Arrival { session, at_ms, pictures });
             }
@@ -169,17 +169,17 @@ mod tests {
         })
     }
 
-    /// Outcome of arrivals: (item, time of arrival, time of sending), and number of those that did
-    /// not come, as their session had a unit under way.
+    /// Result of arrivals: (item, time of arrival, time of sending), and the number of arrivals left out
+    /// because their session had a unit in progress.
     type Played = (Vec<(usize, Duration, Duration)>, usize);
 
-    /// Plays arrivals against a device that takes `busy` milliseconds a batch.
+    /// Plays arrivals against a device that takes `busy` milliseconds per batch.
     fn play(arrivals: &[Arrival], busy: u64) -> Played {
         let start = Instant::now();
         let mut batches = GateBatcher::new(RULE);
         let (mut gone, mut skipped) = (Vec::new(), 0);
         let (mut free_at, mut now) = (start, start);
-        // Of each session: until when it has a unit under way, `None` while that waits.
+        // Per session, the time until which its unit is in progress; `None` while the unit waits.
         let mut under_way: BTreeMap<u32, Option<Instant>> = BTreeMap::new();
         let mut next = arrivals.iter().enumerate().peekable();
         loop {
@@ -215,11 +215,11 @@ mod tests {
         fn nothing_is_lost_reordered_or_kept_waiting(arrivals in arrivals(), busy in 0..20_u64) {
             let (gone, skipped) = play(&arrivals, busy);
             prop_assert_eq!(gone.len() + skipped, arrivals.len());
-            // For any sessions: in the order of arrival, so in that of each session too.
+            // Holds for any sessions: batches keep the order of arrival, and so that of each session.
             prop_assert!(gone.windows(2).all(|pair| pair[0].0 < pair[1].0));
             for (_, came, went) in &gone {
-                // At worst a unit of every session is before it, each a batch of its own, and one is at
-                // the device.
+                // In the worst case a unit of every session precedes it, each a batch of its own, and one is
+                // on the device.
                 let batches = u64::from(SESSIONS) + 1;
                 prop_assert!(*went - *came <= RULE.age + ms(busy * batches));
                 if busy == 0 {
@@ -230,7 +230,7 @@ mod tests {
 
         #[test]
         fn a_silent_session_delays_nobody(at in vec(0..500_u64, 1..40), busy in 0..4_u64) {
-            // One session alone, which no other fills a batch for.
+            // A single session, whose batches no other fills.
             let mut at = at;
             at.sort_unstable();
             at.dedup_by_key(|at| *at / 10);

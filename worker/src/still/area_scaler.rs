@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::{ChunkBoundary, ChunkImageOptions};
 
-    /// The mean over an area by its definition: every part of every sample, one by one.
+    /// Computes the mean over an area by its definition, sample by sample.
     fn slowly(values: &[u8], stride: usize, across: Axis, down: Axis) -> Vec<u8> {
         let overlap = |axis: Axis, out: u64, sample: u64| -> u64 {
             let edge =
@@ -235,7 +235,7 @@ mod tests {
             let axis = |side: u64, share: u64, [from, len, size]: [prop::sample::Index; 3]| {
                 let from = from.index(side as usize) as u64;
                 let len = 1 + len.index((side - from) as usize) as u64;
-                // Larger than the part as well.
+                // Covers scaling up as well.
                 let size = 1 + size.index(2 * len as usize) as u64;
                 Axis { from, len, size, share, out_share: if is_even { 1 } else { share } }
             };

@@ -1,4 +1,4 @@
-//! Colours, ranges, layouts and rotations of stills.
+//! Tests of the colours, ranges, layouts and rotations of stills.
 
 mod input;
 
@@ -13,7 +13,7 @@ use turbojpeg::decompress;
 use super::*;
 use crate::{ChunkImageOptions, Crop};
 
-/// A picture whose planes are of one colour but for the top left quarter.
+/// A picture of one colour, with another in its top left quarter.
 struct Quartered {
     extent: Dimensions,
     layout: PixelLayout,
@@ -43,7 +43,7 @@ fn quartered(extent: Dimensions, [corner, rest]: [u8; 2]) -> impl Iterator<Item 
 }
 
 impl Quartered {
-    /// `corner` and `rest` in Y, U, V.
+    /// `corner` and `rest` are Y, U and V.
     fn new(extent: Dimensions, layout: PixelLayout, corner: [u8; 3], rest: [u8; 3]) -> Quartered {
         let plane =
             |extent, at: usize| store(quartered(extent, [corner[at], rest[at]]), layout.sample);
@@ -94,7 +94,7 @@ fn layout(subsampling: Subsampling, range: SampleRange) -> PixelLayout {
     PixelLayout { subsampling, sample: SampleFormat::U8, interleaved_chroma: false, range }
 }
 
-/// RGB of the middle of the upper left quarter and of the lower right one.
+/// Returns the RGB of the middle of the upper left and of the lower right quarter.
 fn colours(picture: &EncodedImage) -> [[i32; 3]; 2] {
     let image = decompress(&picture.jpeg, PixelFormat::RGB).expect("a JPEG");
     assert_eq!(
@@ -129,7 +129,7 @@ const GREY: [u8; 3] = [126, 128, 128];
 #[test]
 fn colours_come_out_as_the_video_means_them() {
     let (limited, full) = (SampleRange::Limited, SampleRange::Full);
-    // The codes of pure colours in each standard, computed from its definition.
+    // Codes of pure colours in each standard, computed from its definition.
     type Case = (&'static str, Dimensions, SampleRange, [u8; 3], [i32; 3]);
     let cases: [Case; 9] = [
         ("BT.601 black", SMALL, limited, [16, 128, 128], [0, 0, 0]),
@@ -199,7 +199,7 @@ fn a_turned_picture_stands_upright() {
                 let start = row * image.pitch + 3 * column;
                 let got = [0, 1, 2].map(|channel| i32::from(image.pixels[start + channel]));
                 let expected = if (x, y) == corner { [255, 0, 0] } else { [128, 128, 128] };
-                // Sharp edges of colour ring; which corner is red stays plain.
+                // Compression rings at sharp colour edges, but the red corner stays recognisable.
                 assert_within(20, got, expected, &format!("{name} at {x}, {y}"));
             }
         }
@@ -230,7 +230,7 @@ fn odd_sizes_and_grey_pictures_encode_and_buffers_are_reused() {
     }
 }
 
-/// Cuts and scales a frame, as a JPEG.
+/// Crops and scales a frame, and encodes it as a JPEG.
 fn cut_out(
     picture: Quartered,
     rotation: Rotation,
@@ -263,7 +263,7 @@ const LAYOUTS: [Subsampling; 6] = [
 
 #[test]
 fn a_quarter_that_is_cut_out_is_of_one_colour() {
-    // Bright red on grey, of which a luma-only picture keeps the brightness.
+    // Bright red on grey; a luma-only picture keeps only the brightness.
     let (red, grey) = ([81, 90, 240], [126, 128, 128]);
     let extents = [Dimensions { width: 64, height: 48 }, Dimensions { width: 67, height: 51 }];
     let turns = [

@@ -1,4 +1,4 @@
-//! Backends of a machine that lacks what others need: each gap is named, nothing panics.
+//! Backend selection on a machine that lacks what backends need: errors name it, nothing panics.
 
 use decode::DecodeBackend;
 use media::Codec;
@@ -37,7 +37,7 @@ fn software_decodes_a_clip_of_every_codec() {
 #[test]
 fn a_device_that_is_asked_for_and_missing_is_an_error_that_names_it() {
     let _alone = alone();
-    // The device is one that no machine has, so that those with a driver fail too.
+    // No machine has these devices, so the cases fail even with a driver.
     let rows: [(DecodeBackend, &str, &[&str]); 6] = [
         (DecodeBackend::Nvdec, "4000", &["libcuda.so.1 cannot be loaded", "no device 4000"]),
         (
@@ -52,7 +52,7 @@ fn a_device_that_is_asked_for_and_missing_is_an_error_that_names_it() {
         ),
         (DecodeBackend::Vaapi, "0", &["\"0\" is no device: the path of a render node"]),
         (DecodeBackend::Vaapi, "/dev/null", &["av_hwdevice_ctx_create failed"]),
-        // By then the worker may open nothing but devices and their libraries.
+        // By then the worker's sandbox allows only devices and their libraries.
         (DecodeBackend::Vaapi, "/etc/passwd", &["cannot be opened: Permission denied"]),
     ];
     for (backend, device, words) in rows {
@@ -66,7 +66,7 @@ fn a_device_that_is_asked_for_and_missing_is_an_error_that_names_it() {
 #[test]
 fn what_nobody_names_goes_over_to_software_and_says_why() {
     let _alone = alone();
-    // A render node of no use rules VAAPI out, and is no NVIDIA device.
+    // This path is no render node, which excludes VAAPI, and no NVIDIA device.
     let found = select(DecodeBackendChoice::Auto, Some("/dev/null")).expect("decodes");
     assert_eq!(found.backend, DecodeBackend::Software);
     let over: Vec<DecodeBackend> = found.passed_over.iter().map(|(backend, _)| *backend).collect();

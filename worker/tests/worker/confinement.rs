@@ -1,4 +1,4 @@
-//! Confinement that a worker must have before it gets media, and the drop of its privileges.
+//! The sandbox that a worker must have before it gets media, and its dropped privileges.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::{
     support::{Heard, alone, program, rendered, spec, supervisor},
 };
 
-/// The capability to take capabilities out of the bounding set.
+/// CAP_SETPCAP, which allows dropping capabilities from the bounding set.
 const SETPCAP: u64 = 1 << 8;
 
 fn refused<T>(outcome: Result<T, WorkerError>) {
@@ -24,7 +24,7 @@ fn refused<T>(outcome: Result<T, WorkerError>) {
 fn without_landlock_no_worker_reads_media_unless_that_is_allowed() {
     let _alone = alone();
     let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", &[]);
-    // Looks at this kernel once, which others have.
+    // Examines this kernel before landlock is hidden.
     let program = program();
     without_landlock(|| {
         for program in [program.clone(), program.clone().with_fork_server(|_, _| ())] {
@@ -52,7 +52,7 @@ fn without_landlock_no_worker_reads_media_unless_that_is_allowed() {
     });
 }
 
-/// A line of `/proc/<pid>/status`.
+/// Returns a field of `/proc/<pid>/status`.
 fn status(pid: i32, name: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line");

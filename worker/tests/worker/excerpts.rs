@@ -1,4 +1,4 @@
-//! Parts of damaged files, cut by a worker: each ends in bytes or in an error that names what is wrong.
+//! Excerpts of damaged files: each ends with bytes or with an error that names the fault.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ use crate::{
     support::{alone, supervisor},
 };
 
-/// The bytes that came, and how it ended.
+/// Returns the number of bytes received, and the outcome.
 fn cut(file: File) -> (usize, Result<(), WorkerError>) {
     let limits = WorkerLimits { wall: Duration::from_secs(60), ..WorkerLimits::default() };
     let spec = ExcerptSpec { file, span: 0..2000, limits };

@@ -1,4 +1,4 @@
-//! Outcomes of a job whose worker fails.
+//! Outcomes of jobs whose worker fails.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ use worker::{
 
 use crate::support::{Heard, alone, long_clip, run, spec, supervisor};
 
-/// Process ids of this process's children, dead ones that nobody reaped included.
+/// Process ids of this process's children, zombies included.
 pub fn children() -> BTreeSet<i32> {
     let own = std::process::id().to_string();
     let is_child = |pid: &i32| {
@@ -43,7 +43,7 @@ fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("proc is there").count()
 }
 
-/// Runs the job and does something at its first sign of progress.
+/// Runs a job and calls `strike` at its first progress event.
 fn run_and(spec: JobSpec, mut strike: impl FnMut()) -> Result<Heard, WorkerError> {
     let (mut heard, mut struck) = (Heard::default(), false);
     supervisor().run_job(spec, &CancelToken::new(), &mut |event| {
@@ -95,7 +95,7 @@ fn a_worker_without_a_first_frame_is_ended() {
         }
         ControlFlow::Continue(())
     });
-    // A quick machine has its first frame on the way before the worker is stopped.
+    // On a fast machine the first frame is sent before the worker is stopped.
     let error = outcome.expect_err("stopped");
     let expected =
         matches!(error, WorkerError::FirstFrameTimeout { .. } | WorkerError::Stalled { .. });

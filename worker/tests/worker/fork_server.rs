@@ -1,4 +1,4 @@
-//! The fork server: what it starts is as what is executed, it fails at nobody's cost, and goes with its supervisor.
+//! The fork server: its workers equal executed ones, its failures cost no job, it ends with its supervisor.
 
 use std::{
     collections::BTreeSet,
@@ -18,7 +18,7 @@ use crate::{
     support::{Heard, alone, long_clip, program, rendered, spec, supervisor},
 };
 
-/// Waits until so many workers live.
+/// Waits until this many workers live.
 pub fn until_there_are(count: usize) -> BTreeSet<i32> {
     let started = Instant::now();
     loop {
@@ -31,7 +31,7 @@ pub fn until_there_are(count: usize) -> BTreeSet<i32> {
     }
 }
 
-/// Origins of workers, each with whether one could not be forked.
+/// Starts of workers, each with true if one could not be forked.
 type Starts = Arc<Mutex<Vec<(WorkerStart, bool)>>>;
 
 fn forking(program: WorkerProgram) -> (Supervisor, Starts) {
@@ -106,7 +106,7 @@ fn a_worker_outlives_the_thread_that_asked_for_it_and_is_its_servers_child() {
     until_there_are(0);
 }
 
-/// Niceness of a process, or of this one.
+/// Returns the niceness of a process, or of this one.
 fn niceness(pid: Option<i32>) -> i32 {
     let pid = pid.map(|pid| Pid::from_raw(pid).expect("positive"));
     getpriority_process(pid).expect("it runs")

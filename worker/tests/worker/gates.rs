@@ -1,4 +1,4 @@
-//! Gate backends of a worker: the integers are the CPU's, and missing devices are named.
+//! Gate backends of a worker: the integers equal the CPU's, and errors name missing devices.
 
 use gate::GateConfig;
 use media::Codec;
@@ -40,7 +40,7 @@ fn nobody_s_choice_is_the_cpu_where_libav_s_own_decoders_decode() {
 #[test]
 fn a_gate_that_is_asked_for_and_missing_is_an_error_that_names_it() {
     let _alone = alone();
-    // The device is one that no machine has, so that those with a driver fail too.
+    // No machine has this device, so the case fails even with a driver.
     let error = select(GateChoice::Named(GateBackend::Cuda), Some("4000")).err();
     let Some(BackendSelectError::Gate { backend: GateBackend::Cuda, source }) = error else {
         panic!("{error:?}")
@@ -50,7 +50,7 @@ fn a_gate_that_is_asked_for_and_missing_is_an_error_that_names_it() {
     assert!(words.iter().any(|words| said.contains(words)), "{said}");
 }
 
-/// Workers that measure on any Vulkan adapter; says loudly where there is none.
+/// Returns workers that measure on any Vulkan adapter; skips `test` with a message if there is none.
 fn on_an_adapter(test: &str) -> Option<Supervisor> {
     match select(GateChoice::Named(GateBackend::Wgpu), None) {
         Ok((supervisor, found)) => {

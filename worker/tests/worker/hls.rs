@@ -1,4 +1,4 @@
-//! HLS: the result is that of a file with the bytes of the segments.
+//! HLS: the result equals that of a file with the bytes of the segments.
 
 use std::{fs, path::Path, process::Command};
 
@@ -10,7 +10,7 @@ use crate::{
     support::{Heard, alone, run, spec, supervisor},
 };
 
-/// Has ffmpeg write four seconds in segments of one, with `options` of its hls muxer.
+/// Has ffmpeg write four seconds in one-second segments, with `options` for its HLS muxer.
 pub fn segmented(folder: &Path, codec: &[&str], options: &[&str]) -> Shelf {
     let output = Command::new("ffmpeg")
         .args(["-v", "error", "-nostdin", "-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=4"])
@@ -29,7 +29,7 @@ pub const H264: &[&str] = &["-c:v", "libx264", "-preset", "ultrafast"];
 const HEVC: &[&str] =
     &["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=none"];
 
-/// Analyses a file with the bytes of `names`, one after the other.
+/// Analyses a file with the concatenated bytes of `names`.
 fn joined(folder: &Path, shelf: &Shelf, names: &[&str]) -> Heard {
     let bytes: Vec<u8> = names.iter().flat_map(|name| shelf.get(name)).collect();
     let path = folder.join("joined");
@@ -272,12 +272,12 @@ fn a_playlist_that_is_gone_on_with_is_read_behind_what_was_read() {
     shelf.put("empty.m3u8", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n");
     shelf.put("page.m3u8", "<html>starting</html>");
     let last = whole.signals[49];
-    // The playlist, the segment to go on with, the frames that come, and the end.
+    // Playlist, segment to continue with, frames that come, and the end.
     type Row = (&'static str, Option<u64>, std::ops::Range<usize>, LiveEnd);
     let rows: [Row; 6] = [
         ("list.m3u8", Some(2), 50..100, LiveEnd::Over),
         ("list.m3u8", Some(4), 0..0, LiveEnd::Over),
-        // Another broadcast, whose numbers are lower.
+        // Another broadcast with lower numbers.
         ("list.m3u8", Some(9), 0..100, LiveEnd::Over),
         ("list.m3u8", None, 0..100, LiveEnd::Over),
         ("empty.m3u8", Some(2), 0..0, LiveEnd::Lost),
@@ -325,7 +325,7 @@ fn a_live_playlist_whose_host_fails_is_lost_behind_what_came() {
                 heard.take(event)
             });
         assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Lost, "{outcome:?}");
-        // A live one begins three segments before its end.
+        // Reading of a live playlist begins three segments before its end.
         let frames = heard.signals.len();
         assert!(if bytes == 0 { frames == 50 } else { (51..75).contains(&frames) }, "{frames}");
         assert_eq!(told, Some(next), "what was begun is not read again");

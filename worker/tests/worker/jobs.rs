@@ -1,4 +1,4 @@
-//! Jobs on clips: a worker's result is the in-process one, whatever the thread count.
+//! Jobs on clips: a worker's result equals the in-process one, for any number of threads.
 
 use std::{
     fs::{self, File},
@@ -69,7 +69,7 @@ fn the_number_of_threads_changes_nothing() {
 #[test]
 fn a_machine_of_many_cores_may_ask_for_all_of_them() {
     let _alone = alone();
-    // 60 groups of pictures: enough for every thread to have one.
+    // 60 GOPs, enough for every thread to have one.
     let path = long_clip();
     let two = run(spec(&path)).expect("on two threads");
     let many = run(JobSpec { threads: 200, ..spec(&path) }).expect("on as many as there may be");

@@ -1,4 +1,4 @@
-//! Live sessions: access units of real clips through a worker.
+//! Live sessions: sends access units of real clips through a worker.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use worker::{
 
 use crate::support::{alone, annex_b, has_landlock, rendered, run, spec, supervisor};
 
-/// The access units of an Annex B file of H.264 without reordering, 40 ms apart.
+/// Returns the access units of an Annex B H.264 file without reordering, 40 ms apart.
 pub fn access_units(path: &Path) -> Vec<AccessUnit> {
     let data = fs::read(path).expect("readable");
     let starts: Vec<usize> = (0..data.len().saturating_sub(3))
@@ -33,7 +33,7 @@ pub fn access_units(path: &Path) -> Vec<AccessUnit> {
         let header = nal.iter().position(|&byte| byte == 1).expect("a start code") + 1;
         let kind = nal[header] & 0x1f;
         let is_slice = matches!(kind, 1 | 5);
-        // The first bit of a slice is set where its first macroblock is number 0.
+        // The first bit of a slice is set if its first macroblock is number 0.
         let starts_picture = is_slice && nal[header + 1] & 0x80 != 0;
         if starts_picture || (!is_slice && picture_seen) {
             picture_seen = false;
@@ -61,16 +61,16 @@ pub fn access_units(path: &Path) -> Vec<AccessUnit> {
 #[derive(Default)]
 pub struct Said {
     pub signals: BTreeMap<u32, Vec<Signal>>,
-    /// Each with its frame.
+    /// Stills, each with its frame index.
     pub stills: BTreeMap<u32, Vec<(u64, EncodedImage)>>,
     pub records: BTreeMap<u32, Vec<FrameRecord>>,
     pub closed: BTreeMap<u32, u64>,
     pub failed: BTreeMap<u32, String>,
     pub damaged: usize,
     pub ended: Option<WorkerError>,
-    /// Reason of a device's loss.
+    /// Reason of the device's loss.
     pub lost: Option<String>,
-    /// Events after the end.
+    /// Number of events after the end.
     pub late: usize,
 }
 
@@ -129,7 +129,7 @@ pub fn start(listener: &Listener, limits: WorkerLimits) -> LiveWorker {
     supervisor().start_live(limits, move |event| listener.take(event)).expect("a worker")
 }
 
-/// Gives a unit, waiting while the worker is busy, as a camera does not.
+/// Pushes a unit; waits while the worker is busy, unlike a camera.
 pub fn push(live: &LiveWorker, session: u32, unit: &AccessUnit) {
     let is_busy = || live.load(session).is_some_and(|load| load.units > 30);
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -139,7 +139,7 @@ pub fn push(live: &LiveWorker, session: u32, unit: &AccessUnit) {
     live.push(session, unit.clone()).expect("there is room");
 }
 
-/// Signals, and stills of the selected frames.
+/// Asks for signals, and stills of the selected frames.
 pub fn with_stills() -> SessionSpec {
     SessionSpec { stills: true, ..signals_alone() }
 }
@@ -183,7 +183,7 @@ fn sessions_beside_each_other_do_not_disturb_each_other() {
     for session in [0, 1, 10, 11] {
         live.open(session, with_stills()).expect("open");
     }
-    // Sessions 0 and 1 unit by unit in turns, 10 and 11 one after the other.
+    // Sessions 0 and 1 alternate unit by unit; 10 and 11 follow one after the other.
     for at in 0..sources[0].len() {
         for (session, units) in sources.iter().enumerate() {
             if let Some(unit) = units.get(at) {
@@ -225,7 +225,7 @@ fn damage_is_said_and_passes() {
 #[test]
 fn a_picture_that_never_came_costs_the_rest_of_its_group() {
     let _alone = alone();
-    // Groups of 25 pictures; number 30 is lost, told or not.
+    // GOPs of 25 pictures; number 30 is lost, with and without notice.
     let units = access_units(&annex_b("testsrc2"));
     let hashes = |said: &Said, session: u32| -> Vec<(i64, u64)> {
         let signals = said.signals[&session].iter();
@@ -261,7 +261,7 @@ fn times_that_jump_lose_no_frame() {
     let live = start(&listener, WorkerLimits::default());
     live.open(1, with_stills()).expect("open");
     let units = access_units(&annex_b("testsrc2"));
-    // A day ahead after a second, and back to before the start after two.
+    // Times jump a day ahead after one second, and to before the start after two.
     let offset = |at: usize| match at {
         0..25 => 0,
         25..50 => 86_400_000,
@@ -325,7 +325,7 @@ fn a_picture_too_large_for_live_ends_its_session_alone() {
     let live = start(&listener, WorkerLimits::default());
     for (session, units) in (0..).zip(&streams) {
         live.open(session, signals_alone()).expect("open");
-        // Nothing is wanted of a session that has failed, and its first picture is to fail.
+        // A failed session takes no more units, and its first picture is made to fail.
         let taken = if session < 2 { &units[..1] } else { units };
         taken.iter().for_each(|unit| push(&live, session, unit));
         live.close(session).expect("close");

@@ -15,7 +15,7 @@ use crate::{
     support::{alone, annex_b, supervisor},
 };
 
-/// A stopped worker is not a stalled one here.
+/// Limits under which a stopped worker does not count as stalled.
 fn patient() -> WorkerLimits {
     WorkerLimits { stall: Duration::from_secs(60), ..WorkerLimits::default() }
 }
@@ -121,7 +121,7 @@ fn a_stopped_worker_holds_back_a_bounded_backlog() {
 #[test]
 fn a_session_that_is_too_much_loses_whole_groups_and_no_other_loses_anything() {
     let _alone = alone();
-    // Groups of 25 pictures.
+    // GOPs of 25 pictures.
     let units = access_units(&annex_b("testsrc2"));
     let listener = Listener::default();
     let live = start(&listener, patient());
@@ -141,7 +141,7 @@ fn a_session_that_is_too_much_loses_whole_groups_and_no_other_loses_anything() {
     assert_eq!((load.units, load.refused_units), (64, units.len() as u64 - 64));
     signal_worker(Kill::CONT);
 
-    // With room again: nothing before a keyframe, everything from there on.
+    // With room again, nothing before a keyframe is accepted and everything after it is.
     let drained = |session| {
         let deadline = Instant::now() + Duration::from_secs(60);
         while live.load(session).is_some_and(|load| load.units > 0) {

@@ -11,7 +11,7 @@ use crate::{
     support::{alone, annex_b},
 };
 
-/// All that a session says about four seconds of 25 frames.
+/// Sends four seconds of 25 frames through a session, and passes its output to `until`.
 fn say(spec: SessionSpec, until: impl FnOnce(&Said)) {
     let listener = Listener::default();
     let live = start(&listener, WorkerLimits::default());
@@ -37,7 +37,7 @@ fn jpeg_size(jpeg: &[u8]) -> (u16, u16) {
 fn a_view_is_the_still_or_a_picture_of_its_own() {
     let _alone = alone();
     let view = |max_edge| Some(ModelImageSpec { max_edge });
-    // Spec, and the size of views that are not the still.
+    // Specification, and the size of views that are not the still.
     let cases = [
         ("the still", SessionSpec { view: view(None), ..with_stills() }, None),
         ("no still", SessionSpec { view: view(None), ..signals_alone() }, Some((352, 288))),
@@ -121,8 +121,7 @@ fn novelty_is_told_from_the_cropped_picture() {
         for ((frame, cropped), (of_whole, whole)) in cropped.iter().zip(&whole) {
             assert_eq!(frame, of_whole);
             assert_ne!(all_of(cropped), all_of(whole));
-            // The lower right cells of the whole are means of four of the part's, give or take the
-            // rounding.
+            // The lower right cells of the whole frame are means of four cells of the crop, within rounding.
             for (x, y) in [(40, 30), (63, 39), (32, 20)] {
                 let at =
                     |x: usize, y: usize| u32::from(cropped.cells[y * NoveltyInput::COLUMNS + x]);
@@ -136,7 +135,7 @@ fn novelty_is_told_from_the_cropped_picture() {
     });
 }
 
-/// The clips of a session; every picture is of a frame of which one is wanted.
+/// Returns the clips of a session; fails if a picture is of a frame of which none is wanted.
 fn clips_of(said: &Said, spec: ClipSpec) -> Vec<FrameChunk<(u64, EncodedImage)>> {
     let (mut clipper, mut clips) = (ClipSampler::new(spec), Vec::new());
     for FrameRecord { signal, pts, pictures } in &said.records[&1] {

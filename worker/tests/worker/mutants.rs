@@ -1,4 +1,4 @@
-//! A thousand damaged files: each ends in a result or in an error that names what is wrong.
+//! A thousand damaged files: each ends with a result or with an error that names the fault.
 
 use std::{
     collections::BTreeMap,
@@ -18,14 +18,14 @@ use worker::{CancelToken, JobSpec, Supervisor, WorkerError, WorkerLimits};
 
 use crate::support::{alone, program, spec};
 
-/// Far beyond what forty frames of 176x144 take on the busiest machine: only a hang comes so far.
+/// Far more time than forty frames of 176x144 take on the busiest machine: only a hang reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 const MUTANTS: u64 = 1000;
-/// Mutants that may need more memory than there is: a header can announce pictures of 8192x8192.
+/// Most mutants that may exceed the memory limit: a header can announce pictures of 8192x8192.
 const HUNGRY_MAX: usize = 5;
 
-/// One small file of each container and codec.
+/// Returns one small file per container and codec.
 pub fn made() -> Vec<PathBuf> {
     const KINDS: [(&str, &str); 14] = [
         ("h264.mp4", "-c:v libx264 -g 8"),
@@ -52,7 +52,7 @@ pub fn mutate(bytes: &mut Vec<u8>, dice: &mut Rng) {
     match dice.usize(..6) {
         0 => bytes.truncate(dice.usize(..len.max(1))),
         1 => {
-            // Headers are at the start of most containers.
+            // In most containers headers are at the start.
             for _ in 0..=dice.usize(..8) {
                 let at = dice.usize(..len.clamp(1, 2048));
                 bytes[at] = dice.usize(..256) as u8;
@@ -74,7 +74,7 @@ pub fn mutate(bytes: &mut Vec<u8>, dice: &mut Rng) {
             bytes.drain(at..(at + piece).min(len));
         }
         _ => {
-            // Sizes and counts that cannot be.
+            // Sets sizes or counts to impossible values.
             let at = dice.usize(..len.saturating_sub(4).max(1));
             bytes[at..(at + 4).min(len)].fill(0xff);
         }

@@ -1,9 +1,9 @@
-//! Workers on an NVIDIA device, of a driver that is a shim: decoded by NVDEC, measured where the pictures
-//! are, in the sandbox that a driver is left. The tests of `device` run in processes of their own.
+//! Workers on an NVIDIA device whose driver is a shim: frames are decoded by NVDEC and measured in device
+//! memory, in the sandbox for drivers. The tests of `device` run in processes of their own.
 
 use crate::nvdec_shim::{LONG, PROBED, all, passes};
 
-/// Runs a test of `device` with a driver that knows a clip, and those of the probe.
+/// Runs a test of `device` with a driver that has the results of a clip and of the probe's clips.
 fn on_device(name: &str, settings: &str) {
     passes(&format!("nvidia::device::{name}"), &all(&[&LONG[..1], &PROBED[..]].concat()), settings);
 }
@@ -20,16 +20,16 @@ fn live_sessions_say_what_they_say_on_the_cpu() {
 
 #[test]
 fn a_device_that_is_lost_or_opens_no_more_costs_nothing() {
-    // A copy within the device that can fail shows that there are some: pictures stay.
+    // The setting that fails copies within the device proves that pictures stay there.
     let of_decoding = ["SHIM_DECODES=40", "SHIM_COPIES=9", "SHIM_FETCHES=9"];
-    // The first launch is that of opening.
+    // The first launch belongs to opening the device.
     let of_measuring = ["SHIM_LAUNCHES=1", "SHIM_ANSWERED=1", "SHIM_DEVICES=0"];
     for settings in [of_decoding, of_measuring].concat() {
         on_device("a_file_is_that_of_the_cpu", settings);
     }
 }
 
-/// Tests on a driver that knows the clips.
+/// Tests on a driver that has the results of the clips.
 mod device {
     use std::{fs, io::Cursor};
 
@@ -59,7 +59,7 @@ mod device {
         (supervisor, found)
     }
 
-    /// The shim is a CPU that does a device's work: on a machine with too much to do it is too slow.
+    /// Returns true if the shim, a CPU that does a device's work, was too slow on a busy machine.
     fn is_slow(reason: &str) -> bool {
         ["late with 10 batches", "has not answered for"].iter().any(|slow| reason.contains(slow))
     }
@@ -74,7 +74,7 @@ mod device {
                 .expect("decodes");
             heard.settled()
         };
-        // The probe finds a device that is sound; the job's worker reads the settings anew.
+        // The selection finds a sound device; the job's worker reads the settings again.
         let settings = fs::read_to_string(given("settings")).expect("there");
         fs::write(given("settings"), "").expect("ours");
         let (on_device, _) = select();

@@ -1,5 +1,5 @@
-//! An external ffmpeg as the decoder: the frames, times and stills of libav's own decoders, whatever
-//! becomes of it.
+//! An external ffmpeg as the decoder: frames, times and stills equal those of libav's own decoders, even if
+//! it fails.
 
 use std::{
     fs,
@@ -40,7 +40,7 @@ fn select_beside(
     )
 }
 
-/// The system's ffmpeg; `make setup` installs it.
+/// Path of the system's ffmpeg, which `make setup` installs.
 fn ffmpeg() -> PathBuf {
     let found = Command::new("sh").args(["-c", "command -v ffmpeg"]).output().expect("a shell");
     PathBuf::from(String::from_utf8_lossy(&found.stdout).trim())
@@ -68,7 +68,7 @@ fn what_becomes_a_program_is_refused_everything_but_to_stat() {
     let attempts = Supervisor::new(program()).probe_program_sandbox().expect("survives");
     assert!(attempts.len() >= 12, "{attempts:?}");
     for attempt in attempts {
-        // landlock has no right for it.
+        // landlock has no right for this action.
         let may = attempt.what == "stat a path";
         assert_eq!(attempt.is_refused(), !may, "{attempt:?}");
     }
@@ -96,7 +96,7 @@ fn beside_a_gate_on_a_device_files_say_what_they_say_without_both() {
     assert!(found == expected, "signals, stills and report are equal");
 }
 
-/// A job's result by the program, which was asked and not replaced.
+/// Returns a job's result by the program; fails if another decoder was used.
 fn by_program(supervisor: &Supervisor, spec: JobSpec) -> Heard {
     let mut heard = Heard::default();
     let report = supervisor.run_job(spec, &CancelToken::new(), &mut |event| heard.take(event));
@@ -106,8 +106,8 @@ fn by_program(supervisor: &Supervisor, spec: JobSpec) -> Heard {
     settled(heard)
 }
 
-/// Without the decoder's name, what depends on timing, and what packets tell of frames past the last: a program's come
-/// in other pieces.
+/// Clears the decoder's name, values that depend on timing, and the knowledge of frames past the last one, as
+/// a program's output comes in other pieces.
 fn settled(heard: Heard) -> Heard {
     let mut heard = heard.settled();
     if let Some(report) = &mut heard.done {
@@ -124,7 +124,7 @@ fn files_say_what_they_say_without_it() {
     let (supervisor, _) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
     let mut clips =
         vec![rendered("reordered.mp4", "testsrc2=s=320x180:r=30000/1001:d=4", &["-bf", "3"])];
-    // H.264, H.265 of eight and ten bits, AV1, VP8, VP9; reordered, cut by its container, of any rate.
+    // H.264, H.265 of 8 and 10 bits, AV1, VP8, VP9; reordered, cut by an edit list, of various rates.
     let built_in = [
         "av1.mp4",
         "bigbuckbunny.mp4",
@@ -157,7 +157,7 @@ fn files_say_what_they_say_without_it() {
     }
 }
 
-/// The `/proc/<pid>/<file>` of every process whose parent is this one, with its number and its name.
+/// Returns `/proc/<pid>/<file>` of every child of this process, with its id and name.
 fn children(file: &str) -> Vec<(i32, String, String)> {
     let of = |entry: fs::DirEntry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
@@ -171,13 +171,13 @@ fn children(file: &str) -> Vec<(i32, String, String)> {
     fs::read_dir("/proc").expect("mounted").filter_map(|entry| of(entry.ok()?)).collect()
 }
 
-/// Processes whose parent is this one and whose program is ffmpeg.
+/// Returns the children of this process that run ffmpeg.
 fn running() -> Vec<i32> {
     let children = children("stat").into_iter();
     children.filter_map(|(pid, name, _)| (name == "ffmpeg").then_some(pid)).collect()
 }
 
-/// Returns the memory of workers and their programs at this moment.
+/// Returns the current memory of all workers and their programs, in bytes.
 fn resident_bytes() -> u64 {
     let of = |status: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -242,7 +242,7 @@ fn damaged_files_end_as_they_do_without_it() {
     assert!(decoded > 0);
 }
 
-/// A job's result, and what its processes had in memory at most.
+/// Returns a job's result, and the peak memory of its processes in bytes.
 fn weighed(supervisor: &Supervisor, spec: JobSpec) -> (Heard, u64) {
     let (mut heard, mut most, mut looked) = (Heard::default(), 0, Instant::now());
     let mut hear = |event| {
@@ -266,10 +266,10 @@ fn a_program_that_takes_too_much_is_done_without() {
     let (heard, with) = weighed(&supervisor, spec(&path));
     let fallback = |heard: &Heard| heard.done.clone().expect("told").fallback;
     assert_eq!(fallback(&heard), None, "it may take {with} bytes");
-    // Most of an ffmpeg is its libraries, and each system's weigh something else.
+    // Most of ffmpeg's memory is its libraries, whose size depends on the system.
     println!("{without} bytes without it, {with} with it");
     assert!(with > without + (8 << 20), "{without} bytes without it, {with} with it");
-    // A worker alone keeps within it; a worker and the program do not.
+    // The worker alone stays within the limit; the worker with the program does not.
     let limits = WorkerLimits { memory_bytes: without.midpoint(with), ..WorkerLimits::default() };
     let (heard, _) = weighed(&supervisor, JobSpec { limits, ..spec(&path) });
     assert!(fallback(&heard).is_some_and(|reason| reason.contains("ffmpeg")), "{with} bytes");
@@ -287,7 +287,7 @@ fn what_is_no_ffmpeg_is_an_error_that_says_so() {
         (None, "no program to run, looked for at SERVICE_FFMPEG_PATH and PATH"),
         (Some("/bin/true"), "/bin/true is no ffmpeg of version 5.1 or later"),
         (Some("/nonexistent/ffmpeg"), "it says \"media program: No such file"),
-        // Its interpreter is none of the files that a program keeps.
+        // The script's interpreter is not among the files that a program may read.
         (script.to_str(), "is no ffmpeg of version 5.1 or later"),
     ];
     for (path, words) in rows {

@@ -1,4 +1,4 @@
-//! Remote files through the control socket: the result is that of the same file on disk.
+//! Remote files through the control socket: the result equals that of the same file on disk.
 
 use std::{fs, path::Path};
 
@@ -42,7 +42,7 @@ fn a_remote_file_gives_what_it_gives_on_disk() {
 #[test]
 fn a_server_without_byte_ranges_is_asked_again_a_few_times() {
     let _alone = alone();
-    // The index of the first is at its end.
+    // The first file has its index at the end.
     for path in [long_clip(), rendered("short.ts", "testsrc2=s=320x240:r=25:d=4", &[])] {
         let expected = run(spec(&path)).expect("a result").settled();
         let mut shelf = shelf_with(&path);
@@ -116,7 +116,7 @@ fn what_is_no_media_is_refused_as_a_file_would_be() {
 #[test]
 fn a_job_that_waits_for_the_network_can_be_cancelled() {
     let _alone = alone();
-    /// A resource that never gives a byte.
+    /// A resource that never delivers a byte.
     struct Silence(Vec<std::io::PipeWriter>, CancelToken);
     impl worker::ResourceOpener for Silence {
         fn open(&mut self, url: &str, _: u64) -> Result<worker::Resource, worker::ResourceError> {

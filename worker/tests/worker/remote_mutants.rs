@@ -1,5 +1,4 @@
-//! Damaged playlists and RTSP conversations: each ends in a result or in an error that names what
-//! is wrong.
+//! Damaged playlists and RTSP conversations: each ends with a result or with an error that names the fault.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +18,7 @@ use crate::{
     support::{alone, rendered, run},
 };
 
-/// Those that may go on growing, which takes ten seconds to find out that they do not.
+/// Mutants of live playlists: each takes ten seconds to be found not growing.
 const LIVE_MAX: u64 = 2;
 
 fn patient(spec: JobSpec) -> JobSpec {
@@ -32,7 +31,7 @@ fn patient(spec: JobSpec) -> JobSpec {
     JobSpec { max_frames: 40, threads: 1, limits, ..spec }
 }
 
-/// Runs every mutant that `make` gives and looks at how it ended.
+/// Runs every mutant that `make` returns, and checks its outcome.
 fn assert_all_end_well(make: impl Fn(u64, &mut Rng) -> JobSpec) {
     let mut tally = BTreeMap::<&str, u64>::new();
     for number in 0..clips::sized(60_u64, 200) {
@@ -53,7 +52,7 @@ fn assert_all_end_well(make: impl Fn(u64, &mut Rng) -> JobSpec) {
     assert!(tally.values().all(|&count| count > 5), "neither all well nor all broken: {tally:?}");
 }
 
-/// Changes lines: what is in them, how many there are, and their order.
+/// Changes the content, the number and the order of lines.
 fn mutate_lines(text: &str, dice: &mut Rng) -> Vec<u8> {
     let mut lines: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
     for _ in 0..=dice.usize(..3) {
@@ -105,13 +104,13 @@ fn damaged_playlists_end_in_a_result_or_a_clear_error() {
     });
 }
 
-/// All that the server says to a worker that reads `path`.
+/// Records the bytes that the server sends to a worker which reads `path`.
 fn recorded(server: &Server, path: &str) -> Vec<u8> {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     let (upstream, listener) = (server.connect(), ours.try_clone().expect("a descriptor"));
     let told = upstream.try_clone().expect("a descriptor");
     let ask = move || {
-        // Ends when the worker does.
+        // Ends when the worker ends.
         io::copy(&mut &listener, &mut &told).ok();
         told.shutdown(Shutdown::Both).ok();
     };
@@ -133,11 +132,11 @@ fn recorded(server: &Server, path: &str) -> Vec<u8> {
     record.join().expect("no panic")
 }
 
-/// A job that hears `words` and then the end of the connection.
+/// Makes a job whose server sends `words` and then closes the connection.
 fn replay(words: Vec<u8>) -> JobSpec {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     let say = move || {
-        // Fails when the worker has heard enough.
+        // Fails once the worker has stopped reading.
         (&ours).write_all(&words).ok();
         ours.shutdown(Shutdown::Write).ok();
         io::copy(&mut &ours, &mut io::sink()).ok();
@@ -168,7 +167,7 @@ fn damaged_rtsp_conversations_end_in_a_result_or_a_clear_error() {
     assert_all_end_well(|number, dice| {
         let mut words = records[number as usize % 2].clone();
         match dice.usize(..2) {
-            // The conversation comes first, and damage to it ends it.
+            // Damages only the conversation before the media.
             0 => {
                 let mut media = words.split_off(words.len().min(1500));
                 mutate(&mut words, dice);

@@ -1,4 +1,4 @@
-//! RTSP from a real server, GStreamer's, which sends coded files as they are.
+//! RTSP from a real server, GStreamer's, which sends coded files unchanged.
 
 use std::{
     fs::File,
@@ -18,17 +18,17 @@ use worker::{CancelToken, JobEvent, JobInput, JobSpec, RtspMedia, WorkerError, W
 
 use crate::support::{Heard, alone, rendered, run, spec, supervisor, whole};
 
-/// A server process; ends with its value.
+/// A server process, which ends when dropped.
 pub struct Server {
     child: Child,
     port: u16,
 }
 
 impl Server {
-    /// Serves every `(path, pipeline)`; `auth` is none, basic or digest.
+    /// Serves each `(path, pipeline)`; `auth` is none, basic or digest.
     pub fn start(auth: &str, media: &[(&str, String)]) -> Server {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/worker/rtsp-server.py");
-        // Debian's own, which finds the packages that deploy/setup.sh installs.
+        // Debian's own Python, which finds the packages that deploy/setup.sh installs.
         let mut child = Command::new("/usr/bin/python3")
             .arg(script)
             .arg(auth)
@@ -69,7 +69,7 @@ pub fn job(socket: impl Into<OwnedFd>, url: String, credentials: Option<(&str, &
     JobSpec { limits: WorkerLimits::camera(), ..whole(input) }
 }
 
-/// Four seconds of video as `codec` makes it.
+/// Renders four seconds of video with these encoder options.
 fn made(name: &str, codec: &[&str]) -> PathBuf {
     rendered(name, "testsrc2=s=320x240:r=25:d=4", codec)
 }
@@ -123,7 +123,7 @@ fn what_a_server_sends_is_what_its_file_holds() {
 #[test]
 fn pictures_that_a_camera_gives_one_time_are_told_apart() {
     let _alone = alone();
-    // Without a container its pictures have no times, and their packets all have the same.
+    // Without a container the pictures have no times, so their packets all have the same.
     let raw = made("rtsp-raw.h264", &["-bf", "0"]);
     let server = Server::start(
         "none",
@@ -135,7 +135,7 @@ fn pictures_that_a_camera_gives_one_time_are_told_apart() {
     assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
 }
 
-/// Pictures without an end, each with its own number in it.
+/// Endless pictures, each different.
 const ENDLESS: &str = "( videotestsrc is-live=true pattern=ball ! \
     video/x-raw,format=I420,width=320,height=240,framerate=25/1 ! jpegenc ! rtpjpegpay name=pay0 )";
 
@@ -204,7 +204,7 @@ fn a_live_camera_is_read_until_there_is_enough() {
     assert!(heard.signals.len() >= 10 && heard.done.expect("a report").truncated);
 }
 
-/// Answers of a server of H.264 to all that it is asked before it plays.
+/// Responses of an H.264 server to all requests up to PLAY.
 fn answers() -> String {
     let sdp = "m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\n";
     format!(
@@ -216,7 +216,7 @@ fn answers() -> String {
     )
 }
 
-/// The packets of each picture of a file of 25 a second (RFC 6184 5.6), as they cross a connection.
+/// Returns the packets of each picture of a file at 25 fps (RFC 6184 5.6), as sent over the connection.
 fn packets(path: &Path) -> Vec<Vec<u8>> {
     let file = Box::new(File::open(path).expect("the file opens"));
     let pictures = Demuxer::open(file, decode::DemuxLimits::default()).expect("a container");
@@ -235,7 +235,7 @@ fn packets(path: &Path) -> Vec<Vec<u8>> {
             bytes.extend(len.to_be_bytes());
             bytes.extend([0x80, is_last << 7 | 96]);
             bytes.extend(number.to_be_bytes());
-            // From 1, as libav takes a time of 0 for none.
+            // Starts at 1, as libav takes 0 as a missing time.
             bytes.extend((picture * 3600).to_be_bytes());
             bytes.extend([0; 4]);
             bytes.extend(unit);
@@ -249,12 +249,12 @@ fn packets(path: &Path) -> Vec<Vec<u8>> {
 #[test]
 fn what_a_camera_has_shown_is_told_before_it_shows_more() {
     let _alone = alone();
-    // One GOP.
+    // The file is a single GOP.
     let path = made("rtsp-one-gop.mp4", &["-bf", "0", "-g", "100", "-x264-params", "slices=1"]);
     let expected = run(spec(&path)).expect("a result").settled();
     let pictures = packets(&path);
     let (before, after) = pictures.split_at(50);
-    // A picture's end shows by the next one's begin, and a signal by the two frames behind it.
+    // A picture ends where the next one begins, and a signal needs the two frames after its own.
     let told = before.len() - 3;
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     let (go_on, waits) = mpsc::sync_channel(1);
@@ -264,7 +264,7 @@ fn what_a_camera_has_shown_is_told_before_it_shows_more() {
             let mut camera = &ours;
             camera.write_all(answers().as_bytes())?;
             camera.write_all(&before.concat())?;
-            // Without a word it ends: the signals have not come.
+            // If no message comes, the connection is closed: the signals have not come.
             if waits.recv().is_ok() {
                 camera.write_all(&after.concat())?;
             }

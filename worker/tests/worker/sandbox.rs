@@ -1,10 +1,10 @@
-//! Rights that a confined worker lacks, however it was started.
+//! Rights that a sandboxed worker lacks, forked or executed.
 
 use worker::{SandboxLevel, Supervisor, WorkerStart};
 
 use crate::support::{alone, has_landlock, program, supervisor};
 
-/// Supervisors whose workers are executed, and whose workers are forked.
+/// Returns a supervisor whose workers are executed, and one whose workers are forked.
 fn both() -> [Supervisor; 2] {
     let forked = program().with_fork_server(|start, failure| {
         assert_eq!(start, WorkerStart::Forked, "{failure:?}");

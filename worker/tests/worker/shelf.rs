@@ -1,4 +1,4 @@
-//! Resources from memory: what a server's fetcher does, without a network.
+//! Resources in memory, as a server's fetcher opens them, without a network.
 
 use std::{
     collections::HashMap,
@@ -16,33 +16,33 @@ use worker::{
 
 use crate::support::{Heard, run, whole};
 
-/// Base URL of everything on a shelf.
+/// Base URL of all resources.
 pub const SITE: &str = "https://media.test/";
 
-/// Resources by their path, and what was asked of them.
+/// Resources by path, and the requests for them.
 #[derive(Clone, Default)]
 pub struct Shelf {
     files: Arc<Mutex<HashMap<String, Vec<u8>>>>,
     asked: Arc<Mutex<Vec<String>>>,
-    /// The size is told.
+    /// True if sizes are known.
     pub sized: bool,
-    /// Any byte can be the first at no cost.
+    /// True if the server supports byte ranges.
     pub ranges: bool,
-    /// Redirects from a path to another.
+    /// Redirects from one path to another.
     pub moved: HashMap<String, String>,
-    /// No resource gives more bytes.
+    /// Most bytes that any resource delivers.
     pub cut: Option<usize>,
-    /// The resource of this name does not.
+    /// Most bytes that the resource of this name delivers.
     pub cut_one: Option<(String, usize)>,
 }
 
 impl Shelf {
-    /// A shelf that behaves as a good server.
+    /// Makes a shelf that behaves like a good server.
     pub fn new() -> Shelf {
         Shelf { sized: true, ranges: true, ..Shelf::default() }
     }
 
-    /// All files of a folder.
+    /// Makes a shelf of all files in a folder.
     pub fn of(folder: &Path) -> Shelf {
         let shelf = Shelf::new();
         for entry in fs::read_dir(folder).expect("a folder") {
@@ -61,12 +61,12 @@ impl Shelf {
         self.files.lock().expect("no panic").get(name).expect("on the shelf").clone()
     }
 
-    /// `path@from` of every open, in order.
+    /// Returns `path@from` of every open, in order.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("no panic").clone()
     }
 
-    /// A job on the resource at `path`.
+    /// Makes a job on the resource at `path`.
     pub fn spec(&self, path: &str) -> JobSpec {
         let input = JobInput::Remote(RemoteMedia {
             url: format!("{SITE}{path}"),
@@ -97,7 +97,7 @@ impl ResourceOpener for Shelf {
         let (read, write) = std::io::pipe().expect("a pipe");
         let send = move || {
             let mut write = write;
-            // Fails when the worker has seen enough.
+            // Fails once the worker has stopped reading.
             write.write_all(bytes.get(from..end).unwrap_or_default()).ok();
         };
         thread::Builder::new().name("shelf".into()).spawn(send).expect("a thread");

@@ -1,4 +1,4 @@
-//! Stills scaled down in a worker: their size, their looks, and bytes that are no still.
+//! Stills scaled down in a worker: their size, their colours, and bytes that are no still.
 
 use clips::pick_one;
 use turbojpeg::{PixelFormat, decompress, read_header};
@@ -12,7 +12,7 @@ fn still() -> Vec<u8> {
     heard.stills.into_iter().next().expect("a still").1.jpeg
 }
 
-/// The mean of each channel.
+/// Returns the mean of each channel.
 fn means(jpeg: &[u8]) -> [f64; 3] {
     let image = decompress(jpeg, PixelFormat::RGB).expect("a JPEG");
     let count = (image.width * image.height) as f64;

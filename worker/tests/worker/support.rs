@@ -1,4 +1,4 @@
-//! Clips, specs and a collector that the tests share.
+//! Clips, job specifications and an event collector, shared by the tests.
 
 use std::{
     fs::File,
@@ -18,22 +18,22 @@ use crate::sandbox_here;
 
 pub use crate::skip::skip;
 
-/// A supervisor of the test's own worker.
+/// Returns a supervisor of the test's own worker.
 pub fn supervisor() -> Supervisor {
     Supervisor::new(program())
 }
 
-/// The test's own worker, in a sandbox as whole as it can be here.
+/// Returns the test's own worker, with the strictest sandbox policy that this machine meets.
 pub fn program() -> WorkerProgram {
     WorkerProgram::at(path()).with_sandbox(sandbox_here::policy(path()))
 }
 
-/// The kernel of this machine has every part of the sandbox.
+/// Returns true if this machine's kernel has every part of the sandbox.
 pub fn has_landlock() -> bool {
     sandbox_here::policy(path()) == SandboxPolicy::Require
 }
 
-/// An example, so that no release build contains it.
+/// Path of the worker, an example, so that no release build contains it.
 fn path() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its binary");
     let profile = test.parent().and_then(Path::parent).expect("tests lie in <profile>/deps");
@@ -42,39 +42,39 @@ fn path() -> PathBuf {
     program
 }
 
-/// A clip of a source that ffmpeg draws, H.264 but for what `options` say.
+/// Renders a clip from an ffmpeg source, as H.264 unless `options` change that.
 pub fn rendered(name: &str, source: &str, options: &[&str]) -> PathBuf {
     let x264 = "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -g 25";
     clips::rendered(name, &format!("-f lavfi -i {source} {x264} {}", options.join(" ")))
 }
 
-/// A minute of H.264 in groups of a second: long enough for a fault to strike in its middle.
+/// Renders a minute of H.264 in one-second GOPs, long enough for a fault in its middle.
 pub fn long_clip() -> PathBuf {
     rendered("long-h264.mp4", "testsrc2=s=960x540:r=25:d=60", &[])
 }
 
-/// Four seconds of H.264 in Annex B form, pictures in the order in which they are shown.
+/// Renders four seconds of H.264 in Annex B form without reordering.
 pub fn annex_b(source: &str) -> PathBuf {
     let input = format!("{source}=s=352x288:r=25,trim=duration=4");
     rendered(&format!("live-{source}.264"), &input, &["-bf", "0"])
 }
 
-/// Every frame of a file, with stills, on two threads.
+/// Makes a job of every frame of a file, with stills, on two threads.
 pub fn spec(path: &Path) -> JobSpec {
     whole(File::open(path).expect("the file opens"))
 }
 
-/// The same of any input.
+/// Makes the same job of any input.
 pub fn whole(input: impl Into<JobInput>) -> JobSpec {
     JobSpec { max_frames: 500_000, stills: true, threads: 2, ..JobSpec::new(input) }
 }
 
-/// All that a job said, without its signs of life.
+/// Events of a job; progress events are only counted.
 #[derive(Debug, Default, PartialEq)]
 pub struct Heard {
     pub opened: Option<StreamInfo>,
     pub signals: Vec<Signal>,
-    /// Each with its frame.
+    /// Stills, each with its frame index.
     pub stills: Vec<(u64, EncodedImage)>,
     pub views: Vec<ModelImage>,
     pub done: Option<FileReport>,
@@ -102,21 +102,21 @@ impl Heard {
         ControlFlow::Continue(())
     }
 
-    /// The result without what depends on timing.
+    /// Clears what depends on timing.
     pub fn settled(mut self) -> Heard {
         self.progress = 0;
         self
     }
 }
 
-/// Runs a job in a worker and keeps what it said.
+/// Runs a job in a worker and collects its events.
 pub fn run(spec: JobSpec) -> Result<Heard, WorkerError> {
     let mut heard = Heard::default();
     supervisor().run_job(spec, &CancelToken::new(), &mut |event| heard.take(event))?;
     Ok(heard)
 }
 
-/// Workers and descriptors belong to the whole process: where tests share one, they take turns.
+/// Serializes the tests of one process, as workers and descriptors are the process's.
 pub fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

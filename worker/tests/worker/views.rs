@@ -1,5 +1,5 @@
-//! Chunks of clips: what a worker shows is what the process itself shows, whatever the thread
-//! count, and each picture is a JPEG of the size it says.
+//! Views of clips: a worker's equal those made in this process, for any number of threads, and each is a JPEG
+//! of the announced size.
 
 use std::{fs::File, io::BufReader, ops::ControlFlow, path::Path, sync::Mutex};
 
@@ -44,7 +44,7 @@ fn in_worker(path: &Path, views: ChunkImageOptions, threads: usize) -> Heard {
     run(spec).expect("a result").settled()
 }
 
-/// The chunks of what was heard; every view is of a frame of which one is wanted.
+/// Returns the chunks of the events; fails if a view is of a frame of which none is wanted.
 fn chunks_of(heard: &Heard, options: ChunkImageOptions) -> Vec<FrameChunk> {
     let (mut gate, mut chunker) = (Gate::new(GateConfig::default()), ChunkBuilder::new(options));
     let (mut views, mut chunks) = (heard.views.iter().peekable(), Vec::new());
@@ -63,7 +63,7 @@ fn chunks_of(heard: &Heard, options: ChunkImageOptions) -> Vec<FrameChunk> {
     chunks
 }
 
-/// Every frame is in one chunk, and every picture is what its view says.
+/// Checks that every frame is in one chunk, and that every view matches its description.
 fn assert_whole(heard: &Heard, views: ChunkImageOptions, name: &str) {
     let mut next = 0;
     for (index, chunk) in chunks_of(heard, views).iter().enumerate() {

@@ -7,7 +7,7 @@ use crate::gate_device::{GateMeasurement, scripted};
 
 const LENGTHS: [&[u64]; 3] = [&[120], &[7, 40, 1, 33], &[16, 16, 16, 16, 16, 16]];
 
-/// Plays each cut of the film on a device of its own; what is told then, and the batches.
+/// Runs jobs on the film, each with a device of its own; returns their reports and the batches.
 fn play(
     case: &str,
     device: impl Fn() -> (GateMeasurement, scripted::RecordedBatches),
@@ -82,7 +82,7 @@ fn a_device_that_hangs_is_given_up_and_the_cpu_goes_on() {
             (measuring, given)
         };
         for (_, Played { told, sizes }) in play(&format!("hangs after {batches}"), device) {
-            // A slow machine may find it late before it hangs.
+            // On a slow machine the device may be late before it hangs.
             assert!(sizes.len() <= batches + 1, "not asked again: {sizes:?}");
             assert!(told.measurer.starts_with("cpu-"), "{told:?}");
             assert!(told.lost.is_some_and(|reason| reason.contains("not answered")));

@@ -1,4 +1,4 @@
-//! Frames whose pixels stay on a device: a job says the same of them, and again when the device goes.
+//! Tests that a job gives the same result if its pixels stay on a device, and after that device is lost.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -9,7 +9,7 @@ use media::{DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface};
 use super::*;
 use crate::gate_device::DeviceTimeouts;
 
-/// A frame on a device that gives so many pictures back, and no more.
+/// A frame on a device that lets a limited number of pictures be fetched.
 struct Kept {
     host: Frame,
     fetches_left: Arc<AtomicU64>,
@@ -37,7 +37,7 @@ impl DeviceFrameBuffer for Kept {
     }
 }
 
-/// Measures the film's frames without fetching them.
+/// Device that measures the film's frames without fetching them.
 struct There(CpuBackend);
 
 impl MeasureBackend for There {
@@ -55,12 +55,12 @@ impl MeasureBackend for There {
     }
 }
 
-/// No machine is too slow for it.
+/// Timeouts that no machine exceeds.
 const PATIENCE: DeviceTimeouts =
     DeviceTimeouts { late: Duration::from_secs(300), gone: Duration::from_secs(300) };
 
-/// Output for twenty frames of a device that gives so many `fetches` of them back, and true where
-/// that was too few: they come again then, from elsewhere.
+/// Returns the output for twenty frames of a device that lets `fetches` of them be fetched, and true if that
+/// was too few; then the frames are decoded again, elsewhere.
 fn with_lost_pixels(asked: Asked, measuring: &GateMeasurement, fetches: u64) -> (Said, bool) {
     let options = options(asked);
     let heard = Mutex::new(Hearer::new(&options));
@@ -85,7 +85,7 @@ fn with_lost_pixels(asked: Asked, measuring: &GateMeasurement, fetches: u64) -> 
         ControlFlow::Break(SinkStop::Ended) => panic!("{:?}", job.take_failure()),
         ControlFlow::Continue(()) => sink.end(),
     };
-    // What is left is for the sequencer: nothing of it may be on the device alone.
+    // The rest is for the merger: no pixels may remain only on the device.
     fetches_left.store(0, Relaxed);
     let is_lost = first.is_err();
     let segment = first.unwrap_or_else(|lost| {
@@ -99,7 +99,7 @@ fn with_lost_pixels(asked: Asked, measuring: &GateMeasurement, fetches: u64) -> 
     (heard.into_inner().expect("no panic").end(), is_lost)
 }
 
-/// Fewest fetches of twenty frames that are enough.
+/// Returns the fewest fetches that are enough for twenty frames.
 fn fetches_needed(asked: Asked, measuring: &GateMeasurement) -> u64 {
     let expected = analyse(&[20], asked);
     for fetches in 0..=20 {

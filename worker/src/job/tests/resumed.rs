@@ -1,4 +1,4 @@
-//! A job that goes on from another: neither the gate nor the checks notice the seam.
+//! Tests of a job that continues another: neither the gate nor the checks notice the seam.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use gate::Gate;
 use super::*;
 use crate::{WorkerLimits, said::JobCheck};
 
-/// Events of a job on these frames of the film, each piece on the decoder of the one before.
+/// Returns a job's events for these frames of the film; each piece continues the decoder of the last.
 fn part(frames: Range<u64>, piece: usize, options: &JobOptions) -> Vec<JobEvent> {
     let said = Mutex::new(Vec::new());
     let emit = |event: JobEvent| {
@@ -34,7 +34,7 @@ fn part(frames: Range<u64>, piece: usize, options: &JobOptions) -> Vec<JobEvent>
     said.into_inner().expect("no panic")
 }
 
-/// Holds a job to what it may say, and hears it.
+/// Checks a job's events, and passes them to `hearer`.
 fn heard(events: Vec<JobEvent>, options: &JobOptions, hearer: &mut Hearer) -> Result<(), String> {
     let mut check = JobCheck::new(options, &WorkerLimits::default());
     for event in events {

@@ -1,4 +1,4 @@
-//! Turns and refusals, without a worker.
+//! Tests of the order of requests and of refusals, without a worker.
 
 use gate::GateConfig;
 use media::{Signal, Timestamp};
@@ -16,7 +16,7 @@ fn unit(at: i64, keyframe: bool, len: usize) -> AccessUnit {
     AccessUnit { codec: Codec::H264, pts, keyframe, data: vec![0; len] }
 }
 
-/// Session, time and whether a gap is before it, of the next unit that is sent.
+/// Returns the session, the time and the gap flag of the next unit that is sent.
 fn sent(lanes: &mut SessionQueues, now: Instant) -> Option<(u32, i64, bool)> {
     loop {
         match lanes.next(now)? {
@@ -52,7 +52,7 @@ fn one_unit_a_session_is_under_way_and_sessions_take_turns() {
 
 #[test]
 fn a_session_over_its_bound_is_refused_up_to_a_keyframe_and_others_are_not() {
-    // Units that are taken at first, bytes of each.
+    // Units accepted at first, and bytes of each.
     let bounds = [(SESSION_UNITS_MAX, 10), (4, SESSION_BYTES_MAX / 4), (1, 3 * SESSION_BYTES_MAX)];
     for (taken, bytes) in bounds {
         let (mut lanes, now) = (SessionQueues::default(), Instant::now());
@@ -108,7 +108,7 @@ fn all_sessions_together_have_a_bound_that_keeps_none_out() {
     }
 }
 
-/// Passes in an event of a session, in so many bytes.
+/// Checks an event of a session that is `bytes` long.
 fn look(lanes: &mut SessionQueues, session: u32, bytes: i64, now: Instant) -> EventCheck {
     let said = WorkerSessionEvent::Damaged { detail: String::new() };
     lanes.check_event(session, &said, bytes as u64, now).expect("in good order")
@@ -131,7 +131,7 @@ fn a_session_ends_behind_as_many_frames_as_it_said() {
     }
 }
 
-/// Eight sessions of a worker, each with a unit under way, and then one that waits.
+/// Eight sessions of a worker, each with one unit in progress and one waiting.
 fn eight(now: Instant) -> SessionQueues {
     let mut lanes = SessionQueues::default();
     for session in 0..8 {
@@ -167,7 +167,7 @@ fn sessions_that_say_all_they_may_end_nobody() {
     let start = Instant::now();
     let mut lanes = eight(start);
     let mut units = [0_u64; 8];
-    // Each says a second's share of every unit that it is given, for three minutes.
+    // For three minutes, each session sends a second's output for every unit that it gets.
     for ms in (0..180_000).step_by(100) {
         let now = start + Duration::from_millis(ms);
         for session in 0..8 {
@@ -176,7 +176,7 @@ fn sessions_that_say_all_they_may_end_nobody() {
                 lanes.taken(session, now).expect("under way");
                 units[session as usize] += 1;
             }
-            // Refused while others wait.
+            // Refused if too many wait.
             lanes.push(session, unit(ms as i64, true, 9)).ok();
         }
         while sent(&mut lanes, now).is_some() {}
@@ -249,7 +249,7 @@ fn a_unit_that_others_overtake_is_being_worked_at() {
     let start = Instant::now();
     let stall = Duration::from_secs(5);
     let at = |seconds| start + Duration::from_secs(seconds);
-    // What comes of the other session's units, and when the first one is lost.
+    // Kind of the other session's units, and the second in which the first unit counts as stalled.
     let rows = [("decoded", false, 7), ("of a session that has failed", true, 6)];
     for (name, has_failed, lost_at) in rows {
         let mut lanes = SessionQueues::default();
@@ -357,7 +357,7 @@ proptest! {
             let bytes: usize = lanes.lanes.values().map(|lane| lane.load.bytes).sum();
             prop_assert_eq!(lanes.bytes, bytes);
         }
-        // A worker that works everything off.
+        // The worker then finishes everything.
         for _ in 0..500 {
             while let Some(request) = lanes.next(now) {
                 note(request, &mut got);

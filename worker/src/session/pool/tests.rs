@@ -1,4 +1,4 @@
-//! Sessions whose frames a device measures, in this process: what they say is what they say without.
+//! Tests that sessions measured by a device, in this process, give the same events as on the CPU.
 
 use std::{collections::BTreeMap, os::fd::OwnedFd, thread};
 
@@ -20,7 +20,7 @@ use crate::{
 
 const SESSIONS: u32 = 5;
 
-/// Coded pictures that a session may have: each shows something else.
+/// Returns coded pictures for a session, each with another content.
 fn units(session: u32, count: usize) -> Vec<Vec<u8>> {
     let mut encoder = JpegEncoder::new().expect("an encoder");
     let picture = |at: usize| {
@@ -40,12 +40,12 @@ fn units(session: u32, count: usize) -> Vec<Vec<u8>> {
 /// Events of the sessions.
 type Said = BTreeMap<u32, Vec<WorkerSessionEvent>>;
 
-/// Events of the sessions, and reports on the device: the reason of its loss, or that it was late.
+/// Returns the events of the sessions, and the reports on the device: its loss, or that it was late.
 fn play(measuring: GateMeasurement, count: usize) -> (Said, Vec<String>) {
     play_by(DecoderChain::software(), measuring, count)
 }
 
-/// The same with other decoders.
+/// Like `play`, with these decoders.
 fn play_by(
     decoders: DecoderChain,
     measuring: GateMeasurement,
@@ -136,7 +136,7 @@ fn sessions_on_a_device_say_what_they_say_on_the_cpu_whenever_it_is_lost() {
     }
 }
 
-/// No machine has as many devices; a program without the backend has none.
+/// No machine has a device of this number, and a program without the backend has no device at all.
 #[test]
 fn a_device_that_opens_no_more_is_said_to_be_lost_and_costs_no_session_anything() {
     let device =
@@ -190,11 +190,11 @@ fn a_batch_that_a_device_is_late_with_is_told_and_costs_no_session_anything() {
 fn a_device_that_hangs_costs_no_session_anything() {
     let expected = expected();
     for batches in [0, 1, 9] {
-        // Held for as long as the sessions last: the device never answers.
+        // The guard is held as long as the sessions last, so the device never answers.
         let (measuring, given, _hold) = scripted::hanging_after(batches);
         let (said, losses) = play(measuring, COUNT);
         assert!(said == expected, "hangs after {batches}");
-        // A slow machine may find it late before it hangs.
+        // On a slow machine the device may be late before it hangs.
         assert!(given.sizes().len() <= batches + 1, "not asked again: {:?}", given.sizes());
         let losses: Vec<String> = losses.into_iter().filter(|told| told != LATE).collect();
         assert_eq!(losses.len(), 1, "{losses:?}");
@@ -204,7 +204,7 @@ fn a_device_that_hangs_costs_no_session_anything() {
 
 #[test]
 fn frames_of_several_sessions_share_a_batch() {
-    // A thread for each session at most, and here perhaps one: frames wait without a thread.
+    // There is at most one thread per session, here perhaps only one: frames wait without a thread.
     let (measuring, given) = scripted::lost_after(usize::MAX);
     let threads = thread::available_parallelism().map_or(1, usize::from);
     play(measuring, 40);

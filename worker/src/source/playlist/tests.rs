@@ -1,4 +1,4 @@
-//! Playlists as servers write them, and as nobody should.
+//! Tests of playlists as servers write them, and of invalid ones.
 
 use proptest::prelude::*;
 
@@ -142,7 +142,7 @@ proptest! {
     fn no_text_is_too_strange(lines in proptest::collection::vec(line(), 0..40)) {
         let text = format!("#EXTM3U\n{}", lines.join("\n"));
         if let Ok(Playlist::Media(media)) = parse(text.as_bytes()) {
-            // A value may hold line ends of its own.
+            // A value may contain line ends.
             prop_assert!(media.segments.len() < text.lines().count());
             prop_assert!(media.target >= Duration::from_secs(1));
             for number in [0, media.first, media.end(), u64::MAX] {

@@ -228,7 +228,7 @@ mod tests {
         authenticator.take(header).map(|()| authenticator)
     }
 
-    /// RFC 7616 3.9.1, RFC 2617 3.5 with its own nonce left out, RFC 7617 2.
+    /// Examples of RFC 7616 3.9.1, RFC 2617 3.5 (without its client nonce) and RFC 7617 2.
     #[test]
     fn answers_are_those_of_the_standards() {
         let rfc7616 = |algorithm: &str| {

@@ -1,4 +1,4 @@
-//! Colours and cells of what novelty is told from.
+//! Tests of the colours and cells of novelty inputs.
 
 use media::SampleRange;
 

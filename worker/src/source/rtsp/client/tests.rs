@@ -1,4 +1,4 @@
-//! Conversations with servers, good and bad.
+//! Tests of conversations with conforming and faulty servers.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn client(user: Option<&str>) -> RtspClient {
     RtspClient::new("rtsp://camera.test/live?channel=1".to_owned(), credentials, "once")
 }
 
-/// First lines and headers of what the client says next, without what is always there.
+/// Returns the first lines and headers that the client sends next, without the constant ones.
 fn said(client: &mut RtspClient) -> String {
     let words = String::from_utf8(client.take_output()).expect("text");
     let is_news = |line: &&str| !line.starts_with("User-Agent") && !line.is_empty();
@@ -70,7 +70,7 @@ fn a_conversation_leads_to_packets() {
     assert!(text.contains("m=video 9 RTP/AVP 96\r\n"), "{text}");
     let play = format!("PLAY {url} RTSP/1.0|CSeq: 4|Session: 42|Range: npt=0.000-");
     assert_eq!(said(&mut client), play);
-    // A packet may come before the answer, one of another stream is not ours, blanks are nothing.
+    // A packet may precede the response; packets of other streams and blank lines are skipped.
     client.push(b"$\x02\x00\x03abc");
     ok(&mut client, "", "");
     client.push(b"\r\n$\x00\x00\x01x$\x03\x00\x02de$\x02");
