@@ -195,7 +195,7 @@ fn middle(at: usize, cells: u8) -> i64 {
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Zones {
-    /// At most [`Zone::MAX`], in the order of the bits of [`Activity::zones`].
+    /// Zones, at most [`Zone::MAX`], in the order of the bits of [`Activity::zones`].
     pub zones: Vec<Zone>,
     /// True if cells outside all zones are ignored.
     pub only: bool,

@@ -36,9 +36,9 @@ pub struct DeviceMemoryLost {
 /// Location of a frame's pixels.
 #[derive(Clone)]
 pub enum Pixels {
-    /// In host memory.
+    /// Pixels in host memory.
     Host(Arc<dyn HostFrameBuffer>),
-    /// In a device's memory.
+    /// Pixels in device memory.
     Device(Arc<dyn DeviceFrameBuffer>),
 }
 

@@ -41,7 +41,7 @@ impl Subsampling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub enum SampleFormat {
-    /// One byte.
+    /// One byte per sample.
     U8,
     /// Two bytes, little endian; `value >> shift` is the eight-bit value.
     U16 {

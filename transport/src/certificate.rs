@@ -86,7 +86,7 @@ impl ReloadingCertificate {
         &self.files
     }
 
-    /// Reloads the pair if its files have changed; true if another pair is in use now.
+    /// Reloads the pair if its files have changed; true if the pair was replaced.
     pub fn reload_if_changed(&self) -> Result<bool, CertificateError> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = stamp(&self.files)?;

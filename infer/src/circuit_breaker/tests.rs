@@ -255,8 +255,8 @@ const PAYERS: [&str; 3] = ["alice", "bob", "carol"];
 
 proptest! {
     /// In every history, even with probes that never end, one probe is admitted at a time, a suspect's
-    /// failure blocks no other principal, and nobody is blocked for longer than the longest open period and a
-    /// second.
+    /// failure blocks no other principal, and no principal is blocked for longer than the longest open period
+    /// and a second.
     #[test]
     fn it_never_stays_shut(
         steps in proptest::collection::vec(

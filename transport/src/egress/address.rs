@@ -105,7 +105,7 @@ fn embedded(address: Ipv6Addr) -> impl Iterator<Item = Ipv4Addr> {
 
 /// Returns true if `address` is globally routable.
 ///
-/// For an IPv6 address with an embedded IPv4 address, both must be.
+/// An IPv6 address with an embedded IPv4 address is global only if both are.
 pub fn is_global(address: IpAddr) -> bool {
     NetworkAllowlist::default().blocked_reason(address).is_none()
 }

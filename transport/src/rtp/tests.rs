@@ -115,7 +115,7 @@ fn what_is_whole_when_a_source_ends_comes_out() {
 
 #[test]
 fn units_are_whole_whatever_the_marker_says() {
-    /// Returns true if this part out of so many has the marker.
+    /// Returns true if the part with this index out of this many has the marker.
     type IsMarked = fn(usize, usize) -> bool;
     let cases: [(&str, IsMarked, u64); 3] = [
         ("never set", |_, _| false, 0),

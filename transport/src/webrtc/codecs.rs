@@ -34,7 +34,7 @@ pub(super) struct PayloadFormat {
 /// Contents of a payload type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum PayloadKind {
-    /// Nothing that was negotiated.
+    /// Payload type that was not negotiated.
     #[default]
     Unknown,
     /// Video.

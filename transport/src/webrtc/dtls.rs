@@ -132,7 +132,7 @@ pub(super) struct DtlsTransport {
 impl DtlsTransport {
     /// Creates an association that waits for the peer's first flight, which begins with `datagram`.
     pub(super) fn new(identity: &DtlsIdentity, datagram: &[u8], now: Instant) -> DtlsTransport {
-        // The library picks the peer's first choice; offering GCM alone makes the choice ours.
+        // The library picks the peer's first choice; if only GCM is configured, GCM is chosen.
         let config = if client_hello::offers_gcm(datagram) { &identity.gcm } else { &identity.any };
         DtlsTransport {
             endpoint: Endpoint::new(PEER, TransportProtocol::UDP, Some(Arc::clone(config))),

@@ -45,7 +45,7 @@ pub(super) struct SessionTimeouts {
     pub(super) lost_after: Duration,
 }
 
-/// One session.
+/// State of one session.
 pub(super) struct SessionHandle {
     agent: IceAgent,
     association: Option<Box<DtlsTransport>>,
