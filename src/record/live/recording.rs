@@ -190,7 +190,7 @@ impl LiveRecording {
     ) {
         let run = Arc::clone(&self.spec.log.run);
         let (_, markers) = self.end(shared);
-        // An end that the last write returns changes nothing; errors are logged.
+        // The session is ending already: the reason that the last write returns is dropped.
         drop(self.write(shared).await);
         let (log, head) = (self.spec.log.clone(), self.head.take());
         let (recording, decoder) = (self.recording.take(), self.decoder.take());

@@ -122,7 +122,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Returns the job `id` of `run`; a pending record counts as written.
+    /// Returns the job `id` of `run`; a pending end counts as written.
     fn find(&self, run: RunId, id: JobId) -> Result<Option<JobView>, MetaStoreError> {
         if let Some(Pending::Ended(job)) = self.pending.lock().get(&(run, id)) {
             return Ok(Some(*job));
@@ -130,7 +130,7 @@ impl Jobs {
         self.ledger.read(|view| records::find(view, run, id))
     }
 
-    /// Returns the jobs of `run`; a pending record counts as written.
+    /// Returns the jobs of `run`; a pending end counts as written.
     fn of_run(&self, run: RunId) -> Result<Vec<JobView>, MetaStoreError> {
         let mut jobs = self.ledger.read(|view| records::of_run(view, run))?;
         let pending = self.pending.lock();

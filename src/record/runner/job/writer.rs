@@ -62,7 +62,7 @@ impl Writer {
         Ok(Writer { queue, thread: Some(thread) })
     }
 
-    /// Queues `batch` without stills that lack room; blocks at `SIGNALS_MAX` signals. Returns an earlier error.
+    /// Queues `batch`, less stills without room; blocks at `SIGNALS_MAX` signals. Returns an earlier error.
     pub fn give(&self, batch: Batch) -> Result<(), RecordError> {
         let mut waiting = self.queue.until(|waiting| waiting.batch.signals.len() < SIGNALS_MAX);
         let shed = waiting.add(batch);
