@@ -80,7 +80,7 @@ impl Window {
         let half = PARTS / 2;
         let parts = (-half..=half).flat_map(|y| (-half..=half).map(move |x| [dx + x, dy + y]));
         let (left, shift) = self.nearest(old, parts)?;
-        // A window that stands still, such as a channel logo, says nothing about a cut.
+        // A window that does not move, such as a channel logo, is no evidence against a cut.
         let stands = self.difference(old, [0, 0]).is_some_and(|still| 5 * left >= 4 * still);
         (4 * left <= self.structure && !stands).then_some(shift)
     }

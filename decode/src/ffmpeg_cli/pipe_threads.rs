@@ -18,7 +18,7 @@ use crate::{
 const CODED_MAX: usize = 32;
 /// Most coded pictures queued while decoded ones wait: the socket holds hundreds of small ones.
 const CODED_LATE_MAX: usize = 1024;
-/// Most bytes of them.
+/// Most bytes of coded pictures queued while decoded ones wait.
 const CODED_LATE_BYTES_MAX: usize = 32 << 20;
 /// Most decoded pictures queued.
 const RAW_MAX: usize = 4;

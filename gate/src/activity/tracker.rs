@@ -1,7 +1,7 @@
 //! Episodes of activity, frame by frame, from scores and times alone.
 //!
 //! Tracks every past that is still possible, as ranges, so that a segment in the middle of a recording can be
-//! analysed before the ones in front of it. A tracker that saw the start has exactly one past.
+//! analysed before the ones that precede it. A tracker that saw the start has exactly one past.
 
 use media::{GateConfig, Score, Signal};
 
