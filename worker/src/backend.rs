@@ -211,7 +211,7 @@ fn beside(
 }
 
 impl BackendSelectError {
-    /// Returns the error kind that the caller is told.
+    /// Returns the error kind reported to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             BackendSelectError::Gate { source, .. } | BackendSelectError::Decode(source) => {

@@ -31,7 +31,7 @@ pub enum JobFault {
     /// A failure of libav itself, the gate, the still encoder or the worker itself.
     #[error("{message}")]
     Other {
-        /// Kind of error that the caller is told.
+        /// Kind of error reported to the caller.
         kind: ErrorKind,
         /// Description of the error.
         message: String,
@@ -56,7 +56,7 @@ pub enum JobFault {
 }
 
 impl JobFault {
-    /// Returns the error kind that the caller is told.
+    /// Returns the error kind reported to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             JobFault::Decode(error) => error.kind(),
@@ -215,7 +215,7 @@ pub enum WorkerError {
 }
 
 impl WorkerError {
-    /// Returns the error kind that the caller is told.
+    /// Returns the error kind reported to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             WorkerError::Fault(fault) => fault.kind(),

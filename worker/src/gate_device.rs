@@ -37,7 +37,7 @@ media::named! {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[error("{reason}")]
 pub struct GateBackendError {
-    /// Error kind that the caller is told.
+    /// Error kind reported to the caller.
     pub kind: ErrorKind,
     /// Description of the missing or wrong part.
     pub reason: String,

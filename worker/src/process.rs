@@ -72,10 +72,10 @@ pub(crate) struct WorkerProcess {
 /// Lifetime of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerLifetime {
-    /// For one job with this many decoding threads and this much CPU time. An endless job has no set length:
-    /// it runs while models look at its views or a camera sends pictures.
+    /// Lives for one job with this many decoding threads and this much CPU time. An endless job has no set
+    /// length: it runs while models look at its views or a camera sends pictures.
     Job { threads: usize, cpu_seconds: u64, is_endless: bool },
-    /// Until its owner ends it; decodes sessions on one thread per core, [`SESSION_THREADS_MAX`] at most.
+    /// Lives until its owner ends it; decodes on one thread per core, [`SESSION_THREADS_MAX`] at most.
     Open,
 }
 

@@ -66,7 +66,7 @@ media::named! {
         /// landlock and the system call filter must be in force; otherwise no media is read.
         #[default]
         Require = "require",
-        /// As much as the kernel supports.
+        /// Any sandbox will do: as much of it as the kernel supports is applied.
         BestEffort = "best-effort",
     }
 }

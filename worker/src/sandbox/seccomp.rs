@@ -1,7 +1,7 @@
 //! Allow-list of system calls: all others fail with EPERM.
 //!
-//! Not "kill": libav, its codecs and glibc probe optional calls and carry on without them, so an upgrade that
-//! probes one more would end every job. A call that fails gives an intruder nothing.
+//! A refused call does not kill the process: libav, its codecs and glibc probe optional calls, and an upgrade
+//! that probes one more would then end every job. A call that fails gives an intruder nothing.
 
 use std::{collections::BTreeMap, io};
 

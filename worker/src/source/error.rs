@@ -52,7 +52,7 @@ pub(super) enum RemoteSourceError {
 }
 
 impl RemoteSourceError {
-    /// Returns the error kind that the caller is told.
+    /// Returns the error kind reported to the caller.
     pub(super) fn kind(&self) -> ErrorKind {
         match self {
             RemoteSourceError::Asking(_) => ErrorKind::Unavailable,

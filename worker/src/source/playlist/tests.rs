@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// One line a segment: `number address [from+len] [key:address[/vector]] [map:address] [gap]`.
+/// Returns one line per segment: `number address [from+len] [key:address[/vector]] [map:address] [gap]`.
 fn described(media: &MediaPlaylist) -> Vec<String> {
     let piece = |piece: &ByteRange| {
         let range = piece.range.map(|(from, len)| format!(" {from}+{len}")).unwrap_or_default();
