@@ -29,7 +29,7 @@ pub use backed::{Backing, Standing};
 
 /// Suffix of the marker of a file that the object store does not have yet.
 const UNSENT: &str = "unsent";
-/// Suffix of the marker of a file that the object store has and that may no longer be here.
+/// Suffix of the marker of a file that the object store has and that may be absent here.
 const AWAY: &str = "away";
 /// Suffix of the marker of a file that is removed here and possibly still in the object store.
 const GONE: &str = "gone";

@@ -374,7 +374,7 @@ impl Timeline {
         self.0.store.columns.writer()
     }
 
-    /// Returns the last readable event; 0 if there is none.
+    /// Returns the last number given to an event, which may be purged; 0 if there is none.
     pub fn head(&self) -> Seq {
         self.0.store.index().head()
     }

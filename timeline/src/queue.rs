@@ -12,9 +12,9 @@ use crate::{
 pub const QUEUE_RECORDS_MAX: usize = 1 << 17;
 /// Most bytes queued for the writer.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
-/// Number of records at which a group of batches is complete.
+/// Most records of a group of batches; one larger batch is a group of its own.
 const GROUP_RECORDS: usize = 1024;
-/// Number of bytes at which a group of batches is complete.
+/// Most bytes of a group of batches; one larger batch is a group of its own.
 const GROUP_BYTES: usize = 1 << 20;
 
 pub(crate) type Ack = Box<dyn FnOnce(Result<Vec<AppendResult>>) + Send>;

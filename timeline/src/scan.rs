@@ -15,7 +15,7 @@ impl Timeline {
         hits.into_iter().map(|hit| hit.head).collect()
     }
 
-    /// Returns the events, of all runs, among the `count` numbers from `from` on, by the index in memory.
+    /// Returns the events, of all runs, among the `count` numbers from `from` on; purged ones are missing.
     pub fn heads(&self, from: Seq, count: usize) -> Vec<EventMeta> {
         let index = self.0.store.index();
         let seqs = (from.0.max(1)..=index.head().0).take(count).map(Seq);
