@@ -1,7 +1,9 @@
 //! kill -9 under load, again and again on one log: no acknowledged event lost, altered or renumbered.
 
+mod aged;
 mod clock;
 mod faults;
+mod full;
 mod power;
 
 use std::{

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
@@ -21,7 +22,7 @@ use timeline::{
 
 use crate::{
     api::signals::decoded,
-    support::{Server, Setup, python, skip, wait_until},
+    support::{PATIENCE, Server, Setup, copy, disk_shim, python, skip, wait_until},
 };
 
 const DAY_MS: i64 = 86_400_000;
@@ -295,4 +296,62 @@ fn an_export_that_is_killed_and_repeated_has_every_event_once() {
     let row = &found["whole"][0];
     let ends = [&row[1], &row[2], &row[3], &row[4]].map(|value| value.as_u64().expect("a number"));
     assert!(ends[0] == ends[1] && ends[2] == 1 && ends[3] == ends[0] && ends[0] >= head, "{found}");
+}
+
+/// Steps of an export, as the disk's shim counts them: the frames of a part, its markers and its events, and a second part.
+const STEPS: [(&str, &str); 8] = [
+    ("its frames are begun", "c 1 /export/frames/"),
+    ("its frames are whole", "s 1 /export/frames/"),
+    ("its frames are named", "r 1 /export/frames/"),
+    ("its markers are named", "r 1 /export/markers/"),
+    ("its events are named", "r 1 /export/events/"),
+    ("no cursor tells of it", "s 2 /export/events/"),
+    ("the events of another are named", "r 2 /export/events/"),
+    ("no cursor tells of that", "s 5 /export/events/"),
+];
+
+#[test]
+fn a_kill_at_any_step_of_an_export_leaves_the_files_that_no_kill_leaves() {
+    let name = "a_kill_at_any_step_of_an_export_leaves_the_files_that_no_kill_leaves";
+    let dir = tempfile::tempdir().expect("a directory");
+    let shim = match disk_shim::shim(Path::new(env!("CARGO_MANIFEST_DIR")), dir.path()) {
+        Ok(shim) => shim.display().to_string(),
+        Err(why) => return skip(name, why),
+    };
+    let seeded = dir.path().join("seeded");
+    let cut = marker(RunId::from_bytes([7; 16]), EventType::SceneCut, 3, false);
+    seed(&seeded, 10, &[NewEvent { run: RunId::from_bytes([7; 16]), event: cut }]);
+    seed(&seeded, 0, &camera(7, 100));
+    // Has an identity, which is in its files.
+    drop(Setup::new(&seeded).var("SERVICE_NODE_TAG", "ab01").start());
+    let exported = |step: &str, kill: Option<&str>| {
+        let home = dir.path().join(step);
+        let (node, place) = (home.join("node"), home.join("export"));
+        fs::create_dir(&home).expect("made");
+        copy(&seeded, &node);
+        let sound = setup(&node, &place).var("SERVICE_NODE_TAG", "ab01");
+        if let Some(kill) = kill {
+            let killed = sound.clone().var("LD_PRELOAD", &shim).var("DISK_KILL", kill);
+            let mut server = killed.var("DISK_ROOT", &home.display().to_string()).start();
+            assert_eq!(server.wait(PATIENCE).signal(), Some(9), "{step}: it comes");
+        }
+        let server = sound.start();
+        wait_for_export(&server, || last(&place));
+        drop(server);
+        let mut tables = files(&place);
+        // The claim of the tag is a node's own.
+        tables.retain(|path, _| !path.starts_with(place.join("nodes")));
+        let relative = |(path, bytes): (PathBuf, _)| {
+            (path.strip_prefix(&place).expect("below it").to_owned(), bytes)
+        };
+        tables.into_iter().map(relative).collect::<BTreeMap<PathBuf, Vec<u8>>>()
+    };
+    let whole = exported("no kill", None);
+    assert!(whole.len() >= 5, "two parts: {:?}", whole.keys());
+    for (step, kill) in STEPS {
+        let left = exported(step, Some(kill));
+        assert!(left.keys().eq(whole.keys()), "{step}: {:?}, {:?}", left.keys(), whole.keys());
+        let differ = left.iter().filter(|(path, bytes)| whole[*path] != **bytes);
+        assert_eq!(differ.map(|(path, _)| path).collect::<Vec<_>>(), [""; 0], "{step}");
+    }
 }

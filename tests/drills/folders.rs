@@ -6,17 +6,19 @@
 //! and who reads it go together.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use fastrand::Rng;
+use media::SessionId;
 use redb::{Database, TableDefinition};
 use scripted_model::Step;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use timeline::{Event, NewEvent, SessionRunCreated, Timeline, TimelineOptions};
 
 use super::{copy, files, log, refusal, said};
 use crate::{
@@ -261,6 +263,55 @@ fn every_folder_reads_as_it_was_told_and_goes_on() {
         assert_eq!(server.events(recording), events, "it is told once");
         assert_eq!(server.get(&format!("/v1/runs/{run}/signals")).status, 200);
     });
+}
+
+/// Events of a run as lines of `events.txt` tell them: number, time, run, kind, payload.
+fn lines_of(events: &str, run: &str) -> Vec<Value> {
+    let parts = events.lines().map(|line| line.splitn(5, ' ').collect::<Vec<_>>());
+    let number = |text: &str| text.parse::<i64>().expect("a number");
+    let payload = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
+    let of_it = parts.filter(|parts| parts[2] == run).map(|parts| {
+        let (seq, at) = (number(parts[0]), number(parts[1]));
+        json!({"seq": seq, "pts_ms": at, "kind": parts[3], "payload": payload(parts[4])})
+    });
+    of_it.collect()
+}
+
+/// Logs of formats before that of [`NEWEST`], which are nobody's: an event behind them gives their runs to Alice.
+#[test]
+fn the_log_of_every_format_is_told_as_it_was() {
+    for version in 1..=3 {
+        let fixture = packed().with_file_name(format!("journal_v{version}"));
+        let dir = tempfile::tempdir().expect("a directory");
+        let log = dir.path().join("data/log");
+        fs::create_dir_all(&log).expect("made");
+        for part in ["journal", "columns"] {
+            copy(&fixture.join(part), &log.join(part));
+        }
+        copy(&fixture.join("blobs"), &dir.path().join("data/blobs"));
+        let told = fs::read_to_string(fixture.join("events.txt")).expect("there");
+        let runs: BTreeSet<&str> = told.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+        let (old, _) = Timeline::open(&log, TimelineOptions::default()).expect("opens");
+        for run in &runs {
+            let session_id = SessionId::from_bytes([0; 16]);
+            let principal_key = "alice".to_owned();
+            let created = SessionRunCreated { principal_key, session_id, tenant_id: None };
+            let event = Event::SessionRunCreated(created);
+            old.append_wait(vec![NewEvent { run: run.parse().expect("an id"), event }])
+                .expect("appended");
+        }
+        drop(old);
+        for _ in 0..2 {
+            let mut server = Setup::new(dir.path()).start();
+            for run in &runs {
+                let (found, told) = (server.events(run), lines_of(&told, run));
+                assert!(told.len() > 3 && has(&json!(found), &json!(told)), "{version}: {found:?}");
+            }
+            let fresh = server.create_run();
+            assert!(server.events(&fresh)[0]["seq"].as_u64() > Some(25), "it goes on");
+            server.kill();
+        }
+    }
 }
 
 /// A format of a later server.

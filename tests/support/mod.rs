@@ -4,6 +4,7 @@
 pub mod call;
 pub mod clock;
 pub mod corpus;
+pub mod damaged;
 pub mod disk_shim;
 pub mod files;
 pub mod host;

@@ -8,6 +8,8 @@ mod backends;
 mod confinement;
 #[path = "../../tests/support/cuda_shim.rs"]
 mod cuda_shim;
+#[path = "../../tests/support/damaged.rs"]
+mod damaged;
 #[path = "worker/excerpts.rs"]
 mod excerpts;
 #[path = "worker/faults.rs"]

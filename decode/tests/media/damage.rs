@@ -3,11 +3,14 @@
 use std::{io::Cursor, panic::catch_unwind, path::Path};
 
 use clips::{in_turn, pick_with, rendered, sized};
-use decode::{DecodeError, DemuxLimits, Demuxer};
+use decode::{DecodeError, DemuxLimits, Demuxer, FileOptions};
 use fastrand::Rng;
 use media::ErrorKind;
 
-use crate::support::*;
+use crate::{
+    damaged::{MUTANTS, Mutants},
+    support::*,
+};
 
 fn open_error(bytes: impl Into<Vec<u8>>, limits: DemuxLimits) -> DecodeError {
     match Demuxer::open(Box::new(Cursor::new(bytes.into())), limits) {
@@ -217,4 +220,20 @@ fn flipped_bits_end_in_a_report_or_an_error() {
             }
         }
     });
+}
+
+/// The mutants of the worker's tests, here within reach of a libav that is checked: `deploy/run-tests.sh`.
+#[test]
+fn mutants_end_in_a_report_or_an_error() {
+    let mutants = Mutants::new(1);
+    let mut ends = [0, 0];
+    for number in 0..sized(MUTANTS / 10, MUTANTS) {
+        let (name, bytes) = mutants.get(number);
+        let options = FileOptions { max_frames: 40, ..every(1 + number as usize % 3) };
+        let result = catch_unwind(|| decode_bytes(bytes, &options));
+        let result = result.unwrap_or_else(|_| panic!("mutant {number} of {name}"));
+        ends[usize::from(result.is_err())] += 1;
+    }
+    println!("{} mutants have a report, {} an error", ends[0], ends[1]);
+    assert!(ends.iter().all(|count| *count > 10), "{ends:?}");
 }

@@ -4,6 +4,8 @@ mod clips;
 #[path = "../../../tests/support/cuda_shim.rs"]
 mod cuda_shim;
 mod damage;
+#[path = "../../../tests/support/damaged.rs"]
+mod damaged;
 mod endless;
 mod live;
 mod live_clips;

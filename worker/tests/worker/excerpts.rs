@@ -11,7 +11,8 @@ use fastrand::Rng;
 use worker::{CancelToken, ExcerptEvent, ExcerptSpec, WorkerError, WorkerLimits};
 
 use crate::{
-    mutants::{made, mutate, verdict},
+    damaged::{made, mutate},
+    mutants::verdict,
     support::{alone, supervisor},
 };
 

@@ -19,7 +19,8 @@ use worker::{
 };
 
 use crate::{
-    mutants::{PATIENCE, mutate},
+    damaged::mutate,
+    mutants::PATIENCE,
     support::{Heard, alone, long_clip, program, rendered, run, skip, spec},
 };
 

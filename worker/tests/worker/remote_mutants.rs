@@ -12,8 +12,9 @@ use fastrand::Rng;
 use worker::{JobSpec, WorkerLimits};
 
 use crate::{
+    damaged::mutate,
     hls::{H264, segmented},
-    mutants::{PATIENCE, mutate, verdict},
+    mutants::{PATIENCE, verdict},
     rtsp::{Server, job, pipeline},
     support::{alone, rendered, run},
 };
