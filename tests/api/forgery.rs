@@ -126,8 +126,14 @@ impl Traps {
 fn is_refusal(reply: &Reply) -> bool {
     let answer = reply.json();
     let message = answer["error"]["details"][0]["message"].as_str().unwrap_or_default();
-    let known =
-        ["blocked address", "dns:", "malformed url", "redirects to nowhere", "user or password"];
+    let known = [
+        "blocked address",
+        "dns:",
+        "malformed url",
+        "redirects to nowhere",
+        "user or password",
+        "are followed",
+    ];
     reply.status == 422 && known.iter().any(|known| message.contains(known))
 }
 
