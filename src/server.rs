@@ -87,11 +87,13 @@ impl Server {
             self.ends.cut.cancel();
         };
         let drained = async {
-            let mut cut = 0;
+            // All are waited for, also where one died.
+            let mut cut = Ok::<usize, JoinError>(0);
             for accepting in self.accepting {
-                cut += accepting.await?.cut;
+                let ended = accepting.await;
+                cut = cut.and_then(|cut| Ok(cut + ended?.cut));
             }
-            Ok::<usize, JoinError>(cut)
+            cut
         };
         let mut drained = std::pin::pin!(drained);
         let drained = tokio::select! {

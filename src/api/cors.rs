@@ -19,8 +19,9 @@ pub enum CorsOrigins {
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PATCH, DELETE");
 const HEADERS: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, idempotency-key, if-match, if-none-match, if-range, \
-     last-event-id, prefer, range, x-api-key, x-attach-config, x-requested-with, x-tenant-id",
+    "authorization, content-type, idempotency-key, if-match, if-modified-since, if-none-match, \
+     if-range, if-unmodified-since, last-event-id, prefer, range, traceparent, x-api-key, \
+     x-attach-config, x-requested-with, x-tenant-id",
 );
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "accept-patch, accept-post, accept-ranges, content-disposition, content-range, etag, \

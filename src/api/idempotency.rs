@@ -175,11 +175,7 @@ async fn begin(
     let room = app.check_disk().and_then(|()| Ok(app.quota.check(scope.owner())?));
     let begin = move || -> Result<KeyLookup, ApiError> {
         let owner = scope.owner().clone();
-        let begun = keys.begin(scope.clone(), fingerprint, id, head, keys.now())?;
-        if let (KeyLookup::Fresh(attempt), Err(error)) = (&begun, room) {
-            attempt.refused()?;
-            return Err(error);
-        }
+        let mut begun = keys.begin(scope.clone(), fingerprint, id, head, keys.now())?;
         // Removes records without an answer before it refuses the request.
         if matches!(begun, KeyLookup::Full { .. })
             && keys.make_room(&owner, &timeline).map_err(|error| match error {
@@ -187,7 +183,11 @@ async fn begin(
                 IdempotencyError::Log(error) => ApiError::from(error),
             })?
         {
-            return Ok(keys.begin(scope, fingerprint, id, head, keys.now())?);
+            begun = keys.begin(scope, fingerprint, id, head, keys.now())?;
+        }
+        if let (KeyLookup::Fresh(attempt), Err(error)) = (&begun, room) {
+            attempt.refused()?;
+            return Err(error);
         }
         Ok(begun)
     };

@@ -131,12 +131,13 @@ async fn made(
     let form = if run.is_some() { Form::OfRun } else { Form::Body };
     let WebhookRequest { url, kinds, secret, description } = body.read_as(form)?;
     app.check_open()?;
+    let url = app.webhooks.check(&url).await?;
+    // After the name was resolved: a run that ended meanwhile would never remove the webhook.
     if let Some(run) = run
         && !run.lifecycle().is_active()
     {
         return Err(RunError::Terminal(run.lifecycle()).into());
     }
-    let url = app.webhooks.check(&url).await?;
     let webhook = Webhook {
         id: WebhookId::from_bytes(crate::base::random_bytes()),
         run: run.map(Run::id),

@@ -2,10 +2,7 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry as Place},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 use axum::response::{IntoResponse, Response};
@@ -37,12 +34,20 @@ pub enum Outcome {
     Long,
 }
 
+/// Decision about storing a job's answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AnswerStorage {
+    Undecided,
+    Stored,
+    NotStored,
+}
+
 /// A running job.
 pub struct Entry {
     pub token: JobToken,
     pub order: JobOrder,
     fingerprint: BodyDigest,
-    is_kept: AtomicBool,
+    storage: Mutex<AnswerStorage>,
     outcome: watch::Sender<Option<Outcome>>,
     /// A long answer, taken by the first caller.
     long: Mutex<Option<Response>>,
@@ -59,14 +64,23 @@ impl Entry {
         self.token.call_off();
     }
 
-    /// Requests that the answer be stored.
-    pub fn keep(&self) {
-        self.is_kept.store(true, Ordering::Relaxed);
+    /// Requests that the answer be stored; returns false if the job has ended without storing it.
+    pub fn keep(&self) -> bool {
+        let mut storage = self.storage.lock();
+        if *storage == AnswerStorage::Undecided {
+            *storage = AnswerStorage::Stored;
+        }
+        *storage == AnswerStorage::Stored
     }
 
-    /// Returns true if the answer must be stored: a caller requested it, or no caller waits.
-    pub fn is_kept(&self) -> bool {
-        self.is_kept.load(Ordering::Relaxed) || self.outcome.receiver_count() == 0
+    /// Decides whether the answer is stored: a caller requested it, or no caller waits.
+    pub fn decide_storage(&self) -> bool {
+        let mut storage = self.storage.lock();
+        if *storage == AnswerStorage::Undecided {
+            let is_awaited = self.outcome.receiver_count() > 0;
+            *storage = if is_awaited { AnswerStorage::NotStored } else { AnswerStorage::Stored };
+        }
+        *storage == AnswerStorage::Stored
     }
 
     /// Returns a receiver of the outcome.
@@ -147,7 +161,7 @@ impl Desk {
                     token,
                     order,
                     fingerprint,
-                    is_kept: AtomicBool::new(false),
+                    storage: Mutex::new(AnswerStorage::Undecided),
                     outcome: watch::Sender::new(None),
                     long: Mutex::default(),
                 });

@@ -121,9 +121,9 @@ pub async fn as_job(State(app): State<Arc<App>>, request: Request, next: Next) -
                 (entry, told)
             }
         };
-    if is_async {
+    // A job that ends without storing its answer gives it to whoever joins it.
+    if is_async && entry.keep() {
         let mut refused = told.clone();
-        entry.keep();
         tokio::select! {
             biased;
             () = entry.token.accepted() => return Ok(accepted(&entry, &caller)),
@@ -193,7 +193,7 @@ impl Ending {
     async fn record(&self, caller: &Caller, outcome: &Outcome) {
         let (app, entry) = (&self.app, &self.entry);
         let Some(job) = entry.token.view() else { return };
-        let is_kept = entry.is_kept();
+        let is_kept = entry.decide_storage();
         if is_kept {
             self.keep(caller, outcome).await;
         }

@@ -29,63 +29,50 @@ use crate::{
 
 /// Stores the body of `response` for as long as its job is recorded; returns an equivalent response.
 pub async fn keep(app: &Arc<App>, order: &JobOrder, response: Response) -> Response {
-    let (parts, mut body) = response.into_parts();
+    let (parts, body) = response.into_parts();
     let (runner, (run, job)) = (Arc::clone(&app.runner), (order.run, order.id));
     let begun = app.blocking(move || runner.begin_answer(run, job)).await;
-    let begun = begun.map_err(io::Error::other).flatten();
-    let kept = match begun {
-        Ok(writing) => written(app, writing, &mut body).await,
-        Err(error) => Err((error, VecDeque::new())),
+    let (body, stored) = match begun.map_err(io::Error::other).flatten() {
+        Ok((writing, file)) => written(app, writing, file, body).await,
+        Err(error) => (Joined::new([body]), Err(error)),
     };
-    let mut bodies = kept.unwrap_or_else(|(error, bodies)| {
+    if let Err(error) = stored {
         tracing::error!(%job, %error, "what a job came to could not be kept");
-        bodies
-    });
-    bodies.push_back(body);
-    Response::from_parts(parts, Body::new(Joined(bodies)))
+    }
+    Response::from_parts(parts, Body::new(body))
 }
 
-/// Writes all of `body` to the file; returns bodies that replay what was read, also after an error.
+/// Writes all of `body` to the file; returns a body that replays it, also after an error.
 async fn written(
     app: &Arc<App>,
     mut writing: Writing,
-    body: &mut Body,
-) -> Result<VecDeque<Body>, (io::Error, VecDeque<Body>)> {
-    let taken = |writing: &Writing, unwritten: Bytes| {
-        let file = writing.file();
-        let file = file.map(|(file, bytes)| Body::new(FileBody::new(file, 0..bytes)));
-        file.into_iter().chain([Body::from(unwritten)]).collect::<VecDeque<_>>()
-    };
-    while let Some(frame) = body.frame().await {
-        let Ok(bytes) = frame.map(Frame::into_data) else {
-            let runner = Arc::clone(&app.runner);
-            let bodies = taken(&writing, Bytes::new());
-            drop(app.blocking(move || runner.drop_answer(&writing)).await);
-            return Err((io::Error::other("it could not be made to its end"), bodies));
+    file: File,
+    mut body: Body,
+) -> (Joined, io::Result<()>) {
+    let mut bytes = 0;
+    let replayed = |bytes| Body::new(FileBody::new(file, 0..bytes));
+    loop {
+        let part = match body.frame().await.transpose() {
+            Ok(Some(frame)) => frame.into_data().unwrap_or_default(),
+            Ok(None) => break,
+            Err(error) => {
+                let told = io::Error::other(error.to_string());
+                let joined = Joined { bodies: [replayed(bytes)].into(), error: Some(error.into()) };
+                return (joined, Err(told));
+            }
         };
-        let Ok(bytes) = bytes else { continue };
-        let part = bytes.clone();
-        let wrote = app.blocking(move || {
-            let wrote = writing.write(&part);
-            (writing, wrote)
-        });
-        let Ok((back, wrote)) = wrote.await else {
-            return Err((io::Error::other("a write panicked"), VecDeque::new()));
-        };
-        writing = back;
-        if let Err(error) = wrote {
-            let runner = Arc::clone(&app.runner);
-            let bodies = taken(&writing, bytes);
-            drop(app.blocking(move || runner.drop_answer(&writing)).await);
-            return Err((error, bodies));
+        let given = part.clone();
+        let wrote = app.blocking(move || writing.write(&given).map(|()| writing)).await;
+        match wrote.map_err(io::Error::other).flatten() {
+            Ok(back) => (writing, bytes) = (back, bytes + part.len() as u64),
+            Err(error) => {
+                return (Joined::new([replayed(bytes), Body::from(part), body]), Err(error));
+            }
         }
     }
-    let (bodies, runner) = (taken(&writing, Bytes::new()), Arc::clone(&app.runner));
-    match app.blocking(move || runner.keep_answer(writing)).await {
-        Ok(Ok(())) => Ok(bodies),
-        Ok(Err(error)) => Err((error, bodies)),
-        Err(_) => Err((io::Error::other("a write panicked"), bodies)),
-    }
+    let runner = Arc::clone(&app.runner);
+    let stored = app.blocking(move || runner.keep_answer(writing)).await;
+    (Joined::new([replayed(bytes)]), stored.map_err(io::Error::other).flatten())
 }
 
 /// Returns the answer about a job whose result is in a file.
@@ -98,13 +85,22 @@ pub fn with_result(answer: &JobAnswer, file: File, bytes: u64) -> Response {
     let holds = body.holds();
     let bodies = [Body::from(before), Body::new(body), Body::from(r#","error":null}"#)];
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    (Extension(holds), kind, Body::new(Joined(bodies.into()))).into_response()
+    (Extension(holds), kind, Body::new(Joined::new(bodies))).into_response()
 }
 
 const NOTHING: &str = r#","result":null,"error":null}"#;
 
-/// Bodies sent one after the other.
-struct Joined(VecDeque<Body>);
+/// Bodies sent one after the other, and the error that ends them.
+struct Joined {
+    bodies: VecDeque<Body>,
+    error: Option<BoxError>,
+}
+
+impl Joined {
+    fn new<const COUNT: usize>(bodies: [Body; COUNT]) -> Joined {
+        Joined { bodies: bodies.into(), error: None }
+    }
+}
 
 impl HttpBody for Joined {
     type Data = Bytes;
@@ -114,12 +110,12 @@ impl HttpBody for Joined {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        while let Some(body) = self.0.front_mut() {
+        while let Some(body) = self.bodies.front_mut() {
             match ready!(Pin::new(body).poll_frame(cx)) {
                 Some(frame) => return Poll::Ready(Some(frame.map_err(BoxError::from))),
-                None => drop(self.0.pop_front()),
+                None => drop(self.bodies.pop_front()),
             }
         }
-        Poll::Ready(None)
+        Poll::Ready(self.error.take().map(Err))
     }
 }

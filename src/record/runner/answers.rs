@@ -30,10 +30,18 @@ pub struct Answers {
 /// Long answer that is being written.
 pub struct Writing {
     key: Key,
-    path: PathBuf,
+    unfinished: UnfinishedFile,
     file: File,
     hold: QuotaReservation,
-    bytes: u64,
+}
+
+/// File of an answer that is being written; removed when dropped, unless it was renamed.
+struct UnfinishedFile(PathBuf);
+
+impl Drop for UnfinishedFile {
+    fn drop(&mut self) {
+        fs::remove_file(&self.0).ok();
+    }
 }
 
 impl Answers {
@@ -57,42 +65,32 @@ impl Writing {
     /// Appends the next part of the answer.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.hold.grow(bytes.len() as u64).map_err(io::Error::other)?;
-        self.file.write_all(bytes)?;
-        self.bytes += bytes.len() as u64;
-        Ok(())
-    }
-
-    /// Returns the file and its current length in bytes.
-    pub fn file(&self) -> io::Result<(File, u64)> {
-        Ok((self.file.try_clone()?, self.bytes))
+        self.file.write_all(bytes)
     }
 }
 
 impl JobRunner {
-    /// Begins the long answer of a job; fails if its run does not exist.
-    pub fn begin_answer(&self, run: RunId, job: JobId) -> io::Result<Writing> {
+    /// Begins the long answer of a job, and opens its file for reading; fails if its run does not exist.
+    pub fn begin_answer(&self, run: RunId, job: JobId) -> io::Result<(Writing, File)> {
         let registry = &self.parts.registry;
         let found = registry.run(run).ok_or(io::ErrorKind::NotFound)?;
         let hold = registry.quota().hold(&found.origin().principal);
         let path = self.parts.answers.dir.path().join(name((run, job)) + UNFINISHED);
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        Ok(Writing { key: (run, job), path, file, hold, bytes: 0 })
+        let unfinished = UnfinishedFile(path);
+        let reading = file.try_clone()?;
+        Ok((Writing { key: (run, job), unfinished, file, hold }, reading))
     }
 
     /// Makes a complete answer durable and keeps it.
     pub fn keep_answer(&self, writing: Writing) -> io::Result<()> {
-        let Writing { key, path, file, hold, .. } = writing;
+        let Writing { key, unfinished, file, hold } = writing;
         let dir = self.parts.answers.dir.path();
         file.sync_data()?;
-        fs::rename(&path, dir.join(name(key)))?;
+        fs::rename(&unfinished.0, dir.join(name(key)))?;
         File::open(dir)?.sync_all()?;
         self.parts.answers.kept.lock().insert(key, hold);
         Ok(())
-    }
-
-    /// Removes an answer that cannot be kept.
-    pub fn drop_answer(&self, writing: &Writing) -> io::Result<()> {
-        fs::remove_file(&writing.path)
     }
 
     /// Returns the long answer of a job and its size in bytes, if one is kept.
