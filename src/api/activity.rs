@@ -26,29 +26,29 @@ use crate::{
     runs::registry::Run,
 };
 
-/// Time in which something moves.
+/// Episode of activity: a period of motion.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Episode)]
 pub struct EpisodeRecord {
     #[schema(value_type = schema_types::Label)]
     stream_id: String,
-    /// First frame.
+    /// First frame of the episode.
     start_frame: u64,
-    /// Last frame in which something moves; null while the episode lasts.
+    /// Last frame with motion; null during the episode.
     #[schema(required = true)]
     end_frame: Option<u64>,
     start_pts_ms: i64,
-    /// Null while the episode lasts.
+    /// Presentation time of the last frame with motion; null during the episode.
     #[schema(required = true)]
     end_pts_ms: Option<i64>,
-    /// Highest score of the frames that are kept for the episode; that of the first while it lasts.
+    /// Highest score of the frames kept for the episode; during the episode, that of the first one.
     peak_score: schema_types::Fraction,
-    /// The frame that has it.
+    /// Frame with the peak score.
     peak_frame: u64,
-    /// Box around all that moves; null for signals that do not tell of it.
+    /// Bounding box of all motion; null if the signals have no regions.
     #[schema(required = true)]
     region: Option<Region>,
-    /// Names of the zones in which something moves.
+    /// Names of the zones with motion.
     zones: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ impl From<ActivityEpisode> for EpisodeRecord {
 struct RecordedEpisode {
     #[serde(flatten)]
     episode: EpisodeRecord,
-    /// Still of the peak, of those of `GET /v1/runs/{id}/keyframes`; null where none was stored.
+    /// Still of the peak frame, among those of `GET /v1/runs/{id}/keyframes`; null if none was stored.
     #[schema(value_type = Option<schema_types::Sha256>, required = true)]
     image_sha256: Option<String>,
 }
@@ -101,7 +101,7 @@ struct RecordedEpisode {
 struct RunActivity {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
-    /// Zones of the newest recording of each stream that has any.
+    /// Zones of the newest recording of each stream with zones.
     watched: Vec<WatchedZones>,
     episodes: Vec<RecordedEpisode>,
 }
@@ -239,10 +239,10 @@ fn next_before(
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ActivityQuery {
-    /// Only those of this stream.
+    /// Stream of the episodes.
     #[param(value_type = Option<schema_types::Label>)]
     stream_id: Option<StreamId>,
-    /// Only episodes that last at this time of the media, in milliseconds, or end or start later.
+    /// Media time in milliseconds; only episodes that end at or after it, or have not ended.
     #[param(value_type = Option<schema_types::Int64>)]
     from: Option<i64>,
 }
@@ -266,9 +266,9 @@ impl Wanted {
     }
 }
 
-/// List when something moved: the episodes of activity of the newest recording of each stream.
+/// List the episodes of activity of the newest recording of each stream.
 ///
-/// In the order in which they started. One that lasts has no end yet.
+/// Sorted by their start. An episode in progress has no end.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/activity", operation_id = "getActivity", tag = "timeline",
     params(ActivityQuery, PageQuery),

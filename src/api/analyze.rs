@@ -63,45 +63,45 @@ pub type FrameIndex = BoundedInt<0, { (1 << 53) - 1 }>;
 /// Frames to analyze, and options.
 #[derive(ToSchema)]
 struct AnalyzeRequest {
-    /// The model that the results are meant for, as elsewhere; none is asked.
+    /// Model that the results are meant for; no model is asked.
     #[schema(value_type = schema_types::ModelId)]
     model: ModelName,
-    /// The run's own when missing, and the thresholds that the frames were recorded with.
+    /// Mode of the analysis; when missing, that of the run, with the thresholds of the recording.
     mode: Option<schema_types::AnalysisMode>,
-    /// `main` when missing, or the stream that was decoded last.
+    /// Stream; when missing, `main` for the frames of a request, else the stream decoded last.
     #[schema(value_type = Option<schema_types::Label>)]
     stream_id: Option<StreamId>,
-    /// Must be what the frames were decoded with, where they were decoded here.
+    /// Sampling policy; for recorded frames, must be that of the recording.
     sampling_policy: Option<schema_types::Sampling>,
     /// Required with the policy `fixed`.
     fixed_fps: Option<schema_types::Fps>,
-    /// Signals in order; when missing, those that the run decoded last, or records now.
+    /// Signals in order; when missing, those that the run decoded last or is recording.
     #[schema(value_type = Option<Vec<FrameSignals>>, min_items = 1, max_items = 4096)]
     frames: Option<List<FrameSignals, 1, FRAMES_MAX>>,
-    /// Another run of the caller, whose signals are analyzed in place of the run's own; not beside `frames`.
+    /// Another run of the caller whose signals are analysed instead; not with `frames`.
     from_run: Option<schema_types::RunId>,
-    /// Frames of a metadata window; 16 when missing.
+    /// Number of frames in a metadata window; 16 when missing.
     #[schema(inline)]
     window_size: Option<WindowSize>,
-    /// Milliseconds of a metadata segment; 250 when missing.
+    /// Length of a metadata segment, milliseconds; 250 when missing.
     #[schema(inline)]
     segment_ms: Option<SegmentMs>,
-    /// Visible ASCII; the request's id when missing.
+    /// Trace id, visible ASCII; the id of the request when missing.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     trace_id: Option<String>,
-    /// Most frames from a segment's end to the start of the one that finalizes it; 3 when missing.
+    /// Maximum frames from the end of a segment to the start of its finalizing one; 3 when missing.
     #[schema(inline)]
     marker_correction_window_frames: Option<FrameIndex>,
-    /// Thresholds of this analysis alone, in place of those of the mode or of the recording.
+    /// Thresholds of this analysis, which override those of the mode or of the recording.
     gate: Option<GateFields>,
     /// Parts of the picture that are watched, in place of those of the recording; not beside `frames`. Of a recorded frame
     /// there are the box around what moved and the zones that it touched, not the very cells: a zone counts as touched
     /// where the box reaches into it, but for parts in recorded zones that were not touched.
     #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
     zones: Option<ZoneList>,
-    /// True to take no notice of what moves outside of the zones: what moved in a frame is taken to lie evenly in its box.
+    /// True to ignore motion outside of the zones; motion is assumed to be even within a frame's box.
     activity_zones_only: Option<bool>,
-    /// True to tell what the analysis would come to and change: nothing is recorded, and the run may have ended.
+    /// True to compute the effect of the analysis only: nothing is recorded, and the run may have ended.
     dry_run: Option<bool>,
 }
 
@@ -126,16 +126,16 @@ declared!(AnalyzeRequest {
     zones::check(object, &zones, &activity_zones_only);
 });
 
-/// The signals of a frame.
+/// Signals of a frame.
 #[derive(ToSchema)]
 pub struct FrameSignals {
-    /// Greater than in the frame before.
+    /// Index of the frame; greater than that of the previous frame.
     #[schema(inline)]
     frame_index: FrameIndex,
-    /// Position in the source.
+    /// Index of the frame in the source.
     #[schema(inline)]
     source_frame_index: Option<FrameIndex>,
-    /// Presentation time, not less than in the frame before.
+    /// Presentation time, milliseconds; not less than that of the previous frame.
     pts_ms: schema_types::Int64,
     perceptual_hash: schema_types::PerceptualHash,
     luma_mean: schema_types::Fraction,
@@ -144,7 +144,7 @@ pub struct FrameSignals {
     noise_variance_score: schema_types::Fraction,
     /// Strength of a hard transition; derived from the hashes when missing.
     scene_score: Option<schema_types::Fraction>,
-    /// Share of the picture that moves; without it no frame is kept for activity.
+    /// Fraction of the picture that moves; without it no frame is selected for activity.
     activity_score: Option<schema_types::Fraction>,
 }
 
@@ -167,12 +167,12 @@ declared!(FrameSignals {
 struct AnalyzeResult {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
-    /// Frames analysed: so many `metadata` objects, but none in a dry run.
+    /// Number of analysed frames, and of `metadata` objects except in a dry run.
     generated: u64,
-    /// Markers; of a dry run those that the next analysis would emit.
+    /// Markers; in a dry run, those that the analysis would emit.
     markers: Vec<MarkerRecord>,
     metadata: Vec<metadata::Metadata<'static>>,
-    /// Effect of a dry run; absent where none was asked for.
+    /// Effect of a dry run; absent otherwise.
     #[schema(required = false)]
     dry_run: GateDryRun,
 }
@@ -449,10 +449,10 @@ fn too_many(markers: usize) -> ApiError {
     ApiError::field("frames", message)
 }
 
-/// Analyze signals: decide by the gate, emit markers and describe every frame.
+/// Analyze signals: apply the gate, emit markers and describe every frame.
 ///
-/// Frames that were ingested are never decoded again: `gate` tries other thresholds on what was recorded,
-/// with `dry_run` without a trace.
+/// Ingested frames are not decoded again: `gate` tries other thresholds on the recorded signals; with
+/// `dry_run`, nothing is recorded.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/analyze", operation_id = "analyzeRun", tag = "work",
     params(super::idempotency::IdempotencyKey, Prefer),

@@ -39,10 +39,10 @@ const STARTS_AT: &str = "x-clip-starts-at-ms";
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct ClipQuery {
-    /// Media time in the source, as a signal's `pts_ms`: the clip begins with the keyframe before it.
+    /// Start of the clip in media time, as in a signal's `pts_ms`; the clip begins at the keyframe before it.
     #[param(inline)]
     from_ms: ClipTime,
-    /// Media time after the last picture, ten minutes later at most; a source may end before it.
+    /// End of the clip in media time, exclusive; at most ten minutes later. The source may end before it.
     #[param(inline)]
     to_ms: ClipTime,
 }
@@ -72,11 +72,11 @@ fn told(error: IngestError) -> ApiError {
     }
 }
 
-/// Fetch a part of a run's source as a file of its own, with its sound: an MP4, or Matroska where a codec
-/// asks for it.
+/// Fetch a part of a run's source as a file with its audio: MP4, or Matroska if a codec requires that.
 ///
-/// Pictures are copied as they are, so that it begins with the keyframe before the part, which is its time 0. What is
-/// damaged in the source is left out. The source is the one of `/source`, under the same rules.
+/// Pictures are copied without re-encoding, so the clip begins at the keyframe before the part, which is its
+/// time 0.
+/// Damaged parts of the source are left out. The source is that of `/source`, under the same rules.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/clip", operation_id = "getClip", tag = "timeline",
     params(ClipQuery, TicketQuery),

@@ -19,16 +19,16 @@ pub struct ResourceVersion {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "says what `evaluate` reads")]
 pub struct Preconditions {
-    /// Versions that the caller wants; with another one 412.
+    /// Entity tags that the resource must match; otherwise 412.
     #[param(rename = "if-match")]
     if_match: Option<String>,
-    /// A date since which it must not have changed, or 412; read where `if-match` is absent.
+    /// Answers 412 if the resource has changed since this date; ignored beside `if-match`.
     #[param(rename = "if-unmodified-since")]
     if_unmodified_since: Option<String>,
-    /// Versions that the caller has.
+    /// Entity tags that the caller has; if one matches, 304.
     #[param(rename = "if-none-match")]
     if_none_match: Option<String>,
-    /// A date since which it must have changed, or 304; read where `if-none-match` is absent.
+    /// Answers 304 if the resource has not changed since this date; ignored beside `if-none-match`.
     #[param(rename = "if-modified-since")]
     if_modified_since: Option<String>,
 }

@@ -13,14 +13,14 @@ use super::{
     openapi::schema_types,
 };
 
-/// Name of the check.
+/// Results of all checks.
 #[derive(Serialize, ToSchema)]
 pub struct DoctorReport {
     request_id: schema_types::RequestId,
     checks: Vec<CheckRecord>,
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DoctorCheck)]
 struct CheckRecord {
@@ -29,7 +29,7 @@ struct CheckRecord {
     status: &'static str,
     /// Finding of the check.
     message: String,
-    /// Remedy; null where nothing is to be done.
+    /// Remedy; null if there is nothing to do.
     #[schema(required = true)]
     advice: Option<String>,
 }

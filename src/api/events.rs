@@ -124,14 +124,14 @@ fn read(timeline: &Timeline, run: &Arc<Run>, wanted: &Wanted) -> Result<Page, Ap
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct EventsQuery {
-    /// The first that may be in the answer; a cursor wins over it.
+    /// First event that may be in the answer; `cursor` takes precedence.
     #[param(inline)]
     from_seq: Option<FromSeq>,
     /// Only events of this kind.
     kind: Option<schema_types::EventKind>,
     /// Only events whose payload has this `index_name`.
     index: Option<schema_types::Label>,
-    /// Only episodes of activity that touch the zone of this name.
+    /// Only episodes of activity that touch the zone with this name.
     #[param(inline)]
     zone: Option<ZoneName>,
 }
@@ -147,7 +147,7 @@ struct RunEvents {
     events: Vec<EventRecord>,
 }
 
-/// List the events of a run in their order: all there are when the answer begins, or a page of them.
+/// List the events of a run in order: all events at the time of the request, or a page of them.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events", operation_id = "getEvents", tag = "timeline",
     params(EventsQuery, PageQuery),
@@ -193,16 +193,16 @@ pub fn kind(value: &Value) -> Result<EventKind, ValueError> {
     })
 }
 
-/// Events to look for.
+/// Events to find.
 #[derive(ToSchema)]
 struct QueryRequest {
     run_id: schema_types::RunId,
     /// Only events of this kind.
     kind: Option<schema_types::EventKind>,
-    /// The first event that may be in the answer; 0 when missing.
+    /// First event that may be in the answer; 0 when missing.
     #[schema(inline)]
     from_seq: Option<FromSeq>,
-    /// Most events; 1000 when missing.
+    /// Maximum number of events; 1000 when missing.
     #[schema(inline)]
     limit: Option<QueryLimit>,
     /// Milliseconds to wait for a first event; 0 when missing.
@@ -212,7 +212,7 @@ struct QueryRequest {
 
 declared!(QueryRequest { run_id, kind, from_seq, limit, wait_ms });
 
-/// Events that were found, and the start of the next query.
+/// Events found, and the start of the next query.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `query` writes")]
 struct QueryResult {
@@ -221,11 +221,11 @@ struct QueryResult {
     matches: Vec<QueryMatch>,
     /// The `from_seq` of the next query.
     next_from_seq: u64,
-    /// More can be read at once.
+    /// True if more events can be read at once.
     has_more: bool,
 }
 
-/// The query, repeated.
+/// The query as it was applied.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `query` writes")]
 struct AppliedQuery {
@@ -235,7 +235,7 @@ struct AppliedQuery {
     from_seq: u64,
 }
 
-/// Look for events of a run, and wait for the first of them where asked.
+/// Find events of a run, and optionally wait for the first of them.
 #[utoipa::path(
     post, path = "/v1/query", operation_id = "query", tag = "timeline",
     request_body = QueryRequest,

@@ -61,7 +61,7 @@ struct FeedbackRequest {
     /// Rating from 0 to 10.
     #[schema(inline)]
     rating: Rating,
-    /// Subject of the feedback, in the caller's own word, without U+0000.
+    /// Category, in the caller's own words, without U+0000.
     #[schema(min_length = 1, max_length = 128, pattern = r"^[^\u0000]*$")]
     category: String,
     /// Text of the feedback, without U+0000.
@@ -75,7 +75,7 @@ declared!(FeedbackRequest {
     feedback: optional storable(FeedbackText::BYTES),
 });
 
-/// Feedback that was kept.
+/// Feedback that was stored.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FeedbackCreated)]
 struct Submitted {
@@ -86,7 +86,7 @@ struct Submitted {
     status: &'static str,
 }
 
-/// Say what a run is worth; needs the database.
+/// Submit feedback on a run; needs the database.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/feedback", operation_id = "submitFeedback", tag = "feedback",
     request_body = FeedbackRequest,
@@ -149,7 +149,7 @@ struct Listed {
     feedback: Vec<FeedbackRecord>,
 }
 
-/// List feedback on the caller's runs, the newest first; needs the database.
+/// List feedback on the caller's runs, newest first; needs the database.
 #[utoipa::path(
     get, path = "/v1/feedback", operation_id = "listFeedback", tag = "feedback",
     params(PageQuery),

@@ -85,9 +85,9 @@ fn told(error: SourceError) -> ApiError {
     }
 }
 
-/// Fetch an upload of the caller's by its name.
+/// Fetch one of the caller's uploads by name.
 ///
-/// One range of bytes is served; a set of several is answered with the whole file.
+/// A single byte range is served; several ranges are answered with the whole file.
 #[utoipa::path(
     get, path = "/v1/files/{*name}", operation_id = "getFile", tag = "files",
     params(FileHeaders, Preconditions),
@@ -136,10 +136,10 @@ fn check_name(name: &str) -> Result<(), ApiError> {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct FilesQuery {
-    /// Most items of the page; the list is whole when missing.
+    /// Maximum number of items on the page; the list is whole when missing.
     #[param(inline, value_type = Option<PageLimit>)]
     limit: Option<usize>,
-    /// Start of the page, as the `Link` header of the page before says.
+    /// Start of the page, from the `Link` header of the previous page.
     #[param(value_type = Option<schema_types::FileCursor>)]
     cursor: Option<StoredName>,
 }
@@ -152,10 +152,10 @@ declared!(FilesQuery { limit: optional limit, cursor: optional cursor });
 struct FileRecord {
     /// Path on the server: a `source_uri` for its owner.
     file_path: String,
-    /// Its name under `/v1/files/`.
+    /// Name of the file under `/v1/files/`.
     #[schema(value_type = schema_types::FileName)]
     file_name: String,
-    /// Name that its uploader gave it.
+    /// Name given by the uploader.
     original_name: String,
     bytes: u64,
     sha256: schema_types::Sha256,
@@ -171,7 +171,7 @@ struct FilePage {
     files: Vec<FileRecord>,
 }
 
-/// An upload that is no more.
+/// A removed upload.
 #[derive(Serialize, ToSchema)]
 struct FileDeleted {
     request_id: schema_types::RequestId,
@@ -200,7 +200,7 @@ fn cursor(value: &Value) -> Result<StoredName, ValueError> {
     name.ok_or(NO_CURSOR.into())
 }
 
-/// List the caller's uploads, the newest first.
+/// List the caller's uploads, newest first.
 #[utoipa::path(
     get, path = "/v1/files", operation_id = "listFiles", tag = "files",
     params(FilesQuery),
@@ -255,7 +255,7 @@ fn files(
     })
 }
 
-/// Remove an upload; requests that are reading it read on.
+/// Remove an upload; requests that are reading it are not interrupted.
 #[utoipa::path(
     delete, path = "/v1/files/{*name}", operation_id = "deleteFile", tag = "files",
     responses(

@@ -26,7 +26,7 @@ const RUNS_DEFAULT: u64 = 100;
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct FleetQuery {
-    /// Most runs; 100 when missing.
+    /// Maximum number of runs; 100 when missing.
     #[param(inline)]
     limit: Option<PageLimit>,
 }
@@ -37,7 +37,7 @@ declared!(FleetQuery { limit });
 #[derive(Serialize, ToSchema)]
 #[schema(as = FleetRun)]
 struct RunRecord {
-    /// Server that has it.
+    /// Server that holds the run.
     node: String,
     #[schema(value_type = schema_types::RunId)]
     run_id: String,
@@ -61,7 +61,7 @@ impl From<FleetRun> for RunRecord {
     }
 }
 
-/// Runs of every server, the newest first.
+/// Runs of every server, newest first.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FleetRuns)]
 struct Listed {
@@ -86,34 +86,34 @@ pub async fn list(
     Ok(Json(Listed { request_id: caller.request_id.into(), runs }).into_response())
 }
 
-/// Text to find.
+/// Text to search for.
 #[derive(ToSchema)]
 struct FleetSearchRequest {
     #[schema(value_type = schema_types::SearchText)]
     query: String,
-    /// Most hits; 50 when missing.
+    /// Maximum number of hits; 50 when missing.
     #[schema(inline)]
     limit: Option<SearchLimit>,
 }
 
 declared!(FleetSearchRequest { query: required needle, limit });
 
-/// A description that has the text in it.
+/// A description that contains the text.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FleetHit)]
 struct HitRecord {
-    /// Server that has its run.
+    /// Server that holds the run.
     node: String,
     #[schema(value_type = schema_types::RunId)]
     run_id: String,
     /// Label of the run.
     #[schema(required = true)]
     label: Option<String>,
-    /// Its event in the log of that server.
+    /// Sequence number of the event in the log of that server.
     seq: u64,
     kind: String,
     appended_at: schema_types::Timestamp,
-    /// Text that was searched, at most 1024 characters of it.
+    /// Searched text, truncated to 1024 characters.
     description: String,
 }
 
@@ -131,7 +131,7 @@ impl From<FleetHit> for HitRecord {
     }
 }
 
-/// Descriptions of every server that have the text in them, the newest first.
+/// Descriptions of every server that contain the text, newest first.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FleetHits)]
 struct Found {
@@ -153,7 +153,7 @@ fn needle(value: &Value) -> Result<String, ValueError> {
 
 /// Find descriptions of the caller's runs on every server that mirrors all events to this one's database.
 ///
-/// Upper and lower case are one. A description is found once its server has mirrored it.
+/// Case is ignored. A description is found once its server has mirrored it.
 #[utoipa::path(
     post, path = "/v1/fleet/search", operation_id = "searchFleet", tag = "fleet",
     request_body = FleetSearchRequest,

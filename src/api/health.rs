@@ -17,7 +17,7 @@ pub struct Liveness {
     status: &'static str,
 }
 
-/// Tell that the server answers.
+/// Return 200 while the server answers.
 #[utoipa::path(
     get, path = "/v1/health", operation_id = "health", tag = "server", security(()),
     responses((status = 200, description = "It does", body = Liveness)),
@@ -32,29 +32,29 @@ struct Readiness {
     request_id: schema_types::RequestId,
     /// `ready` or `not_ready`.
     status: &'static str,
-    /// Reasons for which it cannot work now, in words.
+    /// Reasons why the server is not ready, as text.
     reasons: Vec<String>,
-    /// Programs that some work needs and that were not found at start.
+    /// External programs that were not found at the start.
     missing_tools: Vec<MissingTool>,
     /// Isolation of media workers: `full`, `partial` or `unavailable`.
     sandbox: &'static str,
-    /// Parts that their isolation lacks, and where no media is read the setting that allows it;
-    /// null where it is full.
+    /// Missing parts of the isolation, and the setting that allows to read media without them; null if it
+    /// is full.
     #[schema(required = true)]
     sandbox_detail: Option<String>,
 }
 
-/// A program that was not found.
+/// An external program that was not found.
 #[derive(Serialize, ToSchema)]
 struct MissingTool {
     name: &'static str,
-    /// The setting that says where it is.
+    /// Setting with the path of the program.
     variable: &'static str,
-    /// Places in which it was looked for.
+    /// Directories, or the path, that were searched.
     searched: String,
 }
 
-/// Tell whether the server can work.
+/// Return whether the server is ready to work.
 #[utoipa::path(
     get, path = "/v1/ready", operation_id = "ready", tag = "server",
     responses(

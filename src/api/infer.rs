@@ -57,16 +57,16 @@ pub struct InferAnswer {
     /// Name of the backend that answered.
     provider: String,
     model: String,
-    /// Another backend than the first answered.
+    /// True if a backend other than the first answered.
     fallback_used: bool,
     output_text: String,
-    /// The text as JSON, valid by `output_schema`; absent without one.
+    /// The text parsed as JSON, valid by `output_schema`; absent without a schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema_types::AnyValue, required = false)]
     output_json: Option<Value>,
     #[schema(value_type = schema_types::FinishReason)]
     finish_reason: &'static str,
-    /// Time from the question to the whole answer, without the wait for a permit.
+    /// Milliseconds from the request to the complete answer, without the wait for a permit.
     inference_latency_ms: u64,
     tokens: TokensRecord,
 }
@@ -133,10 +133,10 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Ask a model.
+/// Run an inference.
 ///
-/// Waits for a permit, a few seconds at most and within `timeout_ms`. Backends are asked in the
-/// order of their priorities; the message of the 500 tells the failure of the last of them.
+/// Waits for a permit, a few seconds at most and within `timeout_ms`. Backends are asked in order of
+/// priority; the message of a 500 names the error of the last one.
 #[utoipa::path(
     post, path = "/v1/infer", operation_id = "infer", tag = "work",
     params(super::idempotency::IdempotencyKey),

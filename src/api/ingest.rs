@@ -79,32 +79,31 @@ pub fn default_stream() -> StreamId {
 /// Source to ingest, and options; other fields are refused.
 #[derive(ToSchema)]
 struct IngestRequest {
-    /// A path beneath an ingest root, relative to one or absolute, a `file://` URL of one, or an
-    /// `https://`, `http://`, `rtsps://` or `rtsp://` URL. Credentials in it, and the values of its
-    /// query, are shown nowhere. What is downloaded has to bring 4096 bytes for each second that it
-    /// is waited for beyond the first 60, and is waited for 1800 seconds at most; what came until
-    /// then is kept.
+    /// A path beneath an ingest root, relative to a root or absolute, a `file://` URL of such a path, or an
+    /// `https://`, `http://`, `rtsps://` or `rtsp://` URL. Its credentials and query values are never shown.
+    /// A download must deliver 4096 bytes for each second of waiting beyond the first 60, and may wait 1800
+    /// seconds in total; the part received until then is kept.
     #[schema(inline)]
     source_uri: SourceUri,
-    /// `source_fps_adaptive` when missing: every frame, or those of `sample_fps`.
+    /// Sampling policy; `source_fps_adaptive` when missing: every frame, or those of `sample_fps`.
     sampling_policy: Option<schema_types::Sampling>,
-    /// Frames a second; required with the policy `fixed`.
+    /// Frames per second; required with the policy `fixed`.
     fixed_fps: Option<schema_types::Fps>,
-    /// Frames a second with the policy `source_fps_adaptive`; every frame when missing.
+    /// Frames per second with the policy `source_fps_adaptive`; every frame when missing.
     sample_fps: Option<schema_types::Fps>,
-    /// Frames after which the ingest ends; 512 when missing.
+    /// Maximum number of frames; 512 when missing.
     #[schema(inline)]
     max_frames: Option<MaxFrames>,
-    /// `main` when missing.
+    /// Stream; `main` when missing.
     #[schema(value_type = Option<schema_types::Label>)]
     stream_id: Option<StreamId>,
     /// Thresholds of this recording in place of those of the run's mode. They are recorded with it: an analysis uses
     /// them unless it has its own, whatever the server is set to then.
     gate: Option<GateFields>,
-    /// Parts of the picture that are watched: an episode of activity names those that it touches.
+    /// Watched zones; an episode of activity names those that it touches.
     #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
     zones: Option<ZoneList>,
-    /// True to take no notice of what moves outside of the zones.
+    /// True to ignore motion outside of the zones.
     activity_zones_only: Option<bool>,
 }
 
@@ -128,29 +127,29 @@ pub struct IngestResult {
     decoded_frames: u64,
     source_uri: String,
     sampling_policy: schema_types::Sampling,
-    /// Frames a second of the source; null where its container does not say.
+    /// Frame rate of the source; null if its container does not state it.
     #[schema(required = true)]
     source_fps: Option<f64>,
-    /// Analysed frames a second.
+    /// Analysed frames per second.
     #[schema(required = true)]
     sample_fps: Option<f64>,
-    /// Columns of the first picture.
+    /// Width of the first picture, pixels.
     width: u32,
-    /// Rows of the first picture.
+    /// Height of the first picture, pixels.
     height: u32,
-    /// The decoder that was really used.
+    /// Decoder that was used.
     decoder: String,
-    /// The source ended early or is damaged; absent when it did not.
+    /// True if the source ended early or is damaged; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     truncated: bool,
-    /// The source is longer than `max_frames`, and what comes after them was not analysed.
+    /// True if the source has more than `max_frames` frames; later frames were not analysed.
     more_frames: bool,
 }
 
-/// Ingest a source: decode its frames onto the run's timeline and keep the selected ones as stills.
+/// Ingest a source: decode its frames onto the run's timeline and store the selected ones as stills.
 ///
-/// Answers once every frame is decoded; the run's `active_job` tells how far it has come.
+/// Answers when every frame is decoded; the run's `active_job` shows the progress.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/ingest", operation_id = "ingestRun", tag = "work",
     params(super::idempotency::IdempotencyKey, Prefer),

@@ -28,17 +28,17 @@ use crate::{
 /// Answer of a model about a chunk, or about a picture or clip of a live session.
 #[derive(Serialize, ToSchema)]
 struct Interaction {
-    /// Number of the chunk; of a live session that of the frame, of a clip of the first one.
+    /// Number of the chunk; for a live session, that of the frame, or of the first frame of a clip.
     chunk_index: u64,
-    /// Position of the event that tells of it.
+    /// Sequence number of the event.
     seq: u64,
-    /// Media time of the chunk's first frame; null where its event is of an older server.
+    /// Media time of the chunk's first frame; null for events of an older server.
     #[schema(required = true)]
     start_pts_ms: Option<i64>,
-    /// Media time of the chunk's last frame; null likewise.
+    /// Media time of the chunk's last frame; null for events of an older server.
     #[schema(required = true)]
     end_pts_ms: Option<i64>,
-    /// Null where the model named none.
+    /// Event type; null if the model named none.
     #[serde(serialize_with = "named")]
     #[schema(value_type = Option<String>, required = true)]
     event_type: Option<EventType>,
@@ -46,20 +46,20 @@ struct Interaction {
     object_label: Option<String>,
     summary: String,
     description: String,
-    /// The model's object, where the reasoning gave an `output_schema`; absent elsewhere.
+    /// The model's JSON object, if the request had an `output_schema`; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema_types::AnyObject, required = false)]
     output: Option<Box<RawValue>>,
-    /// Null where the model said nothing of it.
+    /// Confidence; null if the model gave none.
     #[schema(required = true)]
     confidence: Option<schema_types::Fraction>,
-    /// The backend that answered.
+    /// Backend that answered.
     #[schema(required = true)]
     provider: Option<String>,
     #[serde(serialize_with = "label")]
     #[schema(value_type = Option<schema_types::Label>, required = true)]
     index_name: Option<Label>,
-    /// The live description that this one repeats; absent elsewhere.
+    /// Live description that this one reuses; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     reused_from_seq: Option<u64>,
@@ -144,7 +144,7 @@ fn said(
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct InteractionsQuery {
-    /// Only those that were made with this `index_name`.
+    /// Only interactions with this `index_name`.
     index: Option<schema_types::Label>,
 }
 
@@ -157,15 +157,15 @@ struct RunInteractions {
     run_id: schema_types::RunId,
     /// Number of `interactions` in this answer.
     count: usize,
-    /// Interactions in the order of their chunks, or frames.
+    /// Interactions in order of their chunks or frames.
     interactions: Vec<Interaction>,
 }
 
-/// List what models said of the chunks of a run, or of the pictures and clips of a live session.
+/// List the answers of models about the chunks of a run, or about a live session.
 ///
-/// Chunks that no model answered for are among the run's events only. Models answer in any order:
-/// of a run under way, a chunk before the page that was read last may be answered later, so read
-/// from the start once the run has ended, or follow its events.
+/// Chunks without an answer appear only among the run's events. Models answer in any order: while a run is
+/// in progress, a chunk before the last page read may still be answered. Read again from the start once the
+/// run has ended, or follow its events.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/interactions", operation_id = "getInteractions", tag = "timeline",
     params(InteractionsQuery, PageQuery),

@@ -96,14 +96,14 @@ impl Named {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct JobQuery {
-    /// Milliseconds to wait for its end; 0 when missing.
+    /// Milliseconds to wait for the end of the job; 0 when missing.
     #[param(inline)]
     wait_ms: Option<WaitMs>,
 }
 
 declared!(JobQuery { wait_ms });
 
-/// Fetch a job: how far it has come, and what came of it.
+/// Fetch a job: its progress, and its outcome once it has ended.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/jobs/{job_id}", operation_id = "getJob", tag = "work",
     params(JobQuery),
@@ -120,9 +120,9 @@ pub async fn fetch(
     named.answer(&app, caller.request_id).await
 }
 
-/// Cancel a job: what it has recorded stays, and its run goes on.
+/// Cancel a job: its recorded events stay, and its run goes on.
 ///
-/// Answers when its worker has stopped. A job that is over stays as it is.
+/// Answers when the worker has stopped. A job that has ended is not changed.
 #[utoipa::path(
     delete, path = "/v1/runs/{id}/jobs/{job_id}", operation_id = "cancelJob", tag = "work",
     responses((status = 200, description = "The job", body = JobAnswer), FailureResponse<503>),
@@ -140,13 +140,13 @@ pub async fn cancel(State(app): State<Arc<App>>, caller: Caller, named: Named) -
 pub struct JobList {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
-    /// Jobs in the order in which they were requested, without their results.
+    /// Jobs in the order of their requests, without results.
     jobs: Vec<JobRecord>,
 }
 
-/// List the jobs of a run: those under way, and those of the last day.
+/// List the jobs of a run: running ones, and those of the last day.
 ///
-/// An analysis is listed after its end where it was asked for with `Prefer: respond-async`.
+/// An analysis that has ended is listed only if it was requested with `Prefer: respond-async`.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/jobs", operation_id = "listJobs", tag = "work",
     responses((status = 200, description = "The jobs", body = JobList), FailureResponse<503>),

@@ -102,7 +102,7 @@ struct StillQuery {
 
 declared!(StillQuery { max_edge });
 
-/// Fetch a still, scaled down where asked.
+/// Fetch a still, optionally scaled down.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/keyframes/{sha256}", operation_id = "getKeyframe", tag = "timeline",
     params(StillQuery, TicketQuery, Preconditions),

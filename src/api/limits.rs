@@ -50,35 +50,35 @@ use crate::{
     runs::{idempotency as keys, upload},
 };
 
-/// The limits of a server.
+/// Limits of a server.
 #[derive(Serialize, ToSchema)]
 pub struct Limits {
     request_id: schema_types::RequestId,
-    /// Limits by name: the field of a body as `route.field`, or a noun.
+    /// Limits by name: `route.field` for a field of a body, or a noun.
     limits: BTreeMap<&'static str, Limit>,
 }
 
-/// A limit, inclusive at both ends.
+/// A limit; `min` and `max` are inclusive.
 #[derive(Serialize, ToSchema)]
 struct Limit {
-    /// The least that is accepted; absent where there is none.
+    /// Minimum; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = f64, required = false)]
     min: Option<Number>,
-    /// The most that is accepted; null where the limit is off.
+    /// Maximum; null if the limit is off.
     #[schema(value_type = Option<f64>, required = true)]
     max: Option<Number>,
-    /// Value where a caller gives none; absent where there is none.
+    /// Default value; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = f64, required = false)]
     default: Option<Number>,
-    /// Unit of the figures.
+    /// Unit of the values.
     unit: &'static str,
-    /// The setting that moves it; absent where none does.
+    /// Setting that changes the limit; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false)]
     setting: Option<&'static str>,
-    /// Amount that the caller uses now; absent where that is not counted.
+    /// Amount in use by the caller; absent if it is not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = f64, required = false)]
     used: Option<Number>,
@@ -121,7 +121,7 @@ fn rates() -> RangeInclusive<Number> {
     numbers(FrameRate::ANALYSED)
 }
 
-/// Tell every limit of this server.
+/// List all limits of this server.
 #[utoipa::path(
     get, path = "/v1/limits", operation_id = "getLimits", tag = "server",
     responses((status = 200, description = "The limits", body = Limits)),

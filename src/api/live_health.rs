@@ -13,40 +13,40 @@ use super::{
     openapi::{FailureResponse, schema_types},
 };
 
-/// Health of a live session. Figures are of the last `window_ms`, at most five seconds or so.
+/// Health of a live session. Figures cover the last `window_ms`, about five seconds at most.
 #[derive(Serialize, ToSchema)]
 pub struct SessionHealth {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
     session_id: schema_types::SessionId,
-    /// `good`: every figure is within its bound. `fair`: one is not. `poor`: more are not, or one is five times over.
-    /// `silent`: no packet for 5 s, or none yet.
+    /// `good`: every figure is within its bound. `fair`: one is not. `poor`: several are not, or one is five
+    /// times over. `silent`: no packet for 5 s, or none yet.
     word: schema_types::HealthStatus,
-    /// Reason of that word, in a sentence; of `poor` and `silent`, a remedy too.
+    /// Explanation of the status in a sentence; for `poor` and `silent` with a remedy.
     rule: String,
     window_ms: u64,
-    /// Packets of video that did not come when they were sent; bound: 1. Most are sent again in time.
+    /// Percentage of video packets lost on first transmission; bound: 1. Most are retransmitted in time.
     lost_percent: f64,
-    /// Packets that never came.
+    /// Packets that never arrived.
     given_up: u64,
     /// Interarrival jitter of packets (RFC 3550); bound: 30.
     jitter_ms: f64,
-    /// Bit rate of video, retransmissions included.
+    /// Bit rate of video in bits per second, retransmissions included.
     bits_per_second: u64,
-    /// Frames that the gate decided about.
+    /// Frames decided by the gate, per second.
     frames_per_second: f64,
-    /// Time from the last packet of a picture to the gate's decision about it; bound: 1000.
+    /// Milliseconds from the last packet of a picture to the gate's decision; bound: 1000.
     behind_ms: u64,
-    /// Pictures that there was no room to decode, and those that refer to them.
+    /// Pictures dropped for lack of room in the decoder, and pictures that refer to them.
     dropped: u64,
-    /// Pictures that did not decode.
+    /// Pictures that failed to decode.
     damaged: u64,
-    /// Stills, and pictures for models, that there was no room for.
+    /// Stills, and images for models, dropped for lack of room.
     unkept: u64,
-    /// Time since the last packet; null before the first.
+    /// Milliseconds since the last packet; null before the first.
     #[schema(required = true)]
     since_packet_ms: Option<u64>,
-    /// Time since the last whole picture; null before the first.
+    /// Milliseconds since the last complete picture; null before the first.
     #[schema(required = true)]
     since_picture_ms: Option<u64>,
 }
@@ -60,7 +60,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Tell the health of the live session of a run: 409 where none is live.
+/// Fetch the health of the live session of a run; 409 if the run has none.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/health", operation_id = "getSessionHealth", tag = "live",
     responses((status = 200, description = "Its figures", body = SessionHealth), FailureResponse<409>),

@@ -154,7 +154,7 @@ fn cursor(value: &Value) -> Result<(Key, Seq), ValueError> {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct MarkersQuery {
-    /// Only those of this analysis; those of the newest of each stream when missing.
+    /// Analysis of the markers; the newest of each stream when missing.
     #[param(value_type = Option<schema_types::AnalysisFilter>)]
     analysis_id: Option<Analyses>,
     /// Only findings of the gate, or of a model, or `all` of both; when missing those that the analysis
@@ -162,7 +162,7 @@ pub struct MarkersQuery {
     #[param(value_type = Option<schema_types::OriginFilter>)]
     origin: Option<Origins>,
     status: Option<schema_types::MarkerState>,
-    /// Exactly this event type.
+    /// Exact event type.
     #[param(inline)]
     event_type: Option<EventTypeText>,
     /// Only markers that end at this frame or later.
@@ -171,10 +171,10 @@ pub struct MarkersQuery {
     /// Only markers that start at this frame or earlier.
     #[param(inline)]
     to_frame: Option<FrameNumber>,
-    /// Most items of the page; the list is whole when missing.
+    /// Maximum number of items on the page; the list is whole when missing.
     #[param(inline, value_type = Option<PageLimit>)]
     limit: Option<usize>,
-    /// Start of the page, as the `Link` header of the page before says.
+    /// Start of the page, from the `Link` header of the previous page.
     #[param(value_type = Option<schema_types::MarkerCursor>)]
     cursor: Option<(Key, Seq)>,
 }
@@ -213,7 +213,7 @@ struct RunMarkers {
     markers: Vec<MarkerRecord>,
 }
 
-/// List the markers of a run by their frames.
+/// List the markers of a run in order of their frames.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/markers", operation_id = "getMarkers", tag = "timeline",
     params(MarkersQuery),

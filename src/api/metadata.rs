@@ -173,23 +173,23 @@ pub struct Metadata<'a> {
     /// `run_id:pts_ms:frame_index`.
     ordering_key: String,
     sampling_policy: schema_types::Sampling,
-    /// Rate of the source or of the caller, else by the times of the frames.
+    /// Frame rate of the source or as requested, else estimated from the timestamps of the frames.
     #[schema(value_type = schema_types::Fps)]
     sample_fps: f64,
-    /// `gate` where no model was asked of the frame; `stop` where one answered, else `other`.
+    /// `gate` if no model was asked about the frame, `stop` if a model answered, else `other`.
     #[schema(value_type = schema_types::FrameFinish)]
     finish_reason: &'static str,
-    /// Part of the pictures that a model was shown; absent where that was all of them, or none.
+    /// Region of the pictures that a model was shown; absent without a model or a crop.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     coordinates: Option<Coordinates>,
-    /// `sightline.image.v1`, beside `coordinates`.
+    /// `sightline.image.v1`; present with `coordinates`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     coordinate_schema: Option<&'static str>,
 }
 
-/// The frames that were looked at together.
+/// Window of frames that were analysed together.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameWindow)]
 struct WindowRecord {
@@ -204,11 +204,11 @@ struct WindowRecord {
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameAnnotations)]
 struct Annotations<'a> {
-    /// A model's; empty when none looked at the frame.
+    /// Summary by a model; empty if no model described the frame.
     summary: &'a str,
-    /// The main object, where a model named one.
+    /// Main object, if a model named one.
     objects: Vec<ObjectRecord<'a>>,
-    /// The first is the frame's event type. Where that is a model's, the gate's comes after it.
+    /// Findings; the first is the frame's event type. If that is a model's, the gate's follows.
     #[schema(min_items = 1)]
     events: Vec<Finding<'a>>,
 }
@@ -222,7 +222,7 @@ struct ObjectRecord<'a> {
     score: f64,
 }
 
-/// One thing that was found.
+/// A finding in the frame.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameFinding)]
 struct Finding<'a> {
@@ -230,26 +230,26 @@ struct Finding<'a> {
     event_type: &'a str,
     #[schema(value_type = schema_types::Fraction)]
     score: f64,
-    /// Reason of the gate's decision, or a model's summary in one line.
+    /// Reason of the gate's decision, or a model's one-line summary.
     description: &'a str,
 }
 
-/// Fallback to the gate where a model gave no answer.
+/// Fallback to the gate's decision if a model gave no answer.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameFallback)]
 struct Fallback<'a> {
     used: bool,
-    /// Reason that there was no answer; absent where there was one, or no model was asked.
+    /// Reason why there was no answer; absent if there was one, or no model was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     reason: Option<&'a str>,
-    /// The model that was asked; absent likewise.
+    /// Model that was asked; absent without a fallback.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     from_model: Option<&'a str>,
 }
 
-/// Ids by which the analysis can be found.
+/// Ids that identify the analysis.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FrameTrace)]
 struct Trace<'a> {
@@ -257,7 +257,7 @@ struct Trace<'a> {
     request_id: String,
     #[schema(value_type = String)]
     trace_id: std::borrow::Cow<'a, str>,
-    /// The 16 digits of the request's id.
+    /// The 16 hexadecimal digits of the request id.
     span_id: String,
 }
 

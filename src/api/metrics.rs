@@ -11,9 +11,9 @@ use prometheus::IntCounter;
 use super::{ApiResult, App, auth, error::ApiError, openapi::FailureResponse};
 use crate::base::metrics::{CONTENT_TYPE, ConnectionOutcome, QueueLabel, RunState};
 
-/// Tell every series, for a scraper.
+/// Return all metric series in the Prometheus text format.
 ///
-/// Needs no key where SERVICE_METRICS_REQUIRE_API_KEY is false.
+/// Needs no key if SERVICE_METRICS_REQUIRE_API_KEY is false.
 #[utoipa::path(
     get, path = "/v1/metrics", operation_id = "getMetrics", tag = "server",
     security(("api_key" = []), ("bearer" = [])),

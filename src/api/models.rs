@@ -13,12 +13,12 @@ use crate::{
     record::{image_embedder::ImageEmbedder, inference::Inference},
 };
 
-/// The models and what runs them.
+/// Models, and the backends that run them.
 #[derive(Serialize, ToSchema)]
 pub struct Models {
     request_id: schema_types::RequestId,
     models: Vec<ModelRecord>,
-    /// Backends that are configured.
+    /// Configured backends.
     providers: Vec<ProviderRecord>,
     decode: DecodeRecord,
     gate: GateRecord,
@@ -36,8 +36,8 @@ struct ModelRecord {
     /// that may serve it list other models. `not_configured`: no backend serves models of its family.
     #[schema(value_type = schema_types::ModelAvailability)]
     availability: &'static str,
-    /// Names of the backends that serve it, can be reached and have it, in the order in which they are
-    /// asked.
+    /// Names of the reachable backends that serve the model, in the order in which they are asked.
+    ///
     providers_available: Vec<String>,
     /// Less able models of its family, the most able first: for a caller to name instead. The service
     /// itself asks other backends, never another model.
@@ -53,40 +53,40 @@ struct ProviderRecord {
     #[serde(rename = "type")]
     kind: &'static str,
     reachable: bool,
-    /// Latency of the last probe; null when it was not answered.
+    /// Latency of the last probe, milliseconds; null if it failed.
     #[schema(required = true)]
     latency_ms: Option<u64>,
-    /// Failure of the last probe, or of the last question to it.
+    /// Error of the last probe or request.
     #[schema(required = true)]
     last_error: Option<String>,
-    /// Model that it is asked for; null where it is configured for none of its own, and is asked
-    /// for those that requests name.
+    /// Model that requests are sent for; null if none is configured, so that requests name it.
+    ///
     #[schema(required = true)]
     asked_for: Option<String>,
-    /// Models that it lists; null where it gave no list.
+    /// Models listed by the backend; null if it gave no list.
     #[schema(required = true)]
     lists: Option<Vec<String>>,
 }
 
-/// Decode backend and codecs.
+/// Decode backend and supported codecs.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DecodeSupport)]
 struct DecodeRecord {
-    /// Backend that decodes first: `software`, `nvdec`, `vaapi` or `ffmpeg-cli`.
+    /// Preferred decode backend: `software`, `nvdec`, `vaapi` or `ffmpeg-cli`.
     backend: &'static str,
-    /// Backends that were tried before it when the server started.
+    /// Backends that were tried before it at the start.
     passed_over: Vec<SkippedBackend>,
     /// Isolation of media workers: `full`, `partial` or `unavailable`.
     sandbox: &'static str,
-    /// Every codec the service knows.
+    /// All codecs that the service knows.
     codecs: Vec<CodecRecord>,
 }
 
-/// A backend that does not decode, or does not measure, here.
+/// A backend that does not work on this machine.
 #[derive(Serialize, ToSchema)]
 struct SkippedBackend {
     backend: &'static str,
-    /// Reason for which it was passed over.
+    /// Reason why the backend is not used.
     reason: String,
 }
 
@@ -95,16 +95,16 @@ struct SkippedBackend {
 #[schema(as = CodecSupport)]
 struct CodecRecord {
     codec: &'static str,
-    /// Decoder that decoded a clip of it, bit for bit, in a sandboxed worker when the server
-    /// started; null when none did.
+    /// Decoder that decoded a test clip bit-exactly in a sandboxed worker at the start; null if none did.
+    ///
     #[schema(required = true)]
     decoder: Option<String>,
-    /// Reason that the backend asked first did not.
+    /// Reason why the preferred backend did not decode it.
     #[schema(required = true)]
     reason: Option<String>,
 }
 
-/// Measurement of frames.
+/// Gate backend, which measures frames.
 #[derive(Serialize, ToSchema)]
 #[schema(as = GateSupport)]
 struct GateRecord {
@@ -116,13 +116,13 @@ struct GateRecord {
     measurer: Option<String>,
 }
 
-/// Embedding of frames for novelty.
+/// Image embedder of novelty detection.
 #[derive(Serialize, ToSchema)]
 #[schema(as = EmbeddingSupport)]
 struct EmbeddingRecord {
-    /// `not_configured`: novelty is not looked at.
+    /// `ready`, or `not_configured` if novelty detection is off.
     availability: &'static str,
-    /// Execution provider: `cpu`, `cuda`, `tensorrt` or `sidecar`; null for none.
+    /// Execution provider: `cpu`, `cuda`, `tensorrt` or `sidecar`; null without an embedder.
     #[schema(required = true)]
     provider: Option<&'static str>,
 }
@@ -177,7 +177,7 @@ fn model_record(
     }
 }
 
-/// List the models and what runs them.
+/// List the models and the backends that run them.
 ///
 /// Backends are probed on request, at most every five seconds.
 #[utoipa::path(

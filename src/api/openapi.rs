@@ -106,9 +106,9 @@ fn plain_failure(status: u16) -> RefOr<Response> {
     ResponseBuilder::new().description(when).content("text/plain", content).build().into()
 }
 
-/// Answers with the document.
+/// Return the OpenAPI document.
 ///
-/// The same text is in the repository as `schemas/openapi.json`.
+/// The repository has the same text as `schemas/openapi.json`.
 #[utoipa::path(
     get, path = "/v1/openapi.json", operation_id = "getOpenApi", tag = "server",
     responses((status = 200, description = "This document", body = schema_types::AnyObject)),

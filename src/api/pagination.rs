@@ -20,10 +20,10 @@ pub const NO_CURSOR: &str = "must be one that a Link header gave";
 #[derive(Clone, Copy, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct PageQuery {
-    /// Most items of the page; the list is whole when missing.
+    /// Maximum number of items on the page; the list is whole when missing.
     #[param(inline, value_type = Option<PageLimit>)]
     pub limit: Option<usize>,
-    /// Start of the page, as the `Link` header of the page before says.
+    /// Start of the page, from the `Link` header of the previous page.
     #[param(value_type = Option<schema_types::Cursor>)]
     pub cursor: Option<Seq>,
 }

@@ -41,16 +41,16 @@ pub use request::*;
 /// Maximum wait of a chunk for a permit; long, as the work is offline.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Cost of all answers of models together.
+/// Tokens and time of all model answers.
 #[derive(Serialize, ToSchema)]
 pub struct ReasonTokens {
     prompt_tokens: u64,
     completion_tokens: u64,
     thinking_tokens: u64,
     total_tokens: u64,
-    /// Time of all answers, added up.
+    /// Latency of all answers, summed up.
     inference_latency_ms: u64,
-    /// Chunks that a model's answer describes, also one that is repeated.
+    /// Chunks described by a model's answer, reused answers included.
     chunks_analyzed: u64,
 }
 
@@ -70,35 +70,35 @@ struct Figures {
     more_frames: bool,
 }
 
-/// Result of a reasoning.
+/// Result of a reason job.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `metadata::answer` writes of `Figures`")]
 struct ReasonResult {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
-    /// Frames analysed: so many `metadata` objects, unless they are left out.
+    /// Number of analysed frames, and of `metadata` objects unless they are left out.
     generated: u64,
-    /// `metadata` has an object a frame; false where `include_frame_metadata` is.
+    /// True if `metadata` has one object per frame; false if `include_frame_metadata` is false.
     frame_metadata_included: bool,
     markers_emitted: u64,
     /// Frames decoded, measured and recorded.
     decoded_frames: u64,
-    /// Analysed frames a second.
+    /// Analysed frames per second.
     #[schema(required = true)]
     sample_fps: Option<f64>,
-    /// 95th percentile of the lag of chunks behind their media when they were answered: time spent
-    /// less media time, 0 where models are faster and without chunks.
+    /// 95th percentile of the lag of answers behind the media: elapsed time minus media time, milliseconds;
+    /// 0 if models are faster than the media, and without chunks.
     #[schema(minimum = 0)]
     lag_p95_ms: i64,
-    /// 99th percentile, likewise.
+    /// 99th percentile of the lag, milliseconds.
     #[schema(minimum = 0)]
     lag_p99_ms: i64,
     tokens: ReasonTokens,
     semantic: SemanticRecord,
-    /// The source ended early or is damaged; absent when it did not.
+    /// True if the source ended early or is damaged; absent otherwise.
     #[schema(required = false)]
     truncated: bool,
-    /// The source is longer than `max_frames`, and what comes after them was not looked at.
+    /// True if the source has more than `max_frames` frames; later frames were not processed.
     more_frames: bool,
     markers: Vec<MarkerRecord>,
     metadata: Vec<metadata::Metadata<'static>>,
@@ -170,10 +170,10 @@ fn outlasts(chunks: ChunkBoundary, rate: Option<FrameRate>, longest_ms: u64) -> 
     }
 }
 
-/// Reason over a source: decode it, have models describe its chunks, emit markers of both.
+/// Reason over a source: decode it, let models describe its chunks, and emit markers of both.
 ///
-/// Chunks are asked about while the rest is decoded, and recorded as they are answered. Without a
-/// backend, or where one fails, the gate decides. The run is completed when all is recorded.
+/// Models are asked while the rest is decoded, and their answers are recorded as they come. Without a
+/// backend, or where one fails, the gate decides. The run is completed when everything is recorded.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/reason", operation_id = "reason", tag = "work",
     params(super::idempotency::IdempotencyKey, Prefer),

@@ -18,7 +18,7 @@ pub fn shown<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::O
     serializer.collect_str(value)
 }
 
-/// Part of the picture, in fractions of its sides from its upper left corner.
+/// Region of the picture, in fractions of its sides from the upper left corner.
 #[derive(Serialize, ToSchema)]
 pub struct Region {
     /// Left edge.
@@ -53,23 +53,23 @@ pub fn fps(rate: Option<FrameRate>) -> Option<f64> {
 pub struct ProgressRecord {
     /// Frames analysed so far.
     frames: u64,
-    /// Presentation time of the last of them.
+    /// Presentation time of the last frame, milliseconds.
     pts_ms: i64,
-    /// Progress of a reasoning, once models are asked; absent otherwise.
+    /// Progress of a reason job, once models are asked; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     chunks: Option<ChunkProgressRecord>,
 }
 
-/// Progress of a reasoning over the chunks of its source.
+/// Progress of a reason job over the chunks of its source.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ChunkProgress)]
 pub struct ChunkProgressRecord {
-    /// Chunks that models were asked about, or that wait for the answer to another.
+    /// Chunks sent to models, or waiting to reuse another chunk's answer.
     asked: u64,
-    /// Number of these with an answer.
+    /// Chunks among them with an answer.
     answered: u64,
-    /// Number of these that are left without one.
+    /// Chunks among them that stay without an answer.
     unanswered: u64,
 }
 
@@ -85,21 +85,21 @@ impl From<JobProgress> for ProgressRecord {
     }
 }
 
-/// Outcome of asking models about the chunks of a source.
+/// Outcome of the model stage for the chunks of a source.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SemanticResult)]
 pub struct SemanticRecord {
-    /// False where there was no prompt, and no model was to be asked.
+    /// False if there was no prompt, so that no model was to be asked.
     requested: bool,
-    /// Chunks that models were asked about, or that repeat the answer to another.
+    /// Chunks sent to models, or reusing another chunk's answer.
     chunks_asked: u64,
-    /// Chunks of these that are left without an answer.
+    /// Chunks among them without an answer.
     chunks_failed: u64,
-    /// Failure of the first of them: the class, and an excerpt of the backend's answer; or the
-    /// reason that no model could be asked.
+    /// First error: its class and an excerpt of the backend's answer; or the reason why no model could be
+    /// asked.
     #[schema(required = true)]
     error: Option<String>,
-    /// True where the gate decided in place of a model.
+    /// True if the gate decided in place of a model.
     fallback_used: bool,
 }
 
@@ -111,51 +111,51 @@ impl From<&SemanticOutcome> for SemanticRecord {
     }
 }
 
-/// A run as lists show it.
+/// A run, as in lists.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Run)]
 pub struct RunRecord {
-    /// Absent in lists.
+    /// Id of the request; absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema_types::RequestId, required = false)]
     request_id: Option<String>,
     run_id: schema_types::RunId,
-    /// Label that its owner gave it.
+    /// Label given by the owner.
     #[schema(value_type = Option<schema_types::Label>, required = true)]
     label: Option<String>,
     status: schema_types::RunState,
     #[schema(value_type = schema_types::AnalysisMode)]
     mode: String,
-    /// The model that the run was made for, or else the last one that a reasoning asked.
+    /// Model given on creation, else the model of the last reason job.
     #[schema(required = true)]
     model: Option<String>,
-    /// Outcome of the models of its last reasoning; null without one.
+    /// Outcome of the model stage of the last reason job; null without one.
     #[schema(required = true)]
     semantic: Option<SemanticRecord>,
-    /// The job that is under way.
+    /// Job that is running.
     #[schema(required = true)]
     active_job: Option<JobRecord>,
     /// Source of the last ingest.
     #[schema(required = true)]
     source_uri: Option<String>,
-    /// Kind of that source: `file`, `url`, `rtsp` or `whip`.
+    /// Kind of the source: `file`, `url`, `rtsp` or `whip`.
     #[schema(required = true)]
     source: Option<&'static str>,
-    /// The live session that made the run.
+    /// Live session that created the run.
     #[schema(value_type = Option<schema_types::SessionId>, required = true)]
     session_id: Option<String>,
-    /// Metadata, not an authorization boundary.
+    /// Tenant of the run: metadata, not an authorization boundary.
     #[schema(required = true)]
     tenant_id: Option<String>,
-    /// Epoch milliseconds at which the first picture of each stream was taken, as its container
-    /// says, or came, where it was live; null where that is unknown.
+    /// Wall-clock time of each stream's first picture in epoch milliseconds: from the container or, for live
+    /// video, its arrival; null if unknown.
     wall_start_ms: BTreeMap<String, Option<i64>>,
     created_at: schema_types::Timestamp,
     updated_at: schema_types::Timestamp,
-    /// Time at which it expires unless something happens; null once it has ended.
+    /// Time at which the run expires unless it is used; null once it has ended.
     #[schema(value_type = Option<schema_types::Timestamp>, required = true)]
     expires_at: Option<String>,
-    /// The run in short; null where nothing is decoded, absent where it is not asked for.
+    /// Summary of the run; null if nothing is decoded, absent unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<SummaryRecord>, required = false)]
     summary: Option<Option<SummaryRecord>>,
@@ -213,19 +213,19 @@ pub struct MarkerRecord {
     event_type: String,
     status: schema_types::MarkerState,
     start_frame: u64,
-    /// Inclusive.
+    /// Last frame, inclusive.
     end_frame: u64,
     start_pts_ms: i64,
     end_pts_ms: i64,
     confidence: schema_types::Fraction,
-    /// The provisional marker that this finalized one replaces; null elsewhere.
+    /// Provisional marker that this finalized one replaces; null otherwise.
     #[schema(value_type = Option<schema_types::MarkerId>, required = true)]
     supersedes_marker_id: Option<String>,
-    /// The analysis that made it; absent where that was before analyses had names.
+    /// Analysis that emitted the marker; absent for markers older than analysis ids.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema_types::AnalysisId, required = false)]
     analysis_id: Option<String>,
-    /// `model` where a model named the type of some of its frames; absent likewise.
+    /// `model` if a model named the type of some of its frames; absent for markers older than this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema_types::MarkerSource, required = false)]
     origin: Option<&'static str>,
@@ -261,18 +261,18 @@ impl From<Marker> for MarkerRecord {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Keyframe)]
 pub struct KeyframeRecord {
-    /// Position of the event that tells of it.
+    /// Sequence number of the event that names the still.
     seq: u64,
     frame_index: u64,
-    /// Presentation time of the frame.
+    /// Presentation time of the frame, milliseconds.
     pts_ms: i64,
     event_type: String,
-    /// Reason for which the gate keeps the frame; null where the still is of an older server.
+    /// Reason why the gate selected the frame; null for stills of an older server.
     #[schema(value_type = Option<schema_types::GateReason>, required = true)]
     reason: Option<String>,
-    /// Empty when none was made.
+    /// Description; empty if there is none.
     description: String,
-    /// Path at which the bytes are served.
+    /// Path of the image.
     image_ref: String,
     #[schema(value_type = schema_types::Jpeg)]
     image_media_type: &'static str,

@@ -38,9 +38,9 @@ const SLICE: usize = 256;
 /// Properties of the run to create.
 #[derive(ToSchema)]
 struct RunRequest {
-    /// Thoroughness that is asked of analyses; `balanced` when missing.
+    /// Trade-off between detail and cost of analyses; `balanced` when missing.
     mode: Option<schema_types::AnalysisMode>,
-    /// The model that the run is meant for.
+    /// Model that the run is meant for.
     #[schema(value_type = Option<schema_types::ModelId>)]
     model: Option<ModelName>,
     /// Label of the run.
@@ -49,7 +49,7 @@ struct RunRequest {
 
 declared!(RunRequest { mode, model, label });
 
-/// A run that was just created.
+/// A new run.
 #[derive(Serialize, ToSchema)]
 pub struct RunCreated {
     request_id: schema_types::RequestId,
@@ -102,7 +102,7 @@ pub async fn create(
 pub struct RunsQuery {
     /// Only runs in this state.
     status: Option<schema_types::RunState>,
-    /// Part to add to each record.
+    /// Optional part to add to each record.
     include: Option<schema_types::RunInclude>,
 }
 
@@ -175,14 +175,14 @@ async fn record(
 /// Changes of a run.
 #[derive(ToSchema)]
 struct RunUpdate {
-    /// Label from now on; null for nothing.
+    /// New label; null removes it.
     #[schema(value_type = Option<schema_types::Label>, required = true)]
     label: Nullable<schema_types::Label>,
 }
 
 declared!(RunUpdate { label });
 
-/// Label a run, also one that has ended.
+/// Change the label of a run, also of one that has ended.
 #[utoipa::path(
     patch, path = "/v1/runs/{id}", operation_id = "updateRun", tag = "runs",
     request_body = RunUpdate,
@@ -209,7 +209,7 @@ pub struct RunDeleted {
     run_id: schema_types::RunId,
 }
 
-/// Delete a run: it answers as unknown from then on, also to a second deletion.
+/// Delete a run: later requests for it answer 404, also a second deletion.
 #[utoipa::path(
     delete, path = "/v1/runs/{id}", operation_id = "deleteRun", tag = "runs",
     responses((status = 200, description = "Deleted", body = RunDeleted), FailureResponse<503>),
@@ -223,7 +223,7 @@ pub async fn delete(
     Ok(Json(RunDeleted { request_id: caller.request_id.into(), run_id: run.id().into() }))
 }
 
-/// A run that was ended.
+/// A run that has ended.
 #[derive(Serialize, ToSchema)]
 pub struct RunEnded {
     request_id: schema_types::RequestId,
@@ -231,7 +231,7 @@ pub struct RunEnded {
     status: schema_types::RunState,
 }
 
-/// Stop a run, and the work that is under way for it.
+/// Stop a run and its running job; the run is cancelled.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/stop", operation_id = "stopRun", tag = "runs",
     responses((status = 200, description = "Stopped", body = RunEnded), FailureResponse<409>, FailureResponse<503>),
@@ -246,7 +246,7 @@ pub async fn stop(
     Ok(Json(RunEnded { request_id: caller.request_id.into(), run_id: run.id().into(), status }))
 }
 
-/// End a run well, and the work that is under way for it: it is completed.
+/// Finish a run and its running job; the run is completed.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/finish", operation_id = "finishRun", tag = "runs",
     responses((status = 200, description = "Completed", body = RunEnded), FailureResponse<409>, FailureResponse<503>),
@@ -267,7 +267,7 @@ pub struct RunStatus {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
     state: schema_types::RunState,
-    /// Progress of the ingest, the reasoning or the live video under way.
+    /// Progress of the running ingest, reason job or live session.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     progress: Option<ProgressRecord>,
@@ -295,7 +295,7 @@ pub async fn keepalive(
     }))
 }
 
-/// Tell the state of a run.
+/// Fetch the state of a run.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/state", operation_id = "getRunState", tag = "runs",
     responses((status = 200, description = "Its state", body = RunStatus)),

@@ -42,21 +42,20 @@ pub fn needle(value: &Value) -> Result<FoldedPattern, ValueError> {
 #[derive(ToSchema)]
 struct SearchRequest {
     query: schema_types::SearchText,
-    /// Most hits; 50 when missing.
+    /// Maximum number of hits; 50 when missing.
     #[schema(inline)]
     limit: Option<SearchLimit>,
-    /// Only descriptions of this run; those of every run of the caller when missing.
+    /// Run to search; all runs of the caller when missing.
     run_id: Option<schema_types::RunId>,
 }
 
 declared!(SearchRequest { query, limit, run_id });
 
-/// Find the descriptions that have a text in them, whatever the case of either.
+/// Find descriptions that contain a text, ignoring case.
 ///
-/// A description is the payload's `description`, or its `summary` where that is empty; of an episode of activity it is
-/// the names of the zones that it touches. Both
-/// sides are case-folded as Unicode says and compared without normalisation. A search sees
-/// every event that was acknowledged before it began.
+/// Searched is a payload's `description` or, if that is empty, its `summary`; of an episode of activity,
+/// the names of the touched zones. Both sides are case-folded by the Unicode rules and not normalised. A
+/// search covers every event acknowledged before its start.
 #[utoipa::path(
     post, path = "/v1/search", operation_id = "search", tag = "timeline",
     request_body = SearchRequest,
@@ -85,36 +84,36 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: JsonBody)
 /// Result of a search.
 #[derive(Serialize, ToSchema)]
 pub struct SearchResult {
-    /// The request.
+    /// Id of the request.
     request_id: schema_types::RequestId,
-    /// Descriptions examined: those of the caller's runs, or of the one run asked for.
+    /// Number of descriptions examined: of the caller's runs, or of the one run.
     scanned: u64,
-    /// Number of these that have the query in them.
+    /// Number of descriptions that contain the query.
     total_hits: u64,
-    /// The first of them, by `seq`.
+    /// First hits, by `seq`.
     hits: Vec<SearchHit>,
 }
 
-/// A description that has the query in it.
+/// A description that contains the query.
 #[derive(Serialize, ToSchema)]
 pub struct SearchHit {
-    /// Its event.
+    /// Sequence number of the event.
     seq: u64,
     run_id: schema_types::RunId,
-    /// Media time, ms; null where the event has none.
+    /// Media time, milliseconds; null if the event has none.
     #[schema(required = true)]
     pts_ms: Option<i64>,
     kind: schema_types::EventKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<schema_types::Label>)]
     index_name: Option<String>,
-    /// Text that was searched, at most 4096 bytes of it.
+    /// Searched text, truncated to 4096 bytes.
     description: String,
-    /// True where there is more of it; absent otherwise.
+    /// True if the text is truncated; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     description_truncated: bool,
-    /// The match and at most 80 bytes before and after it, as they were written.
+    /// The match with at most 80 bytes before and after it, in the original spelling.
     snippet: String,
 }
 

@@ -41,13 +41,13 @@ pub type MaxPoints = BoundedInt<2, 20_000>;
 /// Index of a frame.
 pub type FrameNumber = BoundedInt<0, { u64::MAX }>;
 
-/// A recorded frame and what the gate decided about it.
+/// A recorded frame with the gate's decision.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RecordedFrame)]
 struct FrameRecord {
-    /// Position among the analysed frames.
+    /// Index among the analysed frames.
     frame_index: u64,
-    /// Position in the source.
+    /// Index of the frame in the source.
     #[schema(required = true)]
     source_frame_index: Option<u64>,
     pts_ms: i64,
@@ -59,15 +59,15 @@ struct FrameRecord {
     noise_variance_score: schema_types::Fraction,
     #[schema(required = true)]
     scene_score: Option<schema_types::Fraction>,
-    /// Share of the picture's cells that changed from four tenths of a second before; null of recordings of older servers.
+    /// Fraction of the picture's cells that changed within 0.4 s; null for recordings of older servers.
     #[schema(required = true)]
     activity_score: Option<schema_types::Fraction>,
-    /// Box around them; absent where none changed.
+    /// Bounding box of the changed cells; absent if none changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     activity_region: Option<Region>,
-    /// The gate keeps the frame as a still. Of an artifact that lasts it keeps the first frame only.
+    /// True if the gate selected the frame for a still; of a lasting artifact, the first frame only.
     kept: bool,
-    /// The first reason that holds, in the gate's order.
+    /// First reason that applies, in the order of the gate's rules.
     reason: schema_types::GateReason,
 }
 
@@ -150,7 +150,7 @@ impl Recorded {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct SignalsQuery {
-    /// The stream; the one that was decoded last when missing.
+    /// Stream; the one decoded last when missing.
     #[param(value_type = Option<schema_types::Label>)]
     stream_id: Option<StreamId>,
     /// Only this frame and later ones.
@@ -159,7 +159,7 @@ pub struct SignalsQuery {
     /// Only this frame and earlier ones.
     #[param(inline)]
     to_frame: Option<FrameNumber>,
-    /// Most points; where there are more frames, as many buckets as this. Every frame when missing.
+    /// Maximum number of points, beyond which frames are combined into buckets; every frame when missing.
     #[param(inline)]
     max_points: Option<MaxPoints>,
 }
@@ -172,25 +172,25 @@ declared!(SignalsQuery { stream_id: optional parsed, from_frame, to_frame, max_p
 struct RunSignals {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
-    /// The stream they are of; null where the run has no frames.
+    /// Stream of the signals; null if the run has no frames.
     #[schema(required = true)]
     stream_id: Option<schema_types::Label>,
-    /// Number of frames in the range that is asked for.
+    /// Number of frames in the requested range.
     frames: u64,
     thresholds: GateRecord,
-    /// Each frame, where there are no more of them than points.
+    /// Frames, if there are no more of them than `max_points`; else null.
     #[schema(required = true)]
     signals: Option<Vec<FrameRecord>>,
-    /// The frames cut into `max_points` spans of even length.
+    /// Frames combined into `max_points` buckets of equal length; else null.
     #[schema(required = true)]
     buckets: Option<Vec<FrameBucket>>,
 }
 
 /// List the recorded signals of a run with the gate's decisions.
 ///
-/// A run that has decoded nothing has no signals; while it records, those so far are answered. Past `max_points` frames come in buckets, each with the
-/// minimum, the maximum and the mean of every signal, so that no peak is lost. An `Accept` of Arrow is answered with an Arrow IPC
-/// stream of the same, any other with JSON.
+/// A run without decoded frames has no signals; a run in progress returns those so far. Beyond `max_points`,
+/// frames are combined into buckets with minimum, maximum and mean of every signal, so that no peak is lost.
+/// If `Accept` prefers Arrow, the answer is an Arrow IPC stream, else JSON.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/signals", operation_id = "getSignals", tag = "timeline",
     params(SignalsQuery),
@@ -285,14 +285,14 @@ fn in_columns(
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 struct FrameQuery {
-    /// The stream; the one that was decoded last when missing.
+    /// Stream; the one decoded last when missing.
     #[param(value_type = Option<schema_types::Label>)]
     stream_id: Option<StreamId>,
 }
 
 declared!(FrameQuery { stream_id: optional parsed });
 
-/// A recorded frame, and why the gate kept it or did not.
+/// A recorded frame, with the values that explain the gate's decision.
 #[derive(Serialize, ToSchema)]
 struct FrameExplanation {
     request_id: schema_types::RequestId,
@@ -302,16 +302,16 @@ struct FrameExplanation {
     stream_id: StreamId,
     #[serde(flatten)]
     frame: FrameRecord,
-    /// Change of `luma_mean` against the frame before; null of the first one.
+    /// Change of `luma_mean` from the previous frame; null for the first frame.
     #[schema(required = true)]
     luma_shift: Option<schema_types::Fraction>,
-    /// The reason of the frame before; null of the first one.
+    /// Reason of the decision about the previous frame; null for the first frame.
     #[schema(value_type = Option<schema_types::GateReason>, required = true)]
     previous_reason: Option<&'static str>,
     thresholds: GateRecord,
 }
 
-/// Fetch the signals of one frame, the gate's decision about it and the thresholds that it was held to.
+/// Fetch the signals of one frame, the gate's decision about it and the thresholds used.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/frames/{frame_index}", operation_id = "getFrame", tag = "timeline",
     params(FrameQuery),

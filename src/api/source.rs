@@ -72,9 +72,9 @@ fn told(error: SourceError) -> ApiError {
     }
 }
 
-/// Fetch the source of a run: the upload, or the file beneath a root, that it decoded last.
+/// Fetch the source of a run: the upload, or the file beneath an ingest root, that it decoded last.
 ///
-/// Nothing is kept of remote sources and live sessions: they have none. The file is served as it is now.
+/// Remote sources and live sessions are not stored and have none. The file is served in its current state.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/source", operation_id = "getSource", tag = "timeline",
     params(TicketQuery, FileHeaders, Preconditions),

@@ -28,79 +28,79 @@ pub type Minutes = BoundedInt<1, { MINUTES_MAX as u64 }>;
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct StatsQuery {
-    /// Number of the last minutes, the one under way among them; 60 when missing.
+    /// Number of minutes, the current one included; 60 when missing.
     #[param(inline)]
     minutes: Option<Minutes>,
 }
 
 declared!(StatsQuery { minutes });
 
-/// The last minutes of a server.
+/// Statistics of the last minutes.
 #[derive(Serialize, ToSchema)]
 pub struct Stats {
     request_id: schema_types::RequestId,
-    /// The oldest first; the last is the minute under way. Fewer than asked for where the server has not run for so long.
+    /// Minutes, oldest first; the last is the current one. Fewer than requested soon after a start.
     points: Vec<StatsMinute>,
 }
 
-/// A minute.
+/// Statistics of one minute.
 #[derive(Serialize, ToSchema)]
 struct StatsMinute {
-    /// End of the minute; of the one under way, now.
+    /// End of the minute; of the current minute, the time of the answer.
     at: schema_types::Timestamp,
-    /// Length of the minute; of the one under way, so far.
+    /// Length of the minute in seconds; of the current minute, the part so far.
     seconds: f64,
     own: CallerMinute,
     machine: MachineMinute,
 }
 
-/// Figures of the caller's own work in a minute.
+/// Counts of the caller's own work in a minute.
 #[derive(Serialize, ToSchema)]
 struct CallerMinute {
     /// Frames that the gate decided about, in ingests, reasonings, analyses and live sessions.
     frames: u64,
-    /// Frames of these that the gate keeps.
+    /// Frames among them that the gate selected.
     kept: u64,
-    /// Descriptions that models gave.
+    /// Descriptions returned by models.
     descriptions: u64,
     /// Tokens of the answers of models.
     tokens: u64,
-    /// Requests refused to keep a limit.
+    /// Requests refused by a limit.
     refused: u64,
 }
 
-/// Figures of the machine in a minute, of the work of all principals.
+/// Figures of the machine in a minute, for the work of all principals.
 #[derive(Serialize, ToSchema)]
 struct MachineMinute {
     frames_per_second: f64,
     kept_per_second: f64,
-    /// Descriptions that models gave, a minute.
+    /// Descriptions returned by models, per minute.
     descriptions_per_minute: f64,
-    /// Average wait of inferences for a permit; null where none asked.
+    /// Average wait of inferences for a permit; null if there was no inference.
     #[schema(required = true)]
     model_wait_ms: Option<f64>,
-    /// Requests refused to keep a limit.
+    /// Requests refused by a limit.
     refused: u64,
-    /// Average time of a sync of the log; null where there was none.
+    /// Average time of a sync of the log; null if there was none.
     #[schema(required = true)]
     log_commit_ms: Option<f64>,
-    /// Live sessions at its end.
+    /// Live sessions at the end of the minute.
     live_sessions: u64,
-    /// Jobs under way or waiting at its end, live sessions left out.
+    /// Jobs running or waiting at the end of the minute, without live sessions.
     jobs: u64,
-    /// Share of all processors at work, other programs' work included; null where the system does not tell.
+    /// CPU use of the machine, other programs included; null if the system does not report it.
     #[schema(required = true)]
     cpu_percent: Option<f64>,
-    /// Share of the machine's memory in use at its end, likewise.
+    /// Memory use of the machine at the end of the minute; null if the system does not report it.
     #[schema(required = true)]
     memory_percent: Option<f64>,
-    /// Memory of the server at its end, media workers left out.
+    /// Resident memory of the server at the end of the minute, without media workers.
     server_memory_bytes: u64,
 }
 
-/// Tell the last hour by minutes: of the caller's own work, and of the machine.
+/// Return the statistics of the last hour by minute: of the caller's own work, and of the machine.
 ///
-/// Kept in memory: it begins anew with the server.
+/// Kept in memory only; a restart of the server clears them.
 #[utoipa::path(
     get, path = "/v1/stats", operation_id = "getStats", tag = "server",
     params(StatsQuery),

@@ -32,7 +32,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 struct StreamQuery {
-    /// The stream begins after this event; the header `Last-Event-ID` wins over it.
+    /// Event after which the stream begins; the header `Last-Event-ID` takes precedence.
     #[param(inline)]
     after: Option<FromSeq>,
     /// Only events of this kind.
@@ -48,7 +48,7 @@ declared!(StreamQuery { after, kind, index });
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "says what `asked` reads")]
 struct Resume {
-    /// The `id` of the last event that was received.
+    /// `id` of the last event received.
     #[param(rename = "Last-Event-ID", inline)]
     last_event_id: Option<FromSeq>,
 }
@@ -76,12 +76,12 @@ fn asked(app: &App, headers: &HeaderMap, params: &RawParams) -> Result<(Seq, Fil
 
 /// Follow the events of a run.
 ///
-/// Each event has its `seq` as `id`, its kind as `event`, and the event itself as `data`. A
-/// comment comes after 15 s of silence. The stream ends after the event that ends the run, and
-/// with the deletion of the run; a comment says why. A reader that comes back after that with
-/// the last id gets 204, on which browsers stop asking. While the server shuts down a stream
-/// ends early, and a reader that comes back misses nothing. An id that no event has yet is refused:
-/// the data are older than the reader.
+/// Each message has the event's `seq` as `id`, its kind as `event`, and the event itself as `data`. After 15
+/// s
+/// of silence a comment is sent. The stream ends after the event that ends the run, or on deletion of the
+/// run; a comment states the reason. A reader that reconnects after that with the last id gets 204, on which
+/// browsers stop. On shutdown the stream ends early; a reader that reconnects misses nothing. An id that no
+/// event has yet is refused: the server's data is older than the reader.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events/stream", operation_id = "followRunEvents", tag = "timeline",
     params(StreamQuery, Resume),
@@ -102,10 +102,10 @@ pub async fn of_run(
     stream(&app, caller.principal, StreamScope::Run(run), after, filter).await
 }
 
-/// Follow the events of every run of the caller, of those that are created later too.
+/// Follow the events of all runs of the caller, later ones included.
 ///
-/// As the stream of a run; the events say their run, those of a deleted run are left out but
-/// for its deletion, and the stream has no end.
+/// As the stream of a run, but events name their run, a deleted run shows only its deletion, and the
+/// stream does not end.
 #[utoipa::path(
     get, path = "/v1/events/stream", operation_id = "followEvents", tag = "timeline",
     params(StreamQuery, Resume),

@@ -18,31 +18,31 @@ pub type KeepaliveFrames = BoundedInt<0, KEEPALIVE_FRAMES_MAX>;
 /// Interval between kept frames in media time, milliseconds.
 pub type KeepaliveMs = BoundedInt<1, 3_600_000>;
 
-/// Thresholds in place of those of the mode, or of those that frames were recorded with; what is missing
-/// stays as it is. Other fields are refused.
+/// Thresholds that override those of the mode or of the recording; missing ones stay unchanged. Other fields
+/// are refused.
 #[derive(Default, ToSchema)]
 #[schema(as = GateOverrides)]
 pub struct GateFields {
-    /// A frame is kept at least every so many frames; 0 means never.
+    /// Maximum distance between kept frames, in frames; 0 turns it off.
     #[schema(inline)]
     keepalive_frames: Option<KeepaliveFrames>,
-    /// The first frame at or after each multiple of so many milliseconds of media time is kept, in place of
-    /// one every `keepalive_frames` where that is not given as well.
+    /// Keeps the first frame at or after each multiple of this media time, in milliseconds; replaces
+    /// `keepalive_frames` if that is missing.
     #[schema(inline)]
     keepalive_ms: Option<KeepaliveMs>,
-    /// Least `scene_score` of a scene cut.
+    /// Minimum `scene_score` of a scene cut.
     scene_cut: Option<schema_types::Fraction>,
-    /// Least `activity_score` that starts an episode.
+    /// Minimum `activity_score` that starts an episode.
     activity_on: Option<schema_types::Fraction>,
-    /// An episode ends where `activity_score` stays below this, or below `activity_on` where that is less, for a second.
+    /// Score below which `activity_score` must stay for a second to end an episode; at most `activity_on`.
     activity_off: Option<schema_types::Fraction>,
-    /// Least step of `luma_mean` from frame to frame that is an exposure shift once it has stayed for a second.
+    /// Minimum change of `luma_mean` between frames that is an exposure shift if it lasts a second.
     luma_shift: Option<schema_types::Fraction>,
-    /// Least `flicker_score` of suspected flicker.
+    /// Minimum `flicker_score` of suspected flicker.
     flicker: Option<schema_types::Fraction>,
-    /// Least `ghosting_score` of suspected ghosting.
+    /// Minimum `ghosting_score` of suspected ghosting.
     ghosting: Option<schema_types::Fraction>,
-    /// Least `noise_variance_score` of a noise spike.
+    /// Minimum `noise_variance_score` of a noise spike.
     noise: Option<schema_types::Fraction>,
 }
 
@@ -90,29 +90,29 @@ pub fn chosen(gate: Option<GateFields>, mode: Option<Mode>, server: GateConfig) 
     gate.unwrap_or_default().of(preset(mode.unwrap_or_default(), server))
 }
 
-/// Thresholds that are in force.
+/// Thresholds in use.
 #[derive(Serialize, ToSchema)]
 #[schema(as = GateThresholds)]
 pub struct GateRecord {
-    /// A frame is kept at least every so many frames; 0 means never.
+    /// Maximum distance between kept frames, in frames; 0 turns it off.
     keepalive_frames: u32,
-    /// The first frame at or after each multiple of so many milliseconds of media time is kept; null where
-    /// none is for that.
+    /// The first frame at or after each multiple of this media time, in milliseconds, is kept; null turns it
+    /// off.
     #[schema(inline, value_type = Option<KeepaliveMs>)]
     keepalive_ms: Option<u32>,
-    /// Least `scene_score` of a scene cut.
+    /// Minimum `scene_score` of a scene cut.
     scene_cut: schema_types::Fraction,
-    /// Least `activity_score` that starts an episode.
+    /// Minimum `activity_score` that starts an episode.
     activity_on: schema_types::Fraction,
-    /// An episode ends where `activity_score` stays below this for a second.
+    /// An episode ends when `activity_score` stays below this for one second.
     activity_off: schema_types::Fraction,
-    /// Least step of `luma_mean` from frame to frame that is an exposure shift once it has stayed for a second.
+    /// Minimum change of `luma_mean` between frames that is an exposure shift if it lasts a second.
     luma_shift: schema_types::Fraction,
-    /// Least `flicker_score` of suspected flicker.
+    /// Minimum `flicker_score` of suspected flicker.
     flicker: schema_types::Fraction,
-    /// Least `ghosting_score` of suspected ghosting.
+    /// Minimum `ghosting_score` of suspected ghosting.
     ghosting: schema_types::Fraction,
-    /// Least `noise_variance_score` of a noise spike.
+    /// Minimum `noise_variance_score` of a noise spike.
     noise: schema_types::Fraction,
 }
 

@@ -61,7 +61,7 @@ impl Shown<'_> {
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "says what `Shown` reads")]
 pub struct TicketQuery {
-    /// A media ticket of the run, for a request without a key; not looked at beside one.
+    /// Media ticket of the run, for a request without a key; ignored beside a key.
     ticket: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub struct TicketQuery {
 struct MediaTicket {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
-    /// Ticket, as secret as a key for as long as it lasts.
+    /// The ticket; as secret as a key until it expires.
     #[schema(pattern = "^tk-[0-9a-f]{64}$")]
     ticket: String,
     expires_at: schema_types::Timestamp,

@@ -39,7 +39,7 @@ const WRITE: usize = 256 << 10;
 /// Maximum bytes of the form other than the file.
 pub const FORM_BYTES_MAX: u64 = 1 << 20;
 
-/// A form with one file; other fields are passed over.
+/// Form with one file; other fields are ignored.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "says what `receive` reads")]
 struct UploadForm {
@@ -54,7 +54,7 @@ struct UploadForm {
 struct UploadAnswer {
     /// Path on the server: a `source_uri` for its owner.
     file_path: String,
-    /// Its name under `/v1/files/`.
+    /// Name of the file under `/v1/files/`.
     #[schema(value_type = schema_types::FileName)]
     file_name: String,
     bytes: u64,
@@ -90,7 +90,7 @@ impl UploadAnswer {
 
 /// Upload a media file.
 ///
-/// It is kept once a media worker has found a video stream in it; playlists are refused.
+/// The file is stored if a media worker finds a video stream in it; playlists are refused.
 #[utoipa::path(
     post, path = "/v1/upload", operation_id = "uploadFile", tag = "files",
     params(super::idempotency::IdempotencyKey),

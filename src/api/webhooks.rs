@@ -42,11 +42,11 @@ struct WebhookRecord {
     description: Option<String>,
     status: schema_types::WebhookStatus,
     created_at: schema_types::Timestamp,
-    /// Events that the target never took and that can be looked at.
+    /// Stored events that the target did not accept.
     dead_letters: usize,
-    /// Dead letters that made room for newer ones.
+    /// Dead letters dropped in favour of newer ones.
     dead_letters_dropped: u64,
-    /// The event that failed last, until one succeeds.
+    /// Error of the event that failed last, until a delivery succeeds.
     #[schema(required = true)]
     last_error: Option<DeliveryError>,
 }
@@ -77,11 +77,11 @@ impl From<(WebhookSummary, usize)> for WebhookRecord {
     }
 }
 
-/// A webhook that was just made.
+/// A new webhook.
 #[derive(Serialize, ToSchema)]
 pub struct WebhookCreated {
     request_id: schema_types::RequestId,
-    /// Null where it is of all runs.
+    /// Run of the webhook; null if it is of all runs.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     webhook_id: schema_types::WebhookId,
@@ -91,7 +91,7 @@ pub struct WebhookCreated {
     #[schema(required = true)]
     description: Option<String>,
     created_at: schema_types::Timestamp,
-    /// Secret that signs messages; not shown again.
+    /// Secret that signs messages; shown only here.
     secret: String,
 }
 
@@ -99,11 +99,11 @@ fn names(kinds: &[EventKind]) -> Vec<&'static str> {
     kinds.iter().map(|kind| kind.as_str()).collect()
 }
 
-/// Have a run's events from now on sent to a URL, signed as Standard Webhooks says.
+/// Deliver a run's future events to a URL, signed by the Standard Webhooks scheme.
 ///
-/// Deleting the run removes its webhooks: what was not delivered by then is not sent any more, and the
-/// deletion is not told. Each is a CloudEvent; they come in order and at least once, each time with the same
-/// `webhook-id`. Anything but a 2xx answer is tried again with growing delays; 410 ends it.
+/// Deleting the run removes its webhooks: undelivered events are not sent, and the deletion is not
+/// reported. Each message is a CloudEvent, delivered in order and at least once, always with the same
+/// `webhook-id`. Any answer but 2xx is retried with growing delays; 410 disables the webhook.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/webhooks", operation_id = "createWebhook", tag = "webhooks",
     request_body = WebhookRequest,
@@ -165,13 +165,13 @@ async fn made(
 #[derive(Serialize, ToSchema)]
 pub struct WebhookList {
     request_id: schema_types::RequestId,
-    /// Null where it is of all runs.
+    /// Run of the webhooks; null if they are of all runs.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     webhooks: Vec<WebhookRecord>,
 }
 
-/// List the webhooks of a run, the oldest first.
+/// List the webhooks of a run, oldest first.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/webhooks", operation_id = "listWebhooks", tag = "webhooks",
     responses((status = 200, description = "The webhooks", body = WebhookList)),
@@ -219,11 +219,11 @@ impl FromRequestParts<Arc<App>> for OwnedWebhook {
     }
 }
 
-/// A webhook that is no more.
+/// A removed webhook.
 #[derive(Serialize, ToSchema)]
 pub struct WebhookDeleted {
     request_id: schema_types::RequestId,
-    /// Null where it is of all runs.
+    /// Run of the webhook; null if it is of all runs.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     webhook_id: schema_types::WebhookId,
@@ -248,12 +248,12 @@ pub async fn remove(
     }))
 }
 
-/// An event that a target never took.
+/// An event that the target did not accept.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DeadLetter)]
 struct DeadLetterRecord {
     seq: u64,
-    /// The run of the event; null where that was purged.
+    /// Run of the event; null if it was purged.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     kind: schema_types::EventKind,
@@ -279,14 +279,14 @@ impl DeadLetterRecord {
 #[derive(Serialize, ToSchema)]
 pub struct DeadLetterList {
     request_id: schema_types::RequestId,
-    /// Null where it is of all runs.
+    /// Run of the webhook; null if it is of all runs.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     webhook_id: schema_types::WebhookId,
     dead_letters: Vec<DeadLetterRecord>,
 }
 
-/// List what a webhook's target never took: the newest 100, the oldest first.
+/// List the events that a webhook's target did not accept: the newest 100, oldest first.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/webhooks/{webhook_id}/dead-letters",
     operation_id = "listDeadLetters", tag = "webhooks",
@@ -309,23 +309,23 @@ pub async fn dead_letters(
     }))
 }
 
-/// Dead letters that are sent again.
+/// Redelivery of dead letters.
 #[derive(Serialize, ToSchema)]
 pub struct RedeliverResult {
     request_id: schema_types::RequestId,
-    /// Null where it is of all runs.
+    /// Run of the webhook; null if it is of all runs.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     webhook_id: schema_types::WebhookId,
-    /// Number of dead letters that are sent again.
+    /// Number of dead letters to be redelivered.
     queued: usize,
 }
 
-/// Have a webhook's dead letters sent again, the oldest first, before what is new.
+/// Redeliver a webhook's dead letters, oldest first, before new events.
 ///
-/// Each is tried once, under the `webhook-id` that it had: one that the target takes is a dead
-/// letter no more, and the first that it does not take ends the redelivery, with those behind it
-/// left as they are. A webhook that is disabled, as its target answered 410, is active again.
+/// Each is tried once, with its original `webhook-id`: an accepted one is removed from the dead letters; the
+/// first failure ends the redelivery and leaves the rest. A webhook that was disabled by a 410 answer becomes
+/// active again.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/webhooks/{webhook_id}/redeliver",
     operation_id = "redeliverDeadLetters", tag = "webhooks",

@@ -52,7 +52,7 @@ const FRAGMENT_TYPE: HeaderValue = HeaderValue::from_static(FRAGMENT);
 /// Maximum size of an offer or a fragment, bytes.
 pub const SDP_BYTES_MAX: usize = 64 << 10;
 
-/// Says how to publish; what browsers ask before they do is answered before any route.
+/// Answer with the accepted media type; a browser's preflight is answered before any route.
 #[utoipa::path(
     options, path = "/v1/stream/whip", operation_id = "whipOptions", tag = "live", security(()),
     responses((status = 204, description = "`Accept-Post` says what an offer is")),
@@ -66,10 +66,10 @@ pub fn accepted() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     std::iter::once((ACCEPT_POST, OFFER_TYPE))
 }
 
-/// Publish live video: send an SDP offer, get the answer.
+/// Publish live video: send an SDP offer, receive the answer.
 ///
-/// Creates a run whose timeline fills while pictures come. `Location` is an absolute path, after the
-/// `x-forwarded-prefix` of a proxy on this host or a private network, and names the session for the other routes.
+/// Creates a run that records the session. `Location` is an absolute path, with the `x-forwarded-prefix` of a
+/// proxy on this host or a private network, and identifies the session for the other routes.
 #[utoipa::path(
     post, path = "/v1/stream/whip", operation_id = "whipOffer", tag = "live",
     params(("x-attach-config" = Option<String>, Header,
@@ -130,8 +130,8 @@ pub async fn offer(
 
 /// Add ICE candidates of the publisher, or restart ICE.
 ///
-/// The body is a fragment of SDP (RFC 8840), one bare candidate line, or empty: the publisher has
-/// no more candidates.
+/// The body is an SDP fragment (RFC 8840), a single candidate line, or empty if the publisher has no more
+/// candidates.
 #[utoipa::path(
     patch, path = "/v1/stream/whip/{sess}", operation_id = "whipIce", tag = "live",
     params(("if-match" = Option<String>, Header, description = "The `ETag` of the session; a restart needs it, or `*`")),
@@ -168,7 +168,7 @@ pub async fn patch(
     Ok((headers, restarted.sdpfrag).into_response())
 }
 
-/// End a session; its run is completed by then.
+/// End a session; its run is completed before the answer.
 #[utoipa::path(
     delete, path = "/v1/stream/whip/{sess}", operation_id = "whipTerminate", tag = "live",
     responses(
@@ -187,19 +187,19 @@ pub async fn terminate(
     Ok(StatusCode::OK.into_response())
 }
 
-/// Prompt that models are given now.
+/// Prompt in use.
 #[derive(Serialize, ToSchema)]
 pub struct PromptApplied {
     prompt: String,
     #[schema(value_type = Option<schema_types::AnyObject>)]
     output_schema: Option<Value>,
-    /// The first frame that it holds for.
+    /// First frame that the prompt applies to.
     applied_from_frame: u64,
 }
 
-/// Change what models are asked about a session's pictures.
+/// Change the prompt for a session's pictures.
 ///
-/// Answered once the session's workers have taken it up.
+/// Answers when the session's workers have applied it.
 #[utoipa::path(
     patch, path = "/v1/stream/whip/{sess}/prompt", operation_id = "whipUpdatePrompt", tag = "live",
     request_body = PromptUpdate,

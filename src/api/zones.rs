@@ -14,11 +14,11 @@ use crate::base::json::{BoundedText, List, Object, ValueError, declared, parsed,
 /// Name of a zone.
 pub type ZoneName = BoundedText<1, { Zone::NAME_BYTES_MAX }>;
 
-/// Part of the picture that is watched; other fields are refused.
+/// A watched zone of the picture; unknown fields are refused.
 #[derive(ToSchema)]
 #[schema(as = Zone)]
 pub struct ZoneFields {
-    /// Name in events, without control characters; no two zones share one.
+    /// Name in events, without control characters; unique among the zones.
     #[schema(inline, value_type = ZoneName)]
     name: String,
     /// Corners in order, each its distance from the left and from the top in fractions of the picture's sides; the
@@ -52,12 +52,12 @@ declared!(ZoneFields { name: required name, polygon: required polygon }; closed 
 /// Zones of a request.
 pub type ZoneList = List<ZoneFields, 0, { Zone::MAX }>;
 
-/// Part of the picture that was watched.
+/// A zone that was watched.
 #[derive(Serialize, ToSchema)]
 #[schema(as = WatchedZone)]
 pub struct ZoneRecord {
     name: String,
-    /// Corners in order, as they were given; none where the recording is of an older server.
+    /// Corners in order, as given; empty for recordings of an older server.
     #[schema(inline, value_type = Vec<Vec<f64>>, max_items = 32)]
     polygon: Vec<[f64; 2]>,
 }
@@ -76,7 +76,7 @@ pub struct WatchedZones {
     #[schema(value_type = schema_types::Label)]
     stream_id: StreamId,
     zones: Vec<ZoneRecord>,
-    /// True where movement outside of them does not count.
+    /// True if motion outside of the zones is ignored.
     activity_zones_only: bool,
 }
 

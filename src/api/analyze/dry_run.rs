@@ -12,7 +12,7 @@ use crate::{
     record::gate_replay::trial::{Difference, Tally, Terms, Trial, Verdict},
 };
 
-/// Other thresholds and zones on the same signals: nothing of it is recorded.
+/// Effect of other thresholds and zones on the same signals; nothing is recorded.
 #[derive(Serialize, ToSchema)]
 pub struct GateDryRun {
     /// The newest analysis of the stream, whose thresholds and zones are those of `before`; null where it
@@ -20,32 +20,32 @@ pub struct GateDryRun {
     #[schema(value_type = Option<schema_types::AnalysisId>, required = true)]
     compared_with: Option<String>,
     before: Decisions,
-    /// Decisions by the thresholds and the zones of the request.
+    /// Decisions with the thresholds and zones of the request.
     after: Decisions,
-    /// Markers by their type, as the analysis would emit them.
+    /// Number of markers by type, as the analysis would emit them.
     marker_types: BTreeMap<String, u64>,
-    /// Frames that are decided differently.
+    /// Number of frames with a different decision.
     changed_frames: u64,
-    /// The first 10000 of them.
+    /// First 10000 frames with a different decision.
     differences: Vec<DifferenceRecord>,
-    /// Episodes of activity by the thresholds and the zones of the request.
+    /// Number of episodes of activity with the thresholds and zones of the request.
     episode_count: u64,
-    /// The first 10000 of them.
+    /// First 10000 of these episodes.
     episodes: Vec<EpisodeRecord>,
 }
 
-/// Decisions of a gate, counted.
+/// Counts of a gate's decisions.
 #[derive(Serialize, ToSchema)]
 #[schema(as = GateDecisionCounts)]
 struct Decisions {
     gate: GateRecord,
-    /// Frames that are kept.
+    /// Number of frames that are kept.
     kept: u64,
-    /// Frames by the reason of their decision.
+    /// Number of frames by the reason of the decision.
     reasons: BTreeMap<&'static str, u64>,
 }
 
-/// A frame that is decided differently.
+/// A frame with a different decision.
 #[derive(Serialize, ToSchema)]
 #[schema(as = GateDifference)]
 struct DifferenceRecord {

@@ -123,32 +123,32 @@ impl ApiError {
     }
 }
 
-/// A failure as callers see it.
+/// Error answer.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ErrorResponse)]
 pub struct Envelope {
     error: ErrorBody,
 }
 
-/// A failure.
+/// Error of a request.
 #[derive(Serialize, ToSchema)]
 pub struct ErrorBody {
-    /// The kind of failure, for programs.
+    /// Machine-readable kind of the error.
     code: &'static str,
-    /// The failure in words, for people; of fields that are not acceptable, the first of `details`.
+    /// Description of the error; for invalid fields, the first of `details`.
     message: String,
     #[schema(value_type = schema_types::RequestId)]
     request_id: String,
-    /// The fields that are not acceptable.
+    /// Invalid fields.
     details: Vec<ErrorDetail>,
 }
 
-/// A field that is not acceptable, or a figure of the failure, such as `limit`.
+/// An invalid field, or a figure of the error, such as `limit`.
 #[derive(Serialize, ToSchema)]
 struct ErrorDetail {
     /// Path of the field, such as `frames[3].pts_ms`.
     field: String,
-    /// Fault of the field, or the figure.
+    /// Fault of the field, or the value of the figure.
     message: String,
 }
 

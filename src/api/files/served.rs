@@ -108,10 +108,10 @@ fn disposition(kind: &str, name: &str) -> String {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "says what `wanted` and `allows_range` read")]
 pub struct FileHeaders {
-    /// One range of bytes.
+    /// A range of bytes.
     #[param(rename = "range")]
     range: Option<String>,
-    /// The version that the range is of.
+    /// Version that the range must be of; otherwise the whole file is sent.
     #[param(rename = "if-range")]
     if_range: Option<String>,
 }

@@ -38,12 +38,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// answers of eight times the usual size of 4096 tokens.
 const ANSWERS_BYTES_MAX: usize = 32 << 20;
 
-/// Questions to models.
+/// Inference requests.
 #[derive(ToSchema)]
 struct BatchRequest {
     #[schema(value_type = Vec<InferRequest>, min_items = 1, max_items = 256)]
     requests: List<InferRequest, { *REQUESTS.start() }, { *REQUESTS.end() }>,
-    /// Questions asked at once; 8 when missing.
+    /// Number of requests that run in parallel; 8 when missing.
     #[schema(inline)]
     max_parallel: Option<MaxParallel>,
 }
@@ -54,26 +54,26 @@ declared!(BatchRequest { requests, max_parallel });
 #[derive(Serialize, ToSchema)]
 pub struct BatchResult {
     request_id: schema_types::RequestId,
-    /// Questions of the batch.
+    /// Number of requests in the batch.
     processed: usize,
-    /// Number of these with an answer.
+    /// Number of requests with an answer.
     succeeded: usize,
-    /// Number of these without one.
+    /// Number of requests without an answer.
     failed: usize,
-    /// One for each question, in their order.
+    /// One result per request, in order.
     results: Vec<ItemRecord>,
 }
 
-/// Outcome of a question of a batch.
+/// Result of a request of a batch.
 #[derive(Serialize, ToSchema)]
 #[schema(as = BatchItem)]
 struct ItemRecord {
     index: usize,
     ok: bool,
-    /// The answer; null when there is none.
+    /// Answer; null if there is none.
     #[schema(required = true)]
     result: Option<InferAnswer>,
-    /// Failure, as a single question's envelope would say it; null beside an answer.
+    /// Error, as in the envelope of a single request; null beside an answer.
     #[schema(required = true)]
     error: Option<ErrorBody>,
 }

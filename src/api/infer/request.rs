@@ -26,33 +26,33 @@ pub const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
 /// Number of images in a request.
 pub const IMAGES: RangeInclusive<usize> = 0..=8;
 
-/// A question to a model.
+/// Inference request.
 #[derive(ToSchema)]
 pub struct InferRequest {
-    /// Id of a model of `GET /v1/models`, or its makers' name of it.
+    /// Model: an id of `GET /v1/models` or an upstream name.
     #[schema(inline, value_type = ModelText)]
     model: ModelName,
     #[schema(inline)]
     prompt: PromptText,
-    /// A run of the caller's whose timeline tells of the answer.
+    /// Run of the caller on whose timeline the answer is recorded.
     run_id: Option<schema_types::RunId>,
-    /// Most tokens of the answer; when missing the backend's own limit or, on a server that gives out
-    /// tokens by the day, 4096.
+    /// Maximum number of tokens of the answer; when missing, the backend's limit or, on a server with daily
+    /// token budgets, 4096.
     #[schema(inline)]
     max_tokens: Option<MaxTokens>,
     temperature: Option<schema_types::Temperature>,
-    /// Time for the answer, retries and fallbacks included, and for the wait for a permit except in
-    /// a batch; each backend's own, after the wait, when missing.
+    /// Timeout in milliseconds, retries and fallbacks included, and the wait for a permit except in a batch;
+    /// when missing, each backend's own, from the end of the wait.
     #[schema(inline)]
     timeout_ms: Option<TimeoutMs>,
-    /// Another backend may answer when the first does not; true when missing.
+    /// True if another backend may answer when the first fails; true when missing.
     allow_fallback: Option<bool>,
-    /// Kind of the backends to ask first.
+    /// Kind of backends to ask first.
     primary_provider: Option<schema_types::ProviderKind>,
-    /// JSON Schema of the answer; a `$ref` may only point into it.
+    /// JSON Schema of the answer; a `$ref` must point into the schema itself.
     #[schema(value_type = Option<schema_types::AnyObject>)]
     output_schema: Option<Arc<OutputSchema>>,
-    /// Pictures, shown to the model after the prompt and in this order.
+    /// Images, shown to the model after the prompt, in this order.
     #[schema(value_type = Option<Vec<ImageRequest>>, max_items = 8)]
     images: Option<List<ImageRequest, { *IMAGES.start() }, { *IMAGES.end() }>>,
 }
@@ -62,7 +62,7 @@ declared!(InferRequest {
     primary_provider, output_schema: optional schema, images,
 });
 
-/// A picture of a question.
+/// An image of an inference request.
 #[derive(ToSchema)]
 struct ImageRequest {
     #[schema(value_type = schema_types::KeyframeRef)]

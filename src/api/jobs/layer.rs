@@ -49,8 +49,8 @@ const RESPOND_ASYNC: &str = "respond-async";
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "says what `prefers_async` reads")]
 pub struct Prefer {
-    /// `respond-async` (RFC 7240) answers 202 with the job as soon as the work is accepted; it goes
-    /// on when the caller goes away. Without it the answer comes at its end.
+    /// `respond-async` (RFC 7240) answers 202 with the job as soon as the work is accepted; it continues if
+    /// the caller disconnects. Without it, the answer comes at the end.
     #[param(rename = "prefer")]
     prefer: Option<String>,
 }

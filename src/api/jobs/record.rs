@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// A job as lists and the run's record show it.
+/// A job, as in lists and in the record of its run.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Job)]
 pub struct JobRecord {
@@ -29,18 +29,18 @@ pub struct JobRecord {
     status: schema_types::JobStatus,
     /// Frames analysed.
     frames_done: u64,
-    /// Frames that there will be, by what the source says of its length; null where it does not.
+    /// Expected number of frames, from the length of the source; null if that is unknown.
     #[schema(required = true)]
     frames_total: Option<u64>,
-    /// Share of them that is done.
+    /// Fraction of the expected frames that is done.
     #[schema(value_type = Option<schema_types::Fraction>, required = true)]
     fraction: Option<f64>,
-    /// Rate of the work so far.
+    /// Frames per second so far.
     frames_per_second: f64,
-    /// Time that is left at this rate; null where that is not known.
+    /// Remaining time at this rate, milliseconds; null if unknown.
     #[schema(required = true)]
     eta_ms: Option<u64>,
-    /// Time at which it was requested.
+    /// Time of the request.
     started_at: schema_types::Timestamp,
     #[schema(value_type = Option<schema_types::Timestamp>, required = true)]
     ended_at: Option<String>,
@@ -65,7 +65,7 @@ impl JobRecord {
     }
 }
 
-/// A job, and what came of it.
+/// A job with its outcome.
 #[derive(Serialize, ToSchema)]
 #[schema(as = JobDetails)]
 pub struct JobAnswer {
@@ -73,12 +73,12 @@ pub struct JobAnswer {
     #[serde(flatten)]
     #[schema(inline)]
     job: JobRecord,
-    /// Answer to the request without `Prefer`: kept for a day where the job was requested with it
-    /// or its caller went away; null elsewhere, and where the server ended between the last event
-    /// of the job and its answer: the events tell then.
+    /// Answer to the request without `Prefer`. Stored for a day if the job was requested with `Prefer` or
+    /// its caller disconnected. Null otherwise, and if the server ended between the last event of the job
+    /// and its answer; the events tell the outcome then.
     #[schema(value_type = Option<schema_types::AnyObject>, required = true)]
     result: Option<Box<RawValue>>,
-    /// Its failure, likewise.
+    /// Error of the job, stored under the same conditions.
     #[schema(value_type = Option<schema_types::AnyObject>, required = true)]
     error: Option<Box<RawValue>>,
 }

@@ -10,14 +10,14 @@ use crate::api::openapi::schema_types;
 /// Name of the coordinate schema.
 pub const SCHEMA: &str = "sightline.image.v1";
 
-/// Part of a source's upright pictures, the first of which says how large they are.
+/// Region of the pictures that a model was shown, given for the first picture after rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = FrameCoordinates)]
 pub struct Coordinates {
     source_extent: Size,
     requested_region: Fractions,
     resolved_region: Pixels,
-    /// Size of the part once it is scaled.
+    /// Size of the region after scaling.
     analysis_extent: Size,
 }
 

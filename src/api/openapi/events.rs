@@ -287,7 +287,7 @@ macro_rules! payloads {
 }
 
 payloads! {
-    /// The signals of a decoded frame.
+    /// Signals of a decoded frame.
     SignalSample {
         frame_index: u64,
         #[schema(required = false)]
@@ -301,17 +301,17 @@ payloads! {
         noise_variance_score: schema_types::Fraction,
         #[schema(required = false)]
         scene_score: schema_types::Fraction,
-        /// Share of the picture's cells that changed from four tenths of a second before; absent from older recordings.
+        /// Fraction of the picture's cells that changed within 0.4 s; absent from older recordings.
         #[schema(required = false)]
         activity_score: schema_types::Fraction,
-        /// Box around them; absent where none changed.
+        /// Bounding box of the changed cells; absent if none changed.
         #[schema(required = false)]
         activity_region: Region,
-        /// Zones that they lie in, by their position in `zones`; absent where there are none.
+        /// Zones of the changed cells, as indexes into `zones`; absent if there are none.
         #[schema(required = false)]
         activity_zones: Vec<u32>,
     }
-    /// Something begins to move.
+    /// An episode of activity starts.
     ActivityStartedPayload {
         request_id: schema_types::RequestId,
         stream_id: schema_types::Label,
@@ -321,14 +321,14 @@ payloads! {
         start_frame: u64,
         start_pts_ms: i64,
         peak_score: schema_types::Fraction,
-        /// Kept frame with that score.
+        /// Kept frame with the peak score.
         peak_frame: u64,
-        /// Box around what moves.
+        /// Bounding box of the motion.
         region: Region,
-        /// Names of the zones in which something moves.
+        /// Names of the zones with motion.
         zones: Vec<String>,
     }
-    /// The picture is at rest again.
+    /// An episode of activity ends.
     ActivityEndedPayload {
         request_id: schema_types::RequestId,
         stream_id: schema_types::Label,
@@ -336,17 +336,17 @@ payloads! {
         session_id: schema_types::SessionId,
         /// First frame of the episode.
         start_frame: u64,
-        /// Last frame in which something moved.
+        /// Last frame with motion.
         end_frame: u64,
         start_pts_ms: i64,
         end_pts_ms: i64,
-        /// Highest score of the frames that were kept for the episode.
+        /// Highest score of the frames kept for the episode.
         peak_score: schema_types::Fraction,
-        /// Kept frame with that score.
+        /// Kept frame with the peak score.
         peak_frame: u64,
-        /// Box around all that moved.
+        /// Bounding box of all motion.
         region: Region,
-        /// Names of the zones in which something moved.
+        /// Names of the zones with motion.
         zones: Vec<String>,
     }
 }

@@ -85,7 +85,7 @@ terms! {
     SessionId(media::SessionId; Shown) = pattern("^sess-[0-9a-f]{32}$");
     /// Id of a job of a run.
     JobId(media::JobId; Shown) = pattern("^job-[0-9a-f]{32}$");
-    /// Kind of a job: the route that asked for it.
+    /// Kind of a job, by the route that requested it.
     JobKind(Work; Work::as_str) = names(Work::ALL.map(Work::as_str));
     /// Status of a job.
     JobStatus(Standing; Standing::as_str) = names(Standing::SHOWN);
@@ -93,11 +93,11 @@ terms! {
     FeedbackId(media::FeedbackId; Shown) = pattern("^fb-[0-9a-f]{32}$");
     /// Id of a webhook.
     WebhookId(media::WebhookId; Shown) = pattern("^wh-[0-9a-f]{32}$");
-    /// Id of a marker; no two analyses give the same.
+    /// Id of a marker; unique to its analysis.
     MarkerId(media::MarkerId; Shown) = pattern("^mk-[0-9a-f]{16}$");
     /// Id of an analysis of a stream.
     AnalysisId = pattern("^an-[0-9a-f]{16}$");
-    /// Id of an analysis, or `all` of them.
+    /// Id of an analysis, or `all`.
     AnalysisFilter = pattern("^(all|an-[0-9a-f]{16})$");
     /// SHA-256 in hexadecimal.
     Sha256(media::BlobHash; Shown) = pattern("^[0-9a-f]{64}$");
@@ -107,34 +107,34 @@ terms! {
     Label(media::Label, parsed) = pattern(r"^[^\u0000-\u001f\u007f-\u009f]+$")
         .min_length(Some(*LABEL_BYTES.start()))
         .max_length(Some(*LABEL_BYTES.end()));
-    /// 1 to 1024 bytes without the white space around it.
+    /// 1 to 1024 bytes, not counting surrounding white space.
     SearchText(FoldedPattern, needle) = pattern(r"\S").min_length(Some(1)).max_length(Some(1024));
     /// At most 128 bytes without control characters.
     Tenant = pattern(r"^[^\u0000-\u001f\u007f-\u009f]*$").max_length(Some(*LABEL_BYTES.end()));
     /// A number in [0, 1].
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     Fraction(Score, score; Score::as_f64) = number(0.0, 1.0);
-    /// Frames a second.
+    /// Frames per second.
     Fps(FrameRate, rate) = number(*FrameRate::ANALYSED.start(), *FrameRate::ANALYSED.end());
     /// A 64-bit integer.
     Int64(i64, signed) = integer(Number::Int(i64::MIN as isize), Number::Int(i64::MAX as isize));
-    /// 64 bits as 16 hexadecimal digits, or as an integer by callers that have one.
+    /// 64 bits as 16 hexadecimal digits, or as an integer.
     PerceptualHash(u64, hash) = ObjectBuilder::new()
         .schema_type(SchemaType::Array(vec![Type::String, Type::Integer]))
         .pattern(Some("^[0-9a-fA-F]{16}$"))
         .minimum(Some(Number::UInt(0)))
         .maximum(Some(Number::UInt(usize::MAX)));
-    /// Start of a page: opaque, as a `Link` header gave it.
+    /// Start of a page: opaque, from a `Link` header.
     Cursor = pattern("^[0-9]{1,19}$");
-    /// Start of a page of markers: opaque, as a `Link` header gave it.
+    /// Start of a page of markers: opaque, from a `Link` header.
     MarkerCursor = pattern(r"^[0-9]{1,19}\.[0-9]{1,19}\.mk-[0-9a-f]{16}\.[0-9]{1,19}$");
-    /// Start of a page of files: opaque, as a `Link` header gave it.
+    /// Start of a page of files: opaque, from a `Link` header.
     FileCursor = pattern(r"^[0-9a-f]{32}\.[0-9a-z]{1,5}$");
-    /// A relative path without empty parts, `.`, `..` and control characters.
+    /// A relative path without empty parts, `.`, `..` or control characters.
     FileName = string().min_length(Some(1));
-    /// Bytes as they are.
+    /// Raw bytes.
     Bytes = string().content_media_type("application/octet-stream");
-    /// The media type of every still.
+    /// Media type of every still.
     Jpeg = names(["image/jpeg"]);
     /// Id of a model of `GET /v1/models`.
     ModelId = string().min_length(Some(1)).max_length(Some(128));
@@ -142,35 +142,35 @@ terms! {
     ModelAvailability = names(["ready", "unreachable", "name_not_served", "not_configured"]);
     /// Result of a check of `GET /v1/doctor`.
     CheckStatus = names(["ok", "advice", "problem"]);
-    /// The program of a model backend.
+    /// Software of a model backend.
     ProviderKind(infer::ProviderKind, name(infer::ProviderKind::ALL.map(infer::ProviderKind::as_str), infer::ProviderKind::from_name)) = names(infer::ProviderKind::ALL.map(infer::ProviderKind::as_str));
-    /// Reason for which a model stopped.
+    /// Reason why a model stopped.
     FinishReason = names(["stop", "length", "content_filter", "other"]);
-    /// Reason for which a frame's description ended.
+    /// Reason why a frame's description ended.
     FrameFinish = names(["gate", "stop", "length", "content_filter", "other"]);
     /// A sampling temperature.
     Temperature(f64, bounded(TEMPERATURE)) = number(*TEMPERATURE.start(), *TEMPERATURE.end());
-    /// A still of a run of the caller's.
+    /// A still of one of the caller's runs.
     KeyframeRef = ObjectBuilder::new()
         .property("run_id", Ref::from_schema_name(RunId::name()))
         .required("run_id")
         .property("sha256", Ref::from_schema_name(Sha256::name()))
         .required("sha256");
-    /// Tier of a model, by the hardware that it needs.
+    /// Hardware class that a model needs.
     ModelTier(model_catalog::ModelTier; model_catalog::ModelTier::as_str) = names(model_catalog::ModelTier::ALL.map(model_catalog::ModelTier::as_str));
     /// State of a run.
     RunState(lifecycle::RunState, name(lifecycle::RunState::SHOWN.map(lifecycle::RunState::as_str), lifecycle::RunState::from_name); lifecycle::RunState::as_str) = names(lifecycle::RunState::SHOWN.map(lifecycle::RunState::as_str));
-    /// A further part of the record of a run.
+    /// Optional part of a run's record.
     RunInclude((), name(["summary"], |name| (name == "summary").then_some(()))) = names(["summary"]);
     /// Health of a live session.
     HealthStatus(Word; Word::as_str) = names(Word::ALL.map(Word::as_str));
     /// Status of the deliveries of a webhook.
     WebhookStatus(Status; Status::as_str) = names(Status::ALL.map(Status::as_str));
-    /// Thoroughness that is asked of an analysis.
+    /// Trade-off between detail and cost of an analysis.
     AnalysisMode(model_catalog::Mode, name(model_catalog::Mode::ALL.map(model_catalog::Mode::as_str), model_catalog::Mode::from_name); model_catalog::Mode::as_str) = names(model_catalog::Mode::ALL.map(model_catalog::Mode::as_str));
-    /// Policy by which frames of a source are chosen.
+    /// Policy that selects the frames of a source.
     Sampling(SamplingPolicy, name(SamplingPolicy::ALL.map(SamplingPolicy::as_str), SamplingPolicy::from_name); SamplingPolicy::as_str) = names(SamplingPolicy::ALL.map(SamplingPolicy::as_str));
-    /// Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
+    /// Reason of the gate's decision about a frame; `no_trigger` means that the frame is not kept.
     GateReason(gate::SelectionReason; gate::SelectionReason::as_str) = names(gate::SelectionReason::ALL.map(gate::SelectionReason::as_str));
     /// Certainty of a marker; a finalized one replaces a provisional one.
     MarkerState(MarkerStatus, name(MarkerStatus::ALL.map(MarkerStatus::as_str), MarkerStatus::from_name); MarkerStatus::as_str) = names(MarkerStatus::ALL.map(MarkerStatus::as_str));
@@ -178,13 +178,13 @@ terms! {
     MarkerSource = names(MarkerOrigin::ALL.map(MarkerOrigin::as_str));
     /// Origin of the findings to list.
     OriginFilter = names(["gate", "model", "all"]);
-    /// Pass that answered: of the model asked first, or of the one asked where that is unsure.
+    /// Pass that answered: the first model, or the second one, asked if the first is unsure.
     InferencePass = names(PassName::ALL.map(PassName::as_str));
     /// Kind of an event.
     EventKind(TimelineEventKind, kind; TimelineEventKind::as_str) = names(TimelineEventKind::ALL.iter().map(|kind| kind.as_str()));
     /// Any JSON value.
     AnyValue = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
-    /// A JSON object whose fields are the caller's own.
+    /// A JSON object with arbitrary fields.
     AnyObject = ObjectBuilder::new().schema_type(Type::Object);
 }
 

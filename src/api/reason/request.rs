@@ -47,16 +47,16 @@ pub const THRESHOLD_DEFAULT: f64 = 0.7;
 pub const CLIP_S_MAX: f64 = 60.0;
 /// Default length of a clip, seconds.
 pub const CLIP_S_DEFAULT: f64 = 1.0;
-/// A part of the picture, in fractions of its sides.
+/// Region of the picture, in fractions of its sides.
 #[derive(ToSchema)]
 #[schema(as = Crop)]
 pub struct CropFields {
     x: schema_types::Fraction,
     y: schema_types::Fraction,
-    /// `x` and `width` are together at most 1.
+    /// Width; `x` and `width` add up to at most 1.
     #[schema(value_type = f64, exclusive_minimum = 0.0, maximum = 1.0)]
     width: Score,
-    /// `y` and `height` are together at most 1.
+    /// Height; `y` and `height` add up to at most 1.
     #[schema(value_type = f64, exclusive_minimum = 0.0, maximum = 1.0)]
     height: Score,
 }
@@ -97,41 +97,41 @@ impl Declared for ModelName {
     }
 }
 
-/// Source to reason over, and options of the analysis and of the questions to models.
+/// Source to reason over, and options of the analysis and of the model stage.
 #[derive(ToSchema)]
 pub struct ReasonRequest {
-    /// Source, as on an ingest.
+    /// Source, as for an ingest.
     #[schema(inline)]
     pub(super) source_uri: SourceUri,
-    /// The model that is asked, unless `first_pass_model` names another: one of `GET /v1/models`, also
-    /// by its makers' name.
+    /// Model to ask, unless `first_pass_model` is given: an id of `GET /v1/models` or an upstream
+    /// name.
     #[schema(value_type = String)]
     pub(super) model: ModelName,
-    /// The run's own when missing; it says how often frames are kept where nothing happens.
+    /// Mode, which sets how often frames are kept without activity; that of the run when missing.
     pub(super) mode: Option<schema_types::AnalysisMode>,
-    /// `main` when missing.
+    /// Stream; `main` when missing.
     #[schema(value_type = Option<schema_types::Label>)]
     pub(super) stream_id: Option<StreamId>,
-    /// `source_fps_adaptive` when missing: every frame.
+    /// Sampling policy; when missing `source_fps_adaptive`, which analyses every frame.
     pub(super) sampling_policy: Option<schema_types::Sampling>,
-    /// Frames a second; required with the policy `fixed`.
+    /// Frames per second; required with the policy `fixed`.
     pub(super) fixed_fps: Option<schema_types::Fps>,
-    /// Frames after which the work ends; 512 when missing.
+    /// Maximum number of frames; 512 when missing.
     #[schema(inline)]
     pub(super) max_frames: Option<MaxFrames>,
-    /// Analysed frames of a chunk; 30 when missing.
+    /// Number of analysed frames in a chunk; 30 when missing.
     #[schema(inline)]
     chunk_size: Option<ChunkSize>,
-    /// Frames of a metadata window; 16 when missing.
+    /// Number of frames in a metadata window; 16 when missing.
     #[schema(inline)]
     pub(super) window_size: Option<WindowSize>,
-    /// Milliseconds of a metadata segment; 250 when missing.
+    /// Length of a metadata segment, milliseconds; 250 when missing.
     #[schema(inline)]
     pub(super) segment_ms: Option<SegmentMs>,
-    /// Most frames from a segment's end to the start of the one that finalizes it; 3 when missing.
+    /// Maximum frames from the end of a segment to the start of its finalizing one; 3 when missing.
     #[schema(inline)]
     pub(super) marker_correction_window_frames: Option<FrameIndex>,
-    /// True to ask models; when missing they are asked where there is a prompt.
+    /// True to ask models; when missing, they are asked if there is a prompt.
     semantic_inference: Option<bool>,
     /// Prompt about each chunk.
     #[schema(inline)]
@@ -141,51 +141,51 @@ pub struct ReasonRequest {
     /// 1 when missing, of a clip 4; with `visual_diff` no more than 1.
     #[schema(inline)]
     semantic_frames_per_chunk: Option<ChunkPictures>,
-    /// Pixels of the longer edge above which pictures are scaled down.
+    /// Maximum length of the longer edge, to which pictures are scaled down, pixels.
     #[schema(inline)]
     semantic_frame_max_edge: Option<MaxEdge>,
-    /// Milliseconds for the answer to a chunk, once it is asked; 30000 when missing.
+    /// Timeout of the answer about a chunk once it is sent, milliseconds; 30000 when missing.
     #[schema(inline)]
     semantic_timeout_ms: Option<SemanticTimeout>,
-    /// The part of each picture that is shown; all of it when missing.
+    /// Region of each picture that is shown; the whole picture when missing.
     crop: Option<CropFields>,
-    /// JSON Schema that answers must match. Of its own fields those are known that events have:
-    /// `event_type`, `object_label`, `summary`, `description`, `confidence`.
+    /// JSON Schema that answers must match. Events use these of its fields: `event_type`, `object_label`,
+    /// `summary`, `description`, `confidence`.
     #[schema(value_type = Option<schema_types::AnyObject>)]
     output_schema: Option<OutputSchema>,
-    /// The model that is asked about every chunk; `model` when missing.
+    /// Model to ask about every chunk; `model` when missing.
     #[schema(value_type = Option<String>)]
     first_pass_model: Option<ModelName>,
-    /// The model that is asked again where the first is not sure; none when missing.
+    /// Model to ask again if the first is unsure; none when missing.
     #[schema(value_type = Option<String>)]
     second_pass_model: Option<ModelName>,
-    /// Confidence that the first must reach; 0.7 when missing.
+    /// Confidence below which the second model is asked; 0.7 when missing.
     second_pass_threshold: Option<schema_types::Fraction>,
-    /// Kept in events, which can be filtered by it.
+    /// Label stored in events, which can be filtered by it.
     pub(super) index_name: Option<schema_types::Label>,
-    /// Each chunk is asked about with the description of the one before, and so one at a time.
+    /// True to send each chunk with the description of the previous one, hence one at a time.
     temporal_chain: Option<bool>,
-    /// One picture of each chunk is shown, beside that of the chunk before.
+    /// True to show one picture of each chunk beside that of the previous chunk.
     visual_diff: Option<bool>,
-    /// Chunks are clips of media time, each described as a whole.
+    /// True to use clips of media time as chunks, each described as a whole.
     video_clip_mode: Option<bool>,
-    /// Seconds of a clip; 1 when missing.
+    /// Length of a clip in seconds; 1 when missing.
     #[schema(exclusive_minimum = 0.0, maximum = 60.0)]
     video_clip_duration_s: Option<f64>,
-    /// Chunks that are asked about at once; 4 when missing.
+    /// Number of chunks sent to models in parallel; 4 when missing.
     #[schema(inline)]
     vlm_concurrency: Option<Concurrency>,
-    /// Visible ASCII; the request's id when missing.
+    /// Trace id, visible ASCII; the id of the request when missing.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     pub(super) trace_id: Option<String>,
-    /// The answer's `metadata` has an object a frame; true when missing, else it is empty.
+    /// True, or missing, for one object per frame in `metadata`; false leaves it empty.
     pub(super) include_frame_metadata: Option<bool>,
-    /// Thresholds of this recording and its analysis, in place of those of the mode.
+    /// Thresholds of this recording and its analysis, which override those of the mode.
     pub(super) gate: Option<GateFields>,
-    /// Parts of the picture that are watched: an episode of activity names those that it touches.
+    /// Watched zones; an episode of activity names those that it touches.
     #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
     pub(super) zones: Option<ZoneList>,
-    /// True to take no notice of what moves outside of the zones.
+    /// True to ignore motion outside of the zones.
     pub(super) activity_zones_only: Option<bool>,
 }
 

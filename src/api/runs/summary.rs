@@ -12,18 +12,18 @@ use crate::runs::{
     summary::{Bucket, Records, Summary},
 };
 
-/// A run in short.
+/// Summary of a run.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RunSummary)]
 pub struct SummaryRecord {
     counts: Counts,
-    /// Media time from the first frame to the last; null where none is measured.
+    /// Media time from the first frame to the last, milliseconds; null if there is no frame.
     #[schema(required = true)]
     length_ms: Option<u64>,
-    /// Time that the job of the newest decoding took; null where that is unknown, or nothing is decoded.
+    /// Duration of the job of the newest decoding, milliseconds; null if unknown, or nothing is decoded.
     #[schema(required = true)]
     took_ms: Option<u64>,
-    /// Its source ended early or is damaged: what was read until then is here.
+    /// True if the source ended early or is damaged; the part before that was recorded.
     truncated: bool,
     /// The most telling still: the first of a cut, or else of an artifact, one that a model described, the first.
     #[schema(value_type = Option<schema_types::Sha256>, required = true)]
@@ -35,43 +35,43 @@ pub struct SummaryRecord {
     width: Option<u32>,
     #[schema(required = true)]
     height: Option<u32>,
-    /// Null while the source has not told it.
+    /// Frame rate of the source; null until it is known.
     #[schema(required = true)]
     source_fps: Option<f64>,
     shape: ShapeRecord,
 }
 
-/// Numbers of what a run has.
+/// Counts of a run.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RunCounts)]
 struct Counts {
     /// Frames of the newest decoding.
     frames: u64,
-    /// Frames of these that the gate keeps.
+    /// Frames among them that the gate selected.
     kept: u64,
-    /// Markers of the newest analysis of each stream, by type; past 32 types, as `other`.
+    /// Markers of the newest analysis of each stream, by type; beyond 32 types as `other`.
     markers: BTreeMap<String, u64>,
-    /// Descriptions that models gave.
+    /// Descriptions returned by models.
     descriptions: u64,
 }
 
-/// Distribution of a run's frames over its time: 64 spans of even length, in each array one after the other.
+/// Histograms of a run's frames over time; each array has 64 spans of equal length.
 #[derive(Serialize, ToSchema)]
 #[schema(as = RunHistogram)]
 struct ShapeRecord {
-    /// Mean brightness; null where no measured frame lies.
+    /// Mean brightness; null for spans without a measured frame.
     #[schema(value_type = Vec<Option<schema_types::Fraction>>, min_items = 64, max_items = 64)]
     luma_mean: Vec<Option<f64>>,
-    /// Frames that the gate keeps.
+    /// Frames that the gate selected.
     #[schema(min_items = 64, max_items = 64)]
     kept: Vec<u32>,
-    /// Scene cuts among the kept frames.
+    /// Scene cuts among them.
     #[schema(min_items = 64, max_items = 64)]
     cuts: Vec<u32>,
-    /// Suspected artifacts among the kept frames.
+    /// Suspected artifacts among them.
     #[schema(min_items = 64, max_items = 64)]
     artifacts: Vec<u32>,
-    /// Descriptions of what lies in it in which a model named an object.
+    /// Descriptions in which a model named an object.
     #[schema(min_items = 64, max_items = 64)]
     descriptions: Vec<u32>,
 }

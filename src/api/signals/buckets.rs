@@ -44,25 +44,25 @@ impl Spread {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FrameBucket {
     first_frame: u64,
-    /// Inclusive.
+    /// Last frame, inclusive.
     last_frame: u64,
     start_pts_ms: i64,
     end_pts_ms: i64,
-    /// Number of its frames, at least 1.
+    /// Number of frames in the bucket, at least 1.
     frames: u64,
-    /// Number of them that the gate keeps.
+    /// Number of frames that the gate selected.
     kept_frames: u64,
-    /// Number of frames by each reason that occurs.
+    /// Number of frames by reason, for reasons that occur.
     #[schema(value_type = BTreeMap<String, u64>)]
     reasons: BTreeMap<&'static str, u64>,
     luma_mean: Spread,
     flicker_score: Spread,
     ghosting_score: Spread,
     noise_variance_score: Spread,
-    /// Over the frames that have one; null where none has.
+    /// Spread over the frames that have this score; null if none has.
     #[schema(required = true)]
     scene_score: Option<Spread>,
-    /// Over the frames that have one; null where none has.
+    /// Spread over the frames that have this score; null if none has.
     #[schema(required = true)]
     activity_score: Option<Spread>,
 }

@@ -15,16 +15,16 @@ pub type WebhookUrl = BoundedText<1, 2048>;
 /// Note of the owner.
 pub type WebhookDescription = BoundedText<0, 256>;
 
-/// Target of a run's events.
+/// Webhook to create.
 #[derive(ToSchema)]
 pub struct WebhookRequest {
     /// An `https` URL of a public host, without user and password.
     #[schema(value_type = String, min_length = 1, max_length = 2048)]
     pub(super) url: String,
-    /// The kinds of events that are sent; every one when missing.
+    /// Kinds of events to deliver; every kind when missing.
     #[schema(value_type = Option<Vec<schema_types::EventKind>>, min_items = 1, max_items = 32)]
     pub(super) kinds: Option<Kinds>,
-    /// Secret that signs messages, `whsec_` and base64; made by the server when missing.
+    /// Secret that signs messages, `whsec_` and base64; generated when missing.
     #[schema(value_type = Option<String>)]
     pub(super) secret: Option<SigningSecret>,
     /// Note of the owner.

@@ -15,10 +15,10 @@ use super::{
     WebhookRequest, listed, made,
 };
 
-/// Have the events of all the caller's runs from now on sent to a URL, those of later runs too.
+/// Deliver the future events of all the caller's runs, later ones included, to a URL.
 ///
-/// As a run's webhook, but that it stays when a run is deleted: what was not delivered by then is not sent any
-/// more, and the `run_deleted` is.
+/// As a run's webhook, except that it stays when a run is deleted: undelivered events of that run are not
+/// sent, but `run_deleted` is.
 #[utoipa::path(
     post, path = "/v1/webhooks", operation_id = "createWebhookOfAll", tag = "webhooks",
     request_body = WebhookRequest,
@@ -35,7 +35,7 @@ pub async fn create(
     made(&app, caller, None, &body).await
 }
 
-/// List the webhooks of all the caller's runs, the oldest first; not those of single runs.
+/// List the webhooks of all the caller's runs, oldest first, without those of single runs.
 #[utoipa::path(
     get, path = "/v1/webhooks", operation_id = "listWebhooksOfAll", tag = "webhooks",
     responses((status = 200, description = "The webhooks", body = WebhookList)),
@@ -61,7 +61,7 @@ pub async fn remove(
     super::remove(app, caller, webhook).await
 }
 
-/// List what the target of a webhook of all runs never took: the newest 100, the oldest first.
+/// List the events that the target of a webhook of all runs did not accept: the newest 100, oldest first.
 #[utoipa::path(
     get, path = "/v1/webhooks/{webhook_id}/dead-letters",
     operation_id = "listDeadLettersOfAll", tag = "webhooks",
@@ -75,7 +75,7 @@ pub async fn dead_letters(
     super::dead_letters(app, caller, webhook).await
 }
 
-/// Have the dead letters of a webhook of all runs sent again, as those of a run's.
+/// Redeliver the dead letters of a webhook of all runs.
 #[utoipa::path(
     post, path = "/v1/webhooks/{webhook_id}/redeliver",
     operation_id = "redeliverDeadLettersOfAll", tag = "webhooks",

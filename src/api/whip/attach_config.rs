@@ -51,35 +51,35 @@ pub type TokenRate = BoundedInt<1, 10_000>;
 /// Picture rate of a clip, per second.
 pub type ClipFps = BoundedInt<1, 30>;
 
-/// Configuration that a publisher may attach to its offer; other fields are refused.
+/// Configuration that a publisher may attach to its offer; unknown fields are refused.
 #[derive(ToSchema)]
 pub struct PublishConfig {
-    /// Prompt about the pictures.
+    /// Prompt about the pictures of the session.
     #[schema(inline)]
     prompt: Option<LivePrompt>,
-    /// Output tokens that descriptions may take in a second; no limit when missing.
+    /// Maximum output tokens of descriptions per second; no limit when missing.
     #[schema(inline)]
     max_output_tokens_per_second: Option<TokenRate>,
-    /// Clips are described beside selected frames.
+    /// Describes clips in addition to selected frames.
     clip_mode: Option<ClipMode>,
-    /// The part of the picture that models are shown.
+    /// Region of the picture that models are shown.
     crop: Option<CropFields>,
     /// JSON Schema that answers must match.
     #[schema(value_type = Option<schema_types::AnyObject>)]
     output_schema: Option<OutputSchema>,
-    /// The model that describes; one of `GET /v1/models`, also by its makers' name.
+    /// Model that describes, by its id in `GET /v1/models` or its upstream name.
     #[schema(value_type = Option<String>)]
     model: Option<ModelName>,
-    /// Kept in events, which can be filtered by it.
+    /// Label stored in events, which can be filtered by it.
     index_name: Option<schema_types::Label>,
     /// Mode of the run; `balanced` when missing.
     mode: Option<schema_types::AnalysisMode>,
-    /// Thresholds of this recording in place of those of the mode.
+    /// Thresholds of this recording, which override those of the mode.
     gate: Option<GateFields>,
-    /// Parts of the picture that are watched: an episode of activity names those that it touches.
+    /// Watched zones; an episode of activity names those that it touches.
     #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
     zones: Option<ZoneList>,
-    /// True to take no notice of what moves outside of the zones.
+    /// True to ignore motion outside of the zones.
     activity_zones_only: Option<bool>,
     /// Label of the run.
     label: Option<schema_types::Label>,
@@ -92,16 +92,16 @@ declared!(PublishConfig {
     zones::check(object, &zones, &activity_zones_only);
 });
 
-/// Lengths and rate of clips.
+/// Length, delay and rate of clips.
 #[derive(ToSchema)]
 struct ClipMode {
-    /// Pictures a second; 6 when missing. A model is shown at most eight of a clip.
+    /// Pictures per second; 6 when missing. A model is shown at most eight pictures of a clip.
     #[schema(inline)]
     target_fps: Option<ClipFps>,
-    /// Seconds of a clip; 0.5 when missing.
+    /// Length of a clip in seconds; 0.5 when missing.
     #[schema(minimum = 0.1, maximum = 60.0)]
     clip_length_seconds: Option<f64>,
-    /// Seconds from the end of one to the start of the next; 0.5 when missing.
+    /// Seconds from the end of a clip to the start of the next; 0.5 when missing.
     #[schema(minimum = 0.0, maximum = 60.0)]
     delay_seconds: Option<f64>,
 }
@@ -165,10 +165,10 @@ pub fn read(
     })
 }
 
-/// Prompt for models from now on.
+/// New prompt for models.
 #[derive(ToSchema)]
 pub struct PromptUpdate {
-    /// 1 to 4096 bytes.
+    /// Prompt of 1 to 4096 bytes.
     #[schema(inline)]
     prompt: LivePrompt,
     /// JSON Schema that answers must match; the default one when missing.
