@@ -94,9 +94,9 @@ struct AnalyzeRequest {
     marker_correction_window_frames: Option<FrameIndex>,
     /// Thresholds of this analysis, which override those of the mode or of the recording.
     gate: Option<GateFields>,
-    /// Parts of the picture that are watched, in place of those of the recording; not beside `frames`. Of a recorded frame
-    /// there are the box around what moved and the zones that it touched, not the very cells: a zone counts as touched
-    /// where the box reaches into it, but for parts in recorded zones that were not touched.
+    /// Watched zones, which replace those of the recording; not with `frames`. A recorded frame has
+    /// the box of its motion and the touched zones, not the cells: a zone counts as touched if the
+    /// box reaches into it, except for its parts in recorded zones that were not touched.
     #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
     zones: Option<ZoneList>,
     /// True to ignore motion outside of the zones; motion is assumed to be even within a frame's box.

@@ -41,10 +41,9 @@ impl From<Check> for CheckRecord {
     }
 }
 
-/// Check what people get wrong: keys, addresses, ingest roots, disk, model backends, time, devices.
+/// Check for common mistakes in the setup: keys, addresses, roots, disk, backends, time, devices.
 ///
-/// Says no secret and no path of the server's files. Model backends are asked at most every five
-/// seconds.
+/// Returns no secret and no path of the server's files. Probes backends at most every five seconds.
 #[utoipa::path(
     get, path = "/v1/doctor", operation_id = "diagnose", tag = "server",
     responses((status = 200, description = "What was found", body = DoctorReport)),

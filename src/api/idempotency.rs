@@ -44,9 +44,9 @@ pub const KEY_BYTES: RangeInclusive<usize> = 1..=255;
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "says what `key` reads")]
 pub struct IdempotencyKey {
-    /// The same request sent again within a day with the same key gets the first answer and
-    /// does nothing. A request that is refused (4xx) leaves its key free. A principal with 4096
-    /// keys of the last day, or 64 MiB of answers to them, gets 503 for a new one.
+    /// A repetition with the same key within a day gets the first answer and has no effect. A
+    /// refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
+    /// MiB of answers, gets 503 for a new key.
     #[param(rename = "idempotency-key", min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     idempotency_key: Option<String>,
 }

@@ -51,7 +51,7 @@ pub use request::{IMAGES, MaxTokens, PromptText, TEMPERATURE, TimeoutMs};
 #[schema(as = InferResult)]
 pub struct InferAnswer {
     request_id: schema_types::RequestId,
-    /// The run whose timeline tells of it; null without one, and where the run ended before the answer.
+    /// Run that records the answer; null without a run, or if the run ended before the answer.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
     run_id: Option<String>,
     /// Name of the backend that answered.

@@ -97,8 +97,8 @@ struct IngestRequest {
     /// Stream; `main` when missing.
     #[schema(value_type = Option<schema_types::Label>)]
     stream_id: Option<StreamId>,
-    /// Thresholds of this recording in place of those of the run's mode. They are recorded with it: an analysis uses
-    /// them unless it has its own, whatever the server is set to then.
+    /// Thresholds of this recording, which override those of the run's mode. They are recorded, and used by
+    /// an analysis without thresholds of its own, whatever the server's settings are by then.
     gate: Option<GateFields>,
     /// Watched zones; an episode of activity names those that it touches.
     #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]

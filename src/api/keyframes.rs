@@ -95,7 +95,7 @@ pub type StillEdge = BoundedInt<32, 4096>;
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 struct StillQuery {
-    /// Pixels of its longer edge, to which it is scaled down; a smaller still stays as it is.
+    /// Maximum length of the longer edge in pixels; a larger still is scaled down.
     #[param(inline)]
     max_edge: Option<StillEdge>,
 }

@@ -157,8 +157,8 @@ pub struct MarkersQuery {
     /// Analysis of the markers; the newest of each stream when missing.
     #[param(value_type = Option<schema_types::AnalysisFilter>)]
     analysis_id: Option<Analyses>,
-    /// Only findings of the gate, or of a model, or `all` of both; when missing those that the analysis
-    /// came to, where a model's word goes before the gate's.
+    /// Only findings of the gate or of a model, or `all`; when missing, the result of the analysis,
+    /// where a model's finding takes precedence over the gate's.
     #[param(value_type = Option<schema_types::OriginFilter>)]
     origin: Option<Origins>,
     status: Option<schema_types::MarkerState>,

@@ -31,16 +31,16 @@ pub struct Models {
 struct ModelRecord {
     id: String,
     tier: schema_types::ModelTier,
-    /// `ready`: a backend can be reached that lists it, has answered for it, or lists nothing.
-    /// `unreachable`: none such, and one that may serve it cannot be reached. `name_not_served`: those
-    /// that may serve it list other models. `not_configured`: no backend serves models of its family.
+    /// `ready`: a reachable backend lists the model, has answered for it, or lists nothing.
+    /// `unreachable`: only unreachable backends may serve it. `name_not_served`: backends that may
+    /// serve it list other models. `not_configured`: no backend serves its family.
     #[schema(value_type = schema_types::ModelAvailability)]
     availability: &'static str,
     /// Names of the reachable backends that serve the model, in the order in which they are asked.
     ///
     providers_available: Vec<String>,
-    /// Less able models of its family, the most able first: for a caller to name instead. The service
-    /// itself asks other backends, never another model.
+    /// Smaller models of the family, most capable first, for a caller to name instead. The service
+    /// asks other backends, but never another model.
     fallback_candidates: Vec<&'static str>,
 }
 

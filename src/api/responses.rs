@@ -209,7 +209,7 @@ pub struct MarkerRecord {
     run_id: schema_types::RunId,
     #[schema(value_type = schema_types::Label)]
     stream_id: String,
-    /// `scene_cut`, `artifact_suspected`, `keyframe_keep`, `context_observation`, a model's or a tenant's own.
+    /// `scene_cut`, `artifact_suspected`, `keyframe_keep`, `context_observation`, or a custom name.
     event_type: String,
     status: schema_types::MarkerState,
     start_frame: u64,
@@ -229,8 +229,8 @@ pub struct MarkerRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = schema_types::MarkerSource, required = false)]
     origin: Option<&'static str>,
-    /// The gate's own, where in the analysis a model's word goes before the gate's; listed where `origin`
-    /// is asked for. Absent elsewhere.
+    /// True for a finding of the gate over which a model's takes precedence; listed only if
+    /// `origin` is given. Absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     beside: bool,

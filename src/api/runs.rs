@@ -108,9 +108,9 @@ pub struct RunsQuery {
 
 declared!(RunsQuery { status, include });
 
-/// List the caller's runs, the newest first.
+/// List the caller's runs, newest first.
 ///
-/// With `include=summary` each has a `summary`: counts, one still and the shape of it, null where nothing is decoded.
+/// With `include=summary` each has a `summary`: counts, a still and histograms; null if not decoded.
 #[utoipa::path(
     get, path = "/v1/runs", operation_id = "listRuns", tag = "runs",
     params(RunsQuery, PageQuery),

@@ -59,7 +59,7 @@ struct FrameRecord {
     noise_variance_score: schema_types::Fraction,
     #[schema(required = true)]
     scene_score: Option<schema_types::Fraction>,
-    /// Fraction of the picture's cells that changed within 0.4 s; null for recordings of older servers.
+    /// Fraction of the picture's cells that differ from 0.4 s earlier; null for recordings of older servers.
     #[schema(required = true)]
     activity_score: Option<schema_types::Fraction>,
     /// Bounding box of the changed cells; absent if none changed.

@@ -76,9 +76,9 @@ struct MediaTicket {
     expires_at: schema_types::Timestamp,
 }
 
-/// Make a ticket that opens the source, clips and the stills of a run for ten minutes, as `?ticket=` instead of a key.
+/// Create a ticket that opens source, clips and stills of a run for ten minutes, as `?ticket=`.
 ///
-/// It ends with the run, and with the server's process.
+/// The ticket replaces the key. It ends with the run, and with the server's process.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/media-ticket", operation_id = "createMediaTicket", tag = "runs",
     responses((status = 200, description = "The ticket", body = MediaTicket), FailureResponse<503>),

@@ -21,8 +21,8 @@ pub struct ZoneFields {
     /// Name in events, without control characters; unique among the zones.
     #[schema(inline, value_type = ZoneName)]
     name: String,
-    /// Corners in order, each its distance from the left and from the top in fractions of the picture's sides; the
-    /// last is joined to the first. Of the picture's 64 columns and 40 rows of cells it must hold the middle of one.
+    /// Corners in order, as fractions of the picture's width and height from the top left; the last
+    /// is joined to the first. Must contain the centre of at least one of the 64 x 40 cells.
     #[schema(inline, value_type = Vec<Corner>, min_items = 3, max_items = 32)]
     polygon: Vec<(Score, Score)>,
 }

@@ -15,8 +15,8 @@ use crate::{
 /// Effect of other thresholds and zones on the same signals; nothing is recorded.
 #[derive(Serialize, ToSchema)]
 pub struct GateDryRun {
-    /// The newest analysis of the stream, whose thresholds and zones are those of `before`; null where it
-    /// has none, or one that did not record them: then they are those that the frames were recorded with.
+    /// Newest analysis of the stream, whose terms `before` uses; null if there is none or it did
+    /// not record them: `before` then uses those of the recording.
     #[schema(value_type = Option<schema_types::AnalysisId>, required = true)]
     compared_with: Option<String>,
     before: Decisions,

@@ -88,12 +88,12 @@ impl ItemRecord {
     }
 }
 
-/// Ask models many questions.
+/// Run a batch of inferences.
 ///
-/// A question that cannot be accepted refuses the batch, and nothing is asked; the failure of one
-/// that was asked is its own. A permit, and room in its queue, is waited for up to two minutes, and
-/// so are backends that failed repeatedly and are left alone, counted from the last answer. Where
-/// the answers together pass 32 MiB, the rest fail, and those not asked by then are not.
+/// An invalid request refuses the whole batch before any is sent; a later failure concerns its
+/// request only. A request waits up to two minutes for a permit and for room in the queue, and as
+/// long, from the last answer, for backends with an open breaker. Once the answers exceed 32 MiB,
+/// the remaining requests fail unsent.
 #[utoipa::path(
     post, path = "/v1/infer/batch", operation_id = "inferBatch", tag = "work",
     params(super::super::idempotency::IdempotencyKey),

@@ -301,7 +301,7 @@ payloads! {
         noise_variance_score: schema_types::Fraction,
         #[schema(required = false)]
         scene_score: schema_types::Fraction,
-        /// Fraction of the picture's cells that changed within 0.4 s; absent from older recordings.
+        /// Fraction of the picture's cells that differ from 0.4 s earlier; absent from older recordings.
         #[schema(required = false)]
         activity_score: schema_types::Fraction,
         /// Bounding box of the changed cells; absent if none changed.

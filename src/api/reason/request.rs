@@ -136,9 +136,9 @@ pub struct ReasonRequest {
     /// Prompt about each chunk.
     #[schema(inline)]
     semantic_prompt: Option<SemanticPrompt>,
-    /// Most pictures shown of a chunk: those that the gate selected first, then ones that are evenly spaced
-    /// over its whole length; of a chunk or clip that the end of the source cuts short there are fewer.
-    /// 1 when missing, of a clip 4; with `visual_diff` no more than 1.
+    /// Maximum number of pictures shown of a chunk: those that the gate selected, then evenly
+    /// spaced ones; fewer if the end of the source cuts the chunk short. 1 when missing, 4 for
+    /// clips; at most 1 with `visual_diff`.
     #[schema(inline)]
     semantic_frames_per_chunk: Option<ChunkPictures>,
     /// Maximum length of the longer edge, to which pictures are scaled down, pixels.

@@ -25,7 +25,7 @@ pub struct SummaryRecord {
     took_ms: Option<u64>,
     /// True if the source ended early or is damaged; the part before that was recorded.
     truncated: bool,
-    /// The most telling still: the first of a cut, or else of an artifact, one that a model described, the first.
+    /// Representative still: the first of a scene cut, else of an artifact, else a described or any one.
     #[schema(value_type = Option<schema_types::Sha256>, required = true)]
     still_sha256: Option<String>,
     /// Last description by a model, at most 256 bytes.
