@@ -195,12 +195,14 @@ impl WallTime {
     /// Parses RFC 3339 in UTC and truncates to milliseconds; `None` for other text.
     pub fn from_rfc3339(text: &str) -> Option<WallTime> {
         let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
-        let (time, part) = time.split_once('.').unwrap_or((time, ""));
+        let (time, part) = time.split_once('.').unwrap_or((time, "0"));
         let [year, month, day] = numbers(date, '-')?;
         let [hour, minute, second] = numbers(time, ':')?;
-        let is_date = (1..=12).contains(&month) && (1..=31).contains(&day) && year <= 9999;
+        let is_near = (1..=12).contains(&month) && (1..=31).contains(&day) && year <= 9999;
+        let is_date = is_near && civil(days(year, month, day)) == (year, month, day);
+        let is_part = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         // A leap second counts as the second after it.
-        if !is_date || hour > 23 || minute > 59 || second > 60 {
+        if !is_date || hour > 23 || minute > 59 || second > 60 || !is_part {
             return None;
         }
         let ms: String = part.chars().chain("000".chars()).take(3).collect();
@@ -342,7 +344,14 @@ mod tests {
             ("1970-01-01T00:00:00.000999Z", Some(0)),
             ("1970-01-01T00:00:00", None),
             ("1970-01-01 00:00:00Z", None),
+            ("1972-02-29T00:00:00Z", Some(68_169_600_000)),
+            ("1970-02-29T00:00:00Z", None),
+            ("1970-02-31T00:00:00Z", None),
+            ("1970-04-31T00:00:00Z", None),
             ("1970-13-01T00:00:00Z", None),
+            ("1970-01-01T00:00:00.Z", None),
+            ("1970-01-01T00:00:00.+1Z", None),
+            ("1970-01-01T00:00:00.250 or soZ", None),
             ("1970-01-01T24:00:00Z", None),
             ("1970-01-01T00:00Z", None),
             ("-1-01-01T00:00:00Z", None),
