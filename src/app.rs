@@ -314,8 +314,7 @@ pub fn open(
     let Stores { registry, blobs, open_columns, ledger, quota } =
         Stores::open(&config, &secret, &metrics, &reserve)?;
     let log = registry.timeline();
-    let last = log.heads(log.head(), 1).first().map(|head| head.at);
-    let clock = RetentionClock::starting(wall_now(), last);
+    let clock = RetentionClock::starting(wall_now(), log.last_at());
     pull_back(log, &ledger)?;
     let webhooks = WebhookService::open(
         Arc::clone(&registry),

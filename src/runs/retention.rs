@@ -252,9 +252,7 @@ impl Retention {
 
     /// Time up to which ages are counted: `now`, but at most the time of the log's last event.
     fn until(&self, now: WallTime) -> WallTime {
-        let mut last = None;
-        self.registry.timeline().scan(|head| last = Some(head.at));
-        last.map_or(now, |last| now.min(last))
+        self.registry.timeline().last_at().map_or(now, |last| now.min(last))
     }
 
     /// Runs with events that some log reader has not read yet.

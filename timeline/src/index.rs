@@ -266,6 +266,11 @@ impl LogIndex {
         });
     }
 
+    /// Returns the time of the last event, if there is one.
+    pub(crate) fn last_at(&self) -> Option<WallTime> {
+        self.files.iter().rev().find_map(FileIndex::last_at)
+    }
+
     /// Returns the last file.
     pub(crate) fn last_file(&self) -> Option<&FileIndex> {
         self.files.last()

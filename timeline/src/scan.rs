@@ -1,6 +1,6 @@
 //! Metadata of events from the index without reading the log, and reads of single events.
 
-use media::{RunId, Seq};
+use media::{RunId, Seq, WallTime};
 
 use crate::{EventMeta, Result, StreamedEvent, Timeline};
 
@@ -20,6 +20,11 @@ impl Timeline {
         let index = self.0.store.index();
         let seqs = (from.0.max(1)..=index.head().0).take(count).map(Seq);
         seqs.filter_map(|seq| index.locate(seq)).map(|hit| hit.head).collect()
+    }
+
+    /// Returns the time of the last event that is not purged; `None` without one.
+    pub fn last_at(&self) -> Option<WallTime> {
+        self.0.store.index().last_at()
     }
 
     /// Calls `visit` for every event in order, by the index in memory, up to the head at the first step.

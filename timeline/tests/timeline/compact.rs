@@ -62,6 +62,7 @@ fn a_purged_run_is_gone_and_every_other_event_is_as_it_was() {
     assert_eq!((log.run_bytes(run(1)), log.run_bytes(run(3))), (0, 0));
     let check = |log: &Timeline| {
         assert_eq!(events(log), expected);
+        assert_eq!(log.last_at(), expected.last().map(|event| event.head.at));
         assert_eq!(log.read(run(1), Seq(0), 99, None).unwrap(), []);
         assert_eq!(log.read(run(2), Seq(0), 99, None).unwrap().len(), 30);
         assert_eq!(log.get(Seq(2)).unwrap(), None);
@@ -116,7 +117,7 @@ fn a_log_of_purged_runs_only_is_empty_and_goes_on_behind_them() {
     let log = open(&disk).unwrap();
     fill(&log);
     purge(&log, &[0, 1, 2, 3, 4]).unwrap();
-    assert_eq!((events(&log), log.head()), (Vec::new(), Seq(150)));
+    assert_eq!((events(&log), log.head(), log.last_at()), (Vec::new(), Seq(150), None));
     let at = log.append_wait(vec![found(1, "one")]).unwrap()[0];
     drop(log);
     let log = open(&disk).unwrap();
