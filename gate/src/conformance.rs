@@ -253,6 +253,17 @@ const P010: TestPicture = TestPicture {
 const NV12: TestPicture =
     TestPicture { width: 1279, height: 719, sample: SampleFormat::U8, padding: 128, ..P010 };
 
+/// Highest bands of chroma, of the largest samples.
+const TALL: TestPicture = TestPicture {
+    width: 67,
+    height: 8192,
+    subsampling: Subsampling::Yuv444,
+    sample: SampleFormat::U8,
+    interleaved: false,
+    padding: 0,
+    fill: Fill::Flat(255),
+};
+
 /// Returns a batch of several sizes, formats and fills, the largest between small ones.
 fn mixed() -> Vec<TestPicture> {
     vec![TestPicture::new(640, 360), P010, TestPicture::new(1, 1), NV12, TestPicture::new(65, 3)]
@@ -286,7 +297,7 @@ pub fn batches() -> impl Iterator<Item = Vec<TestPicture>> {
                 .to_vec()
         })
     });
-    let batches = [Vec::new(), mixed(), many(), vec![P010], vec![NV12]];
+    let batches = [Vec::new(), mixed(), many(), vec![P010], vec![NV12], vec![TALL]];
     sizes.chain(extremes).chain(storages().map(|picture| vec![picture])).chain(batches)
 }
 

@@ -1,8 +1,8 @@
 //! AVX2 version of the reference: equal integers, about twenty times faster.
 //!
 //! Each band of pixel rows that makes a row of cells is summed column by column, up to six rows at a time,
-//! and the columns are added up once per cell. Only the loads, the stores and the one call into AVX2 code are
-//! unsafe.
+//! and the columns are added up once per cell; a high band is summed in parts. Only the loads, the stores and
+//! the one call into AVX2 code are unsafe.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _MM_HINT_T0, _mm_add_epi32, _mm_cvtsi32_si128, _mm_cvtsi128_si32,
@@ -27,6 +27,8 @@ use crate::{
 const LANES: usize = 16;
 /// Distance in rows of the prefetch: as many rows as are summed at once.
 const ROWS_AHEAD: u32 = 6;
+/// Most rows of which the sum of a column fits into 16 bits. No band of luma has more, one of chroma may.
+const PART_ROWS: u32 = u16::MAX as u32 / u8::MAX as u32;
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 /// Extra columns, because a cell is read eight columns at a time, possibly past the last column.
@@ -84,14 +86,16 @@ impl Avx2 {
         }
         for (plane, sums) in planes.chroma.iter().flatten().zip(chroma_cells) {
             for row in 0..CHROMA_ROWS {
-                let cells = row * CHROMA_COLUMNS..(row + 1) * CHROMA_COLUMNS;
-                self.sum_band::<false>(plane, cell_span(row, CHROMA_ROWS, plane.extent().height));
-                reduce(plane.extent().width, &mut sums[cells], |span| sum_u16(&self.sums, span));
+                let cells = &mut sums[row * CHROMA_COLUMNS..(row + 1) * CHROMA_COLUMNS];
+                for part in parts(cell_span(row, CHROMA_ROWS, plane.extent().height)) {
+                    self.sum_band::<false>(plane, part);
+                    reduce(plane.extent().width, cells, |span| sum_u16(&self.sums, span));
+                }
             }
         }
     }
 
-    /// Overwrites the column sums with those of the rows of `band`.
+    /// Overwrites the column sums with those of the rows of `band`, at most [`PART_ROWS`].
     #[target_feature(enable = "avx2")]
     fn sum_band<const SQUARES: bool>(&mut self, plane: &Plane<'_>, band: CellRange) {
         match (plane.sample(), plane.step()) {
@@ -185,6 +189,12 @@ impl Avx2 {
     }
 }
 
+/// Cuts a band into parts of at most [`PART_ROWS`] rows.
+fn parts(band: CellRange) -> impl Iterator<Item = CellRange> {
+    let starts = (band.start..band.end).step_by(PART_ROWS as usize);
+    starts.map(move |start| CellRange { start, end: band.end.min(start + PART_ROWS) })
+}
+
 /// Prefetches the cache line with byte `at` of `row`.
 fn prefetch(row: &[u8], at: usize) {
     // SAFETY: a prefetch affects caches only and accepts any address.
@@ -210,12 +220,12 @@ fn load<const BYTES: usize>(samples: &[u8; BYTES], shift: __m128i) -> __m256i {
     _mm256_and_si256(_mm256_srl_epi16(words, shift), _mm256_set1_epi16(0xff))
 }
 
-/// Writes to each cell the `sum` of its columns.
+/// Adds to each cell the `sum` of its columns.
 #[target_feature(enable = "avx2")]
 fn reduce(width: u32, cells: &mut [u32], sum: impl Fn(CellRange) -> u32) {
     let columns = cells.len();
     for (column, cell) in cells.iter_mut().enumerate() {
-        *cell = sum(cell_span(column, columns, width));
+        *cell += sum(cell_span(column, columns, width));
     }
 }
 
