@@ -272,15 +272,10 @@ impl OpenColumn {
 pub struct Cut {
     /// Number of the bytes.
     pub bytes: u64,
+    /// Most rows that may be lost with the bytes.
+    pub rows_max: u64,
     /// True if more than an unfinished block is lost: whole blocks follow, or the bytes exceed a block.
     pub is_damaged: bool,
-}
-
-impl Cut {
-    /// Returns the most rows that may be lost with the bytes.
-    pub fn rows_max(&self) -> u64 {
-        self.bytes / ROW_BYTES as u64
-    }
 }
 
 /// Snapshot of an open column, valid after the column has grown or was removed.
@@ -381,16 +376,17 @@ impl OpenRows {
         }
         let Part { file, end, .. } = self.file.get_ref();
         let bytes = end.saturating_sub(self.offset);
+        let rows_max = bytes / self.row_bytes as u64;
         let block_bytes = |rows| block_bytes(rows, self.row_bytes);
         if bytes > block_bytes(BLOCK_ROWS) as u64 {
-            return Ok(Cut { bytes, is_damaged: true });
+            return Ok(Cut { bytes, rows_max, is_damaged: true });
         }
         let mut rest = vec![0; bytes as usize];
         file.read_exact_at(&mut rest, self.offset)
             .map_err(TimelineError::io("read an open column", &self.path))?;
         let mut next = (1..=BLOCK_ROWS).filter_map(|rows| rest.get(block_bytes(rows)..));
         let is_damaged = next.any(|bytes| begins_with_block(bytes, self.row_bytes));
-        Ok(Cut { bytes, is_damaged })
+        Ok(Cut { bytes, rows_max, is_damaged })
     }
 
     fn advance(&mut self) {

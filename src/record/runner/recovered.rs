@@ -42,8 +42,8 @@ impl JobRunner {
         // A read error must not count as the end of the rows, which would then be removed.
         let cut = rows.end()?;
         if cut.is_damaged {
-            let (bytes, most) = (cut.bytes, cut.rows_max());
-            tracing::error!(run = %id, %job, bytes, rows = most, "the end of a recording is damaged");
+            let (bytes, rows) = (cut.bytes, cut.rows_max);
+            tracing::error!(run = %id, %job, bytes, rows, "the end of a recording is damaged");
             stores.columns.keep_damaged(id, job)?;
         }
         if run.is_some() && head.is_none() && cut.bytes > 0 {

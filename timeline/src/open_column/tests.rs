@@ -143,7 +143,9 @@ fn any_cut_and_any_damaged_byte_leave_the_blocks_before() {
             continue;
         }
         let (end, rows, head) = before(cut);
-        let cut_off = Cut { bytes: (cut - end) as u64, is_damaged: false };
+        let bytes = (cut - end) as u64;
+        let rows_max = bytes / ROW_BYTES as u64;
+        let cut_off = Cut { bytes, rows_max, is_damaged: false };
         assert_eq!(read(&columns).expect("readable"), (rows, head, cut_off), "{cut}");
         assert!(head < 2 || check_open_column(&path).expect("no damage"), "{cut}");
     }
@@ -168,12 +170,12 @@ fn any_cut_and_any_damaged_byte_leave_the_blocks_before() {
             // A block after a damaged event begins where no block could end.
             if head == 2 {
                 assert_eq!(cut.is_damaged, at < last_block, "{at} {flip}");
-                assert!(cut.rows_max() >= 11 - rows as u64, "{at} {flip}");
+                assert!(cut.rows_max >= 11 - rows as u64, "{at} {flip}");
             }
         }
     }
     fs::write(&path, [&bytes[..], &[0; 70_000]].concat()).expect("written");
-    let cut = Cut { bytes: 70_000, is_damaged: true };
+    let cut = Cut { bytes: 70_000, rows_max: 70_000 / 64, is_damaged: true };
     assert_eq!(read(&columns).expect("readable"), (11, 2, cut), "no block is so long");
     for _ in 0..2 {
         columns.keep_damaged(RUN, JOB).expect("kept, once");
@@ -305,9 +307,14 @@ fn the_format_opens_and_is_written_the_same_forever() {
     columns.remove(RUN, JOB).expect("removed");
     fs::write(&path, kept).expect("written");
     assert_eq!(whole(&OpenColumns::open(dir.path()).expect("opened")), (5, 1));
-    fs::write(&path, fs::read(corpus("two_blocks")).expect("a fixture")).expect("written");
+    let kept = fs::read(corpus("two_blocks")).expect("a fixture");
+    fs::write(&path, &kept).expect("written");
     let columns = OpenColumns::open(dir.path()).expect("opened");
     let plain: Vec<Signal> = columns.read(RUN, JOB).expect("readable").expect("there").collect();
     let expected = (0..5).map(|index| Signal { activity: None, ..signal(index) });
     assert_eq!(plain, expected.collect::<Vec<_>>());
+    fs::write(&path, &kept[..kept.len() - 1]).expect("written");
+    let rows = columns.read(RUN, JOB).expect("readable").expect("there");
+    let bytes = block_bytes(3, PLAIN_ROW_BYTES) as u64 - 1;
+    assert_eq!(rows.end().expect("readable"), Cut { bytes, rows_max: 3, is_damaged: false });
 }
