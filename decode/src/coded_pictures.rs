@@ -10,7 +10,7 @@ use media::{AccessUnit, Codec, Timestamp};
 use crate::{
     Demuxer,
     ffi::Packet,
-    nal::{Framing, NalUnits},
+    nal::{Framing, NalUnit, NalUnits},
     random_access::framing,
     segment::CodedPacket,
 };
@@ -100,24 +100,45 @@ impl CodedPictures {
     }
 }
 
-/// Converts a packet to Annex B, after the parameter sets of `prefix` unless the packet carries a sequence
-/// parameter set.
+/// Converts a packet to Annex B with the parameter sets of `prefix`; of these, a packet that carries a
+/// sequence parameter set gets only the kinds that it lacks.
 pub(crate) fn annex_b(codec: Codec, data: &[u8], prefix: &[u8], framing: Framing) -> Vec<u8> {
-    let carries = NalUnits::new(data, framing).any(|nal| is_sequence_set(codec, nal.header(0)));
-    let prefix = if carries { &[] } else { prefix };
+    let kind = |nal: &NalUnit<'_>| SetKind::of(codec, nal.header(0));
+    let own: Vec<SetKind> = NalUnits::new(data, framing).filter_map(|nal| kind(&nal)).collect();
+    let is_whole = own.contains(&SetKind::Sequence);
+    let lacks = |set: &NalUnit<'_>| !is_whole || kind(set).is_none_or(|kind| !own.contains(&kind));
+    let mut nals: Vec<NalUnit<'_>> = NalUnits::new(prefix, framing).filter(lacks).collect();
+    let is_prefixed = !nals.is_empty();
+    nals.extend(NalUnits::new(data, framing));
+    if is_prefixed {
+        // A decoder refuses a set that comes before the one that it refers to.
+        nals.sort_by_key(|nal| (kind(nal).is_none(), kind(nal)));
+    }
     let mut bytes = Vec::with_capacity(prefix.len() + data.len() + 64);
-    for nal in NalUnits::new(prefix, framing).chain(NalUnits::new(data, framing)) {
+    for nal in nals {
         bytes.extend_from_slice(&START_CODE);
         bytes.extend_from_slice(nal.bytes());
     }
     bytes
 }
 
-/// Returns true for a sequence parameter set (ITU-T H.264 and H.265 table 7-1).
-fn is_sequence_set(codec: Codec, header: u8) -> bool {
-    match codec {
-        Codec::H264 => header & 0x1f == 7,
-        _ => header >> 1 & 0x3f == 33,
+/// Kind of a parameter set; each refers to those before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum SetKind {
+    Video,
+    Sequence,
+    Picture,
+}
+
+impl SetKind {
+    /// Returns the kind of the NAL unit with this first byte (ITU-T H.264 and H.265 table 7-1).
+    fn of(codec: Codec, header: u8) -> Option<SetKind> {
+        match (codec, header & 0x1f, header >> 1 & 0x3f) {
+            (Codec::H264, 7, _) | (Codec::H265, _, 33) => Some(SetKind::Sequence),
+            (Codec::H264, 8, _) | (Codec::H265, _, 34) => Some(SetKind::Picture),
+            (Codec::H265, _, 32) => Some(SetKind::Video),
+            _ => None,
+        }
     }
 }
 
@@ -196,20 +217,43 @@ mod tests {
     #[test]
     fn pictures_come_as_annex_b_with_their_sets() {
         let lengths = Framing::Lengths(1);
-        let sets = [2, 0x67, 1, 1, 0x68];
-        let bare = [0, 0, 0, 1, 0x65, 9];
-        let cases: [(&str, Bytes<'_>, Bytes<'_>, Bytes<'_>); 3] = [
+        let (h264, h265) = ([2, 0x67, 1, 1, 0x68], [1, 0x40, 2, 0x42, 1]);
+        let cases: [(&str, Codec, Bytes<'_>, Bytes<'_>, &[Bytes<'_>]); 6] = [
+            ("a start", Codec::H264, &[2, 0x65, 9], &h264, &[&[0x67, 1], &[0x68], &[0x65, 9]]),
             (
-                "a start",
-                &[2, 0x65, 9],
-                &sets,
-                &[0, 0, 0, 1, 0x67, 1, 0, 0, 0, 1, 0x68, 0, 0, 0, 1, 0x65, 9],
+                "one with its own",
+                Codec::H264,
+                &[1, 0x67, 1, 0x68, 1, 0x65],
+                &h264,
+                &[&[0x67], &[0x68], &[0x65]],
             ),
-            ("one with its own", &[1, 0x67, 1, 0x65], &sets, &[0, 0, 0, 1, 0x67, 0, 0, 0, 1, 0x65]),
-            ("no start", &[2, 0x65, 9], &[], &bare),
+            (
+                "one without a picture set",
+                Codec::H264,
+                &[1, 0x67, 1, 0x65],
+                &h264,
+                &[&[0x67], &[0x68], &[0x65]],
+            ),
+            (
+                "one without a sequence set",
+                Codec::H264,
+                &[2, 0x68, 9, 1, 0x65],
+                &h264,
+                &[&[0x67, 1], &[0x68], &[0x68, 9], &[0x65]],
+            ),
+            (
+                "one without a video set",
+                Codec::H265,
+                &[1, 0x42, 1, 0x44, 1, 0x26],
+                &h265,
+                &[&[0x40], &[0x42], &[0x44], &[0x26]],
+            ),
+            ("no start", Codec::H264, &[2, 0x65, 9], &[], &[&[0x65, 9]]),
         ];
-        for (name, data, prefix, expected) in cases {
-            assert_eq!(annex_b(Codec::H264, data, prefix, lengths), expected, "{name}");
+        for (name, codec, data, prefix, nals) in cases {
+            let expected: Vec<u8> =
+                nals.iter().flat_map(|nal| [&START_CODE[..], *nal].concat()).collect();
+            assert_eq!(annex_b(codec, data, prefix, lengths), expected, "{name}");
         }
     }
 }
