@@ -247,7 +247,7 @@ fn inspect(disk: &dyn Storage, first: Seq, successor: Option<Seq>, head: Seq) ->
     }
 }
 
-/// Moves all bytes from `offset` on out of the file of `first`.
+/// Moves all bytes from `offset` on out of the file of `first`, durably.
 ///
 /// `shortened` is the new header of a compacted file that ends earlier than its old header says.
 fn cut(
@@ -274,7 +274,8 @@ fn cut(
         side.sync()?;
         disk.sync_names()?;
         if offset == 0 {
-            return disk.remove(&name);
+            disk.remove(&name)?;
+            return disk.sync_names();
         }
         if let Some(shortened) = shortened {
             file.write_all_at(&shortened.bytes(), 0)?;
