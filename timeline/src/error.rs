@@ -50,6 +50,14 @@ pub enum TimelineError {
         /// Unit of the limit.
         unit: &'static str,
     },
+    /// The log can number no more events or runs.
+    #[error("the log is full at its limit of {limit} {unit}")]
+    LogFull {
+        /// The limit that was reached.
+        limit: u64,
+        /// Unit of the limit.
+        unit: &'static str,
+    },
     /// An event or a batch exceeds the log's limit.
     #[error("{what} of {size} exceeds the limit of {limit}")]
     TooLarge {
@@ -141,9 +149,9 @@ impl TimelineError {
             | TimelineError::Closed
             | TimelineError::Away { .. }
             | TimelineError::Remote(_) => ErrorKind::Unavailable,
-            TimelineError::QueueFull { .. } | TimelineError::DiskFull { .. } => {
-                ErrorKind::Exhausted
-            }
+            TimelineError::QueueFull { .. }
+            | TimelineError::LogFull { .. }
+            | TimelineError::DiskFull { .. } => ErrorKind::Exhausted,
             TimelineError::TooLarge { .. } => ErrorKind::InvalidInput,
             TimelineError::Io { .. } => ErrorKind::Internal,
         }

@@ -142,6 +142,8 @@ impl JournalHeader {
 pub(crate) enum AppendFailure {
     /// Nothing of the batch is in the log, which continues.
     Refused { what: &'static str, path: PathBuf, source: io::Error },
+    /// The log, which continues, cannot number the batch.
+    LogFull { limit: u64, unit: &'static str },
     /// Part of the batch may be in the log, which must take nothing more.
     Fatal { reason: String },
 }
@@ -161,6 +163,9 @@ impl AppendFailure {
     pub(crate) fn error(&self) -> TimelineError {
         match self {
             AppendFailure::Fatal { reason } => TimelineError::Poisoned { reason: reason.clone() },
+            AppendFailure::LogFull { limit, unit } => {
+                TimelineError::LogFull { limit: *limit, unit }
+            }
             AppendFailure::Refused { what, path, source } => {
                 let source = io::Error::new(source.kind(), source.to_string());
                 TimelineError::io(what, path)(source)

@@ -1,6 +1,6 @@
 //! State shared by readers and the writer: index, open files, columns, health.
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc};
+use std::{collections::VecDeque, sync::Arc};
 
 use media::{RunId, Seq, StreamId};
 
@@ -57,10 +57,6 @@ impl SharedLog {
 
     pub(crate) fn index_mut(&self) -> RwLockWriteGuard<'_, LogIndex> {
         self.index.write().expect("no holder of the index panics")
-    }
-
-    pub(crate) fn path(&self) -> PathBuf {
-        self.disk.path("")
     }
 
     pub(crate) fn health(&self) -> LogState {

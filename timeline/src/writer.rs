@@ -54,7 +54,9 @@ impl LogWriter {
         match self.commit(&group) {
             Ok(placed) => acknowledge(group, &placed),
             // Requests refused together may fit one by one, and those that end a run may use the spare space.
-            Err(AppendFailure::Refused { .. }) if group.len() > 1 => {
+            Err(AppendFailure::Refused { .. } | AppendFailure::LogFull { .. })
+                if group.len() > 1 =>
+            {
                 group.into_iter().for_each(|request| self.serve(vec![request]));
             }
             Err(failure) => self.refuse(group, &failure),
@@ -105,15 +107,13 @@ impl LogWriter {
     fn check_room(&self, records: usize) -> Result<Seq, AppendFailure> {
         let index = self.store.index();
         let head = index.head();
-        let full = head.0 + records as u64 > EVENTS_MAX || index.run_count() + records > RUNS_MAX;
-        if !full {
-            return Ok(head);
+        if head.0 + records as u64 > EVENTS_MAX {
+            return Err(AppendFailure::LogFull { limit: EVENTS_MAX, unit: "events" });
         }
-        Err(AppendFailure::Refused {
-            what: "number further events",
-            path: self.store.path(),
-            source: std::io::Error::from(std::io::ErrorKind::StorageFull),
-        })
+        if index.run_count() + records > RUNS_MAX {
+            return Err(AppendFailure::LogFull { limit: RUNS_MAX as u64, unit: "runs" });
+        }
+        Ok(head)
     }
 
     /// Begins another file if the last one has no room for `bytes` or cannot store the time `at`.

@@ -7,7 +7,7 @@ use std::{
 
 use media::{ErrorKind, Seq};
 use tempfile::TempDir;
-use timeline::{LogState, Timeline, TimelineError, TimelineOptions};
+use timeline::{EVENTS_MAX, LogState, Timeline, TimelineError, TimelineOptions};
 
 use crate::{
     disk::{Fault, SimDisk},
@@ -162,6 +162,34 @@ fn a_full_queue_refuses_and_loses_nothing_it_took() {
         receiver.recv().unwrap().unwrap();
     }
     assert_eq!(log.head(), Seq(20 * (appends - 1)));
+}
+
+/// Returns a journal file without events: its version, and the numbers of its header.
+fn empty_file(version: u32, numbers: &[u64]) -> Vec<u8> {
+    let start = [&b"SLJOURN\xff"[..], &version.to_le_bytes()].concat();
+    let numbers: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&start), &numbers);
+    [&start[..], &sum.to_le_bytes(), &numbers].concat()
+}
+
+#[test]
+fn a_log_without_further_numbers_says_so() {
+    const BASE: u64 = 1_700_000_000_000;
+    let disk = SimDisk::default();
+    // A compacted file covers all numbers but the last.
+    let name = |first: u64| format!("{first:020}.journal");
+    disk.set_bytes(&name(1), empty_file(2, &[1, BASE, EVENTS_MAX, 0]));
+    disk.set_bytes(&name(EVENTS_MAX), empty_file(1, &[EVENTS_MAX, BASE]));
+    let log = open(&disk);
+    let is_full = |batch| {
+        let error = log.append_wait(batch).unwrap_err();
+        assert_eq!(error.to_string(), "the log is full at its limit of 4294967295 events");
+        assert_eq!(error.kind(), ErrorKind::Exhausted);
+    };
+    is_full(vec![found(1, "last"), found(1, "one more")]);
+    assert_eq!(log.append_wait(vec![found(1, "last")]).unwrap()[0].seq, Seq(EVENTS_MAX));
+    is_full(vec![found(1, "one more")]);
+    assert_eq!((events(&log).len(), log.state()), (1, LogState::Writable));
 }
 
 #[test]
