@@ -19,11 +19,12 @@ const INDEX: [u8; 8] = *b"NX\xdd\x67\x2f\x23\xe6\x4e";
 
 /// Bytes that the demuxer may have read ahead when it hands out a picture.
 const AHEAD_BYTES: usize = 256 << 10;
-/// Most bytes after the last picture in which the index is sought; it begins there and takes some bytes per
-/// picture.
+/// First bytes of a tail, in which the index begins: only headers come between the last picture and it.
+const FRONT_BYTES: usize = 2 * AHEAD_BYTES;
+/// Most bytes of a tail. A picture may have more, and so may an index, which takes some bytes per picture.
 const TAIL_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes read since about the latest picture.
+/// Bytes read since about the latest picture; of many, the first and the last.
 #[derive(Clone, Default)]
 struct Tail(Arc<Mutex<Vec<u8>>>);
 
@@ -32,24 +33,22 @@ impl Tail {
         let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tail.extend_from_slice(bytes);
         if tail.len() > TAIL_BYTES_MAX {
-            shorten(&mut tail);
+            let last = tail.len() - AHEAD_BYTES;
+            tail.drain(FRONT_BYTES..last);
         }
     }
 
     /// Drops the bytes before a picture that was handed out.
     fn begin_anew(&self) {
-        shorten(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let excess = tail.len().saturating_sub(AHEAD_BYTES);
+        tail.drain(..excess);
     }
 
     fn has_index(&self) -> bool {
         let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tail.windows(INDEX.len()).any(|bytes| bytes == INDEX)
     }
-}
-
-fn shorten(tail: &mut Vec<u8>) {
-    let excess = tail.len().saturating_sub(AHEAD_BYTES);
-    tail.drain(..excess);
 }
 
 struct Tailed {
@@ -148,5 +147,31 @@ impl Drop for NutFrames {
         let mut raw = self.shaper.as_ptr();
         // SAFETY: made by `avcodec_alloc_context3`, freed once.
         unsafe { ffi::avcodec_free_context(&mut raw) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_of_any_length_is_found_about_the_end_of_the_last_picture() {
+        let zeros = |count| vec![0; count];
+        let long = || zeros(3 * TAIL_BYTES_MAX);
+        // Name, bytes read when the last picture is handed out, bytes read after it, expected.
+        let rows = [
+            ("none", long(), long(), false),
+            ("short", long(), [&INDEX[..], &[0; 9]].concat(), true),
+            ("long, after headers", long(), [zeros(9999), INDEX.to_vec(), long()].concat(), true),
+            ("read ahead", [long(), INDEX.to_vec()].concat(), long(), true),
+            ("inside a picture", [&INDEX[..], &long()].concat(), zeros(9), false),
+        ];
+        for (name, before, after, expected) in rows {
+            let tail = Tail::default();
+            before.chunks(64 << 10).for_each(|read| tail.push(read));
+            tail.begin_anew();
+            after.chunks(64 << 10).for_each(|read| tail.push(read));
+            assert_eq!(tail.has_index(), expected, "{name}");
+        }
     }
 }
