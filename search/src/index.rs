@@ -78,9 +78,9 @@ impl SearchIndex {
             chunks_of.numbers.clear();
         }
         let last = chunks_of.chunks.last_mut().expect("one with room is there");
-        // Copies the chunk if a scan holds it.
+        // Copies the chunk if a scan holds it; the copy may have less capacity than was counted.
+        let before = last.bytes();
         let chunk = Arc::make_mut(last);
-        let before = chunk.bytes();
         let number = chunk.push(run, chunks_of.numbers.get(&run).copied(), seq, text);
         chunks_of.numbers.insert(run, number);
         if chunk.text_bytes().is_some_and(|bytes| bytes >= most) {

@@ -203,6 +203,7 @@ fn a_scan_sees_the_index_as_it_was_when_it_began() {
         let scan = index.scan("alice", HashSet::from([run]), pattern, 500);
         index.insert("alice", run, Seq(1000), "another red car").expect("room on disk");
         index.remove("alice", &HashSet::from([run])).expect("room on disk");
+        assert_eq!(index.memory_bytes(), 0, "{limits:?}");
         scan.work().expect("readable");
         assert_eq!(scan.result().total_hits, 50, "{limits:?}");
     }
