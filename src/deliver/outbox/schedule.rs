@@ -147,17 +147,14 @@ impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
         self.add(key);
         let Some(reader) = self.readers.get_mut(&key) else { return };
         match reader.state {
-            State::Idle => {
-                reader.state = State::Due;
-                self.due.push_back(key);
-            }
             State::Waiting { until } => {
                 self.waiting.remove(&(until, key));
                 reader.state = State::Due;
                 self.due_again.push_back(key);
             }
             State::Busy { .. } => reader.urged = true,
-            State::Due => {}
+            // An idle reader is due since it was added.
+            State::Idle | State::Due => {}
         }
     }
 
