@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::{
     ANSWER_TIME, Operation,
     failure::{is_missing, local, told},
-    store::{Store, within},
+    store::{Store, outcome, within},
 };
 
 /// Maximum keys of one removal request.
@@ -64,8 +64,8 @@ impl Folder {
         let errors = removals.filter_map(|removed| {
             ready(removed.err().filter(|error| !error.to_string().contains("NoSuchKey")))
         });
-        let first = self.store.in_turn(async { Ok(Box::pin(errors).next().await) }).await;
-        first.ok().flatten().map_or(Ok(()), |error| Err(told(&error)))
+        let removed = async { Box::pin(errors).next().await.map_or(Ok(()), Err) };
+        outcome(self.store.in_turn(removed).await)
     }
 }
 
