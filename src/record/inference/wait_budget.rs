@@ -82,7 +82,7 @@ impl WaitBudget {
         goes_on
     }
 
-    /// Returns the error of a request without a permit: after an earlier attempt the failure that
+    /// Returns the error of a request that was refused: after an earlier attempt the failure that
     /// it waited to retry, with its cost.
     pub fn without_place(&self, refused: InferenceError) -> InferenceError {
         let Some(InferError::Failed(mut failed)) = self.cause.clone() else { return refused };
@@ -104,7 +104,11 @@ impl WaitBudget {
     }
 
     /// Returns `error` with the cost of the earlier attempts, charged to the backend that failed last.
+    /// For a refusal, returns the same as [`WaitBudget::without_place`].
     pub fn failed_with_earlier(&self, mut error: InferenceError) -> InferenceError {
+        if let InferenceError::Refused(_) = error {
+            return self.without_place(error);
+        }
         if let InferenceError::Infer(InferError::Failed(failed)) = &mut error
             && let Some(last) = failed.last_mut()
         {
@@ -188,10 +192,11 @@ mod tests {
         };
         assert_eq!(error.attempts(), 3, "of both places");
         let refused = || AdmissionError::TimedOut { waited: Duration::ZERO }.into();
-        let told = waiting.without_place(refused());
-        assert!(matches!(told.kind(), ErrorKind::Internal), "what was waited for: {told}");
-        let InferenceError::Infer(error) = told else { panic!("the failure") };
-        assert_eq!((error.failed().len(), error.attempts()), (2, 2), "and what it cost");
+        for told in [waiting.without_place(refused()), waiting.failed_with_earlier(refused())] {
+            assert!(matches!(told.kind(), ErrorKind::Internal), "what was waited for: {told}");
+            let InferenceError::Infer(error) = told else { panic!("the failure") };
+            assert_eq!((error.failed().len(), error.attempts()), (2, 2), "and what it cost");
+        }
         let waiting = WaitBudget::new(Duration::from_secs(30), true);
         assert!(matches!(waiting.without_place(refused()), InferenceError::Refused(_)));
         let mut alone = WaitBudget::new(Duration::from_secs(30), false);
