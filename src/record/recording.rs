@@ -245,15 +245,19 @@ impl Recording {
         let mut lease = self.stores.blobs.lease();
         let mut hold = self.hold.beside();
         let mut stored = Vec::with_capacity(stills.len());
+        let mut stored_bytes = 0;
         for still in stills {
             let timer = self.stores.still_seconds.start_timer();
             let put = self.charge(&mut hold, &still).and_then(|()| Ok(lease.put(&still.jpeg)?));
             drop(timer);
             match put {
                 Ok(hash) => {
+                    stored_bytes += still.jpeg.len() as u64;
                     stored.push((still.frame_index, still.stored(self.log.run.id(), hash)));
                 }
                 Err(error) => {
+                    // The still may be charged already.
+                    hold.shrink_to(stored_bytes);
                     refused.get_or_insert(error);
                     break;
                 }
