@@ -122,23 +122,29 @@ impl Jobs {
         Ok(())
     }
 
-    /// Returns the job `id` of `run`; a pending end counts as written.
+    /// Returns the job `id` of `run`; a pending record counts as written.
     fn find(&self, run: RunId, id: JobId) -> Result<Option<JobView>, MetaStoreError> {
-        if let Some(Pending::Ended(job)) = self.pending.lock().get(&(run, id)) {
-            return Ok(Some(*job));
+        let pending = self.pending.lock().get(&(run, id)).copied();
+        match pending {
+            Some(Pending::Ended(job)) => Ok(Some(job)),
+            Some(Pending::Forgotten(_)) => Ok(None),
+            None => self.ledger.read(|view| records::find(view, run, id)),
         }
-        self.ledger.read(|view| records::find(view, run, id))
     }
 
-    /// Returns the jobs of `run`; a pending end counts as written.
+    /// Returns the jobs of `run`; pending records count as written.
     fn of_run(&self, run: RunId) -> Result<Vec<JobView>, MetaStoreError> {
+        // Before the records, which are written first.
+        let pending = self.pending.lock().clone();
         let mut jobs = self.ledger.read(|view| records::of_run(view, run))?;
-        let pending = self.pending.lock();
-        for job in &mut jobs {
-            if let Some(Pending::Ended(ended)) = pending.get(&(run, job.order.id)) {
+        jobs.retain_mut(|job| match pending.get(&(run, job.order.id)) {
+            Some(Pending::Ended(ended)) => {
                 *job = *ended;
+                true
             }
-        }
+            Some(Pending::Forgotten(_)) => false,
+            None => true,
+        });
         Ok(jobs)
     }
 

@@ -63,6 +63,9 @@ fn a_record_that_a_failing_disk_keeps_goes_before_there_is_another() {
         jobs.ledger.fail_next(&[InjectedFault::Unclear]);
         jobs.begin(&job(4)).expect_err("the disk fails");
         assert_eq!(under_way(&jobs), [reasoning, job(3), job(4)], "{fault:?}");
+        assert_eq!(jobs.find(RUN, job(4).order.id).expect("readable"), None, "{fault:?}");
+        let known = jobs.of_run(RUN).expect("readable");
+        assert!(known.contains(&job(3)) && !known.contains(&job(4)), "{fault:?}: {known:?}");
         jobs.settle().expect("written");
         assert_eq!(under_way(&jobs), [reasoning, job(3)], "{fault:?}");
         jobs.end(ended(3, 5)).expect("written");
