@@ -190,8 +190,10 @@ impl LiveRecording {
     ) {
         let run = Arc::clone(&self.spec.log.run);
         let (_, markers) = self.end(shared);
-        // The session is ending already: the reason that the last write returns is dropped.
-        drop(self.write(shared).await);
+        // The session is ending already: a reason to end it is only logged.
+        if let Some(EndReason::Failed(reason)) = self.write(shared).await {
+            tracing::warn!(run = %run.id(), %reason, "the end of a live session is not recorded in full");
+        }
         let (log, head) = (self.spec.log.clone(), self.head.take());
         let (recording, decoder) = (self.recording.take(), self.decoder.take());
         let reason = cut.map(str::to_owned);
