@@ -151,18 +151,24 @@ impl IngestRoots {
         if path.components().any(|part| part == Component::ParentDir) {
             return Err(SourceError::ParentComponent);
         }
-        let mut outcome = Err(SourceError::OutsideRoots);
+        let mut refused = SourceError::OutsideRoots;
         for root in &self.0 {
             let Some(beneath) = root.beneath(&path) else { continue };
             if links == Links::Never && is_hidden(beneath) {
                 return Err(SourceError::NotFound);
             }
-            outcome = open_beneath(&root.directory, beneath, links);
-            if !matches!(outcome, Err(SourceError::NotFound)) {
-                break;
+            match open_beneath(&root.directory, beneath, links) {
+                Err(error @ SourceError::Io(_)) => return Err(error),
+                // Another root may have the file; if none has, the first thing found is told.
+                Err(error) => {
+                    if matches!(refused, SourceError::OutsideRoots | SourceError::NotFound) {
+                        refused = error;
+                    }
+                }
+                opened => return opened,
             }
         }
-        outcome
+        Err(refused)
     }
 }
 
@@ -231,12 +237,15 @@ mod tests {
     fn only_files_with_bytes_beneath_a_root_are_opened() {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path().canonicalize().expect("there");
-        let root = dir.join("root");
+        let (root, other) = (dir.join("root"), dir.join("other"));
         std::fs::create_dir_all(root.join("sub")).expect("made");
+        std::fs::create_dir(&other).expect("made");
         let write = |path: PathBuf, text: &str| std::fs::write(path, text).expect("written");
         write(root.join("a b.mp4"), "x");
         write(root.join("empty.mp4"), "");
         write(dir.join("secret.mp4"), "x");
+        write(other.join("sub"), "x");
+        write(other.join("empty.mp4"), "x");
         symlink(dir.join("secret.mp4"), root.join("out.mp4")).expect("linked");
         symlink("../secret.mp4", root.join("up.mp4")).expect("linked");
         symlink("a b.mp4", root.join("in.mp4")).expect("linked");
@@ -257,6 +266,9 @@ mod tests {
             (at("a b.mp4/x"), "not found"),
             (at("empty.mp4"), "is empty"),
             (at("sub"), "is a directory, not a regular file"),
+            ("sub".into(), "opened"),
+            ("empty.mp4".into(), "opened"),
+            ("fifo.mp4".into(), "is a FIFO, not a regular file"),
             (at(""), "is a directory, not a regular file"),
             (at("fifo.mp4"), "is a FIFO, not a regular file"),
             (at("s.mp4"), "is a socket or device, not a regular file"),
@@ -279,7 +291,7 @@ mod tests {
             ("file://host/x".into(), "is not a path or file URL: a file URL names no other host"),
             ("file://host".into(), "is not a path or file URL: the URL has no path"),
         ];
-        let roots = IngestRoots::open(&[root]).expect("opened");
+        let roots = IngestRoots::open(&[root, other]).expect("opened");
         for (uri, expected) in cases {
             let found = match roots.open_source(&uri) {
                 Ok(_) => "opened".to_owned(),
