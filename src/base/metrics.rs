@@ -109,7 +109,7 @@ series! {
     waiting: Gauges<QueueLabel> = Gauges::new, "service_queue_waiting", "queue";
     /// Spans of traces that were finished.
     spans: Counters<SpanOutcome> = Counters::new, "service_trace_spans_total", "outcome";
-    /// Log lines, text and JSON, dropped because their reader was too slow.
+    /// Log lines, text and JSON, dropped because their reader was too slow or could not be written to.
     log_lines_dropped: IntCounter = labelled::counter, "service_log_lines_dropped_total";
     /// Event streams that are open.
     streams: IntGauge = labelled::gauge, "service_event_streams";

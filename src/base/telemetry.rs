@@ -198,6 +198,7 @@ fn drain(
         }
         if written.and_then(|()| to.write_all(&line)).is_err() {
             queued.lost.fetch_add(lost + 1, Ordering::Relaxed);
+            queued.metrics.log_lines_dropped.inc();
         }
         queued.bytes.fetch_sub(line.len(), Ordering::Release);
     }
@@ -240,6 +241,21 @@ mod tests {
             assert_eq!(format.copies(terminal), copies, "{name}, terminal {terminal}");
         }
         assert_eq!(LogFormat::from_name("xml"), None);
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_written_is_counted() {
+        let full = File::options().write(true).open("/dev/full").expect("a device");
+        let metrics = Arc::new(Metrics::new());
+        let report = |lost| format!("lost {lost}\n");
+        let mut sink = Sink::start("log-test", full, &metrics, report).expect("a thread");
+        for _ in 0..2 {
+            sink.write_all(b"a line\n").expect("never fails");
+        }
+        while sink.queued.bytes.load(Ordering::Acquire) > 0 {
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(metrics.log_lines_dropped.get(), 2);
     }
 
     #[test]
