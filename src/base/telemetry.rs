@@ -55,16 +55,17 @@ pub enum TelemetryError {
     Sink(#[from] io::Error),
 }
 
-/// On drop, waits up to a second for the queued lines to be written.
+/// On drop, ends the export of spans, then waits up to a second for the queued lines to be written.
 #[must_use]
 pub struct FlushGuard {
     lines: Vec<Arc<Queued>>,
-    /// Span exporter, dropped after the wait for the lines; it may log further ones.
-    _spans: Option<otlp::OtlpExporter>,
+    spans: Option<otlp::OtlpExporter>,
 }
 
 impl Drop for FlushGuard {
     fn drop(&mut self) {
+        // Before the wait, as the last export may log that it failed.
+        drop(self.spans.take());
         let started = Instant::now();
         let waits = || self.lines.iter().any(|queued| queued.bytes.load(Ordering::Acquire) > 0);
         while waits() && started.elapsed() < FLUSH {
@@ -143,7 +144,7 @@ pub fn start(
         layer.with_location(false).with_threads(false).with_target(false).with_filter(ours)
     });
     tracing_subscriber::registry().with(exported).with(text).with(json).try_init()?;
-    Ok(FlushGuard { lines, _spans: spans })
+    Ok(FlushGuard { lines, spans })
 }
 
 /// Returns a filter that passes the events that match `filter`, and no spans.
