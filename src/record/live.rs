@@ -7,6 +7,7 @@
 mod description_history;
 mod description_worker;
 mod drop_oldest_queue;
+mod ended_sessions;
 mod endpoint_supervisor;
 mod frame_router;
 mod health;
@@ -25,7 +26,7 @@ mod word_overlap;
 mod worker_pool;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -53,6 +54,7 @@ use crate::{
     runs::registry::{JobGuard, JobToken, Part, Run, RunError, RunOrigin, RunRegistry},
 };
 use description_worker::{DescriptionTarget, DescriptionWorker, ModelChoice};
+use ended_sessions::EndedSessions;
 use endpoint_supervisor::EndpointSupervisor;
 use frame_router::{FrameRouter, RouterSink};
 use novelty::SessionNovelty;
@@ -78,10 +80,6 @@ pub const SESSIONS_MAX: usize = 16_384;
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 /// Time without packets after which a publisher counts as lost.
 pub const LOST_AFTER: Duration = Duration::from_secs(10);
-/// Time for which an ended session is remembered, so that deleting it again succeeds.
-const REMEMBERED_FOR: Duration = Duration::from_secs(600);
-/// Maximum number of ended sessions remembered.
-const REMEMBERED_MAX: usize = 65_536;
 /// Longest edge, in pixels, of the pictures that models are shown.
 const VIEW_EDGE: u32 = 1280;
 
@@ -182,8 +180,7 @@ pub struct LiveService {
 #[derive(Default)]
 struct Tables {
     live: HashMap<SessionId, Arc<LiveSession>>,
-    /// Ended sessions, oldest first.
-    ended: VecDeque<(Instant, SessionId, Principal)>,
+    ended: EndedSessions,
 }
 
 /// Result of a look-up of a session by its owner.
@@ -381,10 +378,7 @@ impl LiveService {
         if let Some(session) = tables.live.get(&id) {
             return (session.owner() == owner).then(|| SessionLookup::Live(Arc::clone(session)));
         }
-        let ended = tables.ended.iter().rev().find(|(_, ended, _)| *ended == id);
-        let is_known =
-            ended.is_some_and(|(at, _, whose)| whose == owner && at.elapsed() < REMEMBERED_FOR);
-        is_known.then_some(SessionLookup::Ended)
+        tables.ended.has(id, owner, Instant::now()).then_some(SessionLookup::Ended)
     }
 
     /// Returns the live session that fills `run`.
@@ -508,11 +502,7 @@ impl Drop for Left<'_> {
     fn drop(&mut self) {
         let mut tables = self.live.tables.lock();
         tables.live.remove(&self.id);
-        let is_old = |(at, ..): &(Instant, SessionId, Principal)| at.elapsed() >= REMEMBERED_FOR;
-        while tables.ended.len() >= REMEMBERED_MAX || tables.ended.front().is_some_and(is_old) {
-            tables.ended.pop_front();
-        }
-        tables.ended.push_back((Instant::now(), self.id, self.owner.clone()));
+        tables.ended.add(self.id, self.owner.clone(), Instant::now());
         self.live.parts.metrics.live_sessions.dec();
     }
 }
