@@ -356,15 +356,28 @@ fn origins(text: &str) -> Result<CorsOrigins, ValueError> {
 }
 
 fn origin(text: &str) -> Result<HeaderValue, ValueError> {
-    let uri: Option<http::Uri> = text.parse().ok();
-    let is_origin = uri.is_some_and(|uri| {
-        matches!(uri.scheme_str(), Some("http" | "https"))
-            && uri.authority().is_some_and(|authority| text.ends_with(authority.as_str()))
-    });
-    match HeaderValue::from_str(text) {
-        Ok(value) if is_origin => Ok(value),
-        _ => Err("must list origins such as https://console.example, without a path".into()),
+    match as_sent(text) {
+        Some((sent, value)) if sent == text => Ok(value),
+        Some((sent, _)) => Err(format!("must list origins as browsers send them: {sent}").into()),
+        None => Err("must list origins such as https://console.example, without a path".into()),
     }
+}
+
+/// Returns the origin of the URL `text` as browsers send it; `None` if it has none.
+fn as_sent(text: &str) -> Option<(String, HeaderValue)> {
+    let uri: http::Uri = text.parse().ok()?;
+    let scheme = uri.scheme_str()?;
+    let default = match scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    let host = uri.host().filter(|host| !host.contains('*'))?.to_ascii_lowercase();
+    let port = uri.port_u16().filter(|port| *port != default);
+    let port = port.map_or_else(String::new, |port| format!(":{port}"));
+    let sent = format!("{scheme}://{host}{port}");
+    let value = HeaderValue::from_str(&sent).ok()?;
+    Some((sent, value))
 }
 
 #[cfg(test)]

@@ -68,6 +68,7 @@ fn a_bad_value_is_named() {
         ("SERVICE_CORS_ALLOWED_ORIGINS", "*"),
         ("SERVICE_CORS_ALLOWED_ORIGINS", "https://a.example/path"),
         ("SERVICE_CORS_ALLOWED_ORIGINS", "a.example"),
+        ("SERVICE_CORS_ALLOWED_ORIGINS", "https://*.example"),
         ("SERVICE_RATE_LIMIT_GLOBAL_RPS", "-1"),
         ("SERVICE_RATE_LIMIT_TENANT_RPS", "1.5"),
         ("SERVICE_ALLOW_REMOTE_HLS", "on"),
@@ -114,10 +115,29 @@ fn bounds_themselves_are_accepted() {
         ("SERVICE_GATE_BACKEND", "wgpu"),
         ("SERVICE_GATE_BACKEND", "cuda"),
         ("SERVICE_CORS_ALLOWED_ORIGINS", "https://a.example, http://localhost:3000"),
+        ("SERVICE_CORS_ALLOWED_ORIGINS", "https://a.example:80, http://[::1]:443, http://[::1]"),
     ];
     for (name, value) in cases {
         let resolved = resolve(&[("SERVICE_API_KEYS", KEY), (name, value)]);
         assert!(resolved.is_ok(), "{name}={value}: {:?}", resolved.err());
+    }
+}
+
+#[test]
+fn an_origin_that_no_browser_sends_is_refused_with_the_one_to_write() {
+    let cases = [
+        ("https://A.example", "https://a.example"),
+        ("HTTPS://a.example", "https://a.example"),
+        ("https://a.example:443", "https://a.example"),
+        ("http://localhost:80", "http://localhost"),
+        ("http://localhost:03000", "http://localhost:3000"),
+        ("https://user:hush@a.example/path", "https://a.example"),
+    ];
+    for (value, sent) in cases {
+        let pairs = [("SERVICE_API_KEYS", KEY), ("SERVICE_CORS_ALLOWED_ORIGINS", value)];
+        let errors = resolve(&pairs).expect_err(value);
+        let expected = format!("must list origins as browsers send them: {sent}");
+        assert!(errors.iter().any(|error| error.problem == expected), "{value}: {errors:?}");
     }
 }
 
