@@ -196,14 +196,16 @@ pub(super) fn before(
 ) -> Result<Vec<AgeIndexEntry>> {
     let mut over = Vec::new();
     let Some(ages) = meta_store::table(view, AGES)? else { return Ok(over) };
-    for entry in ages.iter()? {
-        let key = entry?.0;
-        let (owner, at, digest) = key.value();
-        if at < oldest.epoch_ms {
+    // An owner's records are in the order of their age.
+    for owner in owners(view)? {
+        let owner = owner.as_str();
+        for entry in ages.range((owner, i64::MIN, [0; 32])..(owner, oldest.epoch_ms, [0; 32]))? {
+            let key = entry?.0;
+            let (_, at, digest) = key.value();
             over.push((owner.to_owned(), at, digest));
-        }
-        if over.len() == limit {
-            break;
+            if over.len() == limit {
+                return Ok(over);
+            }
         }
     }
     Ok(over)

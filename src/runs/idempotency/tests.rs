@@ -267,12 +267,12 @@ fn what_is_over_is_forgotten_while_running() {
     let dir = tempfile::tempdir().expect("a directory");
     let keys = open(dir.path(), NOW);
     let rows = EXPIRED_AT_ONCE + 5;
+    let bobs = KeyScope::new(&Principal::named("bob"), "POST /v1/runs", "1");
     keys.ledger
         .write(|change| {
-            (0..rows).try_for_each(|at| {
-                let state = KeyState::Answered(BodyDigest::of(&[]), answer(1));
-                records::put(change, &scope(&at.to_string()), NOW, &state)
-            })
+            let state = KeyState::Answered(BodyDigest::of(&[]), answer(1));
+            records::put(change, &bobs, NOW, &state)?;
+            (0..rows).try_for_each(|at| records::put(change, &scope(&at.to_string()), NOW, &state))
         })
         .expect("written");
     let day = KEPT.as_millis() as i64;
@@ -282,6 +282,8 @@ fn what_is_over_is_forgotten_while_running() {
     let left = |key: &str| keys.ledger.read(|view| records::find(view, &scope(key)));
     let is_left = |key| left(key).expect("readable").is_some();
     assert_eq!(["0", "1", "1004", "late"].map(is_left), [true, false, false, true]);
+    let found = keys.ledger.read(|view| records::find(view, &bobs));
+    assert!(found.expect("readable").is_none(), "of every owner");
     drop(attempt);
     keys.expire(later(day + 20)).expect("written");
     assert_eq!(["0", "late"].map(is_left), [true, false]);
