@@ -482,3 +482,6 @@ pub fn analysis(
         zones: None,
     }
 }
+
+#[cfg(test)]
+mod tests;
