@@ -26,6 +26,9 @@ use x509_parser::{certificate::X509Certificate, prelude::FromDer, time::ASN1Time
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Largest certificate or key file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Expected contents of the two files.
+const CHAIN: &str = "certificates";
+const KEY: &str = "a key";
 
 /// Paths of a certificate and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +80,7 @@ impl ReloadingCertificate {
     pub fn open(files: CertificatePaths) -> Result<Arc<ReloadingCertificate>, CertificateError> {
         // The stamp is taken before reading, so that a change in between is detected as one.
         let stamp = stamp(&files)?;
-        let current = RwLock::new(Arc::new(read(&files)?));
+        let current = RwLock::new(Arc::new(pair(&files, read(&files)?)?));
         Ok(Arc::new(ReloadingCertificate { files, current, seen: Mutex::new(stamp) }))
     }
 
@@ -93,8 +96,10 @@ impl ReloadingCertificate {
         if *seen == stamp {
             return Ok(false);
         }
+        // Files that cannot be read are read again at the next check; wrong contents are reported once.
+        let texts = read(&self.files)?;
         *seen = stamp;
-        let pair = Arc::new(read(&self.files)?);
+        let pair = Arc::new(pair(&self.files, texts)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = pair;
         Ok(true)
     }
@@ -139,30 +144,37 @@ impl ResolvesServerCert for ReloadingCertificate {
     }
 }
 
-fn read(files: &CertificatePaths) -> Result<CertifiedKey, CertificateError> {
-    let refused = |what, path: &Path| {
-        let path = path.to_owned();
-        move |reason: String| CertificateError::File { what, path, reason }
+/// Reads the PEM text of the chain and of the key.
+fn read(files: &CertificatePaths) -> Result<[Vec<u8>; 2], CertificateError> {
+    let text = |what, path: &Path| {
+        contents(path).map_err(|error| unreadable(what, path, error.to_string()))
     };
-    let of_chain = refused("certificates", &files.chain);
-    let chain = contents(&files.chain).map_err(|error| error.to_string()).and_then(|text| {
-        let listed = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();
-        listed.map_err(|error| in_words(&error, &text))
-    });
-    let chain = chain.map_err(of_chain)?;
-    let Some(own) = chain.first() else {
+    Ok([text(CHAIN, &files.chain)?, text(KEY, &files.key)?])
+}
+
+/// Parses the PEM text of `files`.
+fn pair(
+    files: &CertificatePaths,
+    [chain, key]: [Vec<u8>; 2],
+) -> Result<CertifiedKey, CertificateError> {
+    let listed = CertificateDer::pem_slice_iter(&chain).collect::<Result<Vec<_>, _>>();
+    let listed =
+        listed.map_err(|error| unreadable(CHAIN, &files.chain, in_words(&error, &chain)))?;
+    let Some(own) = listed.first() else {
         return Err(CertificateError::Empty(files.chain.clone()));
     };
     if let Some(why) = out_of_time(own, ASN1Time::now()) {
         let path = files.chain.display();
         tracing::warn!(%path, why, "clients will refuse the certificate");
     }
-    let key = contents(&files.key).map_err(|error| error.to_string()).and_then(|text| {
-        PrivateKeyDer::from_pem_slice(&text).map_err(|error| in_words(&error, &text))
-    });
-    let key = key.map_err(refused("a key", &files.key))?;
-    CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())
+    let key = PrivateKeyDer::from_pem_slice(&key)
+        .map_err(|error| unreadable(KEY, &files.key, in_words(&error, &key)))?;
+    CertifiedKey::from_der(listed, key, &aws_lc_rs::default_provider())
         .map_err(CertificateError::Pair)
+}
+
+fn unreadable(what: &'static str, path: &Path, reason: String) -> CertificateError {
+    CertificateError::File { what, path: path.to_owned(), reason }
 }
 
 /// Reads a regular file of bounded length; a pipe or a device could block the reader for ever.
@@ -213,16 +225,12 @@ fn out_of_time(own: &CertificateDer<'_>, now: ASN1Time) -> Option<String> {
 
 fn stamp(files: &CertificatePaths) -> Result<Stamp, CertificateError> {
     let of = |what, path: &Path| {
-        let unreadable = |error: io::Error| CertificateError::File {
-            what,
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
-        let found = fs::metadata(path).map_err(unreadable)?;
+        let found =
+            fs::metadata(path).map_err(|error| unreadable(what, path, error.to_string()))?;
         // Change time, not modification time: changed permissions are a reason to reload, too.
         Ok((found.ctime(), found.ctime_nsec(), found.len(), found.ino()))
     };
-    Ok(Stamp([of("certificates", &files.chain)?, of("a key", &files.key)?]))
+    Ok(Stamp([of(CHAIN, &files.chain)?, of(KEY, &files.key)?]))
 }
 
 #[cfg(test)]

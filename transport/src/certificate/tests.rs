@@ -76,6 +76,14 @@ fn a_changed_pair_is_shown_and_a_half_changed_one_is_not() {
     );
     assert_eq!(shown(&certificate), first);
     assert!(!certificate.reload_if_changed().expect("said once"));
+    let file = pair.files().key;
+    fs::remove_file(&file).expect("removed");
+    fs::create_dir(&file).expect("a directory");
+    for case in ["unreadable", "tried again"] {
+        let found = certificate.reload_if_changed();
+        assert!(matches!(found, Err(CertificateError::File { .. })), "{case}: {found:?}");
+    }
+    fs::remove_dir(&file).expect("removed");
     pair.write("key.pem", &key);
     assert!(certificate.reload_if_changed().expect("a pair again"));
     assert_ne!(shown(&certificate), first);
