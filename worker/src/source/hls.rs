@@ -55,7 +55,6 @@ pub(super) struct HlsReader {
     current: Option<Bytes>,
     map: Option<Arc<ByteRange>>,
     key: Option<(Arc<EncryptionKey>, [u8; 16])>,
-    grown: Instant,
     /// The first bytes, how many of them were read since the last seek to the start, and true if the stream
     /// was longer.
     head: Vec<u8>,
@@ -127,7 +126,6 @@ impl HlsReader {
             current: None,
             map: None,
             key: None,
-            grown: Instant::now(),
             head: Vec::new(),
             replayed: 0,
             is_past_head: false,
@@ -159,12 +157,15 @@ impl HlsReader {
 
     /// Opens the next segment; `None` after the last.
     fn advance(&mut self) -> io::Result<Option<Bytes>> {
+        // Reading the segments listed so far may take long, and is no silence of the playlist.
+        let mut waits_since = Instant::now();
         loop {
             // Segments that have left a live playlist are lost.
             self.next = self.next.max(self.media.first);
             if let Some(segment) = self.media.segment(self.next).cloned() {
                 self.next += 1;
                 if segment.is_gap {
+                    waits_since = Instant::now();
                     continue;
                 }
                 let opened = self.segment(&segment, self.next - 1);
@@ -177,7 +178,7 @@ impl HlsReader {
                 return Ok(None);
             }
             let patience = (self.media.target * PATIENCE_TARGETS).clamp(PATIENCE_MIN, PATIENCE_MAX);
-            if self.grown.elapsed() > patience {
+            if waits_since.elapsed() > patience {
                 return Err(self.trouble.suspect(RemoteSourceError::Silent));
             }
             // Half of the time in which a playlist may grow (RFC 8216 6.3.4).
@@ -211,9 +212,6 @@ impl HlsReader {
         };
         match parsed {
             Playlist::Media(media) => {
-                if media.end() > self.media.end() || media.has_ended {
-                    self.grown = Instant::now();
-                }
                 self.media = media;
                 Ok(())
             }
