@@ -44,7 +44,7 @@ pub(super) struct HlsReader {
     opener: Arc<dyn Opener>,
     trouble: SourceErrorCell,
     place: Place,
-    /// URL of the media playlist as requested, and after redirects.
+    /// URL of the media playlist as requested, and after its latest redirects.
     url: String,
     base: Url,
     media: MediaPlaylist,
@@ -205,6 +205,7 @@ impl HlsReader {
         let mut input =
             RemoteInput::open(Arc::clone(&self.opener), &self.url, self.trouble.clone())?;
         let text = whole(&mut input)?;
+        let base = address(None, input.urls().1)?;
         let parsed = match parse(&text) {
             // A playlist that is only partly written has not grown yet.
             Err(error) if error.is_unfinished() => return Ok(()),
@@ -212,6 +213,10 @@ impl HlsReader {
         };
         match parsed {
             Playlist::Media(media) => {
+                if base != self.base {
+                    // The same relative address may lead to another key there.
+                    (self.base, self.key) = (base, None);
+                }
                 self.media = media;
                 Ok(())
             }

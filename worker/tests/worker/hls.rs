@@ -111,7 +111,7 @@ fn encrypted_segments_are_those_of_the_plain_playlist() {
 fn the_best_variant_is_followed_from_where_it_was_found() {
     let _alone = alone();
     let folder = tempfile::tempdir().expect("a folder");
-    let mut shelf = segmented(folder.path(), H264, &[]);
+    let shelf = segmented(folder.path(), H264, &[]);
     let expected = shelf.run("list.m3u8").expect("a result").settled();
     for name in ["list.m3u8", "list0.ts", "list1.ts", "list2.ts", "list3.ts"] {
         shelf.put(&format!("far/away/{name}"), shelf.get(name));
@@ -120,7 +120,7 @@ fn the_best_variant_is_followed_from_where_it_was_found() {
         "master.m3u8",
         "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nnowhere\n#EXT-X-STREAM-INF:BANDWIDTH=2\n../near\n",
     );
-    shelf.moved.insert("near".into(), "far/away/list.m3u8".into());
+    shelf.redirect("near", "far/away/list.m3u8");
     let before = shelf.asked().len();
     let found = shelf.run("master.m3u8").expect("a result");
     assert_same_media(found, &expected, "master");
@@ -148,14 +148,20 @@ fn a_growing_playlist_is_followed_to_its_end() {
         lines[..=at].join("\n")
     };
     shelf.put("live.m3u8", until("list1.ts"));
+    for name in ["list2.ts", "list3.ts"] {
+        shelf.put(&format!("moved/{name}"), shelf.get(name));
+    }
     let grow = || {
         let times_read =
             |shelf: &Shelf| shelf.asked().iter().filter(|asked| asked.starts_with("live")).count();
-        for (seen, text) in [(2, until("list2.ts")), (3, text.clone())] {
+        for (seen, path, text) in
+            [(2, "live.m3u8", until("list2.ts")), (3, "moved/live.m3u8", text.clone())]
+        {
             while times_read(&shelf) < seen {
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
-            shelf.put("live.m3u8", text);
+            shelf.put(path, text);
+            shelf.redirect("live.m3u8", path);
         }
     };
     let found = std::thread::scope(|scope| {
@@ -166,6 +172,7 @@ fn a_growing_playlist_is_followed_to_its_end() {
         shelf.run("live.m3u8").expect("a result")
     });
     assert_same_media(found, &expected, "growing");
+    assert!(shelf.asked().contains(&"moved/list3.ts@0".to_owned()), "beside the moved playlist");
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub struct Shelf {
     /// True if the server supports byte ranges.
     pub ranges: bool,
     /// Redirects from one path to another.
-    pub moved: HashMap<String, String>,
+    moved: Arc<Mutex<HashMap<String, String>>>,
     /// Most bytes that any resource delivers.
     pub cut: Option<usize>,
     /// Most bytes that the resource of this name delivers.
@@ -61,6 +61,11 @@ impl Shelf {
         self.files.lock().expect("no panic").get(name).expect("on the shelf").clone()
     }
 
+    /// Redirects requests for `from` to `to`.
+    pub fn redirect(&self, from: &str, to: &str) {
+        self.moved.lock().expect("no panic").insert(from.to_owned(), to.to_owned());
+    }
+
     /// Returns `path@from` of every open, in order.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("no panic").clone()
@@ -87,7 +92,8 @@ impl ResourceOpener for Shelf {
         let path =
             url.strip_prefix(SITE).ok_or_else(|| ResourceError(format!("blocked: {url}")))?;
         self.asked.lock().expect("no panic").push(format!("{path}@{from}"));
-        let path = self.moved.get(path).map_or(path, String::as_str);
+        let moved = self.moved.lock().expect("no panic").get(path).cloned();
+        let path = moved.as_deref().unwrap_or(path);
         let Some(bytes) = self.files.lock().expect("no panic").get(path).cloned() else {
             return Err(ResourceError(format!("http status 404: {url}")));
         };
