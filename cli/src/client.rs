@@ -28,6 +28,9 @@ pub use target::{ServerArgs, Target};
 
 /// Time limit of a request without work on the server.
 pub const QUICK: Duration = Duration::from_secs(30);
+/// Time limit of a request whose answer the server may hold for 30 s: a lookup of a job that waits for its
+/// end, or a deletion.
+pub const HELD: Duration = Duration::from_secs(60);
 /// Time limit of a request that decodes a whole file.
 pub const LONG: Duration = Duration::from_secs(6 * 3600);
 
@@ -171,7 +174,7 @@ impl ApiClient {
 
     /// Sends `DELETE path` and parses the response.
     pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
-        self.exchange(self.request(Method::DELETE, self.target.url(path)?, QUICK))
+        self.exchange(self.request(Method::DELETE, self.target.url(path)?, HELD))
             .and_then(|reply| self.parse(reply))
     }
 

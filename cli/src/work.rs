@@ -18,7 +18,7 @@ use crate::{
 };
 
 const PAGE: u32 = 500;
-/// Time for which the server may hold a query for events; the progress is fetched at that interval.
+/// Time for which the server may hold an answer; the progress is fetched at that interval.
 const LOOK_MS: u32 = 500;
 
 /// Job, as in the response of `GET /v1/runs/{id}/jobs/{job_id}`.
@@ -100,7 +100,9 @@ pub fn carry_out(
         }
         let wait = (!is_cancelled).then_some(LOOK_MS);
         cursor.read(client, wait, &mut |event| bar.aside(|| on_event(event)))?;
-        let job: Job = events::retry_unreachable(true, || client.get(&path, &[]))?;
+        // A cancelled job that runs on is waited for here, as no event may come.
+        let held = is_cancelled.then(|| ("wait_ms", LOOK_MS.to_string()));
+        let job: Job = events::retry_unreachable(true, || client.get(&path, held.as_slice()))?;
         bar.at(job.frames_done, job.frames_total, job.line());
         if matches!(job.status.as_str(), "queued" | "running") {
             continue;

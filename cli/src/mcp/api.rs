@@ -6,7 +6,7 @@ use reqwest::{Client as Http, Method, RequestBuilder, Response};
 use serde_json::Value;
 
 use crate::{
-    client::{CONNECT, QUICK, ServerArgs, Target, api_error, next_query, root_cause},
+    client::{CONNECT, HELD, QUICK, ServerArgs, Target, api_error, next_query, root_cause},
     error::CliError,
     trust::no_client,
 };
@@ -60,6 +60,13 @@ impl Api {
         Ok(self.page(path, query).await?.value)
     }
 
+    /// Like [`Api::get`], for an answer that the server may hold.
+    pub async fn get_held(&self, path: &str, query: &[(&str, String)]) -> Result<Value, CliError> {
+        let mut url = self.target.url(path)?;
+        url.query_pairs_mut().extend_pairs(query);
+        self.parse(self.exchange(self.request(Method::GET, url, HELD)).await?).await
+    }
+
     /// Fetches the first page of the list at `path`.
     pub async fn page(&self, path: &str, query: &[(&str, String)]) -> Result<Page, CliError> {
         let mut url = self.target.url(path)?;
@@ -102,7 +109,7 @@ impl Api {
 
     /// Sends `DELETE path` and parses the response.
     pub async fn delete(&self, path: &str) -> Result<Value, CliError> {
-        let request = self.request(Method::DELETE, self.target.url(path)?, QUICK);
+        let request = self.request(Method::DELETE, self.target.url(path)?, HELD);
         self.parse(self.exchange(request).await?).await
     }
 

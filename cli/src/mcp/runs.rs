@@ -131,7 +131,8 @@ pub async fn jobs(api: &Api, args: Jobs) -> Told {
         return Ok(vec![block(&json!({ "newest_first": jobs }))]);
     };
     let wait_ms = args.wait_seconds.unwrap_or(0).min(30) * 1000;
-    let found = api.get(&job_path(&path, &job)?, &[("wait_ms", wait_ms.to_string())]).await?;
+    let path = job_path(&path, &job)?;
+    let found = api.get_held(&path, &[("wait_ms", wait_ms.to_string())]).await?;
     Ok(vec![block(&picked(&found, JOB))])
 }
 
