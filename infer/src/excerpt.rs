@@ -1,6 +1,6 @@
 //! Short error message of a backend, without content that must stay private.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use serde_json::Value;
 
@@ -62,8 +62,19 @@ pub(crate) fn cleaned(text: &str, key: Option<&str>) -> String {
 fn is_private(word: &str, key: Option<&str>) -> bool {
     let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
     let is_key = ["sk-", "AIza", "hf_"].iter().any(|start| bare.starts_with(start));
-    let is_address = bare.parse::<SocketAddr>().is_ok() || bare.parse::<IpAddr>().is_ok();
-    is_key || is_address || word.contains("://") || key.is_some_and(|key| word.contains(key))
+    let is_address = bare.parse::<IpAddr>().is_ok()
+        || has_port(bare)
+        || ["://", "host="].iter().any(|mark| word.contains(mark));
+    is_key || is_address || key.is_some_and(|key| word.contains(key))
+}
+
+/// Returns true for `host:port`, with or without a path. A single digit is no port: models are named so.
+fn has_port(word: &str) -> bool {
+    let authority = word.split('/').next().unwrap_or_default();
+    authority.rsplit_once(':').is_some_and(|(host, port)| {
+        let is_host = host.contains(|c: char| c.is_alphabetic() || matches!(c, '.' | ']'));
+        is_host && port.len() > 1 && port.parse::<u16>().is_ok()
+    })
 }
 
 #[cfg(test)]
@@ -90,6 +101,15 @@ mod tests {
             (
                 r#"{"error":"key sk-abc123, or my-key-7, at 10.0.0.7:8000 or http://a/b."}"#,
                 "key *** or *** at *** or ***",
+            ),
+            (
+                r#"{"error":"(vllm.internal:8000): at vllm:80, [2001:db8::1]:8000, 10.0.0.7:80/v1"}"#,
+                "*** at *** *** ***",
+            ),
+            ("Pool(host='vllm.internal', port=80) refused", "*** port=80) refused"),
+            (
+                "model 'llama3:8b' or phi:3: not found at 12:30",
+                "model 'llama3:8b' or phi:3: not found at 12:30",
             ),
             (&long, &cut),
         ];
