@@ -126,8 +126,8 @@ impl Backend {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the last failure unless a request has succeeded since; without content of prompt or answer, as
-    /// any caller may see it.
+    /// Returns the last failure unless a request has succeeded since; timeouts of impatient callers are none.
+    /// It is without content of prompt or answer, as any caller may see it.
     pub fn last_failure(&self) -> Option<FailureKind> {
         self.state().last_failure.clone()
     }

@@ -64,10 +64,10 @@ impl<'a> BreakerPermit<'a> {
     pub fn record(mut self, failure: Option<&FailureKind>, time: Duration) {
         let patience =
             TELLING_TIMEOUT_MIN.min(self.backend.config.timeout.unwrap_or(TIMEOUT_DEFAULT));
-        self.signal = match failure {
-            Some(FailureKind::Timeout { .. }) if time < patience => RequestSignal::Nothing,
-            failure => signal(failure),
-        };
+        if matches!(failure, Some(FailureKind::Timeout { .. })) && time < patience {
+            return;
+        }
+        self.signal = signal(failure);
         let mut state = self.backend.state();
         state.last_failure = failure.map(FailureKind::without_content);
         if let Some(FailureKind::RateLimited { retry_after: Some(wait) }) = failure {

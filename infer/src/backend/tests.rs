@@ -72,6 +72,17 @@ fn what_everybody_may_know_of_a_failure_holds_nothing_of_the_answer() {
     assert_eq!(signal, "gave an answer that does not match output_schema");
 }
 
+#[test]
+fn a_timeout_is_the_backends_failure_if_its_caller_was_patient() {
+    let backend = backend("http://127.0.0.1:9");
+    for (seconds, is_told) in [(1, false), (5, true)] {
+        let after = Duration::from_secs(seconds);
+        let permit = BreakerPermit::acquire(&backend, &"alice".into()).expect("it works");
+        permit.record(Some(&FailureKind::Timeout { after }), after);
+        assert_eq!(backend.last_failure().is_some(), is_told, "after {seconds} s");
+    }
+}
+
 #[tokio::test]
 async fn a_backend_is_asked_by_the_name_that_it_lists() {
     let listed = |names: &[&str]| {
