@@ -26,6 +26,9 @@ const REPLY: Duration = Duration::from_secs(30);
 /// Read buffer size, which is also the most that a connection buffers.
 const READ_BYTES: usize = 64 << 10;
 
+/// Problem of a server that closes the connection before it answers.
+pub(super) const NO_ANSWER: &str = "closed the connection without an answer";
+
 /// Open connection.
 pub(super) struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
@@ -85,10 +88,9 @@ impl Http1Connection {
         match timeout(limit, sent).await {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) if error.is_parse() => Err(failure(target, &error)),
-            Ok(Err(_)) => Err(EgressError::Answer {
-                host: target.host().to_owned(),
-                problem: "closed the connection without an answer",
-            }),
+            Ok(Err(_)) => {
+                Err(EgressError::Answer { host: target.host().to_owned(), problem: NO_ANSWER })
+            }
             Err(_) => Err(EgressError::Timeout { wait: TimeoutPhase::FirstByte, after: limit }),
         }
     }
