@@ -5,6 +5,7 @@
 
 use std::{
     collections::VecDeque,
+    mem,
     time::{Duration, Instant},
 };
 
@@ -125,6 +126,13 @@ impl VideoTrack {
             Some(current) if current.is_heard(now) => return Err(DropReason::MediaSources),
             Some(_) => false,
         };
+        let mut reception =
+            ReceptionStats::new(packet.ssrc, packet.sequence, packet.timestamp, now);
+        if same_source && let Some(current) = &mut self.current {
+            // The counts of a source go on when its payload type changes (RFC 3550 6.4.1).
+            mem::swap(&mut reception, &mut current.reception);
+            reception.packet(packet.sequence, packet.timestamp, now);
+        }
         let codec = PayloadKind::Video(self.video[at].codec);
         let before = self.current.as_ref().map(|current| self.payloads.get(current.payload_type));
         if before.is_some_and(|before| before != codec) {
@@ -152,7 +160,7 @@ impl VideoTrack {
         self.current = Some(Current {
             payload_type: packet.payload_type,
             receiver,
-            reception: ReceptionStats::new(packet.ssrc, packet.sequence, packet.timestamp, now),
+            reception,
             heard_at: now,
             has_left: false,
             base,

@@ -59,12 +59,14 @@ fn a_change_of_codec_goes_on_in_time_and_late_packets_do_not_undo_it() {
     let later = start + Duration::from_millis(100);
     // A VP9 keyframe in one packet: beginning and end of a frame (RFC 9628 4.2).
     let vp9 =
-        RtpPacket { payload: &[0x0c, 0x82, 0x49, 0x83, 0x42, 0], ..packet(100, 1, 11, 18_000) };
+        RtpPacket { payload: &[0x0c, 0x82, 0x49, 0x83, 0x42, 0], ..packet(100, 1, 12, 18_000) };
     assert_eq!(video.packet(&vp9, later), Ok(()));
     let times = units(&mut video, later);
     assert_eq!(video.packet(&packet(96, 1, 9, 6000), later), Ok(()));
     assert!(times.iter().all(|ticks| *ticks == 9000), "{times:?}");
     assert_eq!(video.current.as_ref().map(|current| current.payload_type), Some(100));
+    let block = video.block(later).expect("a source");
+    assert_eq!((block.highest, block.lost), (12, 1), "the counts of a source go on");
 }
 
 #[test]
