@@ -18,7 +18,10 @@ const NTP_TO_UNIX_S: i64 = 2_208_988_800;
 #[derive(Debug, Default)]
 pub(super) struct RtpClock {
     last: Option<Last>,
+    /// Report since the last unit.
     report: Option<Report>,
+    /// Tick of the last report before it, and its time on the sender's wall clock in microseconds.
+    anchor: Option<(i64, i64)>,
 }
 
 #[derive(Debug)]
@@ -48,18 +51,22 @@ impl RtpClock {
                 let step = near + wraps.max(0) * WRAP;
                 let explained = step.abs() <= STEP_MAX || (step - elapsed).abs() <= STEP_MAX;
                 if !explained {
-                    self.report = None;
+                    (self.report, self.anchor) = (None, None);
                 }
                 last.ticks + if explained { step } else { elapsed.max(1) }
             }
         };
         self.last = Some(Last { raw, ticks, at });
+        if let Some(report) = self.report.take() {
+            let since = i64::from(raw.wrapping_sub(report.rtp) as i32);
+            self.anchor = Some((ticks - since, report.epoch_us));
+        }
         ticks
     }
 
     /// Restarts the clock at the timestamp `raw` of a source that counts from a new origin.
     pub(super) fn restart(&mut self, raw: u32, at: Instant) {
-        self.report = None;
+        (self.report, self.anchor) = (None, None);
         if let Some(last) = &mut self.last {
             let elapsed = ticks_in(at.saturating_duration_since(last.at)).max(1);
             *last = Last { raw, ticks: last.ticks + elapsed, at };
@@ -80,11 +87,10 @@ impl RtpClock {
         self.report = Some(Report { epoch_us, rtp });
     }
 
-    /// Returns the wall clock time of the tick `raw` by the sender's clock; `None` before a report.
-    pub(super) fn wall(&self, raw: u32) -> Option<WallTime> {
-        let report = self.report.as_ref()?;
-        let ticks = i64::from(raw.wrapping_sub(report.rtp) as i32);
-        let epoch_us = report.epoch_us + ticks * 1_000_000 / HZ;
+    /// Returns the wall clock time of a unit's ticks by the sender's clock; `None` before a report.
+    pub(super) fn wall(&self, ticks: i64) -> Option<WallTime> {
+        let (origin, epoch_us) = self.anchor?;
+        let epoch_us = epoch_us + (ticks - origin) * 1_000_000 / HZ;
         Some(WallTime { epoch_ms: epoch_us.div_euclid(1000) })
     }
 }
@@ -153,7 +159,21 @@ mod tests {
         for (name, ntp, rtp, raw, expected) in cases {
             let mut clock = RtpClock::default();
             clock.report(ntp, rtp);
-            assert_eq!(clock.wall(raw).map(|wall| wall.epoch_ms), expected, "{name}");
+            let ticks = clock.ticks(raw, Instant::now());
+            assert_eq!(clock.wall(ticks).map(|wall| wall.epoch_ms), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn wall_time_goes_on_for_hours_after_a_report() {
+        let (mut clock, zero) = (RtpClock::default(), Instant::now());
+        clock.report(2_208_988_800 << 32, 0);
+        for hour in 0..15_u32 {
+            let seconds = u64::from(hour) * 3600;
+            let raw = (seconds * 90_000) as u32;
+            let ticks = clock.ticks(raw, zero + Duration::from_secs(seconds));
+            let found = clock.wall(ticks).map(|wall| wall.epoch_ms);
+            assert_eq!(found, Some(i64::from(hour) * 3_600_000), "hour {hour}");
         }
     }
 

@@ -336,7 +336,7 @@ impl RtpReceiver {
                     data: whole.data,
                 },
                 last_packet_at: whole.last_at,
-                captured_at: self.clock.wall(whole.timestamp),
+                captured_at: self.clock.wall(ticks),
             });
         }
     }
