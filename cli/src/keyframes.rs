@@ -88,13 +88,38 @@ fn whole(client: &ApiClient, run: &str, digits: &str) -> Result<String, CliError
     if digits.len() == 64 {
         return Ok(digits.to_owned());
     }
-    let mut hashes: Vec<String> =
-        fetch(client, run)?.iter().map(|still| text(&still["image_sha256"])).collect();
+    only(&fetch(client, run)?, digits)
+}
+
+/// Returns the only hash of `stills` that begins with these digits; a still may recur.
+fn only(stills: &[Value], digits: &str) -> Result<String, CliError> {
+    let mut hashes: Vec<String> = stills.iter().map(|still| text(&still["image_sha256"])).collect();
     hashes.retain(|hash| hash.starts_with(digits));
+    hashes.sort_unstable();
     hashes.dedup();
     match hashes.as_slice() {
         [one] => Ok(one.clone()),
         [] => Err(CliError::Usage(format!("no still of the run begins with {digits}"))),
         many => Err(CliError::Usage(format!("{} stills begin with {digits}", many.len()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_first_digits_of_a_still_that_recurs_are_enough() {
+        let stills = ["a1", "a2", "a1"].map(|hash| json!({ "image_sha256": hash }));
+        for (digits, expected) in [
+            ("a1", Ok("a1")),
+            ("a", Err("2 stills begin with a")),
+            ("b", Err("no still of the run begins with b")),
+        ] {
+            let found = only(&stills, digits).map_err(|error| error.to_string());
+            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{digits}");
+        }
     }
 }
