@@ -42,8 +42,9 @@ impl<'a> SegmentMerger<'a> {
         }
     }
 
-    /// Adds the next segment of the file.
+    /// Adds the next segment of the file. After a failure it may lack records, so that failure is returned.
     pub fn deliver(&mut self, segment: SegmentResult) -> Result<(), JobFault> {
+        self.job.take_failure()?;
         let assembled = self.assemble(segment);
         // A fault must not lose the records before it.
         self.assembler.say(&mut |records| self.job.say(JobEvent::Frames(records)))?;

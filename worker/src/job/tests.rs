@@ -14,11 +14,15 @@ use std::sync::{
 use decode::{FrameSink, SegmentInfo};
 use gate::SelectionReason;
 use media::{
-    Dimensions, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat, SampleRange,
-    Score, Subsampling, Timebase, Timestamp,
+    Dimensions, ErrorKind, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat,
+    SampleRange, Score, Subsampling, Timebase, Timestamp,
 };
 
-use super::{merge_segments::SegmentMerger, sink::SegmentSink, *};
+use super::{
+    merge_segments::SegmentMerger,
+    sink::{SegmentResult, SegmentSink},
+    *,
+};
 use crate::{
     ChunkBuilder, EncodedImage, FrameChunk, ModelImage, NoveltySpec, still::EmbeddingInputBuilder,
 };
@@ -512,4 +516,16 @@ fn a_receiver_that_stops_at_frames_gets_no_other() {
     let segment = sink.end().expect("all there");
     assert_eq!(sequencer.deliver(segment), Err(JobFault::Stopped));
     assert_eq!(messages.into_inner(), 1);
+}
+
+#[test]
+fn a_segment_whose_end_failed_is_not_delivered() {
+    let emit = |event: JobEvent| -> ControlFlow<()> { panic!("{event:?}") };
+    let options = options(Asked { views: shown(ChunkBoundary::Frames(8), 1), ..ASKED });
+    let measuring = GateMeasurement::default();
+    let job = Job::new(&options, Rotation::None, &measuring, &emit);
+    let mut sequencer = SegmentMerger::new(&job);
+    let fault = JobFault::Other { kind: ErrorKind::Internal, message: "lost".to_owned() };
+    job.fail(fault.clone());
+    assert_eq!(sequencer.deliver(SegmentResult::default()), Err(fault));
 }
