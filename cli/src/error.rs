@@ -6,6 +6,8 @@ use std::{io, path::PathBuf};
 
 use media::ErrorKind;
 
+use crate::whip::WhipError;
+
 /// Exit code of a failed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -95,7 +97,7 @@ pub enum CliError {
     Usage(String),
     /// A file cannot be published.
     #[error(transparent)]
-    Live(#[from] crate::whip::WhipError),
+    Live(#[from] WhipError),
     /// A run is not reproduced as it was recorded.
     #[error("verification failed; recorded run differs from its source: {0}")]
     Diverged(String),
@@ -155,8 +157,10 @@ impl CliError {
             CliError::Select(error) => of_kind(error.kind()),
             CliError::Log { source, .. } => of_kind(source.kind()),
             CliError::Model(error) => of_kind(error.kind()),
+            CliError::Unreachable { .. } | CliError::Live(WhipError::NeverConnected { .. }) => {
+                Exit::Unreachable
+            }
             CliError::Live(error) => of_kind(error.kind()),
-            CliError::Unreachable { .. } => Exit::Unreachable,
             CliError::Api(error) => match error.status {
                 401 | 403 => Exit::Denied,
                 404 => Exit::NotFound,
@@ -175,15 +179,15 @@ impl CliError {
     }
 }
 
+/// Returns the exit code of a failure other than a server that does not answer.
 fn of_kind(kind: ErrorKind) -> Exit {
     match kind {
         ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::Conflict => Exit::Refused,
         ErrorKind::Unauthenticated | ErrorKind::Forbidden => Exit::Denied,
         ErrorKind::NotFound => Exit::NotFound,
-        ErrorKind::Unavailable => Exit::Unreachable,
         ErrorKind::Cancelled => Exit::Interrupted,
         ErrorKind::DataLoss => Exit::Damaged,
-        ErrorKind::Exhausted | ErrorKind::Internal => Exit::Failed,
+        ErrorKind::Exhausted | ErrorKind::Internal | ErrorKind::Unavailable => Exit::Failed,
     }
 }
 
@@ -215,6 +219,17 @@ mod tests {
         ];
         for (status, exit) in cases {
             assert_eq!(api(status).exit(), exit, "HTTP {status}");
+        }
+    }
+
+    #[test]
+    fn only_a_server_that_does_not_answer_is_unreachable() {
+        let cases = [
+            (CliError::Worker(worker::WorkerError::Ended), Exit::Failed),
+            (CliError::Live(WhipError::NeverConnected { session: 1 }), Exit::Unreachable),
+        ];
+        for (error, exit) in cases {
+            assert_eq!(error.exit(), exit, "{error}");
         }
     }
 

@@ -81,6 +81,6 @@ fn a_server_embeds_jpegs_and_ends_when_it_is_told_to() {
 #[test]
 fn a_server_without_its_library_says_so() {
     let (mut server, _, line) = start(&["--onnxruntime", "/nowhere/libonnxruntime.so"]);
-    assert_eq!(server.0.wait().expect("it ends").code(), Some(4));
+    assert_eq!(server.0.wait().expect("it ends").code(), Some(1));
     assert!(line.contains("ONNX Runtime cannot be loaded") && line.contains("/nowhere"), "{line}");
 }
