@@ -170,7 +170,12 @@ impl SidecarClient {
         }
         let late = Instant::now() + self.deadline;
         let (reply, answer) = oneshot::channel();
-        self.asks.try_send(EmbedRequest { jpeg, late, reply }).map_err(|_| SidecarError::Full)?;
+        self.asks.try_send(EmbedRequest { jpeg, late, reply }).map_err(
+            |refused| match refused {
+                mpsc::error::TrySendError::Full(_) => SidecarError::Full,
+                mpsc::error::TrySendError::Closed(_) => SidecarError::Closed,
+            },
+        )?;
         match tokio::time::timeout_at(late, answer).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(SidecarError::Closed),

@@ -83,7 +83,6 @@ pub struct Embedder {
     side: u32,
     provider: &'static str,
     deadline: Duration,
-    waiting_max: usize,
 }
 
 impl Embedder {
@@ -103,7 +102,7 @@ impl Embedder {
             let ended = StopOnDrop(of_thread);
             run(&ended.0, model);
         })?;
-        Ok(Embedder { shared, side, provider, deadline, waiting_max: limits.waiting_max })
+        Ok(Embedder { shared, side, provider, deadline })
     }
 
     /// Returns the side of the pictures that the model takes, in pixels.
@@ -138,7 +137,7 @@ impl Embedder {
                 return Err(EmbedError::Stopped);
             }
             let pushed = state.batcher.push(Instant::now(), stream, EmbedJob { picture, reply });
-            pushed.map_err(|_| EmbedError::Full(self.waiting_max))?;
+            pushed.map_err(|_| EmbedError::Full)?;
             self.shared.changed.notify_one();
         }
         match tokio::time::timeout(self.deadline, answer).await {

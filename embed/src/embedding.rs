@@ -109,9 +109,9 @@ pub enum EmbedError {
     /// The model failed, or its output is no embedding.
     #[error("the embedding model failed: {0}")]
     Model(String),
-    /// The queue of pictures is full.
-    #[error("embedding queue is full ({0} waiting)")]
-    Full(usize),
+    /// Too many pictures wait, in total or of one stream.
+    #[error("too many pictures wait to be embedded")]
+    Full,
     /// The embedding did not come before the deadline.
     #[error("no embedding within {0} ms")]
     Late(u64),
@@ -126,7 +126,7 @@ impl EmbedError {
         match self {
             EmbedError::Side { .. } => ErrorKind::InvalidInput,
             EmbedError::Model(_) => ErrorKind::Internal,
-            EmbedError::Full(_) => ErrorKind::Exhausted,
+            EmbedError::Full => ErrorKind::Exhausted,
             EmbedError::Late(_) => ErrorKind::Unavailable,
             EmbedError::Stopped => ErrorKind::Cancelled,
         }

@@ -175,7 +175,7 @@ async fn answer(
     let refusal = match result {
         Ok(embedding) => return Ok(SidecarReply::Embedding(embedding)),
         Err(EmbedError::Stopped) => return Err(DisconnectReason::Model),
-        Err(EmbedError::Full(_) | EmbedError::Late(_)) => SidecarStatus::Busy,
+        Err(EmbedError::Full | EmbedError::Late(_)) => SidecarStatus::Busy,
         Err(EmbedError::Side { .. } | EmbedError::Model(_)) => SidecarStatus::Model,
     };
     shared.refused.fetch_add(1, Ordering::Relaxed);

@@ -217,7 +217,10 @@ async fn nobody_there_and_nothing_to_send_are_errors() {
     assert_eq!(name(&sidecar.embed(Bytes::new()).await), "picture");
     let long = Bytes::from(vec![0; JPEG_BYTES_MAX + 1]);
     assert_eq!(name(&sidecar.embed(long).await), "picture");
-    assert_eq!(sidecar.counts(), SidecarCounts { embedded: 0, failed: 4, connections: 0 });
+    sidecar.task.abort();
+    sidecar.asks.closed().await;
+    assert_eq!(name(&sidecar.embed(jpeg(1)).await), "closed");
+    assert_eq!(sidecar.counts(), SidecarCounts { embedded: 0, failed: 5, connections: 0 });
 }
 
 #[tokio::test]

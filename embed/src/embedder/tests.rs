@@ -131,7 +131,7 @@ async fn an_ask_ends_at_its_deadline_and_at_the_bound_of_the_queue() {
     let one = BatchLimits { age_max: ENDLESS, waiting_max: 1, ..BatchLimits::default() };
     let Stage { embedder, batches: _batches, .. } = stage(one, Duration::from_millis(1));
     assert_eq!(embedder.embed(1, picture(1)).await, Err(EmbedError::Late(1)));
-    assert_eq!(embedder.embed(1, picture(1)).await, Err(EmbedError::Full(1)));
+    assert_eq!(embedder.embed(1, picture(1)).await, Err(EmbedError::Full));
     let two = ModelInputImage::new(2, vec![0; 12]).expect("four pixels");
     assert_eq!(embedder.embed(1, two).await, Err(EmbedError::Side { side: 1, got: 2 }));
     assert_eq!(embedder.counts().batch.refused, 1);
