@@ -276,7 +276,8 @@ fn ingest(
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if let Some(done) = client.get::<RunState>(&state, &[])?.progress {
+            // A failed look is passed over: the ingest tells what is wrong, and has to be waited for anyway.
+            if let Ok(RunState { progress: Some(done) }) = client.get(&state, &[]) {
                 progress.at(done.pts_ms, format!("{} frames", grouped(done.frames)));
             }
         };
