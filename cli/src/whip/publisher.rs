@@ -98,14 +98,16 @@ fn started(
     Ok((session, created.run))
 }
 
-/// Waits for a datagram or the next timer.
+/// Waits for a datagram or the next timer of the sessions that are driven on.
 fn wait(sessions: &mut [PublisherSession]) -> Result<(), CliError> {
     let now = Instant::now();
-    let due = sessions.iter_mut().map(|session| session.next_at(now)).min();
+    let driven = sessions.iter_mut().filter(|session| !session.is_done());
+    let due = driven.map(|session| session.next_at(now)).min();
     let patience = due.map_or(TURN, |due| due.saturating_duration_since(now)).min(TURN);
     let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
+    let driven = sessions.iter().filter(|session| !session.is_done());
     let mut sockets: Vec<PollFd<'_>> =
-        sessions.iter().map(|session| PollFd::new(session.socket(), PollFlags::IN)).collect();
+        driven.map(|session| PollFd::new(session.socket(), PollFlags::IN)).collect();
     match poll(&mut sockets, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(CliError::Live(WhipError::Socket(error.into()))),
