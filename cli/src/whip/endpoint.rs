@@ -3,6 +3,7 @@
 //! Follows redirects within the same server only, so the key is sent to no other.
 
 use std::{
+    io::Read,
     net::{IpAddr, SocketAddr, UdpSocket},
     time::Duration,
 };
@@ -133,10 +134,15 @@ impl Endpoint {
         let resource = self.location(url, &reply)?;
         let run = reply.headers().get(RUN).and_then(|value| value.to_str().ok());
         let run = run.map(str::to_owned);
-        let answer = reply.text().map_err(|error| self.unreachable(client::root_cause(&error)))?;
+        let mut answer = Vec::new();
+        reply
+            .take(ANSWER_BYTES_MAX as u64 + 1)
+            .read_to_end(&mut answer)
+            .map_err(|error| self.unreachable(error.to_string()))?;
         if answer.len() > ANSWER_BYTES_MAX {
-            return Err(self.odd(format!("an answer of {} bytes", answer.len())));
+            return Err(self.odd(format!("an answer of more than {ANSWER_BYTES_MAX} bytes")));
         }
+        let answer = String::from_utf8_lossy(&answer).into_owned();
         Ok(WhipResource { answer, resource, run })
     }
 
