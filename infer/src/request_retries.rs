@@ -306,8 +306,12 @@ impl RequestRetries {
             u32::try_from(counted).ok().filter(|counted| *counted > 0)
         });
         let more = had.map_or(MAX_TOKENS_UNKNOWN, |had| had.saturating_mul(2).saturating_add(256));
-        self.max_tokens =
-            Some(more.min(MAX_TOKENS_RETRY).max(self.request.max_tokens.unwrap_or(0)));
+        let more = more.min(MAX_TOKENS_RETRY);
+        // The same request would end in the same way; one for compact JSON is another.
+        if !lost && had.is_some_and(|had| had >= more) {
+            return EvaluatedResponse::failed(FailureKind::Truncated, tokens);
+        }
+        self.max_tokens = Some(more.max(self.request.max_tokens.unwrap_or(0)));
         self.compact |= lost;
         EvaluatedResponse::again(FailureKind::Truncated, tokens)
     }

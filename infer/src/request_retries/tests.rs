@@ -200,6 +200,9 @@ fn more_room_is_asked_for_up_to_a_limit() {
         turns.evaluate(chat("{", "length"), PATIENCE);
         assert_eq!(sent(&turns)["max_tokens"], json!(expected), "{had:?}");
     }
+    let at_the_limit = InferenceRequest { max_tokens: Some(16_384), ..request(true) };
+    let mut turns = RequestRetries::new(API, Arc::new(at_the_limit), "m");
+    assert_eq!(told(&turns.evaluate(chat("{", "length"), PATIENCE)), "failed truncated");
 }
 
 #[test]
