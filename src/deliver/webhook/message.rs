@@ -18,6 +18,7 @@ pub struct WebhookMessage {
     /// Kind of the event.
     pub kind: EventKind,
     /// Value of `webhook-id`: ids of webhook and event, by which receivers can drop repetitions.
+    /// The event's id has its time, as a restored log gives its number to another event.
     pub id: String,
     /// Body of the message.
     pub body: Bytes,
@@ -57,6 +58,7 @@ impl WebhookMessage {
     ) -> Result<WebhookMessage, TimelineError> {
         let head = event.head;
         let (run, seq, kind) = (head.run.to_string(), head.seq.0, head.kind.as_str());
+        let event_id = format!("{seq}_{}", head.at.epoch_ms);
         let payload = if event.payload_bytes() <= PAYLOAD_BYTES_MAX {
             let text = event.into_payload().collect::<Result<String, _>>()?;
             Some(RawValue::from_string(text).expect("the log holds JSON"))
@@ -64,9 +66,10 @@ impl WebhookMessage {
             None
         };
         let dataref = format!("/v1/runs/{run}/events?from_seq={seq}&limit=1");
+        let id = format!("{}_{event_id}", webhook.id);
         let body = CloudEvent {
             specversion: "1.0",
-            id: seq.to_string(),
+            id: event_id,
             source,
             r#type: format!("sightline.{kind}"),
             subject: &run,
@@ -76,13 +79,14 @@ impl WebhookMessage {
             data: Data { run_id: &run, seq, pts_ms: head.at.epoch_ms, kind, payload },
         };
         let body = serde_json::to_vec(&body).expect("JSON with string keys is writable");
-        let id = format!("{}_{seq}", webhook.id);
         Ok(WebhookMessage { seq: head.seq, kind: head.kind, id, body: body.into() })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use media::{RunId, Score, WallTime, WebhookId};
     use serde_json::Value;
     use timeline::{Event, FindingKind, FindingPayload, NewEvent, Timeline, TimelineOptions};
@@ -93,7 +97,9 @@ mod tests {
 
     fn message(description_bytes: usize) -> Value {
         let dir = tempfile::tempdir().expect("a directory");
-        let (log, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opens");
+        let clock = Arc::new(|| WallTime { epoch_ms: 62_000 });
+        let options = TimelineOptions { clock, ..TimelineOptions::default() };
+        let (log, _) = Timeline::open(dir.path(), options).expect("opens");
         let run = RunId::from_bytes([1; 16]);
         let finding = FindingPayload {
             frame_index: 1,
@@ -116,13 +122,14 @@ mod tests {
         };
         let event = log.get_parts(Seq(1)).expect("readable").expect("there");
         let message = WebhookMessage::new(&webhook, "urn:sightline:node-x", event).expect("made");
-        assert_eq!(message.id, "wh-02020202020202020202020202020202_1");
+        assert_eq!(message.id, "wh-02020202020202020202020202020202_1_62000");
         serde_json::from_slice(&message.body).expect("JSON")
     }
 
     #[test]
     fn a_payload_is_sent_along_unless_it_is_large() {
         let small = message(100);
+        assert_eq!(small["id"], "1_62000");
         assert_eq!(small["data"]["payload"]["frame_index"], 1);
         assert_eq!(small.get("dataref"), None);
         let large = message(PAYLOAD_BYTES_MAX as usize);
