@@ -41,15 +41,15 @@ pub fn find(app: &App, run: &Run) -> Result<Found, ApiError> {
     }
     let path = path_of(&uri).map_err(told)?;
     let owner = &run.origin().principal;
-    let Some(name) = app.uploads.named(owner, &path) else {
-        return app
-            .roots
-            .open_served(&uri)
-            .and_then(|file| beneath_root(file, &path))
-            .map_err(told);
+    let upload = match app.uploads.named(owner, &path) {
+        Some(name) => app.uploads.find(owner, &name.map_err(told)?)?,
+        None => match app.roots.open_served(&uri) {
+            Ok(file) => return beneath_root(file, &path).map_err(told),
+            Err(error) if error.is_missing() => app.uploads.moved(owner, &path)?,
+            Err(error) => return Err(told(error)),
+        },
     };
-    let upload = app.uploads.find(owner, &name.map_err(told)?)?.ok_or(MISSING)?;
-    files::stored(app, upload).map_err(told)
+    files::stored(app, upload.ok_or(MISSING)?).map_err(told)
 }
 
 /// Returns a file of a root. Its entity tag is made of inode, size and mtime, as its hash is not known.

@@ -134,13 +134,17 @@ pub struct App {
 impl App {
     /// Opens the file named by `uri`: an upload of the caller, or a file beneath an ingest root.
     pub fn open_source(&self, caller: &Principal, uri: &str) -> Result<File, ApiError> {
-        match self.uploads.named(caller, &path_of(uri)?) {
-            Some(name) => {
-                let upload = self.uploads.find(caller, &name?)?;
-                Ok(self.uploads.open_file(&upload.ok_or(SourceError::NotFound)?)?)
-            }
-            None => Ok(self.roots.open_source(uri)?),
-        }
+        let path = path_of(uri)?;
+        let upload = match self.uploads.named(caller, &path) {
+            Some(name) => self.uploads.find(caller, &name?)?.ok_or(SourceError::NotFound)?,
+            None => match self.roots.open_source(uri) {
+                Err(error) if error.is_missing() => {
+                    self.uploads.moved(caller, &path)?.ok_or(error)?
+                }
+                opened => return Ok(opened?),
+            },
+        };
+        Ok(self.uploads.open_file(&upload)?)
     }
 
     /// Returns the columns of recordings in progress.

@@ -69,6 +69,11 @@ impl SourceError {
             _ => ErrorKind::InvalidInput,
         }
     }
+
+    /// Returns true if no ingest root has the file.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, SourceError::NoRoots | SourceError::OutsideRoots | SourceError::NotFound)
+    }
 }
 
 /// Source of an ingest.

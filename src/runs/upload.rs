@@ -433,6 +433,20 @@ impl UploadStore {
         Some(own.and_then(|name| name.parse().ok()).ok_or(SourceError::NotFound))
     }
 
+    /// Finds an upload of `owner` by its path when the data directory was elsewhere: before a restore or a move.
+    pub fn moved(
+        &self,
+        owner: &Principal,
+        path: &Path,
+    ) -> Result<Option<StoredUpload>, UploadError> {
+        let is_own = path.parent().is_some_and(|folder| folder.ends_with(folder_of(owner)));
+        let name = path.file_name().filter(|_| is_own).and_then(|name| name.to_str());
+        match name.and_then(|name| name.parse::<StoredName>().ok()) {
+            Some(name) => self.find(owner, &name),
+            None => Ok(None),
+        }
+    }
+
     /// Path of the file on this server.
     pub fn path(&self, upload: &StoredUpload) -> PathBuf {
         self.dirs[0].join(folder_of(&upload.owner)).join(upload.name.as_str())

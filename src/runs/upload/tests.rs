@@ -55,6 +55,19 @@ fn only_its_owner_finds_a_file() {
         let found = uploads.named(owner, path).map(|named| named.is_ok());
         assert_eq!(found, expected, "{} {}", owner.as_str(), path.display());
     }
+    let elsewhere = Path::new("/other/uploads").join(folder_of(&alice));
+    let cases: [(&Principal, &str, bool); 4] = [
+        (&alice, kept.name.as_str(), true),
+        (&bob, kept.name.as_str(), false),
+        (&alice, "0123456789abcdef0123456789abcdef.mp4", false),
+        (&alice, "x.mp4", false),
+    ];
+    for (owner, name, expected) in cases {
+        let found = uploads.moved(owner, &elsewhere.join(name)).expect("readable");
+        assert_eq!(found.is_some(), expected, "{} {name}", owner.as_str());
+    }
+    let alone = Path::new("/other").join(kept.name.as_str());
+    assert_eq!(uploads.moved(&alice, &alone).expect("readable"), None, "not an upload's path");
     assert!(uploads.open_file(&kept).is_ok());
     fs::write(&path, b"more than was kept").expect("written");
     let replaced = uploads.open_file(&kept);
