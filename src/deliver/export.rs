@@ -203,9 +203,14 @@ impl Export {
         }
     }
 
+    /// Name of the file by which this server claims its tag at the destination.
+    fn claimed(&self) -> String {
+        format!("nodes/{}", self.tag)
+    }
+
     /// Claims the tag for this server at the destination.
     async fn claim(&self) -> Result<(), ExportError> {
-        let name = format!("nodes/{}", self.tag);
+        let name = self.claimed();
         let owner = self.place.claim(&name, &self.name).await;
         let owner = owner.map_err(|source| ExportError::Place { name, source })?;
         if owner == self.name { Ok(()) } else { Err(ExportError::Taken { tag: self.tag.clone() }) }
@@ -230,7 +235,7 @@ impl Export {
         let Some(part) = made else { return Ok(false) };
         for file in &part.files {
             let name = file.name(&self.tag);
-            let put = self.place.put(&name, file.path()).await;
+            let put = self.place.put(&self.claimed(), &name, file.path()).await;
             put.map_err(|source| ExportError::Place { name, source })?;
             self.metrics.export_bytes.inc_by(file.bytes());
         }

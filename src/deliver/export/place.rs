@@ -19,7 +19,7 @@ const PUT_WITHIN: Duration = Duration::from_secs(600);
 /// Destination that files are written to.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// Directory, created if missing.
+    /// Directory, created by the claim if missing.
     Directory(PathBuf),
     /// Place in an object store.
     Store(Objects),
@@ -35,12 +35,14 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Copies the file `from` to `name`, replacing an existing one; durable on return.
-    pub(super) async fn put(&self, name: &str, from: &Path) -> io::Result<()> {
+    /// Copies the file `from` to `name`, replacing an existing one; durable on return. Fails in a directory
+    /// without the file `claimed`: it was moved away or is not mounted, and must not be made anew.
+    pub(super) async fn put(&self, claimed: &str, name: &str, from: &Path) -> io::Result<()> {
         match self {
             Place::Directory(dir) => {
-                let (to, from) = (dir.join(name), from.to_owned());
-                blocking(move || copy(&from, &to)).await.map_err(io::Error::other)?
+                let (claimed, to, from) = (dir.join(claimed), dir.join(name), from.to_owned());
+                let work = move || require(&claimed).and_then(|()| copy(&from, &to));
+                blocking(work).await.map_err(io::Error::other)?
             }
             Place::Store(objects) => {
                 objects.put_file(name, from, PUT_WITHIN).await.map_err(io::Error::other)
@@ -58,6 +60,14 @@ impl Place {
             Place::Store(objects) => objects.claim(name, owner).await.map_err(io::Error::other),
         }
     }
+}
+
+fn require(claimed: &Path) -> io::Result<()> {
+    fs::metadata(claimed).map(drop).map_err(|error| {
+        let text =
+            format!("{}, this server's mark there, cannot be found: {error}", claimed.display());
+        io::Error::new(error.kind(), text)
+    })
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
@@ -108,10 +118,32 @@ mod tests {
         let (from, name) = (dir.path().join("from"), "events/date=d/node=n/1-2.parquet");
         for text in ["a", "bc"] {
             fs::write(&from, text).expect("written");
-            place.put(name, &from).await.expect("put");
+            place.put("nodes/ab12", name, &from).await.expect("put");
             let folder = dir.path().join("export/events/date=d/node=n");
             assert_eq!(fs::read_to_string(folder.join("1-2.parquet")).expect("there"), text);
             assert_eq!(fs::read_dir(folder).expect("there").count(), 1, "nothing beside it");
         }
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_is_away_is_not_made_anew() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [export, away, from] = ["export", "away", "from"].map(|name| dir.path().join(name));
+        let (place, mark, name) =
+            (Place::Directory(export.clone()), "nodes/ab12", "events/1-2.parquet");
+        fs::write(&from, "a").expect("written");
+        place.claim(mark, "first").await.expect("claimed");
+        fs::rename(&export, &away).expect("moved");
+        let refused = place.put(mark, name, &from).await.expect_err("away");
+        assert_eq!(refused.kind(), io::ErrorKind::NotFound, "{refused}");
+        assert!(!export.exists());
+        // The directory that a mount covered.
+        fs::create_dir(&export).expect("made");
+        place.put(mark, name, &from).await.expect_err("without a mark");
+        assert_eq!(fs::read_dir(&export).expect("there").count(), 0);
+        fs::remove_dir(&export).expect("removed");
+        fs::rename(&away, &export).expect("moved");
+        place.put(mark, name, &from).await.expect("back");
+        assert!(export.join(name).exists());
     }
 }
