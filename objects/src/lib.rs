@@ -54,7 +54,7 @@ media::named! {
         Fetch = "fetch",
         /// Removes files.
         Remove = "remove",
-        /// Claims a prefix.
+        /// Claims a prefix, or lists the files that are there.
         Claim = "claim",
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use object_store::{
-    BackoffConfig, RetryConfig,
+    BackoffConfig, ObjectStore, RetryConfig,
     aws::{AmazonS3, Checksum},
     path::Path,
 };
@@ -115,6 +115,21 @@ impl Objects {
         let store = &self.0;
         let key = store.key(key)?;
         store.observed(Operation::Claim, within(ANSWER_TIME, store.hold(&key, owner))).await
+    }
+
+    /// Lists the names directly below `folder`, itself below the prefix; none if it does not exist.
+    pub async fn names(&self, folder: &str) -> Result<Vec<String>, RemoteError> {
+        let store = &self.0;
+        let folder = store.key(folder)?;
+        let list = async {
+            let found = store.in_turn(store.s3.list_with_delimiter(Some(&folder))).await;
+            outcome(found).map(|found| {
+                let objects = found.objects.iter().map(|object| &object.location);
+                let keys = found.common_prefixes.iter().chain(objects);
+                keys.filter_map(|key| key.filename().map(str::to_owned)).collect()
+            })
+        };
+        store.observed(Operation::Claim, within(ANSWER_TIME, list)).await
     }
 }
 

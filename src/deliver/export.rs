@@ -11,7 +11,7 @@ use std::{collections::HashSet, io, path::PathBuf, sync::Arc, time::Duration};
 
 use gate::GateConfig;
 use media::{RunId, Seq, WallTime};
-use tables::TableError;
+use tables::{EVENTS, FRAMES, MARKERS, TableError};
 use timeline::{EventMeta, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
 
@@ -79,6 +79,14 @@ pub enum ExportError {
         /// Error of the destination.
         source: io::Error,
     },
+    /// The destination does not list a folder.
+    #[error("SERVICE_EXPORT_URL: {name} is not listed: {source}")]
+    Unlisted {
+        /// Name of the folder.
+        name: String,
+        /// Error of the destination.
+        source: io::Error,
+    },
     /// Another server exports with the same tag.
     #[error(
         "SERVICE_EXPORT_URL has files of another server under the tag {tag}: give this one another \
@@ -87,6 +95,23 @@ pub enum ExportError {
     Taken {
         /// Tag that both servers use.
         tag: String,
+    },
+    /// The destination has events under numbers that are not exported: the log was restored to an earlier
+    /// state and reuses them, or the cursor belongs to another name of the destination.
+    #[error(
+        "the log was put back to an earlier state, or the place had another address: SERVICE_EXPORT_URL has \
+         {files} files of node={tag} with events from number {from} on that are not known as exported, such as \
+         {name}; the export goes on once they are gone, see docs/operate/runbooks.md"
+    )]
+    Diverged {
+        /// Tag of this server.
+        tag: String,
+        /// Number of files.
+        files: usize,
+        /// First event of the first file.
+        from: Seq,
+        /// Name of the first file.
+        name: String,
     },
     /// An export task panicked: a bug.
     #[error(transparent)]
@@ -165,7 +190,7 @@ impl Export {
 
     /// Writes parts as they become due, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let (mut failures, mut is_claimed) = (0, false);
+        let (mut failures, mut is_claimed, mut told) = (0, false, String::new());
         loop {
             let turn = async {
                 let export = Arc::clone(&self);
@@ -174,6 +199,7 @@ impl Export {
                 };
                 if !is_claimed {
                     self.claim().await?;
+                    self.require_no_later_files().await?;
                     is_claimed = true;
                 }
                 self.turn(first, &stop).await
@@ -189,10 +215,12 @@ impl Export {
                 }
                 Err(error) => {
                     self.metrics.export_failures.inc();
-                    // Logged once per outage; the counter has the rest.
-                    if failures == 0 {
+                    // Logged once per outage and reason; the counter has the rest.
+                    let reason = error.to_string();
+                    if failures == 0 || told != reason {
                         tracing::warn!(%error, "export failed; retrying");
                     }
+                    told = reason;
                     failures += 1;
                     RETRY.delay(failures, jitter())
                 }
@@ -214,6 +242,41 @@ impl Export {
         let owner = self.place.claim(&name, &self.name).await;
         let owner = owner.map_err(|source| ExportError::Place { name, source })?;
         if owner == self.name { Ok(()) } else { Err(ExportError::Taken { tag: self.tag.clone() }) }
+    }
+
+    /// Fails if the destination has files of this server from the cursor on, except those of the part in
+    /// progress. As they must be removed, the cursor is moved back to the first event in them.
+    async fn require_no_later_files(self: &Arc<Self>) -> Result<(), ExportError> {
+        let export = Arc::clone(self);
+        let cursors = move || -> Result<_, MetaStoreError> {
+            Ok((export.next()?, export.cursors.of(&export.end)?))
+        };
+        let (next, end) = blocking(cursors).await??;
+        let mut later = Vec::new();
+        for table in [EVENTS.name, MARKERS.name, FRAMES.name] {
+            for date in self.names(table.to_owned()).await? {
+                let folder = format!("{table}/{date}/node={}", self.tag);
+                let names = self.names(folder.clone()).await?;
+                later.extend(names.iter().filter_map(|name| {
+                    let (first, last) = part::span(name)?;
+                    let is_later = last >= next && end != Some(Seq(last.0 + 1));
+                    is_later.then(|| (first, format!("{folder}/{name}")))
+                }));
+            }
+        }
+        let files = later.len();
+        let Some((from, name)) = later.into_iter().min() else { return Ok(()) };
+        if from < next {
+            let export = Arc::clone(self);
+            blocking(move || export.cursors.advance(&export.next, from)).await??;
+        }
+        Err(ExportError::Diverged { tag: self.tag.clone(), files, from, name })
+    }
+
+    /// Lists the names at the destination directly below the folder `name`.
+    async fn names(&self, name: String) -> Result<Vec<String>, ExportError> {
+        let names = self.place.names(&name).await;
+        names.map_err(|source| ExportError::Unlisted { name, source })
     }
 
     /// Returns the first event not exported, and sets the gauge to its age.

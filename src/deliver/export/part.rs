@@ -153,6 +153,12 @@ pub(super) struct Part {
     pub(super) skipped: u64,
 }
 
+/// Parses the numbers of the first and the last event from the name of a file; `None` for other names.
+pub(super) fn span(name: &str) -> Option<(Seq, Seq)> {
+    let (first, last) = name.strip_suffix(".parquet")?.split_once('-')?;
+    Some((Seq(first.parse().ok()?), Seq(last.parse().ok()?)))
+}
+
 /// File of a part.
 pub(super) struct File {
     table: &'static str,

@@ -60,6 +60,17 @@ impl Place {
             Place::Store(objects) => objects.claim(name, owner).await.map_err(io::Error::other),
         }
     }
+
+    /// Lists the names directly below `folder`; none if it does not exist.
+    pub(super) async fn names(&self, folder: &str) -> io::Result<Vec<String>> {
+        match self {
+            Place::Directory(dir) => {
+                let path = dir.join(folder);
+                blocking(move || names(&path)).await.map_err(io::Error::other)?
+            }
+            Place::Store(objects) => objects.names(folder).await.map_err(io::Error::other),
+        }
+    }
 }
 
 fn require(claimed: &Path) -> io::Result<()> {
@@ -68,6 +79,18 @@ fn require(claimed: &Path) -> io::Result<()> {
             format!("{}, this server's mark there, cannot be found: {error}", claimed.display());
         io::Error::new(error.kind(), text)
     })
+}
+
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            return Ok(Vec::new());
+        }
+        entries => entries?,
+    };
+    entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
@@ -122,6 +145,14 @@ mod tests {
             let folder = dir.path().join("export/events/date=d/node=n");
             assert_eq!(fs::read_to_string(folder.join("1-2.parquet")).expect("there"), text);
             assert_eq!(fs::read_dir(folder).expect("there").count(), 1, "nothing beside it");
+        }
+        for (folder, expected) in [
+            ("events", vec!["date=d"]),
+            ("events/date=d/node=n", vec!["1-2.parquet"]),
+            ("markers", vec![]),
+            ("nodes/ab12", vec![]),
+        ] {
+            assert_eq!(place.names(folder).await.expect("readable"), expected, "{folder}");
         }
     }
 
