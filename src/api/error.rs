@@ -292,6 +292,8 @@ impl ApiError {
             ApiError::RateLimited { .. }
             | ApiError::SendBufferFull(_)
             | ApiError::TicketsFull(LimitScope::Own)
+            | ApiError::KeysFull { .. }
+            | ApiError::Upload(UploadError::Busy { whose: LimitScope::Own, .. })
             | ApiError::Stream(StreamRefusal::Principal(_)) => {
                 return (StatusCode::TOO_MANY_REQUESTS, "rate_limited");
             }

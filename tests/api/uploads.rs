@@ -270,7 +270,7 @@ fn uploads_at_once_are_bounded_for_each_caller() {
     let mut streams: Vec<_> = (0..4).map(|_| half_an_upload(&server, ALICE, "", b"x")).collect();
     wait_for_files(dir.path(), 4);
     let reply = send(&server, file_form("a.mp4", b"x"));
-    assert_eq!((reply.status, reply.header("retry-after")), (503, "1"), "{}", reply.text);
+    assert_eq!((reply.status, reply.header("retry-after")), (429, "1"), "{}", reply.text);
     assert!(reply.text.contains("limit of 4 uploads of yours"), "{}", reply.text);
     let bobs = server.call("POST", "/v1/upload").key(Some(BOB)).header("content-type", TYPE);
     assert_eq!(bobs.body(file_form("a.mp4", b"x")).send().status, 422, "Bob has places of his own");

@@ -13,7 +13,10 @@ use timeline::{RemoteFault, TimelineError};
 use utoipa::ToSchema;
 
 use super::ApiError;
-use crate::{api::openapi::schema_types, base::json::FieldError, deliver::search::SearchFailure};
+use crate::{
+    api::openapi::schema_types, base::json::FieldError, deliver::search::SearchFailure,
+    runs::upload::UploadError,
+};
 
 /// `Retry-After` if no better value is known.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -106,9 +109,10 @@ impl ApiError {
             ApiError::KeysFull { frees_in } => Some(*frees_in),
             ApiError::UnderWay => Some(RETRY_AFTER),
             ApiError::Inference(error) if error.retry_after().is_some() => error.retry_after(),
-            ApiError::Stream(_) | ApiError::SendBufferFull(_) | ApiError::TicketsFull(_) => {
-                Some(RETRY_AFTER)
-            }
+            ApiError::Stream(_)
+            | ApiError::SendBufferFull(_)
+            | ApiError::TicketsFull(_)
+            | ApiError::Upload(UploadError::Busy { .. }) => Some(RETRY_AFTER),
             _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),
             _ => None,
         };
@@ -184,10 +188,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        base::meta_store::MetaStoreError,
+        base::{meta_store::MetaStoreError, owner_limit::LimitScope},
         deliver::webhook::WebhookError,
         record::runner::IngestError,
-        runs::{registry::RunError, upload::UploadError},
+        runs::registry::RunError,
     };
 
     const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
@@ -203,6 +207,23 @@ mod tests {
 
     fn failed_write() -> TimelineError {
         TimelineError::Poisoned { reason: "cannot sync /srv/secret/journal".to_owned() }
+    }
+
+    #[test]
+    fn a_limit_of_the_callers_own_is_429_and_one_of_all_is_503() {
+        let uploads = |whose| ApiError::Upload(UploadError::Busy { limit: 4, whose });
+        let rows = [
+            (uploads(LimitScope::Own), 429),
+            (uploads(LimitScope::All), 503),
+            (ApiError::TicketsFull(LimitScope::Own), 429),
+            (ApiError::TicketsFull(LimitScope::All), 503),
+            (ApiError::KeysFull { frees_in: RETRY_AFTER }, 429),
+        ];
+        for (error, status) in rows {
+            let response = error.envelope(REQUEST);
+            assert_eq!(response.status().as_u16(), status, "{error:?}");
+            assert_eq!(response.headers()[header::RETRY_AFTER], "1", "{error:?}");
+        }
     }
 
     #[test]
