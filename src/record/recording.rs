@@ -66,6 +66,20 @@ impl RecordError {
             RecordError::DiskLow(_) => ErrorKind::Exhausted,
         }
     }
+
+    /// Returns the message for the run's owner, which names no file of the server.
+    pub fn told(&self) -> String {
+        let (RecordError::Store(error) | RecordError::Run(RunError::Log(error))) = self else {
+            return self.to_string();
+        };
+        match error {
+            TimelineError::DiskFull { .. } => "no space is left on the server's disk".to_owned(),
+            TimelineError::QueueFull { .. }
+            | TimelineError::LogFull { .. }
+            | TimelineError::TooLarge { .. } => error.to_string(),
+            _ => "the server cannot store it now".to_owned(),
+        }
+    }
 }
 
 /// Log of one run, for threads that may block.

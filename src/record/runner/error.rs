@@ -113,13 +113,16 @@ impl IngestError {
         matches!(self, IngestError::Record(RecordError::Run(error)) if error.may_be_written())
     }
 
-    /// Returns the message for the owner of the source, without details of a worker crash.
+    /// Returns the message for the owner of the source, without the server's files and details of a
+    /// worker crash.
     pub fn told(&self) -> String {
         use WorkerError::{Exited, Killed, Protocol};
         match self {
             IngestError::Worker(Killed { .. } | Exited { .. } | Protocol(_)) => {
                 "the media worker crashed on this source".to_owned()
             }
+            IngestError::Record(error) => error.told(),
+            IngestError::Ledger(_) => "records cannot be stored now".to_owned(),
             error => error.to_string(),
         }
     }
@@ -143,5 +146,27 @@ impl IngestError {
                 | WallClock { .. }
                 | OutputBudget { .. }
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn an_owner_is_told_no_path_of_the_server() {
+        let full = || TimelineError::DiskFull { file: PathBuf::from("/srv/secret/blobs/7b.tmp") };
+        let failed = || TimelineError::Poisoned { reason: "cannot sync /srv/secret".to_owned() };
+        let rows = [
+            (IngestError::from(full()), "no space is left on the server's disk"),
+            (RunError::Log(full()).into(), "no space is left on the server's disk"),
+            (failed().into(), "the server cannot store it now"),
+        ];
+        for (error, told) in rows {
+            assert_eq!((error.told(), error.why_cut()), (told.to_owned(), told.to_owned()));
+            assert!(error.to_string().contains("/srv/secret"), "the log has it: {error}");
+        }
     }
 }

@@ -151,6 +151,9 @@ impl JobThread {
     /// Returns the end of a decoding that `error` cut off.
     fn cut(&self, error: IngestError) -> Ended {
         let report = FileReport { truncated: true, ..self.report() };
+        if let IngestError::Record(error) = &error {
+            tracing::warn!(run = %self.log.run.id(), %error, "a recording is cut off");
+        }
         let reason = Some(error.why_cut());
         // A source that may be endless ends regularly at the time limit.
         let cut = Some(error).filter(|error| !error.is_out_of_time());
