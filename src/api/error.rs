@@ -14,7 +14,7 @@ use media::{ErrorKind, JobId, RunId};
 use timeline::TimelineError;
 use worker::WorkerError;
 
-use super::infer;
+use super::{infer, rate_limit::exceeded};
 use crate::{
     base::{
         database::DatabaseError, disk_reserve::DiskLow, json::FieldError,
@@ -57,7 +57,7 @@ pub enum ApiError {
     #[error("no live session fills this run now: health is of live video while it comes")]
     NotLive,
     /// A rate limit is exceeded.
-    #[error("rate limit exceeded")]
+    #[error("{}", exceeded(*of))]
     RateLimited {
         /// Limit that the request exceeded.
         of: RefusalReason,

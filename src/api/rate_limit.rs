@@ -91,6 +91,23 @@ fn limited(of: RefusalReason, taken: Result<(), Duration>) -> Result<(), ApiErro
     taken.map_err(|retry_after| ApiError::RateLimited { of, retry_after })
 }
 
+/// Returns the message of a refusal by the limit `of`: whose it is, and what to do.
+pub(super) fn exceeded(of: RefusalReason) -> &'static str {
+    match of {
+        RefusalReason::PrincipalRate => {
+            "your limit of requests a second is exceeded: retry after the seconds in Retry-After"
+        }
+        RefusalReason::FailedAuthentications => {
+            "too many requests of your address failed to authenticate: retry after the seconds in \
+             Retry-After, with a right key"
+        }
+        _ => {
+            "the server's limit of requests a second, of all callers together, is exceeded: retry \
+             after the seconds in Retry-After"
+        }
+    }
+}
+
 /// Token bucket stored as the time at which it is full; it is empty `holds` before that.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
@@ -136,6 +153,18 @@ mod tests {
         assert_eq!(bucket.take(at(2000)), Err(Duration::from_millis(250)));
         bucket.give_back();
         assert_eq!(accepted(&mut bucket, 2000), 1, "what is given back is there again");
+    }
+
+    #[test]
+    fn a_refusal_says_whose_limit_is_exceeded() {
+        for (of, told) in [
+            (RefusalReason::PrincipalRate, "your limit of requests"),
+            (RefusalReason::GlobalRate, "of all callers together"),
+            (RefusalReason::FailedAuthentications, "of your address"),
+        ] {
+            let text = limited(of, Err(SECOND)).expect_err("refused").to_string();
+            assert!(text.contains(told) && text.contains("Retry-After"), "{text}");
+        }
     }
 
     #[test]
