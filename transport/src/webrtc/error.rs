@@ -52,7 +52,7 @@ pub enum OfferError {
     #[error("the offer has no {0}")]
     Missing(&'static str),
     /// A part of the offer is not supported.
-    #[error("the offer requires unsupported {0}")]
+    #[error("the offer asks for {0}, which is not supported")]
     Unserved(&'static str),
     /// No codec of the video section is supported.
     #[error("no servable video codec: offered {offered}; served {served}")]
