@@ -110,7 +110,7 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
     let failed = |source| CliError::Log { dir: dir.to_owned(), source };
     let mut report = timeline::verify(dir).map_err(failed)?;
     let (stills, stills_away) = verify_stills(dir, &mut report.problems);
-    let open = verify_open(&dir.join("../open-columns"), &mut report.problems);
+    let open = verify_open(&beside(dir, "open-columns"), &mut report.problems);
     let verified = Verified {
         sound: report.problems.is_empty(),
         events: report.events,
@@ -181,10 +181,19 @@ fn verify_open(dir: &Path, problems: &mut Vec<TimelineError>) -> u64 {
     whole
 }
 
+/// Returns the path of `name` beside the log in `dir`.
+fn beside(dir: &Path, name: &str) -> PathBuf {
+    match dir.file_name() {
+        Some(_) => dir.with_file_name(name),
+        // Of `.` and `..` the name is not known.
+        None => dir.join("..").join(name),
+    }
+}
+
 /// Checks the stills that the log in `dir` names; returns the number of intact ones, and of those that only
 /// the object store has. Stills of deleted runs and past their retention may be missing.
 fn verify_stills(dir: &Path, problems: &mut Vec<TimelineError>) -> (u64, u64) {
-    let blobs = BlobStore::at(&dir.join("../blobs"));
+    let blobs = BlobStore::at(&beside(dir, "blobs"));
     let kept_from = match blobs.removed_before() {
         Ok(before) => before,
         Err(problem) => {

@@ -162,7 +162,8 @@ fn a_damaged_recording_or_still_is_damage_and_a_missing_one() {
     std::fs::remove_file(&path).expect("removed");
     let missing = verify();
     assert_eq!(missing.code, 7);
-    assert!(missing.stdout.contains("missing"), "{}", missing.stdout);
+    let at = format!("missing at offset 0 of {}", text(&path));
+    assert!(missing.stdout.contains(&at), "{}", missing.stdout);
 }
 
 #[test]
