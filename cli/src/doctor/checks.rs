@@ -8,6 +8,7 @@ use std::{
 use decode::{CodecProbeResult, DecodeBackend};
 use embed::{EmbeddingModel, OnnxConfig, OnnxModel};
 use rustix::fs::{Access, access, statvfs};
+use timeline::Timeline;
 use worker::{
     BackendRequest, DecodeBackendChoice, GateBackend, GateChoice, SandboxLevel, Supervisor,
     WorkerProgram,
@@ -175,7 +176,8 @@ pub fn program(variable: &str, name: &str) -> Check {
     Check::new("programs", name, CheckState::Ok, format!("{version} at {}", path.display()))
 }
 
-/// Checks that a server can keep its data in `dir`.
+/// Checks that a server can keep its data in `dir`, and open the log there as it does at its start. Changes
+/// nothing; stored events, stills and columns are checked by `log verify`.
 pub fn data_dir(dir: &Path) -> Check {
     let check = |state, detail: String| Check::new("data", "directory", state, detail);
     let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
@@ -193,6 +195,13 @@ pub fn data_dir(dir: &Path) -> Check {
         Ok(stat) => stat.f_bavail.saturating_mul(stat.f_frsize),
         Err(error) => return check(CheckState::Fail, format!("{}: {error}", present.display())),
     };
+    let log = dir.join("log");
+    if log.join("journal").is_dir()
+        && let Err(error) = Timeline::open_read_only(&log)
+    {
+        let detail = format!("{shown}: a server started here cannot open its log: {error}");
+        return check(CheckState::Fail, detail);
+    }
     let made = if present == dir { "" } else { ", will be made" };
     let state = if free < ROOM_BYTES { CheckState::Warn } else { CheckState::Ok };
     check(state, format!("{shown} of a server started here{made}, {} free", bytes(free)))

@@ -10,7 +10,7 @@ use timeline::{
     RunDeleted, Timeline,
 };
 
-use crate::support::sightline;
+use crate::support::{doctor, finish, sightline};
 
 const RUN: RunId = RunId::from_bytes([7; 16]);
 
@@ -91,6 +91,10 @@ fn damage_is_seven_and_repair_keeps_what_it_cuts() {
     assert_eq!(cat.code, 7, "{}", cat.stderr);
     let intact = cat.stdout.lines().count();
     assert!((1..20).contains(&intact), "{intact} events before the damage");
+    let mut doctor = doctor(&["--json"]);
+    doctor.env("SERVICE_DATA_DIR", dir.path());
+    let found = finish(doctor).stdout;
+    assert!(found.contains("a server started here cannot open its log: damaged log"), "{found}");
 
     let repair = sightline(&["log", "repair", text(dir.path()), "--json"]);
     assert_eq!(repair.code, 0, "{}", repair.stderr);
