@@ -314,6 +314,7 @@ pub fn open(
     let Stores { registry, blobs, open_columns, ledger, quota } =
         Stores::open(&config, &secret, &metrics, &reserve)?;
     let log = registry.timeline();
+    reserve.hold(log.clone()).map_err(data_dir)?;
     let clock = RetentionClock::starting(wall_now(), log.last_at());
     pull_back(log, &ledger)?;
     let webhooks = WebhookService::open(

@@ -17,7 +17,7 @@ use worker::WorkerError;
 use super::{infer, rate_limit::exceeded};
 use crate::{
     base::{
-        database::DatabaseError, disk_reserve::DiskLow, json::FieldError,
+        database::DatabaseError, disk_reserve::DiskRefusal, json::FieldError,
         meta_store::MetaStoreError, metrics::RefusalReason, owner_limit::LimitScope,
         quota::QuotaError,
     },
@@ -103,9 +103,9 @@ pub enum ApiError {
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,
-    /// Free disk space is below the reserve.
+    /// Free disk space is below the reserve, or the data directory was moved.
     #[error("nothing more is recorded: {0}")]
-    DiskLow(DiskLow),
+    Disk(DiskRefusal),
     /// A quota would be exceeded.
     #[error("{0}")]
     Quota(#[from] QuotaError),
@@ -228,7 +228,7 @@ impl ApiError {
             ApiError::Draining | ApiError::MetricsUnavailable | ApiError::MediaRefused(_) => {
                 ErrorKind::Unavailable
             }
-            ApiError::DiskLow(_) => ErrorKind::Exhausted,
+            ApiError::Disk(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
             ApiError::Upload(error) => error.kind(),
             ApiError::NotLive
@@ -262,7 +262,7 @@ impl ApiError {
             ApiError::Draining | ApiError::Ingest(IngestError::Shutdown) => {
                 Some(RefusalReason::Draining)
             }
-            ApiError::DiskLow(_) => Some(RefusalReason::Disk),
+            ApiError::Disk(_) => Some(RefusalReason::Disk),
             ApiError::KeysFull { .. } => Some(RefusalReason::Keys),
             ApiError::Log(_) => Some(RefusalReason::Log),
             ApiError::Ledger(error) if error.kind() == ErrorKind::Exhausted => {

@@ -100,7 +100,7 @@ pub fn reasons(app: &App) -> Vec<String> {
         LogState::Closed => reasons.push("the log is closed".to_owned()),
     }
     match app.reserve.check() {
-        Ok(low) => reasons.extend(low.map(|low| low.to_string())),
+        Ok(refusal) => reasons.extend(refusal.map(|refusal| refusal.to_string())),
         Err(error) => reasons.push(format!("the data directory cannot be examined: {error}")),
     }
     if let Err(error) = app.ledger.check() {

@@ -165,10 +165,10 @@ impl App {
         self.check_disk()
     }
 
-    /// Fails if free disk space is below the reserve.
+    /// Fails if free disk space is below the reserve, or the data directory was moved.
     pub(super) fn check_disk(&self) -> Result<(), ApiError> {
         match self.reserve.check() {
-            Ok(Some(low)) => Err(ApiError::DiskLow(low)),
+            Ok(Some(refusal)) => Err(ApiError::Disk(refusal)),
             // If the disk cannot be measured, the write to the log decides.
             Ok(None) | Err(_) => Ok(()),
         }

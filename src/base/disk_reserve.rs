@@ -1,68 +1,139 @@
-//! Disk reserve: free space that new work must leave, so that running work can still be stopped.
+//! Disk reserve: free space that new work must leave, so that running work can still be stopped. Also refuses
+//! work while the data directory, its log or its ledger is not the one that is open: a restart would not find
+//! what is written.
 //!
 //! Queries the file system at most once a second. If the query fails, callers admit the work and
 //! leave the error to the write.
 
 use std::{
-    io,
+    fmt, io,
     path::PathBuf,
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
-/// Time for which a measurement of free space is reused.
+use timeline::{Timeline, held::HeldPath};
+
+/// Time for which the findings of a query are reused.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Free space is below the reserve.
+/// Reason that the disk takes no new work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("disk space is low: {} MiB free, {} MiB reserved", .free >> 20, .reserve >> 20)]
-pub struct DiskLow {
-    /// Free bytes.
-    pub free: u64,
-    /// Size of the reserve, bytes.
-    pub reserve: u64,
+pub enum DiskRefusal {
+    /// Free space is below the reserve.
+    #[error("disk space is low: {} MiB free, {} MiB reserved", .free >> 20, .reserve >> 20)]
+    Low {
+        /// Free bytes.
+        free: u64,
+        /// Size of the reserve, bytes.
+        reserve: u64,
+    },
+    /// A part of the data directory is not the one that is open.
+    #[error("{0} was moved or replaced while the server runs: put it back or restart the server")]
+    Moved(&'static str),
 }
 
-/// Checks the free space of the file system that holds the log and the blobs.
+/// Checks the data directory, which holds the log and the blobs, and the free space of its file system.
 #[derive(Debug)]
 pub struct DiskReserve {
     dir: PathBuf,
     bytes: u64,
-    seen: Mutex<Option<(Instant, u64)>>,
+    open: OnceLock<OpenStores>,
+    seen: Mutex<Option<(Instant, Seen)>>,
 }
+
+/// Stores that must stay where they are while they are open.
+struct OpenStores {
+    paths: [(&'static str, HeldPath); 3],
+    log: Timeline,
+}
+
+impl fmt::Debug for OpenStores {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.paths.fmt(out)
+    }
+}
+
+impl OpenStores {
+    /// Returns the first part that is not where it was opened.
+    fn moved(&self) -> io::Result<Option<DiskRefusal>> {
+        for &(name, ref path) in &self.paths {
+            if !path.is_there()? {
+                return Ok(Some(DiskRefusal::Moved(name)));
+            }
+        }
+        Ok((!self.log.is_in_place()?).then_some(DiskRefusal::Moved(LOG)))
+    }
+}
+
+/// Free bytes, or the reason that they do not count.
+type Seen = Result<u64, DiskRefusal>;
+
+const LOG: &str = "the log in the data directory";
 
 impl DiskReserve {
     /// Creates a reserve of `bytes` on the file system of `dir`.
     pub fn new(dir: PathBuf, bytes: u64) -> DiskReserve {
-        DiskReserve { dir, bytes, seen: Mutex::default() }
+        DiskReserve { dir, bytes, open: OnceLock::new(), seen: Mutex::default() }
     }
 
-    /// Returns the shortage if free space is below the reserve; the measurement is at most a second old.
-    pub fn check(&self) -> io::Result<Option<DiskLow>> {
-        let (_, free) = self.free()?;
-        Ok((free < self.bytes).then_some(DiskLow { free, reserve: self.bytes }))
+    /// Holds the directory with its folder `log` and its file `ledger`, which were opened there.
+    pub fn hold(&self, log: Timeline) -> io::Result<()> {
+        let paths = [
+            ("the data directory", HeldPath::open(&self.dir)?),
+            (LOG, HeldPath::open(&self.dir.join("log"))?),
+            ("the ledger in the data directory", HeldPath::open(&self.dir.join("ledger"))?),
+        ];
+        self.open.get_or_init(|| OpenStores { paths, log });
+        Ok(())
+    }
+
+    /// Returns the reason to refuse new work, if there is one; the findings are at most a second old.
+    pub fn check(&self) -> io::Result<Option<DiskRefusal>> {
+        let reserve = self.bytes;
+        Ok(match self.look()?.1 {
+            Ok(free) => (free < reserve).then_some(DiskRefusal::Low { free, reserve }),
+            Err(refusal) => Some(refusal),
+        })
     }
 
     /// Returns the bytes free above the reserve, and the time of the measurement, at most a second ago.
     pub fn room(&self) -> io::Result<(Instant, u64)> {
-        let (at, free) = self.free()?;
-        Ok((at, free.saturating_sub(self.bytes)))
+        let (at, seen) = self.look()?;
+        Ok((at, seen.map_err(io::Error::other)?.saturating_sub(self.bytes)))
     }
 
-    fn free(&self) -> io::Result<(Instant, u64)> {
+    fn look(&self) -> io::Result<(Instant, Seen)> {
         let mut seen = self.seen.lock();
         if let Some(fresh) = seen.filter(|(at, _)| at.elapsed() < FRESH) {
             return Ok(fresh);
         }
-        let stat = rustix::fs::statvfs(&self.dir)?;
-        let free = (Instant::now(), stat.f_bavail.saturating_mul(stat.f_frsize));
-        *seen = Some(free);
-        Ok(free)
+        let moved = self.open.get().map_or(Ok(None), OpenStores::moved)?;
+        let found = match moved {
+            Some(moved) => {
+                if !seen.is_some_and(|(_, seen)| seen.is_err()) {
+                    tracing::error!(path = %self.dir.display(), "{moved}; no new work is taken until then");
+                }
+                Err(moved)
+            }
+            None => {
+                let stat = rustix::fs::statvfs(&self.dir)?;
+                Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+            }
+        };
+        let found = (Instant::now(), found);
+        *seen = Some(found);
+        Ok(found)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use timeline::TimelineOptions;
+
     use super::*;
 
     #[test]
@@ -71,7 +142,46 @@ mod tests {
         let check = |bytes| DiskReserve::new(dir.path().to_owned(), bytes).check().expect("there");
         assert_eq!(check(0), None);
         let low = check(u64::MAX).expect("no disk has that much");
-        assert_eq!(low.reserve, u64::MAX);
+        assert!(matches!(low, DiskRefusal::Low { reserve: u64::MAX, .. }), "{low}");
         assert!(DiskReserve::new(dir.path().join("gone"), 0).check().is_err());
+    }
+
+    #[test]
+    fn a_part_that_is_not_the_open_one_is_found_until_it_is_back() {
+        let outer = tempfile::tempdir().expect("a directory");
+        let (real, data) = (outer.path().join("real"), outer.path().join("data"));
+        fs::create_dir(&real).expect("made");
+        std::os::unix::fs::symlink("real", &data).expect("linked");
+        fs::write(data.join("ledger"), "").expect("written");
+        let (log, _) =
+            Timeline::open(&data.join("log"), TimelineOptions::default()).expect("opened");
+        let reserve = DiskReserve::new(data.clone(), 0);
+        reserve.hold(log).expect("there");
+        let moved = || {
+            let found = reserve.open.get().expect("held").moved().expect("examined");
+            found.map_or(String::new(), |refusal| refusal.to_string())
+        };
+        let journal = format!("log/journal/{:020}.journal", 1);
+        let away = outer.path().join("away");
+        for (part, named) in [
+            ("", "the data directory"),
+            ("ledger", "the ledger"),
+            ("log", LOG),
+            ("log/journal", LOG),
+            (journal.as_str(), LOG),
+        ] {
+            let path = if part.is_empty() { data.clone() } else { data.join(part) };
+            assert_eq!(moved(), "", "{part}");
+            fs::rename(&path, &away).expect("moved");
+            assert!(moved().starts_with(named), "{part} is gone: {}", moved());
+            fs::write(&path, "").expect("written");
+            assert!(moved().starts_with(named), "{part} is another: {}", moved());
+            fs::remove_file(&path).expect("removed");
+            fs::rename(&away, &path).expect("back");
+        }
+        fs::rename(&real, &away).expect("moved");
+        assert!(moved().starts_with("the data directory"), "{}", moved());
+        fs::rename(&away, &real).expect("back");
+        assert_eq!(moved(), "");
     }
 }

@@ -240,18 +240,28 @@ fn open(path: &Path) -> Result<Database, redb::Error> {
     Ok(builder.set_cache_size(CACHE_BYTES).create_file(file)?)
 }
 
+/// Returns the directory of the ledger and the name in it.
+fn place(path: &Path) -> (HeldDir, &Path) {
+    let dir = HeldDir::new(path.parent().unwrap_or(Path::new("")));
+    (dir, Path::new(path.file_name().unwrap_or_default()))
+}
+
 /// Opens or creates the file of the ledger, which must be a regular file and no symbolic link.
 fn file(path: &Path) -> Result<File, redb::Error> {
-    let dir = HeldDir::new(path.parent().unwrap_or(Path::new("")));
-    let opened = dir.file_to_write(Path::new(path.file_name().unwrap_or_default()));
+    let (dir, name) = place(path);
+    let opened = dir.file_to_write(name);
     opened.map_err(|error| redb::Error::Io(error.into()))
 }
 
 /// Drops the file's pages from the page cache: after a failed sync they may differ from the disk, whose
-/// content decides.
+/// content decides. Fails if there is no file: none is made in its place while the server runs.
 fn forget_cached(path: &Path) -> Result<(), redb::Error> {
-    let dropped = rustix::fs::fadvise(file(path)?, 0, None, Advice::DontNeed);
-    dropped.map_err(|error| redb::Error::Io(error.into()))
+    let (dir, name) = place(path);
+    let dropped = dir
+        .file_to_change(name)
+        .map_err(io::Error::from)
+        .and_then(|file| Ok(rustix::fs::fadvise(file, 0, None, Advice::DontNeed)?));
+    dropped.map_err(redb::Error::Io)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::recorder::{Batch, Kept};
 use crate::{
     base::{
-        disk_reserve::{DiskLow, DiskReserve},
+        disk_reserve::{DiskRefusal, DiskReserve},
         quota::{QuotaError, QuotaReservation},
         retry_while_full::retry_while_full,
     },
@@ -51,9 +51,9 @@ pub enum RecordError {
     /// A quota of the owner is exhausted.
     #[error(transparent)]
     Quota(#[from] QuotaError),
-    /// The write would use the reserved disk space.
+    /// The write would use the reserved disk space, or the data directory was moved.
     #[error("{0}")]
-    DiskLow(DiskLow),
+    Disk(DiskRefusal),
 }
 
 impl RecordError {
@@ -63,7 +63,7 @@ impl RecordError {
             RecordError::Run(error) => error.kind(),
             RecordError::Store(error) => error.kind(),
             RecordError::Quota(error) => error.kind(),
-            RecordError::DiskLow(_) => ErrorKind::Exhausted,
+            RecordError::Disk(_) => ErrorKind::Exhausted,
         }
     }
 
@@ -319,8 +319,8 @@ impl Recording {
 
     fn charge(&self, hold: &mut QuotaReservation, still: &Kept) -> Result<(), RecordError> {
         // If the disk cannot be checked, the write itself may fail.
-        if let Ok(Some(low)) = self.stores.reserve.check() {
-            return Err(RecordError::DiskLow(low));
+        if let Ok(Some(refusal)) = self.stores.reserve.check() {
+            return Err(RecordError::Disk(refusal));
         }
         Ok(hold.grow(still.jpeg.len() as u64)?)
     }

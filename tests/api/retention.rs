@@ -309,6 +309,19 @@ fn on_a_full_disk_work_is_refused_and_runs_still_end() {
     }
     std::fs::remove_file(disk.join("rest")).expect("removed");
     std::fs::remove_file(disk.join("ballast")).expect("removed");
-    wait_until("the server is ready", || server.get("/v1/ready").status == 200);
+    let is_ready = || server.get("/v1/ready").status == 200;
+    wait_until("the server is ready", is_ready);
     ingested(&server, clips[0]);
+
+    // Nor is work taken that goes where no restart would find it.
+    for part in ["ledger", "log", "log/journal"] {
+        let (there, away) = (disk.join(part), disk.join("away"));
+        std::fs::rename(&there, &away).expect("moved");
+        wait_until("it is missed", || !is_ready());
+        let refused = server.post("/v1/runs", &json!({})).assert_refused(503, "unavailable");
+        assert!(refused.text.contains("moved or replaced"), "{part}: {}", refused.text);
+        std::fs::rename(&away, &there).expect("back");
+        wait_until("the server is ready", is_ready);
+    }
+    server.create_run();
 }

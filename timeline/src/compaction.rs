@@ -110,6 +110,11 @@ fn rewrite(
     done: &mut CompactionStats,
 ) -> Result<ControlFlow<()>> {
     let temporary = journal::temporary_name(group.first);
+    let lost = |source| TimelineError::io("find the journal", store.disk.path(""))(source);
+    // A file made in another directory would replace none of these.
+    if !store.is_in_place().map_err(lost)? {
+        return Err(lost(io::Error::other("it was moved or replaced")));
+    }
     let written = write(store, group, purged, &temporary, pace);
     let Ok(ControlFlow::Continue((made, bytes))) = written else {
         // Best effort: the next opening of the log removes a leftover.

@@ -7,7 +7,7 @@
 use std::{
     fs::File,
     io::{self, Read},
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -106,8 +106,7 @@ impl HeldDir {
 
     /// Returns true if the held directory is still the one at its path.
     pub fn is_there(&self) -> io::Result<bool> {
-        let (held, now) = (rustix::fs::fstat(self.held()?)?, rustix::fs::stat(&self.path)?);
-        Ok((held.st_dev, held.st_ino) == (now.st_dev, now.st_ino))
+        is_at(self.held()?, &self.path)
     }
 
     fn held(&self) -> io::Result<&OwnedFd> {
@@ -171,6 +170,37 @@ impl HeldDir {
     pub fn read(&self, name: &Path, size: Size) -> Result<Vec<u8>, FileError> {
         read(self.file(name, Links::Never)?, size)
     }
+}
+
+/// Path, and the file or directory that it led to when it was held.
+#[derive(Debug)]
+pub struct HeldPath {
+    path: PathBuf,
+    held: OwnedFd,
+}
+
+impl HeldPath {
+    /// Holds the file or directory at `path`, without opening it for reading or writing.
+    pub fn open(path: &Path) -> io::Result<HeldPath> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let held = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        Ok(HeldPath { path: path.to_owned(), held })
+    }
+
+    /// Returns true if the path still leads there.
+    pub fn is_there(&self) -> io::Result<bool> {
+        is_at(&self.held, &self.path)
+    }
+}
+
+/// Returns true if `path` leads to the open file; links are followed.
+pub(crate) fn is_at(file: impl AsFd, path: &Path) -> io::Result<bool> {
+    let now = match rustix::fs::stat(path) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
+        now => now?,
+    };
+    let held = rustix::fs::fstat(file)?;
+    Ok((held.st_dev, held.st_ino) == (now.st_dev, now.st_ino))
 }
 
 fn unopened(error: io::Error) -> FileError {

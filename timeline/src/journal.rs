@@ -318,6 +318,11 @@ impl Journal {
         Ok(start)
     }
 
+    /// Returns the path and the file that is being written.
+    pub(crate) fn file(&self) -> (PathBuf, Arc<dyn StorageFile>) {
+        (self.path.clone(), self.file.clone())
+    }
+
     /// Begins a new file for events from `base` on and seals this one with `footer`.
     pub(crate) fn rotate(
         &mut self,
@@ -326,6 +331,11 @@ impl Journal {
     ) -> std::result::Result<(), AppendFailure> {
         // Allocates first: a disk that fills up later would leave the file half sealed.
         self.grow(self.position + footer.len() as u64)?;
+        let refused = || AppendFailure::refused("begin a journal file", self.path.clone());
+        // A successor in another directory would be missing in the one of this file.
+        if !self.file.is_at(&self.path).map_err(refused())? {
+            return Err(refused()(io::Error::other("the last one was moved or replaced")));
+        }
         let header = JournalHeader::new(self.next, base);
         // A sealed file always has a successor, which reveals a missing last file.
         let successor = Journal::create(self.disk.clone(), self.sizes, header)?;

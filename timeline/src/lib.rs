@@ -192,7 +192,7 @@ impl Timeline {
         recovery::finish_recovery(&*disk, &mut found)?;
         let last = recovery::last_time(&found.index);
         let next = Seq(found.index.head().0 + 1);
-        let journal = match found.tail {
+        let mut journal = match found.tail {
             Some(tail) => {
                 Journal::resume(disk.clone(), sizes, &tail.name, tail.position, tail.torn, next)?
             }
@@ -206,6 +206,7 @@ impl Timeline {
         lock.as_ref().map_or(Ok(()), LogLock::remember_journal)?;
         let store =
             Arc::new(SharedLog::new(disk.clone(), columns, found.index, LogState::Writable));
+        store.change_written(&mut journal, |_| ());
         let queue: Arc<AppendQueue> = Arc::default();
         let (shared, input, clock) = (store.clone(), queue.clone(), options.clock);
         let (on_sync, buffer) = (options.on_sync, Vec::new());
@@ -391,6 +392,11 @@ impl Timeline {
             LogState::Writable if self.0.queue.is_closed() => LogState::Closed,
             health => health,
         }
+    }
+
+    /// Returns true if the journal's file that is being written is still the one at its path.
+    pub fn is_in_place(&self) -> std::io::Result<bool> {
+        self.0.store.is_in_place()
     }
 
     /// Returns the memory of the index in bytes.

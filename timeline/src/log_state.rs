@@ -1,6 +1,6 @@
 //! State shared by readers and the writer: index, open files, columns, health.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
 use media::{RunId, Seq, StreamId};
 
@@ -8,7 +8,7 @@ use crate::{
     EventMeta, LogState, Result, StreamedEvent, TimelineError,
     event::{Event, EventKind, FramesDecoded},
     index::{BackwardStep, EventLocation, FileId, FileIndex, LogIndex},
-    journal,
+    journal::{self, Journal},
     record::JournalRecord,
     signal_column::ColumnDir,
     storage::{Storage, StorageFile},
@@ -31,6 +31,8 @@ pub(crate) struct SharedLog {
     replacing: RwLock<()>,
     health: Mutex<LogState>,
     listeners: RwLock<Vec<PublishListener>>,
+    /// Path and file that is being written; locked while another takes its place.
+    written: Mutex<Option<(PathBuf, Arc<dyn StorageFile>)>>,
 }
 
 impl SharedLog {
@@ -48,7 +50,27 @@ impl SharedLog {
             replacing: RwLock::default(),
             health: Mutex::new(health),
             listeners: RwLock::default(),
+            written: Mutex::default(),
         }
+    }
+
+    /// Changes the file that is being written.
+    pub(crate) fn change_written<T>(
+        &self,
+        journal: &mut Journal,
+        change: impl FnOnce(&mut Journal) -> T,
+    ) -> T {
+        let mut written = self.written.lock().expect("no holder of the written file panics");
+        let changed = change(journal);
+        *written = Some(journal.file());
+        changed
+    }
+
+    /// Returns true if the file that is being written is still at its path.
+    pub(crate) fn is_in_place(&self) -> std::io::Result<bool> {
+        // The lock may be held for as long as a sync takes.
+        let Ok(written) = self.written.try_lock() else { return Ok(true) };
+        written.as_ref().map_or(Ok(true), |(path, file)| file.is_at(path))
     }
 
     pub(crate) fn index(&self) -> RwLockReadGuard<'_, LogIndex> {

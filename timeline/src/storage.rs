@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::held::{HeldDir, Links};
+use crate::held::{self, HeldDir, Links};
 
 /// Flat set of named files.
 pub trait Storage: Send + Sync {
@@ -43,6 +43,10 @@ pub trait StorageFile: Send + Sync {
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes written bytes and the size durable.
     fn sync(&self) -> io::Result<()>;
+    /// Returns true if the file is still the one at `path`; always, on a disk without paths.
+    fn is_at(&self, _path: &Path) -> io::Result<bool> {
+        Ok(true)
+    }
 }
 
 /// Directory of the real file system.
@@ -132,6 +136,10 @@ impl StorageFile for File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        held::is_at(self, path)
     }
 }
 

@@ -128,7 +128,8 @@ impl LogWriter {
             return Ok(());
         }
         if self.journal.is_empty() {
-            self.journal.truncate_to_empty(at)?;
+            self.store
+                .change_written(&mut self.journal, |journal| journal.truncate_to_empty(at))?;
             self.store.index_mut().rebase_last_file(at);
             return Ok(());
         }
@@ -152,7 +153,7 @@ impl LogWriter {
             let index = self.store.index();
             footer::build(&index, index.file_count() - 1)
         };
-        self.journal.rotate(at, &footer)?;
+        self.store.change_written(&mut self.journal, |journal| journal.rotate(at, &footer))?;
         let first = self.journal.next();
         self.store.index_mut().begin_file(first, at, journal::HEADER_BYTES as u32);
         Ok(())

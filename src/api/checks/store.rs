@@ -7,7 +7,7 @@ use media::WallTime;
 use super::Check;
 use crate::{
     api::{self, App},
-    base::clock::wall_now,
+    base::{clock::wall_now, disk_reserve::DiskRefusal},
 };
 
 /// Number of days until the disk is full, below which the check advises.
@@ -53,16 +53,23 @@ fn disk(app: &App) -> Check {
     let (name, stored) = ("disk", app.quota.total());
     let advice = "make room, or let SERVICE_RETENTION_STILLS_DAYS and SERVICE_RETENTION_RUN_DAYS \
                   remove what is old";
-    let (room, low) = match (app.reserve.room(), app.reserve.check()) {
-        (Ok((_, room)), Ok(low)) => (room, low),
+    let room = match (app.reserve.check(), app.reserve.room()) {
+        (Ok(Some(moved @ DiskRefusal::Moved(_))), _) => {
+            return Check::problem(
+                name,
+                moved.to_string(),
+                "put it back before the server ends: a start without it lacks what is in it",
+            );
+        }
+        (Ok(Some(low)), _) => {
+            return Check::problem(name, format!("{low}: no new work is taken"), advice);
+        }
+        (Ok(None), Ok((_, room))) => room,
         (Err(error), _) | (_, Err(error)) => {
             let said = format!("the data directory cannot be examined: {error}");
             return Check::problem(name, said, "see that it is there and mounted");
         }
     };
-    if let Some(low) = low {
-        return Check::problem(name, format!("{low}: no new work is taken"), advice);
-    }
     let said = format!("{} free above the reserve, {} stored", size(room), size(stored));
     let Some((a_day, span)) = app.growth.a_day(Instant::now(), stored) else {
         return Check::ok(name, format!("{said}; started too lately to tell its growth"));

@@ -72,7 +72,7 @@ impl From<IngestError> for ApiError {
             IngestError::Record(RecordError::Run(error)) => error.into(),
             IngestError::Record(RecordError::Store(error)) => ApiError::Log(error),
             IngestError::Record(RecordError::Quota(error)) => ApiError::Quota(error),
-            IngestError::Record(RecordError::DiskLow(low)) => ApiError::DiskLow(low),
+            IngestError::Record(RecordError::Disk(refusal)) => ApiError::Disk(refusal),
             IngestError::Ledger(error) => ApiError::Ledger(error),
             error => ApiError::Ingest(error),
         }

@@ -232,7 +232,7 @@ fn unrecorded(_: TaskPanicked) -> EndReason {
 fn refused(error: RecordError) -> EndReason {
     match error {
         RecordError::Run(RunError::Terminal(_) | RunError::NotFound) => EndReason::RunOver,
-        RecordError::Quota(_) | RecordError::DiskLow(_) => {
+        RecordError::Quota(_) | RecordError::Disk(_) => {
             EndReason::Failed(format!("stills cannot be kept: {error}"))
         }
         RecordError::Run(_) => {
