@@ -183,6 +183,10 @@ impl Stores {
         let log_dir = config.data_dir.join("log");
         check_log(&config.data_dir, &log_dir)?;
         let path = config.data_dir.join("ledger");
+        if log_dir.exists() && fs::metadata(&path).is_ok_and(|ledger| ledger.len() == 0) {
+            let source = redb::Error::Corrupted("it is empty".to_owned()).into();
+            return Err(StartError::LedgerFile { path, source });
+        }
         if log_dir.exists() && !path.exists() {
             tracing::error!(
                 path = %path.display(),

@@ -7,6 +7,7 @@
 use std::{
     fs::File,
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -177,8 +178,8 @@ impl MetaStore {
         A: FnOnce(B) -> Result<T, redb::Error>,
     {
         let attempt = |act: A| {
-            self.opened(|database| match begin(database) {
-                Ok(begun) => Ok(act(begun)),
+            self.opened(|database| match unpanicked(|| begin(database)) {
+                Ok(begun) => Ok(unpanicked(|| act(begun))),
                 Err(error) => Err((error, act)),
             })
         };
@@ -195,7 +196,12 @@ impl MetaStore {
                 tracing::error!(%error, "the ledger is closed until its next use");
                 self.close();
             }
-            MetaStoreError(error)
+            MetaStoreError(match error {
+                redb::Error::Corrupted(text) => {
+                    redb::Error::Corrupted(format!("{text}: {}", self.0.path.display()))
+                }
+                error => error,
+            })
         })
     }
 
@@ -217,9 +223,29 @@ impl MetaStore {
     /// Closes the file once no call uses it.
     fn close(&self) {
         self.0.failing.store(true, Ordering::Relaxed);
-        // An error on close is ignored: redb repairs an unclean file when it opens it.
-        drop(self.0.database.write().take());
+        close(self.0.database.write().take());
     }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        close(self.database.get_mut().take());
+    }
+}
+
+/// Closes the file. An error is ignored: redb repairs an unclean file when it opens it.
+fn close(database: Option<Database>) {
+    let closed = unpanicked(|| {
+        drop(database);
+        Ok(())
+    });
+    drop(closed);
+}
+
+/// Runs `act`, which uses redb; its panic on a damaged page becomes an error.
+fn unpanicked<T>(act: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+    catch_unwind(AssertUnwindSafe(act))
+        .unwrap_or_else(|_| Err(redb::Error::Corrupted("a page of it cannot be read".to_owned())))
 }
 
 /// Opens the table; `None` if nothing was ever written to it.
@@ -237,7 +263,7 @@ pub fn table<K: Key + 'static, V: Value + 'static>(
 fn open(path: &Path) -> Result<Database, redb::Error> {
     let file = file(path)?;
     let mut builder = Database::builder();
-    Ok(builder.set_cache_size(CACHE_BYTES).create_file(file)?)
+    unpanicked(|| Ok(builder.set_cache_size(CACHE_BYTES).create_file(file)?))
 }
 
 /// Returns the directory of the ledger and the name in it.
@@ -304,5 +330,33 @@ mod tests {
         assert_eq!((get(&again, "a"), get(&again, "b")), (Some(1), None));
         let listed = again.read(|view| Ok(view.open_table(NUMBERS)?.iter()?.count()));
         assert_eq!(listed.expect("readable"), 1);
+    }
+
+    #[test]
+    fn a_damaged_page_is_an_error_and_no_panic() {
+        const PAGE: usize = 4096;
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("ledger");
+        let ledger = MetaStore::open(&path).expect("made");
+        let filled = ledger.write(|change| {
+            let mut table = change.open_table(NUMBERS)?;
+            for at in 0..500_u64 {
+                table.insert(&*at.to_string(), at)?;
+            }
+            Ok(())
+        });
+        filled.expect("written");
+        drop(ledger);
+        let whole = std::fs::read(&path).expect("readable");
+        let found = (0..whole.len() / PAGE).filter(|page| {
+            let mut bytes = whole.clone();
+            bytes[page * PAGE..][..PAGE].fill(0);
+            std::fs::write(&path, bytes).expect("written");
+            let read = MetaStore::open(&path).and_then(|ledger| {
+                ledger.read(|view| Ok(view.open_table(NUMBERS)?.iter()?.count()))
+            });
+            read.is_err_and(|error| error.kind() == ErrorKind::DataLoss)
+        });
+        assert!(found.count() > 2, "the header, a root and a leaf");
     }
 }
