@@ -90,6 +90,11 @@ fn is_within(path: &Path, dir: &Path) -> bool {
     matches!((there, dir), (Some(there), Ok(dir)) if there.starts_with(&dir))
 }
 
+/// Copies the ledger of the data directory `from`, which a server may have open, into the directory `to`.
+pub fn copy_ledger(from: &Path, to: &Path) -> Result<(), CliError> {
+    Backup { from, to, files: 0, bytes: 0 }.ledger()
+}
+
 struct Backup<'a> {
     from: &'a Path,
     to: &'a Path,

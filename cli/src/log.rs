@@ -3,6 +3,8 @@
 //! `verify` and `cat` change nothing and may run beside a server. `repair` truncates the log at its first
 //! damage, keeps the cut bytes in files beside it, and needs the server stopped.
 
+mod ledger;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
@@ -30,7 +32,7 @@ pub struct LogArgs {
 
 #[derive(clap::Subcommand)]
 enum LogCommand {
-    /// Read and check every acknowledged byte, stills too; exit code 7 when something is damaged
+    /// Read and check every acknowledged byte, stills and ledger too; exit code 7 when something is damaged
     Verify {
         /// Data directory of the server, or its log
         dir: PathBuf,
@@ -111,6 +113,8 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
     let mut report = timeline::verify(dir).map_err(failed)?;
     let (stills, stills_away) = verify_stills(dir, &mut report.problems);
     let open = verify_open(&beside(dir, "open-columns"), &mut report.problems);
+    let ledger = beside(dir, "ledger");
+    report.problems.extend(ledger::check(ledger.parent().unwrap_or(dir))?);
     let verified = Verified {
         sound: report.problems.is_empty(),
         events: report.events,
