@@ -17,6 +17,8 @@ use timeline::{Timeline, held::HeldPath};
 
 /// Time for which the findings of a query are reused.
 const FRESH: Duration = Duration::from_secs(1);
+/// Free inodes that new work must leave: each still, column and log file takes one.
+const INODES: u64 = 256;
 
 /// Reason that the disk takes no new work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +31,9 @@ pub enum DiskRefusal {
         /// Size of the reserve, bytes.
         reserve: u64,
     },
+    /// Too few inodes are free, which new files need.
+    #[error("disk space is low: {} inodes free, {} reserved", .0, INODES)]
+    Inodes(u64),
     /// A part of the data directory is not the one that is open.
     #[error("{0} was moved or replaced while the server runs: put it back or restart the server")]
     Moved(&'static str),
@@ -51,7 +56,7 @@ struct OpenStores {
 
 impl fmt::Debug for OpenStores {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.paths.fmt(out)
+        fmt::Debug::fmt(&self.paths, out)
     }
 }
 
@@ -112,20 +117,28 @@ impl DiskReserve {
         let moved = self.open.get().map_or(Ok(None), OpenStores::moved)?;
         let found = match moved {
             Some(moved) => {
-                if !seen.is_some_and(|(_, seen)| seen.is_err()) {
+                if seen.is_none_or(|(_, seen)| seen.is_ok()) {
                     tracing::error!(path = %self.dir.display(), "{moved}; no new work is taken until then");
                 }
                 Err(moved)
             }
             None => {
                 let stat = rustix::fs::statvfs(&self.dir)?;
-                Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+                match inodes_low(stat.f_files, stat.f_favail).filter(|_| self.bytes > 0) {
+                    Some(low) => Err(low),
+                    None => Ok(stat.f_bavail.saturating_mul(stat.f_frsize)),
+                }
             }
         };
         let found = (Instant::now(), found);
         *seen = Some(found);
         Ok(found)
     }
+}
+
+/// Returns the shortage of inodes; a file system with a total of 0 does not limit them.
+fn inodes_low(total: u64, free: u64) -> Option<DiskRefusal> {
+    (total > 0 && free < INODES).then_some(DiskRefusal::Inodes(free))
 }
 
 #[cfg(test)]
@@ -144,6 +157,9 @@ mod tests {
         let low = check(u64::MAX).expect("no disk has that much");
         assert!(matches!(low, DiskRefusal::Low { reserve: u64::MAX, .. }), "{low}");
         assert!(DiskReserve::new(dir.path().join("gone"), 0).check().is_err());
+        let inodes = [(0, 0), (9000, INODES), (9000, INODES - 1)];
+        let low = inodes.map(|(total, free)| inodes_low(total, free));
+        assert_eq!(low, [None, None, Some(DiskRefusal::Inodes(INODES - 1))]);
     }
 
     #[test]
