@@ -18,7 +18,7 @@ use super::{
     openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
     responses::Region,
-    streamed_json::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
+    streamed_json::{DamagedEvents, READING_BYTES, Snapshot, list as listed, record_texts},
     zones::WatchedZones,
 };
 use crate::{
@@ -104,6 +104,9 @@ struct RunActivity {
     /// Zones of the newest recording of each stream with zones.
     watched: Vec<WatchedZones>,
     episodes: Vec<RecordedEpisode>,
+    /// Number of events that cannot be read, so that this answer leaves them out; absent if there are none.
+    #[schema(required = false)]
+    damaged_events: u64,
 }
 
 /// Reads the episodes of a run from three kinds of events, walked in parallel. A recording logs one episode
@@ -115,12 +118,18 @@ struct Reader {
     /// Last still taken from `stills`: its frame and its hash.
     still: Option<(u64, BlobHash)>,
     newest: BTreeMap<StreamId, Newest>,
+    damaged: DamagedEvents,
 }
 
 impl Reader {
     /// Creates a reader of the episodes whose first event is at `from` or later.
-    fn new(timeline: &Timeline, run: &Arc<Run>, from: Seq) -> Result<Reader, ApiError> {
-        let newest = newest(timeline, run)?;
+    fn new(
+        timeline: &Timeline,
+        run: &Arc<Run>,
+        from: Seq,
+        damaged: DamagedEvents,
+    ) -> Result<Reader, ApiError> {
+        let newest = newest(timeline, run, &damaged)?;
         let of = |kind| Snapshot::new(timeline, run, from, Some(kind)).peekable();
         Ok(Reader {
             starts: of(EventKind::ActivityStarted),
@@ -128,6 +137,7 @@ impl Reader {
             stills: of(EventKind::KeyframeStored),
             still: None,
             newest,
+            damaged,
         })
     }
 
@@ -142,7 +152,7 @@ impl Reader {
     /// Returns the next episode, the sequence number of its first event, and its still.
     fn read(&mut self) -> Result<Option<(Seq, ActivityEpisode, Option<BlobHash>)>, ApiError> {
         loop {
-            let Some(start) = next_before(&mut self.starts, Seq(u64::MAX))? else {
+            let Some(start) = next_before(&mut self.starts, Seq(u64::MAX), &self.damaged)? else {
                 return Ok(None);
             };
             let (seq, Event::ActivityStarted(started)) = start else { continue };
@@ -151,7 +161,7 @@ impl Reader {
                 _ => Seq(u64::MAX),
             };
             let mut ended = None;
-            while let Some((at, event)) = next_before(&mut self.ends, until)? {
+            while let Some((at, event)) = next_before(&mut self.ends, until, &self.damaged)? {
                 // Skips the end of another episode, one that started meanwhile.
                 if let Event::ActivityEnded(episode) = event
                     && (at > seq, episode.request_id, episode.start_frame)
@@ -172,14 +182,15 @@ impl Reader {
 
     /// Returns the still of frame `peak`: the last one before the event `seq`, or one between it and `until`.
     fn still_of(&mut self, peak: u64, seq: Seq, until: Seq) -> Result<Option<BlobHash>, ApiError> {
-        while let Some((_, event)) = next_before(&mut self.stills, seq)? {
+        while let Some((_, event)) = next_before(&mut self.stills, seq, &self.damaged)? {
             self.keep(event);
         }
         loop {
             if let Some((_, hash)) = self.still.filter(|(frame, _)| *frame == peak) {
                 return Ok(Some(hash));
             }
-            let Some((_, event)) = next_before(&mut self.stills, until)? else { return Ok(None) };
+            let next = next_before(&mut self.stills, until, &self.damaged)?;
+            let Some((_, event)) = next else { return Ok(None) };
             self.keep(event);
         }
     }
@@ -198,7 +209,11 @@ struct Newest {
 }
 
 /// Returns the newest recording of each stream, including one in progress.
-fn newest(timeline: &Timeline, run: &Arc<Run>) -> Result<BTreeMap<StreamId, Newest>, ApiError> {
+fn newest(
+    timeline: &Timeline,
+    run: &Arc<Run>,
+    damaged: &DamagedEvents,
+) -> Result<BTreeMap<StreamId, Newest>, ApiError> {
     // Read before the events, because the recording may end meanwhile.
     let growing = run.growing().map(|growing| growing.decoded.clone());
     let mut newest = BTreeMap::new();
@@ -208,7 +223,7 @@ fn newest(timeline: &Timeline, run: &Arc<Run>) -> Result<BTreeMap<StreamId, Newe
     };
     let kind = Some(EventKind::FramesDecoded);
     let mut events = Snapshot::new(timeline, run, Seq(0), kind).peekable();
-    while let Some((_, event)) = next_before(&mut events, Seq(u64::MAX))? {
+    while let Some((_, event)) = next_before(&mut events, Seq(u64::MAX), damaged)? {
         if let Event::FramesDecoded(decoded) = event {
             keep(decoded);
         }
@@ -217,17 +232,18 @@ fn newest(timeline: &Timeline, run: &Arc<Run>) -> Result<BTreeMap<StreamId, Newe
     Ok(newest)
 }
 
-/// Returns the next event before `until`; logs and skips unreadable events.
+/// Returns the next event before `until`; skips unreadable events, which `damaged` counts.
 fn next_before(
     events: &mut Peekable<Snapshot>,
     until: Seq,
+    damaged: &DamagedEvents,
 ) -> Result<Option<(Seq, Event)>, ApiError> {
     let is_before = |event: &Result<_, ApiError>| match event {
         Ok(timeline::StreamedEvent { head, .. }) => head.seq < until,
         Err(_) => true,
     };
     while let Some(event) = events.next_if(is_before) {
-        if intact(&event) {
+        if damaged.intact(&event) {
             let event = event?;
             return Ok(Some((event.head.seq, event.decode()?)));
         }
@@ -285,10 +301,12 @@ pub async fn list(
     let wanted = Wanted { stream: stream_id, from_ms: from.unwrap_or(i64::MIN) };
     let timeline = app.registry.timeline().clone();
     let (request_id, run_id) = (caller.request_id, run.id());
-    let end = || "}".to_owned();
+    let damaged = DamagedEvents::default();
     let held = 3 * READING_BYTES;
     let made = app.reading(&caller.principal, move || {
-        let mut reader = Reader::new(&timeline, &run, page.cursor.unwrap_or(Seq(0)))?;
+        let from = page.cursor.unwrap_or(Seq(0));
+        let mut reader = Reader::new(&timeline, &run, from, damaged.clone())?;
+        let end = move || damaged.end();
         let watched = serde_json::to_string(&reader.watched(wanted.stream.as_ref()));
         let watched = watched.map_err(|_| ApiError::Bug("zones are no JSON"))?;
         let before = format!(

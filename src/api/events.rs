@@ -60,7 +60,11 @@ struct Chosen {
 }
 
 impl Chosen {
+    /// Returns true if the event is chosen, or cannot be read, so that no list leaves it out silently.
     fn has(&self, event: &StreamedEvent) -> bool {
+        if event.damage().is_some() {
+            return true;
+        }
         (self.index.is_none() || index_of(event) == self.index)
             && self.zone.as_ref().is_none_or(|zone| touches(event, zone))
     }

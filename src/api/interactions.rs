@@ -18,7 +18,7 @@ use super::{
     extract::{Caller, OwnedRun, QueryParams},
     openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
-    streamed_json::{READING_BYTES, list as list_answer, record_texts},
+    streamed_json::{DamagedEvents, READING_BYTES, list as list_answer, record_texts},
 };
 use crate::{
     base::json::declared,
@@ -123,16 +123,22 @@ fn said(
     run: Arc<Run>,
     seqs: Vec<Seq>,
     index: Option<Label>,
+    damaged: DamagedEvents,
 ) -> impl Iterator<Item = Result<Interaction, ApiError>> + Send + 'static {
     let read = move |seq: Seq| -> Result<Option<Interaction>, ApiError> {
         let stored = timeline.get_parts(seq)?;
         if !run.lifecycle().is_visible() {
             return Err(ApiError::RUN_NOT_FOUND);
         }
-        let interaction = match stored.as_ref().and_then(readable) {
+        let Some(stored) = stored else { return Ok(None) };
+        let interaction = match readable(&stored) {
             Some(Event::SemanticChunkInferred(chunk)) => Interaction::of(seq, chunk),
             Some(Event::Found(_, found)) => Interaction::of_live(seq, found),
-            _ => return Ok(None),
+            Some(_) => return Ok(None),
+            None => {
+                damaged.add(1);
+                return Ok(None);
+            }
         };
         let is_wanted = index.is_none() || interaction.index_name == index;
         Ok(is_wanted.then_some(interaction))
@@ -159,6 +165,9 @@ struct RunInteractions {
     count: usize,
     /// Interactions in order of their chunks or frames.
     interactions: Vec<Interaction>,
+    /// Number of events that cannot be read, so that this answer leaves them out; absent if there are none.
+    #[schema(required = false)]
+    damaged_events: u64,
 }
 
 /// List the answers of models about the chunks of a run, or about a live session.
@@ -182,26 +191,30 @@ pub async fn list(
     let index = index.map(|it| it.0);
     let timeline = app.registry.timeline().clone();
     let before = format!(r#"{{"run_id":"{}","interactions":"#, run.id());
+    let damaged = DamagedEvents::default();
     let made = app.reading(&caller.principal, move || {
         let unknown = |NoSuchChunk| ApiError::field("cursor", "is none of this run's interactions");
         let seqs = run.said_of_chunks(&timeline, page.cursor)?.map_err(unknown)?;
+        damaged.add(run.damaged_chunks());
         let held = READING_BYTES + size_of_val(&*seqs);
-        let mut said = said(timeline, run, seqs, index);
+        let mut said = said(timeline, run, seqs, index, damaged.clone());
         let Some(limit) = page.limit else {
-            return Ok((listed(before, said, held)?, None));
+            return Ok((listed(before, said, damaged, held)?, None));
         };
         let page = said.by_ref().take(limit).collect::<Result<Vec<_>, _>>()?;
         let next = said.next().transpose()?.map(|next| next.seq);
-        Ok::<_, ApiError>((listed(before, page.into_iter().map(Ok), READING_BYTES)?, next))
+        let answer = listed(before, page.into_iter().map(Ok), damaged, READING_BYTES)?;
+        Ok::<_, ApiError>((answer, next))
     });
     let (answer, next) = made.await??;
     Ok(linked(answer, &uri, next))
 }
 
-/// Streams the list of `interactions`, followed by their count.
+/// Streams the list of `interactions`, followed by their count and that of the `damaged` events.
 fn listed(
     before: String,
     interactions: impl Iterator<Item = Result<Interaction, ApiError>> + Send + 'static,
+    damaged: DamagedEvents,
     held: usize,
 ) -> Result<Response, ApiError> {
     let written = Arc::new(AtomicUsize::new(0));
@@ -209,6 +222,6 @@ fn listed(
     let counted = interactions.inspect(move |_| {
         counter.fetch_add(1, Ordering::Relaxed);
     });
-    let after = move || format!(r#","count":{}}}"#, written.load(Ordering::Relaxed));
+    let after = move || format!(r#","count":{}{}"#, written.load(Ordering::Relaxed), damaged.end());
     list_answer(before, record_texts(counted), after, held)
 }

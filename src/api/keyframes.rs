@@ -20,7 +20,7 @@ use super::{
     openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
     responses::KeyframeRecord,
-    streamed_json::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
+    streamed_json::{DamagedEvents, READING_BYTES, Snapshot, list as listed, record_texts},
     tickets::TicketQuery,
 };
 use crate::{
@@ -36,9 +36,10 @@ fn stills(
     timeline: &Timeline,
     run: &Arc<Run>,
     from: Seq,
+    damaged: DamagedEvents,
 ) -> impl Iterator<Item = Result<KeyframeRecord, ApiError>> + Send + 'static {
     let events = Snapshot::new(timeline, run, from, Some(EventKind::KeyframeStored));
-    events.filter(intact).filter_map(|event| {
+    events.filter(move |event| damaged.intact(event)).filter_map(|event| {
         let read = event.and_then(|event| Ok((event.head.seq, event.decode()?)));
         match read {
             Ok((seq, Event::KeyframeStored(still))) => Some(Ok(KeyframeRecord::new(seq, still))),
@@ -55,6 +56,9 @@ struct RunKeyframes {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
     keyframes: Vec<KeyframeRecord>,
+    /// Number of events that cannot be read, so that this answer leaves them out; absent if there are none.
+    #[schema(required = false)]
+    damaged_events: u64,
 }
 
 /// List the stored stills of a run.
@@ -73,9 +77,11 @@ pub async fn list(
     let timeline = app.registry.timeline().clone();
     let (request_id, run_id) = (caller.request_id, run.id());
     let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","keyframes":"#);
-    let end = || "}".to_owned();
+    let damaged = DamagedEvents::default();
     let made = app.reading(&caller.principal, move || {
-        let mut stills = stills(&timeline, &run, page.cursor.unwrap_or_default());
+        let from = page.cursor.unwrap_or_default();
+        let mut stills = stills(&timeline, &run, from, damaged.clone());
+        let end = move || damaged.end();
         let Some(limit) = page.limit else {
             return Ok((listed(before, record_texts(stills), end, READING_BYTES)?, None));
         };

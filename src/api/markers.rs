@@ -16,7 +16,7 @@ use super::{
     openapi::{FailureResponse, schema_types},
     pagination::{NO_CURSOR, PageLimit, limit, linked},
     responses::MarkerRecord,
-    streamed_json::{READING_BYTES, Snapshot, intact, list as listed, record_texts},
+    streamed_json::{DamagedEvents, READING_BYTES, Snapshot, list as listed, record_texts},
 };
 use crate::{
     base::json::{BoundedInt, BoundedText, ValueError, declared, name, parsed},
@@ -106,10 +106,11 @@ fn order(
     timeline: &Timeline,
     run: &Arc<Run>,
     wanted: &Wanted,
+    damaged: &DamagedEvents,
 ) -> Result<Vec<(Key, Seq)>, ApiError> {
     let mut order = Vec::new();
     let events = Snapshot::new(timeline, run, Seq(0), Some(EventKind::MarkerEmitted));
-    for event in events.filter(intact) {
+    for event in events.filter(|event| damaged.intact(event)) {
         let event = event?;
         let Event::MarkerEmitted(marker) = event.decode()? else { continue };
         if wanted.has(&marker) {
@@ -211,6 +212,9 @@ struct RunMarkers {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
     markers: Vec<MarkerRecord>,
+    /// Number of events that cannot be read, so that this answer leaves them out; absent if there are none.
+    #[schema(required = false)]
+    damaged_events: u64,
 }
 
 /// List the markers of a run in order of their frames.
@@ -239,13 +243,18 @@ pub async fn list(
     let timeline = app.registry.timeline().clone();
     let (request_id, run_id) = (caller.request_id, run.id());
     let before = format!(r#"{{"request_id":"{request_id}","run_id":"{run_id}","markers":"#);
+    let damaged = DamagedEvents::default();
     let made = app.reading(&caller.principal, move || {
         let until = until.unwrap_or_else(|| timeline.head());
         wanted.analyses = match query.analysis_id {
             Some(analyses) => analyses,
-            None => Analyses::Newest(run.newest_analyses(&timeline, until)?),
+            None => {
+                let newest = run.newest_analyses(&timeline, until)?;
+                damaged.add(run.damaged_analyses());
+                Analyses::Newest(newest)
+            }
         };
-        let mut order = order(&timeline, &run, &wanted)?;
+        let mut order = order(&timeline, &run, &wanted, &damaged)?;
         let most = query.limit.unwrap_or(usize::MAX);
         let more = order.len() > most;
         order.truncate(most);
@@ -255,7 +264,7 @@ pub async fn list(
         });
         let held = READING_BYTES + size_of_val(&*order);
         let items = record_texts(markers(timeline, run, order));
-        Ok::<_, ApiError>((listed(before, items, || "}".to_owned(), held)?, next))
+        Ok::<_, ApiError>((listed(before, items, move || damaged.end(), held)?, next))
     });
     let (answer, next) = made.await??;
     Ok(linked(answer, &uri, next))

@@ -5,7 +5,10 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     task::{Context, Poll},
 };
 
@@ -88,11 +91,32 @@ impl Iterator for Snapshot {
     }
 }
 
-/// Returns true if the event is readable. An unreadable one is logged, and left out of lists of its
-/// content.
-pub fn intact(event: &Result<StreamedEvent, ApiError>) -> bool {
-    let damage = event.as_ref().ok().and_then(StreamedEvent::damage);
-    damage.inspect(|error| tracing::error!(%error, "an event cannot be read")).is_none()
+/// Number of events that an answer leaves out because they cannot be read; clones count together.
+#[derive(Clone, Default)]
+pub struct DamagedEvents(Arc<AtomicU64>);
+
+impl DamagedEvents {
+    /// Returns true if the event is readable. An unreadable one is logged and counted.
+    pub fn intact(&self, event: &Result<StreamedEvent, ApiError>) -> bool {
+        let damage = event.as_ref().ok().and_then(StreamedEvent::damage);
+        let Some(error) = damage else { return true };
+        tracing::error!(%error, "an event cannot be read");
+        self.add(1);
+        false
+    }
+
+    /// Counts further events.
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Relaxed);
+    }
+
+    /// Returns the end of the answer after its list, with the count unless it is 0.
+    pub fn end(&self) -> String {
+        match self.0.load(Relaxed) {
+            0 => "}".to_owned(),
+            count => format!(r#","damaged_events":{count}}}"#),
+        }
+    }
 }
 
 /// Returns the events as items of a JSON array, each with its run id if `with_run`.

@@ -64,6 +64,8 @@ pub struct Summary {
     pub shape: Told,
     /// Stretches of the run in which models named an object.
     pub named: Named,
+    /// Number of events that cannot be read, so that the summary leaves them out.
+    pub damaged_events: u64,
 }
 
 /// Digests of runs, the recently requested ones.

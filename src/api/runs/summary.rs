@@ -39,6 +39,10 @@ pub struct SummaryRecord {
     #[schema(required = true)]
     source_fps: Option<f64>,
     shape: ShapeRecord,
+    /// Number of events that cannot be read, so that this summary leaves them out; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
+    damaged_events: Option<u64>,
 }
 
 /// Counts of a run.
@@ -131,6 +135,7 @@ impl SummaryRecord {
             height: extent.map(|extent| extent.height),
             source_fps: fps(summary.source_fps),
             shape,
+            damaged_events: (summary.damaged_events > 0).then_some(summary.damaged_events),
         })
     }
 }

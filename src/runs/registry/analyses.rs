@@ -17,6 +17,8 @@ const PAGE: usize = 1000;
 pub(super) struct Analyses {
     next: Seq,
     made: Vec<Made>,
+    /// Number of events of analyses that cannot be read.
+    damaged: u64,
     turn: Arc<Mutex<()>>,
 }
 
@@ -95,6 +97,11 @@ impl Run {
         })
     }
 
+    /// Returns the number of analyses that cannot be read, by the events read so far.
+    pub fn damaged_analyses(&self) -> u64 {
+        self.analyses.lock().damaged
+    }
+
     /// Calls `take` with all analyses, after reading the new events.
     fn with_analyses<T>(
         &self,
@@ -108,8 +115,12 @@ impl Run {
             let Some(last) = page.last() else { return Ok(take(&analyses.made)) };
             let next = Seq(last.head.seq.0 + 1);
             for stored in page {
-                if let Some(Event::AnalysisGenerated(generated)) = readable(&stored) {
-                    analyses.made.push(Made::of(stored.head.seq, &generated));
+                match readable(&stored) {
+                    Some(Event::AnalysisGenerated(generated)) => {
+                        analyses.made.push(Made::of(stored.head.seq, &generated));
+                    }
+                    Some(_) => {}
+                    None => analyses.damaged += 1,
                 }
             }
             analyses.next = next;

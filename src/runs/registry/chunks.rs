@@ -27,6 +27,8 @@ const KINDS: [EventKind; 5] = [
 pub(super) struct ChunkOrder {
     next: [Seq; KINDS.len()],
     order: BTreeSet<(u64, Seq)>,
+    /// Number of events that cannot be read.
+    damaged: u64,
 }
 
 /// Error of a cursor that is no event of an answered chunk.
@@ -44,6 +46,11 @@ impl Run {
         // The lock is released between steps, so that other readers can use the known part.
         while self.chunks.lock().follow(timeline, self.id())? {}
         Ok(self.chunks.lock().from(from))
+    }
+
+    /// Returns the number of descriptions that cannot be read, by the events read so far.
+    pub fn damaged_chunks(&self) -> u64 {
+        self.chunks.lock().damaged
     }
 }
 
@@ -63,7 +70,11 @@ impl ChunkOrder {
                     Some(Event::Found(_, finding)) if finding.summary.is_some() => {
                         finding.frame_index
                     }
-                    _ => continue,
+                    Some(_) => continue,
+                    None => {
+                        self.damaged += 1;
+                        continue;
+                    }
                 };
                 self.order.insert((place, stored.head.seq));
             }

@@ -78,11 +78,11 @@ pub(super) struct Digest {
     descriptions: u64,
     description: Option<String>,
     markers: VecDeque<Counted>,
+    damaged: u64,
 }
 
 impl Digest {
-    /// Reads the new events of `run`. Unreadable events are skipped here; they fail when requested
-    /// themselves.
+    /// Reads the new events of `run`; unreadable ones are counted.
     pub fn follow(&mut self, run: &Run, records: Records<'_>) {
         let Records { timeline, blobs, gate } = records;
         let is_live = run.origin().session.is_some();
@@ -93,7 +93,9 @@ impl Digest {
             heads.iter().for_each(|head| self.hear(head, timeline, is_live, gate));
         }
         if let Some((signals, gate)) = self.signals.take() {
-            self.measured = Some(Box::new(measured(timeline, &signals, gate).told()));
+            let (shape, is_whole) = measured(timeline, &signals, gate);
+            self.damaged += u64::from(!is_whole);
+            self.measured = Some(Box::new(shape.told()));
             self.shape = Shape::default();
         }
         if self.decoded.is_none() && self.still_extent.is_none() {
@@ -104,9 +106,9 @@ impl Digest {
         }
     }
 
-    /// Summary so far; `None` if nothing was decoded.
+    /// Summary so far; `None` if nothing was decoded, and no event is unreadable.
     pub fn summary(&self) -> Option<Summary> {
-        if self.decoded.is_none() && self.stills == 0 {
+        if self.decoded.is_none() && self.stills == 0 && self.damaged == 0 {
             return None;
         }
         let mut markers = BTreeMap::new();
@@ -131,6 +133,7 @@ impl Digest {
             source_fps: decoded.and_then(|it| it.source_fps),
             shape,
             named: self.named.clone(),
+            damaged_events: self.damaged,
         })
     }
 
@@ -157,7 +160,15 @@ impl Digest {
         if !tells {
             return;
         }
-        let event = timeline.get_parts(head.seq).ok().flatten().and_then(|it| it.decode().ok());
+        let stored = timeline.get_parts(head.seq);
+        let event = match stored.and_then(|it| it.map(|it| it.decode()).transpose()) {
+            Ok(event) => event,
+            Err(error) => {
+                tracing::error!(%error, seq = %head.seq, "an event cannot be read");
+                self.damaged += 1;
+                return;
+            }
+        };
         match event {
             Some(Event::FramesDecoded(decoded)) => self.decoded(decoded, head.at, gate),
             Some(Event::KeyframeStored(still)) => self.stored(&still),
@@ -273,17 +284,19 @@ fn push<T>(last: &mut VecDeque<T>, one: T) {
     last.push_back(one);
 }
 
-/// Distribution of recorded signals, with the gate's decisions replayed; ends at the first unreadable one.
-fn measured(timeline: &Timeline, signals: &Signals, gate: GateConfig) -> Shape {
+/// Returns the distribution of recorded signals, with the gate's decisions replayed, up to the first unreadable
+/// one, and true if there is none.
+fn measured(timeline: &Timeline, signals: &Signals, gate: GateConfig) -> (Shape, bool) {
     let mut shape = Shape::default();
     let mut gate = Gate::new(gate);
-    let rows = timeline.signal_rows(signals).into_iter().flatten();
-    for signal in rows.map_while(Result::ok) {
+    let Ok(rows) = timeline.signal_rows(signals) else { return (shape, false) };
+    for signal in rows {
+        let Ok(signal) = signal else { return (shape, false) };
         let decision = gate.offer(&signal);
         shape.measured(signal.pts_ms, signal.luma_mean);
         if decision.selected {
             shape.kept(signal.pts_ms, &decision.event_type);
         }
     }
-    shape
+    (shape, true)
 }
