@@ -7,6 +7,7 @@ mod target;
 
 use std::{io::Read, time::Duration};
 
+use bytes::Bytes;
 use reqwest::{
     Method, StatusCode, Url,
     blocking::{
@@ -84,14 +85,15 @@ impl ApiClient {
         self.exchange(request)
     }
 
-    /// Streams the items of the array `list` in a response to `take`, with the fields that precede the array.
+    /// Streams the items of the array `list` in a response to `take`, with the fields that precede the array. A list
+    /// that leaves out events that the server cannot read is noted on stderr.
     pub fn each<T: DeserializeOwned>(
         &self,
         answer: Response,
         list: &str,
         take: impl FnMut(&Map<String, Value>, T) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
-        items::each(answer, list, take).map_err(|stopped| match stopped {
+        let fields = items::each(answer, list, take).map_err(|stopped| match stopped {
             Stopped::Taker(error) => error,
             Stopped::Cut => CliError::Unreachable {
                 server: self.server(),
@@ -100,10 +102,13 @@ impl ApiClient {
             Stopped::Json(error) => {
                 CliError::Reply { server: self.server(), reason: error.to_string() }
             }
-        })
+        })?;
+        note_damaged(fields.get("damaged_events").and_then(Value::as_u64).unwrap_or(0));
+        Ok(())
     }
 
-    /// Fetches every page of the list at `path`, following the `Link` headers.
+    /// Fetches every page of the list at `path`, following the `Link` headers. A list that leaves out events that
+    /// the server cannot read is noted on stderr.
     pub fn pages<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -111,16 +116,23 @@ impl ApiClient {
         mut each: impl FnMut(T),
     ) -> Result<(), CliError> {
         let mut url = self.asked(path, query)?;
+        let mut damaged = 0;
         loop {
             let reply = self.exchange(self.request(Method::GET, url.clone(), QUICK))?;
             let next = next_query(reply.headers());
-            each(self.parse(reply)?);
+            let bytes = self.body(reply)?;
+            // Lists without such events, and arrays, have no such field.
+            let left_out: LeftOut = serde_json::from_slice(&bytes).unwrap_or_default();
+            damaged = left_out.damaged_events.max(damaged);
+            each(self.parsed(&bytes)?);
             // Uses only the query: a proxy may map the server's paths.
             match next {
                 Some(next) if url.query() != Some(&next) => url.set_query(Some(&next)),
-                _ => return Ok(()),
+                _ => break,
             }
         }
+        note_damaged(damaged);
+        Ok(())
     }
 
     /// Sends `POST path` with a JSON body and parses the response.
@@ -226,13 +238,37 @@ impl ApiClient {
     }
 
     fn parse<T: DeserializeOwned>(&self, reply: Response) -> Result<T, CliError> {
-        let bytes = reply.bytes().map_err(|error| self.unreachable(&error))?;
-        serde_json::from_slice(&bytes)
+        self.parsed(&self.body(reply)?)
+    }
+
+    fn body(&self, reply: Response) -> Result<Bytes, CliError> {
+        reply.bytes().map_err(|error| self.unreachable(&error))
+    }
+
+    fn parsed<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, CliError> {
+        serde_json::from_slice(bytes)
             .map_err(|error| CliError::Reply { server: self.server(), reason: error.to_string() })
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> CliError {
         CliError::Unreachable { server: self.server(), reason: root_cause(error) }
+    }
+}
+
+/// Part of a list's response.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LeftOut {
+    damaged_events: u64,
+}
+
+/// Notes that a list leaves out events, unless there are none.
+fn note_damaged(count: u64) {
+    if count > 0 {
+        note!(
+            "sightline: left out {count} events that the server cannot read: its log is damaged, \
+             as `sightline log verify` says there"
+        );
     }
 }
 

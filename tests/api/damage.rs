@@ -1,7 +1,10 @@
 //! A log whose files are damaged under the server: what callers are told, and what the server is.
 
+use std::os::unix::fs::FileExt;
+
 use serde_json::{Value, json};
 
+use super::activity;
 use crate::support::{Setup, wait_until};
 
 #[test]
@@ -58,4 +61,39 @@ fn damage_is_an_internal_error_whose_details_are_in_the_log_alone() {
     }
     let state = server.get(&format!("/v1/runs/{run}/state"));
     assert_eq!(state.status, 200, "what is not damaged is served: {}", state.text);
+}
+
+#[test]
+fn answers_made_of_events_count_those_that_cannot_be_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = activity::start(Setup::new(dir.path()));
+    let run = server.create_run();
+    activity::ingested(&server, &run, json!({}));
+    server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
+    let journal = dir.path().join("data/log/journal/00000000000000000001.journal");
+    let bytes = std::fs::read(&journal).expect("readable");
+    let journal = std::fs::File::options().write(true).open(journal).expect("opens");
+    // Each list, its items, and a field of these whose text, or else name, is first in one's record.
+    for (list, items, field) in [
+        ("markers", "markers", "marker_id"),
+        ("keyframes", "keyframes", "image_sha256"),
+        ("activity", "episodes", "peak_score"),
+    ] {
+        let answer = || server.get(&format!("/v1/runs/{run}/{list}")).assert_ok().json();
+        let before = answer();
+        assert!(before.get("damaged_events").is_none(), "{before}");
+        let wanted = before[items][0][field].as_str().unwrap_or(field).as_bytes();
+        let at = bytes.windows(wanted.len()).position(|some| some == wanted).expect("a record");
+        journal.write_all_at(&[bytes[at] ^ 1], at as u64).expect("written");
+        let after = answer();
+        let count = |answer: &Value| answer[items].as_array().expect("an array").len();
+        assert_eq!(count(&after), count(&before) - 1, "{after}");
+        assert_eq!(after["damaged_events"], 1, "{after}");
+    }
+    // The events of activity are none of the summary's.
+    let runs = server.get("/v1/runs?include=summary").json();
+    assert_eq!(runs[0]["summary"]["damaged_events"], 2, "{runs}");
+    // A filter finds them, as they may be among what it asks for.
+    let events = server.get(&format!("/v1/runs/{run}/events?index=another")).json();
+    assert_eq!(events["events"].as_array().map(Vec::len), Some(3), "{events}");
 }

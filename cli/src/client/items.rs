@@ -20,12 +20,12 @@ pub enum Stopped {
     Taker(CliError),
 }
 
-/// Passes each item of the array `list` to `take`, with the fields that precede the array.
+/// Passes each item of the array `list` to `take`, with the fields that precede the array; returns all other fields.
 pub fn each<T: DeserializeOwned>(
     answer: impl Read,
     list: &str,
     mut take: impl FnMut(&Map<String, Value>, T) -> Result<(), CliError>,
-) -> Result<(), Stopped> {
+) -> Result<Map<String, Value>, Stopped> {
     let mut text = Text { answer, buffer: vec![0; PIECE], at: 0, end: 0 };
     let mut head = Map::new();
     let mut follows = text.open(b'{', b'}')?;
@@ -43,7 +43,7 @@ pub fn each<T: DeserializeOwned>(
         }
         follows = text.follows(b'}')?;
     }
-    Ok(())
+    Ok(head)
 }
 
 /// Incremental reader; the bytes from `at` to `end` of the buffer are unread.
@@ -161,7 +161,7 @@ mod tests {
             if item.get() == "\"no more\"" { Err(CliError::Interrupted) } else { Ok(()) }
         });
         let ended = match read {
-            Ok(()) => "whole",
+            Ok(_) => "whole",
             Err(Stopped::Cut) => "cut",
             Err(Stopped::Json(_)) => "odd",
             Err(Stopped::Taker(_)) => "refused",

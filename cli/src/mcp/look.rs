@@ -59,7 +59,9 @@ async fn nearest(api: &Api, run: &str, at_ms: i64) -> Result<Still, CliError> {
     let path = api.run_path(run, "/keyframes")?;
     let mut page = api.page(&path, &[("limit", "1000".to_owned())]).await?;
     let mut best: Option<(u64, Value)> = None;
+    let mut damaged = 0;
     for _ in 0..PAGES {
+        damaged += page.value["damaged_events"].as_u64().unwrap_or(0);
         for still in items(&page.value["keyframes"]) {
             let Some(pts_ms) = still["pts_ms"].as_i64() else { continue };
             let away = pts_ms.abs_diff(at_ms);
@@ -86,6 +88,10 @@ async fn nearest(api: &Api, run: &str, at_ms: i64) -> Result<Still, CliError> {
     let fields = ["frame_index", "pts_ms", "event_type", "description"];
     let mut told = picked(&still, &fields);
     told["ms_away"] = away.into();
+    // A nearer still may be among those that the server cannot read.
+    if damaged > 0 {
+        told["damaged_events"] = damaged.into();
+    }
     Ok(Still { sha256: sha256.to_owned(), told })
 }
 

@@ -102,11 +102,14 @@ struct Findings {
     bytes: usize,
     /// Time from which findings were not read, if a limit was reached.
     unread_from_ms: Option<i64>,
+    /// True if the server cannot read events of the run, so that its lists leave them out.
+    is_damaged: bool,
 }
 
 impl Findings {
     async fn read(api: &Api, args: &ReadTimeline) -> Result<Findings, CliError> {
-        let mut all = Findings { found: Vec::new(), bytes: 0, unread_from_ms: None };
+        let mut all =
+            Findings { found: Vec::new(), bytes: 0, unread_from_ms: None, is_damaged: false };
         all.add(api, args, "markers", 1000, marker).await?;
         all.add(api, args, "interactions", 200, description).await?;
         // A finalized marker repeats two others, and begins where the first of them does.
@@ -126,6 +129,7 @@ impl Findings {
         let mut page = api.page(&path, &[("limit", limit.to_string())]).await?;
         let (from, to) = (args.from_ms.unwrap_or(i64::MIN), args.to_ms.unwrap_or(i64::MAX));
         loop {
+            self.is_damaged |= page.value.get("damaged_events").is_some();
             let listed = items(&page.value[list]);
             let found = listed.iter().filter_map(finding);
             let wanted =
@@ -176,6 +180,9 @@ impl Findings {
         if let Some(from_ms) = self.unread_from_ms {
             left_out
                 .push(format!("there is more than is read at once: ask with from_ms {from_ms}"));
+        }
+        if self.is_damaged {
+            left_out.push("events that the server cannot read: its log is damaged".to_owned());
         }
         if !left_out.is_empty() {
             told["left_out"] = left_out.join("; ").into();
@@ -301,7 +308,7 @@ mod tests {
             words: words.map(str::to_owned),
             more: json!({}),
         });
-        Findings { found: found.collect(), bytes: 0, unread_from_ms: None }
+        Findings { found: found.collect(), bytes: 0, unread_from_ms: None, is_damaged: false }
     }
 
     #[test]
@@ -331,6 +338,9 @@ mod tests {
             };
             let summed: u64 = spans.iter().map(|span| total(&span["counts"])).sum();
             assert_eq!(summed, counted, "{case}: no finding is in no span");
+            let damaged = Findings { is_damaged: true, ..found }.told(room);
+            let left_out = damaged["left_out"].as_str().unwrap_or_default();
+            assert!(left_out.contains("cannot read"), "{case}: {left_out}");
         }
     }
 }
