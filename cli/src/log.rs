@@ -32,7 +32,10 @@ pub struct LogArgs {
 
 #[derive(clap::Subcommand)]
 enum LogCommand {
-    /// Read and check every acknowledged byte, stills and ledger too; exit code 7 when something is damaged
+    /// Read and check every acknowledged byte, stills and ledger too; exit code 7 when something is damaged or lost
+    ///
+    /// Names every place where a journal is damaged, and each damaged column and still; a damaged ledger as a whole. Stills are looked for as
+    /// far as the first damage of the journal.
     Verify {
         /// Data directory of the server, or its log
         dir: PathBuf,

@@ -17,6 +17,7 @@ use crate::{
     index::LogIndex,
     journal::{self, Journal, JournalHeader, JournalSizes, SeqRange},
     lock::{self, LogLock},
+    record::JournalRecord,
     recovery::{self, TornTail},
     signal_column::ColumnDir,
     storage::{DirStorage, Storage},
@@ -25,7 +26,7 @@ use crate::{
 /// Findings of [`verify`].
 #[derive(Debug, Default)]
 pub struct VerifyReport {
-    /// Number of events read and found intact.
+    /// Number of events read and found intact, also after damage.
     pub events: u64,
     /// Number of journal files read.
     pub files: u64,
@@ -35,7 +36,7 @@ pub struct VerifyReport {
     pub footers_missing: u64,
     /// Remains of a batch that was never acknowledged; opening the log cuts them.
     pub torn: Option<TornTail>,
-    /// All damage found; empty for an intact log.
+    /// All damage found, once for damaged batches that follow each other; empty for an intact log.
     pub problems: Vec<TimelineError>,
 }
 
@@ -86,7 +87,7 @@ fn verify_once(dir: &Path) -> Result<VerifyReport> {
     let mut head = Seq(0);
     for (position, first) in files.iter().enumerate() {
         let successor = files.get(position + 1).copied();
-        // Damage ends the check of its file only: the next one is checked by its own numbers.
+        // Damage that ends the check of its file does not end that of the next, which has its own numbers.
         let sound = verify_file(&disk, *first, successor, head, &columns, &mut report);
         report.problems.extend(sound.err());
         head = Seq(successor.map_or(0, |next| next.0 - 1));
@@ -107,13 +108,22 @@ fn verify_file(
     report.problems.extend(recovery::check_continues(disk, first, head).err());
     let file = recovery::read_file(disk, first)?;
     let mut references = Vec::new();
-    let end = recovery::scan(&file, |offset, record| match record.payload() {
+    let mut visit = |offset, record: &JournalRecord<'_>| match record.payload() {
         Ok(payload) => {
             report.events += 1;
             references.extend(payload.column);
         }
         Err(what) => report.problems.push(file.damaged(offset, what)),
-    });
+    };
+    let mut damaged = Vec::new();
+    let mut end = recovery::scan(&file, &mut visit);
+    while let Some(damage) = end.damage.take() {
+        damaged.push(damage);
+        let Some(further) = recovery::scan_on(&file, &end, &mut visit) else { break };
+        end = further;
+    }
+    let is_damaged = !damaged.is_empty();
+    report.problems.append(&mut damaged);
     for column in references {
         match columns.verify(&column) {
             Ok(()) => report.columns += 1,
@@ -123,6 +133,9 @@ fn verify_file(
     match successor {
         Some(successor) => {
             end.continued_by(&file, successor)?;
+            if is_damaged {
+                return Ok(());
+            }
             let mut index = LogIndex::default();
             recovery::scan_into(&file, &mut index).sound()?;
             let footer = recovery::read_footer(disk, first)?;

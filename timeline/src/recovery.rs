@@ -311,9 +311,29 @@ impl ScanEnd {
 }
 
 /// Calls `visit` for every record of `file` with its offset, up to the last intact batch.
-pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &JournalRecord<'_>)) -> ScanEnd {
+pub(crate) fn scan(file: &FileBytes, visit: impl FnMut(usize, &JournalRecord<'_>)) -> ScanEnd {
+    let start = ScanEnd { position: file.header.len(), next: file.header.first, damage: None };
+    scan_from(file, start, visit)
+}
+
+/// Continues a scan that ended at damage with the next intact batch; `None` if there is none.
+pub(crate) fn scan_on(
+    file: &FileBytes,
+    damaged: &ScanEnd,
+    visit: impl FnMut(usize, &JournalRecord<'_>),
+) -> Option<ScanEnd> {
+    let rest = file.bytes.get(damaged.position..)?;
+    let position = damaged.position + batch::find(rest, 0, Seq(damaged.next.0.checked_add(1)?))?;
+    let next = JournalBatch::parse(&file.bytes[position..])?.first;
+    Some(scan_from(file, ScanEnd { position, next, damage: None }, visit))
+}
+
+fn scan_from(
+    file: &FileBytes,
+    mut end: ScanEnd,
+    mut visit: impl FnMut(usize, &JournalRecord<'_>),
+) -> ScanEnd {
     let header = &file.header;
-    let mut end = ScanEnd { position: header.len(), next: header.first, damage: None };
     while let Some(batch) = JournalBatch::parse(&file.bytes[end.position..]) {
         if batch.first != end.next || batch.next.0 > EVENTS_MAX + 1 {
             end.damage = Some(file.damaged(end.position, "a batch is not the next in order"));
@@ -334,7 +354,8 @@ pub(crate) fn scan(file: &FileBytes, mut visit: impl FnMut(usize, &JournalRecord
     }
     // Only the last batch can be incomplete, so an intact one after it proves damage. A batch of the same
     // number proves nothing: it may be an old content of a block before the file grew.
-    if batch::find(&file.bytes, end.position + 1, Seq(end.next.0 + 1)).is_some() {
+    let rest = file.bytes.get(end.position + 1..).unwrap_or_default();
+    if batch::find(rest, 0, Seq(end.next.0 + 1)).is_some() {
         end.damage = Some(file.damaged(end.position, "a batch is not intact"));
     }
     end

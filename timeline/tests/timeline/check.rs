@@ -83,14 +83,15 @@ fn verify_and_cat_run_beside_a_writer() {
 }
 
 #[test]
-fn verify_tells_of_every_damaged_file() {
+fn verify_tells_of_every_damaged_batch() {
     let (dir, files) = log_of_40();
-    flip(&files[0], 500);
-    flip(&files[1], 500);
+    // Each event is a batch.
+    let places = [(&files[0], 500), (&files[0], 3000), (&files[1], 500)];
+    places.iter().for_each(|(file, at)| flip(file, *at));
     let report = verify(dir.path()).unwrap();
     let told: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
-    assert_eq!(told.len(), 2, "{told:?}");
-    for (told, file) in told.iter().zip(&files) {
+    assert_eq!((told.len(), report.events), (3, 37), "{told:?}");
+    for (told, (file, _)) in told.iter().zip(places) {
         assert!(told.contains(file.to_str().unwrap()), "{told}");
     }
 }
