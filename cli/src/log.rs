@@ -15,7 +15,7 @@ use std::{
 use media::{BlobHash, RunId, Seq};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use timeline::{BlobStore, Event, EventKind, StoredEvent, TimelineError};
+use timeline::{BlobStore, Event, EventKind, RepairPlan, StoredEvent, TimelineError};
 
 use crate::{
     error::CliError,
@@ -34,8 +34,8 @@ pub struct LogArgs {
 enum LogCommand {
     /// Read and check every acknowledged byte, stills and ledger too; exit code 7 when something is damaged or lost
     ///
-    /// Names every place where a journal is damaged, and each damaged column and still; a damaged ledger as a whole. Stills are looked for as
-    /// far as the first damage of the journal.
+    /// Names every place where a journal is damaged, each damaged column and still, and a damaged ledger. Stills
+    /// are looked for as far as the first damage of the journal.
     Verify {
         /// Data directory of the server, or its log
         dir: PathBuf,
@@ -58,9 +58,16 @@ enum LogCommand {
         from_seq: u64,
     },
     /// Truncate a damaged log at its first damage; the rest is kept in files beside it
+    ///
+    /// The rest is every later event, as numbers have no gaps: also those that are not damaged and that the server
+    /// still answers, and those that it acknowledged since the damage. Restore the newest backup in its place, or
+    /// save what you need with `sightline events` and `sightline export` while the server runs. Needs it stopped.
     Repair {
         /// Data directory of the server, or its log
         dir: PathBuf,
+        /// Only print what would be cut
+        #[arg(long, conflicts_with = "json")]
+        dry_run: bool,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
@@ -84,7 +91,8 @@ pub fn run(args: &LogArgs) -> Result<(), CliError> {
                 && kind.is_none_or(|kind| head.kind == kind)
                 && head.seq >= Seq(*from_seq)
         }),
-        LogCommand::Repair { dir, json } => repair(&locate(dir)?, *json),
+        LogCommand::Repair { dir, dry_run: true, .. } => print_plan(&locate(dir)?),
+        LogCommand::Repair { dir, json, .. } => repair(&locate(dir)?, *json),
     }
 }
 
@@ -298,7 +306,27 @@ struct RemovedRecord {
     kept_in: PathBuf,
 }
 
+/// Returns a line about the events that a repair would cut; `None` if nothing is damaged.
+fn plan(dir: &Path) -> Result<Option<String>, CliError> {
+    let plan = timeline::plan_repair(dir)
+        .map_err(|source| CliError::Log { dir: dir.to_owned(), source })?;
+    Ok(plan.map(|RepairPlan { damage, from, readable }| {
+        let readable = grouped(readable);
+        format!("{damage}: a cut takes event {from} and all after it, {readable} of them readable")
+    }))
+}
+
+fn print_plan(dir: &Path) -> Result<(), CliError> {
+    let plan = plan(dir)?;
+    let mut out = StdoutWriter::stdout();
+    out.line(plan.as_deref().unwrap_or("nothing is damaged, nothing would be cut"))?;
+    out.finish()
+}
+
 fn repair(dir: &Path, json: bool) -> Result<(), CliError> {
+    if let Some(plan) = plan(dir)? {
+        note!("sightline: {plan}");
+    }
     let report =
         timeline::repair(dir).map_err(|source| CliError::Log { dir: dir.to_owned(), source })?;
     let repaired = Repaired {

@@ -40,6 +40,17 @@ pub struct VerifyReport {
     pub problems: Vec<TimelineError>,
 }
 
+/// Events that [`repair`] would remove.
+#[derive(Debug)]
+pub struct RepairPlan {
+    /// Damage at which the log would be cut.
+    pub damage: TimelineError,
+    /// Number of the first event after the cut.
+    pub from: Seq,
+    /// Number of events after the cut that are readable.
+    pub readable: u64,
+}
+
 /// Results of [`repair`].
 #[derive(Debug, Default)]
 pub struct RepairReport {
@@ -189,6 +200,23 @@ pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) ->
     })
 }
 
+/// Returns what [`repair`] would remove from the log in `dir`; `None` if nothing is damaged. Changes nothing.
+pub fn plan_repair(dir: &Path) -> Result<Option<RepairPlan>> {
+    let disk = DirStorage::read_only(&dir.join("journal"));
+    let files = recovery::list(&disk)?.files;
+    let (mut head, mut kept) = (Seq(0), 0);
+    for (position, first) in files.iter().enumerate() {
+        let sound = inspect(&disk, *first, files.get(position + 1).copied(), head)?;
+        head = sound.head;
+        kept += sound.events;
+        if let Some(damage) = sound.damage {
+            let readable = verify_once(dir)?.events.saturating_sub(kept);
+            return Ok(Some(RepairPlan { damage, from: Seq(head.0 + 1), readable }));
+        }
+    }
+    Ok(None)
+}
+
 /// Cuts the log in `dir` at its first damage and keeps the removed bytes in files beside it.
 ///
 /// Later files are removed too, because their events would follow a gap.
@@ -228,6 +256,8 @@ struct Sound {
     end: u64,
     /// Last number that the intact batches cover.
     head: Seq,
+    /// Number of events in them.
+    events: u64,
     /// Header with that range, for a compacted file.
     shortened: Option<JournalHeader>,
     /// Damage after that end.
@@ -239,7 +269,7 @@ fn inspect(disk: &dyn Storage, first: Seq, successor: Option<Seq>, head: Seq) ->
         .and_then(|()| recovery::read_file(disk, first));
     let file = match checked {
         Err(damage @ TimelineError::Damaged { .. }) => {
-            return Ok(Sound { end: 0, head, shortened: None, damage: Some(damage) });
+            return Ok(Sound { end: 0, head, events: 0, shortened: None, damage: Some(damage) });
         }
         checked => checked?,
     };
@@ -248,7 +278,7 @@ fn inspect(disk: &dyn Storage, first: Seq, successor: Option<Seq>, head: Seq) ->
     let span = file.header.span.map(|_| SeqRange { next: end.next, count });
     let shortened = span.map(|span| JournalHeader { span: Some(span), ..file.header });
     let (position, head) = (end.position as u64, Seq(end.next.0 - 1));
-    let sound = |damage| Ok(Sound { end: position, head, shortened, damage });
+    let sound = |damage| Ok(Sound { end: position, head, events: count, shortened, damage });
     let checked = match successor {
         Some(successor) => end.continued_by(&file, successor).map(drop),
         None => end.sound().and_then(|_| recovery::check_not_sealed(disk, &file)),

@@ -46,7 +46,9 @@ pub use compaction::{CompactionStats, CompactionThrottle};
 pub use error::TimelineError;
 pub use event::*;
 pub use files::{Backing, Standing};
-pub use fsck::{CutBytes, RepairReport, VerifyReport, cat, repair, verify};
+pub use fsck::{
+    CutBytes, RepairPlan, RepairReport, VerifyReport, cat, plan_repair, repair, verify,
+};
 pub use index::{EVENTS_MAX, RUNS_MAX};
 pub use log_state::PublishListener;
 pub use marker::{AnalysisKey, FrameLabel, MarkerConfig, MarkerDeriver, derive_markers};

@@ -96,8 +96,13 @@ fn damage_is_seven_and_repair_keeps_what_it_cuts() {
     let found = finish(doctor).stdout;
     assert!(found.contains("a server started here cannot open its log: damaged log"), "{found}");
 
+    let planned = format!("a cut takes event {} and all after it", intact + 1);
+    let plan = sightline(&["log", "repair", text(dir.path()), "--dry-run"]);
+    assert!(plan.code == 0 && plan.stdout.contains(&planned), "{}{}", plan.stdout, plan.stderr);
+    assert_eq!(sightline(&["log", "verify", text(dir.path())]).code, 7, "nothing is cut yet");
     let repair = sightline(&["log", "repair", text(dir.path()), "--json"]);
     assert_eq!(repair.code, 0, "{}", repair.stderr);
+    assert!(repair.stderr.contains(&planned), "{}", repair.stderr);
     let report: Value = serde_json::from_str(&repair.stdout).expect("JSON");
     assert_eq!(report["events"], intact);
     let kept = report["removed"][0]["kept_in"].as_str().expect("a path");

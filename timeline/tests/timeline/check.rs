@@ -4,7 +4,7 @@ use std::{fs, ops::ControlFlow, path::PathBuf};
 
 use media::Seq;
 use tempfile::TempDir;
-use timeline::{Timeline, TimelineError, TimelineOptions, cat, repair, verify};
+use timeline::{Timeline, TimelineError, TimelineOptions, cat, plan_repair, repair, verify};
 
 use crate::support::{description, found, frames, signal, small, texts};
 
@@ -104,6 +104,10 @@ fn repair_cuts_at_the_damage_keeps_the_bytes_and_the_log_goes_on() {
         flip(&files[damaged], at);
         let (kept, result) = printed(&dir);
         let told = result.unwrap_err();
+        let plan = plan_repair(dir.path()).unwrap().unwrap();
+        assert_eq!(plan.damage.to_string(), told.to_string());
+        assert_eq!(plan.from, Seq(kept.len() as u64 + 1));
+        assert!(plan.readable < 40 - kept.len() as u64, "{plan:?}");
         let report = repair(dir.path()).unwrap();
         assert_eq!(report.damage.unwrap().to_string(), told.to_string());
         assert_eq!(report.events, kept.len() as u64);
