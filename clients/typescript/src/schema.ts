@@ -12,9 +12,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Check what people get wrong: keys, addresses, ingest roots, disk, model backends, time, devices.
-         * @description Says no secret and no path of the server's files. Model backends are asked at most every five
-         *     seconds.
+         * Check for common mistakes in the setup: keys, addresses, roots, disk, backends, time, devices.
+         * @description Returns no secret and no path of the server's files. Probes backends at most every five seconds.
          */
         get: operations["diagnose"];
         put?: never;
@@ -33,9 +32,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Follow the events of every run of the caller, of those that are created later too.
-         * @description As the stream of a run; the events say their run, those of a deleted run are left out but
-         *     for its deletion, and the stream has no end.
+         * Follow the events of all runs of the caller, later ones included.
+         * @description As the stream of a run, but events name their run, a deleted run shows only its deletion, and the
+         *     stream does not end.
          */
         get: operations["followEvents"];
         put?: never;
@@ -53,7 +52,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List feedback on the caller's runs, the newest first; needs the database. */
+        /** List feedback on the caller's runs, newest first; needs the database. */
         get: operations["listFeedback"];
         put?: never;
         post?: never;
@@ -70,7 +69,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the caller's uploads, the newest first. */
+        /** List the caller's uploads, newest first. */
         get: operations["listFiles"];
         put?: never;
         post?: never;
@@ -88,13 +87,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Fetch an upload of the caller's by its name.
-         * @description One range of bytes is served; a set of several is answered with the whole file.
+         * Fetch one of the caller's uploads by name.
+         * @description A single byte range is served; several ranges are answered with the whole file.
          */
         get: operations["getFile"];
         put?: never;
         post?: never;
-        /** Remove an upload; requests that are reading it read on. */
+        /** Remove an upload; requests that are reading it are not interrupted. */
         delete: operations["deleteFile"];
         options?: never;
         head?: never;
@@ -129,7 +128,7 @@ export interface paths {
         put?: never;
         /**
          * Find descriptions of the caller's runs on every server that mirrors all events to this one's database.
-         * @description Upper and lower case are one. A description is found once its server has mirrored it.
+         * @description Case is ignored. A description is found once its server has mirrored it.
          */
         post: operations["searchFleet"];
         delete?: never;
@@ -145,7 +144,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tell that the server answers. */
+        /** Return 200 while the server answers. */
         get: operations["health"];
         put?: never;
         post?: never;
@@ -165,9 +164,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ask a model.
-         * @description Waits for a permit, a few seconds at most and within `timeout_ms`. Backends are asked in the
-         *     order of their priorities; the message of the 500 tells the failure of the last of them.
+         * Run an inference.
+         * @description Waits for a permit, a few seconds at most and within `timeout_ms`. Backends are asked in order of
+         *     priority; the message of a 500 names the error of the last one.
          */
         post: operations["infer"];
         delete?: never;
@@ -186,11 +185,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ask models many questions.
-         * @description A question that cannot be accepted refuses the batch, and nothing is asked; the failure of one
-         *     that was asked is its own. A permit, and room in its queue, is waited for up to two minutes, and
-         *     so are backends that failed repeatedly and are left alone, counted from the last answer. Where
-         *     the answers together pass 32 MiB, the rest fail, and those not asked by then are not.
+         * Run a batch of inferences.
+         * @description An invalid request refuses the whole batch before any is sent; a later failure concerns its
+         *     request only. A request waits up to two minutes for a permit and for room in the queue, and as
+         *     long, from the last answer, for backends with an open breaker. Once the answers exceed 32 MiB,
+         *     the remaining requests fail unsent.
          */
         post: operations["inferBatch"];
         delete?: never;
@@ -206,7 +205,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tell every limit of this server. */
+        /** List all limits of this server. */
         get: operations["getLimits"];
         put?: never;
         post?: never;
@@ -224,8 +223,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Tell every series, for a scraper.
-         * @description Needs no key where SERVICE_METRICS_REQUIRE_API_KEY is false.
+         * Return all metric series in the Prometheus text format.
+         * @description Needs no key if SERVICE_METRICS_REQUIRE_API_KEY is false.
          */
         get: operations["getMetrics"];
         put?: never;
@@ -244,7 +243,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the models and what runs them.
+         * List the models and the backends that run them.
          * @description Backends are probed on request, at most every five seconds.
          */
         get: operations["listModels"];
@@ -264,8 +263,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Answers with the document.
-         * @description The same text is in the repository as `schemas/openapi.json`.
+         * Return the OpenAPI document.
+         * @description The repository has the same text as `schemas/openapi.json`.
          */
         get: operations["getOpenApi"];
         put?: never;
@@ -285,7 +284,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Look for events of a run, and wait for the first of them where asked. */
+        /** Find events of a run, and optionally wait for the first of them. */
         post: operations["query"];
         delete?: never;
         options?: never;
@@ -300,7 +299,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tell whether the server can work. */
+        /** Return whether the server is ready to work. */
         get: operations["ready"];
         put?: never;
         post?: never;
@@ -318,8 +317,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the caller's runs, the newest first.
-         * @description With `include=summary` each has a `summary`: counts, one still and the shape of it, null where nothing is decoded.
+         * List the caller's runs, newest first.
+         * @description With `include=summary` each has a `summary`: counts, a still and histograms; null if not decoded.
          */
         get: operations["listRuns"];
         put?: never;
@@ -342,11 +341,11 @@ export interface paths {
         get: operations["getRun"];
         put?: never;
         post?: never;
-        /** Delete a run: it answers as unknown from then on, also to a second deletion. */
+        /** Delete a run: later requests for it answer 404, also a second deletion. */
         delete: operations["deleteRun"];
         options?: never;
         head?: never;
-        /** Label a run, also one that has ended. */
+        /** Change the label of a run, also of one that has ended. */
         patch: operations["updateRun"];
         trace?: never;
     };
@@ -358,8 +357,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List when something moved: the episodes of activity of the newest recording of each stream.
-         * @description In the order in which they started. One that lasts has no end yet.
+         * List the episodes of activity of the newest recording of each stream.
+         * @description Sorted by their start. An episode in progress has no end.
          */
         get: operations["getActivity"];
         put?: never;
@@ -380,9 +379,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Analyze signals: decide by the gate, emit markers and describe every frame.
-         * @description Frames that were ingested are never decoded again: `gate` tries other thresholds on what was recorded,
-         *     with `dry_run` without a trace.
+         * Analyze signals: apply the gate, emit markers and describe every frame.
+         * @description Ingested frames are not decoded again: `gate` tries other thresholds on the recorded signals; with
+         *     `dry_run`, nothing is recorded.
          */
         post: operations["analyzeRun"];
         delete?: never;
@@ -399,10 +398,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Fetch a part of a run's source as a file of its own, with its sound: an MP4, or Matroska where a codec
-         *     asks for it.
-         * @description Pictures are copied as they are, so that it begins with the keyframe before the part, which is its time 0. What is
-         *     damaged in the source is left out. The source is the one of `/source`, under the same rules.
+         * Fetch a part of a run's source as a file with its audio: MP4, or Matroska if a codec requires that.
+         * @description Pictures are copied without re-encoding, so the clip begins at the keyframe before the part, which is its
+         *     time 0.
+         *     Damaged parts of the source are left out. The source is that of `/source`, under the same rules.
          */
         get: operations["getClip"];
         put?: never;
@@ -420,7 +419,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the events of a run in their order: all there are when the answer begins, or a page of them. */
+        /** List the events of a run in order: all events at the time of the request, or a page of them. */
         get: operations["getEvents"];
         put?: never;
         post?: never;
@@ -439,12 +438,12 @@ export interface paths {
         };
         /**
          * Follow the events of a run.
-         * @description Each event has its `seq` as `id`, its kind as `event`, and the event itself as `data`. A
-         *     comment comes after 15 s of silence. The stream ends after the event that ends the run, and
-         *     with the deletion of the run; a comment says why. A reader that comes back after that with
-         *     the last id gets 204, on which browsers stop asking. While the server shuts down a stream
-         *     ends early, and a reader that comes back misses nothing. An id that no event has yet is refused:
-         *     the data are older than the reader.
+         * @description Each message has the event's `seq` as `id`, its kind as `event`, and the event itself as `data`. After 15
+         *     s
+         *     of silence a comment is sent. The stream ends after the event that ends the run, or on deletion of the
+         *     run; a comment states the reason. A reader that reconnects after that with the last id gets 204, on which
+         *     browsers stop. On shutdown the stream ends early; a reader that reconnects misses nothing. An id that no
+         *     event has yet is refused: the server's data is older than the reader.
          */
         get: operations["followRunEvents"];
         put?: never;
@@ -464,7 +463,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Say what a run is worth; needs the database. */
+        /** Submit feedback on a run; needs the database. */
         post: operations["submitFeedback"];
         delete?: never;
         options?: never;
@@ -481,7 +480,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** End a run well, and the work that is under way for it: it is completed. */
+        /** Finish a run and its running job; the run is completed. */
         post: operations["finishRun"];
         delete?: never;
         options?: never;
@@ -496,7 +495,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Fetch the signals of one frame, the gate's decision about it and the thresholds that it was held to. */
+        /** Fetch the signals of one frame, the gate's decision about it and the thresholds used. */
         get: operations["getFrame"];
         put?: never;
         post?: never;
@@ -513,7 +512,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tell the health of the live session of a run: 409 where none is live. */
+        /** Fetch the health of the live session of a run; 409 if the run has none. */
         get: operations["getSessionHealth"];
         put?: never;
         post?: never;
@@ -533,8 +532,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ingest a source: decode its frames onto the run's timeline and keep the selected ones as stills.
-         * @description Answers once every frame is decoded; the run's `active_job` tells how far it has come.
+         * Ingest a source: decode its frames onto the run's timeline and store the selected ones as stills.
+         * @description Answers when every frame is decoded; the run's `active_job` shows the progress.
          */
         post: operations["ingestRun"];
         delete?: never;
@@ -551,10 +550,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List what models said of the chunks of a run, or of the pictures and clips of a live session.
-         * @description Chunks that no model answered for are among the run's events only. Models answer in any order:
-         *     of a run under way, a chunk before the page that was read last may be answered later, so read
-         *     from the start once the run has ended, or follow its events.
+         * List the answers of models about the chunks of a run, or about a live session.
+         * @description Chunks without an answer appear only among the run's events. Models answer in any order: while a run is
+         *     in progress, a chunk before the last page read may still be answered. Read again from the start once the
+         *     run has ended, or follow its events.
          */
         get: operations["getInteractions"];
         put?: never;
@@ -573,8 +572,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List the jobs of a run: those under way, and those of the last day.
-         * @description An analysis is listed after its end where it was asked for with `Prefer: respond-async`.
+         * List the jobs of a run: running ones, and those of the last day.
+         * @description An analysis that has ended is listed only if it was requested with `Prefer: respond-async`.
          */
         get: operations["listJobs"];
         put?: never;
@@ -592,13 +591,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Fetch a job: how far it has come, and what came of it. */
+        /** Fetch a job: its progress, and its outcome once it has ended. */
         get: operations["getJob"];
         put?: never;
         post?: never;
         /**
-         * Cancel a job: what it has recorded stays, and its run goes on.
-         * @description Answers when its worker has stopped. A job that is over stays as it is.
+         * Cancel a job: its recorded events stay, and its run goes on.
+         * @description Answers when the worker has stopped. A job that has ended is not changed.
          */
         delete: operations["cancelJob"];
         options?: never;
@@ -647,7 +646,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Fetch a still, scaled down where asked. */
+        /** Fetch a still, optionally scaled down. */
         get: operations["getKeyframe"];
         put?: never;
         post?: never;
@@ -664,7 +663,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the markers of a run by their frames. */
+        /** List the markers of a run in order of their frames. */
         get: operations["getMarkers"];
         put?: never;
         post?: never;
@@ -684,8 +683,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make a ticket that opens the source, clips and the stills of a run for ten minutes, as `?ticket=` instead of a key.
-         * @description It ends with the run, and with the server's process.
+         * Create a ticket that opens source, clips and stills of a run for ten minutes, as `?ticket=`.
+         * @description The ticket replaces the key. It ends with the run, and with the server's process.
          */
         post: operations["createMediaTicket"];
         delete?: never;
@@ -704,9 +703,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Reason over a source: decode it, have models describe its chunks, emit markers of both.
-         * @description Chunks are asked about while the rest is decoded, and recorded as they are answered. Without a
-         *     backend, or where one fails, the gate decides. The run is completed when all is recorded.
+         * Reason over a source: decode it, let models describe its chunks, and emit markers of both.
+         * @description Models are asked while the rest is decoded, and their answers are recorded as they come. Without a
+         *     backend, or where one fails, the gate decides. The run is completed when everything is recorded.
          */
         post: operations["reason"];
         delete?: never;
@@ -724,9 +723,9 @@ export interface paths {
         };
         /**
          * List the recorded signals of a run with the gate's decisions.
-         * @description A run that has decoded nothing has no signals; while it records, those so far are answered. Past `max_points` frames come in buckets, each with the
-         *     minimum, the maximum and the mean of every signal, so that no peak is lost. An `Accept` of Arrow is answered with an Arrow IPC
-         *     stream of the same, any other with JSON.
+         * @description A run without decoded frames has no signals; a run in progress returns those so far. Beyond `max_points`,
+         *     frames are combined into buckets with minimum, maximum and mean of every signal, so that no peak is lost.
+         *     If `Accept` prefers Arrow, the answer is an Arrow IPC stream, else JSON.
          */
         get: operations["getSignals"];
         put?: never;
@@ -745,8 +744,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Fetch the source of a run: the upload, or the file beneath a root, that it decoded last.
-         * @description Nothing is kept of remote sources and live sessions: they have none. The file is served as it is now.
+         * Fetch the source of a run: the upload, or the file beneath an ingest root, that it decoded last.
+         * @description Remote sources and live sessions are not stored and have none. The file is served in its current state.
          */
         get: operations["getSource"];
         put?: never;
@@ -764,7 +763,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tell the state of a run. */
+        /** Fetch the state of a run. */
         get: operations["getRunState"];
         put?: never;
         post?: never;
@@ -783,7 +782,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stop a run, and the work that is under way for it. */
+        /** Stop a run and its running job; the run is cancelled. */
         post: operations["stopRun"];
         delete?: never;
         options?: never;
@@ -798,14 +797,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the webhooks of a run, the oldest first. */
+        /** List the webhooks of a run, oldest first. */
         get: operations["listWebhooks"];
         put?: never;
         /**
-         * Have a run's events from now on sent to a URL, signed as Standard Webhooks says.
-         * @description Deleting the run removes its webhooks: what was not delivered by then is not sent any more, and the
-         *     deletion is not told. Each is a CloudEvent; they come in order and at least once, each time with the same
-         *     `webhook-id`. Anything but a 2xx answer is tried again with growing delays; 410 ends it.
+         * Deliver a run's future events to a URL, signed by the Standard Webhooks scheme.
+         * @description Deleting the run removes its webhooks: undelivered events are not sent, and the deletion is not
+         *     reported. Each message is a CloudEvent, delivered in order and at least once, always with the same
+         *     `webhook-id`. Any answer but 2xx is retried with growing delays; 410 disables the webhook.
          */
         post: operations["createWebhook"];
         delete?: never;
@@ -838,7 +837,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List what a webhook's target never took: the newest 100, the oldest first. */
+        /** List the events that a webhook's target did not accept: the newest 100, oldest first. */
         get: operations["listDeadLetters"];
         put?: never;
         post?: never;
@@ -858,10 +857,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Have a webhook's dead letters sent again, the oldest first, before what is new.
-         * @description Each is tried once, under the `webhook-id` that it had: one that the target takes is a dead
-         *     letter no more, and the first that it does not take ends the redelivery, with those behind it
-         *     left as they are. A webhook that is disabled, as its target answered 410, is active again.
+         * Redeliver a webhook's dead letters, oldest first, before new events.
+         * @description Each is tried once, with its original `webhook-id`: an accepted one is removed from the dead letters; the
+         *     first failure ends the redelivery and leaves the rest. A webhook that was disabled by a 410 answer becomes
+         *     active again.
          */
         post: operations["redeliverDeadLetters"];
         delete?: never;
@@ -880,11 +879,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Find the descriptions that have a text in them, whatever the case of either.
-         * @description A description is the payload's `description`, or its `summary` where that is empty; of an episode of activity it is
-         *     the names of the zones that it touches. Both
-         *     sides are case-folded as Unicode says and compared without normalisation. A search sees
-         *     every event that was acknowledged before it began.
+         * Find descriptions that contain a text, ignoring case.
+         * @description Searched is a payload's `description` or, if that is empty, its `summary`; of an episode of activity,
+         *     the names of the touched zones. Both sides are case-folded by the Unicode rules and not normalised. A
+         *     search covers every event acknowledged before its start.
          */
         post: operations["search"];
         delete?: never;
@@ -901,8 +899,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Tell the last hour by minutes: of the caller's own work, and of the machine.
-         * @description Kept in memory: it begins anew with the server.
+         * Return the statistics of the last hour by minute: of the caller's own work, and of the machine.
+         * @description Kept in memory only; a restart of the server clears them.
          */
         get: operations["getStats"];
         put?: never;
@@ -923,13 +921,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Publish live video: send an SDP offer, get the answer.
-         * @description Creates a run whose timeline fills while pictures come. `Location` is an absolute path, after the
-         *     `x-forwarded-prefix` of a proxy on this host or a private network, and names the session for the other routes.
+         * Publish live video: send an SDP offer, receive the answer.
+         * @description Creates a run that records the session. `Location` is an absolute path, with the `x-forwarded-prefix` of a
+         *     proxy on this host or a private network, and identifies the session for the other routes.
          */
         post: operations["whipOffer"];
         delete?: never;
-        /** Says how to publish; what browsers ask before they do is answered before any route. */
+        /** Answer with the accepted media type; a browser's preflight is answered before any route. */
         options: operations["whipOptions"];
         head?: never;
         patch?: never;
@@ -945,14 +943,14 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** End a session; its run is completed by then. */
+        /** End a session; its run is completed before the answer. */
         delete: operations["whipTerminate"];
         options?: never;
         head?: never;
         /**
          * Add ICE candidates of the publisher, or restart ICE.
-         * @description The body is a fragment of SDP (RFC 8840), one bare candidate line, or empty: the publisher has
-         *     no more candidates.
+         * @description The body is an SDP fragment (RFC 8840), a single candidate line, or empty if the publisher has no more
+         *     candidates.
          */
         patch: operations["whipIce"];
         trace?: never;
@@ -971,8 +969,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change what models are asked about a session's pictures.
-         * @description Answered once the session's workers have taken it up.
+         * Change the prompt for a session's pictures.
+         * @description Answers when the session's workers have applied it.
          */
         patch: operations["whipUpdatePrompt"];
         trace?: never;
@@ -988,7 +986,7 @@ export interface paths {
         put?: never;
         /**
          * Upload a media file.
-         * @description It is kept once a media worker has found a video stream in it; playlists are refused.
+         * @description The file is stored if a media worker finds a video stream in it; playlists are refused.
          */
         post: operations["uploadFile"];
         delete?: never;
@@ -1004,13 +1002,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List the webhooks of all the caller's runs, the oldest first; not those of single runs. */
+        /** List the webhooks of all the caller's runs, oldest first, without those of single runs. */
         get: operations["listWebhooksOfAll"];
         put?: never;
         /**
-         * Have the events of all the caller's runs from now on sent to a URL, those of later runs too.
-         * @description As a run's webhook, but that it stays when a run is deleted: what was not delivered by then is not sent any
-         *     more, and the `run_deleted` is.
+         * Deliver the future events of all the caller's runs, later ones included, to a URL.
+         * @description As a run's webhook, except that it stays when a run is deleted: undelivered events of that run are not
+         *     sent, but `run_deleted` is.
          */
         post: operations["createWebhookOfAll"];
         delete?: never;
@@ -1043,7 +1041,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List what the target of a webhook of all runs never took: the newest 100, the oldest first. */
+        /** List the events that the target of a webhook of all runs did not accept: the newest 100, oldest first. */
         get: operations["listDeadLettersOfAll"];
         put?: never;
         post?: never;
@@ -1062,7 +1060,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Have the dead letters of a webhook of all runs sent again, as those of a run's. */
+        /** Redeliver the dead letters of a webhook of all runs. */
         post: operations["redeliverDeadLettersOfAll"];
         delete?: never;
         options?: never;
@@ -1074,23 +1072,23 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description The picture is at rest again. */
+        /** @description An episode of activity ends. */
         ActivityEndedPayload: {
             /**
              * Format: int64
-             * @description Last frame in which something moved.
+             * @description Last frame with motion.
              */
             end_frame: number;
             /** Format: int64 */
             end_pts_ms: number;
             /**
              * Format: int64
-             * @description Kept frame with that score.
+             * @description Kept frame with the peak score.
              */
             peak_frame: number;
-            /** @description Highest score of the frames that were kept for the episode. */
+            /** @description Highest score of the frames kept for the episode. */
             peak_score: components["schemas"]["Fraction"];
-            /** @description Box around all that moved. */
+            /** @description Bounding box of all motion. */
             region: components["schemas"]["Region"];
             request_id: components["schemas"]["RequestId"];
             session_id?: components["schemas"]["SessionId"];
@@ -1102,18 +1100,18 @@ export interface components {
             /** Format: int64 */
             start_pts_ms: number;
             stream_id: components["schemas"]["Label"];
-            /** @description Names of the zones in which something moved. */
+            /** @description Names of the zones with motion. */
             zones: string[];
         };
-        /** @description Something begins to move. */
+        /** @description An episode of activity starts. */
         ActivityStartedPayload: {
             /**
              * Format: int64
-             * @description Kept frame with that score.
+             * @description Kept frame with the peak score.
              */
             peak_frame: number;
             peak_score: components["schemas"]["Fraction"];
-            /** @description Box around what moves. */
+            /** @description Bounding box of the motion. */
             region: components["schemas"]["Region"];
             request_id: components["schemas"]["RequestId"];
             session_id?: components["schemas"]["SessionId"];
@@ -1125,10 +1123,10 @@ export interface components {
             /** Format: int64 */
             start_pts_ms: number;
             stream_id: components["schemas"]["Label"];
-            /** @description Names of the zones in which something moves. */
+            /** @description Names of the zones with motion. */
             zones: string[];
         };
-        /** @description Id of an analysis, or `all` of them. */
+        /** @description Id of an analysis, or `all`. */
         AnalysisFilter: string;
         /** @description The result of an analysis pass. */
         AnalysisGeneratedPayload: {
@@ -1159,99 +1157,99 @@ export interface components {
         /** @description Id of an analysis of a stream. */
         AnalysisId: string;
         /**
-         * @description Thoroughness that is asked of an analysis.
+         * @description Trade-off between detail and cost of an analysis.
          * @enum {string}
          */
         AnalysisMode: "balanced" | "detailed" | "efficiency" | "custom";
         /** @description Frames to analyze, and options. */
         AnalyzeRequest: {
-            /** @description True to take no notice of what moves outside of the zones: what moved in a frame is taken to lie evenly in its box. */
+            /** @description True to ignore motion outside of the zones; motion is assumed to be even within a frame's box. */
             activity_zones_only?: boolean | null;
-            /** @description True to tell what the analysis would come to and change: nothing is recorded, and the run may have ended. */
+            /** @description True to compute the effect of the analysis only: nothing is recorded, and the run may have ended. */
             dry_run?: boolean | null;
             fixed_fps?: components["schemas"]["Fps"] | null;
-            /** @description Signals in order; when missing, those that the run decoded last, or records now. */
+            /** @description Signals in order; when missing, those that the run decoded last or is recording. */
             frames?: components["schemas"]["FrameSignals"][] | null;
             from_run?: components["schemas"]["RunId"] | null;
             gate?: components["schemas"]["GateOverrides"] | null;
-            /** @description Most frames from a segment's end to the start of the one that finalizes it; 3 when missing. */
+            /** @description Maximum frames from the end of a segment to the start of its finalizing one; 3 when missing. */
             marker_correction_window_frames?: number | null;
             mode?: components["schemas"]["AnalysisMode"] | null;
-            /** @description The model that the results are meant for, as elsewhere; none is asked. */
+            /** @description Model that the results are meant for; no model is asked. */
             model: components["schemas"]["ModelId"];
             sampling_policy?: components["schemas"]["Sampling"] | null;
-            /** @description Milliseconds of a metadata segment; 250 when missing. */
+            /** @description Length of a metadata segment, milliseconds; 250 when missing. */
             segment_ms?: number | null;
             stream_id?: components["schemas"]["Label"] | null;
-            /** @description Visible ASCII; the request's id when missing. */
+            /** @description Trace id, visible ASCII; the id of the request when missing. */
             trace_id?: string | null;
-            /** @description Frames of a metadata window; 16 when missing. */
+            /** @description Number of frames in a metadata window; 16 when missing. */
             window_size?: number | null;
             /**
-             * @description Parts of the picture that are watched, in place of those of the recording; not beside `frames`. Of a recorded frame
-             *     there are the box around what moved and the zones that it touched, not the very cells: a zone counts as touched
-             *     where the box reaches into it, but for parts in recorded zones that were not touched.
+             * @description Watched zones, which replace those of the recording; not with `frames`. A recorded frame has
+             *     the box of its motion and the touched zones, not the cells: a zone counts as touched if the
+             *     box reaches into it, except for its parts in recorded zones that were not touched.
              */
             zones?: components["schemas"]["Zone"][] | null;
         };
         /** @description Result of an analysis. */
         AnalyzeResult: {
-            /** @description Effect of a dry run; absent where none was asked for. */
+            /** @description Effect of a dry run; absent otherwise. */
             dry_run?: components["schemas"]["GateDryRun"];
             /**
              * Format: int64
-             * @description Frames analysed: so many `metadata` objects, but none in a dry run.
+             * @description Number of analysed frames, and of `metadata` objects except in a dry run.
              */
             generated: number;
-            /** @description Markers; of a dry run those that the next analysis would emit. */
+            /** @description Markers; in a dry run, those that the analysis would emit. */
             markers: components["schemas"]["Marker"][];
             metadata: components["schemas"]["FrameMetadata"][];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
         };
-        /** @description A JSON object whose fields are the caller's own. */
+        /** @description A JSON object with arbitrary fields. */
         AnyObject: Record<string, never>;
         /** @description Any JSON value. */
         AnyValue: unknown;
-        /** @description The query, repeated. */
+        /** @description The query as it was applied. */
         AppliedQuery: {
             /** Format: int64 */
             from_seq: number;
             kind: components["schemas"]["EventKind"] | null;
             run_id: components["schemas"]["RunId"];
         };
-        /** @description Outcome of a question of a batch. */
+        /** @description Result of a request of a batch. */
         BatchItem: {
             error: components["schemas"]["ErrorBody"] | null;
             index: number;
             ok: boolean;
             result: components["schemas"]["InferResult"] | null;
         };
-        /** @description Questions to models. */
+        /** @description Inference requests. */
         BatchRequest: {
-            /** @description Questions asked at once; 8 when missing. */
+            /** @description Number of requests that run in parallel; 8 when missing. */
             max_parallel?: number | null;
             requests: components["schemas"]["InferRequest"][];
         };
         /** @description Outcome of a batch. */
         BatchResult: {
-            /** @description Number of these without one. */
+            /** @description Number of requests without an answer. */
             failed: number;
-            /** @description Questions of the batch. */
+            /** @description Number of requests in the batch. */
             processed: number;
             request_id: components["schemas"]["RequestId"];
-            /** @description One for each question, in their order. */
+            /** @description One result per request, in order. */
             results: components["schemas"]["BatchItem"][];
-            /** @description Number of these with an answer. */
+            /** @description Number of requests with an answer. */
             succeeded: number;
         };
-        /** @description Bytes as they are. */
+        /** @description Raw bytes. */
         Bytes: string;
-        /** @description Figures of the caller's own work in a minute. */
+        /** @description Counts of the caller's own work in a minute. */
         CallerMinute: {
             /**
              * Format: int64
-             * @description Descriptions that models gave.
+             * @description Descriptions returned by models.
              */
             descriptions: number;
             /**
@@ -1261,12 +1259,12 @@ export interface components {
             frames: number;
             /**
              * Format: int64
-             * @description Frames of these that the gate keeps.
+             * @description Frames among them that the gate selected.
              */
             kept: number;
             /**
              * Format: int64
-             * @description Requests refused to keep a limit.
+             * @description Requests refused by a limit.
              */
             refused: number;
             /**
@@ -1366,68 +1364,65 @@ export interface components {
             /** @description The description was cut to fit. */
             truncated?: boolean;
         };
-        /** @description Progress of a reasoning over the chunks of its source. */
+        /** @description Progress of a reason job over the chunks of its source. */
         ChunkProgress: {
             /**
              * Format: int64
-             * @description Number of these with an answer.
+             * @description Chunks among them with an answer.
              */
             answered: number;
             /**
              * Format: int64
-             * @description Chunks that models were asked about, or that wait for the answer to another.
+             * @description Chunks sent to models, or waiting to reuse another chunk's answer.
              */
             asked: number;
             /**
              * Format: int64
-             * @description Number of these that are left without one.
+             * @description Chunks among them that stay without an answer.
              */
             unanswered: number;
         };
-        /** @description Lengths and rate of clips. */
+        /** @description Length, delay and rate of clips. */
         ClipMode: {
             /**
              * Format: double
-             * @description Seconds of a clip; 0.5 when missing.
+             * @description Length of a clip in seconds; 0.5 when missing.
              */
             clip_length_seconds?: number | null;
             /**
              * Format: double
-             * @description Seconds from the end of one to the start of the next; 0.5 when missing.
+             * @description Seconds from the end of a clip to the start of the next; 0.5 when missing.
              */
             delay_seconds?: number | null;
-            /** @description Pictures a second; 6 when missing. A model is shown at most eight of a clip. */
+            /** @description Pictures per second; 6 when missing. A model is shown at most eight pictures of a clip. */
             target_fps?: number | null;
         };
         /** @description Support of a codec. */
         CodecSupport: {
             codec: string;
-            /**
-             * @description Decoder that decoded a clip of it, bit for bit, in a sandboxed worker when the server
-             *     started; null when none did.
-             */
+            /** @description Decoder that decoded a test clip bit-exactly in a sandboxed worker at the start; null if none did. */
             decoder: string | null;
-            /** @description Reason that the backend asked first did not. */
+            /** @description Reason why the preferred backend did not decode it. */
             reason: string | null;
         };
-        /** @description A part of the picture, in fractions of its sides. */
+        /** @description Region of the picture, in fractions of its sides. */
         Crop: {
             /**
              * Format: double
-             * @description `y` and `height` are together at most 1.
+             * @description Height; `y` and `height` add up to at most 1.
              */
             height: number;
             /**
              * Format: double
-             * @description `x` and `width` are together at most 1.
+             * @description Width; `x` and `width` add up to at most 1.
              */
             width: number;
             x: components["schemas"]["Fraction"];
             y: components["schemas"]["Fraction"];
         };
-        /** @description Start of a page: opaque, as a `Link` header gave it. */
+        /** @description Start of a page: opaque, from a `Link` header. */
         Cursor: string;
-        /** @description An event that a target never took. */
+        /** @description An event that the target did not accept. */
         DeadLetter: {
             /** Format: int32 */
             attempts: number;
@@ -1445,13 +1440,13 @@ export interface components {
             run_id: components["schemas"]["RunId"] | null;
             webhook_id: components["schemas"]["WebhookId"];
         };
-        /** @description Decode backend and codecs. */
+        /** @description Decode backend and supported codecs. */
         DecodeSupport: {
-            /** @description Backend that decodes first: `software`, `nvdec`, `vaapi` or `ffmpeg-cli`. */
+            /** @description Preferred decode backend: `software`, `nvdec`, `vaapi` or `ffmpeg-cli`. */
             backend: string;
-            /** @description Every codec the service knows. */
+            /** @description All codecs that the service knows. */
             codecs: components["schemas"]["CodecSupport"][];
-            /** @description Backends that were tried before it when the server started. */
+            /** @description Backends that were tried before it at the start. */
             passed_over: components["schemas"]["SkippedBackend"][];
             /** @description Isolation of media workers: `full`, `partial` or `unavailable`. */
             sandbox: string;
@@ -1462,76 +1457,76 @@ export interface components {
             /** Format: int64 */
             seq: number;
         };
-        /** @description One thing that was looked at. */
+        /** @description Result of one check. */
         DoctorCheck: {
-            /** @description Remedy; null where nothing is to be done. */
+            /** @description Remedy; null if there is nothing to do. */
             advice: string | null;
             /** @description Finding of the check. */
             message: string;
             name: string;
             status: components["schemas"]["CheckStatus"];
         };
-        /** @description Name of the check. */
+        /** @description Results of all checks. */
         DoctorReport: {
             checks: components["schemas"]["DoctorCheck"][];
             request_id: components["schemas"]["RequestId"];
         };
-        /** @description Embedding of frames for novelty. */
+        /** @description Image embedder of novelty detection. */
         EmbeddingSupport: {
-            /** @description `not_configured`: novelty is not looked at. */
+            /** @description `ready`, or `not_configured` if novelty detection is off. */
             availability: string;
-            /** @description Execution provider: `cpu`, `cuda`, `tensorrt` or `sidecar`; null for none. */
+            /** @description Execution provider: `cpu`, `cuda`, `tensorrt` or `sidecar`; null without an embedder. */
             provider: string | null;
         };
-        /** @description Time in which something moves. */
+        /** @description Episode of activity: a period of motion. */
         Episode: {
             /**
              * Format: int64
-             * @description Last frame in which something moves; null while the episode lasts.
+             * @description Last frame with motion; null during the episode.
              */
             end_frame: number | null;
             /**
              * Format: int64
-             * @description Null while the episode lasts.
+             * @description Presentation time of the last frame with motion; null during the episode.
              */
             end_pts_ms: number | null;
             /**
              * Format: int64
-             * @description The frame that has it.
+             * @description Frame with the peak score.
              */
             peak_frame: number;
-            /** @description Highest score of the frames that are kept for the episode; that of the first while it lasts. */
+            /** @description Highest score of the frames kept for the episode; during the episode, that of the first one. */
             peak_score: components["schemas"]["Fraction"];
             region: components["schemas"]["Region"] | null;
             /**
              * Format: int64
-             * @description First frame.
+             * @description First frame of the episode.
              */
             start_frame: number;
             /** Format: int64 */
             start_pts_ms: number;
             stream_id: components["schemas"]["Label"];
-            /** @description Names of the zones in which something moves. */
+            /** @description Names of the zones with motion. */
             zones: string[];
         };
-        /** @description A failure. */
+        /** @description Error of a request. */
         ErrorBody: {
-            /** @description The kind of failure, for programs. */
+            /** @description Machine-readable kind of the error. */
             code: string;
-            /** @description The fields that are not acceptable. */
+            /** @description Invalid fields. */
             details: components["schemas"]["ErrorDetail"][];
-            /** @description The failure in words, for people; of fields that are not acceptable, the first of `details`. */
+            /** @description Description of the error; for invalid fields, the first of `details`. */
             message: string;
             request_id: components["schemas"]["RequestId"];
         };
-        /** @description A field that is not acceptable, or a figure of the failure, such as `limit`. */
+        /** @description An invalid field, or a figure of the error, such as `limit`. */
         ErrorDetail: {
             /** @description Path of the field, such as `frames[3].pts_ms`. */
             field: string;
-            /** @description Fault of the field, or the figure. */
+            /** @description Fault of the field, or the value of the figure. */
             message: string;
         };
-        /** @description A failure as callers see it. */
+        /** @description Error answer. */
         ErrorResponse: {
             error: components["schemas"]["ErrorBody"];
         };
@@ -1943,7 +1938,7 @@ export interface components {
             rating: number;
             run_id: components["schemas"]["RunId"];
         };
-        /** @description Feedback that was kept. */
+        /** @description Feedback that was stored. */
         FeedbackCreated: {
             feedback_id: components["schemas"]["FeedbackId"];
             request_id: components["schemas"]["RequestId"];
@@ -1960,7 +1955,7 @@ export interface components {
         };
         /** @description Feedback of a caller on a run. */
         FeedbackRequest: {
-            /** @description Subject of the feedback, in the caller's own word, without U+0000. */
+            /** @description Category, in the caller's own words, without U+0000. */
             category: string;
             /** @description Text of the feedback, without U+0000. */
             feedback?: string | null;
@@ -1971,24 +1966,24 @@ export interface components {
         File: {
             /** Format: int64 */
             bytes: number;
-            /** @description Its name under `/v1/files/`. */
+            /** @description Name of the file under `/v1/files/`. */
             file_name: components["schemas"]["FileName"];
             /** @description Path on the server: a `source_uri` for its owner. */
             file_path: string;
             media_type: string;
-            /** @description Name that its uploader gave it. */
+            /** @description Name given by the uploader. */
             original_name: string;
             sha256: components["schemas"]["Sha256"];
             uploaded_at: components["schemas"]["Timestamp"];
         };
-        /** @description Start of a page of files: opaque, as a `Link` header gave it. */
+        /** @description Start of a page of files: opaque, from a `Link` header. */
         FileCursor: string;
-        /** @description An upload that is no more. */
+        /** @description A removed upload. */
         FileDeleted: {
             file_name: components["schemas"]["FileName"];
             request_id: components["schemas"]["RequestId"];
         };
-        /** @description A relative path without empty parts, `.`, `..` and control characters. */
+        /** @description A relative path without empty parts, `.`, `..` or control characters. */
         FileName: string;
         /** @description The caller's uploads. */
         FilePage: {
@@ -2049,28 +2044,28 @@ export interface components {
             truncated?: boolean;
         };
         /**
-         * @description Reason for which a model stopped.
+         * @description Reason why a model stopped.
          * @enum {string}
          */
         FinishReason: "stop" | "length" | "content_filter" | "other";
-        /** @description A description that has the text in it. */
+        /** @description A description that contains the text. */
         FleetHit: {
             appended_at: components["schemas"]["Timestamp"];
-            /** @description Text that was searched, at most 1024 characters of it. */
+            /** @description Searched text, truncated to 1024 characters. */
             description: string;
             kind: string;
             /** @description Label of the run. */
             label: string | null;
-            /** @description Server that has its run. */
+            /** @description Server that holds the run. */
             node: string;
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Its event in the log of that server.
+             * @description Sequence number of the event in the log of that server.
              */
             seq: number;
         };
-        /** @description Descriptions of every server that have the text in them, the newest first. */
+        /** @description Descriptions of every server that contain the text, newest first. */
         FleetHits: {
             hits: components["schemas"]["FleetHit"][];
             request_id: components["schemas"]["RequestId"];
@@ -2080,33 +2075,33 @@ export interface components {
             created_at: components["schemas"]["Timestamp"];
             label: string | null;
             last_event_at: components["schemas"]["Timestamp"];
-            /** @description Server that has it. */
+            /** @description Server that holds the run. */
             node: string;
             run_id: components["schemas"]["RunId"];
             status: string;
         };
-        /** @description Runs of every server, the newest first. */
+        /** @description Runs of every server, newest first. */
         FleetRuns: {
             request_id: components["schemas"]["RequestId"];
             runs: components["schemas"]["FleetRun"][];
         };
-        /** @description Text to find. */
+        /** @description Text to search for. */
         FleetSearchRequest: {
-            /** @description Most hits; 50 when missing. */
+            /** @description Maximum number of hits; 50 when missing. */
             limit?: number | null;
             query: components["schemas"]["SearchText"];
         };
-        /** @description Frames a second. */
+        /** @description Frames per second. */
         Fps: number;
         /** @description A number in [0, 1]. */
         Fraction: number;
         /** @description Findings in the frame. */
         FrameAnnotations: {
-            /** @description The first is the frame's event type. Where that is a model's, the gate's comes after it. */
+            /** @description Findings; the first is the frame's event type. If that is a model's, the gate's follows. */
             events: components["schemas"]["FrameFinding"][];
-            /** @description The main object, where a model named one. */
+            /** @description Main object, if a model named one. */
             objects: components["schemas"]["FrameObject"][];
-            /** @description A model's; empty when none looked at the frame. */
+            /** @description Summary by a model; empty if no model described the frame. */
             summary: string;
         };
         /** @description Consecutive frames of a run. */
@@ -2119,23 +2114,23 @@ export interface components {
             flicker_score: components["schemas"]["SignalSpread"];
             /**
              * Format: int64
-             * @description Number of its frames, at least 1.
+             * @description Number of frames in the bucket, at least 1.
              */
             frames: number;
             ghosting_score: components["schemas"]["SignalSpread"];
             /**
              * Format: int64
-             * @description Number of them that the gate keeps.
+             * @description Number of frames that the gate selected.
              */
             kept_frames: number;
             /**
              * Format: int64
-             * @description Inclusive.
+             * @description Last frame, inclusive.
              */
             last_frame: number;
             luma_mean: components["schemas"]["SignalSpread"];
             noise_variance_score: components["schemas"]["SignalSpread"];
-            /** @description Number of frames by each reason that occurs. */
+            /** @description Number of frames by reason, for reasons that occur. */
             reasons: {
                 [key: string]: number;
             };
@@ -2143,15 +2138,15 @@ export interface components {
             /** Format: int64 */
             start_pts_ms: number;
         };
-        /** @description Part of a source's upright pictures, the first of which says how large they are. */
+        /** @description Region of the pictures that a model was shown, given for the first picture after rotation. */
         FrameCoordinates: {
-            /** @description Size of the part once it is scaled. */
+            /** @description Size of the region after scaling. */
             analysis_extent: components["schemas"]["FrameSize"];
             requested_region: components["schemas"]["FrameFractions"];
             resolved_region: components["schemas"]["FramePixels"];
             source_extent: components["schemas"]["FrameSize"];
         };
-        /** @description A recorded frame, and why the gate kept it or did not. */
+        /** @description A recorded frame, with the values that explain the gate's decision. */
         FrameExplanation: components["schemas"]["RecordedFrame"] & {
             luma_shift: components["schemas"]["Fraction"] | null;
             previous_reason: components["schemas"]["GateReason"] | null;
@@ -2160,23 +2155,23 @@ export interface components {
             stream_id: components["schemas"]["Label"];
             thresholds: components["schemas"]["GateThresholds"];
         };
-        /** @description Fallback to the gate where a model gave no answer. */
+        /** @description Fallback to the gate's decision if a model gave no answer. */
         FrameFallback: {
-            /** @description The model that was asked; absent likewise. */
+            /** @description Model that was asked; absent without a fallback. */
             from_model?: string | null;
-            /** @description Reason that there was no answer; absent where there was one, or no model was asked. */
+            /** @description Reason why there was no answer; absent if there was one, or no model was asked. */
             reason?: string | null;
             used: boolean;
         };
-        /** @description One thing that was found. */
+        /** @description A finding in the frame. */
         FrameFinding: {
-            /** @description Reason of the gate's decision, or a model's summary in one line. */
+            /** @description Reason of the gate's decision, or a model's one-line summary. */
             description: string;
             score: components["schemas"]["Fraction"];
             type: string;
         };
         /**
-         * @description Reason for which a frame's description ended.
+         * @description Reason why a frame's description ended.
          * @enum {string}
          */
         FrameFinish: "gate" | "stop" | "length" | "content_filter" | "other";
@@ -2193,11 +2188,11 @@ export interface components {
         FrameMetadata: {
             annotations: components["schemas"]["FrameAnnotations"];
             confidence: components["schemas"]["Fraction"];
-            /** @description `sightline.image.v1`, beside `coordinates`. */
+            /** @description `sightline.image.v1`; present with `coordinates`. */
             coordinate_schema?: string | null;
             coordinates?: components["schemas"]["FrameCoordinates"] | null;
             fallback: components["schemas"]["FrameFallback"];
-            /** @description `gate` where no model was asked of the frame; `stop` where one answered, else `other`. */
+            /** @description `gate` if no model was asked about the frame, `stop` if a model answered, else `other`. */
             finish_reason: components["schemas"]["FrameFinish"];
             /** Format: int64 */
             frame_index: number;
@@ -2208,7 +2203,7 @@ export interface components {
             /** Format: int64 */
             pts_ms: number;
             run_id: components["schemas"]["RunId"];
-            /** @description Rate of the source or of the caller, else by the times of the frames. */
+            /** @description Frame rate of the source or as requested, else estimated from the timestamps of the frames. */
             sample_fps: components["schemas"]["Fps"];
             sampling_policy: components["schemas"]["Sampling"];
             stream_id: components["schemas"]["Label"];
@@ -2231,20 +2226,20 @@ export interface components {
             /** Format: int32 */
             y: number;
         };
-        /** @description The signals of a frame. */
+        /** @description Signals of a frame. */
         FrameSignals: {
             activity_score?: components["schemas"]["Fraction"] | null;
             flicker_score: components["schemas"]["Fraction"];
-            /** @description Greater than in the frame before. */
+            /** @description Index of the frame; greater than that of the previous frame. */
             frame_index: number;
             ghosting_score: components["schemas"]["Fraction"];
             luma_mean: components["schemas"]["Fraction"];
             noise_variance_score: components["schemas"]["Fraction"];
             perceptual_hash: components["schemas"]["PerceptualHash"];
-            /** @description Presentation time, not less than in the frame before. */
+            /** @description Presentation time, milliseconds; not less than that of the previous frame. */
             pts_ms: components["schemas"]["Int64"];
             scene_score?: components["schemas"]["Fraction"] | null;
-            /** @description Position in the source. */
+            /** @description Index of the frame in the source. */
             source_frame_index?: number | null;
         };
         /** @description A size in pixels. */
@@ -2254,14 +2249,14 @@ export interface components {
             /** Format: int32 */
             width: number;
         };
-        /** @description Ids by which the analysis can be found. */
+        /** @description Ids that identify the analysis. */
         FrameTrace: {
             request_id: components["schemas"]["RequestId"];
-            /** @description The 16 digits of the request's id. */
+            /** @description The 16 hexadecimal digits of the request id. */
             span_id: string;
             trace_id: string;
         };
-        /** @description The frames that were looked at together. */
+        /** @description Window of frames that were analysed together. */
         FrameWindow: {
             /** Format: int64 */
             end_ms: number;
@@ -2316,20 +2311,20 @@ export interface components {
             kept: boolean;
             reason: string;
         };
-        /** @description Decisions of a gate, counted. */
+        /** @description Counts of a gate's decisions. */
         GateDecisionCounts: {
             gate: components["schemas"]["GateThresholds"];
             /**
              * Format: int64
-             * @description Frames that are kept.
+             * @description Number of frames that are kept.
              */
             kept: number;
-            /** @description Frames by the reason of their decision. */
+            /** @description Number of frames by the reason of the decision. */
             reasons: {
                 [key: string]: number;
             };
         };
-        /** @description A frame that is decided differently. */
+        /** @description A frame with a different decision. */
         GateDifference: {
             after: components["schemas"]["GateDecision"];
             before: components["schemas"]["GateDecision"];
@@ -2338,45 +2333,45 @@ export interface components {
             /** Format: int64 */
             pts_ms: number;
         };
-        /** @description Other thresholds and zones on the same signals: nothing of it is recorded. */
+        /** @description Effect of other thresholds and zones on the same signals; nothing is recorded. */
         GateDryRun: {
-            /** @description Decisions by the thresholds and the zones of the request. */
+            /** @description Decisions with the thresholds and zones of the request. */
             after: components["schemas"]["GateDecisionCounts"];
             before: components["schemas"]["GateDecisionCounts"];
             /**
              * Format: int64
-             * @description Frames that are decided differently.
+             * @description Number of frames with a different decision.
              */
             changed_frames: number;
             compared_with: components["schemas"]["AnalysisId"] | null;
-            /** @description The first 10000 of them. */
+            /** @description First 10000 frames with a different decision. */
             differences: components["schemas"]["GateDifference"][];
             /**
              * Format: int64
-             * @description Episodes of activity by the thresholds and the zones of the request.
+             * @description Number of episodes of activity with the thresholds and zones of the request.
              */
             episode_count: number;
-            /** @description The first 10000 of them. */
+            /** @description First 10000 of these episodes. */
             episodes: components["schemas"]["Episode"][];
-            /** @description Markers by their type, as the analysis would emit them. */
+            /** @description Number of markers by type, as the analysis would emit them. */
             marker_types: {
                 [key: string]: number;
             };
         };
         /**
-         * @description Thresholds in place of those of the mode, or of those that frames were recorded with; what is missing
-         *     stays as it is. Other fields are refused.
+         * @description Thresholds that override those of the mode or of the recording; missing ones stay unchanged. Other fields
+         *     are refused.
          */
         GateOverrides: {
             activity_off?: components["schemas"]["Fraction"] | null;
             activity_on?: components["schemas"]["Fraction"] | null;
             flicker?: components["schemas"]["Fraction"] | null;
             ghosting?: components["schemas"]["Fraction"] | null;
-            /** @description A frame is kept at least every so many frames; 0 means never. */
+            /** @description Maximum distance between kept frames, in frames; 0 turns it off. */
             keepalive_frames?: number | null;
             /**
-             * @description The first frame at or after each multiple of so many milliseconds of media time is kept, in place of
-             *     one every `keepalive_frames` where that is not given as well.
+             * @description Keeps the first frame at or after each multiple of this media time, in milliseconds; replaces
+             *     `keepalive_frames` if that is missing.
              */
             keepalive_ms?: number | null;
             luma_shift?: components["schemas"]["Fraction"] | null;
@@ -2384,11 +2379,11 @@ export interface components {
             scene_cut?: components["schemas"]["Fraction"] | null;
         };
         /**
-         * @description Reason of the gate's decision about a frame; it keeps none for `no_trigger`.
+         * @description Reason of the gate's decision about a frame; `no_trigger` means that the frame is not kept.
          * @enum {string}
          */
         GateReason: "initial_frame" | "scene_cut" | "activity_started" | "activity_peak" | "activity_settled" | "periodic_keepalive" | "exposure_shift" | "flicker_suspected" | "ghosting_suspected" | "noise_variance_spike" | "no_trigger";
-        /** @description Measurement of frames. */
+        /** @description Gate backend, which measures frames. */
         GateSupport: {
             backend: string;
             /** @description Gate backend of a worker, such as `cpu-avx2`; null when no worker starts. */
@@ -2396,31 +2391,31 @@ export interface components {
             /** @description Devices that were tried before it. */
             passed_over: components["schemas"]["SkippedBackend"][];
         };
-        /** @description Thresholds that are in force. */
+        /** @description Thresholds in use. */
         GateThresholds: {
-            /** @description An episode ends where `activity_score` stays below this for a second. */
+            /** @description An episode ends when `activity_score` stays below this for one second. */
             activity_off: components["schemas"]["Fraction"];
-            /** @description Least `activity_score` that starts an episode. */
+            /** @description Minimum `activity_score` that starts an episode. */
             activity_on: components["schemas"]["Fraction"];
-            /** @description Least `flicker_score` of suspected flicker. */
+            /** @description Minimum `flicker_score` of suspected flicker. */
             flicker: components["schemas"]["Fraction"];
-            /** @description Least `ghosting_score` of suspected ghosting. */
+            /** @description Minimum `ghosting_score` of suspected ghosting. */
             ghosting: components["schemas"]["Fraction"];
             /**
              * Format: int32
-             * @description A frame is kept at least every so many frames; 0 means never.
+             * @description Maximum distance between kept frames, in frames; 0 turns it off.
              */
             keepalive_frames: number;
             /**
-             * @description The first frame at or after each multiple of so many milliseconds of media time is kept; null where
-             *     none is for that.
+             * @description The first frame at or after each multiple of this media time, in milliseconds, is kept; null turns it
+             *     off.
              */
             keepalive_ms?: number | null;
-            /** @description Least step of `luma_mean` from frame to frame that is an exposure shift once it has stayed for a second. */
+            /** @description Minimum change of `luma_mean` between frames that is an exposure shift if it lasts a second. */
             luma_shift: components["schemas"]["Fraction"];
-            /** @description Least `noise_variance_score` of a noise spike. */
+            /** @description Minimum `noise_variance_score` of a noise spike. */
             noise: components["schemas"]["Fraction"];
-            /** @description Least `scene_score` of a scene cut. */
+            /** @description Minimum `scene_score` of a scene cut. */
             scene_cut: components["schemas"]["Fraction"];
         };
         /**
@@ -2428,22 +2423,22 @@ export interface components {
          * @enum {string}
          */
         HealthStatus: "good" | "fair" | "poor" | "silent";
-        /** @description A picture of a question. */
+        /** @description An image of an inference request. */
         ImageRequest: {
             keyframe: components["schemas"]["KeyframeRef"];
         };
-        /** @description A question to a model. */
+        /** @description Inference request. */
         InferRequest: {
-            /** @description Another backend may answer when the first does not; true when missing. */
+            /** @description True if another backend may answer when the first fails; true when missing. */
             allow_fallback?: boolean | null;
-            /** @description Pictures, shown to the model after the prompt and in this order. */
+            /** @description Images, shown to the model after the prompt, in this order. */
             images?: components["schemas"]["ImageRequest"][] | null;
             /**
-             * @description Most tokens of the answer; when missing the backend's own limit or, on a server that gives out
-             *     tokens by the day, 4096.
+             * @description Maximum number of tokens of the answer; when missing, the backend's limit or, on a server with daily
+             *     token budgets, 4096.
              */
             max_tokens?: number | null;
-            /** @description Id of a model of `GET /v1/models`, or its makers' name of it. */
+            /** @description Model: an id of `GET /v1/models` or an upstream name. */
             model: string;
             output_schema?: components["schemas"]["AnyObject"] | null;
             primary_provider?: components["schemas"]["ProviderKind"] | null;
@@ -2451,23 +2446,23 @@ export interface components {
             run_id?: components["schemas"]["RunId"] | null;
             temperature?: components["schemas"]["Temperature"] | null;
             /**
-             * @description Time for the answer, retries and fallbacks included, and for the wait for a permit except in
-             *     a batch; each backend's own, after the wait, when missing.
+             * @description Timeout in milliseconds, retries and fallbacks included, and the wait for a permit except in a batch;
+             *     when missing, each backend's own, from the end of the wait.
              */
             timeout_ms?: number | null;
         };
         /** @description Answer of a model. */
         InferResult: {
-            /** @description Another backend than the first answered. */
+            /** @description True if a backend other than the first answered. */
             fallback_used: boolean;
             finish_reason: components["schemas"]["FinishReason"];
             /**
              * Format: int64
-             * @description Time from the question to the whole answer, without the wait for a permit.
+             * @description Milliseconds from the request to the complete answer, without the wait for a permit.
              */
             inference_latency_ms: number;
             model: string;
-            /** @description The text as JSON, valid by `output_schema`; absent without one. */
+            /** @description The text parsed as JSON, valid by `output_schema`; absent without a schema. */
             output_json?: components["schemas"]["AnyValue"];
             output_text: string;
             /** @description Name of the backend that answered. */
@@ -2514,7 +2509,7 @@ export interface components {
             total_tokens?: number;
         };
         /**
-         * @description Pass that answered: of the model asked first, or of the one asked where that is unsure.
+         * @description Pass that answered: the first model, or the second one, asked if the first is unsure.
          * @enum {string}
          */
         InferencePass: "first" | "second";
@@ -2537,35 +2532,35 @@ export interface components {
              * @description Frames decoded, measured and recorded.
              */
             decoded_frames: number;
-            /** @description The decoder that was really used. */
+            /** @description Decoder that was used. */
             decoder: string;
             /**
              * Format: int32
-             * @description Rows of the first picture.
+             * @description Height of the first picture, pixels.
              */
             height: number;
-            /** @description The source is longer than `max_frames`, and what comes after them was not analysed. */
+            /** @description True if the source has more than `max_frames` frames; later frames were not analysed. */
             more_frames: boolean;
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
             /**
              * Format: double
-             * @description Analysed frames a second.
+             * @description Analysed frames per second.
              */
             sample_fps: number | null;
             sampling_policy: components["schemas"]["Sampling"];
             /**
              * Format: double
-             * @description Frames a second of the source; null where its container does not say.
+             * @description Frame rate of the source; null if its container does not state it.
              */
             source_fps: number | null;
             source_uri: string;
             status: components["schemas"]["RunState"];
-            /** @description The source ended early or is damaged; absent when it did not. */
+            /** @description True if the source ended early or is damaged; absent otherwise. */
             truncated?: boolean;
             /**
              * Format: int32
-             * @description Columns of the first picture.
+             * @description Width of the first picture, pixels.
              */
             width: number;
         };
@@ -2582,47 +2577,47 @@ export interface components {
         Interaction: {
             /**
              * Format: int64
-             * @description Number of the chunk; of a live session that of the frame, of a clip of the first one.
+             * @description Number of the chunk; for a live session, that of the frame, or of the first frame of a clip.
              */
             chunk_index: number;
             confidence: components["schemas"]["Fraction"] | null;
             description: string;
             /**
              * Format: int64
-             * @description Media time of the chunk's last frame; null likewise.
+             * @description Media time of the chunk's last frame; null for events of an older server.
              */
             end_pts_ms: number | null;
-            /** @description Null where the model named none. */
+            /** @description Event type; null if the model named none. */
             event_type: string | null;
             index_name: components["schemas"]["Label"] | null;
             object_label: string | null;
-            /** @description The model's object, where the reasoning gave an `output_schema`; absent elsewhere. */
+            /** @description The model's JSON object, if the request had an `output_schema`; absent otherwise. */
             output?: components["schemas"]["AnyObject"];
-            /** @description The backend that answered. */
+            /** @description Backend that answered. */
             provider: string | null;
             /**
              * Format: int64
-             * @description The live description that this one repeats; absent elsewhere.
+             * @description Live description that this one reuses; absent otherwise.
              */
             reused_from_seq?: number | null;
             /**
              * Format: int64
-             * @description Position of the event that tells of it.
+             * @description Sequence number of the event.
              */
             seq: number;
             /**
              * Format: int64
-             * @description Media time of the chunk's first frame; null where its event is of an older server.
+             * @description Media time of the chunk's first frame; null for events of an older server.
              */
             start_pts_ms: number | null;
             summary: string;
         };
-        /** @description A job as lists and the run's record show it. */
+        /** @description A job, as in lists and in the record of its run. */
         Job: {
             ended_at: components["schemas"]["Timestamp"] | null;
             /**
              * Format: int64
-             * @description Time that is left at this rate; null where that is not known.
+             * @description Remaining time at this rate, milliseconds; null if unknown.
              */
             eta_ms: number | null;
             fraction: components["schemas"]["Fraction"] | null;
@@ -2633,27 +2628,27 @@ export interface components {
             frames_done: number;
             /**
              * Format: double
-             * @description Rate of the work so far.
+             * @description Frames per second so far.
              */
             frames_per_second: number;
             /**
              * Format: int64
-             * @description Frames that there will be, by what the source says of its length; null where it does not.
+             * @description Expected number of frames, from the length of the source; null if that is unknown.
              */
             frames_total: number | null;
             job_id: components["schemas"]["JobId"];
             kind: components["schemas"]["JobKind"];
             run_id: components["schemas"]["RunId"];
-            /** @description Time at which it was requested. */
+            /** @description Time of the request. */
             started_at: components["schemas"]["Timestamp"];
             status: components["schemas"]["JobStatus"];
         };
-        /** @description A job, and what came of it. */
+        /** @description A job with its outcome. */
         JobDetails: {
             ended_at: components["schemas"]["Timestamp"] | null;
             /**
              * Format: int64
-             * @description Time that is left at this rate; null where that is not known.
+             * @description Remaining time at this rate, milliseconds; null if unknown.
              */
             eta_ms: number | null;
             fraction: components["schemas"]["Fraction"] | null;
@@ -2664,18 +2659,18 @@ export interface components {
             frames_done: number;
             /**
              * Format: double
-             * @description Rate of the work so far.
+             * @description Frames per second so far.
              */
             frames_per_second: number;
             /**
              * Format: int64
-             * @description Frames that there will be, by what the source says of its length; null where it does not.
+             * @description Expected number of frames, from the length of the source; null if that is unknown.
              */
             frames_total: number | null;
             job_id: components["schemas"]["JobId"];
             kind: components["schemas"]["JobKind"];
             run_id: components["schemas"]["RunId"];
-            /** @description Time at which it was requested. */
+            /** @description Time of the request. */
             started_at: components["schemas"]["Timestamp"];
             status: components["schemas"]["JobStatus"];
         } & {
@@ -2686,20 +2681,20 @@ export interface components {
         /** @description Id of a job of a run. */
         JobId: string;
         /**
-         * @description Kind of a job: the route that asked for it.
+         * @description Kind of a job, by the route that requested it.
          * @enum {string}
          */
         JobKind: "ingest" | "analyze" | "reason";
         /** @description The jobs of a run. */
         JobList: {
-            /** @description Jobs in the order in which they were requested, without their results. */
+            /** @description Jobs in the order of their requests, without results. */
             jobs: components["schemas"]["Job"][];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
         };
         /** @description Progress of a job. */
         JobProgress: {
-            /** @description Progress of a reasoning, once models are asked; absent otherwise. */
+            /** @description Progress of a reason job, once models are asked; absent otherwise. */
             chunks?: components["schemas"]["ChunkProgress"];
             /**
              * Format: int64
@@ -2708,7 +2703,7 @@ export interface components {
             frames: number;
             /**
              * Format: int64
-             * @description Presentation time of the last of them.
+             * @description Presentation time of the last frame, milliseconds.
              */
             pts_ms: number;
         };
@@ -2718,13 +2713,13 @@ export interface components {
          */
         JobStatus: "queued" | "running" | "succeeded" | "failed" | "cancelled";
         /**
-         * @description The media type of every still.
+         * @description Media type of every still.
          * @enum {string}
          */
         Jpeg: "image/jpeg";
         /** @description A stored still. */
         Keyframe: {
-            /** @description Empty when none was made. */
+            /** @description Description; empty if there is none. */
             description: string;
             event_type: string;
             /** Format: int64 */
@@ -2732,22 +2727,22 @@ export interface components {
             /** Format: int64 */
             image_bytes: number;
             image_media_type: components["schemas"]["Jpeg"];
-            /** @description Path at which the bytes are served. */
+            /** @description Path of the image. */
             image_ref: string;
             image_sha256: components["schemas"]["Sha256"];
             /**
              * Format: int64
-             * @description Presentation time of the frame.
+             * @description Presentation time of the frame, milliseconds.
              */
             pts_ms: number;
             reason: components["schemas"]["GateReason"] | null;
             /**
              * Format: int64
-             * @description Position of the event that tells of it.
+             * @description Sequence number of the event that names the still.
              */
             seq: number;
         };
-        /** @description A still of a run of the caller's. */
+        /** @description A still of one of the caller's runs. */
         KeyframeRef: {
             run_id: components["schemas"]["RunId"];
             sha256: components["schemas"]["Sha256"];
@@ -2770,36 +2765,36 @@ export interface components {
         };
         /** @description 1 to 128 bytes without control characters. */
         Label: string;
-        /** @description A limit, inclusive at both ends. */
+        /** @description A limit; `min` and `max` are inclusive. */
         Limit: {
             /**
              * Format: double
-             * @description Value where a caller gives none; absent where there is none.
+             * @description Default value; absent if there is none.
              */
             default?: number;
             /**
              * Format: double
-             * @description The most that is accepted; null where the limit is off.
+             * @description Maximum; null if the limit is off.
              */
             max: number | null;
             /**
              * Format: double
-             * @description The least that is accepted; absent where there is none.
+             * @description Minimum; absent if there is none.
              */
             min?: number;
-            /** @description The setting that moves it; absent where none does. */
+            /** @description Setting that changes the limit; absent if there is none. */
             setting?: string;
-            /** @description Unit of the figures. */
+            /** @description Unit of the values. */
             unit: string;
             /**
              * Format: double
-             * @description Amount that the caller uses now; absent where that is not counted.
+             * @description Amount in use by the caller; absent if it is not counted.
              */
             used?: number;
         };
-        /** @description The limits of a server. */
+        /** @description Limits of a server. */
         Limits: {
-            /** @description Limits by name: the field of a body as `route.field`, or a noun. */
+            /** @description Limits by name: `route.field` for a field of a body, or a noun. */
             limits: {
                 [key: string]: components["schemas"]["Limit"];
             };
@@ -2810,79 +2805,79 @@ export interface components {
             /** @description Always `ok`. */
             status: string;
         };
-        /** @description Figures of the machine in a minute, of the work of all principals. */
+        /** @description Figures of the machine in a minute, for the work of all principals. */
         MachineMinute: {
             /**
              * Format: double
-             * @description Share of all processors at work, other programs' work included; null where the system does not tell.
+             * @description CPU use of the machine, other programs included; null if the system does not report it.
              */
             cpu_percent: number | null;
             /**
              * Format: double
-             * @description Descriptions that models gave, a minute.
+             * @description Descriptions returned by models, per minute.
              */
             descriptions_per_minute: number;
             /** Format: double */
             frames_per_second: number;
             /**
              * Format: int64
-             * @description Jobs under way or waiting at its end, live sessions left out.
+             * @description Jobs running or waiting at the end of the minute, without live sessions.
              */
             jobs: number;
             /** Format: double */
             kept_per_second: number;
             /**
              * Format: int64
-             * @description Live sessions at its end.
+             * @description Live sessions at the end of the minute.
              */
             live_sessions: number;
             /**
              * Format: double
-             * @description Average time of a sync of the log; null where there was none.
+             * @description Average time of a sync of the log; null if there was none.
              */
             log_commit_ms: number | null;
             /**
              * Format: double
-             * @description Share of the machine's memory in use at its end, likewise.
+             * @description Memory use of the machine at the end of the minute; null if the system does not report it.
              */
             memory_percent: number | null;
             /**
              * Format: double
-             * @description Average wait of inferences for a permit; null where none asked.
+             * @description Average wait of inferences for a permit; null if there was no inference.
              */
             model_wait_ms: number | null;
             /**
              * Format: int64
-             * @description Requests refused to keep a limit.
+             * @description Requests refused by a limit.
              */
             refused: number;
             /**
              * Format: int64
-             * @description Memory of the server at its end, media workers left out.
+             * @description Resident memory of the server at the end of the minute, without media workers.
              */
             server_memory_bytes: number;
         };
         /** @description A finding over a range of frames. */
         Marker: {
-            /** @description The analysis that made it; absent where that was before analyses had names. */
+            /** @description Analysis that emitted the marker; absent for markers older than analysis ids. */
             analysis_id?: components["schemas"]["AnalysisId"];
             /**
-             * @description The gate's own, where in the analysis a model's word goes before the gate's; listed where `origin`
-             *     is asked for. Absent elsewhere.
+             * @description True for a finding of the gate over which a model's takes precedence; listed only if
+             *     `origin` is given. Absent otherwise.
              */
             beside?: boolean;
             confidence: components["schemas"]["Fraction"];
             /**
              * Format: int64
-             * @description Inclusive.
+             * @description Last frame, inclusive.
              */
             end_frame: number;
             /** Format: int64 */
             end_pts_ms: number;
-            /** @description `scene_cut`, `artifact_suspected`, `keyframe_keep`, `context_observation`, a model's or a tenant's own. */
+            /** @description `scene_cut`, `artifact_suspected`, `keyframe_keep`, `context_observation`, or a custom name. */
             event_type: string;
             marker_id: components["schemas"]["MarkerId"];
-            /** @description `model` where a model named the type of some of its frames; absent likewise. */
+            /** @description `model` if a model named the type of some of its frames; absent for markers older than this field. */
             origin?: components["schemas"]["MarkerSource"];
             run_id: components["schemas"]["RunId"];
             /** Format: int64 */
@@ -2893,9 +2888,9 @@ export interface components {
             stream_id: components["schemas"]["Label"];
             supersedes_marker_id: components["schemas"]["MarkerId"] | null;
         };
-        /** @description Start of a page of markers: opaque, as a `Link` header gave it. */
+        /** @description Start of a page of markers: opaque, from a `Link` header. */
         MarkerCursor: string;
-        /** @description Id of a marker; no two analyses give the same. */
+        /** @description Id of a marker; unique to its analysis. */
         MarkerId: string;
         /**
          * @description Origin of a marker: the gate or a model.
@@ -2912,35 +2907,32 @@ export interface components {
             expires_at: components["schemas"]["Timestamp"];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
-            /** @description Ticket, as secret as a key for as long as it lasts. */
+            /** @description The ticket; as secret as a key until it expires. */
             ticket: string;
         };
-        /** @description A program that was not found. */
+        /** @description An external program that was not found. */
         MissingTool: {
             name: string;
-            /** @description Places in which it was looked for. */
+            /** @description Directories, or the path, that were searched. */
             searched: string;
-            /** @description The setting that says where it is. */
+            /** @description Setting with the path of the program. */
             variable: string;
         };
         /** @description A model that a caller can name. */
         Model: {
             /**
-             * @description `ready`: a backend can be reached that lists it, has answered for it, or lists nothing.
-             *     `unreachable`: none such, and one that may serve it cannot be reached. `name_not_served`: those
-             *     that may serve it list other models. `not_configured`: no backend serves models of its family.
+             * @description `ready`: a reachable backend lists the model, has answered for it, or lists nothing.
+             *     `unreachable`: only unreachable backends may serve it. `name_not_served`: backends that may
+             *     serve it list other models. `not_configured`: no backend serves its family.
              */
             availability: components["schemas"]["ModelAvailability"];
             /**
-             * @description Less able models of its family, the most able first: for a caller to name instead. The service
-             *     itself asks other backends, never another model.
+             * @description Smaller models of the family, most capable first, for a caller to name instead. The service
+             *     asks other backends, but never another model.
              */
             fallback_candidates: string[];
             id: string;
-            /**
-             * @description Names of the backends that serve it, can be reached and have it, in the order in which they are
-             *     asked.
-             */
+            /** @description Names of the reachable backends that serve the model, in the order in which they are asked. */
             providers_available: string[];
             tier: components["schemas"]["ModelTier"];
         };
@@ -2952,17 +2944,17 @@ export interface components {
         /** @description Id of a model of `GET /v1/models`. */
         ModelId: string;
         /**
-         * @description Tier of a model, by the hardware that it needs.
+         * @description Hardware class that a model needs.
          * @enum {string}
          */
         ModelTier: "small" | "medium" | "cloud";
-        /** @description The models and what runs them. */
+        /** @description Models, and the backends that run them. */
         Models: {
             decode: components["schemas"]["DecodeSupport"];
             embedding: components["schemas"]["EmbeddingSupport"];
             gate: components["schemas"]["GateSupport"];
             models: components["schemas"]["Model"][];
-            /** @description Backends that are configured. */
+            /** @description Configured backends. */
             providers: components["schemas"]["Provider"][];
             request_id: components["schemas"]["RequestId"];
         };
@@ -2971,39 +2963,36 @@ export interface components {
          * @enum {string}
          */
         OriginFilter: "gate" | "model" | "all";
-        /** @description 64 bits as 16 hexadecimal digits, or as an integer by callers that have one. */
+        /** @description 64 bits as 16 hexadecimal digits, or as an integer. */
         PerceptualHash: string | number;
-        /** @description Prompt that models are given now. */
+        /** @description Prompt in use. */
         PromptApplied: {
             /**
              * Format: int64
-             * @description The first frame that it holds for.
+             * @description First frame that the prompt applies to.
              */
             applied_from_frame: number;
             output_schema?: components["schemas"]["AnyObject"] | null;
             prompt: string;
         };
-        /** @description Prompt for models from now on. */
+        /** @description New prompt for models. */
         PromptUpdate: {
             output_schema?: components["schemas"]["AnyObject"] | null;
-            /** @description 1 to 4096 bytes. */
+            /** @description Prompt of 1 to 4096 bytes. */
             prompt: string;
         };
         /** @description A backend that runs models. */
         Provider: {
-            /**
-             * @description Model that it is asked for; null where it is configured for none of its own, and is asked
-             *     for those that requests name.
-             */
+            /** @description Model that requests are sent for; null if none is configured, so that requests name it. */
             asked_for: string | null;
-            /** @description Failure of the last probe, or of the last question to it. */
+            /** @description Error of the last probe or request. */
             last_error: string | null;
             /**
              * Format: int64
-             * @description Latency of the last probe; null when it was not answered.
+             * @description Latency of the last probe, milliseconds; null if it failed.
              */
             latency_ms: number | null;
-            /** @description Models that it lists; null where it gave no list. */
+            /** @description Models listed by the backend; null if it gave no list. */
             lists: string[] | null;
             name: string;
             reachable: boolean;
@@ -3011,28 +3000,28 @@ export interface components {
             type: string;
         };
         /**
-         * @description The program of a model backend.
+         * @description Software of a model backend.
          * @enum {string}
          */
         ProviderKind: "vllm" | "sglang" | "gemini" | "mlx";
-        /** @description Configuration that a publisher may attach to its offer; other fields are refused. */
+        /** @description Configuration that a publisher may attach to its offer; unknown fields are refused. */
         PublishConfig: {
-            /** @description True to take no notice of what moves outside of the zones. */
+            /** @description True to ignore motion outside of the zones. */
             activity_zones_only?: boolean | null;
             clip_mode?: components["schemas"]["ClipMode"] | null;
             crop?: components["schemas"]["Crop"] | null;
             gate?: components["schemas"]["GateOverrides"] | null;
             index_name?: components["schemas"]["Label"] | null;
             label?: components["schemas"]["Label"] | null;
-            /** @description Output tokens that descriptions may take in a second; no limit when missing. */
+            /** @description Maximum output tokens of descriptions per second; no limit when missing. */
             max_output_tokens_per_second?: number | null;
             mode?: components["schemas"]["AnalysisMode"] | null;
-            /** @description The model that describes; one of `GET /v1/models`, also by its makers' name. */
+            /** @description Model that describes, by its id in `GET /v1/models` or its upstream name. */
             model?: string | null;
             output_schema?: components["schemas"]["AnyObject"] | null;
-            /** @description Prompt about the pictures. */
+            /** @description Prompt about the pictures of the session. */
             prompt?: string | null;
-            /** @description Parts of the picture that are watched: an episode of activity names those that it touches. */
+            /** @description Watched zones; an episode of activity names those that it touches. */
             zones?: components["schemas"]["Zone"][] | null;
         };
         QueryMatch: {
@@ -3456,20 +3445,20 @@ export interface components {
              */
             seq: number;
         };
-        /** @description Events to look for. */
+        /** @description Events to find. */
         QueryRequest: {
-            /** @description The first event that may be in the answer; 0 when missing. */
+            /** @description First event that may be in the answer; 0 when missing. */
             from_seq?: number | null;
             kind?: components["schemas"]["EventKind"] | null;
-            /** @description Most events; 1000 when missing. */
+            /** @description Maximum number of events; 1000 when missing. */
             limit?: number | null;
             run_id: components["schemas"]["RunId"];
             /** @description Milliseconds to wait for a first event; 0 when missing. */
             wait_ms?: number | null;
         };
-        /** @description Events that were found, and the start of the next query. */
+        /** @description Events found, and the start of the next query. */
         QueryResult: {
-            /** @description More can be read at once. */
+            /** @description True if more events can be read at once. */
             has_more: boolean;
             matches: components["schemas"]["QueryMatch"][];
             /**
@@ -3482,144 +3471,144 @@ export interface components {
         };
         /** @description Readiness of the server. */
         Readiness: {
-            /** @description Programs that some work needs and that were not found at start. */
+            /** @description External programs that were not found at the start. */
             missing_tools: components["schemas"]["MissingTool"][];
-            /** @description Reasons for which it cannot work now, in words. */
+            /** @description Reasons why the server is not ready, as text. */
             reasons: string[];
             request_id: components["schemas"]["RequestId"];
             /** @description Isolation of media workers: `full`, `partial` or `unavailable`. */
             sandbox: string;
             /**
-             * @description Parts that their isolation lacks, and where no media is read the setting that allows it;
-             *     null where it is full.
+             * @description Missing parts of the isolation, and the setting that allows to read media without them; null if it
+             *     is full.
              */
             sandbox_detail: string | null;
             /** @description `ready` or `not_ready`. */
             status: string;
         };
-        /** @description Source to reason over, and options of the analysis and of the questions to models. */
+        /** @description Source to reason over, and options of the analysis and of the model stage. */
         ReasonRequest: {
-            /** @description True to take no notice of what moves outside of the zones. */
+            /** @description True to ignore motion outside of the zones. */
             activity_zones_only?: boolean | null;
-            /** @description Analysed frames of a chunk; 30 when missing. */
+            /** @description Number of analysed frames in a chunk; 30 when missing. */
             chunk_size?: number | null;
             crop?: components["schemas"]["Crop"] | null;
-            /** @description The model that is asked about every chunk; `model` when missing. */
+            /** @description Model to ask about every chunk; `model` when missing. */
             first_pass_model?: string | null;
             fixed_fps?: components["schemas"]["Fps"] | null;
             gate?: components["schemas"]["GateOverrides"] | null;
-            /** @description The answer's `metadata` has an object a frame; true when missing, else it is empty. */
+            /** @description True, or missing, for one object per frame in `metadata`; false leaves it empty. */
             include_frame_metadata?: boolean | null;
             index_name?: components["schemas"]["Label"] | null;
-            /** @description Most frames from a segment's end to the start of the one that finalizes it; 3 when missing. */
+            /** @description Maximum frames from the end of a segment to the start of its finalizing one; 3 when missing. */
             marker_correction_window_frames?: number | null;
-            /** @description Frames after which the work ends; 512 when missing. */
+            /** @description Maximum number of frames; 512 when missing. */
             max_frames?: number | null;
             mode?: components["schemas"]["AnalysisMode"] | null;
             /**
-             * @description The model that is asked, unless `first_pass_model` names another: one of `GET /v1/models`, also
-             *     by its makers' name.
+             * @description Model to ask, unless `first_pass_model` is given: an id of `GET /v1/models` or an upstream
+             *     name.
              */
             model: string;
             output_schema?: components["schemas"]["AnyObject"] | null;
             sampling_policy?: components["schemas"]["Sampling"] | null;
-            /** @description The model that is asked again where the first is not sure; none when missing. */
+            /** @description Model to ask again if the first is unsure; none when missing. */
             second_pass_model?: string | null;
             second_pass_threshold?: components["schemas"]["Fraction"] | null;
-            /** @description Milliseconds of a metadata segment; 250 when missing. */
+            /** @description Length of a metadata segment, milliseconds; 250 when missing. */
             segment_ms?: number | null;
-            /** @description Pixels of the longer edge above which pictures are scaled down. */
+            /** @description Maximum length of the longer edge, to which pictures are scaled down, pixels. */
             semantic_frame_max_edge?: number | null;
             /**
-             * @description Most pictures shown of a chunk: those that the gate selected first, then ones that are evenly spaced
-             *     over its whole length; of a chunk or clip that the end of the source cuts short there are fewer.
-             *     1 when missing, of a clip 4; with `visual_diff` no more than 1.
+             * @description Maximum number of pictures shown of a chunk: those that the gate selected, then evenly
+             *     spaced ones; fewer if the end of the source cuts the chunk short. 1 when missing, 4 for
+             *     clips; at most 1 with `visual_diff`.
              */
             semantic_frames_per_chunk?: number | null;
-            /** @description True to ask models; when missing they are asked where there is a prompt. */
+            /** @description True to ask models; when missing, they are asked if there is a prompt. */
             semantic_inference?: boolean | null;
             /** @description Prompt about each chunk. */
             semantic_prompt?: string | null;
-            /** @description Milliseconds for the answer to a chunk, once it is asked; 30000 when missing. */
+            /** @description Timeout of the answer about a chunk once it is sent, milliseconds; 30000 when missing. */
             semantic_timeout_ms?: number | null;
-            /** @description Source, as on an ingest. */
+            /** @description Source, as for an ingest. */
             source_uri: string;
             stream_id?: components["schemas"]["Label"] | null;
-            /** @description Each chunk is asked about with the description of the one before, and so one at a time. */
+            /** @description True to send each chunk with the description of the previous one, hence one at a time. */
             temporal_chain?: boolean | null;
-            /** @description Visible ASCII; the request's id when missing. */
+            /** @description Trace id, visible ASCII; the id of the request when missing. */
             trace_id?: string | null;
             /**
              * Format: double
-             * @description Seconds of a clip; 1 when missing.
+             * @description Length of a clip in seconds; 1 when missing.
              */
             video_clip_duration_s?: number | null;
-            /** @description Chunks are clips of media time, each described as a whole. */
+            /** @description True to use clips of media time as chunks, each described as a whole. */
             video_clip_mode?: boolean | null;
-            /** @description One picture of each chunk is shown, beside that of the chunk before. */
+            /** @description True to show one picture of each chunk beside that of the previous chunk. */
             visual_diff?: boolean | null;
-            /** @description Chunks that are asked about at once; 4 when missing. */
+            /** @description Number of chunks sent to models in parallel; 4 when missing. */
             vlm_concurrency?: number | null;
-            /** @description Frames of a metadata window; 16 when missing. */
+            /** @description Number of frames in a metadata window; 16 when missing. */
             window_size?: number | null;
-            /** @description Parts of the picture that are watched: an episode of activity names those that it touches. */
+            /** @description Watched zones; an episode of activity names those that it touches. */
             zones?: components["schemas"]["Zone"][] | null;
         };
-        /** @description Result of a reasoning. */
+        /** @description Result of a reason job. */
         ReasonResult: {
             /**
              * Format: int64
              * @description Frames decoded, measured and recorded.
              */
             decoded_frames: number;
-            /** @description `metadata` has an object a frame; false where `include_frame_metadata` is. */
+            /** @description True if `metadata` has one object per frame; false if `include_frame_metadata` is false. */
             frame_metadata_included: boolean;
             /**
              * Format: int64
-             * @description Frames analysed: so many `metadata` objects, unless they are left out.
+             * @description Number of analysed frames, and of `metadata` objects unless they are left out.
              */
             generated: number;
             /**
              * Format: int64
-             * @description 95th percentile of the lag of chunks behind their media when they were answered: time spent
-             *     less media time, 0 where models are faster and without chunks.
+             * @description 95th percentile of the lag of answers behind the media: elapsed time minus media time, milliseconds;
+             *     0 if models are faster than the media, and without chunks.
              */
             lag_p95_ms: number;
             /**
              * Format: int64
-             * @description 99th percentile, likewise.
+             * @description 99th percentile of the lag, milliseconds.
              */
             lag_p99_ms: number;
             markers: components["schemas"]["Marker"][];
             /** Format: int64 */
             markers_emitted: number;
             metadata: components["schemas"]["FrameMetadata"][];
-            /** @description The source is longer than `max_frames`, and what comes after them was not looked at. */
+            /** @description True if the source has more than `max_frames` frames; later frames were not processed. */
             more_frames: boolean;
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
             /**
              * Format: double
-             * @description Analysed frames a second.
+             * @description Analysed frames per second.
              */
             sample_fps: number | null;
             semantic: components["schemas"]["SemanticResult"];
             tokens: components["schemas"]["ReasonTokens"];
-            /** @description The source ended early or is damaged; absent when it did not. */
+            /** @description True if the source ended early or is damaged; absent otherwise. */
             truncated?: boolean;
         };
-        /** @description Cost of all answers of models together. */
+        /** @description Tokens and time of all model answers. */
         ReasonTokens: {
             /**
              * Format: int64
-             * @description Chunks that a model's answer describes, also one that is repeated.
+             * @description Chunks described by a model's answer, reused answers included.
              */
             chunks_analyzed: number;
             /** Format: int64 */
             completion_tokens: number;
             /**
              * Format: int64
-             * @description Time of all answers, added up.
+             * @description Latency of all answers, summed up.
              */
             inference_latency_ms: number;
             /** Format: int64 */
@@ -3633,42 +3622,42 @@ export interface components {
         RecordedEpisode: components["schemas"]["Episode"] & {
             image_sha256: components["schemas"]["Sha256"] | null;
         };
-        /** @description A recorded frame and what the gate decided about it. */
+        /** @description A recorded frame with the gate's decision. */
         RecordedFrame: {
             activity_region?: components["schemas"]["Region"] | null;
             activity_score: components["schemas"]["Fraction"] | null;
             flicker_score: components["schemas"]["Fraction"];
             /**
              * Format: int64
-             * @description Position among the analysed frames.
+             * @description Index among the analysed frames.
              */
             frame_index: number;
             ghosting_score: components["schemas"]["Fraction"];
-            /** @description The gate keeps the frame as a still. Of an artifact that lasts it keeps the first frame only. */
+            /** @description True if the gate selected the frame for a still; of a lasting artifact, the first frame only. */
             kept: boolean;
             luma_mean: components["schemas"]["Fraction"];
             noise_variance_score: components["schemas"]["Fraction"];
             perceptual_hash: components["schemas"]["PerceptualHash"];
             /** Format: int64 */
             pts_ms: number;
-            /** @description The first reason that holds, in the gate's order. */
+            /** @description First reason that applies, in the order of the gate's rules. */
             reason: components["schemas"]["GateReason"];
             scene_score: components["schemas"]["Fraction"] | null;
             /**
              * Format: int64
-             * @description Position in the source.
+             * @description Index of the frame in the source.
              */
             source_frame_index: number | null;
         };
-        /** @description Dead letters that are sent again. */
+        /** @description Redelivery of dead letters. */
         RedeliverResult: {
-            /** @description Number of dead letters that are sent again. */
+            /** @description Number of dead letters to be redelivered. */
             queued: number;
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"] | null;
             webhook_id: components["schemas"]["WebhookId"];
         };
-        /** @description Part of the picture, in fractions of its sides from its upper left corner. */
+        /** @description Region of the picture, in fractions of its sides from the upper left corner. */
         Region: {
             height: components["schemas"]["Fraction"];
             width: components["schemas"]["Fraction"];
@@ -3683,32 +3672,32 @@ export interface components {
         RequestedPayload: {
             request_id: components["schemas"]["RequestId"];
         };
-        /** @description A run as lists show it. */
+        /** @description A run, as in lists. */
         Run: {
             active_job: components["schemas"]["Job"] | null;
             created_at: components["schemas"]["Timestamp"];
             expires_at: components["schemas"]["Timestamp"] | null;
             label: components["schemas"]["Label"] | null;
             mode: components["schemas"]["AnalysisMode"];
-            /** @description The model that the run was made for, or else the last one that a reasoning asked. */
+            /** @description Model given on creation, else the model of the last reason job. */
             model: string | null;
-            /** @description Absent in lists. */
+            /** @description Id of the request; absent in lists. */
             request_id?: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
             semantic: components["schemas"]["SemanticResult"] | null;
             session_id: components["schemas"]["SessionId"] | null;
-            /** @description Kind of that source: `file`, `url`, `rtsp` or `whip`. */
+            /** @description Kind of the source: `file`, `url`, `rtsp` or `whip`. */
             source: string | null;
             /** @description Source of the last ingest. */
             source_uri: string | null;
             status: components["schemas"]["RunState"];
             summary?: components["schemas"]["RunSummary"] | null;
-            /** @description Metadata, not an authorization boundary. */
+            /** @description Tenant of the run: metadata, not an authorization boundary. */
             tenant_id: string | null;
             updated_at: components["schemas"]["Timestamp"];
             /**
-             * @description Epoch milliseconds at which the first picture of each stream was taken, as its container
-             *     says, or came, where it was live; null where that is unknown.
+             * @description Wall-clock time of each stream's first picture in epoch milliseconds: from the container or, for live
+             *     video, its arrival; null if unknown.
              */
             wall_start_ms: {
                 [key: string]: number | null;
@@ -3716,10 +3705,15 @@ export interface components {
         };
         /** @description Episodes of activity of a run. */
         RunActivity: {
+            /**
+             * Format: int64
+             * @description Number of events that cannot be read, so that this answer leaves them out; absent if there are none.
+             */
+            damaged_events?: number;
             episodes: components["schemas"]["RecordedEpisode"][];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
-            /** @description Zones of the newest recording of each stream that has any. */
+            /** @description Zones of the newest recording of each stream with zones. */
             watched: components["schemas"]["WatchedZones"][];
         };
         /** @description The run reached its normal end. */
@@ -3735,11 +3729,11 @@ export interface components {
             semantic: components["schemas"]["SemanticResult"] | null;
             stream_id: components["schemas"]["Label"] | null;
         };
-        /** @description Numbers of what a run has. */
+        /** @description Counts of a run. */
         RunCounts: {
             /**
              * Format: int64
-             * @description Descriptions that models gave.
+             * @description Descriptions returned by models.
              */
             descriptions: number;
             /**
@@ -3749,15 +3743,15 @@ export interface components {
             frames: number;
             /**
              * Format: int64
-             * @description Frames of these that the gate keeps.
+             * @description Frames among them that the gate selected.
              */
             kept: number;
-            /** @description Markers of the newest analysis of each stream, by type; past 32 types, as `other`. */
+            /** @description Markers of the newest analysis of each stream, by type; beyond 32 types as `other`. */
             markers: {
                 [key: string]: number;
             };
         };
-        /** @description A run that was just created. */
+        /** @description A new run. */
         RunCreated: {
             mode: components["schemas"]["AnalysisMode"];
             model?: components["schemas"]["ModelId"] | null;
@@ -3784,7 +3778,7 @@ export interface components {
             reclaim?: components["schemas"]["AnyObject"];
             request_id?: components["schemas"]["RequestId"];
         };
-        /** @description A run that was ended. */
+        /** @description A run that has ended. */
         RunEnded: {
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
@@ -3803,23 +3797,23 @@ export interface components {
             reason: string;
             request_id?: components["schemas"]["RequestId"];
         };
-        /** @description Distribution of a run's frames over its time: 64 spans of even length, in each array one after the other. */
+        /** @description Histograms of a run's frames over time; each array has 64 spans of equal length. */
         RunHistogram: {
-            /** @description Suspected artifacts among the kept frames. */
+            /** @description Suspected artifacts among them. */
             artifacts: number[];
-            /** @description Scene cuts among the kept frames. */
+            /** @description Scene cuts among them. */
             cuts: number[];
-            /** @description Descriptions of what lies in it in which a model named an object. */
+            /** @description Descriptions in which a model named an object. */
             descriptions: number[];
-            /** @description Frames that the gate keeps. */
+            /** @description Frames that the gate selected. */
             kept: number[];
-            /** @description Mean brightness; null where no measured frame lies. */
+            /** @description Mean brightness; null for spans without a measured frame. */
             luma_mean: (components["schemas"]["Fraction"] | null)[];
         };
         /** @description Id of a run. */
         RunId: string;
         /**
-         * @description A further part of the record of a run.
+         * @description Optional part of a run's record.
          * @enum {string}
          */
         RunInclude: "summary";
@@ -3827,12 +3821,22 @@ export interface components {
         RunInteractions: {
             /** @description Number of `interactions` in this answer. */
             count: number;
-            /** @description Interactions in the order of their chunks, or frames. */
+            /**
+             * Format: int64
+             * @description Number of events that cannot be read, so that this answer leaves them out; absent if there are none.
+             */
+            damaged_events?: number;
+            /** @description Interactions in order of their chunks or frames. */
             interactions: components["schemas"]["Interaction"][];
             run_id: components["schemas"]["RunId"];
         };
         /** @description Stored stills of a run. */
         RunKeyframes: {
+            /**
+             * Format: int64
+             * @description Number of events that cannot be read, so that this answer leaves them out; absent if there are none.
+             */
+            damaged_events?: number;
             keyframes: components["schemas"]["Keyframe"][];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
@@ -3844,6 +3848,11 @@ export interface components {
         };
         /** @description Markers of a run. */
         RunMarkers: {
+            /**
+             * Format: int64
+             * @description Number of events that cannot be read, so that this answer leaves them out; absent if there are none.
+             */
+            damaged_events?: number;
             markers: components["schemas"]["Marker"][];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
@@ -3856,16 +3865,16 @@ export interface components {
         };
         /** @description Recorded signals of a run; either `signals` or `buckets` is an array, the other is null. */
         RunSignals: {
-            /** @description The frames cut into `max_points` spans of even length. */
+            /** @description Frames combined into `max_points` buckets of equal length; else null. */
             buckets: components["schemas"]["FrameBucket"][] | null;
             /**
              * Format: int64
-             * @description Number of frames in the range that is asked for.
+             * @description Number of frames in the requested range.
              */
             frames: number;
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
-            /** @description Each frame, where there are no more of them than points. */
+            /** @description Frames, if there are no more of them than `max_points`; else null. */
             signals: components["schemas"]["RecordedFrame"][] | null;
             stream_id: components["schemas"]["Label"] | null;
             thresholds: components["schemas"]["GateThresholds"];
@@ -3877,37 +3886,42 @@ export interface components {
         RunState: "pending" | "processing" | "completed" | "failed" | "cancelled" | "expired";
         /** @description State of a run. */
         RunStatus: {
-            /** @description Progress of the ingest, the reasoning or the live video under way. */
+            /** @description Progress of the running ingest, reason job or live session. */
             progress?: components["schemas"]["JobProgress"];
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"];
             state: components["schemas"]["RunState"];
         };
-        /** @description A run in short. */
+        /** @description Summary of a run. */
         RunSummary: {
             counts: components["schemas"]["RunCounts"];
+            /**
+             * Format: int64
+             * @description Number of events that cannot be read, so that this summary leaves them out; absent if there are none.
+             */
+            damaged_events?: number;
             /** @description Last description by a model, at most 256 bytes. */
             description: string | null;
             /** Format: int32 */
             height: number | null;
             /**
              * Format: int64
-             * @description Media time from the first frame to the last; null where none is measured.
+             * @description Media time from the first frame to the last, milliseconds; null if there is no frame.
              */
             length_ms: number | null;
             shape: components["schemas"]["RunHistogram"];
             /**
              * Format: double
-             * @description Null while the source has not told it.
+             * @description Frame rate of the source; null until it is known.
              */
             source_fps: number | null;
             still_sha256: components["schemas"]["Sha256"] | null;
             /**
              * Format: int64
-             * @description Time that the job of the newest decoding took; null where that is unknown, or nothing is decoded.
+             * @description Duration of the job of the newest decoding, milliseconds; null if unknown, or nothing is decoded.
              */
             took_ms: number | null;
-            /** @description Its source ended early or is damaged: what was read until then is here. */
+            /** @description True if the source ended early or is damaged; the part before that was recorded. */
             truncated: boolean;
             /** Format: int32 */
             width: number | null;
@@ -3917,57 +3931,57 @@ export interface components {
             label: components["schemas"]["Label"] | null;
         };
         /**
-         * @description Policy by which frames of a source are chosen.
+         * @description Policy that selects the frames of a source.
          * @enum {string}
          */
         Sampling: "source_fps_adaptive" | "fixed";
-        /** @description A description that has the query in it. */
+        /** @description A description that contains the query. */
         SearchHit: {
-            /** @description Text that was searched, at most 4096 bytes of it. */
+            /** @description Searched text, truncated to 4096 bytes. */
             description: string;
-            /** @description True where there is more of it; absent otherwise. */
+            /** @description True if the text is truncated; absent otherwise. */
             description_truncated?: boolean;
             index_name?: components["schemas"]["Label"] | null;
             kind: components["schemas"]["EventKind"];
             /**
              * Format: int64
-             * @description Media time, ms; null where the event has none.
+             * @description Media time, milliseconds; null if the event has none.
              */
             pts_ms: number | null;
             run_id: components["schemas"]["RunId"];
             /**
              * Format: int64
-             * @description Its event.
+             * @description Sequence number of the event.
              */
             seq: number;
-            /** @description The match and at most 80 bytes before and after it, as they were written. */
+            /** @description The match with at most 80 bytes before and after it, in the original spelling. */
             snippet: string;
         };
         /** @description Query and scope of a search. */
         SearchRequest: {
-            /** @description Most hits; 50 when missing. */
+            /** @description Maximum number of hits; 50 when missing. */
             limit?: number | null;
             query: components["schemas"]["SearchText"];
             run_id?: components["schemas"]["RunId"] | null;
         };
         /** @description Result of a search. */
         SearchResult: {
-            /** @description The first of them, by `seq`. */
+            /** @description First hits, by `seq`. */
             hits: components["schemas"]["SearchHit"][];
-            /** @description The request. */
+            /** @description Id of the request. */
             request_id: components["schemas"]["RequestId"];
             /**
              * Format: int64
-             * @description Descriptions examined: those of the caller's runs, or of the one run asked for.
+             * @description Number of descriptions examined: of the caller's runs, or of the one run.
              */
             scanned: number;
             /**
              * Format: int64
-             * @description Number of these that have the query in them.
+             * @description Number of descriptions that contain the query.
              */
             total_hits: number;
         };
-        /** @description 1 to 1024 bytes without the white space around it. */
+        /** @description 1 to 1024 bytes, not counting surrounding white space. */
         SearchText: string;
         /** @description The semantic path fell back. */
         SemanticFallbackPayload: {
@@ -3975,26 +3989,26 @@ export interface components {
             request_id: components["schemas"]["RequestId"];
             stream_id: components["schemas"]["Label"];
         };
-        /** @description Outcome of asking models about the chunks of a source. */
+        /** @description Outcome of the model stage for the chunks of a source. */
         SemanticResult: {
             /**
              * Format: int64
-             * @description Chunks that models were asked about, or that repeat the answer to another.
+             * @description Chunks sent to models, or reusing another chunk's answer.
              */
             chunks_asked: number;
             /**
              * Format: int64
-             * @description Chunks of these that are left without an answer.
+             * @description Chunks among them without an answer.
              */
             chunks_failed: number;
             /**
-             * @description Failure of the first of them: the class, and an excerpt of the backend's answer; or the
-             *     reason that no model could be asked.
+             * @description First error: its class and an excerpt of the backend's answer; or the reason why no model could be
+             *     asked.
              */
             error: string | null;
-            /** @description True where the gate decided in place of a model. */
+            /** @description True if the gate decided in place of a model. */
             fallback_used: boolean;
-            /** @description False where there was no prompt, and no model was to be asked. */
+            /** @description False if there was no prompt, so that no model was to be asked. */
             requested: boolean;
         };
         /** @description A run was created by a live session. */
@@ -4006,36 +4020,36 @@ export interface components {
             source: string;
             tenant_id?: string;
         };
-        /** @description Health of a live session. Figures are of the last `window_ms`, at most five seconds or so. */
+        /** @description Health of a live session. Figures cover the last `window_ms`, about five seconds at most. */
         SessionHealth: {
             /**
              * Format: int64
-             * @description Time from the last packet of a picture to the gate's decision about it; bound: 1000.
+             * @description Milliseconds from the last packet of a picture to the gate's decision; bound: 1000.
              */
             behind_ms: number;
             /**
              * Format: int64
-             * @description Bit rate of video, retransmissions included.
+             * @description Bit rate of video in bits per second, retransmissions included.
              */
             bits_per_second: number;
             /**
              * Format: int64
-             * @description Pictures that did not decode.
+             * @description Pictures that failed to decode.
              */
             damaged: number;
             /**
              * Format: int64
-             * @description Pictures that there was no room to decode, and those that refer to them.
+             * @description Pictures dropped for lack of room in the decoder, and pictures that refer to them.
              */
             dropped: number;
             /**
              * Format: double
-             * @description Frames that the gate decided about.
+             * @description Frames decided by the gate, per second.
              */
             frames_per_second: number;
             /**
              * Format: int64
-             * @description Packets that never came.
+             * @description Packets that never arrived.
              */
             given_up: number;
             /**
@@ -4045,34 +4059,34 @@ export interface components {
             jitter_ms: number;
             /**
              * Format: double
-             * @description Packets of video that did not come when they were sent; bound: 1. Most are sent again in time.
+             * @description Percentage of video packets lost on first transmission; bound: 1. Most are retransmitted in time.
              */
             lost_percent: number;
             request_id: components["schemas"]["RequestId"];
-            /** @description Reason of that word, in a sentence; of `poor` and `silent`, a remedy too. */
+            /** @description Explanation of the status in a sentence; for `poor` and `silent` with a remedy. */
             rule: string;
             run_id: components["schemas"]["RunId"];
             session_id: components["schemas"]["SessionId"];
             /**
              * Format: int64
-             * @description Time since the last packet; null before the first.
+             * @description Milliseconds since the last packet; null before the first.
              */
             since_packet_ms: number | null;
             /**
              * Format: int64
-             * @description Time since the last whole picture; null before the first.
+             * @description Milliseconds since the last complete picture; null before the first.
              */
             since_picture_ms: number | null;
             /**
              * Format: int64
-             * @description Stills, and pictures for models, that there was no room for.
+             * @description Stills, and images for models, dropped for lack of room.
              */
             unkept: number;
             /** Format: int64 */
             window_ms: number;
             /**
-             * @description `good`: every figure is within its bound. `fair`: one is not. `poor`: more are not, or one is five times over.
-             *     `silent`: no packet for 5 s, or none yet.
+             * @description `good`: every figure is within its bound. `fair`: one is not. `poor`: several are not, or one is five
+             *     times over. `silent`: no packet for 5 s, or none yet.
              */
             word: components["schemas"]["HealthStatus"];
         };
@@ -4080,13 +4094,13 @@ export interface components {
         SessionId: string;
         /** @description SHA-256 in hexadecimal. */
         Sha256: string;
-        /** @description The signals of a decoded frame. */
+        /** @description Signals of a decoded frame. */
         SignalSample: {
-            /** @description Box around them; absent where none changed. */
+            /** @description Bounding box of the changed cells; absent if none changed. */
             activity_region?: components["schemas"]["Region"];
-            /** @description Share of the picture's cells that changed from four tenths of a second before; absent from older recordings. */
+            /** @description Fraction of the picture's cells that differ from 0.4 s earlier; absent from older recordings. */
             activity_score?: components["schemas"]["Fraction"];
-            /** @description Zones that they lie in, by their position in `zones`; absent where there are none. */
+            /** @description Zones of the changed cells, as indexes into `zones`; absent if there are none. */
             activity_zones?: number[];
             flicker_score: components["schemas"]["Fraction"];
             /** Format: int64 */
@@ -4108,10 +4122,10 @@ export interface components {
             mean: components["schemas"]["Fraction"];
             min: components["schemas"]["Fraction"];
         };
-        /** @description A backend that does not decode, or does not measure, here. */
+        /** @description A backend that does not work on this machine. */
         SkippedBackend: {
             backend: string;
-            /** @description Reason for which it was passed over. */
+            /** @description Reason why the backend is not used. */
             reason: string;
         };
         /** @description A live source that was lost is there again. */
@@ -4141,21 +4155,21 @@ export interface components {
             request_id: components["schemas"]["RequestId"];
             stream_id: components["schemas"]["Label"];
         };
-        /** @description The last minutes of a server. */
+        /** @description Statistics of the last minutes. */
         Stats: {
-            /** @description The oldest first; the last is the minute under way. Fewer than asked for where the server has not run for so long. */
+            /** @description Minutes, oldest first; the last is the current one. Fewer than requested soon after a start. */
             points: components["schemas"]["StatsMinute"][];
             request_id: components["schemas"]["RequestId"];
         };
-        /** @description A minute. */
+        /** @description Statistics of one minute. */
         StatsMinute: {
-            /** @description End of the minute; of the one under way, now. */
+            /** @description End of the minute; of the current minute, the time of the answer. */
             at: components["schemas"]["Timestamp"];
             machine: components["schemas"]["MachineMinute"];
             own: components["schemas"]["CallerMinute"];
             /**
              * Format: double
-             * @description Length of the minute; of the one under way, so far.
+             * @description Length of the minute in seconds; of the current minute, the part so far.
              */
             seconds: number;
         };
@@ -4198,22 +4212,22 @@ export interface components {
         UploadResult: {
             /** Format: int64 */
             bytes: number;
-            /** @description Its name under `/v1/files/`. */
+            /** @description Name of the file under `/v1/files/`. */
             file_name: components["schemas"]["FileName"];
             /** @description Path on the server: a `source_uri` for its owner. */
             file_path: string;
             media_type: string;
             sha256: components["schemas"]["Sha256"];
         };
-        /** @description Part of the picture that was watched. */
+        /** @description A zone that was watched. */
         WatchedZone: {
             name: string;
-            /** @description Corners in order, as they were given; none where the recording is of an older server. */
+            /** @description Corners in order, as given; empty for recordings of an older server. */
             polygon: number[][];
         };
         /** @description Zones of a recording. */
         WatchedZones: {
-            /** @description True where movement outside of them does not count. */
+            /** @description True if motion outside of the zones is ignored. */
             activity_zones_only: boolean;
             stream_id: components["schemas"]["Label"];
             zones: components["schemas"]["WatchedZone"][];
@@ -4221,11 +4235,11 @@ export interface components {
         /** @description A webhook. */
         Webhook: {
             created_at: components["schemas"]["Timestamp"];
-            /** @description Events that the target never took and that can be looked at. */
+            /** @description Stored events that the target did not accept. */
             dead_letters: number;
             /**
              * Format: int64
-             * @description Dead letters that made room for newer ones.
+             * @description Dead letters dropped in favour of newer ones.
              */
             dead_letters_dropped: number;
             description: string | null;
@@ -4235,19 +4249,19 @@ export interface components {
             url: string;
             webhook_id: components["schemas"]["WebhookId"];
         };
-        /** @description A webhook that was just made. */
+        /** @description A new webhook. */
         WebhookCreated: {
             created_at: components["schemas"]["Timestamp"];
             description: string | null;
             kinds: components["schemas"]["EventKind"][] | null;
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"] | null;
-            /** @description Secret that signs messages; not shown again. */
+            /** @description Secret that signs messages; shown only here. */
             secret: string;
             url: string;
             webhook_id: components["schemas"]["WebhookId"];
         };
-        /** @description A webhook that is no more. */
+        /** @description A removed webhook. */
         WebhookDeleted: {
             request_id: components["schemas"]["RequestId"];
             run_id: components["schemas"]["RunId"] | null;
@@ -4261,13 +4275,13 @@ export interface components {
             run_id: components["schemas"]["RunId"] | null;
             webhooks: components["schemas"]["Webhook"][];
         };
-        /** @description Target of a run's events. */
+        /** @description Webhook to create. */
         WebhookRequest: {
             /** @description Note of the owner. */
             description?: string | null;
-            /** @description The kinds of events that are sent; every one when missing. */
+            /** @description Kinds of events to deliver; every kind when missing. */
             kinds?: components["schemas"]["EventKind"][] | null;
-            /** @description Secret that signs messages, `whsec_` and base64; made by the server when missing. */
+            /** @description Secret that signs messages, `whsec_` and base64; generated when missing. */
             secret?: string | null;
             /** @description An `https` URL of a public host, without user and password. */
             url: string;
@@ -4277,13 +4291,13 @@ export interface components {
          * @enum {string}
          */
         WebhookStatus: "active" | "failing" | "disabled" | "finished";
-        /** @description Part of the picture that is watched; other fields are refused. */
+        /** @description A watched zone of the picture; unknown fields are refused. */
         Zone: {
-            /** @description Name in events, without control characters; no two zones share one. */
+            /** @description Name in events, without control characters; unique among the zones. */
             name: string;
             /**
-             * @description Corners in order, each its distance from the left and from the top in fractions of the picture's sides; the
-             *     last is joined to the first. Of the picture's 64 columns and 40 rows of cells it must hold the middle of one.
+             * @description Corners in order, as fractions of the picture's width and height from the top left; the last
+             *     is joined to the first. Must contain the centre of at least one of the 64 x 40 cells.
              */
             polygon: number[][];
         };
@@ -4687,7 +4701,7 @@ export interface operations {
     followEvents: {
         parameters: {
             query?: {
-                /** @description The stream begins after this event; the header `Last-Event-ID` wins over it. */
+                /** @description Event after which the stream begins; the header `Last-Event-ID` takes precedence. */
                 after?: number;
                 /** @description Only events of this kind. */
                 kind?: components["schemas"]["EventKind"];
@@ -4695,7 +4709,7 @@ export interface operations {
                 index?: components["schemas"]["Label"];
             };
             header?: {
-                /** @description The `id` of the last event that was received. */
+                /** @description `id` of the last event received. */
                 "Last-Event-ID"?: number | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
                 "x-tenant-id"?: string;
@@ -4727,9 +4741,9 @@ export interface operations {
     listFeedback: {
         parameters: {
             query?: {
-                /** @description Most items of the page; the list is whole when missing. */
+                /** @description Maximum number of items on the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Start of the page, as the `Link` header of the page before says. */
+                /** @description Start of the page, from the `Link` header of the previous page. */
                 cursor?: components["schemas"]["Cursor"];
             };
             header?: {
@@ -4764,9 +4778,9 @@ export interface operations {
     listFiles: {
         parameters: {
             query?: {
-                /** @description Most items of the page; the list is whole when missing. */
+                /** @description Maximum number of items on the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Start of the page, as the `Link` header of the page before says. */
+                /** @description Start of the page, from the `Link` header of the previous page. */
                 cursor?: components["schemas"]["FileCursor"];
             };
             header?: {
@@ -4803,17 +4817,17 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description One range of bytes. */
+                /** @description A range of bytes. */
                 range?: string | null;
-                /** @description The version that the range is of. */
+                /** @description Version that the range must be of; otherwise the whole file is sent. */
                 "if-range"?: string | null;
-                /** @description Versions that the caller wants; with another one 412. */
+                /** @description Entity tags that the resource must match; otherwise 412. */
                 "if-match"?: string | null;
-                /** @description A date since which it must not have changed, or 412; read where `if-match` is absent. */
+                /** @description Answers 412 if the resource has changed since this date; ignored beside `if-match`. */
                 "if-unmodified-since"?: string | null;
-                /** @description Versions that the caller has. */
+                /** @description Entity tags that the caller has; if one matches, 304. */
                 "if-none-match"?: string | null;
-                /** @description A date since which it must have changed, or 304; read where `if-none-match` is absent. */
+                /** @description Answers 304 if the resource has not changed since this date; ignored beside `if-none-match`. */
                 "if-modified-since"?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
                 "x-tenant-id"?: string;
@@ -5056,7 +5070,7 @@ export interface operations {
     listFleetRuns: {
         parameters: {
             query?: {
-                /** @description Most runs; 100 when missing. */
+                /** @description Maximum number of runs; 100 when missing. */
                 limit?: number;
             };
             header?: {
@@ -5152,9 +5166,9 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description The same request sent again within a day with the same key gets the first answer and
-                 *     does nothing. A request that is refused (4xx) leaves its key free. A principal with 4096
-                 *     keys of the last day, or 64 MiB of answers to them, gets 503 for a new one.
+                 * @description A repetition with the same key within a day gets the first answer and has no effect. A
+                 *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
+                 *     MiB of answers, gets 503 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
@@ -5197,9 +5211,9 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description The same request sent again within a day with the same key gets the first answer and
-                 *     does nothing. A request that is refused (4xx) leaves its key free. A principal with 4096
-                 *     keys of the last day, or 64 MiB of answers to them, gets 503 for a new one.
+                 * @description A repetition with the same key within a day gets the first answer and has no effect. A
+                 *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
+                 *     MiB of answers, gets 503 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
@@ -5439,11 +5453,11 @@ export interface operations {
             query?: {
                 /** @description Only runs in this state. */
                 status?: components["schemas"]["RunState"];
-                /** @description Part to add to each record. */
+                /** @description Optional part to add to each record. */
                 include?: components["schemas"]["RunInclude"];
-                /** @description Most items of the page; the list is whole when missing. */
+                /** @description Maximum number of items on the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Start of the page, as the `Link` header of the page before says. */
+                /** @description Start of the page, from the `Link` header of the previous page. */
                 cursor?: components["schemas"]["Cursor"];
             };
             header?: {
@@ -5481,9 +5495,9 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description The same request sent again within a day with the same key gets the first answer and
-                 *     does nothing. A request that is refused (4xx) leaves its key free. A principal with 4096
-                 *     keys of the last day, or 64 MiB of answers to them, gets 503 for a new one.
+                 * @description A repetition with the same key within a day gets the first answer and has no effect. A
+                 *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
+                 *     MiB of answers, gets 503 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
@@ -5634,13 +5648,13 @@ export interface operations {
     getActivity: {
         parameters: {
             query?: {
-                /** @description Only those of this stream. */
+                /** @description Stream of the episodes. */
                 stream_id?: components["schemas"]["Label"];
-                /** @description Only episodes that last at this time of the media, in milliseconds, or end or start later. */
+                /** @description Media time in milliseconds; only episodes that end at or after it, or have not ended. */
                 from?: components["schemas"]["Int64"];
-                /** @description Most items of the page; the list is whole when missing. */
+                /** @description Maximum number of items on the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Start of the page, as the `Link` header of the page before says. */
+                /** @description Start of the page, from the `Link` header of the previous page. */
                 cursor?: components["schemas"]["Cursor"];
             };
             header?: {
@@ -5682,14 +5696,14 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description The same request sent again within a day with the same key gets the first answer and
-                 *     does nothing. A request that is refused (4xx) leaves its key free. A principal with 4096
-                 *     keys of the last day, or 64 MiB of answers to them, gets 503 for a new one.
+                 * @description A repetition with the same key within a day gets the first answer and has no effect. A
+                 *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
+                 *     MiB of answers, gets 503 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /**
-                 * @description `respond-async` (RFC 7240) answers 202 with the job as soon as the work is accepted; it goes
-                 *     on when the caller goes away. Without it the answer comes at its end.
+                 * @description `respond-async` (RFC 7240) answers 202 with the job as soon as the work is accepted; it continues if
+                 *     the caller disconnects. Without it, the answer comes at the end.
                  */
                 prefer?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
@@ -5748,11 +5762,11 @@ export interface operations {
     getClip: {
         parameters: {
             query: {
-                /** @description Media time in the source, as a signal's `pts_ms`: the clip begins with the keyframe before it. */
+                /** @description Start of the clip in media time, as in a signal's `pts_ms`; the clip begins at the keyframe before it. */
                 from_ms: number;
-                /** @description Media time after the last picture, ten minutes later at most; a source may end before it. */
+                /** @description End of the clip in media time, exclusive; at most ten minutes later. The source may end before it. */
                 to_ms: number;
-                /** @description A media ticket of the run, for a request without a key; not looked at beside one. */
+                /** @description Media ticket of the run, for a request without a key; ignored beside a key. */
                 ticket?: string;
             };
             header?: {
@@ -5793,17 +5807,17 @@ export interface operations {
     getEvents: {
         parameters: {
             query?: {
-                /** @description The first that may be in the answer; a cursor wins over it. */
+                /** @description First event that may be in the answer; `cursor` takes precedence. */
                 from_seq?: number;
                 /** @description Only events of this kind. */
                 kind?: components["schemas"]["EventKind"];
                 /** @description Only events whose payload has this `index_name`. */
                 index?: components["schemas"]["Label"];
-                /** @description Only episodes of activity that touch the zone of this name. */
+                /** @description Only episodes of activity that touch the zone with this name. */
                 zone?: string;
-                /** @description Most items of the page; the list is whole when missing. */
+                /** @description Maximum number of items on the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Start of the page, as the `Link` header of the page before says. */
+                /** @description Start of the page, from the `Link` header of the previous page. */
                 cursor?: components["schemas"]["Cursor"];
             };
             header?: {
@@ -5843,7 +5857,7 @@ export interface operations {
     followRunEvents: {
         parameters: {
             query?: {
-                /** @description The stream begins after this event; the header `Last-Event-ID` wins over it. */
+                /** @description Event after which the stream begins; the header `Last-Event-ID` takes precedence. */
                 after?: number;
                 /** @description Only events of this kind. */
                 kind?: components["schemas"]["EventKind"];
@@ -5851,7 +5865,7 @@ export interface operations {
                 index?: components["schemas"]["Label"];
             };
             header?: {
-                /** @description The `id` of the last event that was received. */
+                /** @description `id` of the last event received. */
                 "Last-Event-ID"?: number | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
                 "x-tenant-id"?: string;
@@ -5972,7 +5986,7 @@ export interface operations {
     getFrame: {
         parameters: {
             query?: {
-                /** @description The stream; the one that was decoded last when missing. */
+                /** @description Stream; the one decoded last when missing. */
                 stream_id?: components["schemas"]["Label"];
             };
             header?: {
@@ -6049,14 +6063,14 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description The same request sent again within a day with the same key gets the first answer and
-                 *     does nothing. A request that is refused (4xx) leaves its key free. A principal with 4096
-                 *     keys of the last day, or 64 MiB of answers to them, gets 503 for a new one.
+                 * @description A repetition with the same key within a day gets the first answer and has no effect. A
+                 *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
+                 *     MiB of answers, gets 503 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /**
-                 * @description `respond-async` (RFC 7240) answers 202 with the job as soon as the work is accepted; it goes
-                 *     on when the caller goes away. Without it the answer comes at its end.
+                 * @description `respond-async` (RFC 7240) answers 202 with the job as soon as the work is accepted; it continues if
+                 *     the caller disconnects. Without it, the answer comes at the end.
                  */
                 prefer?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
@@ -6071,24 +6085,23 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description True to take no notice of what moves outside of the zones. */
+                    /** @description True to ignore motion outside of the zones. */
                     activity_zones_only?: boolean | null;
                     fixed_fps?: components["schemas"]["Fps"] | null;
                     gate?: components["schemas"]["GateOverrides"] | null;
-                    /** @description Frames after which the ingest ends; 512 when missing. */
+                    /** @description Maximum number of frames; 512 when missing. */
                     max_frames?: number | null;
                     sample_fps?: components["schemas"]["Fps"] | null;
                     sampling_policy?: components["schemas"]["Sampling"] | null;
                     /**
-                     * @description A path beneath an ingest root, relative to one or absolute, a `file://` URL of one, or an
-                     *     `https://`, `http://`, `rtsps://` or `rtsp://` URL. Credentials in it, and the values of its
-                     *     query, are shown nowhere. What is downloaded has to bring 4096 bytes for each second that it
-                     *     is waited for beyond the first 60, and is waited for 1800 seconds at most; what came until
-                     *     then is kept.
+                     * @description A path beneath an ingest root, relative to a root or absolute, a `file://` URL of such a path, or an
+                     *     `https://`, `http://`, `rtsps://` or `rtsp://` URL. Its credentials and query values are never shown.
+                     *     A download must deliver 4096 bytes for each second of waiting beyond the first 60, and may wait 1800
+                     *     seconds in total; the part received until then is kept.
                      */
                     source_uri: string;
                     stream_id?: components["schemas"]["Label"] | null;
-                    /** @description Parts of the picture that are watched: an episode of activity names those that it touches. */
+                    /** @description Watched zones; an episode of activity names those that it touches. */
                     zones?: components["schemas"]["Zone"][] | null;
                 };
             };
@@ -6135,11 +6148,11 @@ export interface operations {
     getInteractions: {
         parameters: {
             query?: {
-                /** @description Only those that were made with this `index_name`. */
+                /** @description Only interactions with this `index_name`. */
                 index?: components["schemas"]["Label"];
-                /** @description Most items of the page; the list is whole when missing. */
+                /** @description Maximum number of items on the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Start of the page, as the `Link` header of the page before says. */
+                /** @description Start of the page, from the `Link` header of the previous page. */
                 cursor?: components["schemas"]["Cursor"];
             };
             header?: {
@@ -6214,7 +6227,7 @@ export interface operations {
     getJob: {
         parameters: {
             query?: {
-                /** @description Milliseconds to wait for its end; 0 when missing. */
+                /** @description Milliseconds to wait for the end of the job; 0 when missing. */
                 wait_ms?: number;
             };
             header?: {
@@ -6327,9 +6340,9 @@ export interface operations {
     getKeyframes: {
         parameters: {
             query?: {
-                /** @description Most items of the page; the list is whole when missing. */
+                /** @description Maximum number of items on the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Start of the page, as the `Link` header of the page before says. */
+                /** @description Start of the page, from the `Link` header of the previous page. */
                 cursor?: components["schemas"]["Cursor"];
             };
             header?: {
@@ -6369,19 +6382,19 @@ export interface operations {
     getKeyframe: {
         parameters: {
             query?: {
-                /** @description Pixels of its longer edge, to which it is scaled down; a smaller still stays as it is. */
+                /** @description Maximum length of the longer edge in pixels; a larger still is scaled down. */
                 max_edge?: number;
-                /** @description A media ticket of the run, for a request without a key; not looked at beside one. */
+                /** @description Media ticket of the run, for a request without a key; ignored beside a key. */
                 ticket?: string;
             };
             header?: {
-                /** @description Versions that the caller wants; with another one 412. */
+                /** @description Entity tags that the resource must match; otherwise 412. */
                 "if-match"?: string | null;
-                /** @description A date since which it must not have changed, or 412; read where `if-match` is absent. */
+                /** @description Answers 412 if the resource has changed since this date; ignored beside `if-match`. */
                 "if-unmodified-since"?: string | null;
-                /** @description Versions that the caller has. */
+                /** @description Entity tags that the caller has; if one matches, 304. */
                 "if-none-match"?: string | null;
-                /** @description A date since which it must have changed, or 304; read where `if-none-match` is absent. */
+                /** @description Answers 304 if the resource has not changed since this date; ignored beside `if-none-match`. */
                 "if-modified-since"?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
                 "x-tenant-id"?: string;
@@ -6433,23 +6446,23 @@ export interface operations {
     getMarkers: {
         parameters: {
             query?: {
-                /** @description Only those of this analysis; those of the newest of each stream when missing. */
+                /** @description Analysis of the markers; the newest of each stream when missing. */
                 analysis_id?: components["schemas"]["AnalysisFilter"];
                 /**
-                 * @description Only findings of the gate, or of a model, or `all` of both; when missing those that the analysis
-                 *     came to, where a model's word goes before the gate's.
+                 * @description Only findings of the gate or of a model, or `all`; when missing, the result of the analysis,
+                 *     where a model's finding takes precedence over the gate's.
                  */
                 origin?: components["schemas"]["OriginFilter"];
                 status?: components["schemas"]["MarkerState"];
-                /** @description Exactly this event type. */
+                /** @description Exact event type. */
                 event_type?: string;
                 /** @description Only markers that end at this frame or later. */
                 from_frame?: number;
                 /** @description Only markers that start at this frame or earlier. */
                 to_frame?: number;
-                /** @description Most items of the page; the list is whole when missing. */
+                /** @description Maximum number of items on the page; the list is whole when missing. */
                 limit?: number;
-                /** @description Start of the page, as the `Link` header of the page before says. */
+                /** @description Start of the page, from the `Link` header of the previous page. */
                 cursor?: components["schemas"]["MarkerCursor"];
             };
             header?: {
@@ -6526,14 +6539,14 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description The same request sent again within a day with the same key gets the first answer and
-                 *     does nothing. A request that is refused (4xx) leaves its key free. A principal with 4096
-                 *     keys of the last day, or 64 MiB of answers to them, gets 503 for a new one.
+                 * @description A repetition with the same key within a day gets the first answer and has no effect. A
+                 *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
+                 *     MiB of answers, gets 503 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /**
-                 * @description `respond-async` (RFC 7240) answers 202 with the job as soon as the work is accepted; it goes
-                 *     on when the caller goes away. Without it the answer comes at its end.
+                 * @description `respond-async` (RFC 7240) answers 202 with the job as soon as the work is accepted; it continues if
+                 *     the caller disconnects. Without it, the answer comes at the end.
                  */
                 prefer?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
@@ -6592,13 +6605,13 @@ export interface operations {
     getSignals: {
         parameters: {
             query?: {
-                /** @description The stream; the one that was decoded last when missing. */
+                /** @description Stream; the one decoded last when missing. */
                 stream_id?: components["schemas"]["Label"];
                 /** @description Only this frame and later ones. */
                 from_frame?: number;
                 /** @description Only this frame and earlier ones. */
                 to_frame?: number;
-                /** @description Most points; where there are more frames, as many buckets as this. Every frame when missing. */
+                /** @description Maximum number of points, beyond which frames are combined into buckets; every frame when missing. */
                 max_points?: number;
             };
             header?: {
@@ -6637,21 +6650,21 @@ export interface operations {
     getSource: {
         parameters: {
             query?: {
-                /** @description A media ticket of the run, for a request without a key; not looked at beside one. */
+                /** @description Media ticket of the run, for a request without a key; ignored beside a key. */
                 ticket?: string;
             };
             header?: {
-                /** @description One range of bytes. */
+                /** @description A range of bytes. */
                 range?: string | null;
-                /** @description The version that the range is of. */
+                /** @description Version that the range must be of; otherwise the whole file is sent. */
                 "if-range"?: string | null;
-                /** @description Versions that the caller wants; with another one 412. */
+                /** @description Entity tags that the resource must match; otherwise 412. */
                 "if-match"?: string | null;
-                /** @description A date since which it must not have changed, or 412; read where `if-match` is absent. */
+                /** @description Answers 412 if the resource has changed since this date; ignored beside `if-match`. */
                 "if-unmodified-since"?: string | null;
-                /** @description Versions that the caller has. */
+                /** @description Entity tags that the caller has; if one matches, 304. */
                 "if-none-match"?: string | null;
-                /** @description A date since which it must have changed, or 304; read where `if-none-match` is absent. */
+                /** @description Answers 304 if the resource has not changed since this date; ignored beside `if-none-match`. */
                 "if-modified-since"?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
                 "x-tenant-id"?: string;
@@ -7014,7 +7027,7 @@ export interface operations {
     getStats: {
         parameters: {
             query?: {
-                /** @description Number of the last minutes, the one under way among them; 60 when missing. */
+                /** @description Number of minutes, the current one included; 60 when missing. */
                 minutes?: number;
             };
             header?: {
@@ -7621,9 +7634,9 @@ export interface operations {
             query?: never;
             header?: {
                 /**
-                 * @description The same request sent again within a day with the same key gets the first answer and
-                 *     does nothing. A request that is refused (4xx) leaves its key free. A principal with 4096
-                 *     keys of the last day, or 64 MiB of answers to them, gets 503 for a new one.
+                 * @description A repetition with the same key within a day gets the first answer and has no effect. A
+                 *     refused request (4xx) leaves its key free. A principal with 4096 keys of the last day, or 64
+                 *     MiB of answers, gets 503 for a new key.
                  */
                 "idempotency-key"?: string | null;
                 /** @description Tenant of the request, empty for none: metadata, no boundary */
