@@ -291,5 +291,9 @@ fn offers_beyond_the_rate_are_refused_in_words_with_a_time() {
     let refused = replies.iter().find(|reply| reply.status == 429).expect("eight at once are many");
     assert!(replies.iter().all(|reply| matches!(reply.status, 201 | 429)));
     let again: u64 = refused.header("retry-after").parse().expect("seconds");
-    assert!(again >= 1 && refused.text.contains("rate limit"), "{}", refused.text);
+    assert!(
+        again >= 1 && refused.text.contains("your limit of requests a second"),
+        "{}",
+        refused.text
+    );
 }
