@@ -40,6 +40,7 @@ struct UnfinishedFile(PathBuf);
 
 impl Drop for UnfinishedFile {
     fn drop(&mut self) {
+        // A file that stays is removed by the sweep of the next start.
         fs::remove_file(&self.0).ok();
     }
 }
