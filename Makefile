@@ -88,7 +88,7 @@ fuzz: ## Fuzz every parser of bytes from outside, or ONLY one, under AddressSani
 	@deploy/setup.sh build
 	fuzz/run $(or $(SECONDS),60) $(ONLY)
 
-tsan: ## Unit tests of `timeline` and `transport` under ThreadSanitizer; builds a standard library for it
+tsan: ## Unit tests of `timeline` and `transport`, and live video, under ThreadSanitizer; builds a standard library for it
 	@deploy/setup.sh build
 	deploy/tsan
 

@@ -251,7 +251,10 @@ fn limits(confinement: &SandboxLimits) -> (Vec<Limit>, Vec<Limit>) {
     if !has_device {
         // DATA, not AS: glibc reserves 64 MiB of addresses per thread and uses little of it. Drivers map and
         // lock as much as the device has; their resident memory is checked by the supervisor.
-        limits.push(("memory limit", Resource::Data, memory));
+        // ThreadSanitizer's shadow memory counts as data.
+        if !cfg!(tsan) {
+            limits.push(("memory limit", Resource::Data, memory));
+        }
         limits.push(("memory lock limit", Resource::Memlock, 0));
     }
     if let Some(seconds) = confinement.cpu_seconds {
