@@ -7,7 +7,7 @@ use serde_json::Value;
 use timeline::RegionRecord;
 
 use crate::{
-    client::{ApiClient, ServerArgs},
+    client::{ApiClient, Page, ServerArgs},
     error::{ApiError, CliError},
     output::{StdoutWriter, TextTable, clock},
 };
@@ -50,6 +50,14 @@ pub struct EpisodeRecord {
 #[derive(Deserialize)]
 struct Reply {
     episodes: Vec<EpisodeRecord>,
+    #[serde(default)]
+    damaged_events: u64,
+}
+
+impl Page for Reply {
+    fn damaged_events(&self) -> u64 {
+        self.damaged_events
+    }
 }
 
 impl EpisodeRecord {

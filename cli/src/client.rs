@@ -3,11 +3,11 @@
 //! Follows no redirect, so the key is sent only to the named server, and never prints the key.
 
 mod items;
+mod page;
 mod target;
 
 use std::{io::Read, time::Duration};
 
-use bytes::Bytes;
 use reqwest::{
     Method, StatusCode, Url,
     blocking::{
@@ -25,6 +25,7 @@ use crate::{
     output::printable,
 };
 use items::Stopped;
+pub use page::Page;
 pub use target::{ServerArgs, Target};
 
 /// Time limit of a request without work on the server.
@@ -109,22 +110,20 @@ impl ApiClient {
 
     /// Fetches every page of the list at `path`, following the `Link` headers. A list that leaves out events that
     /// the server cannot read is noted on stderr.
-    pub fn pages<T: DeserializeOwned>(
+    pub fn pages<P: Page>(
         &self,
         path: &str,
         query: &[(&str, String)],
-        mut each: impl FnMut(T),
+        mut each: impl FnMut(P),
     ) -> Result<(), CliError> {
         let mut url = self.asked(path, query)?;
         let mut damaged = 0;
         loop {
             let reply = self.exchange(self.request(Method::GET, url.clone(), QUICK))?;
             let next = next_query(reply.headers());
-            let bytes = self.body(reply)?;
-            // Lists without such events, and arrays, have no such field.
-            let left_out: LeftOut = serde_json::from_slice(&bytes).unwrap_or_default();
-            damaged = left_out.damaged_events.max(damaged);
-            each(self.parsed(&bytes)?);
+            let page: P = self.parse(reply)?;
+            damaged = page.damaged_events().max(damaged);
+            each(page);
             // Uses only the query: a proxy may map the server's paths.
             match next {
                 Some(next) if url.query() != Some(&next) => url.set_query(Some(&next)),
@@ -238,28 +237,14 @@ impl ApiClient {
     }
 
     fn parse<T: DeserializeOwned>(&self, reply: Response) -> Result<T, CliError> {
-        self.parsed(&self.body(reply)?)
-    }
-
-    fn body(&self, reply: Response) -> Result<Bytes, CliError> {
-        reply.bytes().map_err(|error| self.unreachable(&error))
-    }
-
-    fn parsed<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, CliError> {
-        serde_json::from_slice(bytes)
+        let bytes = reply.bytes().map_err(|error| self.unreachable(&error))?;
+        serde_json::from_slice(&bytes)
             .map_err(|error| CliError::Reply { server: self.server(), reason: error.to_string() })
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> CliError {
         CliError::Unreachable { server: self.server(), reason: root_cause(error) }
     }
-}
-
-/// Part of a list's response.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct LeftOut {
-    damaged_events: u64,
 }
 
 /// Notes that a list leaves out events, unless there are none.

@@ -6,6 +6,8 @@ use media::{EventType, Marker};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
+use crate::client::Page;
+
 /// Marker, as in the response of `GET /v1/runs/{id}/markers`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MarkerRecord {
@@ -106,4 +108,12 @@ pub struct QueryReply {
 #[derive(Debug, Deserialize)]
 pub struct MarkersReply {
     pub markers: Vec<MarkerRecord>,
+    #[serde(default)]
+    damaged_events: u64,
+}
+
+impl Page for MarkersReply {
+    fn damaged_events(&self) -> u64 {
+        self.damaged_events
+    }
 }
