@@ -33,6 +33,32 @@ pub enum DownloadLimit {
     Fetches,
 }
 
+/// Violation of the protocol by a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerProblem {
+    /// The connection closed before the response.
+    #[error("closed the connection without an answer")]
+    Missing,
+    /// The response is not HTTP.
+    #[error("does not speak HTTP")]
+    NotHttp,
+    /// A redirect has no location.
+    #[error("redirects to nowhere")]
+    NoLocation,
+    /// A partial response does not say which part it is, or says it in an invalid way.
+    #[error("answered with no part it names")]
+    NoRange,
+    /// A partial response is another part than the requested one.
+    #[error("answered another part than was asked for")]
+    OtherRange,
+    /// The resource is empty.
+    #[error("has no bytes")]
+    Empty,
+    /// The body is compressed.
+    #[error("compresses the answer, which nobody asked for")]
+    Compressed,
+}
+
 /// Error of a request to another host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EgressError {
@@ -107,7 +133,7 @@ pub enum EgressError {
         /// The host.
         host: String,
         /// Violation of the protocol.
-        problem: &'static str,
+        problem: AnswerProblem,
     },
     /// The redirects exceed the limit.
     #[error("redirect loop: more than {limit} redirects")]

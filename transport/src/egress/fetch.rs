@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::{
-    AGENT, DownloadLimit, EgressClient, EgressError, RequestUrl, TimeoutPhase, UrlCredentials,
-    http1::{Http1Connection, NO_ANSWER},
+    AGENT, AnswerProblem, DownloadLimit, EgressClient, EgressError, RequestUrl, TimeoutPhase,
+    UrlCredentials, http1::Http1Connection,
 };
 pub(in crate::egress) use response_head::ResponseHead;
 
@@ -234,7 +234,8 @@ impl Fetcher {
         let opened = async {
             if let Some(mut connection) = self.idle.take(target).await {
                 let answered = connection.send(target, request()).await;
-                let Err(EgressError::Answer { problem: NO_ANSWER, .. }) = answered else {
+                let Err(EgressError::Answer { problem: AnswerProblem::Missing, .. }) = answered
+                else {
                     return answered.map(|response| (connection, response));
                 };
                 // A server may close an idle connection at any moment; then the request is sent again on a
@@ -304,7 +305,7 @@ fn location(
     }
     let value = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
     let host = target.host().to_owned();
-    let missing = EgressError::Answer { host, problem: "redirects to nowhere" };
+    let missing = EgressError::Answer { host, problem: AnswerProblem::NoLocation };
     value.map(str::to_owned).map(Some).ok_or(missing)
 }
 

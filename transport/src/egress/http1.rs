@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{CheckedStream, EgressError, RequestUrl, TimeoutPhase};
+use super::{AnswerProblem, CheckedStream, EgressError, RequestUrl, TimeoutPhase};
 
 /// Timeout of the start of a response.
 pub const FIRST_BYTE: Duration = Duration::from_secs(10);
@@ -25,9 +25,6 @@ pub const IDLE: Duration = Duration::from_secs(10);
 const REPLY: Duration = Duration::from_secs(30);
 /// Read buffer size, which is also the most that a connection buffers.
 const READ_BYTES: usize = 64 << 10;
-
-/// Problem of a server that closes the connection before it answers.
-pub(super) const NO_ANSWER: &str = "closed the connection without an answer";
 
 /// Open connection.
 pub(super) struct Http1Connection {
@@ -89,7 +86,8 @@ impl Http1Connection {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) if error.is_parse() => Err(failure(target, &error)),
             Ok(Err(_)) => {
-                Err(EgressError::Answer { host: target.host().to_owned(), problem: NO_ANSWER })
+                let host = target.host().to_owned();
+                Err(EgressError::Answer { host, problem: AnswerProblem::Missing })
             }
             Err(_) => Err(EgressError::Timeout { wait: TimeoutPhase::FirstByte, after: limit }),
         }
@@ -100,7 +98,7 @@ impl Http1Connection {
 pub(super) fn failure(target: &RequestUrl, error: &hyper::Error) -> EgressError {
     let host = target.host().to_owned();
     if error.is_parse() {
-        EgressError::Answer { host, problem: "does not speak HTTP" }
+        EgressError::Answer { host, problem: AnswerProblem::NotHttp }
     } else {
         EgressError::Cut { host }
     }

@@ -2,7 +2,7 @@
 
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 
-use crate::egress::{EgressError, RequestUrl};
+use crate::egress::{AnswerProblem, EgressError, RequestUrl};
 
 /// Most bytes that are discarded to reach a position in a resource without ranges.
 pub(super) const FORWARD_MAX: u64 = 32 << 20;
@@ -46,21 +46,22 @@ impl ResponseHead {
             }
             StatusCode::PARTIAL_CONTENT => {
                 let range = text(header::CONTENT_RANGE).and_then(content_range);
-                let (start, size) =
-                    range.ok_or_else(|| broken("answered with no part it names"))?;
+                let (start, size) = range.ok_or_else(|| broken(AnswerProblem::NoRange))?;
                 if start != from {
-                    return Err(broken("answered another part than was asked for"));
+                    return Err(broken(AnswerProblem::OtherRange));
                 }
                 (size, true, start)
             }
-            StatusCode::RANGE_NOT_SATISFIABLE if from == 0 => return Err(broken("has no bytes")),
+            StatusCode::RANGE_NOT_SATISFIABLE if from == 0 => {
+                return Err(broken(AnswerProblem::Empty));
+            }
             status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 return Err(EgressError::Auth { host: host(), status });
             }
             status => return Err(EgressError::Status { host: host(), status }),
         };
         if text(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
-            return Err(broken("compresses the answer, which nobody asked for"));
+            return Err(broken(AnswerProblem::Compressed));
         }
         let etag = validator(response, header::ETAG);
         let modified = validator(response, header::LAST_MODIFIED);
