@@ -6,7 +6,10 @@ mod items;
 mod page;
 mod target;
 
-use std::{io::Read, time::Duration};
+use std::{
+    io::{self, Read},
+    time::Duration,
+};
 
 use reqwest::{
     Method, StatusCode, Url,
@@ -38,6 +41,8 @@ pub const LONG: Duration = Duration::from_secs(6 * 3600);
 
 /// Time limit of opening a connection.
 pub const CONNECT: Duration = Duration::from_secs(5);
+/// Most bytes of an error response that are read.
+const ERROR_BYTES_MAX: u64 = 64 << 10;
 const KEPT_TEXT: usize = 300;
 const FILES: &str = "/v1/files/";
 
@@ -218,8 +223,10 @@ impl ApiClient {
             return Ok(reply);
         }
         let (status, path) = (reply.status(), reply.url().path().to_owned());
-        let text = reply.text().map_err(|error| self.unreachable(&error))?;
-        let mut error = api_error(status, &text);
+        let mut error = refusal(reply).map_err(|error| CliError::Unreachable {
+            server: self.server(),
+            reason: read_cause(&error),
+        })?;
         match status {
             StatusCode::UNAUTHORIZED if !self.target.has_key() => error.message.push_str(NO_KEY),
             StatusCode::UNAUTHORIZED => error.message.push_str(OTHER_KEY),
@@ -277,6 +284,12 @@ pub fn root_cause(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
+/// Returns the innermost cause of an error while a response was read.
+pub fn read_cause(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<reqwest::Error>());
+    inner.map_or_else(|| error.to_string(), root_cause)
+}
+
 #[derive(Deserialize)]
 struct Envelope {
     error: EnvelopeError,
@@ -297,7 +310,14 @@ struct Detail {
     message: String,
 }
 
-/// Parses an error response, an envelope or plain text.
+/// Reads an error response, of which only the first [`ERROR_BYTES_MAX`] count.
+pub fn refusal(reply: Response) -> io::Result<ApiError> {
+    let (status, mut body) = (reply.status(), Vec::new());
+    reply.take(ERROR_BYTES_MAX).read_to_end(&mut body)?;
+    Ok(api_error(status, &String::from_utf8_lossy(&body)))
+}
+
+/// Parses an error response, an envelope or plain text; three dots stand for the rest of a long text.
 pub fn api_error(status: StatusCode, text: &str) -> ApiError {
     // Routes outside the API answer plain text, which is then the message.
     if let Ok(Envelope { error }) = serde_json::from_str(text) {
@@ -312,9 +332,11 @@ pub fn api_error(status: StatusCode, text: &str) -> ApiError {
             request_id: error.request_id.map(|id| printable(&id)),
         };
     }
-    let plain: String = text.trim().chars().take(KEPT_TEXT).collect();
+    let text = text.trim();
+    let plain: String = text.chars().take(KEPT_TEXT).collect();
     let message = match plain.is_empty() {
         true => status.canonical_reason().unwrap_or("the server refused").to_lowercase(),
+        false if plain.len() < text.len() => format!("{}...", printable(&plain)),
         false => printable(&plain),
     };
     ApiError { status: status.as_u16(), message, details: Vec::new(), request_id: None }
@@ -329,10 +351,14 @@ mod tests {
 
     #[test]
     fn answers_outside_the_envelope_still_say_something() {
+        let (long, kept) = ("x".repeat(KEPT_TEXT + 1), "x".repeat(KEPT_TEXT));
+        let cut = format!("{kept}...");
         let cases = [
             (404, "", "not found"),
             (413, "body too large\n", "body too large"),
             (400, "{\"error\":\"odd\"}", "{\"error\":\"odd\"}"),
+            (400, &kept, &kept),
+            (400, &long, &cut),
         ];
         for (status, text, message) in cases {
             let status = StatusCode::from_u16(status).expect("valid status");

@@ -138,7 +138,7 @@ impl Endpoint {
         reply
             .take(ANSWER_BYTES_MAX as u64 + 1)
             .read_to_end(&mut answer)
-            .map_err(|error| self.unreachable(error.to_string()))?;
+            .map_err(|error| self.unreachable(client::read_cause(&error)))?;
         if answer.len() > ANSWER_BYTES_MAX {
             return Err(self.odd(format!("an answer of more than {ANSWER_BYTES_MAX} bytes")));
         }
@@ -159,10 +159,9 @@ impl Endpoint {
     }
 
     fn refused(&self, reply: Response) -> CliError {
-        let status = reply.status();
-        match reply.text() {
-            Ok(text) => CliError::Api(client::api_error(status, &text)),
-            Err(error) => self.unreachable(client::root_cause(&error)),
+        match client::refusal(reply) {
+            Ok(error) => CliError::Api(error),
+            Err(error) => self.unreachable(client::read_cause(&error)),
         }
     }
 

@@ -104,6 +104,11 @@ fn what_the_server_refuses_is_told() {
         let told = format!("sightline: {text} (HTTP {status})\n");
         assert_eq!((outcome.stderr, outcome.stdout), (told, String::new()));
     }
+    // An envelope that is longer than what is read of an error is cut like plain text.
+    let long = format!(r#"{{"error":{{"message":"{}"}}}}"#, "x".repeat(64 << 10));
+    let long = serve(move |_| (500, String::new(), long.clone()));
+    let outcome = publish(&file, &long, &[]);
+    assert!(outcome.stderr.ends_with("xxx... (HTTP 500)\n"), "{}", outcome.stderr);
     let odd = serve(|_| (201, "http://127.0.0.1:1/s".to_owned(), String::new()));
     let outcome = publish(&file, &odd, &[]);
     assert!(outcome.stderr.contains("a Location on another server"), "{}", outcome.stderr);
