@@ -80,9 +80,10 @@ impl CodedPictures {
         let keyframe = unit.coded.decodes_alone;
         let data = match stream.codec {
             Codec::H264 | Codec::H265 => {
-                let earlier = unit.coded.prelude.as_deref().unwrap_or(&self.described);
-                let prefix = if keyframe { earlier } else { &[] };
-                annex_b(stream.codec, unit.payload.data(), prefix, self.framing)
+                // The nearest sets first; the container's may be the only ones of their kind.
+                let earlier = [unit.coded.prelude.as_deref().unwrap_or_default(), &self.described];
+                let earlier = if keyframe { &earlier[..] } else { &[] };
+                annex_b(stream.codec, unit.payload.data(), earlier, self.framing)
             }
             _ => unit.payload.data().to_vec(),
         };
@@ -100,21 +101,25 @@ impl CodedPictures {
     }
 }
 
-/// Converts a packet to Annex B with the parameter sets of `prefix`; of these, a packet that carries a
-/// sequence parameter set gets only the kinds that it lacks.
-pub(crate) fn annex_b(codec: Codec, data: &[u8], prefix: &[u8], framing: Framing) -> Vec<u8> {
+/// Converts a packet to Annex B with the parameter sets of each of `earlier`, the nearest first; of these, a
+/// packet that carries a sequence parameter set by then gets only the kinds that it lacks.
+pub(crate) fn annex_b(codec: Codec, data: &[u8], earlier: &[&[u8]], framing: Framing) -> Vec<u8> {
     let kind = |nal: &NalUnit<'_>| SetKind::of(codec, nal.header(0));
-    let own: Vec<SetKind> = NalUnits::new(data, framing).filter_map(|nal| kind(&nal)).collect();
-    let is_whole = own.contains(&SetKind::Sequence);
-    let lacks = |set: &NalUnit<'_>| !is_whole || kind(set).is_none_or(|kind| !own.contains(&kind));
-    let mut nals: Vec<NalUnit<'_>> = NalUnits::new(prefix, framing).filter(lacks).collect();
-    let is_prefixed = !nals.is_empty();
-    nals.extend(NalUnits::new(data, framing));
-    if is_prefixed {
-        // A decoder refuses a set that comes before the one that it refers to.
-        nals.sort_by_key(|nal| (kind(nal).is_none(), kind(nal)));
+    let mut nals: Vec<NalUnit<'_>> = NalUnits::new(data, framing).collect();
+    for sets in earlier {
+        let own: Vec<SetKind> = nals.iter().filter_map(&kind).collect();
+        let is_whole = own.contains(&SetKind::Sequence);
+        let lacks =
+            |set: &NalUnit<'_>| !is_whole || kind(set).is_none_or(|kind| !own.contains(&kind));
+        let prefix: Vec<NalUnit<'_>> = NalUnits::new(sets, framing).filter(lacks).collect();
+        if !prefix.is_empty() {
+            nals.splice(0..0, prefix);
+            // A decoder refuses a set that comes before the one that it refers to.
+            nals.sort_by_key(|nal| (kind(nal).is_none(), kind(nal)));
+        }
     }
-    let mut bytes = Vec::with_capacity(prefix.len() + data.len() + 64);
+    let prefixes: usize = earlier.iter().map(|sets| sets.len()).sum();
+    let mut bytes = Vec::with_capacity(prefixes + data.len() + 64);
     for nal in nals {
         bytes.extend_from_slice(&START_CODE);
         bytes.extend_from_slice(nal.bytes());
@@ -194,6 +199,7 @@ mod tests {
     use super::*;
 
     type Bytes<'a> = &'a [u8];
+    type Units<'a> = &'a [Bytes<'a>];
 
     #[test]
     fn sets_are_read_from_configuration_records() {
@@ -217,43 +223,58 @@ mod tests {
     #[test]
     fn pictures_come_as_annex_b_with_their_sets() {
         let lengths = Framing::Lengths(1);
-        let (h264, h265) = ([2, 0x67, 1, 1, 0x68], [1, 0x40, 2, 0x42, 1]);
-        let cases: [(&str, Codec, Bytes<'_>, Bytes<'_>, &[Bytes<'_>]); 6] = [
-            ("a start", Codec::H264, &[2, 0x65, 9], &h264, &[&[0x67, 1], &[0x68], &[0x65, 9]]),
+        let (h264, h265): (Bytes<'_>, Bytes<'_>) = (&[2, 0x67, 1, 1, 0x68], &[1, 0x40, 2, 0x42, 1]);
+        let (sequence, picture): (Bytes<'_>, Bytes<'_>) = (&[2, 0x67, 2], &[2, 0x68, 2]);
+        let cases: [(&str, Codec, Bytes<'_>, Units<'_>, Units<'_>); 8] = [
+            ("a start", Codec::H264, &[2, 0x65, 9], &[h264], &[&[0x67, 1], &[0x68], &[0x65, 9]]),
             (
                 "one with its own",
                 Codec::H264,
                 &[1, 0x67, 1, 0x68, 1, 0x65],
-                &h264,
+                &[h264],
                 &[&[0x67], &[0x68], &[0x65]],
             ),
             (
                 "one without a picture set",
                 Codec::H264,
                 &[1, 0x67, 1, 0x65],
-                &h264,
+                &[h264],
                 &[&[0x67], &[0x68], &[0x65]],
             ),
             (
                 "one without a sequence set",
                 Codec::H264,
                 &[2, 0x68, 9, 1, 0x65],
-                &h264,
+                &[h264],
                 &[&[0x67, 1], &[0x68], &[0x68, 9], &[0x65]],
+            ),
+            (
+                "an earlier picture set without a sequence set",
+                Codec::H264,
+                &[1, 0x65],
+                &[picture, h264],
+                &[&[0x67, 1], &[0x68], &[0x68, 2], &[0x65]],
+            ),
+            (
+                "an earlier sequence set without a picture set",
+                Codec::H264,
+                &[1, 0x65],
+                &[sequence, h264],
+                &[&[0x67, 2], &[0x68], &[0x65]],
             ),
             (
                 "one without a video set",
                 Codec::H265,
                 &[1, 0x42, 1, 0x44, 1, 0x26],
-                &h265,
+                &[h265],
                 &[&[0x40], &[0x42], &[0x44], &[0x26]],
             ),
             ("no start", Codec::H264, &[2, 0x65, 9], &[], &[&[0x65, 9]]),
         ];
-        for (name, codec, data, prefix, nals) in cases {
+        for (name, codec, data, earlier, nals) in cases {
             let expected: Vec<u8> =
                 nals.iter().flat_map(|nal| [&START_CODE[..], *nal].concat()).collect();
-            assert_eq!(annex_b(codec, data, prefix, lengths), expected, "{name}");
+            assert_eq!(annex_b(codec, data, earlier, lengths), expected, "{name}");
         }
     }
 }

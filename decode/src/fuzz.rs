@@ -42,8 +42,8 @@ pub fn packets(bytes: &[u8]) -> usize {
         let coded = detector.inspect(data);
         assert!(coded.decodes_alone || !coded.is_start, "{coded:?}");
         assert!(coded.is_start || coded.prelude.is_none(), "{coded:?}");
-        let prefix = coded.prelude.as_deref().unwrap_or(&sets);
-        let units = annex_b(codec, data, prefix, framing);
+        let earlier = [coded.prelude.as_deref().unwrap_or_default(), &sets];
+        let units = annex_b(codec, data, &earlier, framing);
         assert!(units.is_empty() || units.starts_with(&[0, 0, 0, 1]));
         segmenter.push(CodedPacket {
             pts: (flags & 1 == 0).then_some(pts),
