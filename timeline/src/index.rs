@@ -5,7 +5,10 @@
 
 mod replace;
 
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+};
 
 use media::{RunId, Seq, WallTime};
 
@@ -172,6 +175,12 @@ impl LogIndex {
     /// Returns the number of runs with an event.
     pub(crate) fn run_count(&self) -> usize {
         self.numbers.len()
+    }
+
+    /// Returns true if at most `max` runs have an event once each of `runs` has one.
+    pub(crate) fn can_number(&self, runs: impl Iterator<Item = RunId>, max: usize) -> bool {
+        let new: HashSet<RunId> = runs.filter(|run| !self.numbers.contains_key(run)).collect();
+        self.run_count() + new.len() <= max
     }
 
     /// Returns the bytes of the records of `run` in the files.

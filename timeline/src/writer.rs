@@ -79,7 +79,7 @@ impl LogWriter {
             // Only empty batches; in the journal they would be marks of its end.
             return Ok(Vec::new());
         }
-        let head = self.check_room(records)?;
+        let head = self.check_room(group, records)?;
         let mut kinds = group.iter().flat_map(|request| &request.drafts).map(|draft| draft.kind);
         let urgent = kinds.all(EventKind::ends_run);
         self.rotate_for(batch::HEADER_BYTES + bytes, at, urgent)?;
@@ -103,14 +103,16 @@ impl LogWriter {
         Ok(placed)
     }
 
-    /// Returns the head if the log can number `records` more.
-    fn check_room(&self, records: usize) -> Result<Seq, AppendFailure> {
+    /// Returns the head if the log can number the `records` events of `group`, and their runs.
+    fn check_room(&self, group: &[AppendRequest], records: usize) -> Result<Seq, AppendFailure> {
         let index = self.store.index();
         let head = index.head();
         if head.0 + records as u64 > EVENTS_MAX {
             return Err(AppendFailure::LogFull { limit: EVENTS_MAX, unit: "events" });
         }
-        if index.run_count() + records > RUNS_MAX {
+        let runs = group.iter().flat_map(|request| &request.drafts).map(|draft| draft.run);
+        // Near the limit only: most events are of runs that have a number.
+        if index.run_count() + records > RUNS_MAX && !index.can_number(runs, RUNS_MAX) {
             return Err(AppendFailure::LogFull { limit: RUNS_MAX as u64, unit: "runs" });
         }
         Ok(head)

@@ -130,3 +130,20 @@ fn the_number_of_a_run_without_events_is_used_again() {
     assert!(index.number(other) < 2, "a free number");
     assert_eq!((index.run_count(), index.runs.len()), (1, 2));
 }
+
+#[test]
+fn where_runs_run_out_those_that_have_a_number_go_on() {
+    let index = index(10, 5);
+    let new = [3, 4].map(|id| RunId::from_bytes([id; 16]));
+    let rows: [(&[RunId], usize, bool); 6] = [
+        (&[RUNS[0], RUNS[1], RUNS[0]], 2, true),
+        (&[new[0]], 2, false),
+        (&[RUNS[0], new[0]], 2, false),
+        (&[RUNS[0], new[0], new[0]], 3, true),
+        (&new, 3, false),
+        (&new, 4, true),
+    ];
+    for (runs, max, expected) in rows {
+        assert_eq!(index.can_number(runs.iter().copied(), max), expected, "{runs:?} of {max}");
+    }
+}
