@@ -40,7 +40,10 @@ pub(super) enum RemoteSourceError {
     /// Master playlists refer to further ones beyond the limit.
     #[error("too large: playlists are nested more than {max} deep")]
     TooDeep { max: usize },
-    /// The address does not parse, or is neither http nor https.
+    /// The address does not parse.
+    #[error("malformed url: the playlist leads to {address} ({problem})")]
+    Malformed { address: String, problem: url::ParseError },
+    /// The address is neither http nor https.
     #[error("the playlist leads to {address}: only http and https are followed")]
     Address { address: String },
     /// The key of a segment has the wrong size.

@@ -359,7 +359,10 @@ fn whole(input: &mut RemoteInput) -> Result<Vec<u8>, RemoteSourceError> {
 
 /// Resolves an address in a playlist found at `base`.
 fn address(base: Option<&Url>, text: &str) -> Result<Url, RemoteSourceError> {
-    let refused = || RemoteSourceError::Address { address: text.chars().take(100).collect() };
-    let url = Url::options().base_url(base).parse(text).map_err(|_| refused())?;
-    if matches!(url.scheme(), "http" | "https") { Ok(url) } else { Err(refused()) }
+    let address = || text.chars().take(100).collect::<String>();
+    let url = Url::options().base_url(base).parse(text);
+    let url =
+        url.map_err(|problem| RemoteSourceError::Malformed { address: address(), problem })?;
+    let is_followed = matches!(url.scheme(), "http" | "https");
+    if is_followed { Ok(url) } else { Err(RemoteSourceError::Address { address: address() }) }
 }

@@ -192,6 +192,7 @@ fn nothing_but_http_is_ever_asked_for() {
         "crypto+https://media.test/a",
         "ftp://192.0.2.1/a",
         "http:",
+        "https://[::1%25lo]/a",
     ] {
         let lists = [
             ("segment", format!("#EXTM3U\n#EXTINF:1,\n{address}\n#EXT-X-ENDLIST\n")),
@@ -209,7 +210,12 @@ fn nothing_but_http_is_ever_asked_for() {
             shelf.put("a", "some bytes of a segment");
             let before = shelf.asked().len();
             let error = shelf.run("list.m3u8").expect_err(address);
-            let told = format!("the playlist leads to {address}: only http and https are followed");
+            let leads = format!("the playlist leads to {address}");
+            let told = match address {
+                "http:" => format!("malformed url: {leads} (empty host)"),
+                "https://[::1%25lo]/a" => format!("malformed url: {leads} (invalid IPv6 address)"),
+                _ => format!("{leads}: only http and https are followed"),
+            };
             assert_eq!(error.to_string(), told, "{place}");
             let asked = shelf.asked()[before..].to_vec();
             assert!(
