@@ -57,6 +57,8 @@ export class RunData {
   limits = $state.raw<Limits>({ start: 0, end: 0, frameMs: 40 });
   /** Time at which reading ended early, and the reason. */
   cut = $state.raw<{ at: number; reason: string } | null>(null);
+  /** Lists leave out events that the server cannot read. */
+  damaged = $state(false);
   failure = $state<string | null>(null);
   error = $state.raw<unknown>(null);
   gone = $state(false);
@@ -89,6 +91,7 @@ export class RunData {
   });
 
   private seq = 0;
+  private readonly noted = <T extends { damaged_events?: number }>(list: T): T => ((this.damaged ||= !!list.damaged_events), list);
 
   constructor(
     readonly id: string,
@@ -169,12 +172,11 @@ export class RunData {
   }
 
   async markersOf(analysis: string | undefined): Promise<Marker[]> {
-    const { markers } = await client.getMarkers(this.id, { analysis_id: analysis, origin: 'all' }, { signal: this.stopped.signal });
-    return markers;
+    return this.noted(await client.getMarkers(this.id, { analysis_id: analysis, origin: 'all' }, { signal: this.stopped.signal })).markers;
   }
 
   private async loadStills(): Promise<void> {
-    const { keyframes } = await client.getKeyframes(this.id, {}, { signal: this.stopped.signal });
+    const { keyframes } = this.noted(await client.getKeyframes(this.id, {}, { signal: this.stopped.signal }));
     this.stills = keyframes;
     this.bound();
     this.seq = keyframes.reduce((seq, still) => Math.max(seq, still.seq), this.seq);
@@ -199,7 +201,7 @@ export class RunData {
   private async pageOfEpisodes(query: { cursor?: string; from?: number }): Promise<{ episodes: Episode[]; next: string | undefined }> {
     const asked = { ...query, stream_id: this.episodesOf, limit: EPISODES_A_PAGE };
     const answer = await ask(`v1/runs/${this.id}/activity`, { query: asked, signal: this.stopped.signal });
-    const { episodes } = (await answer.json()) as Schemas.RunActivity;
+    const { episodes } = this.noted((await answer.json()) as Schemas.RunActivity);
     return { episodes, next: /[?&]cursor=([^&>]+)/.exec(answer.headers.get('link') ?? '')?.[1] };
   }
 
@@ -223,7 +225,7 @@ export class RunData {
   }
 
   private async loadWords(): Promise<void> {
-    const { interactions } = await client.getInteractions(this.id, {}, { signal: this.stopped.signal });
+    const { interactions } = this.noted(await client.getInteractions(this.id, {}, { signal: this.stopped.signal }));
     this.words = toWords(interactions);
   }
 

@@ -43,6 +43,15 @@ test.describe('a described run', () => {
     await expect(why(page)).toContainText('Kept because the whole picture changed', { timeout: 20_000 });
   });
 
+  test('events that the server cannot read are told of', async ({ page, site }) => {
+    await page.route(/\/markers\?/, async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { ...(await response.json()), damaged_events: 2 } });
+    });
+    await open(page, `${site}runs/${run}`);
+    await expect(page.getByRole('status').filter({ hasText: 'The server’s log is damaged' })).toBeVisible();
+  });
+
   test('every task by keyboard alone', async ({ page, site }) => {
     await open(page, `${site}runs/${run}`);
     await page.keyboard.press('g');
