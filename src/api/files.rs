@@ -280,3 +280,6 @@ pub async fn delete(
     };
     Ok(Json(FileDeleted { request_id: caller.request_id.into(), file_name: name }).into_response())
 }
+
+#[cfg(test)]
+mod tests;
