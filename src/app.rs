@@ -318,7 +318,6 @@ pub fn open(
     let Stores { registry, blobs, open_columns, ledger, quota } =
         Stores::open(&config, &secret, &metrics, &reserve)?;
     let log = registry.timeline();
-    reserve.hold(log.clone()).map_err(data_dir)?;
     let clock = RetentionClock::starting(wall_now(), log.last_at());
     pull_back(log, &ledger)?;
     let webhooks = WebhookService::open(
@@ -376,6 +375,7 @@ pub fn open(
     let idempotency = IdempotencyStore::open(ledger.clone(), clock, Arc::clone(&quota))?;
     let uploads = config.data_dir.join("uploads");
     let uploads = UploadStore::open(&uploads, config.node_tag, ledger.clone(), Arc::clone(&quota))?;
+    reserve.hold(registry.timeline().clone()).map_err(data_dir)?;
     let sender = Sender {
         blobs: blobs.clone(),
         timeline: registry.timeline().clone(),

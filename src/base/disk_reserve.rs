@@ -1,5 +1,5 @@
 //! Disk reserve: free space that new work must leave, so that running work can still be stopped. Also refuses
-//! work while the data directory, its log or its ledger is not the one that is open: a restart would not find
+//! work while the data directory or a part of it is not the one that is open: a restart would not find
 //! what is written.
 //!
 //! Queries the file system at most once a second. If the query fails, callers admit the work and
@@ -50,7 +50,7 @@ pub struct DiskReserve {
 
 /// Stores that must stay where they are while they are open.
 struct OpenStores {
-    paths: [(&'static str, HeldPath); 3],
+    paths: Vec<(&'static str, HeldPath)>,
     log: Timeline,
 }
 
@@ -76,6 +76,16 @@ impl OpenStores {
 type Seen = Result<u64, DiskRefusal>;
 
 const LOG: &str = "the log in the data directory";
+/// Parts of the data directory that hold what was acknowledged: each by its name in messages, and its path.
+const PARTS: [(&str, &str); 7] = [
+    ("the data directory", "."),
+    (LOG, "log"),
+    ("the ledger in the data directory", "ledger"),
+    ("the folder blobs in the data directory", "blobs"),
+    ("the folder uploads in the data directory", "uploads"),
+    ("the folder open-columns in the data directory", "open-columns"),
+    ("the folder answers in the data directory", "answers"),
+];
 
 impl DiskReserve {
     /// Creates a reserve of `bytes` on the file system of `dir`.
@@ -83,13 +93,10 @@ impl DiskReserve {
         DiskReserve { dir, bytes, open: OnceLock::new(), seen: Mutex::default() }
     }
 
-    /// Holds the directory with its folder `log` and its file `ledger`, which were opened there.
+    /// Holds the directory with its parts, which were opened there.
     pub fn hold(&self, log: Timeline) -> io::Result<()> {
-        let paths = [
-            ("the data directory", HeldPath::open(&self.dir)?),
-            (LOG, HeldPath::open(&self.dir.join("log"))?),
-            ("the ledger in the data directory", HeldPath::open(&self.dir.join("ledger"))?),
-        ];
+        let held = |(name, part)| Ok((name, HeldPath::open(&self.dir.join(part))?));
+        let paths = PARTS.into_iter().map(held).collect::<io::Result<Vec<_>>>()?;
         self.open.get_or_init(|| OpenStores { paths, log });
         Ok(())
     }
@@ -169,6 +176,9 @@ mod tests {
         fs::create_dir(&real).expect("made");
         std::os::unix::fs::symlink("real", &data).expect("linked");
         fs::write(data.join("ledger"), "").expect("written");
+        for folder in ["blobs", "uploads", "open-columns", "answers"] {
+            fs::create_dir(data.join(folder)).expect("made");
+        }
         let (log, _) =
             Timeline::open(&data.join("log"), TimelineOptions::default()).expect("opened");
         let reserve = DiskReserve::new(data.clone(), 0);
@@ -182,6 +192,10 @@ mod tests {
         for (part, named) in [
             ("", "the data directory"),
             ("ledger", "the ledger"),
+            ("blobs", "the folder blobs"),
+            ("uploads", "the folder uploads"),
+            ("open-columns", "the folder open-columns"),
+            ("answers", "the folder answers"),
             ("log", LOG),
             ("log/journal", LOG),
             (journal.as_str(), LOG),
