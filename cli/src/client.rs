@@ -255,7 +255,7 @@ impl ApiClient {
 }
 
 /// Notes that a list leaves out events, unless there are none.
-fn note_damaged(count: u64) {
+pub fn note_damaged(count: u64) {
     if count > 0 {
         note!(
             "sightline: left out {count} events that the server cannot read: its log is damaged, \

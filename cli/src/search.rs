@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    client::{ApiClient, QUICK, ServerArgs},
+    client::{ApiClient, QUICK, ServerArgs, note_damaged},
     error::CliError,
     output::{StdoutWriter, TextTable, clock, grouped},
 };
@@ -39,6 +39,8 @@ struct Reply {
     scanned: u64,
     total_hits: u64,
     hits: Vec<Hit>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    damaged_events: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -57,6 +59,7 @@ pub fn run(args: &SearchArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let (query, limit, run_id) = (args.query.as_str(), args.limit, args.run.as_deref());
     let reply: Reply = client.post("v1/search", &Request { query, limit, run_id }, QUICK)?;
+    note_damaged(reply.damaged_events.unwrap_or(0));
     let mut out = StdoutWriter::stdout();
     if args.json {
         out.json(&reply)?;

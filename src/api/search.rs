@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     base::json::{BoundedInt, ValueError, declared},
-    deliver::search::{Hit, SearchOutcome, SearchQuery},
+    deliver::search::{Hit, SearchQuery},
 };
 
 /// Maximum length of a trimmed query, bytes.
@@ -75,10 +75,15 @@ pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: JsonBody)
     let limit = limit.map_or(SEARCH_DEFAULT, |BoundedInt(limit)| limit) as usize;
     let wanted = SearchQuery { owner: caller.principal, run, needle: query.0, limit };
     let _timer = app.metrics.search_seconds.start_timer();
-    let SearchOutcome { scanned, total_hits, hits } = app.search.find(wanted).await?;
-    let hits = hits.into_iter().map(SearchHit::from).collect();
-    Ok(Json(SearchResult { request_id: caller.request_id.into(), scanned, total_hits, hits })
-        .into_response())
+    let found = app.search.find(wanted).await?;
+    Ok(Json(SearchResult {
+        request_id: caller.request_id.into(),
+        scanned: found.scanned,
+        total_hits: found.total_hits,
+        hits: found.hits.into_iter().map(SearchHit::from).collect(),
+        damaged_events: (found.damaged_events > 0).then_some(found.damaged_events),
+    })
+    .into_response())
 }
 
 /// Result of a search.
@@ -92,6 +97,10 @@ pub struct SearchResult {
     total_hits: u64,
     /// First hits, by `seq`.
     hits: Vec<SearchHit>,
+    /// Number of hits that are left out because their event is damaged; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
+    damaged_events: Option<u64>,
 }
 
 /// A description that contains the query.

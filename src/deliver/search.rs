@@ -76,7 +76,7 @@ pub enum SearchFailure {
     /// The cache file of the index failed.
     #[error(transparent)]
     Cache(#[from] SearchError),
-    /// An event of a hit cannot be read.
+    /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] TimelineError),
     /// A search task panicked: a bug.
@@ -139,8 +139,10 @@ pub struct SearchOutcome {
     pub scanned: u64,
     /// Number of examined descriptions that match.
     pub total_hits: u64,
-    /// First hits, in order.
+    /// First hits, in order, without those whose event is damaged.
     pub hits: Vec<Hit>,
+    /// Number of the hits that are left out because their event is damaged.
+    pub damaged_events: u64,
 }
 
 /// Progress of the index through the log.
@@ -328,10 +330,19 @@ impl Running {
     /// Returns the hits with the fields of their events.
     fn answer(&self) -> Result<SearchOutcome, SearchFailure> {
         let ScanResult { scanned, total_hits, hits: found } = self.scan.result();
-        let mut hits = Vec::with_capacity(found.len());
+        let (mut hits, mut damaged_events) = (Vec::with_capacity(found.len()), 0);
         for hit in found.into_iter().take_while(|_| !self.scan.is_cancelled()) {
-            // An event can only be missing if its run was deleted meanwhile.
-            let Some(stored) = self.shared.timeline().get(hit.seq)? else { continue };
+            let stored = match self.shared.timeline().get(hit.seq) {
+                Ok(Some(stored)) => stored,
+                // An event can only be missing if its run was deleted meanwhile.
+                Ok(None) => continue,
+                Err(error) if error.kind() == ErrorKind::DataLoss => {
+                    tracing::error!(%error, "an event cannot be read");
+                    damaged_events += 1;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             let Some(described) = SearchableText::of(&stored.payload) else { continue };
             let text = described.text();
             let snippet = excerpt(&text, &self.needle).to_owned();
@@ -350,7 +361,7 @@ impl Running {
                 snippet,
             });
         }
-        Ok(SearchOutcome { scanned, total_hits, hits })
+        Ok(SearchOutcome { scanned, total_hits, hits, damaged_events })
     }
 }
 

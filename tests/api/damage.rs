@@ -68,7 +68,9 @@ fn answers_made_of_events_count_those_that_cannot_be_read() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = activity::start(Setup::new(dir.path()));
     let run = server.create_run();
-    activity::ingested(&server, &run, json!({}));
+    activity::ingested(&server, &run, json!({"zones": activity::halves()}));
+    let search = || server.post("/v1/search", &json!({"query": "left"})).assert_ok().json();
+    let found = search();
     server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
     let journal = dir.path().join("data/log/journal/00000000000000000001.journal");
     let bytes = std::fs::read(&journal).expect("readable");
@@ -91,6 +93,10 @@ fn answers_made_of_events_count_those_that_cannot_be_read() {
         assert_eq!(count(&after), count(&before) - 1, "{after}");
         assert_eq!(after["damaged_events"], 1, "{after}");
     }
+    // The episode's start names its zone, as its end does.
+    let hits = |answer: &Value| answer["hits"].as_array().expect("an array").len();
+    let after = search();
+    assert_eq!((hits(&after), &after["damaged_events"]), (hits(&found) - 1, &json!(1)), "{after}");
     // The events of activity are none of the summary's.
     let runs = server.get("/v1/runs?include=summary").json();
     assert_eq!(runs[0]["summary"]["damaged_events"], 2, "{runs}");

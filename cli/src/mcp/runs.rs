@@ -97,7 +97,7 @@ pub async fn search(api: &Api, args: Search) -> Told {
     let found = api.post("v1/search", &body, QUICK).await?;
     let fields = ["run_id", "pts_ms", "kind", "index_name", "snippet", "seq"];
     let hits: Vec<Value> = items(&found["hits"]).iter().map(|hit| picked(hit, &fields)).collect();
-    let mut told = picked(&found, &["scanned", "total_hits"]);
+    let mut told = picked(&found, &["scanned", "total_hits", "damaged_events"]);
     let unseen = found["total_hits"].as_u64().unwrap_or(0).saturating_sub(hits.len() as u64);
     told["hits"] = hits.into();
     if unseen > 0 {
