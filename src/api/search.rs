@@ -97,7 +97,7 @@ pub struct SearchResult {
     total_hits: u64,
     /// First hits, by `seq`.
     hits: Vec<SearchHit>,
-    /// Number of hits that are left out because their event is damaged; absent if there are none.
+    /// Number of damaged events that the search leaves out, each of which may be a hit; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
     damaged_events: Option<u64>,

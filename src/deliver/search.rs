@@ -7,7 +7,7 @@ mod indexer;
 mod searchable_text;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     path::PathBuf,
     sync::{
         Arc,
@@ -141,7 +141,7 @@ pub struct SearchOutcome {
     pub total_hits: u64,
     /// First hits, in order, without those whose event is damaged.
     pub hits: Vec<Hit>,
-    /// Number of the hits that are left out because their event is damaged.
+    /// Number of damaged events of the searched runs that are left out: each may be a hit.
     pub damaged_events: u64,
 }
 
@@ -163,6 +163,8 @@ struct Shared {
     /// Path of the cache file.
     cache: PathBuf,
     index: Mutex<Option<SearchIndex>>,
+    /// Number of events of each run that were unreadable when the index was built.
+    unread: Mutex<HashMap<RunId, u64>>,
     progress: watch::Sender<Progress>,
     examined: AtomicU64,
 }
@@ -206,6 +208,7 @@ impl SearchService {
             limits,
             cache,
             index,
+            unread: Mutex::default(),
             progress: watch::Sender::new(Progress::Through(Seq(0))),
             examined: AtomicU64::new(0),
         });
@@ -288,6 +291,8 @@ struct Running {
     shared: Arc<Shared>,
     scan: Scan,
     needle: FoldedPattern,
+    /// Number of events of the searched runs that the index lacks because they are damaged.
+    unread: u64,
     _place: JobPermit,
 }
 
@@ -312,11 +317,15 @@ impl Shared {
             Some(run) => HashSet::from([run]),
             None => self.registry.visible(&owner),
         };
+        let counts = self.unread.lock();
+        let unread =
+            counts.iter().filter(|(run, _)| runs.contains(run)).map(|(_, count)| count).sum();
+        drop(counts);
         let scan = match &*self.index.lock() {
             Some(index) => index.scan(owner.as_str(), runs, needle.clone(), limit),
             None => return Err(SearchFailure::Failed),
         };
-        Ok(Running { shared: self, scan, needle, _place: place })
+        Ok(Running { shared: self, scan, needle, unread, _place: place })
     }
 }
 
@@ -330,7 +339,7 @@ impl Running {
     /// Returns the hits with the fields of their events.
     fn answer(&self) -> Result<SearchOutcome, SearchFailure> {
         let ScanResult { scanned, total_hits, hits: found } = self.scan.result();
-        let (mut hits, mut damaged_events) = (Vec::with_capacity(found.len()), 0);
+        let (mut hits, mut damaged_events) = (Vec::with_capacity(found.len()), self.unread);
         for hit in found.into_iter().take_while(|_| !self.scan.is_cancelled()) {
             let stored = match self.shared.timeline().get(hit.seq) {
                 Ok(Some(stored)) => stored,

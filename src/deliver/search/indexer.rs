@@ -96,6 +96,7 @@ fn follow(shared: &Shared, stop: &AtomicBool) -> Result<(), SearchError> {
     if is_missing {
         *shared.index.lock() = Some(SearchIndex::new(shared.limits, &shared.cache)?);
     }
+    shared.unread.lock().clear();
     shared.progress.send_replace(Progress::Through(Seq(0)));
     let mut next = 1;
     let mut is_built = false;
@@ -134,6 +135,7 @@ fn take(shared: &Shared, heads: &[EventMeta]) -> Result<(), SearchError> {
         let Some(run) = &last else { continue };
         let owner = run.origin().principal.as_str();
         if is_deletion {
+            shared.unread.lock().remove(&head.run);
             deleted.entry(owner.into()).or_default().insert(head.run);
         } else if run.lifecycle() != RunState::Deleted {
             insert(shared, owner, head)?;
@@ -152,6 +154,7 @@ fn insert(shared: &Shared, owner: &str, head: &EventMeta) -> Result<(), SearchEr
         Err(error) => {
             // An unreadable event is left out; the others stay searchable.
             tracing::error!(%error, seq = %head.seq, "an event is missing in the search index");
+            *shared.unread.lock().entry(head.run).or_default() += 1;
             return Ok(());
         }
     };

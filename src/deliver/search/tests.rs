@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    os::unix::fs::FileExt,
     pin::{Pin, pin},
     task::Poll,
 };
@@ -16,7 +17,7 @@ use crate::runs::registry::{Run, tests::samples};
 struct Log {
     search: Arc<SearchService>,
     registry: Arc<RunRegistry>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 fn start(limits: IndexLimits) -> Log {
@@ -24,7 +25,7 @@ fn start(limits: IndexLimits) -> Log {
     let registry = samples::registry(dir.path(), 1000);
     let cache = dir.path().join("search-cache");
     let search = SearchService::start_with(Arc::clone(&registry), limits, cache).expect("starts");
-    Log { search: Arc::new(search), registry, _dir: dir }
+    Log { search: Arc::new(search), registry, dir }
 }
 
 const LIMITS: IndexLimits = IndexLimits { memory_bytes: 64 << 20, chunk_bytes: CHUNK_BYTES };
@@ -85,6 +86,31 @@ async fn what_was_acknowledged_before_is_found() {
         }
         assert_eq!(answer.hits.len() as u64, count.min(50));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_cannot_be_read_is_counted_and_costs_no_other() {
+    let log = start(LIMITS);
+    let run = log.run("alice").await;
+    log.describe(&run, &["a red car", "a red bus"]).await;
+    assert_eq!(log.find("alice", "red").await.damaged_events, 0);
+    let journal = log.dir.path().join("journal/00000000000000000001.journal");
+    let bytes = std::fs::read(&journal).expect("readable");
+    let at = bytes.windows(7).position(|some| some == b"red car").expect("a record");
+    let journal = std::fs::File::options().write(true).open(journal).expect("opens");
+    journal.write_all_at(b"R", at as u64).expect("written");
+    let cache = log.dir.path().join("another-cache");
+    let built_later = SearchService::start_with(Arc::clone(&log.registry), LIMITS, cache);
+    let built_later = built_later.expect("starts");
+    for (search, scanned) in [(&*log.search, 2), (&built_later, 1)] {
+        let answer = search.find(wanted("alice", "red")).await.expect("an answer");
+        assert_eq!((answer.scanned, answer.damaged_events), (scanned, 1));
+        assert_eq!(answer.hits.iter().map(|hit| &*hit.snippet).collect::<Vec<_>>(), ["a red bus"]);
+    }
+    let other = log.run("bob").await;
+    log.describe(&other, &["a red car"]).await;
+    let answer = built_later.find(wanted("bob", "red")).await.expect("an answer");
+    assert_eq!((answer.hits.len(), answer.damaged_events), (1, 0));
 }
 
 #[tokio::test]
