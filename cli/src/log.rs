@@ -43,7 +43,7 @@ enum LogCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print every event as one JSON object a line
+    /// Print every event as one JSON object a line; exit with 7 if damaged ones are left out
     Cat {
         /// Data directory of the server, or its log
         dir: PathBuf,

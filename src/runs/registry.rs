@@ -80,6 +80,8 @@ struct Tables {
     /// Number of runs per shown state.
     by_state: [usize; RunState::SHOWN.len()],
     owners: HashMap<Principal, Owner>,
+    /// Number of runs whose first event, which names their owner, was unreadable at start.
+    unowned: usize,
 }
 
 #[derive(Default)]
@@ -141,12 +143,13 @@ impl RunRegistry {
         let mut tables = self.tables.lock();
         for head in created {
             let Some(stored) = self.timeline.get_parts(head.seq)? else { continue };
-            if let Some(mut origin) = readable(&stored).as_ref().and_then(RunOrigin::of) {
-                origin.principal =
-                    former.get(&origin.principal).cloned().unwrap_or(origin.principal);
-                let run = Run::new(head.run, origin, Arc::clone(&self.jobs));
-                tables.runs.insert(head.run, Arc::new(run));
-            }
+            let Some(mut origin) = readable(&stored).as_ref().and_then(RunOrigin::of) else {
+                tables.unowned += 1;
+                continue;
+            };
+            origin.principal = former.get(&origin.principal).cloned().unwrap_or(origin.principal);
+            let run = Run::new(head.run, origin, Arc::clone(&self.jobs));
+            tables.runs.insert(head.run, Arc::new(run));
         }
         let now = Instant::now();
         let ttl = self.limits.ttl;
@@ -204,6 +207,11 @@ impl RunRegistry {
     /// Log of the runs.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
+    }
+
+    /// Number of runs that are served to nobody, as the event that names their owner was unreadable at start.
+    pub fn unowned(&self) -> usize {
+        self.tables.lock().unowned
     }
 
     /// Quotas that stored data is charged to.

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use media::{Seq, WallTime};
+use media::{ErrorKind, Seq, WallTime};
 
 use crate::{
     Result, StoredEvent, StreamedEvent, TimelineError, footer,
@@ -161,43 +161,89 @@ fn verify_file(
     Ok(())
 }
 
-/// Calls `visit` for every event of the log in `dir`, in order, until damage or `Break`.
-pub fn cat(dir: &Path, mut visit: impl FnMut(StoredEvent) -> ControlFlow<()>) -> Result<()> {
+/// Calls `visit` for every readable event of the log in `dir`, in order, until `Break`. Returns the first damage,
+/// behind which it goes on.
+pub fn cat(dir: &Path, visit: impl FnMut(StoredEvent) -> ControlFlow<()>) -> Result<()> {
     let disk = DirStorage::read_only(&dir.join("journal"));
     let columns = ColumnDir::at(&dir.join("columns"));
-    let mut visited = Seq(0);
-    recovery::tolerate_live_writer(|| {
-        let files = recovery::list(&disk)?.files;
+    let mut events = Events { disk, columns, visited: Seq(0), visit };
+    // Beside a live writer only what is found twice is damage.
+    let read = recovery::tolerate_live_writer(|| events.read(false));
+    if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::DataLoss) {
+        events.read(true)?;
+    }
+    read
+}
+
+/// Events of a log that are given to `visit`, each once.
+struct Events<V> {
+    disk: DirStorage,
+    columns: ColumnDir,
+    /// Last event that was given.
+    visited: Seq,
+    visit: V,
+}
+
+impl<V: FnMut(StoredEvent) -> ControlFlow<()>> Events<V> {
+    /// Reads until `Break` or, unless `past_damage`, until damage.
+    fn read(&mut self, past_damage: bool) -> Result<()> {
+        let files = recovery::list(&self.disk)?.files;
         let mut head = Seq(0);
         for (position, first) in files.iter().enumerate() {
-            recovery::check_continues(&disk, *first, head)?;
-            if files.get(position + 1).is_some_and(|next| next.0 <= visited.0 + 1) {
-                head = Seq(files[position + 1].0 - 1);
-                continue;
-            }
-            let file = recovery::read_file(&disk, *first)?;
-            let mut outcome = Ok(ControlFlow::Continue(()));
-            let end = recovery::scan(&file, |offset, record| {
-                if matches!(outcome, Ok(ControlFlow::Continue(()))) && record.head.seq > visited {
-                    outcome = record
-                        .payload()
-                        .map_err(|what| file.damaged(offset, what))
-                        .and_then(|payload| {
-                            StreamedEvent::new(&columns, record.head, payload).whole()
-                        })
-                        .map(|event| {
-                            visited = event.head.seq;
-                            visit(event)
-                        });
+            let successor = files.get(position + 1).copied();
+            let read =
+                recovery::check_continues(&self.disk, *first, head).and_then(|()| match successor
+                    .filter(|next| next.0 <= self.visited.0 + 1)
+                {
+                    Some(next) => Ok(ControlFlow::Continue(Seq(next.0 - 1))),
+                    None => self.read_file(*first, past_damage),
+                });
+            head = match (read, successor) {
+                (Ok(ControlFlow::Continue(last)), None) => last,
+                (Ok(ControlFlow::Continue(last)), Some(_)) if !past_damage => last,
+                (Ok(ControlFlow::Break(())), _) => return Ok(()),
+                (Err(error), _) if !past_damage || error.kind() != ErrorKind::DataLoss => {
+                    return Err(error);
                 }
-            });
-            if outcome?.is_break() {
-                return Ok(());
-            }
-            head = Seq(end.sound()?.next.0 - 1);
+                (_, Some(next)) => Seq(next.0 - 1),
+                (Err(_), None) => return Ok(()),
+            };
         }
         Ok(())
-    })
+    }
+
+    /// Reads one file, and returns its last event.
+    fn read_file(&mut self, first: Seq, past_damage: bool) -> Result<ControlFlow<(), Seq>> {
+        let file = recovery::read_file(&self.disk, first)?;
+        let mut outcome = Ok(ControlFlow::Continue(()));
+        let mut each = |offset, record: &JournalRecord<'_>| {
+            if !matches!(outcome, Ok(ControlFlow::Continue(()))) || record.head.seq <= self.visited
+            {
+                return;
+            }
+            let payload = record.payload().map_err(|what| file.damaged(offset, what));
+            let event = payload.and_then(|payload| {
+                StreamedEvent::new(&self.columns, record.head, payload).whole()
+            });
+            outcome = match event {
+                Ok(event) => {
+                    self.visited = event.head.seq;
+                    Ok((self.visit)(event))
+                }
+                Err(error) if past_damage && error.kind() == ErrorKind::DataLoss => return,
+                Err(error) => Err(error),
+            };
+        };
+        let mut end = recovery::scan(&file, &mut each);
+        while past_damage && end.damage.is_some() {
+            let Some(further) = recovery::scan_on(&file, &end, &mut each) else { break };
+            end = further;
+        }
+        if outcome?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(ControlFlow::Continue(Seq(end.sound()?.next.0 - 1)))
+    }
 }
 
 /// Returns what [`repair`] would remove from the log in `dir`; `None` if nothing is damaged. Changes nothing.

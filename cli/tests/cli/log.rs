@@ -89,8 +89,11 @@ fn damage_is_seven_and_repair_keeps_what_it_cuts() {
     assert!(!verify.stdout.contains("sound"), "{}", verify.stdout);
     let cat = sightline(&["log", "cat", text(dir.path())]);
     assert_eq!(cat.code, 7, "{}", cat.stderr);
-    let intact = cat.stdout.lines().count();
+    let seq = |line| serde_json::from_str::<Value>(line).expect("JSON")["seq"].as_u64();
+    let printed: Vec<_> = cat.stdout.lines().map(seq).collect();
+    let intact = (1..).zip(&printed).take_while(|(number, seq)| **seq == Some(*number)).count();
     assert!((1..20).contains(&intact), "{intact} events before the damage");
+    assert!((intact + 1..20).contains(&printed.len()), "{printed:?} go on behind it");
     let mut doctor = doctor(&["--json"]);
     doctor.env("SERVICE_DATA_DIR", dir.path());
     let found = finish(doctor).stdout;

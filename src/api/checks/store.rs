@@ -42,10 +42,17 @@ fn roots(app: &App) -> Check {
 }
 
 fn ready(app: &App) -> Check {
-    let reasons = api::reasons(app);
-    match reasons.is_empty() {
-        true => Check::ok("ready", "the log takes events"),
-        false => Check::problem("ready", reasons.join("; "), "look into the server's log"),
+    let (reasons, unowned) = (api::reasons(app), app.registry.unowned());
+    match (reasons.is_empty(), unowned) {
+        (true, 0) => Check::ok("ready", "the log takes events"),
+        (true, _) => Check::problem(
+            "ready",
+            format!(
+                "{unowned} runs are served to nobody: the event that names their owner is damaged"
+            ),
+            "restore a backup, or print their events: sightline log cat",
+        ),
+        (false, _) => Check::problem("ready", reasons.join("; "), "look into the server's log"),
     }
 }
 

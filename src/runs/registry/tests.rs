@@ -1,5 +1,7 @@
 //! Tests of the registry on a real log: expiry, order, slots, and the rebuild after a restart.
 
+use std::os::unix::fs::FileExt;
+
 use proptest::prelude::*;
 use timeline::{RunExpired, TimelineOptions};
 
@@ -13,6 +15,10 @@ const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
 
 fn open(dir: &std::path::Path, ttl: Duration) -> Arc<RunRegistry> {
     let (timeline, _) = Timeline::open(dir, TimelineOptions::default()).expect("opened");
+    rebuilt(timeline, ttl)
+}
+
+fn rebuilt(timeline: Timeline, ttl: Duration) -> Arc<RunRegistry> {
     let limits = RunLimits { active: 3, ttl, tag: None };
     RunRegistry::open(
         timeline,
@@ -28,6 +34,23 @@ fn ids(registry: &RunRegistry, name: &str) -> Vec<RunId> {
     let owner = Principal::named(name);
     let (runs, _) = registry.list(&owner, None, Seq(u64::MAX), 100);
     runs.iter().map(|run| run.id()).collect()
+}
+
+#[tokio::test]
+async fn a_run_whose_owner_cannot_be_read_is_counted_and_others_are_served() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let registry = open(dir.path(), HOUR);
+    for owner in ["alice", "bertha"] {
+        registry.create(origin(owner), REQUEST).await.expect("created");
+    }
+    let journal = dir.path().join("journal/00000000000000000001.journal");
+    let bytes = std::fs::read(&journal).expect("readable");
+    let at = bytes.windows(5).position(|some| some == b"alice").expect("a record");
+    let journal = std::fs::File::options().write(true).open(journal).expect("opens");
+    journal.write_all_at(b"A", at as u64).expect("written");
+    let again = rebuilt(registry.timeline().clone(), HOUR);
+    assert_eq!((registry.unowned(), again.unowned()), (0, 1));
+    assert_eq!((ids(&again, "alice"), ids(&again, "bertha")), (vec![], ids(&registry, "bertha")));
 }
 
 #[tokio::test]
