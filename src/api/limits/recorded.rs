@@ -1,10 +1,8 @@
 //! Limits of recorded media: of sources for the decoder, and of answers with media.
 
-use std::collections::BTreeMap;
-
 use super::{
     super::{keyframes::StillEdge, signals::MaxPoints},
-    Limit,
+    Limit, seconds,
 };
 use crate::{
     record::{
@@ -15,27 +13,24 @@ use crate::{
 };
 
 /// Returns the limits of sources and of requests for recorded media; beyond one the answer is 422.
-pub(super) fn of_media(jobs: usize) -> BTreeMap<&'static str, Limit> {
+pub(super) fn of_media(jobs: usize) -> Vec<Limit> {
     let limits = decode::DemuxLimits::default();
     let (clips, own_clips) = excerpts_max(jobs);
-    BTreeMap::from([
-        ("picture_width", Limit::most(limits.side_px, "pixels")),
-        ("picture_height", Limit::most(limits.side_px, "pixels")),
-        ("container_streams", Limit::most(limits.streams, "streams")),
-        ("signals.max_points", Limit::within(MaxPoints::RANGE, "points")),
-        ("keyframes.max_edge", Limit::within(StillEdge::RANGE, "pixels")),
-        (
-            "keyframes_kept",
-            Limit::most(small_stills::KEPT_BYTES_MAX, "bytes of stills scaled down"),
-        ),
-        ("clip.to_ms", Limit::most(EXCERPT_MS_MAX, "milliseconds after from_ms")),
-        ("clip_time", Limit::most(EXCERPT_TIME.as_secs(), "seconds until a clip is taken")),
-        ("clip_idle", Limit::most(EXCERPT_IDLE.as_secs(), "seconds in which none of it is taken")),
-        ("clips", Limit::most(clips, "at once")),
-        ("principal_clips", Limit::most(own_clips, "at once")),
-        ("clips_waiting", Limit::most(QUEUE_MAX, "waiting")),
-        ("media_ticket", Limit::most(tickets::LIFE.as_secs(), "seconds")),
-        ("media_tickets", Limit::most(tickets::ALL_MAX, "open")),
-        ("principal_media_tickets", Limit::most(tickets::OWN_MAX, "open")),
-    ])
+    vec![
+        Limit::most("picture_width", limits.side_px, "pixels"),
+        Limit::most("picture_height", limits.side_px, "pixels"),
+        Limit::most("container_streams", limits.streams, "streams"),
+        Limit::within("signals.max_points", MaxPoints::RANGE, "points"),
+        Limit::within("keyframes.max_edge", StillEdge::RANGE, "pixels"),
+        Limit::most("keyframes_kept", small_stills::KEPT_BYTES_MAX, "bytes of stills scaled down"),
+        Limit::most("clip.to_ms", EXCERPT_MS_MAX, "milliseconds after from_ms"),
+        Limit::most("clip_time", EXCERPT_TIME.as_secs(), "seconds until a clip is taken"),
+        Limit::most("clip_idle", EXCERPT_IDLE.as_secs(), "seconds in which none of it is taken"),
+        Limit::most("clips", clips, "at once"),
+        Limit::most("principal_clips", own_clips, "at once"),
+        Limit::most("clips_waiting", QUEUE_MAX, "waiting"),
+        seconds("media_ticket", tickets::LIFE),
+        Limit::most("media_tickets", tickets::ALL_MAX, "open"),
+        Limit::most("principal_media_tickets", tickets::OWN_MAX, "open"),
+    ]
 }
