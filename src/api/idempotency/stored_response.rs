@@ -1,18 +1,12 @@
 //! Converts answers to stored form and back.
 
-use std::{
-    collections::VecDeque,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::sync::Arc;
 
 use axum::{
     body::{Body, Bytes},
     response::Response,
 };
 use http::{HeaderName, HeaderValue, StatusCode, header, response::Parts};
-use http_body::{Body as HttpBody, Frame};
 use http_body_util::BodyExt;
 use media::{RequestId, RunId};
 
@@ -21,7 +15,7 @@ use crate::{
     api::{
         error::{ApiError, ErrorExtension},
         extract::Caller,
-        jobs::PREFERENCE_APPLIED,
+        jobs::{Joined, PREFERENCE_APPLIED},
         middleware::REQUEST_ID,
     },
     runs::idempotency::{
@@ -151,64 +145,31 @@ enum Collected {
 
 /// Reads all of `body`, or returns an equivalent body if it is too long.
 async fn collect(mut body: Body) -> Result<Collected, ApiError> {
-    let (mut read, mut size) = (VecDeque::new(), 0);
+    let (mut read, mut size) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiError::Bug("an answer could not be written"))?;
         let Ok(bytes) = frame.into_data() else { continue };
         size += bytes.len();
-        read.push_back(bytes);
+        read.push(bytes);
         if size > ANSWER_BYTES_MAX {
-            return Ok(Collected::More(Body::new(Joined { read, rest: body })));
+            let bodies = read.into_iter().map(Body::from).chain([body]);
+            return Ok(Collected::More(Body::new(Joined::new(bodies))));
         }
     }
-    Ok(Collected::Whole(Vec::from(read).concat().into()))
-}
-
-/// Body that replays the part already read, then continues with the rest.
-struct Joined {
-    read: VecDeque<Bytes>,
-    rest: Body,
-}
-
-impl HttpBody for Joined {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        match self.read.pop_front() {
-            Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-            None => Pin::new(&mut self.rest).poll_frame(cx),
-        }
-    }
+    Ok(Collected::Whole(read.concat().into()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A body that comes in chunks of 1 MiB.
-    struct Pieces(std::ops::Range<u8>);
-
-    impl HttpBody for Pieces {
-        type Data = Bytes;
-        type Error = axum::Error;
-
-        fn poll_frame(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-            Poll::Ready(self.0.next().map(|at| Ok(Frame::data(vec![at; 1 << 20].into()))))
-        }
-    }
-
     #[tokio::test]
     async fn a_long_answer_is_passed_on_unchanged() {
         for (pieces, is_kept) in [(8, true), (9, false), (20, false)] {
-            let sent: Vec<u8> = (0..pieces).flat_map(|at| vec![at; 1 << 20]).collect();
-            let (found, whole) = match collect(Body::new(Pieces(0..pieces))).await {
+            let chunks = (0..pieces).map(|at: u8| vec![at; 1 << 20]);
+            let sent: Vec<u8> = chunks.clone().flatten().collect();
+            let body = Body::new(Joined::new(chunks.map(Body::from)));
+            let (found, whole) = match collect(body).await {
                 Ok(Collected::Whole(bytes)) => (bytes, true),
                 Ok(Collected::More(body)) => {
                     (body.collect().await.expect("readable").to_bytes(), false)

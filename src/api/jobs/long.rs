@@ -91,14 +91,15 @@ pub fn with_result(answer: &JobAnswer, file: File, bytes: u64) -> Response {
 const NOTHING: &str = r#","result":null,"error":null}"#;
 
 /// Bodies sent one after the other, and the error that ends them.
-struct Joined {
+pub struct Joined {
     bodies: VecDeque<Body>,
     error: Option<BoxError>,
 }
 
 impl Joined {
-    fn new<const COUNT: usize>(bodies: [Body; COUNT]) -> Joined {
-        Joined { bodies: bodies.into(), error: None }
+    /// Creates a body of `bodies`, in order.
+    pub fn new(bodies: impl IntoIterator<Item = Body>) -> Joined {
+        Joined { bodies: bodies.into_iter().collect(), error: None }
     }
 }
 
