@@ -10,34 +10,38 @@ mod store;
 
 use std::sync::Arc;
 
-use crate::{api::App, base::blocking::blocking};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{App, openapi::schema_types};
+use crate::base::blocking::blocking;
 
 pub use growth::Growth;
 
-media::named! {
-    /// Status of a check's subject.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Status {
-        /// Nothing to report.
-        Ok = "ok",
-        /// The subject works, but its setup could be improved.
-        Advice = "advice",
-        /// The subject does not work.
-        Problem = "problem",
-    }
+/// Status of a check's subject.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    /// Nothing to report.
+    Ok,
+    /// The subject works, but its setup could be improved.
+    Advice,
+    /// The subject does not work.
+    Problem,
 }
 
 /// Result of one check.
-#[derive(Clone, Debug)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = DoctorCheck)]
 pub struct Check {
-    /// Name of the check.
-    pub name: String,
-    /// Status of the subject.
-    pub status: Status,
+    name: String,
+    #[schema(value_type = schema_types::CheckStatus)]
+    status: Status,
     /// Finding of the check.
-    pub message: String,
-    /// Remedy; `None` if there is nothing to do.
-    pub advice: Option<String>,
+    message: String,
+    /// Remedy; null if there is nothing to do.
+    #[schema(required = true)]
+    advice: Option<String>,
 }
 
 impl Check {

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use worker::GateBackend;
 
-use super::{Check, Status};
+use super::Check;
 use crate::{
     api::App,
     record::worker_backends::{SandboxStatus, WorkerCapabilities},
@@ -67,7 +67,7 @@ fn device<'a>(name: &str, used: &str, passed: impl Iterator<Item = (&'a str, &'a
         true => {
             let advice = "a GPU is here: install its driver's libraries for the server's user, and in a \
                           container give it the device";
-            Check::new(name, Status::Advice, said, Some(advice))
+            Check::advice(name, said, advice)
         }
     }
 }
