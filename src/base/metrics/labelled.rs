@@ -2,7 +2,7 @@
 
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    core::Collector,
+    core::{Collector, MetricVec, MetricVecBuilder},
 };
 
 /// A label with a closed set of values.
@@ -38,45 +38,42 @@ macro_rules! labels {
 
 pub(super) use labels;
 
+/// One series for each value of a label.
+pub struct Labelled<L, T>(Vec<(L, T)>);
 /// One counter for each value of a label.
-pub struct Counters<L>(Vec<(L, IntCounter)>);
+pub type Counters<L> = Labelled<L, IntCounter>;
+/// One gauge for each value of a label.
+pub type Gauges<L> = Labelled<L, IntGauge>;
+
+impl<L: Label, T> Labelled<L, T> {
+    fn of_family<B: MetricVecBuilder<M = T> + 'static>(
+        registry: &Registry,
+        family: prometheus::Result<MetricVec<B>>,
+    ) -> Labelled<L, T> {
+        let family = family.expect(VALID);
+        let series = L::ALL.iter().map(|&each| (each, family.with_label_values(&[each.value()])));
+        let series = Labelled(series.collect());
+        register(registry, family);
+        series
+    }
+
+    /// Returns the series of `label`.
+    pub fn of(&self, label: L) -> &T {
+        let found = self.0.iter().find(|(known, _)| *known == label);
+        &found.expect("a label's list of values is complete").1
+    }
+}
 
 impl<L: Label> Counters<L> {
     pub(super) fn new(registry: &Registry, name: &str, help: String, label: &str) -> Counters<L> {
-        let family = IntCounterVec::new(Opts::new(name, help), &[label]).expect(VALID);
-        let counters = L::ALL.iter().map(|&each| (each, family.with_label_values(&[each.value()])));
-        let counters = Counters(counters.collect());
-        register(registry, family);
-        counters
-    }
-
-    /// Returns the counter of `label`.
-    pub fn of(&self, label: L) -> &IntCounter {
-        of(&self.0, label)
+        Labelled::of_family(registry, IntCounterVec::new(Opts::new(name, help), &[label]))
     }
 }
-
-/// One gauge for each value of a label.
-pub struct Gauges<L>(Vec<(L, IntGauge)>);
 
 impl<L: Label> Gauges<L> {
     pub(super) fn new(registry: &Registry, name: &str, help: String, label: &str) -> Gauges<L> {
-        let family = IntGaugeVec::new(Opts::new(name, help), &[label]).expect(VALID);
-        let gauges = L::ALL.iter().map(|&each| (each, family.with_label_values(&[each.value()])));
-        let gauges = Gauges(gauges.collect());
-        register(registry, family);
-        gauges
+        Labelled::of_family(registry, IntGaugeVec::new(Opts::new(name, help), &[label]))
     }
-
-    /// Returns the gauge of `label`.
-    pub fn of(&self, label: L) -> &IntGauge {
-        of(&self.0, label)
-    }
-}
-
-fn of<L: Label, T>(series: &[(L, T)], label: L) -> &T {
-    let found = series.iter().find(|(known, _)| *known == label);
-    &found.expect("a label's list of values is complete").1
 }
 
 const VALID: &str = "the names of the table are valid";
