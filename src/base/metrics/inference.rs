@@ -1,9 +1,6 @@
 //! Series of requests to the model backends, by backend; the backends are registered once at the start.
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock};
 
 use infer::{BackendAttempt, FailureKind, Observer, TokenUsage, scheduler::AdmissionError};
 use prometheus::{
@@ -71,26 +68,21 @@ impl InferenceMetrics {
         let seconds = self.seconds.with_label_values(&[&*name]);
         Provider { outcomes, seconds, tokens, name }
     }
-
-    fn count(&self, provider: &str, outcome: &str, latency: Duration, spent: TokenUsage) {
-        let known = self.providers.get().into_iter().flatten();
-        let Some(provider) = known.into_iter().find(|known| &*known.name == provider) else {
-            return;
-        };
-        if let Some((_, counter)) = provider.outcomes.iter().find(|(known, _)| *known == outcome) {
-            counter.inc();
-        }
-        provider.seconds.observe(latency.as_secs_f64());
-        let by_kind = [spent.prompt, spent.completion, spent.thinking];
-        for (counter, count) in provider.tokens.iter().zip(by_kind) {
-            counter.inc_by(count);
-        }
-    }
 }
 
 impl Observer for InferenceMetrics {
     fn attempted(&self, attempt: &BackendAttempt<'_>) {
-        self.count(attempt.provider, attempt.outcome(), attempt.latency, attempt.tokens);
+        let mut known = self.providers.get().into_iter().flatten();
+        let Some(provider) = known.find(|known| *known.name == *attempt.provider) else { return };
+        let outcome = attempt.outcome();
+        if let Some((_, counter)) = provider.outcomes.iter().find(|(known, _)| *known == outcome) {
+            counter.inc();
+        }
+        provider.seconds.observe(attempt.latency.as_secs_f64());
+        let TokenUsage { prompt, completion, thinking, .. } = attempt.tokens;
+        for (counter, count) in provider.tokens.iter().zip([prompt, completion, thinking]) {
+            counter.inc_by(count);
+        }
     }
 }
 
@@ -134,6 +126,8 @@ impl RefusalLabel {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
