@@ -273,7 +273,7 @@ fn in_columns(
     match points.filter(|points| *points < count) {
         None => {
             let records = frames.map(|frame| frame.map(FrameRecord::from));
-            columns::answer(columns::OF_FRAMES.to_vec(), head, records)
+            columns::answer(columns::of_frames(), head, records)
         }
         Some(points) => {
             columns::answer(columns::of_buckets(), head, Buckets::new(frames, count, points))

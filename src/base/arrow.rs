@@ -28,10 +28,10 @@ pub enum Kind {
 }
 
 /// A column: the path of its values in a record, and their type.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Column {
     /// Keys of nested objects, joined by dots.
-    pub path: &'static str,
+    pub path: String,
     /// Type of the values.
     pub kind: Kind,
     /// True if the value may be null.
@@ -159,7 +159,7 @@ fn field(flat: &mut Flat, at: usize, column: &Column) {
     let slots_of_field =
         [Slot::Ref, nullable, Slot::Byte(kind), Slot::Ref, Slot::Absent, Slot::Ref];
     let field = flat.table(at, &slots_of_field);
-    flat.text(field[0], column.path);
+    flat.text(field[0], &column.path);
     flat.table(field[1], slots);
     flat.refs(field[2], 0);
 }

@@ -32,83 +32,63 @@ pub fn wants_arrow(headers: &HeaderMap) -> bool {
     arrow > 0.0 && arrow >= json
 }
 
-const fn column(path: &'static str, kind: Kind) -> Column {
-    Column { path, kind, is_nullable: false }
+fn column(path: impl Into<String>, kind: Kind) -> Column {
+    Column { path: path.into(), kind, is_nullable: false }
 }
 
-const fn nullable(path: &'static str, kind: Kind) -> Column {
-    Column { path, kind, is_nullable: true }
+fn nullable(path: &str, kind: Kind) -> Column {
+    Column { path: path.to_owned(), kind, is_nullable: true }
 }
 
-/// Columns of frames.
-pub const OF_FRAMES: [Column; 16] = [
-    column("frame_index", Kind::Unsigned),
-    nullable("source_frame_index", Kind::Unsigned),
-    column("pts_ms", Kind::Signed),
-    column("perceptual_hash", Kind::Text),
-    column("luma_mean", Kind::Number),
-    column("flicker_score", Kind::Number),
-    column("ghosting_score", Kind::Number),
-    column("noise_variance_score", Kind::Number),
-    nullable("scene_score", Kind::Number),
-    nullable("activity_score", Kind::Number),
-    nullable("activity_region.x", Kind::Number),
-    nullable("activity_region.y", Kind::Number),
-    nullable("activity_region.width", Kind::Number),
-    nullable("activity_region.height", Kind::Number),
-    column("kept", Kind::Flag),
-    column("reason", Kind::Text),
-];
-
-/// Columns of buckets, without the counts of reasons.
-const OF_BUCKETS: [Column; 24] = [
-    column("first_frame", Kind::Unsigned),
-    column("last_frame", Kind::Unsigned),
-    column("start_pts_ms", Kind::Signed),
-    column("end_pts_ms", Kind::Signed),
-    column("frames", Kind::Unsigned),
-    column("kept_frames", Kind::Unsigned),
-    column("luma_mean.min", Kind::Number),
-    column("luma_mean.max", Kind::Number),
-    column("luma_mean.mean", Kind::Number),
-    column("flicker_score.min", Kind::Number),
-    column("flicker_score.max", Kind::Number),
-    column("flicker_score.mean", Kind::Number),
-    column("ghosting_score.min", Kind::Number),
-    column("ghosting_score.max", Kind::Number),
-    column("ghosting_score.mean", Kind::Number),
-    column("noise_variance_score.min", Kind::Number),
-    column("noise_variance_score.max", Kind::Number),
-    column("noise_variance_score.mean", Kind::Number),
-    nullable("scene_score.min", Kind::Number),
-    nullable("scene_score.max", Kind::Number),
-    nullable("scene_score.mean", Kind::Number),
-    nullable("activity_score.min", Kind::Number),
-    nullable("activity_score.max", Kind::Number),
-    nullable("activity_score.mean", Kind::Number),
-];
+/// Returns the columns of frames.
+pub fn of_frames() -> Vec<Column> {
+    vec![
+        column("frame_index", Kind::Unsigned),
+        nullable("source_frame_index", Kind::Unsigned),
+        column("pts_ms", Kind::Signed),
+        column("perceptual_hash", Kind::Text),
+        column("luma_mean", Kind::Number),
+        column("flicker_score", Kind::Number),
+        column("ghosting_score", Kind::Number),
+        column("noise_variance_score", Kind::Number),
+        nullable("scene_score", Kind::Number),
+        nullable("activity_score", Kind::Number),
+        nullable("activity_region.x", Kind::Number),
+        nullable("activity_region.y", Kind::Number),
+        nullable("activity_region.width", Kind::Number),
+        nullable("activity_region.height", Kind::Number),
+        column("kept", Kind::Flag),
+        column("reason", Kind::Text),
+    ]
+}
 
 /// Returns the columns of buckets; the counts of each reason come last.
 pub fn of_buckets() -> Vec<Column> {
-    let reasons =
-        SelectionReason::ALL.into_iter().map(|reason| column(counted(reason), Kind::Unsigned));
-    OF_BUCKETS.into_iter().chain(reasons).collect()
-}
-
-fn counted(reason: SelectionReason) -> &'static str {
-    match reason {
-        SelectionReason::InitialFrame => "reasons.initial_frame",
-        SelectionReason::SceneCut => "reasons.scene_cut",
-        SelectionReason::ActivityStarted => "reasons.activity_started",
-        SelectionReason::ActivityPeak => "reasons.activity_peak",
-        SelectionReason::ActivitySettled => "reasons.activity_settled",
-        SelectionReason::PeriodicKeepalive => "reasons.periodic_keepalive",
-        SelectionReason::ExposureShift => "reasons.exposure_shift",
-        SelectionReason::FlickerSuspected => "reasons.flicker_suspected",
-        SelectionReason::GhostingSuspected => "reasons.ghosting_suspected",
-        SelectionReason::NoiseVarianceSpike => "reasons.noise_variance_spike",
-        SelectionReason::NoTrigger => "reasons.no_trigger",
+    let spread = |signal: &str, is_nullable| {
+        let kind = Kind::Number;
+        ["min", "max", "mean"].map(|of| Column {
+            path: format!("{signal}.{of}"),
+            kind,
+            is_nullable,
+        })
+    };
+    let mut columns = vec![
+        column("first_frame", Kind::Unsigned),
+        column("last_frame", Kind::Unsigned),
+        column("start_pts_ms", Kind::Signed),
+        column("end_pts_ms", Kind::Signed),
+        column("frames", Kind::Unsigned),
+        column("kept_frames", Kind::Unsigned),
+    ];
+    for signal in ["luma_mean", "flicker_score", "ghosting_score", "noise_variance_score"] {
+        columns.extend(spread(signal, false));
     }
+    for signal in ["scene_score", "activity_score"] {
+        columns.extend(spread(signal, true));
+    }
+    let reasons = SelectionReason::ALL.map(SelectionReason::as_str);
+    columns.extend(reasons.map(|name| column(format!("reasons.{name}"), Kind::Unsigned)));
+    columns
 }
 
 /// Streams `records` as Arrow batches; `about` becomes the metadata of the schema.
