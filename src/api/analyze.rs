@@ -283,7 +283,7 @@ fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> Result<Inpu
         });
     }
     let timeline = app.registry.timeline();
-    let found = Frames::find(timeline, app.columns(), run, request.stream_id.as_ref())?;
+    let found = Frames::find(timeline, app.runner.columns(), run, request.stream_id.as_ref())?;
     let Some(frames) = found else {
         return Err(match &request.stream_id {
             Some(_) if timeline.latest(run.id(), EventKind::FramesDecoded).is_some() => {
@@ -353,7 +353,7 @@ fn analysis(
     let no_such = || ApiError::field("from_run", "names no run of the caller");
     let from = from.map(|from| from.ok_or_else(no_such)).transpose()?;
     let input = input(app, from.as_ref().unwrap_or(run), &mut request)?;
-    let (labels, tenant) = (app.labels(), run.origin().tenant.as_deref());
+    let (labels, tenant) = (app.labels.get(), run.origin().tenant.as_deref());
     let rename = |event_type| labels.event_type(tenant, event_type);
     let mode = request.mode.as_ref().map(|it| it.0);
     let is_dry = request.dry_run.unwrap_or(false);

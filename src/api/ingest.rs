@@ -183,7 +183,7 @@ pub async fn ingest(
         max_frames: request.max_frames.map_or(MAX_FRAMES_DEFAULT, |it| it.0),
         gate: thresholds::chosen(request.gate, mode, app.settings.gate),
         zones: zones::zones(request.zones, request.activity_zones_only),
-        words: TenantLabels { maps: app.labels(), tenant: run.origin().tenant.clone() },
+        words: TenantLabels { maps: app.labels.get(), tenant: run.origin().tenant.clone() },
         ..opened(&app, &caller, &body, &request.source_uri.0).await?
     };
     let source_uri = ingest.source_uri.clone();

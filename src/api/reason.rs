@@ -228,7 +228,7 @@ pub async fn reason(
         gate: thresholds::chosen(request.gate, own, app.settings.gate),
         zones: zones(request.zones, request.activity_zones_only),
         model: Some(model.clone()),
-        words: TenantLabels { maps: app.labels(), tenant: origin.tenant.clone() },
+        words: TenantLabels { maps: app.labels.get(), tenant: origin.tenant.clone() },
         ..opened(&app, &caller, &body, &request.source_uri.0).await?
     };
     let mode = mode.map_or_else(|| origin.mode.clone(), |mode| mode.as_str().into());

@@ -108,7 +108,7 @@ impl Recorded {
         run: Arc<Run>,
         stream: Option<&StreamId>,
     ) -> Result<Option<Recorded>, ApiError> {
-        let found = Frames::find(app.registry.timeline(), app.columns(), &run, stream)?;
+        let found = Frames::find(app.registry.timeline(), app.runner.columns(), &run, stream)?;
         Ok(found.map(|frames| {
             let gate = frames.decoded.gate.unwrap_or(app.settings.gate);
             Recorded { run, frames, gate }

@@ -2,7 +2,7 @@
 
 use std::{fs::File, sync::Arc, time::Duration};
 
-use timeline::{BlobStore, OpenColumns};
+use timeline::BlobStore;
 use tokio_util::sync::CancellationToken;
 use transport::{ConnectionLimiter, egress::EgressClient};
 use worker::Supervisor;
@@ -14,7 +14,7 @@ use crate::{
         database::Database,
         disk_reserve::DiskReserve,
         keys::Principal,
-        labels::{CurrentLabels, LabelMaps},
+        labels::CurrentLabels,
         meta_store::MetaStore,
         metrics::Metrics,
         quota::Quota,
@@ -145,16 +145,6 @@ impl App {
             },
         };
         Ok(self.uploads.open_file(&upload)?)
-    }
-
-    /// Returns the columns of recordings in progress.
-    pub fn columns(&self) -> &OpenColumns {
-        self.runner.columns()
-    }
-
-    /// Returns the label maps in use.
-    pub fn labels(&self) -> Arc<LabelMaps> {
-        self.labels.get()
     }
 
     /// Fails if the server is shutting down or free disk space is below the reserve.

@@ -112,7 +112,7 @@ pub async fn offer(
     let who = PublisherIdentity {
         request_id,
         principal,
-        words: TenantLabels { maps: app.labels(), tenant },
+        words: TenantLabels { maps: app.labels.get(), tenant },
     };
     let (session, answer) = app.live.publish(who, offer, wishes).await.map_err(refused)?;
     let mut response = (StatusCode::CREATED, answer.sdp).into_response();
