@@ -220,8 +220,10 @@ impl ApiError {
             // No field of the request is to blame for a payload too large for the log.
             ApiError::Log(TimelineError::TooLarge { .. }) | ApiError::Bug(_) => ErrorKind::Internal,
             ApiError::Log(error) => error.kind(),
-            ApiError::DatabaseMissing | ApiError::Shrink(_) => ErrorKind::Internal,
-            ApiError::Database(error) => error.kind(),
+            // The API contract answers 500 for every failure of the database.
+            ApiError::DatabaseMissing | ApiError::Database(_) | ApiError::Shrink(_) => {
+                ErrorKind::Internal
+            }
             ApiError::Webhook(error) => error.kind(),
             ApiError::Search(error) => error.kind(),
             ApiError::Stream(error) => error.kind(),

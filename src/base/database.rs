@@ -7,7 +7,6 @@
 mod feedback;
 mod fleet;
 mod migrate;
-
 mod target;
 
 use std::{ops::Deref, sync::Arc, time::Duration};
@@ -15,7 +14,6 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
-use media::ErrorKind;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_postgres::error::SqlState;
@@ -24,7 +22,6 @@ use crate::base::backoff::{Backoff, jitter};
 
 pub use feedback::{Feedback, FeedbackPage, NewFeedback};
 pub use fleet::{FleetHit, FleetRun};
-
 pub use target::DatabaseUrl;
 
 /// Delays between attempts to reach the database and apply its schema.
@@ -84,11 +81,6 @@ pub enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// Returns [`ErrorKind::Internal`] for every error: the API contract answers 500 for database failures.
-    pub fn kind(&self) -> ErrorKind {
-        ErrorKind::Internal
-    }
-
     /// Returns true if the rows are at fault, so that a retry with the same rows fails again.
     pub(crate) fn is_about_rows(&self) -> bool {
         // SQLSTATE classes: data, integrity constraint, program limit, exception raised by a trigger.
