@@ -29,7 +29,6 @@ use super::{
     extract::{Caller, QueryParams},
     openapi::{FailureResponse, schema_types},
     pagination::{NO_CURSOR, PageLimit, limit, linked},
-    responses::shown,
     send_budget,
     streamed_json::{READING_BYTES, list as listed, record_texts},
 };
@@ -175,9 +174,8 @@ struct FilePage {
 #[derive(Serialize, ToSchema)]
 struct FileDeleted {
     request_id: schema_types::RequestId,
-    #[serde(serialize_with = "shown")]
     #[schema(value_type = schema_types::FileName)]
-    file_name: StoredName,
+    file_name: String,
 }
 
 impl FileRecord {
@@ -278,7 +276,8 @@ pub async fn delete(
     let Some(name) = removed.await?? else {
         return Err(plain(StatusCode::NOT_FOUND, "file not found"));
     };
-    Ok(Json(FileDeleted { request_id: caller.request_id.into(), file_name: name }).into_response())
+    let (request_id, file_name) = (caller.request_id.into(), name.to_string());
+    Ok(Json(FileDeleted { request_id, file_name }).into_response())
 }
 
 #[cfg(test)]

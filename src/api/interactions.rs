@@ -7,7 +7,7 @@ use std::sync::{
 
 use axum::{extract::State, response::Response};
 use http::Uri;
-use media::{EventType, Label, Seq};
+use media::{Label, Seq};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use timeline::{Event, FindingPayload, SemanticChunkInferred, Timeline};
@@ -39,9 +39,8 @@ struct Interaction {
     #[schema(required = true)]
     end_pts_ms: Option<i64>,
     /// Event type; null if the model named none.
-    #[serde(serialize_with = "named")]
-    #[schema(value_type = Option<String>, required = true)]
-    event_type: Option<EventType>,
+    #[schema(required = true)]
+    event_type: Option<String>,
     #[schema(required = true)]
     object_label: Option<String>,
     summary: String,
@@ -56,24 +55,12 @@ struct Interaction {
     /// Backend that answered.
     #[schema(required = true)]
     provider: Option<String>,
-    #[serde(serialize_with = "label")]
     #[schema(value_type = Option<schema_types::Label>, required = true)]
-    index_name: Option<Label>,
+    index_name: Option<String>,
     /// Live description that this one reuses; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     reused_from_seq: Option<u64>,
-}
-
-fn named<S: serde::Serializer>(
-    value: &Option<EventType>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    value.as_ref().map(EventType::as_str).serialize(serializer)
-}
-
-fn label<S: serde::Serializer>(value: &Option<Label>, serializer: S) -> Result<S::Ok, S::Error> {
-    value.as_ref().map(Label::as_str).serialize(serializer)
 }
 
 impl Interaction {
@@ -83,7 +70,7 @@ impl Interaction {
             seq: seq.0,
             start_pts_ms: chunk.start_pts_ms,
             end_pts_ms: chunk.end_pts_ms,
-            event_type: Some(chunk.event_type),
+            event_type: Some(chunk.event_type.as_str().to_owned()),
             object_label: chunk.object_label,
             summary: chunk.summary,
             description: chunk.description,
@@ -93,7 +80,7 @@ impl Interaction {
                 .and_then(|text| RawValue::from_string(text.as_str().to_owned()).ok()),
             confidence: chunk.confidence.map(Into::into),
             provider: chunk.provider,
-            index_name: chunk.index_name,
+            index_name: chunk.index_name.map(|name| name.as_str().to_owned()),
             reused_from_seq: None,
         }
     }
@@ -104,14 +91,14 @@ impl Interaction {
             seq: seq.0,
             start_pts_ms: Some(found.pts_ms),
             end_pts_ms: found.end_pts_ms.or(Some(found.pts_ms)),
-            event_type: found.event_type,
+            event_type: found.event_type.map(|name| name.as_str().to_owned()),
             object_label: found.object_label,
             summary: found.summary.unwrap_or_default(),
             description: found.description,
             output: None,
             confidence: Some(found.confidence.into()),
             provider: found.provider,
-            index_name: found.index_name,
+            index_name: found.index_name.map(|name| name.as_str().to_owned()),
             reused_from_seq: found.reused_from_seq.map(|seq| seq.0),
         }
     }
@@ -140,8 +127,8 @@ fn said(
                 return Ok(None);
             }
         };
-        let is_wanted = index.is_none() || interaction.index_name == index;
-        Ok(is_wanted.then_some(interaction))
+        let is_wanted = |name: &Label| interaction.index_name.as_deref() == Some(name.as_str());
+        Ok(index.as_ref().is_none_or(is_wanted).then_some(interaction))
     };
     seqs.into_iter().filter_map(move |seq| read(seq).transpose())
 }

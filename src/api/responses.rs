@@ -1,9 +1,9 @@
 //! JSON response types of domain types.
 
-use std::{collections::BTreeMap, fmt::Display};
+use std::collections::BTreeMap;
 
 use media::{CellBox, FrameRate, Marker, MarkerOrigin, RequestId, WallTime};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use timeline::{KeyframeStored, SemanticOutcome};
 use utoipa::ToSchema;
 
@@ -12,11 +12,6 @@ use crate::runs::{
     registry::{ChunkProgress, JobProgress, Run, RunRegistry},
     source::remote,
 };
-
-/// Serializes a value by its `Display`.
-pub fn shown<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
-}
 
 /// Region of the picture, in fractions of its sides from the upper left corner.
 #[derive(Serialize, ToSchema)]

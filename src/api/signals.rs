@@ -25,7 +25,7 @@ use super::{
     error::ApiError,
     extract::{Caller, OwnedRun, QueryParams, RawParams},
     openapi::{FailureResponse, schema_types},
-    responses::{Region, shown},
+    responses::Region,
     streamed_json::{READING_BYTES, list as listed, record_texts},
     thresholds::GateRecord,
 };
@@ -297,9 +297,8 @@ declared!(FrameQuery { stream_id: optional parsed });
 struct FrameExplanation {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
-    #[serde(serialize_with = "shown")]
     #[schema(value_type = schema_types::Label)]
-    stream_id: StreamId,
+    stream_id: String,
     #[serde(flatten)]
     frame: FrameRecord,
     /// Change of `luma_mean` from the previous frame; null for the first frame.
@@ -346,7 +345,7 @@ pub async fn fetch(
                 Json(FrameExplanation {
                     request_id: caller.request_id.into(),
                     run_id: recorded.run.id().into(),
-                    stream_id: recorded.stream_id().clone(),
+                    stream_id: recorded.stream_id().as_str().to_owned(),
                     frame: (signal, decision).into(),
                     luma_shift: shift.map(Into::into),
                     previous_reason,

@@ -8,7 +8,7 @@ use utoipa::{
     openapi::{ArrayBuilder, ObjectBuilder, RefOr, Schema, Type},
 };
 
-use super::{openapi::schema_types, responses::shown};
+use super::openapi::schema_types;
 use crate::base::json::{BoundedText, List, Object, ValueError, declared, parsed, score};
 
 /// Name of a zone.
@@ -72,9 +72,8 @@ impl From<&Zone> for ZoneRecord {
 /// Zones of a recording.
 #[derive(Serialize, ToSchema)]
 pub struct WatchedZones {
-    #[serde(serialize_with = "shown")]
     #[schema(value_type = schema_types::Label)]
-    stream_id: StreamId,
+    stream_id: String,
     zones: Vec<ZoneRecord>,
     /// True if motion outside of the zones is ignored.
     activity_zones_only: bool,
@@ -84,7 +83,7 @@ impl WatchedZones {
     /// Creates the record of the zones of the newest recording of `stream`.
     pub fn of(stream: &StreamId, Zones { zones, only }: &Zones) -> WatchedZones {
         WatchedZones {
-            stream_id: stream.clone(),
+            stream_id: stream.as_str().to_owned(),
             zones: zones.iter().map(ZoneRecord::from).collect(),
             activity_zones_only: *only,
         }
