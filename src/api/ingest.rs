@@ -14,7 +14,6 @@ use super::{
     extract::{Caller, JsonBody, OwnedRun},
     jobs::{JobAnswer, Prefer, Working},
     openapi::{DenyUnknownFields, FailureResponse, schema_types},
-    responses::fps,
     thresholds::{self, GateFields},
     zones::{self, ZoneFields, ZoneList},
 };
@@ -195,8 +194,8 @@ pub async fn ingest(
         decoded_frames: ingested.decoded_frames,
         source_uri,
         sampling_policy: policy.into(),
-        source_fps: fps(ingested.source_fps),
-        sample_fps: fps(ingested.sample_fps),
+        source_fps: ingested.source_fps.map(FrameRate::as_f64),
+        sample_fps: ingested.sample_fps.map(FrameRate::as_f64),
         width: ingested.width,
         height: ingested.height,
         decoder: ingested.decoder,

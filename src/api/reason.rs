@@ -19,7 +19,7 @@ use super::{
     jobs::{JobAnswer, Prefer, Working},
     metadata::{self, Coordinates, MetadataContext},
     openapi::{FailureResponse, schema_types},
-    responses::{MarkerRecord, SemanticRecord, fps},
+    responses::{MarkerRecord, SemanticRecord},
     thresholds,
     zones::zones,
 };
@@ -279,7 +279,7 @@ impl Figures {
             frame_metadata_included: includes_metadata,
             markers_emitted: markers.len(),
             decoded_frames: ingested.decoded_frames,
-            sample_fps: fps(ingested.sample_fps),
+            sample_fps: ingested.sample_fps.map(FrameRate::as_f64),
             lag_p95_ms: totals.lag_p95_ms,
             lag_p99_ms: totals.lag_p99_ms,
             tokens: ReasonTokens {

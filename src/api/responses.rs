@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use media::{CellBox, FrameRate, Marker, MarkerOrigin, RequestId, WallTime};
+use media::{CellBox, Marker, MarkerOrigin, RequestId, WallTime};
 use serde::Serialize;
 use timeline::{KeyframeStored, SemanticOutcome};
 use utoipa::ToSchema;
@@ -35,11 +35,6 @@ impl Region {
             height: height.into(),
         })
     }
-}
-
-/// Returns the rate in frames per second; `None` serializes as null.
-pub fn fps(rate: Option<FrameRate>) -> Option<f64> {
-    rate.map(FrameRate::as_f64)
 }
 
 /// Progress of a job.

@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use media::Score;
+use media::{FrameRate, Score};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::super::{App, openapi::schema_types, responses::fps};
+use super::super::{App, openapi::schema_types};
 use crate::runs::{
     registry::Run,
     summary::{Bucket, Records, Summary},
@@ -133,7 +133,7 @@ impl SummaryRecord {
             description: summary.description,
             width: extent.map(|extent| extent.width),
             height: extent.map(|extent| extent.height),
-            source_fps: fps(summary.source_fps),
+            source_fps: summary.source_fps.map(FrameRate::as_f64),
             shape,
             damaged_events: (summary.damaged_events > 0).then_some(summary.damaged_events),
         })
