@@ -257,7 +257,10 @@ impl FromRequestParts<Arc<App>> for RawParams {
                 twice.push(FieldError::new(name, "appears twice"));
             }
         }
-        if twice.is_empty() { Ok(RawParams(Value::Object(object))) } else { Err(twice.into()) }
+        if !twice.is_empty() {
+            return Err(ApiError::Invalid(twice));
+        }
+        Ok(RawParams(Value::Object(object)))
     }
 }
 

@@ -4,17 +4,11 @@ use http::StatusCode;
 
 use super::ApiError;
 use crate::{
-    base::json::{Faults, FieldError, JsonError},
+    base::json::{Faults, JsonError},
     deliver::webhook::WebhookError,
     record::{recording::RecordError, runner::IngestError},
     runs::{registry::RunError, upload::UploadError},
 };
-
-impl From<Vec<FieldError>> for ApiError {
-    fn from(details: Vec<FieldError>) -> ApiError {
-        ApiError::Invalid(details)
-    }
-}
 
 impl From<Faults> for ApiError {
     fn from(faults: Faults) -> ApiError {
