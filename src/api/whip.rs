@@ -29,8 +29,7 @@ use super::{
 use crate::{
     base::{keys::Principal, labels::TenantLabels},
     record::live::{
-        EndReason, IceServer, Instruction, LiveError, LiveSession, PromptError, PublisherIdentity,
-        SessionLookup,
+        EndReason, IceServer, Instruction, LiveError, PromptError, PublisherIdentity, SessionLookup,
     },
 };
 
@@ -156,7 +155,9 @@ pub async fn patch(
     if !fragment.is_empty() {
         check_body(&headers, FRAGMENT, |essence| matches!(essence, FRAGMENT | "text/plain"))?;
     }
-    let session = live(&app, &caller.principal, &session)?;
+    let SessionLookup::Live(session) = find(&app, &caller.principal, &session)? else {
+        return Err(ApiError::NotFound("session"));
+    };
     if fragment.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
@@ -232,13 +233,6 @@ pub async fn prompt(
 fn find(app: &App, owner: &Principal, session: &str) -> Result<SessionLookup, ApiError> {
     let id: Option<SessionId> = session.parse().ok();
     id.and_then(|id| app.live.find(owner, id)).ok_or(ApiError::NotFound("session"))
-}
-
-fn live(app: &App, owner: &Principal, session: &str) -> Result<Arc<LiveSession>, ApiError> {
-    match find(app, owner, session)? {
-        SessionLookup::Live(session) => Ok(session),
-        SessionLookup::Ended => Err(ApiError::NotFound("session")),
-    }
 }
 
 async fn text(body: RawBody) -> Result<String, ApiError> {
