@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
-    extract::{FromRequestParts, Path, State},
+    extract::{FromRequestParts, State},
 };
 use http::request::Parts;
 use media::{JobId, RequestId};
@@ -20,7 +20,7 @@ use super::{
     ApiResult, App,
     error::ApiError,
     events::WaitMs,
-    extract::{Caller, OwnedRun, QueryParams},
+    extract::{Caller, OwnedRun, QueryParams, path_id},
     openapi::{FailureResponse, schema_types},
 };
 use crate::{
@@ -49,14 +49,9 @@ impl FromRequestParts<Arc<App>> for Named {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Named, ApiError> {
         let OwnedRun(run) = OwnedRun::from_request_parts(parts, app).await?;
-        let Path(names) = Path::<Vec<(String, String)>>::from_request_parts(parts, app)
-            .await
-            .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
-        let id = names.iter().find(|(name, _)| name == "job_id").map(|(_, id)| id.parse());
-        match id {
-            Some(Ok(id)) => Ok(Named { run, id }),
-            _ => Err(ApiError::field("job_id", "must be job- and 32 hexadecimal digits")),
-        }
+        let id = path_id(parts, app, "job_id", "job_id").await;
+        let told = |_| ApiError::field("job_id", "must be job- and 32 hexadecimal digits");
+        id.map(|id| Named { run, id }).map_err(told)
     }
 }
 
