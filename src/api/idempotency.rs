@@ -14,7 +14,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use http::{HeaderMap, HeaderName, StatusCode};
+use http::{HeaderMap, HeaderName};
 use media::RunId;
 use redb::WriteTransaction;
 use timeline::LogState;
@@ -256,9 +256,4 @@ fn takes_events(app: &App) -> bool {
 /// Returns the run that the path names.
 pub fn run_in(path: &str) -> Option<RunId> {
     path.strip_prefix("/v1/runs/")?.split('/').next()?.parse().ok()
-}
-
-/// Returns true if the answer must be stored.
-fn did_something(status: StatusCode, error: Option<&ApiError>) -> bool {
-    status.is_success() || error.is_some_and(ApiError::ended_the_run)
 }

@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue, StatusCode, header, response::Parts};
 use http_body_util::BodyExt;
 use media::{RequestId, RunId};
 
-use super::{ApiResult, App, did_something, takes_events};
+use super::{ApiResult, App, takes_events};
 use crate::{
     api::{
         error::{ApiError, ErrorExtension},
@@ -68,7 +68,7 @@ pub async fn kept(
     let error =
         response.extensions_mut().remove::<ErrorExtension>().map(|ErrorExtension(error)| error);
     let status = response.status();
-    let keeps = did_something(status, error.as_deref());
+    let keeps = status.is_success() || error.as_deref().is_some_and(ApiError::ended_the_run);
     if let Some(error) = error {
         response = error.envelope(caller.request_id);
     }
