@@ -74,32 +74,21 @@ impl Drop for FlushGuard {
     }
 }
 
-/// Formats in which the log is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Text to stdout and JSON to stderr; if stderr is a terminal, text only.
-    #[default]
-    Both,
-    /// Text to stdout.
-    Text,
-    /// JSON to stderr.
-    Json,
+media::named! {
+    /// Formats in which the log is written.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum LogFormat {
+        /// Text to stdout and JSON to stderr; if stderr is a terminal, text only.
+        #[default]
+        Both = "both",
+        /// Text to stdout.
+        Text = "text",
+        /// JSON to stderr.
+        Json = "json",
+    }
 }
 
 impl LogFormat {
-    /// Names of all formats in settings.
-    pub const NAMES: &'static str = "both, text, json";
-
-    /// Returns the format called `name`.
-    pub fn from_name(name: &str) -> Option<LogFormat> {
-        match name {
-            "both" => Some(LogFormat::Both),
-            "text" => Some(LogFormat::Text),
-            "json" => Some(LogFormat::Json),
-            _ => None,
-        }
-    }
-
     /// Returns two flags: text is written, JSON is written.
     fn copies(self, stderr_is_terminal: bool) -> (bool, bool) {
         let json = self == LogFormat::Json || self == LogFormat::Both && !stderr_is_terminal;

@@ -46,5 +46,5 @@ pub(super) fn filter(text: &str) -> Result<String, ValueError> {
 
 /// Parses the format of the log.
 pub(super) fn format(text: &str) -> Result<LogFormat, ValueError> {
-    LogFormat::from_name(text).ok_or_else(|| format!("must be one of {}", LogFormat::NAMES).into())
+    LogFormat::from_name(text).ok_or_else(|| "must be one of both, text, json".into())
 }
