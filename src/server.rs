@@ -155,8 +155,7 @@ async fn count_minutes(app: Arc<App>) {
         let counting = Arc::clone(&app);
         let counted = blocking(move || {
             worker::release_free_memory();
-            let (at, machine, owners) = counting.counted();
-            counting.stats.add(at, machine, owners);
+            counting.stats.add(counting.counted());
         });
         if counted.await.is_err() {
             tracing::error!("counting a minute died");

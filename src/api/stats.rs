@@ -1,9 +1,8 @@
 //! `GET /v1/stats`: the last hour by minutes.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
-use media::WallTime;
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -16,9 +15,8 @@ use super::{
 use crate::base::{
     clock::wall_now,
     json::{BoundedInt, declared},
-    keys::Principal,
     metrics::Tally,
-    stats::{MINUTES_MAX, Machine, Point},
+    stats::{MINUTES_MAX, Machine, Point, Snapshot},
 };
 
 /// Number of minutes in an answer.
@@ -114,19 +112,17 @@ pub async fn list(
     let minutes = minutes.map_or(MINUTES_MAX, |BoundedInt(minutes)| minutes as usize);
     let owner = caller.principal;
     let reader = Arc::clone(&app);
-    let points = app.blocking(move || {
-        let (at, machine, owners) = reader.counted();
-        reader.stats.points(minutes, &owner, at, machine, owners)
-    });
+    let points = app.blocking(move || reader.stats.points(minutes, &owner, &reader.counted()));
     let points = points.await?.iter().map(StatsMinute::from).collect();
     Ok(Json(Stats { request_id: caller.request_id.into(), points }))
 }
 
 impl App {
     /// Returns the counts up to now; reads files in `/proc`.
-    pub fn counted(&self) -> ((Instant, WallTime), Machine, HashMap<Principal, Tally>) {
+    pub fn counted(&self) -> Snapshot {
         let machine = Machine::look(&self.metrics, self.registry.busy_runs());
-        ((Instant::now(), wall_now()), machine, self.metrics.owners.tallies())
+        let at = (Instant::now(), wall_now());
+        Snapshot { at, machine, owners: self.metrics.owners.tallies() }
     }
 }
 

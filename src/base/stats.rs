@@ -113,10 +113,13 @@ pub struct Point {
 
 /// Counters at the end of a minute.
 #[derive(Clone, Debug)]
-struct Snapshot {
-    at: (Instant, WallTime),
-    machine: Machine,
-    owners: HashMap<Principal, Tally>,
+pub struct Snapshot {
+    /// Time of the snapshot.
+    pub at: (Instant, WallTime),
+    /// Counters and state of the machine.
+    pub machine: Machine,
+    /// Work of each principal.
+    pub owners: HashMap<Principal, Tally>,
 }
 
 /// Snapshots at the ends of the last minutes, and one before them.
@@ -125,32 +128,19 @@ pub struct Stats(Mutex<VecDeque<Snapshot>>);
 
 impl Stats {
     /// Adds the snapshot at the end of a minute; the first one is only a starting point.
-    pub fn add(
-        &self,
-        at: (Instant, WallTime),
-        machine: Machine,
-        owners: HashMap<Principal, Tally>,
-    ) {
+    pub fn add(&self, snapshot: Snapshot) {
         let mut kept = self.0.lock();
         if kept.len() > MINUTES_MAX {
             kept.pop_front();
         }
-        kept.push_back(Snapshot { at, machine, owners });
+        kept.push_back(snapshot);
     }
 
     /// Returns the last `minutes` points, the oldest first, as `owner` may see them. The last is the
-    /// current minute up to `at`, the time of `machine` and `owners`.
-    pub fn points(
-        &self,
-        minutes: usize,
-        owner: &Principal,
-        at: (Instant, WallTime),
-        machine: Machine,
-        owners: HashMap<Principal, Tally>,
-    ) -> Vec<Point> {
+    /// current minute up to `now`.
+    pub fn points(&self, minutes: usize, owner: &Principal, now: &Snapshot) -> Vec<Point> {
         let kept = self.0.lock();
-        let now = Snapshot { at, machine, owners };
-        let ends: Vec<&Snapshot> = kept.iter().chain([&now]).collect();
+        let ends: Vec<&Snapshot> = kept.iter().chain([now]).collect();
         let first = ends.len().saturating_sub(minutes + 1);
         ends[first..].windows(2).map(|pair| point(pair[0], pair[1], owner)).collect()
     }
@@ -178,24 +168,22 @@ mod tests {
     fn points_are_of_the_last_hour_and_of_their_owner() {
         let [alice, bob] = ["alice", "bob"].map(Principal::named);
         let start = Instant::now();
-        let at = |minute: u64| {
-            (start + EVERY * minute as u32, WallTime { epoch_ms: minute as i64 * 60_000 })
-        };
-        let machine = |minute: u64| Machine { frames: minute * 100, ..Machine::default() };
-        let owners = |minute: u64| {
-            let tally = |frames, descriptions| Tally { frames, descriptions, ..Tally::default() };
-            HashMap::from([
+        let tally = |frames, descriptions| Tally { frames, descriptions, ..Tally::default() };
+        let at = |minute: u64| Snapshot {
+            at: (start + EVERY * minute as u32, WallTime { epoch_ms: minute as i64 * 60_000 }),
+            machine: Machine { frames: minute * 100, ..Machine::default() },
+            owners: HashMap::from([
                 (alice.clone(), tally(minute * 70, minute)),
                 (bob.clone(), tally(minute * 30, 2 * minute)),
-            ])
+            ]),
         };
         let stats = Stats::default();
-        assert_eq!(stats.points(60, &alice, at(0), machine(0), owners(0)), []);
+        assert_eq!(stats.points(60, &alice, &at(0)), []);
         for minute in 0..200 {
-            stats.add(at(minute), machine(minute), owners(minute));
+            stats.add(at(minute));
         }
         for (minutes, expected) in [(1, 1), (5, 5), (60, 60)] {
-            let points = stats.points(minutes, &bob, at(200), machine(200), owners(200));
+            let points = stats.points(minutes, &bob, &at(200));
             assert_eq!(points.len(), expected);
             for point in &points {
                 assert_eq!(point.machine.1.frames - point.machine.0.frames, 100);
@@ -205,7 +193,7 @@ mod tests {
             assert_eq!(points.last().map(|point| point.at.epoch_ms), Some(200 * 60_000));
         }
         let stranger = Principal::named("carol");
-        let points = stats.points(1, &stranger, at(200), machine(200), owners(200));
+        let points = stats.points(1, &stranger, &at(200));
         assert_eq!(points[0].own, Tally::default(), "nobody else's");
     }
 
