@@ -159,8 +159,7 @@ mod tests {
         let read = Watched::take(&body, Form::Body);
         let read = read.map(|it| zones(it.zones, it.activity_zones_only));
         read.map_err(|faults| {
-            let details = Vec::<FieldError>::from(faults).into_iter();
-            details.map(|it| format!("{} {}", it.field, it.message)).collect()
+            Vec::<FieldError>::from(faults).iter().map(FieldError::to_string).collect()
         })
     }
 

@@ -24,7 +24,8 @@ pub use faults::Faults;
 pub use values::{digits, integer, name, number, parsed, said, score, signed, text};
 
 /// Error in one field, as text for the client.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {message}")]
 pub struct FieldError {
     /// Path of the field, such as `frames[3].pts_ms`.
     pub field: String,
@@ -44,6 +45,11 @@ impl FieldError {
             field.push('\u{2026}');
         }
         FieldError { field, message: message.into() }
+    }
+
+    /// Returns all of `errors` in one line.
+    pub fn joined(errors: &[FieldError]) -> String {
+        errors.iter().map(FieldError::to_string).collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -76,20 +82,8 @@ pub enum JsonError {
     #[error("malformed JSON: {0}")]
     Malformed(String),
     /// The text is JSON, but these fields are invalid.
-    #[error("{}", Details(.0))]
+    #[error("{}", FieldError::joined(.0))]
     Invalid(Vec<FieldError>),
-}
-
-struct Details<'a>(&'a [FieldError]);
-
-impl fmt::Display for Details<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, detail) in self.0.iter().enumerate() {
-            let separator = if at == 0 { "" } else { "; " };
-            write!(f, "{separator}{} {}", detail.field, detail.message)?;
-        }
-        Ok(())
-    }
 }
 
 /// Parses one JSON value that must span all of `bytes`.

@@ -195,9 +195,7 @@ fn bad(text: String) -> ApiError {
 
 /// Returns an error that lists all faults in one line of plain text.
 fn listed(what: &str, faults: Faults) -> ApiError {
-    let details = Vec::<FieldError>::from(faults).into_iter();
-    let problems = details.map(|FieldError { field, message }| format!("{field} {message}"));
-    bad(format!("{what} cannot be used: {}", problems.collect::<Vec<_>>().join("; ")))
+    bad(format!("{what} cannot be used: {}", FieldError::joined(&Vec::<FieldError>::from(faults))))
 }
 
 #[cfg(test)]

@@ -127,8 +127,7 @@ fn every_fault_of_a_declared_type_is_told() {
     let read = |text: &str| {
         let whole = Whole::take(&parse(text.as_bytes()).expect("JSON"), Form::Body);
         whole.map_err(|faults| {
-            let told = Vec::<FieldError>::from(faults).into_iter();
-            told.map(|it| format!("{} {}", it.field, it.message)).collect::<Vec<_>>()
+            Vec::<FieldError>::from(faults).iter().map(FieldError::to_string).collect::<Vec<_>>()
         })
     };
     let told = |text: &str| read(text).err().unwrap_or_default();
