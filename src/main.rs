@@ -1,7 +1,7 @@
 //! The server binary: arguments, configuration, run, exit code.
 #![forbid(unsafe_code)]
 
-use std::{io::Write, process::ExitCode, sync::Arc, time::Duration};
+use std::{fmt::Display, io::Write, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::Parser;
 use sightline::{
@@ -62,10 +62,7 @@ fn main() -> ExitCode {
     let _flush = match telemetry::start(&config.log_filter, config.log_format, collector, &metrics)
     {
         Ok(flush) => flush,
-        Err(error) => {
-            eprintln!("sightline-server: {error}");
-            return ExitCode::FAILURE;
-        }
+        Err(error) => return failed(error),
     };
     for warning in &config.warnings {
         tracing::warn!("{warning}");
@@ -74,13 +71,12 @@ fn main() -> ExitCode {
         let (name, variable, searched) = (tool.name, tool.variable, &tool.searched);
         tracing::warn!(name, variable, searched, "a program is missing");
     }
-    match serve(config, metrics) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("sightline-server: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    serve(config, metrics).unwrap_or_else(failed)
+}
+
+fn failed(error: impl Display) -> ExitCode {
+    eprintln!("sightline-server: {error}");
+    ExitCode::FAILURE
 }
 
 fn check(config: &Config) -> ExitCode {
@@ -90,11 +86,7 @@ fn check(config: &Config) -> ExitCode {
     for warning in &config.warnings {
         eprintln!("sightline-server: {warning}");
     }
-    if let Err(error) = app::check(config) {
-        eprintln!("sightline-server: {error}");
-        return ExitCode::FAILURE;
-    }
-    ExitCode::SUCCESS
+    app::check(config).map_or_else(failed, |()| ExitCode::SUCCESS)
 }
 
 type Failure = Box<dyn std::error::Error>;
