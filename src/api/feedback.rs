@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::State,
-    response::{IntoResponse, Response},
-};
+use axum::{Json, extract::State};
 use http::Uri;
 use media::{FeedbackId, RunId};
 use serde::Serialize;
@@ -78,7 +74,7 @@ declared!(FeedbackRequest {
 /// Feedback that was stored.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FeedbackCreated)]
-struct Submitted {
+pub struct Submitted {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
     feedback_id: schema_types::FeedbackId,
@@ -97,20 +93,18 @@ pub async fn submit(
     caller: Caller,
     OwnedRun(run): OwnedRun,
     body: JsonBody,
-) -> ApiResult {
+) -> Result<Json<Submitted>, ApiError> {
     let FeedbackRequest { rating: BoundedInt(rating), category, feedback } = body.read()?;
     let id = FeedbackId::from_bytes(crate::base::random_bytes());
     let (run, principal) = (run.id(), caller.principal);
     let feedback = NewFeedback { id, run, principal, rating: rating as u8, category, feedback };
     app.database()?.submit(&feedback).await?;
-    let (request_id, run_id) = (caller.request_id, run);
     Ok(Json(Submitted {
-        request_id: request_id.into(),
-        run_id: run_id.into(),
+        request_id: caller.request_id.into(),
+        run_id: run.into(),
         feedback_id: id.into(),
         status: "submitted",
-    })
-    .into_response())
+    }))
 }
 
 /// Feedback on a run.
@@ -160,7 +154,7 @@ pub async fn list(
     caller: Caller,
     QueryParams(page): QueryParams<PageQuery>,
     uri: Uri,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let principal = &caller.principal;
     // The log decides which runs are deleted: the database may lag, and runs of other servers must not
     // be shown.
@@ -172,11 +166,8 @@ pub async fn list(
     if let Some(limit) = page.limit {
         let page = database.feedback(principal, before, limit, is_visible).await?;
         let feedback = page.feedback.into_iter().map(FeedbackRecord::from).collect();
-        return Ok(linked(
-            Json(Listed { request_id: request_id.into(), feedback }),
-            &uri,
-            page.next,
-        ));
+        let answer = Json(Listed { request_id: request_id.into(), feedback });
+        return Ok(linked(answer, &uri, page.next));
     }
     let first = database.feedback(principal, before, SLICE, is_visible).await?;
     let text = format!(r#"{{"request_id":"{request_id}","feedback":"#);

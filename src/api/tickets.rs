@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Instant};
 use axum::{
     Json,
     extract::{MatchedPath, Request, State},
-    response::IntoResponse,
 };
 use http::Method;
 use media::{RunId, WallTime};
@@ -13,7 +12,7 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    ApiResult, App,
+    App,
     error::ApiError,
     extract::{Caller, OwnedRun},
     openapi::{FailureResponse, schema_types},
@@ -67,7 +66,7 @@ pub struct TicketQuery {
 
 /// A ticket for the media of a run.
 #[derive(Serialize, ToSchema)]
-struct MediaTicket {
+pub struct MediaTicket {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
     /// The ticket; as secret as a key until it expires.
@@ -87,7 +86,7 @@ pub async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
     OwnedRun(run): OwnedRun,
-) -> ApiResult {
+) -> Result<Json<MediaTicket>, ApiError> {
     let Caller { request_id, principal, .. } = caller;
     let ticket = app.tickets.issue(&principal, run.id(), Instant::now());
     let ticket = ticket.map_err(ApiError::TicketsFull)?;
@@ -97,6 +96,5 @@ pub async fn create(
         run_id: run.id().into(),
         ticket,
         expires_at,
-    })
-    .into_response())
+    }))
 }
