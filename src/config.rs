@@ -159,7 +159,7 @@ impl Config {
             upload_bytes_max: vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40)),
             tools,
             cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
-            console: vars.read("SERVICE_CONSOLE", "on", switch),
+            console: vars.read("SERVICE_CONSOLE", "on", one_of([("on", true), ("off", false)])),
             connections_per_address: vars.read("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "0", rate),
             rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "2000", rate),
             rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "400", rate),
@@ -186,7 +186,11 @@ impl Config {
             label_maps_path: vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path),
             decode,
             sandbox: vars.read("SERVICE_SANDBOX", "require", decoding::sandbox),
-            ingest_stills: vars.read("SERVICE_INGEST_STILLS", "selected", stills),
+            ingest_stills: vars.read(
+                "SERVICE_INGEST_STILLS",
+                "selected",
+                one_of([("selected", true), ("none", false)]),
+            ),
             retention: RetentionAges {
                 stills: vars.read("SERVICE_RETENTION_STILLS_DAYS", "0", days),
                 deleted_runs: vars.read("SERVICE_RETENTION_DELETED_RUN_DAYS", "7", days),
@@ -289,11 +293,17 @@ fn flag(text: &str) -> Result<bool, ValueError> {
     }
 }
 
-fn switch(text: &str) -> Result<bool, ValueError> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("must be on or off".into()),
+/// Parses the name of one of `choices`.
+fn one_of<T: Copy, const COUNT: usize>(
+    choices: [(&'static str, T); COUNT],
+) -> impl Fn(&str) -> Result<T, ValueError> {
+    move |text| {
+        let found = choices.into_iter().find(|(name, _)| *name == text);
+        found.map(|(_, value)| value).ok_or_else(|| {
+            let names = choices.map(|(name, _)| name);
+            let (last, others) = names.split_last().expect("there are choices");
+            format!("must be {} or {last}", others.join(", ")).into()
+        })
     }
 }
 
@@ -327,14 +337,6 @@ fn days(text: &str) -> Result<Option<Duration>, ValueError> {
     let found = text.parse().ok().filter(|days| (0.0..=36_500.0).contains(days));
     let age = |days: f64| (days > 0.0).then(|| Duration::from_secs_f64(days * 86_400.0));
     found.map(age).ok_or_else(|| "must be a number of days in [0, 36500], 0 for never".into())
-}
-
-fn stills(text: &str) -> Result<bool, ValueError> {
-    match text {
-        "selected" => Ok(true),
-        "none" => Ok(false),
-        _ => Err("must be selected or none".into()),
-    }
 }
 
 fn node_tag(text: &str) -> Result<Option<NodeTag>, ValueError> {

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use ::objects::{Credentials, Place, Url};
 use media::NodeTag;
 
-use super::{EnvReader, whole};
+use super::{EnvReader, one_of, whole};
 use crate::{
     base::{database, json::ValueError},
     deliver::{export, mirror, objects, webhook},
@@ -25,11 +25,8 @@ pub(super) fn database(vars: &mut EnvReader) -> Option<database::DatabaseSetting
 
 /// Reads the scope of the mirror: the events that it copies.
 pub(super) fn mirror(vars: &mut EnvReader) -> mirror::Scope {
-    vars.read("SERVICE_DB_MIRROR", "descriptions", |text| match text {
-        "descriptions" => Ok(mirror::Scope::Descriptions),
-        "all" => Ok(mirror::Scope::All),
-        _ => Err("must be descriptions or all".into()),
-    })
+    let scopes = [("descriptions", mirror::Scope::Descriptions), ("all", mirror::Scope::All)];
+    vars.read("SERVICE_DB_MIRROR", "descriptions", one_of(scopes))
 }
 
 /// Reads target and interval of the export; `None` turns it off.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{EnvReader, fraction, whole};
+use super::{EnvReader, fraction, one_of, whole};
 use crate::{
     base::json::ValueError,
     record::live::{IceServer, LiveConfig, SESSION_BYTES},
@@ -22,6 +22,7 @@ pub(super) fn live(
     let ip = if public_ips.is_empty() { http.ip() } else { unspecified(&public_ips) };
     let mut ice_servers = vars.read("SERVICE_WEBRTC_STUN_SERVERS", "", stun_servers);
     ice_servers.extend(turn_server(vars));
+    let isolation = [("auto", None), ("principal", Some(false)), ("shared", Some(true))];
     let named = |text: &str| Ok(Some(text.to_owned()).filter(|name| !name.is_empty()));
     let memory_budget =
         vars.read("SERVICE_MEDIA_MEMORY_BUDGET_BYTES", "8589934592", whole(SESSION_BYTES, 1 << 50));
@@ -35,7 +36,7 @@ pub(super) fn live(
             _ => (memory_budget / 2).max(SESSION_BYTES),
         },
         shares_workers: vars
-            .read("SERVICE_MEDIA_ISOLATION", "auto", isolation)
+            .read("SERVICE_MEDIA_ISOLATION", "auto", one_of(isolation))
             .unwrap_or(names_device),
         model: vars.read("SERVICE_LIVE_MODEL", "", named),
         second_model: vars.read("SERVICE_LIVE_SECOND_PASS_MODEL", "", named),
@@ -106,15 +107,6 @@ fn is_ice_url(text: &str, schemes: &[&str]) -> bool {
     let rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme));
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>' | b'"' | b',');
     rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_plain))
-}
-
-fn isolation(text: &str) -> Result<Option<bool>, ValueError> {
-    match text {
-        "auto" => Ok(None),
-        "principal" => Ok(Some(false)),
-        "shared" => Ok(Some(true)),
-        _ => Err("must be auto, principal or shared".into()),
-    }
 }
 
 #[cfg(test)]
