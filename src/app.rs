@@ -219,12 +219,8 @@ impl Stores {
         }));
         let limits =
             RunLimits { active: config.active_limit, ttl: config.run_ttl, tag: config.node_tag };
-        let is_shared = config.api.keys.as_ref().is_some_and(ApiKeys::is_shared);
-        let quota = if is_shared {
-            Quota::shared(config.api.quotas, Arc::clone(reserve))
-        } else {
-            Quota::new(config.api.quotas)
-        };
+        let is_shared = config.api.keys.as_ref().is_some_and(|keys| keys.len() > 1);
+        let quota = Quota::new(config.api.quotas, is_shared.then(|| Arc::clone(reserve)));
         let registry =
             RunRegistry::open(timeline, limits, Arc::clone(&quota), wall_now(), &former)?;
         let unfinished = recovery.leftovers + blobs.unfinished();

@@ -35,7 +35,7 @@ pub struct BufferedBytes(pub u64);
 /// Creates empty accounts with the limits of this module.
 pub fn accounts() -> Arc<Quota> {
     let [global, principal] = [ALL_BYTES_MAX, OWN_BYTES_MAX].map(std::num::NonZeroU64::new);
-    Quota::new(QuotaLimits { global, principal })
+    Quota::new(QuotaLimits { global, principal }, None)
 }
 
 /// Refuses a read request of `owner` while the unsent bytes, its own or all, reach their limit.

@@ -113,11 +113,6 @@ impl ApiKeys {
         self.0.is_empty()
     }
 
-    /// Returns true if more than one principal is accepted.
-    pub fn is_shared(&self) -> bool {
-        self.0.len() > 1
-    }
-
     /// Returns the principal of `key`, in the same time for unknown and known keys.
     pub fn principal(&self, key: &[u8]) -> Option<&Principal> {
         let digest: [u8; 32] = Sha256::digest(key).into();

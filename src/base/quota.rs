@@ -98,14 +98,9 @@ struct Accounts {
 type Seen = (Instant, u64);
 
 impl Quota {
-    /// Creates empty accounts under `limits`.
-    pub fn new(limits: QuotaLimits) -> Arc<Quota> {
-        Arc::new(Quota { limits, shared: None, accounts: Mutex::default() })
-    }
-
-    /// Creates empty accounts under `limits`, of principals that share the disk of `reserve`.
-    pub fn shared(limits: QuotaLimits, reserve: Arc<DiskReserve>) -> Arc<Quota> {
-        Arc::new(Quota { limits, shared: Some(reserve), accounts: Mutex::default() })
+    /// Creates empty accounts under `limits`, of principals that share the disk of `shared` if it is given.
+    pub fn new(limits: QuotaLimits, shared: Option<Arc<DiskReserve>>) -> Arc<Quota> {
+        Arc::new(Quota { limits, shared, accounts: Mutex::default() })
     }
 
     /// Charges `owner` for `bytes` that are about to be stored, all or none.
@@ -296,7 +291,7 @@ mod tests {
 
     fn quota(global: u64, principal: u64) -> Arc<Quota> {
         let (global, principal) = (NonZeroU64::new(global), NonZeroU64::new(principal));
-        Quota::new(QuotaLimits { global, principal })
+        Quota::new(QuotaLimits { global, principal }, None)
     }
 
     #[test]

@@ -16,7 +16,7 @@ fn open(dir: &Path, now: WallTime) -> Arc<IdempotencyStore> {
     IdempotencyStore::open(
         ledger,
         RetentionClock::starting(now, None),
-        Quota::new(Default::default()),
+        Quota::new(Default::default(), None),
     )
     .expect("opens")
 }

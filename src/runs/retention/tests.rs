@@ -97,7 +97,7 @@ fn open(dir: &Path, clock: &Arc<AtomicI64>) -> (Arc<RunRegistry>, BlobStore) {
     let options = TimelineOptions { clock: Arc::new(now), ..TimelineOptions::default() };
     let (timeline, _) = Timeline::open(&dir.join("log"), options).expect("opened");
     let limits = RunLimits { active: 9, ttl: Duration::from_secs(86_400), tag: None };
-    let quota = Quota::new(crate::base::quota::QuotaLimits::default());
+    let quota = Quota::new(crate::base::quota::QuotaLimits::default(), None);
     let registry =
         RunRegistry::open(timeline, limits, quota, WallTime { epoch_ms: 0 }, &Default::default());
     let blobs = BlobStore::open(&dir.join("blobs"), None).expect("opened");

@@ -8,7 +8,7 @@ use crate::base::{meta_store::InjectedFault, quota::QuotaLimits};
 fn open(dir: &Path) -> UploadStore {
     let limits = QuotaLimits { global: None, principal: NonZeroU64::new(1000) };
     let ledger = MetaStore::open(&dir.join("ledger")).expect("opens");
-    UploadStore::open(&dir.join("uploads"), None, ledger, Quota::new(limits)).expect("opens")
+    UploadStore::open(&dir.join("uploads"), None, ledger, Quota::new(limits, None)).expect("opens")
 }
 
 fn put(uploads: &UploadStore, owner: &Principal, bytes: &[u8], at: i64) -> StoredUpload {
@@ -145,7 +145,7 @@ fn uploads_without_their_ledger_are_left_until_it_is_back() {
     fs::rename(&ledger, &aside).expect("moved");
     let other = MetaStore::open(&ledger).expect("made");
     let limits = QuotaLimits { global: None, principal: None };
-    let refused = UploadStore::open(&folder, None, other, Quota::new(limits)).map(drop);
+    let refused = UploadStore::open(&folder, None, other, Quota::new(limits, None)).map(drop);
     assert!(matches!(refused, Err(UploadError::LedgerLost { .. })), "{refused:?}");
     fs::rename(&aside, &ledger).expect("moved");
     let again = open(dir.path());
