@@ -276,77 +276,73 @@ impl Documented for Signals {
     }
 }
 
-/// Payloads with more detail than the timeline's types give.
-macro_rules! payloads {
-    ($(#[doc = $doc:literal] $name:ident { $($(#[$meta:meta])* $field:ident: $type:ty,)* })*) => {$(
-        #[doc = $doc]
-        #[derive(ToSchema)]
-        #[expect(dead_code, reason = "says what the timeline writes")]
-        struct $name { $($(#[$meta])* $field: $type,)* }
-    )*};
+/// Signals of a decoded frame.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what the timeline writes")]
+struct SignalSample {
+    frame_index: u64,
+    #[schema(required = false)]
+    source_frame_index: u64,
+    pts_ms: i64,
+    /// 16 hexadecimal digits.
+    perceptual_hash: String,
+    luma_mean: schema_types::Fraction,
+    flicker_score: schema_types::Fraction,
+    ghosting_score: schema_types::Fraction,
+    noise_variance_score: schema_types::Fraction,
+    #[schema(required = false)]
+    scene_score: schema_types::Fraction,
+    /// Fraction of the picture's cells that differ from 0.4 s earlier; absent from older recordings.
+    #[schema(required = false)]
+    activity_score: schema_types::Fraction,
+    /// Bounding box of the changed cells; absent if none changed.
+    #[schema(required = false)]
+    activity_region: Region,
+    /// Zones of the changed cells, as indexes into `zones`; absent if there are none.
+    #[schema(required = false)]
+    activity_zones: Vec<u32>,
 }
 
-payloads! {
-    /// Signals of a decoded frame.
-    SignalSample {
-        frame_index: u64,
-        #[schema(required = false)]
-        source_frame_index: u64,
-        pts_ms: i64,
-        /// 16 hexadecimal digits.
-        perceptual_hash: String,
-        luma_mean: schema_types::Fraction,
-        flicker_score: schema_types::Fraction,
-        ghosting_score: schema_types::Fraction,
-        noise_variance_score: schema_types::Fraction,
-        #[schema(required = false)]
-        scene_score: schema_types::Fraction,
-        /// Fraction of the picture's cells that differ from 0.4 s earlier; absent from older recordings.
-        #[schema(required = false)]
-        activity_score: schema_types::Fraction,
-        /// Bounding box of the changed cells; absent if none changed.
-        #[schema(required = false)]
-        activity_region: Region,
-        /// Zones of the changed cells, as indexes into `zones`; absent if there are none.
-        #[schema(required = false)]
-        activity_zones: Vec<u32>,
-    }
-    /// An episode of activity starts.
-    ActivityStartedPayload {
-        request_id: schema_types::RequestId,
-        stream_id: schema_types::Label,
-        #[schema(required = false)]
-        session_id: schema_types::SessionId,
-        /// First frame of the episode.
-        start_frame: u64,
-        start_pts_ms: i64,
-        peak_score: schema_types::Fraction,
-        /// Kept frame with the peak score.
-        peak_frame: u64,
-        /// Bounding box of the motion.
-        region: Region,
-        /// Names of the zones with motion.
-        zones: Vec<String>,
-    }
-    /// An episode of activity ends.
-    ActivityEndedPayload {
-        request_id: schema_types::RequestId,
-        stream_id: schema_types::Label,
-        #[schema(required = false)]
-        session_id: schema_types::SessionId,
-        /// First frame of the episode.
-        start_frame: u64,
-        /// Last frame with motion.
-        end_frame: u64,
-        start_pts_ms: i64,
-        end_pts_ms: i64,
-        /// Highest score of the frames kept for the episode.
-        peak_score: schema_types::Fraction,
-        /// Kept frame with the peak score.
-        peak_frame: u64,
-        /// Bounding box of all motion.
-        region: Region,
-        /// Names of the zones with motion.
-        zones: Vec<String>,
-    }
+/// An episode of activity starts.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what the timeline writes")]
+struct ActivityStartedPayload {
+    request_id: schema_types::RequestId,
+    stream_id: schema_types::Label,
+    #[schema(required = false)]
+    session_id: schema_types::SessionId,
+    /// First frame of the episode.
+    start_frame: u64,
+    start_pts_ms: i64,
+    peak_score: schema_types::Fraction,
+    /// Kept frame with the peak score.
+    peak_frame: u64,
+    /// Bounding box of the motion.
+    region: Region,
+    /// Names of the zones with motion.
+    zones: Vec<String>,
+}
+
+/// An episode of activity ends.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "says what the timeline writes")]
+struct ActivityEndedPayload {
+    request_id: schema_types::RequestId,
+    stream_id: schema_types::Label,
+    #[schema(required = false)]
+    session_id: schema_types::SessionId,
+    /// First frame of the episode.
+    start_frame: u64,
+    /// Last frame with motion.
+    end_frame: u64,
+    start_pts_ms: i64,
+    end_pts_ms: i64,
+    /// Highest score of the frames kept for the episode.
+    peak_score: schema_types::Fraction,
+    /// Kept frame with the peak score.
+    peak_frame: u64,
+    /// Bounding box of all motion.
+    region: Region,
+    /// Names of the zones with motion.
+    zones: Vec<String>,
 }
