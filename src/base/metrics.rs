@@ -287,7 +287,7 @@ labels! {
     }
 }
 
-labels!(of DropReason, Operation, Priority, RemoteFault, WorkerStart);
+labels!(of DropReason, EventKind, Operation, Priority, RemoteFault, WorkerStart);
 
 labels! {
     /// Limit that refused a request.
@@ -330,14 +330,6 @@ labels! {
         DayTokens = "day_tokens",
         /// The server is shutting down.
         Draining = "draining",
-    }
-}
-
-impl Label for EventKind {
-    const ALL: &'static [EventKind] = EventKind::ALL;
-
-    fn value(self) -> &'static str {
-        self.as_str()
     }
 }
 
