@@ -86,7 +86,7 @@ pub async fn list(
             return Ok((listed(before, record_texts(stills), end, READING_BYTES)?, None));
         };
         let page = stills.by_ref().take(limit).collect::<Result<Vec<_>, _>>()?;
-        let next = stills.next().transpose()?.map(|still| still.seq());
+        let next = stills.next().transpose()?.map(|still| still.seq);
         let items = record_texts(page.into_iter().map(Ok));
         Ok::<_, ApiError>((listed(before, items, end, READING_BYTES)?, next))
     });

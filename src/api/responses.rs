@@ -252,7 +252,7 @@ impl From<Marker> for MarkerRecord {
 #[schema(as = Keyframe)]
 pub struct KeyframeRecord {
     /// Sequence number of the event that names the still.
-    seq: u64,
+    pub seq: u64,
     frame_index: u64,
     /// Presentation time of the frame, milliseconds.
     pts_ms: i64,
@@ -285,10 +285,5 @@ impl KeyframeRecord {
             image_bytes: still.image_bytes,
             image_sha256: still.image_sha256.into(),
         }
-    }
-
-    /// Returns the sequence number of the event that names the still.
-    pub fn seq(&self) -> u64 {
-        self.seq
     }
 }
