@@ -251,7 +251,7 @@ fn add_listed(vars: &mut EnvReader, ring: &mut ApiKeys, variable: &'static str) 
 }
 
 fn add(vars: &mut EnvReader, ring: &mut ApiKeys, variable: &'static str, listed: &str) {
-    for entry in listed.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+    for entry in parts(listed) {
         if let Err(problem) = ring.add(entry) {
             vars.refuse(variable, problem);
         }
@@ -283,6 +283,11 @@ fn gate(vars: &mut EnvReader) -> GateConfig {
         ghosting: vars.read("SERVICE_GATE_GHOSTING", "0.55", fraction),
         noise: vars.read("SERVICE_GATE_NOISE", "0.55", fraction),
     }
+}
+
+/// Splits a list at its commas; leaves out empty parts.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
 fn flag(text: &str) -> Result<bool, ValueError> {
@@ -349,12 +354,10 @@ fn optional_path(text: &str) -> Result<Option<PathBuf>, ValueError> {
 }
 
 fn origins(text: &str) -> Result<CorsOrigins, ValueError> {
-    let listed: Vec<&str> =
-        text.split(',').map(str::trim).filter(|origin| !origin.is_empty()).collect();
-    if listed == ["*"] {
+    if parts(text).eq(["*"]) {
         return Ok(CorsOrigins::Any);
     }
-    listed.into_iter().map(origin).collect::<Result<_, _>>().map(CorsOrigins::Listed)
+    parts(text).map(origin).collect::<Result<_, _>>().map(CorsOrigins::Listed)
 }
 
 fn origin(text: &str) -> Result<HeaderValue, ValueError> {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{EnvReader, fraction, one_of, whole};
+use super::{EnvReader, fraction, one_of, parts, whole};
 use crate::{
     base::json::ValueError,
     record::live::{IceServer, LiveConfig, SESSION_BYTES},
@@ -55,8 +55,7 @@ fn unspecified(ips: &[IpAddr]) -> IpAddr {
 }
 
 fn addresses(text: &str) -> Result<Vec<IpAddr>, ValueError> {
-    let listed = text.split(',').map(str::trim).filter(|ip| !ip.is_empty());
-    let parsed: Result<Vec<IpAddr>, _> = listed.map(str::parse).collect();
+    let parsed: Result<Vec<IpAddr>, _> = parts(text).map(str::parse).collect();
     let parsed = parsed.map_err(|_| ValueError::from("must list IP addresses, comma separated"))?;
     if parsed.iter().any(IpAddr::is_unspecified) {
         return Err("must list addresses that publishers can send to, not 0.0.0.0 or ::".into());
@@ -65,13 +64,12 @@ fn addresses(text: &str) -> Result<Vec<IpAddr>, ValueError> {
 }
 
 fn stun_servers(text: &str) -> Result<Vec<IceServer>, ValueError> {
-    let listed = text.split(',').map(str::trim).filter(|url| !url.is_empty());
     let server = |url: &str| {
         is_ice_url(url, &["stun:", "stuns:"])
             .then(|| IceServer { url: url.to_owned(), credential: None })
             .ok_or_else(|| "must list URLs such as stun:stun.example:3478".into())
     };
-    listed.map(server).collect()
+    parts(text).map(server).collect()
 }
 
 fn turn_server(vars: &mut EnvReader) -> Option<IceServer> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use timeline::{default_data_dir, overlap};
 
-use super::{ValueError, vars::EnvReader};
+use super::{ValueError, parts, vars::EnvReader};
 
 const DATA_DIR: &str = "SERVICE_DATA_DIR";
 
@@ -32,8 +32,7 @@ pub(super) fn places(vars: &mut EnvReader) -> (PathBuf, Vec<PathBuf>) {
 }
 
 fn directories(text: &str) -> Result<Vec<PathBuf>, ValueError> {
-    let listed = text.split(',').map(str::trim).filter(|path| !path.is_empty());
-    listed.map(|path| directory(Path::new(path))).collect()
+    parts(text).map(|path| directory(Path::new(path))).collect()
 }
 
 /// Returns an existing directory as an absolute path, symbolic links unresolved.

@@ -2,7 +2,7 @@
 
 use transport::egress::{EgressConfig, NetworkAllowlist};
 
-use super::{flag, optional_path, vars::EnvReader, whole};
+use super::{flag, optional_path, parts, vars::EnvReader, whole};
 use crate::{base::json::ValueError, runs::source::remote::RemoteConfig};
 
 /// Reads the limits of remote sources; plain HTTP is allowed as in `egress`.
@@ -35,9 +35,8 @@ pub(super) fn warnings(egress: &EgressConfig) -> Vec<String> {
 }
 
 fn networks(text: &str) -> Result<NetworkAllowlist, ValueError> {
-    let listed = text.split(',').map(str::trim).filter(|net| !net.is_empty());
     let parse = |net: &str| -> Result<ipnet::IpNet, ValueError> {
         net.parse().map_err(|_| "must list networks such as 10.0.0.0/8 or fd00::/8".into())
     };
-    listed.map(parse).collect::<Result<_, _>>().map(NetworkAllowlist)
+    parts(text).map(parse).collect::<Result<_, _>>().map(NetworkAllowlist)
 }
