@@ -519,5 +519,5 @@ pub async fn analyze(
         })?;
     }
     let figures = Figures { dry_run: done.dry_run };
-    Ok(metadata::answer(done.context, figures, done.frames, &done.markers, done.windowing))
+    metadata::answer(done.context, figures, done.frames, &done.markers, done.windowing)
 }

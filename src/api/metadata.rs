@@ -4,19 +4,6 @@
 
 mod coordinates;
 
-use std::{
-    convert::Infallible,
-    pin::Pin,
-    task::{Context as TaskContext, Poll},
-};
-
-use axum::{
-    body::Body,
-    response::{IntoResponse, Response},
-};
-use bytes::Bytes;
-use http::header;
-use http_body::{Body as HttpBody, Frame};
 use media::{FrameRate, Marker, RequestId, RunId, StreamId};
 use serde::Serialize;
 use timeline::SamplingPolicy;
@@ -24,8 +11,12 @@ use utoipa::ToSchema;
 
 pub use coordinates::Coordinates;
 
-use super::openapi::schema_types;
-use super::responses::MarkerRecord;
+use super::{
+    ApiResult,
+    openapi::schema_types,
+    responses::MarkerRecord,
+    streamed_json::{READING_BYTES, list},
+};
 use crate::record::gate_replay::{FrameAnalysis, MetadataWindow, ModelOutcome, Windowing, windows};
 
 /// Values shared by all metadata objects of an analysis.
@@ -65,12 +56,18 @@ pub fn answer(
     frames: Vec<FrameAnalysis>,
     markers: &[Marker],
     windowing: Windowing,
-) -> Response {
-    let all = if context.is_included { windows(&frames, windowing) } else { Vec::new() };
-    let windows = all.into_iter();
+) -> ApiResult {
+    let windows = if context.is_included { windows(&frames, windowing) } else { Vec::new() };
     let head = head(&context, figures, markers, frames.len());
-    let body = Chunks { context, frames, windows, head: Some(head), comma: "", done: false };
-    ([(header::CONTENT_TYPE, "application/json")], Body::new(body)).into_response()
+    let places = windows
+        .into_iter()
+        .flat_map(|window| (window.first..window.first + window.len).map(move |at| (window, at)));
+    let mut comma = "";
+    let objects = places.map(move |(window, at)| {
+        let text = written(&metadata(&context, &window, &frames[at]));
+        Ok(std::mem::replace(&mut comma, ",").to_owned() + &text)
+    });
+    list(head, objects, || "}".to_owned(), READING_BYTES)
 }
 
 /// Returns the JSON text before the first metadata object.
@@ -97,53 +94,10 @@ fn head(
         markers: markers.iter().cloned().map(MarkerRecord::from).collect(),
     };
     let mut text = written(&head);
-    // Drops the closing brace, which `Chunks` writes after the array.
+    // Drops the closing brace, which comes after the array.
     text.pop();
-    text.push_str(",\"metadata\":[");
+    text.push_str(",\"metadata\":");
     text
-}
-
-struct Chunks {
-    context: MetadataContext,
-    frames: Vec<FrameAnalysis>,
-    windows: std::vec::IntoIter<MetadataWindow>,
-    head: Option<String>,
-    comma: &'static str,
-    done: bool,
-}
-
-/// Minimum size of a chunk of the body, bytes.
-const CHUNK_BYTES: usize = 64 << 10;
-
-impl Chunks {
-    fn next(&mut self) -> Option<String> {
-        let mut text = self.head.take().unwrap_or_default();
-        while text.len() < CHUNK_BYTES {
-            let Some(window) = self.windows.next() else { break };
-            for frame in &self.frames[window.first..window.first + window.len] {
-                text.push_str(self.comma);
-                text.push_str(&written(&metadata(&self.context, &window, frame)));
-                self.comma = ",";
-            }
-        }
-        if text.len() < CHUNK_BYTES && !self.done {
-            self.done = true;
-            text.push_str("]}");
-        }
-        (!text.is_empty()).then_some(text)
-    }
-}
-
-impl HttpBody for Chunks {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut TaskContext<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.next().map(|text| Ok(Frame::data(text.into()))))
-    }
 }
 
 fn written(value: &impl Serialize) -> String {

@@ -263,7 +263,7 @@ pub async fn reason(
     };
     let figures = Figures::of(&reasoned, is_included);
     let Reasoned { frames, markers, .. } = reasoned;
-    Ok(metadata::answer(context, figures, frames, &markers, windowing))
+    metadata::answer(context, figures, frames, &markers, windowing)
 }
 
 /// Returns the size of the first picture after rotation.
