@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::State,
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, response::IntoResponse};
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use media::Seq;
 use serde_json::Value;
@@ -137,14 +134,10 @@ async fn stream(
     if feed.is_over().await {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(event_stream(feed))
-}
-
-fn event_stream(feed: EventStreamCursor) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         // Stops proxies from buffering the stream, which would deliver nothing.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    (headers, feed.body()).into_response()
+    Ok((headers, feed.body()).into_response())
 }
