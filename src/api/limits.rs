@@ -146,7 +146,6 @@ fn rates() -> RangeInclusive<Number> {
 )]
 pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Limits> {
     let mut limits = of_fields();
-    limits.push(of_markers());
     let used = app.quota.used(&caller.principal);
     limits.extend(of_server(&app));
     limits.extend(remote::of_remote(&app));
@@ -162,13 +161,6 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Limits> {
     limits.push(stored);
     let limits = limits.into_iter().map(|limit| (limit.name, limit)).collect();
     Json(Limits { request_id: caller.request_id.into(), limits })
-}
-
-/// Returns the confidence from which a marker is exact.
-fn of_markers() -> Limit {
-    let threshold = MarkerConfig::default().threshold;
-    Limit::within("marker_confidence", numbers(0.0..=1.0), "confidence")
-        .default(number(threshold.as_f64()))
 }
 
 /// Returns the limits of request fields; a value beyond one is answered with 422.
@@ -242,7 +234,9 @@ fn of_server(app: &App) -> Vec<Limit> {
         Limit::switched(name, rate.map(NonZeroU32::get), "requests a second")
     };
     let quota = settings.quotas.global.map(NonZeroU64::get);
+    let exact = MarkerConfig::default().threshold.as_f64();
     vec![
+        Limit::within("marker_confidence", numbers(0.0..=1.0), "confidence").default(number(exact)),
         Limit::most("body", BODY_BYTES_MAX, "bytes"),
         Limit::most("header_block", transport.header_bytes_max, "bytes"),
         seconds("request_header", transport.header),
