@@ -69,9 +69,7 @@ impl App {
             tracing::warn!(%error, "cannot read process statistics");
         }
     }
-}
 
-impl App {
     fn look_at_inference(&self) {
         let (metrics, load) = (&self.metrics, self.inference.load());
         metrics.inference_waiting.of(Priority::Live).set(load.waiting_live as i64);
@@ -85,7 +83,6 @@ impl App {
 }
 
 /// Raises a counter to `count`, which is kept elsewhere, unless a later sample has raised it further.
-///
 fn raise(counter: &IntCounter, count: u64) {
     /// Serializes updates: two concurrent scrapes would each add the same difference.
     static ONE: Mutex<()> = Mutex::new(());

@@ -113,7 +113,6 @@ impl Entry {
 
     /// Takes the long answer, unless a caller has taken it.
     pub fn take_long(&self) -> Option<Response> {
-        // The lock guards single assignments, so a panic leaves the value valid.
         self.long.lock().take()
     }
 
