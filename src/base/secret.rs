@@ -3,7 +3,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read, Write},
+    io::{self, Write},
     os::fd::OwnedFd,
     path::Path,
 };
@@ -12,6 +12,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use redb::TableDefinition;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use sha2::Sha256;
+use timeline::held::{FileError, HeldDir, Size};
 
 use super::meta_store::{self, MetaStore, MetaStoreError};
 
@@ -102,12 +103,14 @@ impl Secret {
 
 /// Reads the secret in `data_dir`, or creates one, which [`Secret::keep`] writes.
 pub fn open(data_dir: &Path) -> io::Result<Secret> {
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = rustix::fs::open(data_dir, flags, Mode::empty())?;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match rustix::fs::openat(&dir, NAME, flags, Mode::empty()) {
-        Ok(file) => Ok(Secret { bytes: read(file.into())?, new_in: None, is_anew: false }),
-        Err(rustix::io::Errno::NOENT) => {
+    match HeldDir::new(data_dir).read(Path::new(NAME), Size::Recorded(32)) {
+        Ok(bytes) => {
+            let bytes: [u8; 32] = bytes.try_into().map_err(|_| unknown())?;
+            Ok(Secret { bytes, new_in: None, is_anew: false })
+        }
+        Err(FileError::NotFound) => {
+            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let dir = rustix::fs::open(data_dir, flags, Mode::empty())?;
             let is_anew = data_dir.join("log").exists();
             if is_anew {
                 tracing::error!(
@@ -117,18 +120,9 @@ pub fn open(data_dir: &Path) -> io::Result<Secret> {
             }
             Ok(Secret { bytes: crate::base::random_bytes(), new_in: Some(dir), is_anew })
         }
+        Err(FileError::NotAFile(_) | FileError::Size { .. }) => Err(unknown()),
         Err(error) => Err(error.into()),
     }
-}
-
-fn read(file: File) -> io::Result<[u8; 32]> {
-    let mut secret = [0; 32];
-    let is_whole = file.metadata()?.is_file() && file.metadata()?.len() == secret.len() as u64;
-    if !is_whole {
-        return Err(unknown());
-    }
-    (&file).read_exact(&mut secret)?;
-    Ok(secret)
 }
 
 /// Returns the error for a secret that is not the one of this installation.
