@@ -57,7 +57,6 @@ pub type WindowSize = BoundedInt<2, 256>;
 pub type SegmentMs = BoundedInt<50, 60_000>;
 /// Trace id given by the caller.
 pub type TraceId = BoundedText<1, 64>;
-/// Index of a frame.
 pub type FrameIndex = BoundedInt<0, { (1 << 53) - 1 }>;
 
 /// Frames to analyze, and options.

@@ -27,7 +27,6 @@ pub const BODY_BYTES_MAX: usize = 2 << 20;
 /// Identity of the caller, added by the authentication middleware.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Id of the request.
     pub request_id: RequestId,
     /// Principal that owns what the request creates, and whose data it may see.
     pub principal: Principal,

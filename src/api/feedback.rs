@@ -48,7 +48,6 @@ fn storable(
 pub type Rating = BoundedInt<0, 10>;
 /// Category of the feedback, in the caller's own words.
 pub type Category = BoundedText<1, 128>;
-/// Text of the feedback.
 pub type FeedbackText = BoundedText<0, 8192>;
 
 /// Feedback of a caller on a run.

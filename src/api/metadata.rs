@@ -21,21 +21,15 @@ use crate::record::gate_replay::{FrameAnalysis, MetadataWindow, ModelOutcome, Wi
 
 /// Values shared by all metadata objects of an analysis.
 pub struct MetadataContext {
-    /// Id of the request.
     pub request_id: RequestId,
-    /// Id of the run.
     pub run_id: RunId,
-    /// Stream that was analysed.
     pub stream_id: StreamId,
-    /// Mode of the analysis.
     pub mode: String,
     /// Model that answered, or the requested one.
     pub model: String,
     /// Trace id given by the caller.
     pub trace_id: Option<String>,
-    /// Sampling policy of the frames.
     pub policy: SamplingPolicy,
-    /// Analysed frames per second.
     pub sample_fps: FrameRate,
     /// Origin of the signals: `ingest`, `request` or `reason`.
     pub source: &'static str,

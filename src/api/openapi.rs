@@ -154,7 +154,6 @@ pub fn complete(mut document: openapi::OpenApi) -> openapi::OpenApi {
     document
 }
 
-/// Returns the operations of a path.
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [
         &mut item.get,

@@ -30,7 +30,6 @@ pub struct PageQuery {
 
 declared!(PageQuery { limit: optional limit, cursor: optional cursor });
 
-/// Reads a limit.
 pub fn limit(value: &Value) -> Result<usize, ValueError> {
     PageLimit::digits(value).map(|limit| limit as usize)
 }

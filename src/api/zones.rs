@@ -11,7 +11,6 @@ use utoipa::{
 use super::openapi::schema_types;
 use crate::base::json::{BoundedText, List, Object, ValueError, declared, parsed, score};
 
-/// Name of a zone.
 pub type ZoneName = BoundedText<1, { Zone::NAME_BYTES_MAX }>;
 
 /// A watched zone of the picture; unknown fields are refused.

@@ -21,7 +21,6 @@ const CACHE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
 /// A file to be served.
 pub struct Found {
-    /// Open file.
     pub file: File,
     /// Size in bytes.
     pub size: u64,
@@ -29,7 +28,6 @@ pub struct Found {
     pub version: ResourceVersion,
     /// File name suggested to the caller.
     pub name: String,
-    /// Media type.
     pub kind: &'static str,
 }
 

@@ -22,7 +22,6 @@ pub struct PreparedInference {
     pub request: InferenceRequest,
     /// Run on whose timeline the answer is recorded.
     pub run: Option<Arc<Run>>,
-    /// Images of the request.
     pub pictures: RequestImages,
     /// Estimated number of tokens.
     pub tokens: u64,

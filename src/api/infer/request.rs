@@ -14,7 +14,6 @@ use crate::{
     },
 };
 
-/// Text of the prompt.
 pub type PromptText = BoundedText<1, 32_768>;
 /// Maximum number of tokens of an answer.
 pub type MaxTokens = BoundedInt<1, 4096>;
@@ -74,9 +73,7 @@ declared!(ImageRequest { keyframe: required keyframe });
 /// Reference to a still of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StillRef {
-    /// Run of the still.
     pub run_id: RunId,
-    /// Hash of the still.
     pub sha256: BlobHash,
 }
 

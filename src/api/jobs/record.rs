@@ -47,7 +47,6 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
-    /// Creates the record of `job`.
     pub fn new(job: &JobView) -> JobRecord {
         JobRecord {
             run_id: job.order.run.into(),

@@ -32,7 +32,6 @@ pub struct MultipartForm {
     idle_bytes: Arc<AtomicU64>,
 }
 
-/// A part of a form.
 pub struct FormPart<'a> {
     field: Field<'a>,
     idle_bytes: &'a AtomicU64,
