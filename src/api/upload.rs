@@ -74,17 +74,14 @@ impl UploadAnswer {
     }
 
     fn answer(&self, request_id: RequestId) -> StoredResponse {
-        let id_name = REQUEST_ID;
-        let (location, request_id) =
-            (format!("/v1/files/{}", self.file_name), request_id.to_string());
         let headers = [
-            ("content-type", "application/json"),
-            ("location", &location),
-            (id_name.as_str(), &request_id),
+            (header::CONTENT_TYPE, "application/json".to_owned()),
+            (header::LOCATION, format!("/v1/files/{}", self.file_name)),
+            (REQUEST_ID, request_id.to_string()),
         ];
-        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let headers = headers.map(|(name, value)| (name.to_string(), value)).into();
         let body = serde_json::to_vec(self).expect("our own types are writable");
-        StoredResponse { status: 200, headers: headers.map(owned).into(), body }
+        StoredResponse { status: 200, headers, body }
     }
 }
 
