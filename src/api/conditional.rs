@@ -2,8 +2,10 @@
 
 use std::time::SystemTime;
 
-use http::{HeaderMap, HeaderName, header};
+use http::{HeaderMap, HeaderName, StatusCode, header};
 use utoipa::IntoParams;
+
+use super::error::ApiError;
 
 /// Validators of one version of a stored resource (RFC 9110 8.8).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,36 +35,26 @@ pub struct Preconditions {
     if_modified_since: Option<String>,
 }
 
-/// Result of evaluating the preconditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PreconditionOutcome {
-    /// All conditions hold, or there are none: send the resource.
-    Send,
-    /// The caller has this version (304).
-    NotModified,
-    /// The caller requires another version (412).
-    Failed,
-}
-
-/// Evaluates the preconditions in the order of RFC 9110 13.2.2.
-pub fn evaluate(headers: &HeaderMap, version: &ResourceVersion) -> PreconditionOutcome {
+/// Evaluates the preconditions in the order of RFC 9110 13.2.2. Returns true if the caller has this version
+/// (304); fails if it requires another one (412).
+pub fn evaluate(headers: &HeaderMap, version: &ResourceVersion) -> Result<bool, ApiError> {
+    let failed = || {
+        let text = "precondition failed: the condition does not match the current state".to_owned();
+        Err(ApiError::Plain(StatusCode::PRECONDITION_FAILED, text))
+    };
     let changed_since = |name| Some(version.modified? > date(text(headers, name)?)?);
     if headers.contains_key(header::IF_MATCH) {
         if !is_listed(headers, header::IF_MATCH, |tag| tag == version.etag) {
-            return PreconditionOutcome::Failed;
+            return failed();
         }
     } else if changed_since(header::IF_UNMODIFIED_SINCE) == Some(true) {
-        return PreconditionOutcome::Failed;
+        return failed();
     }
     if headers.contains_key(header::IF_NONE_MATCH) {
         let weakly = |tag: &str| tag.trim_start_matches("W/") == version.etag;
-        if is_listed(headers, header::IF_NONE_MATCH, weakly) {
-            return PreconditionOutcome::NotModified;
-        }
-    } else if changed_since(header::IF_MODIFIED_SINCE) == Some(false) {
-        return PreconditionOutcome::NotModified;
+        return Ok(is_listed(headers, header::IF_NONE_MATCH, weakly));
     }
-    PreconditionOutcome::Send
+    Ok(changed_since(header::IF_MODIFIED_SINCE) == Some(false))
 }
 
 /// Returns true if RFC 9110 13.1.5 allows a range: no `If-Range`, or one that matches this version.
@@ -102,7 +94,12 @@ mod tests {
 
     use http::HeaderValue;
 
-    use super::{PreconditionOutcome::*, *};
+    use super::*;
+
+    /// Outcomes of [`evaluate`] without the text of its error.
+    const SEND: Option<bool> = Some(false);
+    const NOT_MODIFIED: Option<bool> = Some(true);
+    const FAILED: Option<bool> = None;
 
     const OLDER: &str = "Sun, 09 Sep 2001 01:46:39 GMT";
     const THEN: &str = "Sun, 09 Sep 2001 01:46:40 GMT";
@@ -122,26 +119,26 @@ mod tests {
     #[test]
     fn tags_go_before_dates_and_matches_before_modifications() {
         use header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
-        let cases: [(&[(HeaderName, &'static str)], PreconditionOutcome); 16] = [
-            (&[], Send),
-            (&[(IF_MATCH, "\"a\"")], Send),
-            (&[(IF_MATCH, "*")], Send),
-            (&[(IF_MATCH, "\"b\", \"a\"")], Send),
-            (&[(IF_MATCH, "W/\"a\"")], Failed),
-            (&[(IF_MATCH, "\"b\"")], Failed),
-            (&[(IF_MATCH, "\"a\""), (IF_UNMODIFIED_SINCE, OLDER)], Send),
-            (&[(IF_UNMODIFIED_SINCE, OLDER)], Failed),
-            (&[(IF_UNMODIFIED_SINCE, THEN)], Send),
-            (&[(IF_NONE_MATCH, "\"b\", W/\"a\"")], NotModified),
-            (&[(IF_NONE_MATCH, "*")], NotModified),
-            (&[(IF_NONE_MATCH, "\"b\""), (IF_MODIFIED_SINCE, NEWER)], Send),
-            (&[(IF_MODIFIED_SINCE, OLDER)], Send),
-            (&[(IF_MODIFIED_SINCE, THEN)], NotModified),
-            (&[(IF_MODIFIED_SINCE, "yesterday")], Send),
-            (&[(IF_MATCH, "\"b\""), (IF_NONE_MATCH, "\"a\"")], Failed),
+        let cases: [(&[(HeaderName, &'static str)], Option<bool>); 16] = [
+            (&[], SEND),
+            (&[(IF_MATCH, "\"a\"")], SEND),
+            (&[(IF_MATCH, "*")], SEND),
+            (&[(IF_MATCH, "\"b\", \"a\"")], SEND),
+            (&[(IF_MATCH, "W/\"a\"")], FAILED),
+            (&[(IF_MATCH, "\"b\"")], FAILED),
+            (&[(IF_MATCH, "\"a\""), (IF_UNMODIFIED_SINCE, OLDER)], SEND),
+            (&[(IF_UNMODIFIED_SINCE, OLDER)], FAILED),
+            (&[(IF_UNMODIFIED_SINCE, THEN)], SEND),
+            (&[(IF_NONE_MATCH, "\"b\", W/\"a\"")], NOT_MODIFIED),
+            (&[(IF_NONE_MATCH, "*")], NOT_MODIFIED),
+            (&[(IF_NONE_MATCH, "\"b\""), (IF_MODIFIED_SINCE, NEWER)], SEND),
+            (&[(IF_MODIFIED_SINCE, OLDER)], SEND),
+            (&[(IF_MODIFIED_SINCE, THEN)], NOT_MODIFIED),
+            (&[(IF_MODIFIED_SINCE, "yesterday")], SEND),
+            (&[(IF_MATCH, "\"b\""), (IF_NONE_MATCH, "\"a\"")], FAILED),
         ];
         for (pairs, expected) in cases {
-            assert_eq!(evaluate(&headers(pairs), &version()), expected, "{pairs:?}");
+            assert_eq!(evaluate(&headers(pairs), &version()).ok(), expected, "{pairs:?}");
         }
     }
 

@@ -191,12 +191,6 @@ impl ApiError {
         ApiError::Invalid(vec![FieldError::new(field, message)])
     }
 
-    /// Creates the error of a failed precondition (412).
-    pub fn precondition_failed() -> ApiError {
-        let text = "precondition failed: the condition does not match the current state".to_owned();
-        ApiError::Plain(StatusCode::PRECONDITION_FAILED, text)
-    }
-
     /// Error for a run that does not exist or belongs to another caller.
     pub const RUN_NOT_FOUND: ApiError = ApiError::NotFound("run");
 

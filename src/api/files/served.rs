@@ -9,8 +9,7 @@ use utoipa::IntoParams;
 use super::{
     super::{
         ApiResult,
-        conditional::{PreconditionOutcome, ResourceVersion, allows_range, evaluate},
-        error::ApiError,
+        conditional::{ResourceVersion, allows_range, evaluate},
     },
     body::FileBody,
     range::{RangeOutcome, wanted},
@@ -45,12 +44,8 @@ pub fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
     }
     kept.insert(header::CACHE_CONTROL, CACHE);
     kept.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    match evaluate(headers, &version) {
-        PreconditionOutcome::Send => {}
-        PreconditionOutcome::NotModified => {
-            return Ok((StatusCode::NOT_MODIFIED, kept).into_response());
-        }
-        PreconditionOutcome::Failed => return Err(ApiError::precondition_failed()),
+    if evaluate(headers, &version)? {
+        return Ok((StatusCode::NOT_MODIFIED, kept).into_response());
     }
     // Ranges apply to GET only (RFC 9110 14.2).
     let asked = headers.get(header::RANGE).and_then(|value| value.to_str().ok());
