@@ -29,18 +29,14 @@ pub(super) fn serving(vars: &mut EnvReader, has_h3: bool) -> ServingConfig {
 
 fn pair(vars: &mut EnvReader, chain: &'static str, key: &'static str) -> Option<CertificatePaths> {
     let found = (vars.read(chain, "", optional_path), vars.read(key, "", optional_path));
-    match found {
-        (Some(chain), Some(key)) => Some(CertificatePaths { chain, key }),
-        (None, None) => None,
-        (Some(_), None) => {
-            vars.refuse(key, format!("is not set, and {chain} is useless without it"));
-            None
-        }
-        (None, Some(_)) => {
-            vars.refuse(chain, format!("is not set, and {key} is useless without it"));
-            None
-        }
-    }
+    let (lacking, set) = match found {
+        (Some(chain), Some(key)) => return Some(CertificatePaths { chain, key }),
+        (None, None) => return None,
+        (Some(_), None) => (key, chain),
+        (None, Some(_)) => (chain, key),
+    };
+    vars.refuse(lacking, format!("is not set, and {set} is useless without it"));
+    None
 }
 
 fn transport(text: &str, has_h3: bool) -> Result<bool, ValueError> {
