@@ -46,7 +46,6 @@ pub fn webrtc(app: &App) -> Check {
         let said = format!("udp {udp}: live video is not received, its receiver ended");
         return Check::problem(name, said, "another is being opened; the log says why it ended");
     }
-    let told = list(&live.public_ips);
     if udp.ip().is_loopback() {
         return match app.settings.bind_addr.ip().is_loopback() {
             true => Check::ok(name, format!("udp {udp}: publishers on this machine alone")),
@@ -77,10 +76,6 @@ pub fn webrtc(app: &App) -> Check {
         IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
     };
     let reach = if live.public_ips.iter().all(is_local) { " of a private network" } else { "" };
-    Check::ok(name, format!("udp {udp}: publishers are told {told}{reach}"))
-}
-
-fn list(ips: &[IpAddr]) -> String {
-    let names: Vec<String> = ips.iter().map(IpAddr::to_string).collect();
-    names.join(", ")
+    let told: Vec<String> = live.public_ips.iter().map(IpAddr::to_string).collect();
+    Check::ok(name, format!("udp {udp}: publishers are told {}{reach}", told.join(", ")))
 }
