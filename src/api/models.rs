@@ -130,13 +130,6 @@ struct EmbeddingRecord {
 /// Availability of a model or embedder for which nothing is configured.
 const NOT_CONFIGURED: &str = "not_configured";
 
-impl EmbeddingRecord {
-    fn of(eyes: Option<&ImageEmbedder>) -> EmbeddingRecord {
-        let availability = if eyes.is_some() { "ready" } else { NOT_CONFIGURED };
-        EmbeddingRecord { availability, provider: eyes.map(ImageEmbedder::provider) }
-    }
-}
-
 impl From<&ProbeResult> for ProviderRecord {
     fn from(probe: &ProbeResult) -> ProviderRecord {
         let millis = |latency: Duration| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
@@ -199,13 +192,11 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
         decoder: tried(codec).and_then(|tried| tried.decoder.clone()),
         reason: tried(codec).and_then(|tried| tried.reason.clone()),
     });
-    let passed_over = app.workers.passed_over.iter().map(|(backend, reason)| SkippedBackend {
-        backend: backend.as_str(),
-        reason: reason.clone(),
-    });
-    let gate_passed_over = app.workers.gate_passed_over.iter().map(|(backend, reason)| {
-        SkippedBackend { backend: backend.as_str(), reason: reason.clone() }
-    });
+    let skipped = |backend, reason: &String| SkippedBackend { backend, reason: reason.clone() };
+    let passed_over = app.workers.passed_over.iter();
+    let passed_over = passed_over.map(|(backend, why)| skipped(backend.as_str(), why));
+    let gate_passed_over = app.workers.gate_passed_over.iter();
+    let gate_passed_over = gate_passed_over.map(|(backend, why)| skipped(backend.as_str(), why));
     Json(Models {
         request_id: caller.request_id.into(),
         models,
@@ -221,6 +212,9 @@ pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
             passed_over: gate_passed_over.collect(),
             measurer: able.map(|able| able.measurer.clone()),
         },
-        embedding: EmbeddingRecord::of(app.live.eyes()),
+        embedding: EmbeddingRecord {
+            availability: app.live.eyes().map_or(NOT_CONFIGURED, |_| "ready"),
+            provider: app.live.eyes().map(ImageEmbedder::provider),
+        },
     })
 }
