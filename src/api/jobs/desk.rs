@@ -128,16 +128,9 @@ type Key = (RunId, bool);
 #[derive(Default)]
 pub struct Desk(Mutex<HashMap<Key, Arc<Entry>>>);
 
-/// Job that a request joined or started.
-pub enum Found {
-    /// The running job of an identical request.
-    Joined(Arc<Entry>),
-    /// A new job, to be carried out.
-    Begun(Arc<Entry>),
-}
-
 impl Desk {
-    /// Joins the running job if the request is the same; else starts one if `may_begin`.
+    /// Joins the running job if the request is the same; else starts one if `may_begin`. Also returns true if
+    /// the job is new, to be carried out.
     pub fn ask(
         &self,
         run: RunId,
@@ -145,10 +138,10 @@ impl Desk {
         request: RequestId,
         fingerprint: BodyDigest,
         may_begin: bool,
-    ) -> Result<Found, ApiError> {
+    ) -> Result<(Arc<Entry>, bool), ApiError> {
         match self.0.lock().entry((run, kind == JobKind::Analysis)) {
             Place::Occupied(entry) if entry.get().fingerprint == fingerprint => {
-                Ok(Found::Joined(Arc::clone(entry.get())))
+                Ok((Arc::clone(entry.get()), false))
             }
             Place::Occupied(entry) => {
                 Err(RunError::Busy { job: Some(entry.get().order.id) }.into())
@@ -165,7 +158,7 @@ impl Desk {
                     long: Mutex::default(),
                 });
                 place.insert(Arc::clone(&entry));
-                Ok(Found::Begun(entry))
+                Ok((entry, true))
             }
         }
     }

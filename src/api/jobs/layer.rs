@@ -20,7 +20,7 @@ use utoipa::IntoParams;
 
 use super::{
     JobToken, JobView,
-    desk::{Entry, Found, Outcome},
+    desk::{Entry, Outcome},
     long,
     record::{JobAnswer, scope},
 };
@@ -102,25 +102,18 @@ pub async fn as_job(State(app): State<Arc<App>>, request: Request, next: Next) -
     if is_async {
         check_room(&app, &caller).await?;
     }
-    let (entry, told) =
-        match app.desk.ask(run.id(), kind, caller.request_id, fingerprint, may_begin)? {
-            Found::Joined(entry) => {
-                let told = entry.waits();
-                (entry, told)
-            }
-            Found::Begun(entry) => {
-                let told = entry.waits();
-                let ending =
-                    Ending { app: Arc::clone(&app), entry: Arc::clone(&entry), outcome: None };
-                let request = Request::from_parts(parts, Body::from(body));
-                let request = with_job(request, entry.token.clone(), is_async);
-                if is_async {
-                    entry.keep();
-                }
-                tokio::spawn(ending.carry_out(caller.clone(), request, next).in_current_span());
-                (entry, told)
-            }
-        };
+    let (entry, is_new) =
+        app.desk.ask(run.id(), kind, caller.request_id, fingerprint, may_begin)?;
+    let told = entry.waits();
+    if is_new {
+        let ending = Ending { app: Arc::clone(&app), entry: Arc::clone(&entry), outcome: None };
+        let request = Request::from_parts(parts, Body::from(body));
+        let request = with_job(request, entry.token.clone(), is_async);
+        if is_async {
+            entry.keep();
+        }
+        tokio::spawn(ending.carry_out(caller.clone(), request, next).in_current_span());
+    }
     // A job that ends without storing its answer gives it to whoever joins it.
     if is_async && entry.keep() {
         let mut refused = told.clone();
