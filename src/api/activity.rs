@@ -269,19 +269,6 @@ fn from(value: &Value) -> Result<i64, ValueError> {
     value.as_str().unwrap_or_default().parse().map_err(|_| "must be a 64-bit integer".into())
 }
 
-/// Filter of the requested episodes.
-struct Wanted {
-    stream: Option<StreamId>,
-    from_ms: i64,
-}
-
-impl Wanted {
-    fn has(&self, episode: &ActivityEpisode) -> bool {
-        self.stream.as_ref().is_none_or(|stream| *stream == episode.stream_id)
-            && episode.end_pts_ms.is_none_or(|end| end >= self.from_ms)
-    }
-}
-
 /// List the episodes of activity of the newest recording of each stream.
 ///
 /// Sorted by their start. An episode in progress has no end.
@@ -298,7 +285,7 @@ pub async fn list(
     uri: Uri,
 ) -> ApiResult {
     let ActivityQuery { stream_id, from } = query;
-    let wanted = Wanted { stream: stream_id, from_ms: from.unwrap_or(i64::MIN) };
+    let from_ms = from.unwrap_or(i64::MIN);
     let timeline = app.registry.timeline().clone();
     let (request_id, run_id) = (caller.request_id, run.id());
     let damaged = DamagedEvents::default();
@@ -307,14 +294,18 @@ pub async fn list(
         let from = page.cursor.unwrap_or(Seq(0));
         let mut reader = Reader::new(&timeline, &run, from, damaged.clone())?;
         let end = move || damaged.end();
-        let watched = serde_json::to_string(&reader.watched(wanted.stream.as_ref()));
+        let watched = serde_json::to_string(&reader.watched(stream_id.as_ref()));
         let watched = watched.map_err(|_| ApiError::Bug("zones are no JSON"))?;
         let before = format!(
             r#"{{"request_id":"{request_id}","run_id":"{run_id}","watched":{watched},"episodes":"#
         );
         let read = std::iter::from_fn(move || reader.read().transpose());
+        let is_wanted = move |episode: &ActivityEpisode| {
+            stream_id.as_ref().is_none_or(|stream| *stream == episode.stream_id)
+                && episode.end_pts_ms.is_none_or(|end| end >= from_ms)
+        };
         let mut episodes = read.filter(move |episode| {
-            episode.as_ref().map_or(true, |(_, episode, _)| wanted.has(episode))
+            episode.as_ref().map_or(true, |(_, episode, _)| is_wanted(episode))
         });
         let record = |read: Result<(Seq, ActivityEpisode, Option<BlobHash>), ApiError>| {
             let (_, episode, still) = read?;
