@@ -11,7 +11,6 @@ use std::{ops::RangeInclusive, sync::Arc};
 use axum::{
     Json,
     extract::{Path, State},
-    response::{IntoResponse, Response},
 };
 use gate::{Decision, Gate, GateConfig, SelectionReason};
 use http::HeaderMap;
@@ -294,7 +293,7 @@ declared!(FrameQuery { stream_id: optional parsed });
 
 /// A recorded frame, with the values that explain the gate's decision.
 #[derive(Serialize, ToSchema)]
-struct FrameExplanation {
+pub struct FrameExplanation {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
     #[schema(value_type = schema_types::Label)]
@@ -322,7 +321,7 @@ pub async fn fetch(
     OwnedRun(run): OwnedRun,
     Path((_run, frame_index)): Path<(String, String)>,
     params: RawParams,
-) -> ApiResult {
+) -> Result<Json<FrameExplanation>, ApiError> {
     let mut faults = Faults::default();
     let query = faults.part("", params.read());
     let index = faults.part("frame_index", FrameNumber::digits(&Value::String(frame_index)));
@@ -341,18 +340,15 @@ pub async fn fetch(
             let shift = before.as_ref().map(|(it, _)| it.luma_mean.abs_diff(signal.luma_mean));
             let previous_reason =
                 before.map(|(_, decision)| SelectionReason::as_str(decision.reason));
-            return Ok::<Response, ApiError>(
-                Json(FrameExplanation {
-                    request_id: caller.request_id.into(),
-                    run_id: recorded.run.id().into(),
-                    stream_id: recorded.stream_id().as_str().to_owned(),
-                    frame: (signal, decision).into(),
-                    luma_shift: shift.map(Into::into),
-                    previous_reason,
-                    thresholds: recorded.gate.into(),
-                })
-                .into_response(),
-            );
+            return Ok(Json(FrameExplanation {
+                request_id: caller.request_id.into(),
+                run_id: recorded.run.id().into(),
+                stream_id: recorded.stream_id().as_str().to_owned(),
+                frame: (signal, decision).into(),
+                luma_shift: shift.map(Into::into),
+                previous_reason,
+                thresholds: recorded.gate.into(),
+            }));
         }
         Err(missing())
     });
