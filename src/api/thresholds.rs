@@ -118,27 +118,16 @@ pub struct GateRecord {
 
 impl From<GateConfig> for GateRecord {
     fn from(gate: GateConfig) -> GateRecord {
-        let GateConfig {
-            keepalive_frames,
-            keepalive_ms,
-            scene_cut,
-            activity_on,
-            activity_off,
-            luma_shift,
-            flicker,
-            ghosting,
-            noise,
-        } = gate;
         GateRecord {
-            keepalive_frames,
-            keepalive_ms,
-            scene_cut: scene_cut.into(),
-            activity_on: activity_on.into(),
-            activity_off: activity_off.into(),
-            luma_shift: luma_shift.into(),
-            flicker: flicker.into(),
-            ghosting: ghosting.into(),
-            noise: noise.into(),
+            keepalive_frames: gate.keepalive_frames,
+            keepalive_ms: gate.keepalive_ms,
+            scene_cut: gate.scene_cut.into(),
+            activity_on: gate.activity_on.into(),
+            activity_off: gate.activity_off.into(),
+            luma_shift: gate.luma_shift.into(),
+            flicker: gate.flicker.into(),
+            ghosting: gate.ghosting.into(),
+            noise: gate.noise.into(),
         }
     }
 }
