@@ -256,10 +256,7 @@ pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: JsonBody) 
     let wanted = Wanted { from: Seq(from), limit, kind, chosen: Chosen::default() };
     let wait = Duration::from_millis(wait);
     let page = poll(&app, &caller.principal, &run, wanted, wait).await?;
-    let kind = match kind {
-        Some(kind) => format!("\"{}\"", kind.as_str()),
-        None => "null".to_owned(),
-    };
+    let kind = kind.map_or("null".to_owned(), |kind| format!("\"{}\"", kind.as_str()));
     let (request_id, run_id, next, more) = (caller.request_id, run.id(), page.next, page.more);
     let before = format!(
         r#"{{"request_id":"{request_id}","query":{{"run_id":"{run_id}","kind":{kind},"from_seq":{from}}},"matches":"#

@@ -175,7 +175,11 @@ impl FromRequest<Arc<App>> for JsonBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<JsonBody, ApiError> {
-        check_type(request.headers())?;
+        let is_json = |essence: &str| {
+            essence == "application/json"
+                || essence.starts_with("application/") && essence.ends_with("+json")
+        };
+        check_body(request.headers(), "application/json", is_json)?;
         let (_, text) = whole(request, app).await?;
         Ok(JsonBody { value: json::parse(&text)?, text })
     }
@@ -203,14 +207,6 @@ pub async fn whole(request: Request, app: &Arc<App>) -> Result<(Parts, Bytes), A
 pub fn caller(request: &Request) -> Result<Caller, ApiError> {
     let caller = request.extensions().get::<Caller>().cloned();
     caller.ok_or(ApiError::Bug("a layer outside the authentication layer asks for its caller"))
-}
-
-fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let is_json = |essence: &str| {
-        essence == "application/json"
-            || essence.starts_with("application/") && essence.ends_with("+json")
-    };
-    check_body(headers, "application/json", is_json)
 }
 
 /// Rejects a compressed body, and a media type (lower-cased) for which `is_expected` is false.

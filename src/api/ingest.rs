@@ -31,8 +31,6 @@ use crate::{
     },
 };
 
-/// Stream name if the caller gives none.
-pub const DEFAULT_STREAM: &str = "main";
 /// A `source_uri`: up to the length of a Linux path, with every byte percent-encoded.
 pub type SourceUri = BoundedText<1, { 3 * 4096 }>;
 /// Maximum number of frames of an ingest.
@@ -72,7 +70,7 @@ pub fn sampling(
 
 /// Returns the stream if the caller names none.
 pub fn default_stream() -> StreamId {
-    DEFAULT_STREAM.parse().expect("a valid stream id")
+    "main".parse().expect("a valid stream id")
 }
 
 /// Source to ingest, and options; other fields are refused.

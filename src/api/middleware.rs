@@ -125,10 +125,8 @@ fn span(request: &Request, request_id: RequestId, route: &str) -> Span {
 
 /// Returns the answer to a request that is refused before routing.
 fn refused(app: &App, request: &Request) -> Option<Response> {
-    if let Err(error) = app.rates.of_all() {
-        return Some(error.into_response());
-    }
-    if let Err(error) = keyless::check(&app.settings, request) {
+    let checked = app.rates.of_all().and_then(|()| keyless::check(&app.settings, request));
+    if let Err(error) = checked {
         return Some(error.into_response());
     }
     let uri = request.uri();
