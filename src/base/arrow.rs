@@ -48,9 +48,7 @@ const RECORD_BATCH: u8 = 3;
 
 /// Returns the first message: the columns, and `about` as metadata of the stream.
 pub fn schema(columns: &[Column], about: &Map<String, Value>) -> Vec<u8> {
-    let mut flat = Flat::default();
-    let root = flat.root();
-    let header = message(&mut flat, root, SCHEMA, 0);
+    let (mut flat, header) = message(SCHEMA, 0);
     // endianness, fields, custom_metadata.
     let schema = flat.table(header, &[Slot::Absent, Slot::Ref, Slot::Ref]);
     for (at, column) in flat.refs(schema[0], columns.len()).into_iter().zip(columns) {
@@ -93,9 +91,7 @@ pub fn batch(columns: &[Column], rows: &[Value]) -> Vec<u8> {
         add(if nulls > 0 { bits(values.iter().map(|value| !value.is_null())) } else { Vec::new() });
         write(column.kind, &values, &mut add);
     }
-    let mut flat = Flat::default();
-    let root = flat.root();
-    let header = message(&mut flat, root, RECORD_BATCH, body.len() as i64);
+    let (mut flat, header) = message(RECORD_BATCH, body.len() as i64);
     // length, nodes, buffers.
     let batch = flat.table(header, &[Slot::Long(rows.len() as i64), Slot::Ref, Slot::Ref]);
     flat.pairs(batch[0], &nodes);
@@ -137,11 +133,14 @@ fn bits(flags: impl Iterator<Item = bool>) -> Vec<u8> {
     bytes
 }
 
-/// Writes a message up to its header; returns the position of the reference to the header.
-fn message(flat: &mut Flat, root: usize, header: u8, body: i64) -> usize {
+/// Writes a message up to its header; also returns the position of the reference to the header.
+fn message(header: u8, body: i64) -> (Flat, usize) {
+    let mut flat = Flat::default();
+    let root = flat.root();
     // version, header_type, header, bodyLength.
     let slots = [Slot::Short(VERSION), Slot::Byte(header), Slot::Ref, Slot::Long(body)];
-    flat.table(root, &slots)[0]
+    let header = flat.table(root, &slots)[0];
+    (flat, header)
 }
 
 fn field(flat: &mut Flat, at: usize, column: &Column) {

@@ -28,7 +28,7 @@ impl Flat {
 
     /// Writes a table, the target of the reference at `at`; returns the positions of the table's references.
     pub fn table(&mut self, at: usize, slots: &[Slot]) -> Vec<usize> {
-        self.align(8);
+        self.align();
         // The vtable: its size, the size of the table, and the offset of each field in the table.
         let vtable = self.0.len();
         let size = 8 + 8 * slots.len();
@@ -37,7 +37,7 @@ impl Flat {
         for (index, slot) in slots.iter().enumerate() {
             self.short(if matches!(slot, Slot::Absent) { 0 } else { 8 + 8 * index });
         }
-        self.align(8);
+        self.align();
         let table = self.0.len();
         self.refer(at);
         self.0.extend(((table - vtable) as i32).to_le_bytes());
@@ -88,7 +88,7 @@ impl Flat {
 
     /// Writes the length of a vector, so that the items that follow are aligned to eight bytes.
     fn vector(&mut self, at: usize, count: usize) {
-        self.align(8);
+        self.align();
         self.0.extend([0; 4]);
         self.refer(at);
         self.0.extend((count as u32).to_le_bytes());
@@ -100,8 +100,8 @@ impl Flat {
         self.0[at..at + 4].copy_from_slice(&distance.to_le_bytes());
     }
 
-    fn align(&mut self, to: usize) {
-        self.0.resize(self.0.len().next_multiple_of(to), 0);
+    fn align(&mut self) {
+        self.0.resize(self.0.len().next_multiple_of(8), 0);
     }
 
     fn short(&mut self, value: usize) {
