@@ -10,29 +10,14 @@ use sha2::{Digest, Sha256};
 
 use super::{Database, DatabaseError};
 
-struct Migration {
-    version: i32,
-    name: &'static str,
-    sql: &'static str,
-}
-
-macro_rules! migrations {
-    ($($version:literal $name:literal,)*) => {
-        &[$(Migration {
-            version: $version,
-            name: $name,
-            sql: include_str!(concat!("migrations/", $name, ".sql")),
-        },)*]
-    };
-}
-
-const MIGRATIONS: &[Migration] = migrations! {
-    1 "0001_feedback",
-    2 "0002_mirror",
-    3 "0003_skipped",
-    4 "0004_progress",
-    5 "0005_log",
-};
+/// Names and texts of the migrations; their versions count from 1.
+const MIGRATIONS: [(&str, &str); 5] = [
+    ("0001_feedback", include_str!("migrations/0001_feedback.sql")),
+    ("0002_mirror", include_str!("migrations/0002_mirror.sql")),
+    ("0003_skipped", include_str!("migrations/0003_skipped.sql")),
+    ("0004_progress", include_str!("migrations/0004_progress.sql")),
+    ("0005_log", include_str!("migrations/0005_log.sql")),
+];
 
 /// Key of the advisory lock: "sightlin" in ASCII.
 const LOCK: i64 = 0x7369_6768_746c_696e;
@@ -44,7 +29,7 @@ pub(super) async fn migrate(database: &Database) -> Result<usize, DatabaseError>
     let work = async {
         let mut lease = database.any_connection().await?;
         let transaction = lease.transaction().await?;
-        let applied = apply(&transaction, MIGRATIONS).await?;
+        let applied = apply(&transaction).await?;
         transaction.commit().await?;
         lease.give_back();
         Ok(applied)
@@ -52,10 +37,7 @@ pub(super) async fn migrate(database: &Database) -> Result<usize, DatabaseError>
     tokio::time::timeout(LIMIT, work).await.unwrap_or(Err(DatabaseError::Timeout(LIMIT)))
 }
 
-async fn apply(
-    transaction: &Transaction<'_>,
-    migrations: &[Migration],
-) -> Result<usize, DatabaseError> {
+async fn apply(transaction: &Transaction<'_>) -> Result<usize, DatabaseError> {
     let ms = LIMIT.as_millis();
     let limits = format!("SET LOCAL statement_timeout = {ms}; SET LOCAL lock_timeout = {ms}");
     transaction.batch_execute(&limits).await?;
@@ -78,26 +60,22 @@ async fn apply(
     let known = "SELECT version, sha256 FROM sightline_migrations ORDER BY version";
     let known: Vec<(i32, String)> =
         transaction.query(known, &[]).await?.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let newest = migrations.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let newest = MIGRATIONS.len() as i32;
     if let Some((version, _)) = known.iter().find(|(version, _)| *version > newest) {
         return Err(DatabaseError::Newer { version: *version });
     }
     let mut applied = 0;
-    for Migration { version, name, sql } in migrations {
-        let sha256 = checksum(sql);
-        match known.iter().find(|(known, _)| known == version) {
+    for (version, (name, sql)) in (1_i32..).zip(MIGRATIONS) {
+        let sha256 = crate::base::hex(&Sha256::digest(sql));
+        match known.iter().find(|(known, _)| *known == version) {
             Some((_, known)) if *known == sha256 => continue,
             Some(_) => return Err(DatabaseError::ChangedMigration { name }),
             None => {}
         }
         transaction.batch_execute(sql).await?;
         let note = "INSERT INTO sightline_migrations (version, name, sha256) VALUES ($1, $2, $3)";
-        transaction.execute(note, &[version, name, &sha256]).await?;
+        transaction.execute(note, &[&version, &name, &sha256]).await?;
         applied += 1;
     }
     Ok(applied)
-}
-
-fn checksum(sql: &str) -> String {
-    crate::base::hex(&Sha256::digest(sql))
 }
