@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     base::{
-        blocking::blocking,
         keys::Principal,
         owner_limit::{LimitScope, OwnerLimiter},
     },
@@ -221,17 +220,7 @@ impl EventStreams {
             // If the reading stream is dropped, the read stops, and another waiting stream reads again.
             let _left = stop.clone().drop_guard();
             let read = move || page::read(&registry, &scope, &key, &stop);
-            match blocking(read).await {
-                Ok(Ok(page)) => Some(Arc::new(page)),
-                Ok(Err(error)) => {
-                    tracing::error!(%error, "an event stream cannot be read");
-                    None
-                }
-                Err(error) => {
-                    tracing::error!(%error, "an event stream cannot be read");
-                    None
-                }
-            }
+            feed::reading(read).await.ok().map(Arc::new)
         };
         cell.get_or_init(read).await.clone()
     }

@@ -32,7 +32,7 @@ const QUIET: &[u8] = b":\n\n";
 /// Error of a stream that cannot be read on; the client sees it cut off.
 #[derive(Debug, thiserror::Error)]
 #[error("the log cannot be read")]
-struct Broken;
+pub(super) struct Broken;
 
 /// Position of a stream in the log.
 pub struct EventStreamCursor {
@@ -169,20 +169,14 @@ impl EventStreamCursor {
 }
 
 /// Runs disk reads on a blocking thread.
-async fn reading<T: Send + 'static>(
+pub(super) async fn reading<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, timeline::TimelineError> + Send + 'static,
 ) -> Result<T, Broken> {
-    match blocking(read).await {
-        Ok(Ok(read)) => Ok(read),
-        Ok(Err(error)) => {
-            tracing::error!(%error, "an event stream cannot be read");
-            Err(Broken)
-        }
-        Err(error) => {
-            tracing::error!(%error, "an event stream cannot be read");
-            Err(Broken)
-        }
-    }
+    let read = blocking(read).await.map_err(BoxError::from).and_then(|read| Ok(read?));
+    read.map_err(|error| {
+        tracing::error!(%error, "an event stream cannot be read");
+        Broken
+    })
 }
 
 type Stepped = (Box<EventStreamCursor>, Result<Option<Bytes>, Broken>);
