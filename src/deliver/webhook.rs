@@ -12,7 +12,7 @@ mod secret;
 mod store;
 mod table;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use media::{ErrorKind, RunId, Seq, WallTime, WebhookId};
 use timeline::{EventKind, Timeline, TimelineError};
@@ -98,21 +98,14 @@ pub struct Webhook {
 }
 
 /// Scope of a limit on the number of webhooks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookLimitScope {
     /// Webhooks of one run.
+    #[error("run")]
     Run,
     /// Webhooks of one principal, over all runs.
+    #[error("principal")]
     Principal,
-}
-
-impl fmt::Display for WebhookLimitScope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            WebhookLimitScope::Run => "run",
-            WebhookLimitScope::Principal => "principal",
-        })
-    }
 }
 
 /// Reason that a webhook is not created, found or changed.
