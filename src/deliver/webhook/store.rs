@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use media::{Seq, WallTime, WebhookId};
+use media::{RunId, Seq, WallTime, WebhookId};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
 use timeline::EventKind;
@@ -113,16 +113,14 @@ impl Record {
         }
     }
 
-    fn webhook(self, id: [u8; 16]) -> Option<Webhook> {
+    /// Returns the webhook `id`, with its state but for the cursor.
+    fn live(self, id: [u8; 16]) -> Option<WebhookState> {
         let kinds = |names: Vec<String>| {
             names.iter().map(|name| EventKind::from_name(name)).collect::<Option<Vec<_>>>()
         };
-        Some(Webhook {
+        let webhook = Webhook {
             id: WebhookId::from_bytes(id),
-            run: match self.run {
-                Some(run) => Some(run.parse().ok()?),
-                None => None,
-            },
+            run: self.run.map(|run| run.parse::<RunId>()).transpose().ok()?,
             owner: Principal::named(&self.owner),
             url: RequestUrl::parse(&self.url).ok()?,
             kinds: match self.kinds {
@@ -132,6 +130,15 @@ impl Record {
             description: self.description,
             secret: SigningSecret::parse(&self.secret).ok()?,
             created_at: WallTime { epoch_ms: self.created_at_ms },
+        };
+        Some(WebhookState {
+            is_disabled: self.disabled,
+            dropped: self.dropped,
+            attempts: self.attempts,
+            last_error: self.last_error.map(|(seq, text)| (Seq(seq), text)),
+            // The first turn finds out if letters are queued.
+            has_queued: true,
+            ..WebhookState::new(webhook, Seq(1))
         })
     }
 }
@@ -154,22 +161,8 @@ impl WebhookStore {
             let mut found = Vec::new();
             for row in table.iter()? {
                 let (id, record) = row?;
-                let mut record: Record = decode(record.value())?;
-                let (is_disabled, dropped) = (record.disabled, record.dropped);
-                let (attempts, last_error) = (record.attempts, record.last_error.take());
-                let last_error = last_error.map(|(seq, text)| (Seq(seq), text));
-                let webhook = record.webhook(id.value()).ok_or_else(foreign)?;
-                let fresh = WebhookState::new(webhook, Seq(1));
-                // The first turn finds out if letters are queued.
-                let has_queued = true;
-                found.push(WebhookState {
-                    is_disabled,
-                    dropped,
-                    attempts,
-                    last_error,
-                    has_queued,
-                    ..fresh
-                });
+                let record: Record = decode(record.value())?;
+                found.push(record.live(id.value()).ok_or_else(foreign)?);
             }
             Ok(found)
         })?;
