@@ -36,10 +36,10 @@ async fn setup() -> Setup {
     Setup { webhooks: opened.expect("opens"), ledger, run, _dir: dir }
 }
 
-fn webhook(run: &Run) -> Webhook {
+fn webhook(run: RunId) -> Webhook {
     Webhook {
         id: WebhookId::from_bytes([2; 16]),
-        run: Some(run.id()),
+        run: Some(run),
         owner: Principal::named("alice"),
         url: RequestUrl::parse("https://example.com/hook").expect("a URL"),
         kinds: None,
@@ -84,13 +84,9 @@ fn of_webhooks_that_are_done_the_newest_stay() {
         let owner = if at == 6 { "bob" } else { "alice" };
         let webhook = Webhook {
             id: id(at),
-            run: Some(RunId::from_bytes([at; 16])),
             owner: Principal::named(owner),
-            url: RequestUrl::parse("https://example.com/hook").expect("a URL"),
-            kinds: None,
-            description: None,
-            secret: SigningSecret::generate(),
             created_at: WallTime { epoch_ms: 100 - i64::from(at) },
+            ..webhook(RunId::from_bytes([at; 16]))
         };
         let (is_finished, is_disabled) = (at != 5, at == 5);
         table.insert(WebhookState {
@@ -109,7 +105,7 @@ fn of_webhooks_that_are_done_the_newest_stay() {
 async fn whoever_gives_up_leaves_a_webhook_whole_or_not_at_all() {
     let setup = setup().await;
     let webhooks = &setup.webhooks;
-    give_up(webhooks.create(webhook(&setup.run))).await;
+    give_up(webhooks.create(webhook(setup.run.id()))).await;
     setup.wait_for((true, true)).await;
     give_up(webhooks.remove(WebhookId::from_bytes([2; 16]))).await;
     setup.wait_for((false, false)).await;
@@ -128,7 +124,7 @@ async fn what_the_ledger_refuses_did_not_happen() {
     const OTHER: TableDefinition<'_, &str, u64> = TableDefinition::new("webhooks");
     let setup = setup().await;
     let id = WebhookId::from_bytes([2; 16]);
-    setup.webhooks.create(webhook(&setup.run)).await.expect("made");
+    setup.webhooks.create(webhook(setup.run.id())).await.expect("made");
     let spoil = setup.ledger.write(|change| {
         change.delete_table(TableDefinition::<[u8; 16], &[u8]>::new("webhooks"))?;
         change.open_table(OTHER)?.insert("a", 1)?;
@@ -138,7 +134,7 @@ async fn what_the_ledger_refuses_did_not_happen() {
     let refused = setup.webhooks.remove(id).await;
     assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
     assert!(setup.has(id), "still there");
-    let other = Webhook { id: WebhookId::from_bytes([3; 16]), ..webhook(&setup.run) };
+    let other = Webhook { id: WebhookId::from_bytes([3; 16]), ..webhook(setup.run.id()) };
     let refused = setup.webhooks.create(other).await;
     assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
     assert!(!setup.has(WebhookId::from_bytes([3; 16])));
@@ -152,7 +148,7 @@ async fn a_webhook_is_not_finished_before_the_job_of_its_stopped_run() {
     let delivering = webhooks.start(stop.clone());
     // No event has this kind: the test only observes that events are read.
     let kinds = Some(vec![EventKind::Vlm]);
-    webhooks.create(Webhook { kinds, ..webhook(run) }).await.expect("made");
+    webhooks.create(Webhook { kinds, ..webhook(run.id()) }).await.expect("made");
     let wait_for = async |what: &str, is_there: fn(&WebhookState, Seq) -> bool| {
         let (started, head) = (Instant::now(), webhooks.timeline().head());
         while !is_there(&webhooks.table.get(id).expect("there"), head) {
@@ -176,7 +172,7 @@ async fn a_webhook_is_not_finished_before_the_job_of_its_stopped_run() {
 async fn a_redelivery_and_the_end_of_a_turn_leave_disk_and_memory_the_same() {
     let setup = setup().await;
     let (webhooks, id) = (&setup.webhooks, WebhookId::from_bytes([2; 16]));
-    webhooks.create(webhook(&setup.run)).await.expect("made");
+    webhooks.create(webhook(setup.run.id())).await.expect("made");
     for round in 0..40 {
         let disabled = async {
             // Lets each of the two come first in some rounds.
