@@ -9,7 +9,10 @@ use std::{
 
 use media::{RequestId, Score};
 use timeline::{Event, FindingKind, FindingPayload};
-use tokio::{sync::oneshot, task::spawn_blocking};
+use tokio::{
+    sync::oneshot,
+    task::{JoinHandle, spawn_blocking},
+};
 
 use super::*;
 use crate::runs::registry::{Run, tests::samples};
@@ -57,6 +60,14 @@ impl Log {
 
     async fn find(&self, owner: &str, query: &str) -> SearchOutcome {
         self.search.find(wanted(owner, query)).await.expect("an answer")
+    }
+
+    /// Starts `count` searches of Alice's.
+    fn searches(&self, count: usize) -> Vec<JoinHandle<Result<SearchOutcome, SearchFailure>>> {
+        let start = |search: Arc<SearchService>| {
+            tokio::spawn(async move { search.find(wanted("alice", "a")).await })
+        };
+        (0..count).map(|_| start(Arc::clone(&self.search))).collect()
     }
 }
 
@@ -142,12 +153,7 @@ async fn more_searches_than_may_wait_are_refused() {
     let owner = Principal::named("alice");
     let place = || async { admission.enter(&owner).await.expect("free") };
     let places = [place().await, place().await];
-    let waiting: Vec<_> = (0..WAITING_MAX)
-        .map(|_| {
-            let search = Arc::clone(&log.search);
-            tokio::spawn(async move { search.find(wanted("alice", "a")).await })
-        })
-        .collect();
+    let waiting = log.searches(WAITING_MAX);
     while admission.waiting() < WAITING_MAX {
         tokio::task::yield_now().await;
     }
@@ -230,12 +236,7 @@ async fn searches_that_wait_for_the_index_have_a_bound_too() {
     assert_eq!(log.find("alice", "a").await.total_hits, 1);
     // Simulates an index that is being built; no event wakes the indexer meanwhile.
     log.search.shared.progress.send_replace(Progress::Through(Seq(0)));
-    let waiting: Vec<_> = (0..RUNNING_MAX + WAITING_MAX)
-        .map(|_| {
-            let search = Arc::clone(&log.search);
-            tokio::spawn(async move { search.find(wanted("alice", "a")).await })
-        })
-        .collect();
+    let waiting = log.searches(RUNNING_MAX + WAITING_MAX);
     let started = Instant::now();
     while log.search.admission.waiting() < WAITING_MAX {
         assert!(started.elapsed() < CATCH_UP, "they wait elsewhere");
@@ -261,12 +262,7 @@ async fn searches_that_wait_behind_others_for_the_index_wait_no_longer() {
     assert_eq!(log.find("alice", "a").await.total_hits, 1);
     // Simulates an index that is being built; no event wakes the indexer meanwhile.
     log.search.shared.progress.send_replace(Progress::Through(Seq(0)));
-    let waiting: Vec<_> = (0..RUNNING_MAX + WAITING_MAX)
-        .map(|_| {
-            let search = Arc::clone(&log.search);
-            tokio::spawn(async move { search.find(wanted("alice", "a")).await })
-        })
-        .collect();
+    let waiting = log.searches(RUNNING_MAX + WAITING_MAX);
     let all = async {
         for search in waiting {
             let behind = search.await.expect("no panic");
