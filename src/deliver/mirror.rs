@@ -118,7 +118,7 @@ pub struct EventMirror {
     scope: Scope,
     database: Database,
     timeline: Timeline,
-    ledger: MetaStore,
+    cursors: Cursors,
     metrics: Arc<Metrics>,
     node: String,
     place: Mutex<Option<Place>>,
@@ -156,13 +156,14 @@ impl EventMirror {
     ) -> Result<Arc<EventMirror>, MetaStoreError> {
         let node = node::name(&ledger)?;
         let (place, refused) = (Mutex::default(), Mutex::default());
-        let next = Cursors::new(ledger.clone()).lowest(scope.cursor())?.unwrap_or(Seq(1));
+        let cursors = Cursors::new(ledger);
+        let next = cursors.lowest(scope.cursor())?.unwrap_or(Seq(1));
         let next = AtomicU64::new(next.0);
         Ok(Arc::new(EventMirror {
             scope,
             database,
             timeline,
-            ledger,
+            cursors,
             metrics,
             node,
             place,
@@ -193,9 +194,7 @@ impl EventMirror {
         // While the database is unknown, all events that any database may lack are kept.
         let from = match known {
             Some(next) => next,
-            None => {
-                Cursors::new(self.ledger.clone()).lowest(self.scope.cursor())?.unwrap_or(Seq(1))
-            }
+            None => self.cursors.lowest(self.scope.cursor())?.unwrap_or(Seq(1)),
         };
         let mut runs = HashSet::new();
         self.timeline.scan(|head| {
@@ -232,7 +231,7 @@ impl EventMirror {
         let passed = batch.next.0 - place.written.0;
         if !batch.is_empty() || passed > PASSED_MAX {
             let (mirror, cursor, next) = (Arc::clone(self), place.cursor.clone(), place.next);
-            blocking(move || Cursors::new(mirror.ledger.clone()).advance(&cursor, next)).await??;
+            blocking(move || mirror.cursors.advance(&cursor, next)).await??;
             place.written = place.next;
         }
         self.next.store(place.next.0, Relaxed);
@@ -297,8 +296,8 @@ impl EventMirror {
     async fn find_place(self: &Arc<Self>) -> Result<Place, MirrorError> {
         let DatabaseState { database, last } = self.database.known(self.scope, &self.node).await?;
         let cursor = format!("{}{database}", self.scope.cursor());
-        let (ledger, name) = (self.ledger.clone(), cursor.clone());
-        let written = blocking(move || Cursors::new(ledger).of(&name)).await??.unwrap_or(Seq(1));
+        let (cursors, name) = (self.cursors.clone(), cursor.clone());
+        let written = blocking(move || cursors.of(&name)).await??.unwrap_or(Seq(1));
         // A restored database has lost events after `last`, which are copied again.
         let next = written.min(Seq(last.0 + 1));
         tracing::debug!(node = self.node, cursor, %next, "found where the mirror goes on");
