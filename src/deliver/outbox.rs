@@ -53,7 +53,7 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
 
     /// Adds a reader with a due first turn; its last `failures` turns failed.
     pub fn add(&self, key: K, failures: u32) {
-        self.schedule.lock().add_after(key, failures);
+        self.schedule.lock().add(key, failures);
         self.changed.notify_one();
     }
 

@@ -95,13 +95,8 @@ impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
         }
     }
 
-    /// Adds a reader with a due first turn; wakes an existing one.
-    pub fn add(&mut self, key: K) {
-        self.add_after(key, 0);
-    }
-
-    /// Adds a reader as [`RetrySchedule::add`] does, with `failures` consecutive failed turns.
-    pub fn add_after(&mut self, key: K, failures: u32) {
+    /// Adds a reader with a due first turn, after `failures` consecutive failed ones; wakes an existing one.
+    pub fn add(&mut self, key: K, failures: u32) {
         // A turn from before the reader's removal may still be in progress.
         let is_busy = self.busy.contains_key(&key);
         let state = if is_busy { State::Busy { woken: false } } else { State::Idle };
@@ -144,7 +139,7 @@ impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
 
     /// Makes the next turn of a reader due, even after a failure; adds a missing reader.
     pub fn urge(&mut self, key: K) {
-        self.add(key);
+        self.add(key, 0);
         let Some(reader) = self.readers.get_mut(&key) else { return };
         match reader.state {
             State::Waiting { until } => {

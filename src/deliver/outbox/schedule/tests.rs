@@ -21,7 +21,7 @@ const FAILED: DeliveryResult =
 #[test]
 fn turns_go_round_and_news_during_a_turn_are_not_lost() {
     let (mut schedule, now) = schedule(1, 1);
-    (1..=3).for_each(|key| schedule.add(key));
+    (1..=3).for_each(|key| schedule.add(key, 0));
     let mut order = Vec::new();
     for _ in 0..6 {
         let turn = schedule.poll(now).expect("due");
@@ -49,7 +49,7 @@ fn turns_go_round_and_news_during_a_turn_are_not_lost() {
 #[test]
 fn failures_wait_longer_each_time_and_start_over_after_a_success() {
     let (mut schedule, mut now) = schedule(1, 1);
-    schedule.add(1);
+    schedule.add(1, 0);
     for (failures, delay) in [1, 2, 4, 8, 8].into_iter().enumerate() {
         let turn = schedule.poll(now).expect("due");
         assert_eq!(turn.failures, failures as u32);
@@ -74,7 +74,7 @@ fn failures_wait_longer_each_time_and_start_over_after_a_success() {
 #[test]
 fn a_failure_after_progress_is_the_first_and_an_urged_reader_does_not_wait() {
     let (mut schedule, now) = schedule(1, 1);
-    schedule.add(1);
+    schedule.add(1, 0);
     let after_progress = DeliveryResult::Failed { at_least: Duration::ZERO, progressed: true };
     for (outcome, failures) in [(FAILED, 1), (FAILED, 2), (after_progress, 1)] {
         schedule.poll(now).expect("due");
@@ -100,9 +100,9 @@ fn a_failure_after_progress_is_the_first_and_an_urged_reader_does_not_wait() {
 #[test]
 fn a_reader_that_failed_before_a_restart_goes_on_counting() {
     let (mut schedule, now) = schedule(3, 1);
-    schedule.add_after(1, 2);
-    schedule.add_after(2, 9);
-    schedule.add(3);
+    schedule.add(1, 2);
+    schedule.add(2, 9);
+    schedule.add(3, 0);
     let first = schedule.poll(now);
     assert_eq!(first, Some(DeliverySlot { key: 1, failures: 2 }), "at once");
     assert_eq!(keys(&mut schedule, now), [3], "one place for retries");
@@ -115,12 +115,12 @@ fn a_reader_that_failed_before_a_restart_goes_on_counting() {
 #[test]
 fn readers_that_fail_never_take_all_places() {
     let (mut schedule, now) = schedule(4, 2);
-    (1..=4).for_each(|key| schedule.add(key));
+    (1..=4).for_each(|key| schedule.add(key, 0));
     assert_eq!(keys(&mut schedule, now), [1, 2, 3, 4]);
     (1..=4).for_each(|key| schedule.finish(key, FAILED, now, MIDDLE));
     let later = now + 2 * SECOND;
     assert_eq!(keys(&mut schedule, later), [1, 2], "the others find no place for a retry");
-    (5..=7).for_each(|key| schedule.add(key));
+    (5..=7).for_each(|key| schedule.add(key, 0));
     assert_eq!(keys(&mut schedule, later), [5, 6], "new ones have theirs");
     schedule.finish(5, DeliveryResult::Drained, later, 0);
     assert_eq!(keys(&mut schedule, later), [7]);
@@ -132,7 +132,7 @@ fn readers_that_fail_never_take_all_places() {
 #[test]
 fn a_reader_that_is_removed_has_no_further_turn() {
     let (mut schedule, now) = schedule(3, 3);
-    (1..=4).for_each(|key| schedule.add(key));
+    (1..=4).for_each(|key| schedule.add(key, 0));
     assert_eq!(keys(&mut schedule, now), [1, 2, 3]);
     schedule.finish(1, FAILED, now, MIDDLE);
     schedule.finish(2, DeliveryResult::Ended, now, 0);
@@ -144,7 +144,7 @@ fn a_reader_that_is_removed_has_no_further_turn() {
     let much_later = now + 100 * SECOND;
     assert_eq!((schedule.poll(much_later), schedule.deadline()), (None, None));
     assert_eq!(schedule.busy(), 0);
-    schedule.add(3);
+    schedule.add(3, 0);
     assert_eq!(keys(&mut schedule, much_later), [3]);
 }
 
@@ -158,7 +158,7 @@ fn random_readers_are_all_served() {
         for (call, key, wait) in calls {
             now += wait * SECOND;
             match call {
-                0 => { schedule.add(key); fresh.insert(key); }
+                0 => { schedule.add(key, 0); fresh.insert(key); }
                 1 => { schedule.wake(key); if schedule.readers.contains_key(&key) { fresh.insert(key); } }
                 2 => { schedule.remove(key); fresh.remove(&key); }
                 3 => if let Some(turn) = schedule.poll(now) {
