@@ -181,10 +181,17 @@ pub struct WallTime {
     pub epoch_ms: i64,
 }
 
+const DAY_MS: i64 = 86_400_000;
+
 impl WallTime {
+    /// Formats the date in UTC, such as `2026-11-27`.
+    pub fn date(self) -> String {
+        let (year, month, day) = civil(self.epoch_ms.div_euclid(DAY_MS));
+        format!("{year:04}-{month:02}-{day:02}")
+    }
+
     /// Formats the time as RFC 3339 in UTC with milliseconds.
     pub fn rfc3339(self) -> String {
-        const DAY_MS: i64 = 86_400_000;
         let (days, ms) = (self.epoch_ms.div_euclid(DAY_MS), self.epoch_ms.rem_euclid(DAY_MS));
         let (year, month, day) = civil(days);
         let (s, ms) = (ms / 1000, ms % 1000);

@@ -10,7 +10,7 @@ mod place;
 use std::{collections::HashSet, io, path::PathBuf, sync::Arc, time::Duration};
 
 use gate::GateConfig;
-use media::{RunId, Seq, WallTime};
+use media::{RunId, Seq};
 use tables::{EVENTS, FRAMES, MARKERS, TableError};
 use timeline::{EventMeta, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
@@ -328,7 +328,7 @@ impl Export {
         for head in self.heads(from) {
             let is_over = match noted {
                 Some(noted) => head.seq >= noted,
-                None => made.is_full() || day(head.at) != day(first.at),
+                None => made.is_full() || head.at.date() != first.at.date(),
             };
             if is_over {
                 break;
@@ -357,9 +357,4 @@ impl Export {
 fn waited(event: EventMeta) -> Duration {
     let ms = wall_now().epoch_ms.saturating_sub(event.at.epoch_ms);
     Duration::from_millis(ms.max(0).unsigned_abs())
-}
-
-/// UTC date of a time, such as `2026-11-27`.
-fn day(at: WallTime) -> String {
-    at.rfc3339().split('T').next().unwrap_or_default().to_owned()
 }

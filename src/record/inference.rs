@@ -351,9 +351,7 @@ fn today() -> u64 {
 
 fn date(day: u64) -> String {
     let epoch_ms = i64::try_from(day).unwrap_or_default().saturating_mul(DAY_MS);
-    let mut text = WallTime { epoch_ms }.rfc3339();
-    text.truncate("2026-01-31".len());
-    text
+    WallTime { epoch_ms }.date()
 }
 
 fn until_midnight(now: WallTime) -> Duration {

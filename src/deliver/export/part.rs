@@ -7,7 +7,7 @@ use media::{ErrorKind, Marker, Seq};
 use tables::{Cell, EVENTS, FRAMES, FrameRow, MARKERS, Table, TableError, Whole};
 use timeline::{Event, EventKind, EventMeta, FramesDecoded, StreamedEvent, Timeline};
 
-use super::{ExportError, PART_EVENTS, day};
+use super::{ExportError, PART_EVENTS};
 
 /// Number of frame rows that completes a part.
 const PART_FRAMES: u64 = 1 << 20;
@@ -136,7 +136,7 @@ impl Making {
         // Events come last: a reader that sees their rows finds the other files.
         let tables = [(&FRAMES, self.frames), (&MARKERS, self.markers), (&EVENTS, self.events)];
         let tables = tables.into_iter().filter(|(_, table)| table.rows() > 0);
-        let (date, first) = (day(self.first.at), self.first.seq);
+        let (date, first) = (self.first.at.date(), self.first.seq);
         let files = tables.map(|(schema, table)| {
             Ok(File { table: schema.name, date: date.clone(), first, end, whole: table.finish()? })
         });

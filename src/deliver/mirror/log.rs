@@ -89,11 +89,6 @@ fn time(at: WallTime) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(at.epoch_ms.max(0).unsigned_abs())
 }
 
-/// UTC date of a time, such as `2026-11-27`.
-fn date(at: WallTime) -> String {
-    at.rfc3339().split('T').next().unwrap_or_default().to_owned()
-}
-
 impl Database {
     /// Copies rows into the database `identity`, and no other; returns the number of new rows.
     pub(super) async fn copy_events(
@@ -167,7 +162,7 @@ async fn make_partition(
     client: &tokio_postgres::Client,
     at: WallTime,
 ) -> Result<(), tokio_postgres::Error> {
-    let (day, next) = (date(at), date(WallTime { epoch_ms: at.epoch_ms + DAY_MS }));
+    let (day, next) = (at.date(), WallTime { epoch_ms: at.epoch_ms + DAY_MS }.date());
     let name = format!("sightline_log_{}", day.replace('-', ""));
     let known = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&name]).await?;
     if known.try_get(0)? {
