@@ -444,12 +444,10 @@ impl SessionTask {
         let completed = |request_id| {
             Event::RunCompleted(RunCompleted {
                 request_id,
-                stream_id: None,
                 frames,
                 markers,
                 index_name,
-                semantic: None,
-                reason: None,
+                ..RunCompleted::default()
             })
         };
         let failed = |reason: &str| {

@@ -113,31 +113,30 @@ impl RunRegistry {
             kinds.into_iter().find_map(|kind| figures(&timeline, id, kind))
         };
         let read = blocking(read).await.map_err(|TaskPanicked| RunError::Unfinished)?;
-        let (stream_id, frames, markers) = match read {
-            Some((stream_id, frames, markers)) => (Some(stream_id), frames, markers),
-            None => (None, 0, 0),
-        };
-        let (index_name, semantic, reason) = (None, None, reason.map(str::to_owned));
+        let (stream_id, frames, markers) = read.unwrap_or_default();
         Ok(Event::RunCompleted(RunCompleted {
             request_id,
             stream_id,
             frames,
             markers,
-            index_name,
-            semantic,
-            reason,
+            reason: reason.map(str::to_owned),
+            ..RunCompleted::default()
         }))
     }
 }
 
 /// Returns stream, frames and markers of the newest event of `kind`. `None` if it cannot be read,
 /// so that the run can still end.
-fn figures(timeline: &Timeline, run: RunId, kind: EventKind) -> Option<(StreamId, u64, u64)> {
+fn figures(
+    timeline: &Timeline,
+    run: RunId,
+    kind: EventKind,
+) -> Option<(Option<StreamId>, u64, u64)> {
     let head = timeline.latest(run, kind)?;
     let parts = timeline.get_parts(head.seq).ok()??;
     match parts.decode().ok()? {
-        Event::AnalysisGenerated(last) => Some((last.stream_id, last.frames, last.markers)),
-        Event::FramesDecoded(last) => Some((last.stream_id, last.decoded_frames, 0)),
+        Event::AnalysisGenerated(last) => Some((Some(last.stream_id), last.frames, last.markers)),
+        Event::FramesDecoded(last) => Some((Some(last.stream_id), last.decoded_frames, 0)),
         _ => None,
     }
 }

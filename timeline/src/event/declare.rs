@@ -92,7 +92,10 @@ macro_rules! events {
         by_hand $($by_hand:ident($by_hand_type:ident)),*;
         with $($with:ident($with_type:ident)),*;
         findings $($finding:ident),*;
-        $($(#[doc = $doc:literal])* $name:ident as $shown:ident { $($members:tt)* })*
+        $(
+            $(#[doc = $doc:literal])* $(#[derive($($derive:ident),*)])?
+            $name:ident as $shown:ident { $($members:tt)* }
+        )*
     ) => {
         /// Immutable fact of a run, before it has a sequence number: the payload of a kind.
         #[derive(Clone, Debug, PartialEq)]
@@ -179,7 +182,9 @@ macro_rules! events {
             }
         }
 
-        payloads! { $($(#[doc = $doc])* $name as $shown { $($members)* })* }
+        payloads! {
+            $($(#[doc = $doc])* $(#[derive($($derive),*)])? $name as $shown { $($members)* })*
+        }
     };
 }
 

@@ -206,6 +206,7 @@ events! {
     }
 
     /// The run reached its normal end.
+    #[derive(Default)]
     RunCompleted as RunCompletedPayload {
         // Null if a session ended by itself.
         request_id: Option<RequestId>,

@@ -93,9 +93,7 @@ fn run_lifecycle() {
         stream_id: "yard".parse().ok(),
         frames: 7,
         markers: 2,
-        index_name: None,
-        semantic: None,
-        reason: None,
+        ..RunCompleted::default()
     };
     check(
         Event::RunCompleted(completed.clone()),

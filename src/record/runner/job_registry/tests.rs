@@ -119,15 +119,7 @@ fn decoded(at: u8) -> Event {
 }
 
 fn completed(at: u8) -> Event {
-    Event::RunCompleted(RunCompleted {
-        request_id: Some(request(at)),
-        stream_id: None,
-        frames: 0,
-        markers: 0,
-        index_name: None,
-        semantic: None,
-        reason: None,
-    })
+    Event::RunCompleted(RunCompleted { request_id: Some(request(at)), ..RunCompleted::default() })
 }
 
 #[test]
