@@ -219,10 +219,6 @@ impl RunRegistry {
         &self.quota
     }
 
-    fn new_run_id(&self) -> RunId {
-        RunId::from_bytes(crate::base::id_bytes(self.limits.tag))
-    }
-
     /// Limits on runs.
     pub fn limits(&self) -> RunLimits {
         self.limits
@@ -244,7 +240,8 @@ impl RunRegistry {
         label: Option<Label>,
         request_id: RequestId,
     ) -> Result<Arc<Run>, RunError> {
-        let run = Arc::new(Run::new(self.new_run_id(), origin, Arc::clone(&self.jobs)));
+        let id = RunId::from_bytes(crate::base::id_bytes(self.limits.tag));
+        let run = Arc::new(Run::new(id, origin, Arc::clone(&self.jobs)));
         // Set before the run is visible.
         run.set_label(label.clone());
         let labelled = label.map(|label| RunLabelled { request_id, label: Some(label) });
@@ -387,16 +384,11 @@ impl Tables {
         let (before, state) = run.fold(head, idle_until);
         count_move(&mut self.by_state, before, state);
         let owner = self.owners.entry(run.origin().principal.clone()).or_default();
-        if state.is_active() {
-            owner.active.insert(head.run);
-        } else {
-            owner.active.remove(&head.run);
-        }
-        if state.is_active() && run.is_untouched() {
-            owner.untouched.insert(head.run);
-        } else {
-            owner.untouched.remove(&head.run);
-        }
+        let set = |runs: &mut HashSet<RunId>, is_in: bool| {
+            if is_in { runs.insert(head.run) } else { runs.remove(&head.run) }
+        };
+        set(&mut owner.active, state.is_active());
+        set(&mut owner.untouched, state.is_active() && run.is_untouched());
         if state.is_visible() {
             owner.runs.entry(run.created_seq()).or_insert_with(|| Arc::clone(run));
         } else {

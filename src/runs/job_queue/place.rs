@@ -49,8 +49,6 @@ enum State {
     Left,
 }
 
-impl Seat {}
-
 impl Lender {
     /// Awaits `wait` and returns its output; lends the permit while `wait` is pending.
     pub async fn lend_while<T>(&self, wait: impl Future<Output = T>) -> T {

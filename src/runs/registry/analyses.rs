@@ -68,7 +68,7 @@ impl Run {
         self.with_analyses(timeline, |made| {
             // The analysis of an open recording has taken its ordinal, but has no event before its end.
             let growing = growing.filter(|growing| growing.decoded.stream_id == *stream);
-            let growing = growing.and_then(|growing| growing.analysis_id());
+            let growing = growing.and_then(|growing| growing.analysis.as_ref()?.analysis_id);
             let taken = growing.is_some_and(|id| made.iter().all(|made| made.id != Some(id)));
             let ended = made.iter().filter(|made| made.stream == *stream).count();
             let ordinal = ended as u64 + u64::from(taken);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::AtomicU64};
 
-use media::{AnalysisId, JobId, Seq};
+use media::{JobId, Seq};
 use timeline::{AnalysisGenerated, FramesDecoded};
 
 use super::run::Run;
@@ -22,13 +22,6 @@ pub struct Growing {
     pub decoded: FramesDecoded,
     /// Event of the recording's own analysis, if its markers are emitted as it grows.
     pub analysis: Option<AnalysisGenerated>,
-}
-
-impl Growing {
-    /// Id of the recording's own analysis.
-    pub(super) fn analysis_id(&self) -> Option<AnalysisId> {
-        self.analysis.as_ref()?.analysis_id
-    }
 }
 
 /// Guard of a visible recording; if dropped before its end, the recording is left to be closed later.

@@ -21,7 +21,7 @@ pub fn readable(stored: &StreamedEvent) -> Option<Event> {
 impl RunRegistry {
     /// Returns the run `id` of `owner`, even if deleted; `None` for another principal's.
     pub fn find_any(&self, id: RunId, owner: &Principal) -> Option<Arc<Run>> {
-        let run = self.tables.lock().runs.get(&id).cloned()?;
+        let run = self.run(id)?;
         (run.origin().principal == *owner && run.lifecycle() != RunState::Unborn).then_some(run)
     }
 
