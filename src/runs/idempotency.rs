@@ -168,7 +168,10 @@ impl IdempotencyStore {
         let (under_way, looked) = (Mutex::default(), Mutex::default());
         let keys = IdempotencyStore { ledger, clock, charges, under_way, looked };
         keys.expire(keys.clock.now())?;
-        keys.ledger.read(records::owners)?.iter().try_for_each(|owner| keys.settle(owner))?;
+        keys.ledger
+            .read(records::owners)?
+            .iter()
+            .try_for_each(|owner| keys.charges.settle(owner))?;
         Ok(Arc::new(keys))
     }
 
@@ -183,14 +186,10 @@ impl IdempotencyStore {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             let keys = Arc::clone(&self);
-            match blocking(move || keys.expire(keys.clock.now())).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    tracing::error!(%error, "could not expire idempotency records; retrying on the next sweep")
-                }
-                Err(died) => {
-                    tracing::error!(%died, "could not expire idempotency records; retrying on the next sweep")
-                }
+            let expired = blocking(move || keys.expire(keys.clock.now())).await;
+            let expired = expired.map_err(Box::<dyn std::error::Error>::from);
+            if let Err(error) = expired.and_then(|expired| Ok(expired?)) {
+                tracing::error!(%error, "could not expire idempotency records; retrying on the next sweep");
             }
         }
     }
@@ -205,13 +204,8 @@ impl IdempotencyStore {
             }
             self.ledger.write(|change| records::forget(change, &over))?;
             let owners: HashSet<&str> = over.iter().map(|(owner, ..)| owner.as_str()).collect();
-            owners.iter().try_for_each(|owner| self.settle(&Principal::named(owner)))?;
+            owners.iter().try_for_each(|owner| self.charges.settle(&Principal::named(owner)))?;
         }
-    }
-
-    /// Charges `owner` for its current records.
-    fn settle(&self, owner: &Principal) -> Result<(), MetaStoreError> {
-        self.charges.settle(owner)
     }
 
     /// Begins the use of a key; blocks on the disk.
@@ -262,7 +256,7 @@ impl IdempotencyStore {
     ) -> Result<(), MetaStoreError> {
         let answered = KeyState::Answered(fingerprint, answer);
         self.ledger.write(|change| records::put(change, scope, self.now().dated, &answered))?;
-        self.settle(&scope.owner)
+        self.charges.settle(&scope.owner)
     }
 
     /// Returns the response stored under `scope`.
@@ -298,7 +292,7 @@ impl IdempotencyStore {
                 Ok(records::remove_begun(change, &held.scope, &past.request_id)? || made)
             })
         })?;
-        self.settle(owner)?;
+        self.charges.settle(owner)?;
         Ok(made)
     }
 
