@@ -4,7 +4,7 @@ use std::path::Path;
 
 use media::RunId;
 use redb::WriteTransaction;
-use timeline::Event;
+use timeline::{Event, NewEvent};
 
 use super::*;
 
@@ -19,6 +19,20 @@ fn open(dir: &Path, now: WallTime) -> Arc<IdempotencyStore> {
         Quota::new(Default::default(), None),
     )
     .expect("opens")
+}
+
+fn open_log(dir: &Path) -> Timeline {
+    Timeline::open(&dir.join("log"), timeline::TimelineOptions::default()).expect("opened").0
+}
+
+/// Event by which a request shows an effect in its run.
+fn failed(id: RequestId) -> NewEvent {
+    let failed = timeline::RunFailed { request_id: Some(id), reason: "x".to_owned() };
+    NewEvent { run: RunId::from_bytes([1; 16]), event: Event::RunFailed(failed) }
+}
+
+fn past(id: RequestId, after: u64) -> Interrupted {
+    Interrupted { fingerprint: None, request_id: id.to_string(), after: Seq(after) }
 }
 
 fn scope(key: &str) -> KeyScope {
@@ -136,23 +150,17 @@ fn so_many_records_are_as_full() {
 #[test]
 fn what_was_cut_off_and_did_nothing_makes_room() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, _) = Timeline::open(&dir.path().join("log"), timeline::TimelineOptions::default())
-        .expect("opened");
+    let log = open_log(dir.path());
     let keys = open(dir.path(), NOW);
     let owner = Principal::named("alice");
     let id = |at: usize| RequestId::from_bytes((at as u64).to_le_bytes());
     let put = |change: &WriteTransaction, at: usize| {
-        let past = Interrupted { fingerprint: None, request_id: id(at).to_string(), after: Seq(0) };
-        records::put(change, &scope(&at.to_string()), later(at as i64), &KeyState::Begun(past))
+        let begun = KeyState::Begun(past(id(at), 0));
+        records::put(change, &scope(&at.to_string()), later(at as i64), &begun)
     };
     keys.ledger.write(|change| (0..40).try_for_each(|at| put(change, at))).expect("written");
     // All requests but the first and the last had an effect, and the last is in progress.
-    let run = RunId::from_bytes([1; 16]);
-    let failed = |at| {
-        let failed = timeline::RunFailed { request_id: Some(id(at)), reason: "x".to_owned() };
-        timeline::NewEvent { run, event: Event::RunFailed(failed) }
-    };
-    log.append_wait((1..39).map(failed).collect()).expect("durable");
+    log.append_wait((1..39).map(|at| failed(id(at))).collect()).expect("durable");
     let KeyLookup::Interrupted(under_way, _) = begin(&keys, "39", later(40)) else {
         panic!("begun")
     };
@@ -171,27 +179,14 @@ fn what_was_cut_off_and_did_nothing_makes_room() {
 #[test]
 fn a_look_back_over_the_log_ends_at_its_bound() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, _) =
-        Timeline::open(dir.path(), timeline::TimelineOptions::default()).expect("opened");
+    let log = open_log(dir.path());
     let id = |at: u64| RequestId::from_bytes(at.to_le_bytes());
-    let failed = |at: u64| timeline::NewEvent {
-        run: RunId::from_bytes([1; 16]),
-        event: Event::RunFailed(timeline::RunFailed {
-            request_id: Some(id(at)),
-            reason: "x".to_owned(),
-        }),
-    };
     // More events than a step, so that the search crosses a step.
     let events = STEP as u64 + 10;
-    log.append_wait((1..=events).map(failed).collect()).expect("durable");
-    let past = |at: u64, after: u64| Interrupted {
-        fingerprint: None,
-        request_id: id(at).to_string(),
-        after: Seq(after),
-    };
+    log.append_wait((1..=events).map(|at| failed(id(at))).collect()).expect("durable");
     let begun = [(900_000, 0), (5, 0), (900_001, events - 20), (events - 3, events - 20)];
     let idle = |reads| {
-        let begun = begun.map(|(at, after)| (at, past(at, after))).to_vec();
+        let begun = begun.map(|(at, after)| (at, past(id(at), after))).to_vec();
         let idle = recovery::idle(begun, &log, reads).expect("readable");
         idle.into_iter().map(|(at, _)| at).collect::<Vec<_>>()
     };
@@ -207,10 +202,9 @@ fn a_look_back_over_the_log_ends_at_its_bound() {
 #[test]
 fn accepting_a_source_alone_is_no_effect() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, _) =
-        Timeline::open(dir.path(), timeline::TimelineOptions::default()).expect("opened");
+    let log = open_log(dir.path());
     let (run, id) = (RunId::from_bytes([1; 16]), RequestId::from_bytes([7; 8]));
-    let past = Interrupted { fingerprint: None, request_id: id.to_string(), after: Seq(0) };
+    let past = past(id, 0);
     let body = || timeline::JsonText::parse("{}").expect("JSON");
     let started = Event::IngestStarted(timeline::IngestStarted {
         request_id: id,
@@ -226,7 +220,7 @@ fn accepting_a_source_alone_is_no_effect() {
         sample_fps: None,
     });
     let append = |event| {
-        log.append_wait(vec![timeline::NewEvent { run, event }]).expect("durable");
+        log.append_wait(vec![NewEvent { run, event }]).expect("durable");
     };
     append(started);
     assert_eq!(past.trace(&log, Some(run), 9).expect("readable"), RecoveredOutcome::Nothing);
@@ -237,8 +231,7 @@ fn accepting_a_source_alone_is_no_effect() {
 #[test]
 fn a_request_that_did_nothing_leaves_its_place_and_one_that_did_stays() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, _) = Timeline::open(&dir.path().join("log"), timeline::TimelineOptions::default())
-        .expect("opened");
+    let log = open_log(dir.path());
     let keys = open(dir.path(), NOW);
     let id = RequestId::from_bytes([7; 8]);
     let begin = |key: &str, at: &Timeline| {
@@ -249,10 +242,9 @@ fn a_request_that_did_nothing_leaves_its_place_and_one_that_did_stays() {
     assert_eq!(idle.trace(&log, None, 9).expect("readable"), RecoveredOutcome::Nothing);
     idle.refused().expect("written");
     let busy = begin("busy", &log);
-    let run = RunId::from_bytes([1; 16]);
-    let failed = timeline::RunFailed { request_id: Some(id), reason: "x".to_owned() };
-    let event = timeline::NewEvent { run, event: Event::RunFailed(failed) };
-    log.append_wait(vec![event]).expect("durable");
+    let failed = failed(id);
+    let run = failed.run;
+    log.append_wait(vec![failed]).expect("durable");
     assert_eq!(busy.trace(&log, None, 9).expect("readable"), RecoveredOutcome::Run(run));
     let late = begin("late", &log);
     assert_eq!(
@@ -292,13 +284,13 @@ fn what_is_over_is_forgotten_while_running() {
 #[test]
 fn a_trace_is_found_across_gaps_and_ends_at_its_bound() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (log, _) =
-        Timeline::open(dir.path(), timeline::TimelineOptions::default()).expect("opened");
+    let log = open_log(dir.path());
     let run = |at: usize| RunId::from_bytes((at as u128).to_le_bytes());
-    let created = |at: usize| timeline::NewEvent {
+    let id = |at: usize| RequestId::from_bytes((at as u64).to_le_bytes());
+    let created = |at: usize| NewEvent {
         run: run(at),
         event: Event::RunCreated(timeline::RunCreated {
-            request_id: RequestId::from_bytes((at as u64).to_le_bytes()),
+            request_id: id(at),
             mode: "balanced".to_owned(),
             model: None,
             principal_key: "alice".to_owned(),
@@ -306,11 +298,7 @@ fn a_trace_is_found_across_gaps_and_ends_at_its_bound() {
         }),
     };
     log.append_wait((1..=9).map(created).collect()).expect("durable");
-    let past = |at: usize, after: u64| Interrupted {
-        fingerprint: None,
-        request_id: RequestId::from_bytes((at as u64).to_le_bytes()).to_string(),
-        after: Seq(after),
-    };
+    let past = |at, after| past(id(at), after);
     let rows = [
         (past(7, 0), None, 7, RecoveredOutcome::Run(run(7))),
         (past(7, 0), None, 6, RecoveredOutcome::Unknown),
