@@ -22,7 +22,7 @@ use std::{
 };
 
 use media::{BlobHash, ErrorKind, NodeTag, WallTime};
-use redb::{ReadableTable, TableDefinition, WriteTransaction};
+use redb::{ReadOnlyTable, ReadableTable, TableDefinition, WriteTransaction};
 use timeline::held::{FileError, HeldDir, Links, check_size};
 
 use crate::{
@@ -44,13 +44,11 @@ pub use name::StoredName;
 use upload_limit::told;
 pub use upload_limit::{ALL_MAX, OWN_MAX, UploadLimiter, UploadPermit};
 
-/// Folder and name to size in bytes, SHA-256, time in epoch ms, the uploader's file name, the owner.
-type Table = TableDefinition<
-    'static,
-    (&'static str, &'static str),
-    (u64, [u8; 32], i64, &'static str, &'static str),
->;
-const UPLOADS: Table = TableDefinition::new("uploads");
+/// Folder and name.
+type Key = (&'static str, &'static str);
+/// Size in bytes, SHA-256, time in epoch ms, the uploader's file name, the owner.
+type Value = (u64, [u8; 32], i64, &'static str, &'static str);
+const UPLOADS: TableDefinition<'static, Key, Value> = TableDefinition::new("uploads");
 
 /// Folder of unfinished uploads; owners' folders have other names.
 const INCOMING: &str = "incoming";
@@ -289,7 +287,7 @@ impl UploadStore {
     fn look<T>(
         &self,
         nothing: T,
-        look: impl FnOnce(&Records) -> Result<T, redb::Error>,
+        look: impl FnOnce(&ReadOnlyTable<Key, Value>) -> Result<T, redb::Error>,
     ) -> Result<T, UploadError> {
         let found = self.ledger.read(|view| match meta_store::table(view, UPLOADS)? {
             Some(table) => look(&table),
@@ -452,11 +450,6 @@ impl UploadStore {
         self.dirs[0].join(folder_of(&upload.owner)).join(upload.name.as_str())
     }
 }
-
-type Records = redb::ReadOnlyTable<
-    (&'static str, &'static str),
-    (u64, [u8; 32], i64, &'static str, &'static str),
->;
 
 /// State of a complete file without a record.
 enum Unrecorded {
