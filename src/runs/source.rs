@@ -15,6 +15,7 @@ use media::ErrorKind;
 use timeline::held::{FileError, HeldDir, Links};
 use transport::egress::EgressError;
 
+use crate::base::percent;
 use remote::RemoteSource;
 
 /// Reason that a source cannot be opened.
@@ -185,7 +186,8 @@ pub fn path_of(uri: &str) -> Result<PathBuf, SourceError> {
             if !matches!(&rest[..start], "" | "localhost") {
                 return Err(SourceError::Malformed("a file URL names no other host"));
             }
-            percent_decoded(&rest[start..])?
+            percent::decode(rest[start..].as_bytes())
+                .ok_or(SourceError::Malformed("its percent-encoding is broken"))?
         }
         _ => uri.to_owned(),
     };
@@ -202,23 +204,9 @@ fn is_hidden(path: &Path) -> bool {
     )
 }
 
-fn percent_decoded(text: &str) -> Result<String, SourceError> {
-    crate::base::percent::decode(text.as_bytes())
-        .ok_or(SourceError::Malformed("its percent-encoding is broken"))
-}
-
 /// Opens the regular file at `path`, which must not lead out of `root` and must have at least one byte.
 fn open_beneath(root: &HeldDir, path: &Path, links: Links) -> Result<File, SourceError> {
-    let file = open_file(root, path, links)?;
-    match file.metadata() {
-        Ok(stat) if stat.len() == 0 => Err(SourceError::Empty),
-        Ok(_) => Ok(file),
-        Err(error) => Err(SourceError::Io(error)),
-    }
-}
-
-fn open_file(root: &HeldDir, path: &Path, links: Links) -> Result<File, SourceError> {
-    root.file(path, links).map_err(|error| match error {
+    let file = root.file(path, links).map_err(|error| match error {
         FileError::LinkOut => SourceError::LinkOut,
         FileError::Link => SourceError::Malformed("symbolic links go in circles"),
         FileError::NotFound => SourceError::NotFound,
@@ -229,7 +217,12 @@ fn open_file(root: &HeldDir, path: &Path, links: Links) -> Result<File, SourceEr
             _ => SourceError::Io(error),
         },
         error => SourceError::Io(error.into()),
-    })
+    })?;
+    match file.metadata() {
+        Ok(stat) if stat.len() == 0 => Err(SourceError::Empty),
+        Ok(_) => Ok(file),
+        Err(error) => Err(SourceError::Io(error)),
+    }
 }
 
 #[cfg(test)]
@@ -261,6 +254,7 @@ mod tests {
         rustix::fs::mknodat(cwd, &fifo, kind, mode, 0).expect("a FIFO");
         let _socket = std::os::unix::net::UnixListener::bind(root.join("s.mp4")).expect("a socket");
         let at = |name: &str| root.join(name).display().to_string();
+        let out = "leads out of its ingest root through a symbolic link, which must be relative and stay within";
         let cases = [
             (at("a b.mp4"), "opened"),
             (format!("file://{}", at("a%20b.mp4")), "opened"),
@@ -277,14 +271,8 @@ mod tests {
             (at(""), "is a directory, not a regular file"),
             (at("fifo.mp4"), "is a FIFO, not a regular file"),
             (at("s.mp4"), "is a socket or device, not a regular file"),
-            (
-                at("out.mp4"),
-                "leads out of its ingest root through a symbolic link, which must be relative and stay within",
-            ),
-            (
-                at("up.mp4"),
-                "leads out of its ingest root through a symbolic link, which must be relative and stay within",
-            ),
+            (at("out.mp4"), out),
+            (at("up.mp4"), out),
             (at("loop.mp4"), "is not a path or file URL: symbolic links go in circles"),
             (at("../secret.mp4"), "must not contain \"..\""),
             ("../secret.mp4".into(), "must not contain \"..\""),

@@ -57,16 +57,14 @@ pub fn read(uri: &str, config: &RemoteConfig) -> Result<Option<RemoteSource>, So
         target => Ok(RemoteSource::Url(target)),
     };
     match scheme(uri).as_deref() {
-        Some("https") => web().map(Some),
         Some("http") if !config.plain_http => {
             Err(not_enabled("http", "SERVICE_ALLOW_INSECURE_HTTP"))
         }
-        Some("http") => web().map(Some),
-        Some("rtsps") => target().map(RemoteSource::Rtsp).map(Some),
         Some("rtsp") if !config.plain_rtsp => {
             Err(not_enabled("rtsp", "SERVICE_ALLOW_UNENCRYPTED_RTSP"))
         }
-        Some("rtsp") => target().map(RemoteSource::Rtsp).map(Some),
+        Some("http" | "https") => web().map(Some),
+        Some("rtsp" | "rtsps") => target().map(RemoteSource::Rtsp).map(Some),
         Some("file") | None => Ok(None),
         Some(other) => Err(SourceError::Remote(EgressError::Scheme(other.to_owned()))),
     }
