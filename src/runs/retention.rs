@@ -376,9 +376,8 @@ impl Retention {
         timeline.scan(|head| seqs.extend(kinds.contains(&head.kind).then_some(head.seq)));
         for seqs in seqs.chunks(EVENTS_A_STEP) {
             for seq in seqs {
-                let read = timeline.get_parts(*seq).and_then(|parts| match parts {
-                    Some(parts) => Ok(Some((parts.head, parts.decode()?))),
-                    None => Ok(None),
+                let read = timeline.get_parts(*seq).and_then(|parts| {
+                    parts.map(|parts| Ok((parts.head, parts.decode()?))).transpose()
                 });
                 match read {
                     Ok(Some((head, event))) => visit(head, event),

@@ -10,8 +10,8 @@ use timeline::{KeyframeStored, Timeline, TimelineOptions};
 
 use super::*;
 use crate::{
-    base::{keys::Principal, quota::Quota},
-    runs::registry::{RunLimits, RunOrigin},
+    base::quota::Quota,
+    runs::registry::{RunLimits, tests::samples},
 };
 
 const REQUEST: RequestId = RequestId::from_bytes([7; 8]);
@@ -53,10 +53,7 @@ impl Bench {
     }
 
     async fn run(&self) -> Arc<Run> {
-        let (tenant, model, session) = (None, None, None);
-        let principal = Principal::named("alice");
-        let origin = RunOrigin { principal, tenant, mode: "balanced".into(), model, session };
-        self.registry.create(origin, REQUEST).await.expect("created")
+        self.registry.create(samples::origin("alice"), REQUEST).await.expect("created")
     }
 
     async fn still(&self, run: &Arc<Run>, jpeg: &[u8]) -> PathBuf {
