@@ -58,15 +58,11 @@ impl MemoryBudget {
     ) -> Result<MemoryReservation, MemoryExhausted> {
         let most = |bytes: u64| usize::try_from(bytes / SESSION_BYTES).unwrap_or(usize::MAX);
         let entered = self.sessions.lock().enter(owner, most(self.limit), most(self.share));
-        match entered {
-            Ok(()) => Ok(MemoryReservation { budget: Arc::clone(self), owner: owner.clone() }),
-            Err(LimitScope::All) => {
-                Err(MemoryExhausted { whose: LimitScope::All, limit: self.limit })
-            }
-            Err(LimitScope::Own) => {
-                Err(MemoryExhausted { whose: LimitScope::Own, limit: self.share })
-            }
-        }
+        entered.map_err(|whose| {
+            let limit = if whose == LimitScope::All { self.limit } else { self.share };
+            MemoryExhausted { whose, limit }
+        })?;
+        Ok(MemoryReservation { budget: Arc::clone(self), owner: owner.clone() })
     }
 
     /// Returns the bytes reserved.

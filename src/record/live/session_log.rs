@@ -41,16 +41,10 @@ pub struct SessionLog {
 impl SessionLog {
     /// Appends `events` atomically; waits while the log is full.
     pub async fn write(&self, events: Vec<Event>) -> Result<Vec<AppendResult>, SessionLogError> {
-        self.retry(|| self.registry.commit(&self.run, events.clone())).await
-    }
-
-    async fn retry<Attempt: Future<Output = Result<Vec<AppendResult>, RunError>>>(
-        &self,
-        attempt: impl Fn() -> Attempt,
-    ) -> Result<Vec<AppendResult>, SessionLogError> {
+        let attempt = |_| self.registry.commit(&self.run, events.clone());
         let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
         let never = CancellationToken::new();
-        let written = retry_while_full(PATIENCE, &never, is_full, |_| attempt()).await;
+        let written = retry_while_full(PATIENCE, &never, is_full, attempt).await;
         written.map_err(|error| match error {
             RunError::Terminal(_) | RunError::NotFound => SessionLogError::Over,
             error => {
