@@ -20,7 +20,7 @@ use embed::FrameFeatures;
 use media::{Score, Seq};
 use parking_lot::Mutex;
 use prometheus::IntCounter;
-use timeline::{Event, FindingKind};
+use timeline::{Event, FindingKind, FindingPayload};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use worker::NoveltyInput;
@@ -130,7 +130,7 @@ enum Came {
     /// Answer of a model, version of its prompt, and the frame's features for later novelty checks.
     Described(Box<TwoPassAnswer>, String, Option<FrameFeatures>),
     /// Copy of the description recorded at this sequence number.
-    Reused(Seq, Box<timeline::FindingPayload>),
+    Reused(Seq, Box<FindingPayload>),
     /// The token rate limit of the session is exceeded.
     NotAllowed,
     /// The models returned no answer.
@@ -168,11 +168,11 @@ impl DescriptionWorker {
         let (subject, metrics) = (self.subject, Arc::clone(&self.metrics));
         let handle = DescriptionHandle { looks: Arc::clone(&looks), orders, subject, metrics };
         let work = async move {
-            let ended = Ended(Arc::clone(&self.metrics));
+            let metrics = Arc::clone(&self.metrics);
             let run = self.run(&looks, taken, &end);
             // Dropping the future gives the permit of the model request back.
             cut.run_until_cancelled_owned(run).await;
-            std::iter::from_fn(|| looks.try_take()).for_each(|_| ended.count());
+            std::iter::from_fn(|| looks.try_take()).for_each(|_| count_ended(&metrics));
         };
         (handle, work)
     }
@@ -188,13 +188,15 @@ impl DescriptionWorker {
             let mut look = tokio::select! {
                 biased;
                 Some(order) = orders.recv() => {
-                    self.apply_prompt_update(order, &mut memory);
+                    if let Some(instruction) = order.accepted(memory.next_frame) {
+                        self.apply(instruction, &mut memory);
+                    }
                     continue;
                 }
                 look = looks.take() => look,
                 () = end.cancelled() => return,
             };
-            let unanswered = Unanswered(Some(Ended(Arc::clone(&self.metrics))));
+            let unanswered = Unanswered(Some(Arc::clone(&self.metrics)));
             memory.next_frame = look.last_frame + 1;
             if self.models.first.is_none() {
                 self.models.first = self.inference.offered_model().await;
@@ -214,7 +216,7 @@ impl DescriptionWorker {
             self.novelty = novelty;
             let goes_on = self.record(&look, came, &mut memory).await;
             if let Some(instruction) = ordered {
-                self.apply_pending_updates(instruction, &mut memory);
+                self.apply(instruction, &mut memory);
             }
             if !goes_on {
                 return;
@@ -222,13 +224,7 @@ impl DescriptionWorker {
         }
     }
 
-    fn apply_prompt_update(&mut self, order: PendingPrompt, memory: &mut DescriptionHistory) {
-        if let Some(instruction) = order.accepted(memory.next_frame) {
-            self.apply_pending_updates(instruction, memory);
-        }
-    }
-
-    fn apply_pending_updates(&mut self, instruction: Instruction, memory: &mut DescriptionHistory) {
+    fn apply(&mut self, instruction: Instruction, memory: &mut DescriptionHistory) {
         self.instruction = instruction;
         memory.forget();
         if let Some(novelty) = &mut self.novelty {
@@ -323,7 +319,8 @@ impl DescriptionWorker {
                 self.spend(described.answer.tokens);
                 let (kind, found) = self.found(look, &described, version);
                 if let Some(told) = memory.repeated(&found).filter(|_| look.is_looping) {
-                    self.repeat(told, remembered, memory);
+                    self.metrics.live_shed.of(ShedReason::Repeats).inc();
+                    self.remember(told, remembered, memory);
                     return true;
                 }
                 (self.with_transition(look, kind, found, memory), remembered)
@@ -358,10 +355,7 @@ impl DescriptionWorker {
         let Some(seq) = appended.first().map(|appended| appended.seq) else { return true };
         let work = self.metrics.owners.of(&self.journal.run.origin().principal);
         work.descriptions.fetch_add(1, Relaxed);
-        memory.remember(seq, finding.clone());
-        if let (Some(novelty), Some(seen)) = (&mut self.novelty, remembered) {
-            novelty.described(seen, seq, finding);
-        }
+        self.remember((seq, finding), remembered, memory);
         true
     }
 
@@ -369,15 +363,13 @@ impl DescriptionWorker {
         self.allowance.lock().spend(tokens.completion.saturating_add(tokens.thinking));
     }
 
-    /// Counts and skips an answer that equals the description of event `told`.
-    fn repeat(
+    /// Keeps the description of event `seq`, which later frames may repeat.
+    fn remember(
         &mut self,
-        told: (Seq, timeline::FindingPayload),
+        (seq, finding): (Seq, FindingPayload),
         seen: Option<FrameFeatures>,
         memory: &mut DescriptionHistory,
     ) {
-        self.metrics.live_shed.of(ShedReason::Repeats).inc();
-        let (seq, finding) = told;
         memory.remember(seq, finding.clone());
         if let (Some(novelty), Some(seen)) = (&mut self.novelty, seen) {
             novelty.described(seen, seq, finding);
@@ -385,13 +377,8 @@ impl DescriptionWorker {
     }
 
     /// Returns the finding of a job whose picture shows nothing new, copied from the event at `seq`.
-    fn reused(
-        &self,
-        look: &DescribeJob,
-        seq: Seq,
-        finding: timeline::FindingPayload,
-    ) -> timeline::FindingPayload {
-        timeline::FindingPayload {
+    fn reused(&self, look: &DescribeJob, seq: Seq, finding: FindingPayload) -> FindingPayload {
+        FindingPayload {
             summary: finding.summary,
             event_type: finding.event_type,
             object_label: finding.object_label,
@@ -408,7 +395,7 @@ impl DescriptionWorker {
         look: &DescribeJob,
         described: &TwoPassAnswer,
         version: String,
-    ) -> (FindingKind, timeline::FindingPayload) {
+    ) -> (FindingKind, FindingPayload) {
         let TwoPassAnswer { answer, tier, second_failed } = described;
         if let Some(error) = second_failed {
             tracing::warn!(%error, "a second pass has no answer");
@@ -420,7 +407,7 @@ impl DescriptionWorker {
         if answer.json.is_none() {
             self.metrics.live_plain_text.inc();
         }
-        let finding = timeline::FindingPayload {
+        let finding = FindingPayload {
             summary: Some(found.summary),
             event_type: found.event_type,
             object_label: found.object_label,
@@ -444,13 +431,13 @@ impl DescriptionWorker {
         &self,
         look: &DescribeJob,
         kind: FindingKind,
-        found: timeline::FindingPayload,
+        found: FindingPayload,
         memory: &DescriptionHistory,
     ) -> Vec<Event> {
         let last = memory.last();
         let shared = last.map(|last| overlap(&last.description, &found.description));
         let changed = shared.filter(|shared| *shared <= TRANSITION).map(|shared| {
-            let finding = timeline::FindingPayload {
+            let finding = FindingPayload {
                 confidence: Score::from_millionths(Score::SCALE - shared.millionths()),
                 ..self.finding(look, found.description.clone())
             };
@@ -476,7 +463,7 @@ impl DescriptionWorker {
         if memory.failing.replace(error.class()) == Some(error.class()) {
             return None;
         }
-        let finding = timeline::FindingPayload {
+        let finding = FindingPayload {
             semantic_error: reason,
             ..self.asked_in_vain(error, self.finding(look, description))
         };
@@ -484,14 +471,10 @@ impl DescriptionWorker {
     }
 
     /// Adds to `finding` the provider, model and cost of the failed request, if one was sent.
-    fn asked_in_vain(
-        &self,
-        error: &InferenceError,
-        finding: timeline::FindingPayload,
-    ) -> timeline::FindingPayload {
+    fn asked_in_vain(&self, error: &InferenceError, finding: FindingPayload) -> FindingPayload {
         let InferenceError::Infer(error) = error else { return finding };
         let Some(last) = error.failed().last() else { return finding };
-        timeline::FindingPayload {
+        FindingPayload {
             provider: Some(last.provider.to_string()),
             // An error is always of the first pass: when the second fails, the first pass's answer is kept.
             model: self.model(),
@@ -503,16 +486,16 @@ impl DescriptionWorker {
         }
     }
 
-    fn finding(&self, look: &DescribeJob, description: String) -> timeline::FindingPayload {
+    fn finding(&self, look: &DescribeJob, description: String) -> FindingPayload {
         let (start, end) = look.span_ms();
-        timeline::FindingPayload {
+        FindingPayload {
             session_id: Some(self.journal.session),
             frame_index: look.frame_index,
             pts_ms: start,
             end_pts_ms: (self.subject == DescriptionTarget::Clips).then_some(end),
             description,
             index_name: self.journal.index_name.clone(),
-            ..timeline::FindingPayload::default()
+            ..FindingPayload::default()
         }
     }
 
@@ -526,17 +509,13 @@ impl DescriptionWorker {
     }
 }
 
-/// Counts jobs that the end of a session left without a description.
-struct Ended(Arc<Metrics>);
-
-impl Ended {
-    fn count(&self) {
-        self.0.live_shed.of(ShedReason::Ended).inc();
-    }
+/// Counts a job that the end of a session left without a description.
+fn count_ended(metrics: &Metrics) {
+    metrics.live_shed.of(ShedReason::Ended).inc();
 }
 
 /// Guard of a job in progress; counts it as ended if dropped before the answer.
-struct Unanswered(Option<Ended>);
+struct Unanswered(Option<Arc<Metrics>>);
 
 impl Unanswered {
     fn answered(mut self) {
@@ -546,7 +525,7 @@ impl Unanswered {
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
-        self.0.iter().for_each(Ended::count);
+        self.0.iter().for_each(|metrics| count_ended(metrics));
     }
 }
 
