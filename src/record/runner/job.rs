@@ -14,7 +14,10 @@ use media::FrameRate;
 use timeline::{FindingPayload, MarkerConfig, MarkerDeriver};
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
-use worker::{FrameChunk, FrameRecord, GateBackendReport, JobEvent, StageTimings, WireError};
+use worker::{
+    ChunkBuilder, FrameChunk, FrameRecord, GateBackendReport, JobEvent, ModelImage, StageTimings,
+    WireError,
+};
 
 use super::{
     Decoding, IngestError, IngestJob, IngestResult, JobGuard, JobRunner,
@@ -243,7 +246,7 @@ impl JobThread {
                 if self.opened.is_none() {
                     self.opened = Some(self.begin(StreamInfo { wall_start, ..stream })?);
                 }
-                self.end_chunk(ChunkSender::restart)?;
+                self.end_chunk(ChunkBuilder::restart)?;
             }
             JobEvent::Segment { next } => self.segment = Some(next),
             JobEvent::Frames(records) => self.push(records)?,
@@ -267,7 +270,7 @@ impl JobThread {
             JobEvent::Done(report) => {
                 self.decoding.record("frames", report.frames);
                 self.decoding = Span::none();
-                self.end_chunk(ChunkSender::finish)?;
+                self.end_chunk(ChunkBuilder::finish)?;
             }
         }
         Ok(())
@@ -301,7 +304,7 @@ impl JobThread {
         let stores = self.runner.parts.stores.clone();
         let recording = Recording::begin(self.log.clone(), stores, job, head)?;
         let to = if self.is_live() {
-            let chunks = self.chunks.as_ref().map(|chunks| chunks.to().clone());
+            let chunks = self.chunks.as_ref().map(|chunks| chunks.to.clone());
             let metrics = Arc::clone(&self.runner.parts.metrics);
             To::Beside(Writer::start(recording, metrics, chunks)?)
         } else {
@@ -313,10 +316,10 @@ impl JobThread {
     /// Sends the chunk in progress.
     fn end_chunk(
         &mut self,
-        close: fn(&mut ChunkSender) -> Option<FrameChunk>,
+        close: fn(&mut ChunkBuilder<ModelImage>) -> Option<FrameChunk>,
     ) -> Result<(), IngestError> {
         match (&mut self.chunks, &mut self.opened) {
-            (Some(chunks), Some(opened)) => opened.send(close(chunks), chunks),
+            (Some(chunks), Some(opened)) => opened.send(close(&mut chunks.chunker), chunks),
             _ => Ok(()),
         }
     }

@@ -7,13 +7,13 @@ use std::{sync::Arc, time::Duration};
 
 use decode::StreamInfo;
 use gate::{GateConfig, SelectionReason as GateReason};
-use media::{Dimensions, RequestId, RunId, Signal};
+use media::{Dimensions, RequestId, RunId};
 use timeline::{
     AnalysisGenerated, Event, RunCompleted, RunFailed, SemanticFallbackActivated, SemanticOutcome,
 };
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use worker::{ChunkBuilder, ChunkImageOptions, FrameChunk, ModelImage, WireError, WorkerError};
+use worker::{ChunkBuilder, FrameChunk, ModelImage, WireError, WorkerError};
 
 use super::{
     Begun, IngestError, JobGuard, JobRunner,
@@ -40,35 +40,21 @@ pub(super) const WALL: Duration = Duration::from_secs(12 * 3600);
 
 /// Builds the chunks of a job and sends them to its driver.
 pub(super) struct ChunkSender {
-    chunker: ChunkBuilder<ModelImage>,
-    to: mpsc::Sender<FrameChunk>,
+    pub chunker: ChunkBuilder<ModelImage>,
+    /// Channel of chunks whose frames are all recorded.
+    pub to: mpsc::Sender<FrameChunk>,
 }
 
 impl ChunkSender {
-    /// Settings of the chunk images.
-    pub fn views(&self) -> ChunkImageOptions {
-        self.chunker.options()
-    }
-
     /// Fails if the crop or scale would make pictures too small for models.
     pub fn check(&self, stream: &StreamInfo) -> Result<(), IngestError> {
         let least = |extent: Dimensions| extent.width.min(extent.height);
         let picture = stream.extent.rotated(stream.rotation);
-        let (_, shown) = self.views().images_per_chunk(picture);
+        let (_, shown) = self.chunker.options().images_per_chunk(picture);
         if least(shown) < SIDE_MIN && least(picture) >= SIDE_MIN {
             return Err(IngestError::Crop { shown });
         }
         Ok(())
-    }
-
-    /// Prepares for frames of another worker; returns the chunk before them.
-    pub fn restart(&mut self) -> Option<FrameChunk> {
-        self.chunker.restart()
-    }
-
-    /// Begins the frame of `signal`; returns the chunk that is complete before it.
-    pub fn begin(&mut self, signal: &Signal) -> Option<FrameChunk> {
-        self.chunker.begin(signal)
     }
 
     /// Takes the frame's image, and its reason if selected; returns the chunk that is complete with it.
@@ -87,16 +73,6 @@ impl ChunkSender {
             (None, true) => return Err(WireError::Invalid("view")),
         }
         Ok(self.chunker.end())
-    }
-
-    /// Ends the stream; returns the chunk in progress.
-    pub fn finish(&mut self) -> Option<FrameChunk> {
-        self.chunker.finish()
-    }
-
-    /// Channel of chunks whose frames are all recorded.
-    pub fn to(&self) -> &mpsc::Sender<FrameChunk> {
-        &self.to
     }
 
     /// Sends a chunk whose frames are all recorded; blocks while the channel is full.
@@ -333,7 +309,8 @@ fn spread(frames: &mut [FrameAnalysis], insights: Vec<(FrameRange, Arc<ModelOutc
 
 #[cfg(test)]
 mod tests {
-    use worker::{ChunkBoundary, EncodedImage};
+    use media::Signal;
+    use worker::{ChunkBoundary, ChunkImageOptions, EncodedImage};
 
     use super::*;
 
@@ -366,7 +343,7 @@ mod tests {
             let told: Result<Vec<_>, _> = (0..)
                 .zip(shown)
                 .map(|(frame_index, is_shown)| {
-                    chunks.begin(&Signal::plain(frame_index, 0));
+                    chunks.chunker.begin(&Signal::plain(frame_index, 0));
                     chunks.take(is_shown.then(|| view(frame_index)), None)
                 })
                 .collect();

@@ -80,7 +80,7 @@ impl Opened {
         told: Option<(u64, Event)>,
     ) -> Result<bool, IngestError> {
         if let Some(chunks) = &mut chunks {
-            self.send(chunks.begin(&record.signal), chunks)?;
+            self.send(chunks.chunker.begin(&record.signal), chunks)?;
         }
         let view = ModelImage::take(&mut record);
         let still = record.pictures.still.map(|still| still.jpeg.into());
@@ -109,7 +109,7 @@ impl Opened {
         self.write()?;
         match &self.to {
             To::Here(..) => chunks.send(chunk),
-            To::Beside(_) if chunks.to().is_closed() => {
+            To::Beside(_) if chunks.to.is_closed() => {
                 Err(IngestError::Worker(WorkerError::Cancelled))
             }
             To::Beside(writer) => {

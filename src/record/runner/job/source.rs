@@ -8,10 +8,7 @@ use timeline::{Event, SourceReconnected};
 use worker::{JobEvent, JobInput, JobSpec, LiveEnd, Resume, WorkerError, WorkerLimits};
 
 use super::{
-    super::{
-        IngestError,
-        reason::{ChunkSender, WALL},
-    },
+    super::{IngestError, reason::WALL},
     Ended, JobThread,
 };
 use crate::{
@@ -122,7 +119,7 @@ impl JobThread {
             sampling: self.ingest.rate.map_or(Sampling::Every, Sampling::Fixed),
             max_frames: self.ingest.max_frames,
             stills: self.runner.parts.stills,
-            views: self.chunks.as_ref().map(ChunkSender::views),
+            views: self.chunks.as_ref().map(|chunks| chunks.chunker.options()),
             gate: self.ingest.gate,
             zones: self.ingest.zones.clone(),
             threads: self.runner.parts.threads,
