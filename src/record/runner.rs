@@ -21,7 +21,7 @@ use std::{collections::HashMap, sync::Arc};
 use gate::GateConfig;
 use media::{FrameRate, JobId, Label, RequestId, Rotation, RunId, StreamId, Zones};
 use parking_lot::Mutex;
-use timeline::{Event, JsonText, OpenColumns, RunFailed, SamplingPolicy};
+use timeline::{JsonText, OpenColumns, SamplingPolicy};
 use tokio::{runtime::Handle, sync::oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, Span};
@@ -49,6 +49,7 @@ use crate::{
 use job::JobThread;
 use job_registry::{Jobs, in_background};
 use places::Decoding;
+use recovered::failed;
 
 pub use answers::{Answers, Writing};
 pub use error::IngestError;
@@ -339,8 +340,7 @@ impl JobRunner {
         if token.is_called_off() {
             return IngestError::CalledOff;
         }
-        let failed = RunFailed { request_id: Some(request_id), reason: SHUTDOWN.to_owned() };
-        match self.parts.registry.commit(run, vec![Event::RunFailed(failed)]).await {
+        match self.parts.registry.commit(run, vec![failed(request_id, SHUTDOWN)]).await {
             Ok(_) => IngestError::Shutdown,
             Err(error) => error.into(),
         }

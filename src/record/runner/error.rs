@@ -3,10 +3,10 @@
 use std::io;
 
 use media::{Dimensions, ErrorKind, RequestId};
-use timeline::{Event, RunFailed, TimelineError};
+use timeline::{Event, TimelineError};
 use worker::{WireError, WorkerError};
 
-use super::reason::SIDE_MIN;
+use super::{reason::SIDE_MIN, recovered::failed};
 use crate::{
     base::meta_store::MetaStoreError,
     record::{recording::RecordError, remote::RemoteError},
@@ -91,8 +91,7 @@ impl IngestError {
 
     /// Returns the event that fails the run, if this error does.
     pub(super) fn end_of_run(&self, request_id: RequestId) -> Option<Event> {
-        let failed = || RunFailed { request_id: Some(request_id), reason: self.told() };
-        self.ends_the_run().then(|| Event::RunFailed(failed()))
+        self.ends_the_run().then(|| failed(request_id, &self.told()))
     }
 
     /// Returns true if the job reached its wall-clock limit.

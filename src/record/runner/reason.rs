@@ -7,9 +7,9 @@ use std::{sync::Arc, time::Duration};
 
 use decode::StreamInfo;
 use gate::{GateConfig, SelectionReason as GateReason};
-use media::{Dimensions, RequestId, RunId};
+use media::{Dimensions, RunId};
 use timeline::{
-    AnalysisGenerated, Event, RunCompleted, RunFailed, SemanticFallbackActivated, SemanticOutcome,
+    AnalysisGenerated, Event, RunCompleted, SemanticFallbackActivated, SemanticOutcome,
 };
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -19,6 +19,7 @@ use super::{
     Begun, IngestError, JobGuard, JobRunner,
     decode_events::{DecodedSource, FinalEvents},
     job::JobThread,
+    recovered::failed,
 };
 use crate::record::{
     gate_replay::{self, FrameAnalysis, ModelOutcome},
@@ -173,7 +174,7 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
     match outcome {
         Err(error) if is_told && !matches!(error, IngestError::Worker(WorkerError::Cancelled)) => {
             if run.check_active().is_ok() {
-                let failed = failed(request_id, &error);
+                let failed = failed(request_id, &error.told());
                 runtime.block_on(failing.parts.registry.commit(&run, vec![failed]))?;
             }
             Err(error)
@@ -208,13 +209,9 @@ fn both(
     }
 }
 
-fn failed(request_id: RequestId, error: &IngestError) -> Event {
-    Event::RunFailed(RunFailed { request_id: Some(request_id), reason: error.told() })
-}
-
 /// Closes the recording of a reasoning that fails with `error`.
 fn given_up(decoded: DecodedSource, error: IngestError) -> IngestError {
-    let last = Some(failed(decoded.ingest.request_id, &error));
+    let last = Some(failed(decoded.ingest.request_id, &error.told()));
     // A further error would be a consequence of the first.
     drop(decoded.record(FinalEvents { events: Vec::new(), last }));
     error

@@ -227,7 +227,7 @@ fn each(
     }
 }
 
-/// Returns the event of a job that was cut off.
+/// Returns the event of a job that fails its run for `reason`.
 pub(super) fn failed(request_id: RequestId, reason: &str) -> Event {
     Event::RunFailed(RunFailed { request_id: Some(request_id), reason: reason.to_owned() })
 }
