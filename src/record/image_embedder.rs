@@ -131,36 +131,24 @@ impl ImageEmbedder {
         stream: u64,
         at: Timestamp,
         jpeg: &Bytes,
-        input: NoveltyInput,
+        NoveltyInput { cells, picture }: NoveltyInput,
         metrics: &Metrics,
     ) -> Option<FrameFeatures> {
-        let seen = self.seen(stream, at, jpeg, input, metrics).await;
+        let seen = async {
+            let cells = CellMeans::new(cells).ok()?;
+            let picture = ModelInputImage::new(picture.side, picture.rgb).ok()?;
+            let started = Instant::now();
+            let embedded = self.embed(stream, jpeg, picture).await;
+            metrics.embedding_seconds.observe(started.elapsed().as_secs_f64());
+            let told = |error: &Unseen| tracing::debug!(%error, "a picture was not embedded");
+            let embedding = embedded.inspect_err(told).ok()?;
+            Some(FrameFeatures { at, embedding, cells })
+        };
+        let seen = seen.await;
         if seen.is_none() {
             metrics.novelty_decisions.of(NoveltyDecision::Failed).inc();
         }
         seen
-    }
-
-    async fn seen(
-        &self,
-        stream: u64,
-        at: Timestamp,
-        jpeg: &Bytes,
-        NoveltyInput { cells, picture }: NoveltyInput,
-        metrics: &Metrics,
-    ) -> Option<FrameFeatures> {
-        let cells = CellMeans::new(cells).ok()?;
-        let picture = ModelInputImage::new(picture.side, picture.rgb).ok()?;
-        let started = Instant::now();
-        let embedded = self.embed(stream, jpeg, picture).await;
-        metrics.embedding_seconds.observe(started.elapsed().as_secs_f64());
-        match embedded {
-            Ok(embedding) => Some(FrameFeatures { at, embedding, cells }),
-            Err(error) => {
-                tracing::debug!(%error, "a picture was not embedded");
-                None
-            }
-        }
     }
 
     async fn embed(

@@ -389,7 +389,6 @@ impl Sealed {
         }
         let (frames, column_bytes) = (column.count(), column.column_bytes());
         let (signals, _lease) = column.finish()?;
-        let (is_damaged, shown) = (false, None);
         let sealed = Sealed {
             log,
             stores,
@@ -398,9 +397,9 @@ impl Sealed {
             signals,
             frames,
             column_bytes,
-            is_damaged,
+            is_damaged: false,
             _lease,
-            shown,
+            shown: None,
         };
         Ok((sealed, rest))
     }

@@ -105,24 +105,19 @@ pub fn inbox(
     turns: Arc<PublisherSignals>,
 ) -> (SessionOutputSender, Heard) {
     let (said, queue) = mpsc::channel(WAITING);
-    let (frames, waiting) = (AtomicU64::new(0), AtomicUsize::new(0));
-    let (job, state, shape) = (OnceLock::new(), Mutex::default(), Mutex::default());
-    let left_out = LeftOut::default();
-    let (recorder, recordable) = (OnceLock::new(), Notify::new());
-    let shared = SessionProgress {
+    let shared = Arc::new(SessionProgress {
         metrics,
         work,
         turns,
-        frames,
-        job,
-        recorder,
-        recordable,
-        waiting,
-        state,
-        shape,
-        left_out,
-    };
-    let shared = Arc::new(shared);
+        frames: AtomicU64::new(0),
+        job: OnceLock::new(),
+        recorder: OnceLock::new(),
+        recordable: Notify::new(),
+        waiting: AtomicUsize::new(0),
+        state: Mutex::default(),
+        shape: Mutex::default(),
+        left_out: LeftOut::default(),
+    });
     let words = Heard { said: queue, shared: Arc::clone(&shared) };
     (SessionOutputSender { said, shared, place: 0 }, words)
 }

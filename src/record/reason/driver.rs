@@ -268,15 +268,13 @@ impl ReasonDriver {
                 },
             }
         };
-        let ended = match ended {
-            Err(end) => Err(self.wind_up(&mut work, end, &cancel).await),
-            Ok(()) => Ok(()),
-        };
         let (is_cut, failed) = match ended {
             Ok(()) => (false, None),
-            Err(End::Cut) => (true, None),
-            Err(End::Lost) => (false, Some(RunError::Unfinished)),
-            Err(End::Failed(error)) => (false, Some(error)),
+            Err(end) => match self.wind_up(&mut work, end, &cancel).await {
+                End::Cut => (true, None),
+                End::Lost => (false, Some(RunError::Unfinished)),
+                End::Failed(error) => (false, Some(error)),
+            },
         };
         let Work { insights, mut ledger, first_error, .. } = work;
         let progress = ledger.progress();
