@@ -79,7 +79,7 @@ pub enum SinkStop {
 }
 
 /// Report on the decoding of a file.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FileReport {
     /// Decoder used, such as `software:h264`; several are joined by `+` in the order of their first frames.
     pub decoder: String,

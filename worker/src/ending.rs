@@ -72,15 +72,10 @@ mod tests {
     #[test]
     fn ends_are_told_apart() {
         let report = |frames, truncated| FileReport {
-            decoder: String::new(),
-            fallback: None,
             frames,
             source_frames: frames,
-            source_rate: None,
             truncated,
-            more_frames: false,
-            damaged_packets: 0,
-            first_extent: None,
+            ..FileReport::default()
         };
         let source =
             |is_refused| Err(JobFault::Source { is_refused, message: String::new() }.into());

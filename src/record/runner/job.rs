@@ -165,17 +165,8 @@ impl JobThread {
 
     /// Report of the frames decoded so far.
     fn report(&self) -> FileReport {
-        FileReport {
-            decoder: String::new(),
-            fallback: None,
-            frames: self.frames(),
-            source_frames: self.frames(),
-            source_rate: None,
-            truncated: false,
-            more_frames: false,
-            damaged_packets: 0,
-            first_extent: None,
-        }
+        let frames = self.frames();
+        FileReport { frames, source_frames: frames, ..FileReport::default() }
     }
 
     /// Records on the timeline that the job failed, if that ends the run.

@@ -36,14 +36,9 @@ fn job() -> JobCheck {
 fn a_job_says_what_adds_up() {
     let report = |frames| FileReport {
         decoder: "software:h264".to_owned(),
-        fallback: None,
         frames,
         source_frames: frames,
-        source_rate: None,
-        truncated: false,
-        more_frames: false,
-        damaged_packets: 0,
-        first_extent: None,
+        ..FileReport::default()
     };
     let spent = |decode_us| JobEvent::Spent(StageTimings { decode_us, gate_us: 0 });
     let rows = [
