@@ -7,7 +7,7 @@ use media::Dimensions;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use timeline::{Event, Pass};
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, task::JoinHandle};
 use worker::ModelImage;
 
 use super::{record::cut, *};
@@ -129,12 +129,22 @@ fn said(index: u64) -> Value {
     })
 }
 
+/// Driver at work on the chunks that are sent to it.
 struct Stage {
-    driver: ReasonDriver,
+    registry: Arc<RunRegistry>,
+    run: Arc<Run>,
+    metrics: Arc<Metrics>,
+    to: mpsc::Sender<FrameChunk>,
+    cancel: CancellationToken,
+    told: JoinHandle<ReasonOutcome>,
     _dir: tempfile::TempDir,
 }
 
-async fn stage(describer: Arc<Scripted>) -> Stage {
+async fn stage(
+    describer: &Arc<Scripted>,
+    inquiry: PromptConfig,
+    judge: Option<ChunkComparer>,
+) -> Stage {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = samples::registry(dir.path(), 3);
     let run = registry.create(samples::origin("a"), REQUEST).await.expect("created");
@@ -146,8 +156,30 @@ async fn stage(describer: Arc<Scripted>) -> Stage {
         keeps_output: false,
     };
     let metrics = Arc::new(Metrics::new());
-    let token = JobToken::default();
-    Stage { driver: ReasonDriver { registry, run, metrics, describer, subject, token }, _dir: dir }
+    let driver = ReasonDriver {
+        registry: Arc::clone(&registry),
+        run: Arc::clone(&run),
+        metrics: Arc::clone(&metrics),
+        describer: describer.clone(),
+        subject,
+        token: JobToken::default(),
+    };
+    let (to, taken) = mpsc::channel(1);
+    let cancel = CancellationToken::new();
+    let told = tokio::spawn(driver.run(inquiry, judge, taken, cancel.clone()));
+    Stage { registry, run, metrics, to, cancel, told, _dir: dir }
+}
+
+async fn send(to: &mpsc::Sender<FrameChunk>, chunks: impl IntoIterator<Item = FrameChunk>) {
+    for chunk in chunks {
+        to.send(chunk).await.expect("taken");
+    }
+}
+
+async fn until(holds: impl Fn() -> bool) {
+    while !holds() {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn inquiry(concurrency: usize) -> PromptConfig {
@@ -174,14 +206,9 @@ async fn every_chunk_leaves_its_two_events_also_one_without_an_answer() {
         1 => Err("the backend a is rate limited"),
         _ => Ok(said(index)),
     });
-    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
-    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
-    let metrics = Arc::clone(&driver.metrics);
-    let (to, taken) = mpsc::channel(1);
-    let told = tokio::spawn(driver.run(inquiry(1), None, taken, CancellationToken::new()));
-    for index in 0..3 {
-        to.send(chunk(index)).await.expect("taken");
-    }
+    let Stage { registry, run, metrics, to, told, _dir, .. } =
+        stage(&describer, inquiry(1), None).await;
+    send(&to, (0..3).map(chunk)).await;
     drop(to);
     let told = told.await.expect("no panic");
     assert!(!told.is_cut);
@@ -220,9 +247,7 @@ async fn every_chunk_leaves_its_two_events_also_one_without_an_answer() {
 #[tokio::test]
 async fn no_more_is_in_hand_than_is_asked_about_and_two() {
     let describer = Scripted::new(0, |index| Ok(said(index)));
-    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
-    let (to, taken) = mpsc::channel(1);
-    let told = tokio::spawn(driver.run(inquiry(4), None, taken, CancellationToken::new()));
+    let Stage { to, told, _dir, .. } = stage(&describer, inquiry(4), None).await;
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&sent);
     let sending = tokio::spawn(async move {
@@ -231,9 +256,8 @@ async fn no_more_is_in_hand_than_is_asked_about_and_two() {
             counted.fetch_add(1, Ordering::SeqCst);
         }
     });
-    while describer.under_way.load(Ordering::SeqCst) < 4 || sent.load(Ordering::SeqCst) < 5 {
-        tokio::task::yield_now().await;
-    }
+    let under_way = || describer.under_way.load(Ordering::SeqCst);
+    until(|| under_way() >= 4 && sent.load(Ordering::SeqCst) >= 5).await;
     // Lets every task proceed: four chunks are asked about, one waits, one is being sent.
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -244,19 +268,15 @@ async fn no_more_is_in_hand_than_is_asked_about_and_two() {
     let told = told.await.expect("no panic");
     assert_eq!((told.insights.len(), told.totals.chunks_analyzed), (20, 20));
     assert_eq!(describer.most.load(Ordering::SeqCst), 4);
-    assert_eq!(describer.under_way.load(Ordering::SeqCst), 0);
+    assert_eq!(under_way(), 0);
 }
 
 #[tokio::test]
 async fn a_chain_is_told_what_was_said_before() {
     let describer = Scripted::new(100, |index| Ok(said(index)));
-    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
-    let (to, taken) = mpsc::channel(1);
     let chained = PromptConfig { is_chained: true, ..inquiry(8) };
-    let told = tokio::spawn(driver.run(chained, None, taken, CancellationToken::new()));
-    for index in 0..3 {
-        to.send(chunk(index)).await.expect("taken");
-    }
+    let Stage { to, told, _dir, .. } = stage(&describer, chained, None).await;
+    send(&to, (0..3).map(chunk)).await;
     drop(to);
     told.await.expect("no panic");
     let seen = describer.seen.lock();
@@ -283,13 +303,8 @@ async fn what_was_never_sent_names_no_prompt_and_a_lost_second_pass_is_told() {
         0 => Err(FULL),
         _ => Ok(json!({ "summary": "s", "second_failed": "timeout" })),
     });
-    let Stage { driver, _dir } = stage(describer).await;
-    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
-    let (to, taken) = mpsc::channel(1);
-    let told = tokio::spawn(driver.run(inquiry(1), None, taken, CancellationToken::new()));
-    for index in 0..2 {
-        to.send(chunk(index)).await.expect("taken");
-    }
+    let Stage { registry, run, to, told, _dir, .. } = stage(&describer, inquiry(1), None).await;
+    send(&to, (0..2).map(chunk)).await;
     drop(to);
     assert!(told.await.expect("no panic").failed.is_none());
     let events = chunks_of(&registry, &run);

@@ -5,12 +5,19 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::{base::metrics::NoveltyDecision, record::reason::chunk_dedup};
 
-/// Chunk `index` with one view of this colour, half a second after the previous one.
-fn coloured(index: u64, colour: [u8; 3]) -> FrameChunk {
-    let mut chunk = chunk(index);
-    chunk.views[0].pts_ms = index as i64 * 500;
-    chunk.views[0].novelty = Some(chunk_dedup::tests::input(colour));
-    chunk
+/// Chunks from `first` on with one view each, of these colours, half a second apart.
+fn coloured<const N: usize>(first: u64, colours: [[u8; 3]; N]) -> impl Iterator<Item = FrameChunk> {
+    (first..).zip(colours).map(|(index, colour)| {
+        let mut chunk = chunk(index);
+        chunk.views[0].pts_ms = index as i64 * 500;
+        chunk.views[0].novelty = Some(chunk_dedup::tests::input(colour));
+        chunk
+    })
+}
+
+/// Stage that reuses answers.
+async fn reusing(describer: &Arc<Scripted>, inquiry: PromptConfig) -> Stage {
+    stage(describer, inquiry, Some(chunk_dedup::tests::judge())).await
 }
 
 const RED: [u8; 3] = [200, 50, 50];
@@ -48,18 +55,10 @@ async fn a_chunk_that_shows_nothing_new_repeats_the_answer_before_it() {
     // The answers arrive before the next chunk, or after all chunks.
     for permits in [100, 0] {
         let describer = Scripted::new(permits, |index| Ok(said(index)));
-        let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
-        let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
-        let (to, taken) = mpsc::channel(1);
-        let judge = Some(chunk_dedup::tests::judge());
-        let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
-        for (index, colour) in [RED, RED, BLUE, BLUE, RED].into_iter().enumerate() {
-            to.send(coloured(index as u64, colour)).await.expect("taken");
-        }
+        let Stage { registry, run, to, told, _dir, .. } = reusing(&describer, inquiry(8)).await;
+        send(&to, coloured(0, [RED, RED, BLUE, BLUE, RED])).await;
         drop(to);
-        while describer.seen.lock().len() < 3 {
-            tokio::task::yield_now().await;
-        }
+        until(|| describer.seen.lock().len() >= 3).await;
         describer.permits.add_permits(100);
         let told = told.await.expect("no panic");
         let expected = [
@@ -79,24 +78,14 @@ async fn a_chunk_that_shows_nothing_new_repeats_the_answer_before_it() {
 async fn a_chunk_whose_answer_to_repeat_never_comes_is_asked_about_itself() {
     let describer =
         Scripted::new(0, |index| if index == 0 { Err("lost") } else { Ok(said(index)) });
-    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
-    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
-    let metrics = Arc::clone(&driver.metrics);
-    let (to, taken) = mpsc::channel(1);
-    let judge = Some(chunk_dedup::tests::judge());
-    let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
-    for index in 0..2 {
-        to.send(coloured(index, RED)).await.expect("taken");
-    }
-    while describer.seen.lock().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    let Stage { registry, run, metrics, to, told, _dir, .. } =
+        reusing(&describer, inquiry(8)).await;
+    send(&to, coloured(0, [RED; 2])).await;
+    until(|| !describer.seen.lock().is_empty()).await;
     describer.permits.add_permits(100);
-    while descriptions(&registry, &run).len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    until(|| descriptions(&registry, &run).len() >= 2).await;
     // Chunk 2 arrives after the failure of chunk 0 is known.
-    to.send(coloured(2, RED)).await.expect("taken");
+    send(&to, coloured(2, [RED])).await;
     drop(to);
     assert_eq!(told.await.expect("no panic").totals.chunks_analyzed, 2);
     let expected = [
@@ -114,18 +103,10 @@ async fn a_chunk_whose_answer_to_repeat_never_comes_is_asked_about_itself() {
 #[tokio::test]
 async fn one_chunk_at_a_time_is_asked_in_place_of_one_that_fails() {
     let describer = Scripted::new(0, |index| if index < 3 { Err("lost") } else { Ok(said(index)) });
-    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
-    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
-    let (to, taken) = mpsc::channel(1);
-    let judge = Some(chunk_dedup::tests::judge());
-    let told = tokio::spawn(driver.run(inquiry(8), judge, taken, CancellationToken::new()));
-    for index in 0..5 {
-        to.send(coloured(index, RED)).await.expect("taken");
-    }
+    let Stage { registry, run, to, told, _dir, .. } = reusing(&describer, inquiry(8)).await;
+    send(&to, coloured(0, [RED; 5])).await;
     drop(to);
-    while describer.seen.lock().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    until(|| !describer.seen.lock().is_empty()).await;
     describer.permits.add_permits(100);
     told.await.expect("no panic");
     let lost = |index| (index, (String::new(), None));
@@ -146,15 +127,9 @@ async fn one_chunk_at_a_time_is_asked_in_place_of_one_that_fails() {
 async fn one_that_is_asked_in_place_of_another_has_its_place() {
     let describer =
         Scripted::new(100, |index| if index == 0 { Err(FULL) } else { Ok(said(index)) });
-    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
-    let (registry, run) = (Arc::clone(&driver.registry), Arc::clone(&driver.run));
-    let (to, taken) = mpsc::channel(1);
-    let judge = Some(chunk_dedup::tests::judge());
     let chained = PromptConfig { is_chained: true, ..inquiry(1) };
-    let told = tokio::spawn(driver.run(chained, judge, taken, CancellationToken::new()));
-    for (index, colour) in [RED, RED, BLUE, BLUE].into_iter().enumerate() {
-        to.send(coloured(index as u64, colour)).await.expect("taken");
-    }
+    let Stage { registry, run, to, told, _dir, .. } = reusing(&describer, chained).await;
+    send(&to, coloured(0, [RED, RED, BLUE, BLUE])).await;
     drop(to);
     told.await.expect("no panic");
     assert_eq!(describer.most.load(Ordering::SeqCst), 1, "one at a time");
@@ -168,17 +143,10 @@ async fn one_that_is_asked_in_place_of_another_has_its_place() {
 #[tokio::test]
 async fn chunks_that_wait_take_no_place_of_those_that_are_asked() {
     let describer = Scripted::new(0, |index| Ok(said(index)));
-    let Stage { driver, _dir } = stage(Arc::clone(&describer)).await;
-    let (to, taken) = mpsc::channel(1);
-    let judge = Some(chunk_dedup::tests::judge());
-    let told = tokio::spawn(driver.run(inquiry(2), judge, taken, CancellationToken::new()));
-    for (index, colour) in [RED, RED, RED, BLUE].into_iter().enumerate() {
-        to.send(coloured(index as u64, colour)).await.expect("taken");
-    }
+    let Stage { to, told, _dir, .. } = reusing(&describer, inquiry(2)).await;
+    send(&to, coloured(0, [RED, RED, RED, BLUE])).await;
     drop(to);
-    while describer.seen.lock().len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    until(|| describer.seen.lock().len() >= 2).await;
     describer.permits.add_permits(100);
     assert_eq!(told.await.expect("no panic").totals.chunks_analyzed, 4);
 }
