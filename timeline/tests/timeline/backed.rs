@@ -20,6 +20,14 @@ fn store(dir: &Path, bucket: &Arc<Bucket>) -> BlobStore {
     BlobStore::open(dir, backing(bucket, "s3://one", CACHE_BYTES)).expect("opened")
 }
 
+/// Stores and sends a blob.
+fn stored(blobs: &BlobStore, bytes: &[u8]) -> BlobHash {
+    let mut lease = blobs.lease();
+    let hash = lease.put(bytes).expect("stored");
+    lease.send();
+    hash
+}
+
 /// Runs rounds until nothing is left to do.
 fn settle(blobs: &BlobStore) {
     while blobs.turn().expect("a turn") {}
@@ -143,10 +151,7 @@ fn a_store_that_is_out_holds_up_one_batch_and_gets_the_rest_later() {
     world.bucket.set(Conduct::Out);
     for _ in 0..5 {
         let picture = world.picture();
-        let mut lease = world.blobs.lease();
-        let hash = lease.put(&picture).expect("stored");
-        lease.send();
-        world.named.insert(hash, picture);
+        world.named.insert(stored(&world.blobs, &picture), picture);
     }
     let waiting = world.named.len() as u64;
     assert_eq!(world.blobs.standing().expect("backed").unsent, waiting);
@@ -170,10 +175,7 @@ fn files_leave_after_the_one_that_a_store_refused_was_taken_back() {
     let mut world = World::new(3);
     let pictures = [[1; 600], [2; 600]];
     for picture in pictures {
-        let mut lease = world.blobs.lease();
-        let hash = lease.put(&picture).expect("stored");
-        lease.send();
-        world.named.insert(hash, picture.to_vec());
+        world.named.insert(stored(&world.blobs, &picture), picture.to_vec());
     }
     world.bucket.set(Conduct::Out);
     let mut lease = world.blobs.lease();
@@ -187,20 +189,11 @@ fn files_leave_after_the_one_that_a_store_refused_was_taken_back() {
 fn what_is_stored_anew_while_it_is_removed_stays_until_it_is_sent_again() {
     let mut world = World::new(2);
     let picture = |number: u8| [number; 600];
-    let mut hashes = Vec::new();
-    for number in 0..2 {
-        let mut lease = world.blobs.lease();
-        hashes.push(lease.put(&picture(number)).expect("stored"));
-        lease.send();
-    }
-    let hash = hashes[0];
-    world.named.insert(hashes[1], picture(1).to_vec());
+    let [hash, other] = [0, 1].map(|number| stored(&world.blobs, &picture(number)));
+    world.named.insert(other, picture(1).to_vec());
     let (blobs, bucket) = (world.blobs.clone(), world.bucket.clone());
     let again = move || {
-        let mut lease = blobs.lease();
-        lease.put(&picture(0)).expect("stored");
-        lease.send();
-        drop(lease);
+        stored(&blobs, &picture(0));
         assert!(bucket.has(&hash), "still there");
         // The limit is exceeded, and this blob is the oldest.
         blobs.turn().expect("a turn");
@@ -220,9 +213,7 @@ fn damage_here_is_mended_from_the_store_and_never_sent_there() {
     let bucket = Arc::<Bucket>::default();
     let blobs = store(dir.path(), &bucket);
     let [sent, unsent] = [b"sent picture", b"late picture"].map(|bytes| {
-        let mut lease = blobs.lease();
-        let hash = lease.put(bytes).expect("stored");
-        lease.send();
+        let hash = stored(&blobs, bytes);
         bucket.set(Conduct::Out);
         hash
     });
@@ -236,10 +227,7 @@ fn damage_here_is_mended_from_the_store_and_never_sent_there() {
     assert_eq!(error, "the object store is not at fault: damaged");
     assert!(!bucket.has(&unsent));
     // The failed file does not block others.
-    let mut lease = blobs.lease();
-    let other = lease.put(b"another").expect("stored");
-    lease.send();
-    assert!(bucket.has(&other));
+    assert!(bucket.has(&stored(&blobs, b"another")));
     assert_eq!(blobs.get(&unsent, 12).expect_err("damaged").kind(), ErrorKind::DataLoss);
 }
 
