@@ -1,17 +1,11 @@
 //! Repeated `kill -9` of a real process on a real disk.
 
-use std::{
-    io::{BufRead, BufReader, Write, stdin},
-    path::Path,
-    process::{Command, Stdio},
-    thread,
-    time::Duration,
-};
+use std::{path::Path, thread, time::Duration};
 
 use tempfile::TempDir;
 use timeline::{Timeline, TimelineOptions};
 
-use crate::support::{all, description, found};
+use crate::support::{all, description, found, start, started_in};
 use fastrand::Rng;
 
 fn options() -> TimelineOptions {
@@ -22,10 +16,7 @@ fn options() -> TimelineOptions {
 #[test]
 #[ignore = "the process that the test below kills"]
 fn child() {
-    let mut dir = String::new();
-    stdin().read_line(&mut dir).unwrap();
-    assert!(!dir.is_empty(), "started by the test below, which names a directory");
-    let (log, _) = Timeline::open(Path::new(dir.trim_end()), options()).unwrap();
+    let (log, _) = Timeline::open(&started_in(), options()).unwrap();
     thread::scope(|scope| {
         for producer in 0..4u8 {
             let log = &log;
@@ -45,17 +36,9 @@ fn child() {
 
 /// Runs the child for `time`, kills it and returns the acknowledged events as (seq, text).
 fn live(dir: &Path, time: Duration) -> Vec<(u64, String)> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["kill::child", "--exact", "--ignored", "--nocapture"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    writeln!(child.stdin.take().unwrap(), "{}", dir.display()).unwrap();
-    let output = BufReader::new(child.stdout.take().unwrap());
+    let (mut child, lines) = start("kill::child", dir);
     let reader = thread::Builder::new().spawn(move || {
-        let lines = output.lines().map(Result::unwrap);
-        let acks = lines.filter_map(|line| {
+        let acks = lines.map(Result::unwrap).filter_map(|line| {
             let (seq, text) = line.strip_prefix("ack ")?.split_once(' ')?;
             Some((seq.parse().unwrap(), text.to_owned()))
         });

@@ -36,11 +36,7 @@ pub fn open_column(bytes: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io::{BufRead, BufReader, Write, stdin},
-        path::Path,
-        process::{Command, Stdio},
-    };
+    use std::path::Path;
 
     use proptest::{collection::vec, prelude::*, sample::Index};
     use tempfile::TempDir;
@@ -48,7 +44,7 @@ mod tests {
     use super::*;
     use fastrand::Rng;
 
-    use crate::support::signal;
+    use crate::support::{signal, start, started_in};
 
     fn whole() -> Vec<u8> {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/open_column");
@@ -86,10 +82,7 @@ mod tests {
     #[test]
     #[ignore = "the process that the test below kills"]
     fn child() {
-        let mut dir = String::new();
-        stdin().read_line(&mut dir).unwrap();
-        assert!(!dir.is_empty(), "started by the test below, which names a directory");
-        let columns = OpenColumns::open(Path::new(dir.trim_end())).unwrap();
+        let columns = OpenColumns::open(&started_in()).unwrap();
         let mut column = columns.begin(RUN, JOB, []).unwrap();
         for index in 0.. {
             column.push(&signal(index)).unwrap();
@@ -102,14 +95,8 @@ mod tests {
 
     /// Runs the child until it has reported `flushes` flushes; returns the least number of durable rows.
     fn kill_after(dir: &Path, flushes: u64) -> usize {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["open_column::tests::child", "--exact", "--ignored", "--nocapture"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        writeln!(child.stdin.take().unwrap(), "{}", dir.display()).unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let (mut child, lines) = start("open_column::tests::child", dir);
+        let lines = lines.map(Result::unwrap);
         let durable = lines.filter_map(|line| line.strip_prefix("durable ")?.parse().ok());
         let durable = durable.take(flushes as usize).last().unwrap();
         child.kill().unwrap();

@@ -1,8 +1,13 @@
 //! Events to append and to compare with.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    io::{BufRead, BufReader, Lines, Write, stdin},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 use media::{Activity, CellBox, RunId, Score, Seq, Signal, WallTime, Zones};
@@ -129,4 +134,25 @@ pub fn ticking() -> Arc<dyn Fn() -> WallTime + Send + Sync> {
 
 pub fn head_of(log: &Timeline, number: u8, kind: EventKind) -> Option<Seq> {
     log.latest(run(number), kind).map(|head| head.seq)
+}
+
+/// Starts the ignored test `name` as a process that works in `dir`; returns it with what it prints.
+pub fn start(name: &str, dir: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--ignored", "--nocapture"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writeln!(child.stdin.take().unwrap(), "{}", dir.display()).unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    (child, output.lines())
+}
+
+/// Returns the directory of a process that [`start`] started.
+pub fn started_in() -> PathBuf {
+    let mut dir = String::new();
+    stdin().read_line(&mut dir).unwrap();
+    assert!(!dir.is_empty(), "started by another test, which names a directory");
+    dir.trim_end().into()
 }
