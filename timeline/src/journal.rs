@@ -137,6 +137,8 @@ impl JournalHeader {
     }
 }
 
+type Appended<T> = std::result::Result<T, AppendFailure>;
+
 /// Reason that a batch was not appended.
 #[derive(Debug)]
 pub(crate) enum AppendFailure {
@@ -209,7 +211,7 @@ impl Journal {
         disk: Arc<dyn Storage>,
         sizes: JournalSizes,
         header: JournalHeader,
-    ) -> std::result::Result<Journal, AppendFailure> {
+    ) -> Appended<Journal> {
         let name = file_name(header.first);
         let temporary = temporary_name(header.first);
         let path = disk.path(&name);
@@ -262,10 +264,7 @@ impl Journal {
     }
 
     /// Replaces this file, which must be empty, by one for events from `base` on.
-    pub(crate) fn truncate_to_empty(
-        &mut self,
-        base: WallTime,
-    ) -> std::result::Result<(), AppendFailure> {
+    pub(crate) fn truncate_to_empty(&mut self, base: WallTime) -> Appended<()> {
         let header = JournalHeader::new(self.next, base);
         *self = Journal::create(self.disk.clone(), self.sizes, header)?;
         Ok(())
@@ -295,7 +294,7 @@ impl Journal {
         count: u64,
         urgent: bool,
         on_sync: &SyncObserver,
-    ) -> std::result::Result<u64, AppendFailure> {
+    ) -> Appended<u64> {
         let start = self.position;
         let end = start + batch.len() as u64;
         let grown = self.grow(end + batch::HEADER_BYTES as u64 + self.sizes.spare);
@@ -324,11 +323,7 @@ impl Journal {
     }
 
     /// Begins a new file for events from `base` on and seals this one with `footer`.
-    pub(crate) fn rotate(
-        &mut self,
-        base: WallTime,
-        footer: &[u8],
-    ) -> std::result::Result<(), AppendFailure> {
+    pub(crate) fn rotate(&mut self, base: WallTime, footer: &[u8]) -> Appended<()> {
         // Allocates first: a disk that fills up later would leave the file half sealed.
         self.grow(self.position + footer.len() as u64)?;
         let refused = || AppendFailure::refused("begin a journal file", self.path.clone());
@@ -344,7 +339,7 @@ impl Journal {
             .map_err(AppendFailure::fatal("seal a journal file", sealed.path))
     }
 
-    fn grow(&mut self, needed: u64) -> std::result::Result<(), AppendFailure> {
+    fn grow(&mut self, needed: u64) -> Appended<()> {
         if needed <= self.allocated {
             return Ok(());
         }
@@ -357,14 +352,14 @@ impl Journal {
         Ok(())
     }
 
-    fn mark(&mut self) -> std::result::Result<(), AppendFailure> {
+    fn mark(&mut self) -> Appended<()> {
         let mark = batch::commit_marker(self.next);
         self.file
             .write_all_at(&mark, self.position)
             .map_err(AppendFailure::fatal("mark the journal", self.path.clone()))
     }
 
-    fn sync(&mut self) -> std::result::Result<(), AppendFailure> {
+    fn sync(&mut self) -> Appended<()> {
         self.file.sync().map_err(AppendFailure::fatal("sync the journal", self.path.clone()))
     }
 }

@@ -324,9 +324,7 @@ impl Timeline {
 
     /// Returns the event at `seq`; `None` if there is none or it was purged.
     pub fn get(&self, seq: Seq) -> Result<Option<StoredEvent>> {
-        let Some(hit) = self.0.store.index().locate(seq) else { return Ok(None) };
-        let parts = self.0.store.load(&hit, &mut Vec::new())?;
-        parts.map(StreamedEvent::whole).transpose()
+        self.get_parts(seq)?.map(StreamedEvent::whole).transpose()
     }
 
     /// Returns the last event of `run` of this kind.

@@ -197,14 +197,10 @@ impl ColumnWriter {
 impl Spilled {
     fn create(dir: &Path) -> Result<Spilled> {
         let (temporary, file) = Temporary::create(dir)?;
-        let mut spilled = Spilled {
-            file: BufWriter::new(file),
-            temporary,
-            digest: Sha256::new(),
-            block: Block::new(&[]),
-        };
-        spilled.write(&MAGIC)?;
-        Ok(spilled)
+        let mut file = BufWriter::new(file);
+        file.write_all(&MAGIC).map_err(TimelineError::io("write a column", temporary.path()))?;
+        let (digest, block) = (Sha256::new_with_prefix(MAGIC), Block::new(&[]));
+        Ok(Spilled { file, temporary, digest, block })
     }
 
     fn push(&mut self, signal: &Signal) -> Result<()> {
@@ -218,13 +214,6 @@ impl Spilled {
             digest.update(bytes);
             file.write_all(bytes).map_err(TimelineError::io("write a column", temporary.path()))
         })
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.digest.update(bytes);
-        self.file
-            .write_all(bytes)
-            .map_err(TimelineError::io("write a column", self.temporary.path()))
     }
 
     fn finish(mut self, files: &Files, lease: &mut PinGuard) -> Result<BlobHash> {
