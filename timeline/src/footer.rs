@@ -10,7 +10,7 @@ use crate::{
     event::EventKind,
     index::{EVENTS_MAX, FileIndex, LogIndex, RunEventRef},
     journal::JournalHeader,
-    record::{self, u32_at, u64_at},
+    record::{self, checksum, put_checksum, u32_at, u64_at},
 };
 
 /// Magic, checksum, counts of runs and of events, end of the events, first seq, base time, and the seq after
@@ -59,8 +59,7 @@ pub(crate) fn build(index: &LogIndex, number: usize) -> Vec<u8> {
     bytes.extend_from_slice(&base.epoch_ms.to_le_bytes());
     let next = if sparse { file.next.0 } else { 0 };
     bytes.extend_from_slice(&next.to_le_bytes());
-    let checksum = checksum(&bytes, trailer);
-    bytes[trailer + 8..trailer + 12].copy_from_slice(&checksum.to_le_bytes());
+    put_checksum(&mut bytes, trailer + MAGIC.len());
     bytes
 }
 
@@ -92,7 +91,7 @@ impl<'a> Footer<'a> {
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Footer<'a>> {
         let (body, trailer) = bytes.split_last_chunk::<TRAILER_BYTES>()?;
         let whole = size(trailer)? == bytes.len();
-        if !whole || checksum(bytes, body.len()) != u32_at(trailer, 8) {
+        if !whole || checksum(bytes, body.len() + MAGIC.len()) != u32_at(trailer, MAGIC.len()) {
             return None;
         }
         let (runs, entries) = body.split_at(u32_at(trailer, 12) as usize * RUN_BYTES);
@@ -184,9 +183,4 @@ impl<'a> Footer<'a> {
         }
         index.end_file(self.next);
     }
-}
-
-/// Returns the checksum of everything except the checksum itself, 8 bytes into the trailer.
-fn checksum(bytes: &[u8], trailer: usize) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&bytes[..trailer + 8]), &bytes[trailer + 12..])
 }

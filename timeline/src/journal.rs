@@ -10,7 +10,7 @@ use media::{Seq, WallTime};
 use crate::{
     Result, SyncObserver, TimelineError, batch,
     index::EVENTS_MAX,
-    record::{u32_at, u64_at},
+    record::{checksum, put_checksum, u32_at, u64_at},
     storage::{Storage, StorageFile},
 };
 
@@ -19,6 +19,8 @@ pub(crate) const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 8;
 /// As [`HEADER_BYTES`], then the seq after the last and the count of events.
 pub(crate) const COMPACTED_HEADER_BYTES: usize = HEADER_BYTES + 8 + 8;
 const MAGIC: [u8; 8] = *b"SLJOURN\xff";
+/// Offset of the checksum, after magic and version.
+const CHECKSUM_AT: usize = 12;
 /// Version of files with an event for every number, as the writer makes them.
 const VERSION: u32 = 1;
 /// Version of files made by a compaction.
@@ -90,8 +92,7 @@ impl JournalHeader {
             bytes.extend_from_slice(&next.0.to_le_bytes());
             bytes.extend_from_slice(&count.to_le_bytes());
         }
-        let checksum = JournalHeader::checksum(&bytes);
-        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        put_checksum(&mut bytes, CHECKSUM_AT);
         bytes
     }
 
@@ -103,7 +104,7 @@ impl JournalHeader {
         let compacted = short[..8] == MAGIC && version == COMPACTED_VERSION;
         let size = if compacted { COMPACTED_HEADER_BYTES } else { HEADER_BYTES };
         let bytes = bytes.get(..size).ok_or_else(cut_short)?;
-        if bytes[..8] != MAGIC || u32_at(bytes, 12) != JournalHeader::checksum(bytes) {
+        if bytes[..8] != MAGIC || u32_at(bytes, CHECKSUM_AT) != checksum(bytes, CHECKSUM_AT) {
             return Err(damaged("no journal file header"));
         }
         if version != VERSION && !compacted {
@@ -130,10 +131,6 @@ impl JournalHeader {
     /// Returns true if an event of this file may have the time `at`.
     pub(crate) fn spans(&self, at: WallTime) -> bool {
         at.epoch_ms.checked_sub(self.base.epoch_ms).is_some_and(|ms| u32::try_from(ms).is_ok())
-    }
-
-    fn checksum(bytes: &[u8]) -> u32 {
-        crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..])
     }
 }
 

@@ -24,8 +24,8 @@ pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 /// Body length, checksum, seq, time, run, kind, flags, two unused bytes.
 pub(crate) const HEADER_BYTES: usize = 4 + 4 + 8 + 8 + 16 + 1 + 1 + 2;
-/// Start of the checked part after the length and the checksum; the length is checked too.
-const SEQ_AT: usize = 8;
+/// Offset of the checksum, after the length.
+const CHECKSUM_AT: usize = 4;
 /// Flag: the body ends with the hash and the count of a column.
 const FLAG_COLUMN: u8 = 1;
 const COLUMN_REF_BYTES: usize = 32 + 8;
@@ -72,8 +72,7 @@ impl RecordBuilder {
         out.extend_from_slice(self.run.as_bytes());
         out.extend_from_slice(&[self.kind.code(), self.flags, 0, 0]);
         out.extend_from_slice(&self.body);
-        let checksum = checksum(&out[start..]);
-        out[start + 4..start + 8].copy_from_slice(&checksum.to_le_bytes());
+        put_checksum(&mut out[start..], CHECKSUM_AT);
     }
 }
 
@@ -175,7 +174,7 @@ impl<'a> JournalRecord<'a> {
             return Err("a record has an impossible length");
         }
         let bytes = bytes.get(..HEADER_BYTES + length).ok_or("a record ends early")?;
-        if checksum(bytes) != u32_at(header, 4) {
+        if checksum(bytes, CHECKSUM_AT) != u32_at(header, CHECKSUM_AT) {
             return Err("a record does not match its checksum");
         }
         let kind = EventKind::from_code(header[40]).ok_or("a record has an unknown kind")?;
@@ -219,21 +218,23 @@ impl<'a> JournalRecord<'a> {
     }
 }
 
-/// Returns the checksum of the length and everything after the checksum itself.
-fn checksum(record: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&record[..4]), &record[SEQ_AT..])
+/// Returns the checksum of all `bytes` but the four at `at`, which hold it.
+pub(crate) fn checksum(bytes: &[u8], at: usize) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&bytes[..at]), &bytes[at + 4..])
+}
+
+/// Writes the checksum of `bytes` at `at`.
+pub(crate) fn put_checksum(bytes: &mut [u8], at: usize) {
+    let checksum = checksum(bytes, at);
+    bytes[at..at + 4].copy_from_slice(&checksum.to_le_bytes());
 }
 
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    let mut word = [0; 4];
-    word.copy_from_slice(&bytes[at..at + 4]);
-    u32::from_le_bytes(word)
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let mut word = [0; 8];
-    word.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(word)
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 #[cfg(test)]
