@@ -284,4 +284,4 @@ impl Recorder {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -12,10 +12,15 @@ fn key() -> AnalysisKey {
 }
 
 fn recorder() -> Recorder {
+    recorder_of(Some(MarkerDeriver::new(key(), MarkerConfig::default())))
+}
+
+/// Recorder with the default gate, without labels and zones.
+pub(crate) fn recorder_of(markers: Option<MarkerDeriver>) -> Recorder {
     Recorder::new(RecorderSpec {
         gate: GateConfig::default(),
         words: TenantLabels::default(),
-        markers: Some(MarkerDeriver::new(key(), MarkerConfig::default())),
+        markers,
         finding: FindingPayload::default(),
         watch: Watch {
             request_id: RequestId::from_bytes([1; 8]),

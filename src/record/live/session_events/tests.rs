@@ -1,14 +1,9 @@
 //! Tests of worker output: the part that reaches a session's task, and the part that is recorded.
 
-use gate::GateConfig;
-use media::{RequestId, Score};
-use timeline::FindingPayload;
+use media::Score;
 
 use super::*;
-use crate::{
-    base::labels::TenantLabels,
-    record::recorder::{RecorderSpec, Watch},
-};
+use crate::record::recorder::tests::recorder_of;
 
 fn signal(frame_index: u64, perceptual_hash: u64) -> Signal {
     Signal { perceptual_hash, ..Signal::plain(frame_index, frame_index as i64 * 40) }
@@ -37,17 +32,7 @@ fn shown(frame_index: u64, hash: u64, bytes: usize) -> FrameRecord {
 /// Queue with a recorder for its frames.
 fn recorded(metrics: &Arc<Metrics>) -> (SessionOutputSender, Heard) {
     let (inbox, queue) = inbox(Arc::clone(metrics), Arc::default(), Arc::default());
-    inbox.shared().record_by(Recorder::new(RecorderSpec {
-        gate: GateConfig::default(),
-        words: TenantLabels::default(),
-        markers: None,
-        finding: FindingPayload::default(),
-        watch: Watch {
-            request_id: RequestId::from_bytes([1; 8]),
-            stream_id: "main".parse().expect("an id"),
-            zones: Vec::new(),
-        },
-    }));
+    inbox.shared().record_by(recorder_of(None));
     (inbox, queue)
 }
 
