@@ -128,12 +128,7 @@ mod tests {
     use transport::webrtc::{SessionEvent, SessionFailure};
 
     use super::*;
-    use crate::record::live::{
-        LiveError,
-        frame_router::{FrameRouter, RouterSink},
-        publisher_state::PublisherSignals,
-        session_events::inbox,
-    };
+    use crate::record::live::{LiveError, frame_router::tests::sink};
 
     /// Offer of a browser, reduced to the lines that are parsed.
     const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
@@ -153,14 +148,6 @@ mod tests {
         EndpointSupervisor::open(settings, Arc::clone(metrics)).expect("opened")
     }
 
-    fn sink(metrics: &Arc<Metrics>) -> (Box<dyn SessionHandler>, Arc<PublisherSignals>) {
-        let turns = Arc::<PublisherSignals>::default();
-        let (inbox, _) = inbox(Arc::clone(metrics), Arc::default(), Arc::clone(&turns));
-        let shared = Arc::clone(inbox.shared());
-        let intake = FrameRouter::new(Arc::clone(metrics), shared, Arc::clone(&turns));
-        (Box::new(RouterSink(intake)), turns)
-    }
-
     #[tokio::test]
     async fn a_port_that_has_ended_is_opened_anew_where_it_was() {
         let metrics = Arc::new(Metrics::new());
@@ -170,7 +157,7 @@ mod tests {
         let keeping = tokio::spawn(async move { kept.keep(token).await });
         for ends in 1..=2 {
             let (to, turns) = sink(&metrics);
-            let (link, _) = port.answer(OFFER, to).expect("answered");
+            let (link, _) = port.answer(OFFER, Box::new(to)).expect("answered");
             port.current().end();
             let told = turns.next().await.end;
             assert_eq!(
@@ -181,7 +168,7 @@ mod tests {
             assert!(link.trickle("candidate:").is_err());
             let answered = async {
                 loop {
-                    match port.answer(OFFER, sink(&metrics).0) {
+                    match port.answer(OFFER, Box::new(sink(&metrics).0)) {
                         Ok(_) => break,
                         Err(error) => assert_eq!(error, OfferError::Ended),
                     }
@@ -204,13 +191,13 @@ mod tests {
         port.current().ended().await;
         let taken = std::net::UdpSocket::bind(port.local_addr()).expect("it is free");
         assert!(matches!(port.reopen(), Err(EndpointError::Socket(_))));
-        let refused = port.answer(OFFER, sink(&metrics).0).err().expect("no port");
+        let refused = port.answer(OFFER, Box::new(sink(&metrics).0)).err().expect("no port");
         assert_eq!(refused, OfferError::Ended);
         // Unavailable is answered with status 503 and `Retry-After`.
         assert_eq!(LiveError::from(refused).kind(), ErrorKind::Unavailable);
         drop(taken);
         port.reopen().expect("it is free again");
-        port.answer(OFFER, sink(&metrics).0).expect("answered");
+        port.answer(OFFER, Box::new(sink(&metrics).0)).expect("answered");
     }
 
     #[tokio::test]

@@ -170,7 +170,7 @@ impl Drop for RouterSink {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use media::{AccessUnit, Timebase, Timestamp};
 
     use super::*;
@@ -183,12 +183,18 @@ mod tests {
         ReceivedUnit { access_unit, last_packet_at: Instant::now(), captured_at: None }
     }
 
-    fn intake() -> (RouterSink, Arc<PublisherSignals>, Arc<Metrics>) {
-        let (metrics, turns) = (Arc::new(Metrics::new()), Arc::<PublisherSignals>::default());
-        let (inbox, _) = inbox(Arc::clone(&metrics), Arc::default(), Arc::clone(&turns));
+    pub fn sink(metrics: &Arc<Metrics>) -> (RouterSink, Arc<PublisherSignals>) {
+        let turns = Arc::<PublisherSignals>::default();
+        let (inbox, _) = inbox(Arc::clone(metrics), Arc::default(), Arc::clone(&turns));
         let shared = Arc::clone(inbox.shared());
-        let intake = FrameRouter::new(Arc::clone(&metrics), shared, Arc::clone(&turns));
-        (RouterSink(intake), turns, metrics)
+        let intake = FrameRouter::new(Arc::clone(metrics), shared, Arc::clone(&turns));
+        (RouterSink(intake), turns)
+    }
+
+    fn intake() -> (RouterSink, Arc<PublisherSignals>, Arc<Metrics>) {
+        let metrics = Arc::new(Metrics::new());
+        let (sink, turns) = sink(&metrics);
+        (sink, turns, metrics)
     }
 
     fn waiting(publisher: &RouterSink) -> usize {
