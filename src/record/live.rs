@@ -291,7 +291,7 @@ impl LiveService {
         let describers = self.describers(&who, &wishes, &journal);
         let clips = describers.clips.iter();
         let orders = std::iter::once(&describers.keyframes).chain(clips);
-        let orders = PromptUpdater::new(orders.map(|handle| handle.orders().clone()).collect());
+        let orders = PromptUpdater::new(orders.map(|handle| handle.orders.clone()).collect());
         let (session, ends, over) =
             LiveSession::new(id, run, link, orders, Arc::clone(inbox.shared()));
         let session = Arc::new(session);

@@ -98,7 +98,8 @@ pub struct ModelChoice {
 /// The session's handle to a description worker.
 pub struct DescriptionHandle {
     looks: Arc<DropOldestQueue<DescribeJob>>,
-    orders: mpsc::Sender<PendingPrompt>,
+    /// Channel for prompt updates.
+    pub orders: mpsc::Sender<PendingPrompt>,
     subject: DescriptionTarget,
     metrics: Arc<Metrics>,
 }
@@ -147,11 +148,6 @@ impl DescriptionHandle {
             };
             self.metrics.live_shed.of(shed).inc();
         }
-    }
-
-    /// Returns the channel for prompt updates.
-    pub fn orders(&self) -> &mpsc::Sender<PendingPrompt> {
-        &self.orders
     }
 }
 
