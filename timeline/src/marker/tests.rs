@@ -10,13 +10,9 @@ type Segments<'a> = &'a [(&'a str, std::ops::RangeInclusive<u64>, u32)];
 #[test]
 fn a_marker_is_a_models_where_a_model_named_some_of_its_frames() {
     use MarkerOrigin::{Gate, Model};
-    let finding = |(frame_index, name, origin): &(u64, &str, MarkerOrigin)| FrameLabel {
-        frame_index: *frame_index,
-        pts_ms: 0,
-        event_type: EventType::from_name(name),
-        is_scene_cut: false,
-        confidence: Score::from_millionths(100_000),
-        origin: *origin,
+    let finding = |&(frame_index, name, origin): &(u64, &str, MarkerOrigin)| FrameLabel {
+        origin,
+        ..label(frame_index, name, 100_000)
     };
     let found = |frames: &[(u64, &str, MarkerOrigin)]| -> Vec<_> {
         let markers = derive_markers(&first(), frames.iter().map(finding), MarkerConfig::default());
@@ -35,16 +31,21 @@ fn first() -> AnalysisKey {
     AnalysisKey { run: RunId::from_bytes([7; 16]), stream, ordinal: 0 }
 }
 
+/// Returns the gate's finding of a frame at 25 frames a second.
+fn label(frame_index: u64, name: &str, millionths: u32) -> FrameLabel {
+    FrameLabel {
+        frame_index,
+        pts_ms: frame_index as i64 * 40,
+        event_type: EventType::from_name(name),
+        is_scene_cut: name == "scene_cut",
+        confidence: Score::from_millionths(millionths),
+        origin: MarkerOrigin::Gate,
+    }
+}
+
 fn derive(segments: Segments<'_>, config: MarkerConfig) -> Vec<Marker> {
     let frames = segments.iter().flat_map(|(name, frames, confidence)| {
-        frames.clone().map(|frame_index| FrameLabel {
-            frame_index,
-            pts_ms: frame_index as i64 * 40,
-            event_type: EventType::from_name(name),
-            is_scene_cut: *name == "scene_cut",
-            confidence: Score::from_millionths(*confidence),
-            origin: MarkerOrigin::Gate,
-        })
+        frames.clone().map(|frame_index| label(frame_index, name, *confidence))
     });
     derive_markers(&first(), frames, config)
 }
@@ -90,13 +91,9 @@ fn a_scene_cut_is_exact_at_any_confidence() {
 #[test]
 fn a_scene_cut_under_another_name_is_exact_and_so_is_what_is_called_one() {
     let derive = |frames: &[(&str, bool)]| {
-        let findings = frames.iter().zip(0..).map(|((name, is_scene_cut), index)| FrameLabel {
-            frame_index: index,
-            pts_ms: index as i64 * 40,
-            event_type: EventType::from_name(name),
-            is_scene_cut: *is_scene_cut,
-            confidence: Score::from_millionths(100_000),
-            origin: MarkerOrigin::Gate,
+        let findings = frames.iter().zip(0..).map(|(&(name, is_scene_cut), index)| FrameLabel {
+            is_scene_cut,
+            ..label(index, name, 100_000)
         });
         outline(&derive_markers(&first(), findings, MarkerConfig::default()))
     };
@@ -168,11 +165,9 @@ fn in_a_chain_each_provisional_is_confirmed_by_its_own_successor() {
 #[test]
 fn the_window_is_the_callers() {
     let segments: Segments<'_> = &[("car", 0..=1, 200_000), ("car", 11..=12, 400_000)];
-    let config =
-        |window| MarkerConfig { correction_window_frames: window, ..MarkerConfig::default() };
-    assert_eq!(derive(segments, config(9)).len(), 2);
-    assert_eq!(derive(segments, config(10)).len(), 3);
-    assert_eq!(derive(segments, config(u64::MAX)).len(), 3);
+    assert_eq!(derive(segments, window(9)).len(), 2);
+    assert_eq!(derive(segments, window(10)).len(), 3);
+    assert_eq!(derive(segments, window(u64::MAX)).len(), 3);
 }
 
 #[test]
@@ -194,22 +189,15 @@ fn ids_repeat_on_a_replay_and_differ_by_every_part() {
     let other_run = AnalysisKey { run: RunId::from_bytes([8; 16]), ..first() };
     let other_stream = AnalysisKey { stream: "cams".parse().expect("a stream id"), ..first() };
     let second = AnalysisKey { ordinal: 1, ..first() };
-    let ids = [
-        first().id().to_string(),
-        other_run.id().to_string(),
-        other_stream.id().to_string(),
-        second.id().to_string(),
-    ];
-    let markers = [
-        first().derived(&["car", "exact"], &[0, 1]),
-        other_run.derived(&["car", "exact"], &[0, 1]),
-        other_stream.derived(&["car", "exact"], &[0, 1]),
-        second.derived(&["car", "exact"], &[0, 1]),
+    let keys = [first(), other_run, other_stream, second];
+    let mut markers = keys.each_ref().map(|key| key.derived(&["car", "exact"], &[0, 1])).to_vec();
+    markers.extend([
         first().derived(&["van", "exact"], &[0, 1]),
         first().derived(&["car", "finalized"], &[0, 1]),
         first().derived(&["car", "exact"], &[1, 1]),
         first().derived(&["car", "exact"], &[0, 2]),
-    ];
+    ]);
+    let ids = keys.map(|key| key.id().to_string());
     for (i, id) in ids.iter().enumerate() {
         assert!(!ids[..i].contains(id), "analysis {i} repeats");
     }
@@ -227,14 +215,8 @@ fn findings(frames_max: usize) -> impl Strategy<Value = Vec<FrameLabel>> {
         let mut index = 0;
         let findings = frames.into_iter().map(|(step, name, tenths, is_model)| {
             index += step;
-            FrameLabel {
-                frame_index: index,
-                pts_ms: index as i64 * 40,
-                event_type: EventType::from_name(NAMES[name]),
-                is_scene_cut: name == 0,
-                confidence: Score::from_millionths(tenths * 100_000),
-                origin: if is_model { MarkerOrigin::Model } else { MarkerOrigin::Gate },
-            }
+            let origin = if is_model { MarkerOrigin::Model } else { MarkerOrigin::Gate };
+            FrameLabel { origin, ..label(index, NAMES[name], tenths * 100_000) }
         });
         findings.collect()
     })
@@ -246,14 +228,6 @@ fn window(correction_window_frames: u64) -> MarkerConfig {
 
 #[test]
 fn a_marker_is_given_by_the_first_frame_behind_its_segment() {
-    let finding = |frame_index, name: &str| FrameLabel {
-        frame_index,
-        pts_ms: 0,
-        event_type: EventType::from_name(name),
-        is_scene_cut: false,
-        confidence: Score::from_millionths(500_000),
-        origin: MarkerOrigin::Gate,
-    };
     let mut deriver = MarkerDeriver::new(first(), MarkerConfig::default());
     let rows: [(u64, &str, &[&str]); 6] = [
         (0, "car", &[]),
@@ -264,7 +238,7 @@ fn a_marker_is_given_by_the_first_frame_behind_its_segment() {
         (6, "car", &["van provisional 4-5 0.5"]),
     ];
     for (frame_index, name, expected) in rows {
-        let given: Vec<Marker> = deriver.push(finding(frame_index, name)).collect();
+        let given: Vec<Marker> = deriver.push(label(frame_index, name, 500_000)).collect();
         assert_eq!(outline(&given), expected, "frame {frame_index}");
     }
     let last: Vec<Marker> = deriver.finish().collect();
