@@ -39,7 +39,7 @@ fn explore(model: fn()) {
 
 fn log(disk: &SimDisk) -> Timeline {
     let options = TimelineOptions { file_bytes: 4096, grow_bytes: 1024, ..small() };
-    Timeline::open_on(Arc::new(disk.clone()), "/nowhere".as_ref(), options).unwrap().0
+    disk.open_log(options).unwrap().0
 }
 
 /// Returns how often `text` is on `disk` after a power cut at this moment.

@@ -3,11 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     ops::ControlFlow,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
@@ -25,8 +21,7 @@ use crate::{
 use fastrand::Rng;
 
 pub fn open(disk: &SimDisk) -> Result<Timeline, TimelineError> {
-    Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), small())
-        .map(|(log, _)| log)
+    disk.open_log(small()).map(|(log, _)| log)
 }
 
 pub fn purge(log: &Timeline, runs: &[u8]) -> Result<CompactionStats, TimelineError> {
@@ -105,8 +100,7 @@ fn footers_of_compacted_files_are_made_again_from_their_events() {
         bytes[last] ^= 1;
         disk.set_bytes(name, bytes);
     }
-    let (log, recovery) =
-        Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), small()).unwrap();
+    let (log, recovery) = disk.open_log(small()).unwrap();
     assert_eq!(recovery.footers_rebuilt, sealed.len() as u64 - 1);
     assert_eq!(events(&log), expected);
 }
@@ -166,8 +160,7 @@ fn a_stopped_compaction_changes_nothing_more_and_can_be_taken_up() {
     let names = disk.names();
     let big = TimelineOptions { file_bytes: 1 << 30, ..small() };
     drop(log);
-    let (log, _) =
-        Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), big).unwrap();
+    let (log, _) = disk.open_log(big).unwrap();
     let done = log.compact(&purged, &mut |_| ControlFlow::Break(())).unwrap();
     assert!(done.stopped && done.files_after == 0, "{done:?}");
     assert_eq!((events(&log), disk.names().len()), (before.clone(), names.len() + 1));

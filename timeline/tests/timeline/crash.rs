@@ -1,11 +1,6 @@
 //! Power cuts and truncations: acknowledged events stay, batches stay whole.
 
-use std::{
-    collections::HashMap,
-    path::Path,
-    sync::{Arc, mpsc},
-    thread,
-};
+use std::{collections::HashMap, sync::mpsc, thread};
 
 use media::{ErrorKind, Seq};
 use proptest::prelude::*;
@@ -18,9 +13,8 @@ use crate::{
 };
 use fastrand::Rng;
 
-fn open(disk: &SimDisk, options: TimelineOptions) -> Result<Timeline, TimelineError> {
-    Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), options)
-        .map(|(log, _)| log)
+pub fn open(disk: &SimDisk, options: TimelineOptions) -> Result<Timeline, TimelineError> {
+    disk.open_log(options).map(|(log, _)| log)
 }
 
 /// Run whose events are purged at times.
@@ -117,10 +111,7 @@ fn live_through(seed: u64) -> u64 {
             disk.cut_power_after(random.u64(..6));
         }
         let context = format!("seed {seed}, life {life}");
-        let opened = || {
-            let disk = Arc::new(disk.clone());
-            Timeline::open_on(disk, Path::new("/nonexistent"), options.clone())
-        };
+        let opened = || disk.open_log(options.clone());
         // Twice: the second opening must find the same.
         let reopened = opened().and_then(|(log, recovery)| {
             torn += u64::from(recovery.torn.is_some());

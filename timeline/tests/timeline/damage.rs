@@ -1,21 +1,17 @@
 //! Flipped bits: synced bytes are intact, or their damage is reported by file and offset.
 
-use std::{fs, ops::ControlFlow, path::Path, sync::Arc};
+use std::{fs, ops::ControlFlow, path::Path};
 
 use media::{ErrorKind, Seq};
 use tempfile::TempDir;
-use timeline::{StoredEvent, Timeline, TimelineError, TimelineOptions, verify};
+use timeline::{StoredEvent, Timeline, TimelineError, verify};
 
 use crate::{
+    crash::open,
     disk::{Fault, SimDisk},
     support::{all, found, run, small, texts},
 };
 use fastrand::Rng;
-
-fn open(disk: &SimDisk, options: TimelineOptions) -> Result<Timeline, TimelineError> {
-    Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), options)
-        .map(|(log, _)| log)
-}
 
 #[test]
 fn any_bit_flipped_in_the_file_being_written_is_refused_also_after_a_kill() {
@@ -161,15 +157,13 @@ fn a_damaged_footer_is_made_again() {
     let last = bytes.len() - 60;
     bytes[last] ^= 1;
     disk.set_bytes(&name, bytes);
-    let reopen =
-        || Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), small()).unwrap();
     disk.set_fault(Some(Fault::Full(last as u64 - 100)));
-    let (log, recovery) = reopen();
+    let (log, recovery) = disk.open_log(small()).unwrap();
     assert_eq!((recovery.footers_rebuilt, recovery.events), (1, 30), "on a full disk");
     assert_eq!(all(&log), before);
     drop(log);
     disk.set_fault(None);
-    let (log, recovery) = reopen();
+    let (log, recovery) = disk.open_log(small()).unwrap();
     assert_eq!((recovery.footers_rebuilt, recovery.events), (1, 30));
     assert_eq!(all(&log), before);
     assert_eq!(disk.bytes(&name), sound);

@@ -5,11 +5,11 @@
 use std::{
     collections::BTreeMap,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use timeline::{Storage, StorageFile};
+use timeline::{RecoveryReport, Storage, StorageFile, Timeline, TimelineError, TimelineOptions};
 
 use crate::survivor::{Change, Content, SECTOR, Sector, survivor};
 use fastrand::Rng;
@@ -91,6 +91,14 @@ fn lock(content: &Shared) -> MutexGuard<'_, Content> {
 impl SimDisk {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().expect("no test panics while it holds the disk")
+    }
+
+    /// Opens the log of these files.
+    pub fn open_log(
+        &self,
+        options: TimelineOptions,
+    ) -> Result<(Timeline, RecoveryReport), TimelineError> {
+        Timeline::open_on(Arc::new(self.clone()), Path::new("/nonexistent"), options)
     }
 
     pub fn set_fault(&self, fault: Option<Fault>) {

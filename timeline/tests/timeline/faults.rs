@@ -1,9 +1,6 @@
 //! Failing and full disks: a clear error, never a torn log, never a retried sync.
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, mpsc},
-};
+use std::sync::{Mutex, mpsc};
 
 use media::{ErrorKind, Seq};
 use tempfile::TempDir;
@@ -15,7 +12,7 @@ use crate::{
 };
 
 fn open(disk: &SimDisk) -> Timeline {
-    Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), small()).unwrap().0
+    disk.open_log(small()).unwrap().0
 }
 
 #[test]
@@ -66,10 +63,7 @@ fn what_ends_a_run_has_room_on_a_full_disk() {
     for (file_bytes, grow_bytes, allocated) in [(1 << 20, 2048, 4096), (3000, 8192, 8192)] {
         let disk = SimDisk::default();
         let options = || TimelineOptions { file_bytes, grow_bytes, spare_bytes: 2000, ..small() };
-        let open = |disk: &SimDisk| {
-            let disk = Arc::new(disk.clone());
-            Timeline::open_on(disk, Path::new("/nonexistent"), options()).unwrap().0
-        };
+        let open = |disk: &SimDisk| disk.open_log(options()).unwrap().0;
         let log = open(&disk);
         log.append_wait(vec![found(1, "before")]).unwrap();
         // No file can be created, and none can grow.

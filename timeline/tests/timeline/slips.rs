@@ -1,6 +1,6 @@
 //! One failing call at every place: the log reports it, keeps the acknowledged events and shows no others.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::collections::BTreeSet;
 
 use media::ErrorKind;
 use timeline::{RecoveryReport, Timeline, TimelineError};
@@ -96,8 +96,7 @@ fn left_behind() -> (SimDisk, Told) {
 }
 
 fn leftovers(disk: &SimDisk) -> u64 {
-    let opened = Timeline::open_on(Arc::new(disk.clone()), Path::new("/nonexistent"), small());
-    opened.map_or(0, |(_, RecoveryReport { leftovers, .. })| leftovers)
+    disk.open_log(small()).map_or(0, |(_, RecoveryReport { leftovers, .. })| leftovers)
 }
 
 /// Opens, fills and purges the log with one failing call; returns true if that call was reached.
