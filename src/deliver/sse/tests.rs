@@ -58,16 +58,20 @@ fn ids(text: &str) -> Vec<u64> {
     ids.map(|id| id.parse().expect("a number")).collect()
 }
 
+/// Returns the next piece of a stream, `None` at its end.
+async fn piece(body: &mut axum::body::Body) -> Option<String> {
+    let piece = tokio::time::timeout(Duration::from_secs(20), body.frame()).await;
+    let text = piece.expect("it comes")?.expect("whole").into_data().expect("data");
+    Some(String::from_utf8(text.to_vec()).expect("UTF-8"))
+}
+
 /// Reads successive streams, each dropped after a few pieces, until event `last` was sent.
 async fn read_with_breaks(log: &Log, scope: StreamScope, last: u64) -> Vec<u64> {
     let (mut told, mut after, mut random) = (Vec::new(), 0, fastrand::Rng::with_seed(1));
     while after < last {
         let mut body = log.feed(&scope, &Filter::default(), after).body();
         for _ in 0..random.u8(..4) {
-            let piece = tokio::time::timeout(Duration::from_secs(20), body.frame()).await;
-            let piece = piece.expect("it comes").expect("no end").expect("whole");
-            let text = piece.into_data().expect("data");
-            told.extend(ids(std::str::from_utf8(&text).expect("UTF-8")));
+            told.extend(ids(&piece(&mut body).await.expect("no end")));
             after = told.last().copied().unwrap_or(after);
             if after >= last {
                 break;
@@ -98,12 +102,9 @@ async fn readers_that_come_and_go_miss_nothing_and_get_nothing_twice() {
         let log = Arc::clone(&log);
         tokio::spawn(async move { read_with_breaks(&log, scope, last).await })
     };
-    let most = |run: &Arc<Run>| {
-        let (log, run) = (Arc::clone(&log), run.id());
-        async move {
-            let heads = log.registry.timeline().heads_of(run, Seq(0), 4096);
-            heads.iter().map(|head| head.seq.0).collect::<Vec<_>>()
-        }
+    let seqs = |run: &Run| -> Vec<u64> {
+        let heads = log.registry.timeline().heads_of(run.id(), Seq(0), 4096);
+        heads.iter().map(|head| head.seq.0).collect()
     };
     // Reads while events are written, up to an event that is certain to exist for the first run.
     let early = until(StreamScope::Run(Arc::clone(&runs[0])), EACH / 2);
@@ -112,7 +113,7 @@ async fn readers_that_come_and_go_miss_nothing_and_get_nothing_twice() {
         writer.await.expect("no panic");
     }
     assert_eq!(log.registry.timeline().head(), Seq(last));
-    let (own, other) = (most(&runs[0]).await, most(&runs[1]).await);
+    let (own, other) = (seqs(&runs[0]), seqs(&runs[1]));
     let early = early.await.expect("no panic");
     assert_eq!(early, own[..early.len()]);
     let mut mine: Vec<u64> = own.iter().chain(&other).copied().collect();
@@ -202,11 +203,7 @@ async fn what_a_stopped_job_came_to_is_told_before_the_end() {
     log.registry.stop(&run, REQUEST).await.expect("active");
     assert!(!log.feed(&scope, &all, 2).is_over().await, "its job may have something to tell");
     let mut body = log.feed(&scope, &all, 1).body();
-    let mut next = async || {
-        let piece = tokio::time::timeout(Duration::from_secs(20), body.frame()).await;
-        let text = piece.expect("it comes")?.expect("whole").into_data().expect("data");
-        Some(String::from_utf8(text.to_vec()).expect("UTF-8"))
-    };
+    let mut next = async || piece(&mut body).await;
     assert_eq!(ids(&next().await.expect("no end")), [2]);
     // The stream is at the end of the log: a new event must wake it.
     tokio::time::timeout(Duration::from_millis(50), next()).await.expect_err("nothing yet");
@@ -275,10 +272,9 @@ async fn a_long_event_is_sent_in_pieces() {
     tokio::task::spawn_blocking(append).await.expect("no panic").expect("durable");
     let mut body = log.feed(&StreamScope::Run(run), &Filter::default(), 0).body();
     let mut text = String::new();
-    while let Some(piece) = body.frame().await {
-        let piece = piece.expect("whole").into_data().expect("data");
+    while let Some(piece) = piece(&mut body).await {
         assert!(piece.len() < 200 << 10, "a piece of {} bytes", piece.len());
-        text.push_str(std::str::from_utf8(&piece).expect("UTF-8"));
+        text.push_str(&piece);
     }
     assert_eq!(ids(&text), [1, 2, 3]);
     let line = text.lines().find(|line| line.contains("frames_decoded\",")).expect("a line");
@@ -294,7 +290,6 @@ async fn somebody_who_hears_nothing_hears_that_after_fifteen_seconds() {
     let run = log.run("alice").await;
     let mut body = log.feed(&StreamScope::Run(run), &Filter::default(), 1).body();
     let before = std::time::Instant::now();
-    let piece = body.frame().await.expect("no end").expect("whole");
-    assert_eq!(&piece.into_data().expect("data")[..], b":\n\n");
+    assert_eq!(piece(&mut body).await.as_deref(), Some(":\n\n"));
     assert!(before.elapsed() >= Duration::from_secs(15), "{:?}", before.elapsed());
 }
