@@ -222,43 +222,30 @@ async fn a_list_goes_on_behind_a_slice() {
 /// Request to the registry.
 #[derive(Clone, Copy, Debug)]
 enum Ask {
-    Create(usize),
-    Stop(usize),
-    KeepAlive(usize),
-    Delete(usize),
+    Create,
+    Stop,
+    KeepAlive,
+    Delete,
 }
 
-fn ask() -> impl Strategy<Value = Ask> {
-    (0..4u8, 0..8usize).prop_map(|(what, which)| match what {
-        0 => Ask::Create(which % 2),
-        1 => Ask::Stop(which),
-        2 => Ask::KeepAlive(which),
-        _ => Ask::Delete(which),
-    })
+/// Generates a request and the run, or the owner of a new one, that it is for.
+fn ask() -> impl Strategy<Value = (Ask, usize)> {
+    let asks = vec![Ask::Create, Ask::Stop, Ask::KeepAlive, Ask::Delete];
+    (prop::sample::select(asks), 0..8usize)
 }
 
-async fn carry_out(registry: &Arc<RunRegistry>, asks: &[Ask]) -> Vec<Arc<Run>> {
+async fn carry_out(registry: &Arc<RunRegistry>, asks: &[(Ask, usize)]) -> Vec<Arc<Run>> {
     let mut runs: Vec<Arc<Run>> = Vec::new();
-    for ask in asks {
-        let run = |which: usize| runs.get(which % runs.len().max(1)).cloned();
-        let outcome = match *ask {
-            Ask::Create(owner) => {
-                let name = ["a", "b"][owner];
-                let created = registry.create(origin(name), REQUEST).await;
+    for (ask, which) in asks {
+        let outcome = match (ask, runs.get(which % runs.len().max(1))) {
+            (Ask::Create, _) => {
+                let created = registry.create(origin(["a", "b"][which % 2]), REQUEST).await;
                 created.map(|run| runs.push(run))
             }
-            Ask::Stop(which) => match run(which) {
-                Some(run) => registry.stop(&run, REQUEST).await,
-                None => Ok(()),
-            },
-            Ask::KeepAlive(which) => match run(which) {
-                Some(run) => registry.keep_alive(&run, REQUEST).await,
-                None => Ok(()),
-            },
-            Ask::Delete(which) => match run(which) {
-                Some(run) => registry.delete(&run, REQUEST).await,
-                None => Ok(()),
-            },
+            (_, None) => Ok(()),
+            (Ask::Stop, Some(run)) => registry.stop(run, REQUEST).await,
+            (Ask::KeepAlive, Some(run)) => registry.keep_alive(run, REQUEST).await,
+            (Ask::Delete, Some(run)) => registry.delete(run, REQUEST).await,
         };
         // Refusals are expected; failures of the log are not.
         assert!(!matches!(outcome, Err(RunError::Log(_) | RunError::Unfinished)), "{outcome:?}");
