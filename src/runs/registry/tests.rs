@@ -30,6 +30,12 @@ fn rebuilt(timeline: Timeline, ttl: Duration) -> Arc<RunRegistry> {
     .expect("rebuilt")
 }
 
+fn fresh() -> (tempfile::TempDir, Arc<RunRegistry>) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let registry = open(dir.path(), HOUR);
+    (dir, registry)
+}
+
 fn ids(registry: &RunRegistry, name: &str) -> Vec<RunId> {
     let owner = Principal::named(name);
     let (runs, _) = registry.list(&owner, None, Seq(u64::MAX), 100);
@@ -55,8 +61,7 @@ async fn a_run_whose_owner_cannot_be_read_is_counted_and_others_are_served() {
 
 #[tokio::test]
 async fn an_idle_run_expires_once_and_a_busy_one_does_not() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let registry = open(dir.path(), HOUR);
+    let (_dir, registry) = fresh();
     let idle = registry.create(origin("a"), REQUEST).await.expect("created");
     let busy = registry.create(origin("a"), REQUEST).await.expect("created");
     let job = busy.begin_job(JobToken::default()).expect("free");
@@ -76,8 +81,7 @@ async fn an_idle_run_expires_once_and_a_busy_one_does_not() {
 
 #[tokio::test]
 async fn time_spent_down_counts_as_idle() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let registry = open(dir.path(), HOUR);
+    let (dir, registry) = fresh();
     registry.create(origin("a"), REQUEST).await.expect("created");
     registry.timeline().close();
     drop(registry);
@@ -87,8 +91,7 @@ async fn time_spent_down_counts_as_idle() {
 
 #[tokio::test]
 async fn a_caller_that_goes_away_leaves_the_order_intact() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let registry = open(dir.path(), HOUR);
+    let (_dir, registry) = fresh();
     let run = registry.create(origin("a"), REQUEST).await.expect("created");
     for _ in 0..100 {
         let stop = registry.stop(&run, REQUEST);
@@ -103,8 +106,7 @@ async fn a_caller_that_goes_away_leaves_the_order_intact() {
 
 #[tokio::test]
 async fn an_end_on_request_holds_at_once_and_is_told_behind_what_was_recorded() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let registry = open(dir.path(), HOUR);
+    let (_dir, registry) = fresh();
     for end in [RunState::Cancelled, RunState::Completed] {
         let run = registry.create(origin("a"), REQUEST).await.expect("created");
         let kinds = || -> Vec<_> {
@@ -140,8 +142,7 @@ async fn an_end_on_request_holds_at_once_and_is_told_behind_what_was_recorded() 
 
 #[tokio::test]
 async fn an_end_that_the_log_does_not_take_is_none() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let registry = open(dir.path(), HOUR);
+    let (_dir, registry) = fresh();
     let run = registry.create(origin("a"), REQUEST).await.expect("created");
     registry.timeline().close();
     for _ in 0..2 {
@@ -153,8 +154,7 @@ async fn an_end_that_the_log_does_not_take_is_none() {
 
 #[tokio::test]
 async fn a_failed_creation_gives_its_slot_back() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let registry = open(dir.path(), HOUR);
+    let (_dir, registry) = fresh();
     registry.timeline().close();
     for _ in 0..5 {
         let refused = registry.create(origin("a"), REQUEST).await;
@@ -165,8 +165,7 @@ async fn a_failed_creation_gives_its_slot_back() {
 
 #[tokio::test]
 async fn a_caller_that_goes_away_keeps_no_slot() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let registry = open(dir.path(), HOUR);
+    let (_dir, registry) = fresh();
     registry.timeline().close();
     for _ in 0..3 {
         let create = registry.create(origin("a"), REQUEST);
@@ -180,8 +179,7 @@ async fn a_caller_that_goes_away_keeps_no_slot() {
 
 #[tokio::test]
 async fn what_a_reasoning_said_of_its_run_is_known_after_a_restart() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let registry = open(dir.path(), HOUR);
+    let (dir, registry) = fresh();
     let run = registry.create(origin("a"), REQUEST).await.expect("created");
     let body = r#"{"source_uri":"a.mp4","model":"qwen3-vl-4b"}"#;
     let received = Event::IngestReceived(timeline::IngestReceived {
@@ -260,8 +258,7 @@ proptest! {
     fn a_restart_rebuilds_the_same_runs(asks in prop::collection::vec(ask(), 0..40)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();
         runtime.expect("a runtime").block_on(async {
-            let dir = tempfile::tempdir().expect("a directory");
-            let registry = open(dir.path(), HOUR);
+            let (dir, registry) = fresh();
             let runs = carry_out(&registry, &asks).await;
             let lists = ["a", "b"].map(|name| ids(&registry, name));
             let before: Vec<_> = runs.iter().map(|run| (run.id(), run.snapshot())).collect();
@@ -287,8 +284,7 @@ proptest! {
 
 #[tokio::test]
 async fn what_the_job_of_an_ended_run_came_to_is_kept_and_ends_nothing() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let registry = open(dir.path(), HOUR);
+    let (_dir, registry) = fresh();
     let found = || Event::KeepaliveRefreshed(RequestMarkerPayload { request_id: REQUEST });
     let failed = || Event::RunFailed(timeline::RunFailed { request_id: None, reason: "x".into() });
     // End of the run, its state after a job's last batch, the number of events appended by that
