@@ -20,14 +20,8 @@ fn open(dir: &std::path::Path, ttl: Duration) -> Arc<RunRegistry> {
 
 fn rebuilt(timeline: Timeline, ttl: Duration) -> Arc<RunRegistry> {
     let limits = RunLimits { active: 3, ttl, tag: None };
-    RunRegistry::open(
-        timeline,
-        limits,
-        Arc::default(),
-        WallTime { epoch_ms: i64::MAX / 2 },
-        &Default::default(),
-    )
-    .expect("rebuilt")
+    let now = WallTime { epoch_ms: i64::MAX / 2 };
+    RunRegistry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("rebuilt")
 }
 
 fn fresh() -> (tempfile::TempDir, Arc<RunRegistry>) {
