@@ -87,13 +87,12 @@ impl WebhookMessage {
 mod tests {
     use std::sync::Arc;
 
-    use media::{RunId, Score, WallTime, WebhookId};
+    use media::{RunId, Score, WallTime};
     use serde_json::Value;
     use timeline::{Event, FindingKind, FindingPayload, NewEvent, Timeline, TimelineOptions};
-    use transport::egress::RequestUrl;
 
     use super::*;
-    use crate::{base::keys::Principal, deliver::webhook::SigningSecret};
+    use crate::deliver::webhook::tests::webhook;
 
     fn message(description_bytes: usize) -> Value {
         let dir = tempfile::tempdir().expect("a directory");
@@ -110,18 +109,9 @@ mod tests {
         };
         let event = Event::Found(FindingKind::Vlm, finding);
         log.append_wait(vec![NewEvent { run, event }]).expect("appended");
-        let webhook = Webhook {
-            id: WebhookId::from_bytes([2; 16]),
-            run: Some(run),
-            owner: Principal::named("alice"),
-            url: RequestUrl::parse("https://example.com").expect("a URL"),
-            kinds: None,
-            description: None,
-            secret: SigningSecret::generate(),
-            created_at: WallTime { epoch_ms: 0 },
-        };
         let event = log.get_parts(Seq(1)).expect("readable").expect("there");
-        let message = WebhookMessage::new(&webhook, "urn:sightline:node-x", event).expect("made");
+        let message =
+            WebhookMessage::new(&webhook(run), "urn:sightline:node-x", event).expect("made");
         assert_eq!(message.id, "wh-02020202020202020202020202020202_1_62000");
         serde_json::from_slice(&message.body).expect("JSON")
     }

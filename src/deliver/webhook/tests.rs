@@ -36,7 +36,7 @@ async fn setup() -> Setup {
     Setup { webhooks: opened.expect("opens"), ledger, run, _dir: dir }
 }
 
-fn webhook(run: RunId) -> Webhook {
+pub(super) fn webhook(run: RunId) -> Webhook {
     Webhook {
         id: WebhookId::from_bytes([2; 16]),
         run: Some(run),
