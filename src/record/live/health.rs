@@ -214,6 +214,8 @@ mod tests {
     /// Packets, repaired packets, lost packets, jitter in ms, decoding delay in ms.
     type Second = (u64, u64, u64, u64, u64);
 
+    const EVEN: Second = (100, 0, 0, 5, 40);
+
     fn health(seconds: &[Second], silent: Duration) -> Health {
         let start = Instant::now();
         let (mut samples, mut sample) = (
@@ -239,10 +241,9 @@ mod tests {
 
     #[test]
     fn a_word_follows_from_the_figures_and_says_why() {
-        let even = (100, 0, 0, 5, 40);
         let rows: [(&str, &[Second], u32, Word, &str); 11] = [
             ("not yet connected", &[], 0, Word::Silent, "has to connect"),
-            ("an even path", &[even; 9], 0, Word::Good, "lost is below 1 %"),
+            ("an even path", &[EVEN; 9], 0, Word::Good, "lost is below 1 %"),
             ("just below", &[(1000, 9, 0, 29, 999); 5], 0, Word::Good, "below 30 ms"),
             (
                 "losses that were repaired",
@@ -256,10 +257,10 @@ mod tests {
             ("a busy server", &[(100, 0, 0, 5, 1500); 5], 0, Word::Fair, "1.5 s behind"),
             ("by far", &[(100, 0, 0, 5, 5000); 5], 0, Word::Poor, "smaller pictures"),
             ("two at once", &[(100, 2, 0, 40, 40); 5], 0, Word::Poor, "bit rate"),
-            ("almost silent", &[even; 5], 4, Word::Good, "lost"),
+            ("almost silent", &[EVEN; 5], 4, Word::Good, "lost"),
             (
                 "silent",
-                &[even; 5],
+                &[EVEN; 5],
                 6,
                 Word::Silent,
                 "nothing has arrived for 6 s; the session is dropped after 10 s",
@@ -275,18 +276,7 @@ mod tests {
     #[test]
     fn figures_are_of_the_last_seconds_and_not_of_the_start() {
         let bad = (50, 0, 50, 200, 3000);
-        let found = health(
-            &[
-                bad,
-                bad,
-                bad,
-                (100, 0, 0, 5, 40),
-                (100, 0, 0, 5, 40),
-                (100, 0, 0, 5, 40),
-                (100, 0, 0, 5, 40),
-            ],
-            Duration::ZERO,
-        );
+        let found = health(&[bad, bad, bad, EVEN, EVEN, EVEN, EVEN], Duration::ZERO);
         assert_eq!((found.window, found.given_up, found.lost_percent), (SECOND * 4, 0, 0.0));
         assert_eq!((found.bits_per_second, found.frames_per_second), (800_000, 25.0));
         assert_eq!(found.word, Word::Good, "{}", found.rule);
