@@ -235,6 +235,13 @@ mod tests {
         FrameAnalysis { frame_index, pts_ms: 0, reason, event_type, confidence, insight }
     }
 
+    /// Frames at these times.
+    fn frames(times: &[i64]) -> Vec<FrameAnalysis> {
+        let frame =
+            |(&pts_ms, at)| FrameAnalysis { pts_ms, ..frame(at, SelectionReason::NoTrigger, None) };
+        times.iter().zip(0..).map(frame).collect()
+    }
+
     #[test]
     fn what_a_model_says_goes_before_what_the_gate_says() {
         let half = Score::from_millionths(500_000);
@@ -285,25 +292,13 @@ mod tests {
             (&[i64::MIN, i64::MAX], 0.2),
         ];
         for (times, expected) in rows {
-            let frames = times.iter().map(|pts_ms| FrameAnalysis {
-                pts_ms: *pts_ms,
-                ..frame(0, SelectionReason::NoTrigger, None)
-            });
-            let found = rate_of(&frames.collect::<Vec<_>>());
-            assert_eq!(found.as_f64(), expected, "{times:?}");
+            assert_eq!(rate_of(&frames(times)).as_f64(), expected, "{times:?}");
         }
     }
 
     #[test]
     fn a_window_ends_at_its_span_or_its_frame_count() {
-        let frames: Vec<FrameAnalysis> = [0, 40, 80, 120, 1000, 1040, 1300]
-            .into_iter()
-            .enumerate()
-            .map(|(at, pts_ms)| FrameAnalysis {
-                pts_ms,
-                ..frame(at as u64, SelectionReason::NoTrigger, None)
-            })
-            .collect();
+        let frames = frames(&[0, 40, 80, 120, 1000, 1040, 1300]);
         let shape = |frames_max, span_ms| -> Vec<(i64, i64, usize)> {
             let windowing = Windowing { frames: frames_max, span_ms };
             windows(&frames, windowing).iter().map(|w| (w.start_ms, w.end_ms, w.len)).collect()
