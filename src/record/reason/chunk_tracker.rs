@@ -228,4 +228,4 @@ fn percentile(sorted: &[i64], percent: usize) -> i64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

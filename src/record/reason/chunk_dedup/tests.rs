@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use embed::{BatchLimits, EmbedError, Embedder, Embedding, ModelInputImage};
-use media::Dimensions;
 use worker::{EmbeddingInput, NoveltyInput};
 
 use super::*;
+use crate::record::reason::chunk_tracker::tests::view;
 
 /// Model that embeds the first pixel only, and fails for a black one.
 struct FirstPixel;
@@ -47,15 +47,10 @@ pub fn input([r, g, b]: [u8; 3]) -> NoveltyInput {
 
 fn chunk(index: u64, colours: &[Option<[u8; 3]>]) -> FrameChunk {
     let start_pts_ms = index as i64 * 500;
-    let views = colours.iter().enumerate().map(|(at, colour)| ModelImage {
+    let views = colours.iter().zip(0..).map(|(colour, at)| ModelImage {
         frame_index: index * 30 + at as u64,
-        pts_ms: start_pts_ms + 100 * at as i64,
-        reason: None,
-        picture: worker::EncodedImage {
-            extent: Dimensions { width: 2, height: 2 },
-            jpeg: vec![0xff],
-        },
         novelty: colour.map(input),
+        ..view(start_pts_ms + 100 * at)
     });
     let (first_frame, end_pts_ms) = (index * 30, start_pts_ms + 480);
     FrameChunk { index, first_frame, frames: 30, start_pts_ms, end_pts_ms, views: views.collect() }

@@ -6,7 +6,7 @@ use super::*;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 
-fn inquiry() -> PromptConfig {
+pub fn inquiry() -> PromptConfig {
     PromptConfig {
         task: "Count vans.".to_owned(),
         is_clip: false,
@@ -16,7 +16,7 @@ fn inquiry() -> PromptConfig {
     }
 }
 
-fn view(pts_ms: i64) -> ModelImage {
+pub fn view(pts_ms: i64) -> ModelImage {
     ModelImage {
         frame_index: 0,
         pts_ms,
@@ -30,7 +30,7 @@ fn view(pts_ms: i64) -> ModelImage {
 }
 
 /// Chunk of one second and thirty frames, with pictures at `shown_ms` after its start.
-fn chunk(index: u64, shown_ms: &[i64]) -> FrameChunk {
+pub fn chunk(index: u64, shown_ms: &[i64]) -> FrameChunk {
     let start = index as i64 * 1000;
     FrameChunk {
         index,

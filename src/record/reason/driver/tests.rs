@@ -3,16 +3,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gate::SelectionReason;
-use media::Dimensions;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use timeline::{Event, Pass};
 use tokio::{sync::Semaphore, task::JoinHandle};
-use worker::ModelImage;
 
 use super::{record::cut, *};
 use crate::{
-    record::reason::{DescribeFuture, FailedAttempts},
+    record::reason::{DescribeFuture, FailedAttempts, chunk_tracker},
     runs::registry::tests::samples,
 };
 
@@ -107,19 +105,10 @@ impl Describer for Scripted {
 }
 
 fn chunk(index: u64) -> FrameChunk {
-    let start = index as i64 * 1000;
-    let view = ModelImage {
-        frame_index: index * 30,
-        pts_ms: start,
-        reason: (index == 0).then_some(SelectionReason::SceneCut),
-        picture: worker::EncodedImage {
-            extent: Dimensions { width: 2, height: 2 },
-            jpeg: vec![0xff; 64],
-        },
-        novelty: None,
-    };
-    let (start_pts_ms, end_pts_ms, first_frame) = (start, start + 967, index * 30);
-    FrameChunk { index, first_frame, frames: 30, start_pts_ms, end_pts_ms, views: vec![view] }
+    let mut chunk = chunk_tracker::tests::chunk(index, &[0]);
+    chunk.views[0].frame_index = chunk.first_frame;
+    chunk.views[0].reason = (index == 0).then_some(SelectionReason::SceneCut);
+    chunk
 }
 
 fn said(index: u64) -> Value {
@@ -183,13 +172,7 @@ async fn until(holds: impl Fn() -> bool) {
 }
 
 fn inquiry(concurrency: usize) -> PromptConfig {
-    PromptConfig {
-        task: String::new(),
-        is_clip: false,
-        is_chained: false,
-        compares: false,
-        concurrency,
-    }
+    PromptConfig { concurrency, ..chunk_tracker::tests::inquiry() }
 }
 
 fn chunks_of(registry: &RunRegistry, run: &Run) -> Vec<Event> {
