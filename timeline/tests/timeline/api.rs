@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    ops::ControlFlow,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -17,7 +16,10 @@ use timeline::{
     TimelineOptions,
 };
 
-use crate::support::{all, description, found, frames, head_of, run, signal, small, texts};
+use crate::{
+    compact::purge,
+    support::{all, description, found, frames, head_of, run, signal, small, texts},
+};
 
 fn open() -> (TempDir, Timeline) {
     let dir = TempDir::new().unwrap();
@@ -341,6 +343,6 @@ fn a_sweep_removes_columns_that_no_event_names() {
     let swept = log.sweep_columns().unwrap();
     assert_eq!((swept.files, swept.bytes, count()), (1, named.column_bytes(), 2));
     drop(held);
-    log.compact(&[run(1)].into(), &mut |_| ControlFlow::Continue(())).unwrap();
+    purge(&log, &[1]).unwrap();
     assert_eq!((log.sweep_columns().unwrap().files, count()), (2, 0));
 }

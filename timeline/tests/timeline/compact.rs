@@ -10,13 +10,13 @@ use std::{
 use media::{RunId, Seq, WallTime};
 use tempfile::TempDir;
 use timeline::{
-    CompactionStats, Event, EventKind, NewEvent, RunDeleted, StoredEvent, Timeline, TimelineError,
-    TimelineOptions, cat, repair, verify,
+    CompactionStats, EventKind, StoredEvent, Timeline, TimelineError, TimelineOptions, cat, repair,
+    verify,
 };
 
 use crate::{
     disk::{Fault, SimDisk},
-    support::{events, found, run, small},
+    support::{deleted, events, found, run, small},
 };
 use fastrand::Rng;
 
@@ -139,8 +139,7 @@ fn a_deleted_run_is_purged_by_the_time_of_its_deletion() {
     let dir = TempDir::new().unwrap();
     let (log, _) = Timeline::open(dir.path(), small()).unwrap();
     log.append_wait(vec![found(1, "a"), found(2, "b")]).unwrap();
-    let event = Event::RunDeleted(RunDeleted { request_id: None, reclaim: None });
-    let at = log.append_wait(vec![NewEvent { run: run(1), event }]).unwrap()[0].at;
+    let at = log.append_wait(vec![deleted(1)]).unwrap()[0].at;
     assert_eq!(log.deleted_before(at), HashSet::new());
     let later = WallTime { epoch_ms: at.epoch_ms + 1 };
     assert_eq!(log.deleted_before(later), HashSet::from([run(1)]));

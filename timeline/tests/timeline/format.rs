@@ -4,9 +4,7 @@
 //! `UPDATE_GOLDEN=1` rewrites the last one, allowed only for a format that was never released.
 
 use std::{
-    collections::HashSet,
     fs,
-    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
@@ -14,7 +12,10 @@ use media::{Seq, WallTime};
 use tempfile::TempDir;
 use timeline::{BlobStore, Timeline, TimelineOptions, verify};
 
-use crate::support::{events, found, frames, run, signal};
+use crate::{
+    compact::purge,
+    support::{events, found, frames, signal, small},
+};
 
 /// Version of the fixture in the format that is written.
 const WRITTEN: u32 = 3;
@@ -25,13 +26,7 @@ fn fixture(version: u32) -> PathBuf {
 
 fn write_fixture(dir: &Path) {
     let clock = std::sync::Arc::new(|| WallTime { epoch_ms: 1_767_225_600_000 });
-    let sizes = TimelineOptions {
-        file_bytes: 2048,
-        grow_bytes: 512,
-        spare_bytes: 0,
-        ..TimelineOptions::default()
-    };
-    let options = TimelineOptions { clock, ..sizes };
+    let options = TimelineOptions { file_bytes: 2048, grow_bytes: 512, clock, ..small() };
     let (log, _) = Timeline::open(dir, options).unwrap();
     for number in 0..12u8 {
         let text = format!("event {number}: caf\u{e9} \"quoted\"");
@@ -43,9 +38,7 @@ fn write_fixture(dir: &Path) {
     log.append_wait(vec![frames(1, column)]).unwrap();
     let blobs = BlobStore::open(&dir.join("blobs"), None).unwrap();
     blobs.lease().put(b"not really a JPEG").unwrap();
-    let purged = HashSet::from([run(9)]);
-    let done = log.compact(&purged, &mut |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!(done.events_removed, 12);
+    assert_eq!(purge(&log, &[9]).unwrap().events_removed, 12);
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use timeline::{BlobStore, LogState, Timeline, TimelineOptions};
 
 use crate::{
+    compact::purge,
     skip::skip,
     support::{deleted, events, found, run, small},
 };
@@ -26,9 +27,9 @@ fn child() {
     let options = TimelineOptions {
         file_bytes: 1 << 20,
         grow_bytes: 256 << 10,
-        ..TimelineOptions::default()
+        spare_bytes: 64 << 10,
+        ..small()
     };
-    let options = TimelineOptions { clock: small().clock, spare_bytes: 64 << 10, ..options };
     let (log, _) = Timeline::open(&dir.join("log"), options.clone()).unwrap();
     let blobs = BlobStore::open(&dir.join("blobs"), None).unwrap();
     let text = "x".repeat(1000);
@@ -51,8 +52,7 @@ fn child() {
         log.append_wait(vec![deleted(number)]).unwrap();
     }
     assert!(log.append_wait(vec![found(1, &text)]).is_err());
-    let purged = [run(2)].into();
-    let error = log.compact(&purged, &mut |_| std::ops::ControlFlow::Continue(())).unwrap_err();
+    let error = purge(&log, &[2]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exhausted, "{error}");
     assert_eq!(log.state(), LogState::Writable);
     assert_eq!(events(&log).len(), kept + 100);
@@ -62,7 +62,7 @@ fn child() {
         log.append_wait(vec![found(1, &text)]).unwrap();
     }
     blobs.lease().put(&[7; 100_000]).unwrap();
-    log.compact(&purged, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+    purge(&log, &[2]).unwrap();
     let expected = events(&log);
     assert!(expected.iter().all(|event| event.head.run != run(2)));
     drop(log);
