@@ -53,9 +53,7 @@ use recovered::failed;
 
 pub use answers::{Answers, Writing};
 pub use error::IngestError;
-pub use excerpt::{
-    EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, Excerpt, Rest as ExcerptRest, excerpts_max,
-};
+pub use excerpt::{EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, Excerpt, Rest as ExcerptRest};
 pub use held::DrainGuard;
 pub use job::RECONNECT_WITHIN;
 
@@ -176,8 +174,9 @@ pub const QUEUE_MAX: usize = 64;
 /// pictures it asks about.
 pub const REASONINGS_MAX: usize = 64;
 
-/// Maximum concurrent jobs with remote sources, in total and per principal, if `jobs` may decode.
-pub fn remotes_max(jobs: usize) -> (usize, usize) {
+/// Maximum concurrent jobs with remote sources, and likewise excerpts, in total and per principal, if
+/// `jobs` may decode.
+pub fn shared_max(jobs: usize) -> (usize, usize) {
     let own = jobs.max(2);
     (2 * own, own)
 }
@@ -187,10 +186,8 @@ impl JobRunner {
     pub fn new(parts: RunnerDependencies) -> Arc<JobRunner> {
         let [admission, looks] = [(); 2].map(|()| JobQueue::new(parts.threads, QUEUE_MAX));
         let reasonings = JobQueue::new(REASONINGS_MAX, QUEUE_MAX);
-        let (all, own) = remotes_max(parts.threads);
-        let remotes = JobQueue::shared(all, own, QUEUE_MAX);
-        let (all, own) = excerpts_max(parts.threads);
-        let excerpts = JobQueue::shared(all, own, QUEUE_MAX);
+        let (all, own) = shared_max(parts.threads);
+        let [remotes, excerpts] = [(); 2].map(|()| JobQueue::shared(all, own, QUEUE_MAX));
         let (jobs, closing) = (TaskTracker::new(), CancellationToken::new());
         let records = Jobs::new(parts.ledger.clone());
         Arc::new(JobRunner {

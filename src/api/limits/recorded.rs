@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     record::{
-        runner::{EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, QUEUE_MAX, excerpts_max},
+        runner::{EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, QUEUE_MAX, shared_max},
         small_stills,
     },
     runs::tickets,
@@ -15,7 +15,7 @@ use crate::{
 /// Returns the limits of sources and of requests for recorded media; beyond one the answer is 422.
 pub(super) fn of_media(jobs: usize) -> Vec<Limit> {
     let limits = decode::DemuxLimits::default();
-    let (clips, own_clips) = excerpts_max(jobs);
+    let (clips, own_clips) = shared_max(jobs);
     vec![
         Limit::most("picture_width", limits.side_px, "pixels"),
         Limit::most("picture_height", limits.side_px, "pixels"),

@@ -14,7 +14,7 @@ pub(super) fn of_remote(app: &App) -> Vec<Limit> {
     use transport::egress::{CONNECT, FIRST_BYTE, IDLE, REDIRECTS_MAX};
     let bytes_max = app.settings.remote.bytes_max;
     let limits = worker::WorkerLimits::remote();
-    let (jobs, own_jobs) = runner::remotes_max(app.jobs);
+    let (jobs, own_jobs) = runner::shared_max(app.jobs);
     vec![
         Limit::most("remote_jobs", jobs, "at once"),
         Limit::most("principal_remote_jobs", own_jobs, "at once"),

@@ -53,12 +53,6 @@ impl Rest {
     }
 }
 
-/// Maximum concurrent excerpts, in total and per principal, if `jobs` may decode.
-pub fn excerpts_max(jobs: usize) -> (usize, usize) {
-    let own = jobs.max(2);
-    (2 * own, own)
-}
-
 impl JobRunner {
     /// Begins to cut `span`, in milliseconds of media time, out of a file of `owner`.
     pub async fn excerpt(
