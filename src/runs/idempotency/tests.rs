@@ -9,16 +9,14 @@ use timeline::{Event, NewEvent};
 use super::*;
 
 const NOW: WallTime = WallTime { epoch_ms: 1_700_000_000_000 };
+const DAY: i64 = KEPT.as_millis() as i64;
+const ID: RequestId = RequestId::from_bytes([7; 8]);
 
 fn open(dir: &Path, now: WallTime) -> Arc<IdempotencyStore> {
     let ledger = MetaStore::open(&dir.join("ledger")).expect("opens");
     // The system's clock is ahead of all times here, so that the simulated time stands still.
-    IdempotencyStore::open(
-        ledger,
-        RetentionClock::starting(now, None),
-        Quota::new(Default::default(), None),
-    )
-    .expect("opens")
+    let clock = RetentionClock::starting(now, None);
+    IdempotencyStore::open(ledger, clock, Quota::new(Default::default(), None)).expect("opens")
 }
 
 fn open_log(dir: &Path) -> Timeline {
@@ -48,8 +46,12 @@ fn moment(at: WallTime) -> DatedInstant {
 }
 
 fn begin(keys: &Arc<IdempotencyStore>, key: &str, at: WallTime) -> KeyLookup {
-    let (body, id) = (BodyDigest::of(&[b"body"]), RequestId::from_bytes([7; 8]));
-    keys.begin(scope(key), Some(body), id, Seq(5), moment(at)).expect("readable")
+    let body = BodyDigest::of(&[b"body"]);
+    keys.begin(scope(key), Some(body), ID, Seq(5), moment(at)).expect("readable")
+}
+
+fn is_left(keys: &IdempotencyStore, scope: &KeyScope) -> bool {
+    keys.ledger.read(|view| records::find(view, scope)).expect("readable").is_some()
 }
 
 fn fresh(begun: KeyLookup) -> KeyedRequest {
@@ -84,8 +86,7 @@ fn a_key_goes_from_fresh_to_answered_and_over() {
     let KeyLookup::Interrupted(attempt, past) = begin(&keys, "a", later(1)) else {
         panic!("begun")
     };
-    let id = RequestId::from_bytes([7; 8]).to_string();
-    assert_eq!((past.request_id, past.after), (id, Seq(5)));
+    assert_eq!((past.request_id, past.after), (ID.to_string(), Seq(5)));
     attempt.answered(BodyDigest::of(&[b"body"]), answer(3)).expect("written");
     drop(attempt);
     drop(keys);
@@ -93,17 +94,15 @@ fn a_key_goes_from_fresh_to_answered_and_over() {
     let KeyLookup::Answered(body, found) = begin(&keys, "a", later(2)) else { panic!("answered") };
     assert_eq!((body, found), (BodyDigest::of(&[b"body"]), answer(3)));
     // A look-up that finds a response leaves no key in use.
-    let day = KEPT.as_millis() as i64;
-    assert_eq!(name(&begin(&keys, "a", later(day + 1))), "answered");
-    assert_eq!(name(&begin(&keys, "a", later(day + 2))), "fresh");
+    assert_eq!(name(&begin(&keys, "a", later(DAY + 1))), "answered");
+    assert_eq!(name(&begin(&keys, "a", later(DAY + 2))), "fresh");
     let refused = fresh(begin(&keys, "b", NOW));
     refused.refused().expect("written");
     drop(refused);
     assert_eq!(name(&begin(&keys, "b", NOW)), "fresh");
     drop(keys);
-    let keys = open(dir.path(), later(3 * day));
-    let left = keys.ledger.read(|view| records::find(view, &scope("a"))).expect("readable");
-    assert!(left.is_none(), "what is over goes at start");
+    let keys = open(dir.path(), later(3 * DAY));
+    assert!(!is_left(&keys, &scope("a")), "what is over goes at start");
 }
 
 #[test]
@@ -121,13 +120,9 @@ fn a_full_table_keeps_what_it_has_and_refuses_new_keys() {
         assert_eq!(name(&begin(&keys, &format!("key-{at}"), later(9))), "answered", "{at}");
     }
     let bobs = KeyScope::new(&Principal::named("bob"), "POST /v1/runs", "new");
-    let id = RequestId::from_bytes([7; 8]);
-    assert_eq!(
-        name(&keys.begin(bobs, None, id, Seq(5), moment(later(9))).expect("readable")),
-        "fresh"
-    );
-    let day = KEPT.as_millis() as i64;
-    assert_eq!(name(&begin(&keys, "new", later(day + 1))), "fresh", "the first is over");
+    let begun = keys.begin(bobs, None, ID, Seq(5), moment(later(9))).expect("readable");
+    assert_eq!(name(&begun), "fresh");
+    assert_eq!(name(&begin(&keys, "new", later(DAY + 1))), "fresh", "the first is over");
 }
 
 #[test]
@@ -165,10 +160,7 @@ fn what_was_cut_off_and_did_nothing_makes_room() {
         panic!("begun")
     };
     assert!(keys.make_room(&owner, &log).expect("readable"));
-    let is_left = |key: &str| {
-        let found = keys.ledger.read(|view| records::find(view, &scope(key)));
-        found.expect("readable").is_some()
-    };
+    let is_left = |key: &str| is_left(&keys, &scope(key));
     assert!(!is_left("0"));
     assert!((1..40).all(|at| is_left(&at.to_string())));
     drop(under_way);
@@ -203,16 +195,16 @@ fn a_look_back_over_the_log_ends_at_its_bound() {
 fn accepting_a_source_alone_is_no_effect() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = open_log(dir.path());
-    let (run, id) = (RunId::from_bytes([1; 16]), RequestId::from_bytes([7; 8]));
-    let past = past(id, 0);
+    let run = RunId::from_bytes([1; 16]);
+    let past = past(ID, 0);
     let body = || timeline::JsonText::parse("{}").expect("JSON");
     let started = Event::IngestStarted(timeline::IngestStarted {
-        request_id: id,
+        request_id: ID,
         job_id: media::JobId::from_bytes([8; 16]),
         ingest: body(),
     });
     let received = Event::IngestReceived(timeline::IngestReceived {
-        request_id: id,
+        request_id: ID,
         ingest: body(),
         decoded_frames: Some(3),
         source_uri: None,
@@ -233,25 +225,20 @@ fn a_request_that_did_nothing_leaves_its_place_and_one_that_did_stays() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = open_log(dir.path());
     let keys = open(dir.path(), NOW);
-    let id = RequestId::from_bytes([7; 8]);
-    let begin = |key: &str, at: &Timeline| {
-        let begun = keys.begin(scope(key), None, id, at.head(), moment(NOW));
+    let begin = |key: &str| {
+        let begun = keys.begin(scope(key), None, ID, log.head(), moment(NOW));
         fresh(begun.expect("readable"))
     };
-    let idle = begin("idle", &log);
+    let idle = begin("idle");
     assert_eq!(idle.trace(&log, None, 9).expect("readable"), RecoveredOutcome::Nothing);
     idle.refused().expect("written");
-    let busy = begin("busy", &log);
-    let failed = failed(id);
+    let busy = begin("busy");
+    let failed = failed(ID);
     let run = failed.run;
     log.append_wait(vec![failed]).expect("durable");
     assert_eq!(busy.trace(&log, None, 9).expect("readable"), RecoveredOutcome::Run(run));
-    let late = begin("late", &log);
-    assert_eq!(
-        late.trace(&log, None, 9).expect("readable"),
-        RecoveredOutcome::Nothing,
-        "begun since"
-    );
+    let found = begin("late").trace(&log, None, 9).expect("readable");
+    assert_eq!(found, RecoveredOutcome::Nothing, "begun since");
 }
 
 #[test]
@@ -267,18 +254,15 @@ fn what_is_over_is_forgotten_while_running() {
             (0..rows).try_for_each(|at| records::put(change, &scope(&at.to_string()), NOW, &state))
         })
         .expect("written");
-    let day = KEPT.as_millis() as i64;
-    let attempt = fresh(begin(&keys, "0", later(day + 1)));
+    let attempt = fresh(begin(&keys, "0", later(DAY + 1)));
     drop(fresh(begin(&keys, "late", later(10))));
-    keys.expire(later(day + 2)).expect("written");
-    let left = |key: &str| keys.ledger.read(|view| records::find(view, &scope(key)));
-    let is_left = |key| left(key).expect("readable").is_some();
-    assert_eq!(["0", "1", "1004", "late"].map(is_left), [true, false, false, true]);
-    let found = keys.ledger.read(|view| records::find(view, &bobs));
-    assert!(found.expect("readable").is_none(), "of every owner");
+    keys.expire(later(DAY + 2)).expect("written");
+    let has = |key| is_left(&keys, &scope(key));
+    assert_eq!(["0", "1", "1004", "late"].map(has), [true, false, false, true]);
+    assert!(!is_left(&keys, &bobs), "of every owner");
     drop(attempt);
-    keys.expire(later(day + 20)).expect("written");
-    assert_eq!(["0", "late"].map(is_left), [true, false]);
+    keys.expire(later(DAY + 20)).expect("written");
+    assert_eq!(["0", "late"].map(has), [true, false]);
 }
 
 #[test]
@@ -331,13 +315,11 @@ fn scopes_and_bodies_differ_in_every_part() {
 #[test]
 fn what_is_dated_while_a_long_silence_is_not_believed_lasts_past_the_next_start() {
     let dir = tempfile::tempdir().expect("a directory");
-    let day = KEPT.as_millis() as i64;
     let keys = open(dir.path(), NOW);
-    let now = DatedInstant { dated: later(10 * day), counted: later(8 * day) };
-    let id = RequestId::from_bytes([7; 8]);
-    let begun = keys.begin(scope("a"), None, id, Seq(5), now).expect("readable");
+    let now = DatedInstant { dated: later(10 * DAY), counted: later(8 * DAY) };
+    let begun = keys.begin(scope("a"), None, ID, Seq(5), now).expect("readable");
     fresh(begun).answered(BodyDigest::of(&[b"body"]), answer(3)).expect("written");
     drop(keys);
-    let keys = open(dir.path(), later(10 * day + 1));
-    assert_eq!(name(&begin(&keys, "a", later(10 * day + 1))), "answered");
+    let keys = open(dir.path(), later(10 * DAY + 1));
+    assert_eq!(name(&begin(&keys, "a", later(10 * DAY + 1))), "answered");
 }
