@@ -23,7 +23,8 @@ use media::{AccessUnit, WallTime};
 
 pub use depacketize::parameter_sets;
 pub(crate) use jitter_estimate::JitterEstimator;
-pub use packet::{RtpPacket, RtpParseError, extension};
+pub use packet::RtpPacket;
+pub(crate) use packet::extension;
 pub use receiver::{ReceiverSettings, ReceiverStats, RtpReceiver};
 
 /// Largest access unit, in bytes.

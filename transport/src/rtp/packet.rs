@@ -1,7 +1,5 @@
 //! RTP packet header (RFC 3550 5.1), and the packet inside a retransmission (RFC 4588).
 
-use media::ErrorKind;
-
 /// Bytes of a header without CSRCs and extension.
 const HEADER_BYTES: usize = 12;
 
@@ -22,59 +20,26 @@ pub struct RtpPacket<'a> {
     pub payload: &'a [u8],
 }
 
-/// Reason that bytes are not an RTP packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RtpParseError {
-    /// The bytes end within the header.
-    #[error("{bytes} bytes are too few for the header")]
-    Short {
-        /// Number of bytes.
-        bytes: usize,
-    },
-    /// The version is not 2.
-    #[error("version {version} is not 2")]
-    Version {
-        /// Version in the header.
-        version: u8,
-    },
-    /// The padding count exceeds the payload or is 0.
-    #[error("{padding} bytes of padding do not fit")]
-    Padding {
-        /// Value of the last byte.
-        padding: u8,
-    },
-}
-
-impl RtpParseError {
-    /// Returns [`ErrorKind::InvalidInput`].
-    pub fn kind(&self) -> ErrorKind {
-        ErrorKind::InvalidInput
-    }
-}
-
 impl<'a> RtpPacket<'a> {
-    /// Parses a whole decrypted datagram.
-    pub fn parse(bytes: &'a [u8]) -> Result<RtpPacket<'a>, RtpParseError> {
-        let short = RtpParseError::Short { bytes: bytes.len() };
-        let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(short)?;
-        let version = header[0] >> 6;
-        if version != 2 {
-            return Err(RtpParseError::Version { version });
+    /// Parses a whole decrypted datagram; `None` if the version is not 2, or if the header or the padding,
+    /// which has a byte at least, does not fit.
+    pub fn parse(bytes: &'a [u8]) -> Option<RtpPacket<'a>> {
+        let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+        if header[0] >> 6 != 2 {
+            return None;
         }
         let sources = usize::from(header[0] & 0x0f);
-        let mut payload = rest.get(4 * sources..).ok_or(short)?;
+        let mut payload = rest.get(4 * sources..)?;
         if header[0] & 0x10 != 0 {
-            let (head, after) = payload.split_first_chunk::<4>().ok_or(short)?;
+            let (head, after) = payload.split_first_chunk::<4>()?;
             let words = usize::from(u16::from_be_bytes([head[2], head[3]]));
-            payload = after.get(4 * words..).ok_or(short)?;
+            payload = after.get(4 * words..)?;
         }
         if header[0] & 0x20 != 0 {
-            let padding = payload.last().copied().unwrap_or(0);
-            let kept = payload.len().checked_sub(usize::from(padding));
-            let kept = kept.filter(|_| padding > 0).ok_or(RtpParseError::Padding { padding })?;
-            payload = &payload[..kept];
+            let padding = payload.last().copied().filter(|padding| *padding > 0)?;
+            payload = &payload[..payload.len().checked_sub(usize::from(padding))?];
         }
-        Ok(RtpPacket {
+        Some(RtpPacket {
             payload_type: header[1] & 0x7f,
             ssrc: u32::from_be_bytes([header[8], header[9], header[10], header[11]]),
             sequence: u16::from_be_bytes([header[2], header[3]]),
@@ -101,7 +66,7 @@ impl<'a> RtpPacket<'a> {
 
 /// Returns the header extension `id` of a whole packet, in one-byte or two-byte form (RFC 8285 4.2, 4.3);
 /// `None` if absent.
-pub fn extension(bytes: &[u8], id: u8) -> Option<&[u8]> {
+pub(crate) fn extension(bytes: &[u8], id: u8) -> Option<&[u8]> {
     let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     if header[0] & 0x10 == 0 {
         return None;
@@ -144,20 +109,15 @@ mod tests {
 
     const PLAIN: [u8; 14] = [0x80, 0xe0, 1, 2, 0, 0, 0, 9, 0, 0, 0, 7, 0xaa, 0xbb];
 
-    fn edited(edit: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
-        let mut bytes = PLAIN.to_vec();
-        edit(&mut bytes);
-        bytes
+    /// Returns [`PLAIN`] with these flags in its first byte, and with `rest` after its fixed header.
+    fn with(flags: u8, rest: &[u8]) -> Vec<u8> {
+        [&[PLAIN[0] | flags], &PLAIN[1..HEADER_BYTES], rest].concat()
     }
 
     #[test]
     fn an_extension_is_found_by_its_name() {
         let with = |kind: [u8; 2], words: u8, body: &[u8]| {
-            edited(|bytes| {
-                bytes[0] |= 0x10;
-                let extension = [&kind[..], &[0, words], body].concat();
-                bytes.splice(12..12, extension);
-            })
+            with(0x10, &[&kind[..], &[0, words], body, &[0xaa, 0xbb]].concat())
         };
         let (one, two) = ([0xbe, 0xde], [0x10, 0]);
         type Found = Option<&'static [u8]>;
@@ -184,71 +144,26 @@ mod tests {
 
     #[test]
     fn every_part_of_the_header_is_passed_over() {
-        type Payload = Result<&'static [u8], RtpParseError>;
-        let cases: [(&str, Vec<u8>, Payload); 12] = [
-            ("plain", PLAIN.to_vec(), Ok(&[0xaa, 0xbb])),
-            ("no payload", PLAIN[..12].to_vec(), Ok(&[])),
-            ("a byte short", PLAIN[..11].to_vec(), Err(RtpParseError::Short { bytes: 11 })),
-            ("empty", vec![], Err(RtpParseError::Short { bytes: 0 })),
-            ("version 1", edited(|b| b[0] = 0x40), Err(RtpParseError::Version { version: 1 })),
-            (
-                "one source",
-                edited(|b| {
-                    b[0] |= 1;
-                    b.splice(12..12, [0; 4]);
-                }),
-                Ok(&[0xaa, 0xbb]),
-            ),
-            ("sources cut off", edited(|b| b[0] |= 1), Err(RtpParseError::Short { bytes: 14 })),
-            (
-                "an extension",
-                edited(|b| {
-                    b[0] |= 0x10;
-                    b.splice(12..12, [0xbe, 0xde, 0, 1, 0x10, 0x31, 0, 0]);
-                }),
-                Ok(&[0xaa, 0xbb]),
-            ),
-            (
-                "an extension longer than the packet",
-                edited(|b| {
-                    b[0] |= 0x10;
-                    b.splice(12..12, [0xbe, 0xde, 0, 9]);
-                }),
-                Err(RtpParseError::Short { bytes: 18 }),
-            ),
-            (
-                "padding",
-                edited(|b| {
-                    b[0] |= 0x20;
-                    b.extend([0, 2]);
-                }),
-                Ok(&[0xaa, 0xbb]),
-            ),
-            (
-                "nothing but padding",
-                edited(|b| {
-                    b[0] |= 0x20;
-                    b.splice(12.., [0, 0, 3]);
-                }),
-                Ok(&[]),
-            ),
-            (
-                "more padding than bytes",
-                edited(|b| {
-                    b[0] |= 0x20;
-                    b.push(200);
-                }),
-                Err(RtpParseError::Padding { padding: 200 }),
-            ),
+        const WHOLE: Option<&[u8]> = Some(&[0xaa, 0xbb]);
+        let extension = [0xbe, 0xde, 0, 1, 0x10, 0x31, 0, 0, 0xaa, 0xbb];
+        let cases: [(&str, Vec<u8>, Option<&[u8]>); 13] = [
+            ("plain", PLAIN.to_vec(), WHOLE),
+            ("no payload", PLAIN[..12].to_vec(), Some(&[])),
+            ("a byte short", PLAIN[..11].to_vec(), None),
+            ("empty", vec![], None),
+            ("version 3", with(0x40, &[0xaa, 0xbb]), None),
+            ("one source", with(1, &[0, 0, 0, 0, 0xaa, 0xbb]), WHOLE),
+            ("sources cut off", with(1, &[0xaa, 0xbb]), None),
+            ("an extension", with(0x10, &extension), WHOLE),
+            ("an extension that is cut", with(0x10, &[0xbe, 0xde, 0, 9, 0xaa, 0xbb]), None),
+            ("padding", with(0x20, &[0xaa, 0xbb, 0, 2]), WHOLE),
+            ("nothing but padding", with(0x20, &[0, 0, 3]), Some(&[])),
+            ("more padding than bytes", with(0x20, &[0xaa, 0xbb, 200]), None),
+            ("padding of no byte", with(0x20, &[0xaa, 0xbb, 0]), None),
         ];
         for (name, bytes, expected) in cases {
             assert_eq!(RtpPacket::parse(&bytes).map(|packet| packet.payload), expected, "{name}");
         }
-        let zero = edited(|b| {
-            b[0] |= 0x20;
-            b.push(0);
-        });
-        assert_eq!(RtpPacket::parse(&zero), Err(RtpParseError::Padding { padding: 0 }));
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl SessionHandle {
         if let Some(&[high, low]) = number {
             self.feedback.on_twcc_packet(u16::from_be_bytes([high, low]), now);
         }
-        let packet = RtpPacket::parse(packet).map_err(|_| DropReason::MediaMalformed)?;
+        let packet = RtpPacket::parse(packet).ok_or(DropReason::MediaMalformed)?;
         self.video.packet(&packet, now).map(|()| true)
     }
 
