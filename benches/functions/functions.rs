@@ -19,7 +19,7 @@ use gate::{
 use media::{Codec, DeviceMemoryLost, Frame, FrameRate, RunId, SampleFormat, Score, Seq, Signal};
 use search::{FoldedPattern, IndexLimits, SearchIndex};
 use timeline::{Event, FindingKind, FindingPayload, NewEvent, Timeline, TimelineOptions};
-use transport::rtp::{ReceiverOutput, ReceiverSettings, RtpPacket, RtpReceiver};
+use transport::rtp::{ReceiverOutput, RtpPacket, RtpReceiver};
 
 #[path = "http.rs"]
 mod http;
@@ -290,8 +290,7 @@ fn searching(criterion: &mut Criterion) {
 /// Pictures of VP8 in six packets of 1,041 bytes each, 30 a second, in order and as they were sent.
 fn receiving(criterion: &mut Criterion) {
     const PACKETS: u16 = 6;
-    let mut receiver =
-        RtpReceiver::new(Codec::Vp8, &ReceiverSettings::default()).expect("served over RTP");
+    let mut receiver = RtpReceiver::new(Codec::Vp8, &[]).expect("served over RTP");
     let (mut now, mut datagram) = (std::time::Instant::now(), vec![0; 12 + 1042]);
     let (mut sequence, mut timestamp, mut pictures, mut units) = (0_u16, 0_u32, 0, 0);
     let mut group = criterion.benchmark_group("rtp");

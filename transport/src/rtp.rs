@@ -21,11 +21,11 @@ use std::time::Instant;
 
 use media::{AccessUnit, WallTime};
 
-pub use depacketize::parameter_sets;
+pub(crate) use depacketize::parameter_sets;
 pub(crate) use jitter_estimate::JitterEstimator;
 pub use packet::RtpPacket;
 pub(crate) use packet::extension;
-pub use receiver::{ReceiverSettings, ReceiverStats, RtpReceiver};
+pub use receiver::{ReceiverStats, RtpReceiver};
 
 /// Largest access unit, in bytes.
 pub const UNIT_BYTES_MAX: usize = 4 << 20;

@@ -19,7 +19,7 @@ use decode::{
 };
 use media::{Codec, DeviceMemoryLost, Frame, Plane, Timestamp};
 use packetize::Packetizer;
-use transport::rtp::{ReceivedUnit, ReceiverOutput, ReceiverSettings, RtpPacket, RtpReceiver};
+use transport::rtp::{ReceivedUnit, ReceiverOutput, RtpPacket, RtpReceiver};
 
 /// Frames compared per clip; they include the second keyframe, if the clip has one.
 const FRAMES: usize = 90;
@@ -95,7 +95,7 @@ fn shuffled(payloads: Vec<Vec<u8>>) -> Vec<(usize, Vec<u8>)> {
 /// Sends the first pictures through packets of 1200 bytes and returns the units.
 fn units(pictures: impl Iterator<Item = CodedPicture>, codec: Codec) -> Vec<ReceivedUnit> {
     let mut packetizer = Packetizer::new(codec, 1200).expect("is served");
-    let mut receiver = RtpReceiver::new(codec, &ReceiverSettings::default()).expect("is served");
+    let mut receiver = RtpReceiver::new(codec, &[]).expect("is served");
     let (mut now, mut sequence, mut units) = (Instant::now(), 65_000_u16, Vec::new());
     for picture in pictures {
         let timestamp = (rtp_ticks(picture.access_unit.pts) as u32).wrapping_add(u32::MAX - 9000);

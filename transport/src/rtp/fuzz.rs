@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use media::Codec;
 
-use super::{ReceiverOutput, ReceiverSettings, RtpPacket, RtpReceiver, UNIT_BYTES_MAX};
+use super::{ReceiverOutput, RtpPacket, RtpReceiver, UNIT_BYTES_MAX};
 
 const CODECS: [Codec; 5] = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1];
 
@@ -19,9 +19,7 @@ const CODECS: [Codec; 5] = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Co
 pub fn packets(bytes: &[u8]) -> u64 {
     let Some((&choice, mut rest)) = bytes.split_first() else { return 0 };
     let codec = CODECS[usize::from(choice) % CODECS.len()];
-    let Some(mut receiver) = RtpReceiver::new(codec, &ReceiverSettings::default()) else {
-        return 0;
-    };
+    let Some(mut receiver) = RtpReceiver::new(codec, &[]) else { return 0 };
     let (mut now, mut sequence, mut timestamp) = (Instant::now(), 0_u16, 0_u32);
     let mut given = 0;
     while let [step, flags, length, after @ ..] = rest {

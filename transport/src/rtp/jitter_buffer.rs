@@ -18,6 +18,8 @@ pub(super) const BYTES_MAX: usize = 4 << 20;
 pub(super) const HOLE_MAX: usize = 512;
 /// Most packets requested at once; a compound packet of 1200 bytes holds them in any pattern.
 pub(super) const NACK_MAX: usize = 128;
+/// Time after which a missing packet is given up: several round trips plus reordering.
+const WAIT: Duration = Duration::from_millis(500);
 /// Shortest time between requests for the same packet, in ms, after each request but the last; raised to one
 /// and a half round trips.
 const AGAIN_MS: [u64; 4] = [20, 50, 100, 200];
@@ -82,7 +84,6 @@ pub(super) enum InsertOutcome {
 /// Window of packets, from the first missing one on.
 #[derive(Debug)]
 pub(super) struct JitterBuffer {
-    wait: Duration,
     /// Time from being overtaken until a packet is requested.
     patience: Duration,
     /// Number of the next packet in order, which belongs to the first slot.
@@ -103,10 +104,9 @@ pub(super) struct JitterBuffer {
 }
 
 impl JitterBuffer {
-    /// Creates a buffer that gives up a missing packet after `wait`.
-    pub(super) fn new(wait: Duration) -> JitterBuffer {
+    /// Creates an empty buffer.
+    pub(super) fn new() -> JitterBuffer {
         JitterBuffer {
-            wait,
             patience: PATIENCE_MIN,
             next: None,
             slots: VecDeque::new(),
@@ -164,7 +164,7 @@ impl JitterBuffer {
 
     /// Marks packets before `number`, the first to arrive, as possibly late.
     pub(super) fn expect_earlier(&mut self, number: i64, now: Instant) {
-        let give_up_at = now + self.wait;
+        let give_up_at = now + WAIT;
         self.next = Some(number - LOOK_BACK as i64);
         let unsent =
             || Missing { give_up_at, ask_at: None, asked: 0, asked_at: None, may_not_be: true };
@@ -205,7 +205,7 @@ impl JitterBuffer {
         let Ok(ahead) = usize::try_from(ahead) else { return };
         let ask_at = now + self.patience;
         while self.slots.len() <= ahead {
-            let give_up_at = now + self.wait;
+            let give_up_at = now + WAIT;
             self.slots.push_back(Slot::Missing(Missing {
                 give_up_at,
                 ask_at: Some(ask_at),
@@ -238,7 +238,7 @@ impl JitterBuffer {
                 && std::mem::take(&mut missing.may_not_be)
             {
                 missing.ask_at = Some(ask_at);
-                missing.give_up_at = now + self.wait;
+                missing.give_up_at = now + WAIT;
                 self.ask_at = Some(self.ask_at.map_or(ask_at, |earlier| earlier.min(ask_at)));
             }
         }

@@ -29,22 +29,6 @@ const REQUEST_LAST: Duration = Duration::from_secs(4);
 /// Shortest time to a request after another loss; the sender may just have answered the last one.
 const REQUEST_GAP: Duration = Duration::from_millis(100);
 
-/// Settings of the receiver of one source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReceiverSettings {
-    /// Longest wait for a missing packet; should cover several round trips plus reordering.
-    pub wait: Duration,
-    /// H.264 and H.265 parameter sets from the session description, see
-    /// [`parameter_sets`](super::parameter_sets).
-    pub parameter_sets: Vec<Vec<u8>>,
-}
-
-impl Default for ReceiverSettings {
-    fn default() -> ReceiverSettings {
-        ReceiverSettings { wait: Duration::from_millis(500), parameter_sets: Vec::new() }
-    }
-}
-
 /// Counts of packets and units by outcome, since the receiver was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
@@ -93,7 +77,6 @@ struct Request {
 /// [`RtpReceiver::timeout`].
 pub struct RtpReceiver {
     codec: Codec,
-    wait: Duration,
     sequences: SequenceUnwrapper,
     jitter: JitterBuffer,
     assembler: FrameAssembler,
@@ -112,13 +95,14 @@ pub struct RtpReceiver {
 
 impl RtpReceiver {
     /// Creates a receiver for one source of `codec`; `None` if the codec is not supported over RTP.
-    pub fn new(codec: Codec, settings: &ReceiverSettings) -> Option<RtpReceiver> {
-        let depacketizer = depacketize::of(codec, &settings.parameter_sets)?;
+    ///
+    /// `parameter_sets` are NAL units of H.264 or H.265 from the session description.
+    pub fn new(codec: Codec, parameter_sets: &[Vec<u8>]) -> Option<RtpReceiver> {
+        let depacketizer = depacketize::of(codec, parameter_sets)?;
         Some(RtpReceiver {
             codec,
-            wait: settings.wait,
             sequences: SequenceUnwrapper::default(),
-            jitter: JitterBuffer::new(settings.wait),
+            jitter: JitterBuffer::new(),
             assembler: FrameAssembler::new(depacketizer),
             hold: PlayoutDelay::default(),
             clock: RtpClock::default(),
@@ -242,7 +226,7 @@ impl RtpReceiver {
     fn begin_anew(&mut self, timestamp: u32, now: Instant) {
         self.counts.restarts += 1;
         self.hold.restart();
-        self.jitter = JitterBuffer::new(self.wait);
+        self.jitter = JitterBuffer::new();
         self.assembler.gap();
         self.clock.restart(timestamp, now);
     }

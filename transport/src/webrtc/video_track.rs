@@ -17,7 +17,7 @@ use super::{
     rtcp::ReportBlock,
     stats::DropReason,
 };
-use crate::rtp::{ReceivedUnit, ReceiverOutput, ReceiverSettings, RtpPacket, RtpReceiver};
+use crate::rtp::{ReceivedUnit, ReceiverOutput, RtpPacket, RtpReceiver};
 
 /// Silence of the current source after which another one may replace it: a simulcast layer that was not
 /// negotiated must not alternate with it.
@@ -149,11 +149,8 @@ impl VideoTrack {
                 (current.receiver, current.base)
             }
             None => {
-                let parameter_sets = payload.parameter_sets.clone();
-                let settings = ReceiverSettings { parameter_sets, ..ReceiverSettings::default() };
-                let receiver =
-                    RtpReceiver::new(payload.codec, &settings).ok_or(DropReason::MediaPayload)?;
-                (receiver, self.elapsed(now))
+                let receiver = RtpReceiver::new(payload.codec, &payload.parameter_sets);
+                (receiver.ok_or(DropReason::MediaPayload)?, self.elapsed(now))
             }
         };
         receiver.packet(packet, now);

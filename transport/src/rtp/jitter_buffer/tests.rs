@@ -15,7 +15,7 @@ fn packet(sequence: i64) -> RtpPacket<'static> {
 
 /// Returns a buffer in which the packets `numbers` arrived at `now`, and the outcomes.
 fn after(numbers: &[i64], now: Instant) -> (JitterBuffer, Vec<InsertOutcome>) {
-    let mut jitter = JitterBuffer::new(Duration::from_millis(500));
+    let mut jitter = JitterBuffer::new();
     let mut arrivals = Vec::new();
     for &number in numbers {
         let arrival = jitter.arrive(number, 100);
@@ -99,7 +99,7 @@ fn a_request_is_repeated_when_its_answer_is_overdue() {
 #[test]
 fn packets_before_the_first_may_come_and_are_not_lost_if_not() {
     let zero = Instant::now();
-    let mut jitter = JitterBuffer::new(Duration::from_millis(500));
+    let mut jitter = JitterBuffer::new();
     assert!(jitter.is_new());
     jitter.expect_earlier(100, zero);
     let held = InsertOutcome::Held { is_repaired: false };
@@ -114,7 +114,7 @@ fn packets_before_the_first_may_come_and_are_not_lost_if_not() {
     assert_eq!(jitter.skip_to(98), 0, "nobody knows of those before");
     assert_eq!(jitter.pop().map(|held| held.begins_start), Some(true));
     assert_eq!(jitter.arrive(35, 100), InsertOutcome::Late);
-    let mut jitter = JitterBuffer::new(Duration::from_millis(500));
+    let mut jitter = JitterBuffer::new();
     jitter.expect_earlier(100, zero);
     jitter.hold(100, &packet(100), false, zero);
     assert_eq!(jitter.skip_hole(), 0);
@@ -128,7 +128,7 @@ fn what_is_between_two_that_came_was_sent() {
     let first = 100 - LOOK_BACK as i64;
     // The second packet is the earliest that may arrive, or the one after it.
     for second in [first, first + 1] {
-        let mut jitter = JitterBuffer::new(Duration::from_millis(500));
+        let mut jitter = JitterBuffer::new();
         jitter.expect_earlier(100, zero);
         jitter.hold(100, &packet(100), false, zero);
         match jitter.arrive(second, 100) {
@@ -170,7 +170,7 @@ fn a_start_can_be_skipped_to() {
 
 #[test]
 fn bytes_and_packets_are_bounded() {
-    let mut jitter = JitterBuffer::new(Duration::from_secs(1));
+    let mut jitter = JitterBuffer::new();
     let large = vec![0; 60_000];
     let now = Instant::now();
     jitter.arrive(0, 1);

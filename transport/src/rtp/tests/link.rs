@@ -39,7 +39,7 @@ pub(super) fn ms(ms: u64) -> Duration {
 
 impl Link {
     pub(super) fn new(codec: Codec) -> Link {
-        let receiver = RtpReceiver::new(codec, &ReceiverSettings::default()).expect("is served");
+        let receiver = RtpReceiver::new(codec, &[]).expect("is served");
         // The sequence number wraps soon.
         Link { receiver, now: Instant::now(), next: 65_530 }
     }
