@@ -11,16 +11,6 @@ pub enum EndpointError {
     /// The certificate could not be generated.
     #[error("certificate for DTLS: {0}")]
     Certificate(#[from] rtc_shared::error::Error),
-    /// The system's source of random numbers failed.
-    #[error("the system random number generator failed")]
-    Random,
-}
-
-impl EndpointError {
-    /// Returns the kind of the failure.
-    pub fn kind(&self) -> ErrorKind {
-        ErrorKind::Unavailable
-    }
 }
 
 /// Reason that an offer is not answered.
@@ -37,14 +27,9 @@ pub enum OfferError {
         /// Problem with the line.
         problem: &'static str,
     },
-    /// The offer exceeds a limit of the receiver.
-    #[error("the offer has more than {max} {what}")]
-    TooMany {
-        /// Items that exceed their limit.
-        what: &'static str,
-        /// Most items accepted.
-        max: usize,
-    },
+    /// The offer has more sections than any publisher's.
+    #[error("the offer has more than {0} sections")]
+    TooMany(usize),
     /// No section sends video.
     #[error("the offer sends no video")]
     NoVideo,

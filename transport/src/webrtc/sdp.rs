@@ -137,7 +137,7 @@ impl SdpOffer {
             }
             match kind {
                 "m" if sections.len() == SECTIONS_MAX => {
-                    return Err(OfferError::TooMany { what: "sections", max: SECTIONS_MAX });
+                    return Err(OfferError::TooMany(SECTIONS_MAX));
                 }
                 "m" => sections.push(MediaSection::parse(value, &session).map_err(broken)?),
                 "a" => {
