@@ -7,10 +7,11 @@
 mod keys;
 mod replay;
 
+use aws_lc_rs::error::Unspecified;
 use rtc_dtls::extension::extension_use_srtp::SrtpProtectionProfile;
 
 use self::{
-    keys::{AuthenticationFailed, PacketIndex, SrtpCipher},
+    keys::{PacketIndex, SrtpCipher},
     replay::ReplayWindow,
 };
 use super::stats::DropReason;
@@ -94,7 +95,6 @@ pub(super) struct SrtpReceiver {
 
 /// Encrypts RTCP feedback.
 pub(super) struct SrtcpSender {
-    profile: SrtpProfile,
     control: SrtpCipher,
     index: u32,
 }
@@ -117,7 +117,7 @@ pub(super) fn open(profile: SrtpProfile, material: &[u8]) -> Option<(SrtpReceive
         scratch: Vec::new(),
     };
     let control = SrtpCipher::derive(profile, server, server_salt, keys::CONTROL)?;
-    Some((inbound, SrtcpSender { profile, control, index: 0 }))
+    Some((inbound, SrtcpSender { control, index: 0 }))
 }
 
 impl SrtpReceiver {
@@ -236,7 +236,7 @@ impl SrtpReceiver {
     }
 }
 
-fn refused(_: AuthenticationFailed) -> DropReason {
+fn refused(_: Unspecified) -> DropReason {
     DropReason::MediaUnauthenticated
 }
 
@@ -251,8 +251,7 @@ impl SrtcpSender {
         self.index += 1;
         let head = &out[start..];
         let ssrc = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
-        let tag = PacketIndex::Control { ssrc, index: self.index };
-        self.control.seal(out, start, RTCP_HEADER_BYTES, tag, self.profile)
+        self.control.seal(out, start, ssrc, self.index).is_ok()
     }
 }
 

@@ -4,10 +4,11 @@ use aws_lc_rs::{
     aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey},
     cipher::{AES_128, DecryptingKey, DecryptionContext, UnboundCipherKey},
     constant_time::verify_slices_are_equal,
+    error::Unspecified,
     hmac,
 };
 
-use super::{SrtpProfile, TRAILER_BYTES};
+use super::{RTCP_HEADER_BYTES, SrtpProfile, TRAILER_BYTES};
 
 /// Bytes of a master key and of a session's encryption key.
 pub(super) const KEY_BYTES: usize = 16;
@@ -19,10 +20,6 @@ const SHA1_TAG_BYTES: usize = 10;
 pub(super) const MEDIA: [u8; 3] = [0, 1, 2];
 /// Key derivation labels for SRTCP.
 pub(super) const CONTROL: [u8; 3] = [3, 4, 5];
-
-/// Error of a packet that is not authentic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AuthenticationFailed;
 
 /// Index of a packet, which makes its key stream unique.
 #[derive(Clone, Copy)]
@@ -100,13 +97,13 @@ impl SrtpCipher {
     }
 
     /// Authenticates and decrypts the bytes after `header` of `packet`, which ends with the appended tag and
-    /// trailer. On failure the content is undefined.
+    /// trailer. Fails if it is not authentic; then the content is undefined.
     pub(super) fn open(
         &self,
         packet: &mut [u8],
         header: usize,
         tag: PacketIndex,
-    ) -> Result<(), AuthenticationFailed> {
+    ) -> Result<(), Unspecified> {
         match self {
             SrtpCipher::Gcm { key, salt } => {
                 let nonce = Nonce::assume_unique_for_key(gcm_nonce(salt, tag));
@@ -121,15 +118,12 @@ impl SrtpCipher {
                         key.open_in_place(nonce, Aad::from(&associated), sealed)
                     }
                 };
-                opened.map(|_| ()).map_err(|_| AuthenticationFailed)
+                opened.map(|_| ())
             }
             SrtpCipher::Sha1(keys) => {
                 let Sha1 { key, authentication, salt } = &**keys;
                 let (signed, given) = packet.split_at_mut(packet.len() - SHA1_TAG_BYTES);
-                let expected = sign(authentication, signed, tag);
-                if verify_slices_are_equal(&expected, given).is_err() {
-                    return Err(AuthenticationFailed);
-                }
+                verify_slices_are_equal(&sign(authentication, signed, tag), given)?;
                 let trailer =
                     if matches!(tag, PacketIndex::Control { .. }) { TRAILER_BYTES } else { 0 };
                 let end = signed.len() - trailer;
@@ -144,41 +138,32 @@ impl SrtpCipher {
         &self,
         out: &mut Vec<u8>,
         start: usize,
-        header: usize,
-        tag: PacketIndex,
-        profile: SrtpProfile,
-    ) -> bool {
-        let trailer = ((tag.index() as u32) | 0x8000_0000).to_be_bytes();
-        debug_assert!(
-            matches!(tag, PacketIndex::Control { .. }),
-            "profile {profile:?} seals feedback only"
-        );
+        ssrc: u32,
+        index: u32,
+    ) -> Result<(), Unspecified> {
+        let tag = PacketIndex::Control { ssrc, index };
+        let trailer = (index | 0x8000_0000).to_be_bytes();
         match self {
             SrtpCipher::Gcm { key, salt } => {
                 let nonce = Nonce::assume_unique_for_key(gcm_nonce(salt, tag));
-                let (head, body) = out[start..].split_at_mut(header);
+                let (head, body) = out[start..].split_at_mut(RTCP_HEADER_BYTES);
                 let mut associated = [0u8; 12];
                 associated[..8].copy_from_slice(head);
                 associated[8..].copy_from_slice(&trailer);
-                let Ok(sum) = key.seal_in_place_separate_tag(nonce, Aad::from(&associated), body)
-                else {
-                    return false;
-                };
+                let sum = key.seal_in_place_separate_tag(nonce, Aad::from(&associated), body)?;
                 out.extend_from_slice(sum.as_ref());
                 out.extend_from_slice(&trailer);
             }
             SrtpCipher::Sha1(keys) => {
                 let Sha1 { key, authentication, salt } = &**keys;
                 // Counter mode is its own inverse.
-                if apply(key, salt, tag, &mut out[start + header..]).is_err() {
-                    return false;
-                }
+                apply(key, salt, tag, &mut out[start + RTCP_HEADER_BYTES..])?;
                 out.extend_from_slice(&trailer);
                 let sum = sign(authentication, &out[start..], tag);
                 out.extend_from_slice(&sum);
             }
         }
-        true
+        Ok(())
     }
 }
 
@@ -203,7 +188,7 @@ fn apply(
     salt: &[u8; SALT_BYTES_MAX],
     tag: PacketIndex,
     content: &mut [u8],
-) -> Result<(), AuthenticationFailed> {
+) -> Result<(), Unspecified> {
     let mut counter = [0u8; 16];
     counter[..SALT_BYTES_MAX].copy_from_slice(salt);
     for (at, byte) in tag.ssrc().to_be_bytes().into_iter().enumerate() {
@@ -212,8 +197,7 @@ fn apply(
     for (at, byte) in tag.index().to_be_bytes()[2..].iter().enumerate() {
         counter[8 + at] ^= byte;
     }
-    let context = DecryptionContext::Iv128(counter.into());
-    key.decrypt(content, context).map(|_| ()).map_err(|_| AuthenticationFailed)
+    key.decrypt(content, DecryptionContext::Iv128(counter.into())).map(|_| ())
 }
 
 /// Returns the first 80 bits of the HMAC over the packet and, for media, its rollover counter (RFC 3711 4.2).
