@@ -63,13 +63,15 @@ pub(super) struct SdpAttributes {
     pub(super) flows: Vec<(u32, u32)>,
 }
 
-/// Role in setting up the DTLS association (RFC 4145 4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DtlsSetup {
-    Active,
-    Passive,
-    ActPass,
-    HoldConn,
+media::named! {
+    /// Role in setting up the DTLS association (RFC 4145 4).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum DtlsSetup {
+        Active = "active",
+        Passive = "passive",
+        ActPass = "actpass",
+        HoldConn = "holdconn",
+    }
 }
 
 /// Direction of media from the offerer's view.
@@ -217,7 +219,10 @@ impl SdpAttributes {
                     push(&mut self.fingerprints, fingerprint)?;
                 }
             }
-            "setup" => self.setup = Some(DtlsSetup::parse(value)?),
+            "setup" => {
+                let problem = "setup is none of active, passive, actpass, holdconn";
+                self.setup = Some(DtlsSetup::from_name(value).ok_or(problem)?);
+            }
             "sendrecv" => self.direction = Some(MediaDirection::SendRecv),
             "sendonly" => self.direction = Some(MediaDirection::SendOnly),
             "recvonly" => self.direction = Some(MediaDirection::RecvOnly),
@@ -260,18 +265,6 @@ impl SdpAttributes {
         match (sources.next(), sources.next()) {
             (Some(Ok(media)), Some(Ok(rtx))) => push(&mut self.flows, (media, rtx)),
             _ => Err("an FID group names two sources"),
-        }
-    }
-}
-
-impl DtlsSetup {
-    fn parse(value: &str) -> Result<DtlsSetup, &'static str> {
-        match value {
-            "active" => Ok(DtlsSetup::Active),
-            "passive" => Ok(DtlsSetup::Passive),
-            "actpass" => Ok(DtlsSetup::ActPass),
-            "holdconn" => Ok(DtlsSetup::HoldConn),
-            _ => Err("setup is none of active, passive, actpass, holdconn"),
         }
     }
 }
