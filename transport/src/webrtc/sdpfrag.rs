@@ -66,24 +66,18 @@ impl SdpFragment {
     fn attribute(&mut self, attribute: &str) -> Result<(), &'static str> {
         let (name, value) = attribute.split_once(':').unwrap_or((attribute, ""));
         match name {
-            "ice-ufrag" => same(&mut self.ufrag, credential(value.trim(), 4)?),
-            "ice-pwd" => same(&mut self.pwd, credential(value.trim(), 22)?),
-            "end-of-candidates" => {
-                self.ended = true;
-                Ok(())
-            }
+            "ice-ufrag" => same(&mut self.ufrag, credential(value.trim(), 4)?)?,
+            "ice-pwd" => same(&mut self.pwd, credential(value.trim(), 22)?)?,
+            "end-of-candidates" => self.ended = true,
             // Browsers signal the end of candidates by an empty one.
-            "candidate" if value.is_empty() => {
-                self.ended = true;
-                Ok(())
-            }
+            "candidate" if value.is_empty() => self.ended = true,
             "candidate" => {
                 check(value)?;
                 self.candidates += 1;
-                Ok(())
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 }
 
