@@ -363,10 +363,7 @@ impl JitterBuffer {
                 let again = AGAIN_MS.get(missing.asked - 1);
                 missing.ask_at = again.map(|&ms| now + Duration::from_millis(ms).max(answer));
             }
-            earliest = match (earliest, missing.ask_at) {
-                (Some(one), Some(other)) => Some(one.min(other)),
-                (one, other) => one.or(other),
-            };
+            earliest = earliest.into_iter().chain(missing.ask_at).min();
         }
         self.ask_at = earliest;
         due

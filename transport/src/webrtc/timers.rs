@@ -16,18 +16,12 @@ impl TimerQueue {
     /// Ensures that `id` is due no later than `at`. An earlier entry stays: an early poll costs less than
     /// moving the entry with every packet.
     pub(super) fn arm(&mut self, id: u64, at: Instant) {
-        match self.armed.get(&id) {
-            Some(armed) if *armed <= at => {}
-            Some(armed) => {
-                self.order.remove(&(*armed, id));
-                self.order.insert((at, id));
-                self.armed.insert(id, at);
-            }
-            None => {
-                self.order.insert((at, id));
-                self.armed.insert(id, at);
-            }
+        if self.armed.get(&id).is_some_and(|armed| *armed <= at) {
+            return;
         }
+        self.disarm(id);
+        self.order.insert((at, id));
+        self.armed.insert(id, at);
     }
 
     /// Removes the entry of a session.
