@@ -11,7 +11,7 @@ const DEVIATION_MAX: Duration = Duration::from_secs(10);
 /// Counts of one source since its first packet.
 #[derive(Debug)]
 pub(super) struct ReceptionStats {
-    ssrc: u32,
+    pub(super) ssrc: u32,
     first: u64,
     /// Extended highest sequence number, with the wraps in the upper bits.
     highest: u64,
@@ -35,11 +35,6 @@ impl ReceptionStats {
             arrivals: JitterEstimator::new(timestamp, DEVIATION_MAX, now),
             report: None,
         }
-    }
-
-    /// Returns the SSRC of the source.
-    pub(super) fn ssrc(&self) -> u32 {
-        self.ssrc
     }
 
     /// Returns true if `sequence` is newer than all before.

@@ -206,9 +206,7 @@ impl SessionHandle {
             self.heard_at = now;
             let video = &mut self.video;
             rtcp::read(packet, |said| match said {
-                RtcpEvent::Report { ssrc, ntp, rtp } => {
-                    video.reported(ssrc, ntp, rtp, now);
-                }
+                RtcpEvent::Report { ssrc, ntp, rtp } => video.reported(ssrc, ntp, rtp, now),
                 // A source has left, but the peer may continue with another one (RFC 3550 6.6).
                 RtcpEvent::Goodbye { ssrc } => video.left(ssrc),
             });

@@ -71,7 +71,7 @@ impl VideoTrack {
 
     /// Returns the SSRC of the current source.
     pub(super) fn ssrc(&self) -> Option<u32> {
-        self.current.as_ref().map(|current| current.reception.ssrc())
+        self.current.as_ref().map(|current| current.reception.ssrc)
     }
 
     /// Takes an authenticated packet.
@@ -85,7 +85,7 @@ impl VideoTrack {
             PayloadKind::Rtx(of) => {
                 let Some(current) = &mut self.current else { return Ok(()) };
                 if current.payload_type == of
-                    && let Some(inner) = packet.unwrap_rtx(of, current.reception.ssrc())
+                    && let Some(inner) = packet.unwrap_rtx(of, current.reception.ssrc)
                 {
                     current.receiver.rtx_packet(&inner, now);
                 }
@@ -97,11 +97,10 @@ impl VideoTrack {
     }
 
     fn video(&mut self, packet: &RtpPacket<'_>, now: Instant) -> Result<(), DropReason> {
-        let same = self.current.as_ref().is_some_and(|current| {
-            current.reception.ssrc() == packet.ssrc && current.payload_type == packet.payload_type
-        });
-        if same {
-            let Some(current) = &mut self.current else { return Ok(()) };
+        let is_same = |current: &&mut Current| {
+            current.reception.ssrc == packet.ssrc && current.payload_type == packet.payload_type
+        };
+        if let Some(current) = self.current.as_mut().filter(is_same) {
             current.reception.packet(packet.sequence, packet.timestamp, now);
             (current.heard_at, current.has_left) = (now, false);
             current.receiver.packet(packet, now);
@@ -116,7 +115,7 @@ impl VideoTrack {
         let at = at.ok_or(DropReason::MediaPayload)?;
         let same_source = match &self.current {
             None => false,
-            Some(current) if current.reception.ssrc() == packet.ssrc => {
+            Some(current) if current.reception.ssrc == packet.ssrc => {
                 // Packets sent before the change may arrive after it.
                 if !current.reception.is_newer(packet.sequence) {
                     return Ok(());
@@ -168,7 +167,7 @@ impl VideoTrack {
     /// Records a BYE: another source may replace this one at once.
     pub(super) fn left(&mut self, ssrc: u32) {
         if let Some(current) = &mut self.current {
-            current.has_left |= current.reception.ssrc() == ssrc;
+            current.has_left |= current.reception.ssrc == ssrc;
         }
     }
 
@@ -218,13 +217,12 @@ impl VideoTrack {
         self.current.as_ref().and_then(|current| current.receiver.timeout())
     }
 
-    /// Records a sender report; returns true if it belongs to the video source.
-    pub(super) fn reported(&mut self, ssrc: u32, ntp: u64, rtp: u32, now: Instant) -> bool {
-        let current = self.current.as_mut().filter(|current| current.reception.ssrc() == ssrc);
-        let Some(current) = current else { return false };
-        current.reception.reported(ntp, now);
-        current.receiver.sender_report(ntp, rtp);
-        true
+    /// Records a sender report, if it is of the video source.
+    pub(super) fn reported(&mut self, ssrc: u32, ntp: u64, rtp: u32, now: Instant) {
+        if let Some(current) = self.current.as_mut().filter(|one| one.reception.ssrc == ssrc) {
+            current.reception.reported(ntp, now);
+            current.receiver.sender_report(ntp, rtp);
+        }
     }
 
     /// Returns the report block of the video source.
