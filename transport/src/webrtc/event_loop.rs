@@ -49,7 +49,7 @@ impl EndpointThread {
         identity: Arc<DtlsIdentity>,
         settings: EndpointConfig,
     ) -> EndpointThread {
-        let sessions = SessionTable::new(Arc::clone(&shared), identity, &settings, Instant::now());
+        let sessions = SessionTable::new(Arc::clone(&shared), identity, settings, Instant::now());
         EndpointThread { socket, shared, sessions }
     }
 

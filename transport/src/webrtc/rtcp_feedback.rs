@@ -33,7 +33,8 @@ pub(super) struct RtcpFeedback {
     report_at: Option<Instant>,
     missing: Vec<u16>,
     missing_at: Option<Instant>,
-    keyframe_wanted: bool,
+    /// True if a keyframe is to be requested: after the keys and each loss, until one arrives.
+    pub(super) keyframe_wanted: bool,
     keyframe_at: Option<Instant>,
     full_intras: u8,
     /// Arrival times of packets, if transport-wide feedback was negotiated.
@@ -80,16 +81,6 @@ impl RtcpFeedback {
     pub(super) fn start(&mut self, now: Instant) {
         self.report_at = Some(now + REPORT_EVERY);
         self.keyframe_wanted = true;
-    }
-
-    /// Schedules a keyframe request.
-    pub(super) fn want_keyframe(&mut self) {
-        self.keyframe_wanted = true;
-    }
-
-    /// Cancels the keyframe request, as a keyframe has arrived.
-    pub(super) fn has_keyframe(&mut self) {
-        self.keyframe_wanted = false;
     }
 
     /// Queues sequence numbers for a NACK.
@@ -219,7 +210,7 @@ mod tests {
     fn nothing_is_sent_before_the_keys_and_a_keyframe_is_asked_for_with_them() {
         let start = Instant::now();
         let mut feedback = feedback(|_| {});
-        feedback.want_keyframe();
+        feedback.keyframe_wanted = true;
         assert_eq!(written(&mut feedback, None, start), []);
         assert_eq!(feedback.deadline(), None);
         feedback.start(start);
@@ -235,7 +226,7 @@ mod tests {
         let mut feedback = feedback(|negotiated| negotiated.pli = false);
         feedback.start(start);
         assert_eq!(written(&mut feedback, Some(1), start)[2..], [(206, 4)], "FIR where PLI is not");
-        feedback.want_keyframe();
+        feedback.keyframe_wanted = true;
         assert_eq!(written(&mut feedback, Some(1), start + KEYFRAME_GAP / 2), []);
         assert_eq!(feedback.deadline(), Some(start + KEYFRAME_GAP));
         assert_eq!(written(&mut feedback, Some(1), start + KEYFRAME_GAP)[2..], [(206, 4)]);
@@ -316,8 +307,8 @@ mod tests {
         let mut feedback = feedback(|_| {});
         feedback.start(start);
         written(&mut feedback, Some(1), start);
-        feedback.want_keyframe();
-        feedback.has_keyframe();
+        feedback.keyframe_wanted = true;
+        feedback.keyframe_wanted = false;
         assert_eq!(feedback.deadline(), Some(start + REPORT_EVERY));
         assert_eq!(written(&mut feedback, Some(1), start + KEYFRAME_GAP), []);
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    SessionEvent, SessionFailure,
+    EndpointConfig, SessionEvent,
     codecs::PayloadKind,
     command_queue::NewSession,
     dtls::{DtlsError, DtlsIdentity, DtlsOutcome, DtlsTransport},
@@ -18,7 +18,6 @@ use super::{
     panic_guard::PanicGuardedHandler,
     rtcp::{self, RtcpEvent},
     rtcp_feedback::RtcpFeedback,
-    sdp_answer::IceCredentials,
     send_buffer::SendBuffer,
     socket::CandidatePair,
     srtp::{SrtcpSender, SrtpReceiver},
@@ -38,30 +37,26 @@ const BYTES: BucketRate =
 /// Smallest cost charged per packet, in bytes: at most 8,000 packets per second.
 const PACKET_BYTES_MIN: f32 = 500.0;
 
-/// Timeouts of a session for connecting and for silence.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SessionTimeouts {
-    pub(super) connect_within: Duration,
-    pub(super) lost_after: Duration,
-}
-
 /// State of one session.
 pub(super) struct SessionHandle {
-    agent: IceAgent,
+    pub(super) agent: IceAgent,
     association: Option<Box<DtlsTransport>>,
     keys: Option<Box<(SrtpReceiver, SrtcpSender)>>,
     fingerprints: Vec<CertificateFingerprint>,
     video: VideoTrack,
-    feedback: RtcpFeedback,
+    pub(super) feedback: RtcpFeedback,
     /// Id of the transport-wide sequence number extension.
     numbers: Option<u8>,
     sink: PanicGuardedHandler,
     bytes: TokenBucket,
     state: Arc<SharedSessionStats>,
-    timeouts: SessionTimeouts,
-    opened_at: Instant,
+    /// Time by which the peer must have keys.
+    connect_by: Instant,
+    /// Longest silence of a peer with keys.
+    lost_after: Duration,
     heard_at: Instant,
-    ended: Option<SessionEvent>,
+    /// Final event, once the session has ended.
+    pub(super) ended: Option<SessionEvent>,
     /// True once the handler was told of the first check.
     is_reached: bool,
     /// Packets and bytes since the last `poll_output`.
@@ -75,7 +70,7 @@ impl SessionHandle {
     pub(super) fn new(
         opening: NewSession,
         us: u32,
-        timeouts: SessionTimeouts,
+        settings: &EndpointConfig,
         now: Instant,
     ) -> SessionHandle {
         let NewSession { negotiated, local, sink, state, .. } = opening;
@@ -92,8 +87,8 @@ impl SessionHandle {
             sink: PanicGuardedHandler::new(sink),
             bytes: TokenBucket::full(BYTES, now),
             state,
-            timeouts,
-            opened_at: now,
+            connect_by: now + settings.connect_within,
+            lost_after: settings.lost_after,
             heard_at: now,
             ended: None,
             is_reached: false,
@@ -102,29 +97,9 @@ impl SessionHandle {
         }
     }
 
-    /// Returns the ICE agent.
-    pub(super) fn agent(&self) -> &IceAgent {
-        &self.agent
-    }
-
     /// Returns true once the keys are established.
     pub(super) fn is_connected(&self) -> bool {
         self.keys.is_some()
-    }
-
-    /// Returns the final event once the session has ended.
-    pub(super) fn ended(&self) -> Option<SessionEvent> {
-        self.ended
-    }
-
-    /// Sets new ICE credentials; returns the user fragment that becomes invalid.
-    pub(super) fn restart(&mut self, local: &IceCredentials) -> Option<String> {
-        self.agent.restart(local)
-    }
-
-    /// Schedules a keyframe request.
-    pub(super) fn want_keyframe(&mut self) {
-        self.feedback.want_keyframe();
     }
 
     /// Answers a STUN check.
@@ -252,14 +227,14 @@ impl SessionHandle {
                 ReceiverOutput::Unit(unit) => {
                     self.state.units.fetch_add(1, Relaxed);
                     if unit.access_unit.keyframe {
-                        self.feedback.has_keyframe();
+                        self.feedback.keyframe_wanted = false;
                     }
                     if let Err(failure) = self.sink.call(|sink| sink.on_access_unit(unit)) {
                         return self.end(SessionEvent::Failed(failure));
                     }
                 }
                 ReceiverOutput::Nack(missing) => self.feedback.queue_nacks(&missing),
-                ReceiverOutput::NeedKeyframe => self.feedback.want_keyframe(),
+                ReceiverOutput::NeedKeyframe => self.feedback.keyframe_wanted = true,
             }
         }
         self.state.lost.store(self.video.lost(), Relaxed);
@@ -302,8 +277,8 @@ impl SessionHandle {
     /// Returns the time of the next timeout.
     fn limit(&self) -> Instant {
         match self.keys {
-            Some(_) => self.heard_at + self.timeouts.lost_after,
-            None => self.opened_at + self.timeouts.connect_within,
+            Some(_) => self.heard_at + self.lost_after,
+            None => self.connect_by,
         }
     }
 
@@ -318,9 +293,7 @@ impl SessionHandle {
     }
 
     fn end(&mut self, told: SessionEvent) {
-        if self.ended.is_none() {
-            self.ended = Some(told);
-        }
+        self.ended.get_or_insert(told);
     }
 
     /// Sends close_notify to the peer, and `told` to the handler: `None` if this side closed the session. The
@@ -342,10 +315,5 @@ impl SessionHandle {
         {
             tracing::debug!(?told, "could not send close_notify");
         }
-    }
-
-    /// Ends the session because the endpoint ends.
-    pub(super) fn end_with_port(&mut self) {
-        self.end(SessionEvent::Failed(SessionFailure::PortEnded));
     }
 }

@@ -12,14 +12,14 @@ use std::{
 };
 
 use super::{
-    EndpointConfig, SessionEvent,
+    EndpointConfig, SessionEvent, SessionFailure,
     auth_failure_limiter::AuthFailureLimiter,
     command_queue::{CommandQueue, EndpointCommand, NewSession},
     dtls::DtlsIdentity,
     ice::CheckOutcome,
     random,
     send_buffer::SendBuffer,
-    session::{SessionHandle, SessionTimeouts},
+    session::SessionHandle,
     socket::CandidatePair,
     stats::DropReason,
     stun::{BindingRequest, StunParseError},
@@ -54,7 +54,7 @@ impl Owner {
 pub(super) struct SessionTable {
     shared: Arc<CommandQueue>,
     identity: Arc<DtlsIdentity>,
-    timeouts: SessionTimeouts,
+    settings: EndpointConfig,
     /// Boxed, so that the capacity left by ten thousand ended sessions is small.
     peers: HashMap<u64, Box<SessionHandle>>,
     users: HashMap<String, u64>,
@@ -70,16 +70,13 @@ impl SessionTable {
     pub(super) fn new(
         shared: Arc<CommandQueue>,
         identity: Arc<DtlsIdentity>,
-        settings: &EndpointConfig,
+        settings: EndpointConfig,
         now: Instant,
     ) -> SessionTable {
         SessionTable {
             shared,
             identity,
-            timeouts: SessionTimeouts {
-                connect_within: settings.connect_within,
-                lost_after: settings.lost_after,
-            },
+            settings,
             peers: HashMap::new(),
             users: HashMap::new(),
             addresses: HashMap::new(),
@@ -102,13 +99,13 @@ impl SessionTable {
                 EndpointCommand::Open(opening) => self.open(*opening, now),
                 EndpointCommand::Restart { id, local } => {
                     let Some(peer) = self.peers.get_mut(&id) else { continue };
-                    let older = peer.restart(&local);
+                    let older = peer.agent.restart(&local);
                     self.users.insert(local.ufrag, id);
                     self.retire(older, id);
                 }
                 EndpointCommand::Keyframe(id) => {
                     if let Some(peer) = self.peers.get_mut(&id) {
-                        peer.want_keyframe();
+                        peer.feedback.keyframe_wanted = true;
                         touch(&mut self.touched, id, peer);
                     }
                 }
@@ -124,7 +121,7 @@ impl SessionTable {
         self.users.insert(opening.local.ufrag.clone(), id);
         // A collision of own SSRCs is harmless, because each session has its own keys.
         let us = random::number().map_or(1, |number| number as u32);
-        let peer = SessionHandle::new(opening, us, self.timeouts, now);
+        let peer = SessionHandle::new(opening, us, &self.settings, now);
         self.timers.arm(id, peer.deadline());
         self.peers.insert(id, Box::new(peer));
     }
@@ -280,7 +277,7 @@ impl SessionTable {
         for id in touched.drain(..) {
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             peer.poll_output(&mut self.send_buffer, now);
-            match peer.ended() {
+            match peer.ended {
                 None => {
                     let at = peer.deadline().max(now + SOONEST);
                     self.timers.arm(id, at);
@@ -295,12 +292,12 @@ impl SessionTable {
         let Some(mut peer) = self.peers.remove(&id) else { return };
         peer.close(told, &mut self.send_buffer, now);
         self.timers.disarm(id);
-        for ufrag in peer.agent().ufrags() {
+        for ufrag in peer.agent.ufrags() {
             if self.users.get(ufrag) == Some(&id) {
                 self.users.remove(ufrag);
             }
         }
-        for pair in peer.agent().pairs() {
+        for pair in peer.agent.pairs() {
             self.release(&pair.remote, id, now);
         }
         let counts = &self.shared.counts;
@@ -315,11 +312,9 @@ impl SessionTable {
         self.handle_command(now);
         let ids: Vec<u64> = self.peers.keys().copied().collect();
         for id in ids {
-            if let Some(peer) = self.peers.get_mut(&id) {
-                peer.end_with_port();
-                let told = peer.ended();
-                self.remove(id, told, now);
-            }
+            let ended = self.peers.get(&id).and_then(|peer| peer.ended);
+            let told = ended.unwrap_or(SessionEvent::Failed(SessionFailure::PortEnded));
+            self.remove(id, Some(told), now);
         }
     }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     rtp::ReceivedUnit,
     webrtc::{
-        SdpAnswer, SessionFailure, SessionHandler, codecs,
+        SdpAnswer, SessionHandler, codecs,
         sdp::SdpOffer,
         sdp_answer::{self, LocalParameters},
         stats::SharedSessionStats,
@@ -96,8 +96,7 @@ impl World {
             connect_within: Duration::from_secs(30),
             lost_after: Duration::from_secs(10),
         };
-        let sessions =
-            SessionTable::new(Arc::clone(&shared), Arc::clone(&identity), &settings, now);
+        let sessions = SessionTable::new(Arc::clone(&shared), Arc::clone(&identity), settings, now);
         World { sessions, shared, identity, now, next: 1 }
     }
 
