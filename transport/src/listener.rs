@@ -1,6 +1,6 @@
 //! Listening sockets.
 
-use std::{fmt, io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket};
@@ -15,16 +15,6 @@ const BACKLOG: u32 = 4096;
 pub struct Listener {
     pub(crate) socket: TcpListener,
     pub(crate) tls: Option<TlsAcceptor>,
-}
-
-/// Omits the TLS acceptor, which has no `Debug` output.
-impl fmt::Debug for Listener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listener")
-            .field("socket", &self.socket)
-            .field("tls", &self.tls.is_some())
-            .finish()
-    }
 }
 
 impl Listener {
