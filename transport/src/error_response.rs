@@ -6,6 +6,9 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 /// Function that returns the extra headers of every refusal.
 pub type ExtraHeaders = fn() -> HeaderMap;
 
+/// Content type of every refusal.
+pub(crate) const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
 /// Creates a refusal as a response.
 pub(crate) fn response(
     status: StatusCode,
@@ -15,8 +18,7 @@ pub(crate) fn response(
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     *response.headers_mut() = headers();
-    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response.headers_mut().insert(header::CONTENT_TYPE, PLAIN);
     response
 }
 

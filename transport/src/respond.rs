@@ -18,7 +18,7 @@ use tower::ServiceExt;
 use crate::{
     Peer, ServerLimits, ServiceConfig,
     connection_state::{PeerStallGuard, RequestGuard},
-    error_response::{self, ExtraHeaders},
+    error_response,
     timeouts::{BodyExpired, TimeoutBody},
 };
 
@@ -56,11 +56,7 @@ where
             Ok(response) => response,
             Err(never) => match never {},
         };
-        if expired.load(Ordering::Relaxed) {
-            timed_out(response, close, site.refusal_headers)
-        } else {
-            response
-        }
+        if expired.load(Ordering::Relaxed) { timed_out(response, close) } else { response }
     };
     if let Some(elsewhere) = elsewhere {
         response.headers_mut().insert(header::ALT_SVC, elsewhere);
@@ -105,21 +101,17 @@ fn head_bytes<B>(request: &Request<B>) -> usize {
     line + request.headers().iter().map(field).sum::<usize>()
 }
 
-/// Replaces the router's response to a timed-out body by a 408, keeping its headers.
-fn timed_out(response: Response<Body>, close: bool, headers: ExtraHeaders) -> Response<Body> {
-    let mut told =
-        error_response::response(StatusCode::REQUEST_TIMEOUT, "request timed out", headers);
-    let (mut parts, _) = response.into_parts();
-    parts.headers.remove(header::CONTENT_LENGTH);
-    // The router's headers stay, above all the request id; only the content type is replaced.
-    if let Some(plain) = told.headers_mut().remove(header::CONTENT_TYPE) {
-        parts.headers.insert(header::CONTENT_TYPE, plain);
-    }
+/// Turns the router's response to a timed-out body into a 408; its headers stay, above all the request id.
+fn timed_out(mut response: Response<Body>, close: bool) -> Response<Body> {
+    *response.status_mut() = StatusCode::REQUEST_TIMEOUT;
+    *response.body_mut() = Body::from("request timed out");
+    let headers = response.headers_mut();
+    headers.remove(header::CONTENT_LENGTH);
+    headers.insert(header::CONTENT_TYPE, error_response::PLAIN);
     if close {
-        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    *told.headers_mut() = parts.headers;
-    told
+    response
 }
 
 /// Response body that counts its request as in progress until the last byte is taken.
