@@ -7,7 +7,7 @@ mod body;
 mod response_head;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -126,46 +126,16 @@ pub struct Fetcher {
     budget: Arc<DownloadBudget>,
     /// Credentials by host; the oldest are dropped first.
     credentials: VecDeque<(RequestUrl, UrlCredentials)>,
-    known: KnownResources,
+    /// Resources opened last by URL; the oldest are forgotten first.
+    known: VecDeque<(Url, Known)>,
     idle: body::IdleConnection,
-}
-
-/// Resources opened last; older ones are forgotten.
-#[derive(Debug, Default)]
-struct KnownResources {
-    by_url: HashMap<Url, Known>,
-    /// URLs, the oldest first.
-    order: VecDeque<Url>,
-}
-
-impl KnownResources {
-    fn get(&self, url: &Url) -> Option<&Known> {
-        self.by_url.get(url)
-    }
-
-    fn forget(&mut self, url: &Url) {
-        if self.by_url.remove(url).is_some() {
-            self.order.retain(|known| known != url);
-        }
-    }
-
-    fn insert(&mut self, url: Url, known: Known) {
-        self.forget(&url);
-        if self.order.len() >= KNOWN_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.by_url.remove(&oldest);
-        }
-        self.order.push_back(url.clone());
-        self.by_url.insert(url, known);
-    }
 }
 
 impl Fetcher {
     /// Creates a fetcher with `budget`.
     pub fn new(egress: EgressClient, budget: Arc<DownloadBudget>) -> Fetcher {
         let idle = body::IdleConnection::default();
-        let (credentials, known) = (VecDeque::new(), KnownResources::default());
+        let (credentials, known) = (VecDeque::new(), VecDeque::new());
         Fetcher { egress, budget, credentials, known, idle }
     }
 
@@ -176,7 +146,7 @@ impl Fetcher {
         if let Some(credentials) = target.credentials() {
             self.learn(target, credentials);
         }
-        let known = self.known.get(target.url()).cloned();
+        let known = self.known(target.url()).cloned();
         let mut next = known.as_ref().map_or_else(|| target.clone(), |known| known.target.clone());
         for _ in 0..=REDIRECTS_MAX {
             let (connection, response) = self.ask(&next, from, known.as_ref()).await?;
@@ -203,7 +173,11 @@ impl Fetcher {
 
     /// Forgets the version of `url`, which may change, as a live playlist does.
     pub fn forget(&mut self, url: &Url) {
-        self.known.forget(url);
+        self.known.retain(|(of, _)| of != url);
+    }
+
+    fn known(&self, url: &Url) -> Option<&Known> {
+        self.known.iter().find(|(of, _)| of == url).map(|(_, known)| known)
     }
 
     /// Stores the credentials of a host; the newest replace older ones.
@@ -217,8 +191,13 @@ impl Fetcher {
 
     fn remember(&mut self, asked: &RequestUrl, found: &RequestUrl, head: ResponseHead) {
         let known = Known { target: found.clone(), head };
-        self.known.insert(found.url().clone(), known.clone());
-        self.known.insert(asked.url().clone(), known);
+        for url in [found.url(), asked.url()] {
+            self.forget(url);
+            if self.known.len() >= KNOWN_MAX {
+                self.known.pop_front();
+            }
+            self.known.push_back((url.clone(), known.clone()));
+        }
     }
 
     /// Sends one request, on the idle connection of an earlier one if it leads to the same host.
