@@ -161,31 +161,32 @@ fn next_uni(quic: &quinn::Connection) -> Coming<quinn::RecvStream> {
 
 /// QUIC connection for the HTTP/3 library.
 pub(super) struct QuicConnection {
-    opener: StreamOpener,
+    quic: quinn::Connection,
+    held_bytes_max: usize,
     bidi: Coming<Both>,
     uni: Coming<quinn::RecvStream>,
+    opening: Option<Coming<quinn::SendStream>>,
     newest: LatestStream,
 }
 
 impl QuicConnection {
     /// Creates the adapter; each request stream may buffer `held_bytes_max` bytes.
     pub fn new(quic: quinn::Connection, held_bytes_max: usize) -> (QuicConnection, LatestStream) {
-        let newest = LatestStream::default();
-        let (bidi, uni) = (next_bidi(&quic), next_uni(&quic));
-        let opener = StreamOpener { quic, held_bytes_max, uni: None, bidi: None };
-        (QuicConnection { opener, bidi, uni, newest: newest.clone() }, newest)
+        let latest = LatestStream::default();
+        let (bidi, uni, newest) = (next_bidi(&quic), next_uni(&quic), latest.clone());
+        (QuicConnection { quic, held_bytes_max, bidi, uni, opening: None, newest }, latest)
     }
 }
 
 impl quic::Connection<Bytes> for QuicConnection {
     type RecvStream = RecvStream;
-    type OpenStreams = StreamOpener;
+    type OpenStreams = QuicConnection;
 
     fn poll_accept_recv(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<RecvStream, ConnectionFailure>> {
-        let quic = &self.opener.quic;
+        let quic = &self.quic;
         let stream = ready!(poll_next(&mut self.uni, cx, || next_uni(quic))).map_err(connection)?;
         Poll::Ready(Ok(RecvStream::new(stream, quic, BufferedBytes::new(CONTROL_BYTES))))
     }
@@ -194,16 +195,16 @@ impl quic::Connection<Bytes> for QuicConnection {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<BidiStream, ConnectionFailure>> {
-        let quic = &self.opener.quic;
+        let quic = &self.quic;
         let both = ready!(poll_next(&mut self.bidi, cx, || next_bidi(quic))).map_err(connection)?;
-        let held = BufferedBytes::new(self.opener.held_bytes_max);
+        let held = BufferedBytes::new(self.held_bytes_max);
         self.newest.set(AcceptedStream::new(&both, Arc::clone(&held)));
         Poll::Ready(Ok(BidiStream::new(both, quic, held)))
     }
 
-    fn opener(&self) -> StreamOpener {
-        let (quic, held_bytes_max) = (self.opener.quic.clone(), self.opener.held_bytes_max);
-        StreamOpener { quic, held_bytes_max, uni: None, bidi: None }
+    /// Returns what a client opens its requests with; the library's server asks for none.
+    fn opener(&self) -> QuicConnection {
+        QuicConnection::new(self.quic.clone(), self.held_bytes_max).0
     }
 }
 
@@ -211,45 +212,16 @@ impl quic::OpenStreams<Bytes> for QuicConnection {
     type BidiStream = BidiStream;
     type SendStream = SendStream;
 
-    fn poll_open_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<BidiStream, StreamFailure>> {
-        self.opener.poll_open_bidi(cx)
-    }
-
-    fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<SendStream, StreamFailure>> {
-        self.opener.poll_open_send(cx)
-    }
-
-    fn close(&mut self, code: Code, reason: &[u8]) {
-        self.opener.close(code, reason);
-    }
-}
-
-/// Opener of streams on a connection.
-pub(super) struct StreamOpener {
-    quic: quinn::Connection,
-    held_bytes_max: usize,
-    uni: Option<Coming<quinn::SendStream>>,
-    bidi: Option<Coming<Both>>,
-}
-
-impl quic::OpenStreams<Bytes> for StreamOpener {
-    type BidiStream = BidiStream;
-    type SendStream = SendStream;
-
-    fn poll_open_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<BidiStream, StreamFailure>> {
-        let quic = self.quic.clone();
-        let coming = self.bidi.get_or_insert_with(|| Box::pin(async move { quic.open_bi().await }));
-        let both = ready!(coming.as_mut().poll(cx));
-        self.bidi = None;
-        let held = BufferedBytes::new(self.held_bytes_max);
-        Poll::Ready(both.map(|both| BidiStream::new(both, &self.quic, held)).map_err(lost))
+    fn poll_open_bidi(&mut self, _: &mut Context<'_>) -> Poll<Result<BidiStream, StreamFailure>> {
+        Poll::Ready(Err(StreamFailure::Unknown("a server opens no requests".into())))
     }
 
     fn poll_open_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<SendStream, StreamFailure>> {
         let quic = self.quic.clone();
-        let coming = self.uni.get_or_insert_with(|| Box::pin(async move { quic.open_uni().await }));
-        let stream = ready!(coming.as_mut().poll(cx));
-        self.uni = None;
+        let open =
+            || -> Coming<quinn::SendStream> { Box::pin(async move { quic.open_uni().await }) };
+        let stream = ready!(self.opening.get_or_insert_with(open).as_mut().poll(cx));
+        self.opening = None;
         Poll::Ready(stream.map(|stream| SendStream::new(stream, None)).map_err(lost))
     }
 
