@@ -176,18 +176,9 @@ pub async fn serve_quic(
 }
 
 async fn shake_hands(incoming: Incoming) -> Option<quinn::Connection> {
-    let shaken = async { incoming.accept()?.await };
-    match timeout(HANDSHAKE, shaken).await {
-        Ok(Ok(connection)) => Some(connection),
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "QUIC handshake failed");
-            None
-        }
-        Err(_) => {
-            tracing::debug!("a QUIC handshake took too long");
-            None
-        }
-    }
+    let shaken = timeout(HANDSHAKE, async { incoming.accept()?.await }).await;
+    let shaken = shaken.inspect_err(|_| tracing::debug!("a QUIC handshake took too long")).ok()?;
+    shaken.inspect_err(|error| tracing::debug!(%error, "QUIC handshake failed")).ok()
 }
 
 /// Serves the requests of one connection, whose peer has proven its address.
@@ -208,10 +199,7 @@ async fn serve_connection(
     builder.max_field_section_size(2 * limits.header_bytes_max as u64).send_grease(false);
     let mut h3: Connection = match builder.build(transport).await {
         Ok(h3) => h3,
-        Err(error) => {
-            tracing::debug!(%error, "HTTP/3 did not begin");
-            return;
-        }
+        Err(error) => return tracing::debug!(%error, "HTTP/3 did not begin"),
     };
     let requests = TaskTracker::new();
     let mut look = tokio::time::interval(limits.idle / 2);
@@ -287,10 +275,7 @@ async fn respond(
 ) {
     let (request, mut stream) = match timeout(limits.header, resolver.resolve_request()).await {
         Ok(Ok(resolved)) => resolved,
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "no request came of a stream");
-            return;
-        }
+        Ok(Err(error)) => return tracing::debug!(%error, "no request came of a stream"),
         // Dropping the stream resets it: no response can be sent to an incomplete head.
         Err(_) => return,
     };
