@@ -233,7 +233,9 @@ pub(super) fn write(
             accept(&mut text, section, local, &format.to_string());
             write_format(&mut text, section, format);
         } else {
-            refuse(&mut text, section);
+            // A port of zero rejects a section (RFC 3264 6).
+            write_head(&mut text, section, 0, &section.formats.join(" "));
+            line(&mut text, format_args!("a=inactive"));
         }
     }
     text
@@ -253,13 +255,18 @@ fn video_formats(negotiated: &NegotiatedMedia) -> String {
     numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// Writes the head of an accepted section, with the shared transport.
-fn accept(text: &mut String, section: &MediaSection, local: &LocalParameters<'_>, formats: &str) {
-    line(text, format_args!("m={} 9 {} {formats}", section.kind, section.proto));
+/// Writes the first lines of a section.
+fn write_head(text: &mut String, section: &MediaSection, port: u16, formats: &str) {
+    line(text, format_args!("m={} {port} {} {formats}", section.kind, section.proto));
     line(text, format_args!("c=IN IP4 0.0.0.0"));
     if let Some(mid) = &section.attributes.mid {
         line(text, format_args!("a=mid:{mid}"));
     }
+}
+
+/// Writes the head of an accepted section, with the shared transport.
+fn accept(text: &mut String, section: &MediaSection, local: &LocalParameters<'_>, formats: &str) {
+    write_head(text, section, 9, formats);
     line(text, format_args!("a=recvonly"));
     line(text, format_args!("a=rtcp-mux"));
     line(text, format_args!("a=rtcp-mux-only"));
@@ -281,15 +288,8 @@ pub(super) fn write_candidates(text: &mut String, candidates: &[SocketAddr]) {
         // RFC 8445 5.1.2.1 with the type preference 126 of a host candidate and component 1.
         let local_preference = 65_535 - u32::try_from(at).unwrap_or(u32::MAX).min(65_535);
         let priority = (126 << 24) + (local_preference << 8) + 255;
-        line(
-            text,
-            format_args!(
-                "a=candidate:{} 1 udp {priority} {} {} typ host",
-                at + 1,
-                address.ip(),
-                address.port()
-            ),
-        );
+        let (name, ip, port) = (at + 1, address.ip(), address.port());
+        line(text, format_args!("a=candidate:{name} 1 udp {priority} {ip} {port} typ host"));
     }
     line(text, format_args!("a=end-of-candidates"));
 }
@@ -321,19 +321,6 @@ fn write_format(text: &mut String, section: &MediaSection, number: u8) {
     if let Some(parameters) = section.fmtp(number) {
         line(text, format_args!("a=fmtp:{number} {parameters}"));
     }
-}
-
-/// Writes a rejected section (RFC 3264 6).
-fn refuse(text: &mut String, section: &MediaSection) {
-    line(
-        text,
-        format_args!("m={} 0 {} {}", section.kind, section.proto, section.formats.join(" ")),
-    );
-    line(text, format_args!("c=IN IP4 0.0.0.0"));
-    if let Some(mid) = &section.attributes.mid {
-        line(text, format_args!("a=mid:{mid}"));
-    }
-    line(text, format_args!("a=inactive"));
 }
 
 #[cfg(test)]
