@@ -82,8 +82,8 @@ pub(super) struct FrameAssembler {
     open: Option<Open>,
     /// True if the packet before the next one has arrived.
     is_contiguous: bool,
-    /// True if nothing was lost since a start was returned.
-    is_started: bool,
+    /// True if a start was returned and nothing was lost since.
+    pub(super) is_started: bool,
     /// True if pictures shown before the last start refer to pictures that were never returned.
     skips_leading: bool,
     marker: Marker,
@@ -104,11 +104,6 @@ impl FrameAssembler {
             ended: None,
             ready: VecDeque::new(),
         }
-    }
-
-    /// Returns true if a start was returned and nothing was lost since.
-    pub(super) fn is_started(&self) -> bool {
-        self.is_started
     }
 
     /// Returns true if no start was returned since the last loss and none is being gathered.

@@ -327,7 +327,7 @@ impl RtpReceiver {
 
     /// Schedules keyframe requests from the first packet or a loss until a start is received.
     fn note_request(&mut self, payload: Option<&[u8]>, now: Instant) {
-        if self.assembler.is_started() {
+        if self.assembler.is_started {
             self.request = None;
             return;
         }

@@ -58,7 +58,8 @@ pub(super) struct CommandQueue {
     commands: Mutex<VecDeque<EndpointCommand>>,
     /// True if commands wait; checked without the lock.
     has_commands: AtomicBool,
-    wake: OwnedFd,
+    /// Event descriptor that wakes the thread.
+    pub(super) waker: OwnedFd,
     /// True once the last handle or the thread is gone.
     pub(super) ended: AtomicBool,
     /// True once the thread and its socket are gone.
@@ -84,7 +85,7 @@ impl CommandQueue {
         Ok(CommandQueue {
             commands: Mutex::default(),
             has_commands: AtomicBool::new(false),
-            wake: eventfd(0, flags)?,
+            waker: eventfd(0, flags)?,
             ended: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             gone: Notify::new(),
@@ -115,7 +116,7 @@ impl CommandQueue {
     /// Wakes the thread.
     pub(super) fn wake(&self) {
         // A full event counter wakes the thread just as well.
-        if let Err(error) = rustix::io::write(&self.wake, &1u64.to_ne_bytes())
+        if let Err(error) = rustix::io::write(&self.waker, &1u64.to_ne_bytes())
             && error != rustix::io::Errno::AGAIN
         {
             tracing::error!(%error, "could not wake the WebRTC receiver");
@@ -150,10 +151,5 @@ impl CommandQueue {
         let mut queue = self.queue();
         self.has_commands.store(false, Release);
         std::mem::take(&mut *queue)
-    }
-
-    /// Returns the event descriptor that wakes the thread.
-    pub(super) fn waker(&self) -> &OwnedFd {
-        &self.wake
     }
 }

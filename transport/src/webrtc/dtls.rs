@@ -55,7 +55,8 @@ const PEER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(192, 0, 
 
 /// Certificate of this process, and the handshake configurations.
 pub(super) struct DtlsIdentity {
-    fingerprint: CertificateFingerprint,
+    /// Fingerprint of the certificate, for answers.
+    pub(super) fingerprint: CertificateFingerprint,
     gcm: Arc<HandshakeConfig>,
     any: Arc<HandshakeConfig>,
 }
@@ -82,11 +83,6 @@ impl DtlsIdentity {
             gcm: config(vec![Srtp_Aead_Aes_128_Gcm])?,
             any: config(vec![Srtp_Aead_Aes_128_Gcm, Srtp_Aes128_Cm_Hmac_Sha1_80])?,
         })
-    }
-
-    /// Returns the certificate fingerprint for answers.
-    pub(super) fn fingerprint(&self) -> &CertificateFingerprint {
-        &self.fingerprint
     }
 }
 

@@ -69,7 +69,7 @@ impl WebRtcEndpoint {
     /// Binds the socket, generates the certificate, and starts the thread.
     pub fn open(settings: EndpointConfig) -> Result<WebRtcEndpoint, EndpointError> {
         let socket = UdpEndpointSocket::bind(settings.bind)?;
-        let local = socket.local_addr();
+        let local = socket.local;
         let identity = Arc::new(DtlsIdentity::generate()?);
         let candidates = candidates(&settings, local)?.into();
         let shared = Arc::new(CommandQueue::new()?);
@@ -143,7 +143,7 @@ impl WebRtcEndpoint {
             &negotiated,
             &LocalParameters {
                 credentials: &local,
-                fingerprint: inner.identity.fingerprint(),
+                fingerprint: &inner.identity.fingerprint,
                 candidates: &inner.candidates,
                 session: random::number().ok_or(OfferError::Random)? >> 1,
             },

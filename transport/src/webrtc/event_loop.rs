@@ -96,7 +96,7 @@ impl EndpointThread {
         };
         let mut ready = [
             PollFd::new(&self.socket, PollFlags::IN),
-            PollFd::new(self.shared.waker(), PollFlags::IN),
+            PollFd::new(&self.shared.waker, PollFlags::IN),
         ];
         match poll(&mut ready, Some(&wait)) {
             Ok(_) => {}
@@ -109,7 +109,7 @@ impl EndpointThread {
         if !ready[1].revents().is_empty() {
             // Reading resets the counter; a later wake-up starts the next round.
             let mut counter = [0u8; 8];
-            if let Err(error) = rustix::io::read(self.shared.waker(), &mut counter)
+            if let Err(error) = rustix::io::read(&self.shared.waker, &mut counter)
                 && error != rustix::io::Errno::AGAIN
             {
                 tracing::error!(%error, "could not reset the waker of the WebRTC receiver");

@@ -27,7 +27,8 @@ pub(super) struct CandidatePair {
 pub(super) struct UdpEndpointSocket {
     socket: UdpSocket,
     state: UdpSocketState,
-    local: SocketAddr,
+    /// Bound address.
+    pub(super) local: SocketAddr,
     bytes: Vec<u8>,
     metas: [RecvMeta; BATCH_SIZE],
 }
@@ -61,11 +62,6 @@ impl UdpEndpointSocket {
             bytes,
             metas: [RecvMeta::default(); BATCH_SIZE],
         })
-    }
-
-    /// Returns the bound address.
-    pub(super) fn local_addr(&self) -> SocketAddr {
-        self.local
     }
 
     /// Reads the waiting datagrams and passes each to `each`, which may change it in place. Returns the

@@ -113,7 +113,7 @@ impl World {
         let local = random::credentials().expect("random numbers");
         let parts = LocalParameters {
             credentials: &local,
-            fingerprint: self.identity.fingerprint(),
+            fingerprint: &self.identity.fingerprint,
             candidates: &[([192, 0, 2, 1], 4000).into()],
             session: 1,
         };
