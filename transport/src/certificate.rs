@@ -64,8 +64,7 @@ pub enum CertificateError {
 }
 
 /// Metadata of both files, to detect a change: change time (s, ns), length and inode.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp([(i64, i64, u64, u64); 2]);
+type Stamp = [(i64, i64, u64, u64); 2];
 
 /// Certificate and key, replaced together.
 #[derive(Debug)]
@@ -230,7 +229,7 @@ fn stamp(files: &CertificatePaths) -> Result<Stamp, CertificateError> {
         // Change time, not modification time: changed permissions are a reason to reload, too.
         Ok((found.ctime(), found.ctime_nsec(), found.len(), found.ino()))
     };
-    Ok(Stamp([of(CHAIN, &files.chain)?, of(KEY, &files.key)?]))
+    Ok([of(CHAIN, &files.chain)?, of(KEY, &files.key)?])
 }
 
 #[cfg(test)]

@@ -29,14 +29,6 @@ pub struct ConnectionLimits {
     pub per_address: usize,
 }
 
-/// Counts of connections by outcome.
-#[derive(Debug, Default)]
-struct Counts {
-    accepted: AtomicU64,
-    gave_way: AtomicU64,
-    refused: AtomicU64,
-}
-
 /// Source address of a request, stored in its extensions; the /64 in IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Peer(pub IpAddr);
@@ -47,7 +39,9 @@ pub struct ConnectionLimiter {
     limits: ConnectionLimits,
     epoch: Instant,
     members: Mutex<Members>,
-    counts: Counts,
+    accepted: AtomicU64,
+    evicted: AtomicU64,
+    refused: AtomicU64,
     /// Permits for connections that are being sent a refusal.
     pub(crate) refusing: Arc<Semaphore>,
 }
@@ -90,9 +84,10 @@ impl Drop for ConnectionPermit {
 impl ConnectionLimiter {
     /// Creates a limiter with no connections.
     pub fn new(limits: ConnectionLimits) -> Arc<ConnectionLimiter> {
-        let (epoch, members, counts) = (Instant::now(), Mutex::default(), Counts::default());
+        let (epoch, members) = (Instant::now(), Mutex::default());
+        let [accepted, evicted, refused] = [0; 3].map(AtomicU64::new);
         let refusing = Arc::new(Semaphore::new(REFUSING_MAX));
-        Arc::new(ConnectionLimiter { limits, epoch, members, counts, refusing })
+        Arc::new(ConnectionLimiter { limits, epoch, members, accepted, evicted, refused, refusing })
     }
 
     /// Returns the limits of the number of connections.
@@ -107,17 +102,17 @@ impl ConnectionLimiter {
 
     /// Returns the number of connections admitted.
     pub fn accepted(&self) -> u64 {
-        self.counts.accepted.load(Relaxed)
+        self.accepted.load(Relaxed)
     }
 
     /// Returns the number of connections evicted to make room.
     pub fn evicted_total(&self) -> u64 {
-        self.counts.gave_way.load(Relaxed)
+        self.evicted.load(Relaxed)
     }
 
     /// Returns the number of connections refused.
     pub fn refused(&self) -> u64 {
-        self.counts.refused.load(Relaxed)
+        self.refused.load(Relaxed)
     }
 
     /// Tries to admit a connection from `address`, evicting the least useful one if a limit is
@@ -133,10 +128,10 @@ impl ConnectionLimiter {
             || self.make_room(&mut members, Some(address)))
             && (members.open.len() < self.limits.total || self.make_room(&mut members, None));
         if !fits {
-            self.counts.refused.fetch_add(1, Relaxed);
+            self.refused.fetch_add(1, Relaxed);
             return None;
         }
-        self.counts.accepted.fetch_add(1, Relaxed);
+        self.accepted.fetch_add(1, Relaxed);
         let (activity, leave) = (ConnectionActivity::new(), CancellationToken::new());
         let member = Member { address, activity: Arc::clone(&activity), leave: leave.clone() };
         let number = members.add(member);
@@ -171,7 +166,7 @@ impl ConnectionLimiter {
         }
         let leaving = waiting.iter().take(count).filter_map(|(_, number)| members.remove(*number));
         let left = leaving.map(|member| member.leave.cancel()).count();
-        self.counts.gave_way.fetch_add(left as u64, Relaxed);
+        self.evicted.fetch_add(left as u64, Relaxed);
         left > 0
     }
 
