@@ -210,14 +210,7 @@ mod tests {
     const KEY: [u8; 3] = [0x30, 0x10, 0x07];
     const INTER: [u8; 3] = [0x30, 0x30, 0x07];
 
-    fn sized(obus: &[&[u8]]) -> Vec<u8> {
-        let mut unit = DELIMITER.to_vec();
-        for obu in obus {
-            unit.extend([obu[0] | 2, (obu.len() - 1) as u8]);
-            unit.extend_from_slice(&obu[1..]);
-        }
-        unit
-    }
+    const START: UnitKind = UnitKind::Start { breaks_link: false };
 
     fn unit(payloads: &[&[u8]]) -> DepacketizeResult {
         let mut av1 = Av1Depacketizer::default();
@@ -225,71 +218,45 @@ mod tests {
         av1.finish()
     }
 
-    const START: UnitKind = UnitKind::Start { breaks_link: false };
+    /// Returns the temporal unit of these OBUs, each with its size.
+    fn given(obus: &[&[u8]], role: UnitKind) -> DepacketizeResult {
+        let mut data = DELIMITER.to_vec();
+        for obu in obus {
+            data.extend([obu[0] | 2, (obu.len() - 1) as u8]);
+            data.extend_from_slice(&obu[1..]);
+        }
+        Ok(Some(DepacketizedUnit { data, role }))
+    }
 
     #[test]
     fn every_aggregation_becomes_a_temporal_unit_or_is_refused() {
-        let key = DepacketizedUnit { data: sized(&[&SEQUENCE, &KEY]), role: START };
-        let inter = DepacketizedUnit { data: sized(&[&INTER]), role: UnitKind::Other };
+        let key = || given(&[&SEQUENCE, &KEY], START);
+        let inter = || given(&[&INTER], UnitKind::Other);
+        let hidden = given(&[&SEQUENCE, &[0x30, 0, 7]], UnitKind::Other);
+        let extended =
+            DepacketizedUnit { data: vec![0x12, 0, 0x36, 0x20, 2, 0x30, 7], role: UnitKind::Other };
+        let malformed = || Err(DepacketizeError::Malformed);
         let cases: [(&str, &[&[u8]], DepacketizeResult); 20] = [
-            ("two counted", &[&[0x28, 3, 8, 0, 5, 0x30, 0x10, 7]], Ok(Some(key))),
-            ("two sized", &[&[0x08, 3, 8, 0, 5, 3, 0x30, 0x10, 7]], {
-                Ok(Some(DepacketizedUnit { data: sized(&[&SEQUENCE, &KEY]), role: START }))
-            }),
-            (
-                "cut in the frame",
-                &[&[0x68, 3, 8, 0, 5, 0x30], &[0xd0, 0x10], &[0x90, 7]],
-                Ok(Some(DepacketizedUnit { data: sized(&[&SEQUENCE, &KEY]), role: START })),
-            ),
-            ("one", &[&[0x10, 0x30, 0x30, 7]], Ok(Some(inter))),
-            (
-                "with its size",
-                &[&[0x10, 0x32, 2, 0x30, 7]],
-                Ok(Some(DepacketizedUnit { data: sized(&[&INTER]), role: UnitKind::Other })),
-            ),
-            (
-                "with a delimiter",
-                &[&[0x20, 2, 0x12, 0, 0x30, 0x30, 7]],
-                Ok(Some(DepacketizedUnit { data: sized(&[&INTER]), role: UnitKind::Other })),
-            ),
-            (
-                "with an extension",
-                &[&[0x10, 0x34, 0x20, 0x30, 7]],
-                Ok(Some(DepacketizedUnit {
-                    data: vec![0x12, 0, 0x36, 0x20, 2, 0x30, 7],
-                    role: UnitKind::Other,
-                })),
-            ),
-            (
-                "a key frame without sequence header",
-                &[&[0x10, 0x30, 0x10, 7]],
-                Ok(Some(DepacketizedUnit { data: sized(&[&KEY]), role: UnitKind::Other })),
-            ),
-            (
-                "a hidden key frame",
-                &[&[0x28, 3, 8, 0, 5, 0x30, 0x00, 7]],
-                Ok(Some(DepacketizedUnit {
-                    data: sized(&[&SEQUENCE, &[0x30, 0, 7]]),
-                    role: UnitKind::Other,
-                })),
-            ),
+            ("two counted", &[&[0x28, 3, 8, 0, 5, 0x30, 0x10, 7]], key()),
+            ("two sized", &[&[0x08, 3, 8, 0, 5, 3, 0x30, 0x10, 7]], key()),
+            ("cut in the frame", &[&[0x68, 3, 8, 0, 5, 0x30], &[0xd0, 0x10], &[0x90, 7]], key()),
+            ("one", &[&[0x10, 0x30, 0x30, 7]], inter()),
+            ("with its size", &[&[0x10, 0x32, 2, 0x30, 7]], inter()),
+            ("with a delimiter", &[&[0x20, 2, 0x12, 0, 0x30, 0x30, 7]], inter()),
+            ("with an extension", &[&[0x10, 0x34, 0x20, 0x30, 7]], Ok(Some(extended))),
+            ("no sequence header", &[&[0x10, 0x30, 0x10, 7]], given(&[&KEY], UnitKind::Other)),
+            ("a hidden key frame", &[&[0x28, 3, 8, 0, 5, 0x30, 0x00, 7]], hidden),
             ("a sequence header alone", &[&[0x18, 8, 0, 5]], Ok(None)),
-            ("an empty element", &[&[0x00, 0, 3, 0x30, 0x30, 7]], {
-                Ok(Some(DepacketizedUnit { data: sized(&[&INTER]), role: UnitKind::Other }))
-            }),
-            ("no end", &[&[0x50, 0x30, 0x30]], Err(DepacketizeError::Malformed)),
-            ("no beginning", &[&[0x90, 0x30, 0x30]], Err(DepacketizeError::Malformed)),
-            (
-                "not continued",
-                &[&[0x50, 0x30, 0x30], &[0x10, 0x30, 0x30]],
-                Err(DepacketizeError::Malformed),
-            ),
-            ("a new sequence in an OBU", &[&[0x98, 0x30]], Err(DepacketizeError::Malformed)),
-            ("a size past the end", &[&[0x00, 9, 0x30]], Err(DepacketizeError::Malformed)),
-            ("an endless size", &[&[0x00, 0x80, 0x80]], Err(DepacketizeError::Malformed)),
-            ("fewer than counted", &[&[0x30, 1, 0x30]], Err(DepacketizeError::Malformed)),
-            ("forbidden bit", &[&[0x10, 0xb0, 1]], Err(DepacketizeError::Malformed)),
-            ("empty", &[&[]], Err(DepacketizeError::Malformed)),
+            ("an empty element", &[&[0x00, 0, 3, 0x30, 0x30, 7]], inter()),
+            ("no end", &[&[0x50, 0x30, 0x30]], malformed()),
+            ("no beginning", &[&[0x90, 0x30, 0x30]], malformed()),
+            ("not continued", &[&[0x50, 0x30, 0x30], &[0x10, 0x30, 0x30]], malformed()),
+            ("a new sequence in an OBU", &[&[0x98, 0x30]], malformed()),
+            ("a size past the end", &[&[0x00, 9, 0x30]], malformed()),
+            ("an endless size", &[&[0x00, 0x80, 0x80]], malformed()),
+            ("fewer than counted", &[&[0x30, 1, 0x30]], malformed()),
+            ("forbidden bit", &[&[0x10, 0xb0, 1]], malformed()),
+            ("empty", &[&[]], malformed()),
         ];
         for (name, payloads, expected) in cases {
             assert_eq!(unit(payloads), expected, "{name}");
