@@ -4,12 +4,11 @@
 use std::{net::SocketAddr, time::Instant};
 
 use media::Codec;
-use rtc_dtls::crypto_provider::{RTCCryptoProvider as _, providers::AwsLcRsProvider};
-use rtc_srtp::{context::Context, protection_profile::ProtectionProfile};
+use rtc_srtp::context::Context;
 
 use super::{
     dtls::tests as dtls,
-    srtp::SrtpProfile,
+    srtp::{SrtpProfile, tests::contexts},
     stun::tests::{self as stun, CONTROLLING, NOMINATE},
 };
 
@@ -118,7 +117,8 @@ impl Client {
             20..=63 => {
                 if self.dtls.read(datagram, now) {
                     self.is_connected = true;
-                    self.sealed = Some(contexts(&self.dtls));
+                    let (profile, material) = self.dtls.keys();
+                    self.sealed = Some(contexts(profile, &material));
                 }
             }
             _ => self.feedback(datagram),
@@ -213,18 +213,3 @@ impl Client {
 
 /// Codec of all units of [`Client::picture`].
 pub(super) const CODEC: Codec = Codec::Vp8;
-
-fn contexts(client: &dtls::Client) -> (Context, Context) {
-    let (profile, material) = client.keys();
-    let named = match profile {
-        SrtpProfile::Gcm => ProtectionProfile::AeadAes128Gcm,
-        SrtpProfile::Sha1 => ProtectionProfile::Aes128CmHmacSha1_80,
-    };
-    let (keys, salts) = material.split_at(32);
-    let salt = salts.len() / 2;
-    let provider = AwsLcRsProvider::new();
-    let context = |key, salt| {
-        Context::new(key, salt, named, None, None, provider.crypto()).expect("valid keys")
-    };
-    (context(&keys[..16], &salts[..salt]), context(&keys[16..], &salts[salt..]))
-}

@@ -7,23 +7,28 @@ use rtc_srtp::{context::Context, protection_profile::ProtectionProfile};
 use super::*;
 use crate::webrtc::fuzz::hostile::material;
 
-/// Returns a context of `rtc-srtp` with the client's or the server's keys.
-pub(in crate::webrtc) fn peer(profile: SrtpProfile, client: bool) -> Context {
-    let material = material(profile);
-    let (keys, salts) = material.split_at(32);
-    let (key, salt) = match client {
-        true => (&keys[..16], &salts[..profile.salt_bytes()]),
-        false => (&keys[16..], &salts[profile.salt_bytes()..]),
-    };
+/// Returns contexts of `rtc-srtp` with the client's and with the server's keys.
+pub(in crate::webrtc) fn contexts(profile: SrtpProfile, material: &[u8]) -> (Context, Context) {
     let named = match profile {
         SrtpProfile::Gcm => ProtectionProfile::AeadAes128Gcm,
         SrtpProfile::Sha1 => ProtectionProfile::Aes128CmHmacSha1_80,
     };
+    let (keys, salts) = material.split_at(32);
+    let (client, server) = salts.split_at(profile.salt_bytes());
     let provider = AwsLcRsProvider::new();
-    Context::new(key, salt, named, None, None, provider.crypto()).expect("valid keys")
+    let context = |key, salt| {
+        Context::new(key, salt, named, None, None, provider.crypto()).expect("valid keys")
+    };
+    (context(&keys[..16], client), context(&keys[16..], server))
 }
 
-pub(in crate::webrtc) fn packet(ssrc: u32, sequence: u16, content: &[u8]) -> Vec<u8> {
+/// Returns a client of the other implementation, and the receiver of its packets.
+fn pair(profile: SrtpProfile) -> (Context, SrtpReceiver) {
+    let material = material(profile);
+    (contexts(profile, &material).0, open(profile, &material).expect("keys").0)
+}
+
+fn packet(ssrc: u32, sequence: u16, content: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x80, 96];
     packet.extend_from_slice(&sequence.to_be_bytes());
     packet.extend_from_slice(&90_000u32.to_be_bytes());
@@ -37,8 +42,7 @@ const PROFILES: [SrtpProfile; 2] = [SrtpProfile::Gcm, SrtpProfile::Sha1];
 #[test]
 fn packets_of_another_implementation_are_opened_over_a_wrap() {
     for profile in PROFILES {
-        let mut peer = peer(profile, true);
-        let (mut inbound, _) = open(profile, &material(profile)).expect("keys");
+        let (mut peer, mut inbound) = pair(profile);
         for step in 0..200u32 {
             let sequence = 65_400u16.wrapping_add(step as u16);
             let plain = packet(7, sequence, &[step as u8; 100]);
@@ -54,8 +58,7 @@ fn packets_of_another_implementation_are_opened_over_a_wrap() {
 #[test]
 fn a_source_may_have_wrapped_before_its_first_packet_came() {
     for profile in PROFILES {
-        let mut peer = peer(profile, true);
-        let (mut inbound, _) = open(profile, &material(profile)).expect("keys");
+        let (mut peer, mut inbound) = pair(profile);
         for sequence in [65_534u16, 65_535] {
             peer.encrypt_rtp(&packet(7, sequence, b"lost")).expect("sealed");
         }
@@ -70,8 +73,7 @@ fn a_source_may_have_wrapped_before_its_first_packet_came() {
 #[test]
 fn a_rollover_that_was_missed_is_found_again() {
     for profile in PROFILES {
-        let mut peer = peer(profile, true);
-        let (mut inbound, _) = open(profile, &material(profile)).expect("keys");
+        let (mut peer, mut inbound) = pair(profile);
         let mut taken = Vec::new();
         for step in 0..120_000u32 {
             let plain = packet(7, step as u16, b"media");
@@ -94,8 +96,7 @@ fn a_rollover_that_was_missed_is_found_again() {
 #[test]
 fn headers_with_sources_and_extensions_stay_in_the_clear() {
     for profile in PROFILES {
-        let mut peer = peer(profile, true);
-        let (mut inbound, _) = open(profile, &material(profile)).expect("keys");
+        let (mut peer, mut inbound) = pair(profile);
         let mut plain = packet(7, 1, b"");
         plain[0] |= 0x12;
         plain.extend_from_slice(&[1; 8]);
@@ -109,8 +110,7 @@ fn headers_with_sources_and_extensions_stay_in_the_clear() {
 #[test]
 fn changed_packets_are_refused_and_leave_nothing_behind() {
     for profile in PROFILES {
-        let mut peer = peer(profile, true);
-        let (mut inbound, _) = open(profile, &material(profile)).expect("keys");
+        let (mut peer, mut inbound) = pair(profile);
         let plain = packet(7, 10, b"some content of a packet");
         let sealed = peer.encrypt_rtp(&plain).expect("sealed").to_vec();
         for bit in 0..sealed.len() * 8 {
@@ -135,7 +135,7 @@ fn feedback_goes_both_ways() {
     let plain = [0x80, 201, 0, 1, 0, 0, 0, 9, 0x81, 202, 0, 2, 0, 0, 0, 9, 1, 1, b'c', 0];
     for profile in PROFILES {
         let (mut inbound, mut outbound) = open(profile, &material(profile)).expect("keys");
-        let (mut theirs, mut ours) = (peer(profile, true), peer(profile, false));
+        let (mut theirs, mut ours) = contexts(profile, &material(profile));
         for _ in 0..3 {
             let sealed = theirs.encrypt_rtcp(&plain).expect("sealed").to_vec();
             assert_eq!(inbound.control(&mut sealed.clone()), Ok(&plain[..]), "{profile:?}");
