@@ -26,6 +26,8 @@ fn every_corpus_is_digested() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
     #[test]
     fn a_broken_corpus_is_digested(
         target in 0..TARGETS.len(),
