@@ -167,21 +167,30 @@ fn a_peer_that_closes_is_told_apart_from_one_that_fails() {
     assert!(closed);
 }
 
-#[test]
-fn a_flood_of_dtls_is_cut_off() {
+/// Returns a client, its first datagram, and the association that waits for it.
+fn greeted(now: Instant) -> (Client, Vec<u8>, DtlsTransport) {
     let identity = DtlsIdentity::generate().expect("an identity");
-    let now = Instant::now();
     let mut client = Client::new(&[SrtpProfile::Gcm], now);
     let hello = client.send().remove(0);
-    let mut server = DtlsTransport::new(&identity, &hello, now);
-    let refused = (0..10_000)
-        .filter(|_| {
-            let read = server.read(&hello, &[], now);
+    let server = DtlsTransport::new(&identity, &hello, now);
+    (client, hello, server)
+}
+
+#[test]
+fn a_flood_of_dtls_is_cut_off_and_its_budget_comes_back() {
+    let now = Instant::now();
+    let (_, hello, mut server) = greeted(now);
+    let mut refused = |sent: usize, at| {
+        let is_refused = |_: &usize| {
+            let read = server.read(&hello, &[], at);
             server.send(|_| {});
             matches!(read, Err(DtlsError::Refused(DropReason::DtlsLimited)))
-        })
-        .count();
-    assert_eq!(refused, 10_000 - DATAGRAMS.burst as usize);
+        };
+        (0..sent).filter(is_refused).count()
+    };
+    assert_eq!(refused(10_000, now), 10_000 - DATAGRAMS.burst as usize);
+    let taken = 100 - refused(100, now + Duration::from_secs(1));
+    assert!((16..=20).contains(&taken), "{taken} a second");
 }
 
 #[test]
@@ -246,31 +255,10 @@ fn what_a_stranger_writes_ends_neither_a_handshake_nor_an_association() {
 }
 
 #[test]
-fn a_budget_that_a_stranger_used_up_comes_back() {
-    let now = Instant::now();
-    let identity = DtlsIdentity::generate().expect("an identity");
-    let mut client = Client::new(&[SrtpProfile::Gcm], now);
-    let hello = client.send().remove(0);
-    let mut server = DtlsTransport::new(&identity, &hello, now);
-    let limited = |server: &mut DtlsTransport, at| {
-        let read = server.read(&hello, &[], at);
-        server.send(|_| {});
-        matches!(read, Err(DtlsError::Refused(DropReason::DtlsLimited)))
-    };
-    assert!((0..300).any(|_| limited(&mut server, now)));
-    let later = now + Duration::from_secs(1);
-    let taken = (0..100).filter(|_| !limited(&mut server, later)).count();
-    assert!((16..=20).contains(&taken), "{taken} a second");
-}
-
-#[test]
 fn a_flight_is_repeated_for_a_peer_that_repeats_and_for_no_one_else() {
     let start = Instant::now();
     let at = |ms| start + Duration::from_millis(ms);
-    let identity = DtlsIdentity::generate().expect("an identity");
-    let mut client = Client::new(&[SrtpProfile::Gcm], start);
-    let hello = client.send().remove(0);
-    let mut server = DtlsTransport::new(&identity, &hello, start);
+    let (mut client, hello, mut server) = greeted(start);
     let sent = |server: &mut DtlsTransport| {
         let mut all = Vec::new();
         server.send(|datagram| all.push(datagram.to_vec()));
