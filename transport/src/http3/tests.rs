@@ -6,12 +6,12 @@ use axum::{
     Router,
     body::Body as AxumBody,
     extract::DefaultBodyLimit,
-    response::IntoResponse,
     routing::{get, post},
 };
 use bytes::Buf;
 use h3::error::StreamError;
 use http::{HeaderMap, Request, StatusCode, Version};
+use http_body::Frame;
 use http_body_util::BodyExt;
 use quinn::{ClientConfig, crypto::rustls::QuicClientConfig};
 use tokio::task::JoinHandle;
@@ -60,10 +60,6 @@ fn start(limits: ServerLimits, connections: usize) -> Served {
         tokio::time::sleep(Duration::from_millis(300)).await;
         "slow"
     };
-    let broken = || async {
-        let parts = [Ok(Bytes::from_static(b"begun")), Err(std::io::Error::other("broken"))];
-        AxumBody::from_stream(tokio_stream(parts)).into_response()
-    };
     let (begun, left) = (Arc::clone(&working), Arc::clone(&given_up));
     let never = move || async move {
         begun.fetch_add(1, Ordering::Relaxed);
@@ -95,7 +91,7 @@ fn start(limits: ServerLimits, connections: usize) -> Served {
         .route("/echo", post(|body: Bytes| async move { body }))
         .route("/unread", post(|| async { (StatusCode::FORBIDDEN, "no") }))
         .route("/slow", get(slow))
-        .route("/broken", get(broken))
+        .route("/broken", get(|| async { AxumBody::new(Broken(false)) }))
         .route("/some", post(some))
         .route("/never", get(never))
         .route("/parked", post(parked))
@@ -114,19 +110,22 @@ fn start(limits: ServerLimits, connections: usize) -> Served {
     Served { pair, addr, ends, task, working, given_up }
 }
 
-/// Returns a stream of ready items, without a further dependency.
-fn tokio_stream<const N: usize>(
-    parts: [Result<Bytes, std::io::Error>; N],
-) -> impl futures_core::Stream<Item = Result<Bytes, std::io::Error>> {
-    struct Ready<T>(std::collections::VecDeque<T>);
-    impl<T: Unpin> futures_core::Stream for Ready<T> {
-        type Item = T;
+/// Body that breaks off after its first part; true once that is out.
+struct Broken(bool);
 
-        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<T>> {
-            Poll::Ready(self.0.pop_front())
-        }
+impl Body for Broken {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
+        Poll::Ready(Some(match std::mem::replace(&mut self.0, true) {
+            true => Err(std::io::Error::other("broken")),
+            false => Ok(Frame::data(Bytes::from_static(b"begun"))),
+        }))
     }
-    Ready(parts.into_iter().collect())
 }
 
 impl Served {
@@ -174,21 +173,48 @@ impl Client {
     }
 
     async fn ask(&mut self, request: Request<()>, parts: Vec<Bytes>) -> Result<Reply, StreamError> {
-        let mut stream = self.requests.send_request(request).await?;
-        for part in parts {
-            // A server that stops reading sends STOP_SENDING and still responds.
-            if stream.send_data(part).await.is_err() {
-                break;
-            }
-        }
-        stream.finish().await.ok();
-        let response = stream.recv_response().await?;
-        let mut body = Vec::new();
-        while let Some(data) = stream.recv_data().await? {
-            body.extend_from_slice(data.chunk());
-        }
-        Ok(Reply { status: response.status(), body })
+        ask(&mut self.requests, request, parts).await
     }
+
+    /// Asks for what takes a while; returns once the server works on it.
+    async fn ask_slowly(&self, served: &Served) -> JoinHandle<Result<Reply, StreamError>> {
+        let mut requests = self.requests.clone();
+        let asking = async move { ask(&mut requests, plain("GET", "/slow"), Vec::new()).await };
+        let asking = tokio::spawn(asking);
+        until(&served.working, 1).await;
+        asking
+    }
+}
+
+async fn ask(
+    requests: &mut SendRequest,
+    request: Request<()>,
+    parts: Vec<Bytes>,
+) -> Result<Reply, StreamError> {
+    let mut stream = requests.send_request(request).await?;
+    for part in parts {
+        // A server that stops reading sends STOP_SENDING and still responds.
+        if stream.send_data(part).await.is_err() {
+            break;
+        }
+    }
+    stream.finish().await.ok();
+    let response = stream.recv_response().await?;
+    let mut body = Vec::new();
+    while let Some(data) = stream.recv_data().await? {
+        body.extend_from_slice(data.chunk());
+    }
+    Ok(Reply { status: response.status(), body })
+}
+
+/// Waits until `count` has reached `least`.
+async fn until(count: &AtomicUsize, least: usize) {
+    let reached = async {
+        while count.load(Ordering::Relaxed) < least {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), reached).await.expect("in time");
 }
 
 fn to(method: &str, path: &str) -> http::request::Builder {
@@ -326,18 +352,12 @@ async fn a_frame_without_an_end_ends_the_connection_and_no_other() {
 async fn a_full_server_says_so() {
     let served = start(ServerLimits::default(), 1);
     let mut first = served.client().await;
-    let working = tokio::spawn({
-        let mut requests = first.requests.clone();
-        async move { requests.send_request(plain("GET", "/slow")).await?.recv_response().await }
-    });
-    while served.working.load(Ordering::Relaxed) == 0 {
-        tokio::task::yield_now().await;
-    }
+    let working = first.ask_slowly(&served).await;
     let (_endpoint, quic) = served.quic().await;
     let closed = quic.closed().await;
     let quinn::ConnectionError::ApplicationClosed(close) = closed else { panic!("{closed}") };
     assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
-    assert_eq!(working.await.expect("no panic").expect("answered").status(), StatusCode::OK);
+    assert_eq!(working.await.expect("no panic").expect("answered").status, StatusCode::OK);
     assert!(first.ask(plain("GET", "/"), Vec::new()).await.is_ok());
 }
 
@@ -345,24 +365,9 @@ async fn a_full_server_says_so() {
 async fn a_drain_lets_requests_finish_and_takes_no_more() {
     let served = start(ServerLimits::default(), 64);
     let mut client = served.client().await;
-    let working = tokio::spawn({
-        let mut requests = client.requests.clone();
-        async move {
-            let mut stream = requests.send_request(plain("GET", "/slow")).await?;
-            stream.finish().await?;
-            stream.recv_response().await?;
-            let mut body = Vec::new();
-            while let Some(data) = stream.recv_data().await? {
-                body.extend_from_slice(data.chunk());
-            }
-            Ok::<_, StreamError>(body)
-        }
-    });
-    while served.working.load(Ordering::Relaxed) == 0 {
-        tokio::task::yield_now().await;
-    }
+    let working = client.ask_slowly(&served).await;
     served.ends.stop.cancel();
-    assert_eq!(working.await.expect("no panic").expect("answered"), b"slow");
+    assert_eq!(working.await.expect("no panic").expect("answered").body, b"slow");
     assert!(client.ask(plain("GET", "/"), Vec::new()).await.is_err(), "refused after GOAWAY");
     let drained = timeout(Duration::from_secs(20), served.task).await.expect("in time");
     assert_eq!(drained.expect("no panic"), DrainReport { cut: 0 });
@@ -371,8 +376,7 @@ async fn a_drain_lets_requests_finish_and_takes_no_more() {
 
 #[tokio::test]
 async fn a_connection_of_no_use_is_closed() {
-    let limits = ServerLimits { idle: Duration::from_millis(300), ..ServerLimits::default() };
-    let served = start(limits, 64);
+    let served = impatient();
     let client = served.client().await;
     let closed = timeout(Duration::from_secs(20), client.quic.closed()).await;
     assert!(closed.is_ok(), "it was kept");
@@ -507,14 +511,6 @@ async fn frames_of_a_byte_are_not_gathered_without_bound() {
 async fn what_nobody_waits_for_any_more_is_given_up() {
     let served = start(ServerLimits::default(), 64);
     let mut client = served.client().await;
-    let until = async |count: &AtomicUsize, least| {
-        let reached = async {
-            while count.load(Ordering::Relaxed) < least {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(Duration::from_secs(20), reached).await.expect("in time");
-    };
     let mut stream = client.requests.send_request(plain("GET", "/never")).await.expect("sent");
     until(&served.working, 1).await;
     stream.stop_sending(Code::H3_REQUEST_CANCELLED);
