@@ -15,6 +15,8 @@ use crate::{ConnectionLimits, certificate::tests::Pair};
 
 const IDLE: Duration = Duration::from_millis(300);
 const X_ID: HeaderName = HeaderName::from_static("x-id");
+/// Request after whose response the server closes.
+const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
 struct Served {
     addr: std::net::SocketAddr,
@@ -22,12 +24,8 @@ struct Served {
     task: JoinHandle<DrainReport>,
 }
 
-async fn start(limits: ServerLimits) -> Served {
-    start_for(limits, 4096).await
-}
-
-async fn start_for(limits: ServerLimits, connections: usize) -> Served {
-    serve_on(listener(), limits, connections)
+fn start(limits: ServerLimits) -> Served {
+    serve_on(listener(), limits, 4096)
 }
 
 fn listener() -> Listener {
@@ -89,46 +87,38 @@ fn head_of(total: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn every_silence_and_excess_has_its_answer() {
-    let served = start(short()).await;
+    let served = start(short());
     let limit = ServerLimits::default().header_bytes_max;
     let many = format!(
         "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{}\r\n",
         "x-a: b\r\n".repeat(999)
     );
-    let cases: [(&str, Vec<u8>, &str); 14] = [
-        ("no host", b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n".to_vec(), "HTTP/1.1 400"),
+    let cases: [(&str, &[u8], &str); 14] = [
+        ("no host", b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n", "HTTP/1.1 400"),
         (
             "two hosts",
-            b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\nconnection: close\r\n\r\n".to_vec(),
+            b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\nconnection: close\r\n\r\n",
             "HTTP/1.1 400",
         ),
-        ("an old version without", b"GET / HTTP/1.0\r\n\r\n".to_vec(), "HTTP/1.0 200"),
-        (
-            "whole request",
-            b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n".to_vec(),
-            "HTTP/1.1 200",
-        ),
-        ("half a head", b"GET / HTTP/1.1\r\nhost".to_vec(), "HTTP/1.1 408"),
-        ("one byte", b"G".to_vec(), "HTTP/1.1 408"),
-        ("nothing", Vec::new(), ""),
+        ("an old version without", b"GET / HTTP/1.0\r\n\r\n", "HTTP/1.0 200"),
+        ("whole request", GET, "HTTP/1.1 200"),
+        ("half a head", b"GET / HTTP/1.1\r\nhost", "HTTP/1.1 408"),
+        ("one byte", b"G", "HTTP/1.1 408"),
+        ("nothing", b"", ""),
         (
             "half a body",
-            b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhalf".to_vec(),
+            b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhalf",
             "HTTP/1.1 408",
         ),
-        ("head at the limit", head_of(limit), "HTTP/1.1 200"),
-        ("head one past it", head_of(limit + 1), "HTTP/1.1 431"),
-        ("head far past it", head_of(limit * 2), "HTTP/1.1 431"),
-        ("many small headers", many.into_bytes(), "HTTP/1.1 200"),
-        ("no HTTP", b"GET / HTTP/9.9\r\n\r\n".to_vec(), "HTTP/1.1 400"),
-        (
-            "a broken header",
-            b"GET / HTTP/1.1\r\nhost: a\r\na b: c\r\n\r\n".to_vec(),
-            "HTTP/1.1 400",
-        ),
+        ("head at the limit", &head_of(limit), "HTTP/1.1 200"),
+        ("head one past it", &head_of(limit + 1), "HTTP/1.1 431"),
+        ("head far past it", &head_of(limit * 2), "HTTP/1.1 431"),
+        ("many small headers", many.as_bytes(), "HTTP/1.1 200"),
+        ("no HTTP", b"GET / HTTP/9.9\r\n\r\n", "HTTP/1.1 400"),
+        ("a broken header", b"GET / HTTP/1.1\r\nhost: a\r\na b: c\r\n\r\n", "HTTP/1.1 400"),
     ];
     for (name, bytes, expected) in cases {
-        let reply = exchange(&served, &bytes).await;
+        let reply = exchange(&served, bytes).await;
         assert!(reply.starts_with(expected), "{name}: {reply:?}");
         assert_eq!(reply.is_empty(), expected.is_empty(), "{name}: {reply:?}");
         // The response to an incomplete body comes from the router, which adds its own headers.
@@ -140,7 +130,7 @@ async fn every_silence_and_excess_has_its_answer() {
 
 #[tokio::test]
 async fn a_long_answer_is_not_silence_and_an_idle_connection_ends() {
-    let served = start(short()).await;
+    let served = start(short());
     let started = SystemInstant::now();
     let reply = exchange(&served, b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert!(reply.ends_with("slow"), "{reply:?}");
@@ -149,7 +139,7 @@ async fn a_long_answer_is_not_silence_and_an_idle_connection_ends() {
 
 #[tokio::test]
 async fn http2_is_spoken_on_the_same_port() {
-    let served = start(short()).await;
+    let served = start(short());
     let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     stream.write_all(preface).await.expect("sent");
@@ -160,10 +150,10 @@ async fn http2_is_spoken_on_the_same_port() {
 
 #[tokio::test]
 async fn in_a_full_server_what_waits_for_its_peer_gives_way() {
-    let served = start_for(ServerLimits::default(), 1).await;
+    let served = serve_on(listener(), ServerLimits::default(), 1);
     let mut first = TcpStream::connect(served.addr).await.expect("accepted");
     first.write_all(b"GET / HTTP/1.1\r\nhost").await.expect("sent");
-    let reply = exchange(&served, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
+    let reply = exchange(&served, GET).await;
     assert!(reply.starts_with("HTTP/1.1 200"), "the unused connection gives way: {reply:?}");
     assert_eq!(first.read(&mut [0; 8]).await.unwrap_or(0), 0, "closed");
     let mut busy = TcpStream::connect(served.addr).await.expect("accepted");
@@ -181,7 +171,7 @@ async fn in_a_full_server_what_waits_for_its_peer_gives_way() {
 #[tokio::test]
 async fn a_drain_finishes_what_fits_and_cuts_the_rest() {
     for (drain, cut) in [(IDLE * 8, 0), (IDLE, 1)] {
-        let served = start(short()).await;
+        let served = start(short());
         let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
         stream.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
         tokio::time::sleep(IDLE / 2).await;
@@ -209,7 +199,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn answers_that_nobody_takes_and_pings_for_nothing_end_a_connection() {
-    let served = start(short()).await;
+    let served = start(short());
     let no_window = [0, 4, 0, 0, 0, 0];
     let preface = |settings: &[u8]| {
         [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(4, 0, 0, settings)[..]].concat()
@@ -239,7 +229,7 @@ async fn answers_that_nobody_takes_and_pings_for_nothing_end_a_connection() {
 
 #[tokio::test]
 async fn a_head_that_drips_is_given_up_on() {
-    let served = start(short()).await;
+    let served = start(short());
     let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
     stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nx-pad: ").await.expect("sent");
     let (mut reader, mut writer) = stream.split();
@@ -264,7 +254,7 @@ async fn a_head_that_drips_is_given_up_on() {
 async fn two_hundred_heads_that_drip_are_all_given_up_on_in_time() {
     // The silence limit alone would let the connections go on for ever.
     let limits = ServerLimits { header: IDLE * 2, ..ServerLimits::default() };
-    let served = start(limits).await;
+    let served = start(limits);
     let mut dripping = tokio::task::JoinSet::new();
     for _ in 0..200 {
         let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
@@ -319,7 +309,7 @@ async fn with_tls_the_handshake_counts() {
 
 #[tokio::test]
 async fn a_head_with_an_uncertain_end_is_refused_and_what_came_before_it_answered() {
-    let served = start(ServerLimits::default()).await;
+    let served = start(ServerLimits::default());
     let body = "5\r\nhello\r\n0\r\n\r\n";
     for fields in [
         "content-length: 4\r\ntransfer-encoding: chunked\r\n",
@@ -345,7 +335,7 @@ async fn a_head_with_an_uncertain_end_is_refused_and_what_came_before_it_answere
 
 #[tokio::test]
 async fn what_is_left_of_a_refused_body_is_no_half_request() {
-    let served = start(short()).await;
+    let served = start(short());
     let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
     let head = b"POST /before HTTP/1.1\r\nhost: a\r\ncontent-length: 8\r\n\r\nhalf";
     stream.write_all(head).await.expect("sent");
