@@ -144,6 +144,14 @@ impl Live {
     }
 }
 
+fn wait_until_free(port: &WebRtcEndpoint) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while port.counts().sessions > 0 {
+        assert!(Instant::now() < deadline, "every session is freed within two minutes");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn sees_first_unit(port: &WebRtcEndpoint) -> Duration {
     let started = Instant::now();
     let mut live = Live::new(port);
@@ -208,11 +216,7 @@ fn handles_refuse_what_they_cannot_do() {
     assert_eq!(session.trickle(other), Ok(()), "it is the current one now");
     session.request_keyframe();
     drop(session);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while port.counts().sessions > 0 {
-        assert!(Instant::now() < deadline, "a dropped session is freed within a minute");
-        std::thread::yield_now();
-    }
+    wait_until_free(&port);
     port.answer(&client.offer(), Box::new(Deaf)).expect("there is room again");
 }
 
@@ -274,11 +278,7 @@ fn half_open(port: &WebRtcEndpoint, offer: &str) {
         }
     }
     println!("{} bytes for each half-open offer", (resident_bytes() - before) / 10_000);
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while port.counts().sessions > 0 {
-        assert!(Instant::now() < deadline, "all are reclaimed within two minutes");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until_free(port);
     assert!(sessions.iter().all(|session| session.trickle("candidate:").is_err()));
 }
 
@@ -312,15 +312,17 @@ fn connect_and_leave(cycles: usize) {
             early = resident_bytes();
         }
     }
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while port.counts().sessions > 0 {
-        assert!(Instant::now() < deadline, "every session is freed within a minute");
-        std::thread::yield_now();
-    }
+    wait_until_free(&port);
     assert_eq!(files(), files_before);
     let grown = resident_bytes() - early;
     println!("{grown} bytes more after the second half of {cycles} cycles");
     assert!(grown < 8 << 20, "{grown} bytes more");
+}
+
+/// Returns datagrams of all distinguishable kinds that belong to no session.
+fn garbage() -> Vec<Vec<u8>> {
+    let of_kind = |kind: u8| [&[kind, 1, 0, 80][..], &[0x5A; 96]].concat();
+    [0, 22, 70, 0x80, 255].map(of_kind).to_vec()
 }
 
 #[test]
@@ -333,10 +335,7 @@ fn a_flood_of_garbage_costs_a_session_none_of_its_pictures() {
         .name("flood".to_owned())
         .spawn(move || {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-            let kinds: Vec<Vec<u8>> = [0u8, 22, 70, 0x80, 255]
-                .iter()
-                .map(|kind| [&[*kind, 1, 0, 80][..], &[0x5A; 96]].concat())
-                .collect();
+            let kinds = garbage();
             for at in 0..50_000 {
                 // A full send queue does not matter here.
                 socket.send_to(&kinds[at % kinds.len()], to).ok();

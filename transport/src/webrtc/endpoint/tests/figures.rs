@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Client;
+use super::{Client, garbage};
 use crate::webrtc::stun::tests as stun;
 
 /// Pictures per second, and bytes of each: 1.5 Mb/s.
@@ -251,14 +251,6 @@ fn figures_of_many_sessions() {
             ended.text,
         );
     }
-}
-
-/// Returns datagrams of all distinguishable kinds that belong to no session.
-fn garbage() -> Vec<Vec<u8>> {
-    [0u8, 22, 70, 0x80, 255]
-        .iter()
-        .map(|kind| [&[*kind, 1, 0, 80][..], &[0x5A; 96]].concat())
-        .collect()
 }
 
 /// Returns well-formed checks for unknown users.
