@@ -17,7 +17,7 @@ use std::{
 };
 
 use rustix::event::{EventfdFlags, eventfd};
-use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     SessionHandler,
@@ -62,20 +62,9 @@ pub(super) struct CommandQueue {
     pub(super) waker: OwnedFd,
     /// True once the last handle or the thread is gone.
     pub(super) ended: AtomicBool,
-    /// True once the thread and its socket are gone.
-    is_gone: AtomicBool,
-    gone: Notify,
+    /// Cancelled once the thread and its socket are gone.
+    pub(super) gone: CancellationToken,
     pub(super) counts: EndpointCounters,
-}
-
-/// Guard that reports the end of the thread when dropped, as the last value on it.
-pub(super) struct ThreadExitGuard(pub(super) Arc<CommandQueue>);
-
-impl Drop for ThreadExitGuard {
-    fn drop(&mut self) {
-        self.0.is_gone.store(true, Release);
-        self.0.gone.notify_waiters();
-    }
 }
 
 impl CommandQueue {
@@ -87,8 +76,7 @@ impl CommandQueue {
             has_commands: AtomicBool::new(false),
             waker: eventfd(0, flags)?,
             ended: AtomicBool::new(false),
-            is_gone: AtomicBool::new(false),
-            gone: Notify::new(),
+            gone: CancellationToken::new(),
             counts: EndpointCounters::default(),
         })
     }
@@ -128,17 +116,6 @@ impl CommandQueue {
         let queue = self.queue();
         self.ended.store(true, Relaxed);
         drop(queue);
-    }
-
-    /// Waits until the thread has ended.
-    pub(super) async fn gone(&self) {
-        loop {
-            let gone = self.gone.notified();
-            if self.is_gone.load(Acquire) {
-                return;
-            }
-            gone.await;
-        }
     }
 
     /// Returns true if commands wait.

@@ -16,7 +16,7 @@ use std::{
 use super::{
     EndpointConfig, EndpointError, EndpointStats, IceRestartAnswer, OfferError, SdpAnswer,
     SdpFragError, SessionHandler, SessionStats, codecs,
-    command_queue::{CommandQueue, EndpointCommand, NewSession, ThreadExitGuard},
+    command_queue::{CommandQueue, EndpointCommand, NewSession},
     dtls::DtlsIdentity,
     event_loop::EndpointThread,
     random,
@@ -73,7 +73,7 @@ impl WebRtcEndpoint {
         let identity = Arc::new(DtlsIdentity::generate()?);
         let candidates = candidates(&settings, local)?.into();
         let shared = Arc::new(CommandQueue::new()?);
-        let gone = ThreadExitGuard(Arc::clone(&shared));
+        let gone = shared.gone.clone().drop_guard();
         let driver = EndpointThread::new(
             socket,
             Arc::clone(&shared),
@@ -84,6 +84,7 @@ impl WebRtcEndpoint {
             .name("webrtc".to_owned())
             .stack_size(STACK_BYTES)
             .spawn(move || {
+                // Dropped last: then the socket is gone, even after a panic.
                 let _gone = gone;
                 driver.run();
             })?;
@@ -115,7 +116,7 @@ impl WebRtcEndpoint {
 
     /// Waits until the thread has ended for any reason and its address is free.
     pub async fn ended(&self) {
-        self.0.shared.gone().await;
+        self.0.shared.gone.cancelled().await;
     }
 
     /// Returns the counts of the endpoint.
