@@ -130,16 +130,11 @@ impl<'a> Transport<'a> {
     /// Returns both credentials from one section, as mixed ones would not match.
     fn credentials(&self) -> Result<IceCredentials, OfferError> {
         let has_some = |one: &&SdpAttributes| one.ufrag.is_some() || one.pwd.is_some();
-        let Some(from) = Some(self.own).filter(has_some).or(self.tagged) else {
-            return Err(OfferError::Missing("a=ice-ufrag"));
-        };
-        match (&from.ufrag, &from.pwd) {
-            (Some(ufrag), Some(pwd)) => {
-                Ok(IceCredentials { ufrag: ufrag.clone(), pwd: pwd.clone() })
-            }
-            (None, _) => Err(OfferError::Missing("a=ice-ufrag")),
-            (_, None) => Err(OfferError::Missing("a=ice-pwd")),
-        }
+        let from = Some(self.own).filter(has_some).or(self.tagged).unwrap_or(self.own);
+        Ok(IceCredentials {
+            ufrag: from.ufrag.clone().ok_or(OfferError::Missing("a=ice-ufrag"))?,
+            pwd: from.pwd.clone().ok_or(OfferError::Missing("a=ice-pwd"))?,
+        })
     }
 
     fn fingerprints(&self) -> &'a [CertificateFingerprint] {
@@ -215,8 +210,7 @@ pub(super) fn write(
     line(&mut text, format_args!("o=- {} 1 IN IP4 0.0.0.0", local.session));
     line(&mut text, format_args!("s=-"));
     line(&mut text, format_args!("t=0 0"));
-    let is_audio = |at: usize| audio.is_some_and(|(audio, _)| audio == at);
-    let taken = |at: &usize| *at == video || is_audio(*at);
+    let taken = |at: &usize| *at == video || audio.is_some_and(|(audio, _)| audio == *at);
     if offer.bundle.is_some() {
         let mids: Vec<&str> = (0..offer.sections.len())
             .filter(taken)
