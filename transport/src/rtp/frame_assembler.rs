@@ -260,11 +260,7 @@ impl FrameAssembler {
                 self.is_started = true;
                 true
             }
-            UnitKind::Leading if self.skips_leading => {
-                counts.skipped += 1;
-                return;
-            }
-            _ if !self.is_started => {
+            kind if !self.is_started || kind == UnitKind::Leading && self.skips_leading => {
                 counts.skipped += 1;
                 return;
             }
