@@ -34,13 +34,9 @@ pub(crate) fn bytes(status: StatusCode, text: &str, headers: ExtraHeaders) -> Ve
         bytes.extend_from_slice(b"retry-after: 1\r\n");
     }
     for (name, value) in &headers() {
-        bytes.extend_from_slice(name.as_str().as_bytes());
-        bytes.extend_from_slice(b": ");
-        bytes.extend_from_slice(value.as_bytes());
-        bytes.extend_from_slice(b"\r\n");
+        bytes.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
     }
-    bytes.extend_from_slice(b"\r\n");
-    bytes.extend_from_slice(text.as_bytes());
+    bytes.extend([b"\r\n", text.as_bytes()].concat());
     bytes
 }
 

@@ -6,21 +6,15 @@ use std::{
 };
 
 /// Documentation addresses: the route to them is the default route; nothing is sent.
-const FAR_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const FAR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+const FAR_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const FAR_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
 
 /// Returns the source address of each family's default route, or loopback without a route. The choice by
 /// route excludes container bridges and tunnels, which no peer can reach.
 pub(super) fn addresses(both: bool) -> io::Result<Vec<IpAddr>> {
-    let mut found = Vec::new();
-    let far: &[(IpAddr, IpAddr)] = &[
-        (Ipv4Addr::UNSPECIFIED.into(), FAR_V4.into()),
-        (Ipv6Addr::UNSPECIFIED.into(), FAR_V6.into()),
-    ];
-    for (from, to) in far.iter().take(if both { 2 } else { 1 }) {
-        if let Some(address) = leaving(*from, *to)? {
-            found.push(address);
-        }
+    let mut found = Vec::from_iter(leaving(Ipv4Addr::UNSPECIFIED.into(), FAR_V4)?);
+    if both {
+        found.extend(leaving(Ipv6Addr::UNSPECIFIED.into(), FAR_V6)?);
     }
     if found.is_empty() {
         found.push(Ipv4Addr::LOCALHOST.into());
