@@ -6,6 +6,7 @@
 mod av1;
 mod h264;
 mod h265;
+mod nal;
 mod parameter_sets;
 #[cfg(test)]
 mod test_payloads;

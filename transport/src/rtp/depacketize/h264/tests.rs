@@ -1,7 +1,10 @@
 //! Tests of single H.264 payloads.
 
 use super::{
-    super::test_payloads::{START, aggregated, given, unit},
+    super::{
+        DepacketizeError, DepacketizeResult, Depacketizer, PayloadPart,
+        test_payloads::{START, aggregated, given, unit},
+    },
     *,
 };
 
@@ -59,7 +62,7 @@ fn every_packet_type_becomes_annex_b_or_is_refused() {
         ("a size past the end", vec![vec![0x78, 0, 9, 0x65]], Err(DepacketizeError::Malformed)),
     ];
     for (name, payloads, expected) in cases {
-        assert_eq!(unit(&mut H264Depacketizer::default(), &payloads), expected, "{name}");
+        assert_eq!(unit(&mut H264Depacketizer::new(&[]), &payloads), expected, "{name}");
     }
 }
 
@@ -88,7 +91,7 @@ fn a_start_is_given_no_set_that_it_does_not_need() {
 
 #[test]
 fn payloads_say_what_of_a_picture_they_hold() {
-    let depacketizer = H264Depacketizer::default();
+    let depacketizer = H264Depacketizer::new(&[]);
     let cases: [(&str, Vec<u8>, PayloadPart); 8] = [
         ("a first slice", INTER.into(), PayloadPart::Beginning),
         ("another slice", vec![0x41, 0x5c], PayloadPart::Some),
@@ -106,7 +109,7 @@ fn payloads_say_what_of_a_picture_they_hold() {
 
 #[test]
 fn beginnings_are_told_without_what_came_before() {
-    let depacketizer = H264Depacketizer::default();
+    let depacketizer = H264Depacketizer::new(&[]);
     let sei = [0x06, 5, 1, 0, 0x80];
     let cases: [(&str, Vec<u8>, bool, bool); 10] = [
         ("delimiter, information, sets", stap(&[&[0x09, 0xf0], &sei, &SPS, &PPS]), true, true),

@@ -1,7 +1,10 @@
 //! Tests of single H.265 payloads.
 
 use super::{
-    super::test_payloads::{START, aggregated, given, unit},
+    super::{
+        DepacketizeError, DepacketizeResult, Depacketizer,
+        test_payloads::{START, aggregated, given, unit},
+    },
     *,
 };
 
@@ -70,7 +73,7 @@ fn every_packet_type_becomes_annex_b_or_is_refused() {
         ("an empty unit", vec![vec![0x60, 1, 0, 0]], Err(DepacketizeError::Malformed)),
     ];
     for (name, payloads, expected) in cases {
-        assert_eq!(unit(&mut H265Depacketizer::default(), &payloads), expected, "{name}");
+        assert_eq!(unit(&mut H265Depacketizer::new(&[]), &payloads), expected, "{name}");
     }
 }
 
@@ -93,5 +96,5 @@ fn sub_layers_of_a_sequence_set_are_passed_over() {
     // One sub-layer with a level: 16 flag bits, then 8 bits.
     let set = [&[0x42, 1, 0x03][..], &[0; 12], &[0x40, 0], &[0x5d], &[0b0110_0000]].concat();
     let expected = ParameterSetId { kind: ParameterSetKind::Sequence, id: 2, refers_to: 0 };
-    assert_eq!(name(&set), Some(expected));
+    assert_eq!(H265::name(&set), Some(expected));
 }
