@@ -119,13 +119,11 @@ impl EndpointThread {
 
     fn receive(&mut self) -> io::Result<()> {
         let EndpointThread { socket, shared, sessions } = self;
-        let (mut datagrams, mut bytes) = (0, 0);
-        let mut read = Ok(());
+        let (mut datagrams, mut read) = (0, Ok(()));
         for _ in 0..READS_MAX {
             let now = Instant::now();
             let received = socket.receive(|datagram, pair| {
                 datagrams += 1;
-                bytes += datagram.len() as u64;
                 sessions.datagram(datagram, pair, now);
             });
             match received {
@@ -138,7 +136,6 @@ impl EndpointThread {
             }
         }
         shared.counts.datagrams.fetch_add(datagrams, Relaxed);
-        shared.counts.bytes.fetch_add(bytes, Relaxed);
         read
     }
 

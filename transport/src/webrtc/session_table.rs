@@ -203,11 +203,7 @@ impl SessionTable {
         } else {
             let was_connected = peer.is_connected();
             let taken = peer.dtls(datagram, pair, &self.identity, &mut self.send_buffer, now);
-            let connects = !was_connected && peer.is_connected();
-            if connects {
-                self.shared.counts.connected.fetch_add(1, Relaxed);
-            }
-            (taken, connects)
+            (taken, !was_connected && peer.is_connected())
         };
         if proves {
             *owner = Owner { id: owner.id, heard_at: now, is_proven: true, before: None };
@@ -300,11 +296,7 @@ impl SessionTable {
         for pair in peer.agent.pairs() {
             self.release(&pair.remote, id, now);
         }
-        let counts = &self.shared.counts;
-        counts.sessions.fetch_sub(1, Relaxed);
-        if peer.is_connected() {
-            counts.connected.fetch_sub(1, Relaxed);
-        }
+        self.shared.counts.sessions.fetch_sub(1, Relaxed);
     }
 
     /// Ends all sessions because the endpoint ends.

@@ -54,11 +54,9 @@ media::named! {
 #[derive(Debug, Default)]
 pub(super) struct EndpointCounters {
     pub(super) datagrams: AtomicU64,
-    pub(super) bytes: AtomicU64,
     pub(super) replies: AtomicU64,
     pub(super) wakeups: AtomicU64,
     pub(super) sessions: AtomicUsize,
-    pub(super) connected: AtomicUsize,
     refused: [AtomicU64; DropReason::ALL.len()],
 }
 
@@ -70,14 +68,11 @@ impl EndpointCounters {
 
     /// Returns the current counts.
     pub(super) fn snapshot(&self) -> EndpointStats {
-        let sessions = self.sessions.load(Relaxed);
         EndpointStats {
             datagrams: self.datagrams.load(Relaxed),
-            bytes: self.bytes.load(Relaxed),
             replies: self.replies.load(Relaxed),
             wakeups: self.wakeups.load(Relaxed),
-            sessions,
-            half_open: sessions.saturating_sub(self.connected.load(Relaxed)),
+            sessions: self.sessions.load(Relaxed),
             refused: std::array::from_fn(|at| self.refused[at].load(Relaxed)),
         }
     }
@@ -88,16 +83,12 @@ impl EndpointCounters {
 pub struct EndpointStats {
     /// Datagrams received.
     pub datagrams: u64,
-    /// Bytes received.
-    pub bytes: u64,
     /// Datagrams sent.
     pub replies: u64,
     /// Number of wake-ups of the thread.
     pub wakeups: u64,
     /// Open sessions.
     pub sessions: usize,
-    /// Open sessions without keys.
-    pub half_open: usize,
     refused: [u64; DropReason::ALL.len()],
 }
 
