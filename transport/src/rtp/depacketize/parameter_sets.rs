@@ -4,6 +4,8 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
+use super::START_CODE;
+
 /// Most sets stored; a stream with more must carry them with each start.
 const SETS_MAX: usize = 64;
 /// Largest set stored, in bytes.
@@ -103,26 +105,22 @@ impl ParameterSets {
         let videos = sequences.iter().filter_map(|id| self.find(ParameterSetKind::Sequence, *id));
         let videos: Vec<u32> = videos.map(|set| set.name.refers_to).collect();
         let mut others_bytes = 0;
-        let mut is_wanted = |set: &&Set| match set.name {
+        let mut is_wanted = |set: &&Set| match set.name.kind {
             _ if set.is_in_unit => false,
-            ParameterSetId { kind: ParameterSetKind::Video, id, .. } => videos.contains(&id),
-            ParameterSetId { kind: ParameterSetKind::Sequence, id, .. } => sequences.contains(&id),
-            ParameterSetId { kind: ParameterSetKind::Picture, id, .. } if named.contains(&id) => {
-                true
-            }
-            ParameterSetId { kind: ParameterSetKind::Picture, refers_to, .. }
-                if sequences.contains(&refers_to) =>
-            {
+            ParameterSetKind::Video => videos.contains(&set.name.id),
+            ParameterSetKind::Sequence => sequences.contains(&set.name.id),
+            ParameterSetKind::Picture if named.contains(&set.name.id) => true,
+            ParameterSetKind::Picture if sequences.contains(&set.name.refers_to) => {
                 others_bytes += set.bytes.len();
                 others_bytes <= OTHERS_BYTES_MAX
             }
-            ParameterSetId { kind: ParameterSetKind::Picture, .. } => false,
+            ParameterSetKind::Picture => false,
         };
         let mut wanted: Vec<&Set> = self.sets.iter().filter(|set| is_wanted(set)).collect();
         wanted.sort_by_key(|set| set.name.kind);
         let mut bytes = Vec::new();
         for set in wanted {
-            bytes.extend_from_slice(&[0, 0, 0, 1]);
+            bytes.extend_from_slice(&START_CODE);
             bytes.extend_from_slice(&set.bytes);
         }
         bytes
