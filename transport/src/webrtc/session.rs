@@ -21,7 +21,7 @@ use super::{
     send_buffer::SendBuffer,
     socket::CandidatePair,
     srtp::{SrtcpSender, SrtpReceiver},
-    stats::{DropReason, SharedSessionStats},
+    stats::{DropReason, SessionStats, SharedSessionStats},
     stun::BindingRequest,
     token_bucket::{BucketRate, TokenBucket},
     video_track::VideoTrack,
@@ -50,6 +50,8 @@ pub(super) struct SessionHandle {
     sink: PanicGuardedHandler,
     bytes: TokenBucket,
     state: Arc<SharedSessionStats>,
+    /// Counts since the offer; published with each unit and each `poll_output`.
+    counts: SessionStats,
     /// Time by which the peer must have keys.
     connect_by: Instant,
     /// Longest silence of a peer with keys.
@@ -59,8 +61,6 @@ pub(super) struct SessionHandle {
     pub(super) ended: Option<SessionEvent>,
     /// True once the handler was told of the first check.
     is_reached: bool,
-    /// Packets and bytes since the last `poll_output`.
-    taken: (u64, u64),
     /// True if a datagram or command arrived since the last `poll_output`.
     pub(super) touched: bool,
 }
@@ -87,12 +87,12 @@ impl SessionHandle {
             sink: PanicGuardedHandler::new(sink),
             bytes: TokenBucket::full(BYTES, now),
             state,
+            counts: SessionStats::default(),
             connect_by: now + settings.connect_within,
             lost_after: settings.lost_after,
             heard_at: now,
             ended: None,
             is_reached: false,
-            taken: (0, 0),
             touched: false,
         }
     }
@@ -200,7 +200,9 @@ impl SessionHandle {
             return Err(DropReason::MediaLimited);
         }
         self.heard_at = now;
-        self.taken = (self.taken.0 + 1, self.taken.1 + bytes);
+        self.counts.packets += 1;
+        self.counts.bytes += bytes;
+        self.counts.packet_at = Some(now);
         let number = self.numbers.and_then(|id| rtp::extension(packet, id));
         if let Some(&[high, low]) = number {
             self.feedback.on_twcc_packet(u16::from_be_bytes([high, low]), now);
@@ -216,16 +218,12 @@ impl SessionHandle {
         if self.ended.is_some() {
             return;
         }
-        let (packets, bytes) = std::mem::take(&mut self.taken);
-        if packets > 0 {
-            self.state.came(now);
-        }
-        self.state.packets.fetch_add(packets, Relaxed);
-        self.state.bytes.fetch_add(bytes, Relaxed);
         while let Some(output) = self.video.poll(now) {
             match output {
                 ReceiverOutput::Unit(unit) => {
-                    self.state.units.fetch_add(1, Relaxed);
+                    self.counts.units += 1;
+                    // Whoever hears of the unit finds it counted.
+                    self.state.publish(self.counts);
                     if unit.access_unit.keyframe {
                         self.feedback.keyframe_wanted = false;
                     }
@@ -237,23 +235,25 @@ impl SessionHandle {
                 ReceiverOutput::NeedKeyframe => self.feedback.keyframe_wanted = true,
             }
         }
-        self.state.lost.store(self.video.lost(), Relaxed);
-        self.state.repaired.store(self.video.repaired(), Relaxed);
-        self.state.jitter_us.store(self.video.jitter_us(), Relaxed);
+        self.counts.lost = self.video.lost();
+        self.counts.repaired = self.video.repaired();
+        self.counts.jitter = Duration::from_micros(self.video.jitter_us());
         let pair = self.agent.selected_pair();
         if let (Some(pair), Some(keys)) = (pair, &mut self.keys) {
-            let (feedback, video, state) = (&mut self.feedback, &mut self.video, &self.state);
+            let (feedback, video) = (&mut self.feedback, &mut self.video);
+            let counts = &mut self.counts;
             send_buffer.write(pair, |out| {
                 let start = out.len();
                 let ssrc = video.ssrc();
                 let Some(written) = feedback.write(out, ssrc, || video.block(now), now) else {
                     return false;
                 };
-                state.nacks.fetch_add(written.missing as u64, Relaxed);
-                state.keyframes_asked.fetch_add(u64::from(written.keyframe), Relaxed);
+                counts.nacks += written.missing as u64;
+                counts.keyframes_asked += u64::from(written.keyframe);
                 keys.1.control(out, start)
             });
         }
+        self.state.publish(self.counts);
         if let (Some(pair), Some(association)) = (pair, &mut self.association) {
             association.advance(now);
             association.send(|datagram| send_buffer.push(pair, datagram));

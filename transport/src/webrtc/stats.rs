@@ -1,6 +1,6 @@
 //! Counts of an endpoint and of a session, for metrics and for the end of a session.
 //!
-//! Written by the endpoint's thread, read by any; the counts are independent of each other.
+//! Written by the endpoint's thread, read by any; the counts of an endpoint are independent of each other.
 
 use std::{
     sync::{
@@ -99,40 +99,22 @@ impl EndpointStats {
     }
 }
 
-/// Counters of one session, shared by its handle and the endpoint's thread.
+/// State of one session, shared by its handle and the endpoint's thread.
 #[derive(Debug, Default)]
 pub(super) struct SharedSessionStats {
     pub(super) ended: AtomicBool,
-    pub(super) packets: AtomicU64,
-    pub(super) bytes: AtomicU64,
-    pub(super) units: AtomicU64,
-    pub(super) nacks: AtomicU64,
-    pub(super) keyframes_asked: AtomicU64,
-    pub(super) lost: AtomicU64,
-    pub(super) repaired: AtomicU64,
-    pub(super) jitter_us: AtomicU64,
-    packet_at: Mutex<Option<Instant>>,
+    counts: Mutex<SessionStats>,
 }
 
 impl SharedSessionStats {
-    /// Records that video packets arrived at `now`.
-    pub(super) fn came(&self, now: Instant) {
-        *self.packet_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    /// Replaces the counts.
+    pub(super) fn publish(&self, counts: SessionStats) {
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
     }
 
-    /// Returns the current counts.
+    /// Returns the counts published last.
     pub(super) fn snapshot(&self) -> SessionStats {
-        SessionStats {
-            packets: self.packets.load(Relaxed),
-            bytes: self.bytes.load(Relaxed),
-            units: self.units.load(Relaxed),
-            nacks: self.nacks.load(Relaxed),
-            keyframes_asked: self.keyframes_asked.load(Relaxed),
-            lost: self.lost.load(Relaxed),
-            repaired: self.repaired.load(Relaxed),
-            jitter: Duration::from_micros(self.jitter_us.load(Relaxed)),
-            packet_at: *self.packet_at.lock().unwrap_or_else(PoisonError::into_inner),
-        }
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
