@@ -11,7 +11,7 @@ use std::{
 
 use rustix::{
     buffer::spare_capacity,
-    io::Errno,
+    io::{Errno, retry_on_intr},
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
         SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
@@ -60,18 +60,19 @@ impl ReceiveBuffer {
     /// Receives without waiting; `Some(0)` is the end of the stream, `None` that nothing has arrived.
     pub fn fill(&mut self, socket: BorrowedFd<'_>) -> io::Result<Option<usize>> {
         self.bytes.reserve(READ_BYTES);
-        loop {
-            match recv(socket, spare_capacity(&mut self.bytes), RecvFlags::DONTWAIT) {
-                Ok((_, len)) => {
-                    self.total += len as u64;
-                    return Ok(Some(len));
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(None),
-                // A killed peer that left bytes unread resets the connection.
-                Err(Errno::CONNRESET) => return Ok(Some(0)),
-                Err(error) => return Err(error.into()),
+        let received = retry_on_intr(|| {
+            let space = spare_capacity(&mut self.bytes);
+            recv(socket, space, RecvFlags::DONTWAIT).map(|(_, len)| len)
+        });
+        match received {
+            Ok(len) => {
+                self.total += len as u64;
+                Ok(Some(len))
             }
+            Err(Errno::AGAIN) => Ok(None),
+            // A killed peer that left bytes unread resets the connection.
+            Err(Errno::CONNRESET) => Ok(Some(0)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -81,13 +82,10 @@ impl ReceiveBuffer {
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let end = self.bytes.len();
         self.bytes.resize(end + READ_BYTES, 0);
-        let received = loop {
+        let received = retry_on_intr(|| {
             let mut target = [IoSliceMut::new(&mut self.bytes[end..])];
-            match recvmsg(socket, &mut target, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-                Err(Errno::INTR) => {}
-                other => break other,
-            }
-        };
+            recvmsg(socket, &mut target, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        });
         let len = received.as_ref().map_or(0, |message| message.bytes);
         self.bytes.truncate(end + len);
         received?;
@@ -160,11 +158,8 @@ impl<S: AsFd> MessageSender<S> {
 
 fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        match send(socket, bytes, SendFlags::NOSIGNAL) {
-            Ok(len) => bytes = &bytes[len..],
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let len = retry_on_intr(|| send(socket, bytes, SendFlags::NOSIGNAL))?;
+        bytes = &bytes[len..];
     }
     Ok(())
 }
@@ -183,13 +178,8 @@ pub(crate) fn send_with(
     if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
         return Err(io::Error::other("no room for a descriptor"));
     }
-    let sent = loop {
-        let parts = [IoSlice::new(&bytes)];
-        match sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Err(Errno::INTR) => {}
-            other => break other?,
-        }
-    };
+    let (parts, flags) = ([IoSlice::new(&bytes)], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let sent = retry_on_intr(|| sendmsg(socket, &parts, &mut ancillary, flags))?;
     // Sockets take so small a message whole or not at all.
     if sent < bytes.len() { Err(Errno::AGAIN.into()) } else { Ok(()) }
 }
@@ -217,9 +207,8 @@ impl SendQueue {
     pub fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         while self.len() > 0 {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match send(socket, &self.bytes[self.start..], flags) {
+            match retry_on_intr(|| send(socket, &self.bytes[self.start..], flags)) {
                 Ok(len) => self.start += len,
-                Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
                 Err(error) => return Err(error.into()),
             }
@@ -235,23 +224,17 @@ impl SendQueue {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, io::Read, os::fd::OwnedFd};
+    use std::{fs::File, io::Read};
 
     use decode::Sampling;
     use gate::GateConfig;
     use media::Zones;
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::*;
     use crate::{
         JobOptions,
         protocol::{InputSource, WorkerRequest},
     };
-
-    fn pair() -> (OwnedFd, OwnedFd) {
-        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-            .expect("a socket pair")
-    }
 
     fn job(len: u64) -> WorkerRequest {
         let gate = GateConfig::default();
@@ -271,7 +254,7 @@ mod tests {
 
     #[test]
     fn every_input_comes_with_its_own_message() {
-        let (ours, theirs) = pair();
+        let (ours, theirs) = pair().expect("a socket pair");
         let folder = tempfile::tempdir().expect("a folder");
         for (len, text) in [(3, "one"), (5, "three")] {
             let path = folder.path().join(text);
@@ -300,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_message_may_arrive_byte_by_byte() {
-        let (ours, theirs) = pair();
+        let (ours, theirs) = pair().expect("a socket pair");
         let mut bytes = Vec::new();
         for len in [1, 2] {
             encode(&job(len), &mut bytes).expect("below the bound");
@@ -319,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_message_that_is_always_cut_leaves_nothing_behind() {
-        let (ours, theirs) = pair();
+        let (ours, theirs) = pair().expect("a socket pair");
         let mut message = Vec::new();
         encode(&job(1), &mut message).expect("below the bound");
         // Every read ends inside the next message's header.
@@ -341,7 +324,7 @@ mod tests {
 
     #[test]
     fn what_the_socket_does_not_take_waits() {
-        let (ours, theirs) = pair();
+        let (ours, theirs) = pair().expect("a socket pair");
         let data = vec![7; 1 << 20];
         let unit = WorkerRequest::AccessUnit {
             session: 1,
