@@ -14,8 +14,7 @@ mod remote;
 mod rtsp;
 
 use std::{
-    io,
-    os::fd::AsFd,
+    io::{self, Stdin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -27,22 +26,10 @@ use error::RemoteSourceError;
 pub use hls::{PLAYLIST_BYTES_MAX, PLAYLISTS_MAX};
 pub use playlist::SEGMENTS_MAX;
 
-use crate::{
-    JobFault, Resume,
-    control_socket::{ControlSocket, OpenedResource},
-    protocol::InputSource,
-};
+use crate::{JobFault, Resume, control_socket::ControlSocket, protocol::InputSource};
 
-/// Opens a URL from some byte on.
-trait Opener: Send + Sync {
-    fn open(&self, url: &str, from: u64) -> io::Result<OpenedResource>;
-}
-
-impl<S: AsFd + Send + Sync> Opener for ControlSocket<S> {
-    fn open(&self, url: &str, from: u64) -> io::Result<OpenedResource> {
-        ControlSocket::open(self, url, from)
-    }
-}
+/// A worker's control socket, by which the server opens URLs for it.
+type Line = Arc<ControlSocket<Stdin>>;
 
 /// Faults of a source found while libav was reading it, which would take them for the end of the media.
 #[derive(Clone, Default)]
@@ -119,9 +106,9 @@ impl Place {
 }
 
 /// Opens the container in `source`; its descriptor, if it has one, is the next on the line.
-pub(crate) fn open<S: AsFd + Send + Sync + 'static>(
+pub(crate) fn open(
     source: InputSource,
-    line: &Arc<ControlSocket<S>>,
+    line: &Line,
     trouble: &SourceErrorCell,
     place: &Place,
 ) -> Result<Demuxer, JobFault> {
@@ -132,10 +119,10 @@ pub(crate) fn open<S: AsFd + Send + Sync + 'static>(
             Ok(Demuxer::open(Box::new(file::FileInput::new(file, len)), limits)?)
         }
         InputSource::Remote { url, playlists } => {
-            let opener: Arc<dyn Opener> = Arc::clone(line) as Arc<dyn Opener>;
-            let mut input = remote::RemoteInput::open(Arc::clone(&opener), &url, trouble.clone())?;
+            let mut input = remote::RemoteInput::open(Arc::clone(line), &url, trouble.clone())?;
             if playlists && input.is_playlist()? {
-                let media = hls::HlsReader::open(opener, input, trouble.clone(), place.clone())?;
+                let (line, trouble) = (Arc::clone(line), trouble.clone());
+                let media = hls::HlsReader::open(line, input, trouble, place.clone())?;
                 let demuxer = if media.is_live() {
                     Demuxer::open_live(Box::new(media), limits)?.endless()
                 } else {

@@ -16,7 +16,7 @@ use decode::CbcDecryptor;
 use url::Url;
 
 use super::{
-    Opener, Place, SourceErrorCell,
+    Line, Place, SourceErrorCell,
     encrypted::AesSegmentReader,
     error::RemoteSourceError,
     playlist::{ByteRange, EncryptionKey, MediaPlaylist, MediaSegment, Playlist, parse},
@@ -41,7 +41,7 @@ const HEAD_BYTES: usize = 4 << 10;
 type Bytes = Box<dyn Read + Send>;
 
 pub(super) struct HlsReader {
-    opener: Arc<dyn Opener>,
+    line: Line,
     trouble: SourceErrorCell,
     place: Place,
     /// URL of the media playlist as requested, and after its latest redirects.
@@ -65,7 +65,7 @@ pub(super) struct HlsReader {
 impl HlsReader {
     /// Follows the playlist in `input` to its segments; segments read by an earlier job are skipped.
     pub(super) fn open(
-        opener: Arc<dyn Opener>,
+        line: Line,
         mut input: RemoteInput,
         trouble: SourceErrorCell,
         place: Place,
@@ -84,7 +84,7 @@ impl HlsReader {
             };
             match parsed {
                 Playlist::Media(media) => {
-                    let hls = HlsReader::new(opener, trouble, place, (asked, base), media);
+                    let hls = HlsReader::new(line, trouble, place, (asked, base), media);
                     return if hls.is_over() {
                         Err(RemoteSourceError::Over.into())
                     } else {
@@ -93,7 +93,7 @@ impl HlsReader {
                 }
                 Playlist::Master(variant) => {
                     let url = address(Some(&base), &variant)?;
-                    input = RemoteInput::open(Arc::clone(&opener), url.as_str(), trouble.clone())?;
+                    input = RemoteInput::open(Arc::clone(&line), url.as_str(), trouble.clone())?;
                 }
             }
         }
@@ -101,7 +101,7 @@ impl HlsReader {
     }
 
     fn new(
-        opener: Arc<dyn Opener>,
+        line: Line,
         trouble: SourceErrorCell,
         place: Place,
         (url, base): (String, Url),
@@ -114,7 +114,7 @@ impl HlsReader {
             _ => media.end().saturating_sub(LIVE_SEGMENTS).max(media.first),
         };
         HlsReader {
-            opener,
+            line,
             trouble,
             place,
             url,
@@ -202,8 +202,7 @@ impl HlsReader {
     }
 
     fn reload(&mut self) -> Result<(), JobFault> {
-        let mut input =
-            RemoteInput::open(Arc::clone(&self.opener), &self.url, self.trouble.clone())?;
+        let mut input = RemoteInput::open(Arc::clone(&self.line), &self.url, self.trouble.clone())?;
         let text = whole(&mut input)?;
         let base = address(None, input.urls().1)?;
         let parsed = match parse(&text) {
@@ -228,7 +227,7 @@ impl HlsReader {
     fn piece(&mut self, piece: &ByteRange, number: u64) -> Result<Bytes, JobFault> {
         let url = address(Some(&self.base), &piece.address)?;
         let from = piece.range.map_or(0, |(from, _)| from);
-        let opened = self.opener.open(url.as_str(), from).map_err(RemoteSourceError::Asking)?;
+        let opened = self.line.open(url.as_str(), from).map_err(RemoteSourceError::Asking)?;
         let whole = opened.size.map(|size| size.saturating_sub(from));
         let left = piece.range.map(|(_, len)| len).or(whole);
         let body = Body { bytes: opened.bytes, left };
@@ -246,7 +245,7 @@ impl HlsReader {
             return Ok(*bytes);
         }
         let url = address(Some(&self.base), &key.address)?;
-        let opened = self.opener.open(url.as_str(), 0).map_err(RemoteSourceError::Asking)?;
+        let opened = self.line.open(url.as_str(), 0).map_err(RemoteSourceError::Asking)?;
         let mut bytes = Vec::new();
         opened.bytes.take(17).read_to_end(&mut bytes).map_err(RemoteSourceError::Reading)?;
         let found: [u8; 16] = bytes

@@ -1,13 +1,10 @@
 //! A remote file as a seekable byte stream: a pipe from the server, opened anew for a seek if need be.
 
-use std::{
-    io::{self, Read, Seek, SeekFrom},
-    sync::Arc,
-};
+use std::io::{self, Read, Seek, SeekFrom};
 
 use decode::{PLAYLIST_HEAD_BYTES, is_playlist};
 
-use super::{Opener, SourceErrorCell, error::RemoteSourceError};
+use super::{Line, SourceErrorCell, error::RemoteSourceError};
 use crate::control_socket::OpenedResource;
 
 /// First bytes that are kept, so that detecting the format does not open the source again.
@@ -21,7 +18,7 @@ const READ_ON_BYTES_MAX: u64 = 1 << 20;
 const AGAIN_MAX: u32 = 4;
 
 pub(super) struct RemoteInput {
-    opener: Arc<dyn Opener>,
+    line: Line,
     trouble: SourceErrorCell,
     url: String,
     opened: OpenedResource,
@@ -35,13 +32,13 @@ pub(super) struct RemoteInput {
 
 impl RemoteInput {
     pub(super) fn open(
-        opener: Arc<dyn Opener>,
+        line: Line,
         url: &str,
         trouble: SourceErrorCell,
     ) -> Result<RemoteInput, RemoteSourceError> {
-        let opened = opener.open(url, 0).map_err(RemoteSourceError::Asking)?;
+        let opened = line.open(url, 0).map_err(RemoteSourceError::Asking)?;
         Ok(RemoteInput {
-            opener,
+            line,
             trouble,
             url: url.to_owned(),
             opened,
@@ -85,7 +82,7 @@ impl RemoteInput {
         if self.again > AGAIN_MAX {
             return Err(self.trouble.note(RemoteSourceError::NoRanges));
         }
-        let opened = self.opener.open(&self.url, self.at)?;
+        let opened = self.line.open(&self.url, self.at)?;
         if opened.size != self.opened.size {
             return Err(self.trouble.note(RemoteSourceError::Changed));
         }
