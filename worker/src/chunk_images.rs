@@ -71,7 +71,7 @@ impl ChunkImageOptions {
     /// Returns the part of an upright picture that views show, and its size after scaling.
     pub fn images_per_chunk(&self, picture: Dimensions) -> (Region, Dimensions) {
         let cut = CropScale::new(picture, Rotation::None, self.crop, self.edge_max());
-        (cut.region(), cut.extent())
+        (cut.region, cut.extent)
     }
 
     /// Returns the longest edge of a view, in pixels.

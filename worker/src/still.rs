@@ -101,7 +101,7 @@ impl JpegEncoder {
         self.scaler.scale(cut, picture.luma(), chroma, share);
         let (luma, chroma) = self.scaler.planes(chroma.is_some());
         self.coded.convert(&ColorMatrix::of(frame), luma, chroma, share);
-        self.encode_coded(cut.extent().rotated(rotation), subsampling, rotation)
+        self.encode_coded(cut.extent.rotated(rotation), subsampling, rotation)
     }
 
     /// Rotates the converted picture and encodes it as a JPEG of `extent`.
@@ -147,7 +147,7 @@ impl JpegEncoder {
         self.scaler.scale(&cut, luma, chroma, share);
         let (luma, chroma) = self.scaler.planes(chroma.is_some());
         self.coded.convert(&ColorMatrix::none(), luma, chroma, share);
-        compressed(&mut self.compressor, &self.coded, cut.extent(), image.subsamp)
+        compressed(&mut self.compressor, &self.coded, cut.extent, image.subsamp)
     }
 }
 

@@ -226,7 +226,7 @@ impl Supervisor {
     /// The still came from a worker, which hostile media may have controlled, so it is decoded in a sandbox.
     pub fn shrink(&self, still: Vec<u8>, edge_max: u32) -> Result<Vec<u8>, WorkerError> {
         let extent = jpeg::extent_of(&still).ok_or(WireError::Invalid("still"))?;
-        let expected = CropScale::new(extent, Rotation::None, None, edge_max).extent();
+        let expected = CropScale::new(extent, Rotation::None, None, edge_max).extent;
         let limits = WorkerLimits { memory_bytes: SHRINK_MEMORY_BYTES, ..WorkerLimits::default() };
         let cpu_seconds = limits.first_frame.as_secs();
         let life = WorkerLifetime::Job { threads: 1, cpu_seconds, is_endless: false };

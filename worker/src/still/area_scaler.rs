@@ -119,7 +119,7 @@ impl AreaScaler {
         chroma: Option<[Plane<'_>; 2]>,
         share: (usize, usize),
     ) {
-        let (region, extent) = (cut.region(), cut.extent());
+        let (region, extent) = (cut.region, cut.extent);
         let axes = |share: (usize, usize), out_share: (usize, usize)| {
             let axis = |from: u32, len: u32, size: u32, share: usize, out_share: usize| Axis {
                 from: from.into(),

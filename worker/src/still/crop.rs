@@ -8,8 +8,10 @@ use crate::{Crop, Region};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CropScale {
     coded: Dimensions,
-    region: Region,
-    extent: Dimensions,
+    /// The part in coded coordinates.
+    pub region: Region,
+    /// Size after scaling, before rotation.
+    pub extent: Dimensions,
 }
 
 impl CropScale {
@@ -39,16 +41,6 @@ impl CropScale {
     /// Returns true if nothing is cropped or scaled.
     pub fn is_all(&self) -> bool {
         self.region.extent() == self.coded && self.extent == self.coded
-    }
-
-    /// Returns the part in coded coordinates.
-    pub fn region(&self) -> Region {
-        self.region
-    }
-
-    /// Returns the size after scaling, before rotation.
-    pub fn extent(&self) -> Dimensions {
-        self.extent
     }
 }
 
@@ -87,127 +79,37 @@ mod tests {
     use media::Score;
 
     use super::*;
-    use crate::{ChunkBoundary, ChunkImageOptions, Crop};
-
-    fn extent(width: u32, height: u32) -> Dimensions {
-        Dimensions { width, height }
-    }
-
-    fn region(x: u32, y: u32, width: u32, height: u32) -> Region {
-        Region { x, y, width, height }
-    }
-
-    fn options(max_edge: Option<u32>, crop: Option<[f64; 4]>) -> ChunkImageOptions {
-        let score = |value| Score::from_f64(value).expect("a fraction");
-        let crop = crop.map(|[x, y, width, height]| {
-            Crop::new(score(x), score(y), score(width), score(height)).expect("inside")
-        });
-        ChunkImageOptions {
-            chunks: ChunkBoundary::Frames(30),
-            per_chunk: 1,
-            max_edge,
-            crop,
-            novelty: None,
-        }
-    }
 
     #[test]
     fn crop_and_edge_give_whole_pixels_of_the_coded_picture() {
-        type Case = (&'static str, Dimensions, Rotation, ChunkImageOptions, Region, Dimensions);
+        let (up, quarter, over, three) =
+            (Rotation::None, Rotation::Quarter, Rotation::Half, Rotation::ThreeQuarters);
+        // The upper right, a part of a pixel's column, and one that begins on the edge of a pixel.
         let half = Some([0.5, 0.0, 0.5, 0.25]);
-        let cases: [Case; 11] = [
-            (
-                "all of it",
-                extent(1920, 1080),
-                Rotation::None,
-                options(None, None),
-                region(0, 0, 1920, 1080),
-                extent(1920, 1080),
-            ),
-            (
-                "beyond the largest edge",
-                extent(8192, 4096),
-                Rotation::None,
-                options(None, None),
-                region(0, 0, 8192, 4096),
-                extent(4096, 2048),
-            ),
-            (
-                "never larger",
-                extent(320, 180),
-                Rotation::None,
-                options(Some(512), None),
-                region(0, 0, 320, 180),
-                extent(320, 180),
-            ),
-            (
-                "the shorter edge is rounded",
-                extent(853, 480),
-                Rotation::None,
-                options(Some(512), None),
-                region(0, 0, 853, 480),
-                extent(512, 288),
-            ),
-            (
-                "and stays a pixel",
-                extent(8192, 9),
-                Rotation::None,
-                options(Some(64), None),
-                region(0, 0, 8192, 9),
-                extent(64, 1),
-            ),
-            (
-                "every pixel that is touched",
-                extent(101, 11),
-                Rotation::None,
-                options(None, Some([0.333_333, 0.1, 0.000_001, 0.8])),
-                region(33, 1, 1, 9),
-                extent(1, 9),
-            ),
-            (
-                "on the edge of a pixel",
-                extent(100, 10),
-                Rotation::None,
-                options(None, Some([0.29, 0.1, 0.71, 0.9])),
-                region(29, 1, 71, 9),
-                extent(71, 9),
-            ),
-            (
-                "upper right, a quarter turn",
-                extent(81, 40),
-                Rotation::Quarter,
-                options(None, half),
-                region(0, 0, 21, 20),
-                extent(21, 20),
-            ),
-            (
-                "upper right, half a turn",
-                extent(80, 40),
-                Rotation::Half,
-                options(Some(64), half),
-                region(0, 30, 40, 10),
-                extent(40, 10),
-            ),
-            (
-                "upper right, three quarters",
-                extent(80, 40),
-                Rotation::ThreeQuarters,
-                options(None, half),
-                region(60, 20, 20, 20),
-                extent(20, 20),
-            ),
-            (
-                "cropped, then scaled",
-                extent(1080, 1920),
-                Rotation::Quarter,
-                options(Some(480), half),
-                region(0, 0, 270, 960),
-                extent(135, 480),
-            ),
+        let (thin, even) = (Some([0.333_333, 0.1, 0.000_001, 0.8]), Some([0.29, 0.1, 0.71, 0.9]));
+        let cases = [
+            ("all of it", (1920, 1080), up, 4096, None, [0, 0, 1920, 1080], (1920, 1080)),
+            ("too large", (8192, 4096), up, 4096, None, [0, 0, 8192, 4096], (4096, 2048)),
+            ("never larger", (320, 180), up, 512, None, [0, 0, 320, 180], (320, 180)),
+            ("the shorter edge", (853, 480), up, 512, None, [0, 0, 853, 480], (512, 288)),
+            ("and stays a pixel", (8192, 9), up, 64, None, [0, 0, 8192, 9], (64, 1)),
+            ("every pixel that is touched", (101, 11), up, 4096, thin, [33, 1, 1, 9], (1, 9)),
+            ("on the edge of a pixel", (100, 10), up, 4096, even, [29, 1, 71, 9], (71, 9)),
+            ("a quarter turn", (81, 40), quarter, 4096, half, [0, 0, 21, 20], (21, 20)),
+            ("half a turn", (80, 40), over, 64, half, [0, 30, 40, 10], (40, 10)),
+            ("three quarters", (80, 40), three, 4096, half, [60, 20, 20, 20], (20, 20)),
+            ("cut and scaled", (1080, 1920), quarter, 480, half, [0, 0, 270, 960], (135, 480)),
         ];
-        for (name, coded, rotation, options, region, size) in cases {
-            let cut = CropScale::new(coded, rotation, options.crop, options.edge_max());
-            assert_eq!((cut.region(), cut.extent()), (region, size), "{name}");
+        let extent = |(width, height)| Dimensions { width, height };
+        let crop = |sides: [f64; 4]| {
+            let [x, y, width, height] =
+                sides.map(|side| Score::from_f64(side).expect("a fraction"));
+            Crop::new(x, y, width, height).expect("inside")
+        };
+        for (name, coded, rotation, edge_max, sides, [x, y, width, height], size) in cases {
+            let cut = CropScale::new(extent(coded), rotation, sides.map(crop), edge_max);
+            let region = Region { x, y, width, height };
+            assert_eq!((cut.region, cut.extent), (region, extent(size)), "{name}");
         }
     }
 }
