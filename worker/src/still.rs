@@ -98,7 +98,7 @@ impl JpegEncoder {
         let chroma = matching_chroma(frame, picture.chroma())?;
         let subsampling = frame.layout.subsampling;
         let share = arrangement(subsampling).size();
-        self.scaler.scale(cut, picture.luma(), chroma, share);
+        self.scaler.scale(cut, picture.luma(), chroma, share, share);
         let (luma, chroma) = self.scaler.planes(chroma.is_some());
         self.coded.convert(&ColorMatrix::of(frame), luma, chroma, share);
         self.encode_coded(cut.extent.rotated(rotation), subsampling, rotation)
@@ -144,7 +144,7 @@ impl JpegEncoder {
             chroma = Some([of(0)?, of(1)?]);
         }
         let cut = CropScale::new(extent, Rotation::None, None, edge_max);
-        self.scaler.scale(&cut, luma, chroma, share);
+        self.scaler.scale(&cut, luma, chroma, share, share);
         let (luma, chroma) = self.scaler.planes(chroma.is_some());
         self.coded.convert(&ColorMatrix::none(), luma, chroma, share);
         compressed(&mut self.compressor, &self.coded, cut.extent, image.subsamp)

@@ -88,38 +88,17 @@ impl Cover {
 }
 
 impl AreaScaler {
-    /// Scales the part that `cut` selects; a chroma sample spans `share` columns and rows of luma, before and
-    /// after.
+    /// Scales the part that `cut` selects; a chroma sample spans `share` columns and rows of luma before, and
+    /// `out_share` after.
     pub fn scale(
         &mut self,
         cut: &CropScale,
         luma: Plane<'_>,
         chroma: Option<[Plane<'_>; 2]>,
         share: (usize, usize),
-    ) {
-        self.scale_to(share, cut, luma, chroma, share);
-    }
-
-    /// Like [`AreaScaler::scale`], but the resulting chroma planes are as large as luma.
-    pub fn scale_even(
-        &mut self,
-        cut: &CropScale,
-        luma: Plane<'_>,
-        chroma: Option<[Plane<'_>; 2]>,
-        share: (usize, usize),
-    ) {
-        self.scale_to((1, 1), cut, luma, chroma, share);
-    }
-
-    fn scale_to(
-        &mut self,
         out_share: (usize, usize),
-        cut: &CropScale,
-        luma: Plane<'_>,
-        chroma: Option<[Plane<'_>; 2]>,
-        share: (usize, usize),
     ) {
-        let (region, extent) = (cut.region, cut.extent);
+        let CropScale { region, extent, .. } = *cut;
         let axes = |share: (usize, usize), out_share: (usize, usize)| {
             let axis = |from: u32, len: u32, size: u32, share: usize, out_share: usize| Axis {
                 from: from.into(),
@@ -197,7 +176,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{ChunkBoundary, ChunkImageOptions};
 
     /// Computes the mean over an area by its definition, sample by sample.
     fn slowly(values: &[u8], stride: usize, across: Axis, down: Axis) -> Vec<u8> {
@@ -264,20 +242,9 @@ mod tests {
         let extent = Dimensions { width: 8192, height: 8192 };
         let white = vec![255; extent.area() as usize];
         let plane = Plane::new(&white, 8192, extent, SampleFormat::U8, 1).expect("fits");
-        let options = ChunkImageOptions {
-            chunks: ChunkBoundary::Frames(30),
-            per_chunk: 1,
-            max_edge: Some(ChunkImageOptions::EDGE_MIN),
-            crop: None,
-            novelty: None,
-        };
+        let cut = CropScale::new(extent, Rotation::None, None, 64);
         let mut scaler = AreaScaler::default();
-        scaler.scale(
-            &CropScale::new(extent, Rotation::None, options.crop, options.edge_max()),
-            plane,
-            None,
-            (1, 1),
-        );
+        scaler.scale(&cut, plane, None, (1, 1), (1, 1));
         assert_eq!(scaler.planes[0].samples, vec![255; 64 * 64]);
     }
 }

@@ -39,18 +39,14 @@ impl EmbeddingInputBuilder {
         let luma = picture.luma();
 
         let cells = Dimensions { width: LUMA_COLUMNS as u32, height: LUMA_ROWS as u32 };
-        self.scaler.scale(
-            &CropScale::resizing(frame.extent, rotation, crop, cells),
-            luma,
-            None,
-            (1, 1),
-        );
+        let cut = CropScale::resizing(frame.extent, rotation, crop, cells);
+        self.scaler.scale(&cut, luma, None, (1, 1), (1, 1));
         let (means, _) = self.scaler.planes(false);
         let cells = (0..cells.height).flat_map(|y| means.row(y)).copied().collect();
 
         let square = Dimensions { width: side, height: side };
         let cut = CropScale::resizing(frame.extent, rotation, crop, square);
-        self.scaler.scale_even(&cut, luma, chroma, share);
+        self.scaler.scale(&cut, luma, chroma, share, (1, 1));
         let (luma, chroma) = self.scaler.planes(chroma.is_some());
         self.planes.convert(&ColorMatrix::of(frame), luma, chroma, (1, 1));
         let [y, u, v] = self.planes.planes();
