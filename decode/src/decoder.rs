@@ -8,8 +8,8 @@ use std::sync::Arc;
 use media::Codec;
 
 use crate::{
-    BackendError, DecodeError, DemuxLimits, HwDevice,
-    ffi::{AvError, CodecContext, DamagePolicy, Packet, Parameters, ReceiveOutcome},
+    BackendError, DecodeError, HwDevice,
+    ffi::{AvError, CodecContext, DamagePolicy, DecoderSetup, Packet, ReceiveOutcome},
     ffmpeg_cli::{FfmpegFactory, SpawnFn},
 };
 
@@ -48,13 +48,7 @@ pub(crate) trait FrameDecoder: Send {
 /// Opens decoders of one backend.
 pub(crate) trait DecoderFactory: Send + Sync {
     /// Opens a single-threaded decoder.
-    fn open(
-        &self,
-        codec: Codec,
-        parameters: Option<&Parameters>,
-        on_damage: DamagePolicy,
-        limits: DemuxLimits,
-    ) -> Result<Box<dyn FrameDecoder>, BackendError>;
+    fn open(&self, setup: DecoderSetup<'_>) -> Result<Box<dyn FrameDecoder>, BackendError>;
 
     /// Returns true if one decoder takes the whole stream, which must not be cut.
     fn is_continuous(&self) -> bool {
@@ -71,13 +65,7 @@ pub(crate) trait DecoderFactory: Send + Sync {
 struct Gone(BackendError);
 
 impl DecoderFactory for Gone {
-    fn open(
-        &self,
-        _: Codec,
-        _: Option<&Parameters>,
-        _: DamagePolicy,
-        _: DemuxLimits,
-    ) -> Result<Box<dyn FrameDecoder>, BackendError> {
+    fn open(&self, _: DecoderSetup<'_>) -> Result<Box<dyn FrameDecoder>, BackendError> {
         Err(self.0.clone())
     }
 
@@ -138,14 +126,10 @@ impl DecoderChain {
     }
 }
 
-/// Opens libav's own decoder of `codec`.
+/// Opens libav's own decoder.
 pub(crate) fn open_software(
-    codec: Codec,
-    parameters: Option<&Parameters>,
+    setup: DecoderSetup<'_>,
     threads: usize,
-    on_damage: DamagePolicy,
-    limits: DemuxLimits,
 ) -> Result<Box<dyn FrameDecoder>, DecodeError> {
-    let context = CodecContext::open(codec, parameters, threads, on_damage, limits)?;
-    Ok(Box::new(context))
+    Ok(Box::new(CodecContext::open(setup, threads)?))
 }

@@ -19,9 +19,9 @@ use std::{
 use media::Codec;
 
 use crate::{
-    BackendError, DecodeError, DemuxLimits,
+    BackendError, DecodeError,
     decoder::{DecoderFactory, FrameDecoder},
-    ffi::{AvError, AvFrame, DamagePolicy, Packet, Parameters, ReceiveOutcome, decoder_name},
+    ffi::{AvError, AvFrame, DamagePolicy, DecoderSetup, Packet, ReceiveOutcome, decoder_name},
 };
 use format_change::FormatChangeDetector;
 use ivf::InBandRewriter;
@@ -74,13 +74,8 @@ pub(crate) struct FfmpegFactory {
 }
 
 impl DecoderFactory for FfmpegFactory {
-    fn open(
-        &self,
-        codec: Codec,
-        parameters: Option<&Parameters>,
-        on_damage: DamagePolicy,
-        limits: DemuxLimits,
-    ) -> Result<Box<dyn FrameDecoder>, BackendError> {
+    fn open(&self, setup: DecoderSetup<'_>) -> Result<Box<dyn FrameDecoder>, BackendError> {
+        let DecoderSetup { codec, parameters, on_damage, limits } = setup;
         let refused = |detail: String| BackendError::Refused { call: "ffmpeg".to_owned(), detail };
         let Some(parameters) = parameters else {
             return Err(refused("it does not decode pictures as they come".to_owned()));

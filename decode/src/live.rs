@@ -13,7 +13,9 @@ use crate::{
     DecodeError, DecoderChain, DemuxLimits,
     decoder::{FrameDecoder, open_software},
     demux::check_extent,
-    ffi::{AvError, AvFrame, DamagePolicy, DecodedFrame, Packet, Place, ReceiveOutcome},
+    ffi::{
+        AvError, AvFrame, DamagePolicy, DecodedFrame, DecoderSetup, Packet, Place, ReceiveOutcome,
+    },
     keyframe_gate::KeyframeGate,
     pts_pairing::PtsPairing,
 };
@@ -59,16 +61,15 @@ pub fn open_decoder_by(
     codec: Codec,
     options: LiveOptions,
 ) -> Result<Box<dyn Decoder>, DecodeError> {
-    let LiveOptions { limits } = options;
+    let (on_damage, limits) = (DamagePolicy::Discard, options.limits);
+    let setup = DecoderSetup { codec, parameters: None, on_damage, limits };
     let first = decoders.first(codec);
     // libav's own decoder is as good. The reason that a device decodes nothing is reported once for all
     // sessions, see `DecoderChain::gone`; the reason that it refuses one more session is not reported.
-    let opened =
-        first.and_then(|first| first.open(codec, None, DamagePolicy::Discard, limits).ok());
-    let engine = opened.map_or_else(|| open_discarding(codec, limits), Ok)?;
+    let opened = first.and_then(|first| first.open(setup).ok());
+    let engine = opened.map_or_else(|| open_software(setup, 1), Ok)?;
     Ok(Box::new(LiveDecoder {
-        codec,
-        limits,
+        setup,
         name: engine.name(),
         engine,
         gop: KeyframeGate::new(codec),
@@ -78,16 +79,9 @@ pub fn open_decoder_by(
     }))
 }
 
-fn open_discarding(
-    codec: Codec,
-    limits: DemuxLimits,
-) -> Result<Box<dyn FrameDecoder>, DecodeError> {
-    open_software(codec, None, 1, DamagePolicy::Discard, limits)
-}
-
 struct LiveDecoder {
-    codec: Codec,
-    limits: DemuxLimits,
+    /// Setup without parameters, so that it borrows nothing.
+    setup: DecoderSetup<'static>,
     name: String,
     engine: Box<dyn FrameDecoder>,
     gop: KeyframeGate,
@@ -100,8 +94,8 @@ struct LiveDecoder {
 
 impl Decoder for LiveDecoder {
     fn push(&mut self, unit: &AccessUnit) -> Result<(), DecodeError> {
-        if unit.codec != self.codec {
-            let (expected, got) = (self.codec, unit.codec);
+        if unit.codec != self.setup.codec {
+            let (expected, got) = (self.setup.codec, unit.codec);
             return Err(DecodeError::WrongCodec { expected, got });
         }
         if self.engine.lost().is_some() {
@@ -179,7 +173,7 @@ impl LiveDecoder {
         let Some(key) = frame.packet_pts() else { return Ok(None) };
         let Some(pts) = self.pairing.take(key) else { return Ok(None) };
         let DecodedFrame { extent, layout, pixels } = frame.into_shown(&mut Place::default())?;
-        check_extent(extent, self.limits)?;
+        check_extent(extent, self.setup.limits)?;
         Ok(Some((key, Frame { pts, source_index: 0, extent, layout, pixels })))
     }
 
@@ -199,7 +193,7 @@ impl LiveDecoder {
     /// Replaces a lost device by libav's own decoder; the error reports the loss.
     fn replace_lost(&mut self) -> Result<(), DecodeError> {
         let Some(reason) = self.engine.lost() else { return Ok(()) };
-        let software = open_discarding(self.codec, self.limits)?;
+        let software = open_software(self.setup, 1)?;
         self.name = format!("{}+{}", self.name, software.name());
         self.engine = software;
         Err(DecodeError::DamagedUnit { detail: reason })

@@ -15,7 +15,7 @@ use super::Demuxer;
 use crate::{
     DecodeError,
     decoder::open_software,
-    ffi::{AvError, DamagePolicy, Muxer, Packet},
+    ffi::{AvError, DamagePolicy, DecoderSetup, Muxer, Packet},
     file::frame_ticks,
 };
 use lane::Lane;
@@ -296,8 +296,9 @@ impl Demuxer {
         let is_reordered =
             depth > 0 && matches!(self.stream.codec, Codec::H264 | Codec::H265 | Codec::Mpeg4);
         let decoder = (is_reordered && !start.is_timed).then(|| {
-            let parameters = Some(&*self.parameters);
-            open_software(self.stream.codec, parameters, 1, DamagePolicy::Conceal, self.limits)
+            let (codec, parameters) = (self.stream.codec, Some(&*self.parameters));
+            let (on_damage, limits) = (DamagePolicy::Conceal, self.limits);
+            open_software(DecoderSetup { codec, parameters, on_damage, limits }, 1)
         });
         Ok(Order::new(decoder.transpose()?, depth, step))
     }

@@ -80,15 +80,14 @@ pub(crate) fn decoder_name(codec: Codec) -> &'static CStr {
     }
 }
 
-/// Setup of a decoder.
-struct Setup<'a> {
-    codec: Codec,
-    parameters: Option<&'a Parameters>,
-    threads: usize,
-    on_damage: DamagePolicy,
-    limits: DemuxLimits,
-    /// Device, with the format of its pictures.
-    device: Option<(&'a HwDevice, i32)>,
+/// Stream to decode, and the decoder's duties, whatever its backend.
+#[derive(Clone, Copy)]
+pub(crate) struct DecoderSetup<'a> {
+    pub(crate) codec: Codec,
+    /// Parameters from the container; without them all parameters come in band.
+    pub(crate) parameters: Option<&'a Parameters>,
+    pub(crate) on_damage: DamagePolicy,
+    pub(crate) limits: DemuxLimits,
 }
 
 /// Failed call of libav.
@@ -102,37 +101,29 @@ fn failed(call: &'static str) -> impl FnOnce(AvError) -> Failed {
 }
 
 impl CodecContext {
-    /// Opens the software decoder of `codec` on `threads` threads.
-    ///
-    /// `parameters` come from the container; without them all parameters come in band.
+    /// Opens the software decoder on `threads` threads.
     pub(crate) fn open(
-        codec: Codec,
-        parameters: Option<&Parameters>,
+        setup: DecoderSetup<'_>,
         threads: usize,
-        on_damage: DamagePolicy,
-        limits: DemuxLimits,
     ) -> Result<CodecContext, DecodeError> {
         super::silence_log();
+        let codec = setup.codec;
         // SAFETY: the name is a C string.
         let decoder = unsafe { ffi::avcodec_find_decoder_by_name(decoder_name(codec).as_ptr()) };
         if decoder.is_null() {
             return Err(DecodeError::UnsupportedCodec { name: codec.as_str().to_owned() });
         }
-        let setup = Setup { codec, parameters, threads, on_damage, limits, device: None };
-        CodecContext::make(decoder, &setup).map_err(|Failed { call, error }| DecodeError::Libav {
-            call: call.to_owned(),
-            detail: error.to_string(),
+        CodecContext::make(decoder, setup, threads, None).map_err(|Failed { call, error }| {
+            DecodeError::Libav { call: call.to_owned(), detail: error.to_string() }
         })
     }
 
-    /// Opens the decoder of `codec` that uses `device`.
+    /// Opens the decoder that uses `device`.
     pub(crate) fn open_on(
         device: &HwDevice,
-        codec: Codec,
-        parameters: Option<&Parameters>,
-        on_damage: DamagePolicy,
-        limits: DemuxLimits,
+        setup: DecoderSetup<'_>,
     ) -> Result<CodecContext, BackendError> {
+        let codec = setup.codec;
         let decoder = device::decoder_name(codec).map_or(std::ptr::null(), |name| {
             // SAFETY: the name is a C string.
             unsafe { ffi::avcodec_find_decoder_by_name(name.as_ptr()) }
@@ -141,15 +132,20 @@ impl CodecContext {
             backend: format!("{} for {}", device.backend().as_str(), codec.as_str()),
         })?;
         let device = Some((device, format));
-        let setup = Setup { codec, parameters, threads: 1, on_damage, limits, device };
-        CodecContext::make(decoder, &setup).map_err(|Failed { call, error }| {
+        CodecContext::make(decoder, setup, 1, device).map_err(|Failed { call, error }| {
             BackendError::Refused { call: call.to_owned(), detail: error.to_string() }
         })
     }
 
-    /// Allocates and opens a context for `decoder`, which must be a static descriptor.
-    fn make(decoder: *const ffi::AVCodec, setup: &Setup<'_>) -> Result<CodecContext, Failed> {
-        let &Setup { codec, parameters, threads, on_damage, limits, device } = setup;
+    /// Allocates and opens a context for `decoder`, which must be a static descriptor, on `device`, if there
+    /// is one, with the format of its pictures.
+    fn make(
+        decoder: *const ffi::AVCodec,
+        setup: DecoderSetup<'_>,
+        threads: usize,
+        device: Option<(&HwDevice, i32)>,
+    ) -> Result<CodecContext, Failed> {
+        let DecoderSetup { codec, parameters, on_damage, limits } = setup;
         // SAFETY: `decoder` is a static descriptor.
         let raw = NonNull::new(unsafe { ffi::avcodec_alloc_context3(decoder) })
             .ok_or(AvError::NO_MEMORY)

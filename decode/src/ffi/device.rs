@@ -10,9 +10,9 @@ use std::{
 use ffmpeg_next::ffi;
 use media::Codec;
 
-use super::{AvError, CodecContext, DamagePolicy, Parameters, cuda::CudaCopier, driver};
+use super::{AvError, CodecContext, DecoderSetup, cuda::CudaCopier, driver};
 use crate::{
-    BackendError, DecodeBackend, DemuxLimits,
+    BackendError, DecodeBackend,
     decoder::{DecoderFactory, FrameDecoder},
 };
 
@@ -125,15 +125,8 @@ impl HwDevice {
 }
 
 impl DecoderFactory for HwDevice {
-    fn open(
-        &self,
-        codec: Codec,
-        parameters: Option<&Parameters>,
-        on_damage: DamagePolicy,
-        limits: DemuxLimits,
-    ) -> Result<Box<dyn FrameDecoder>, BackendError> {
-        let context = CodecContext::open_on(self, codec, parameters, on_damage, limits)?;
-        Ok(Box::new(context))
+    fn open(&self, setup: DecoderSetup<'_>) -> Result<Box<dyn FrameDecoder>, BackendError> {
+        Ok(Box::new(CodecContext::open_on(self, setup)?))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     BackendError, DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport,
     FrameSink, LiveOptions, Sampling, SegmentInfo, SinkStop, decode_file, decode_file_by,
     decoder::{DecoderFactory, FrameDecoder, open_software},
-    ffi::{AvError, DamagePolicy, Packet, Parameters, ReceiveOutcome},
+    ffi::{AvError, DamagePolicy, DecoderSetup, Packet, ReceiveOutcome},
     open_decoder_by,
 };
 
@@ -54,18 +54,12 @@ struct FlakyEngine {
 }
 
 impl DecoderFactory for Flaky {
-    fn open(
-        &self,
-        codec: Codec,
-        parameters: Option<&Parameters>,
-        on_damage: DamagePolicy,
-        limits: DemuxLimits,
-    ) -> Result<Box<dyn FrameDecoder>, BackendError> {
+    fn open(&self, setup: DecoderSetup<'_>) -> Result<Box<dyn FrameDecoder>, BackendError> {
         if self.fault == Fault::Open && self.packets_left.load(Ordering::Relaxed) <= 0 {
             let (call, detail) = ("open".to_owned(), "unplugged".to_owned());
             return Err(BackendError::Refused { call, detail });
         }
-        let inner = open_software(codec, parameters, 1, on_damage, limits).expect("opens");
+        let inner = open_software(setup, 1).expect("opens");
         let packets_left = Arc::clone(&self.packets_left);
         Ok(Box::new(FlakyEngine { fault: self.fault, packets_left, inner, is_gone: false }))
     }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     DecodeError,
     decoder::{FrameDecoder, open_software},
-    ffi::{AvFrame, DamagePolicy, Place},
+    ffi::{AvFrame, DamagePolicy, DecoderSetup, Place},
     sampling::SamplerState,
     skip_plan::SkipPlan,
 };
@@ -213,15 +213,16 @@ impl<'a, S: FrameSink> DecodeThread<'a, S> {
         on_damage: DamagePolicy,
     ) -> Result<Box<dyn FrameDecoder>, DecodeError> {
         let &FileTask { codec, ref parameters, limits, .. } = self.task;
+        let setup = DecoderSetup { codec, parameters: Some(parameters), on_damage, limits };
         if on_damage == DamagePolicy::Refuse
             && let Some(engines) = self.first.engines()
         {
-            match engines.open(codec, Some(parameters), on_damage, limits) {
+            match engines.open(setup) {
                 Ok(engine) => return Ok(engine),
                 Err(error) => self.first.lose(error.to_string()),
             }
         }
-        open_software(codec, Some(parameters), threads, on_damage, limits)
+        open_software(setup, threads)
     }
 
     /// Plans the packets to leave out of `job`; `None` if everything has to be decoded.

@@ -47,14 +47,8 @@ struct Counted {
 }
 
 impl DecoderFactory for Engines {
-    fn open(
-        &self,
-        codec: Codec,
-        parameters: Option<&Parameters>,
-        on_damage: DamagePolicy,
-        limits: DemuxLimits,
-    ) -> Result<Box<dyn FrameDecoder>, BackendError> {
-        let inner = open_software(codec, parameters, 1, on_damage, limits).expect("opens");
+    fn open(&self, setup: DecoderSetup<'_>) -> Result<Box<dyn FrameDecoder>, BackendError> {
+        let inner = open_software(setup, 1).expect("opens");
         let mut open = self.open.0.lock().expect("no panic");
         let is_lost = |&(engine, _): &(usize, usize)| engine == open.ever;
         let packets_left = self.lost.filter(is_lost).map(|(_, packet)| packet);
