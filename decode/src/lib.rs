@@ -47,5 +47,5 @@ pub use ffmpeg_cli::{FfmpegPipes, FfmpegStdin, SpawnFn, arguments as program_arg
 pub use file::{
     FileOptions, FileReport, FrameSink, SegmentInfo, SinkStop, decode_file, decode_file_by,
 };
-pub use live::{Decoder, LiveOptions, open_decoder, open_decoder_by};
+pub use live::LiveDecoder;
 pub use sampling::Sampling;

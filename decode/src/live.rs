@@ -24,62 +24,7 @@ use crate::{
 ///
 /// After an error of `push` or `flush`, the intact pictures before it come out, and then none until the next
 /// clean start.
-pub trait Decoder: Send {
-    /// Takes the coded bytes of the next picture.
-    ///
-    /// Units before the first clean start are dropped without an error.
-    fn push(&mut self, unit: &AccessUnit) -> Result<(), DecodeError>;
-
-    /// Reports that units are missing before the next one: no picture that refers to them comes out.
-    fn lose(&mut self);
-
-    /// Returns the next picture in presentation order, if one is complete.
-    fn poll(&mut self) -> Result<Option<Frame>, DecodeError>;
-
-    /// Ends the stream: `poll` returns the remaining pictures; a later `push` starts a new stream.
-    fn flush(&mut self) -> Result<(), DecodeError>;
-
-    /// Returns the name of the decoder used, such as `software:h264`.
-    fn name(&self) -> &str;
-}
-
-/// Options of decoding a live stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LiveOptions {
-    /// Limits of the resources that the stream may take.
-    pub limits: DemuxLimits,
-}
-
-/// Opens libav's own decoder for `codec`.
-pub fn open_decoder(codec: Codec, options: LiveOptions) -> Result<Box<dyn Decoder>, DecodeError> {
-    open_decoder_by(&DecoderChain::software(), codec, options)
-}
-
-/// Opens the preferred decoder for `codec`, or libav's own.
-pub fn open_decoder_by(
-    decoders: &DecoderChain,
-    codec: Codec,
-    options: LiveOptions,
-) -> Result<Box<dyn Decoder>, DecodeError> {
-    let (on_damage, limits) = (DamagePolicy::Discard, options.limits);
-    let setup = DecoderSetup { codec, parameters: None, on_damage, limits };
-    let first = decoders.first(codec);
-    // libav's own decoder is as good. The reason that a device decodes nothing is reported once for all
-    // sessions, see `DecoderChain::gone`; the reason that it refuses one more session is not reported.
-    let opened = first.and_then(|first| first.open(setup).ok());
-    let engine = opened.map_or_else(|| open_software(setup, 1), Ok)?;
-    Ok(Box::new(LiveDecoder {
-        setup,
-        name: engine.name(),
-        engine,
-        gop: KeyframeGate::new(codec),
-        pairing: PtsPairing::default(),
-        ready: VecDeque::new(),
-        frames: 0,
-    }))
-}
-
-struct LiveDecoder {
+pub struct LiveDecoder {
     /// Setup without parameters, so that it borrows nothing.
     setup: DecoderSetup<'static>,
     name: String,
@@ -92,8 +37,35 @@ struct LiveDecoder {
     frames: u64,
 }
 
-impl Decoder for LiveDecoder {
-    fn push(&mut self, unit: &AccessUnit) -> Result<(), DecodeError> {
+impl LiveDecoder {
+    /// Opens the preferred decoder for `codec`, or libav's own.
+    pub fn open(
+        decoders: &DecoderChain,
+        codec: Codec,
+        limits: DemuxLimits,
+    ) -> Result<LiveDecoder, DecodeError> {
+        let on_damage = DamagePolicy::Discard;
+        let setup = DecoderSetup { codec, parameters: None, on_damage, limits };
+        let first = decoders.first(codec);
+        // libav's own decoder is as good. The reason that a device decodes nothing is reported once for all
+        // sessions, see `DecoderChain::gone`; the reason that it refuses one more session is not reported.
+        let opened = first.and_then(|first| first.open(setup).ok());
+        let engine = opened.map_or_else(|| open_software(setup, 1), Ok)?;
+        Ok(LiveDecoder {
+            setup,
+            name: engine.name(),
+            engine,
+            gop: KeyframeGate::new(codec),
+            pairing: PtsPairing::default(),
+            ready: VecDeque::new(),
+            frames: 0,
+        })
+    }
+
+    /// Takes the coded bytes of the next picture.
+    ///
+    /// Units before the first clean start are dropped without an error.
+    pub fn push(&mut self, unit: &AccessUnit) -> Result<(), DecodeError> {
         if unit.codec != self.setup.codec {
             let (expected, got) = (self.setup.codec, unit.codec);
             return Err(DecodeError::WrongCodec { expected, got });
@@ -126,19 +98,22 @@ impl Decoder for LiveDecoder {
         })
     }
 
-    fn lose(&mut self) {
+    /// Reports that units are missing before the next one: no picture that refers to them comes out.
+    pub fn lose(&mut self) {
         self.keep_before(i64::MAX);
         self.start_anew();
     }
 
-    fn poll(&mut self) -> Result<Option<Frame>, DecodeError> {
+    /// Returns the next picture in presentation order, if one is complete.
+    pub fn poll(&mut self) -> Result<Option<Frame>, DecodeError> {
         let Some((_, mut frame)) = self.ready.pop_front() else { return Ok(None) };
         frame.source_index = self.frames;
         self.frames += 1;
         Ok(Some(frame))
     }
 
-    fn flush(&mut self) -> Result<(), DecodeError> {
+    /// Ends the stream: `poll` returns the remaining pictures; a later `push` starts a new stream.
+    pub fn flush(&mut self) -> Result<(), DecodeError> {
         let drained = self.engine.send_end().map_err(damaged).and_then(|()| self.collect());
         let drained = drained.map_err(|error| self.engine.too_large().unwrap_or(error));
         self.start_anew();
@@ -146,12 +121,11 @@ impl Decoder for LiveDecoder {
         drained
     }
 
-    fn name(&self) -> &str {
+    /// Returns the name of the decoder used, such as `software:h264`.
+    pub fn name(&self) -> &str {
         &self.name
     }
-}
 
-impl LiveDecoder {
     /// Takes the pictures that are complete; an error is damage in the unit sent last.
     fn collect(&mut self) -> Result<(), DecodeError> {
         while let ReceiveOutcome::Frame(frame) = self.engine.receive().map_err(damaged)? {

@@ -14,8 +14,8 @@ use std::{
 use clips::{pick, rendered};
 use crc32c::crc32c_append;
 use decode::{
-    CodedPicture, DemuxLimits, Demuxer, FileOptions, FrameSink, LiveOptions, Sampling, SegmentInfo,
-    SinkStop, decode_file, open_decoder,
+    CodedPicture, DecoderChain, DemuxLimits, Demuxer, FileOptions, FrameSink, LiveDecoder,
+    Sampling, SegmentInfo, SinkStop, decode_file,
 };
 use media::{Codec, DeviceMemoryLost, Frame, Plane, Timestamp};
 use packetize::Packetizer;
@@ -130,7 +130,8 @@ fn units(pictures: impl Iterator<Item = CodedPicture>, codec: Codec) -> Vec<Rece
 
 /// Returns the decoded frames of units, in presentation order.
 fn decoded(units: &[ReceivedUnit], codec: Codec) -> Vec<Seen> {
-    let mut decoder = open_decoder(codec, LiveOptions::default()).expect("opens");
+    let mut decoder =
+        LiveDecoder::open(&DecoderChain::software(), codec, DemuxLimits::default()).expect("opens");
     let mut seen = Vec::new();
     for unit in units {
         decoder.push(&unit.access_unit).expect("decodes");

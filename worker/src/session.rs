@@ -12,7 +12,7 @@ mod spec;
 
 use std::collections::VecDeque;
 
-use decode::{DecodeError, Decoder, DecoderChain, DemuxLimits, LiveOptions, open_decoder_by};
+use decode::{DecodeError, DecoderChain, DemuxLimits, LiveDecoder};
 use gate::{AHEAD, FrameMeasurements, FrameMeta, Gate, SignalWindow, ZoneMask};
 use media::{AccessUnit, Codec, DeviceMemoryLost, Frame, Timestamp};
 
@@ -67,7 +67,7 @@ pub enum WorkerSessionEvent {
 
 struct Session {
     spec: SessionSpec,
-    decoder: Box<dyn Decoder>,
+    decoder: LiveDecoder,
     assembler: Assembler,
     frames: u64,
     /// Frames measured but not decided, oldest first; only if pixels are wanted.
@@ -129,7 +129,7 @@ impl Session {
             None => Gate::new(spec.gate),
         };
         Ok(Session {
-            decoder: open_decoder_by(decoders, spec.codec, LiveOptions { limits: LIMITS })?,
+            decoder: LiveDecoder::open(decoders, spec.codec, LIMITS)?,
             assembler: Assembler::new(window, gate, Plan::of_session(&spec)),
             frames: spec.first_frame(),
             undecided: VecDeque::with_capacity(AHEAD + 1),

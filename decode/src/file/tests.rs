@@ -15,10 +15,9 @@ use media::{Codec, DeviceMemoryLost, Frame, FrameRate, Timestamp};
 
 use crate::{
     BackendError, DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport,
-    FrameSink, LiveOptions, Sampling, SegmentInfo, SinkStop, decode_file, decode_file_by,
+    FrameSink, LiveDecoder, Sampling, SegmentInfo, SinkStop, decode_file, decode_file_by,
     decoder::{DecoderFactory, FrameDecoder, open_software},
     ffi::{AvError, DamagePolicy, DecoderSetup, Packet, ReceiveOutcome},
-    open_decoder_by,
 };
 
 /// Twelve closed GOPs, and one GOP that is cut into pieces for early output.
@@ -309,7 +308,7 @@ fn a_device_that_opens_no_more_is_told_and_costs_no_frame() {
             assert_eq!(report.decoder, "software:h264", "{name}");
             assert_eq!(decoders.gone(Codec::H264), told.as_ref(), "{name}");
             assert_eq!(report.fallback, told.map(|error| error.to_string()), "{name}");
-            let live = open_decoder_by(&decoders, Codec::H264, LiveOptions::default());
+            let live = LiveDecoder::open(&decoders, Codec::H264, DemuxLimits::default());
             assert_eq!(live.expect("opens").name(), "software:h264", "{name}");
         }
     }

@@ -1,7 +1,7 @@
 //! Live decoding: access units in; out come the file decoder's frames with their own times.
 
 use clips::{rendered, rendered_from};
-use decode::{DecodeError, Decoder, LiveOptions, open_decoder};
+use decode::{DecodeError, DecoderChain, DemuxLimits, LiveDecoder};
 use media::{AccessUnit, Codec, Timestamp};
 
 use crate::support::*;
@@ -90,14 +90,14 @@ pub fn clip_of(codec: Codec, size: &str) -> (Vec<AccessUnit>, Vec<Seen>) {
     (units(codec, &std::fs::read(stream).expect("made"), &times), seen)
 }
 
-pub fn poll_all(decoder: &mut dyn Decoder) -> Vec<(i64, String)> {
+pub fn poll_all(decoder: &mut LiveDecoder) -> Vec<(i64, String)> {
     std::iter::from_fn(|| decoder.poll().expect("no error"))
         .map(|frame| (frame.pts.as_millis(), digest(&frame)))
         .collect()
 }
 
-pub fn open(codec: Codec) -> Box<dyn Decoder> {
-    open_decoder(codec, LiveOptions::default()).expect("opens")
+pub fn open(codec: Codec) -> LiveDecoder {
+    LiveDecoder::open(&DecoderChain::software(), codec, DemuxLimits::default()).expect("opens")
 }
 
 #[test]
@@ -108,10 +108,10 @@ fn access_units_give_the_files_frames_with_their_own_times() {
         let mut frames = Vec::new();
         for unit in &units {
             decoder.push(unit).expect("decodes");
-            frames.extend(poll_all(&mut *decoder));
+            frames.extend(poll_all(&mut decoder));
         }
         decoder.flush().expect("ends");
-        frames.extend(poll_all(&mut *decoder));
+        frames.extend(poll_all(&mut decoder));
         // Matroska counts milliseconds, so its ticks equal ours.
         let expected: Vec<(i64, String)> =
             seen.iter().map(|frame| (frame.ticks, frame.digest.clone())).collect();
@@ -127,10 +127,10 @@ fn nothing_comes_out_before_a_clean_start() {
         let mut frames = Vec::new();
         for unit in &units[5..] {
             decoder.push(unit).expect("passed over or decoded");
-            frames.extend(poll_all(&mut *decoder));
+            frames.extend(poll_all(&mut decoder));
         }
         decoder.flush().expect("ends");
-        frames.extend(poll_all(&mut *decoder));
+        frames.extend(poll_all(&mut decoder));
         let expected: Vec<(i64, String)> = seen[seen.len() - frames.len()..]
             .iter()
             .map(|frame| (frame.ticks, frame.digest.clone()))
@@ -154,10 +154,10 @@ fn after_a_refused_unit_decoding_resumes_at_the_next_clean_start() {
             continue;
         }
         decoder.push(&unit).expect("decodes or is passed over");
-        frames.extend(poll_all(&mut *decoder));
+        frames.extend(poll_all(&mut decoder));
     }
     decoder.flush().expect("ends");
-    frames.extend(poll_all(&mut *decoder));
+    frames.extend(poll_all(&mut decoder));
     let second_gop = seen[30].ticks;
     let resumed: Vec<i64> =
         frames.iter().map(|frame| frame.0).filter(|&ms| ms >= second_gop).collect();

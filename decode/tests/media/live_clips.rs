@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use decode::{DecodeError, Decoder, DemuxLimits, Demuxer};
+use decode::{DecodeError, DemuxLimits, Demuxer, LiveDecoder};
 
 use crate::{live::open, support::first_pictures};
 
@@ -27,10 +27,10 @@ fn complaints(path: &Path) -> Vec<String> {
         if let Err(error) = decoder.push(&picture.access_unit) {
             found.push(format!("{codec:?}, picture {at}: {error}"));
         }
-        frames += polled(&mut *decoder);
+        frames += polled(&mut decoder);
     }
     found.extend(decoder.flush().err().map(|error| format!("{codec:?}, at the end: {error}")));
-    frames += polled(&mut *decoder);
+    frames += polled(&mut decoder);
     // Tolerance for coded pictures that are not meant to be shown.
     if frames < pictures * 9 / 10 {
         found.push(format!("{codec:?}: {frames} frames of {pictures} pictures"));
@@ -38,7 +38,7 @@ fn complaints(path: &Path) -> Vec<String> {
     found
 }
 
-fn polled(decoder: &mut dyn Decoder) -> usize {
+fn polled(decoder: &mut LiveDecoder) -> usize {
     std::iter::from_fn(|| decoder.poll().expect("no error")).count()
 }
 

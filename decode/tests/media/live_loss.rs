@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use decode::{DecodeError, Decoder};
+use decode::{DecodeError, LiveDecoder};
 use media::{AccessUnit, Codec};
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Returns time and digest of every output frame, and the number of damage errors.
-fn frames(decoder: &mut dyn Decoder, units: &[AccessUnit]) -> (Vec<(i64, String)>, usize) {
+fn frames(decoder: &mut LiveDecoder, units: &[AccessUnit]) -> (Vec<(i64, String)>, usize) {
     let (mut frames, mut damaged) = (Vec::new(), 0);
     let mut note = |outcome: Result<(), DecodeError>| match outcome {
         Ok(()) => {}
@@ -50,7 +50,7 @@ fn a_picture_that_is_missing_without_a_word_breaks_none() {
         for lost in 1..29 {
             let mut units = units.clone();
             units.remove(lost);
-            let (frames, _) = frames(&mut *decoder, &units);
+            let (frames, _) = frames(&mut decoder, &units);
             assert_whole(&format!("{codec:?} without unit {lost}"), &frames, &seen, 30);
         }
         for lost in [0..1, 4..9, 10..25, 28..31, 2..60] {
@@ -58,7 +58,7 @@ fn a_picture_that_is_missing_without_a_word_breaks_none() {
             let name = format!("{codec:?} without units {lost:?}");
             let resumed = if lost.end > 30 { 60 } else { 30 };
             units.drain(lost);
-            let (frames, _) = frames(&mut *decoder, &units);
+            let (frames, _) = frames(&mut decoder, &units);
             assert_whole(&name, &frames, &seen, resumed);
         }
     }
@@ -74,12 +74,12 @@ fn after_a_loss_that_is_told_nothing_refers_to_what_is_missing() {
             let mut found = Vec::new();
             for unit in &units[..lost.start] {
                 decoder.push(unit).expect("decodes");
-                found.extend(poll_all(&mut *decoder));
+                found.extend(poll_all(&mut decoder));
             }
             decoder.lose();
-            found.extend(poll_all(&mut *decoder));
+            found.extend(poll_all(&mut decoder));
             let before = found.len();
-            let (rest, damaged) = frames(&mut *decoder, &units[lost.end..]);
+            let (rest, damaged) = frames(&mut decoder, &units[lost.end..]);
             found.extend(rest);
             assert_eq!(damaged, 0, "{name}");
             assert_whole(&name, &found, &seen, 30);
@@ -99,7 +99,7 @@ fn a_picture_that_is_cut_off_is_damage_and_breaks_none() {
             let len = units[at].data.len();
             units[at].data.truncate(len / 2);
             let name = format!("{codec:?} with half of unit {at}");
-            let (frames, damaged) = frames(&mut *decoder, &units);
+            let (frames, damaged) = frames(&mut decoder, &units);
             assert!(damaged > 0, "{name}");
             assert_whole(&name, &frames, &seen, 30);
         }
@@ -120,7 +120,7 @@ fn another_size_begins_with_its_keyframe() {
         };
         // A stop in the middle of a GOP, then the other size and back, without an end between.
         let changes = [&small[..30], &large[..30], &small[..30]].concat();
-        let (frames, damaged) = frames(&mut *decoder, &changes);
+        let (frames, damaged) = frames(&mut decoder, &changes);
         let expected = [&seen_small[..30], &seen_large[..30], &seen_small[..30]].concat();
         assert_eq!((found(frames), damaged), (digests(&expected), 0), "{codec:?}");
     }
@@ -137,7 +137,7 @@ fn parameters_that_change_without_a_keyframe_show_nothing_broken() {
         let mut changed = units.clone();
         changed[10].data.splice(0..0, parameters);
         let mut decoder = open(codec);
-        let (frames, _) = frames(&mut *decoder, &changed);
+        let (frames, _) = frames(&mut decoder, &changed);
         assert_whole(&format!("{codec:?}"), &frames, &seen, 30);
     }
 }

@@ -60,9 +60,7 @@ fn a_live_stream_goes_on_after_a_loss() {
 
 /// Tests on a driver that knows the clips.
 mod device {
-    use decode::{
-        DecodeBackend, HwDevice, HwDeviceSpec, LiveOptions, Sampling, open_decoder_by, try_clips,
-    };
+    use decode::{DecodeBackend, HwDevice, HwDeviceSpec, LiveDecoder, Sampling, try_clips};
     use gate::{CpuBackend, MeasureBackend};
     use kernels::CudaBackend;
     use media::{Codec, FrameRate, Pixels};
@@ -161,10 +159,10 @@ mod device {
         let (_, ours) = frames(&DecoderChain::software(), &bytes, &every(1));
         let input = Cursor::new(bytes.clone());
         let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised");
-        let opened = open_decoder_by(&keeping(), Codec::H264, LiveOptions::default());
+        let opened = LiveDecoder::open(&keeping(), Codec::H264, DemuxLimits::default());
         let mut decoder = opened.expect("opens");
         let (mut seen, mut damaged) = (0, 0);
-        let mut look = |decoder: &mut Box<dyn decode::Decoder>| {
+        let mut look = |decoder: &mut LiveDecoder| {
             while let Ok(Some(frame)) = decoder.poll() {
                 let same = ours.iter().find(|(_, ours)| ours.pts == frame.pts).expect("its time");
                 // Lost pictures are not shown; all that are shown are right.

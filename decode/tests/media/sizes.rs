@@ -6,7 +6,7 @@ use std::{
 };
 
 use clips::rendered;
-use decode::{DecodeError, DemuxLimits, Demuxer, LiveOptions, open_decoder};
+use decode::{DecodeError, DecoderChain, DemuxLimits, Demuxer, LiveDecoder};
 use media::AccessUnit;
 
 use crate::{live::poll_all, support::*};
@@ -49,10 +49,10 @@ fn a_picture_of_too_many_bytes_is_refused_with_the_first_unit() {
     for encoder in ENCODERS {
         let path = clip(encoder, "yuv444p10le");
         let units = units(&path);
-        let options = LiveOptions { limits: limits() };
-        let mut decoder = open_decoder(units[0].codec, options).expect("opens");
+        let chain = DecoderChain::software();
+        let mut decoder = LiveDecoder::open(&chain, units[0].codec, limits()).expect("opens");
         assert_eq!(decoder.push(&units[0]), Err(too_many_bytes()), "{encoder}");
-        assert_eq!(poll_all(&mut *decoder), [], "{encoder}");
+        assert_eq!(poll_all(&mut decoder), [], "{encoder}");
         let (report, seen) = decode(&path, &every(2), false).expect("files may have them");
         assert_eq!((report.frames, seen.len()), (10, 10), "{encoder}");
         for threads in [1, 3] {
@@ -66,14 +66,14 @@ fn a_picture_of_too_many_bytes_is_refused_with_the_first_unit() {
 fn ten_bits_of_fewer_colours_are_taken() {
     for encoder in ENCODERS {
         let units = units(&clip(encoder, "yuv420p10le"));
-        let options = LiveOptions { limits: limits() };
-        let mut decoder = open_decoder(units[0].codec, options).expect("opens");
+        let chain = DecoderChain::software();
+        let mut decoder = LiveDecoder::open(&chain, units[0].codec, limits()).expect("opens");
         let mut frames = 0;
         for unit in &units {
             decoder.push(unit).expect("within the limits");
-            frames += poll_all(&mut *decoder).len();
+            frames += poll_all(&mut decoder).len();
         }
         decoder.flush().expect("ends");
-        assert_eq!(frames + poll_all(&mut *decoder).len(), 10, "{encoder}");
+        assert_eq!(frames + poll_all(&mut decoder).len(), 10, "{encoder}");
     }
 }
