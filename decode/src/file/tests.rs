@@ -15,7 +15,7 @@ use media::{Codec, DeviceMemoryLost, Frame, FrameRate, Timestamp};
 
 use crate::{
     BackendError, DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport,
-    FrameSink, LiveDecoder, Sampling, SegmentInfo, SinkStop, decode_file, decode_file_by,
+    FrameSink, LiveDecoder, Sampling, SegmentInfo, SinkStop, decode_file_by,
     decoder::{DecoderFactory, FrameDecoder, open_software},
     ffi::{AvError, DamagePolicy, DecoderSetup, Packet, ReceiveOutcome},
 };
@@ -149,13 +149,7 @@ fn every(threads: usize) -> FileOptions {
 }
 
 fn reference(bytes: &'static [u8], options: &FileOptions) -> Vec<Seen> {
-    let mut seen = Vec::new();
-    decode_file(open(bytes), options, Recorder::default, |frames| {
-        seen.extend(frames);
-        ControlFlow::Continue(())
-    })
-    .expect("decodes");
-    seen
+    hurried_by(&DecoderChain::software(), bytes, options).1
 }
 
 fn with_fault(
@@ -173,8 +167,18 @@ fn hurried_by(
     bytes: &'static [u8],
     options: &FileOptions,
 ) -> (FileReport, Vec<Seen>) {
+    collected(decoders, open(bytes), options, Recorder::default)
+}
+
+/// Decodes a file, and collects what its sinks have seen.
+fn collected<S: FrameSink<Output = Vec<Seen>>>(
+    decoders: &DecoderChain,
+    demuxer: Demuxer,
+    options: &FileOptions,
+    make_sink: impl Fn() -> S + Sync,
+) -> (FileReport, Vec<Seen>) {
     let mut seen = Vec::new();
-    let report = decode_file_by(decoders, open(bytes), options, Recorder::default, |frames| {
+    let report = decode_file_by(decoders, demuxer, options, make_sink, |frames| {
         seen.extend(frames);
         ControlFlow::Continue(())
     });
@@ -260,13 +264,7 @@ fn pixels_that_are_lost_with_their_device_cost_no_frame_and_double_none() {
                     is_late,
                     is_lost: false,
                 };
-                let mut seen = Vec::new();
-                let report =
-                    decode_file_by(&decoders, open(bytes), &options, make_sink, |frames| {
-                        seen.extend(frames);
-                        ControlFlow::Continue(())
-                    });
-                let report = report.expect("decodes");
+                let (report, seen) = collected(&decoders, open(bytes), &options, make_sink);
                 assert!(seen == expected, "{case}: {} of {}", seen.len(), expected.len());
                 let reason = report.fallback.unwrap_or_default();
                 assert!(reason.ends_with("from the device: unplugged"), "{case}: {reason}");
@@ -332,10 +330,7 @@ fn a_source_that_comes_once_is_decoded_by_the_reference() {
     let decoders = DecoderChain::with_engines(Box::new(flaky), vec![Codec::H264]);
     let demuxer = Demuxer::open_live(Box::new(Cursor::new(bytes)), DemuxLimits::default());
     let demuxer = demuxer.expect("opens");
-    let report = decode_file_by(&decoders, demuxer, &every(2), Recorder::default, |_| {
-        ControlFlow::Continue(())
-    });
-    let report = report.expect("decodes");
+    let (report, _) = collected(&decoders, demuxer, &every(2), Recorder::default);
     assert_eq!((report.decoder.as_str(), report.frames), ("software:h264", 96));
     assert_eq!(report.fallback, None);
 }

@@ -150,12 +150,7 @@ fn decoded_by(
 ) -> (FileReport, Vec<Seen>) {
     let input = Cursor::new(bytes.to_vec());
     let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("opens");
-    let mut seen = Vec::new();
-    let report = decode_file_by(decoders, demuxer, options, Recorder::default, |frames| {
-        seen.extend(frames);
-        ControlFlow::Continue(())
-    });
-    (report.expect("decodes"), seen)
+    collected(decoders, demuxer, options, Recorder::default)
 }
 
 fn one_decoder(bytes: &[u8], options: &FileOptions) -> (FileReport, Vec<Seen>) {
