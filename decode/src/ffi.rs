@@ -27,7 +27,7 @@ pub use aes::CbcDecryptor;
 pub(crate) use av_frame::{AvFrame, DecodedFrame};
 pub(crate) use codec::{CodecContext, DamagePolicy, DecoderSetup, ReceiveOutcome, decoder_name};
 pub use device::{HwDevice, HwDeviceSpec};
-pub(crate) use error::AvError;
+pub(crate) use error::{AvError, failed};
 pub(crate) use format::{FormatContext, StreamParameters};
 pub(crate) use mux::Muxer;
 pub(crate) use nut_reader::NutFrames;

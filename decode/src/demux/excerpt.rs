@@ -15,7 +15,7 @@ use super::Demuxer;
 use crate::{
     DecodeError,
     decoder::open_software,
-    ffi::{AvError, DamagePolicy, DecoderSetup, Muxer, Packet},
+    ffi::{AvError, DamagePolicy, DecoderSetup, Muxer, Packet, failed},
     file::frame_ticks,
 };
 use lane::Lane;
@@ -347,8 +347,4 @@ impl Copy {
         }
         self.muxer.end().map_err(failed("av_write_trailer"))
     }
-}
-
-fn failed(call: &'static str) -> impl FnOnce(AvError) -> DecodeError {
-    move |error| DecodeError::Libav { call: call.to_owned(), detail: error.to_string() }
 }

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use ffmpeg_next::ffi;
 
-use super::AvError;
+use super::{AvError, failed};
 use crate::DecodeError;
 
 /// Bytes of a block, of a key and of an initialization vector.
@@ -25,10 +25,7 @@ impl CbcDecryptor {
         key: &[u8; BLOCK_BYTES],
         vector: [u8; BLOCK_BYTES],
     ) -> Result<CbcDecryptor, DecodeError> {
-        let failed = |error: AvError| DecodeError::Libav {
-            call: "av_aes_init".to_owned(),
-            detail: error.to_string(),
-        };
+        let failed = failed("av_aes_init");
         // SAFETY: plain allocation.
         let context = NonNull::new(unsafe { ffi::av_aes_alloc() })
             .ok_or_else(|| failed(AvError::NO_MEMORY))?;

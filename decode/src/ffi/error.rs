@@ -4,6 +4,8 @@ use std::{ffi::CStr, fmt};
 
 use ffmpeg_next::ffi;
 
+use crate::DecodeError;
+
 /// A negative return code of libav.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AvError(pub i32);
@@ -20,6 +22,11 @@ impl AvError {
     pub(crate) fn check(code: i32) -> Result<i32, AvError> {
         if code < 0 { Err(AvError(code)) } else { Ok(code) }
     }
+}
+
+/// Returns a function that makes the error of `call` for a failure that is not the input's fault.
+pub(crate) fn failed(call: &'static str) -> impl Fn(AvError) -> DecodeError {
+    move |error| DecodeError::Libav { call: call.to_owned(), detail: error.to_string() }
 }
 
 impl fmt::Display for AvError {

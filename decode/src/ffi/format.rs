@@ -10,7 +10,7 @@ use ffmpeg_next::ffi;
 use media::{FrameRate, Rotation, Timebase, Timestamp, WallTime};
 
 use super::{
-    AvError, Packet, Parameters,
+    AvError, Packet, Parameters, failed,
     io::{AvioContext, AvioOpaque},
     packet::known,
 };
@@ -382,7 +382,7 @@ impl Drop for Options {
 }
 
 fn no_memory(error: AvError) -> DecodeError {
-    DecodeError::Libav { call: "avformat_alloc_context".to_owned(), detail: error.to_string() }
+    failed("avformat_alloc_context")(error)
 }
 
 fn ratio(rational: ffi::AVRational) -> Option<(u32, u32)> {

@@ -8,7 +8,7 @@ use std::{
 
 use ffmpeg_next::ffi;
 
-use super::{AvError, AvFrame, FormatContext};
+use super::{AvError, AvFrame, FormatContext, failed};
 use crate::DecodeError;
 
 /// Timebase of the returned times: milliseconds.
@@ -84,12 +84,6 @@ impl NutFrames {
         let tail = Tail::default();
         let format =
             FormatContext::open_nut(Box::new(Tailed { bytes: output, tail: tail.clone() }))?;
-        let failed = |call: &'static str| {
-            move |error: AvError| DecodeError::Libav {
-                call: call.to_owned(),
-                detail: error.to_string(),
-            }
-        };
         let facts = format.stream(0).ok_or(DecodeError::NoVideoStream { streams: 0 })?;
         // SAFETY: a static descriptor, or null, which is an error of the next call.
         let decoder = unsafe { ffi::avcodec_find_decoder(ffi::AVCodecID::AV_CODEC_ID_RAWVIDEO) };

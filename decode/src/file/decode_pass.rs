@@ -10,10 +10,9 @@ use super::{
     worker::SegmentAbort,
 };
 use crate::{
-    DecodeError,
     decoder::FrameDecoder,
     demux::check_extent,
-    ffi::{AvError, AvFrame, DamagePolicy, DecodedFrame, Place, ReceiveOutcome},
+    ffi::{AvFrame, DamagePolicy, DecodedFrame, Place, ReceiveOutcome, failed},
 };
 
 /// Most errors in a row of a decoder while its pictures are taken.
@@ -122,7 +121,9 @@ pub(super) fn feed(
         // Other starts were not cut at: the decoder has seen their parameter sets.
         let is_cut_at = index == 0 && !job.segment.continues_previous;
         let prefixed = match &unit.coded.prelude {
-            Some(prelude) if is_cut_at => Some(unit.payload.with_prefix(prelude).map_err(libav)?),
+            Some(prelude) if is_cut_at => {
+                Some(unit.payload.with_prefix(prelude).map_err(failed("avcodec"))?)
+            }
             _ => None,
         };
         tally.repeat.is_last_sent = unit.is_repeat;
@@ -179,11 +180,7 @@ fn drain(
                 errors += 1;
                 tally.note_damage_of(tally.repeat.is_last_sent, context)?;
             }
-            Err(error) => return Err(libav(error).into()),
+            Err(error) => return Err(failed("avcodec")(error).into()),
         }
     }
-}
-
-fn libav(error: AvError) -> DecodeError {
-    DecodeError::Libav { call: "avcodec".to_owned(), detail: error.to_string() }
 }
