@@ -19,7 +19,7 @@ use media::AccessUnit;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::{
-    SandboxReport, SessionSpec, Supervisor, WorkerError, WorkerLimits, WorkerSessionEvent,
+    SessionSpec, Supervisor, WorkerError, WorkerLimits, WorkerSessionEvent,
     process::{SocketState, WorkerLifetime, WorkerProcess},
     protocol::WorkerReply,
     session::{SESSION_BYTES_MAX, SESSIONS_MAX},
@@ -51,7 +51,6 @@ pub enum LiveWorkerEvent {
 pub struct LiveWorker {
     line: Arc<SharedLine>,
     thread: Option<JoinHandle<()>>,
-    report: SandboxReport,
 }
 
 /// State shared by callers and the supervising thread.
@@ -124,7 +123,7 @@ impl Supervisor {
         let supervise = move || {
             let started = WorkerProcess::spawn(&program, &limits, WorkerLifetime::Open);
             let (started, process) = match started {
-                Ok((process, report)) => (Ok(report), Some(process)),
+                Ok((process, _)) => (Ok(()), Some(process)),
                 Err(error) => (Err(error), None),
             };
             // Fails only if the caller has stopped waiting, which never happens.
@@ -137,8 +136,8 @@ impl Supervisor {
             .name("live-worker".to_owned())
             .spawn(supervise)
             .map_err(WorkerError::Spawn)?;
-        let report = told.recv().map_err(|_| WorkerError::Ended)??;
-        Ok(LiveWorker { line, thread: Some(thread), report })
+        told.recv().map_err(|_| WorkerError::Ended)??;
+        Ok(LiveWorker { line, thread: Some(thread) })
     }
 }
 
@@ -148,11 +147,6 @@ impl LiveWorker {
     /// Estimate of the bytes of pictures that a session keeps. The decoder of an unusual stream may keep
     /// more, see the constant of that name.
     pub const SESSION_BYTES_MAX: u64 = SESSION_BYTES_MAX;
-
-    /// Returns the report of the worker's sandbox.
-    pub fn sandbox_report(&self) -> &SandboxReport {
-        &self.report
-    }
 
     /// Opens a session under a number that the caller chooses. The number is in use until it is closed, even
     /// if the session has failed. Numbers in `spec` are clamped to their bounds.
@@ -165,12 +159,6 @@ impl LiveWorker {
     /// gap.
     pub fn push(&self, session: u32, unit: AccessUnit) -> Result<(), WorkerError> {
         self.line.send(|lanes| lanes.push(session, unit))
-    }
-
-    /// Tells the session that units before the next one are missing, so that no picture which refers to them
-    /// is shown. For units that never arrived; refused ones are tracked already.
-    pub fn mark_loss(&self, session: u32) -> Result<(), WorkerError> {
-        self.line.send(|lanes| lanes.lose(session))
     }
 
     /// Returns the queue of the session; `None` if it is not open.

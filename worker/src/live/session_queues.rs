@@ -158,12 +158,6 @@ impl SessionQueues {
         Ok(())
     }
 
-    /// Notes that units are missing before the session's next one.
-    pub fn lose(&mut self, session: u32) -> Result<(), WorkerError> {
-        self.opened(session)?.has_gap = true;
-        Ok(())
-    }
-
     pub fn close(&mut self, session: u32) -> Result<(), WorkerError> {
         self.opened(session)?.is_open = false;
         self.add(session, WorkerRequest::CloseSession { session });

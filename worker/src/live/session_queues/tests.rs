@@ -274,18 +274,6 @@ fn a_unit_that_others_overtake_is_being_worked_at() {
 }
 
 #[test]
-fn a_loss_that_the_caller_tells_goes_with_the_next_unit() {
-    let (mut lanes, now) = (SessionQueues::default(), Instant::now());
-    lanes.open(1, spec()).expect("open");
-    lanes.push(1, unit(0, true, 9)).expect("taken");
-    lanes.lose(1).expect("open");
-    lanes.push(1, unit(1, false, 9)).expect("taken: the decoder knows what can be shown");
-    assert_eq!(sent(&mut lanes, now), Some((1, 0, false)));
-    lanes.taken(1, now).expect("under way");
-    assert_eq!(sent(&mut lanes, now), Some((1, 1, true)));
-}
-
-#[test]
 fn a_closed_number_is_free_and_its_end_comes_first() {
     let (mut lanes, now) = (SessionQueues::default(), Instant::now());
     lanes.open(1, spec()).expect("open");
@@ -309,7 +297,6 @@ fn a_closed_number_is_free_and_its_end_comes_first() {
 enum Step {
     Open(u32),
     Push(u32, bool, usize),
-    Lose(u32),
     Close(u32),
     Next,
     Taken(u32),
@@ -321,7 +308,6 @@ fn step() -> impl Strategy<Value = Step> {
         session().prop_map(Step::Open),
         (session(), any::<bool>(), 0..SESSION_BYTES_MAX)
             .prop_map(|(session, keyframe, len)| Step::Push(session, keyframe, len)),
-        session().prop_map(Step::Lose),
         session().prop_map(Step::Close),
         Just(Step::Next),
         Just(Step::Next),
@@ -348,7 +334,6 @@ proptest! {
                         given.entry(session).or_insert_with(Vec::new).push(at);
                     }
                 }
-                Step::Lose(session) => drop(lanes.lose(session)),
                 Step::Close(session) => drop(lanes.close(session)),
                 Step::Next => lanes.next(now).into_iter().for_each(|it| note(it, &mut got)),
                 Step::Taken(session) => drop(lanes.taken(session, now)),
