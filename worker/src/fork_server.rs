@@ -54,8 +54,9 @@ media::named! {
 /// starts the worker, and must not block.
 pub(crate) type StartCallback = Box<dyn Fn(WorkerStart, Option<&io::Error>) + Send + Sync>;
 
-/// Descriptors of a new worker.
+/// Descriptors of a new worker or program, or their peers.
 pub(crate) struct Ends {
+    /// A worker's stdin, a program's stdin and stdout.
     pub socket: OwnedFd,
     pub stderr: OwnedFd,
 }

@@ -23,6 +23,7 @@ use crate::{
     EscapeAttempt, WorkerLimits,
     child::Child,
     close_fds,
+    fork_server::Ends,
     program::{library_directories, loader_path},
     sandbox::{ProgramConfinement, become_program},
     sandbox_probe,
@@ -48,25 +49,17 @@ pub(crate) struct ProgramRequest {
     pub cpu_seconds: u64,
 }
 
-/// Descriptors of a program: the peers of those that its worker holds.
-pub(crate) struct ProgramStdio {
-    /// Stdin and stdout.
-    pub socket: OwnedFd,
-    /// Stderr.
-    pub says: OwnedFd,
-}
-
 /// Starts `program` for a worker; `ours` is the binary that sandboxes itself and executes the program.
 pub(crate) fn start(
     ours: &Path,
     program: &Path,
     errand: &ProgramRequest,
-    ends: ProgramStdio,
+    ends: Ends,
 ) -> io::Result<Child> {
-    let ProgramStdio { socket, says } = ends;
+    let Ends { socket, stderr } = ends;
     let mut command = confined(ours, program, errand.memory_bytes, errand.cpu_seconds);
     command.args(program_arguments(errand.codec, errand.threads));
-    command.stdin(socket.try_clone()?).stdout(socket).stderr(says);
+    command.stdin(socket.try_clone()?).stdout(socket).stderr(stderr);
     Ok(command.spawn()?.into())
 }
 

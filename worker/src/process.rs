@@ -32,7 +32,7 @@ use crate::{
     session::SESSION_THREADS_MAX,
     wire::WireError,
 };
-use helper_programs::{HelperPrograms, ProgramPipes};
+use helper_programs::HelperPrograms;
 use output_budget::OutputBudget;
 use usage::Usage;
 
@@ -198,9 +198,9 @@ impl WorkerProcess {
 
     /// Starts the program that the worker asks for, and sends it the program's descriptors.
     fn start_external(&mut self, codec: Codec) -> Result<(), WorkerError> {
-        let ProgramPipes { socket, said } = self.externals.start(&self.program, codec)?;
+        let Ends { socket, stderr } = self.externals.start(&self.program, codec)?;
         self.send_with(&WorkerRequest::Program, socket.as_fd())?;
-        self.send_with(&WorkerRequest::Program, said.as_fd())
+        self.send_with(&WorkerRequest::Program, stderr.as_fd())
     }
 
     /// Returns the size in bytes of the last reply.

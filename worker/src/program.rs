@@ -18,7 +18,7 @@ use crate::{
     child::Child,
     fork_server::{Ends, ForkServer, WorkerStart},
     gate_device::GateDevice,
-    launcher::{self, ProgramRequest, ProgramStdio},
+    launcher::{self, ProgramRequest},
     sandbox::{RequestedDevice, SandboxPolicy, SandboxReport},
     worker_main::ARGUMENT,
 };
@@ -139,11 +139,7 @@ impl WorkerProgram {
     }
 
     /// Starts the decoding program with these descriptors.
-    pub(crate) fn start_external(
-        &self,
-        errand: &ProgramRequest,
-        ends: ProgramStdio,
-    ) -> io::Result<Child> {
+    pub(crate) fn start_external(&self, errand: &ProgramRequest, ends: Ends) -> io::Result<Child> {
         match &self.external {
             Some((program, codecs)) if codecs.contains(&errand.codec) => {
                 launcher::start(&self.path, program, errand, ends)

@@ -15,10 +15,8 @@ use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 use super::{Usage, WorkerLifetime};
 use crate::{
-    WorkerError, WorkerLimits, WorkerProgram,
-    channel::pair,
-    child::Child,
-    launcher::{ProgramRequest, ProgramStdio},
+    WorkerError, WorkerLimits, WorkerProgram, channel::pair, child::Child, fork_server::Ends,
+    launcher::ProgramRequest,
 };
 
 /// Programs that one worker may have at a time: one decodes, and some are about to end.
@@ -40,14 +38,6 @@ struct External {
     status: File,
 }
 
-/// The worker's ends of a program.
-pub(super) struct ProgramPipes {
-    /// Peer of the program's stdin and stdout.
-    pub(super) socket: OwnedFd,
-    /// Read end of the program's stderr; reads never block.
-    pub(super) said: OwnedFd,
-}
-
 impl HelperPrograms {
     /// Creates the set of programs, with limits that follow from the worker's.
     pub(super) fn new(limits: &WorkerLimits, life: WorkerLifetime) -> HelperPrograms {
@@ -60,25 +50,26 @@ impl HelperPrograms {
         HelperPrograms { running, threads, memory_bytes, cpu_seconds, niceness: limits.niceness }
     }
 
-    /// Starts a program for `codec`. If that fails, its stderr says why and its output ends at once.
+    /// Starts a program for `codec`, and returns the peers of its descriptors; reads of its stderr never block.
+    /// If that fails, its stderr says why and its output ends at once.
     pub(super) fn start(
         &mut self,
         program: &WorkerProgram,
         codec: Codec,
-    ) -> Result<ProgramPipes, WorkerError> {
+    ) -> Result<Ends, WorkerError> {
         self.running.retain_mut(|external| !external.child.has_ended());
         if self.running.len() >= EXTERNALS_MAX {
             self.running.pop_front();
         }
         let (socket, theirs) = pair().map_err(WorkerError::Spawn)?;
         let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
-        let (said, says) = pipe_with(flags).map_err(|error| WorkerError::Spawn(error.into()))?;
+        let (stderr, says) = pipe_with(flags).map_err(|error| WorkerError::Spawn(error.into()))?;
         let mut reason = File::from(says);
         if let Err(error) = self.add(program, codec, theirs, &reason) {
             // The text fits into a new pipe; otherwise the worker learns only that the program ended.
             write!(reason, "it cannot be started: {error}").ok();
         }
-        Ok(ProgramPipes { socket, said })
+        Ok(Ends { socket, stderr })
     }
 
     fn add(
@@ -92,7 +83,7 @@ impl HelperPrograms {
         fcntl_setpipe_size(says, SAID_BYTES)?;
         let HelperPrograms { threads, memory_bytes, cpu_seconds, .. } = *self;
         let errand = ProgramRequest { codec, threads, memory_bytes, cpu_seconds };
-        let ends = ProgramStdio { socket, says: says.try_clone()?.into() };
+        let ends = Ends { socket, stderr: says.try_clone()?.into() };
         let child = program.start_external(&errand, ends)?;
         let external = External::new(child)?;
         external.child.give_way(self.niceness);
@@ -168,11 +159,11 @@ mod tests {
         let missing = WorkerProgram::at("/nonexistent/server")
             .with_program("/nonexistent/ffmpeg".into(), vec![Codec::H264]);
         for codec in [Codec::H264, Codec::Vp8] {
-            let ProgramPipes { socket, said } = externals.start(&missing, codec).expect("ends");
+            let Ends { socket, stderr } = externals.start(&missing, codec).expect("ends");
             let (mut output, mut words) = (Vec::new(), String::new());
             File::from(socket).read_to_end(&mut output).expect("ended");
             assert!(output.is_empty());
-            File::from(said).read_to_string(&mut words).expect("ended");
+            File::from(stderr).read_to_string(&mut words).expect("ended");
             assert!(words.starts_with("it cannot be started: "), "{codec:?}: {words}");
         }
     }
