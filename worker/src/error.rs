@@ -95,9 +95,16 @@ impl From<MeasureError> for JobFault {
 
 impl From<JpegError> for JobFault {
     fn from(error: JpegError) -> JobFault {
+        let message = error.to_string();
         match error {
             JpegError::PixelsLost(lost) => JobFault::PixelsLost(lost),
-            error => JobFault::Other { kind: error.kind(), message: error.to_string() },
+            // Only noise in a very large picture is that large.
+            JpegError::TooLarge { .. } => {
+                JobFault::Other { kind: ErrorKind::InvalidInput, message }
+            }
+            JpegError::Chroma | JpegError::Encoder(_) => {
+                JobFault::Other { kind: ErrorKind::Internal, message }
+            }
         }
     }
 }

@@ -9,9 +9,7 @@ mod colour;
 mod crop;
 mod embedding_input;
 
-use media::{
-    DeviceMemoryLost, Dimensions, ErrorKind, Frame, Plane, Rotation, SampleFormat, Subsampling,
-};
+use media::{DeviceMemoryLost, Dimensions, Frame, Plane, Rotation, SampleFormat, Subsampling};
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp, YuvPlanesImage, decompress_to_yuv};
 
 use area_scaler::AreaScaler;
@@ -35,17 +33,6 @@ pub(crate) enum JpegError {
     Encoder(String),
     #[error("a view takes {bytes} bytes, more than the {VIEW_BYTES_MAX} that one may")]
     TooLarge { bytes: usize },
-}
-
-impl JpegError {
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            JpegError::Chroma | JpegError::Encoder(_) => ErrorKind::Internal,
-            JpegError::PixelsLost(_) => ErrorKind::Unavailable,
-            // Only noise in a very large picture is that large.
-            JpegError::TooLarge { .. } => ErrorKind::InvalidInput,
-        }
-    }
 }
 
 impl From<turbojpeg::Error> for JpegError {

@@ -54,25 +54,18 @@ pub(super) enum RemoteSourceError {
     Decryption,
 }
 
-impl RemoteSourceError {
-    /// Returns the error kind reported to the caller.
-    pub(super) fn kind(&self) -> ErrorKind {
-        match self {
-            RemoteSourceError::Asking(_) => ErrorKind::Unavailable,
-            _ => ErrorKind::InvalidInput,
-        }
-    }
-}
-
 impl From<RemoteSourceError> for JobFault {
     fn from(error: RemoteSourceError) -> JobFault {
-        let (kind, message) = (error.kind(), error.to_string());
+        let message = error.to_string();
         match error {
             RemoteSourceError::Over => JobFault::Over,
             RemoteSourceError::Reading(_) | RemoteSourceError::Silent | RemoteSourceError::Gone => {
                 JobFault::Source { is_refused: false, message }
             }
-            _ => JobFault::Other { kind, message },
+            RemoteSourceError::Asking(_) => {
+                JobFault::Other { kind: ErrorKind::Unavailable, message }
+            }
+            _ => JobFault::Other { kind: ErrorKind::InvalidInput, message },
         }
     }
 }
