@@ -16,12 +16,10 @@ use std::{
     time::Instant,
 };
 
-use decode::Sampling;
 use gate::{
     AHEAD, CpuBackend, FrameMeta, Gate, GateConfig, MeasureBackend, SignalWindow,
     conformance::{Fill, TestPicture},
 };
-use media::Zones;
 use worker::{JobEvent, JobOptions, analyze};
 
 /// Allocator that counts the allocations of every thread.
@@ -65,17 +63,7 @@ fn allocations(more: u64) -> u64 {
 /// Returns the allocations of an analysis of the first frames of a clip.
 fn allocations_of(clip: &Path, max_frames: u64, more: u64) -> u64 {
     let input = BufReader::new(File::open(clip).expect("the clip opens"));
-    let (sampling, gate) = (Sampling::Every, GateConfig::default());
-    let options = JobOptions {
-        sampling,
-        max_frames,
-        stills: false,
-        views: None,
-        gate,
-        zones: Zones::default(),
-        threads: 2,
-        resume: None,
-    };
+    let options = JobOptions { max_frames, threads: 2, ..JobOptions::default() };
     let before = ALLOCATIONS.load(Relaxed);
     let report = analyze(input, &options, &|event| {
         if let JobEvent::Frames(records) = event {

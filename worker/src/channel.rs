@@ -226,10 +226,6 @@ impl SendQueue {
 mod tests {
     use std::{fs::File, io::Read};
 
-    use decode::Sampling;
-    use gate::GateConfig;
-    use media::Zones;
-
     use super::*;
     use crate::{
         JobOptions,
@@ -237,18 +233,7 @@ mod tests {
     };
 
     fn job(len: u64) -> WorkerRequest {
-        let gate = GateConfig::default();
-        let sampling = Sampling::Every;
-        let options = JobOptions {
-            sampling,
-            max_frames: 9,
-            stills: true,
-            views: None,
-            gate,
-            zones: Zones::default(),
-            threads: 2,
-            resume: None,
-        };
+        let options = JobOptions::default();
         WorkerRequest::Job { source: InputSource::File { len }, options }
     }
 

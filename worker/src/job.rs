@@ -84,6 +84,22 @@ impl Resume {
     }
 }
 
+/// Every frame on one thread, without pictures.
+impl Default for JobOptions {
+    fn default() -> JobOptions {
+        JobOptions {
+            sampling: Sampling::Every,
+            max_frames: u64::MAX,
+            stills: false,
+            views: None,
+            gate: GateConfig::default(),
+            zones: Zones::default(),
+            threads: 1,
+            resume: None,
+        }
+    }
+}
+
 impl JobOptions {
     /// Returns the number of packets within which the first chunk should be complete, as models wait for it.
     /// `None` when sampling: a chunk then spans many GOPs, and skipping packets needs whole GOPs.

@@ -197,16 +197,7 @@ impl Hearer {
 }
 
 fn options(asked: Asked) -> JobOptions {
-    JobOptions {
-        sampling: Sampling::Every,
-        max_frames: 1000,
-        stills: asked.stills,
-        views: asked.views,
-        gate: GateConfig::default(),
-        zones: Zones::default(),
-        threads: 1,
-        resume: None,
-    }
+    JobOptions { stills: asked.stills, views: asked.views, ..JobOptions::default() }
 }
 
 /// Analyses the film, divided into segments of these lengths.

@@ -1,8 +1,7 @@
 //! Tests of records that no sound worker sends, for files and live sessions, and of their messages.
 
-use decode::Sampling;
 use gate::GateConfig;
-use media::{Codec, Rotation, Zones};
+use media::{Codec, Rotation};
 
 use super::*;
 use crate::{
@@ -51,14 +50,10 @@ fn checks() -> [RecordCheck; 3] {
         novelty,
     };
     let options = JobOptions {
-        sampling: Sampling::Every,
         max_frames: FRAMES_MAX,
         stills: true,
         views: Some(views),
-        gate: GateConfig::default(),
-        zones: Zones::default(),
-        threads: 1,
-        resume: None,
+        ..JobOptions::default()
     };
     let bare = SessionSpec::new(Codec::H264, GateConfig::default());
     let clip =

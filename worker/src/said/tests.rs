@@ -1,8 +1,6 @@
 //! Tests of events that no sound worker sends about a file.
 
-use decode::Sampling;
-use gate::GateConfig;
-use media::{Signal, Zones};
+use media::Signal;
 
 use super::*;
 use crate::{FrameImages, FrameRecord};
@@ -19,16 +17,7 @@ fn frames(frames: std::ops::Range<u64>) -> JobEvent {
 }
 
 fn job() -> JobCheck {
-    let options = JobOptions {
-        sampling: Sampling::Every,
-        max_frames: FRAMES_MAX,
-        stills: true,
-        views: None,
-        gate: GateConfig::default(),
-        zones: Zones::default(),
-        threads: 1,
-        resume: None,
-    };
+    let options = JobOptions { max_frames: FRAMES_MAX, stills: true, ..JobOptions::default() };
     JobCheck::new(&options, &WorkerLimits::default())
 }
 

@@ -16,13 +16,12 @@ use worker::{CancelToken, JobOptions, JobSpec, LiveEnd, Resume, analyze};
 
 use crate::support::{Heard, alone, long_clip, rendered, run, spec, supervisor};
 
-fn options(spec: &JobSpec) -> JobOptions {
-    let JobSpec { sampling, max_frames, stills, views, gate, threads, .. } = *spec;
-    let zones = spec.zones.clone();
-    JobOptions { sampling, max_frames, stills, views, gate, zones, threads, resume: None }
+/// Returns the options of [`spec`].
+pub fn options() -> JobOptions {
+    JobOptions { max_frames: 500_000, stills: true, threads: 2, ..JobOptions::default() }
 }
 
-fn in_process(path: &Path, options: &JobOptions) -> Heard {
+pub fn in_process(path: &Path, options: &JobOptions) -> Heard {
     let heard = Mutex::new(Heard::default());
     let input = BufReader::new(File::open(path).expect("the file opens"));
     let take = |event| heard.lock().expect("no panic").take(event);
@@ -40,7 +39,7 @@ fn a_worker_gives_what_the_process_itself_gives() {
         &["film_nasa.mp4", "nature_water.webm", "phone_adx-topshots.mp4", "talk_friday.mp4"],
     ) {
         let name = path.display();
-        let expected = in_process(&path, &JobOptions { threads: 1, ..options(&spec(&path)) });
+        let expected = in_process(&path, &JobOptions { threads: 1, ..options() });
         let heard = run(spec(&path)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(heard.progress > 0, "{name}");
         assert!(heard.settled() == expected, "{name}");
@@ -56,7 +55,7 @@ fn the_number_of_threads_changes_nothing() {
         &["surv_car-detection.mp4", "nature_flower.mp4", "anim_bbb-480p-30s.mp4"],
     ) {
         let name = path.display();
-        let with = |threads| in_process(&path, &JobOptions { threads, ..options(&spec(&path)) });
+        let with = |threads| in_process(&path, &JobOptions { threads, ..options() });
         let one = with(1);
         let frames = one.done.as_ref().map(|report| report.frames);
         assert_eq!(frames, Some(one.signals.len() as u64), "{name}");
@@ -80,7 +79,7 @@ fn a_machine_of_many_cores_may_ask_for_all_of_them() {
 fn stills_are_the_frames_that_a_gate_selects_from_the_signals() {
     let _alone = alone();
     let path = pick_one("bikes.mp4", "surv_car-detection.mp4");
-    let heard = in_process(&path, &options(&spec(&path)));
+    let heard = in_process(&path, &options());
     let mut gate = Gate::new(GateConfig::default());
     let selected: Vec<_> = heard
         .signals
@@ -96,7 +95,7 @@ fn stills_are_the_frames_that_a_gate_selects_from_the_signals() {
         let size = (still.extent.width as usize, still.extent.height as usize);
         assert_eq!((header.width, header.height), size);
     }
-    let without = in_process(&path, &JobOptions { stills: false, ..options(&spec(&path)) });
+    let without = in_process(&path, &JobOptions { stills: false, ..options() });
     assert_eq!(without.signals, heard.signals);
     assert_eq!(without.stills, []);
 }
@@ -105,7 +104,7 @@ fn stills_are_the_frames_that_a_gate_selects_from_the_signals() {
 fn stills_of_a_turned_clip_stand_upright() {
     let _alone = alone();
     let path = pick_one("rotated.mp4", "anim_mb-rotate-bbb.mp4");
-    let heard = in_process(&path, &JobOptions { max_frames: 5, ..options(&spec(&path)) });
+    let heard = in_process(&path, &JobOptions { max_frames: 5, ..options() });
     let stream = heard.opened.expect("opened");
     assert_ne!(stream.rotation.degrees(), 0);
     assert_eq!(heard.stills[0].1.extent, stream.extent.rotated(stream.rotation));

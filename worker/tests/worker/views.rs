@@ -1,42 +1,29 @@
 //! Views of clips: a worker's equal those made in this process, for any number of threads, and each is a JPEG
 //! of the announced size.
 
-use std::{fs::File, io::BufReader, ops::ControlFlow, path::Path, sync::Mutex};
+use std::{ops::ControlFlow, path::Path};
 
 use clips::{pick_one, pick_with};
 use gate::{Gate, GateConfig};
-use media::{Dimensions, Score, Zones};
+use media::{Dimensions, Score};
 use turbojpeg::read_header;
 use worker::{
     CancelToken, ChunkBoundary, ChunkBuilder, ChunkImageOptions, Crop, FrameChunk, JobEvent,
-    JobOptions, JobSpec, ModelImage, WorkerError, analyze,
+    JobOptions, JobSpec, ModelImage, WorkerError,
 };
 
-use crate::support::{Heard, alone, long_clip, run, spec, supervisor};
+use crate::{
+    jobs,
+    support::{Heard, alone, long_clip, run, spec, supervisor},
+};
 
 fn options(chunks: ChunkBoundary, per_chunk: u8, max_edge: Option<u32>) -> ChunkImageOptions {
     ChunkImageOptions { chunks, per_chunk, max_edge, crop: None, novelty: None }
 }
 
 fn in_process(path: &Path, views: ChunkImageOptions, threads: usize) -> Heard {
-    let JobSpec { sampling, max_frames, gate, .. } = spec(path);
-    let options = JobOptions {
-        sampling,
-        max_frames,
-        stills: false,
-        views: Some(views),
-        gate,
-        zones: Zones::default(),
-        threads,
-        resume: None,
-    };
-    let heard = Mutex::new(Heard::default());
-    let input = BufReader::new(File::open(path).expect("the file opens"));
-    let take = |event| heard.lock().expect("no panic").take(event);
-    let report = analyze(input, &options, &take).expect("a result");
-    let mut heard = heard.into_inner().expect("no panic");
-    heard.done = Some(report);
-    heard.settled()
+    let options = JobOptions { stills: false, views: Some(views), threads, ..jobs::options() };
+    jobs::in_process(path, &options)
 }
 
 fn in_worker(path: &Path, views: ChunkImageOptions, threads: usize) -> Heard {
