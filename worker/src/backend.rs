@@ -9,10 +9,8 @@ use decode::{BackendError, CodecProbeResult, DecodeBackend, HwDeviceSpec};
 use media::{Codec, ErrorKind};
 
 use crate::{
-    Capabilities, GateBackend, JobFault, SandboxReport, Supervisor, WorkerError, WorkerLimits,
-    WorkerProgram,
+    Capabilities, GateBackend, JobFault, SandboxReport, Supervisor, WorkerError, WorkerProgram,
     gate_device::GateDevice,
-    process::{WorkerLifetime, WorkerProcess},
 };
 
 /// Choice of the decoding backend.
@@ -152,19 +150,20 @@ fn select_by(
     mut measures: impl FnMut(GateDevice) -> Result<(), WorkerError>,
     mut decodes: impl FnMut(DecodeBackend, Option<GateDevice>) -> Result<Found, WorkerError>,
 ) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
-    let ((supervisor, found), gate) = match wanted.gate {
+    let (supervisor, found) = match wanted.gate {
         GateChoice::Named(backend) => {
             let refused = |source| BackendSelectError::Gate { backend, source };
             let device = wanted.gate_device(backend);
             measures(device).map_err(refused)?;
             let device = Some(device).filter(|_| backend != GateBackend::Cpu);
-            let found =
+            let (supervisor, mut found) =
                 first_that_decodes(&wanted.candidates(), |decoder| decodes(decoder, device))
                     .map_err(|error| match error {
                         WorkerError::Fault(JobFault::Gate(_)) => refused(error),
                         other => BackendSelectError::Decode(other),
                     })?;
-            (found, GateSelection { backend, passed_over: Vec::new() })
+            found.gate.backend = backend;
+            (supervisor, found)
         }
         GateChoice::Auto => {
             let plain = first_that_decodes(&wanted.candidates(), |decoder| decodes(decoder, None))?;
@@ -175,9 +174,7 @@ fn select_by(
             })
         }
     };
-    let supervisor = Supervisor::new(supervisor.program.with_devices_found());
-    let Decodes { backend, capabilities, sandbox, passed_over } = found;
-    Ok((supervisor, DecodeSelection { backend, capabilities, sandbox, passed_over, gate }))
+    Ok((Supervisor::new(supervisor.program.with_devices_found()), found))
 }
 
 /// Returns the measuring devices to try without being asked for, in order: those whose driver the worker has
@@ -191,23 +188,25 @@ fn gates_beside(decoder: DecodeBackend) -> &'static [GateBackend] {
     }
 }
 
-/// Adds to `plain` the first measuring device that works beside its decoder, according to `attempt`; keeps
-/// `plain` if there is none.
+/// Replaces the CPU by the first measuring device that works beside the decoder found, according to `attempt`.
 fn beside(
-    plain: (Supervisor, Decodes),
-    mut attempt: impl FnMut(DecodeBackend, GateBackend) -> Result<(Supervisor, Decodes), WorkerError>,
-) -> ((Supervisor, Decodes), GateSelection) {
-    let mut passed_over = Vec::new();
-    for &backend in gates_beside(plain.1.backend) {
-        match attempt(plain.1.backend, backend) {
+    (supervisor, mut found): (Supervisor, DecodeSelection),
+    mut attempt: impl FnMut(
+        DecodeBackend,
+        GateBackend,
+    ) -> Result<(Supervisor, DecodeSelection), WorkerError>,
+) -> (Supervisor, DecodeSelection) {
+    for &backend in gates_beside(found.backend) {
+        match attempt(found.backend, backend) {
             Ok((supervisor, both)) => {
-                let decodes = Decodes { passed_over: plain.1.passed_over, ..both };
-                return ((supervisor, decodes), GateSelection { backend, passed_over });
+                let gate = GateSelection { backend, ..found.gate };
+                let passed_over = found.passed_over;
+                return (supervisor, DecodeSelection { passed_over, gate, ..both });
             }
-            Err(error) => passed_over.push((backend, error)),
+            Err(error) => found.gate.passed_over.push((backend, error)),
         }
     }
-    (plain, GateSelection { backend: GateBackend::Cpu, passed_over })
+    (supervisor, found)
 }
 
 impl BackendSelectError {
@@ -221,25 +220,12 @@ impl BackendSelectError {
     }
 }
 
-/// Decoding part of a [`DecodeSelection`].
-struct Decodes {
-    backend: DecodeBackend,
-    capabilities: Capabilities,
-    sandbox: SandboxReport,
-    passed_over: Vec<(DecodeBackend, WorkerError)>,
-}
-
 /// Has a worker open `device`; the CPU is not tried.
 fn try_gate(program: &WorkerProgram, device: GateDevice) -> Result<(), WorkerError> {
     if device.backend == GateBackend::Cpu {
         return Ok(());
     }
-    WorkerProcess::spawn(
-        &program.clone().with_gate(device),
-        &WorkerLimits::default(),
-        WorkerLifetime::Open,
-    )?;
-    Ok(())
+    Supervisor::new(program.clone().with_gate(device)).sandbox().map(drop)
 }
 
 /// Result of trying a backend: workers that use it, their capabilities and their confinement.
@@ -303,16 +289,19 @@ fn is_of(backend: DecodeBackend, tried: &CodecProbeResult) -> bool {
     decoder.is_some_and(|(name, _)| name == backend.as_str())
 }
 
-/// Tries the candidates in order. The last one's failure is the error; earlier ones are reported.
+/// Tries the candidates in order; the CPU measures. The last one's failure is the error; earlier ones are
+/// reported.
 fn first_that_decodes(
     candidates: &[DecodeBackend],
     mut attempt: impl FnMut(DecodeBackend) -> Result<Found, WorkerError>,
-) -> Result<(Supervisor, Decodes), WorkerError> {
+) -> Result<(Supervisor, DecodeSelection), WorkerError> {
     let mut passed_over: Vec<(DecodeBackend, WorkerError)> = Vec::new();
     for &backend in candidates {
         match attempt(backend) {
             Ok((supervisor, capabilities, sandbox)) => {
-                return Ok((supervisor, Decodes { backend, capabilities, sandbox, passed_over }));
+                let gate = GateSelection { backend: GateBackend::Cpu, passed_over: Vec::new() };
+                let found = DecodeSelection { backend, capabilities, sandbox, passed_over, gate };
+                return Ok((supervisor, found));
             }
             Err(error) => passed_over.push((backend, error)),
         }

@@ -91,18 +91,19 @@ fn a_device_measures_unnamed_only_beside_one_that_decodes() {
     ];
     let decodes = |backend, passed_over| {
         let (supervisor, capabilities, sandbox) = found();
-        (supervisor, Decodes { backend, capabilities, sandbox, passed_over })
+        let gate = GateSelection { backend: Cpu, passed_over: Vec::new() };
+        (supervisor, DecodeSelection { backend, capabilities, sandbox, passed_over, gate })
     };
     for (decoder, there, expected, passed_over) in rows {
         let plain = decodes(decoder, vec![(Nvdec, WorkerError::Ended)]);
-        let ((_, kept), gate) = beside(plain, |with, gate| {
+        let (_, kept) = beside(plain, |with, gate| {
             assert_eq!(with, decoder);
             let found = there.contains(&gate).then(|| decodes(with, Vec::new()));
             found.ok_or(WorkerError::Ended)
         });
-        let over: Vec<GateBackend> = gate.passed_over.iter().map(|over| over.0).collect();
+        let over: Vec<GateBackend> = kept.gate.passed_over.iter().map(|over| over.0).collect();
         let case = format!("{decoder:?} and {there:?}");
-        assert_eq!((gate.backend, &over[..]), (expected, passed_over), "{case}");
+        assert_eq!((kept.gate.backend, &over[..]), (expected, passed_over), "{case}");
         assert_eq!((kept.backend, kept.passed_over.len()), (decoder, 1), "{case}");
     }
 }
