@@ -125,6 +125,23 @@ fn encode(picture: Quartered, rotation: Rotation) -> EncodedImage {
 const SMALL: Dimensions = Dimensions { width: 64, height: 48 };
 const LARGE: Dimensions = Dimensions { width: 1280, height: 720 };
 const GREY: [u8; 3] = [126, 128, 128];
+/// Red of BT.601 in limited range.
+const RED: [u8; 3] = [81, 90, 240];
+/// Every rotation, and the quarter in which the upper left one is then: columns and rows.
+const TURNS: [(Rotation, (usize, usize)); 4] = [
+    (Rotation::None, (0, 0)),
+    (Rotation::Quarter, (1, 0)),
+    (Rotation::Half, (1, 1)),
+    (Rotation::ThreeQuarters, (0, 1)),
+];
+const LAYOUTS: [Subsampling; 6] = [
+    Subsampling::Gray,
+    Subsampling::Yuv420,
+    Subsampling::Yuv422,
+    Subsampling::Yuv440,
+    Subsampling::Yuv411,
+    Subsampling::Yuv444,
+];
 
 #[test]
 fn colours_come_out_as_the_video_means_them() {
@@ -154,10 +171,9 @@ fn colours_come_out_as_the_video_means_them() {
 
 #[test]
 fn every_way_to_store_samples_gives_the_same_bytes() {
-    let red = [81, 90, 240];
     for subsampling in [Subsampling::Yuv420, Subsampling::Yuv422, Subsampling::Yuv444] {
         let plain = layout(subsampling, SampleRange::Limited);
-        let expected = encode(Quartered::new(SMALL, plain, red, GREY), Rotation::None);
+        let expected = encode(Quartered::new(SMALL, plain, RED, GREY), Rotation::None);
         let cases = [
             ("NV12", SampleFormat::U8, true),
             ("10 bit", SampleFormat::U16 { shift: 2 }, false),
@@ -165,7 +181,7 @@ fn every_way_to_store_samples_gives_the_same_bytes() {
         ];
         for (name, sample, interleaved_chroma) in cases {
             let layout = PixelLayout { sample, interleaved_chroma, ..plain };
-            let got = encode(Quartered::new(SMALL, layout, red, GREY), Rotation::None);
+            let got = encode(Quartered::new(SMALL, layout, RED, GREY), Rotation::None);
             assert!(got == expected, "{name}, {subsampling:?}");
         }
     }
@@ -173,25 +189,12 @@ fn every_way_to_store_samples_gives_the_same_bytes() {
 
 #[test]
 fn a_turned_picture_stands_upright() {
-    let red = [81, 90, 240];
     let extent = Dimensions { width: 66, height: 50 };
-    let turns = [
-        (Rotation::None, (0, 0)),
-        (Rotation::Quarter, (1, 0)),
-        (Rotation::Half, (1, 1)),
-        (Rotation::ThreeQuarters, (0, 1)),
-    ];
-    for (rotation, corner) in turns {
-        for subsampling in [
-            Subsampling::Yuv420,
-            Subsampling::Yuv422,
-            Subsampling::Yuv440,
-            Subsampling::Yuv411,
-            Subsampling::Yuv444,
-        ] {
+    for (rotation, corner) in TURNS {
+        for subsampling in &LAYOUTS[1..] {
             let name = format!("{rotation:?}, {subsampling:?}");
-            let layout = layout(subsampling, SampleRange::Limited);
-            let still = encode(Quartered::new(extent, layout, red, GREY), rotation);
+            let layout = layout(*subsampling, SampleRange::Limited);
+            let still = encode(Quartered::new(extent, layout, RED, GREY), rotation);
             assert_eq!(still.extent, extent.rotated(rotation), "{name}");
             let image = decompress(&still.jpeg, PixelFormat::RGB).expect("a JPEG");
             for (x, y) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
@@ -210,13 +213,7 @@ fn a_turned_picture_stands_upright() {
 fn odd_sizes_and_grey_pictures_encode_and_buffers_are_reused() {
     let mut encoder = JpegEncoder::new().expect("an encoder");
     for (width, height) in [(1, 1), (2, 1), (3, 5), (17, 33), (63, 1), (640, 359), (5, 5)] {
-        for subsampling in [
-            Subsampling::Yuv420,
-            Subsampling::Gray,
-            Subsampling::Yuv411,
-            Subsampling::Yuv440,
-            Subsampling::Yuv444,
-        ] {
+        for subsampling in LAYOUTS {
             for rotation in [Rotation::None, Rotation::Quarter, Rotation::Half] {
                 let extent = Dimensions { width, height };
                 let layout = layout(subsampling, SampleRange::Limited);
@@ -252,37 +249,20 @@ fn cut_out(
     encoder.encode_cut(&frame, rotation, &cut).expect("a view")
 }
 
-const LAYOUTS: [Subsampling; 6] = [
-    Subsampling::Gray,
-    Subsampling::Yuv420,
-    Subsampling::Yuv422,
-    Subsampling::Yuv440,
-    Subsampling::Yuv411,
-    Subsampling::Yuv444,
-];
-
 #[test]
 fn a_quarter_that_is_cut_out_is_of_one_colour() {
-    // Bright red on grey; a luma-only picture keeps only the brightness.
-    let (red, grey) = ([81, 90, 240], [126, 128, 128]);
     let extents = [Dimensions { width: 64, height: 48 }, Dimensions { width: 67, height: 51 }];
-    let turns = [
-        (Rotation::None, (0, 0)),
-        (Rotation::Quarter, (1, 0)),
-        (Rotation::Half, (1, 1)),
-        (Rotation::ThreeQuarters, (0, 1)),
-    ];
     let samples = [SampleFormat::U8, SampleFormat::U16 { shift: 2 }];
     for (extent, sample) in extents.iter().flat_map(|extent| samples.map(|s| (*extent, s))) {
         for (subsampling, (rotation, corner)) in
-            LAYOUTS.iter().flat_map(|layout| turns.map(|turn| (*layout, turn)))
+            LAYOUTS.iter().flat_map(|layout| TURNS.map(|turn| (*layout, turn)))
         {
             let name = format!("{extent:?}, {sample:?}, {subsampling:?}, {rotation:?}");
             let layout = PixelLayout { sample, ..layout(subsampling, SampleRange::Limited) };
             // Inside the quarter, so that no chroma sample lies on its edge.
             let at = |far: usize| if far == 1 { 600_000 } else { 0 };
             let crop = Some([at(corner.0), at(corner.1), 400_000, 400_000]);
-            let picture = Quartered::new(extent, layout, red, grey);
+            let picture = Quartered::new(extent, layout, RED, GREY);
             let view = cut_out(picture, rotation, None, crop);
             let upright = extent.rotated(rotation);
             let side = |side: u32, far: usize| {
@@ -305,7 +285,6 @@ fn a_quarter_that_is_cut_out_is_of_one_colour() {
 
 #[test]
 fn a_picture_that_is_scaled_down_keeps_its_corners() {
-    let (red, grey) = ([81, 90, 240], [126, 128, 128]);
     let cases = [
         ("by two", Dimensions { width: 256, height: 192 }, Some(128), (128, 96)),
         ("by an odd number", Dimensions { width: 391, height: 219 }, Some(100), (100, 56)),
@@ -314,19 +293,13 @@ fn a_picture_that_is_scaled_down_keeps_its_corners() {
         ("never up", Dimensions { width: 131, height: 97 }, Some(4096), (131, 97)),
         ("upright", Dimensions { width: 97, height: 400 }, Some(64), (16, 64)),
     ];
-    let turns = [
-        (Rotation::None, (0, 0)),
-        (Rotation::Quarter, (1, 0)),
-        (Rotation::Half, (1, 1)),
-        (Rotation::ThreeQuarters, (0, 1)),
-    ];
     for (what, extent, max_edge, (width, height)) in cases {
         for (subsampling, (rotation, corner)) in
-            LAYOUTS.iter().flat_map(|layout| turns.map(|turn| (*layout, turn)))
+            LAYOUTS.iter().flat_map(|layout| TURNS.map(|turn| (*layout, turn)))
         {
             let name = format!("{what}, {subsampling:?}, {rotation:?}");
             let picture =
-                || Quartered::new(extent, layout(subsampling, SampleRange::Limited), red, grey);
+                || Quartered::new(extent, layout(subsampling, SampleRange::Limited), RED, GREY);
             let view = cut_out(picture(), rotation, max_edge, None);
             let still = cut_out(picture(), rotation, None, None);
             let mut encoder = JpegEncoder::new().expect("an encoder");
@@ -361,7 +334,7 @@ fn one_encoder_makes_stills_and_views_in_any_order() {
             for rotation in [Rotation::None, Rotation::Quarter] {
                 let extent = Dimensions { width, height };
                 let layout = layout(subsampling, SampleRange::Limited);
-                let frame = Quartered::new(extent, layout, [81, 90, 240], GREY).frame();
+                let frame = Quartered::new(extent, layout, RED, GREY).frame();
                 let still = encoder.encode(&frame, rotation).expect("a still");
                 let alone = |cut: &CropScale| {
                     let mut encoder = JpegEncoder::new().expect("an encoder");

@@ -5,10 +5,6 @@ use media::SampleRange;
 use super::*;
 use crate::{NoveltyInput, still::EmbeddingInputBuilder};
 
-/// Red corner on grey, in limited range: [81, 90, 240] is (255, 0, 0) by BT.601.
-const RED: [u8; 3] = [81, 90, 240];
-const GREY: [u8; 3] = [126, 128, 128];
-
 fn crop(millionths: [u32; 4]) -> Crop {
     let [x, y, width, height] = millionths.map(Score::from_millionths);
     Crop::new(x, y, width, height).expect("inside")
