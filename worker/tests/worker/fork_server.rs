@@ -15,7 +15,7 @@ use worker::{
 
 use crate::{
     faults::children,
-    support::{Heard, alone, long_clip, program, rendered, spec, supervisor},
+    support::{alone, long_clip, program, rendered, run_by, spec, supervisor},
 };
 
 /// Waits until this many workers live.
@@ -54,10 +54,7 @@ fn a_fork_server_that_fails_costs_no_job_and_one_whose_worker_was_killed_is_repl
     let _alone = alone();
     let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", &[]);
     let (supervisor, starts) = forking(program());
-    let job = || {
-        let mut heard = Heard::default();
-        supervisor.run_job(spec(&path), &CancelToken::new(), &mut |event| heard.take(event))
-    };
+    let job = || run_by(&supervisor, spec(&path));
     let told = || std::mem::take(&mut *starts.lock().expect("whole"));
     until_there_are(0);
     job().expect("a job");

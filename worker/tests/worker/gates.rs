@@ -3,13 +3,13 @@
 use gate::GateConfig;
 use media::Codec;
 use worker::{
-    BackendRequest, BackendSelectError, CancelToken, DecodeBackendChoice, DecodeSelection,
-    GateBackend, GateChoice, SessionSpec, Supervisor, WorkerLimits,
+    BackendRequest, BackendSelectError, DecodeBackendChoice, DecodeSelection, GateBackend,
+    GateChoice, SessionSpec, Supervisor, WorkerLimits,
 };
 
 use crate::{
     live::{Listener, Said, access_units, push},
-    support::{Heard, alone, annex_b, has_landlock, long_clip, program, skip, spec},
+    support::{alone, annex_b, has_landlock, long_clip, program, run_by, skip, spec},
 };
 
 fn select(
@@ -73,12 +73,8 @@ fn a_file_measured_on_an_adapter_says_what_it_says_on_the_cpu() {
     let _alone = alone();
     let Some(on_adapter) = on_an_adapter("a file on an adapter") else { return };
     let run = |supervisor: &Supervisor| {
-        let mut heard = Heard::default();
         let spec = worker::JobSpec { max_frames: 400, ..spec(&long_clip()) };
-        supervisor
-            .run_job(spec, &CancelToken::new(), &mut |event| heard.take(event))
-            .expect("decodes");
-        heard.settled()
+        run_by(supervisor, spec).expect("decodes").settled()
     };
     let (mut measured, mut expected) = (run(&on_adapter), run(&Supervisor::new(program())));
     let by = measured.measured_by.take().expect("told");

@@ -35,14 +35,14 @@ mod device {
 
     use decode::{DecodeBackend, Demuxer};
     use worker::{
-        BackendRequest, CancelToken, DecodeBackendChoice, DecodeSelection, GateBackend, GateChoice,
-        Supervisor, WorkerLimits,
+        BackendRequest, DecodeBackendChoice, DecodeSelection, GateBackend, GateChoice, Supervisor,
+        WorkerLimits,
     };
 
     use crate::{
         live::{Listener, Said, push, with_stills},
         nvdec_shim::{LONG, brought, given},
-        support::{Heard, program, spec},
+        support::{program, run_by, spec},
     };
 
     fn select() -> (Supervisor, DecodeSelection) {
@@ -68,11 +68,7 @@ mod device {
     #[ignore = "needs the shim"]
     fn a_file_is_that_of_the_cpu() {
         let run = |supervisor: &Supervisor| {
-            let mut heard = Heard::default();
-            supervisor
-                .run_job(spec(&given("clip")), &CancelToken::new(), &mut |event| heard.take(event))
-                .expect("decodes");
-            heard.settled()
+            run_by(supervisor, spec(&given("clip"))).expect("decodes").settled()
         };
         // The selection finds a sound device; the job's worker reads the settings again.
         let settings = fs::read_to_string(given("settings")).expect("there");

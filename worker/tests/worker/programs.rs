@@ -21,7 +21,7 @@ use worker::{
 use crate::{
     damaged::mutate,
     mutants::PATIENCE,
-    support::{Heard, alone, long_clip, program, rendered, run, skip, spec},
+    support::{Heard, alone, long_clip, program, rendered, run, run_by, skip, spec},
 };
 
 fn select(ffmpeg: Option<&Path>) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
@@ -99,9 +99,8 @@ fn beside_a_gate_on_a_device_files_say_what_they_say_without_both() {
 
 /// Returns a job's result by the program; fails if another decoder was used.
 fn by_program(supervisor: &Supervisor, spec: JobSpec) -> Heard {
-    let mut heard = Heard::default();
-    let report = supervisor.run_job(spec, &CancelToken::new(), &mut |event| heard.take(event));
-    let report = report.expect("decodes");
+    let heard = run_by(supervisor, spec).expect("decodes");
+    let report = heard.done.as_ref().expect("told");
     assert!(report.decoder.starts_with("ffmpeg-cli:"), "{report:?}");
     assert_eq!(report.fallback, None);
     settled(heard)
@@ -227,17 +226,12 @@ fn damaged_files_end_as_they_do_without_it() {
         fs::write(&path, &bytes).expect("written");
         let expected = run(spec(&path)).map(settled).map_err(|error| error.to_string());
         let started = Instant::now();
-        let mut heard = Heard::default();
-        let ended =
-            supervisor.run_job(spec(&path), &CancelToken::new(), &mut |event| heard.take(event));
+        let found = run_by(&supervisor, spec(&path)).map_err(|error| error.to_string());
         assert!(started.elapsed() < PATIENCE, "mutant {seed}");
-        let ended = ended.map_err(|error| error.to_string());
-        decoded += usize::from(ended.is_ok());
-        assert_eq!(ended.is_ok(), expected.is_ok(), "mutant {seed}: {ended:?}, {expected:?}");
-        match expected {
-            Ok(expected) => assert!(settled(heard) == expected, "mutant {seed}: {ended:?}"),
-            Err(reason) => assert_eq!(ended.err(), Some(reason), "mutant {seed}"),
-        }
+        decoded += usize::from(found.is_ok());
+        let told = found.as_ref().map(|heard| heard.done.clone());
+        let ended = format!("mutant {seed}: {told:?}, {:?}", expected.as_ref().err());
+        assert!(found.map(settled) == expected, "{ended}");
     }
     println!("{decoded} of {MUTANTS} decoded");
     assert!(decoded > 0);

@@ -111,8 +111,13 @@ impl Heard {
 
 /// Runs a job in a worker and collects its events.
 pub fn run(spec: JobSpec) -> Result<Heard, WorkerError> {
+    run_by(&supervisor(), spec)
+}
+
+/// As [`run`], in a worker of this supervisor.
+pub fn run_by(supervisor: &Supervisor, spec: JobSpec) -> Result<Heard, WorkerError> {
     let mut heard = Heard::default();
-    supervisor().run_job(spec, &CancelToken::new(), &mut |event| heard.take(event))?;
+    supervisor.run_job(spec, &CancelToken::new(), &mut |event| heard.take(event))?;
     Ok(heard)
 }
 
