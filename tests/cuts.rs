@@ -6,7 +6,7 @@ use std::{fs::File, ops::ControlFlow, path::Path};
 
 use clips::{pick, pick_with, rendered_from, sized, with_known_cuts};
 use gate::{Gate, GateConfig, SelectionReason};
-use worker::{CancelToken, JobEvent, JobSpec, Supervisor, WorkerProgram};
+use worker::{CancelToken, JobEvent, JobOptions, JobSpec, Supervisor, WorkerProgram};
 
 use crate::support::sandbox;
 
@@ -19,7 +19,7 @@ fn cuts(path: &Path, max_frames: u64) -> Vec<u64> {
     let program = WorkerProgram::at(program).with_sandbox(sandbox::policy(program));
     let supervisor = Supervisor::new(program);
     let file = File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let spec = JobSpec { threads: 2, max_frames, ..JobSpec::new(file) };
+    let spec = JobSpec::new(file, JobOptions { threads: 2, max_frames, ..JobOptions::default() });
     let mut gate = Gate::new(GateConfig::default());
     let mut found = Vec::new();
     supervisor

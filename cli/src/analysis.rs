@@ -12,7 +12,7 @@ use gate::{Decision, EpisodeChange, Episodes, Gate, GateConfig, SelectionReason}
 use media::{MarkerOrigin, Rotation, RunId, Signal, Zones};
 use timeline::{AnalysisKey, FrameLabel, MarkerConfig, derive_markers};
 use worker::{
-    CancelToken, EncodedImage, FrameRecord, JobEvent, JobSpec, Supervisor, WorkerError,
+    CancelToken, EncodedImage, FrameRecord, JobEvent, JobOptions, JobSpec, Supervisor, WorkerError,
     WorkerLimits,
 };
 
@@ -77,16 +77,17 @@ pub fn analyze(
 ) -> Result<Analysis, CliError> {
     let (input, bytes) = open(&job.path)?;
     let gate = job.gate;
-    let spec = JobSpec {
+    let options = JobOptions {
         sampling: job.sampling,
         max_frames: job.max_frames,
         stills: job.stills,
         gate,
         zones: job.zones.clone(),
         threads: job.threads,
-        limits: WorkerLimits { wall: WALL, output_bytes: OUTPUT_BYTES, ..WorkerLimits::default() },
-        ..JobSpec::new(input)
+        ..JobOptions::default()
     };
+    let limits = WorkerLimits { wall: WALL, output_bytes: OUTPUT_BYTES, ..WorkerLimits::default() };
+    let spec = JobSpec { limits, ..JobSpec::new(input, options) };
     let mut stream = None;
     let (mut signals, mut decides) = (Vec::new(), Gate::new(gate));
     let mut progress: Option<MediaProgress> = None;

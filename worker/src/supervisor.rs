@@ -13,13 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use decode::{FileReport, Sampling, StreamInfo};
-use gate::GateConfig;
-use media::{Dimensions, Rotation, Zones};
+use decode::{FileReport, StreamInfo};
+use media::{Dimensions, Rotation};
 
 use crate::{
     Capabilities, ChunkImageOptions, EncodedImage, EscapeAttempt, JobEvent, JobInput, JobOptions,
-    Resume, SandboxReport, WorkerError, WorkerProgram,
+    SandboxReport, WorkerError, WorkerProgram,
     input_provider::InputProvider,
     jpeg,
     process::{SocketState, WorkerLifetime, WorkerProcess},
@@ -106,41 +105,17 @@ impl WorkerLimits {
 pub struct JobSpec {
     /// Source of the media.
     pub input: JobInput,
-    /// Selection of the frames that are analysed.
-    pub sampling: Sampling,
-    /// Most frames analysed.
-    pub max_frames: u64,
-    /// True to encode the selected frames as stills.
-    pub stills: bool,
-    /// Options of the chunks and their views, or `None`; numbers beyond their bounds are clamped.
-    pub views: Option<ChunkImageOptions>,
-    /// Thresholds of the gate.
-    pub gate: GateConfig,
-    /// Zones of the picture that the gate watches, within their bounds.
-    pub zones: Zones,
-    /// Decoding threads, clamped to 1 to [`JOB_THREADS_MAX`].
-    pub threads: usize,
-    /// State to continue from, if an earlier job read the live source.
-    pub resume: Option<Resume>,
+    /// Options of the analysis; the threads, at most [`JOB_THREADS_MAX`], and the numbers of the views are
+    /// clamped to their bounds.
+    pub options: JobOptions,
     /// Limits of the worker's resources.
     pub limits: WorkerLimits,
 }
 
 impl JobSpec {
-    /// Analyses every frame of `input` on one thread, without pictures, with the default limits.
-    pub fn new(input: impl Into<JobInput>) -> JobSpec {
-        JobSpec {
-            input: input.into(),
-            sampling: Sampling::Every,
-            max_frames: u64::MAX,
-            stills: false,
-            views: None,
-            gate: GateConfig::default(),
-            zones: Zones::default(),
-            threads: 1,
-            resume: None,
-            limits: WorkerLimits::default(),
-        }
+    /// Analyses `input` with the default limits.
+    pub fn new(input: impl Into<JobInput>, options: JobOptions) -> JobSpec {
+        JobSpec { input: input.into(), options, limits: WorkerLimits::default() }
     }
 }
 
@@ -246,7 +221,7 @@ impl Supervisor {
 
     /// Inspects a regular file: a worker of its own opens the container and looks at its first pictures.
     pub fn probe(&self, file: File, cancel: &CancelToken) -> Result<StreamInfo, WorkerError> {
-        let spec = JobSpec { max_frames: 1, ..JobSpec::new(file) };
+        let spec = JobSpec::new(file, JobOptions { max_frames: 1, ..JobOptions::default() });
         let mut found = None;
         let ended = self.run_job(spec, cancel, &mut |event| match event {
             JobEvent::Opened(stream) => {
@@ -272,17 +247,15 @@ impl Supervisor {
         cancel: &CancelToken,
         on_event: &mut dyn FnMut(JobEvent) -> ControlFlow<()>,
     ) -> Result<FileReport, WorkerError> {
-        let JobSpec { input, sampling, max_frames, stills, views, gate, zones, .. } = spec;
-        let JobSpec { threads, resume, limits, .. } = spec;
-        let threads = threads.clamp(1, JOB_THREADS_MAX);
-        let views = views.map(ChunkImageOptions::within_bounds);
+        let JobSpec { input, mut options, limits } = spec;
+        options.threads = options.threads.clamp(1, JOB_THREADS_MAX);
+        options.views = options.views.map(ChunkImageOptions::within_bounds);
+        let threads = options.threads;
         let mut feed = InputProvider::new(input)?;
         let cpu_seconds = (limits.wall.as_secs() + 1).saturating_mul(threads as u64 + 1);
-        let is_endless = views.is_some() || feed.is_endless();
+        let is_endless = options.views.is_some() || feed.is_endless();
         let life = WorkerLifetime::Job { threads, cpu_seconds, is_endless };
         let mut process = WorkerProcess::spawn(&self.program, &limits, life)?.0;
-        let options =
-            JobOptions { sampling, max_frames, stills, views, gate, zones, threads, resume };
         let mut check = JobCheck::new(&options, &limits);
         feed.start(&mut process, options)?;
         let mut watchdog = Watchdog::new(&limits);

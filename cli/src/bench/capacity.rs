@@ -15,7 +15,7 @@ use std::{
 
 use media::Codec;
 use serde::Serialize;
-use worker::{CancelToken, JobEvent, JobSpec, StageTimings, Supervisor, WorkerError};
+use worker::{CancelToken, JobEvent, JobOptions, JobSpec, StageTimings, Supervisor, WorkerError};
 
 use crate::{
     doctor::DecodeArgs,
@@ -173,8 +173,8 @@ fn decode_for_a_while(
     let started = Instant::now();
     let mut done = WorkerResult::default();
     while started.elapsed() < MEASURED {
-        let spec =
-            JobSpec { stills, ..JobSpec::new(File::open(clip).map_err(WorkerError::Spawn)?) };
+        let options = JobOptions { stills, ..JobOptions::default() };
+        let spec = JobSpec::new(File::open(clip).map_err(WorkerError::Spawn)?, options);
         let report = supervisor.run_job(spec, cancel, &mut |event| {
             match event {
                 JobEvent::Opened(stream) => {

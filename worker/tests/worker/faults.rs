@@ -14,7 +14,7 @@ use worker::{
     CancelToken, JobEvent, JobFault, JobSpec, Supervisor, WorkerError, WorkerLimits, WorkerProgram,
 };
 
-use crate::support::{Heard, alone, long_clip, run, spec, supervisor};
+use crate::support::{Heard, alone, long_clip, run, spec, supervisor, with};
 
 /// Process ids of this process's children, zombies included.
 pub fn children() -> BTreeSet<i32> {
@@ -154,7 +154,7 @@ fn ends_leave_no_process_and_no_descriptor() {
         let outcome = match round % 4 {
             0 => run_and(spec(&clip), || signal_worker(Signal::KILL)),
             1 => run(limited(&clip, |limits| limits.wall = Duration::from_millis(20 + round % 30))),
-            2 => run(JobSpec { max_frames: 3, ..spec(&clip) }),
+            2 => run(with(spec(&clip), |it| it.max_frames = 3)),
             _ => run(spec(&garbage)),
         };
         if let Err(error) = outcome {

@@ -9,7 +9,7 @@ use worker::{
 
 use crate::{
     live::{Listener, Said, access_units, push},
-    support::{alone, annex_b, has_landlock, long_clip, program, run_by, skip, spec},
+    support::{alone, annex_b, has_landlock, long_clip, program, run_by, skip, spec, with},
 };
 
 fn select(
@@ -73,7 +73,7 @@ fn a_file_measured_on_an_adapter_says_what_it_says_on_the_cpu() {
     let _alone = alone();
     let Some(on_adapter) = on_an_adapter("a file on an adapter") else { return };
     let run = |supervisor: &Supervisor| {
-        let spec = worker::JobSpec { max_frames: 400, ..spec(&long_clip()) };
+        let spec = with(spec(&long_clip()), |it| it.max_frames = 400);
         run_by(supervisor, spec).expect("decodes").settled()
     };
     let (mut measured, mut expected) = (run(&on_adapter), run(&Supervisor::new(program())));

@@ -3,11 +3,11 @@
 use std::{fs, path::Path, process::Command};
 
 use media::ErrorKind;
-use worker::{CancelToken, JobEvent, JobSpec, LiveEnd, Resume};
+use worker::{CancelToken, JobEvent, LiveEnd, Resume};
 
 use crate::{
     shelf::Shelf,
-    support::{Heard, alone, run, spec, supervisor},
+    support::{Heard, alone, run, spec, supervisor, with},
 };
 
 /// Has ffmpeg write four seconds in one-second segments, with `options` for its HLS muxer.
@@ -300,7 +300,7 @@ fn a_playlist_that_is_gone_on_with_is_read_behind_what_was_read() {
         let (gate, begins_at_ms) = (Default::default(), 10_000);
         let resume = Some(Resume { last, gate, begins_at_ms, segment });
         let (mut heard, mut next) = (Heard::default(), None);
-        let job = JobSpec { resume, ..shelf.spec(path) };
+        let job = with(shelf.spec(path), |it| it.resume = resume);
         let outcome = supervisor().run_job(job, &CancelToken::new(), &mut |event| {
             if let JobEvent::Segment { next: told } = event {
                 next = Some(told);

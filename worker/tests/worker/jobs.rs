@@ -14,12 +14,7 @@ use media::{Codec, ErrorKind, FrameRate, Signal};
 use turbojpeg::read_header;
 use worker::{CancelToken, JobOptions, JobSpec, LiveEnd, Resume, analyze};
 
-use crate::support::{Heard, alone, long_clip, rendered, run, spec, supervisor};
-
-/// Returns the options of [`spec`].
-pub fn options() -> JobOptions {
-    JobOptions { max_frames: 500_000, stills: true, threads: 2, ..JobOptions::default() }
-}
+use crate::support::{Heard, alone, long_clip, options, rendered, run, spec, supervisor, with};
 
 pub fn in_process(path: &Path, options: &JobOptions) -> Heard {
     let heard = Mutex::new(Heard::default());
@@ -71,7 +66,7 @@ fn a_machine_of_many_cores_may_ask_for_all_of_them() {
     // 60 GOPs, enough for every thread to have one.
     let path = long_clip();
     let two = run(spec(&path)).expect("on two threads");
-    let many = run(JobSpec { threads: 200, ..spec(&path) }).expect("on as many as there may be");
+    let many = run(with(spec(&path), |it| it.threads = 200)).expect("on as many as there may be");
     assert!(many.settled() == two.settled());
 }
 
@@ -115,7 +110,9 @@ fn sampling_and_the_frame_limit_reach_the_decoder() {
     let _alone = alone();
     let path = pick_one("bikes.mp4", "surv_car-detection.mp4");
     let two = FrameRate::new(2, 1).expect("positive");
-    let sampled = JobSpec { sampling: Sampling::Fixed(two), max_frames: 20, ..spec(&path) };
+    let sampled = with(spec(&path), |it| {
+        (it.sampling, it.max_frames) = (Sampling::Fixed(two), 20);
+    });
     let heard = run(sampled).expect("a result");
     let indices: Vec<u64> = heard.signals.iter().map(|signal| signal.frame_index).collect();
     assert_eq!(indices, (0..20).collect::<Vec<u64>>());
@@ -154,7 +151,7 @@ fn a_probe_says_what_a_file_holds() {
 fn a_job_numbers_and_times_on_from_an_earlier_one() {
     let _alone = alone();
     let path = rendered("resumed.mp4", "testsrc2=s=320x240:r=25:d=4", &["-bf", "2"]);
-    let begin = run(JobSpec { max_frames: 60, ..spec(&path) }).expect("a beginning");
+    let begin = run(with(spec(&path), |it| it.max_frames = 60)).expect("a beginning");
     let last = *begin.signals.last().expect("signals");
     assert_eq!((last.frame_index, last.pts_ms), (59, 2360));
     let whole = run(spec(&path)).expect("a result");
@@ -169,7 +166,8 @@ fn a_job_numbers_and_times_on_from_an_earlier_one() {
         let (gate, begins_at_ms) = (Default::default(), 10_000);
         let resume = Some(Resume { last, gate, begins_at_ms, segment: None });
         let mut heard = Heard::default();
-        let job = JobSpec { sampling, max_frames, resume, ..spec(&path) };
+        let job = JobOptions { sampling, max_frames, resume, ..options() };
+        let job = JobSpec { options: job, ..spec(&path) };
         let outcome =
             supervisor().run_job(job, &CancelToken::new(), &mut |event| heard.take(event));
         assert_eq!(LiveEnd::of(&outcome, max_frames), end, "{name}");

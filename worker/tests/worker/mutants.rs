@@ -10,11 +10,11 @@ use std::{
 };
 
 use media::ErrorKind;
-use worker::{CancelToken, JobSpec, Supervisor, WorkerError, WorkerLimits};
+use worker::{CancelToken, JobOptions, JobSpec, Supervisor, WorkerError, WorkerLimits};
 
 use crate::{
     damaged::{MUTANTS, Mutants},
-    support::{alone, program, spec},
+    support::{alone, options, program, spec},
 };
 
 /// Far more time than forty frames of 176x144 take on the busiest machine: only a hang reaches it.
@@ -59,7 +59,8 @@ fn mutants_end_in_a_result_or_a_clear_error() {
                 wall: PATIENCE,
                 ..WorkerLimits::default()
             };
-            let spec = JobSpec { max_frames: 40, threads: 1, limits, ..spec(&path) };
+            let options = JobOptions { max_frames: 40, threads: 1, ..options() };
+            let spec = JobSpec { options, limits, ..spec(&path) };
             let heard = &mut |_| ControlFlow::Continue(());
             let outcome = supervisor.run_job(spec, &CancelToken::new(), heard);
             let took = started.elapsed();

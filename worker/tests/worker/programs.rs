@@ -21,7 +21,7 @@ use worker::{
 use crate::{
     damaged::mutate,
     mutants::PATIENCE,
-    support::{Heard, alone, long_clip, program, rendered, run, run_by, skip, spec},
+    support::{Heard, alone, long_clip, program, rendered, run, run_by, skip, spec, with},
 };
 
 fn select(ffmpeg: Option<&Path>) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
@@ -148,7 +148,7 @@ fn files_say_what_they_say_without_it() {
     ];
     clips.extend(pick(&built_in, &media));
     for path in clips {
-        let limited = || JobSpec { max_frames: 60, ..spec(&path) };
+        let limited = || with(spec(&path), |it| it.max_frames = 60);
         let expected = settled(run(limited()).expect("decodes"));
         let found = by_program(&supervisor, limited());
         assert_eq!(found.done, expected.done, "{}", path.display());

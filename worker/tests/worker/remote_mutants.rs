@@ -9,14 +9,14 @@ use std::{
 };
 
 use fastrand::Rng;
-use worker::{JobSpec, WorkerLimits};
+use worker::{JobOptions, JobSpec, WorkerLimits};
 
 use crate::{
     damaged::mutate,
     hls::{H264, segmented},
     mutants::{PATIENCE, verdict},
     rtsp::{Server, job, pipeline},
-    support::{alone, rendered, run},
+    support::{alone, options, rendered, run},
 };
 
 /// Mutants of live playlists: each takes ten seconds to be found not growing.
@@ -29,7 +29,8 @@ fn patient(spec: JobSpec) -> JobSpec {
         wall: PATIENCE,
         ..WorkerLimits::remote()
     };
-    JobSpec { max_frames: 40, threads: 1, limits, ..spec }
+    let options = JobOptions { max_frames: 40, threads: 1, ..options() };
+    JobSpec { options, limits, ..spec }
 }
 
 /// Runs every mutant that `make` returns, and checks its outcome.

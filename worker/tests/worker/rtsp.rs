@@ -16,7 +16,7 @@ use decode::Demuxer;
 use media::ErrorKind;
 use worker::{CancelToken, JobEvent, JobInput, JobSpec, RtspMedia, WorkerError, WorkerLimits};
 
-use crate::support::{Heard, alone, rendered, run, spec, supervisor, whole};
+use crate::support::{Heard, alone, rendered, run, spec, supervisor, whole, with};
 
 /// A server process, which ends when dropped.
 pub struct Server {
@@ -157,8 +157,7 @@ fn a_server_hears_who_asks() {
                 Some("the RTSP server asks for a user and a password: put them into the URL"),
             ),
         ] {
-            let spec = JobSpec { max_frames: 5, ..server.job("/live", credentials) };
-            let outcome = run(spec);
+            let outcome = run(with(server.job("/live", credentials), |it| it.max_frames = 5));
             let found = outcome.as_ref().err().map(ToString::to_string);
             assert_eq!(found.as_deref(), told, "{auth}, {who}");
             if let Ok(heard) = outcome {
@@ -172,7 +171,8 @@ fn a_server_hears_who_asks() {
 fn a_live_camera_is_read_until_there_is_enough() {
     let _alone = alone();
     let mut server = Server::start("none", &[("/live", ENDLESS.to_owned())]);
-    let enough = run(JobSpec { max_frames: 30, ..server.job("/live", None) }).expect("a result");
+    let enough = with(server.job("/live", None), |it| it.max_frames = 30);
+    let enough = run(enough).expect("a result");
     let times: Vec<i64> = enough.signals.iter().map(|signal| signal.pts_ms).collect();
     assert_eq!(times.len(), 30);
     assert!((0..=80).contains(&times[0]), "{times:?}");

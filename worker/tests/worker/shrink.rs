@@ -2,13 +2,13 @@
 
 use clips::pick_one;
 use turbojpeg::{PixelFormat, decompress, read_header};
-use worker::{JobSpec, Supervisor};
+use worker::Supervisor;
 
-use crate::support::{alone, run, spec, supervisor};
+use crate::support::{alone, run, spec, supervisor, with};
 
 fn still() -> Vec<u8> {
     let path = pick_one("bikes.mp4", "surv_car-detection.mp4");
-    let heard = run(JobSpec { max_frames: 1, ..spec(&path) }).expect("a result");
+    let heard = run(with(spec(&path), |it| it.max_frames = 1)).expect("a result");
     heard.stills.into_iter().next().expect("a still").1.jpeg
 }
 

@@ -10,8 +10,8 @@ use std::{
 use decode::{FileReport, StreamInfo};
 use media::Signal;
 use worker::{
-    CancelToken, EncodedImage, GateBackendReport, JobEvent, JobInput, JobSpec, ModelImage,
-    SandboxPolicy, Supervisor, WorkerError, WorkerProgram,
+    CancelToken, EncodedImage, GateBackendReport, JobEvent, JobInput, JobOptions, JobSpec,
+    ModelImage, SandboxPolicy, Supervisor, WorkerError, WorkerProgram,
 };
 
 use crate::sandbox_here;
@@ -66,7 +66,18 @@ pub fn spec(path: &Path) -> JobSpec {
 
 /// Makes the same job of any input.
 pub fn whole(input: impl Into<JobInput>) -> JobSpec {
-    JobSpec { max_frames: 500_000, stills: true, threads: 2, ..JobSpec::new(input) }
+    JobSpec::new(input, options())
+}
+
+/// Returns the options of [`spec`].
+pub fn options() -> JobOptions {
+    JobOptions { max_frames: 500_000, stills: true, threads: 2, ..JobOptions::default() }
+}
+
+/// Changes a job's options.
+pub fn with(mut spec: JobSpec, change: impl FnOnce(&mut JobOptions)) -> JobSpec {
+    change(&mut spec.options);
+    spec
 }
 
 /// Events of a job; progress events are only counted.

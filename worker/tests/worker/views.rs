@@ -14,7 +14,7 @@ use worker::{
 
 use crate::{
     jobs,
-    support::{Heard, alone, long_clip, run, spec, supervisor},
+    support::{self, Heard, alone, long_clip, run, spec, supervisor, with},
 };
 
 fn options(chunks: ChunkBoundary, per_chunk: u8, max_edge: Option<u32>) -> ChunkImageOptions {
@@ -22,13 +22,13 @@ fn options(chunks: ChunkBoundary, per_chunk: u8, max_edge: Option<u32>) -> Chunk
 }
 
 fn in_process(path: &Path, views: ChunkImageOptions, threads: usize) -> Heard {
-    let options = JobOptions { stills: false, views: Some(views), threads, ..jobs::options() };
+    let options = JobOptions { stills: false, views: Some(views), threads, ..support::options() };
     jobs::in_process(path, &options)
 }
 
 fn in_worker(path: &Path, views: ChunkImageOptions, threads: usize) -> Heard {
-    let spec = JobSpec { stills: false, views: Some(views), threads, ..spec(path) };
-    run(spec).expect("a result").settled()
+    let options = JobOptions { stills: false, views: Some(views), threads, ..support::options() };
+    run(JobSpec { options, ..spec(path) }).expect("a result").settled()
 }
 
 /// Returns the chunks of the events; fails if a view is of a frame of which none is wanted.
@@ -150,13 +150,13 @@ fn a_job_that_is_stopped_at_frames_says_nothing_more() {
     let _alone = alone();
     let path = long_clip();
     let views = Some(options(ChunkBoundary::Frames(30), 1, Some(128)));
+    let job = with(spec(&path), |it| it.views = views);
     let (mut heard, mut messages) = (Heard::default(), 0);
-    let outcome =
-        supervisor().run_job(JobSpec { views, ..spec(&path) }, &CancelToken::new(), &mut |event| {
-            messages += usize::from(matches!(event, JobEvent::Frames(_)));
-            let taken = heard.take(event);
-            if messages == 3 { ControlFlow::Break(()) } else { taken }
-        });
+    let outcome = supervisor().run_job(job, &CancelToken::new(), &mut |event| {
+        messages += usize::from(matches!(event, JobEvent::Frames(_)));
+        let taken = heard.take(event);
+        if messages == 3 { ControlFlow::Break(()) } else { taken }
+    });
     assert!(matches!(outcome, Err(WorkerError::Cancelled)), "{outcome:?}");
     assert_eq!(messages, 3);
     assert!((3..1500).contains(&heard.signals.len()), "{}", heard.signals.len());
@@ -167,7 +167,7 @@ fn numbers_beyond_their_bounds_are_taken_for_the_nearest() {
     let _alone = alone();
     let path = long_clip();
     let beyond = options(ChunkBoundary::Frames(0), 9, Some(1));
-    let spec = JobSpec { views: Some(beyond), max_frames: 12, ..spec(&path) };
+    let spec = with(spec(&path), |it| (it.views, it.max_frames) = (Some(beyond), 12));
     let heard = run(spec).expect("a result");
     let chunks = chunks_of(&heard, beyond);
     let frames: Vec<u64> = chunks.iter().map(|chunk| chunk.frames).collect();

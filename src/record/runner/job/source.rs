@@ -5,7 +5,7 @@ use std::{ops::ControlFlow, sync::Arc, time::Duration};
 use decode::{FileReport, Sampling, StreamInfo};
 use media::Signal;
 use timeline::{Event, SourceReconnected};
-use worker::{JobEvent, JobInput, JobSpec, LiveEnd, Resume, WorkerError, WorkerLimits};
+use worker::{JobEvent, JobInput, JobOptions, JobSpec, LiveEnd, Resume, WorkerError, WorkerLimits};
 
 use super::{
     super::{IngestError, reason::WALL},
@@ -113,9 +113,8 @@ impl JobThread {
             Err(error @ IngestError::Remote(_)) => return (LiveEnd::Refused, Err(error)),
             Err(error) => return (LiveEnd::Failed, Err(error)),
         };
-        let spec = JobSpec {
+        let options = JobOptions {
             resume: self.resume(),
-            input,
             sampling: self.ingest.rate.map_or(Sampling::Every, Sampling::Fixed),
             max_frames: self.ingest.max_frames,
             stills: self.runner.parts.stills,
@@ -123,8 +122,8 @@ impl JobThread {
             gate: self.ingest.gate,
             zones: self.ingest.zones.clone(),
             threads: self.runner.parts.threads,
-            limits,
         };
+        let spec = JobSpec { input, options, limits };
         let cancel = self.guard.token().running.clone();
         let _timer = self.runner.parts.metrics.job_seconds.start_timer();
         let runner = Arc::clone(&self.runner);
