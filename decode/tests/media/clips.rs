@@ -4,7 +4,7 @@ use std::{ops::ControlFlow, path::Path};
 
 use clips::{pick_one, pick_with, rendered, rendered_from, sized};
 use decode::{
-    DecodeError, DemuxLimits, Demuxer, FileOptions, FrameSink, SegmentInfo, SinkStop, decode_file,
+    DecodeError, DemuxLimits, FileOptions, FrameSink, SegmentInfo, SinkStop, decode_file,
 };
 use media::{Codec, DeviceMemoryLost, Dimensions, Frame, Rotation, SampleFormat};
 
@@ -88,18 +88,10 @@ fn expected_times(path: &Path, ours: &[i64], packets_max: Option<u32>) -> Vec<i6
 #[test]
 fn made_clips_decode_to_ffmpegs_frames_and_times() {
     made(&[], |path, codec| {
-        let stream = Demuxer::open(
-            Box::new(std::fs::File::open(path).expect("opens")),
-            DemuxLimits::default(),
-        )
-        .expect("recognised")
-        .stream()
-        .clone();
-        assert_eq!(stream.codec, codec, "{path:?}");
+        assert_eq!(opened(path).stream().codec, codec, "{path:?}");
         let (report, seen) = decode(path, &every(3), true).expect("decodes");
         assert_eq!(ticks(&seen), expected_times(path, &ticks(&seen), None), "{path:?}");
-        let digests: Vec<String> = seen.iter().map(|frame| frame.digest.clone()).collect();
-        assert!(digests == ffmpeg_digests(path), "pixels differ: {path:?}");
+        assert!(digests(&seen) == ffmpeg_digests(path), "pixels differ: {path:?}");
         let quality = (report.truncated, report.damaged_packets, report.source_frames);
         assert_eq!(quality, (false, 0, seen.len() as u64), "{path:?}");
         let (alone, sequential) = decode(path, &every(1), true).expect("decodes");
@@ -178,16 +170,12 @@ fn real_clips_decode_to_ffprobes_frames_and_times() {
 
 #[test]
 fn rotation_edit_lists_and_ten_bits_are_understood() {
-    let open = |path: &Path| {
-        let input = std::fs::File::open(path).expect("opens");
-        Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised").stream().clone()
-    };
-    let rotated = open(&pick_one("rotated.mp4", "anim_mb-rotate-bbb.mp4"));
-    assert_eq!(rotated.rotation, Rotation::Quarter);
+    let rotated = opened(&pick_one("rotated.mp4", "anim_mb-rotate-bbb.mp4"));
+    assert_eq!(rotated.stream().rotation, Rotation::Quarter);
     // Numbers of frames without and with the edit list.
     let clips = pick_with(&[("edit-list.mp4", (60, 50))], &[("phone_adx-edit-list.mp4", (86, 77))]);
     for (path, (declared, shown)) in clips {
-        let ten_bit = open(&path);
+        let ten_bit = opened(&path).stream().clone();
         assert_eq!(
             ten_bit.layout.map(|layout| layout.sample),
             Some(SampleFormat::U16 { shift: 2 })
@@ -240,8 +228,7 @@ fn the_rotation_makes_pictures_as_upright_as_ffmpeg_does() {
         let turn = format!("-i {{0}} -c copy -metadata:s:v rotate={degrees}");
         let clip = rendered_from("turned.mp4", &turn, &[&plain]);
         let raw = rendered_from("upright.raw", "-i {0} -vf extractplanes=y -f rawvideo", &[&clip]);
-        let input = std::fs::File::open(&clip).expect("opens");
-        let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised");
+        let demuxer = opened(&clip);
         let (extent, rotation) = (demuxer.stream().extent, demuxer.stream().rotation);
         let mut luma = Vec::new();
         decode_file(
@@ -327,19 +314,15 @@ impl FrameSink for Impatient {
 #[test]
 fn sinks_and_receivers_can_end_the_work() {
     made(&["h264.mp4", "one-gop.mp4"], |path, _| {
-        let open = || {
-            let input = std::fs::File::open(path).expect("opens");
-            Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised")
-        };
         let go_on = |()| ControlFlow::Continue(());
-        let report = decode_file(open(), &every(2), || Impatient(70), go_on).expect("ends");
+        let report = decode_file(opened(path), &every(2), || Impatient(70), go_on).expect("ends");
         assert!(report.frames <= 70 && !report.truncated, "{path:?}: {report:?}");
         let mut delivered = 0;
         let stop = |()| {
             delivered += 1;
             ControlFlow::Break(())
         };
-        decode_file(open(), &every(2), || Impatient(u64::MAX), stop).expect("ends");
+        decode_file(opened(path), &every(2), || Impatient(u64::MAX), stop).expect("ends");
         assert_eq!(delivered, 1, "{path:?}");
     });
 }
@@ -348,10 +331,7 @@ fn sinks_and_receivers_can_end_the_work() {
 fn a_receiver_that_panics_does_not_hang() {
     made(&["h264.mp4", "one-gop.mp4"], |path, _| {
         let work = || {
-            let input = std::fs::File::open(path).expect("opens");
-            let demuxer =
-                Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised");
-            decode_file(demuxer, &every(2), || Impatient(u64::MAX), |()| panic!("as meant"))
+            decode_file(opened(path), &every(2), || Impatient(u64::MAX), |()| panic!("as meant"))
         };
         let caught = std::panic::catch_unwind(work);
         assert!(caught.is_err(), "{path:?}: the panic reaches the caller");

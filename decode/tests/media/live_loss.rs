@@ -112,9 +112,6 @@ fn another_size_begins_with_its_keyframe() {
         let (small, seen_small) = clip_of(codec, "160x120");
         let (large, seen_large) = clip_of(codec, "320x180");
         let mut decoder = open(codec);
-        let digests = |seen: &[Seen]| -> Vec<String> {
-            seen.iter().map(|frame| frame.digest.clone()).collect()
-        };
         let found = |found: Vec<(i64, String)>| -> Vec<String> {
             found.into_iter().map(|(_, digest)| digest).collect()
         };

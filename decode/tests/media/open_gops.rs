@@ -45,8 +45,7 @@ fn alone(path: &Path, options: &FileOptions) -> (decode::FileReport, Vec<Seen>) 
 fn parts_of_open_gops_are_what_one_decoder_gives() {
     for (row, path) in recipes().into_iter().enumerate() {
         let (report, seen) = alone(&path, &every(1));
-        let digests: Vec<String> = seen.iter().map(|frame| frame.digest.clone()).collect();
-        assert!(digests == ffmpeg_digests(&path), "pixels differ: {path:?}");
+        assert!(digests(&seen) == ffmpeg_digests(&path), "pixels differ: {path:?}");
         assert_eq!((report.damaged_packets, seen.len(), report.truncated), (0, 500, false));
         for &threads in in_turn(row, 1, &[2, 3, 5]) {
             let found = decode(&path, &every(threads), true).expect("decodes");
@@ -63,8 +62,7 @@ fn a_file_that_begins_with_pictures_that_cannot_be_decoded_lacks_them_on_any_thr
     let whole = whole.iter().filter(|path| path.extension().is_some_and(|it| it != "265"));
     for (row, path) in whole.map(|path| beheaded(path)).enumerate() {
         let (report, seen) = alone(&path, &every(1));
-        let digests: Vec<String> = seen.iter().map(|frame| frame.digest.clone()).collect();
-        assert!(digests == ffmpeg_digests(&path), "pixels differ: {path:?}");
+        assert!(digests(&seen) == ffmpeg_digests(&path), "pixels differ: {path:?}");
         for &threads in in_turn(row, 1, &[2, 3, 5]) {
             let found = decode(&path, &every(threads), true).expect("decodes");
             assert!(found == (report.clone(), seen.clone()), "{path:?} on {threads}");
@@ -102,10 +100,9 @@ fn a_sequence_that_begins_in_the_middle_lacks_what_led_it_where_the_one_before_w
         let path = folder.path().join(name);
         std::fs::write(&path, [&first, between, &second].concat()).expect("our own");
         let (report, seen) = alone(&path, &every(1));
-        let digests: Vec<String> = seen.iter().map(|frame| frame.digest.clone()).collect();
         let theirs = ffmpeg_digests(&path);
         println!("{name}: {} and {} frames, {report:?}", seen.len(), theirs.len());
-        assert!(digests == theirs, "pixels differ: {name}");
+        assert!(digests(&seen) == theirs, "pixels differ: {name}");
         for threads in [2, 5] {
             let found = decode(&path, &every(threads), true).expect("decodes");
             assert!(found == (report.clone(), seen.clone()), "{name} on {threads}");

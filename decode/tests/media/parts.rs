@@ -2,7 +2,6 @@
 
 use std::{
     cell::Cell,
-    fs::File,
     io::{self, Write},
     ops::Range,
     path::Path,
@@ -10,7 +9,7 @@ use std::{
 };
 
 use clips::in_turn;
-use decode::{DecodeError, DemuxLimits, Demuxer, ExcerptStart};
+use decode::{DecodeError, ExcerptStart};
 use media::Timestamp;
 
 use crate::{clips::made, support::*};
@@ -29,16 +28,11 @@ impl Write for Kept {
     }
 }
 
-fn open(path: &Path) -> Demuxer {
-    let input = File::open(path).expect("opens");
-    Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised")
-}
-
 /// Writes the part `span` of `path` to `out`.
 fn cut(path: &Path, span: Range<i64>, out: &Path) -> Result<ExcerptStart, DecodeError> {
     let (kept, mut begun) = (Kept::default(), None);
     let taker = kept.clone();
-    open(path).excerpt(span, |start| {
+    opened(path).excerpt(span, |start| {
         begun = Some(start);
         Box::new(taker)
     })?;
@@ -48,7 +42,7 @@ fn cut(path: &Path, span: Range<i64>, out: &Path) -> Result<ExcerptStart, Decode
 
 /// Returns times in milliseconds and digests of the pictures.
 fn pictures(path: &Path) -> Vec<(i64, String)> {
-    let timebase = open(path).stream().timebase;
+    let timebase = opened(path).stream().timebase;
     let (report, seen) = decode(path, &every(2), true).expect("decodes");
     assert_eq!(report.damaged_packets, 0, "{path:?}");
     let at = |ticks| Timestamp::new(ticks, timebase).as_millis();

@@ -1,12 +1,9 @@
 //! Pictures with too many bytes but allowed sides and pixels: refused at the first one.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use clips::rendered;
-use decode::{DecodeError, DecoderChain, DemuxLimits, Demuxer, LiveDecoder};
+use decode::{DecodeError, DecoderChain, DemuxLimits, LiveDecoder};
 use media::AccessUnit;
 
 use crate::{live::poll_all, support::*};
@@ -34,9 +31,7 @@ fn clip(encoder: &str, format: &str) -> PathBuf {
 }
 
 fn units(path: &Path) -> Vec<AccessUnit> {
-    let input = Box::new(File::open(path).expect("opens"));
-    let demuxer = Demuxer::open(input, DemuxLimits::default()).expect("media");
-    demuxer.into_coded_pictures().map(|picture| picture.access_unit).collect()
+    opened(path).into_coded_pictures().map(|picture| picture.access_unit).collect()
 }
 
 fn too_many_bytes() -> DecodeError {

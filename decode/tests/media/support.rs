@@ -78,14 +78,19 @@ pub fn fixed(fps: f64, plan: bool) -> FileOptions {
     FileOptions { sampling: Sampling::Fixed(rate), plan, ..every(2) }
 }
 
+/// Opens a file that is media.
+pub fn opened(path: &Path) -> Demuxer {
+    let input = File::open(path).expect("the clip opens");
+    Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised")
+}
+
 /// Decodes a file and returns its frames in order.
 pub fn decode(
     path: &Path,
     options: &FileOptions,
     digests: bool,
 ) -> Result<(FileReport, Vec<Seen>), DecodeError> {
-    let input = File::open(path).expect("the clip opens");
-    decode_demuxer(Demuxer::open(Box::new(input), DemuxLimits::default())?, options, digests)
+    decode_demuxer(&DecoderChain::software(), opened(path), options, digests)
 }
 
 /// Decodes a file with limits on the size of its pictures.
@@ -95,7 +100,8 @@ pub fn decode_within(
     options: &FileOptions,
 ) -> Result<(FileReport, Vec<Seen>), DecodeError> {
     let input = File::open(path).expect("the clip opens");
-    decode_demuxer(Demuxer::open(Box::new(input), limits)?, options, false)
+    let demuxer = Demuxer::open(Box::new(input), limits)?;
+    decode_demuxer(&DecoderChain::software(), demuxer, options, false)
 }
 
 /// Decodes bytes and returns their frames in order.
@@ -113,18 +119,10 @@ pub fn decode_bytes_by(
     options: &FileOptions,
 ) -> Result<(FileReport, Vec<Seen>), DecodeError> {
     let demuxer = Demuxer::open(Box::new(Cursor::new(bytes)), DemuxLimits::default())?;
-    decode_demuxer_by(decoders, demuxer, options, true)
+    decode_demuxer(decoders, demuxer, options, true)
 }
 
 fn decode_demuxer(
-    demuxer: Demuxer,
-    options: &FileOptions,
-    digests: bool,
-) -> Result<(FileReport, Vec<Seen>), DecodeError> {
-    decode_demuxer_by(&DecoderChain::software(), demuxer, options, digests)
-}
-
-fn decode_demuxer_by(
     decoders: &DecoderChain,
     demuxer: Demuxer,
     options: &FileOptions,
@@ -143,11 +141,9 @@ fn decode_demuxer_by(
 
 /// As [`decode`], with early output: returns the frames of each output.
 pub fn decode_in_hurry(path: &Path, options: &FileOptions) -> (FileReport, Vec<Vec<Seen>>) {
-    let input = File::open(path).expect("the clip opens");
-    let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised");
     let make_sink = || Recorder { seen: Vec::new(), digests: true };
     let mut outputs = Vec::new();
-    let report = decode_file(demuxer.in_hurry(0), options, make_sink, |frames| {
+    let report = decode_file(opened(path).in_hurry(0), options, make_sink, |frames| {
         outputs.push(frames);
         ControlFlow::Continue(())
     });
@@ -163,6 +159,10 @@ pub fn first_pictures(path: &Path) -> u32 {
 
 pub fn ticks(seen: &[Seen]) -> Vec<i64> {
     seen.iter().map(|frame| frame.ticks).collect()
+}
+
+pub fn digests(seen: &[Seen]) -> Vec<String> {
+    seen.iter().map(|frame| frame.digest.clone()).collect()
 }
 
 /// Returns the presentation times from ffprobe; `None` for a frame without one.
