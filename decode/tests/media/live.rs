@@ -6,6 +6,9 @@ use media::{AccessUnit, Codec, Timestamp};
 
 use crate::support::*;
 
+/// Codecs of live streams.
+pub const CODECS: [Codec; 5] = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1];
+
 /// Splits a stream into coded pictures, each with a time by its place in decode order.
 fn units(codec: Codec, bytes: &[u8], times: &[i64]) -> Vec<AccessUnit> {
     let pictures = match codec {
@@ -100,64 +103,52 @@ pub fn open(codec: Codec) -> LiveDecoder {
     LiveDecoder::open(&DecoderChain::software(), codec, DemuxLimits::default()).expect("opens")
 }
 
+/// Returns time and digest of every output frame, and the number of damage errors.
+pub fn frames(decoder: &mut LiveDecoder, units: &[AccessUnit]) -> (Vec<(i64, String)>, usize) {
+    let (mut frames, mut damaged) = (Vec::new(), 0);
+    let mut note = |outcome: Result<(), DecodeError>| match outcome {
+        Ok(()) => {}
+        Err(DecodeError::DamagedUnit { .. }) => damaged += 1,
+        Err(error) => panic!("{error}"),
+    };
+    for unit in units {
+        note(decoder.push(unit));
+        frames.extend(poll_all(decoder));
+    }
+    note(decoder.flush());
+    frames.extend(poll_all(decoder));
+    (frames, damaged)
+}
+
 #[test]
 fn access_units_give_the_files_frames_with_their_own_times() {
-    for codec in [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1] {
+    for codec in CODECS {
         let (units, seen) = clip(codec);
         let mut decoder = open(codec);
-        let mut frames = Vec::new();
-        for unit in &units {
-            decoder.push(unit).expect("decodes");
-            frames.extend(poll_all(&mut decoder));
-        }
-        decoder.flush().expect("ends");
-        frames.extend(poll_all(&mut decoder));
         // Matroska counts milliseconds, so its ticks equal ours.
-        let expected: Vec<(i64, String)> =
-            seen.iter().map(|frame| (frame.ticks, frame.digest.clone())).collect();
-        assert_eq!(frames, expected, "{}", decoder.name());
+        let expected: Vec<(i64, String)> = ticks(&seen).into_iter().zip(digests(&seen)).collect();
+        assert_eq!(frames(&mut decoder, &units), (expected, 0), "{}", decoder.name());
     }
 }
 
 #[test]
 fn nothing_comes_out_before_a_clean_start() {
-    for codec in [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1] {
+    for codec in CODECS {
         let (units, seen) = clip(codec);
-        let mut decoder = open(codec);
-        let mut frames = Vec::new();
-        for unit in &units[5..] {
-            decoder.push(unit).expect("passed over or decoded");
-            frames.extend(poll_all(&mut decoder));
-        }
-        decoder.flush().expect("ends");
-        frames.extend(poll_all(&mut decoder));
-        let expected: Vec<(i64, String)> = seen[seen.len() - frames.len()..]
-            .iter()
-            .map(|frame| (frame.ticks, frame.digest.clone()))
-            .collect();
+        let (frames, damaged) = frames(&mut open(codec), &units[5..]);
         assert!(!frames.is_empty() && frames.len() <= seen.len() - 25, "{codec:?}");
-        assert_eq!(frames, expected, "{codec:?}");
+        let shown = &seen[seen.len() - frames.len()..];
+        let expected: Vec<(i64, String)> = ticks(shown).into_iter().zip(digests(shown)).collect();
+        assert_eq!((frames, damaged), (expected, 0), "{codec:?}");
     }
 }
 
 #[test]
 fn after_a_refused_unit_decoding_resumes_at_the_next_clean_start() {
-    let (units, seen) = clip(Codec::H264);
-    let mut decoder = open(Codec::H264);
-    let mut frames = Vec::new();
-    for (at, unit) in units.iter().enumerate() {
-        let mut unit = unit.clone();
-        if at == 10 {
-            unit.data = vec![0, 0, 0, 1, 0x65, 0xff, 0xff, 0xff];
-            let error = decoder.push(&unit).expect_err("garbage");
-            assert!(matches!(error, DecodeError::DamagedUnit { .. }), "{error:?}");
-            continue;
-        }
-        decoder.push(&unit).expect("decodes or is passed over");
-        frames.extend(poll_all(&mut decoder));
-    }
-    decoder.flush().expect("ends");
-    frames.extend(poll_all(&mut decoder));
+    let (mut units, seen) = clip(Codec::H264);
+    units[10].data = vec![0, 0, 0, 1, 0x65, 0xff, 0xff, 0xff];
+    let (frames, damaged) = frames(&mut open(Codec::H264), &units);
+    assert_eq!(damaged, 1, "the others decode or are passed over");
     let second_gop = seen[30].ticks;
     let resumed: Vec<i64> =
         frames.iter().map(|frame| frame.0).filter(|&ms| ms >= second_gop).collect();

@@ -3,30 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use decode::{DecodeError, LiveDecoder};
-use media::{AccessUnit, Codec};
+use media::Codec;
 
 use crate::{
-    live::{clip, clip_of, open, poll_all},
+    live::{CODECS, clip, clip_of, frames, open, poll_all},
     support::*,
 };
-
-/// Returns time and digest of every output frame, and the number of damage errors.
-fn frames(decoder: &mut LiveDecoder, units: &[AccessUnit]) -> (Vec<(i64, String)>, usize) {
-    let (mut frames, mut damaged) = (Vec::new(), 0);
-    let mut note = |outcome: Result<(), DecodeError>| match outcome {
-        Ok(()) => {}
-        Err(DecodeError::DamagedUnit { .. }) => damaged += 1,
-        Err(error) => panic!("{error}"),
-    };
-    for unit in units {
-        note(decoder.push(unit));
-        frames.extend(poll_all(decoder));
-    }
-    note(decoder.flush());
-    frames.extend(poll_all(decoder));
-    (frames, damaged)
-}
 
 /// Checks that all frames are in `seen`, in order, and include everything from `resumed` on.
 fn assert_whole(name: &str, frames: &[(i64, String)], seen: &[Seen], resumed: usize) {
@@ -66,7 +48,7 @@ fn a_picture_that_is_missing_without_a_word_breaks_none() {
 
 #[test]
 fn after_a_loss_that_is_told_nothing_refers_to_what_is_missing() {
-    for codec in [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1] {
+    for codec in CODECS {
         let (units, seen) = clip(codec);
         for lost in [1..2, 5..6, 4..20] {
             let name = format!("{codec:?} without units {lost:?}");
@@ -108,7 +90,7 @@ fn a_picture_that_is_cut_off_is_damage_and_breaks_none() {
 
 #[test]
 fn another_size_begins_with_its_keyframe() {
-    for codec in [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1] {
+    for codec in CODECS {
         let (small, seen_small) = clip_of(codec, "160x120");
         let (large, seen_large) = clip_of(codec, "320x180");
         let mut decoder = open(codec);
