@@ -105,11 +105,11 @@ impl LiveDecoder {
     }
 
     /// Returns the next picture in presentation order, if one is complete.
-    pub fn poll(&mut self) -> Result<Option<Frame>, DecodeError> {
-        let Some((_, mut frame)) = self.ready.pop_front() else { return Ok(None) };
+    pub fn poll(&mut self) -> Option<Frame> {
+        let (_, mut frame) = self.ready.pop_front()?;
         frame.source_index = self.frames;
         self.frames += 1;
-        Ok(Some(frame))
+        Some(frame)
     }
 
     /// Ends the stream: `poll` returns the remaining pictures; a later `push` starts a new stream.

@@ -10,7 +10,7 @@ mod pool;
 mod scratch;
 mod spec;
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, iter};
 
 use decode::{DecodeError, DecoderChain, DemuxLimits, LiveDecoder};
 use gate::{AHEAD, FrameMeasurements, FrameMeta, Gate, SignalWindow, ZoneMask};
@@ -154,29 +154,19 @@ impl Session {
         }
         let pushed = self.decoder.push(unit);
         note_damage(pushed, events)?;
-        self.complete(events)
+        Ok(self.completed())
     }
 
     /// Flushes the decoder, as no unit follows, and returns its remaining frames.
     fn drain(&mut self, events: &mut Vec<WorkerSessionEvent>) -> Result<Vec<Frame>, JobFault> {
         let flushed = self.decoder.flush();
         note_damage(flushed, events)?;
-        self.complete(events)
+        Ok(self.completed())
     }
 
     /// Returns the frames that the decoder has completed.
-    fn complete(&mut self, events: &mut Vec<WorkerSessionEvent>) -> Result<Vec<Frame>, JobFault> {
-        let mut frames = Vec::new();
-        loop {
-            match self.decoder.poll() {
-                Ok(Some(frame)) => frames.push(frame),
-                Ok(None) => return Ok(frames),
-                Err(error) => {
-                    note_damage(Err(error), events)?;
-                    return Ok(frames);
-                }
-            }
-        }
+    fn completed(&mut self) -> Vec<Frame> {
+        iter::from_fn(|| self.decoder.poll()).collect()
     }
 
     /// Adds measured frames, and emits the records of those that can be decided.

@@ -163,7 +163,7 @@ mod device {
         let mut decoder = opened.expect("opens");
         let (mut seen, mut damaged) = (0, 0);
         let mut look = |decoder: &mut LiveDecoder| {
-            while let Ok(Some(frame)) = decoder.poll() {
+            while let Some(frame) = decoder.poll() {
                 let same = ours.iter().find(|(_, ours)| ours.pts == frame.pts).expect("its time");
                 // Lost pictures are not shown; all that are shown are right.
                 if frame.pixels.host().is_ok() {
