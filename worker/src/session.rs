@@ -152,14 +152,14 @@ impl Session {
         if follows_gap {
             self.decoder.lose();
         }
-        let pushed = self.decoder.push(unit);
+        let pushed = self.decoder.push(unit).map_err(JobFault::from);
         note_damage(pushed, events)?;
         Ok(self.completed())
     }
 
     /// Flushes the decoder, as no unit follows, and returns its remaining frames.
     fn drain(&mut self, events: &mut Vec<WorkerSessionEvent>) -> Result<Vec<Frame>, JobFault> {
-        let flushed = self.decoder.flush();
+        let flushed = self.decoder.flush().map_err(JobFault::from);
         note_damage(flushed, events)?;
         Ok(self.completed())
     }
@@ -216,33 +216,18 @@ fn say(records: Vec<FrameRecord>, events: &mut Vec<WorkerSessionEvent>) -> Resul
     Ok(())
 }
 
-/// Reports pixels lost with their device as damage; any other fault ends the session.
-fn note_lost(
+/// Reports damage, and pixels lost with their device, as an event; any other fault ends the session.
+fn note_damage(
     outcome: Result<(), JobFault>,
     events: &mut Vec<WorkerSessionEvent>,
 ) -> Result<(), JobFault> {
-    match outcome {
-        Err(JobFault::PixelsLost(lost)) => {
-            events.push(WorkerSessionEvent::Damaged { detail: lost.to_string() });
-            Ok(())
-        }
-        other => other,
-    }
-}
-
-/// Reports damage as an event; any other error ends the session.
-fn note_damage(
-    outcome: Result<(), DecodeError>,
-    events: &mut Vec<WorkerSessionEvent>,
-) -> Result<(), JobFault> {
-    match outcome {
-        Ok(()) => Ok(()),
-        Err(DecodeError::DamagedUnit { detail }) => {
-            events.push(WorkerSessionEvent::Damaged { detail });
-            Ok(())
-        }
-        Err(error) => Err(error.into()),
-    }
+    let detail = match outcome {
+        Err(JobFault::Decode(DecodeError::DamagedUnit { detail })) => detail,
+        Err(JobFault::PixelsLost(lost)) => lost.to_string(),
+        other => return other,
+    };
+    events.push(WorkerSessionEvent::Damaged { detail });
+    Ok(())
 }
 
 #[cfg(test)]

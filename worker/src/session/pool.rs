@@ -23,7 +23,7 @@ use media::{AccessUnit, Codec, ErrorKind, Frame, Timestamp};
 use super::{
     Session, WorkerSessionEvent,
     device::{DecodedUnit, DeviceQueue, InFlightBytes},
-    note_lost,
+    note_damage,
     scratch::ThreadScratch,
     spec::SessionSpec,
 };
@@ -300,10 +300,11 @@ fn settled(
     tools: &mut ThreadScratch,
     mut events: Vec<WorkerSessionEvent>,
 ) -> Vec<WorkerSessionEvent> {
-    let finished = note_lost(taken, &mut events).and_then(|()| match place.take_if(|_| is_last) {
-        Some(session) => session.finish(tools, &mut events),
-        None => Ok(()),
-    });
+    let finished =
+        note_damage(taken, &mut events).and_then(|()| match place.take_if(|_| is_last) {
+            Some(session) => session.finish(tools, &mut events),
+            None => Ok(()),
+        });
     if let Err(fault) = finished {
         *place = None;
         events.push(WorkerSessionEvent::Failed(fault));
