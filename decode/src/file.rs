@@ -139,9 +139,8 @@ pub fn decode_file_by<S: FrameSink>(
             is_accelerated: first.engines().is_some(),
             given: collector.given,
         };
-        let decode = if demuxer.flows() { decode_as_it_comes } else { decode_once };
         let schedule = SegmentScheduler::new(demuxer, options, round);
-        let ending = decode(&schedule, &first, &mut collector, &make_sink, &mut deliver)?;
+        let ending = decode_once(&schedule, &first, &mut collector, &make_sink, &mut deliver)?;
         let (facts, read) = schedule.into_parts();
         match ending {
             Ending::Final => break facts,
@@ -177,13 +176,21 @@ enum Ending {
     Lost,
 }
 
-fn decode_once<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> ControlFlow<()>>(
+fn decode_once<S: FrameSink>(
     schedule: &SegmentScheduler,
     first: &PreferredDecoderState<'_>,
     collector: &mut Collector,
-    make_sink: &M,
-    deliver: &mut D,
+    make_sink: &(impl Fn() -> S + Sync),
+    deliver: &mut impl FnMut(S::Output) -> ControlFlow<()>,
 ) -> Result<Ending, DecodeError> {
+    if schedule.task.flows {
+        // On the calling thread: no output is held up by a blocking read.
+        let mut ending = Ok(Ending::Final);
+        DecodeThread::new(schedule, first, make_sink()).run(&mut |outcome| {
+            collector.settle(schedule, outcome, deliver).map_break(|ended| ending = ended)
+        });
+        return ending;
+    }
     thread::scope(|scope| {
         let _stop = StopOnPanic(schedule);
         // Capacity for all segments in flight, so that no worker blocks on sending.
@@ -212,21 +219,6 @@ fn decode_once<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> Control
         schedule.stop();
         ending
     })
-}
-
-/// As [`decode_once`] on the calling thread: no output is held up by a blocking read.
-fn decode_as_it_comes<S: FrameSink, M: Fn() -> S + Sync, D: FnMut(S::Output) -> ControlFlow<()>>(
-    schedule: &SegmentScheduler,
-    first: &PreferredDecoderState<'_>,
-    collector: &mut Collector,
-    make_sink: &M,
-    deliver: &mut D,
-) -> Result<Ending, DecodeError> {
-    let mut ending = Ok(Ending::Final);
-    DecodeThread::new(schedule, first, make_sink()).run(&mut |outcome| {
-        collector.settle(schedule, outcome, deliver).map_break(|ended| ending = ended)
-    });
-    ending
 }
 
 /// Reorders results and checks that each began where the previous one ended.

@@ -70,7 +70,7 @@ pub(super) struct FileTask {
     timebase: Timebase,
     /// Ticks per frame if the container gives no times.
     pub(super) frame_ticks: i64,
-    /// True if times must increase whatever the source says: a live source.
+    /// True for a live source: its times must increase whatever it says, and its pictures come at once.
     pub(super) flows: bool,
     /// See [`DecodeRound::given`].
     pub(super) given: u64,
