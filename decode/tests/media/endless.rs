@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use clips::rendered;
 use decode::{DemuxLimits, Demuxer, decode_file};
 
 use crate::support::*;
@@ -40,13 +41,8 @@ impl Seek for Made {
 
 #[test]
 fn the_first_picture_beside_sound_waits_for_no_more_than_two_seconds() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("cast.ts");
-    let name = path.to_str().expect("a plain name");
-    let (video, sound) = ("testsrc=s=160x120:r=25", "sine");
-    let inputs = ["-v", "error", "-f", "lavfi", "-i", video, "-f", "lavfi", "-i", sound];
-    let coding = ["-t", "10", "-c:v", "libx264", "-g", "50", "-c:a", "aac", name];
-    run("ffmpeg", &[&inputs[..], &coding[..]].concat());
+    let inputs = "-f lavfi -i testsrc=s=160x120:r=25 -f lavfi -i sine -t 10";
+    let path = rendered("cast.ts", &format!("{inputs} -c:v libx264 -g 50 -c:a aac"));
     let (bytes, read) = (std::fs::read(&path).expect("made"), Arc::new(AtomicUsize::new(0)));
     let all = bytes.len();
     let input = Made { bytes: Cursor::new(bytes), read: Arc::clone(&read) };

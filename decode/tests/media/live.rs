@@ -74,21 +74,9 @@ pub fn clip_of(codec: Codec, size: &str) -> (Vec<AccessUnit>, Vec<Seen>) {
     let file = rendered("clip.mkv", &format!("{source} -c:v {encode}"));
     let line = format!("-i {{0}} -c copy {copy}");
     let stream = rendered_from(&format!("clip.{ending}"), &line, &[&file]);
-    let times: Vec<i64> = run(
-        "ffprobe",
-        &[
-            "-v",
-            "error",
-            "-show_entries",
-            "packet=pts",
-            "-of",
-            "csv=p=0",
-            &file.display().to_string(),
-        ],
-    )
-    .lines()
-    .filter_map(|line| line.trim_end_matches(',').parse().ok())
-    .collect();
+    let text = run("ffprobe", "-v error -show_entries packet=pts -of csv=p=0 {}", &file);
+    let times: Vec<i64> =
+        text.lines().filter_map(|line| line.trim_end_matches(',').parse().ok()).collect();
     let (_, seen) = decode(&file, &every(1), true).expect("decodes");
     (units(codec, &std::fs::read(stream).expect("made"), &times), seen)
 }

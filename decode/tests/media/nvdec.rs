@@ -6,12 +6,13 @@
 
 use std::{fs, io::Cursor};
 
+use clips::rendered;
 use decode::{DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport};
 use media::Frame;
 
 use crate::{
     nvdec_shim::{LONG, PROBED, Shown, all, frames, given, passes, shown},
-    support::{every, run},
+    support::every,
 };
 
 fn all_shown(frames: &[(u64, Frame)]) -> Vec<Shown> {
@@ -20,14 +21,9 @@ fn all_shown(frames: &[(u64, Frame)]) -> Vec<Shown> {
 
 /// Returns a clip with odd sides, whose last chroma row and column cover half as much luma.
 fn odd() -> Vec<u8> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("odd.webm");
-    let path = path.to_str().expect("a plain name");
-    let source = "testsrc2=size=97x55:rate=10:duration=2";
-    let arguments = ["-v", "error", "-f", "lavfi", "-i", source, "-pix_fmt", "yuv420p"];
-    let coding = ["-c:v", "libvpx-vp9", "-auto-alt-ref", "0", "-lag-in-frames", "0", path];
-    run("ffmpeg", &[&arguments[..], &coding[..]].concat());
-    fs::read(path).expect("written")
+    let source = "-f lavfi -i testsrc2=size=97x55:rate=10:duration=2 -pix_fmt yuv420p";
+    let coding = "-c:v libvpx-vp9 -auto-alt-ref 0 -lag-in-frames 0";
+    fs::read(rendered("odd.webm", &format!("{source} {coding}"))).expect("made")
 }
 
 #[test]

@@ -51,9 +51,8 @@ fn pictures(path: &Path) -> Vec<(i64, String)> {
 
 /// Returns ffprobe's packets of the first stream of a kind.
 fn packets(path: &Path, kind: &str) -> Vec<(Option<f64>, bool)> {
-    let path = path.to_str().expect("a plain name");
-    let entries = ["-show_entries", "packet=pts_time,flags", "-of", "csv=p=0", path];
-    let text = run("ffprobe", &[&["-v", "error", "-select_streams", kind], &entries[..]].concat());
+    let entries = "-show_entries packet=pts_time,flags -of csv=p=0 {}";
+    let text = run("ffprobe", &format!("-v error -select_streams {kind} {entries}"), path);
     let lines = text.lines().filter_map(|line| line.split_once(','));
     lines.map(|(pts, flags)| (pts.parse().ok(), flags.starts_with('K'))).collect()
 }

@@ -9,11 +9,13 @@ use decode::{
 use media::{DeviceMemoryLost, Dimensions, Frame, FrameRate, Plane};
 use sha2::{Digest, Sha256};
 
-/// Runs a tool and returns its standard output.
-pub fn run(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output().expect("the tool starts");
+/// Runs a tool on a file, `{}` in its line, and returns its standard output.
+pub fn run(program: &str, line: &str, path: &Path) -> String {
+    let path = path.to_str().expect("a plain name");
+    let words = line.split_whitespace().map(|word| if word == "{}" { path } else { word });
+    let output = Command::new(program).args(words).output().expect("the tool starts");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {args:?}: {stderr}");
+    assert!(output.status.success(), "{program} {line}, {path}: {stderr}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -168,51 +170,18 @@ pub fn digests(seen: &[Seen]) -> Vec<String> {
 /// Returns the presentation times from ffprobe; `None` for a frame without one.
 pub fn ffprobe_times(path: &Path, packets_max: Option<u32>) -> Vec<Option<i64>> {
     let interval = packets_max.map_or("%".to_owned(), |count| format!("%+#{count}"));
-    let path = path.to_str().expect("a plain name");
-    let entries = "frame=best_effort_timestamp";
-    let text = run(
-        "ffprobe",
-        &[
-            "-v",
-            "error",
-            "-select_streams",
-            "v:0",
-            "-read_intervals",
-            &interval,
-            "-show_entries",
-            entries,
-            "-of",
-            "csv=p=0",
-            path,
-        ],
-    );
+    let entries = "-select_streams v:0 -show_entries frame=best_effort_timestamp -of csv=p=0";
+    let line = format!("-v error -read_intervals {interval} {entries} {{}}");
+    let text = run("ffprobe", &line, path);
     let lines = text.lines().map(|line| line.split(',').next().unwrap_or_default());
     lines.filter(|line| !line.is_empty()).map(|line| line.parse().ok()).collect()
 }
 
 /// Returns the SHA-256 of every frame of ffmpeg's own sequential decode.
 pub fn ffmpeg_digests(path: &Path) -> Vec<String> {
-    let path = path.to_str().expect("a plain name");
-    let text = run(
-        "ffmpeg",
-        &[
-            "-v",
-            "error",
-            "-nostdin",
-            "-noautorotate",
-            "-i",
-            path,
-            "-map",
-            "0:v:0",
-            "-vsync",
-            "passthrough",
-            "-f",
-            "framehash",
-            "-hash",
-            "sha256",
-            "-",
-        ],
-    );
+    let line = "-v error -nostdin -noautorotate -i {} -map 0:v:0 -vsync passthrough \
+                -f framehash -hash sha256 -";
+    let text = run("ffmpeg", line, path);
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.rsplit(',').next()).map(|hash| hash.trim().to_owned()).collect()
 }
