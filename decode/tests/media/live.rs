@@ -26,8 +26,8 @@ fn units(codec: Codec, bytes: &[u8], times: &[i64]) -> Vec<AccessUnit> {
     pictures.into_iter().zip(times).map(unit).collect()
 }
 
-/// Splits before every `mark`, the access unit delimiter.
-fn split_at(bytes: &[u8], mark: &[u8]) -> Vec<Vec<u8>> {
+/// Splits before every `mark`, as of a start code or an access unit delimiter.
+pub fn split_at(bytes: &[u8], mark: &[u8]) -> Vec<Vec<u8>> {
     let starts: Vec<usize> = bytes
         .windows(mark.len())
         .enumerate()
@@ -37,7 +37,8 @@ fn split_at(bytes: &[u8], mark: &[u8]) -> Vec<Vec<u8>> {
     starts.iter().zip(ends).map(|(&start, end)| bytes[start..end].to_vec()).collect()
 }
 
-fn split_ivf(bytes: &[u8]) -> Vec<Vec<u8>> {
+/// Returns the pictures of an IVF file.
+pub fn split_ivf(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut pictures = Vec::new();
     let mut rest = &bytes[32..];
     while rest.len() > 12 {

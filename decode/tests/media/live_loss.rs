@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use media::Codec;
 
 use crate::{
-    live::{CODECS, clip, clip_of, frames, open, poll_all},
+    live::{CODECS, clip, clip_of, frames, open, poll_all, split_at},
     support::*,
 };
 
@@ -123,17 +123,9 @@ fn parameters_that_change_without_a_keyframe_show_nothing_broken() {
 
 /// Returns the parameter sets of an access unit in Annex B form.
 fn sets(codec: Codec, unit: &[u8]) -> Vec<u8> {
-    let starts: Vec<usize> =
-        (0..unit.len() - 3).filter(|&at| unit[at..].starts_with(&[0, 0, 1])).collect();
-    let ends = starts.iter().skip(1).copied().chain([unit.len()]);
-    let is_set = |header: u8| match codec {
-        Codec::H264 => matches!(header & 0x1f, 7 | 8),
-        _ => matches!(header >> 1 & 0x3f, 32..=34),
+    let is_set = |nal: &Vec<u8>| match codec {
+        Codec::H264 => matches!(nal[3] & 0x1f, 7 | 8),
+        _ => matches!(nal[3] >> 1 & 0x3f, 32..=34),
     };
-    starts
-        .iter()
-        .zip(ends)
-        .filter(|(start, _)| is_set(unit[**start + 3]))
-        .flat_map(|(&start, end)| unit[start..end].iter().copied())
-        .collect()
+    split_at(unit, &[0, 0, 1]).into_iter().filter(is_set).flatten().collect()
 }

@@ -15,7 +15,11 @@ use clips::rendered;
 use decode::{DecoderChain, FfmpegPipes, FfmpegStdin, FileReport, program_arguments};
 use media::Codec;
 
-use crate::{damage::with_flipped_bits, support::*};
+use crate::{
+    damage::with_flipped_bits,
+    live::{split_at, split_ivf},
+    support::*,
+};
 
 struct Input(UnixStream);
 
@@ -121,20 +125,11 @@ fn drawn(name: &str, (size, format): (&str, &str), codec: &str) -> Vec<u8> {
 
 /// Joins several IVF files, with times one after the other.
 fn joined_ivf(parts: &[Vec<u8>]) -> Vec<u8> {
-    const HEADER_BYTES: usize = 32;
-    let mut out = parts[0][..HEADER_BYTES].to_vec();
-    let mut time = 0_u64;
-    for part in parts {
-        let mut rest = &part[HEADER_BYTES..];
-        while let Some((header, after)) = rest.split_first_chunk::<12>() {
-            let size = u32::from_le_bytes(header[..4].try_into().expect("four bytes"));
-            let (frame, after) = after.split_at(size as usize);
-            out.extend_from_slice(&header[..4]);
-            out.extend(time.to_le_bytes());
-            out.extend_from_slice(frame);
-            time += 1;
-            rest = after;
-        }
+    let mut out = parts[0][..32].to_vec();
+    for (time, picture) in (0_u64..).zip(parts.iter().flat_map(|part| split_ivf(part))) {
+        out.extend((picture.len() as u32).to_le_bytes());
+        out.extend(time.to_le_bytes());
+        out.extend(picture);
     }
     out
 }
@@ -191,16 +186,11 @@ fn a_turn_that_the_stream_asks_for_is_not_made() {
 
 /// Returns the stream, with one NAL unit per picture, without picture `lost`.
 fn without_picture(stream: &[u8], lost: usize) -> Vec<u8> {
-    let starts: Vec<usize> = (0..stream.len() - 3)
-        .filter(|&at| stream[at..].starts_with(&[0, 0, 1]))
-        .chain([stream.len()])
-        .collect();
-    let mut out = stream[..starts[0]].to_vec();
-    let mut pictures = 0;
-    for unit in starts.windows(2).map(|edges| &stream[edges[0]..edges[1]]) {
+    let (mut out, mut pictures) = (vec![0], 0);
+    for unit in split_at(stream, &[0, 0, 1]) {
         let is_picture = unit[3] >> 1 & 0x3f < 32;
         if !is_picture || pictures != lost {
-            out.extend_from_slice(unit);
+            out.extend(unit);
         }
         pictures += usize::from(is_picture);
     }
