@@ -23,7 +23,7 @@ fn refused<T>(outcome: Result<T, WorkerError>) {
 #[test]
 fn without_landlock_no_worker_reads_media_unless_that_is_allowed() {
     let _alone = alone();
-    let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", &[]);
+    let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", "");
     // Examines this kernel before landlock is hidden.
     let program = program();
     without_landlock(|| {

@@ -52,7 +52,7 @@ fn strike(pids: &BTreeSet<i32>, signal: Signal) {
 #[test]
 fn a_fork_server_that_fails_costs_no_job_and_one_whose_worker_was_killed_is_replaced() {
     let _alone = alone();
-    let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", &[]);
+    let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", "");
     let (supervisor, starts) = forking(program());
     let job = || run_by(&supervisor, spec(&path));
     let told = || std::mem::take(&mut *starts.lock().expect("whole"));
@@ -112,7 +112,7 @@ fn niceness(pid: Option<i32>) -> i32 {
 #[test]
 fn a_file_gives_way_where_it_is_asked_to_and_what_is_live_does_not() {
     let _alone = alone();
-    let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", &[]);
+    let path = rendered("short-h264.mp4", "testsrc2=s=64x48:r=25:d=1", "");
     let own = niceness(None);
     let job = |supervisor: &worker::Supervisor, limits: WorkerLimits| {
         let mut found = BTreeSet::new();

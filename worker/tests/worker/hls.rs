@@ -11,23 +11,24 @@ use crate::{
 };
 
 /// Has ffmpeg write four seconds in one-second segments, with `options` for its HLS muxer.
-pub fn segmented(folder: &Path, codec: &[&str], options: &[&str]) -> Shelf {
-    let output = Command::new("ffmpeg")
-        .args(["-v", "error", "-nostdin", "-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=4"])
-        .args(codec)
-        .args(["-g", "25", "-f", "hls", "-hls_time", "1", "-hls_list_size", "0"])
-        .args(options)
-        .arg("list.m3u8")
-        .current_dir(folder)
-        .output()
-        .expect("ffmpeg is installed");
+pub fn segmented(folder: &Path, codec: &str, options: &str) -> Shelf {
+    let source = "-v error -nostdin -f lavfi -i testsrc2=s=320x240:r=25:d=4";
+    let muxer = "-g 25 -f hls -hls_time 1 -hls_list_size 0";
+    let line = format!("{source} {codec} {muxer} {options} list.m3u8");
+    let mut ffmpeg = Command::new("ffmpeg");
+    let output = ffmpeg.args(line.split_whitespace()).current_dir(folder).output();
+    let output = output.expect("ffmpeg is installed");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Shelf::of(folder)
 }
 
-pub const H264: &[&str] = &["-c:v", "libx264", "-preset", "ultrafast"];
-const HEVC: &[&str] =
-    &["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=none"];
+pub const H264: &str = "-c:v libx264 -preset ultrafast";
+const HEVC: &str = "-c:v libx265 -preset ultrafast -x265-params log-level=none";
+
+/// Returns four segments of H.264 and their playlist.
+fn plain() -> Shelf {
+    segmented(tempfile::tempdir().expect("a folder").path(), H264, "")
+}
 
 /// Analyses a file with the concatenated bytes of `names`.
 fn joined(folder: &Path, shelf: &Shelf, names: &[&str]) -> Heard {
@@ -51,19 +52,11 @@ fn a_playlist_gives_what_its_segments_hold() {
     let four = ["list0.ts", "list1.ts", "list2.ts", "list3.ts"];
     let whole = ["whole.mp4"];
     let mapped = ["init.mp4", "list0.m4s", "list1.m4s", "list2.m4s", "list3.m4s"];
-    let fmp4: &[&str] = &["-hls_segment_type", "fmp4"];
-    let single: &[&str] = &[
-        "-hls_segment_type",
-        "fmp4",
-        "-hls_flags",
-        "single_file",
-        "-hls_segment_filename",
-        "whole.mp4",
-    ];
-    type Words<'a> = &'a [&'a str];
-    let cases: [(&str, Words<'_>, Words<'_>, Words<'_>); 5] = [
-        ("transport stream", H264, &[], &four),
-        ("live that has ended", H264, &["-hls_playlist_type", "event"], &four),
+    let fmp4 = "-hls_segment_type fmp4";
+    let single = "-hls_segment_type fmp4 -hls_flags single_file -hls_segment_filename whole.mp4";
+    let cases: [(_, _, _, &[&str]); 5] = [
+        ("transport stream", H264, "", &four),
+        ("live that has ended", H264, "-hls_playlist_type event", &four),
         ("fragments", H264, fmp4, &mapped),
         ("HEVC fragments", HEVC, fmp4, &mapped),
         ("byte ranges", H264, single, &whole),
@@ -89,11 +82,9 @@ fn encrypted_segments_are_those_of_the_plain_playlist() {
         let mut info = "keys/of%20it.bin\nkey.bin\n".to_owned();
         info.extend(vector);
         fs::write(folder.path().join("info"), info).expect("written");
-        let shelf = segmented(folder.path(), H264, &["-hls_key_info_file", "info"]);
+        let shelf = segmented(folder.path(), H264, "-hls_key_info_file info");
         shelf.put("keys/of%20it.bin", key);
-        let plain = tempfile::tempdir().expect("a folder");
-        let expected =
-            segmented(plain.path(), H264, &[]).run("list.m3u8").expect("plain").settled();
+        let expected = plain().run("list.m3u8").expect("plain").settled();
         let found = shelf.run("list.m3u8").expect(name);
         assert_same_media(found, &expected, name);
         let keys = shelf.asked().iter().filter(|asked| asked.starts_with("keys/")).count();
@@ -110,8 +101,7 @@ fn encrypted_segments_are_those_of_the_plain_playlist() {
 #[test]
 fn the_best_variant_is_followed_from_where_it_was_found() {
     let _alone = alone();
-    let folder = tempfile::tempdir().expect("a folder");
-    let shelf = segmented(folder.path(), H264, &[]);
+    let shelf = plain();
     let expected = shelf.run("list.m3u8").expect("a result").settled();
     for name in ["list.m3u8", "list0.ts", "list1.ts", "list2.ts", "list3.ts"] {
         shelf.put(&format!("far/away/{name}"), shelf.get(name));
@@ -138,8 +128,7 @@ fn the_best_variant_is_followed_from_where_it_was_found() {
 #[test]
 fn a_growing_playlist_is_followed_to_its_end() {
     let _alone = alone();
-    let folder = tempfile::tempdir().expect("a folder");
-    let shelf = segmented(folder.path(), H264, &[]);
+    let shelf = plain();
     let expected = shelf.run("list.m3u8").expect("a result").settled();
     let text = String::from_utf8(shelf.get("list.m3u8")).expect("text");
     let lines: Vec<&str> = text.lines().collect();
@@ -254,8 +243,7 @@ fn playlists_that_ask_for_too_much_are_refused() {
 #[test]
 fn a_discontinuity_loses_neither_frames_nor_time() {
     let _alone = alone();
-    let folder = tempfile::tempdir().expect("a folder");
-    let shelf = segmented(folder.path(), H264, &[]);
+    let shelf = plain();
     let text = String::from_utf8(shelf.get("list.m3u8")).expect("text");
     let segments: String = text
         .lines()
@@ -279,8 +267,7 @@ fn a_discontinuity_loses_neither_frames_nor_time() {
 #[test]
 fn a_playlist_that_is_gone_on_with_is_read_behind_what_was_read() {
     let _alone = alone();
-    let folder = tempfile::tempdir().expect("a folder");
-    let shelf = segmented(folder.path(), H264, &[]);
+    let shelf = plain();
     let whole = shelf.run("list.m3u8").expect("a result").settled();
     shelf.put("empty.m3u8", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n");
     shelf.put("page.m3u8", "<html>starting</html>");
@@ -322,8 +309,7 @@ fn a_playlist_that_is_gone_on_with_is_read_behind_what_was_read() {
 #[test]
 fn a_live_playlist_whose_host_fails_is_lost_behind_what_came() {
     let _alone = alone();
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut shelf = segmented(folder.path(), H264, &[]);
+    let mut shelf = plain();
     let text = String::from_utf8(shelf.get("list.m3u8")).expect("text");
     shelf.put("live.m3u8", text.replace("#EXT-X-ENDLIST", ""));
     let last = shelf.get("list3.ts");

@@ -150,7 +150,7 @@ fn a_probe_says_what_a_file_holds() {
 #[test]
 fn a_job_numbers_and_times_on_from_an_earlier_one() {
     let _alone = alone();
-    let path = rendered("resumed.mp4", "testsrc2=s=320x240:r=25:d=4", &["-bf", "2"]);
+    let path = rendered("resumed.mp4", "testsrc2=s=320x240:r=25:d=4", "-bf 2");
     let begin = run(with(spec(&path), |it| it.max_frames = 60)).expect("a beginning");
     let last = *begin.signals.last().expect("signals");
     assert_eq!((last.frame_index, last.pts_ms), (59, 2360));

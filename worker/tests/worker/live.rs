@@ -303,7 +303,7 @@ fn a_picture_too_large_for_live_ends_its_session_alone() {
         let path = rendered(
             &format!("live-{size}-{format}.264"),
             &format!("color=c=gray:s={size}:r=25,trim=end_frame=1"),
-            &["-pix_fmt", format],
+            &format!("-pix_fmt {format}"),
         );
         access_units(&path)
     };

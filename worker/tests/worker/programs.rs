@@ -88,7 +88,7 @@ fn beside_a_gate_on_a_device_files_say_what_they_say_without_both() {
         }
         Err(error) => panic!("{error}"),
     };
-    let path = rendered("reordered.mp4", "testsrc2=s=320x180:r=30000/1001:d=4", &["-bf", "3"]);
+    let path = rendered("reordered.mp4", "testsrc2=s=320x180:r=30000/1001:d=4", "-bf 3");
     let mut found = by_program(&supervisor, spec(&path));
     let mut expected = settled(run(spec(&path)).expect("decodes"));
     let by = found.measured_by.take().expect("told");
@@ -122,8 +122,7 @@ fn settled(heard: Heard) -> Heard {
 fn files_say_what_they_say_without_it() {
     let _alone = alone();
     let (supervisor, _) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
-    let mut clips =
-        vec![rendered("reordered.mp4", "testsrc2=s=320x180:r=30000/1001:d=4", &["-bf", "3"])];
+    let mut clips = vec![rendered("reordered.mp4", "testsrc2=s=320x180:r=30000/1001:d=4", "-bf 3")];
     // H.264, H.265 of 8 and 10 bits, AV1, VP8, VP9; reordered, cut by an edit list, of various rates.
     let built_in = [
         "av1.mp4",
@@ -215,7 +214,7 @@ fn damaged_files_end_as_they_do_without_it() {
     const MUTANTS: u64 = 40;
     let _alone = alone();
     let (supervisor, _) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
-    let whole = rendered("small.mp4", "testsrc2=s=176x144:r=25:d=1", &["-g", "8", "-bf", "2"]);
+    let whole = rendered("small.mp4", "testsrc2=s=176x144:r=25:d=1", "-g 8 -bf 2");
     let whole = fs::read(whole).expect("readable");
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("mutant.mp4");
@@ -255,7 +254,7 @@ fn weighed(supervisor: &Supervisor, spec: JobSpec) -> (Heard, u64) {
 fn a_program_that_takes_too_much_is_done_without() {
     let _alone = alone();
     let (supervisor, _) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
-    let path = rendered("small-pictures.mp4", "testsrc2=s=320x180:r=25:d=60", &[]);
+    let path = rendered("small-pictures.mp4", "testsrc2=s=320x180:r=25:d=60", "");
     let (expected, without) = weighed(&crate::support::supervisor(), spec(&path));
     let expected = settled(expected);
     let (heard, with) = weighed(&supervisor, spec(&path));

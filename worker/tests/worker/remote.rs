@@ -23,8 +23,8 @@ fn a_remote_file_gives_what_it_gives_on_disk() {
     let _alone = alone();
     let mut clips = vec![
         long_clip(),
-        rendered("short.ts", "testsrc2=s=320x240:r=25:d=4", &[]),
-        rendered("short.mkv", "testsrc2=s=320x240:r=25:d=4", &[]),
+        rendered("short.ts", "testsrc2=s=320x240:r=25:d=4", ""),
+        rendered("short.mkv", "testsrc2=s=320x240:r=25:d=4", ""),
     ];
     clips.extend(pick(
         &["bigbuckbunny.mp4", "hevc.mp4", "water.webm"],
@@ -43,7 +43,7 @@ fn a_remote_file_gives_what_it_gives_on_disk() {
 fn a_server_without_byte_ranges_is_asked_again_a_few_times() {
     let _alone = alone();
     // The first file has its index at the end.
-    for path in [long_clip(), rendered("short.ts", "testsrc2=s=320x240:r=25:d=4", &[])] {
+    for path in [long_clip(), rendered("short.ts", "testsrc2=s=320x240:r=25:d=4", "")] {
         let expected = run(spec(&path)).expect("a result").settled();
         let mut shelf = shelf_with(&path);
         shelf.ranges = false;
@@ -56,7 +56,7 @@ fn a_server_without_byte_ranges_is_asked_again_a_few_times() {
 #[test]
 fn a_stream_of_unknown_length_is_read_in_one_go() {
     let _alone = alone();
-    let path = rendered("short.ts", "testsrc2=s=320x240:r=25:d=4", &[]);
+    let path = rendered("short.ts", "testsrc2=s=320x240:r=25:d=4", "");
     let expected = run(spec(&path)).expect("a result").settled();
     let mut shelf = shelf_with(&path);
     (shelf.sized, shelf.ranges) = (false, false);
@@ -68,7 +68,7 @@ fn a_stream_of_unknown_length_is_read_in_one_go() {
 #[test]
 fn bytes_that_end_early_are_truncation() {
     let _alone = alone();
-    let path = rendered("short.mkv", "testsrc2=s=320x240:r=25:d=4", &[]);
+    let path = rendered("short.mkv", "testsrc2=s=320x240:r=25:d=4", "");
     let len = fs::read(&path).expect("readable").len();
     let mut shelf = shelf_with(&path);
     shelf.cut = Some(len / 2);

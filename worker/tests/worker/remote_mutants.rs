@@ -81,12 +81,7 @@ fn mutate_lines(text: &str, dice: &mut Rng) -> Vec<u8> {
 #[test]
 fn damaged_playlists_end_in_a_result_or_a_clear_error() {
     let _alone = alone();
-    let kinds: [&[&str]; 4] = [
-        &[],
-        &["-hls_segment_type", "fmp4"],
-        &["-hls_flags", "single_file"],
-        &["-hls_key_info_file", "info"],
-    ];
+    let kinds = ["", "-hls_segment_type fmp4", "-hls_flags single_file", "-hls_key_info_file info"];
     let shelves = kinds.map(|options| {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("key"), [7; 16]).expect("written");
@@ -151,8 +146,8 @@ fn replay(words: Vec<u8>) -> JobSpec {
 fn damaged_rtsp_conversations_end_in_a_result_or_a_clear_error() {
     let _alone = alone();
     let source = "testsrc2=s=176x144:r=25:d=1";
-    let h264 = rendered("mutant-h264.mp4", source, &["-g", "8"]);
-    let options = &["-c:v", "mjpeg", "-pix_fmt", "yuvj420p", "-huffman", "default"];
+    let h264 = rendered("mutant-h264.mp4", source, "-g 8");
+    let options = "-c:v mjpeg -pix_fmt yuvj420p -huffman default";
     let jpeg = rendered("mutant-jpeg.mov", source, options);
     let server = Server::start(
         "none",

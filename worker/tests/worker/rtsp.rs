@@ -70,7 +70,7 @@ pub fn job(socket: impl Into<OwnedFd>, url: String, credentials: Option<(&str, &
 }
 
 /// Renders four seconds of video with these encoder options.
-fn made(name: &str, codec: &[&str]) -> PathBuf {
+fn made(name: &str, codec: &str) -> PathBuf {
     rendered(name, "testsrc2=s=320x240:r=25:d=4", codec)
 }
 
@@ -92,13 +92,9 @@ fn assert_same_pictures(found: &Heard, expected: &Heard, name: &str) {
 #[test]
 fn what_a_server_sends_is_what_its_file_holds() {
     let _alone = alone();
-    let h264 = made("rtsp-h264.mp4", &["-bf", "2"]);
-    let hevc =
-        made("rtsp-hevc.mp4", &["-c:v", "libx265", "-x265-params", "log-level=none", "-bf", "0"]);
-    let jpeg = made(
-        "rtsp-jpeg.mov",
-        &["-c:v", "mjpeg", "-pix_fmt", "yuvj420p", "-q:v", "5", "-huffman", "default"],
-    );
+    let h264 = made("rtsp-h264.mp4", "-bf 2");
+    let hevc = made("rtsp-hevc.mp4", "-c:v libx265 -x265-params log-level=none -bf 0");
+    let jpeg = made("rtsp-jpeg.mov", "-c:v mjpeg -pix_fmt yuvj420p -q:v 5 -huffman default");
     let server = Server::start(
         "none",
         &[
@@ -124,7 +120,7 @@ fn what_a_server_sends_is_what_its_file_holds() {
 fn pictures_that_a_camera_gives_one_time_are_told_apart() {
     let _alone = alone();
     // Without a container the pictures have no times, so their packets all have the same.
-    let raw = made("rtsp-raw.h264", &["-bf", "0"]);
+    let raw = made("rtsp-raw.h264", "-bf 0");
     let server = Server::start(
         "none",
         &[("/raw", pipeline(&raw, "h264parse", "rtph264pay config-interval=-1"))],
@@ -250,7 +246,7 @@ fn packets(path: &Path) -> Vec<Vec<u8>> {
 fn what_a_camera_has_shown_is_told_before_it_shows_more() {
     let _alone = alone();
     // The file is a single GOP.
-    let path = made("rtsp-one-gop.mp4", &["-bf", "0", "-g", "100", "-x264-params", "slices=1"]);
+    let path = made("rtsp-one-gop.mp4", "-bf 0 -g 100 -x264-params slices=1");
     let expected = run(spec(&path)).expect("a result").settled();
     let pictures = packets(&path);
     let (before, after) = pictures.split_at(50);

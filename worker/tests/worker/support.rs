@@ -43,20 +43,20 @@ fn path() -> PathBuf {
 }
 
 /// Renders a clip from an ffmpeg source, as H.264 unless `options` change that.
-pub fn rendered(name: &str, source: &str, options: &[&str]) -> PathBuf {
+pub fn rendered(name: &str, source: &str, options: &str) -> PathBuf {
     let x264 = "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -g 25";
-    clips::rendered(name, &format!("-f lavfi -i {source} {x264} {}", options.join(" ")))
+    clips::rendered(name, &format!("-f lavfi -i {source} {x264} {options}"))
 }
 
 /// Renders a minute of H.264 in one-second GOPs, long enough for a fault in its middle.
 pub fn long_clip() -> PathBuf {
-    rendered("long-h264.mp4", "testsrc2=s=960x540:r=25:d=60", &[])
+    rendered("long-h264.mp4", "testsrc2=s=960x540:r=25:d=60", "")
 }
 
 /// Renders four seconds of H.264 in Annex B form without reordering.
 pub fn annex_b(source: &str) -> PathBuf {
     let input = format!("{source}=s=352x288:r=25,trim=duration=4");
-    rendered(&format!("live-{source}.264"), &input, &["-bf", "0"])
+    rendered(&format!("live-{source}.264"), &input, "-bf 0")
 }
 
 /// Makes a job of every frame of a file, with stills, on two threads.
