@@ -31,10 +31,7 @@ use crate::{
 fn the_descriptor_is_what_its_generator_writes() {
     let test = "the_descriptor_is_what_its_generator_writes";
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("model");
-    let bin = match python::installed(&dir.join("requirements.txt")) {
-        Ok(bin) => bin,
-        Err(why) => return skip::skip(test, why),
-    };
+    let Some(bin) = python::installed(test, &dir.join("requirements.txt")) else { return };
     let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join("descriptor.onnx");
     let mut generator = Command::new(bin.join("python3"));
     generator.arg(dir.join("make_descriptor.py")).arg(&written);

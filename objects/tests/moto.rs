@@ -31,13 +31,7 @@ impl Moto {
             return None;
         }
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/moto");
-        let bin = match python::installed(&scripts.join("requirements.txt")) {
-            Ok(bin) => bin,
-            Err(error) => {
-                skip::skip(test, format!("moto cannot be installed: {error}"));
-                return None;
-            }
-        };
+        let bin = python::installed(test, &scripts.join("requirements.txt"))?;
         let mut child = Command::new(bin.join("python"))
             .args(["-B".as_ref(), scripts.join("serve.py").as_os_str()])
             // The server ends when its standard input closes.

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, python, shared, skip};
+use crate::support::{Server, python, shared};
 
 const ARROW: &str = "application/vnd.apache.arrow.stream";
 const NAME: &str = "an_arrow_stream_has_the_records_of_the_json";
@@ -50,10 +50,7 @@ fn as_arrow(server: &Server, path: &str, accept: &str) -> crate::support::Reply 
 #[test]
 fn an_arrow_stream_has_the_records_of_the_json() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/arrow");
-    let bin = match python::installed(&folder.join("requirements.txt")) {
-        Ok(bin) => bin,
-        Err(error) => return skip(NAME, format!("pyarrow cannot be installed: {error}")),
-    };
+    let Some(bin) = python::installed(NAME, &folder.join("requirements.txt")) else { return };
     let server = shared().with_clips();
     let (run, empty) = (server.create_run(), server.create_run());
     let body = json!({"source_uri": "street.mp4", "max_frames": 5000});

@@ -152,13 +152,7 @@ fn last(place: &Path) -> u64 {
 /// Results of the page's queries in `dir`, which has the folder `export`.
 fn query(test: &str, dir: &Path) -> Option<Value> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let bin = match python::installed(&tests.join("tests/api/parquet/requirements.txt")) {
-        Ok(bin) => bin,
-        Err(error) => {
-            skip(test, format!("DuckDB cannot be installed: {error}"));
-            return None;
-        }
-    };
+    let bin = python::installed(test, &tests.join("tests/api/parquet/requirements.txt"))?;
     let mut command = Command::new(bin.join("python"));
     command.arg(tests.join("tests/api/export/queries.py")).arg(tests.join("docs/EXPORT.md"));
     let output = python::run(command.current_dir(dir)).unwrap_or_else(|said| panic!("{said}"));

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use crate::support::{
     ALICE, PATIENCE, Server, Setup, eventually,
     python::{installed, run},
-    skip,
 };
 
 fn folder() -> PathBuf {
@@ -52,10 +51,7 @@ fn is_near(found: [u8; 3], expected: [u8; 3]) -> bool {
 #[test]
 fn aiortc_publishes_what_is_then_on_the_timeline() {
     let name = "aiortc_publishes_what_is_then_on_the_timeline";
-    let python = match installed(&folder().join("requirements.txt")) {
-        Ok(python) => python,
-        Err(error) => return skip(name, error),
-    };
+    let Some(python) = installed(name, &folder().join("requirements.txt")) else { return };
     let server = Setup::temporary().start();
     for codec in ["VP8", "H264"] {
         let said = publish(&python, &server, codec, &json!({"index_name": codec, "clip_mode": {}}));
@@ -87,10 +83,7 @@ fn aiortc_publishes_what_is_then_on_the_timeline() {
 #[test]
 fn a_killed_media_worker_ends_its_own_sessions_by_name() {
     let name = "a_killed_media_worker_ends_its_own_sessions_by_name";
-    let python = match installed(&folder().join("requirements.txt")) {
-        Ok(python) => python,
-        Err(error) => return skip(name, error),
-    };
+    let Some(python) = installed(name, &folder().join("requirements.txt")) else { return };
     let server = Setup::temporary().start();
     let url = format!("http://{}/v1/stream/whip", server.addr());
     let mut command = Command::new(python.join("python"));

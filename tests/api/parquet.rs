@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::json;
 
-use crate::support::{ALICE, Server, python, shared, skip, whip::sightline};
+use crate::support::{ALICE, Server, python, shared, whip::sightline};
 
 fn settings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/parquet")
@@ -40,10 +40,7 @@ fn export(sightline: &Path, server: &Server, run: &str, out: &Path) -> Output {
 fn analysts_read_what_the_api_answers_row_for_row() {
     let name = "analysts_read_what_the_api_answers_row_for_row";
     let Some(sightline) = sightline(name) else { return };
-    let bin = match python::installed(&settings().join("requirements.txt")) {
-        Ok(bin) => bin,
-        Err(error) => return skip(name, format!("DuckDB cannot be installed: {error}")),
-    };
+    let Some(bin) = python::installed(name, &settings().join("requirements.txt")) else { return };
     let server = shared().with_clips();
     let dir = tempfile::tempdir().expect("a directory");
     let (run, out) = (run(&server), dir.path().join("out"));

@@ -3,7 +3,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
@@ -13,26 +13,14 @@ use serde_json::{Value, json};
 use crate::support::{
     Setup, eventually,
     model::{Model, prompt},
+    onnx_runtime,
     postgres::Postgres,
-    python, skip,
     whip::{
         Publication, clip,
         shown::{pictures, says, scenes},
         sightline,
     },
 };
-
-/// ONNX Runtime's library from the pinned wheel; `None` where `test` is passed over.
-fn onnxruntime(test: &str) -> Option<PathBuf> {
-    let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join("embed/model/requirements.txt");
-    let found = python::installed(&requirements).and_then(|bin| {
-        let mut find = std::process::Command::new("find");
-        find.arg(bin.join("../lib")).args(["-name", "libonnxruntime.so*"]);
-        let printed = String::from_utf8_lossy(&python::run(&mut find)?.stdout).into_owned();
-        printed.lines().next().map(PathBuf::from).ok_or_else(|| "no library in it".to_owned())
-    });
-    found.map_err(|why| skip(test, why)).ok()
-}
 
 /// The backend that says which scene it is shown.
 fn narrator() -> Model {
@@ -47,7 +35,7 @@ fn text<'a>(payload: &'a Value, field: &str) -> &'a str {
 fn a_picture_that_shows_nothing_new_is_given_the_last_description() {
     let name = "a_picture_that_shows_nothing_new_is_given_the_last_description";
     let Some(sightline) = sightline(name) else { return };
-    let Some(library) = onnxruntime(name) else { return };
+    let Some(library) = onnx_runtime::runtime(name) else { return };
     let library = library.to_str().expect("UTF-8");
     let embedding =
         [("SERVICE_NOVELTY_MODEL_PATH", "built-in"), ("SERVICE_ONNXRUNTIME_PATH", library)];
@@ -59,7 +47,7 @@ fn a_picture_that_shows_nothing_new_is_given_the_last_description() {
 fn a_sidecar_tells_what_shows_nothing_new() {
     let name = "a_sidecar_tells_what_shows_nothing_new";
     let Some(sightline) = sightline(name) else { return };
-    let Some(library) = onnxruntime(name) else { return };
+    let Some(library) = onnx_runtime::runtime(name) else { return };
     let mut command = Command::new(&sightline);
     command.args(["embed-server", "--listen", "127.0.0.1:0", "--onnxruntime"]).arg(library);
     let mut sidecar = Sidecar(command.stderr(Stdio::piped()).spawn().expect("it starts"));

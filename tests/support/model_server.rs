@@ -11,10 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    python,
-    skip::{is_long, skip},
-};
+use super::{python, skip::is_long};
 
 /// The key that it wants.
 pub const KEY: &str = "model-key";
@@ -28,7 +25,7 @@ pub struct ModelServer {
 }
 
 impl ModelServer {
-    /// Starts it in a long test, where it can be installed; see [`skip`]. Every answer comes after so many
+    /// Starts it in a long test, where it can be installed; see [`python::installed`]. Every answer comes after so many
     /// tokens of hidden reasoning.
     pub fn start(test: &str, thinking: u32) -> Option<ModelServer> {
         if !is_long(test) {
@@ -38,13 +35,7 @@ impl ModelServer {
         let scripts =
             folders.find_map(|folder| Some(folder.join(SCRIPTS)).filter(|it| it.is_dir()));
         let scripts = scripts.expect("in the repository");
-        let bin = match python::installed(&scripts.join("requirements.txt")) {
-            Ok(bin) => bin,
-            Err(error) => {
-                skip(test, format!("llama.cpp cannot be installed: {error}"));
-                return None;
-            }
-        };
+        let bin = python::installed(test, &scripts.join("requirements.txt"))?;
         let mut child = Command::new(bin.join("python"))
             .args(["-B".as_ref(), scripts.join("serve.py").as_os_str()])
             .args([KEY, &thinking.to_string()])

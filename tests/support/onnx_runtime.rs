@@ -10,9 +10,8 @@ pub fn runtime(test: &str) -> Option<PathBuf> {
     let requirements = crates
         .map(|folder| folder.join("embed/model/requirements.txt"))
         .find(|file| file.is_file());
-    let found = python::installed(&requirements.expect("in the repository"));
-    let found = found.and_then(|bin| library(&bin));
-    found.map_err(|why| skip::skip(test, why)).ok()
+    let bin = python::installed(test, &requirements.expect("in the repository"))?;
+    library(&bin).map_err(|why| skip::skip(test, why)).ok()
 }
 
 fn library(bin: &Path) -> Result<PathBuf, String> {

@@ -6,6 +6,8 @@ use std::{
     process::{Command, Output},
 };
 
+use super::skip::skip;
+
 /// Output of a command that ended well; an error holds all it printed.
 pub fn run(command: &mut Command) -> Result<Output, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
@@ -17,22 +19,26 @@ pub fn run(command: &mut Command) -> Result<Output, String> {
 }
 
 /// The `bin` of the environment that holds what `requirements` pins, made once in the target
-/// directory; an error says why it cannot be.
+/// directory; `None` where it cannot be and `test` is passed over.
 ///
 /// It is called after the first package, with its version: another version is another environment.
-pub fn installed(requirements: &Path) -> Result<PathBuf, String> {
+pub fn installed(test: &str, requirements: &Path) -> Option<PathBuf> {
     let pinned = fs::read_to_string(requirements).expect("in the repository");
     let name = pinned.split_whitespace().next().expect("a package").replace("==", "-");
     // One pip for all: each of its own takes seconds of the processor.
-    let pip = made("pip", |venv, command| run(command.arg(venv)))?.join("pip");
-    made(&name, |venv, command| {
-        run(command.arg("--without-pip").arg(venv))?;
-        let mut pip = Command::new(pip);
-        pip.arg("--python").arg(venv.join("bin/python"));
-        // What is never imported is not compiled either.
-        pip.args(["install", "--quiet", "--disable-pip-version-check", "--no-compile", "-r"]);
-        run(pip.arg(requirements))
-    })
+    let pip = made("pip", |venv, command| run(command.arg(venv)));
+    let install = |pip: PathBuf| {
+        made(&name, |venv, command| {
+            run(command.arg("--without-pip").arg(venv))?;
+            let mut pip = Command::new(pip.join("pip"));
+            pip.arg("--python").arg(venv.join("bin/python"));
+            // What is never imported is not compiled either.
+            pip.args(["install", "--quiet", "--disable-pip-version-check", "--no-compile", "-r"]);
+            run(pip.arg(requirements))
+        })
+    };
+    let why = |error: String| skip(test, format!("{name} cannot be installed: {error}"));
+    pip.and_then(install).map_err(why).ok()
 }
 
 /// The `bin` of the environment `name`, which `make` makes once, by a command that lacks its folder.

@@ -4,10 +4,7 @@ use std::{path::Path, process::Command};
 
 use sha2::{Digest, Sha256};
 
-use crate::{
-    python::{installed, run},
-    skip::skip,
-};
+use crate::python::{installed, run};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const SOURCE: &[u8] = include_bytes!("../../cuda/cell_sums.cu");
@@ -15,13 +12,7 @@ const SOURCE: &[u8] = include_bytes!("../../cuda/cell_sums.cu");
 /// Returns the output of `ptx.py` with NVRTC from PyPI; skips the test without it.
 fn compiled(test: &str, arguments: &[&str]) -> Option<String> {
     let root = Path::new(ROOT);
-    let bin = match installed(&root.join("requirements.txt")) {
-        Ok(bin) => bin,
-        Err(why) => {
-            skip(test, why);
-            return None;
-        }
-    };
+    let bin = installed(test, &root.join("requirements.txt"))?;
     let mut script = Command::new(bin.join("python"));
     let output = run(script.arg(root.join("ptx.py")).args(arguments)).expect("compiles");
     Some(String::from_utf8(output.stdout).expect("text"))
