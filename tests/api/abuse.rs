@@ -9,7 +9,6 @@ use std::{
 };
 
 use media::RunId;
-use timeline::{Event, FindingKind, FindingPayload, NewEvent};
 
 use crate::support::{ALICE, BOB, Server, Setup, eventually, seed};
 
@@ -293,11 +292,8 @@ fn get(stream: u32, path: &str) -> Vec<u8> {
 fn seed_large_pages(dir: &std::path::Path) -> RunId {
     let run = RunId::from_bytes([7; 16]);
     let log = seed::log(dir);
-    let created = seed::created("alice");
-    seed::append(&log, run, [created]);
-    let finding = FindingPayload { description: "d".repeat(1024), ..FindingPayload::default() };
-    let described = NewEvent { run, event: Event::Found(FindingKind::Vlm, finding) };
-    log.append_wait(vec![described; 1000]).expect("appended");
+    seed::append(&log, run, [seed::created("alice")]);
+    seed::append(&log, run, vec![seed::described(&"d".repeat(1024)); 1000]);
     run
 }
 

@@ -1,8 +1,8 @@
 //! Analyses have names: markers are those of the newest of a stream unless another is asked for.
 
-use media::{EventType, Marker, MarkerId, MarkerStatus, RequestId, RunId, Score};
+use media::{EventType, Marker, RunId};
 use serde_json::{Value, json};
-use timeline::{AnalysisGenerated, Event, RunCreated, SamplingPolicy};
+use timeline::Event;
 
 use crate::support::{Reply, Server, Setup, seed, shared};
 
@@ -136,48 +136,11 @@ const RUN: RunId = RunId::from_bytes([9; 16]);
 /// A log of before analyses had names, with two analyses that gave one marker each.
 fn seed(dir: &std::path::Path) {
     let log = seed::log(dir);
-    let request_id = RequestId::from_bytes([0; 8]);
-    let stream_id: media::StreamId = "main".parse().expect("a label");
-    let created = RunCreated {
-        request_id,
-        mode: "balanced".to_owned(),
-        model: None,
-        principal_key: "alice".to_owned(),
-        tenant_id: None,
-    };
-    let mut events = vec![Event::RunCreated(created)];
+    let mut events = vec![seed::created("alice")];
     for number in 1..=2 {
-        events.push(Event::AnalysisGenerated(AnalysisGenerated {
-            request_id,
-            stream_id: stream_id.clone(),
-            frames: 1,
-            window_size: 16,
-            segment_ms: 250,
-            sampling_policy: SamplingPolicy::Fixed,
-            sample_fps: None,
-            mode: None,
-            model: "m".to_owned(),
-            markers: 1,
-            analysis_id: None,
-            gate: None,
-            zones: None,
-        }));
-        events.push(Event::MarkerEmitted(Marker {
-            marker_id: MarkerId::from_bytes([number; 8]),
-            run_id: RUN,
-            stream_id: stream_id.clone(),
-            event_type: EventType::SceneCut,
-            status: MarkerStatus::Exact,
-            start_frame: 0,
-            end_frame: 0,
-            start_pts_ms: 0,
-            end_pts_ms: 0,
-            confidence: Score::ONE,
-            supersedes_marker_id: None,
-            analysis_id: None,
-            origin: None,
-            beside: false,
-        }));
+        events.push(Event::AnalysisGenerated(seed::analysis("main")));
+        let marker = seed::marker(RUN, EventType::SceneCut, number);
+        events.push(Event::MarkerEmitted(Marker { origin: None, ..marker }));
     }
     seed::append(&log, RUN, events);
 }

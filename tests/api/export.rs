@@ -6,64 +6,29 @@ use std::{
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::Arc,
 };
 
-use media::{
-    EventType, GateConfig, Label, Marker, MarkerId, MarkerOrigin, MarkerStatus, RunId, Score, Seq,
-    SessionId, Signal, WallTime,
-};
+use media::{EventType, GateConfig, Label, Marker, RunId, Score, Seq, Signal};
 use serde_json::{Value, json};
 use sightline::{base::meta_store::MetaStore, deliver::outbox::Cursors};
-use timeline::{
-    Event, FindingKind, FindingPayload, FramesDecoded, NewEvent, RunLabelled, SessionRunCreated,
-    Signals, Timeline, TimelineOptions, system_clock,
-};
+use timeline::{Event, FramesDecoded, NewEvent, RunLabelled, Signals, system_clock};
 
 use crate::{
     api::signals::decoded,
-    support::{PATIENCE, Server, Setup, copy, disk_shim, python, skip, wait_until},
+    support::{PATIENCE, Server, Setup, copy, disk_shim, python, seed, skip, wait_until},
 };
 
 const DAY_MS: i64 = 86_400_000;
 
 fn seed(dir: &Path, days_ago: i64, events: &[NewEvent]) {
-    let clock =
-        Arc::new(move || WallTime { epoch_ms: system_clock().epoch_ms - days_ago * DAY_MS });
-    let options = TimelineOptions { clock, ..TimelineOptions::default() };
-    let (log, _) = Timeline::open(&dir.join("data/log"), options).expect("opens");
+    let log = seed::log_at(dir, system_clock().epoch_ms - days_ago * DAY_MS);
     for batch in events.chunks(4000) {
         log.append_wait(batch.to_vec()).expect("appended");
     }
 }
 
-fn described(description: &str) -> Event {
-    let session_id = Some(SessionId::from_bytes([8; 16]));
-    let finding = FindingPayload {
-        session_id,
-        description: description.to_owned(),
-        ..FindingPayload::default()
-    };
-    Event::Found(FindingKind::Vlm, finding)
-}
-
 fn marker(run: RunId, event_type: EventType, at: u64, beside: bool) -> Event {
-    Event::MarkerEmitted(Marker {
-        marker_id: MarkerId::from_bytes([at as u8; 8]),
-        run_id: run,
-        stream_id: "main".parse().expect("an id"),
-        event_type,
-        status: MarkerStatus::Exact,
-        start_frame: at,
-        end_frame: at,
-        start_pts_ms: at as i64 * 40,
-        end_pts_ms: at as i64 * 40,
-        confidence: Score::ONE,
-        supersedes_marker_id: None,
-        analysis_id: None,
-        origin: Some(MarkerOrigin::Gate),
-        beside,
-    })
+    Event::MarkerEmitted(Marker { beside, ..seed::marker(run, event_type, at) })
 }
 
 /// Frame 5 nearly is a cut, frame 7 is one.
@@ -85,17 +50,12 @@ fn frames() -> Event {
 fn camera(number: u8, forklifts: usize) -> Vec<NewEvent> {
     let run = RunId::from_bytes([number; 16]);
     let label: Option<Label> = Some(format!("dock {number}").parse().expect("a label"));
-    let created = SessionRunCreated {
-        principal_key: "alice".to_owned(),
-        session_id: SessionId::from_bytes([number; 16]),
-        tenant_id: None,
-    };
     let labelled =
         RunLabelled { request_id: "req-0000000000000001".parse().expect("an id"), label };
-    let mut events = vec![Event::SessionRunCreated(created), Event::RunLabelled(labelled)];
-    events.extend((0..forklifts).map(|_| described("A Forklift \u{0} turns \"left\"")));
+    let mut events = vec![seed::session_created("alice"), Event::RunLabelled(labelled)];
+    events.extend((0..forklifts).map(|_| seed::described("A Forklift \u{0} turns \"left\"")));
     events.extend([
-        described("nobody"),
+        seed::described("nobody"),
         marker(run, EventType::SceneCut, 7, false),
         marker(run, EventType::SceneCut, 8, true),
         marker(run, EventType::KeyframeKeep, 0, false),
@@ -238,8 +198,9 @@ fn an_export_that_is_killed_and_repeated_has_every_event_once() {
     let count = clips::sized(150_000, 1_000_000);
     let run = RunId::from_bytes([7; 16]);
     let mut seeded = camera(7, 1);
-    seeded
-        .extend((0..count).map(|number| NewEvent { run, event: described(&format!("{number}")) }));
+    seeded.extend(
+        (0..count).map(|number| NewEvent { run, event: seed::described(&format!("{number}")) }),
+    );
     seed(&node, 0, &seeded);
     // What is there is no directory: nothing is exported, and all else works.
     fs::write(&place, "").expect("written");

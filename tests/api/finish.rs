@@ -1,8 +1,8 @@
 //! Runs that complete, and runs that count against the limit of active ones.
 
-use media::{RequestId, RunId, WallTime};
+use media::RunId;
 use serde_json::{Value, json};
-use timeline::{AnalysisGenerated, Event, NewEvent, SamplingPolicy, Timeline, TimelineOptions};
+use timeline::{AnalysisGenerated, Event};
 
 use crate::{
     api::{
@@ -113,33 +113,13 @@ fn a_run_with_work_under_way_counts_until_it_has_ended() {
 
 /// A run of Alice's as a server of two hours ago left it, with an analysis or without.
 fn seed(dir: &std::path::Path, runs: [(RunId, bool); 2]) {
-    let long_ago = WallTime { epoch_ms: timeline::system_clock().epoch_ms - 7_200_000 };
-    let options = TimelineOptions {
-        clock: std::sync::Arc::new(move || long_ago),
-        ..TimelineOptions::default()
-    };
-    let (log, _) = Timeline::open(&dir.join("data/log"), options).expect("a log");
-    let request_id = RequestId::from_bytes([1; 8]);
+    let log = seed::log_at(dir, timeline::system_clock().epoch_ms - 7_200_000);
     for (run, is_analyzed) in runs {
         let created = seed::created("alice");
-        let analyzed = Event::AnalysisGenerated(AnalysisGenerated {
-            request_id,
-            stream_id: "yard".parse().expect("a label"),
-            frames: 7,
-            window_size: 16,
-            segment_ms: 250,
-            sampling_policy: SamplingPolicy::Fixed,
-            sample_fps: None,
-            mode: None,
-            model: "qwen3-vl-8b".to_owned(),
-            markers: 3,
-            analysis_id: None,
-            gate: None,
-            zones: None,
-        });
+        let analysis = AnalysisGenerated { frames: 7, markers: 3, ..seed::analysis("yard") };
+        let analyzed = Event::AnalysisGenerated(analysis);
         let events = std::iter::once(created).chain(is_analyzed.then_some(analyzed));
-        let batch = events.map(|event| NewEvent { run, event }).collect();
-        log.append_wait(batch).expect("durable");
+        seed::append(&log, run, events);
     }
 }
 

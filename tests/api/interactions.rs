@@ -2,52 +2,35 @@
 
 use std::path::Path;
 
-use media::{Label, RequestId, RunId, Score};
+use media::{RunId, Score};
 use serde_json::{Value, json};
-use timeline::{Event, Pass, SemanticChunkInferred, Timeline, TimelineOptions, TokenCounts};
+use timeline::{Event, SemanticChunkInferred};
 
+use super::search::answer;
 use crate::support::{BOB, Setup, seed};
 
-const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
 const RUN: RunId = RunId::from_bytes([1; 16]);
 
 /// Event of chunk `index`, with a finding or an error.
 fn chunk(index: u64, index_name: Option<&str>, error: Option<&str>) -> Event {
+    let (description, summary) = (format!("description {index}"), format!("summary {index}"));
     Event::SemanticChunkInferred(SemanticChunkInferred {
-        request_id: REQUEST,
-        stream_id: "main".parse().expect("an id"),
         chunk_index: index,
         provider: error.is_none().then(|| "vllm".to_owned()),
-        provider_fallback_used: false,
         semantic_fallback_used: error.is_some(),
         semantic_error: error.map(str::to_owned),
         event_type: media::EventType::from_name("van_turns"),
         object_label: Some("van".to_owned()),
-        summary: format!("summary {index}"),
-        description: format!("description {index}"),
         confidence: Some(Score::from_millionths(750_000)),
-        raw_output: "{}".to_owned(),
-        output: None,
-        tokens: TokenCounts::default(),
-        inference_latency_ms: 1,
-        tier: Some(Pass::First),
-        model: Some("m".to_owned()),
-        attempts: Some(1),
-        prompt_version: Some("describe-1".to_owned()),
         start_pts_ms: Some(index as i64 * 1000),
         end_pts_ms: Some(index as i64 * 1000 + 960),
-        reused_from_seq: None,
-        index_name: index_name.map(|name| name.parse::<Label>().expect("a label")),
-        truncated: false,
+        ..answer(&description, &summary, index_name)
     })
 }
 
 /// Writes a log as a server with a model would have left it, before the server starts.
 fn write(data: &Path, events: Vec<Event>) {
-    let log = data.join("data/log");
-    std::fs::create_dir_all(&log).expect("made");
-    let (log, _) = Timeline::open(&log, TimelineOptions::default()).expect("opens");
-    seed::append(&log, RUN, events);
+    seed::append(&seed::log(data), RUN, events);
 }
 
 fn chunks(answer: &Value) -> Vec<u64> {

@@ -19,8 +19,7 @@ use sightline::{
     deliver::mirror::{EventMirror, Scope},
 };
 use timeline::{
-    Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, SessionRunCreated, Timeline,
-    TimelineOptions,
+    Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, Timeline, TimelineOptions,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +30,6 @@ use crate::support::{
 };
 
 const RUN: RunId = RunId::from_bytes([7; 16]);
-const SESSION: SessionId = SessionId::from_bytes([8; 16]);
 
 fn found(kind: FindingKind, session_id: Option<SessionId>, description: &str) -> NewEvent {
     let finding = FindingPayload {
@@ -46,16 +44,11 @@ fn found(kind: FindingKind, session_id: Option<SessionId>, description: &str) ->
 }
 
 fn described(description: &str) -> NewEvent {
-    found(FindingKind::Vlm, Some(SESSION), description)
+    NewEvent { run: RUN, event: seed::described(description) }
 }
 
 fn created() -> NewEvent {
-    let event = SessionRunCreated {
-        principal_key: "alice".to_owned(),
-        session_id: SESSION,
-        tenant_id: None,
-    };
-    NewEvent { run: RUN, event: Event::SessionRunCreated(event) }
+    NewEvent { run: RUN, event: seed::session_created("alice") }
 }
 
 /// Appends to the log of a server that does not run.
@@ -90,18 +83,8 @@ fn whole(count: usize) -> String {
 fn descriptions_of_live_sessions_are_copied_as_they_are_and_nothing_else() {
     use FindingKind::{ClipVlm, ClipVlmTiered, LoopDetected, StateTransition, Vlm, VlmTiered};
     let dir = tempfile::tempdir().expect("a directory");
-    let still = KeyframeStored {
-        frame_index: 1,
-        pts_ms: 40,
-        event_type: media::EventType::SceneCut,
-        reason: None,
-        description: "a still".to_owned(),
-        image_ref: "/v1/x".to_owned(),
-        image_bytes: 1,
-        image_sha256: media::BlobHash::from_bytes([1; 32]),
-        truncated: false,
-    };
-    let session = Some(SESSION);
+    let still = KeyframeStored { description: "a still".to_owned(), ..seed::still(1) };
+    let session = Some(seed::SESSION);
     let events = vec![
         created(),
         found(Vlm, session, "a \u{0} and a \u{1f600} \"quoted\" \\ line\n"),

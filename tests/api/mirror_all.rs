@@ -7,12 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::{EventType, Marker, MarkerId, MarkerOrigin, MarkerStatus, RunId, Score, SessionId};
+use media::{EventType, RunId};
 use serde_json::{Value, json};
 use sightline::deliver::mirror::Scope;
-use timeline::{
-    Event, FindingKind, FindingPayload, NewEvent, RunDeleted, RunLabelled, SessionRunCreated,
-};
+use timeline::{Event, NewEvent, RunDeleted, RunLabelled};
 
 use crate::{
     api::mirror::Own,
@@ -25,42 +23,15 @@ const NODES: u8 = 4;
 const IS_THERE: &str = "SELECT to_regclass('sightline_log') IS NOT NULL";
 
 fn session(run: RunId, principal: &str) -> NewEvent {
-    let event = SessionRunCreated {
-        principal_key: principal.to_owned(),
-        session_id: SessionId::from_bytes([8; 16]),
-        tenant_id: None,
-    };
-    NewEvent { run, event: Event::SessionRunCreated(event) }
+    NewEvent { run, event: seed::session_created(principal) }
 }
 
 fn described(run: RunId, description: &str) -> NewEvent {
-    let session_id = Some(SessionId::from_bytes([8; 16]));
-    let finding = FindingPayload {
-        session_id,
-        description: description.to_owned(),
-        ..FindingPayload::default()
-    };
-    NewEvent { run, event: Event::Found(FindingKind::Vlm, finding) }
+    NewEvent { run, event: seed::described(description) }
 }
 
 fn marker(run: RunId, at: u64) -> NewEvent {
-    let event = Event::MarkerEmitted(Marker {
-        marker_id: MarkerId::from_bytes(at.to_be_bytes()),
-        run_id: run,
-        stream_id: "main".parse().expect("an id"),
-        event_type: EventType::SceneCut,
-        status: MarkerStatus::Exact,
-        start_frame: at,
-        end_frame: at,
-        start_pts_ms: at as i64 * 40,
-        end_pts_ms: at as i64 * 40,
-        confidence: Score::ONE,
-        supersedes_marker_id: None,
-        analysis_id: None,
-        origin: Some(MarkerOrigin::Gate),
-        beside: false,
-    });
-    NewEvent { run, event }
+    NewEvent { run, event: Event::MarkerEmitted(seed::marker(run, EventType::SceneCut, at)) }
 }
 
 /// A tenth of a second of a node's events, one in five a description.

@@ -5,8 +5,8 @@ use std::path::Path;
 use media::{Label, RequestId, RunId, Score};
 use serde_json::{Value, json};
 use timeline::{
-    ActivityEpisode, Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, RunDeleted,
-    SemanticChunkInferred, Timeline, TimelineOptions, TokenCounts,
+    ActivityEpisode, Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, Pass,
+    RunDeleted, SemanticChunkInferred, TokenCounts,
 };
 
 use crate::support::{BOB, Setup, seed};
@@ -34,17 +34,8 @@ pub fn found(kind: FindingKind, description: &str) -> Event {
 }
 
 fn still(description: &str) -> Event {
-    Event::KeyframeStored(KeyframeStored {
-        frame_index: 1,
-        pts_ms: 40,
-        event_type: media::EventType::SceneCut,
-        reason: None,
-        description: description.to_owned(),
-        image_ref: "x".to_owned(),
-        image_bytes: 1,
-        image_sha256: media::BlobHash::from_bytes([0; 32]),
-        truncated: false,
-    })
+    let description = description.to_owned();
+    Event::KeyframeStored(KeyframeStored { description, ..seed::still(1) })
 }
 
 /// An episode in these zones.
@@ -65,7 +56,12 @@ fn episode(zones: &[&str]) -> ActivityEpisode {
 }
 
 pub fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
-    Event::SemanticChunkInferred(SemanticChunkInferred {
+    Event::SemanticChunkInferred(answer(description, summary, index))
+}
+
+/// Answer of a model about a chunk.
+pub fn answer(description: &str, summary: &str, index: Option<&str>) -> SemanticChunkInferred {
+    SemanticChunkInferred {
         request_id: REQUEST,
         stream_id: "main".parse().expect("an id"),
         chunk_index: 0,
@@ -82,25 +78,22 @@ pub fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
         output: None,
         tokens: TokenCounts::default(),
         inference_latency_ms: 1,
-        tier: None,
-        model: None,
-        attempts: None,
-        prompt_version: None,
+        tier: Some(Pass::First),
+        model: Some("m".to_owned()),
+        attempts: Some(1),
+        prompt_version: Some("describe-1".to_owned()),
         start_pts_ms: None,
         end_pts_ms: None,
         reused_from_seq: None,
         index_name: index.map(|name| name.parse::<Label>().expect("a label")),
         truncated: false,
-    })
+    }
 }
 
 /// Writes a log as a server with a model would have left it, before the server starts.
 pub fn write(data: &Path, events: Vec<(u8, Event)>) {
-    let log = data.join("data/log");
-    std::fs::create_dir_all(&log).expect("made");
-    let (log, _) = Timeline::open(&log, TimelineOptions::default()).expect("opens");
     let batch = events.into_iter().map(|(number, event)| NewEvent { run: run(number), event });
-    log.append_wait(batch.collect()).expect("durable");
+    seed::log(data).append_wait(batch.collect()).expect("durable");
 }
 
 /// Seqs 1 to 14 over two runs of Alice's, a deleted one of hers, and one of Bob's.

@@ -5,10 +5,9 @@ use std::{
     time::Duration,
 };
 
-use media::{RunId, Score};
+use media::RunId;
 use reqwest::blocking::{Client, Response};
 use serde_json::{Value, json};
-use timeline::{Event, FindingKind, FindingPayload, Timeline, TimelineOptions};
 
 use crate::support::{ALICE, BOB, Server, Setup, seed};
 
@@ -214,25 +213,11 @@ fn a_reader_that_reads_nothing_holds_up_nobody() {
     let dir = tempfile::tempdir().expect("a directory");
     let run = RunId::from_bytes([1; 16]);
     {
-        let path = dir.path().join("data/log");
-        std::fs::create_dir_all(&path).expect("made");
-        let (log, _) = Timeline::open(&path, TimelineOptions::default()).expect("opens");
+        let log = seed::log(dir.path());
         let append = |event| seed::append(&log, run, [event]);
         append(seed::created("alice"));
         // More than the sockets between us take.
-        for frame_index in 0..LONG {
-            let description = "x".repeat(60_000);
-            let (session_id, pts_ms, confidence) = (None, 0, Score::ONE);
-            let found = FindingPayload {
-                session_id,
-                frame_index,
-                pts_ms,
-                confidence,
-                description,
-                ..FindingPayload::default()
-            };
-            append(Event::Found(FindingKind::Vlm, found));
-        }
+        (0..LONG).for_each(|_| append(seed::described(&"x".repeat(60_000))));
     }
     let server = Setup::new(dir.path()).start();
     let mut idle = Stream::open(&server, &format!("/v1/runs/{run}/events/stream"), None);

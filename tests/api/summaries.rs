@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use media::{BlobHash, EventType, RunId, SessionId};
+use media::{BlobHash, RunId};
 use serde_json::{Value, json};
-use timeline::{Event, FindingKind, FindingPayload, KeyframeStored, SessionRunCreated};
+use timeline::{Event, FindingKind, FindingPayload};
 
 use crate::support::{BOB, Server, Setup, seed, shared};
 
@@ -104,24 +104,7 @@ fn a_summary_says_what_the_routes_of_its_run_say() {
 /// A live run of Alice's whose session told a cut, and what a model said of another picture.
 fn seed(dir: &Path) {
     let log = seed::log(dir);
-    let created = Event::SessionRunCreated(SessionRunCreated {
-        principal_key: "alice".to_owned(),
-        session_id: SessionId::from_bytes([6; 16]),
-        tenant_id: None,
-    });
-    let still = |frame_index: u64, event_type| {
-        Event::KeyframeStored(KeyframeStored {
-            frame_index,
-            pts_ms: frame_index as i64 * 40,
-            event_type,
-            reason: None,
-            description: String::new(),
-            image_ref: "x".to_owned(),
-            image_bytes: 1,
-            image_sha256: BlobHash::from_bytes([frame_index as u8; 32]),
-            truncated: false,
-        })
-    };
+    let still = |frame_index| Event::KeyframeStored(seed::still(frame_index));
     let said = |frame_index: u64, description: &str, summary: Option<&str>| {
         let finding = FindingPayload {
             frame_index,
@@ -135,11 +118,11 @@ fn seed(dir: &Path) {
     };
     let long = "\u{fc}".repeat(400);
     let events = [
-        created,
-        still(0, EventType::KeyframeKeep),
+        seed::session_created("alice"),
+        still(0),
         said(0, "(no inference provider configured)", None),
         said(15, "a van", Some("s")),
-        still(30, EventType::KeyframeKeep),
+        still(30),
         said(30, &long, Some("s")),
     ];
     seed::append(&log, LIVE, events);

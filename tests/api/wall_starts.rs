@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use media::{BlobHash, EventType, RunId, SessionId, WallTime};
+use media::RunId;
 use serde_json::{Value, json};
-use timeline::{Event, KeyframeStored, SessionRunCreated, Timeline, TimelineOptions};
+use timeline::{Event, KeyframeStored};
 
 use crate::support::{Server, Setup, seed};
 
@@ -15,27 +15,12 @@ const ARRIVED_MS: i64 = 1_700_000_000_123;
 
 /// A live run of Alice's as a server of then left it: its first still came when its first picture did.
 fn seed(dir: &Path) {
-    let clock = std::sync::Arc::new(move || WallTime { epoch_ms: ARRIVED_MS });
-    let options = TimelineOptions { clock, ..TimelineOptions::default() };
-    let (log, _) = Timeline::open(&dir.join("data/log"), options).expect("a log");
+    let log = seed::log_at(dir, ARRIVED_MS);
     let still = |frame_index| {
-        Event::KeyframeStored(KeyframeStored {
-            frame_index,
-            pts_ms: 40,
-            event_type: EventType::KeyframeKeep,
-            reason: None,
-            description: String::new(),
-            image_ref: "x".to_owned(),
-            image_bytes: 1,
-            image_sha256: BlobHash::from_bytes([0; 32]),
-            truncated: false,
-        })
+        let still = KeyframeStored { pts_ms: 40, ..seed::still(frame_index) };
+        Event::KeyframeStored(still)
     };
-    let created = Event::SessionRunCreated(SessionRunCreated {
-        principal_key: "alice".to_owned(),
-        session_id: SessionId::from_bytes([6; 16]),
-        tenant_id: None,
-    });
+    let created = seed::session_created("alice");
     seed::append(&log, LIVE, [created, still(0), still(30)]);
 }
 

@@ -1,8 +1,8 @@
 //! Lists answered whole, in one consistent snapshot, and pages only where a limit is given.
 
-use media::{RunId, Score};
+use media::RunId;
 use serde_json::{Value, json};
-use timeline::{Event, FindingKind, FindingPayload};
+use timeline::Event;
 
 use crate::support::{Server, Setup, seed};
 
@@ -13,15 +13,7 @@ const EVENTS: u64 = 2500;
 fn seed(dir: &std::path::Path, events: u64) {
     let log = seed::log(dir);
     let created = seed::created("alice");
-    let described = |number: u64| {
-        let finding = FindingPayload {
-            frame_index: number,
-            confidence: Score::ONE,
-            description: format!("frame {number} of the yard"),
-            ..FindingPayload::default()
-        };
-        Event::Found(FindingKind::Vlm, finding)
-    };
+    let described = |number| seed::described(&format!("frame {number} of the yard"));
     let all: Vec<Event> = std::iter::once(created).chain((1..events).map(described)).collect();
     for batch in all.chunks(1000) {
         seed::append(&log, RUN, batch.iter().cloned());

@@ -13,12 +13,10 @@ use std::{
 };
 
 use fastrand::Rng;
-use media::SessionId;
 use redb::{Database, TableDefinition};
 use scripted_model::Step;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use timeline::{Event, NewEvent, SessionRunCreated, Timeline, TimelineOptions};
 
 use super::{copy, files, log, refusal, said};
 use crate::{
@@ -36,7 +34,7 @@ use crate::{
         files::contents,
         model::Model,
         receiver::Receiver,
-        setting, skip, wait_until,
+        seed, setting, skip, wait_until,
         whip::sightline,
     },
 };
@@ -291,14 +289,9 @@ fn the_log_of_every_format_is_told_as_it_was() {
         copy(&fixture.join("blobs"), &dir.path().join("data/blobs"));
         let told = fs::read_to_string(fixture.join("events.txt")).expect("there");
         let runs: BTreeSet<&str> = told.lines().filter_map(|line| line.split(' ').nth(2)).collect();
-        let (old, _) = Timeline::open(&log, TimelineOptions::default()).expect("opens");
+        let old = seed::log(dir.path());
         for run in &runs {
-            let session_id = SessionId::from_bytes([0; 16]);
-            let principal_key = "alice".to_owned();
-            let created = SessionRunCreated { principal_key, session_id, tenant_id: None };
-            let event = Event::SessionRunCreated(created);
-            old.append_wait(vec![NewEvent { run: run.parse().expect("an id"), event }])
-                .expect("appended");
+            seed::append(&old, run.parse().expect("an id"), [seed::session_created("alice")]);
         }
         drop(old);
         for _ in 0..2 {

@@ -1,13 +1,30 @@
 //! A log as an earlier server left it, written before a server starts on it.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
-use media::{RequestId, RunId};
-use timeline::{Event, NewEvent, RunCreated, Timeline, TimelineOptions};
+use media::{
+    BlobHash, EventType, Marker, MarkerId, MarkerOrigin, MarkerStatus, RequestId, RunId, Score,
+    SessionId, WallTime,
+};
+use timeline::{
+    AnalysisGenerated, Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, RunCreated,
+    SamplingPolicy, SessionRunCreated, Timeline, TimelineOptions,
+};
+
+/// Session of every live run.
+pub const SESSION: SessionId = SessionId::from_bytes([8; 16]);
+const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
 
 /// The log of a server that keeps its data in `dir`; it is closed when dropped.
 pub fn log(dir: &Path) -> Timeline {
     Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("a log").0
+}
+
+/// The same by a clock that stands.
+pub fn log_at(dir: &Path, epoch_ms: i64) -> Timeline {
+    let clock = Arc::new(move || WallTime { epoch_ms });
+    let options = TimelineOptions { clock, ..TimelineOptions::default() };
+    Timeline::open(&dir.join("data/log"), options).expect("a log").0
 }
 
 /// Appends these events of `run`.
@@ -19,10 +36,84 @@ pub fn append(log: &Timeline, run: RunId, events: impl IntoIterator<Item = Event
 /// The first event of a run of `owner`.
 pub fn created(owner: &str) -> Event {
     Event::RunCreated(RunCreated {
-        request_id: RequestId::from_bytes([1; 8]),
+        request_id: REQUEST,
         mode: "balanced".to_owned(),
         model: None,
         principal_key: owner.to_owned(),
         tenant_id: None,
     })
+}
+
+/// The first event of a live run of `owner`.
+pub fn session_created(owner: &str) -> Event {
+    Event::SessionRunCreated(SessionRunCreated {
+        principal_key: owner.to_owned(),
+        session_id: SESSION,
+        tenant_id: None,
+    })
+}
+
+/// Words of a model about live video.
+pub fn described(description: &str) -> Event {
+    let finding = FindingPayload {
+        session_id: Some(SESSION),
+        description: description.to_owned(),
+        ..FindingPayload::default()
+    };
+    Event::Found(FindingKind::Vlm, finding)
+}
+
+/// A still of a frame, of 25 a second.
+pub fn still(frame_index: u64) -> KeyframeStored {
+    KeyframeStored {
+        frame_index,
+        pts_ms: frame_index as i64 * 40,
+        event_type: EventType::KeyframeKeep,
+        reason: None,
+        description: String::new(),
+        image_ref: "x".to_owned(),
+        image_bytes: 1,
+        image_sha256: BlobHash::from_bytes([frame_index as u8; 32]),
+        truncated: false,
+    }
+}
+
+/// A marker of one frame, of 25 a second.
+pub fn marker(run_id: RunId, event_type: EventType, frame: u64) -> Marker {
+    let pts_ms = frame as i64 * 40;
+    Marker {
+        marker_id: MarkerId::from_bytes(frame.to_be_bytes()),
+        run_id,
+        stream_id: "main".parse().expect("a label"),
+        event_type,
+        status: MarkerStatus::Exact,
+        start_frame: frame,
+        end_frame: frame,
+        start_pts_ms: pts_ms,
+        end_pts_ms: pts_ms,
+        confidence: Score::ONE,
+        supersedes_marker_id: None,
+        analysis_id: None,
+        origin: Some(MarkerOrigin::Gate),
+        beside: false,
+    }
+}
+
+/// An analysis that gave one marker of one frame.
+pub fn analysis(stream: &str) -> AnalysisGenerated {
+    AnalysisGenerated {
+        request_id: REQUEST,
+        stream_id: stream.parse().expect("a label"),
+        frames: 1,
+        window_size: 16,
+        segment_ms: 250,
+        sampling_policy: SamplingPolicy::Fixed,
+        sample_fps: None,
+        mode: None,
+        model: "qwen3-vl-8b".to_owned(),
+        markers: 1,
+        analysis_id: None,
+        gate: None,
+        zones: None,
+    }
 }
