@@ -126,9 +126,7 @@ fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
     let path = format!("/v1/runs/{run}/activity?limit=1");
     let page = server.get(&path);
     assert_eq!(page.json()["episodes"], json!([episodes[0]]));
-    let link = page.header("link").to_owned();
-    let next = link.split(['<', '>']).nth(1).expect("a link");
-    let page = server.get(next);
+    let page = server.get(&page.next_page().expect("a link"));
     assert_eq!(page.json()["episodes"], json!([episodes[1]]));
     let told = page.json();
     assert!(told["request_id"].is_string() && told["run_id"] == json!(run));

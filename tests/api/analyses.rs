@@ -88,7 +88,7 @@ fn pages_go_on_with_the_analysis_that_they_began_with() {
     let first = analyze(&server, &run, "main", &frames(0, 5));
     let page = server.get(&format!("/v1/runs/{run}/markers?limit=2"));
     let second = analyze(&server, &run, "main", &frames(0, 5));
-    let next = page.header("link").split(['<', '>']).nth(1).expect("a next page").to_owned();
+    let next = page.next_page().expect("a next page");
     let read = [array(&page), array(&server.get(&next))].concat();
     assert_eq!(read[..], first[..4]);
     assert_eq!(array(&server.get(&format!("/v1/runs/{run}/markers"))), second);

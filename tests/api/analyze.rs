@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::analyses::frames;
 use crate::support::{Reply, Setup, shared};
 
 fn message(reply: &Reply, field: &str) -> String {
@@ -64,48 +65,24 @@ fn recorded_frames_are_reported_as_they_were_decoded() {
     assert!(analysed.iter().all(|event| event["payload"]["sampling_policy"] == "fixed"));
 }
 
-/// The path and query of the next page.
-fn next(reply: &Reply) -> Option<String> {
-    let link = reply.header("link").strip_prefix('<')?;
-    Some(link.strip_suffix(">; rel=\"next\"").expect("a next page").to_owned())
-}
-
 #[test]
 fn markers_come_in_pages_in_their_order_without_gap_or_repeat() {
     let server = shared();
     let run = server.create_run();
-    // Every second index is skipped, so every frame has a marker of its own.
-    let frame = |index: u64| {
-        json!({
-            "frame_index": index * 2, "pts_ms": index * 80, "perceptual_hash": "00000000000000ff",
-            "luma_mean": 0.5, "flicker_score": 0.1, "ghosting_score": 0.1,
-            "noise_variance_score": 0.1, "scene_score": 0.0,
-        })
-    };
-    let frames: Value = (0..250).map(frame).collect();
-    let body = json!({"model": "qwen3-vl-8b", "frames": frames});
+    let body = json!({"model": "qwen3-vl-8b", "frames": frames(0, 250)});
     let path = format!("/v1/runs/{run}/markers");
     // Of an analysis that is repeated the list has the newer markers alone.
     for _ in 0..2 {
         assert_eq!(server.post_run(&run, "analyze", &body).status, 200);
     }
+    let markers = |page: &Reply| page.json()["markers"].as_array().expect("an array").clone();
     let all = server.get(&format!("{path}?limit=1000"));
-    let all_markers = all.json()["markers"].as_array().expect("an array").clone();
-    assert_eq!((all_markers.len(), next(&all)), (250, None));
-    for (query, first) in [("", 250), ("?limit=249&from_frame=0", 249), ("?limit=1", 1)] {
-        let mut reply = server.get(&format!("{path}{query}"));
-        let mut found = Vec::new();
-        loop {
-            found.extend(reply.json()["markers"].as_array().expect("an array").clone());
-            assert!(found.len() >= first, "{query}");
-            if query == "?limit=1" && found.len() == 3 {
-                break;
-            }
-            let Some(path) = next(&reply) else { break };
-            reply = server.get(&path);
-        }
-        assert!(found[..] == all_markers[..found.len()], "{query}");
-        assert!(query == "?limit=1" || found.len() == 250, "{query}");
+    let all_markers = markers(&all);
+    assert_eq!((all_markers.len(), all.next_page()), (250, None));
+    for (query, first) in [("", 250), ("?limit=249&from_frame=0", 249), ("?limit=100", 100)] {
+        let pages = server.pages(&format!("{path}{query}"), || ());
+        let pages: Vec<Vec<Value>> = pages.iter().map(markers).collect();
+        assert_eq!((pages[0].len(), pages.concat() == all_markers), (first, true), "{query}");
     }
     for query in ["limit=0", "limit=x", "cursor=1", "cursor=1.2.mk-1", "cursor=a.b.c"] {
         assert_eq!(server.get(&format!("{path}?{query}")).status, 422, "{query}");

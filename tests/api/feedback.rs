@@ -112,17 +112,8 @@ fn feedback_is_kept_checked_paged_and_only_its_owners() {
     assert_eq!(ids(&all).len(), 6);
     assert_eq!(all.header("link"), "");
 
-    let mut pages = Vec::new();
-    let mut path = "/v1/feedback?limit=2".to_owned();
-    loop {
-        let page = server.get(&path);
-        pages.push(ids(&page));
-        let link = page.header("link").to_owned();
-        let Some(next) = link.strip_prefix('<').and_then(|link| link.split_once('>')) else {
-            break;
-        };
-        path = next.0.to_owned();
-    }
+    let pages = server.pages("/v1/feedback?limit=2", || ());
+    let pages: Vec<Vec<String>> = pages.iter().map(ids).collect();
     assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2]);
     assert_eq!(pages.concat(), ids(&all));
 
@@ -158,20 +149,8 @@ fn a_page_whose_rows_are_all_of_deleted_runs_is_not_the_last() {
         "INSERT INTO sightline_feedback (feedback_id, run_id, principal, rating, category) \
          SELECT 'fb-' || n, 'run-gone', 'alice', 1, 'c' FROM generate_series(1, 1000) n",
     );
-    let mut found = Vec::new();
-    let mut path = "/v1/feedback?limit=1".to_owned();
-    let mut pages = 0;
-    loop {
-        let page = server.get(&path);
-        found.extend(ids(&page));
-        pages += 1;
-        let link = page.header("link").to_owned();
-        let Some(next) = link.strip_prefix('<').and_then(|link| link.split_once('>')) else {
-            break;
-        };
-        path = next.0.to_owned();
-    }
-    assert_eq!((found.len(), pages), (1, 2));
+    let pages = server.pages("/v1/feedback?limit=1", || ());
+    assert_eq!((pages.iter().flat_map(ids).count(), pages.len()), (1, 2));
 }
 
 #[test]

@@ -120,15 +120,8 @@ fn every_interaction_is_on_one_page() {
     let server = Setup::new(dir.path()).start();
     let expected: Vec<u64> = (0..200).filter(|index| said(*index)).collect();
     for limit in [1, 7, 133, 134, 1000] {
-        let mut path = Some(format!("/v1/runs/{RUN}/interactions?limit={limit}"));
-        let mut found = Vec::new();
-        while let Some(at) = path.take() {
-            let reply = server.get(&at);
-            found.extend(chunks(&reply.json()));
-            let link = reply.header("link").to_owned();
-            path =
-                link.strip_prefix('<').and_then(|link| link.split_once('>')).map(|at| at.0.into());
-        }
+        let pages = server.pages(&format!("/v1/runs/{RUN}/interactions?limit={limit}"), || ());
+        let found: Vec<u64> = pages.iter().flat_map(|page| chunks(&page.json())).collect();
         assert_eq!(found, expected, "{limit}");
     }
 }

@@ -1,8 +1,8 @@
-//! Runs over time: order of changes, limits, paging, the long poll.
+//! Runs over time: order of changes, limits, the long poll.
 
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::{BOB, Server, Setup, shared};
 
@@ -84,39 +84,6 @@ fn the_active_limit_counts_each_owner_alone() {
     let server = setup.start();
     assert_eq!(server.post("/v1/runs", &json!({})).status, 200, "the slot is free again");
     assert_eq!(server.post("/v1/runs", &json!({})).status, 409, "the rest survived the restart");
-}
-
-#[test]
-fn pages_join_to_the_whole_list() {
-    let server = shared();
-    let mut runs: Vec<String> = (0..7).map(|_| server.create_run()).collect();
-    runs.reverse();
-    let ids = |reply: &Value| -> Vec<String> {
-        let runs = reply.as_array().expect("an array").iter();
-        runs.map(|run| run["run_id"].as_str().expect("an id").to_owned()).collect()
-    };
-    let (mut found, mut path) = (Vec::new(), "/v1/runs?limit=3&status=pending".to_owned());
-    let mut pages = 0;
-    loop {
-        let reply = server.get(&path);
-        found.extend(ids(&reply.json()));
-        pages += 1;
-        let link = reply.header("link");
-        let Some(next) = link.strip_suffix(">; rel=\"next\"") else { break };
-        path = next.trim_start_matches('<').to_owned();
-    }
-    assert_eq!((found, pages), (runs.clone(), 3));
-
-    let run = &runs[0];
-    for _ in 0..4 {
-        assert_eq!(server.post_run(run, "keepalive", &json!({})).status, 200);
-    }
-    let first = server.get(&format!("/v1/runs/{run}/events?limit=3"));
-    let next = first.header("link").split(['<', '>']).nth(1).expect("a link").to_owned();
-    let rest = server.get(&next);
-    let count = |reply: &Value| reply["events"].as_array().map(Vec::len);
-    assert_eq!((count(&first.json()), count(&rest.json())), (Some(3), Some(2)));
-    assert_eq!(rest.header("link"), "");
 }
 
 #[test]

@@ -155,9 +155,9 @@ fn summaries_are_asked_for_by_name_and_their_owners() {
     server.create_run();
     let newest = server.get("/v1/runs?include=summary&limit=1");
     assert_eq!(newest.json()[0]["summary"], Value::Null);
-    let next = newest.header("link").split(['<', '>']).nth(1).expect("a link");
+    let next = newest.next_page().expect("a link");
     assert!(next.contains("include=summary"), "{next}");
-    let page = server.get(next).json();
+    let page = server.get(&next).json();
     assert_eq!(
         (&page[0]["run_id"], &page[0]["summary"]["counts"]["frames"]),
         (&json!(run), &json!(3))

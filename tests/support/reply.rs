@@ -55,6 +55,13 @@ impl Reply {
         self.headers.get(name).map_or("", |value| value.to_str().expect("ASCII"))
     }
 
+    /// The path that its `Link` header names as the next page.
+    pub fn next_page(&self) -> Option<String> {
+        let link = self.header("link");
+        assert!(link.is_empty() || link.ends_with(">; rel=\"next\""), "{link}");
+        Some(link.strip_prefix('<')?.split_once('>')?.0.to_owned())
+    }
+
     /// The code of the error envelope, or nothing.
     pub fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()

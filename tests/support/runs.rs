@@ -37,6 +37,20 @@ impl Server {
         listed["keyframes"].as_array().expect("an array").iter().map(path).collect()
     }
 
+    /// The pages of a list from `path` on; `between` runs after each.
+    #[track_caller]
+    pub fn pages(&self, path: &str, mut between: impl FnMut()) -> Vec<Reply> {
+        let (mut pages, mut next) = (Vec::new(), Some(path.to_owned()));
+        while let Some(path) = next.take() {
+            assert!(pages.len() < 500, "no end of {path}");
+            let page = self.get(&path).assert_ok();
+            between();
+            next = page.next_page();
+            pages.push(page);
+        }
+        pages
+    }
+
     /// The value of a series as `/v1/metrics` writes its name and labels.
     #[track_caller]
     pub fn metric(&self, series: &str) -> f64 {
