@@ -50,12 +50,7 @@ fn what_people_get_wrong_is_found() {
     std::fs::create_dir(&gone).expect("made");
     let model = stock(&["acme/a"], finding("a van", 0.9));
     let url = model.server.base_url();
-    let backends = dir.join("backends.toml");
-    let text_of = format!(
-        "[[backends]]\nname = \"own\"\ntype = \"openai_compat\"\nbase_url = \"{url}\"\npriority = 1\n\
-         model = \"qwen3-vl-8b\"\nupstream_model = \"qwen3\"\n"
-    );
-    std::fs::write(&backends, text_of).expect("written");
+    let own = "priority = 1\nmodel = \"qwen3-vl-8b\"\nupstream_model = \"qwen3\"";
     let path = |path: &Path| path.to_str().expect("UTF-8").to_owned();
     let keyless = || setup().var("SERVICE_REQUIRE_API_KEY", "false").var("SERVICE_API_KEYS", "");
     let vllm = |url: &str| setup().var("SERVICE_VLLM_BASE_URL", url);
@@ -81,7 +76,7 @@ fn what_people_get_wrong_is_found() {
         (vllm("http://127.0.0.1:9"), "model backend vllm", "problem", "not answered; its", "URL"),
         (vllm(&url), "model backend vllm", "ok", "serves acme/a; it lists acme/a", ""),
         (
-            setup().var("SERVICE_CONFIG", &path(&backends)),
+            setup().backend("own", &url, own),
             "model backend own",
             "problem",
             "asked for qwen3, a name that it does not serve; it lists acme/a",

@@ -325,35 +325,17 @@ fn a_question_sent_twice_with_a_key_is_asked_once() {
 
 #[test]
 fn models_say_who_serves_them_and_whether_they_can_be_reached() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = says_hello();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let nowhere = closed.local_addr().expect("bound");
     drop(closed);
     model.server.answer_probes(list(&["org/house-7b-awq"]));
-    let file = dir.path().join("backends.toml");
-    let text = format!(
-        r#"
-        [[backends]]
-        name = "house"
-        type = "openai_compat"
-        openai_kind = "sglang"
-        base_url = "{}/v1/"
-        model = "house-7b"
-        upstream_model = "org/house-7b-awq"
-        priority = 1
-
-        [[backends]]
-        name = "gone"
-        type = "openai_compat"
-        base_url = "http://{nowhere}"
-        model = "qwen3-vl-2b"
-        priority = 2
-        "#,
-        model.server.base_url()
-    );
-    std::fs::write(&file, text).expect("written");
-    let setup = Setup::new(dir.path()).var("SERVICE_CONFIG", &file.display().to_string());
+    let house = "openai_kind = \"sglang\"\nmodel = \"house-7b\"\n\
+        upstream_model = \"org/house-7b-awq\"\npriority = 1";
+    let url = format!("{}/v1/", model.server.base_url());
+    let setup = Setup::temporary().backend("house", &url, house);
+    let gone = "model = \"qwen3-vl-2b\"\npriority = 2";
+    let setup = setup.backend("gone", &format!("http://{nowhere}"), gone);
     let server = setup.start();
     let answer = server.get("/v1/models").json();
     let find = |id: &str| {

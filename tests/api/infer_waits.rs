@@ -1,6 +1,6 @@
 //! Requests that wait for a slot in inference: their limits, and the resources they hold meanwhile.
 
-use std::{fs, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use scripted_model::Step;
 use serde_json::{Value, json};
@@ -83,16 +83,11 @@ fn the_answers_of_a_batch_are_held_within_a_limit() {
 }
 
 /// Two backends, each with a model of its own.
-fn two(first: &Model, second: &Model, setup: Setup, file: &std::path::Path) -> Setup {
-    let entry = |name: &str, model: &Model, priority: u32| {
-        let url = model.server.base_url();
-        format!(
-            "[[backends]]\nname = \"{name}\"\ntype = \"openai_compat\"\nbase_url = \"{url}\"\n\
-             model = \"{name}-model\"\npriority = {priority}\n"
-        )
-    };
-    fs::write(file, entry("weary", first, 1) + &entry("fresh", second, 2)).expect("written");
-    setup.var("SERVICE_CONFIG", &file.display().to_string())
+fn two(first: &Model, second: &Model) -> Setup {
+    let weary = "model = \"weary-model\"\npriority = 1";
+    let setup = Setup::temporary().backend("weary", &first.server.base_url(), weary);
+    let fresh = "model = \"fresh-model\"\npriority = 2";
+    setup.backend("fresh", &second.server.base_url(), fresh)
 }
 
 fn to(model: &str) -> Value {
@@ -101,13 +96,12 @@ fn to(model: &str) -> Value {
 
 #[test]
 fn a_backend_that_rests_holds_nobodys_place() {
-    let dir = tempfile::tempdir().expect("a directory");
     let weary = Model::start(|seen| match seen.number {
         0 => Step::rate_limited(Some("5")),
         _ => Step::chat("awake"),
     });
     let fresh = Model::start(|_| Step::chat("hello"));
-    let server = two(&weary, &fresh, Setup::new(dir.path()), &dir.path().join("backends.toml"))
+    let server = two(&weary, &fresh)
         .var("SERVICE_INFERENCE_GLOBAL_LIMIT", "1")
         .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "60000")
         .start();

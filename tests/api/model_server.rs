@@ -1,6 +1,6 @@
 //! Inference by a server that somebody else wrote: llama.cpp, with a model whose words are noise.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -14,15 +14,11 @@ const MODEL: &str = "smolvlm2-256m";
 
 /// A server whose one backend is `models`, asked with `key`.
 fn server(dir: &Path, models: &ModelServer, key: &str) -> Setup {
-    let file = dir.join("backends.toml");
-    let text = format!(
-        "[[backends]]\nname = \"noise\"\ntype = \"openai_compat\"\nbase_url = \"{}/v1/\"\n\
-         api_key = \"${{MODEL_KEY}}\"\nmodel = \"{MODEL}\"\nupstream_model = \"noise\"\npriority = 1\n",
-        models.url()
+    let noise = format!(
+        "api_key = \"${{MODEL_KEY}}\"\nmodel = \"{MODEL}\"\nupstream_model = \"noise\"\npriority = 1"
     );
-    fs::write(&file, text).expect("written");
     Setup::new(dir)
-        .var("SERVICE_CONFIG", &file.display().to_string())
+        .backend("noise", &format!("{}/v1/", models.url()), &noise)
         .var("MODEL_KEY", key)
         // A busy machine is slow, and none of this is about how slow.
         .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "120000")

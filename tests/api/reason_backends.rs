@@ -32,21 +32,11 @@ fn models_are_asked_before_the_source_is_decoded() {
 
 #[test]
 fn another_backend_answers_for_one_that_refuses_and_that_is_told() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat(&finding("van waits", 0.2)));
     let unused = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    let backend = |name: &str, base: &str, priority: u8| {
-        format!(
-            "[[backends]]\nname = \"{name}\"\ntype = \"openai_compat\"\nbase_url = \"{base}\"\n\
-             priority = {priority}\n"
-        )
-    };
     let dead = format!("http://{}", unused.expect("a port"));
-    let config = backend("dead", &dead, 1) + &backend("alive", &model.server.base_url(), 2);
-    let path = dir.path().join("backends.toml");
-    std::fs::write(&path, config).expect("written");
-    let setup = Setup::new(dir.path()).clips();
-    let server = setup.var("SERVICE_CONFIG", path.to_str().expect("UTF-8")).start();
+    let setup = Setup::temporary().clips().backend("dead", &dead, "priority = 1");
+    let server = setup.backend("alive", &model.server.base_url(), "priority = 2").start();
     let run = server.create_run();
     let more = json!({"max_frames": 30, "second_pass_model": LARGE, "second_pass_threshold": 0.7});
     let reply = reason(&server, &run, &more).assert_ok();
@@ -60,14 +50,8 @@ fn another_backend_answers_for_one_that_refuses_and_that_is_told() {
 
 #[test]
 fn a_model_that_no_backend_serves_leaves_it_to_the_gate() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let config = "[[backends]]\nname = \"small\"\ntype = \"openai_compat\"\n\
-         base_url = \"http://127.0.0.1:9\"\nmodel = \"qwen3-vl-4b\"\n\
-         upstream_model = \"own\"\npriority = 1\n";
-    let path = dir.path().join("backends.toml");
-    std::fs::write(&path, config).expect("written");
-    let setup = Setup::new(dir.path()).clips();
-    let server = setup.var("SERVICE_CONFIG", path.to_str().expect("UTF-8")).start();
+    let own = "model = \"qwen3-vl-4b\"\nupstream_model = \"own\"\npriority = 1";
+    let server = Setup::temporary().clips().backend("small", "http://127.0.0.1:9", own).start();
     let run = server.create_run();
     reason(&server, &run, &json!({"max_frames": 30, "model": LARGE})).assert_ok();
     let told = &server.payloads(&run, "semantic_fallback_activated")[0];

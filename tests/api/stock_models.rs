@@ -84,15 +84,9 @@ fn a_configured_name_that_a_backend_does_not_list_is_said() {
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat("a van"));
     model.server.answer_probes(list(&[STOCK]));
-    let config = format!(
-        "[[backends]]\nname = \"own\"\ntype = \"openai_compat\"\nbase_url = \"{}\"\npriority = 1\n\
-         model = \"{CURATED}\"\nupstream_model = \"qwen3\"\n",
-        model.server.base_url()
-    );
-    let path = dir.path().join("backends.toml");
-    std::fs::write(&path, config).expect("written");
+    let own = format!("priority = 1\nmodel = \"{CURATED}\"\nupstream_model = \"qwen3\"");
     let log = dir.path().join("log");
-    let setup = Setup::new(dir.path()).var("SERVICE_CONFIG", path.to_str().expect("UTF-8"));
+    let setup = Setup::new(dir.path()).backend("own", &model.server.base_url(), &own);
     let server = setup.log_to(&log).start();
     assert_eq!(shown(&server, CURATED)["availability"], "name_not_served");
     let warns = |line: &str| line.contains("WARN") && line.contains("does not list the model");

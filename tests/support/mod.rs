@@ -141,6 +141,18 @@ impl Setup {
         self.root(&root)
     }
 
+    /// Has one more model backend, with these lines in its entry.
+    pub fn backend(self, name: &str, url: &str, lines: &str) -> Setup {
+        let file = self.data.with_file_name("backends.toml");
+        let is_more = self.vars.iter().any(|(name, _)| name == "SERVICE_CONFIG");
+        let before = is_more.then(|| std::fs::read_to_string(&file).expect("written before"));
+        let entry = format!(
+            "[[backends]]\nname = \"{name}\"\ntype = \"openai_compat\"\nbase_url = \"{url}\"\n{lines}\n"
+        );
+        std::fs::write(&file, before.unwrap_or_default() + &entry).expect("written");
+        self.var("SERVICE_CONFIG", &file.display().to_string())
+    }
+
     /// Its data are on a small file system of its own, seen by it alone: see [`Server::sees`].
     pub fn on_disk(self, mib: u32) -> Setup {
         self.mounting(format!("mount -t tmpfs -o size={mib}m tmpfs \"$1\""))
