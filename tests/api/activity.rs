@@ -18,7 +18,6 @@ use crate::{
         BOB, Server, Setup,
         host::Certificate,
         receiver::{Delivery, Receiver},
-        wait_until,
     },
 };
 
@@ -223,7 +222,7 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
     assert_eq!(lasting[0]["start_frame"], told["start_frame"]);
     assert!(lasting[0]["image_sha256"].is_string(), "{lasting:?}");
     assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    wait_until("an episode ends", || !server.payloads(&run, "activity_ended").is_empty());
+    server.wait_for_event(&run, "activity_ended");
     let over = activity(&server, &run, "");
     assert_eq!(over.len(), 1, "{over:?}");
     assert!(over[0]["end_frame"].is_u64() && over[0]["image_sha256"].is_string(), "{over:?}");

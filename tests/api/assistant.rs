@@ -10,9 +10,9 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::support::{
-    ALICE, Setup, eventually,
+    ALICE, Setup,
     model::{self, Model},
-    python,
+    python, wait_until,
     whip::sightline,
 };
 
@@ -96,9 +96,7 @@ fn a_call_ends_when_it_is_cancelled_and_when_the_server_is_killed() {
         let line = told.next().expect("it goes on").expect("text");
         assert_eq!(line, word);
     };
-    let asked = |number: usize| {
-        eventually("a question", || (model.server.in_flight() == number).then_some(()))
-    };
+    let asked = |number: usize| wait_until("a question", || model.server.in_flight() == number);
     asked(1);
     writeln!(tell, "cancel").expect("it listens");
     hear("cancelled");

@@ -12,9 +12,10 @@ use crate::{
         remote_rtsp::Camera,
     },
     support::{
-        Server, eventually,
+        Server,
         host::Certificate,
         model::{self, Model},
+        wait_until,
     },
 };
 
@@ -38,9 +39,7 @@ pub fn record(server: &Server, port: u16) -> String {
 
 fn stop(server: &Server, run: &str) {
     assert_eq!(server.post_run(run, "stop", &json!({})).status, 200);
-    eventually("its end", || {
-        (!server.payloads(run, "analysis_generated").is_empty()).then_some(())
-    });
+    server.wait_for_event(run, "analysis_generated");
     let decoded = server.payloads(run, "frames_decoded");
     assert_eq!((decoded.len(), &decoded[0]["reason"]), (1, &json!("stopped")));
 }
@@ -60,7 +59,7 @@ fn a_camera_whose_server_is_restarted_twice_is_one_recording() {
     let follow = || {
         for _ in 0..sized(1, 750) {
             let before = frames();
-            eventually("frames come", || (frames() > before + 40.0).then_some(()));
+            wait_until("frames come", || frames() > before + 40.0);
         }
     };
     for restarts in 1..=2 {
@@ -69,8 +68,8 @@ fn a_camera_whose_server_is_restarted_twice_is_one_recording() {
         assert!(rows > 0 && !markers.is_empty(), "markers while it lasts");
         drop(camera);
         camera = Camera::start_on(port, "none", &media);
-        eventually("it is there again", || {
-            (server.payloads(&run, "source_reconnected").len() == restarts).then_some(())
+        wait_until("it is there again", || {
+            server.payloads(&run, "source_reconnected").len() == restarts
         });
     }
     follow();
@@ -95,13 +94,13 @@ fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
     let body = json!({"source_uri": source, "max_frames": 500_000, "model": MODEL, "semantic_prompt": "?"});
     server.start_job(&run, "reason", &body);
     let chunks = || server.payloads(&run, "semantic_chunk_generated");
-    eventually("a chunk comes", || (!chunks().is_empty()).then_some(()));
+    wait_until("a chunk comes", || !chunks().is_empty());
     drop(camera);
     let _camera = Camera::start_on(port, "none", &media);
-    let gap = || server.payloads(&run, "source_reconnected").pop();
-    let gap = eventually("it is there again", gap)["frame_index"].as_u64().expect("a number");
+    let gap = server.wait_for_event(&run, "source_reconnected");
+    let gap = gap["frame_index"].as_u64().expect("a number");
     let told = || chunks().iter().filter_map(|chunk| chunk["chunk_frames"].as_u64()).sum::<u64>();
-    eventually("more is described", || (told() > gap + 30).then_some(()));
+    wait_until("more is described", || told() > gap + 30);
     let short: Vec<u64> = chunks()
         .iter()
         .filter_map(|chunk| chunk["chunk_frames"].as_u64())
@@ -126,10 +125,10 @@ fn a_model_that_never_answers_holds_no_camera_up() {
     let body = json!({"source_uri": source, "max_frames": 500_000, "model": MODEL,
         "semantic_prompt": "?", "chunk_size": 5});
     server.start_job(&run, "reason", &body);
-    eventually("frames go on", || (recorded(&server, &run).0 > 250).then_some(()));
+    wait_until("frames go on", || recorded(&server, &run).0 > 250);
     assert!(server.metric("service_live_shed_total{what=\"clips\"}") > 0.0);
     assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    eventually("its end", || server.payloads(&run, "frames_decoded").pop());
+    server.wait_for_event(&run, "frames_decoded");
     assert!(server.payloads(&run, "source_reconnected").is_empty());
     let signals = server.get(&format!("/v1/runs/{run}/signals")).json();
     let times = signals["signals"].as_array().expect("an array").iter().map(|row| &row["pts_ms"]);
@@ -148,7 +147,7 @@ fn a_camera_that_says_goodbye_is_dialled_again() {
     let camera = Camera::start("none", &[ball(&format!("num-buffers={SHOWN}"))]);
     let run = record(&server, camera.port);
     let gaps = || server.payloads(&run, "source_reconnected");
-    eventually("it is dialled twice more", || (gaps().len() == 2).then_some(()));
+    wait_until("it is dialled twice more", || gaps().len() == 2);
     stop(&server, &run);
     check_whole(&server, &run, "two goodbyes");
     check_gaps(&server, &run);

@@ -208,11 +208,7 @@ fn every_end_leaves_the_kinds_of_the_golden_file() {
         });
         (run, job.json()["job_id"].as_str().expect("an id").to_owned())
     };
-    let kept = |server: &Server, run: &str| {
-        eventually("what came", || {
-            server.kinds(run).contains(&"frames_decoded".to_owned()).then_some(())
-        });
-    };
+    let kept = |server: &Server, run: &str| drop(server.wait_for_event(run, "frames_decoded"));
     let mut found = String::new();
     let mut note = |name: &str, kinds: String| {
         write!(found, "{name}: {kinds}").expect("in memory");
@@ -232,9 +228,7 @@ fn every_end_leaves_the_kinds_of_the_golden_file() {
     note("finish", outline(&server, &run));
     let (run, _) = begun(&server);
     assert_eq!(server.kill_workers(), 1);
-    eventually("the failure", || {
-        server.kinds(&run).contains(&"run_failed".to_owned()).then_some(())
-    });
+    server.wait_for_event(&run, "run_failed");
     note("worker killed", outline(&server, &run));
     let (run, _) = begun(&server);
     server.kill();
@@ -251,8 +245,8 @@ fn published(server: &Server, sightline: &Path, clip: &Path, frames: &Value) -> 
         let publication = Publication::start(sightline, server, clip, &json!({}), &[]);
         let run = publication.run.clone();
         publication.finish();
-        let ended = || server.payloads(&run, "frames_decoded").pop();
-        if eventually("its end", ended)["decoded_frames"] == *frames && unkept() == before {
+        let ended = server.wait_for_event(&run, "frames_decoded");
+        if ended["decoded_frames"] == *frames && unkept() == before {
             return told(server, &run);
         }
     }
@@ -303,7 +297,7 @@ fn live_video_leaves_what_the_golden_file_says() {
                 .then(|| Publication::start(&sightline, &server, &clip, &json!({}), &["--loop"]));
             let of = |publication: &Publication| publication.run.clone();
             let run = publication.as_ref().map_or_else(|| camera::record(&server, camera.port), of);
-            eventually("a marker", || server.payloads(&run, "marker_emitted").pop());
+            server.wait_for_event(&run, "marker_emitted");
             match (*end, &publication) {
                 ("interrupt", Some(publication)) => publication.interrupt(),
                 ("worker killed", _) => assert_eq!(server.kill_workers(), 1),
@@ -315,7 +309,7 @@ fn live_video_leaves_what_the_golden_file_says() {
                     server.post(&format!("/v1/runs/{run}/{end}"), &json!({})).assert_ok();
                 }
             }
-            eventually("its end", || server.payloads(&run, "frames_decoded").pop());
+            server.wait_for_event(&run, "frames_decoded");
             write!(found, "{source}, {end}: {}", outline(&server, &run)).expect("in memory");
         }
     }

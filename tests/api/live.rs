@@ -10,7 +10,7 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use crate::support::{
-    ALICE, PATIENCE, Server, Setup, eventually,
+    ALICE, PATIENCE, Server, Setup,
     python::{installed, run},
 };
 
@@ -102,7 +102,7 @@ fn a_killed_media_worker_ends_its_own_sessions_by_name() {
         std::thread::sleep(Duration::from_millis(50));
     };
     assert_eq!(killed, 1, "one worker");
-    let failed = eventually("its end", || server.payloads(&run, "run_failed").pop());
+    let failed = server.wait_for_event(&run, "run_failed");
     let reason = failed["reason"].as_str().expect("a reason");
     publisher.kill().expect("killed");
     publisher.wait().expect("waited for");

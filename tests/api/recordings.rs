@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use crate::{
     api::{remote::setup, remote_rtsp::Camera},
     support::{
-        Server, eventually,
+        Server,
         host::Certificate,
+        wait_until,
         whip::{Publication, clip, sightline},
     },
 };
@@ -134,9 +135,9 @@ fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
             (_, None) => continue,
         };
         let (run, name) = (source.run().to_owned(), format!("{name}, {end}"));
-        eventually(&name, || {
+        wait_until(&name, || {
             let (signals, markers) = recorded(&server, &run);
-            (signals > SOME && markers.len() > 3).then_some(())
+            signals > SOME && markers.len() > 3
         });
         let kinds = server.kinds(&run);
         assert!(kinds.contains(&"keyframe_stored".to_owned()), "{name}: {kinds:?}");
@@ -160,11 +161,7 @@ fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
             server = setup.start();
             "interrupted"
         };
-        eventually(&name, || {
-            let kinds = server.kinds(&run);
-            kinds.contains(&"frames_decoded".to_owned()).then_some(())
-        });
-        let decoded = &server.payloads(&run, "frames_decoded")[0];
+        let decoded = server.wait_for_event(&run, "frames_decoded");
         assert_eq!(
             (&decoded["truncated"], &decoded["reason"]),
             (&json!(true), &json!(ended)),
@@ -235,19 +232,16 @@ fn a_camera_that_is_lost_goes_on_behind_a_gap() {
     let frames = || recorded(&server, &run).0;
     for gaps in 1..=2 {
         let before = frames();
-        eventually("frames come", || (frames() > before + 40).then_some(()));
+        wait_until("frames come", || frames() > before + 40);
         way.cut();
-        eventually("it is there again", || {
-            (server.payloads(&run, "source_reconnected").len() == gaps).then_some(())
+        wait_until("it is there again", || {
+            server.payloads(&run, "source_reconnected").len() == gaps
         });
     }
     let before = frames();
-    eventually("frames come", || (frames() > before + 40).then_some(()));
+    wait_until("frames come", || frames() > before + 40);
     assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    eventually("its end", || {
-        let kinds = server.kinds(&run);
-        kinds.contains(&"frames_decoded".to_owned()).then_some(())
-    });
+    server.wait_for_event(&run, "frames_decoded");
     check_whole(&server, &run, "two gaps");
     check_gaps(&server, &run);
 }

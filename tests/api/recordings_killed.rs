@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     api::{recordings::check_whole, remote::setup, remote_rtsp::Camera, uploads::upload},
     support::{
-        PATIENCE, Server, SmallDisk, can_mount, disk_shim, eventually,
+        PATIENCE, Server, SmallDisk, can_mount, disk_shim,
         host::Certificate,
         skip, wait_until,
         whip::{Publication, clip, sightline},
@@ -34,10 +34,10 @@ fn record(server: &Server, port: u16, zones: &Value) -> String {
     let source = format!("rtsp://localhost:{port}/live");
     let body = json!({"source_uri": source, "max_frames": 500_000, "zones": zones});
     server.start_job(&run, "ingest", &body);
-    eventually("markers and an episode are told", || {
+    wait_until("markers and an episode are told", || {
         let kinds = server.kinds(&run);
         let is_told = |kind: &str| kinds.iter().any(|told| told == kind);
-        (is_told("marker_emitted") && is_told("activity_started")).then_some(())
+        is_told("marker_emitted") && is_told("activity_started")
     });
     run
 }
@@ -161,11 +161,10 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
         assert_eq!(server.payloads(&run, "frames_decoded").len(), 0, "{cut}");
         assert!(rows(&server) > 400, "{cut}: readers have what waits for its end");
         fs::remove_file(&ballast).expect("removed");
-        wait_until("it is closed", || !server.payloads(&run, "frames_decoded").is_empty());
+        let decoded = server.wait_for_event(&run, "frames_decoded");
         wait_until("and its run over", || told(&server) == (json!(end), json!(end)));
         check_left(&server, &run, &seen, cut);
         check_whole(&server, &run, cut);
-        let decoded = &server.payloads(&run, "frames_decoded")[0];
         assert_eq!((&decoded["truncated"], &decoded["reason"]), (&json!(true), &json!(reason)));
     }
 }
@@ -188,8 +187,7 @@ fn rows_that_the_disk_damages_while_they_are_recorded_are_told_and_kept() {
     file.read_exact_at(&mut byte, middle).expect("read");
     file.write_all_at(&[!byte[0]], middle).expect("written");
     server.post_run(&run, "stop", &json!({})).assert_ok();
-    wait_until("it is closed", || !server.payloads(&run, "frames_decoded").is_empty());
-    let decoded = &server.payloads(&run, "frames_decoded")[0];
+    let decoded = server.wait_for_event(&run, "frames_decoded");
     let told = (&decoded["truncated"], &decoded["reason"]);
     assert_eq!(told, (&json!(true), &json!("it was damaged on the disk")));
     assert!(column.with_added_extension("damaged").is_file());

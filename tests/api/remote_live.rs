@@ -23,8 +23,9 @@ use crate::{
         remote::{ffmpeg, made, setup},
     },
     support::{
-        Server, eventually,
+        Server,
         host::{Answer, Certificate, Host},
+        wait_until,
     },
 };
 
@@ -98,10 +99,6 @@ fn record(server: &Server, source: &str) -> String {
     run
 }
 
-fn ended(server: &Server, run: &str) -> Value {
-    eventually("its end", || server.payloads(run, "frames_decoded").pop())
-}
-
 /// Hashes of the pictures.
 fn hashes(signals: &Value) -> Vec<Value> {
     let signals = signals.as_array().expect("an array").iter();
@@ -133,22 +130,22 @@ fn a_playlist_that_grows_is_one_recording_whatever_its_host_does() {
     let gaps = || server.payloads(&run, "source_reconnected");
     // To know the stream takes some seconds of it.
     broadcast.make(BEFORE);
-    eventually("its first frames", || (frames() > 0).then_some(()));
+    wait_until("its first frames", || frames() > 0);
     // Events come while it grows.
-    eventually("markers", || (recorded(&server, &run).1.len() > 1).then_some(()));
+    wait_until("markers", || recorded(&server, &run).1.len() > 1);
     broadcast.is_down.store(true, SeqCst);
     sleep(Duration::from_secs(3));
     broadcast.is_down.store(false, SeqCst);
     broadcast.make(BETWEEN);
-    eventually("it is there again", || (gaps().len() == 1).then_some(()));
+    wait_until("it is there again", || gaps().len() == 1);
     // It makes nothing for longer than that is waited for.
-    eventually("all so far", || {
-        (broadcast.sent.lock().expect("no panic").last() == Some(&(BETWEEN - 1))).then_some(())
+    wait_until("all so far", || {
+        broadcast.sent.lock().expect("no panic").last() == Some(&(BETWEEN - 1))
     });
     sleep(Duration::from_secs(13));
     broadcast.make(SEGMENTS);
     broadcast.has_ended.store(true, SeqCst);
-    let decoded = ended(&server, &run);
+    let decoded = server.wait_for_event(&run, "frames_decoded");
     assert_eq!((&decoded["truncated"], &decoded["reason"]), (&Value::Null, &Value::Null));
     let signals = server.get(&format!("/v1/runs/{run}/signals")).json();
     let found = hashes(&signals["signals"]);
@@ -194,11 +191,11 @@ fn a_playlist_that_grows_may_have_any_number_of_segments() {
     });
     let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true").start();
     let run = record(&server, &host.url("/live.m3u8"));
-    eventually("all of its frames but those that wait for the next", || {
+    wait_until("all of its frames but those that wait for the next", || {
         let active = server.get(&format!("/v1/runs/{run}")).json()["active_job"].take();
-        (active["frames_done"].as_u64() > Some(MANY as u64 - 100)).then_some(())
+        active["frames_done"].as_u64() > Some(MANY as u64 - 100)
     });
     assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    assert_eq!(ended(&server, &run)["reason"], "stopped");
+    assert_eq!(server.wait_for_event(&run, "frames_decoded")["reason"], "stopped");
     assert!(server.payloads(&run, "source_reconnected").is_empty(), "it is read at one go");
 }

@@ -15,7 +15,7 @@ use worker::SandboxPolicy;
 
 use super::{remote, uploads};
 use crate::support::{
-    ALICE, Server, Setup, clips, eventually,
+    ALICE, Server, Setup, clips,
     host::{Certificate, Host},
     sandbox, wait_until,
 };
@@ -371,7 +371,7 @@ fn an_upload_that_has_begun_ends_within_the_drain() {
     stream.write_all(&[head.as_bytes(), first].concat()).expect("sent");
     uploads::wait_for_files(dir.path(), 1);
     server.terminate();
-    eventually("a drain", || (server.get("/v1/ready").status == 503).then_some(()));
+    wait_until("a drain", || server.get("/v1/ready").status == 503);
     stream.write_all(second).expect("sent");
     let mut reply = String::new();
     stream.read_to_string(&mut reply).expect("answered");

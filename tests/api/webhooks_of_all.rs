@@ -7,6 +7,7 @@ use crate::{
     support::{
         BOB, Reply, Server, eventually,
         receiver::{Behaviour, Delivery, Receiver},
+        wait_until,
     },
 };
 
@@ -99,9 +100,9 @@ fn dead_letters_are_listed_and_sent_again_but_for_those_of_deleted_runs() {
     });
     assert_eq!((&letters[0]["run_id"], &letters[1]["run_id"]), (&json!(kept), &json!(gone)));
     assert_eq!(delete(&server, &format!("/v1/runs/{gone}")).status, 200);
-    eventually("the deletion's letter", || {
+    wait_until("the deletion's letter", || {
         let letters = server.get(&format!("{path}/dead-letters")).json()["dead_letters"].clone();
-        (letters.as_array().map(Vec::len) == Some(3)).then_some(())
+        letters.as_array().map(Vec::len) == Some(3)
     });
     let before = receiver.deliveries("/a").len();
     receiver.on("/a", OK);

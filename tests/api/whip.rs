@@ -5,7 +5,7 @@ use std::path::Path;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, BOB, Call, PATIENCE, Reply, Server, Setup, eventually};
+use crate::support::{ALICE, BOB, Call, PATIENCE, Reply, Server, Setup};
 
 const PATH: &str = "/v1/stream/whip";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
@@ -60,10 +60,6 @@ fn located(reply: &Reply) -> String {
 /// The header of an attach config.
 pub fn attached(config: &Value) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(config.to_string())
-}
-
-fn wait_for(server: &Server, run: &str, kind: &str) -> Value {
-    eventually(kind, || server.events(run).into_iter().find(|event| event["kind"] == kind))
 }
 
 fn setup(dir: &Path) -> Setup {
@@ -270,14 +266,12 @@ fn every_end_is_on_the_timeline() {
     let (_, run_busy, _) = publish(&server);
     server.kill();
     let mut server = setup.start();
-    let interrupted = wait_for(&server, &run_busy, "run_failed");
-    assert_eq!(interrupted["payload"]["reason"], "interrupted");
+    assert_eq!(server.wait_for_event(&run_busy, "run_failed")["reason"], "interrupted");
     let (_, run_drained, _) = publish(&server);
     server.terminate();
     assert!(server.wait(PATIENCE).success());
     let server = setup.start();
-    let drained = wait_for(&server, &run_drained, "run_failed");
-    assert_eq!(drained["payload"]["reason"], "shutdown");
+    assert_eq!(server.wait_for_event(&run_drained, "run_failed")["reason"], "shutdown");
     assert_eq!(
         server.call("GET", "/v1/runs").key(Some(ALICE)).send().json().as_array().map(Vec::len),
         Some(4)

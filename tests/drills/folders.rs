@@ -30,7 +30,6 @@ use crate::{
     support::{
         BOB, Server, Setup,
         clock::{Clock, epoch_now},
-        eventually,
         files::contents,
         model::Model,
         receiver::Receiver,
@@ -131,11 +130,11 @@ fn write(dir: &Path) {
     let recording = server.create_run();
     let source = json!({"source_uri": name_of(&endless), "max_frames": 500_000});
     let job = server.start_job(&recording, "ingest", &source).header("location").to_owned();
-    eventually("rows are written", || {
+    wait_until("rows are written", || {
         let done = server.get(&job).json()["frames_done"].as_u64();
         let column = files(&data.join("open-columns"), |_| true);
         let is_some = column.iter().any(|path| path.metadata().is_ok_and(|file| file.len() > 1000));
-        (is_some && done > Some(0)).then_some(())
+        is_some && done > Some(0)
     });
     let mut answers = BTreeMap::new();
     let mut pictures = BTreeMap::new();

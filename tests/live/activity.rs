@@ -32,7 +32,7 @@ fn a_live_session_tells_of_the_episodes_in_its_zones() {
     assert_eq!(answer()["watched"][0]["zones"], halves, "while it is live");
     assert_eq!(lasting[0]["start_frame"], started["start_frame"]);
     publication.finish();
-    eventually("the run has ended", || server.payloads(&run, "run_completed").into_iter().next());
+    server.wait_for_event(&run, "run_completed");
     let episodes = listed();
     let zones: Vec<&Value> =
         episodes.as_array().expect("an array").iter().map(|episode| &episode["zones"]).collect();

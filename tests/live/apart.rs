@@ -4,7 +4,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
 use crate::support::{
-    BOB, Server, Setup, eventually,
+    BOB, Server, Setup, eventually, wait_until,
     whip::{Publication, clip, sightline},
 };
 
@@ -29,17 +29,17 @@ fn a_killed_media_worker_ends_its_own_sessions_and_no_others() {
     let alices = server.workers();
     assert_eq!(alices.len(), 1, "both are in one worker");
     let bobs = publish(&["--api-key", BOB]);
-    eventually("a worker of Bob's", || (server.workers().len() == 2).then_some(()));
+    wait_until("a worker of Bob's", || server.workers().len() == 2);
 
     kill_process(alices[0], Signal::KILL).expect("signalled");
     for run in [&first.run, &second.run] {
-        let failed = eventually("its end", || server.payloads(run, "run_failed").pop());
+        let failed = server.wait_for_event(run, "run_failed");
         let reason = failed["reason"].as_str().unwrap_or_default();
         assert!(reason.contains("media worker"), "{reason}");
     }
     let frames = || server.metric("service_pipeline_gate_frames_analyzed_total");
     let before = frames();
-    eventually("more of Bob's frames", || (frames() > before + 50.0).then_some(()));
+    wait_until("more of Bob's frames", || frames() > before + 50.0);
     assert_eq!((ended(&server, "failed"), server.workers().len()), (2.0, 1));
     bobs.interrupt();
     bobs.finish();

@@ -5,8 +5,9 @@ use scripted_model::{Seen, Step, chat_body};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Server, Setup, eventually,
+    Server, Setup,
     model::{Model, prompt},
+    wait_until,
     whip::{
         Publication, clip,
         shown::{finding, says, scenes},
@@ -221,7 +222,7 @@ fn what_is_told_of_live_pictures() {
     let first = clip::scenes("A", TAIL);
     let warm = Publication::start(&sightline, &server, &first, &json!({}), &[]);
     let stills = || server.payloads(&warm.run, "keyframe_stored").len();
-    eventually("a worker that runs", || (stills() > 0).then_some(()));
+    wait_until("a worker that runs", || stills() > 0);
     let started = cases.iter().map(|case| {
         let file = clip::scenes(case.scenes, TAIL);
         let mut attach = case.attach.clone();
@@ -230,9 +231,9 @@ fn what_is_told_of_live_pictures() {
     });
     let published: Vec<Publication> = started.collect();
     let shed = |what: &str| server.metric(&format!("service_live_shed_total{{what=\"{what}\"}}"));
-    eventually("what one token a second and a loop leave out", || {
+    wait_until("what one token a second and a loop leave out", || {
         let is_all = shed("token_rate") >= 2.0 && shed("repeats") >= 2.0;
-        (is_all || left_out(&server) > 0.0).then_some(())
+        is_all || left_out(&server) > 0.0
     });
     drop(warm);
     for (case, publication) in cases.iter().zip(published) {
@@ -247,14 +248,14 @@ fn what_is_told_of_live_pictures() {
 /// Ends the session of `case` once all is told that is expected, and checks it.
 fn check(server: &Server, case: &Case, publication: Publication) {
     let (run, end_ms) = (publication.run.clone(), 1000 * case.scenes.len() as i64);
-    eventually(case.prompt, || {
+    wait_until(case.prompt, || {
         let is_told = told(server, &run, end_ms).len() >= case.events.len();
         let stills = server.payloads(&run, "keyframe_stored");
         let is_kept = stills.len() >= case.scenes.len();
         // The last scene is described: nothing more comes of the others.
         let is_over = told(server, &run, end_ms).last().map(|told| scene_ms(told.0) + 1000);
         let is_over = is_over == Some(end_ms) && left_out(server) > 0.0;
-        (is_told && is_kept || is_over).then_some(())
+        is_told && is_kept || is_over
     });
     publication.interrupt();
     assert_eq!(publication.finish()["connected"], 1, "{}", case.prompt);
@@ -293,7 +294,7 @@ fn what_ends_before_it_is_described_is_counted() {
     let run = publication.run.clone();
     let shed = |what: &str| server.metric(&format!("service_live_shed_total{{what=\"{what}\"}}"));
     let selected = || server.metric("service_pipeline_gate_keyframes_selected_total");
-    eventually("four scenes", || (selected() >= 4.0).then_some(()));
+    wait_until("four scenes", || selected() >= 4.0);
     let progress = &server.get(&format!("/v1/runs/{run}/state")).json()["progress"];
     assert!(progress["frames"].as_u64().is_some_and(|frames| frames > 75), "{progress}");
     publication.interrupt();

@@ -11,10 +11,11 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Setup, eventually,
+    Setup,
     model::{Model, prompt},
     onnx_runtime,
     postgres::Postgres,
+    wait_until,
     whip::{
         Publication, clip,
         shown::{pictures, says, scenes},
@@ -173,15 +174,15 @@ fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
     let described = |words: &str| {
         let told = server.payloads(&run, "vlm");
         let count = told.iter().filter(|told| text(told, "description").starts_with(words)).count();
-        (count >= 2).then_some(())
+        count >= 2
     };
-    eventually("two descriptions by the first prompt", || described("first words"));
+    wait_until("two descriptions by the first prompt", || described("first words"));
     let record = server.get(&format!("/v1/runs/{run}")).json();
     let path = format!("/v1/stream/whip/{}/prompt", text(&record, "session_id"));
     let reply =
         server.call("PATCH", &path).json(&json!({"prompt": "second words"})).send().assert_ok();
     let from = reply.json()["applied_from_frame"].as_u64().expect("a frame");
-    eventually("two descriptions by the second prompt", || described("second words"));
+    wait_until("two descriptions by the second prompt", || described("second words"));
     publication.interrupt();
     publication.finish();
     let told = server.payloads(&run, "vlm");
@@ -231,9 +232,9 @@ fn without_a_backend_the_timeline_says_so() {
     let attach = json!({"clip_mode": {"clip_length_seconds": 0.5, "delay_seconds": 0.1}});
     let publication = Publication::start(&sightline, &server, &file, &attach, &[]);
     let run = publication.run.clone();
-    eventually("a still of each scene, and clips", || {
+    wait_until("a still of each scene, and clips", || {
         let is_kept = server.payloads(&run, "keyframe_stored").len() >= 3;
-        (is_kept && server.metric("service_live_undescribed_total") >= 6.0).then_some(())
+        is_kept && server.metric("service_live_undescribed_total") >= 6.0
     });
     publication.interrupt();
     publication.finish();

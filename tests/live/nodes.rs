@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    ALICE, PATIENCE, Server, Setup, eventually, setting,
+    ALICE, PATIENCE, Server, Setup, eventually, setting, wait_until,
     whip::{
         Publication, clip,
         proxies::{Kind, Proxy},
@@ -56,9 +56,7 @@ impl Fleet {
         let client = client.build().expect("a client");
         let fleet = Fleet { setups, servers, proxy, client };
         // HAProxy takes nodes for ready until it has asked them, nginx until they refuse.
-        eventually("ready nodes", || {
-            (fleet.call("GET", "/v1/ready", &Value::Null).0 == 200).then_some(())
-        });
+        wait_until("ready nodes", || fleet.call("GET", "/v1/ready", &Value::Null).0 == 200);
         Some(fleet)
     }
 
@@ -95,8 +93,8 @@ impl Fleet {
 
     /// Polls until new runs go to these nodes and no others.
     fn takes_new(&self, expected: [bool; 3]) {
-        eventually("new runs on the nodes that take them", || {
-            (self.create(6).1.map(|count| count > 0) == expected).then_some(())
+        wait_until("new runs on the nodes that take them", || {
+            self.create(6).1.map(|count| count > 0) == expected
         });
     }
 
@@ -111,7 +109,7 @@ impl Fleet {
     fn all_live(&self, runs: &[&str]) {
         let before: Vec<u64> = runs.iter().map(|run| self.frames(run)).collect();
         for (run, before) in runs.iter().zip(before) {
-            eventually("more frames", || (self.frames(run) > before + 5).then_some(()));
+            wait_until("more frames", || self.frames(run) > before + 5);
         }
     }
 }
@@ -173,13 +171,13 @@ fn routed_by_path(fleet: &Fleet) {
 fn new_runs_go_where_little_is_done(fleet: &Fleet, sightline: &Path) {
     let (file, options) = (clip::scenes("A", 2), ["--loop", "--count", "4"]);
     let busy = Publication::start(sightline, &fleet.servers[2], &file, &json!({}), &options);
-    eventually("fewer runs on the busy node", || {
+    wait_until("fewer runs on the busy node", || {
         let spread = fleet.create(12).1;
-        (spread[2] * 3 < spread[0].min(spread[1])).then_some(())
+        spread[2] * 3 < spread[0].min(spread[1])
     });
     busy.interrupt();
     busy.finish();
-    eventually("as many runs again", || (fleet.create(6).1 == [2, 2, 2]).then_some(()));
+    wait_until("as many runs again", || fleet.create(6).1 == [2, 2, 2]);
 }
 
 /// Live sessions beside a node that is drained, one that is killed, and an upgrade of the first.
@@ -200,7 +198,7 @@ fn sessions_outlive_other_nodes(fleet: &mut Fleet, sightline: &Path) {
     assert!(spread[0] == ROOM && spread[1].min(spread[2]) >= count / 4, "{spread:?}");
     let all: Vec<&str> = (0..3).flat_map(of).collect();
     for run in &all {
-        eventually("frames", || (fleet.frames(run) > 5).then_some(()));
+        wait_until("frames", || fleet.frames(run) > 5);
     }
 
     // The first is drained: nothing new, and what it has goes on.
@@ -217,7 +215,7 @@ fn sessions_outlive_other_nodes(fleet: &mut Fleet, sightline: &Path) {
     fleet.all_live(&[of(0), of(2)].concat());
     fleet.servers[1] = fleet.setups[1].start();
     for (run, told) in lost.iter().zip(told) {
-        eventually("its run", || (fleet.get(&format!("/v1/runs/{run}")).0 == 200).then_some(()));
+        wait_until("its run", || fleet.get(&format!("/v1/runs/{run}")).0 == 200);
         let events = fleet.servers[1].events(run);
         assert_eq!(events[..told.len()], told[..], "{run}");
         assert_eq!(fleet.servers[1].payloads(run, "run_failed").len(), 1, "{run}");
@@ -243,7 +241,7 @@ fn sessions_outlive_other_nodes(fleet: &mut Fleet, sightline: &Path) {
     let run = last.run.clone();
     last.signal(Signal::INT);
     last.finish();
-    eventually("its end", || fleet.servers[2].payloads(&run, "run_completed").pop());
+    fleet.servers[2].wait_for_event(&run, "run_completed");
 }
 
 fn behind(test: &str, kind: Kind) {

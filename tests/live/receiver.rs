@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use transport::{Listener, ServerLimits, ServiceConfig, ShutdownSignals};
 use worker::WorkerProgram;
 
-use crate::support::{ALICE, eventually, sandbox};
+use crate::support::{ALICE, eventually, sandbox, wait_until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sightline-server");
 
@@ -117,7 +117,7 @@ fn until_there_is_a_receiver_again_the_server_is_not_ready_and_refuses_offers() 
     assert!(said.contains("live video is not received"), "{said}");
 
     drop(taken);
-    eventually("it is ready", || (here.ready().status() == 200).then_some(()));
+    wait_until("it is ready", || here.ready().status() == 200);
     assert_eq!(here.publish().status(), 201);
     here.app.draining.cancel();
     here.runtime.shutdown_timeout(Duration::from_secs(10));

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::{
-    Setup, eventually,
+    Setup, wait_until,
     whip::{Publication, clip, sightline},
 };
 
@@ -19,10 +19,10 @@ fn a_media_worker_has_started_when_the_first_picture_comes() {
     // The publisher connects, and no packet of a picture arrives.
     let options = ["--loss", "100"];
     let publication = Publication::start(&sightline, &server, &file, &json!({}), &options);
-    let is = |series, value| (server.metric(series) == value).then_some(());
-    eventually("a connection", || is("service_live_connected_total", 1.0));
-    eventually("a worker", || is("service_live_workers", 1.0));
+    let is = |series, value| server.metric(series) == value;
+    wait_until("a connection", || is("service_live_connected_total", 1.0));
+    wait_until("a worker", || is("service_live_workers", 1.0));
     assert_eq!(server.metric("service_live_pictures_total"), 0.0);
     drop(publication);
-    eventually("its end", || is("service_live_workers", 0.0));
+    wait_until("its end", || is("service_live_workers", 0.0));
 }

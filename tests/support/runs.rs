@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Reply, Server};
+use super::{Reply, Server, eventually};
 
 impl Server {
     /// A `POST` to a run, such as `ingest`.
@@ -23,6 +23,12 @@ impl Server {
         let run = self.create_run();
         self.post_run(&run, "ingest", body).assert_ok();
         run
+    }
+
+    /// Waits for an event of this kind; returns the payload of the last.
+    #[track_caller]
+    pub fn wait_for_event(&self, run: &str, kind: &str) -> Value {
+        eventually(kind, || self.payloads(run, kind).pop())
     }
 
     /// The record of a run.
