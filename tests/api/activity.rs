@@ -9,14 +9,13 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{
-        remote::setup,
+        camera::{ball, watching},
         remote_rtsp::Camera,
         stream::Stream,
-        webhooks::{hook, setup as setup_hooks},
+        webhooks::{hook, setup},
     },
     support::{
         BOB, Server, Setup,
-        host::Certificate,
         receiver::{Delivery, Receiver},
     },
 };
@@ -192,12 +191,8 @@ fn other_thresholds_give_other_episodes_without_a_trace() {
 #[test]
 fn a_camera_tells_of_an_episode_while_it_lasts() {
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
-    let ball = "( videotestsrc is-live=true pattern=ball ! \
-        video/x-raw,format=I420,width=320,height=240,framerate=25/1 ! jpegenc ! rtpjpegpay name=pay0 )";
-    let camera = Camera::start("none", &[format!("/live={ball}")]);
-    let setup = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
-    let server = setup.start();
+    let camera = Camera::start("none", &[ball("")]);
+    let server = watching(dir.path()).start();
     let run = server.create_run();
     let mut stream = Stream::open(&server, &format!("/v1/runs/{run}/events/stream"), None);
     let whole = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]];
@@ -232,7 +227,7 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
 fn webhooks_carry_episodes() {
     let dir = tempfile::tempdir().expect("a directory");
     let receiver = Receiver::start(dir.path());
-    let server = start(setup_hooks(dir.path(), &receiver));
+    let server = start(setup(dir.path(), &receiver));
     let run = server.create_run();
     hook(&server, &run, &receiver.url("/all"));
     ingested(&server, &run, json!({"zones": halves()}));

@@ -1,5 +1,7 @@
 //! Cameras whose server is started again: the recording goes on, and only a stop ends it.
 
+use std::path::Path;
+
 use clips::sized;
 use scripted_model::Step;
 use serde_json::{Value, json};
@@ -12,7 +14,7 @@ use crate::{
         remote_rtsp::Camera,
     },
     support::{
-        Server,
+        Server, Setup,
         host::Certificate,
         model::{self, Model},
         wait_until,
@@ -26,6 +28,12 @@ pub fn ball(more: &str) -> String {
          video/x-raw,format=I420,width=320,height=240,framerate=25/1 ! jpegenc ! \
          rtpjpegpay name=pay0 )"
     )
+}
+
+/// Settings of a server that reads the cameras of this machine without TLS.
+pub fn watching(dir: &Path) -> Setup {
+    let setup = setup(dir, &Certificate::new(dir));
+    setup.var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true")
 }
 
 /// Begins the recording of the camera at `port`; returns its run.
@@ -48,9 +56,7 @@ fn stop(server: &Server, run: &str) {
 #[test]
 fn a_camera_whose_server_is_restarted_twice_is_one_recording() {
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
-    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
-    let server = server.start();
+    let server = watching(dir.path()).start();
     let media = [ball("")];
     let mut camera = Camera::start("none", &media);
     let port = camera.port;
@@ -82,10 +88,8 @@ fn a_camera_whose_server_is_restarted_twice_is_one_recording() {
 #[test]
 fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
     let model = model::stock(&[MODEL], finding("delivery", 0.9));
-    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
-    let server = model.behind(server).start();
+    let server = model.behind(watching(dir.path())).start();
     let media = [ball("")];
     let camera = Camera::start("none", &media);
     let port = camera.port;
@@ -114,11 +118,9 @@ fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
 #[test]
 fn a_model_that_never_answers_holds_no_camera_up() {
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
     let model = Model::start(|_| Step::hang());
     model.server.answer_probes(model::list(&[MODEL]));
-    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
-    let server = model.behind(server).start();
+    let server = model.behind(watching(dir.path())).start();
     let camera = Camera::start("none", &[ball("")]);
     let run = server.create_run();
     let source = format!("rtsp://localhost:{}/live", camera.port);
@@ -141,9 +143,7 @@ fn a_model_that_never_answers_holds_no_camera_up() {
 fn a_camera_that_says_goodbye_is_dialled_again() {
     const SHOWN: u64 = 60;
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
-    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
-    let server = server.start();
+    let server = watching(dir.path()).start();
     let camera = Camera::start("none", &[ball(&format!("num-buffers={SHOWN}"))]);
     let run = record(&server, camera.port);
     let gaps = || server.payloads(&run, "source_reconnected");

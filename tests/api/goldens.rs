@@ -257,14 +257,13 @@ fn published(server: &Server, sightline: &Path, clip: &Path, frames: &Value) -> 
 fn live_video_leaves_what_the_golden_file_says() {
     let Some(sightline) = sightline("live_video_leaves_what_the_golden_file_says") else { return };
     let dir = tempfile::tempdir().expect("a directory");
-    let (root, certificate) = (dir.path().join("root"), Certificate::new(dir.path()));
+    let root = dir.path().join("root");
     fs::create_dir(&root).expect("made");
     for name in LIVE {
         let clip = clips::rendered(name, &format!("-i {{{name}}} -an -c copy"));
         fs::copy(clip, root.join(name)).expect("copied");
     }
-    let setup = setup(dir.path(), &certificate).root(&root);
-    let setup = setup.var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let setup = camera::watching(dir.path()).root(&root);
     let mut server = setup.start();
     let mut found = String::new();
     for name in LIVE {

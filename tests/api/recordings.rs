@@ -10,18 +10,16 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    api::{remote::setup, remote_rtsp::Camera},
+    api::{
+        camera::{ball, record, watching},
+        remote_rtsp::Camera,
+    },
     support::{
-        Server,
-        host::Certificate,
-        wait_until,
+        Server, wait_until,
         whip::{Publication, clip, sightline},
     },
 };
 
-/// Pictures without an end, of which the gate keeps one every 30.
-const ENDLESS: &str = "( videotestsrc is-live=true pattern=ball ! \
-    video/x-raw,format=I420,width=320,height=240,framerate=25/1 ! jpegenc ! rtpjpegpay name=pay0 )";
 /// Enough frames for a few markers.
 const SOME: usize = 70;
 
@@ -41,11 +39,8 @@ impl Source {
 }
 
 fn camera(server: &Server) -> Source {
-    let camera = Camera::start("none", &[format!("/live={ENDLESS}")]);
-    let run = server.create_run();
-    let source = format!("rtsp://localhost:{}/live", camera.port);
-    let body = json!({"source_uri": source, "max_frames": 500_000});
-    server.start_job(&run, "ingest", &body);
+    let camera = Camera::start("none", &[ball("")]);
+    let run = record(server, camera.port);
     Source::Camera { _camera: camera, run }
 }
 
@@ -123,8 +118,7 @@ fn check_reused(server: &Server, run: &str) {
 #[test]
 fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
-    let setup = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let setup = watching(dir.path());
     let mut server = setup.start();
     let sightline = sightline("a_recording_is_read_while_it_grows");
     for (name, end) in [("camera", "stop"), ("camera", "kill"), ("whip", "stop"), ("whip", "kill")]
@@ -220,15 +214,10 @@ impl Way {
 #[test]
 fn a_camera_that_is_lost_goes_on_behind_a_gap() {
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
-    let setup = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
-    let server = setup.start();
-    let camera = Camera::start("none", &[format!("/live={ENDLESS}")]);
+    let server = watching(dir.path()).start();
+    let camera = Camera::start("none", &[ball("")]);
     let way = Way::to(camera.port);
-    let run = server.create_run();
-    let source = format!("rtsp://localhost:{}/live", way.port);
-    let body = json!({"source_uri": source, "max_frames": 500_000});
-    server.start_job(&run, "ingest", &body);
+    let run = record(&server, way.port);
     let frames = || recorded(&server, &run).0;
     for gaps in 1..=2 {
         let before = frames();

@@ -13,11 +13,9 @@ use media::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{recordings::check_whole, remote::setup, remote_rtsp::Camera, uploads::upload},
+    api::{camera::watching, recordings::check_whole, remote_rtsp::Camera, uploads::upload},
     support::{
-        PATIENCE, Server, SmallDisk, can_mount, disk_shim,
-        host::Certificate,
-        skip, wait_until,
+        PATIENCE, Server, SmallDisk, can_mount, disk_shim, skip, wait_until,
         whip::{Publication, clip, sightline},
     },
 };
@@ -89,8 +87,7 @@ fn check(server: &Server, run: &str, seen: &[Value], zones: &Value) {
 fn a_kill_leaves_no_event_without_its_frame_wherever_it_falls() {
     let kills = clips::sized(16, 200);
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
-    let setup = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let setup = watching(dir.path());
     let camera = Camera::start("none", &[format!("/live={FAST}")]);
     let whole = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]];
     let zones = [json!([]), json!([{"name": "all", "polygon": whole}])];
@@ -122,9 +119,7 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
         return;
     }
     let (dir, disk) = (tempfile::tempdir().expect("a directory"), SmallDisk::new(64));
-    let certificate = Certificate::new(dir.path());
-    let setup = setup(dir.path(), &certificate)
-        .var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true")
+    let setup = watching(dir.path())
         .var("SERVICE_GATE_KEEPALIVE_FRAMES", "2")
         .var("SERVICE_DISK_RESERVE_MIB", "8")
         .on_small_disk(&disk);
@@ -172,8 +167,7 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
 #[test]
 fn rows_that_the_disk_damages_while_they_are_recorded_are_told_and_kept() {
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
-    let setup = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let setup = watching(dir.path());
     let camera = Camera::start("none", &[format!("/live={FAST}")]);
     let server = setup.start();
     let run = record(&server, camera.port, &json!([]));
@@ -306,15 +300,12 @@ fn a_kill_at_any_step_of_any_source_loses_nothing_that_was_answered() {
         clip.display()
     );
     let sources = Sources { camera: Camera::start("none", &[live]), clip, sightline };
-    let certificate = Certificate::new(dir.path());
     for (at, source) in SOURCES.iter().enumerate() {
         for (step, kill) in clips::in_turn(at, 3, &STEPS) {
             let name = format!("{source}, {step}");
             let home = tempfile::tempdir().expect("a directory");
             let (data, armed) = (home.path().join("data"), home.path().join("armed"));
-            let sound = setup(home.path(), &certificate)
-                .root(sources.clip.parent().expect("a folder"))
-                .var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+            let sound = watching(home.path()).root(sources.clip.parent().expect("a folder"));
             let mut server = sound
                 .clone()
                 .var("LD_PRELOAD", &shim)

@@ -10,13 +10,13 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    api::remote::{ffmpeg, ingest, made, setup},
+    api::{
+        camera::ball,
+        remote::{ffmpeg, ingest, made, setup},
+    },
     support::{host::Certificate, wait_until},
 };
 
-/// Pictures without an end.
-const ENDLESS: &str = "( videotestsrc is-live=true pattern=ball ! \
-    video/x-raw,format=I420,width=320,height=240,framerate=25/1 ! jpegenc ! rtpjpegpay name=pay0 )";
 const SOUND: &str = "( audiotestsrc is-live=true ! alawenc ! rtppcmapay name=pay0 )";
 
 /// A camera process; ends with its value.
@@ -94,7 +94,7 @@ fn a_camera_gives_what_its_file_gives_with_and_without_tls() {
 fn a_camera_that_shows_nothing_is_told_why() {
     let dir = tempfile::tempdir().expect("a directory");
     let certificate = Certificate::new(dir.path());
-    let media = [format!("/live={ENDLESS}"), format!("/sound={SOUND}")];
+    let media = [ball(""), format!("/sound={SOUND}")];
     let camera = Camera::start("basic", &media);
     let secure = certificate.before(camera.port);
     let server = setup(dir.path(), &certificate).start();
