@@ -5,6 +5,7 @@ use std::{os::unix::fs::symlink, path::Path, time::Duration};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
+use super::remote::refused;
 use crate::support::{Server, Setup, clips, eventually, is_of_frames, shared};
 
 fn ingest(server: &Server, run: &str, source: &str) -> crate::support::Reply {
@@ -191,15 +192,7 @@ fn a_hostile_source_is_refused_with_its_reason() {
     let rows = hostile(&root, &clips);
     let server = Setup::new(dir.path()).root(&root).start();
     let run = server.create_run();
-    for (source, expected) in rows {
-        let reply = ingest(&server, &run, &source);
-        assert_eq!((reply.status, reply.code().as_str()), (422, "validation_error"), "{source}");
-        let message = reply.source_message();
-        assert!(message.contains(expected), "{source}: {message}");
-        assert!(!reply.text.contains("secret"), "{source}: {}", reply.text);
-    }
-    // What is refused once it is read says that it was accepted, and no more.
-    assert!(server.kinds(&run)[1..].iter().all(|kind| kind == "ingest_started"));
+    refused(&server, &run, rows);
 }
 
 #[test]

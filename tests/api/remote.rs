@@ -31,6 +31,19 @@ pub fn ingest(server: &Server, run: &str, source: &str) -> Reply {
     server.post_run(run, "ingest", &body)
 }
 
+/// Ingests each of these sources, which is refused in these words and leaves no more than that it was accepted.
+pub fn refused(server: &Server, run: &str, rows: impl IntoIterator<Item = (String, &'static str)>) {
+    for (source, expected) in rows {
+        let reply = ingest(server, run, &source);
+        assert_eq!((reply.status, reply.code().as_str()), (422, "validation_error"), "{source}");
+        let message = reply.source_message();
+        assert!(message.contains(expected), "{source}: {message}");
+        assert!(!reply.text.contains("secret"), "{source}: {}", reply.text);
+    }
+    // What is refused once it is read says that it was accepted.
+    assert!(server.kinds(run)[1..].iter().all(|kind| kind == "ingest_started"));
+}
+
 /// Results of an ingest of `source`: its signals and the hashes of its stills.
 pub fn made(server: &Server, source: &str) -> (Value, Vec<Value>) {
     let run = server.create_run();
@@ -204,15 +217,8 @@ fn a_bad_source_is_told_what_is_wrong_with_it() {
     ];
     let server = setup(dir.path(), &certificate).start();
     let run = server.create_run();
-    for (source, expected) in rows {
-        let reply = ingest(&server, &run, &source);
-        assert_eq!((reply.status, reply.code().as_str()), (422, "validation_error"), "{source}");
-        let message = reply.source_message();
-        assert!(message.contains(expected), "{source}: {message}");
-    }
+    refused(&server, &run, rows);
     assert!(plain.asked().is_empty(), "nothing was sent over plain HTTP");
-    // What is refused once it is read says that it was accepted, and no more.
-    assert!(server.kinds(&run)[1..].iter().all(|kind| kind == "ingest_started"));
     assert_eq!(ingest(&server, &run, &host.url("/clip.mp4")).status, 200, "the run is usable");
 }
 
