@@ -11,13 +11,6 @@ use crate::support::{
     model::{Model, stock},
 };
 
-/// A counter of `GET /v1/metrics`.
-fn counted(server: &Server, series: &str) -> u64 {
-    let text = server.get("/v1/metrics").text;
-    let line = text.lines().find(|line| line.starts_with(series)).expect("the series");
-    line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
-}
-
 /// Outcome of a reasoning's models: in its answer, and the same in its last event and in the run.
 fn semantic(server: &Server, run: &str, answer: &Value) -> Value {
     let said = answer["semantic"].clone();
@@ -46,7 +39,7 @@ fn a_wrong_name_is_said_everywhere() {
     let why = chunk["semantic_error"].as_str().unwrap_or_default();
     assert!(why.contains("status 404") && why.contains("does not exist"), "{why}");
     assert_eq!(reply.json()["metadata"][0]["finish_reason"], "other");
-    assert_eq!(counted(&server, "service_reason_chunks_total{outcome=\"failed\"}"), 3);
+    assert_eq!(server.metric("service_reason_chunks_total{outcome=\"failed\"}"), 3.0);
     let direct =
         server.post("/v1/infer", &json!({"model": MODEL, "prompt": "x"})).assert_status(500);
     assert!(direct.text.contains("does not exist"), "{}", direct.text);
@@ -142,7 +135,7 @@ fn plain_words_are_a_description() {
         let hits = server.post("/v1/search", &json!({"query": "white van", "run_id": run})).json();
         assert_eq!(hits["total_hits"], 1, "{hits}");
     }
-    assert_eq!(counted(&server, "service_reason_chunks_total{outcome=\"plain_text\"}"), 2);
+    assert_eq!(server.metric("service_reason_chunks_total{outcome=\"plain_text\"}"), 2.0);
     // Whoever asks for JSON directly is given nothing else.
     let asked = json!({"model": MODEL, "prompt": "x", "output_schema": {"type": "object"}});
     assert_eq!(server.post("/v1/infer", &asked).status, 500);

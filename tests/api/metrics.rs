@@ -9,18 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Server, Setup, skip, wait_until};
-
-/// The value of `series`, labels as they are written; `None` when it is not there.
-fn value(text: &str, series: &str) -> Option<f64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    rest.map(|value| value.parse().expect("a number"))
-}
-
-fn exposed(server: &Server) -> String {
-    let reply = server.get("/v1/metrics").assert_ok();
-    reply.text
-}
+use crate::support::{ALICE, Setup, skip, wait_until};
 
 #[test]
 fn metrics_have_a_toggle_of_their_own() {
@@ -75,7 +64,6 @@ fn requests_and_refusals_are_counted_by_what_they_were() {
         assert_eq!(server.get("/v1/no/such/route").status, 404);
         assert_eq!(server.post("/v1/runs", &json!({})).status, 409);
     }
-    let text = exposed(&server);
     let rows = [
         (r#"service_http_requests_total{method="GET",route="/v1/runs/{id}",status="200"}"#, 3.0),
         (r#"service_http_requests_total{method="GET",route="unmatched",status="404"}"#, 3.0),
@@ -92,13 +80,13 @@ fn requests_and_refusals_are_counted_by_what_they_were() {
         ("service_pipeline_keyframes_total", 0.0),
     ];
     for (series, expected) in rows {
-        assert_eq!(value(&text, series), Some(expected), "{series}\n{text}");
+        assert_eq!(server.metric(series), expected, "{series}");
     }
+    let text = server.get("/v1/metrics").text;
     assert!(!text.contains(&run) && !text.contains("/no/such"), "no label grows: {text}");
     assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    let text = exposed(&server);
-    assert_eq!(value(&text, r#"service_runs{state="pending"}"#), Some(0.0));
-    assert_eq!(value(&text, r#"service_runs{state="cancelled"}"#), Some(1.0));
+    assert_eq!(server.metric(r#"service_runs{state="pending"}"#), 0.0);
+    assert_eq!(server.metric(r#"service_runs{state="cancelled"}"#), 1.0);
 }
 
 /// A program of Debian's package `prometheus`, or a loud line that says why a test did nothing.
@@ -126,7 +114,7 @@ fn promtool_finds_nothing_to_mend() {
         .spawn()
         .expect("it starts");
     let mut input = promtool.stdin.take().expect("piped");
-    input.write_all(exposed(&server).as_bytes()).expect("it reads");
+    input.write_all(&server.get("/v1/metrics").assert_ok().bytes).expect("it reads");
     drop(input);
     let output = promtool.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();

@@ -323,19 +323,12 @@ fn what_waits_for_a_database_that_is_away_is_counted() {
     let mut postgres = Postgres::stopped();
     seed(dir.path(), many(600));
     let server = start(dir.path(), &postgres.url());
-    let figure = |name: &str| -> u64 {
-        let text = server.get("/v1/metrics").text;
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.expect("there").parse().expect("a number")
-    };
-    let wait_for = |behind: &dyn Fn(u64) -> bool| {
-        wait_until("the gauge follows", || behind(figure("service_mirror_behind_events")));
-    };
-    wait_for(&|behind| behind > 600);
+    let behind = || server.metric("service_mirror_behind_events");
+    wait_until("the gauge follows", || behind() > 600.0);
     postgres.run();
     postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
     postgres.wait_for(COUNT, "600");
-    wait_for(&|behind| behind == 0);
+    wait_until("the gauge follows", || behind() == 0.0);
 }
 
 /// Has the tables made by a server with a log of its own.

@@ -48,7 +48,6 @@ fn what_shows_nothing_new_repeats_an_answer_of_the_last_two_seconds() {
         let since = at(chunk, "start_pts_ms") - at(first, "end_pts_ms");
         assert!((0..=2000).contains(&since), "{since} ms after it");
     }
-    let metrics = server.get("/v1/metrics").text;
-    let counted = format!("service_novelty_decisions_total{{decision=\"reuse\"}} {repeated}\n");
-    assert!(metrics.contains(&counted), "{metrics}");
+    let counted = server.metric("service_novelty_decisions_total{decision=\"reuse\"}");
+    assert_eq!(counted, repeated as f64);
 }

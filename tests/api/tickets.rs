@@ -115,8 +115,7 @@ fn tickets_of_a_principal_have_a_bound() {
     }
     let refused = server.call("POST", &path).send().assert_refused(429, "rate_limited");
     assert!(!refused.header("retry-after").is_empty());
-    let metrics = server.get("/v1/metrics").text;
-    assert!(metrics.contains(r#"service_refusals_total{reason="media_tickets"} 1"#), "{metrics}");
+    assert_eq!(server.metric(r#"service_refusals_total{reason="media_tickets"}"#), 1.0);
 }
 
 #[test]

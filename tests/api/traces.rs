@@ -5,7 +5,7 @@ use std::{
     convert::Infallible,
     net::{SocketAddr, TcpListener},
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     api::remote_hls::hex,
-    support::{Setup, model::Model},
+    support::{Setup, model::Model, wait_until},
 };
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -257,16 +257,8 @@ fn a_collector_that_is_gone_or_hangs_delays_nothing() {
         for _ in 0..200 {
             assert_eq!(server.get("/v1/runs").status, 200);
         }
-        let started = Instant::now();
-        let dropped = || {
-            let text = server.get("/v1/metrics").text;
-            let line = text.lines().find(|line| line.contains(r#"spans_total{outcome="dropped"}"#));
-            line.and_then(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).expect("a number")
-        };
-        while dropped() < 200.0 {
-            assert!(started.elapsed() < Duration::from_secs(60), "no loss is counted");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let dropped = r#"service_trace_spans_total{outcome="dropped"}"#;
+        wait_until("the loss is counted", || server.metric(dropped) >= 200.0);
         server.terminate();
         assert!(server.wait(Duration::from_secs(20)).success(), "the end waits for no collector");
     }
