@@ -190,9 +190,8 @@ fn other_thresholds_give_other_episodes_without_a_trace() {
 
 #[test]
 fn a_camera_tells_of_an_episode_while_it_lasts() {
-    let dir = tempfile::tempdir().expect("a directory");
     let camera = Camera::start("none", &[ball("")]);
-    let server = watching(dir.path()).start();
+    let server = watching().start();
     let run = server.create_run();
     let mut stream = Stream::open(&server, &format!("/v1/runs/{run}/events/stream"), None);
     let whole = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]];
@@ -225,9 +224,8 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
 
 #[test]
 fn webhooks_carry_episodes() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = start(setup(dir.path(), &receiver));
+    let receiver = Receiver::start();
+    let server = start(setup(&receiver));
     let run = server.create_run();
     hook(&server, &run, &receiver.url("/all"));
     ingested(&server, &run, json!({"zones": halves()}));

@@ -1,7 +1,5 @@
 //! Cameras whose server is started again: the recording goes on, and only a stop ends it.
 
-use std::path::Path;
-
 use clips::sized;
 use scripted_model::Step;
 use serde_json::{Value, json};
@@ -10,12 +8,11 @@ use crate::{
     api::{
         reason::{MODEL, finding},
         recordings::{check_gaps, check_whole, recorded},
-        remote::setup,
+        remote::local,
         remote_rtsp::Camera,
     },
     support::{
         Server, Setup,
-        host::Certificate,
         model::{self, Model},
         wait_until,
     },
@@ -31,9 +28,8 @@ pub fn ball(more: &str) -> String {
 }
 
 /// Settings of a server that reads the cameras of this machine without TLS.
-pub fn watching(dir: &Path) -> Setup {
-    let setup = setup(dir, &Certificate::new(dir));
-    setup.var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true")
+pub fn watching() -> Setup {
+    local().var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true")
 }
 
 /// Begins the recording of the camera at `port`; returns its run.
@@ -55,8 +51,7 @@ fn stop(server: &Server, run: &str) {
 /// Followed for an hour at its real rate where tests are long.
 #[test]
 fn a_camera_whose_server_is_restarted_twice_is_one_recording() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = watching(dir.path()).start();
+    let server = watching().start();
     let media = [ball("")];
     let mut camera = Camera::start("none", &media);
     let port = camera.port;
@@ -87,9 +82,8 @@ fn a_camera_whose_server_is_restarted_twice_is_one_recording() {
 /// Chunks of thirty frames: nearly every restart is in the middle of one.
 #[test]
 fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = model::stock(&[MODEL], finding("delivery", 0.9));
-    let server = model.behind(watching(dir.path())).start();
+    let server = model.behind(watching()).start();
     let media = [ball("")];
     let camera = Camera::start("none", &media);
     let port = camera.port;
@@ -117,10 +111,9 @@ fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
 
 #[test]
 fn a_model_that_never_answers_holds_no_camera_up() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::hang());
     model.server.answer_probes(model::list(&[MODEL]));
-    let server = model.behind(watching(dir.path())).start();
+    let server = model.behind(watching()).start();
     let camera = Camera::start("none", &[ball("")]);
     let run = server.create_run();
     let source = format!("rtsp://localhost:{}/live", camera.port);
@@ -142,8 +135,7 @@ fn a_model_that_never_answers_holds_no_camera_up() {
 #[test]
 fn a_camera_that_says_goodbye_is_dialled_again() {
     const SHOWN: u64 = 60;
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = watching(dir.path()).start();
+    let server = watching().start();
     let camera = Camera::start("none", &[ball(&format!("num-buffers={SHOWN}"))]);
     let run = record(&server, camera.port);
     let gaps = || server.payloads(&run, "source_reconnected");

@@ -28,8 +28,7 @@ fn active_job(server: &Server, run: &str) -> Value {
 #[test]
 fn slow_sources_of_one_principal_hold_up_no_other() {
     let folder = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     // Of minutes at the pace at which it is sent, whatever the machine has to do.
     let recipe = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=60 -pix_fmt yuv420p";
     let recipe = format!("{recipe} -c:v libx264 -preset ultrafast -g 30");
@@ -50,10 +49,8 @@ fn slow_sources_of_one_principal_hold_up_no_other() {
         }
         Err(io::ErrorKind::ConnectionReset.into())
     });
-    let server = setup(dir.path(), &certificate)
-        .root(&folder)
-        .var("SERVICE_ACTIVE_STREAM_LIMIT", "1024")
-        .start();
+    let server =
+        setup(&certificate).root(&folder).var("SERVICE_ACTIVE_STREAM_LIMIT", "1024").start();
     let limits = server.get("/v1/limits").json()["limits"].clone();
     let most = |name: &str| limits[name]["max"].as_u64().expect("a number");
     let slow = most("principal_remote_jobs");

@@ -140,8 +140,7 @@ fn is_refusal(reply: &Reply) -> bool {
 
 #[test]
 fn no_spelling_of_an_address_and_no_way_to_it_reaches_what_is_not_public() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (certificate, traps) = (Certificate::new(dir.path()), Traps::set(0));
+    let (certificate, traps) = (Certificate::new(), Traps::set(0));
     let port = traps.port;
     let spellings = spellings();
     assert!(spellings.len() >= 150, "{}", spellings.len());
@@ -165,8 +164,7 @@ fn no_spelling_of_an_address_and_no_way_to_it_reaches_what_is_not_public() {
         write!(playlist, "{media}").expect("a string");
         out.whole(playlist.as_bytes())
     });
-    let allowed =
-        setup(dir.path(), &certificate).var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.1/32");
+    let allowed = setup(&certificate).var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.1/32");
     let server = allowed.var("SERVICE_ALLOW_REMOTE_HLS", "true").start();
     let run = server.create_run();
     let mut reached = Vec::new();
@@ -234,8 +232,7 @@ fn no_name_leads_to_what_is_not_public_also_where_its_addresses_change() {
         Ok(address) => address,
         Err(error) => return skip(test, format!("no port 53: {error}")),
     };
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let clip = std::fs::read(clips().join("motion.mp4")).expect("readable");
     let host = Host::start(&certificate, move |asked, out| {
         let port = asked.header("host").rsplit(':').next().unwrap_or_default().to_owned();
@@ -255,7 +252,7 @@ fn no_name_leads_to_what_is_not_public_also_where_its_addresses_change() {
         Err(io::ErrorKind::ConnectionReset.into())
     });
     let traps = Traps::set(host.port());
-    let server = setup(dir.path(), &certificate)
+    let server = setup(&certificate)
         .var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.1/32")
         .var("SERVICE_ALLOW_REMOTE_HLS", "true")
         .resolving_at(resolver)

@@ -120,7 +120,7 @@ fn make(root: &Path) {
 #[test]
 fn every_kind_of_source_leaves_the_events_of_the_golden_file() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (root, certificate) = (dir.path().join("root"), Certificate::new(dir.path()));
+    let (root, certificate) = (dir.path().join("root"), Certificate::new());
     make(&root);
     let beneath = root.clone();
     let host = Host::start(&certificate, move |asked, out| {
@@ -132,7 +132,7 @@ fn every_kind_of_source_leaves_the_events_of_the_golden_file() {
     );
     let camera = Camera::start("none", &[media]);
     let secure = certificate.before(camera.port);
-    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true");
+    let server = setup(&certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true");
     let server = server.root(&root).start();
     let uploaded = upload(&server, "sent.mp4", &fs::read(root.join("clip.mp4")).expect("made"));
 
@@ -263,7 +263,7 @@ fn live_video_leaves_what_the_golden_file_says() {
         let clip = clips::rendered(name, &format!("-i {{{name}}} -an -c copy"));
         fs::copy(clip, root.join(name)).expect("copied");
     }
-    let setup = camera::watching(dir.path()).root(&root);
+    let setup = camera::watching().root(&root);
     let mut server = setup.start();
     let mut found = String::new();
     for name in LIVE {

@@ -38,9 +38,9 @@ fn records_are_written_again_once_a_full_disk_has_room() {
         return;
     }
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let setup = webhooks::setup(dir.path(), &receiver).on_disk(64);
+    let receiver = Receiver::start();
+    let setup = webhooks::setup(&receiver).on_disk(64);
+    let data = setup.dir().join("data");
     let setup = setup.var("SERVICE_PRINCIPAL_QUOTA_BYTES", &(1_u64 << 40).to_string());
     let server = setup.var("SERVICE_DISK_RESERVE_MIB", "0").start();
     let bytes = std::fs::read(clips.join("motion.mp4")).expect("a clip");
@@ -51,7 +51,7 @@ fn records_are_written_again_once_a_full_disk_has_room() {
     let hooks = format!("/v1/runs/{run}/webhooks");
     let hook = webhooks::hook(&server, &run, &receiver.url("/hook"));
 
-    let ballast = server.sees(&dir.path().join("data")).join("ballast");
+    let ballast = server.sees(&data).join("ballast");
     let refused = (0..2000).find_map(|at| {
         fill(&ballast);
         let reply = keyed(&server, &format!("full-{at}"));

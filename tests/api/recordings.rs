@@ -117,8 +117,7 @@ fn check_reused(server: &Server, run: &str) {
 
 #[test]
 fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = watching(dir.path());
+    let setup = watching();
     let mut server = setup.start();
     let sightline = sightline("a_recording_is_read_while_it_grows");
     for (name, end) in [("camera", "stop"), ("camera", "kill"), ("whip", "stop"), ("whip", "kill")]
@@ -168,7 +167,7 @@ fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
         check_whole(&server, &run, &name);
         check_reused(&server, &run);
     }
-    let left = std::fs::read_dir(dir.path().join("data/open-columns")).expect("there").count();
+    let left = std::fs::read_dir(setup.dir().join("data/open-columns")).expect("there").count();
     assert_eq!(left, 0, "nothing stays of a recording that has ended");
 }
 
@@ -213,8 +212,7 @@ impl Way {
 
 #[test]
 fn a_camera_that_is_lost_goes_on_behind_a_gap() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = watching(dir.path()).start();
+    let server = watching().start();
     let camera = Camera::start("none", &[ball("")]);
     let way = Way::to(camera.port);
     let run = record(&server, way.port);

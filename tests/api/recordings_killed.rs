@@ -86,8 +86,7 @@ fn check(server: &Server, run: &str, seen: &[Value], zones: &Value) {
 #[test]
 fn a_kill_leaves_no_event_without_its_frame_wherever_it_falls() {
     let kills = clips::sized(16, 200);
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = watching(dir.path());
+    let setup = watching();
     let camera = Camera::start("none", &[format!("/live={FAST}")]);
     let whole = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]];
     let zones = [json!([]), json!([{"name": "all", "polygon": whole}])];
@@ -108,7 +107,7 @@ fn a_kill_leaves_no_event_without_its_frame_wherever_it_falls() {
         seen_events += seen.len();
     }
     println!("{kills} kills, {seen_events} events seen before");
-    let left = fs::read_dir(dir.path().join("data/open-columns")).expect("there").count();
+    let left = fs::read_dir(setup.dir().join("data/open-columns")).expect("there").count();
     assert_eq!(left, 0, "nothing stays of a recording that has ended");
 }
 
@@ -118,8 +117,8 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
     if !can_mount(name) {
         return;
     }
-    let (dir, disk) = (tempfile::tempdir().expect("a directory"), SmallDisk::new(64));
-    let setup = watching(dir.path())
+    let disk = SmallDisk::new(64);
+    let setup = watching()
         .var("SERVICE_GATE_KEEPALIVE_FRAMES", "2")
         .var("SERVICE_DISK_RESERVE_MIB", "8")
         .on_small_disk(&disk);
@@ -166,14 +165,13 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
 
 #[test]
 fn rows_that_the_disk_damages_while_they_are_recorded_are_told_and_kept() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = watching(dir.path());
+    let setup = watching();
     let camera = Camera::start("none", &[format!("/live={FAST}")]);
     let server = setup.start();
     let run = record(&server, camera.port, &json!([]));
     let rows = || server.get(&signals(&run)).json()["signals"].as_array().map_or(0, Vec::len);
     wait_until("it has rows", || rows() > 400);
-    let columns = dir.path().join("data/open-columns");
+    let columns = setup.dir().join("data/open-columns");
     let column = fs::read_dir(&columns).expect("there").next().expect("one").expect("one").path();
     let file = fs::File::options().read(true).write(true).open(&column).expect("opened");
     let middle = file.metadata().expect("there").len() / 2;
@@ -303,9 +301,8 @@ fn a_kill_at_any_step_of_any_source_loses_nothing_that_was_answered() {
     for (at, source) in SOURCES.iter().enumerate() {
         for (step, kill) in clips::in_turn(at, 3, &STEPS) {
             let name = format!("{source}, {step}");
-            let home = tempfile::tempdir().expect("a directory");
-            let (data, armed) = (home.path().join("data"), home.path().join("armed"));
-            let sound = watching(home.path()).root(sources.clip.parent().expect("a folder"));
+            let sound = watching().root(sources.clip.parent().expect("a folder"));
+            let [data, armed] = ["data", "armed"].map(|name| sound.dir().join(name));
             let mut server = sound
                 .clone()
                 .var("LD_PRELOAD", &shim)

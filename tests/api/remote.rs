@@ -16,12 +16,15 @@ use crate::support::{
     host::{Answer, Certificate, Host},
 };
 
-/// A server that may reach this machine and trusts its certificate.
-pub fn setup(dir: &Path, certificate: &Certificate) -> Setup {
-    Setup::new(dir)
-        .behind_dead_proxies()
-        .var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8, ::1/128")
-        .var("SERVICE_EGRESS_CA_PATH", certificate.path.to_str().expect("UTF-8"))
+/// A server that may reach this machine.
+pub fn local() -> Setup {
+    let setup = Setup::temporary().behind_dead_proxies();
+    setup.var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8, ::1/128")
+}
+
+/// The same, which trusts its certificate.
+pub fn setup(certificate: &Certificate) -> Setup {
+    local().var("SERVICE_EGRESS_CA_PATH", &certificate.path())
 }
 
 /// Ingests `source`, of which frames are kept whatever time it begins at.
@@ -62,8 +65,7 @@ pub fn made(server: &Server, source: &str) -> (Value, Vec<Value>) {
 #[test]
 fn a_clip_behind_a_url_gives_what_the_same_file_gives() {
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let root = clips.clone();
     let host = Host::start(&certificate, move |asked, out| {
         let (how, name) = asked.path[1..].split_once('/').expect("two parts");
@@ -75,7 +77,7 @@ fn a_clip_behind_a_url_gives_what_the_same_file_gives() {
             _ => out.status("404 Not Found"),
         }
     });
-    let server = setup(dir.path(), &certificate).root(&clips).start();
+    let server = setup(&certificate).root(&clips).start();
     let names = ["motion.mp4", "water.webm", "signing.mkv"];
     for name in names {
         let local = made(&server, name);
@@ -94,8 +96,7 @@ fn a_clip_behind_a_url_gives_what_the_same_file_gives() {
 #[test]
 fn credentials_reach_their_host_and_nobody_else() {
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let bytes = Arc::new(std::fs::read(clips.join("motion.mp4")).expect("readable"));
     let media = Arc::clone(&bytes);
     let other = Host::start(&certificate, move |asked, out| out.ranged(asked, &media, &[]));
@@ -108,7 +109,7 @@ fn credentials_reach_their_host_and_nobody_else() {
             _ => out.status("401 Unauthorized"),
         }
     });
-    let server = setup(dir.path(), &certificate).start();
+    let server = setup(&certificate).start();
     let named = |path: &str| host.url(path).replace("://", "://alice:p%40ss@");
     let run = server.create_run();
     let source = named("/clip.mp4?token=x");
@@ -165,7 +166,7 @@ fn bad_host(certificate: &Certificate, clip: Vec<u8>, away: Vec<(&'static str, S
 fn a_bad_source_is_told_what_is_wrong_with_it() {
     let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let clip = at_the_end(dir.path(), &clips.join("motion.mp4"));
     let plain = Host::start_plain(|_, out| out.status("200 OK"));
     let away = vec![
@@ -215,7 +216,7 @@ fn a_bad_source_is_told_what_is_wrong_with_it() {
         (sound.url("/a.mp4"), "no video stream"),
         (old.url("/a.mkv"), "unsupported video codec: mpeg2video"),
     ];
-    let server = setup(dir.path(), &certificate).start();
+    let server = setup(&certificate).start();
     let run = server.create_run();
     refused(&server, &run, rows);
     assert!(plain.asked().is_empty(), "nothing was sent over plain HTTP");
@@ -238,10 +239,9 @@ pub fn ffmpeg(dir: &Path, arguments: &[&str]) {
 
 #[test]
 fn only_public_addresses_are_reached_unless_the_operator_says_so() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let host = Host::start(&certificate, |_, out| out.status("404 Not Found"));
-    let server = Setup::new(dir.path()).start();
+    let server = Setup::temporary().start();
     let run = server.create_run();
     let port = host.port();
     let spelled = [
@@ -282,11 +282,10 @@ fn only_public_addresses_are_reached_unless_the_operator_says_so() {
 #[test]
 fn a_host_that_nobody_vouches_for_is_read_only_where_that_is_enabled() {
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let bytes = std::fs::read(clips.join("motion.mp4")).expect("readable");
     let host = Host::start(&certificate, move |asked, out| out.ranged(asked, &bytes, &[]));
-    let setup = Setup::new(dir.path()).var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8");
+    let setup = Setup::temporary().var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8");
     let setup = setup.var("SERVICE_ACTIVE_STREAM_LIMIT", "5");
     let mut server = setup.start();
     let reply = ingest(&server, &server.create_run(), &host.url("/a.mp4"));
@@ -303,13 +302,12 @@ fn a_host_that_nobody_vouches_for_is_read_only_where_that_is_enabled() {
 #[test]
 fn plain_http_is_read_only_where_that_is_enabled() {
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let bytes = std::fs::read(clips.join("motion.mp4")).expect("readable");
     let plain = Host::start_plain(move |asked, out| out.ranged(asked, &bytes, &[]));
     let to_plain = plain.url("/a.mp4");
     let host = Host::start(&certificate, move |_, out| out.redirect(&to_plain));
-    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_INSECURE_HTTP", "1").start();
+    let server = setup(&certificate).var("SERVICE_ALLOW_INSECURE_HTTP", "1").start();
     for url in [plain.url("/a.mp4"), host.url("/moved")] {
         let reply = ingest(&server, &server.create_run(), &url);
         assert_eq!(reply.status, 200, "{url}: {}", reply.text);

@@ -47,8 +47,7 @@ fn full() -> (Vec<OwnedFd>, u16) {
 #[test]
 fn a_slow_source_is_told_what_took_too_long() {
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let bytes = clip(&clips);
     let host = Host::start(&certificate, move |asked, out| {
         let length = format!("content-length: {}", bytes.len());
@@ -74,7 +73,7 @@ fn a_slow_source_is_told_what_took_too_long() {
     let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = mute.local_addr().expect("an address").port();
     let (_queue, full) = full();
-    let server = setup(dir.path(), &certificate).start();
+    let server = setup(&certificate).start();
     let rows = [
         (host.url("/silent"), "timeout: no answer came within 10 s"),
         (host.url("/dripping"), "timeout: the source sent too little to decode a frame"),
@@ -106,8 +105,7 @@ fn a_slow_source_is_told_what_took_too_long() {
 #[test]
 fn a_source_that_is_cut_off_keeps_the_frames_it_has() {
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let bytes = clip(&clips);
     let host = Host::start(&certificate, move |_, out| {
         out.head("200 OK", &[&format!("content-length: {}", bytes.len())])?;
@@ -115,7 +113,7 @@ fn a_source_that_is_cut_off_keeps_the_frames_it_has() {
         out.flush()?;
         Err(io::ErrorKind::ConnectionReset.into())
     });
-    let server = setup(dir.path(), &certificate).start();
+    let server = setup(&certificate).start();
     let reply = ingest(&server, &server.create_run(), &host.url("/clip.webm")).assert_ok();
     assert_eq!(reply.json()["truncated"], true, "{}", reply.text);
     assert!(reply.json()["decoded_frames"].as_u64().is_some_and(|frames| frames > 10));
@@ -141,8 +139,7 @@ fn open_ends(server: &Server, port: u16) -> (usize, usize) {
 #[test]
 fn an_endless_source_ends_at_its_budget_and_is_never_held() {
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let bytes = clip(&clips);
     let host = Host::start(&certificate, move |asked, out| {
         let length: &[&str] = match asked.path.as_str() {
@@ -158,7 +155,7 @@ fn an_endless_source_ends_at_its_budget_and_is_never_held() {
             out.write_all(&nothing)?;
         }
     });
-    let server = setup(dir.path(), &certificate).var("SERVICE_REMOTE_MAX_BYTES", "268435456");
+    let server = setup(&certificate).var("SERVICE_REMOTE_MAX_BYTES", "268435456");
     let server = server.start();
     let before = server.memory_kb("VmRSS");
     for path in ["/long", "/endless"] {
@@ -189,8 +186,7 @@ fn meanwhile(server: &Server, run: &str, source: &str, act: impl FnOnce()) -> (R
 #[test]
 fn a_job_that_ends_leaves_no_connection_behind() {
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let bytes = clip(&clips);
     let host = Host::start(&certificate, move |asked, out| {
         if asked.path == "/stalling" {
@@ -202,7 +198,7 @@ fn a_job_that_ends_leaves_no_connection_behind() {
         sleep(Duration::from_secs(8));
         Err(io::ErrorKind::TimedOut.into())
     });
-    let mut server = setup(dir.path(), &certificate).start();
+    let mut server = setup(&certificate).start();
     let at_rest = open_ends(&server, host.port());
     let path = |run: &str| format!("/v1/runs/{run}");
     for source in ["/stalling", "/silent"] {

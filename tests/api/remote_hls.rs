@@ -92,12 +92,12 @@ fn serve(dir: &Path, certificate: &Certificate) -> Host {
 fn a_playlist_gives_what_its_media_gives_as_a_file() {
     let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let root = dir.path().join("root");
     std::fs::create_dir(&root).expect("made");
     make(&root, &clips.join("motion.mp4"));
     let host = serve(&root, &certificate);
-    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true");
+    let server = setup(&certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true");
     let server = server.root(&root).start();
     let whole = made(&server, "whole.mp4");
     for name in ["mp4.m3u8", "master.m3u8", "deep-2.m3u8"] {
@@ -157,12 +157,12 @@ fn misleading(dir: &Path, plain: &Host) -> Vec<(&'static str, &'static str)> {
 fn a_playlist_leads_nowhere_that_its_host_could_not() {
     let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     make(dir.path(), &clips.join("motion.mp4"));
     let plain = Host::start_plain(|_, out| out.status("200 OK"));
     let rows = misleading(dir.path(), &plain);
     let host = serve(dir.path(), &certificate);
-    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true").start();
+    let server = setup(&certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true").start();
     let run = server.create_run();
     let rows = rows.into_iter().map(|(name, said)| (host.url(&format!("/{name}")), said));
     refused(&server, &run, rows);

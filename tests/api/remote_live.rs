@@ -108,13 +108,13 @@ fn hashes(signals: &Value) -> Vec<Value> {
 #[test]
 fn a_playlist_that_grows_is_one_recording_whatever_its_host_does() {
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let root = dir.path().join("root");
     std::fs::create_dir(&root).expect("made");
     let video = format!("testsrc2=s=320x240:r={FRAMES}:d={SEGMENTS}");
     let hls = ["-g", "25", "-f", "hls", "-hls_time", "1", "-hls_list_size", "0", "list.m3u8"];
     ffmpeg(&root, &[&["-f", "lavfi", "-i", &video][..], &hls].concat());
-    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true");
+    let server = setup(&certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true");
     let server = server.root(&root).start();
     let segments = (0..SEGMENTS).map(|segment| root.join(format!("list{segment}.ts")));
     let bytes: Vec<u8> = segments.flat_map(|path| std::fs::read(path).expect("made")).collect();
@@ -167,7 +167,7 @@ fn a_playlist_that_grows_is_one_recording_whatever_its_host_does() {
 fn a_playlist_that_grows_may_have_any_number_of_segments() {
     const MANY: usize = 4200;
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let one = [
         "-f",
         "lavfi",
@@ -189,7 +189,7 @@ fn a_playlist_that_grows_may_have_any_number_of_segments() {
         "/one.ts" => out.whole(&segment),
         _ => out.whole(playlist.as_bytes()),
     });
-    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true").start();
+    let server = setup(&certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true").start();
     let run = record(&server, &host.url("/live.m3u8"));
     wait_until("all of its frames but those that wait for the next", || {
         let active = server.get(&format!("/v1/runs/{run}")).json()["active_job"].take();

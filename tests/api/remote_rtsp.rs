@@ -60,7 +60,7 @@ impl Camera {
 #[test]
 fn a_camera_gives_what_its_file_gives_with_and_without_tls() {
     let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let video = ["-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=3", "-bf", "2", "clip.mp4"];
     let root = dir.path().join("root");
     std::fs::create_dir(&root).expect("made");
@@ -73,7 +73,7 @@ fn a_camera_gives_what_its_file_gives_with_and_without_tls() {
     );
     let camera = Camera::start("digest", &[file]);
     let secure = certificate.before(camera.port);
-    let server = setup(dir.path(), &certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
+    let server = setup(&certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
     let server = server.root(&root).start();
     let whole = made(&server, "clip.mp4");
     for (scheme, port) in [("rtsp", camera.port), ("rtsps", secure)] {
@@ -92,12 +92,11 @@ fn a_camera_gives_what_its_file_gives_with_and_without_tls() {
 
 #[test]
 fn a_camera_that_shows_nothing_is_told_why() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let media = [ball(""), format!("/sound={SOUND}")];
     let camera = Camera::start("basic", &media);
     let secure = certificate.before(camera.port);
-    let server = setup(dir.path(), &certificate).start();
+    let server = setup(&certificate).start();
     let run = server.create_run();
     let named = |path: &str| format!("rtsps://camera:open%20sesame@localhost:{secure}{path}");
     let rows = [

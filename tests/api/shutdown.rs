@@ -131,14 +131,13 @@ fn endless_ingest<'scope>(
 
 #[test]
 fn a_run_whose_job_a_crash_cut_off_has_failed_and_says_why() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let host = Host::start(&certificate, |_, _| {
         loop {
             std::thread::park();
         }
     });
-    let setup = remote::setup(dir.path(), &certificate).clips();
+    let setup = remote::setup(&certificate).clips();
     let mut server = setup.start();
     let done = server.create_run();
     let body = json!({ "source_uri": "motion.mp4", "max_frames": 5 });

@@ -282,14 +282,13 @@ fn uploads_at_once_are_bounded_for_each_caller() {
 #[test]
 fn an_upload_waits_for_no_job() {
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let certificate = Certificate::new(dir.path());
+    let certificate = Certificate::new();
     let host = Host::start(&certificate, |_, _| {
         loop {
             std::thread::park();
         }
     });
-    let server = remote::setup(dir.path(), &certificate).start();
+    let server = remote::setup(&certificate).start();
     let places = server.get("/v1/limits").json()["limits"]["file_jobs"]["max"].as_u64();
     let runs: Vec<_> = (0..places.expect("a number")).map(|_| server.create_run()).collect();
     let clip = std::fs::read(clips.join("motion.mp4")).expect("a clip");

@@ -15,9 +15,8 @@ use crate::{
 
 #[test]
 fn every_failure_is_tried_again_with_the_same_id_and_the_order_is_kept() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_TIMEOUT_MS", "400").start();
+    let receiver = Receiver::start();
+    let server = setup(&receiver).var("SERVICE_WEBHOOK_TIMEOUT_MS", "400").start();
     let table = [
         ("/500", Behaviour::Answer(500, "x-any: thing"), "answered 500"),
         ("/404", Behaviour::Answer(404, "x-any: thing"), "answered 404"),
@@ -45,9 +44,8 @@ fn every_failure_is_tried_again_with_the_same_id_and_the_order_is_kept() {
 
 #[test]
 fn a_target_that_asks_for_time_gets_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).start();
+    let receiver = Receiver::start();
+    let server = setup(&receiver).start();
     for (path, status) in [("/429", 429), ("/503", 503)] {
         let run = server.create_run();
         receiver.on(path, Behaviour::Answer(status, "retry-after: 2"));
@@ -63,11 +61,9 @@ fn a_target_that_asks_for_time_gets_it() {
 
 #[test]
 fn what_is_never_taken_becomes_a_dead_letter_and_410_ends_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let fast = setup(dir.path(), &receiver)
-        .var("SERVICE_WEBHOOK_ATTEMPTS", "3")
-        .var("SERVICE_WEBHOOK_RETRY_MS", "10");
+    let receiver = Receiver::start();
+    let fast =
+        setup(&receiver).var("SERVICE_WEBHOOK_ATTEMPTS", "3").var("SERVICE_WEBHOOK_RETRY_MS", "10");
     let mut server = fast.start();
     let run = server.create_run();
     receiver.on("/x", Behaviour::Answer(500, "x-any: thing"));
@@ -110,9 +106,8 @@ fn what_is_never_taken_becomes_a_dead_letter_and_410_ends_it() {
 
 #[test]
 fn targets_that_hang_delay_no_other() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_TIMEOUT_MS", "60000").start();
+    let receiver = Receiver::start();
+    let server = setup(&receiver).var("SERVICE_WEBHOOK_TIMEOUT_MS", "60000").start();
     let run = server.create_run();
     receiver.on("/hang", Behaviour::Hang);
     for _ in 0..7 {
@@ -128,9 +123,8 @@ fn targets_that_hang_delay_no_other() {
 
 #[test]
 fn a_server_killed_before_its_cursor_moves_sends_again_under_the_same_id() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let setup = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_TIMEOUT_MS", "60000");
+    let receiver = Receiver::start();
+    let setup = setup(&receiver).var("SERVICE_WEBHOOK_TIMEOUT_MS", "60000");
     let mut server = setup.start();
     let run = server.create_run();
     // The target has the event, and the server never learns of it.
@@ -152,9 +146,8 @@ fn a_server_killed_before_its_cursor_moves_sends_again_under_the_same_id() {
 
 #[test]
 fn a_restart_goes_on_where_the_last_server_stopped() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let setup = setup(dir.path(), &receiver);
+    let receiver = Receiver::start();
+    let setup = setup(&receiver);
     let mut server = setup.start();
     let run = server.create_run();
     let made = hook(&server, &run, &receiver.url("/x"));
@@ -172,10 +165,9 @@ fn a_restart_goes_on_where_the_last_server_stopped() {
 
 #[test]
 fn nothing_of_a_deleted_run_is_sent() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
+    let receiver = Receiver::start();
     // Long enough that no retry is due before the deletion.
-    let server = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_RETRY_MS", "600000").start();
+    let server = setup(&receiver).var("SERVICE_WEBHOOK_RETRY_MS", "600000").start();
     let runs: Vec<String> = (0..5).map(|_| server.create_run()).collect();
     receiver.on("/x", Behaviour::Answer(500, "x-any: thing"));
     let (run, last) = (&runs[0], &runs[4]);
@@ -218,9 +210,8 @@ fn wait_for_letters(server: &Server, path: &str, expected: &[(u64, u64)]) {
 
 #[test]
 fn a_restart_does_not_begin_to_count_attempts_again() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let setup = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_ATTEMPTS", "3");
+    let receiver = Receiver::start();
+    let setup = setup(&receiver).var("SERVICE_WEBHOOK_ATTEMPTS", "3");
     let mut server = setup.start();
     let run = server.create_run();
     receiver.on("/x", Behaviour::Answer(500, "x-any: thing"));
@@ -238,11 +229,9 @@ fn a_restart_does_not_begin_to_count_attempts_again() {
 
 #[test]
 fn dead_letters_are_sent_again_when_their_owner_says_so() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let fast = setup(dir.path(), &receiver)
-        .var("SERVICE_WEBHOOK_ATTEMPTS", "2")
-        .var("SERVICE_WEBHOOK_RETRY_MS", "10");
+    let receiver = Receiver::start();
+    let fast =
+        setup(&receiver).var("SERVICE_WEBHOOK_ATTEMPTS", "2").var("SERVICE_WEBHOOK_RETRY_MS", "10");
     let mut server = fast.start();
     let run = server.create_run();
     receiver.on("/x", Behaviour::Answer(500, "x-any: thing"));

@@ -1,7 +1,5 @@
 //! Webhooks to a real HTTPS receiver: order, signatures, limits, whose they are.
 
-use std::path::Path;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -16,8 +14,13 @@ use crate::support::{
 pub const OK: Behaviour = Behaviour::Answer(200, "x-any: thing");
 
 /// A server that may deliver to the receiver, and tries again soon.
-pub fn setup(dir: &Path, receiver: &Receiver) -> Setup {
-    Setup::new(dir)
+pub fn setup(receiver: &Receiver) -> Setup {
+    delivering(Setup::temporary(), receiver)
+}
+
+/// The same with its data elsewhere.
+pub fn delivering(setup: Setup, receiver: &Receiver) -> Setup {
+    setup
         .behind_dead_proxies()
         .var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8")
         .var("SERVICE_EGRESS_CA_PATH", &receiver.ca())
@@ -81,9 +84,8 @@ fn assert_signed(delivery: &Delivery, secret: &str) {
 
 #[test]
 fn events_arrive_in_order_signed_as_cloud_events_and_only_the_wanted_kinds() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).start();
+    let receiver = Receiver::start();
+    let server = setup(&receiver).start();
     let (run, other) = (server.create_run(), server.create_run());
     events(&server, &run, 1);
     let before = seqs(&server, &run).len();
@@ -140,9 +142,8 @@ fn events_arrive_in_order_signed_as_cloud_events_and_only_the_wanted_kinds() {
 
 #[test]
 fn what_was_checked_is_what_is_sent_to() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).start();
+    let receiver = Receiver::start();
+    let server = setup(&receiver).start();
     let run = server.create_run();
     // Browsers and the check read these; a stricter parser of what was written would not.
     let backslashes = receiver.url("/b").replace('/', "\\");
@@ -162,9 +163,8 @@ fn what_was_checked_is_what_is_sent_to() {
 
 #[test]
 fn webhooks_that_are_done_with_an_ended_run_count_for_no_limit() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).start();
+    let receiver = Receiver::start();
+    let server = setup(&receiver).start();
     let hooks = |run: &str| -> Vec<Value> {
         (0..8).map(|_| hook(&server, run, &receiver.url("/a"))["webhook_id"].clone()).collect()
     };
@@ -188,19 +188,21 @@ fn webhooks_that_are_done_with_an_ended_run_count_for_no_limit() {
 /// Its target when the webhook was made does not count.
 #[test]
 fn where_a_webhook_goes_is_checked_at_every_delivery() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let trusting = || setup(dir.path(), &receiver);
+    let receiver = Receiver::start();
+    let trusting = setup(&receiver);
     let rows = [
-        (trusting().var("SERVICE_EGRESS_ALLOWED_NETWORKS", ""), "blocked address"),
+        (trusting.clone().var("SERVICE_EGRESS_ALLOWED_NETWORKS", ""), "blocked address"),
         // The toggle is for sources alone.
         (
-            trusting().var("SERVICE_EGRESS_CA_PATH", "").var("SERVICE_ALLOW_INSECURE_TLS", "true"),
+            trusting
+                .clone()
+                .var("SERVICE_EGRESS_CA_PATH", "")
+                .var("SERVICE_ALLOW_INSECURE_TLS", "true"),
             "tls: ",
         ),
     ];
     for (suspicious, why) in rows {
-        let server = trusting().start();
+        let server = trusting.start();
         let run = server.create_run();
         let made = hook(&server, &run, &receiver.url("/moved"));
         drop(server);
@@ -215,9 +217,9 @@ fn where_a_webhook_goes_is_checked_at_every_delivery() {
 
 #[test]
 fn what_a_webhook_may_be_is_checked_and_whose_it_is() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).var("SERVICE_EGRESS_ALLOWED_NETWORKS", "").start();
+    let receiver = Receiver::start();
+    let trusting = setup(&receiver);
+    let server = trusting.clone().var("SERVICE_EGRESS_ALLOWED_NETWORKS", "").start();
     let run = server.create_run();
     let table = [
         (json!({}), "url", "is required"),
@@ -256,7 +258,7 @@ fn what_a_webhook_may_be_is_checked_and_whose_it_is() {
     }
     let server = {
         drop(server);
-        setup(dir.path(), &receiver).start()
+        trusting.start()
     };
     let made = hook(&server, &run, &receiver.url("/a"));
     let id = made["webhook_id"].as_str().expect("an id");

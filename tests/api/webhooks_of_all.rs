@@ -45,9 +45,9 @@ fn delete(server: &Server, path: &str) -> Reply {
 
 #[test]
 fn the_events_of_every_run_of_the_caller_arrive_in_order_and_nobody_elses() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let mut server = setup(dir.path(), &receiver).start();
+    let receiver = Receiver::start();
+    let setup = setup(&receiver);
+    let mut server = setup.start();
     let before = server.create_run();
     let made = create(&server, &json!({ "url": receiver.url("/all") }));
     assert_eq!(made["run_id"], Value::Null);
@@ -70,7 +70,7 @@ fn the_events_of_every_run_of_the_caller_arrive_in_order_and_nobody_elses() {
     assert!(found.iter().all(|(run, _)| [&before, &later].contains(&run)), "Bob's are his own");
 
     server.kill();
-    server = setup(dir.path(), &receiver).start();
+    server = setup.start();
     let newest = server.create_run();
     assert_eq!(delete(&server, &format!("/v1/runs/{later}")).status, 200);
     let arrived = |path: &str, count: usize| {
@@ -87,9 +87,8 @@ fn the_events_of_every_run_of_the_caller_arrive_in_order_and_nobody_elses() {
 
 #[test]
 fn dead_letters_are_listed_and_sent_again_but_for_those_of_deleted_runs() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).var("SERVICE_WEBHOOK_ATTEMPTS", "1").start();
+    let receiver = Receiver::start();
+    let server = setup(&receiver).var("SERVICE_WEBHOOK_ATTEMPTS", "1").start();
     let made = create(&server, &json!({ "url": receiver.url("/a") }));
     receiver.on("/a", Behaviour::Answer(500, "x-any: thing"));
     let (kept, gone) = (server.create_run(), server.create_run());
@@ -120,9 +119,8 @@ fn dead_letters_are_listed_and_sent_again_but_for_those_of_deleted_runs() {
 
 #[test]
 fn a_webhook_of_all_runs_is_its_owners_and_counts_for_its_principal() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let receiver = Receiver::start(dir.path());
-    let server = setup(dir.path(), &receiver).start();
+    let receiver = Receiver::start();
+    let server = setup(&receiver).start();
     let body = json!({ "url": receiver.url("/a") });
     let made = create(&server, &body);
     let id = made["webhook_id"].as_str().expect("an id");

@@ -101,10 +101,10 @@ fn keyed(server: &Server, key: &str) -> (String, bool) {
 
 /// Has a server write a folder below `dir` with something of everything, and notes beside it what that server told.
 fn write(dir: &Path) {
-    let (work, data) = (tempfile::tempdir().expect("a directory"), dir.join("data"));
-    let receiver = Receiver::start(work.path());
+    let data = dir.join("data");
+    let receiver = Receiver::start();
     let model = Model::start(|_| Step::chat(&finding("stopped", 0.9)));
-    let setup = model.behind(setup_with_sources(webhooks::setup(dir, &receiver)));
+    let setup = model.behind(setup_with_sources(webhooks::delivering(Setup::new(dir), &receiver)));
     let (mut server, [clip, endless]) = (setup.start(), sources());
     let (run, _) = keyed(&server, "of-a-run");
     let hook = webhooks::hook(&server, &run, &receiver.url("/hook"));

@@ -45,7 +45,7 @@ impl World {
         let dir = tempfile::tempdir().expect("a directory");
         let database = Postgres::start();
         let store = S3Server::start(&dir.path().join("s3")).expect("a store");
-        let receiver = Receiver::start(dir.path());
+        let receiver = Receiver::start();
         let model_fails = Arc::new(AtomicBool::new(false));
         let fails = Arc::clone(&model_fails);
         let answer = json!({

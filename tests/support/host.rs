@@ -3,7 +3,6 @@
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -12,6 +11,7 @@ use std::{
 };
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::aws_lc_rs};
+use tempfile::TempDir;
 use tokio_rustls::TlsAcceptor;
 
 /// A request as it came.
@@ -86,19 +86,18 @@ pub struct Host {
 
 /// The certificate of every host of a test, and its private key.
 pub struct Certificate {
-    /// PEM, for a client to trust.
-    pub path: PathBuf,
-    config: Arc<ServerConfig>,
+    dir: TempDir,
+    pub(super) config: Arc<ServerConfig>,
     forwarded: Arc<AtomicUsize>,
 }
 
 impl Certificate {
-    /// A certificate for the names of this machine and those of a domain, in `dir`.
-    pub fn new(dir: &Path) -> Certificate {
+    /// A certificate for the names of this machine and those of a domain.
+    pub fn new() -> Certificate {
         let names = ["localhost", "127.0.0.1", "*.example.com"].map(str::to_owned);
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
-        let path = dir.join("trusted.pem");
-        std::fs::write(&path, made.cert.pem()).expect("written");
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("trusted.pem"), made.cert.pem()).expect("written");
         let key = made.signing_key.serialize_der().try_into().expect("a key");
         let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
@@ -107,7 +106,12 @@ impl Certificate {
                 config.with_no_client_auth().with_single_cert(chain, key)
             })
             .expect("a TLS server");
-        Certificate { path, config: Arc::new(config), forwarded: Arc::default() }
+        Certificate { dir, config: Arc::new(config), forwarded: Arc::default() }
+    }
+
+    /// Path of its PEM, for a client to trust.
+    pub fn path(&self) -> String {
+        self.dir.path().join("trusted.pem").display().to_string()
     }
 
     /// Connections through [`Certificate::before`] so far.

@@ -92,6 +92,11 @@ impl Setup {
         .on_this_kernel()
     }
 
+    /// The folder that its data are in.
+    pub fn dir(&self) -> &Path {
+        self.data.parent().expect("a folder")
+    }
+
     /// The same in a directory of its own, which goes with the last of its servers.
     pub fn temporary() -> Setup {
         let dir = tempfile::tempdir().expect("a directory");
@@ -167,7 +172,7 @@ impl Setup {
 
     /// Its names are resolved by the DNS server at `address` alone.
     pub fn resolving_at(self, address: Ipv4Addr) -> Setup {
-        let mounts = resolver::mounts(self.data.parent().expect("a folder"), address);
+        let mounts = resolver::mounts(self.dir(), address);
         self.mounting(mounts)
     }
 

@@ -4,17 +4,14 @@ use std::{
     collections::HashMap,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex},
     time::{Duration, Instant},
 };
 
-use rustls::{
-    ServerConfig, ServerConnection, StreamOwned,
-    crypto::aws_lc_rs,
-    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
-};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
+
+use super::host::Certificate;
 
 /// Longest wait for deliveries.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -69,30 +66,18 @@ struct State {
 /// The receiver; it lasts as long as the test's process.
 pub struct Receiver {
     port: u16,
-    ca: PathBuf,
+    certificate: Certificate,
     state: Arc<(Mutex<State>, Condvar)>,
 }
 
 impl Receiver {
-    /// A receiver that answers 200; its certificate's authority is written beneath `dir`.
-    pub fn start(dir: &Path) -> Receiver {
-        let key =
-            rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])
-                .expect("a certificate");
-        let ca = dir.join("receiver.pem");
-        std::fs::write(&ca, key.cert.pem()).expect("written");
-        let secret =
-            PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.signing_key.serialize_der()));
-        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth()
-            .with_single_cert(vec![key.cert.der().clone()], secret)
-            .expect("a pair");
+    /// A receiver that answers 200.
+    pub fn start() -> Receiver {
+        let certificate = Certificate::new();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let state: Arc<(Mutex<State>, Condvar)> = Arc::default();
-        let (config, shared) = (Arc::new(config), Arc::clone(&state));
+        let (config, shared) = (Arc::clone(&certificate.config), Arc::clone(&state));
         named(move || {
             for socket in listener.incoming().flatten() {
                 let (config, shared) = (Arc::clone(&config), Arc::clone(&shared));
@@ -100,12 +85,12 @@ impl Receiver {
                 named(move || drop(serve(socket, config, &shared)));
             }
         });
-        Receiver { port, ca, state }
+        Receiver { port, certificate, state }
     }
 
     /// Path of the trusted certificate.
     pub fn ca(&self) -> String {
-        self.ca.display().to_string()
+        self.certificate.path()
     }
 
     /// The URL of a path.
