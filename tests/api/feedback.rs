@@ -9,8 +9,8 @@ use crate::support::{
 };
 use serde_json::{Value, json};
 
-fn setup(dir: &tempfile::TempDir, url: &str) -> Setup {
-    Setup::new(dir.path()).var("SERVICE_DB_URL", url)
+fn setup(url: &str) -> Setup {
+    Setup::temporary().var("SERVICE_DB_URL", url)
 }
 
 fn submit(server: &Server, run: &str) -> Reply {
@@ -59,9 +59,8 @@ fn without_a_database_the_routes_say_so() {
 
 #[test]
 fn feedback_is_kept_checked_paged_and_only_its_owners() {
-    let dir = tempfile::tempdir().expect("a directory");
     let postgres = Postgres::start();
-    let server = setup(&dir, &postgres.url()).start();
+    let server = setup(&postgres.url()).start();
     let (run, other) = (server.create_run(), server.create_run());
     submit_in_the_end(&server, &run);
 
@@ -140,9 +139,8 @@ fn feedback_is_kept_checked_paged_and_only_its_owners() {
 
 #[test]
 fn a_page_whose_rows_are_all_of_deleted_runs_is_not_the_last() {
-    let dir = tempfile::tempdir().expect("a directory");
     let postgres = Postgres::start();
-    let server = setup(&dir, &postgres.url()).start();
+    let server = setup(&postgres.url()).start();
     let run = server.create_run();
     submit_in_the_end(&server, &run);
     postgres.sql(
@@ -155,9 +153,8 @@ fn a_page_whose_rows_are_all_of_deleted_runs_is_not_the_last() {
 
 #[test]
 fn a_database_that_comes_late_is_used_and_one_that_dies_is_used_again() {
-    let dir = tempfile::tempdir().expect("a directory");
     let mut postgres = Postgres::stopped();
-    let server = setup(&dir, &postgres.url()).start();
+    let server = setup(&postgres.url()).start();
     let run = server.create_run();
     assert_clean_failure(&submit(&server, &run));
     assert_clean_failure(&server.get("/v1/feedback"));
@@ -178,10 +175,9 @@ fn a_database_that_comes_late_is_used_and_one_that_dies_is_used_again() {
 
 #[test]
 fn a_database_that_hangs_or_cuts_fails_a_request_in_bounded_time_and_no_other() {
-    let dir = tempfile::tempdir().expect("a directory");
     let postgres = Postgres::start();
     let proxy = Proxy::start(postgres.port());
-    let server = setup(&dir, &url(proxy.port())).var("SERVICE_DB_TIMEOUT_MS", "1000").start();
+    let server = setup(&url(proxy.port())).var("SERVICE_DB_TIMEOUT_MS", "1000").start();
     let run = server.create_run();
     submit_in_the_end(&server, &run);
     proxy.set(Weather::Slow);
@@ -205,9 +201,8 @@ fn a_database_that_hangs_or_cuts_fails_a_request_in_bounded_time_and_no_other() 
 
 #[test]
 fn a_full_database_fails_cleanly_and_recovers() {
-    let dir = tempfile::tempdir().expect("a directory");
     let postgres = Postgres::start();
-    let server = setup(&dir, &postgres.url()).start();
+    let server = setup(&postgres.url()).start();
     let run = server.create_run();
     submit_in_the_end(&server, &run);
     postgres.sql(
@@ -227,9 +222,8 @@ fn a_full_database_fails_cleanly_and_recovers() {
 
 #[test]
 fn a_table_that_somebody_changed_is_a_failure_and_no_crash() {
-    let dir = tempfile::tempdir().expect("a directory");
     let postgres = Postgres::start();
-    let server = setup(&dir, &postgres.url()).start();
+    let server = setup(&postgres.url()).start();
     let run = server.create_run();
     submit_in_the_end(&server, &run);
     postgres.sql("ALTER TABLE sightline_feedback ALTER COLUMN rating TYPE text");
@@ -244,10 +238,9 @@ fn a_table_that_somebody_changed_is_a_failure_and_no_crash() {
 
 #[test]
 fn the_url_is_a_secret_and_a_bad_one_stops_the_start() {
-    let dir = tempfile::tempdir().expect("a directory");
     let shown = |value: &str| {
-        let mut command = setup(&dir, value).command();
-        let output = command.arg("--check-config").output().expect("starts");
+        let setup = setup(value);
+        let output = setup.command().arg("--check-config").output().expect("starts");
         let told = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&told).into_owned())
     };
@@ -261,13 +254,13 @@ fn the_url_is_a_secret_and_a_bad_one_stops_the_start() {
 
 #[test]
 fn the_answers_tell_nothing_of_the_database() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = setup(&dir, &url(1)).start();
+    let setup = setup(&url(1));
+    let server = setup.start();
     let run = server.create_run();
     let reply: Value = submit(&server, &run).json();
     let text = reply.to_string();
     for secret in [PASSWORD, "127.0.0.1", "sightline_", "onnect"] {
         assert!(!text.contains(secret), "{text}");
     }
-    assert_kept_secret(dir.path());
+    assert_kept_secret(setup.dir());
 }

@@ -53,8 +53,7 @@ fn a_finished_run_is_completed_and_takes_no_more() {
 
 #[test]
 fn of_a_job_whose_run_is_finished_what_came_is_kept() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = reading(dir.path()).start();
+    let server = reading().start();
     let run = server.create_run();
     server.start_job(&run, "ingest", &long());
     let works = |record: &Value| record["active_job"]["frames_done"].as_u64() > Some(300);
@@ -100,8 +99,7 @@ fn a_run_that_rests_after_its_analysis_does_not_count() {
 
 #[test]
 fn a_run_with_work_under_way_counts_until_it_has_ended() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = reading(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
+    let server = reading().var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
     let run = server.create_run();
     let reply = server.start_job(&run, "ingest", &long());
     assert_eq!(server.post("/v1/runs", &json!({})).status, 409);

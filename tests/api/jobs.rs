@@ -1,6 +1,6 @@
 //! Work as jobs: left with a header, found again, joined by its repetition, cancelled, cut off.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -28,17 +28,16 @@ pub fn long() -> Value {
 }
 
 /// A server that reads beneath [`clips`] and where the long clip is.
-pub fn reading(dir: &Path) -> Setup {
+pub fn reading() -> Setup {
     let long = long_clip();
     let roots = [clips(), long.parent().expect("a folder").to_owned()];
     let roots = roots.map(|root| root.display().to_string()).join(",");
-    Setup::new(dir).var("SERVICE_INGEST_FILE_ROOTS", &roots)
+    Setup::temporary().var("SERVICE_INGEST_FILE_ROOTS", &roots)
 }
 
 #[test]
 fn work_that_is_left_is_found_again_across_a_restart() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = reading(dir.path());
+    let setup = reading();
     let mut server = setup.start();
     let run = server.create_run();
     let source = json!({"source_uri": "motion.mp4"});
@@ -93,8 +92,7 @@ fn work_that_is_left_is_found_again_across_a_restart() {
 
 #[test]
 fn a_job_is_its_owner_s_and_what_is_refused_at_once_is_none() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = reading(dir.path()).start();
+    let server = reading().start();
     let (run, other) = (server.create_run(), server.create_run());
     let rows = [
         (json!({"source_uri": 7}), 422),
@@ -129,8 +127,7 @@ fn a_job_is_its_owner_s_and_what_is_refused_at_once_is_none() {
 
 #[test]
 fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = reading(dir.path()).start();
+    let server = reading().start();
     let (run, body) = (server.create_run(), long());
     let reply = asked(&server, &run, "ingest", &body).assert_status(202);
     let job = reply.json()["job_id"].clone();
@@ -182,8 +179,7 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
 
 #[test]
 fn a_stop_and_a_kill_leave_what_was_accepted() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = reading(dir.path());
+    let setup = reading();
     let (mut server, body) = (setup.start(), long());
     let begin = |server: &Server| {
         let run = server.create_run();
@@ -233,14 +229,13 @@ fn a_stop_and_a_kill_leave_what_was_accepted() {
         assert!(still["payload"]["frame_index"].as_u64() < Some(decoded), "{still}");
     }
     assert_eq!(server.record(&killed)["source_uri"], body["source_uri"]);
-    let left = std::fs::read_dir(dir.path().join("data/open-columns")).expect("there").count();
+    let left = std::fs::read_dir(setup.dir().join("data/open-columns")).expect("there").count();
     assert_eq!(left, 0, "nothing stays of a recording that is told");
 }
 
 #[test]
 fn a_kill_amid_a_stop_leaves_a_run_that_has_ended_or_takes_the_stop_again() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = reading(dir.path());
+    let setup = reading();
     let mut server = setup.start();
     for _ in 0..3 {
         let run = server.create_run();
@@ -282,8 +277,7 @@ fn a_long_poll_on_a_run_that_has_ended_waits_for_nothing() {
 
 #[test]
 fn an_answer_longer_than_the_ledger_keeps_is_kept_whole_until_its_run_is_gone() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = reading(dir.path());
+    let setup = reading();
     let mut server = setup.start();
     let run = server.create_run();
     let mut body = long();
@@ -310,7 +304,7 @@ fn an_answer_longer_than_the_ledger_keeps_is_kept_whole_until_its_run_is_gone() 
     server.wait(PATIENCE);
     server = setup.start();
     assert!(server.get(&location).json()["result"] == *result, "the same after a crash");
-    let kept = || std::fs::read_dir(dir.path().join("data/answers")).expect("there").count();
+    let kept = || std::fs::read_dir(setup.dir().join("data/answers")).expect("there").count();
     assert!(kept() > 0, "it is in a file");
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     wait_until("the file is gone", || kept() == 0);

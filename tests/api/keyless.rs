@@ -5,14 +5,13 @@ use serde_json::json;
 use super::{uploads, whip};
 use crate::support::{Call, Server, Setup, clips, shared};
 
-fn start(dir: &std::path::Path) -> Server {
-    Setup::new(dir).var("SERVICE_REQUIRE_API_KEY", "false").start()
+fn start() -> Server {
+    Setup::temporary().var("SERVICE_REQUIRE_API_KEY", "false").start()
 }
 
 #[test]
 fn without_keys_only_local_names_are_answered() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(dir.path());
+    let server = start();
     let port = server.addr().rsplit_once(':').expect("a port").1.to_owned();
     let rows = [
         ("localhost".to_owned(), 200),
@@ -38,8 +37,7 @@ fn without_keys_only_local_names_are_answered() {
 
 #[test]
 fn without_keys_a_post_has_a_header_that_no_foreign_page_sends() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = start(dir.path());
+    let server = start();
     let post = |path: &str| server.call("POST", path).key(None);
     let typed = |kind: &str| post("/v1/runs").header("content-type", kind).body("{}");
     let run = typed("application/json").send().json();

@@ -1,7 +1,5 @@
 //! Inference by a server that somebody else wrote: llama.cpp, with a model whose words are noise.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -13,11 +11,11 @@ use crate::support::{
 const MODEL: &str = "smolvlm2-256m";
 
 /// A server whose one backend is `models`, asked with `key`.
-fn server(dir: &Path, models: &ModelServer, key: &str) -> Setup {
+fn server(models: &ModelServer, key: &str) -> Setup {
     let noise = format!(
         "api_key = \"${{MODEL_KEY}}\"\nmodel = \"{MODEL}\"\nupstream_model = \"noise\"\npriority = 1"
     );
-    Setup::new(dir)
+    Setup::temporary()
         .backend("noise", &format!("{}/v1/", models.url()), &noise)
         .var("MODEL_KEY", key)
         // A busy machine is slow, and none of this is about how slow.
@@ -71,8 +69,7 @@ fn answered(reply: &Reply) -> Value {
 fn llama_cpp_answers_in_words_in_part_and_by_a_schema() {
     let name = "llama_cpp_answers_in_words_in_part_and_by_a_schema";
     let Some(models) = ModelServer::start(name, 0) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = server(dir.path(), &models, KEY).start();
+    let server = server(&models, KEY).start();
     let words = answered(&infer(&server, json!({})));
     assert_eq!((&words["provider"], &words["model"]), (&json!("noise"), &json!(MODEL)));
     assert_eq!((&words["finish_reason"], &words["fallback_used"]), (&json!("stop"), &json!(false)));
@@ -106,12 +103,11 @@ fn what_llama_cpp_refuses_is_said_without_its_words() {
     else {
         return;
     };
-    let dir = tempfile::tempdir().expect("a directory");
-    let right = server(dir.path(), &models, KEY).start();
+    let right = server(&models, KEY).start();
     // A letter is a token: more than the model has room for.
     let long = infer(&right, json!({"prompt": "n".repeat(32_768)}));
     drop(right);
-    let wrong = infer(&server(dir.path(), &models, "wrong-key").start(), json!({}));
+    let wrong = infer(&server(&models, "wrong-key").start(), json!({}));
     for (reply, class) in [(long, "status 400"), (wrong, "status 401")] {
         assert_eq!(
             (reply.status, reply.code().as_str()),
@@ -129,8 +125,7 @@ fn what_llama_cpp_refuses_is_said_without_its_words() {
 #[test]
 fn a_batch_by_llama_cpp_is_in_order() {
     let Some(models) = ModelServer::start("a_batch_by_llama_cpp_is_in_order", 0) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = server(dir.path(), &models, KEY).start();
+    let server = server(&models, KEY).start();
     // A letter is a token: the seventh has more than there is room for, and the others are told
     // apart by their counts.
     let request = |index: usize| {
@@ -170,8 +165,7 @@ fn hidden_reasoning_is_no_part_of_an_answer() {
     let Some(models) = ModelServer::start("hidden_reasoning_is_no_part_of_an_answer", 12) else {
         return;
     };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = server(dir.path(), &models, KEY).start();
+    let server = server(&models, KEY).start();
     for prompt in ["What is there?", "Who is there?", "Where is it?"] {
         let found = answered(&infer(&server, json!({"prompt": prompt, "output_schema": schema()})));
         assert_valid(&found["output_json"]);
@@ -184,8 +178,7 @@ fn hidden_reasoning_is_no_part_of_an_answer() {
 fn stored_stills_are_pictures_that_llama_cpp_takes() {
     let name = "stored_stills_are_pictures_that_llama_cpp_takes";
     let Some(models) = ModelServer::start(name, 0) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = server(dir.path(), &models, KEY).clips().start();
+    let server = server(&models, KEY).clips().start();
     let run = server.ingested(&json!({"source_uri": "talk.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 40}));
     let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let hashes: Vec<&Value> = kept["keyframes"]
@@ -211,8 +204,7 @@ fn stored_stills_are_pictures_that_llama_cpp_takes() {
 fn llama_cpp_is_asked_about_every_chunk_of_a_clip() {
     let name = "llama_cpp_is_asked_about_every_chunk_of_a_clip";
     let Some(models) = ModelServer::start(name, 0) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = server(dir.path(), &models, KEY).clips().start();
+    let server = server(&models, KEY).clips().start();
     let diff = json!({"visual_diff": true, "semantic_frames_per_chunk": 1});
     for more in [json!({}), json!({"temporal_chain": true}), diff] {
         let run = server.create_run();

@@ -334,8 +334,7 @@ fn requests(events: &[StoredEvent]) -> HashMap<String, EventKind> {
 #[test]
 fn whatever_order_things_end_in_each_run_ends_once_and_all_is_given_back() {
     let Some(sightline) = sightline(NAME) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = reading(dir.path()).var("SERVICE_ACTIVE_STREAM_LIMIT", &ACTIVE_MAX.to_string());
+    let setup = reading().var("SERVICE_ACTIVE_STREAM_LIMIT", &ACTIVE_MAX.to_string());
     let first = setting("SIGHTLINE_ORDERS_SEED").and_then(|seed| seed.to_str()?.parse().ok());
     // One that no run before this had, where none is asked for.
     let drawn = first.is_none().then(|| fastrand::u64(1 << 16..1 << 32));
@@ -369,7 +368,7 @@ fn whatever_order_things_end_in_each_run_ends_once_and_all_is_given_back() {
         let ended = server.wait(Duration::from_secs(30));
         assert!(ended.success() || fate == Fate::Kill, "seed {seed}: {ended}");
         server = setup.start();
-        let log = dir.path().join("data/log");
+        let log = setup.dir().join("data/log");
         let (log, _) = Timeline::open_read_only(&log).expect("readable");
         for story in &stories {
             round.check(&log, &server, story);
