@@ -45,8 +45,8 @@ fn ids(markers: &[Value]) -> Vec<String> {
 
 #[test]
 fn markers_are_those_of_the_newest_analysis_unless_another_is_asked_for() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut server = Setup::new(dir.path()).start();
+    let setup = Setup::temporary();
+    let mut server = setup.start();
     let run = server.create_run();
     let path = format!("/v1/runs/{run}/markers");
     assert_eq!(array(&server.get(&path)), Vec::<Value>::new());
@@ -74,7 +74,7 @@ fn markers_are_those_of_the_newest_analysis_unless_another_is_asked_for() {
     assert_eq!(told, [one, two, three]);
 
     server.kill();
-    let server = Setup::new(dir.path()).start();
+    let server = setup.start();
     assert_eq!(ids(&array(&server.get(&path))), of(&[&other, &second]));
     let third = analyze(&server, &run, "main", &frames(0, 6));
     assert!(!names.contains(&made_by(&third)), "the count goes on where it was");

@@ -172,8 +172,7 @@ fn browsers_may_read_from_listed_origins_only() {
 
 #[test]
 fn rates_are_limited_for_all_and_for_each() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).var("SERVICE_RATE_LIMIT_TENANT_RPS", "3").start();
+    let server = Setup::temporary().var("SERVICE_RATE_LIMIT_TENANT_RPS", "3").start();
     let statuses = |key| -> Vec<u16> {
         (0..5).map(|_| server.call("GET", "/v1/limits").key(Some(key)).send().status).collect()
     };

@@ -8,7 +8,7 @@ use super::{
     retention::used,
     uploads::{TYPE, file_form},
 };
-use crate::support::{BOB, Reply, Server, Setup, can_mount, clips, files, wait_until};
+use crate::support::{BOB, Reply, Server, Setup, can_mount, files, wait_until};
 
 const QUOTA: &str = "SERVICE_PRINCIPAL_QUOTA_BYTES";
 
@@ -56,10 +56,7 @@ fn let_in(server: &Server, clip: &str) -> String {
 
 #[test]
 fn deleted_runs_are_charged_until_they_are_gone_which_is_soon() {
-    let folder = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&folder);
-    let server = setup.var(QUOTA, "0").start();
+    let server = Setup::temporary().clips().var(QUOTA, "0").start();
     let (mut most, mut all) = (0, 0);
     for clip in CLIPS {
         let (run, before) = (server.create_run(), used(&server));
@@ -70,10 +67,8 @@ fn deleted_runs_are_charged_until_they_are_gone_which_is_soon() {
     drop(server);
     let quota = most + most / 2;
     assert!(all > quota, "{all} bytes do not pass {quota}");
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&folder).var(QUOTA, &quota.to_string());
-    let server = setup.start();
-    let data = dir.path().join("data");
+    let setup = Setup::temporary().clips().var(QUOTA, &quota.to_string());
+    let (server, data) = (setup.start(), setup.dir().join("data"));
     for clip in CLIPS.iter().cycle().take(8) {
         let run = let_in(&server, clip);
         let stored = on_disk(&data);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::reason::{MODEL, finding, reason};
 use crate::support::{
-    Server, Setup, clips,
+    Server, Setup,
     model::{Model, stock},
 };
 
@@ -61,11 +61,9 @@ fn a_wrong_name_is_said_everywhere() {
 
 #[test]
 fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
-    let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let unused = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
     let gone = format!("http://{}", unused.expect("a port"));
-    let alone = Setup::new(dir.path()).root(&clips).start();
+    let alone = Setup::temporary().clips().start();
     let rows = [
         ("no backend", json!({}), json!([true, 0, 0, "no inference backend is configured", true])),
         ("no prompt", json!({"semantic_prompt": ""}), json!([false, 0, 0, null, false])),
@@ -88,8 +86,7 @@ fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
         );
     }
     drop(alone);
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips).var("SERVICE_VLLM_BASE_URL", &gone);
+    let setup = Setup::temporary().clips().var("SERVICE_VLLM_BASE_URL", &gone);
     let server = setup.var("SERVICE_REASON_OUTAGE_MS", "0").start();
     let run = server.create_run();
     let reply = reason(&server, &run, &json!({"max_frames": 30})).json();
@@ -102,7 +99,7 @@ fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
         ),
         _ => Step::chat(&finding("van waits", 0.9)),
     });
-    let server = model.behind(Setup::temporary().root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let run = server.create_run();
     let reply = reason(&server, &run, &json!({"vlm_concurrency": 1})).json();
     let error = "http 400: at *** too many pictures";

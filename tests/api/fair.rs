@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     api::remote::setup,
     support::{
-        ALICE, BOB, Server, Setup, clips,
+        ALICE, BOB, Server, Setup,
         host::{Answer, Certificate, Host},
         wait_until,
     },
@@ -27,7 +27,6 @@ fn active_job(server: &Server, run: &str) -> Value {
 
 #[test]
 fn slow_sources_of_one_principal_hold_up_no_other() {
-    let folder = clips();
     let certificate = Certificate::new();
     // Of minutes at the pace at which it is sent, whatever the machine has to do.
     let recipe = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=60 -pix_fmt yuv420p";
@@ -49,17 +48,15 @@ fn slow_sources_of_one_principal_hold_up_no_other() {
         }
         Err(io::ErrorKind::ConnectionReset.into())
     });
-    let server =
-        setup(&certificate).root(&folder).var("SERVICE_ACTIVE_STREAM_LIMIT", "1024").start();
+    let server = setup(&certificate).clips().start();
     let limits = server.get("/v1/limits").json()["limits"].clone();
     let most = |name: &str| limits[name]["max"].as_u64().expect("a number");
     let slow = most("principal_remote_jobs");
     assert!(slow >= most("file_jobs") && slow < most("remote_jobs"), "{limits}");
     let runs: Vec<String> = (0..slow).map(|_| server.create_run()).collect();
     for run in &runs {
-        let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
         let source = json!({ "source_uri": host.url("/slow.mkv"), "max_frames": 1800 });
-        call.header("prefer", "respond-async").json(&source).send().assert_status(202);
+        server.start_job(run, "ingest", &source);
     }
     let is_decoding = |run: &String| active_job(&server, run)["frames_done"].as_u64() > Some(0);
     wait_until("slow sources are decoded beside each other", || runs.iter().all(is_decoding));

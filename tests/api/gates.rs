@@ -4,15 +4,14 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, Setup, clips, skip};
+use crate::support::{Server, Setup, skip};
 
 /// Fields whose values differ from run to run.
 const OF_A_RUN: [&str; 4] = ["request_id", "marker_id", "analysis_id", "job_id"];
 
 /// The events of a clip without what differs from run to run: kinds and payloads.
-fn events_of(server: &Server, source: &str) -> Vec<Value> {
-    let run = server.create_run();
-    server.post_run(&run, "ingest", &json!({ "source_uri": source })).assert_ok();
+fn events_of(server: &Server) -> Vec<Value> {
+    let run = server.ingested(&json!({"source_uri": "motion.mp4"}));
     server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
     let scrubbed = |event: &Value| {
         let event = json!({ "kind": event["kind"], "payload": event["payload"] });
@@ -37,23 +36,18 @@ fn settled(value: &Value, run: &str) -> Value {
 #[test]
 fn a_clip_measured_on_a_vulkan_adapter_gives_the_events_of_the_cpu_field_by_field() {
     const TEST: &str = "a clip on a Vulkan adapter";
-    let clips = clips();
-    let dirs = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("another")];
-    let setup = |at: usize, gate: &str| {
-        Setup::new(dirs[at].path()).root(&clips).var("SERVICE_GATE_BACKEND", gate)
-    };
+    let setup = |gate: &str| Setup::temporary().clips().var("SERVICE_GATE_BACKEND", gate);
     if !Path::new("/usr/share/vulkan/icd.d").is_dir() {
         skip(TEST, "there is no Vulkan driver");
         return;
     }
-    let (on_adapter, on_cpu) = (setup(0, "wgpu").start(), setup(1, "cpu").start());
+    let (on_adapter, on_cpu) = (setup("wgpu").start(), setup("cpu").start());
     let gate = |server: &Server| server.get("/v1/models").json()["gate"].clone();
     let named = gate(&on_adapter);
     assert_eq!(named["backend"], "wgpu");
     assert!(named["measurer"].as_str().is_some_and(|name| name.starts_with("wgpu:")), "{named}");
     assert_eq!(gate(&on_cpu)["backend"], "cpu");
-    let source = clips.join("motion.mp4").display().to_string();
-    let (measured, expected) = (events_of(&on_adapter, &source), events_of(&on_cpu, &source));
+    let (measured, expected) = (events_of(&on_adapter), events_of(&on_cpu));
     assert!(expected.iter().any(|event| event["kind"] == "frames_decoded"));
     for (measured, expected) in measured.iter().zip(&expected) {
         assert_eq!(measured, expected);
@@ -64,18 +58,14 @@ fn a_clip_measured_on_a_vulkan_adapter_gives_the_events_of_the_cpu_field_by_fiel
 
 #[test]
 fn a_clip_that_an_ffmpeg_beside_the_worker_decodes_gives_the_same_events() {
-    let clips = clips();
-    let dirs = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("another")];
-    let server = |at: usize, backend: &str| {
-        let setup = Setup::new(dirs[at].path()).root(&clips);
+    let server = |backend: &str| {
+        let setup = Setup::temporary().clips();
         setup.var("SERVICE_DECODE_BACKEND", backend).start()
     };
-    let (external, software) = (server(0, "ffmpeg-cli"), server(1, "software"));
+    let (external, software) = (server("ffmpeg-cli"), server("software"));
     assert_eq!(external.get("/v1/models").json()["decode"]["backend"], "ffmpeg-cli");
-    let source = clips.join("motion.mp4").display().to_string();
     let decoder = |event: &mut Value| event["payload"].as_object_mut()?.remove("decoder");
-    let (mut decoded, mut expected) =
-        (events_of(&external, &source), events_of(&software, &source));
+    let (mut decoded, mut expected) = (events_of(&external), events_of(&software));
     let by: Vec<Value> = decoded.iter_mut().filter_map(decoder).collect();
     assert_eq!(by, ["ffmpeg-cli:h264"]);
     assert_eq!(expected.iter_mut().filter_map(decoder).collect::<Vec<_>>(), ["software:h264"]);

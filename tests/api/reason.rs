@@ -7,7 +7,7 @@ use scripted_model::{Seen, Step};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Reply, Server, Setup, clips,
+    Reply, Server, Setup,
     model::{Model, prompt},
     shared, wait_until,
 };
@@ -249,9 +249,8 @@ fn a_second_model_is_asked_where_the_first_is_unsure() {
 
 #[test]
 fn the_ways_to_show_and_to_ask_reach_the_model() {
-    let clips = clips();
     let model = Model::start(|_| Step::chat(&finding("van waits", 0.9)));
-    let server = model.behind(Setup::temporary().root(&clips)).start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let asked = |more: Value| {
         let before = model.server.seen().len();
         let run = server.create_run();

@@ -1,7 +1,6 @@
 //! Reasoning where models fail, and where it is stopped: nothing stuck, nothing taken for an answer.
 
 use std::{
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -13,11 +12,10 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::reason::{LARGE, MODEL, finding, in_flight, reason, state};
-use crate::support::{Server, Setup, clips, model::Model, wait_until};
+use crate::support::{Server, Setup, model::Model, wait_until};
 
 #[test]
 fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
-    let dir = tempfile::tempdir().expect("a directory");
     let (long, short) = (60_000, 400);
     let rows: [(&str, Step, u64, &str); 5] = [
         ("broken JSON", Step::chat("{"), long, "does not match output_schema"),
@@ -28,9 +26,7 @@ fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
     ];
     for (name, step, timeout_ms, expected) in rows {
         let model = Model::start(move |_| step.clone());
-        let dir = dir.path().join(name.replace(' ', "-"));
-        std::fs::create_dir_all(&dir).expect("made");
-        let setup = model.behind(Setup::new(&dir).clips());
+        let setup = model.behind(Setup::temporary().clips());
         let server = setup.var("SERVICE_REASON_OUTAGE_MS", "0").start();
         let run = server.create_run();
         let reply =
@@ -121,10 +117,9 @@ fn a_stop_gives_up_what_is_asked_and_keeps_what_is_known() {
 
 /// Has one reasoning more than there are cores begun, of a model that never answers, looks at them,
 /// and stops them.
-fn with_reasonings(clips: &Path, more: &Value, look: impl FnOnce(&Server, &[String])) {
+fn with_reasonings(more: &Value, look: impl FnOnce(&Server, &[String])) {
     let model = Model::start(|_| Step::hang());
-    let setup = model.behind(Setup::temporary().root(clips));
-    let server = setup.var("SERVICE_ACTIVE_STREAM_LIMIT", "1024").start();
+    let server = model.behind(Setup::temporary().clips()).start();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runs: Vec<String> = (0..cores + 1).map(|_| server.create_run()).collect();
     std::thread::scope(|scope| {
@@ -142,10 +137,9 @@ fn with_reasonings(clips: &Path, more: &Value, look: impl FnOnce(&Server, &[Stri
 
 #[test]
 fn reasonings_held_back_by_their_models_are_shown_and_hold_up_no_ingest() {
-    let clips = clips();
     // Eighteen chunks, more than are asked about at once: decoding waits for answers.
     let more = json!({"chunk_size": 5, "semantic_timeout_ms": 120_000});
-    with_reasonings(&clips, &more, |server, runs| {
+    with_reasonings(&more, |server, runs| {
         let record = |run: &String| server.get(&format!("/v1/runs/{run}")).json();
         let is_begun = |run: &&String| record(run)["status"] == "processing";
         wait_until("as many as may have begun", || {
@@ -166,10 +160,9 @@ fn reasonings_held_back_by_their_models_are_shown_and_hold_up_no_ingest() {
 
 #[test]
 fn a_reasoning_whose_source_is_decoded_makes_room_for_the_next() {
-    let clips = clips();
     // One chunk each: its source is decoded long before a model answers.
     let more = json!({"max_frames": 10, "semantic_timeout_ms": 120_000});
-    with_reasonings(&clips, &more, |server, runs| {
+    with_reasonings(&more, |server, runs| {
         wait_until("all have begun", || runs.iter().all(|run| state(server, run) == "processing"));
     });
 }
@@ -233,7 +226,6 @@ fn weathered(server: &Server, more: &Value, is_stopped: bool) -> (String, &'stat
 
 #[test]
 fn no_weather_leaves_a_run_stuck_or_a_place_taken() {
-    let clips = clips();
     let seconds = clips::sized(4, 60);
     let (chunk_size, chunks) = clips::sized((30, 3), (10, 9));
     let asked = Arc::new(AtomicUsize::new(0));
@@ -244,7 +236,7 @@ fn no_weather_leaves_a_run_stuck_or_a_place_taken() {
         false => weather(counted.fetch_add(1, Ordering::SeqCst) as u64),
         true => Step::chat(&finding("van waits", 0.9)),
     });
-    let setup = model.behind(Setup::temporary().root(&clips));
+    let setup = model.behind(Setup::temporary().clips());
     let server = setup.var("SERVICE_REASON_OUTAGE_MS", "1000").start();
     let until = Instant::now() + Duration::from_secs(seconds);
     let goes_on = || {

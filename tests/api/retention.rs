@@ -5,7 +5,7 @@ use std::{fs::File, io::Write, path::Path, time::Duration};
 use serde_json::{Value, json};
 
 use super::routes::frame;
-use crate::support::{BOB, Reply, Server, Setup, can_mount, clips, files, wait_until};
+use crate::support::{BOB, Reply, Server, Setup, can_mount, files, wait_until};
 
 /// An age in days that has passed by the next start: a few milliseconds.
 const SOON: &str = "0.0000001";
@@ -273,9 +273,8 @@ fn on_a_full_disk_work_is_refused_and_runs_still_end() {
     if !can_mount(NAME) {
         return;
     }
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).root(&clips).on_disk(96);
+    let setup = Setup::new(dir.path()).clips().on_disk(96);
     // The reserve alone is in the way, and no share of the disk.
     let setup = setup.var("SERVICE_PRINCIPAL_QUOTA_BYTES", &(1_u64 << 40).to_string());
     let server = setup.var("SERVICE_DISK_RESERVE_MIB", &RESERVE_MIB.to_string()).start();

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::{
     soak::figures::Sample,
     support::{
-        BOB, Server, Setup, clips,
+        BOB, Server, Setup,
         model::Model,
         postgres::Postgres,
         receiver::{Behaviour, Receiver},
@@ -58,7 +58,7 @@ impl World {
         });
         let setup = model
             .behind(Setup::new(dir.path()))
-            .root(&clips())
+            .clips()
             .var("SERVICE_DB_URL", &database.url())
             .var("SERVICE_NODE_TAG", "0001")
             .var("SERVICE_BLOB_URL", &format!("s3://{BUCKET}/soak"))
