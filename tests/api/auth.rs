@@ -1,4 +1,4 @@
-//! Credentials, tenants, ownership, browsers and rates.
+//! Credentials, tenants, ownership and rates.
 
 use std::time::Instant;
 
@@ -146,28 +146,6 @@ fn without_keys_everybody_is_one_principal() {
     let run = server.call("POST", "/v1/runs").key(None).json(&json!({})).send().json();
     let path = format!("/v1/runs/{}", run["run_id"].as_str().expect("an id"));
     assert_eq!(server.call("GET", &path).key(Some("anything")).send().status, 200);
-}
-
-#[test]
-fn browsers_may_read_from_listed_origins_only() {
-    let ours = "https://console.example";
-    let server = Setup::temporary().var("SERVICE_CORS_ALLOWED_ORIGINS", ours).start();
-    let rows = [
-        (None, 400, "validation_error"),
-        (Some("https://evil.example"), 403, "cors_forbidden"),
-        (Some(ours), 204, ""),
-    ];
-    for (origin, status, code) in rows {
-        let call = server.call("OPTIONS", "/v1/runs").key(None);
-        let call = origin.iter().fold(call, |call, origin| call.header("origin", origin));
-        let reply = call.header("access-control-request-method", "POST").send();
-        assert_eq!((reply.status, reply.code().as_str()), (status, code), "{origin:?}");
-    }
-    let reply = server.call("GET", "/v1/runs").header("origin", ours).send();
-    assert_eq!(reply.header("access-control-allow-origin"), ours);
-    let reply = server.call("GET", "/v1/runs").header("origin", "https://evil.example").send();
-    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, ""));
-    assert_eq!(reply.header("vary"), "origin");
 }
 
 #[test]

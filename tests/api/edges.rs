@@ -6,7 +6,6 @@ use std::{
     net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::Path,
-    process::Stdio,
     time::Duration,
 };
 
@@ -97,12 +96,7 @@ fn a_huge_head_on_http2_names_its_request_too() {
 fn log_event_body_and_header_have_the_same_request_id() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("stderr");
-    let mut child = Setup::new(dir.path())
-        .command()
-        .stdout(Stdio::null())
-        .stderr(fs::File::create(&log).expect("a file"))
-        .spawn()
-        .expect("it starts");
+    let server = Setup::new(dir.path()).log_to(&log).start();
     let line = |wanted: &dyn Fn(&Value) -> bool| -> Value {
         eventually("such a line", || {
             let text = fs::read_to_string(&log).expect("readable");
@@ -111,15 +105,10 @@ fn log_event_body_and_header_have_the_same_request_id() {
         })
     };
     let listening = line(&|line| line["message"] == "listening");
-    let base = format!("http://{}", listening["addr"].as_str().expect("an address"));
-    let client = reqwest::blocking::Client::new();
+    assert_eq!(listening["addr"], server.addr());
     let post = |path: &str, body: &Value| {
-        let request = client.post(format!("{base}{path}")).header("x-api-key", ALICE);
-        let request = request.header("content-type", "application/json").body(body.to_string());
-        let reply = request.send().expect("an answer");
-        let id = reply.headers()["x-request-id"].to_str().expect("ASCII").to_owned();
-        let body = reply.text().expect("text");
-        (id, serde_json::from_str::<Value>(&body).expect("JSON"))
+        let reply = server.post(path, body);
+        (reply.header("x-request-id").to_owned(), reply.json())
     };
     let (id, created) = post("/v1/runs", &json!({}));
     assert_eq!(created["request_id"], id.as_str());
@@ -127,8 +116,6 @@ fn log_event_body_and_header_have_the_same_request_id() {
     assert_eq!(events["matches"][0]["payload"]["request_id"], id.as_str());
     let logged = line(&|line| line["request_id"] == id.as_str());
     assert_eq!((&logged["path"], &logged["status"]), (&json!("/v1/runs"), &json!(200)));
-    child.kill().expect("killed");
-    child.wait().expect("waited for");
 }
 
 #[test]
@@ -182,17 +169,22 @@ fn a_flood_of_wrong_keys_learns_nothing_and_leaves_nothing() {
 
 #[test]
 fn browsers_are_told_exactly_what_they_may_read() {
-    let dir = tempfile::tempdir().expect("a directory");
     let ours = "https://console.example";
-    let server = Setup::new(dir.path()).var("SERVICE_CORS_ALLOWED_ORIGINS", ours).start();
+    let server = Setup::temporary().var("SERVICE_CORS_ALLOWED_ORIGINS", ours).start();
     for path in ["/v1/runs", "/v1/nothing", "/v1/health"] {
-        assert_eq!(server.call("OPTIONS", path).key(None).send().status, 400, "{path}");
+        let asked = server.call("OPTIONS", path).key(None);
+        asked.send().assert_refused(400, "validation_error");
         for other in ["https://console.example.evil", "http://console.example", "null"] {
             let reply = server.call("OPTIONS", path).key(None).header("origin", other).send();
             assert_eq!((reply.status, reply.code().as_str()), (403, "cors_forbidden"), "{other}");
             assert_eq!(reply.header("access-control-allow-origin"), "", "{other}");
         }
+        let asked = server.call("OPTIONS", path).key(None).header("origin", ours);
+        asked.header("access-control-request-method", "POST").send().assert_status(204);
     }
+    let other = server.call("GET", "/v1/runs").header("origin", "https://evil.example").send();
+    let told = ["access-control-allow-origin", "vary"].map(|name| other.header(name));
+    assert_eq!((other.status, told), (200, ["", "origin"]));
     for (path, key, status) in [("/v1/runs", Some(ALICE), 200), ("/v1/runs", None, 401)] {
         let reply = server.call("GET", path).key(key).header("origin", ours).send();
         assert_eq!(reply.status, status);
@@ -204,7 +196,7 @@ fn browsers_are_told_exactly_what_they_may_read() {
         assert_eq!(reply.header("vary"), "origin");
         assert_eq!(reply.header("access-control-allow-credentials"), "", "keys are no cookies");
     }
-    let open = Setup::new(&dir.path().join("open"))
+    let open = Setup::temporary()
         .var("SERVICE_REQUIRE_API_KEY", "false")
         .var("SERVICE_CORS_ALLOWED_ORIGINS", "*")
         .start();
