@@ -81,20 +81,3 @@ fn keys_of_the_metrics_open_nothing_else() {
         }
     }
 }
-
-#[test]
-fn rates_are_limited_where_nothing_is_set_and_the_limits_say_so() {
-    let setup = |value: &str| {
-        let setup = Setup::temporary().var("SERVICE_RATE_LIMIT_GLOBAL_RPS", value);
-        setup.var("SERVICE_RATE_LIMIT_TENANT_RPS", value)
-    };
-    let rows = [("", json!(2000), json!(400)), ("0", json!(null), json!(null))];
-    for (value, global, principal) in rows {
-        let limits = setup(value).start().get("/v1/limits").json()["limits"].clone();
-        let found =
-            (limits["requests"]["max"].clone(), limits["principal_requests"]["max"].clone());
-        assert_eq!(found, (global, principal), "{value:?}");
-        let least = &limits["api_key"]["min"];
-        assert_eq!((&limits["failed_authentications"]["max"], least), (&json!(20), &json!(16)));
-    }
-}

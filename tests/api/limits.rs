@@ -282,23 +282,6 @@ fn every_bound_of_the_document_holds_at_the_bound_and_not_past_it() {
 }
 
 #[test]
-fn a_limit_that_is_off_is_null_and_none_is_more_than_json_can_say() {
-    let name = "connections_per_address";
-    for (value, expected) in [("0", Value::Null), ("7", json!(7))] {
-        let setup = Setup::temporary().var("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", value);
-        let limits = setup.start().get("/v1/limits").json()["limits"].clone();
-        assert_eq!(limits[name]["max"], expected, "{limits}");
-        for (name, limit) in limits.as_object().expect("an object") {
-            let max = limit["max"].as_f64().unwrap_or(0.0);
-            assert!(max <= (1u64 << 60) as f64, "{name}: {limit}");
-        }
-        for name in ["request_idle", "file_job", "file_job_memory", "upload_form"] {
-            assert!(limits[name]["max"].is_u64(), "{name}: {limits}");
-        }
-    }
-}
-
-#[test]
 fn the_limits_route_and_the_document_say_the_same() {
     let server = shared();
     let document = server.get("/v1/openapi.json").json();
@@ -361,6 +344,7 @@ fn the_bounds_are_those_of_the_contract() {
         assert_eq!(limits[name]["max"].as_f64(), Some(max), "{name}");
     }
     assert_eq!(limits["header_block"]["max"].as_f64(), Some(65_536.0));
+    assert_eq!(limits["principal_requests"]["max"], Value::Null, "0 is no limit");
 }
 
 /// Bytes and not characters are counted.

@@ -49,24 +49,37 @@ fn models_come_from_the_catalog_and_decoders_from_a_real_worker() {
     assert_eq!(answer["embedding"], json!({"availability": "not_configured", "provider": null}));
 }
 
+/// A limit that is off is null, one that nothing is set of has its default, and none is more than JSON can say.
 #[test]
 fn settings_move_the_limits_that_name_them() {
-    let server = Setup::temporary()
-        .var("SERVICE_ACTIVE_STREAM_LIMIT", "7")
-        .var("SERVICE_STREAM_TTL_SECS", "61")
-        .var("SERVICE_RATE_LIMIT_TENANT_RPS", "900")
-        .var("SERVICE_DISK_RESERVE_MIB", "3")
-        .start();
-    let limits = server.get("/v1/limits").json()["limits"].clone();
+    // Which of two servers, a limit, its setting, and the values of both.
     let rows = [
-        ("active_runs", json!(7), "SERVICE_ACTIVE_STREAM_LIMIT"),
-        ("run_idle", json!(61), "SERVICE_STREAM_TTL_SECS"),
-        ("principal_requests", json!(900), "SERVICE_RATE_LIMIT_TENANT_RPS"),
-        ("requests", Value::Null, "SERVICE_RATE_LIMIT_GLOBAL_RPS"),
-        ("disk_reserve", json!(3 << 20), "SERVICE_DISK_RESERVE_MIB"),
+        (1, "requests", "SERVICE_RATE_LIMIT_GLOBAL_RPS", "", json!(2000)),
+        (1, "principal_requests", "SERVICE_RATE_LIMIT_TENANT_RPS", "", json!(400)),
+        (1, "connections_per_address", "SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "7", json!(7)),
+        (1, "active_runs", "SERVICE_ACTIVE_STREAM_LIMIT", "7", json!(7)),
+        (1, "run_idle", "SERVICE_STREAM_TTL_SECS", "61", json!(61)),
+        (1, "disk_reserve", "SERVICE_DISK_RESERVE_MIB", "3", json!(3 << 20)),
+        (2, "requests", "SERVICE_RATE_LIMIT_GLOBAL_RPS", "0", Value::Null),
+        (2, "principal_requests", "SERVICE_RATE_LIMIT_TENANT_RPS", "900", json!(900)),
+        (2, "connections_per_address", "SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "0", Value::Null),
     ];
-    for (name, max, setting) in rows {
-        let found = (&limits[name]["max"], limits[name]["setting"].as_str());
-        assert_eq!(found, (&max, Some(setting)), "{name}");
+    for server in [1, 2] {
+        let rows = rows.iter().filter(|row| row.0 == server);
+        let setup = rows.clone().fold(Setup::temporary(), |setup, row| setup.var(row.2, row.3));
+        let limits = setup.start().get("/v1/limits").json()["limits"].clone();
+        for (_, name, setting, value, expected) in rows {
+            let found = (&limits[name]["max"], limits[name]["setting"].as_str());
+            assert_eq!(found, (expected, Some(*setting)), "{name}: {value:?}");
+        }
+        let least = &limits["api_key"]["min"];
+        assert_eq!((&limits["failed_authentications"]["max"], least), (&json!(20), &json!(16)));
+        for (name, limit) in limits.as_object().expect("an object") {
+            let max = limit["max"].as_f64().unwrap_or(0.0);
+            assert!(max <= (1u64 << 60) as f64, "{name}: {limit}");
+        }
+        for name in ["request_idle", "file_job", "file_job_memory", "upload_form"] {
+            assert!(limits[name]["max"].is_u64(), "{name}: {limits}");
+        }
     }
 }
