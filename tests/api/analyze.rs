@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::analyses::frames;
-use crate::support::{Reply, Setup, shared};
+use crate::support::{Reply, shared};
 
 fn message(reply: &Reply, field: &str) -> String {
     let json = reply.json();
@@ -36,7 +36,7 @@ fn a_name_that_is_none_of_a_list_is_answered_with_where_the_list_is() {
 
 #[test]
 fn recorded_frames_are_reported_as_they_were_decoded() {
-    let server = Setup::temporary().clips().var("SERVICE_INGEST_STILLS", "none").start();
+    let server = shared().with_clips();
     let run = server.ingested(&json!({"source_uri": "motion.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 6, "stream_id": "cam"}));
     let rows = [
         (json!({}), ""),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{
     ALICE, Setup,
     model::{self, Model},
-    python, wait_until,
+    python, shared, wait_until,
     whip::sightline,
 };
 
@@ -53,7 +53,7 @@ fn an_assistant_reads_and_starts_what_it_may() {
 #[test]
 fn an_assistant_is_told_what_is_wrong_and_what_to_do() {
     let name = "an_assistant_is_told_what_is_wrong_and_what_to_do";
-    let server = Setup::temporary().start();
+    let server = shared();
     let unknown = format!("run-{}", "0".repeat(32));
     let empty = server.create_run();
     let calls = json!([
@@ -69,7 +69,7 @@ fn an_assistant_is_told_what_is_wrong_and_what_to_do() {
     ]);
     let list = |words: &str| json!([["list_runs", {}, words]]);
     for (server, key, calls) in [
-        (server.addr(), ALICE, calls),
+        (server.addr(), &*server.key(ALICE), calls),
         (server.addr(), "not-a-key-of-anybody", list("SIGHTLINE_API_KEY in the configuration")),
         ("127.0.0.1:9", ALICE, list("Is the server running?")),
     ] {

@@ -46,7 +46,7 @@ fn both_headers_carry_the_same_credential() {
 /// Another's run, in every route that the document gives runs, and one that there never was.
 #[test]
 fn a_foreign_run_is_indistinguishable_from_a_missing_one() {
-    let server = Setup::temporary().own_root().start();
+    let server = shared();
     let run = server.create_run();
     let bodies = [
         ("/ingest", json!({"source_uri": "x.mp4"})),

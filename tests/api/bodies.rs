@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Setup, shared};
+use crate::support::shared;
 
 #[test]
 fn a_body_is_json_or_its_fault_is_named() {
@@ -66,7 +66,7 @@ fn with(mut base: Value, field: &str, value: Value) -> Value {
 
 #[test]
 fn ingest_limits_hold_at_the_bound_and_not_past_it() {
-    let server = Setup::temporary().own_root().start();
+    let server = shared();
     let path = format!("/v1/runs/{}/ingest", server.create_run());
     let fixed = json!({"sampling_policy": "fixed", "fixed_fps": 1});
     let rows: Vec<(Value, Option<&str>)> = vec![

@@ -5,10 +5,14 @@ use std::net::TcpListener;
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-use super::reason::{MODEL, finding, reason};
+use super::{
+    reason::{MODEL, finding, reason},
+    routes::frame,
+};
 use crate::support::{
     Server, Setup,
     model::{Model, stock},
+    shared,
 };
 
 /// Outcome of a reasoning's models: in its answer, and the same in its last event and in the run.
@@ -154,7 +158,7 @@ fn an_interaction_carries_the_object_of_the_callers_own_schema() {
 
 #[test]
 fn what_would_change_the_meaning_is_refused_and_a_longer_source_is_said() {
-    let server = Setup::temporary().clips().start();
+    let server = shared().with_clips();
     let run = server.create_run();
     for field in ["media", "local_audio"] {
         let refused = reason(&server, &run, &json!({ field: {} }));
@@ -187,13 +191,9 @@ fn what_would_change_the_meaning_is_refused_and_a_longer_source_is_said() {
 
 #[test]
 fn an_analysis_checks_its_model_and_says_that_the_gate_decided() {
-    let server = Setup::temporary().start();
-    let frame = json!({
-        "frame_index": 0, "pts_ms": 0, "perceptual_hash": "0000000000000000", "luma_mean": 0.5,
-        "flicker_score": 0, "ghosting_score": 0, "noise_variance_score": 0,
-    });
+    let server = shared();
     let path = format!("/v1/runs/{}/analyze", server.create_run());
-    let analyze = |model: &str| server.post(&path, &json!({"model": model, "frames": [frame]}));
+    let analyze = |model: &str| server.post(&path, &json!({"model": model, "frames": [frame()]}));
     let refused = analyze("no-such-model");
     assert_eq!((refused.status, refused.fields()), (422, vec!["model".to_owned()]));
     for model in [MODEL, "Qwen/Qwen3-VL-8B-Instruct"] {

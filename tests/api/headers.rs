@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::routes::book::{self, Book};
-use crate::support::{ALICE, Setup};
+use crate::support::{ALICE, shared};
 
 #[test]
 fn every_answer_of_every_route_keeps_browsers_from_guessing_caching_and_running_it() {
-    let server = Setup::temporary().start();
+    let server = shared();
     let run = server.create_run();
     let operations = Book::new(&server).operations();
     assert!(operations.len() >= 30, "{}", operations.len());

@@ -197,7 +197,7 @@ fn a_hostile_source_is_refused_with_its_reason() {
 
 #[test]
 fn a_run_that_has_ended_looks_at_no_source() {
-    let server = Setup::temporary().own_root().start();
+    let server = shared();
     let run = server.create_run();
     assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     let reply = ingest(&server, &run, "missing.mp4").assert_refused(409, "conflict");

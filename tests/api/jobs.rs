@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{BOB, PATIENCE, Reply, Server, Setup, clips, is_of_frames, wait_until};
+use crate::support::{
+    BOB, PATIENCE, Reply, Server, Setup, clips, is_of_frames, shared, wait_until,
+};
 
 fn asked(server: &Server, run: &str, what: &str, body: &Value) -> Reply {
     let path = format!("/v1/runs/{run}/{what}");
@@ -263,7 +265,7 @@ fn a_kill_amid_a_stop_leaves_a_run_that_has_ended_or_takes_the_stop_again() {
 
 #[test]
 fn a_long_poll_on_a_run_that_has_ended_waits_for_nothing() {
-    let server = Setup::temporary().start();
+    let server = shared();
     let run = server.create_run();
     assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     let next = server.post("/v1/query", &json!({"run_id": run})).json()["next_from_seq"].clone();

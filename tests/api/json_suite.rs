@@ -9,7 +9,7 @@ use crate::{
         routes::book,
         uploads::{TYPE, file_form},
     },
-    support::{Server, Setup, setting, shared},
+    support::{Server, setting, shared},
 };
 
 /// Bodies of our own, named as the suite names its files: `y` is JSON, `n` is none, `i` may be taken for either.
@@ -178,7 +178,7 @@ fn documented(server: &Server) -> Vec<(String, bool)> {
 #[test]
 fn no_body_of_the_suite_is_taken_for_what_it_is_not() {
     let files = bodies();
-    let server = Setup::temporary().own_root().start();
+    let server = shared();
     let mut wrong = Vec::new();
     let named = ROUTES.iter().map(|(path, reads)| ((*path).to_owned(), *reads != Reads::Other));
     assert_eq!(named.collect::<Vec<_>>(), documented(&server), "every route is tried");

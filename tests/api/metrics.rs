@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Setup, skip, wait_until};
+use crate::support::{ALICE, Setup, shared, skip, wait_until};
 
 #[test]
 fn metrics_have_a_toggle_of_their_own() {
@@ -104,7 +104,7 @@ fn promtool_finds_nothing_to_mend() {
     if !found("promtool_finds_nothing_to_mend", "promtool") {
         return;
     }
-    let server = Setup::temporary().start();
+    let server = shared();
     server.create_run();
     let mut promtool = Command::new("promtool")
         .args(["check", "metrics"])

@@ -4,11 +4,11 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::reason::{MODEL, reason, state};
-use crate::support::{Setup, model::Model};
+use crate::support::{Setup, model::Model, shared};
 
 #[test]
 fn every_field_has_its_bounds() {
-    let server = Setup::temporary().own_root().start();
+    let server = shared();
     let run = server.create_run();
     let crop = |x: f64, width: f64| json!({"x": x, "y": 0, "width": width, "height": 1});
     // A source that is not there is what is wrong with a body that is right.

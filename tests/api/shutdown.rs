@@ -13,7 +13,7 @@ use std::{
 use serde_json::json;
 use worker::SandboxPolicy;
 
-use super::{remote, uploads};
+use super::{remote, routes::frame, uploads};
 use crate::support::{
     ALICE, Server, Setup, clips,
     host::{Certificate, Host},
@@ -216,11 +216,7 @@ fn a_tenants_labels_are_read_again_at_sighup() {
     say("kept");
     let path = labels.to_str().expect("UTF-8");
     let server = Setup::new(dir.path()).var("SERVICE_TENANT_LABEL_MAPS_PATH", path).start();
-    let frame = json!({
-        "frame_index": 0, "pts_ms": 0, "perceptual_hash": 1, "luma_mean": 0.5,
-        "flicker_score": 0, "ghosting_score": 0, "noise_variance_score": 0,
-    });
-    let body = json!({"model": "qwen3-vl-8b", "frames": [frame]});
+    let body = json!({"model": "qwen3-vl-8b", "frames": [frame()]});
     let label = |tenant: &str| {
         let create = server.call("POST", "/v1/runs").header("x-tenant-id", tenant).json(&json!({}));
         let run = create.send().json()["run_id"].as_str().expect("an id").to_owned();

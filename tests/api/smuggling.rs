@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     api::abuse::{h2_headers, preface},
-    support::{ALICE, Server, Setup, whip::servers::Neighbour},
+    support::{ALICE, Server, Setup, shared, whip::servers::Neighbour},
 };
 
 const NAME: &str = "what_is_hidden_in_a_request_is_not_carried_out";
@@ -214,7 +214,7 @@ fn what_is_hidden_in_a_request_is_not_carried_out() {
 
 #[test]
 fn fields_of_http2_carry_no_lines() {
-    let server = Setup::temporary().start();
+    let server = shared();
     let rows: [(&str, &[(&str, &str)]); 11] = [
         ("a line in the path", &[(":path", "/v1/health\r\nx: y")]),
         ("a line in the authority", &[(":authority", "a\r\nx: y")]),

@@ -106,7 +106,7 @@ fn wrong_tickets_count_as_wrong_keys() {
 
 #[test]
 fn tickets_of_a_principal_have_a_bound() {
-    let server = Setup::temporary().start();
+    let server = shared();
     let run = server.create_run();
     let path = format!("/v1/runs/{run}/media-ticket");
     let bound = server.get("/v1/limits").json()["limits"]["principal_media_tickets"]["max"].clone();

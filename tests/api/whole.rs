@@ -4,7 +4,8 @@ use media::RunId;
 use serde_json::{Value, json};
 use timeline::Event;
 
-use crate::support::{Server, Setup, seed};
+use super::routes::frame;
+use crate::support::{Server, Setup, seed, shared};
 
 const RUN: RunId = RunId::from_bytes([9; 16]);
 const EVENTS: u64 = 2500;
@@ -71,18 +72,14 @@ fn a_query_says_that_there_is_more() {
 
 #[test]
 fn a_deleted_run_is_gone_and_a_refusal_says_why() {
-    let server = Setup::temporary().start();
+    let server = shared();
     let run = server.create_run();
     let delete = || server.call("DELETE", &format!("/v1/runs/{run}")).send();
     assert_eq!(delete().status, 200);
     delete().assert_refused(404, "not_found");
     let live = server.create_run();
-    let frame = json!({
-        "frame_index": 0, "pts_ms": 0, "perceptual_hash": "0000000000000000", "luma_mean": 0.5,
-        "flicker_score": 0.0, "ghosting_score": 0.0, "noise_variance_score": 0.0,
-    });
     let rows = [
-        (format!("/v1/runs/{live}/analyze"), json!({"model": " \t", "frames": [frame]}), "model"),
+        (format!("/v1/runs/{live}/analyze"), json!({"model": " \t", "frames": [frame()]}), "model"),
         ("/v1/infer".to_owned(), json!({"model": "qwen3-vl-8b", "prompt": " \n "}), "prompt"),
         (format!("/v1/runs/{}/analyze", &live[..35]), json!({"model": "qwen3-vl-8b"}), "run_id"),
         (format!("/v1/runs/{}/stop", live.to_uppercase()), json!({}), "run_id"),
@@ -101,18 +98,13 @@ fn a_deleted_run_is_gone_and_a_refusal_says_why() {
 
 #[test]
 fn a_marker_names_what_it_replaces_or_null() {
-    let server = Setup::temporary().start();
+    let server = shared();
     let run = server.create_run();
-    let frame = json!({
-        "frame_index": 0, "pts_ms": 0, "perceptual_hash": "0000000000000000", "luma_mean": 0.5,
-        "flicker_score": 0.0, "ghosting_score": 0.0, "noise_variance_score": 0.0,
-    });
-    let body = json!({"model": "qwen3-vl-8b", "frames": [frame]});
+    let body = json!({"model": "qwen3-vl-8b", "frames": [frame()]});
     let analyzed = server.post_run(&run, "analyze", &body).json();
     let listed = server.get(&format!("/v1/runs/{run}/markers")).json();
-    let events = server.events(&run);
-    let event = events.iter().find(|event| event["kind"] == "marker_emitted").expect("one");
-    for marker in [&analyzed["markers"][0], &listed["markers"][0], &event["payload"]] {
+    let told = server.payloads(&run, "marker_emitted");
+    for marker in [&analyzed["markers"][0], &listed["markers"][0], &told[0]] {
         let marker = marker.as_object().expect("a marker");
         assert_eq!(marker.get("supersedes_marker_id"), Some(&Value::Null), "{marker:?}");
     }
