@@ -1,13 +1,10 @@
 //! Media tickets: what they open and to whom, what ends them, and that nothing writes them down.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::fs;
 
 use serde_json::json;
 
-use crate::support::{ALICE, BOB, Server, Setup, shared};
+use crate::support::{ALICE, BOB, Server, Setup, eventually, files, shared};
 
 /// A run with a source and a still, and the paths of both.
 fn ingested(server: &Server) -> (String, [String; 2]) {
@@ -131,33 +128,14 @@ fn a_ticket_is_never_logged() {
     let wrong = format!("{ticket}0");
     assert_eq!(shown(&server, "GET", &paths[0], &wrong), 401);
     let last = server.get("/v1/health").header("x-request-id").to_owned();
-    let started = Instant::now();
-    let text = loop {
-        let text = fs::read_to_string(&log).expect("readable");
-        if text.contains(&last) {
-            break text;
-        }
-        assert!(started.elapsed() < Duration::from_secs(60), "no line of {last}: {text}");
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let text = eventually("a line of it", || {
+        Some(fs::read_to_string(&log).expect("readable")).filter(|text| text.contains(&last))
+    });
     assert!(text.contains(&paths[0]), "requests are logged");
     assert!(!text.contains(&ticket) && !text.contains("ticket="), "{text}");
-    for entry in walk(&dir.path().join("data")) {
+    for entry in files(&dir.path().join("data")) {
         let bytes = fs::read(&entry).unwrap_or_default();
         let holds = bytes.windows(ticket.len()).any(|part| part == ticket.as_bytes());
         assert!(!holds, "{}", entry.display());
     }
-}
-
-fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).expect("readable") {
-        let path = entry.expect("readable").path();
-        if path.is_dir() {
-            found.extend(walk(&path));
-        } else {
-            found.push(path);
-        }
-    }
-    found
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::remote;
 use crate::support::{
-    ALICE, BOB, Reply, Server, Setup, clips,
+    ALICE, BOB, Reply, Server, Setup, clips, files,
     host::{Certificate, Host},
     shared, wait_until,
 };
@@ -47,15 +47,7 @@ pub fn upload(server: &Server, name: &str, content: &[u8]) -> Value {
 
 /// Every file beneath the server's upload directory.
 pub fn stored(dir: &Path) -> Vec<PathBuf> {
-    fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(dir).expect("readable") {
-            let path = entry.expect("readable").path();
-            if path.is_dir() { walk(&path, found) } else { found.push(path) }
-        }
-    }
-    let mut found = Vec::new();
-    walk(&dir.join("data/uploads"), &mut found);
-    found
+    files(&dir.join("data/uploads"))
 }
 
 /// Waits until nothing is stored: a server notices late that a client has gone.
