@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::support::{ALICE, Server, Setup, can_mount, copy, wait_until, whip::sightline};
@@ -29,10 +29,7 @@ impl Site {
     fn new() -> Site {
         let dir = tempfile::tempdir().expect("a directory");
         let server = Setup::new(dir.path()).clips().start();
-        let run = server.create_run();
-        let body = json!({ "source_uri": "motion.mp4", "max_frames": 60 });
-        let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let run = server.ingested(&json!({ "source_uri": "motion.mp4", "max_frames": 60 }));
         Site { dir, run }
     }
 
@@ -64,10 +61,8 @@ fn said(output: &Output) -> String {
 }
 
 fn stills(server: &Server, run: &str) -> Vec<(u16, String)> {
-    let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
-    let paths = listed["keyframes"].as_array().expect("an array").iter();
-    let path = |still: &Value| still["image_ref"].as_str().expect("a path").to_owned();
-    paths.map(path).map(|path| (server.get(&path).status, path)).collect()
+    let paths = server.still_paths(run).into_iter();
+    paths.map(|path| (server.get(&path).status, path)).collect()
 }
 
 /// Files beneath `dir` with a name that `is` one of them.
@@ -113,20 +108,17 @@ struct Acknowledged {
 /// Keeps runs alive and records clips until it is over.
 fn load(server: &Server, told: &Mutex<Acknowledged>, is_over: &AtomicBool, records: bool) {
     while !is_over.load(Ordering::Relaxed) {
-        let run = server.create_run();
         if records {
-            let body = json!({ "source_uri": "motion.mp4", "max_frames": 20 });
-            let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-            assert_eq!(reply.status, 200, "{}", reply.text);
-            let stills = stills(server, &run).into_iter().map(|(_, path)| path);
+            let run = server.ingested(&json!({ "source_uri": "motion.mp4", "max_frames": 20 }));
+            let stills = server.still_paths(&run);
             told.lock().expect("no panic").stills.extend(stills);
             continue;
         }
+        let run = server.create_run();
         for at in 0..50 {
             // With a key, which the ledger keeps beside the log.
             let call = server.call("POST", &format!("/v1/runs/{run}/keepalive"));
-            let reply = call.header("idempotency-key", &format!("{run}-{at}")).send();
-            assert_eq!(reply.status, 200, "{}", reply.text);
+            let reply = call.header("idempotency-key", &format!("{run}-{at}")).send().assert_ok();
             let request = reply.header("x-request-id").to_owned();
             told.lock().expect("no panic").requests.push((run.clone(), request));
         }
@@ -203,8 +195,7 @@ fn a_full_disk_is_named_and_what_the_runbook_frees_lets_work_in_again() {
     let server = setup.var("SERVICE_DISK_RESERVE_MIB", &RESERVE_MIB.to_string()).start();
     let runs: Vec<String> = (0..4).map(|_| server.create_run()).collect();
     for run in &runs {
-        let body = json!({ "source_uri": "motion.mp4" });
-        assert_eq!(server.post(&format!("/v1/runs/{run}/ingest"), &body).status, 200);
+        server.post_run(run, "ingest", &json!({ "source_uri": "motion.mp4" })).assert_ok();
     }
     let disk = server.sees(&dir.path().join("data"));
     let stat = rustix::fs::statvfs(&disk).expect("there");

@@ -68,9 +68,8 @@ fn markers_are_those_of_the_newest_analysis_unless_another_is_asked_for() {
         let reply = server.get(&format!("{path}?analysis_id={name}"));
         assert_eq!((reply.status, reply.fields()), (422, vec!["analysis_id".into()]), "{name}");
     }
-    let events = server.events(&run);
-    let told = events.iter().filter(|event| event["kind"] == "analysis_generated");
-    let told: Vec<&Value> = told.map(|event| &event["payload"]["analysis_id"]).collect();
+    let told = server.payloads(&run, "analysis_generated");
+    let told: Vec<&Value> = told.iter().map(|payload| &payload["analysis_id"]).collect();
     assert_eq!(told, [one, two, three]);
 
     server.kill();
@@ -125,9 +124,8 @@ fn a_reasonings_markers_carry_the_name_that_its_analysis_has() {
     let body = json!({"source_uri": "motion.mp4", "model": "qwen3-vl-8b", "max_frames": 20});
     let reply = server.post_run(&run, "reason", &body);
     let markers = array(&reply);
-    let events = server.events(&run);
-    let told = events.iter().find(|event| event["kind"] == "analysis_generated").expect("told");
-    assert_eq!(told["payload"]["analysis_id"], made_by(&markers));
+    let told = server.payloads(&run, "analysis_generated");
+    assert_eq!(told[0]["analysis_id"], made_by(&markers));
     assert_eq!(array(&server.get(&format!("/v1/runs/{run}/markers"))), markers);
 }
 

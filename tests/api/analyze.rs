@@ -58,11 +58,9 @@ fn recorded_frames_are_reported_as_they_were_decoded() {
             assert_eq!(found, (&json!("fixed"), &json!(2.0)), "{body}");
         }
     }
-    let events = server.events(&run);
-    let analysed: Vec<&Value> =
-        events.iter().filter(|event| event["kind"] == "analysis_generated").collect();
+    let analysed = server.payloads(&run, "analysis_generated");
     assert_eq!(analysed.len(), 3);
-    assert!(analysed.iter().all(|event| event["payload"]["sampling_policy"] == "fixed"));
+    assert!(analysed.iter().all(|payload| payload["sampling_policy"] == "fixed"));
 }
 
 #[test]

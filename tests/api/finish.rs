@@ -22,9 +22,8 @@ fn analyze(server: &Server, run: &str) {
 }
 
 fn completed(server: &Server, run: &str) -> Value {
-    let events = server.events(run);
-    let last = events.iter().find(|event| event["kind"] == "run_completed");
-    last.unwrap_or_else(|| panic!("not completed: {events:?}"))["payload"].clone()
+    let last = server.payloads(run, "run_completed").into_iter().next();
+    last.unwrap_or_else(|| panic!("not completed: {:?}", server.events(run)))
 }
 
 #[test]
@@ -64,9 +63,7 @@ fn of_a_job_whose_run_is_finished_what_came_is_kept() {
     let kinds = server.kinds(&run);
     let count = |kind: &str| kinds.iter().filter(|found| *found == kind).count();
     assert_eq!((count("run_completed"), count("run_failed")), (1, 0), "{kinds:?}");
-    let events = server.events(&run);
-    let decoded = events.iter().find(|event| event["kind"] == "frames_decoded");
-    let decoded = &decoded.unwrap_or_else(|| panic!("{kinds:?}"))["payload"];
+    let decoded = server.payloads(&run, "frames_decoded").remove(0);
     assert_eq!((&decoded["truncated"], &decoded["reason"]), (&json!(true), &json!("stopped")));
 }
 

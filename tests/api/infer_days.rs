@@ -26,8 +26,7 @@ fn refused(reply: &Reply) {
 }
 
 fn told(server: &Server, run: &str) -> Vec<Value> {
-    let events = server.events(run).into_iter();
-    events.filter(|event| event["kind"] == "token_budget_low").collect()
+    server.payloads(run, "token_budget_low")
 }
 
 #[test]
@@ -50,7 +49,7 @@ fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
     let third = ask(&server, 25);
     assert_eq!(third.status, 200, "26 are left: {}", third.text);
     let low = told(&server, &run);
-    let payload = &low[0]["payload"];
+    let payload = &low[0];
     let shown = ["principal_key", "used_tokens", "limit_tokens"].map(|name| payload[name].clone());
     assert_eq!(shown, [json!("alice"), json!(2 * COST), json!(60)], "{payload}");
     assert_eq!(payload["request_id"], third.header("x-request-id"));
@@ -93,7 +92,7 @@ fn the_word_is_owed_until_a_run_can_take_it() {
     assert_eq!(server.post("/v1/infer", &asking(4)).status, 200);
     let found = runs.each_ref().map(|run| told(&server, run).len());
     assert_eq!(found, [0, 1], "the youngest takes the word, though nothing is asked for it");
-    assert_eq!(told(&server, &runs[1])[0]["payload"]["used_tokens"], 3 * COST);
+    assert_eq!(told(&server, &runs[1])[0]["used_tokens"], 3 * COST);
 }
 
 #[test]

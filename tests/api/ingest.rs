@@ -6,7 +6,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 use super::remote::refused;
-use crate::support::{Server, Setup, clips, eventually, is_of_frames, shared};
+use crate::support::{Server, Setup, clips, is_of_frames, shared};
 
 fn ingest(server: &Server, run: &str, source: &str) -> crate::support::Reply {
     server.post_run(run, "ingest", &json!({ "source_uri": source }))
@@ -27,9 +27,7 @@ fn a_clip_becomes_events_markers_and_stills() {
     );
     let decoded = answer["decoded_frames"].as_u64().expect("a number");
     assert_eq!(decoded, 150);
-    let events = server.events(&run);
-    let frames =
-        &events.iter().find(|event| event["kind"] == "frames_decoded").expect("there")["payload"];
+    let frames = server.payloads(&run, "frames_decoded").remove(0);
     let signals = frames["signals"].as_array().expect("an array");
     assert_eq!(signals.len() as u64, decoded);
     assert_eq!(signals[7]["frame_index"], 7);
@@ -279,10 +277,8 @@ fn a_run_that_ends_takes_its_ingest_with_it() {
     });
     assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);
     // Its worker may still be ending when the stop is answered.
-    let kept = eventually("the frames that came", || {
-        server.events(&run).into_iter().find(|event| event["kind"] == "frames_decoded")
-    });
-    assert_eq!(kept["payload"]["truncated"], true, "{kept}");
+    let kept = server.wait_for_event(&run, "frames_decoded");
+    assert_eq!(kept["truncated"], true, "{kept}");
     assert!(server.kinds(&run).contains(&"stop_requested".to_owned()));
     let state = server.get(&format!("{path}/{run}/state")).json();
     assert!(state.get("progress").is_none(), "the job is gone: {state}");

@@ -168,9 +168,7 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
         });
         waiting.join().expect("no panic").assert_refused(409, "conflict");
     });
-    let events = server.events(&run);
-    let frames = events.iter().find(|event| event["kind"] == "frames_decoded").expect("kept");
-    let frames = &frames["payload"];
+    let frames = server.payloads(&run, "frames_decoded").remove(0);
     assert_eq!((&frames["truncated"], &frames["reason"]), (&json!(true), &json!("stopped")));
     let decoded = frames["decoded_frames"].as_u64().expect("a number");
     assert_eq!(frames["signals"].as_array().map(|all| all.len() as u64), Some(decoded));

@@ -28,12 +28,11 @@ fn frames_of_a_caller_are_told_as_those_of_an_ingest_are() {
     let mut source = sampling.clone();
     (source["source_uri"], source["max_frames"]) = (json!("motion.mp4"), json!(12));
     server.post_run(&run, "ingest", &source).assert_ok();
-    let events = server.events(&run);
-    let decoded = events.iter().find(|event| event["kind"] == "frames_decoded").expect("there");
+    let decoded = server.payloads(&run, "frames_decoded").remove(0);
     let mut body = sampling;
     body["model"] = json!("qwen3-vl-8b");
     let ingested = analyze(&server, &run, &body);
-    body["frames"] = decoded["payload"]["signals"].clone();
+    body["frames"] = decoded["signals"].clone();
     let given = analyze(&server, &server.create_run(), &body);
     assert_eq!(common(ingested), common(given));
 }

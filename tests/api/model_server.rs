@@ -216,12 +216,7 @@ fn llama_cpp_is_asked_about_every_chunk_of_a_clip() {
         let reply = server.post_run(&run, "reason", &body);
         assert_eq!(reply.status, 200, "{more}: {}", reply.text);
         assert_eq!(reply.json()["tokens"]["chunks_analyzed"], 3, "{more}: {}", reply.text);
-        let chunks: Vec<Value> = server
-            .events(&run)
-            .into_iter()
-            .filter(|event| event["kind"] == "semantic_chunk_inferred")
-            .map(|event| event["payload"].clone())
-            .collect();
+        let chunks = server.payloads(&run, "semantic_chunk_inferred");
         assert_eq!(chunks.len(), 3, "{more}");
         for chunk in &chunks {
             assert_eq!(

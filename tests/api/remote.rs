@@ -52,10 +52,8 @@ pub fn made(server: &Server, source: &str) -> (Value, Vec<Value>) {
     let run = server.create_run();
     let reply = ingest(server, &run, source);
     assert_eq!(reply.status, 200, "{source}: {}", reply.text);
-    let events = server.events(&run);
     let of = |kind: &str, field: &str| -> Vec<Value> {
-        let events = events.iter().filter(|event| event["kind"] == kind);
-        events.map(|event| event["payload"][field].clone()).collect()
+        server.payloads(&run, kind).into_iter().map(|payload| payload[field].clone()).collect()
     };
     let signals = of("frames_decoded", "signals").remove(0);
     assert!(signals.as_array().is_some_and(|signals| signals.len() > 10), "{source}");

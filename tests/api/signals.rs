@@ -33,19 +33,17 @@ fn every_recorded_frame_comes_with_the_decision_that_was_made_about_it() {
     assert_eq!((&whole["frames"], &whole["stream_id"]), (&json!(100), &json!("door \"1\"")));
     assert_eq!(whole["buckets"], Value::Null);
     assert_eq!(whole["thresholds"]["keepalive_ms"], 2000);
-    let events = server.events(&run);
-    let decoded = events.iter().find(|event| event["kind"] == "frames_decoded").expect("there");
+    let decoded = server.payloads(&run, "frames_decoded");
     let frames = array(&whole, "signals");
-    let recorded = array(&decoded["payload"], "signals");
+    let recorded = array(&decoded[0], "signals");
     assert_eq!(frames.len(), recorded.len());
     for (frame, signal) in frames.iter().zip(recorded) {
         for (field, value) in signal.as_object().expect("an object") {
             assert_eq!(&frame[field], value, "{field} of {frame}");
         }
     }
-    let kept = |event: &&Value| event["kind"] == "keyframe_stored";
-    let stills: Vec<&Value> =
-        events.iter().filter(kept).map(|event| &event["payload"]["frame_index"]).collect();
+    let stills = server.payloads(&run, "keyframe_stored");
+    let stills: Vec<&Value> = stills.iter().map(|still| &still["frame_index"]).collect();
     let kept: Vec<&Value> = frames
         .iter()
         .filter(|frame| frame["kept"] == true)

@@ -46,10 +46,9 @@ fn a_stream_tells_when_it_began_where_that_is_known() {
     ingest(&server, &run, &dated, "a");
     assert_eq!(server.record(&run)["wall_start_ms"], json!({"a": RECORDED_MS}));
     ingest(&server, &run, &undated, "b");
-    let events = server.events(&run).into_iter();
-    let decoded = events.filter(|event| event["kind"] == "frames_decoded");
+    let decoded = server.payloads(&run, "frames_decoded");
     let told: Vec<_> =
-        decoded.map(|event| event["payload"].get("wall_start_ms").cloned()).collect();
+        decoded.iter().map(|payload| payload.get("wall_start_ms").cloned()).collect();
     assert_eq!(told, [Some(json!(RECORDED_MS)), Some(Value::Null)], "null, and not absent");
     for _ in 0..2 {
         let expected = json!({"a": RECORDED_MS, "b": null});

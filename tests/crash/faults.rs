@@ -86,10 +86,9 @@ fn record(server: &Server, over: &AtomicBool) -> Vec<String> {
 
 /// Checks that a recording is whole: as many rows as frames, and every still that it names.
 pub fn check(server: &Server, run: &str) {
-    let events = server.events(run);
-    let decoded = events.iter().find(|event| event["kind"] == "frames_decoded");
-    let rows = decoded.and_then(|event| event["payload"]["signals"].as_array().map(Vec::len));
-    assert_eq!(rows, Some(60), "{run}: {events:?}");
+    let decoded = server.payloads(run, "frames_decoded");
+    let rows = decoded.first().and_then(|payload| payload["signals"].as_array().map(Vec::len));
+    assert_eq!(rows, Some(60), "{run}: {:?}", server.events(run));
     let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let stills: Vec<&Value> = listed["keyframes"].as_array().into_iter().flatten().collect();
     assert!(!stills.is_empty(), "{run}: {listed}");

@@ -36,8 +36,8 @@ impl Notes {
 }
 
 fn created(server: &Server, key: &str) -> (String, Reply) {
-    let reply = server.call("POST", "/v1/runs").header(KEY, key).json(&json!({})).send();
-    assert_eq!(reply.status, 200, "{}", reply.text);
+    let reply =
+        server.call("POST", "/v1/runs").header(KEY, key).json(&json!({})).send().assert_ok();
     (reply.json()["run_id"].as_str().expect("an id").to_owned(), reply)
 }
 
@@ -49,8 +49,7 @@ fn write(server: &Server, notes: &Notes, writer: usize) {
         notes.tell(&format!("run {run} {key}"));
         notes.tell(&format!("event {run} {}", reply.header("x-request-id")));
         for _ in 0..20 {
-            let reply = server.post(&format!("/v1/runs/{run}/keepalive"), &json!({}));
-            assert_eq!(reply.status, 200, "{}", reply.text);
+            let reply = server.post_run(&run, "keepalive", &json!({})).assert_ok();
             notes.tell(&format!("event {run} {}", reply.header("x-request-id")));
         }
     }
@@ -59,15 +58,11 @@ fn write(server: &Server, notes: &Notes, writer: usize) {
 /// Another: records a clip and uploads it.
 fn record(server: &Server, notes: &Notes, clip: &[u8]) {
     for _ in 0..4 {
-        let run = server.create_run();
-        let body = json!({ "source_uri": "motion.mp4", "max_frames": 60 });
-        let reply = server.post(&format!("/v1/runs/{run}/ingest"), &body);
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let run = server.ingested(&json!({ "source_uri": "motion.mp4", "max_frames": 60 }));
         notes.tell(&format!("recording {run}"));
         let form = file_form("motion.mp4", clip);
-        let reply =
-            server.call("POST", "/v1/upload").header("content-type", TYPE).body(form).send();
-        assert_eq!(reply.status, 200, "{}", reply.text);
+        let call = server.call("POST", "/v1/upload").header("content-type", TYPE);
+        let reply = call.body(form).send().assert_ok();
         notes.tell(&format!("upload {}", reply.header("location")));
     }
 }

@@ -228,10 +228,9 @@ fn check(server: &Server, told: &Value) {
     assert_eq!(statuses.map(|reply| reply.status), [404, 200], "Bob's is Bob's");
     assert_eq!(server.get(&format!("/v1/runs/{}/state", text("deleted"))).status, 404);
     check_search(server);
-    let events = server.events(&text("recording"));
-    let decoded = events.iter().find(|event| event["kind"] == "frames_decoded").expect("told of");
-    assert_eq!(decoded["payload"]["reason"], "interrupted", "{decoded}");
-    assert!(decoded["payload"]["decoded_frames"].as_u64() > Some(0), "{decoded}");
+    let decoded = server.payloads(&text("recording"), "frames_decoded").remove(0);
+    assert_eq!(decoded["reason"], "interrupted", "{decoded}");
+    assert!(decoded["decoded_frames"].as_u64() > Some(0), "{decoded}");
 }
 
 #[test]
