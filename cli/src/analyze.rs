@@ -14,7 +14,7 @@ use gate::Loops;
 use media::{FrameRate, RunId, WallTime};
 use serde::Serialize;
 use timeline::SignalRecord;
-use worker::{CancelToken, Supervisor};
+use worker::Supervisor;
 
 use crate::{
     activity::{self, EpisodeRecord},
@@ -208,8 +208,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
             "the report would overwrite the video: name another file".into(),
         ));
     }
-    let cancel = CancelToken::new();
-    interrupt::on_signal(&cancel)?;
+    let cancel = interrupt::token()?;
     if let Some(dir) = &args.stills {
         std::fs::create_dir_all(dir)
             .map_err(|source| CliError::Write { path: dir.clone(), source })?;

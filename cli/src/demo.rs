@@ -106,8 +106,7 @@ struct KeyframeStored {
 /// Runs `demo`.
 pub fn run(args: &DemoArgs) -> Result<(), CliError> {
     let started = Instant::now();
-    let cancel = CancelToken::new();
-    interrupt::on_signal(&cancel)?;
+    let cancel = interrupt::token()?;
     std::fs::create_dir_all(&args.out)
         .map_err(|source| CliError::Write { path: args.out.clone(), source })?;
     let video = video::choose(args.video.as_deref(), args.media_dir.as_deref(), &args.out)?;

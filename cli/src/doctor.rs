@@ -13,9 +13,7 @@ use std::path::{Path, PathBuf};
 use decode::DecodeBackend;
 use embed::{ExecutionProvider, OnnxConfig};
 use serde::Serialize;
-use worker::{
-    BackendRequest, CancelToken, DecodeBackendChoice, GateBackend, GateChoice, Supervisor,
-};
+use worker::{BackendRequest, DecodeBackendChoice, GateBackend, GateChoice, Supervisor};
 
 use crate::{
     client::ServerArgs,
@@ -160,8 +158,7 @@ struct CheckReport<'a> {
 
 /// Runs `doctor`.
 pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
-    let cancel = CancelToken::new();
-    interrupt::on_signal(&cancel)?;
+    let cancel = interrupt::token()?;
     let program = environment::worker_program()?;
     let mut checks = checks::sandbox(&Supervisor::new(program.clone()));
     checks.extend(checks::decoders(&program, &args.decode.wanted()));

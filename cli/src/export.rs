@@ -49,8 +49,7 @@ pub struct ExportArgs {
 /// Runs `export`.
 pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
-    let cancel = CancelToken::new();
-    interrupt::on_signal(&cancel)?;
+    let cancel = interrupt::token()?;
     let export = Export { client: &client, run: &args.run, cancel: &cancel };
     // Comes first, so that an unknown run leaves no directory.
     let events = export.ask("/events", &[])?;

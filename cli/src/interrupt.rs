@@ -13,11 +13,12 @@ use crate::error::{CliError, Exit};
 /// Signals within this time of the first count as the same: `timeout` signals a process and its group.
 const SAME: Duration = Duration::from_millis(500);
 
-/// Cancels `cancel` at the first signal; exits the process at the second.
-pub fn on_signal(cancel: &CancelToken) -> Result<(), CliError> {
+/// Returns a token that the first signal cancels; the second exits the process.
+pub fn token() -> Result<CancelToken, CliError> {
     let failed = |source| CliError::Worker(worker::WorkerError::Spawn(source));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
-    let cancel = cancel.clone();
+    let token = CancelToken::new();
+    let cancel = token.clone();
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
@@ -31,7 +32,7 @@ pub fn on_signal(cancel: &CancelToken) -> Result<(), CliError> {
             }
         })
         .map_err(failed)?;
-    Ok(())
+    Ok(token)
 }
 
 fn is_another(first: Instant, now: Instant) -> bool {

@@ -79,8 +79,7 @@ pub struct ReasonBody {
 /// Runs `run`.
 pub fn run(args: &RunArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
-    let cancel = CancelToken::new();
-    interrupt::on_signal(&cancel)?;
+    let cancel = interrupt::token()?;
     let asks = args.prompt.is_some();
     let model = models::choose(&client, args.model.as_deref(), asks)?;
     let source = match args.upload {

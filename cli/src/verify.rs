@@ -137,8 +137,7 @@ struct PassRecord {
 
 /// Runs `verify`.
 pub fn run(args: &VerifyArgs) -> Result<(), CliError> {
-    let cancel = CancelToken::new();
-    interrupt::on_signal(&cancel)?;
+    let cancel = interrupt::token()?;
     let passes = recorded::passes(&environment::data_dir(args.data_dir.as_deref()), args.run)?;
     let program = environment::worker_program()?;
     let (supervisor, _) = Supervisor::select(&program, &args.decode.wanted())?;

@@ -87,8 +87,7 @@ struct Row {
 
 /// Runs `bench capacity`.
 pub fn run(args: &CapacityArgs) -> Result<(), CliError> {
-    let cancel = CancelToken::new();
-    interrupt::on_signal(&cancel)?;
+    let cancel = interrupt::token()?;
     let program = environment::worker_program()?;
     let (supervisor, _) = Supervisor::select(&program, &args.decode.wanted())?;
     let rendered = tempfile::tempdir()

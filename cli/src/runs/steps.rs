@@ -4,7 +4,6 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use worker::CancelToken;
 
 use super::say;
 use crate::{
@@ -155,8 +154,7 @@ impl SourceArgs {
         (run, work): (&str, &'static str),
         body: &impl Serialize,
     ) -> Result<Value, CliError> {
-        let cancel = CancelToken::new();
-        interrupt::on_signal(&cancel)?;
+        let cancel = interrupt::token()?;
         let mut quietly = |_: &_| Ok(());
         let order = (run, work);
         let ended =

@@ -37,8 +37,7 @@ pub fn publish(args: &PublishArgs) -> Result<Published, CliError> {
         loss: args.loss,
         jitter: Duration::from_millis(args.jitter),
     };
-    let cancel = CancelToken::new();
-    interrupt::on_signal(&cancel)?;
+    let cancel = interrupt::token()?;
     let (mut sessions, mut runs) = (Vec::new(), Vec::new());
     let outcome = play(args, &endpoint, &plan, &cancel, (&mut sessions, &mut runs));
     // The sessions are ended even after a failure; the first failure is returned.
