@@ -1,13 +1,13 @@
 //! Fills the slots of `page.html`.
 //!
-//! Every text passes through [`text`], every JSON block through [`json`].
+//! Every text passes through [`text`], every JSON block through [`script_safe`].
 
 use std::io::{self, Write};
 
 use base64::{Engine, engine::general_purpose::STANDARD, write::EncoderWriter};
 use gate::SelectionReason;
 use media::{EventType, Score, Signal, is_hidden};
-use serde::Serialize;
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Report, still_sampler::Tone};
@@ -72,9 +72,8 @@ fn text(raw: &str) -> String {
 }
 
 /// Serializes a value as JSON that cannot end its script block.
-fn json(value: &impl Serialize) -> io::Result<String> {
-    let raw = serde_json::to_string(value)?;
-    Ok(raw.replace(is_hidden, "\u{fffd}").replace('<', "\\u003c"))
+fn script_safe(value: &Value) -> String {
+    value.to_string().replace(is_hidden, "\u{fffd}").replace('<', "\\u003c")
 }
 
 /// Writes the content security policy: nothing is loaded, and only this style and script apply.
@@ -226,83 +225,52 @@ fn gallery(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
     out.write_all(b"</div></section>")
 }
 
-/// Data for the script, besides the columns.
-#[derive(Serialize)]
-struct Facts<'a> {
-    first_frame: u64,
-    /// Width divided by height of the stills, used until they are loaded.
-    ratio: f64,
-    reasons: Vec<&'static str>,
-    limits: serde_json::Map<String, serde_json::Value>,
-    episodes: Vec<PageEpisode>,
-    markers: Vec<PageMarker<'a>>,
-}
-
-/// Fields of an episode on the page.
-#[derive(Serialize)]
-struct PageEpisode {
-    start_frame: u64,
-    end_frame: Option<u64>,
-    start_pts_ms: i64,
-    end_pts_ms: Option<i64>,
-    peak_score: f64,
-    place: String,
-}
-
-impl From<&EpisodeRecord> for PageEpisode {
-    fn from(episode: &EpisodeRecord) -> PageEpisode {
-        PageEpisode {
-            start_frame: episode.start_frame,
-            end_frame: episode.end_frame,
-            start_pts_ms: episode.start_pts_ms,
-            end_pts_ms: episode.end_pts_ms,
-            peak_score: episode.peak_score,
-            place: episode.place(),
-        }
-    }
-}
-
-/// Fields of a marker on the page; without ids, which would double the size of a page with many markers.
-#[derive(Serialize)]
-struct PageMarker<'a> {
-    event_type: &'a str,
-    status: &'a str,
-    start_frame: u64,
-    end_frame: u64,
-    start_pts_ms: i64,
-    end_pts_ms: i64,
-    confidence: f64,
-}
-
-impl<'a> From<&'a MarkerRecord> for PageMarker<'a> {
-    fn from(marker: &'a MarkerRecord) -> PageMarker<'a> {
-        PageMarker {
-            event_type: &marker.event_type,
-            status: &marker.status,
-            start_frame: marker.start_frame,
-            end_frame: marker.end_frame,
-            start_pts_ms: marker.start_pts_ms,
-            end_pts_ms: marker.end_pts_ms,
-            confidence: marker.confidence,
-        }
-    }
+/// Returns the data for the script, besides the columns.
+fn facts_json(report: &Report<'_>, curves: &[Curve]) -> Value {
+    let extent = report.stills.kept().find_map(|still| still.extent);
+    let limit = |it: &Curve| (it.id.to_owned(), Value::from(it.limit.map(Score::as_f64)));
+    let limits: Map<String, Value> = curves.iter().map(limit).collect();
+    let episode = |it: &EpisodeRecord| {
+        json!({
+            "start_frame": it.start_frame,
+            "end_frame": it.end_frame,
+            "start_pts_ms": it.start_pts_ms,
+            "end_pts_ms": it.end_pts_ms,
+            "peak_score": it.peak_score,
+            "place": it.place(),
+        })
+    };
+    // Without ids, which would double the size of a page with many markers.
+    let marker = |it: &MarkerRecord| {
+        json!({
+            "event_type": it.event_type,
+            "status": it.status,
+            "start_frame": it.start_frame,
+            "end_frame": it.end_frame,
+            "start_pts_ms": it.start_pts_ms,
+            "end_pts_ms": it.end_pts_ms,
+            "confidence": it.confidence,
+        })
+    };
+    json!({
+        "first_frame": report.signals.first().map_or(0, |signal| signal.frame_index),
+        // Width divided by height of the stills, used until they are loaded.
+        "ratio": extent.map_or(16.0 / 9.0, |(w, h)| f64::from(w) / f64::from(h.max(1))),
+        "reasons": SelectionReason::ALL.map(SelectionReason::as_str),
+        "limits": limits,
+        "episodes": report.episodes.iter().map(episode).collect::<Value>(),
+        "markers": report.markers.iter().map(marker).collect::<Value>(),
+    })
 }
 
 fn data(report: &Report<'_>, out: &mut impl Write) -> io::Result<()> {
-    let extent = report.stills.kept().find_map(|still| still.extent);
     let curves = curves(report);
-    let facts = Facts {
-        first_frame: report.signals.first().map_or(0, |signal| signal.frame_index),
-        ratio: extent.map_or(16.0 / 9.0, |(w, h)| f64::from(w) / f64::from(h.max(1))),
-        reasons: SelectionReason::ALL.iter().map(|reason| reason.as_str()).collect(),
-        limits: curves
-            .iter()
-            .map(|curve| (curve.id.to_owned(), curve.limit.map(Score::as_f64).into()))
-            .collect(),
-        episodes: report.episodes.iter().map(PageEpisode::from).collect(),
-        markers: report.markers.iter().map(PageMarker::from).collect(),
-    };
-    writeln!(out, r#"<script type="application/json" id="facts">{}</script>"#, json(&facts)?)?;
+    let facts = facts_json(report, &curves);
+    writeln!(
+        out,
+        r#"<script type="application/json" id="facts">{}</script>"#,
+        script_safe(&facts)
+    )?;
     column(out, "pts", report.signals.iter().map(|signal| (signal.pts_ms as f64).to_le_bytes()))?;
     let code =
         |reason| SelectionReason::ALL.iter().position(|known| *known == reason).unwrap_or(0) as u8;
