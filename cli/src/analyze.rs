@@ -13,6 +13,7 @@ use decode::Sampling;
 use gate::Loops;
 use media::{FrameRate, RunId, WallTime};
 use serde::Serialize;
+use serde_json::{Value, json};
 use timeline::SignalRecord;
 use worker::Supervisor;
 
@@ -103,46 +104,16 @@ fn rate(text: &str) -> Result<FrameRate, String> {
 
 #[derive(Serialize)]
 struct Document<'a> {
-    source: Source<'a>,
+    source: Value,
     decoder: &'a str,
-    sampling: SamplingRecord,
-    frames: Frames,
+    sampling: Value,
+    frames: Value,
     episodes: &'a [EpisodeRecord],
     kept: Vec<KeptRecord>,
     markers: &'a [MarkerRecord],
     #[serde(skip_serializing_if = "Option::is_none")]
     signals: Option<Vec<FrameRecord>>,
     stills: &'a [StillRecord],
-}
-
-#[derive(Serialize)]
-struct Source<'a> {
-    path: std::borrow::Cow<'a, str>,
-    bytes: u64,
-    container: &'a str,
-    codec: &'static str,
-    width: u32,
-    height: u32,
-    rotation: u16,
-    pixel_format: &'a str,
-    source_fps: Option<f64>,
-    duration_ms: Option<i64>,
-    declared_frames: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct SamplingRecord {
-    policy: &'static str,
-    fixed_fps: Option<f64>,
-}
-
-#[derive(Serialize)]
-struct Frames {
-    analysed: u64,
-    source: u64,
-    more: bool,
-    truncated: bool,
-    damaged_packets: u64,
 }
 
 #[derive(Serialize)]
@@ -327,31 +298,31 @@ fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[StillRecord]) -> Res
     let Analysis { stream, report, .. } = analysis;
     let extent = report.first_extent.unwrap_or(stream.extent);
     out.json(&Document {
-        source: Source {
-            path: args.file.to_string_lossy(),
-            bytes: analysis.bytes,
-            container: &stream.container,
-            codec: stream.codec.as_str(),
-            width: extent.width,
-            height: extent.height,
-            rotation: stream.rotation.degrees(),
-            pixel_format: &stream.pixel_format,
-            source_fps: report.source_rate.or(stream.source_rate).map(FrameRate::as_f64),
-            duration_ms: stream.duration.map(|duration| duration.as_millis()),
-            declared_frames: stream.declared_frames,
-        },
+        source: json!({
+            "path": args.file.to_string_lossy(),
+            "bytes": analysis.bytes,
+            "container": stream.container,
+            "codec": stream.codec.as_str(),
+            "width": extent.width,
+            "height": extent.height,
+            "rotation": stream.rotation.degrees(),
+            "pixel_format": stream.pixel_format,
+            "source_fps": report.source_rate.or(stream.source_rate).map(FrameRate::as_f64),
+            "duration_ms": stream.duration.map(|duration| duration.as_millis()),
+            "declared_frames": stream.declared_frames,
+        }),
         decoder: &report.decoder,
-        sampling: SamplingRecord {
-            policy: if args.fps.is_some() { "fixed" } else { "source_fps_adaptive" },
-            fixed_fps: args.fps.map(FrameRate::as_f64),
-        },
-        frames: Frames {
-            analysed: report.frames,
-            source: report.source_frames,
-            more: report.more_frames,
-            truncated: report.truncated,
-            damaged_packets: report.damaged_packets,
-        },
+        sampling: json!({
+            "policy": if args.fps.is_some() { "fixed" } else { "source_fps_adaptive" },
+            "fixed_fps": args.fps.map(FrameRate::as_f64),
+        }),
+        frames: json!({
+            "analysed": report.frames,
+            "source": report.source_frames,
+            "more": report.more_frames,
+            "truncated": report.truncated,
+            "damaged_packets": report.damaged_packets,
+        }),
         episodes: &analysis.decided.episodes,
         kept: kept(analysis),
         markers: &analysis.decided.markers,

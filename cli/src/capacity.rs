@@ -9,12 +9,13 @@ mod plan;
 mod tests;
 
 use serde::Serialize;
+use serde_json::json;
 
 use crate::{
     error::CliError,
     output::{StdoutWriter, TextTable},
 };
-use plan::{Line, Shared, archive, cameras, shared};
+use plan::{archive, cameras, shared};
 
 /// Arguments of `capacity`.
 #[derive(clap::Args, Clone, Debug, Serialize)]
@@ -81,24 +82,17 @@ fn positive(text: &str) -> Result<f64, String> {
     if value.is_finite() && value > 0.0 { Ok(value) } else { Err("must be above 0".to_owned()) }
 }
 
-#[derive(Serialize)]
-struct Plan<'a> {
-    given: &'a FleetArgs,
-    lines: Vec<Line>,
-    shared: Vec<Shared>,
-}
-
 /// Runs `capacity`.
 pub fn run(args: &FleetArgs) -> Result<(), CliError> {
     let lines = [cameras(args), archive(args)].concat();
-    let plan = Plan { given: args, lines, shared: shared(args) };
+    let shared = shared(args);
     let mut out = StdoutWriter::stdout();
     if args.json {
-        out.json(&plan)?;
+        out.json(&json!({ "given": args, "lines": lines, "shared": shared }))?;
         return out.finish();
     }
     let mut table = TextTable::new(&["ABOUT", "WHAT", ">VALUE", "UNIT", "ARITHMETIC"]);
-    for line in &plan.lines {
+    for line in &lines {
         let unit = line.unit.to_owned();
         table.push([
             line.about.to_owned(),
@@ -112,7 +106,7 @@ pub fn run(args: &FleetArgs) -> Result<(), CliError> {
     out.line("")?;
     let mut table =
         TextTable::new(&["ALL SHARE", ">MOST", ">NOW", ">10 TIMES", ">100 TIMES", "ARITHMETIC"]);
-    for one in &plan.shared {
+    for one in &shared {
         let [now, ten, hundred] = one.at.map(|part| format!("{}%", plan::figure(part * 100.0)));
         table.push([
             one.what.to_owned(),

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use decode::DecodeBackend;
 use embed::{ExecutionProvider, OnnxConfig};
 use serde::Serialize;
+use serde_json::json;
 use worker::{BackendRequest, DecodeBackendChoice, GateBackend, GateChoice, Supervisor};
 
 use crate::{
@@ -149,13 +150,6 @@ impl Check {
     }
 }
 
-#[derive(Serialize)]
-struct CheckReport<'a> {
-    version: &'static str,
-    healthy: bool,
-    checks: &'a [Check],
-}
-
 /// Runs `doctor`.
 pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     let cancel = interrupt::token()?;
@@ -178,8 +172,8 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
 
     let mut out = StdoutWriter::stdout();
     if args.json {
-        let healthy = failed.is_empty();
-        out.json(&CheckReport { version: env!("CARGO_PKG_VERSION"), healthy, checks: &checks })?;
+        let version = env!("CARGO_PKG_VERSION");
+        out.json(&json!({ "version": version, "healthy": failed.is_empty(), "checks": checks }))?;
     } else {
         let mut table = TextTable::new(&["AREA", "CHECK", "STATE", "DETAIL"]);
         for check in &checks {

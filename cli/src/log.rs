@@ -14,7 +14,7 @@ use std::{
 
 use media::{BlobHash, RunId, Seq};
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::{json, value::RawValue};
 use timeline::{BlobStore, Event, EventKind, RepairPlan, StoredEvent, TimelineError};
 
 use crate::{
@@ -105,20 +105,6 @@ pub fn locate(dir: &Path) -> Result<PathBuf, CliError> {
     })
 }
 
-#[derive(Serialize)]
-struct Verified {
-    sound: bool,
-    events: u64,
-    files: u64,
-    columns: u64,
-    open_columns: u64,
-    stills: u64,
-    stills_away: u64,
-    footers_missing: u64,
-    torn_tail: Option<String>,
-    problems: Vec<String>,
-}
-
 fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
     let failed = |source| CliError::Log { dir: dir.to_owned(), source };
     let mut report = timeline::verify(dir).map_err(failed)?;
@@ -126,24 +112,25 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
     let open = verify_open(&beside(dir, "open-columns"), &mut report.problems);
     let ledger = beside(dir, "ledger");
     report.problems.extend(ledger::check(ledger.parent().unwrap_or(dir))?);
-    let verified = Verified {
-        sound: report.problems.is_empty(),
-        events: report.events,
-        files: report.files,
-        columns: report.columns,
-        open_columns: open,
-        stills,
-        stills_away,
-        footers_missing: report.footers_missing,
-        torn_tail: report.torn.as_ref().map(torn),
-        problems: report.problems.iter().map(TimelineError::to_string).collect(),
-    };
+    let torn_tail = report.torn.as_ref().map(torn);
+    let problems: Vec<String> = report.problems.iter().map(TimelineError::to_string).collect();
     let mut out = StdoutWriter::stdout();
     if json {
-        out.json(&verified)?;
+        out.json(&json!({
+            "sound": problems.is_empty(),
+            "events": report.events,
+            "files": report.files,
+            "columns": report.columns,
+            "open_columns": open,
+            "stills": stills,
+            "stills_away": stills_away,
+            "footers_missing": report.footers_missing,
+            "torn_tail": torn_tail,
+            "problems": problems,
+        }))?;
     } else {
-        let (events, files) = (grouped(verified.events), grouped(verified.files));
-        let (columns, stills) = (grouped(verified.columns), grouped(stills));
+        let (events, files) = (grouped(report.events), grouped(report.files));
+        let (columns, stills) = (grouped(report.columns), grouped(stills));
         out.line(format_args!(
             "{events} events in {files} files, {columns} columns, {stills} stills"
         ))?;
@@ -156,15 +143,15 @@ fn verify(dir: &Path, json: bool) -> Result<(), CliError> {
                 "{away} more stills are in the object store, which is not read"
             ))?;
         }
-        if let Some(torn) = &verified.torn_tail {
+        if let Some(torn) = torn_tail {
             out.line(format_args!("an unfinished batch, cut at the next start: {torn}"))?;
         }
-        if verified.footers_missing > 0 {
-            let missing = verified.footers_missing;
+        if report.footers_missing > 0 {
+            let missing = report.footers_missing;
             out.line(format_args!("{missing} footers missing, made again at the next start"))?;
         }
-        verified.problems.iter().try_for_each(|problem| out.line(problem))?;
-        if verified.sound {
+        problems.iter().try_for_each(|problem| out.line(problem))?;
+        if problems.is_empty() {
             out.line("sound")?;
         }
     }
