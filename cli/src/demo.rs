@@ -285,20 +285,6 @@ fn ingest(
     })
 }
 
-fn parse(payload: &str) -> Option<KeyframeStored> {
-    // Skips a payload of another form, which a later server may write, as the API contract asks.
-    serde_json::from_str(payload).ok()
-}
-
-fn keyframes(client: &ApiClient, run: &str, from_seq: u64) -> Result<QueryReply, CliError> {
-    let kind = Some("keyframe_stored");
-    client.post(
-        "v1/query",
-        &Query { run_id: run, kind, from_seq, limit: PAGE, wait_ms: None },
-        QUICK,
-    )
-}
-
 fn frames_decoded(client: &ApiClient, run: &str) -> Result<FramesDecoded, CliError> {
     let kind = Some("frames_decoded");
     let query = Query { run_id: run, kind, from_seq: 0, limit: 1, wait_ms: None };
@@ -319,10 +305,15 @@ fn stills<'a>(
     let mut shelf = StillSampler::default();
     let mut from_seq = 0;
     loop {
-        let reply = keyframes(client, run, from_seq)?;
-        let last = !reply.has_more;
+        let kind = Some("keyframe_stored");
+        let query = Query { run_id: run, kind, from_seq, limit: PAGE, wait_ms: None };
+        let reply: QueryReply = client.post("v1/query", &query, QUICK)?;
         from_seq = reply.next_from_seq;
-        for still in reply.matches.iter().filter_map(|event| parse(event.payload.get())) {
+        for event in reply.matches {
+            // Skips a payload of another form, which a later server may write, as the API contract asks.
+            let Ok(still) = serde_json::from_str::<KeyframeStored>(event.payload.get()) else {
+                continue;
+            };
             if cancel.is_cancelled() {
                 return Err(CliError::Interrupted);
             }
@@ -335,7 +326,7 @@ fn stills<'a>(
                 jpeg: client.bytes(&path)?,
             });
         }
-        if last {
+        if !reply.has_more {
             return Ok(shelf);
         }
     }

@@ -93,14 +93,9 @@ impl Server {
 
     /// Waits until `cancel` is cancelled; fails if the server fails first.
     pub fn wait(&mut self, cancel: &CancelToken) -> Result<(), CliError> {
-        while !cancel.is_cancelled() {
-            match self.child.try_wait() {
-                Ok(None) => std::thread::sleep(LOOK_EVERY),
-                // The terminal sends Ctrl-C to the server as well.
-                Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(status)) => return Err(self.failed(format!("ended with {status}"))),
-                Err(error) => return Err(self.failed(error.to_string())),
-            }
+        // The terminal sends Ctrl-C to the server as well, which then ends by itself.
+        while !cancel.is_cancelled() && !self.has_ended()? {
+            std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
     }
@@ -118,14 +113,23 @@ impl Server {
         }
         let asked = Instant::now();
         while asked.elapsed() < STOP {
-            match self.child.try_wait() {
-                Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(status)) => return Err(self.failed(format!("ended with {status}"))),
-                Ok(None) => std::thread::sleep(LOOK_EVERY),
-                Err(error) => return Err(self.failed(error.to_string())),
+            if self.has_ended()? {
+                return Ok(());
             }
+            std::thread::sleep(LOOK_EVERY);
         }
         Err(self.failed(format!("did not end within {} s", STOP.as_secs())))
+    }
+
+    /// Returns true if the process has ended well; fails if it has ended otherwise.
+    fn has_ended(&mut self) -> Result<bool, CliError> {
+        match self.child.try_wait() {
+            Ok(Some(status)) if !status.success() => {
+                Err(self.failed(format!("ended with {status}")))
+            }
+            Ok(status) => Ok(status.is_some()),
+            Err(error) => Err(self.failed(error.to_string())),
+        }
     }
 
     fn wait_until_ready(&mut self, cancel: &CancelToken) -> Result<(), CliError> {
