@@ -160,11 +160,9 @@ impl Backend {
             timeout_at(deadline.into(), self.refresh_listed(options.http)).await.ok();
         }
         let model = self.upstream_model(&request.model);
-        let mut retries = RequestRetries::new(self.config.api, Arc::clone(request), &model)
-            .with_key(self.config.api_key.clone());
-        if !options.may_correct {
-            retries = retries.uncorrected();
-        }
+        let mut retries = RequestRetries::new(self.config.api, Arc::clone(request), &model);
+        retries.key = self.config.api_key.clone();
+        retries.may_correct = options.may_correct;
         let mut before = None;
         loop {
             self.wait_out_retry_after(deadline, options.is_last).await?;

@@ -62,13 +62,14 @@ pub(crate) struct RequestRetries {
     request: Arc<InferenceRequest>,
     model: String,
     /// Key that no failure may contain.
-    key: Option<ApiKey>,
+    pub key: Option<ApiKey>,
     /// Index into the API's schema modes.
     schema_mode: usize,
     /// Token limit set after the model ran out of tokens.
     max_tokens: Option<u32>,
     compact: bool,
-    may_correct: bool,
+    /// False if the request has used its only repair prompt.
+    pub may_correct: bool,
     correction: Option<RepairPrompt>,
     waited_out: bool,
     resent: bool,
@@ -90,18 +91,6 @@ impl RequestRetries {
             waited_out: false,
             resent: false,
         }
-    }
-
-    /// Sets the `key` that no failure may repeat.
-    #[must_use]
-    pub fn with_key(self, key: Option<ApiKey>) -> RequestRetries {
-        RequestRetries { key, ..self }
-    }
-
-    /// Disables the repair prompt, because the request has used its only one.
-    #[must_use]
-    pub fn uncorrected(self) -> RequestRetries {
-        RequestRetries { may_correct: false, ..self }
     }
 
     /// Returns the request as the caller made it.

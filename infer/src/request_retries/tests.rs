@@ -207,7 +207,8 @@ fn more_room_is_asked_for_up_to_a_limit() {
 
 #[test]
 fn an_answer_is_corrected_only_where_that_is_allowed() {
-    let mut turns = RequestRetries::new(API, Arc::new(request(true)), "m").uncorrected();
+    let mut turns = RequestRetries::new(API, Arc::new(request(true)), "m");
+    turns.may_correct = false;
     assert_eq!(told(&turns.evaluate(chat("{}", "stop"), PATIENCE)), "failed schema");
     assert!(!turns.has_corrected());
     let room = turns.evaluate(chat("{", "length"), PATIENCE);
