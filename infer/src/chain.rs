@@ -188,17 +188,14 @@ impl BackendChain {
                 break;
             }
             let is_last = position + 1 == order.len();
-            let limit = time_limit(left, backend.config.timeout, is_last);
-            let (http, observer, validation) = (&self.http, &*self.observer, &self.validation);
-            let may = *may_correct;
             let options = CallOptions {
-                http,
-                observer,
-                validation,
+                http: &self.http,
+                observer: &*self.observer,
+                validation: &self.validation,
                 budget,
-                time_limit: limit,
+                time_limit: time_limit(left, backend.config.timeout, is_last),
                 is_last,
-                may_correct: may,
+                may_correct: *may_correct,
             };
             let mut usage = RequestUsage::default();
             let began = Instant::now();

@@ -172,11 +172,7 @@ impl ConfigError {
     }
 }
 
-/// Constructors of the backend settings.
-#[derive(Clone, Copy, Debug)]
-pub struct BackendConfigs;
-
-impl BackendConfigs {
+impl BackendConfig {
     /// Parses the backends that `text` declares, in the file's order. `${NAME}` in a string is replaced by
     /// `lookup(NAME)`.
     pub fn parse(

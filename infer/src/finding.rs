@@ -138,8 +138,7 @@ fn prose(said: &str) -> (String, bool) {
 
 /// Returns the start of `text`, at most `bytes_max` bytes.
 pub(crate) fn truncate_body(text: &str, bytes_max: usize) -> &str {
-    let fits = (0..=bytes_max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    &text[..fits.unwrap_or(0)]
+    &text[..text.floor_char_boundary(bytes_max)]
 }
 
 #[cfg(test)]

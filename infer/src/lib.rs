@@ -38,8 +38,8 @@ pub use admission::{InferenceAdmission, InferencePermit, UsageCallback, UtcDayFn
 pub use chain::BackendChain;
 pub use completion::{Completion, FinishReason, TokenUsage};
 pub use config::{
-    ApiKey, ApiProtocol, BACKENDS_MAX, BackendConfig, BackendConfigs, BaseUrl, ConfigError,
-    FieldProblem, OpenaiKind, TIMEOUT_DEFAULT, TIMEOUT_MAX, UrlProblem,
+    ApiKey, ApiProtocol, BACKENDS_MAX, BackendConfig, BaseUrl, ConfigError, FieldProblem,
+    OpenaiKind, TIMEOUT_DEFAULT, TIMEOUT_MAX, UrlProblem,
 };
 pub use error::{BackendError, FailureKind, InferError};
 pub use finding::Finding;

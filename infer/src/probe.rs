@@ -98,26 +98,19 @@ impl BackendChain {
         for (place, backend) in self.backends.iter().enumerate() {
             let (backend, http) = (Arc::clone(backend), Arc::clone(&self.http));
             under_way.spawn(async move {
-                let shown = backend.probe(&http, LIMIT).await;
-                let (shown, failure) = match shown {
-                    Ok(shown) => (Some(shown), None),
-                    Err(failure) => (None, Some(failure)),
+                let (latency, models, failure) = match backend.probe(&http, LIMIT).await {
+                    Ok((latency, models)) => (Some(latency), models, None),
+                    Err(failure) => (None, None, Some(failure)),
                 };
-                let last_error = failure.or_else(|| backend.last_failure());
-                let (name, api) = (Arc::clone(&backend.config.name), backend.config.api);
-                let (latency, models) =
-                    shown.map_or((None, None), |(latency, models)| (Some(latency), models));
                 let model = backend.config.model.as_ref();
-                let asked_for = model.map(|model| backend.upstream_model(model));
-                let reachable = latency.is_some();
                 let probe = ProbeResult {
-                    name,
-                    api,
-                    reachable,
+                    name: Arc::clone(&backend.config.name),
+                    api: backend.config.api,
+                    reachable: latency.is_some(),
                     latency,
-                    last_error,
+                    last_error: failure.or_else(|| backend.last_failure()),
                     models,
-                    upstream_model: asked_for,
+                    upstream_model: model.map(|model| backend.upstream_model(model)),
                 };
                 (place, probe)
             });

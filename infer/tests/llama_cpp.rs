@@ -11,7 +11,7 @@ mod skip;
 use std::{sync::Arc, time::Duration};
 
 use infer::{
-    BackendChain, BackendConfigs, Completion, FailureKind, FinishReason, InferError,
+    BackendChain, BackendConfig, Completion, FailureKind, FinishReason, InferError,
     InferenceRequest, OutputSchema, PromptImage, ProviderKind,
 };
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ fn chain_after(models: &ModelServer, before: &str, more: &str) -> BackendChain {
          model = \"{MODEL}\"\nupstream_model = \"noise\"\npriority = 9\n{more}\n",
         models.url()
     );
-    let configs = BackendConfigs::parse("backends.toml", &text, &|_| None).expect("backends");
+    let configs = BackendConfig::parse("backends.toml", &text, &|_| None).expect("backends");
     // Another test of this process may have installed the provider.
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
     let roots = rustls::RootCertStore::empty();

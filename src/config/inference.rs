@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use infer::{BackendConfig, BackendConfigs, BaseUrl, scheduler::AdmissionLimits};
+use infer::{BackendConfig, BaseUrl, scheduler::AdmissionLimits};
 use timeline::held::FileError;
 
 use super::{EnvReader, text_of, whole};
@@ -40,7 +40,7 @@ fn backends(vars: &mut EnvReader) -> Vec<BackendConfig> {
     let is_named = vars.raw("SERVICE_CONFIG").is_some();
     let file = vars.read("SERVICE_CONFIG", FILE_DEFAULT, |text| Ok(text.to_owned()));
     if vllm.is_some() || sglang.is_some() {
-        return BackendConfigs::of_urls(vllm, sglang);
+        return BackendConfig::of_urls(vllm, sglang);
     }
     let text = match text_of(Path::new(&file)) {
         Ok(text) => text,
@@ -52,7 +52,7 @@ fn backends(vars: &mut EnvReader) -> Vec<BackendConfig> {
             return Vec::new();
         }
     };
-    let parsed = BackendConfigs::parse(&file, &text, &|name| vars.mentioned(name));
+    let parsed = BackendConfig::parse(&file, &text, &|name| vars.mentioned(name));
     parsed.unwrap_or_else(|error| {
         vars.refuse("SERVICE_CONFIG", format!("cannot be used: {error}"));
         Vec::new()

@@ -1,14 +1,13 @@
 //! Tests of one backend and its state.
 
 use super::*;
-use crate::BackendConfigs;
 use scripted_model::{ScriptedServer, Step};
 
 fn backend(url: &str) -> Arc<Backend> {
     let file = format!(
         "[[backends]]\nname = \"a\"\ntype = \"openai_compat\"\nbase_url = \"{url}\"\npriority = 1\n"
     );
-    let configs = BackendConfigs::parse("test.toml", &file, &|_| None).expect("the file is right");
+    let configs = BackendConfig::parse("test.toml", &file, &|_| None).expect("the file is right");
     let curated = |name: &str| matches!(name, "house-7b" | "org/House-7B").then_some("house-7b");
     let (names, trials) = (Arc::new(Names::new(curated)), Arc::new(watch::Sender::new(0)));
     Arc::new(Backend::new(configs.into_iter().next().expect("one"), names, trials))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ApiKey, ApiProtocol, BackendConfig, BackendConfigs, BaseUrl, OpenaiKind};
+use super::{ApiKey, ApiProtocol, BackendConfig, BaseUrl, OpenaiKind};
 use crate::ProviderKind;
 
 fn lookup(name: &str) -> Option<String> {
@@ -16,7 +16,7 @@ fn lookup(name: &str) -> Option<String> {
 }
 
 fn parse(text: &str) -> Result<Vec<BackendConfig>, String> {
-    BackendConfigs::parse("sightline.toml", text, &lookup).map_err(|error| error.to_string())
+    BackendConfig::parse("sightline.toml", text, &lookup).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -182,10 +182,10 @@ fn a_base_url_ends_in_its_version_whether_it_was_written_or_not() {
 #[test]
 fn explicit_urls_are_vllm_before_sglang() {
     let url = |text| BaseUrl::openai(text).ok();
-    let both = BackendConfigs::of_urls(url("http://a"), url("http://b"));
+    let both = BackendConfig::of_urls(url("http://a"), url("http://b"));
     let order: Vec<_> = both.iter().map(|b| (&*b.name, b.priority, b.api.provider())).collect();
     let expected =
         [("vllm", 1, Some(ProviderKind::Vllm)), ("sglang", 2, Some(ProviderKind::Sglang))];
     assert_eq!(order, expected);
-    assert_eq!(BackendConfigs::of_urls(None, url("http://b")).len(), 1);
+    assert_eq!(BackendConfig::of_urls(None, url("http://b")).len(), 1);
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use infer::{
-    BackendAttempt, BackendChain, BackendConfig, BackendConfigs, Completion, FailureKind,
-    InferError, InferenceRequest, Observer, OutputSchema,
+    BackendAttempt, BackendChain, BackendConfig, Completion, FailureKind, InferError,
+    InferenceRequest, Observer, OutputSchema,
 };
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ pub fn configs(entries: &[(&str, &str, &str, &str)]) -> Vec<BackendConfig> {
         )
     });
     let text: String = entries.collect();
-    BackendConfigs::parse("test.toml", &text, &|_| None).expect("the file is right")
+    BackendConfig::parse("test.toml", &text, &|_| None).expect("the file is right")
 }
 
 /// Returns a chain of OpenAI-compatible backends at `urls`, called `a`, `b`, ...
