@@ -64,7 +64,15 @@ pub(crate) struct ProviderRequest<'a> {
     pub correction: Option<&'a RepairPrompt>,
 }
 
-impl ProviderRequest<'_> {
+impl<'a> ProviderRequest<'a> {
+    /// Returns the first attempt of `request` in a schema mode.
+    #[cfg(test)]
+    fn of(request: &'a InferenceRequest, schema_mode: SchemaMode) -> ProviderRequest<'a> {
+        let (model, max_tokens) = (&*request.model, request.max_tokens);
+        let (compact, correction) = (false, None);
+        ProviderRequest { request, model, max_tokens, schema_mode, compact, correction }
+    }
+
     fn schema(&self) -> Option<&OutputSchema> {
         self.request.schema.as_deref()
     }
@@ -216,16 +224,8 @@ mod tests {
                 .into_iter()
                 .flat_map(|api| api.schema_modes().iter().map(move |form| (api, *form)))
             {
-                let (max_tokens, compact, correction) = (None, false, None);
-                let ask = ProviderRequest {
-                    request: &request,
-                    model: "m",
-                    max_tokens,
-                    schema_mode: form,
-                    compact,
-                    correction,
-                };
-                let body = String::from_utf8(api.body(&ask)).expect("JSON is UTF-8");
+                let body = api.body(&ProviderRequest::of(&request, form));
+                let body = String::from_utf8(body).expect("JSON is UTF-8");
                 // Quotes are escaped inside the prompt.
                 let place = |field: &&str| {
                     let told = body.find(&format!("{field}\\\":"));
@@ -244,15 +244,8 @@ mod tests {
         let schema = OutputSchema::compile(default_schema().clone()).ok().map(Arc::new);
         let request = InferenceRequest { schema, ..InferenceRequest::new("m", "") };
         let correction = RepairPrompt { answer: String::new(), problem: "P".to_owned() };
-        let (form, max_tokens) = (SchemaMode::PromptOnly, None);
-        let ask = ProviderRequest {
-            request: &request,
-            model: "m",
-            max_tokens,
-            schema_mode: form,
-            compact: true,
-            correction: None,
-        };
+        let ask = ProviderRequest::of(&request, SchemaMode::PromptOnly);
+        let ask = ProviderRequest { compact: true, ..ask };
         let found = fingerprint(&[&ask.prompt(), &correction.instruction()]);
         assert_eq!(found, 0x2358_189b_fe6d_709f, "{found:#x}");
     }

@@ -23,17 +23,14 @@ fn admission(limits: AdmissionLimits) -> (InferenceAdmission, Uses) {
 }
 
 fn request() -> AdmissionRequest {
-    let (principal, stream) = ("a".into(), "s".into());
-    let priority = Priority::Live;
-    let retry_after = Duration::ZERO;
     AdmissionRequest {
-        principal,
-        stream,
-        priority,
+        principal: "a".into(),
+        stream: "s".into(),
+        priority: Priority::Live,
         image_bytes: 10,
         tokens: 10,
         wait_max: None,
-        retry_after,
+        retry_after: Duration::ZERO,
     }
 }
 

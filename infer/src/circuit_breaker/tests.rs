@@ -9,8 +9,11 @@ use std::{
 use proptest::prelude::*;
 
 use super::{
-    BreakerOpen, BreakerTicket, BreakerTransition, CircuitBreaker, FAILURES_MAX, OPEN_FIRST,
-    OPEN_MAX, RequestSignal,
+    BreakerOpen::{HalfOpen, Open},
+    BreakerTicket,
+    BreakerTransition::{self, Closed, OpenForAll, OpenForOne},
+    CircuitBreaker, FAILURES_MAX, OPEN_FIRST, OPEN_MAX,
+    RequestSignal::{self, Fails, IsAway, Nothing, Works},
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -48,15 +51,9 @@ fn fail(breaker: &mut CircuitBreaker, asks: u32, signal: RequestSignal, now: Ins
 fn opened(now: Instant) -> CircuitBreaker {
     let mut breaker = CircuitBreaker::default();
     for _ in 1..FAILURES_MAX {
-        assert_eq!(
-            ask(&mut breaker, &alice(), RequestSignal::IsAway, now),
-            BreakerTransition::None
-        );
+        assert_eq!(ask(&mut breaker, &alice(), IsAway, now), BreakerTransition::None);
     }
-    assert_eq!(
-        ask(&mut breaker, &alice(), RequestSignal::IsAway, now),
-        BreakerTransition::OpenForAll
-    );
+    assert_eq!(ask(&mut breaker, &alice(), IsAway, now), OpenForAll);
     breaker
 }
 
@@ -70,37 +67,25 @@ fn trial(breaker: &mut CircuitBreaker, principal: &Arc<str>, now: Instant) -> Br
 fn five_failures_on_end_open_it_and_a_success_between_does_not() {
     let now = Instant::now();
     let mut breaker = CircuitBreaker::default();
-    for signal in [RequestSignal::IsAway; 4]
-        .into_iter()
-        .chain([RequestSignal::Works])
-        .chain([RequestSignal::IsAway; 4])
-    {
+    for signal in [IsAway; 4].into_iter().chain([Works]).chain([IsAway; 4]) {
         assert_eq!(ask(&mut breaker, &alice(), signal, now), BreakerTransition::None);
     }
-    assert_eq!(
-        ask(&mut breaker, &alice(), RequestSignal::IsAway, now),
-        BreakerTransition::OpenForAll
-    );
+    assert_eq!(ask(&mut breaker, &alice(), IsAway, now), OpenForAll);
     for principal in [alice(), bob()] {
-        assert_eq!(
-            breaker.state(&principal, now),
-            Some(BreakerOpen::Open(now + OPEN_FIRST)),
-            "{principal}"
-        );
+        assert_eq!(breaker.state(&principal, now), Some(Open(now + OPEN_FIRST)), "{principal}");
     }
 }
 
 #[test]
 fn failures_of_one_principal_are_its_own_until_they_are_confirmed() {
-    use RequestSignal::{Fails, IsAway, Works};
     // Signals of other principals after alice's failures, and the expected transition.
     let rows: [(&str, u32, &[RequestSignal], BreakerTransition, bool); 6] = [
-        ("alice alone", 50, &[], BreakerTransition::OpenForOne, false),
-        ("another's fails", 5, &[Fails], BreakerTransition::OpenForAll, true),
+        ("alice alone", 50, &[], OpenForOne, false),
+        ("another's fails", 5, &[Fails], OpenForAll, true),
         ("another's fails and the sum is too small", 3, &[Fails], BreakerTransition::None, false),
         ("another's was answered", 5, &[Works, Fails], BreakerTransition::None, false),
-        ("another is refused a connection", 1, &[IsAway; 4], BreakerTransition::OpenForAll, true),
-        ("another's alone fail", 0, &[Fails; 5], BreakerTransition::OpenForOne, false),
+        ("another is refused a connection", 1, &[IsAway; 4], OpenForAll, true),
+        ("another's alone fail", 0, &[Fails; 5], OpenForOne, false),
     ];
     for (name, failures, others, expected, is_shut) in rows {
         let mut now = Instant::now();
@@ -109,11 +94,11 @@ fn failures_of_one_principal_are_its_own_until_they_are_confirmed() {
         for _ in 0..failures {
             now += OPEN_MAX;
             let turn = ask(&mut breaker, &alice(), Fails, now);
-            own |= turn == BreakerTransition::OpenForOne;
+            own |= turn == OpenForOne;
         }
         assert_eq!(own, failures >= FAILURES_MAX, "{name}");
         if own {
-            turn = BreakerTransition::OpenForOne;
+            turn = OpenForOne;
         }
         for signal in others {
             turn = ask(&mut breaker, &bob(), *signal, now);
@@ -130,11 +115,11 @@ fn a_probe_that_fails_confirms_what_one_principal_saw() {
     assert_eq!(breaker.mark_away(now), BreakerTransition::None, "nobody's ask has failed");
     let mut breaker_of = |failures: u32| {
         breaker = CircuitBreaker::default();
-        fail(&mut breaker, failures, RequestSignal::Fails, now);
+        fail(&mut breaker, failures, Fails, now);
         (breaker.mark_away(now), breaker.state(&bob(), now).is_some())
     };
     assert_eq!(breaker_of(4), (BreakerTransition::None, false));
-    assert_eq!(breaker_of(5), (BreakerTransition::OpenForAll, true));
+    assert_eq!(breaker_of(5), (OpenForAll, true));
 }
 
 #[test]
@@ -144,17 +129,17 @@ fn one_trial_after_each_pause_which_doubles_to_its_end() {
     for expected in [1, 2, 4, 8, 16, 30, 30, 30] {
         let until = now + SECOND * expected;
         let before = until - Duration::from_millis(1);
-        assert_eq!(breaker.state(&alice(), before), Some(BreakerOpen::Open(until)), "{expected}");
+        assert_eq!(breaker.state(&alice(), before), Some(Open(until)), "{expected}");
         now = until;
         let ticket = trial(&mut breaker, &alice(), now);
-        let half_open = Some(BreakerOpen::HalfOpen(now + OPEN_MAX));
+        let half_open = Some(HalfOpen(now + OPEN_MAX));
         assert_eq!(breaker.state(&alice(), now), half_open, "one at a time");
         assert_eq!(breaker.state(&bob(), now), half_open, "of all");
-        breaker.record(&ticket, RequestSignal::IsAway, now);
+        breaker.record(&ticket, IsAway, now);
     }
     now += OPEN_MAX;
     let ticket = trial(&mut breaker, &bob(), now);
-    assert_eq!(breaker.record(&ticket, RequestSignal::Works, now), BreakerTransition::Closed);
+    assert_eq!(breaker.record(&ticket, Works, now), Closed);
     assert!(!admit(&mut breaker, &bob(), now).is_probe());
 }
 
@@ -162,50 +147,40 @@ fn one_trial_after_each_pause_which_doubles_to_its_end() {
 fn two_whose_questions_fail_take_no_trial_from_a_third() {
     let start = Instant::now();
     let mut breaker = CircuitBreaker::default();
-    fail(&mut breaker, 3, RequestSignal::Fails, start);
-    ask(&mut breaker, &bob(), RequestSignal::Fails, start);
-    assert_eq!(
-        ask(&mut breaker, &bob(), RequestSignal::Fails, start),
-        BreakerTransition::OpenForAll
-    );
+    fail(&mut breaker, 3, Fails, start);
+    ask(&mut breaker, &bob(), Fails, start);
+    assert_eq!(ask(&mut breaker, &bob(), Fails, start), OpenForAll);
     let now = start + OPEN_FIRST;
-    let others_first = Some(BreakerOpen::Open(now + OPEN_FIRST));
+    let others_first = Some(Open(now + OPEN_FIRST));
     assert_eq!([alice(), bob()].map(|principal| breaker.state(&principal, now)), [others_first; 2]);
     let carol: Arc<str> = PAYERS[2].into();
     assert_eq!(breaker.state(&carol, now), None);
     let now = now + OPEN_FIRST;
     for principal in [alice(), bob()] {
         let suspected = trial(&mut breaker, &principal, now);
-        breaker.record(&suspected, RequestSignal::Fails, now);
+        breaker.record(&suspected, Fails, now);
         assert_eq!(breaker.state(&carol, now), None, "the pause of all is no longer for it");
     }
     let fair = trial(&mut breaker, &carol, now);
-    assert_eq!(breaker.record(&fair, RequestSignal::Works, now), BreakerTransition::Closed);
+    assert_eq!(breaker.record(&fair, Works, now), Closed);
 }
 
 #[test]
 fn a_trial_of_whoever_failed_most_leaves_the_next_to_others() {
     let start = Instant::now();
     let mut breaker = CircuitBreaker::default();
-    fail(&mut breaker, 4, RequestSignal::Fails, start);
-    assert_eq!(
-        ask(&mut breaker, &bob(), RequestSignal::Fails, start),
-        BreakerTransition::OpenForAll
-    );
+    fail(&mut breaker, 4, Fails, start);
+    assert_eq!(ask(&mut breaker, &bob(), Fails, start), OpenForAll);
     let now = start + OPEN_FIRST;
-    assert_eq!(
-        breaker.state(&alice(), now),
-        Some(BreakerOpen::Open(now + OPEN_FIRST)),
-        "others first"
-    );
+    assert_eq!(breaker.state(&alice(), now), Some(Open(now + OPEN_FIRST)), "others first");
     assert_eq!(breaker.state(&bob(), now), None);
     let now = now + OPEN_FIRST;
     let suspected = trial(&mut breaker, &alice(), now);
-    assert_eq!(breaker.state(&bob(), now), Some(BreakerOpen::HalfOpen(now + OPEN_MAX)));
-    breaker.record(&suspected, RequestSignal::Fails, now);
-    assert_eq!(breaker.state(&alice(), now), Some(BreakerOpen::Open(now + OPEN_FIRST * 2)));
+    assert_eq!(breaker.state(&bob(), now), Some(HalfOpen(now + OPEN_MAX)));
+    breaker.record(&suspected, Fails, now);
+    assert_eq!(breaker.state(&alice(), now), Some(Open(now + OPEN_FIRST * 2)));
     let fair = trial(&mut breaker, &bob(), now);
-    breaker.record(&fair, RequestSignal::Works, now);
+    breaker.record(&fair, Works, now);
     assert_eq!(breaker.state(&bob(), now), None);
     assert!(breaker.state(&alice(), now).is_some(), "its own asks still fail");
 }
@@ -215,7 +190,7 @@ fn a_trial_that_was_given_up_leaves_room_for_the_next() {
     let now = Instant::now() + SECOND;
     let mut breaker = opened(now - SECOND);
     let ticket = trial(&mut breaker, &alice(), now);
-    breaker.record(&ticket, RequestSignal::Nothing, now);
+    breaker.record(&ticket, Nothing, now);
     trial(&mut breaker, &bob(), now);
 }
 
@@ -227,16 +202,12 @@ fn a_trial_that_hangs_is_followed_by_another() {
     assert!(breaker.state(&bob(), now + OPEN_MAX - Duration::from_millis(1)).is_some());
     now += OPEN_MAX;
     let next = trial(&mut breaker, &bob(), now);
-    breaker.record(&hangs, RequestSignal::Fails, now);
-    assert_eq!(
-        breaker.state("carol", now),
-        Some(BreakerOpen::HalfOpen(now + OPEN_MAX)),
-        "still under way"
-    );
-    breaker.record(&next, RequestSignal::Fails, now);
+    breaker.record(&hangs, Fails, now);
+    assert_eq!(breaker.state("carol", now), Some(HalfOpen(now + OPEN_MAX)), "still under way");
+    breaker.record(&next, Fails, now);
     let until = now + 2 * SECOND;
-    assert_eq!(breaker.state("carol", now), Some(BreakerOpen::Open(until)), "it has doubled once");
-    breaker.record(&hangs, RequestSignal::Works, now);
+    assert_eq!(breaker.state("carol", now), Some(Open(until)), "it has doubled once");
+    breaker.record(&hangs, Works, now);
     assert_eq!(breaker.state("carol", now), None, "an answer is one, however late");
 }
 
@@ -245,8 +216,8 @@ fn failures_of_before_do_not_lengthen_the_pause() {
     let now = Instant::now();
     let mut breaker = CircuitBreaker::default();
     let late = admit(&mut breaker, &alice(), now);
-    fail(&mut breaker, 5, RequestSignal::IsAway, now);
-    breaker.record(&late, RequestSignal::IsAway, now);
+    fail(&mut breaker, 5, IsAway, now);
+    breaker.record(&late, IsAway, now);
     trial(&mut breaker, &alice(), now + SECOND);
 }
 
@@ -268,7 +239,6 @@ proptest! {
         let mut under_way: Vec<BreakerTicket> = Vec::new();
         for (wait_ms, step, who, which) in steps {
             now += Duration::from_millis(wait_ms);
-            use RequestSignal::{Fails, IsAway, Nothing, Works};
             let signal = [Works, Fails, IsAway, Nothing];
             if let Some(signal) = signal.get(usize::from(step)) {
                 if !under_way.is_empty() {
@@ -314,8 +284,8 @@ proptest! {
         let mut waiting: Vec<usize> = Vec::new();
         if is_suspected {
             // A request of another principal failed as well, once.
-            fail(&mut breaker, 4, RequestSignal::Fails, now);
-            ask(&mut breaker, &bob(), RequestSignal::Fails, now);
+            fail(&mut breaker, 4, Fails, now);
+            ask(&mut breaker, &bob(), Fails, now);
             now += OPEN_FIRST;
         }
         let mut number = 0;
@@ -327,7 +297,7 @@ proptest! {
             while let Some(entry) = under_way.first_entry().filter(|entry| entry.key().0 <= at) {
                 let ((ended, _), ticket) = entry.remove_entry();
                 let fails = *ticket.principal == *principals[0];
-                let signal = if fails { RequestSignal::Fails } else { RequestSignal::Works };
+                let signal = if fails { Fails } else { Works };
                 breaker.record(&ticket, signal, ended);
                 comes.extend(waiting.drain(..).map(|who| (who, ended)));
             }
@@ -338,8 +308,8 @@ proptest! {
                         number += 1;
                         under_way.insert((when + Duration::from_millis(takes_ms), number), ticket);
                     }
-                    Err(BreakerOpen::HalfOpen(_)) => waiting.push(who),
-                    Err(BreakerOpen::Open(_)) => prop_assert_eq!(who, 0, "another than alice is held back"),
+                    Err(HalfOpen(_)) => waiting.push(who),
+                    Err(Open(_)) => prop_assert_eq!(who, 0, "another than alice is held back"),
                 }
             }
         }

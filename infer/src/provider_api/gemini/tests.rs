@@ -30,15 +30,7 @@ fn written(
     form: SchemaMode,
     correction: Option<&RepairPrompt>,
 ) -> Value {
-    let (model, max_tokens) = ("gemini-2.5-flash", request.max_tokens);
-    let ask = ProviderRequest {
-        request,
-        model,
-        max_tokens,
-        schema_mode: form,
-        compact: false,
-        correction,
-    };
+    let ask = ProviderRequest { correction, ..ProviderRequest::of(request, form) };
     serde_json::from_slice(&body(&ask)).expect("the body is JSON")
 }
 

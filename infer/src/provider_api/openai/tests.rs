@@ -16,15 +16,7 @@ fn request() -> InferenceRequest {
 }
 
 fn written(request: &InferenceRequest, form: SchemaMode) -> Value {
-    let (max_tokens, correction) = (request.max_tokens, None);
-    let ask = ProviderRequest {
-        request,
-        model: "upstream",
-        max_tokens,
-        schema_mode: form,
-        compact: false,
-        correction,
-    };
+    let ask = ProviderRequest { model: "upstream", ..ProviderRequest::of(request, form) };
     serde_json::from_slice(&body(&ask)).expect("the body is JSON")
 }
 
