@@ -2,7 +2,7 @@
 //!
 //! An S3 answer is XML with a code and a message; only these are used.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, iter};
 
 use http::{HeaderMap, StatusCode};
 use timeline::{RemoteError, RemoteFault};
@@ -94,12 +94,6 @@ impl Failure {
             refused || status == StatusCode::TOO_MANY_REQUESTS
         })
     }
-
-    /// Returns true if the store does not support the request.
-    fn is_unknown(&self) -> bool {
-        let code = self.code.as_deref();
-        self.status == Some(StatusCode::NOT_IMPLEMENTED) || code == Some("NotImplemented")
-    }
 }
 
 fn is_of_code(byte: u8) -> bool {
@@ -144,20 +138,13 @@ pub(crate) fn shown(text: &str, secrets: &[String]) -> String {
 }
 
 fn cut(text: &str) -> String {
-    let end = text.floor_char_boundary(DETAIL_BYTES_MAX.min(text.len()));
-    text[..end].to_owned()
+    text[..text.floor_char_boundary(DETAIL_BYTES_MAX)].to_owned()
 }
 
 /// Returns the failure of a request inside `error`, if any.
 pub(crate) fn within(error: &object_store::Error) -> Option<&Failure> {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(inner) = cause {
-        if let Some(failure) = inner.downcast_ref::<Failure>() {
-            return Some(failure);
-        }
-        cause = inner.source();
-    }
-    None
+    let first: &(dyn Error + 'static) = error;
+    iter::successors(Some(first), |&inner| inner.source()).find_map(|inner| inner.downcast_ref())
 }
 
 /// Returns true if the object does not exist. For a HEAD request, the bucket may be missing instead.
@@ -171,7 +158,20 @@ pub(crate) fn is_missing(error: &object_store::Error) -> bool {
 /// Returns true if the store does not support conditional PUT.
 pub(crate) fn is_unknown(error: &object_store::Error) -> bool {
     let by_client = matches!(error, object_store::Error::NotImplemented { .. });
-    by_client || within(error).is_some_and(Failure::is_unknown)
+    by_client
+        || within(error).is_some_and(|Failure { status, code, .. }| {
+            *status == Some(StatusCode::NOT_IMPLEMENTED)
+                || code.as_deref() == Some("NotImplemented")
+        })
+}
+
+/// Returns `None` if the object does not exist.
+pub(crate) fn present<T>(outcome: object_store::Result<T>) -> Result<Option<T>, RemoteError> {
+    match outcome {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(told(&error)),
+    }
 }
 
 /// Converts `error` for the server.

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::{
     ANSWER_TIME, Operation,
-    failure::{is_missing, local, told},
+    failure::{local, present, told},
     store::{Store, outcome, within},
 };
 
@@ -151,13 +151,4 @@ async fn write(found: GetResult, mut to: &File, size_max: u64) -> Result<(), Rem
         left -= wanted as u64;
     }
     Ok(())
-}
-
-/// Returns `None` if the object does not exist.
-fn present<T>(outcome: object_store::Result<T>) -> Result<Option<T>, RemoteError> {
-    match outcome {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if is_missing(&error) => Ok(None),
-        Err(error) => Err(told(&error)),
-    }
 }

@@ -11,7 +11,7 @@ use timeline::{RemoteError, RemoteFault};
 
 use crate::{
     ANSWER_TIME, Operation,
-    failure::{is_missing, is_unknown, shown, told},
+    failure::{is_unknown, present, shown, told},
     store::{Store, within},
 };
 
@@ -64,12 +64,11 @@ impl Store {
     async fn create(&self, key: &Path, owner: &str) -> object_store::Result<()> {
         let payload = || PutPayload::from(owner.to_owned());
         let put = self.s3.put_opts(key, payload(), PutMode::Create.into());
-        match self.in_turn(put).await {
-            Err(error) if is_unknown(&error) => {
-                self.in_turn(self.s3.put(key, payload())).await.map(|_| ())
-            }
-            created => created.map(|_| ()),
-        }
+        let put = match self.in_turn(put).await {
+            Err(error) if is_unknown(&error) => self.in_turn(self.s3.put(key, payload())).await,
+            created => created,
+        };
+        put.map(drop)
     }
 
     /// Returns the start of the object at `key` as text; `None` if it does not exist.
@@ -83,16 +82,11 @@ impl Store {
                     break;
                 }
             }
+            content.truncate(OWNER_BYTES_MAX);
             Ok(content)
         };
-        match self.in_turn(read).await {
-            Ok(mut content) => {
-                content.truncate(OWNER_BYTES_MAX);
-                Ok(Some(String::from_utf8_lossy(&content).trim().to_owned()))
-            }
-            Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => Err(told(&error)),
-        }
+        let content = present(self.in_turn(read).await)?;
+        Ok(content.map(|content| String::from_utf8_lossy(&content).trim().to_owned()))
     }
 }
 

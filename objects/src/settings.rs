@@ -78,13 +78,42 @@ pub struct Writer {
 impl Place {
     /// Parses `s3://bucket` or `s3://bucket/prefix`.
     pub fn parse(text: &str) -> Result<Place, SetupError> {
-        let (bucket, prefix) = bucket_and_prefix(text)?;
-        Ok(Place { bucket, prefix, endpoint: None })
+        let rest = text.strip_prefix("s3://").ok_or(SetupError::Place("it starts with s3://"))?;
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let ends = bucket.bytes().next().into_iter().chain(bucket.bytes().last());
+        if !(3..=63).contains(&bucket.len())
+            || !bucket.bytes().all(|byte| is_fit(byte) || matches!(byte, b'-' | b'.'))
+            || !ends.into_iter().all(is_fit)
+        {
+            let problem = "a bucket is 3 to 63 lower-case letters, digits, '-' and '.'";
+            return Err(SetupError::Place(problem));
+        }
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+        // Keys have at most 1024 bytes; the limit of a prefix leaves room for the rest.
+        if prefix.len() > 512 || !prefix.bytes().all(|byte| is_plain(byte) || byte == b'/') {
+            let problem = "a prefix is at most 512 letters, digits, '-', '_', '.' and '/'";
+            return Err(SetupError::Place(problem));
+        }
+        if prefix.starts_with('/') || Path::parse(prefix).is_err() {
+            return Err(SetupError::Place("no part of a prefix is empty, \".\" or \"..\""));
+        }
+        Ok(Place { bucket: bucket.to_owned(), prefix: prefix.to_owned(), endpoint: None })
     }
 
     /// Parses the address of a store other than AWS.
     pub fn endpoint(text: &str) -> Result<Url, SetupError> {
-        address(text)
+        let url = Url::parse(text).map_err(|_| SetupError::Endpoint("it is no URL"))?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(SetupError::Endpoint("it has another scheme, or no host"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(SetupError::Endpoint("it holds no credentials: those are AWS_ variables"));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(SetupError::Endpoint("it ends with its path"));
+        }
+        Ok(url)
     }
 
     /// Returns the key of `name` below the prefix, for any server.
@@ -123,44 +152,6 @@ impl Writer {
 
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
-}
-
-fn bucket_and_prefix(place: &str) -> Result<(String, String), SetupError> {
-    let rest = place.strip_prefix("s3://").ok_or(SetupError::Place("it starts with s3://"))?;
-    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let ends = bucket.bytes().next().into_iter().chain(bucket.bytes().last());
-    if !(3..=63).contains(&bucket.len())
-        || !bucket.bytes().all(|byte| is_fit(byte) || matches!(byte, b'-' | b'.'))
-        || !ends.into_iter().all(is_fit)
-    {
-        let problem = "a bucket is 3 to 63 lower-case letters, digits, '-' and '.'";
-        return Err(SetupError::Place(problem));
-    }
-    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
-    // Keys have at most 1024 bytes; the limit of a prefix leaves room for the rest.
-    if prefix.len() > 512 || !prefix.bytes().all(|byte| is_plain(byte) || byte == b'/') {
-        let problem = "a prefix is at most 512 letters, digits, '-', '_', '.' and '/'";
-        return Err(SetupError::Place(problem));
-    }
-    if prefix.starts_with('/') || Path::parse(prefix).is_err() {
-        return Err(SetupError::Place("no part of a prefix is empty, \".\" or \"..\""));
-    }
-    Ok((bucket.to_owned(), prefix.to_owned()))
-}
-
-fn address(text: &str) -> Result<Url, SetupError> {
-    let url = Url::parse(text).map_err(|_| SetupError::Endpoint("it is no URL"))?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(SetupError::Endpoint("it has another scheme, or no host"));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(SetupError::Endpoint("it holds no credentials: those are AWS_ variables"));
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err(SetupError::Endpoint("it ends with its path"));
-    }
-    Ok(url)
 }
 
 /// Credentials and region, by their names in AWS.

@@ -189,11 +189,6 @@ impl Store {
         self.handle.block_on(work)
     }
 
-    /// Runs `work` in the background.
-    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.handle.spawn(work);
-    }
-
     /// Runs `call` and reports it to the observer.
     pub async fn observed<T>(
         &self,

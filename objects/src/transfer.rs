@@ -166,8 +166,7 @@ impl Drop for Unfinished {
         let (key, id) = (self.key.clone(), std::mem::take(&mut self.id));
         // Runs in the background, since the call that began the upload may have timed out. If the
         // abort fails, a lifecycle rule of the bucket removes the parts.
-        let held = Arc::clone(&store);
-        held.spawn(async move {
+        store.handle.clone().spawn(async move {
             let abort = store.in_turn(store.s3.abort_multipart(&key, &id));
             // The rule removes the parts if this times out.
             tokio::time::timeout(ANSWER_TIME, abort).await.ok();

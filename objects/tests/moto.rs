@@ -15,7 +15,7 @@ use std::{
 
 use objects::{Objects, PART_BYTES};
 use support::{Size as _, World, content, upload, whole};
-use timeline::{RemoteError, RemoteFault};
+use timeline::RemoteFault;
 
 /// Running server, and the key of a user who may write to the bucket `footage`, but not below `read-only`.
 struct Moto {
@@ -61,10 +61,6 @@ impl Drop for Moto {
     }
 }
 
-fn fault(outcome: Result<(), RemoteError>) -> RemoteFault {
-    outcome.expect_err("a fault").fault
-}
-
 #[test]
 fn another_store_keeps_files_and_tells_faults_as_the_first_does() {
     const TEST: &str = "another_store_keeps_files_and_tells_faults_as_the_first_does";
@@ -91,6 +87,6 @@ fn another_store_keeps_files_and_tells_faults_as_the_first_does() {
         ("s3://gone/cameras", &*moto.secret, RemoteFault::NoBucket),
     ] {
         let folder = moto.client(&world, place, secret).folder("stills");
-        assert_eq!(fault(upload(&*folder, &file)), expected, "{place}");
+        assert_eq!(upload(&*folder, &file).expect_err("a fault").fault, expected, "{place}");
     }
 }
