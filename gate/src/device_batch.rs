@@ -6,7 +6,7 @@
 
 use std::any::Any;
 
-use media::{Dimensions, Frame, Plane, SampleFormat};
+use media::{Frame, Plane, SampleFormat};
 
 use crate::{
     cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS},
@@ -203,15 +203,12 @@ pub fn batches(
     })
 }
 
-/// Reads the measurements of a picture of these sizes from its [`SUMS`] little-endian words.
+/// Reads the measurements of `frame` from its [`SUMS`] little-endian words.
 ///
 /// Panics if there are fewer.
-pub fn unpack(
-    extent: Dimensions,
-    chroma_extent: Option<Dimensions>,
-    sums: &[u8],
-) -> FrameMeasurements {
-    let mut measured = FrameMeasurements::zeroed(extent, chroma_extent);
+pub fn unpack(frame: &Frame, sums: &[u8]) -> FrameMeasurements {
+    let chroma_extent = frame.layout.subsampling.chroma_extent(frame.extent);
+    let mut measured = FrameMeasurements::zeroed(frame.extent, chroma_extent);
     let FrameMeasurements { luma_cells, luma_squares, chroma_cells: [u, v], .. } = &mut measured;
     let mut rest = sums;
     for target in [&mut luma_cells[..], &mut luma_squares[..], &mut u[..], &mut v[..]] {
@@ -322,9 +319,9 @@ mod tests {
 
     #[test]
     fn sums_are_read_in_their_order() {
-        let extent = Dimensions { width: 4, height: 4 };
+        let frame = TestPicture::new(4, 4).frame().expect("has pixels");
         let bytes: Vec<u8> = (0..SUMS as u32).flat_map(u32::to_le_bytes).collect();
-        let measured = unpack(extent, Some(extent), &bytes);
+        let measured = unpack(&frame, &bytes);
         assert_eq!(measured.luma_cells[1], 1);
         assert_eq!(measured.luma_squares[1], 2561);
         assert_eq!((measured.chroma_cells[0][1], measured.chroma_cells[1][1]), (5121, 5761));

@@ -113,9 +113,7 @@ impl CudaBackend {
         self.buffers.send(&self.device, self.surfaces.iter())?;
         launch::cell_sums(&self.device, &mut self.buffers, pictures)?;
         let sums = self.buffers.fetch(&self.device, pictures)?.chunks_exact(SUM_BYTES);
-        out.extend(frames.iter().zip(sums).map(|(frame, sums)| {
-            unpack(frame.extent, frame.layout.subsampling.chroma_extent(frame.extent), sums)
-        }));
+        out.extend(frames.iter().zip(sums).map(|(frame, sums)| unpack(frame, sums)));
         Ok(())
     }
 
@@ -138,7 +136,11 @@ impl CudaBackend {
         };
         out.truncate(before);
         let failure = match failure {
-            Failure::Memory(reason) => self.settled(reason),
+            // Work sent before memory ran out may still read buffers that the next batch writes.
+            Failure::Memory(reason) => match self.device.wait() {
+                Ok(()) => Failure::Memory(reason),
+                Err(unfinished) => Failure::Lost(unfinished.reason()),
+            },
             failure => failure,
         };
         Err(match failure {
@@ -149,16 +151,6 @@ impl CudaBackend {
                 MeasureError::DeviceLost { backend: NAME, reason }
             }
         })
-    }
-}
-
-impl CudaBackend {
-    /// Waits for work sent before memory ran out: it may still read buffers that the next batch writes.
-    fn settled(&self, reason: String) -> Failure {
-        match self.device.wait() {
-            Ok(()) => Failure::Memory(reason),
-            Err(unfinished) => Failure::Lost(unfinished.reason()),
-        }
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn run(
 struct Stopped(String);
 
 /// Runs a batch and catches panics: wgpu panics when the driver reports a lost device during a wait.
-fn contained(batch: impl FnOnce() -> Result<(), Stopped>) -> Result<(), Stopped> {
+fn contained<T>(batch: impl FnOnce() -> Result<T, Stopped>) -> Result<T, Stopped> {
     catch_unwind(AssertUnwindSafe(batch)).unwrap_or_else(|panic| Err(Stopped(said(panic.as_ref()))))
 }
 
@@ -55,22 +55,14 @@ pub(crate) fn make_buffers(
     pipeline: &wgpu::ComputePipeline,
     bytes: u64,
 ) -> Result<DispatchBuffers, MeasureError> {
-    let mut made = None;
-    let ran = contained(|| {
-        made = Some(DispatchBuffers::new(device, pipeline, bytes));
-        Ok(())
-    });
-    match made {
-        Some(made) => made,
-        None => Err(verdict(&device.faults, ran).err().unwrap_or(MeasureError::DeviceFault {
-            backend: NAME,
-            reason: "no buffers".to_owned(),
-        })),
+    match contained(|| Ok(DispatchBuffers::new(device, pipeline, bytes))) {
+        Ok(made) => made,
+        Err(stopped) => verdict(&device.faults, Err(stopped)),
     }
 }
 
 /// Converts the outcome to an error; loss and faults reported by the device precede their consequences.
-fn verdict(faults: &DeviceErrors, ran: Result<(), Stopped>) -> Result<(), MeasureError> {
+fn verdict<T>(faults: &DeviceErrors, ran: Result<T, Stopped>) -> Result<T, MeasureError> {
     if let Some(reason) = faults.loss() {
         return Err(MeasureError::DeviceLost { backend: NAME, reason });
     }
@@ -86,7 +78,7 @@ fn verdict(faults: &DeviceErrors, ran: Result<(), Stopped>) -> Result<(), Measur
             faults.note_loss(reason.clone());
             Err(MeasureError::DeviceLost { backend: NAME, reason })
         }
-        (None, Ok(())) => Ok(()),
+        (None, Ok(done)) => Ok(done),
     }
 }
 
@@ -162,9 +154,7 @@ fn read(
     let view =
         buffers.readback.get_mapped_range(bytes).map_err(|error| Stopped(error.to_string()))?;
     let sums = view.chunks_exact(SUM_BYTES as usize);
-    out.extend(frames.iter().zip(sums).map(|(frame, sums)| {
-        unpack(frame.extent, frame.layout.subsampling.chroma_extent(frame.extent), sums)
-    }));
+    out.extend(frames.iter().zip(sums).map(|(frame, sums)| unpack(frame, sums)));
     drop(view);
     buffers.readback.unmap();
     Ok(())
@@ -181,7 +171,7 @@ mod tests {
     #[test]
     fn a_panic_of_the_driver_is_a_lost_device_for_good() {
         let faults = DeviceErrors::default();
-        let stopped = contained(|| panic!("Error in Device::poll:\n  {}", "device lost"));
+        let stopped = contained::<()>(|| panic!("Error in Device::poll:\n  {}", "device lost"));
         assert_eq!(stopped, Err(Stopped("Error in Device::poll: device lost".to_owned())));
         assert_eq!(verdict(&faults, stopped), lost("Error in Device::poll: device lost"));
         assert_eq!(verdict(&faults, Ok(())), lost("Error in Device::poll: device lost"));
@@ -189,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_driver_s_own_word_comes_first() {
-        let late = || Err(Stopped("buffers could not be mapped".to_owned()));
+        let late = || Err::<(), _>(Stopped("buffers could not be mapped".to_owned()));
         let faults = DeviceErrors::default();
         let (source, description) = ("refused".into(), "refused".to_owned());
         let memory = wgpu::Error::OutOfMemory { source: "no room".into() };
