@@ -30,7 +30,7 @@ use tokio::{
 use crate::{
     backoff::Backoff,
     embedding::Embedding,
-    protocol::{JPEG_BYTES_MAX, SidecarProtocolError, SidecarStatus},
+    protocol::{JPEG_BYTES_MAX, SidecarProtocolError, SidecarStatus, request_header},
 };
 
 /// Most requests that wait for their replies; as many more may wait to be sent.
@@ -109,9 +109,22 @@ pub struct SidecarCounts {
 }
 
 struct EmbedRequest {
-    jpeg: Bytes,
+    /// Header and picture.
+    message: [Bytes; 2],
+    pending: PendingRequest,
+}
+
+/// Request without its picture, which has been sent or will be.
+struct PendingRequest {
     late: Instant,
     reply: oneshot::Sender<Result<Embedding, SidecarError>>,
+}
+
+impl PendingRequest {
+    fn tell(self, result: Result<Embedding, SidecarError>) {
+        // The caller may have given up; its reply had to be read from the connection all the same.
+        self.reply.send(result).ok();
+    }
 }
 
 /// Client of one sidecar. Dropping it closes the connection.
@@ -165,17 +178,15 @@ impl SidecarClient {
     }
 
     async fn ask(&self, jpeg: Bytes) -> Result<Embedding, SidecarError> {
-        if !(1..=JPEG_BYTES_MAX).contains(&jpeg.len()) {
-            return Err(SidecarError::Picture(jpeg.len()));
-        }
+        let header = request_header(jpeg.len()).ok_or(SidecarError::Picture(jpeg.len()))?;
+        let message = [Bytes::copy_from_slice(&header), jpeg];
         let late = Instant::now() + self.deadline;
         let (reply, answer) = oneshot::channel();
-        self.asks.try_send(EmbedRequest { jpeg, late, reply }).map_err(
-            |refused| match refused {
-                mpsc::error::TrySendError::Full(_) => SidecarError::Full,
-                mpsc::error::TrySendError::Closed(_) => SidecarError::Closed,
-            },
-        )?;
+        let pending = PendingRequest { late, reply };
+        self.asks.try_send(EmbedRequest { message, pending }).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => SidecarError::Full,
+            mpsc::error::TrySendError::Closed(_) => SidecarError::Closed,
+        })?;
         match tokio::time::timeout_at(late, answer).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(SidecarError::Closed),

@@ -17,32 +17,18 @@ use bytes::Bytes;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    sync::{mpsc, oneshot},
+    sync::mpsc,
     time::{Instant, timeout_at},
 };
 
-use super::{EmbedRequest, IN_FLIGHT_MAX, SidecarError};
+use super::{EmbedRequest, IN_FLIGHT_MAX, PendingRequest, SidecarError};
 use crate::{
     backoff::Backoff,
-    embedding::Embedding,
-    protocol::{ReplyDecoder, SidecarReply, request_header},
+    protocol::{ReplyDecoder, SidecarReply},
 };
 
 /// Bytes read at once: eight embeddings of 512 dimensions.
 const READ_BYTES: usize = 16 << 10;
-
-/// Request whose picture has been or is being sent.
-struct PendingRequest {
-    late: Instant,
-    reply: oneshot::Sender<Result<Embedding, SidecarError>>,
-}
-
-impl PendingRequest {
-    fn tell(self, result: Result<Embedding, SidecarError>) {
-        // The caller may have given up; its reply had to be read from the connection all the same.
-        self.reply.send(result).ok();
-    }
-}
 
 /// Serves requests until the client is dropped.
 pub(super) async fn serve(
@@ -53,24 +39,20 @@ pub(super) async fn serve(
     mut backoff: Backoff,
 ) {
     while let Some(first) = asks.recv().await {
-        if first.reply.is_closed() {
+        if first.pending.reply.is_closed() {
             continue;
         }
         if backoff.holds(std::time::Instant::now()) {
-            tell(first, SidecarError::BackingOff);
+            first.pending.tell(Err(SidecarError::BackingOff));
             continue;
         }
-        let opened = timeout_at(first.late, TcpStream::connect(&address)).await;
-        let stream = match opened {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
+        let opened = timeout_at(first.pending.late, TcpStream::connect(&address)).await;
+        let late = Err(SidecarError::Late(deadline));
+        let stream = match opened.map_or(late, |opened| opened.map_err(broken)) {
+            Ok(stream) => stream,
+            Err(error) => {
                 backoff.failed(std::time::Instant::now());
-                tell(first, SidecarError::Io(Arc::new(error)));
-                continue;
-            }
-            Err(_) => {
-                backoff.failed(std::time::Instant::now());
-                tell(first, SidecarError::Late(deadline));
+                first.pending.tell(Err(error));
                 continue;
             }
         };
@@ -89,9 +71,8 @@ pub(super) async fn serve(
     }
 }
 
-fn tell(ask: EmbedRequest, error: SidecarError) {
-    // The caller may have given up.
-    ask.reply.send(Err(error)).ok();
+fn broken(error: io::Error) -> SidecarError {
+    SidecarError::Io(Arc::new(error))
 }
 
 /// Requests in flight on an open connection.
@@ -112,15 +93,10 @@ impl SidecarConnection {
     }
 
     fn take(&mut self, ask: EmbedRequest) {
-        if ask.reply.is_closed() {
-            return;
+        if !ask.pending.reply.is_closed() {
+            self.sending.extend(ask.message);
+            self.waiting.push_back(ask.pending);
         }
-        let Some(header) = request_header(ask.jpeg.len()) else {
-            let length = ask.jpeg.len();
-            return tell(ask, SidecarError::Picture(length));
-        };
-        self.sending.extend([Bytes::copy_from_slice(&header), ask.jpeg]);
-        self.waiting.push_back(PendingRequest { late: ask.late, reply: ask.reply });
     }
 
     /// Sends and receives until an error; returns `Ok` once the client is dropped.
@@ -130,9 +106,8 @@ impl SidecarConnection {
         asks: &mut mpsc::Receiver<EmbedRequest>,
         backoff: &mut Backoff,
     ) -> Result<(), SidecarError> {
-        let io = |error: io::Error| SidecarError::Io(Arc::new(error));
         // A picture's last packet must not wait for the acknowledgement of the one before.
-        stream.set_nodelay(true).map_err(io)?;
+        stream.set_nodelay(true).map_err(broken)?;
         let (mut reading, mut writing) = stream.split();
         let mut bytes = vec![0; READ_BYTES];
         loop {
@@ -145,10 +120,10 @@ impl SidecarConnection {
                     None => return Ok(()),
                 },
                 sent = writing.write(part.as_deref().unwrap_or_default()), if part.is_some() => {
-                    self.sent(sent.map_err(io)?);
+                    self.sent(sent.map_err(broken)?);
                 }
                 read = reading.read(&mut bytes) => {
-                    match read.map_err(io)? {
+                    match read.map_err(broken)? {
                         0 => return Err(SidecarError::Closed),
                         count => self.received(&bytes[..count], backoff)?,
                     }
