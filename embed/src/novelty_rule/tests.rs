@@ -2,7 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{
+    NoveltyReason::{Cell, Distance, Drift, Elapsed, First, Model, Shadow},
+    NoveltyVerdict::{New, Reuse},
+    *,
+};
 use crate::cell_means::{COLUMNS, ROWS};
 
 fn cells(change: u8) -> CellMeans {
@@ -37,23 +41,15 @@ const fn distance(millionths: u32) -> Score {
 fn each_bound_holds_from_both_sides() {
     let three = Embedding::new(vec![1.0, 0.0, 0.0]).expect("an embedding");
     let cases = [
-        ("the anchor itself", frame(1000, 0, 0), NoveltyVerdict::Reuse(distance(0))),
-        ("at the distance", frame(1100, 10_000, 0), NoveltyVerdict::Reuse(distance(10_000))),
-        (
-            "past it",
-            frame(1100, 10_001, 0),
-            NoveltyVerdict::New(NoveltyReason::Distance(distance(10_001))),
-        ),
-        ("at the age", frame(3000, 0, 0), NoveltyVerdict::Reuse(distance(0))),
-        ("past it", frame(3001, 0, 0), NoveltyVerdict::New(NoveltyReason::Elapsed)),
-        ("before the anchor", frame(999, 0, 0), NoveltyVerdict::New(NoveltyReason::Elapsed)),
-        ("a cell at its bound", frame(1100, 0, 12), NoveltyVerdict::Reuse(distance(0))),
-        ("past it", frame(1100, 0, 13), NoveltyVerdict::New(NoveltyReason::Cell(13))),
-        (
-            "another model",
-            FrameFeatures { embedding: three, ..frame(1100, 0, 0) },
-            NoveltyVerdict::New(NoveltyReason::Model),
-        ),
+        ("the anchor itself", frame(1000, 0, 0), Reuse(distance(0))),
+        ("at the distance", frame(1100, 10_000, 0), Reuse(distance(10_000))),
+        ("past it", frame(1100, 10_001, 0), New(Distance(distance(10_001)))),
+        ("at the age", frame(3000, 0, 0), Reuse(distance(0))),
+        ("past it", frame(3001, 0, 0), New(Elapsed)),
+        ("before the anchor", frame(999, 0, 0), New(Elapsed)),
+        ("a cell at its bound", frame(1100, 0, 12), Reuse(distance(0))),
+        ("past it", frame(1100, 0, 13), New(Cell(13))),
+        ("another model", FrameFeatures { embedding: three, ..frame(1100, 0, 0) }, New(Model)),
     ];
     for (name, frame, expected) in cases {
         assert_eq!(anchored(unshadowed()).evaluate(&frame), expected, "{name}");
@@ -64,12 +60,12 @@ fn each_bound_holds_from_both_sides() {
 fn a_stream_begins_new_and_stays_so_until_something_is_described() {
     let mut reuse = NoveltyDetector::new(unshadowed(), 1);
     for ms in 0..3 {
-        assert_eq!(reuse.evaluate(&frame(ms, 0, 0)), NoveltyVerdict::New(NoveltyReason::First));
+        assert_eq!(reuse.evaluate(&frame(ms, 0, 0)), New(First));
     }
     reuse.described(frame(3, 0, 0));
-    assert_eq!(reuse.evaluate(&frame(4, 0, 0)), NoveltyVerdict::Reuse(distance(0)));
+    assert_eq!(reuse.evaluate(&frame(4, 0, 0)), Reuse(distance(0)));
     reuse.forget();
-    assert_eq!(reuse.evaluate(&frame(5, 0, 0)), NoveltyVerdict::New(NoveltyReason::First));
+    assert_eq!(reuse.evaluate(&frame(5, 0, 0)), New(First));
 }
 
 #[test]
@@ -80,8 +76,8 @@ fn a_slow_change_is_measured_from_what_was_described() {
         .map(|step| reuse.evaluate(&frame(1000 + i64::from(step), 2500 * step, 0)))
         .collect();
     let (reused, new) = verdicts.split_at(4);
-    assert!(reused.iter().all(|verdict| matches!(verdict, NoveltyVerdict::Reuse(_))), "{reused:?}");
-    assert_eq!(new, [NoveltyVerdict::New(NoveltyReason::Distance(distance(12_500)))]);
+    assert!(reused.iter().all(|verdict| matches!(verdict, Reuse(_))), "{reused:?}");
+    assert_eq!(new, [New(Distance(distance(12_500)))]);
 }
 
 #[test]
@@ -90,14 +86,14 @@ fn a_description_wears_out_by_the_distances_it_was_used_at() {
     // 500,000 is 50 uses at 10,000.
     for use_ in 1..=50 {
         let verdict = reuse.evaluate(&frame(1000 + use_, 10_000, 0));
-        assert_eq!(verdict, NoveltyVerdict::Reuse(distance(10_000)), "{use_}");
+        assert_eq!(verdict, Reuse(distance(10_000)), "{use_}");
     }
-    assert_eq!(reuse.evaluate(&frame(1051, 10_000, 0)), NoveltyVerdict::New(NoveltyReason::Drift));
+    assert_eq!(reuse.evaluate(&frame(1051, 10_000, 0)), New(Drift));
     // The frame was not described, so the drift remains: only the same picture is reused.
-    assert_eq!(reuse.evaluate(&frame(1052, 1, 0)), NoveltyVerdict::New(NoveltyReason::Drift));
-    assert_eq!(reuse.evaluate(&frame(1053, 0, 0)), NoveltyVerdict::Reuse(distance(0)));
+    assert_eq!(reuse.evaluate(&frame(1052, 1, 0)), New(Drift));
+    assert_eq!(reuse.evaluate(&frame(1053, 0, 0)), Reuse(distance(0)));
     reuse.described(frame(1054, 10_000, 0));
-    assert_eq!(reuse.evaluate(&frame(1055, 10_000, 0)), NoveltyVerdict::Reuse(distance(0)));
+    assert_eq!(reuse.evaluate(&frame(1055, 10_000, 0)), Reuse(distance(0)));
 }
 
 #[test]
@@ -106,10 +102,7 @@ fn one_reuse_in_a_hundred_is_described_all_the_same() {
         let mut reuse = NoveltyDetector::new(ReuseRule::default(), seed);
         reuse.described(frame(1000, 0, 0));
         (0..10_000)
-            .filter(|_| {
-                reuse.evaluate(&frame(1500, 0, 0))
-                    == NoveltyVerdict::New(NoveltyReason::Shadow(distance(0)))
-            })
+            .filter(|_| reuse.evaluate(&frame(1500, 0, 0)) == New(Shadow(distance(0))))
             .count()
     };
     // Golden values: the hash determines a stream's verdicts.
@@ -139,7 +132,7 @@ proptest! {
             ms += step;
             let frame = frame(ms, millionths, change);
             match reuse.evaluate(&frame) {
-                NoveltyVerdict::Reuse(at) => {
+                Reuse(at) => {
                     let anchor = anchor.as_ref().expect("a reuse has an anchor");
                     spent += at.millionths();
                     prop_assert_eq!(Some(at), frame.embedding.distance(&anchor.embedding));
@@ -148,11 +141,11 @@ proptest! {
                     let elapsed = ms - anchor.at.as_millis();
                     prop_assert!((0..=rule.elapsed_ms_max as i64).contains(&elapsed));
                 }
-                NoveltyVerdict::New(_) if succeeds => {
+                New(_) if succeeds => {
                     reuse.described(frame.clone());
                     (anchor, spent) = (Some(frame), 0);
                 }
-                NoveltyVerdict::New(_) => {}
+                New(_) => {}
             }
         }
     }
