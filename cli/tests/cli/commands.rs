@@ -11,7 +11,17 @@ const HASH: &str = "aaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaabbbbaaaa
 const JOB: &str = "job-000102030405060708090a0b0c0d0eff";
 
 /// Command, responses, expected requests, expected output.
-type Row<'a> = (Vec<&'a str>, Vec<Answer>, Vec<(String, Value)>, &'a str);
+type Row = (Vec<&'static str>, Vec<Answer>, Vec<(String, Value)>, &'static str);
+
+/// Row of one request, whose line names the run as `RUN`.
+fn one(args: &[&'static str], answer: Value, line: &str, body: Value, shown: &'static str) -> Row {
+    let asked = (line.replace("RUN", RUN), body);
+    (args.to_vec(), vec![(200, answer.to_string())], vec![asked], shown)
+}
+
+fn get(args: &[&'static str], answer: Value, path: &str, shown: &'static str) -> Row {
+    one(args, answer, &format!("GET {path}"), Value::Null, shown)
+}
 
 #[test]
 fn each_command_asks_for_one_thing_and_shows_what_came() {
@@ -20,17 +30,18 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
     let job = json!({ "job_id": JOB, "kind": "ingest", "status": "running", "frames_done": 7,
         "frames_total": 9, "frames_per_second": 3.0, "eta_ms": 900, "started_at": "2026-01-01T00:00:00Z",
         "result": null, "error": null });
-    let still = json!({ "pts_ms": 1000, "frame_index": 30, "event_type": "scene_cut", "image_bytes": 2048,
-        "image_sha256": HASH, "description": "a van" });
+    let stills = json!({ "keyframes": [{ "pts_ms": 1000, "frame_index": 30, "event_type": "scene_cut",
+        "image_bytes": 2048, "image_sha256": HASH, "description": "a van" }] });
     let episode = json!({ "stream_id": "main", "start_frame": 30, "end_frame": null, "start_pts_ms": 1000,
         "end_pts_ms": null, "peak_score": 0.25, "peak_frame": 31, "image_sha256": null, "zones": ["door"],
         "region": { "x": 0.0, "y": 0.4, "width": 0.2, "height": 0.2 } });
-    let said = json!({ "start_pts_ms": 0, "end_pts_ms": 960, "event_type": "van", "confidence": 0.5,
-        "description": "a van\u{1b}[2J waits" });
+    let said = json!({ "interactions": [{ "start_pts_ms": 0, "end_pts_ms": 960, "event_type": "van",
+        "confidence": 0.5, "description": "a van\u{1b}[2J waits" }] });
     let file = json!({ "file_name": "1.mp4", "uploaded_at": "2026-01-01T00:00:00Z", "bytes": 2048,
         "media_type": "video/mp4", "original_name": "a.mp4", "file_path": "/data/1.mp4" });
-    let hook = json!({ "webhook_id": "wh-1", "status": "active", "dead_letters": 2, "kinds": null,
-        "url": "https://example.org/", "last_error": { "seq": 4, "message": "refused" } });
+    let hooks = json!({ "webhooks": [{ "webhook_id": "wh-1", "status": "active", "dead_letters": 2,
+        "kinds": null, "url": "https://example.org/",
+        "last_error": { "seq": 4, "message": "refused" } }] });
     let models = json!({
         "models": [
             { "id": "m-ready", "tier": "small", "availability": "ready", "providers_available": ["gpu"] },
@@ -41,76 +52,34 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
     });
     let active = json!([{ "run_id": RUN, "status": "pending" }]);
     let stopped = json!({ "run_id": RUN, "status": "cancelled" });
-    let rows: Vec<Row<'_>> = vec![
-        (
-            vec!["interactions", RUN],
-            vec![ok(json!({ "interactions": [said] }))],
-            vec![(format!("GET {}", run("/interactions")), Value::Null)],
-            "a van\u{fffd}[2J waits",
-        ),
+    let cancel = format!("DELETE /v1/runs/RUN/jobs/{JOB}");
+    let (jobs, ready) = (json!({ "jobs": [job] }), json!({ "status": "ready", "reasons": [] }));
+    let label = json!({ "label": "gate 3" });
+    let rows: Vec<Row> = vec![
+        get(&["interactions", RUN], said, "/v1/runs/RUN/interactions", "a van\u{fffd}[2J waits"),
         (
             vec!["activity", RUN, "--stream-id", "main"],
             vec![ok(json!({ "episodes": [episode] }))],
             vec![(format!("GET {}", run("/activity?stream_id=main")), Value::Null)],
             "lasts  0.250          31  left, in door",
         ),
-        (
-            vec!["keyframes", RUN],
-            vec![ok(json!({ "keyframes": [still] }))],
-            vec![(format!("GET {}", run("/keyframes")), Value::Null)],
-            HASH,
-        ),
+        get(&["keyframes", RUN], stills.clone(), "/v1/runs/RUN/keyframes", HASH),
         (
             vec!["keyframe", RUN, "AAAAB", "--max-edge", "64"],
-            vec![ok(json!({ "keyframes": [still] })), (200, "jpeg".to_owned())],
+            vec![ok(stills), (200, "jpeg".to_owned())],
             vec![
                 (format!("GET {}", run("/keyframes")), Value::Null),
                 (format!("GET {}", run(&format!("/keyframes/{HASH}?max_edge=64"))), Value::Null),
             ],
             "jpeg",
         ),
-        (
-            vec!["jobs", RUN],
-            vec![ok(json!({ "jobs": [job] }))],
-            vec![(format!("GET {}", run("/jobs")), Value::Null)],
-            "ingest running, 7 of 9 frames",
-        ),
-        (
-            vec!["jobs", RUN, "--cancel", JOB],
-            vec![ok(job.clone())],
-            vec![(format!("DELETE {}", run(&format!("/jobs/{JOB}"))), Value::Null)],
-            "ingest running",
-        ),
-        (
-            vec!["models"],
-            vec![ok(models.clone())],
-            vec![("GET /v1/models".to_owned(), Value::Null)],
-            "m-ready",
-        ),
-        (
-            vec!["models", "--all"],
-            vec![ok(models)],
-            vec![("GET /v1/models".to_owned(), Value::Null)],
-            "m-other",
-        ),
-        (
-            vec!["health"],
-            vec![ok(json!({ "status": "ok" }))],
-            vec![("GET /v1/health".to_owned(), Value::Null)],
-            "ok",
-        ),
-        (
-            vec!["health", "--ready"],
-            vec![ok(json!({ "status": "ready", "reasons": [] }))],
-            vec![("GET /v1/ready".to_owned(), Value::Null)],
-            "ready",
-        ),
-        (
-            vec!["files", "list"],
-            vec![ok(json!({ "files": [file] }))],
-            vec![("GET /v1/files".to_owned(), Value::Null)],
-            "2.0 KiB",
-        ),
+        get(&["jobs", RUN], jobs, "/v1/runs/RUN/jobs", "ingest running, 7 of 9 frames"),
+        one(&["jobs", RUN, "--cancel", JOB], job, &cancel, Value::Null, "ingest running"),
+        get(&["models"], models.clone(), "/v1/models", "m-ready"),
+        get(&["models", "--all"], models, "/v1/models", "m-other"),
+        get(&["health"], json!({ "status": "ok" }), "/v1/health", "ok"),
+        get(&["health", "--ready"], ready, "/v1/ready", "ready"),
+        get(&["files", "list"], json!({ "files": [file] }), "/v1/files", "2.0 KiB"),
         (
             vec!["files", "delete", "1.mp4"],
             vec![ok(json!({ "file_name": "1.mp4" }))],
@@ -123,12 +92,7 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
             vec![("GET /v1/files/1.mp4".to_owned(), Value::Null)],
             "the bytes",
         ),
-        (
-            vec!["webhooks", "list", "--run", RUN],
-            vec![ok(json!({ "webhooks": [hook] }))],
-            vec![(format!("GET {}", run("/webhooks")), Value::Null)],
-            "refused",
-        ),
+        get(&["webhooks", "list", "--run", RUN], hooks, "/v1/runs/RUN/webhooks", "refused"),
         (
             vec!["webhooks", "create", "https://example.org/", "--kinds", "vlm,activity_started"],
             vec![ok(
@@ -146,24 +110,9 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
             vec![(format!("POST {}", run("/webhooks/wh-1/redeliver")), json!({}))],
             "sent them again",
         ),
-        (
-            vec!["runs", "finish", RUN],
-            vec![ok(json!({}))],
-            vec![(format!("POST {}", run("/finish")), json!({}))],
-            "finished",
-        ),
-        (
-            vec!["runs", "label", RUN, "gate 3"],
-            vec![ok(json!({}))],
-            vec![(format!("PATCH {}", run("")), json!({ "label": "gate 3" }))],
-            "labelled",
-        ),
-        (
-            vec!["runs", "health", RUN],
-            vec![ok(json!({ "word": "good" }))],
-            vec![(format!("GET {}", run("/health")), Value::Null)],
-            "good",
-        ),
+        one(&["runs", "finish", RUN], json!({}), "POST /v1/runs/RUN/finish", json!({}), "finished"),
+        one(&["runs", "label", RUN, "gate 3"], json!({}), "PATCH /v1/runs/RUN", label, "labelled"),
+        get(&["runs", "health", RUN], json!({ "word": "good" }), "/v1/runs/RUN/health", "good"),
         (
             vec!["runs", "stop", "--all"],
             vec![ok(active), ok(json!([])), ok(stopped)],
