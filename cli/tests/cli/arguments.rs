@@ -21,8 +21,7 @@ fn wrong_arguments_end_with_two_and_say_what_is_wrong() {
     ];
     for (args, words) in cases {
         let outcome = sightline(args);
-        assert_eq!(outcome.code, 2, "{args:?}: {}", outcome.stderr);
-        assert!(outcome.stderr.contains(words), "{args:?}: {}", outcome.stderr);
+        outcome.says(2, words);
         assert_eq!(outcome.stdout, "", "{args:?}");
     }
 }
@@ -42,9 +41,7 @@ fn a_server_that_is_not_there_is_four() {
         listener.local_addr().expect("bound").port()
     };
     let server = format!("http://127.0.0.1:{port}");
-    let outcome = sightline(&["runs", "list", "--server", &server]);
-    assert_eq!(outcome.code, 4, "{}", outcome.stderr);
-    assert!(outcome.stderr.contains(&server), "{}", outcome.stderr);
+    sightline(&["runs", "list", "--server", &server]).says(4, &server);
 }
 
 #[test]

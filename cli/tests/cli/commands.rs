@@ -182,9 +182,7 @@ fn a_server_that_cannot_work_is_a_failure_that_says_why() {
         (503, "no backend".to_owned(), "not ready: no backend"),
         (502, "bad gateway".to_owned(), "bad gateway (HTTP 502)"),
     ] {
-        let outcome = Script::start(vec![(status, body)]).run(&["health", "--ready"]);
-        assert_eq!(outcome.code, 1, "{}", outcome.stderr);
-        assert!(outcome.stderr.contains(shown), "{}", outcome.stderr);
+        Script::start(vec![(status, body)]).run(&["health", "--ready"]).says(1, shown);
     }
 }
 
@@ -195,9 +193,7 @@ fn a_system_without_certificates_is_asked_for_them_where_they_are_needed() {
     for (server, code, said) in [(script.address(), 0, ""), (&secure, 2, "ca-certificates")] {
         let mut command = command(&["health", "--server", server]);
         command.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nonexistent");
-        let outcome = finish(command);
-        assert_eq!(outcome.code, code, "{server}: {}", outcome.stderr);
-        assert!(outcome.stderr.contains(said), "{server}: {}", outcome.stderr);
+        finish(command).says(code, said);
     }
 }
 
@@ -208,9 +204,7 @@ fn a_missing_key_names_the_variable() {
     let script = Script::start(vec![(401, refused.to_string())]);
     let mut command = command(&["runs", "list", "--server", script.address()]);
     command.env_remove("SIGHTLINE_API_KEY");
-    let outcome = finish(command);
-    assert_eq!(outcome.code, 6);
-    assert!(outcome.stderr.contains("SIGHTLINE_API_KEY is not set"), "{}", outcome.stderr);
+    finish(command).says(6, "SIGHTLINE_API_KEY is not set");
 }
 
 #[test]
@@ -225,9 +219,7 @@ fn a_source_that_the_server_does_not_find_says_what_to_do() {
         let refused = json!({ "error": { "code": "validation_error", "message": said,
             "request_id": "req-1", "details": [{ "field": "source_uri", "message": found }] } });
         let script = Script::start(vec![(422, refused.to_string())]);
-        let outcome = script.run(&["runs", "ingest", RUN, "clip.mp4"]);
-        assert_eq!(outcome.code, 5, "{found}: {}", outcome.stderr);
-        assert!(outcome.stderr.contains(words), "{found}: {}", outcome.stderr);
+        script.run(&["runs", "ingest", RUN, "clip.mp4"]).says(5, words);
     }
 }
 

@@ -36,12 +36,9 @@ fn a_server_that_does_not_start_is_named_with_its_log() {
     std::fs::write(&video, "x").expect("written");
     let video = video.to_str().expect("a UTF-8 path");
     let died = demo(Path::new("/bin/false"), &dir, video);
-    assert_eq!(died.code, 1, "{}", died.stderr);
-    assert!(died.stderr.contains("before it was ready"), "{}", died.stderr);
+    died.says(1, "before it was ready");
     assert!(died.stderr.contains("server.log"), "{}", died.stderr);
-    let missing = demo(Path::new("/nowhere/server"), &dir, video);
-    assert_eq!(missing.code, 3, "{}", missing.stderr);
-    assert!(missing.stderr.contains("/nowhere/server"), "{}", missing.stderr);
+    demo(Path::new("/nowhere/server"), &dir, video).says(3, "/nowhere/server");
 }
 
 #[test]
@@ -66,9 +63,8 @@ fn the_server_and_the_command_line_find_the_same() {
     assert_eq!(kinds.lines().count(), 1);
 
     kept(&server, &dir, &clip);
-    let refused = demo(&server, &dir, data.strip_suffix("data").expect("it ends so"));
-    assert_eq!(refused.code, 5, "{}", refused.stderr);
-    assert!(refused.stderr.contains("not a regular file"), "{}", refused.stderr);
+    demo(&server, &dir, data.strip_suffix("data").expect("it ends so"))
+        .says(5, "not a regular file");
 }
 
 /// With `--keep` the server answers at the printed address until SIGINT, which then is no failure.

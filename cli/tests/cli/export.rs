@@ -40,9 +40,7 @@ fn an_answer_that_is_cut_short_changes_no_file() {
         let before = files(dir.path());
         let script = Script::start(answers.into_iter().map(|body| (200, body)).collect());
         let out = dir.path().to_str().expect("UTF-8");
-        let outcome = script.run(&["export", RUN, "--out", out]);
-        assert_eq!(outcome.code, code, "{case}: {}", outcome.stderr);
-        assert!(outcome.stderr.contains(says), "{case}: {}", outcome.stderr);
+        script.run(&["export", RUN, "--out", out]).says(code, says);
         let after = files(dir.path());
         if code != 0 {
             assert_eq!(after, before, "{case}");

@@ -84,8 +84,7 @@ fn damage_is_seven_and_repair_keeps_what_it_cuts() {
     std::fs::write(file, bytes).expect("written");
 
     let verify = sightline(&["log", "verify", text(dir.path())]);
-    assert_eq!(verify.code, 7, "{}{}", verify.stdout, verify.stderr);
-    assert!(verify.stderr.contains("damaged"), "{}", verify.stderr);
+    verify.says(7, "damaged");
     assert!(!verify.stdout.contains("sound"), "{}", verify.stdout);
     let cat = sightline(&["log", "cat", text(dir.path())]);
     assert_eq!(cat.code, 7, "{}", cat.stderr);
@@ -104,8 +103,7 @@ fn damage_is_seven_and_repair_keeps_what_it_cuts() {
     assert!(plan.code == 0 && plan.stdout.contains(&planned), "{}{}", plan.stdout, plan.stderr);
     assert_eq!(sightline(&["log", "verify", text(dir.path())]).code, 7, "nothing is cut yet");
     let repair = sightline(&["log", "repair", text(dir.path()), "--json"]);
-    assert_eq!(repair.code, 0, "{}", repair.stderr);
-    assert!(repair.stderr.contains(&planned), "{}", repair.stderr);
+    repair.says(0, &planned);
     let report: Value = serde_json::from_str(&repair.stdout).expect("JSON");
     assert_eq!(report["events"], intact);
     let kept = report["removed"][0]["kept_in"].as_str().expect("a path");
@@ -117,9 +115,7 @@ fn damage_is_seven_and_repair_keeps_what_it_cuts() {
 fn where_there_is_no_log_it_says_so() {
     let dir = TempDir::new().expect("a folder");
     for command in ["verify", "cat", "repair"] {
-        let outcome = sightline(&["log", command, text(dir.path())]);
-        assert_eq!(outcome.code, 3, "{command}: {}", outcome.stderr);
-        assert!(outcome.stderr.contains("no log of a server"), "{command}: {}", outcome.stderr);
+        sightline(&["log", command, text(dir.path())]).says(3, "no log of a server");
     }
     assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0, "nothing was made");
 }

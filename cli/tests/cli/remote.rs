@@ -131,8 +131,7 @@ fn what_the_server_refuses_has_its_exit_code_and_its_reason() {
     for (status, body, code, words) in cases {
         let script = Script::start(vec![(status, body)]);
         let outcome = script.run(&["runs", "show", RUN]);
-        assert_eq!(outcome.code, code, "HTTP {status}: {}", outcome.stderr);
-        assert!(outcome.stderr.contains(words), "HTTP {status}: {}", outcome.stderr);
+        outcome.says(code, words);
         assert!(!outcome.stderr.contains(KEY), "HTTP {status}");
         let asked = script.asked();
         assert_eq!(asked.len(), 1, "HTTP {status}: a redirect must not be followed");
@@ -338,9 +337,7 @@ fn a_file_is_uploaded_and_ingested_by_its_name_there() {
     assert_eq!(script.run(&["upload", file]).stdout, "/data/uploads/o/1.mp4\n");
     let ingest = script.run(&["runs", "ingest", RUN, file, "--upload"]);
     assert_eq!(ingest.stdout, "3 frames decoded (software:h264)\n", "{}", ingest.stderr);
-    let refused = script.run(&["upload", file]);
-    assert_eq!(refused.code, 5, "{}", refused.stderr);
-    assert!(refused.stderr.contains("larger than 5 bytes"), "{}", refused.stderr);
+    script.run(&["upload", file]).says(5, "larger than 5 bytes");
     let asked = script.asked();
     for upload in [&asked[0], &asked[1], &asked[3]] {
         assert_eq!(upload.line, "POST /v1/upload HTTP/1.1");

@@ -14,9 +14,20 @@ pub use skip::skip;
 
 /// Result of a command.
 pub struct Outcome {
+    command: String,
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
+}
+
+impl Outcome {
+    /// Asserts that the command ended with this code and these words among its messages.
+    #[track_caller]
+    pub fn says(&self, code: i32, words: &str) {
+        let Outcome { command, stdout, stderr, .. } = self;
+        assert_eq!(self.code, code, "{command}: {stdout}{stderr}");
+        assert!(stderr.contains(words), "{command} does not say {words:?}: {stdout}{stderr}");
+    }
 }
 
 /// Returns a command of the binary with a clean environment.
@@ -47,6 +58,7 @@ pub fn sightline(args: &[&str]) -> Outcome {
 pub fn finish(mut command: Command) -> Outcome {
     let output = command.output().expect("the binary starts");
     Outcome {
+        command: format!("{command:?}"),
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8(output.stdout).expect("data is UTF-8"),
         stderr: String::from_utf8(output.stderr).expect("messages are UTF-8"),

@@ -128,9 +128,7 @@ fn what_cannot_be_published_is_told_before_anything_is_asked() {
         assert_eq!(publish("a", &url, &options).code, 2, "{options:?}");
     }
     let file = clip("mjpeg.avi", "mjpeg -strict unofficial");
-    let mjpeg = publish(&file, &url, &[]);
-    assert_eq!(mjpeg.code, 5, "{}", mjpeg.stderr);
-    assert!(mjpeg.stderr.contains("mjpeg cannot be published"), "{}", mjpeg.stderr);
+    publish(&file, &url, &[]).says(5, "mjpeg cannot be published");
 }
 
 /// Passes units to the test, with the session's number.
@@ -247,7 +245,5 @@ fn a_bad_path_costs_pictures_and_breaks_none() {
 fn a_server_without_media_is_told() {
     let file = clip("silent.mp4", H264);
     let url = serve(|_| (201, "/s".to_owned(), "v=0\r\nno answer".to_owned()));
-    let outcome = publish(&file, &url, &[]);
-    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
-    assert!(outcome.stderr.contains("session 1: answer: "), "{}", outcome.stderr);
+    publish(&file, &url, &[]).says(1, "session 1: answer: ");
 }
