@@ -4,12 +4,12 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
     process::{Command, Output},
 };
 
 use serde_json::Value;
+
+use crate::support::script;
 
 /// Stubs of a host with a sound GPU: file name and shell script.
 const SOUND: [(&str, &str); 7] = [
@@ -52,12 +52,6 @@ const BARE: [(&str, &str); 3] = [
     ("sightline", "echo 'worker  sandbox  ok  full'; echo 'decode  nvdec  no  no libcuda.so.1'"),
 ];
 
-fn stub(dir: &Path, name: &str, script: &str) {
-    let path = dir.join(name);
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
-}
-
 /// Runs gpu-check with the stubs of a sound host, replaced by those in `others`.
 fn check(others: &[(&str, &str)]) -> (Output, Value) {
     let dir = tempfile::tempdir().expect("a folder");
@@ -65,10 +59,10 @@ fn check(others: &[(&str, &str)]) -> (Output, Value) {
         fs::create_dir(dir.path().join(folder)).expect("made");
     }
     fs::write(dir.path().join("clips/h264-1080.mp4"), "a clip").expect("written");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/gpu-check");
-    fs::copy(script, dir.path().join("gpu-check")).expect("copied");
-    for (name, script) in SOUND.iter().chain(others) {
-        stub(dir.path(), name, script);
+    let checked = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/gpu-check");
+    fs::copy(checked, dir.path().join("gpu-check")).expect("copied");
+    for (name, text) in SOUND.iter().chain(others) {
+        script(&dir.path().join(name), text);
     }
     let output = Command::new(dir.path().join("gpu-check"))
         .args(["--out", "out"])

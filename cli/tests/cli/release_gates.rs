@@ -4,12 +4,14 @@
 
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
 
 use tempfile::TempDir;
+
+use crate::support::script;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const GOLDEN: &str = "fixtures/golden/gops.analysis.json";
@@ -23,11 +25,6 @@ const GATES: [(&str, &str); 7] = [
     ("decision_p95_ns", "SERVICE_MAX_GATE_P95_NS"),
     ("decision_instructions", "SERVICE_MAX_GATE_INSTRUCTIONS"),
 ];
-
-fn script(path: &Path, text: &str) {
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
-}
 
 /// Makes a tree with the script and the files that it reads; `bin` is this build.
 fn tree() -> TempDir {
@@ -125,10 +122,10 @@ fn what_is_not_as_it_should_be_fails_the_gates_that_look_at_it_alone() {
     let all = GATES.map(|(_, variable)| (variable, ample));
     // Broken parts, the way in which each is broken, and the gates that use them.
     type Broken<'a> = (&'a str, Option<&'a str>);
-    let many = Some("#!/bin/sh\necho many");
+    let many = Some("echo many");
     let rows: [(&[Broken<'_>], &[usize]); 2] = [
         (&[(GOLDEN, Some("{")), ("cargo", None), (probe, many)], &[0, 1, 2, 5, 6]),
-        (&[("cargo", Some("#!/bin/sh\necho no tests")), (probe, None)], &[1, 2, 5, 6]),
+        (&[("cargo", Some("echo no tests")), (probe, None)], &[1, 2, 5, 6]),
     ];
     for (broken, failing) in rows {
         let tree = tree();
@@ -136,8 +133,7 @@ fn what_is_not_as_it_should_be_fails_the_gates_that_look_at_it_alone() {
             let path = tree.path().join(name);
             fs::remove_file(&path).expect("removed");
             if let Some(text) = text {
-                fs::write(&path, text).expect("written");
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("set");
+                script(&path, text);
             }
         }
         let (output, states) = gates(&tree, &all);

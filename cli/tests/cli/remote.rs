@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::support::{Outcome, command, doctor, finish};
 
 pub const RUN: &str = "run-000102030405060708090a0b0c0d0eff";
-const KEY: &str = "verysecretkey";
+pub const KEY: &str = "verysecretkey";
 
 /// Scripted response: status and body.
 pub type Answer = (u16, String);
@@ -22,6 +22,7 @@ pub type Answer = (u16, String);
 pub struct Asked {
     pub line: String,
     key: Option<String>,
+    pub authorization: Option<String>,
     pub body: String,
 }
 
@@ -70,24 +71,26 @@ impl Script {
     }
 }
 
-fn read(stream: &TcpStream) -> Asked {
+pub fn read(stream: &TcpStream) -> Asked {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).expect("a request line");
-    let (mut key, mut length) = (None, 0);
+    let (mut key, mut authorization, mut length) = (None, None, 0);
     loop {
         let mut header = String::new();
         reader.read_line(&mut header).expect("a header");
         let Some((name, value)) = header.trim().split_once(": ") else { break };
         match name.to_lowercase().as_str() {
             "x-api-key" => key = Some(value.to_owned()),
+            "authorization" => authorization = Some(value.to_owned()),
             "content-length" => length = value.parse().expect("a number"),
             _ => {}
         }
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).expect("a body");
-    Asked { line: line.trim().to_owned(), key, body: String::from_utf8(body).expect("UTF-8") }
+    let body = String::from_utf8(body).expect("UTF-8");
+    Asked { line: line.trim().to_owned(), key, authorization, body }
 }
 
 fn reply(mut stream: TcpStream, (status, body): &Answer) {

@@ -6,7 +6,9 @@ mod sandbox;
 mod skip;
 
 use std::{
-    path::PathBuf,
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -63,6 +65,12 @@ pub fn finish(mut command: Command) -> Outcome {
         stdout: String::from_utf8(output.stdout).expect("data is UTF-8"),
         stderr: String::from_utf8(output.stderr).expect("messages are UTF-8"),
     }
+}
+
+/// Writes a program of the shell.
+pub fn script(path: &Path, text: &str) {
+    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
 }
 
 /// The path of a clip as an argument.

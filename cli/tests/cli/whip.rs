@@ -2,8 +2,8 @@
 
 use std::{
     fs::File,
-    io::{BufRead, BufReader, Read, Write},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    io::Write,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     sync::{Arc, Mutex, mpsc},
     thread,
     time::Duration,
@@ -17,37 +17,10 @@ use transport::{
     webrtc::{EndpointConfig, SessionEvent, SessionHandler, WebRtcEndpoint},
 };
 
-use crate::support::{Outcome, command, finish, text};
-
-const KEY: &str = "verysecretkey";
-
-/// First line, authorization and body of a request.
-struct Asked {
-    line: String,
-    authorization: Option<String>,
-    body: String,
-}
-
-fn read(stream: &TcpStream) -> Asked {
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    reader.read_line(&mut line).expect("a request line");
-    let (mut authorization, mut length) = (None, 0);
-    loop {
-        let mut header = String::new();
-        reader.read_line(&mut header).expect("a header");
-        let Some((name, value)) = header.trim().split_once(": ") else { break };
-        match name.to_lowercase().as_str() {
-            "authorization" => authorization = Some(value.to_owned()),
-            "content-length" => length = value.parse().expect("a number"),
-            _ => {}
-        }
-    }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body).expect("a body");
-    let body = String::from_utf8(body).expect("UTF-8");
-    Asked { line: line.trim().to_owned(), authorization, body }
-}
+use crate::{
+    remote::{Asked, KEY, read},
+    support::{Outcome, command, finish, text},
+};
 
 /// Answers each request with the status, Location and body that `answer` returns.
 fn serve(mut answer: impl FnMut(&Asked) -> (u16, String, String) + Send + 'static) -> String {
