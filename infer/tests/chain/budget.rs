@@ -6,10 +6,10 @@ use std::{
 };
 
 use infer::{FailureKind, InferError, InferenceRequest, Pass, TokenBudget, TwoPassRequest};
-use scripted_model::{ScriptedServer, Step, chat_body};
+use scripted_model::{Step, chat_body};
 use serde_json::json;
 
-use crate::support::{chain, request, structured};
+use crate::support::{chain, request, server, structured};
 
 /// Budget for a number of requests; records the amounts reserved and charged.
 struct Requests {
@@ -48,10 +48,6 @@ impl TokenBudget for Requests {
     fn commit(&self, tokens: u64) {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner).push(tokens);
     }
-}
-
-async fn server(step: Step) -> ScriptedServer {
-    ScriptedServer::with_steps(Vec::new(), step).await.expect("a server")
 }
 
 #[tokio::test]

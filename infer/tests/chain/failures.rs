@@ -5,11 +5,9 @@ use std::time::{Duration, Instant};
 use infer::{BackendChain, FailureKind, InferenceRequest, REPLY_BYTES_MAX};
 use scripted_model::{ScriptedServer, Step, chat_body, refusing_url};
 
-use crate::support::{KEY, chain, configs, known, only_failure, request, tls, until};
-
-async fn says(text: &str) -> ScriptedServer {
-    ScriptedServer::with_steps(Vec::new(), Step::chat(text)).await.expect("a server")
-}
+use crate::support::{
+    KEY, alone, chain, configs, known, only_failure, request, server, tls, until,
+};
 
 /// Returns unusable answers, each with its failure class.
 fn failing_steps() -> Vec<(&'static str, Step, &'static str)> {
@@ -46,8 +44,7 @@ fn failing_steps() -> Vec<(&'static str, Step, &'static str)> {
 #[tokio::test]
 async fn each_failure_has_its_class_and_shows_no_key() {
     for (name, step, class) in failing_steps() {
-        let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
-        let chain = chain(&[&server.base_url()]);
+        let (_server, chain) = alone(Vec::new(), step).await;
         let result = chain.infer(&request(), &()).await;
         let shown = format!("{result:?} {chain:?}");
         assert!(!shown.contains(KEY), "{name}: {shown}");
@@ -62,9 +59,8 @@ async fn each_failure_has_its_class_and_shows_no_key() {
 
 #[tokio::test]
 async fn the_key_goes_out_in_its_header_and_nowhere_else() {
-    let server =
-        ScriptedServer::with_steps(Vec::new(), Step::chat("a car")).await.expect("a server");
-    let answer = chain(&[&server.base_url()]).infer(&request(), &()).await.expect("an answer");
+    let (server, chain) = alone(Vec::new(), Step::chat("a car")).await;
+    let answer = chain.infer(&request(), &()).await.expect("an answer");
     assert_eq!((answer.text.as_str(), answer.attempts), ("a car", 1));
     let seen = server.seen();
     let [question] = seen.as_slice() else {
@@ -86,7 +82,7 @@ async fn nobody_there_is_refused_at_once() {
 
 #[tokio::test]
 async fn a_server_without_tls_is_no_https_backend() {
-    let server = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
+    let server = server(Step::chat("a")).await;
     let url = server.base_url().replace("http://", "https://");
     assert_eq!(only_failure(chain(&[&url]).infer(&request(), &()).await), FailureKind::Refused);
     assert_eq!(server.seen().len(), 0, "nothing is said in the clear");
@@ -100,13 +96,9 @@ async fn a_backend_that_dawdles_ends_with_the_time() {
         ("drips", Step::drip(whole, Duration::from_millis(50))),
         ("is late", Step::chat("a car").after(Duration::from_secs(60))),
     ] {
-        let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
-        let timeout = Some(Duration::from_millis(300));
-        let failure = only_failure(
-            chain(&[&server.base_url()])
-                .infer(&InferenceRequest { timeout, ..request() }, &())
-                .await,
-        );
+        let (server, chain) = alone(Vec::new(), step).await;
+        let hasty = InferenceRequest { timeout: Some(Duration::from_millis(300)), ..request() };
+        let failure = only_failure(chain.infer(&hasty, &()).await);
         assert_eq!(failure.class(), "timeout", "{name}");
         until("the question is given up", || server.in_flight() == 0).await;
     }
@@ -114,8 +106,8 @@ async fn a_backend_that_dawdles_ends_with_the_time() {
 
 #[tokio::test]
 async fn a_call_that_is_dropped_gives_its_question_up() {
-    let server = ScriptedServer::with_steps(Vec::new(), Step::hang()).await.expect("a server");
-    let chain = std::sync::Arc::new(chain(&[&server.base_url()]));
+    let (server, chain) = alone(Vec::new(), Step::hang()).await;
+    let chain = std::sync::Arc::new(chain);
     let asking = tokio::spawn({
         let chain = chain.clone();
         async move { chain.infer(&request(), &()).await }
@@ -148,7 +140,7 @@ async fn a_connection_that_was_given_up_is_replaced_and_counted() {
 
 #[tokio::test]
 async fn a_question_that_ends_a_new_connection_is_not_asked_twice() {
-    let server = ScriptedServer::with_steps(Vec::new(), Step::close()).await.expect("a server");
+    let server = server(Step::close()).await;
     // A backend with a configured upstream model requests no list first.
     let told = "model = \"qwen3-vl-8b\"\nupstream_model = \"x\"";
     let configs = configs(&[("a", "openai_compat", &server.base_url(), told)]);
@@ -201,16 +193,14 @@ async fn a_reply_of_the_longest_length_is_read() {
     let body = chat_body(&"x".repeat(REPLY_BYTES_MAX - 500), "stop").to_string();
     assert!(body.len() <= REPLY_BYTES_MAX);
     let step = Step::reply(200, "application/json", body);
-    let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
-    let answer = chain(&[&server.base_url()]).infer(&request(), &()).await.expect("an answer");
+    let (_server, chain) = alone(Vec::new(), step).await;
+    let answer = chain.infer(&request(), &()).await.expect("an answer");
     assert_eq!(answer.text.len(), REPLY_BYTES_MAX - 500);
 }
 
 #[tokio::test]
 async fn a_rest_within_the_time_is_waited_for_and_kept() {
-    let steps = vec![Step::rate_limited(Some("1"))];
-    let server = ScriptedServer::with_steps(steps, Step::chat("a car")).await.expect("a server");
-    let chain = chain(&[&server.base_url()]);
+    let (server, chain) = alone(vec![Step::rate_limited(Some("1"))], Step::chat("a car")).await;
     let started = Instant::now();
     let answer = chain.infer(&request(), &()).await.expect("an answer");
     assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
@@ -219,11 +209,9 @@ async fn a_rest_within_the_time_is_waited_for_and_kept() {
 
 #[tokio::test]
 async fn a_longer_rest_is_told_at_once_and_for_whom_there_is_no_other() {
-    let limited = Step::rate_limited(Some("50"));
-    let server = ScriptedServer::with_steps(vec![limited], Step::chat("a car")).await;
-    let (server, other) = (server.expect("a server"), says("a van").await);
-    let both = chain(&[&server.base_url(), &other.base_url()]);
-    let alone = chain(&[&server.base_url()]);
+    let (limited, alone) = alone(vec![Step::rate_limited(Some("50"))], Step::chat("a car")).await;
+    let other = server(Step::chat("a van")).await;
+    let both = chain(&[&limited.base_url(), &other.base_url()]);
     assert_eq!(alone.retry_after("qwen3-vl-8b"), None);
     let error = alone.infer(&request(), &()).await.expect_err("it rests for longer");
     let rest = error.retry_after().expect("a rest");
@@ -237,10 +225,7 @@ async fn a_longer_rest_is_told_at_once_and_for_whom_there_is_no_other() {
 
 #[tokio::test]
 async fn a_backend_that_asked_for_a_rest_is_not_asked_by_others() {
-    let limited = Step::rate_limited(Some("3600"));
-    let server =
-        ScriptedServer::with_steps(vec![limited], Step::chat("a")).await.expect("a server");
-    let chain = chain(&[&server.base_url()]);
+    let (server, chain) = alone(vec![Step::rate_limited(Some("3600"))], Step::chat("a")).await;
     for _ in 0..3 {
         assert_eq!(only_failure(chain.infer(&request(), &()).await).class(), "rate limited");
     }
@@ -249,9 +234,7 @@ async fn a_backend_that_asked_for_a_rest_is_not_asked_by_others() {
 
 #[tokio::test]
 async fn a_backend_that_keeps_failing_is_left_alone_and_comes_back() {
-    let steps = vec![Step::html(503); 5];
-    let server = ScriptedServer::with_steps(steps, Step::chat("a car")).await.expect("a server");
-    let chain = chain(&[&server.base_url()]);
+    let (server, chain) = alone(vec![Step::html(503); 5], Step::chat("a car")).await;
     for _ in 0..5 {
         assert_eq!(only_failure(chain.infer(&request(), &()).await).class(), "http 5xx");
     }
@@ -270,9 +253,7 @@ async fn a_backend_that_keeps_failing_is_left_alone_and_comes_back() {
 
 #[tokio::test]
 async fn the_short_patience_of_one_caller_shuts_no_backend() {
-    let steps = vec![Step::hang(); 8];
-    let server = ScriptedServer::with_steps(steps, Step::chat("a car")).await.expect("a server");
-    let chain = chain(&[&server.base_url()]);
+    let (server, chain) = alone(vec![Step::hang(); 8], Step::chat("a car")).await;
     for _ in 0..8 {
         let timeout = Some(Duration::from_millis(40));
         let hasty = InferenceRequest { timeout, ..request() };

@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use infer::{BackendChain, FailureKind, InferError, InferenceRequest, ProviderKind};
 use scripted_model::{ScriptedServer, Step, refusing_url};
 
-use crate::support::{Log, chain, configs, known, request, tls};
+use crate::support::{Log, chain, configs, known, request, server, tls};
 
 async fn says(text: &str) -> ScriptedServer {
-    ScriptedServer::with_steps(Vec::new(), Step::chat(text)).await.expect("a server")
+    server(Step::chat(text)).await
 }
 
 #[tokio::test]
@@ -20,7 +20,7 @@ async fn the_next_backend_answers_where_the_first_fails() {
         ("a wrong model", Step::json(404, &serde_json::json!({}))),
         ("too many requests", Step::rate_limited(Some("1"))),
     ] {
-        let bad = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
+        let bad = server(step).await;
         let log = Arc::new(Log::default());
         let chain = chain(&[&bad.base_url(), &good.base_url()]).observed_by(log.clone());
         let answer = chain.infer(&request(), &()).await.expect("an answer");
@@ -43,8 +43,7 @@ async fn a_refused_connection_falls_to_the_next_at_once() {
 
 #[tokio::test]
 async fn a_backend_that_hangs_leaves_the_others_their_time() {
-    let hangs = ScriptedServer::with_steps(Vec::new(), Step::hang()).await.expect("a server");
-    let good = says("b").await;
+    let (hangs, good) = (server(Step::hang()).await, says("b").await);
     let (a, b) = (hangs.base_url(), good.base_url());
     for (name, own_time, timeout) in [
         ("its own time is short", "timeout_ms = 200", None),
@@ -61,8 +60,7 @@ async fn a_backend_that_hangs_leaves_the_others_their_time() {
 
 #[tokio::test]
 async fn without_fallback_the_first_answers_or_nobody() {
-    let bad = ScriptedServer::with_steps(Vec::new(), Step::html(500)).await.expect("a server");
-    let good = says("b").await;
+    let (bad, good) = (server(Step::html(500)).await, says("b").await);
     let chain = chain(&[&bad.base_url(), &good.base_url()]);
     let alone = InferenceRequest { allow_fallback: false, ..request() };
     let Err(InferError::Failed(failed)) = chain.infer(&alone, &()).await else {
@@ -77,13 +75,8 @@ async fn without_fallback_the_first_answers_or_nobody() {
 async fn family() -> (Vec<ScriptedServer>, BackendChain) {
     let gemini = serde_json::json!({"candidates": [{"finishReason": "STOP",
         "content": {"parts": [{"text": "gemini"}]}}], "usageMetadata": {"totalTokenCount": 3}});
-    let gemini = ScriptedServer::with_steps(Vec::new(), Step::json(200, &gemini)).await;
-    let servers = vec![
-        says("vllm").await,
-        says("sglang").await,
-        says("mac").await,
-        gemini.expect("a server"),
-    ];
+    let gemini = server(Step::json(200, &gemini)).await;
+    let servers = vec![says("vllm").await, says("sglang").await, says("mac").await, gemini];
     let urls: Vec<String> = servers.iter().map(ScriptedServer::base_url).collect();
     let entries = [
         ("vllm", "openai_compat", urls[0].as_str(), "openai_kind = \"vllm\""),

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use infer::FailureKind;
-use scripted_model::{ScriptedServer, Step, refusing_url};
+use scripted_model::{Step, refusing_url};
 
-use crate::support::{chain, only_failure, request};
+use crate::support::{alone, chain, only_failure, request, server};
 
 #[tokio::test]
 async fn each_backend_is_probed_once_however_many_ask() {
-    let server = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
-    let broken = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
+    let (server, broken) = (server(Step::chat("a")).await, server(Step::chat("a")).await);
     broken.answer_probes(Step::html(502));
     server.answer_probes(Step::html(404));
     let gone = refusing_url().await.expect("a free port");
@@ -37,8 +36,7 @@ async fn each_backend_is_probed_once_however_many_ask() {
 
 #[tokio::test]
 async fn a_backend_that_hangs_holds_up_no_other() {
-    let server = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
-    let hangs = ScriptedServer::with_steps(Vec::new(), Step::chat("a")).await.expect("a server");
+    let (server, hangs) = (server(Step::chat("a")).await, server(Step::chat("a")).await);
     hangs.answer_probes(Step::hang());
     let probes = chain(&[&hangs.base_url(), &server.base_url()]).probe().await;
     let read: Vec<_> = probes.iter().map(|probe| probe.reachable).collect();
@@ -48,9 +46,7 @@ async fn a_backend_that_hangs_holds_up_no_other() {
 
 #[tokio::test]
 async fn a_reachable_backend_tells_how_its_last_request_failed() {
-    let steps = vec![Step::html(500)];
-    let server = ScriptedServer::with_steps(steps, Step::chat("a")).await.expect("a server");
-    let chain = chain(&[&server.base_url()]);
+    let (_server, chain) = alone(vec![Step::html(500)], Step::chat("a")).await;
     assert_eq!(only_failure(chain.infer(&request(), &()).await).class(), "http 5xx");
     let probes = chain.probe().await;
     assert_eq!((probes[0].reachable, &probes[0].last_error), (true, &Some(FailureKind::http(500))));

@@ -4,23 +4,22 @@ use infer::{FailureKind, InferError, InferenceRequest};
 use scripted_model::{ScriptedServer, Step};
 use serde_json::json;
 
-use crate::support::{chain, field, only_failure, request, structured};
+use crate::support::{alone, chain, field, only_failure, request, server, structured};
 
 #[tokio::test]
 async fn an_answer_that_matches_is_parsed() {
     let step = Step::chat("{\"label\": \"car\", \"confidence\": 0.9}");
-    let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
-    let answer = chain(&[&server.base_url()]).infer(&structured(), &()).await.expect("an answer");
+    let (server, chain) = alone(Vec::new(), step).await;
+    let answer = chain.infer(&structured(), &()).await.expect("an answer");
     assert_eq!((field(&answer, "label"), answer.attempts), (json!("car"), 1));
     assert_eq!(server.seen()[0].json()["response_format"]["type"], "json_schema");
 }
 
 #[tokio::test]
 async fn a_violation_is_told_to_the_model_once() {
-    let steps = vec![Step::chat("{\"label\": 7}")];
     let good = Step::chat("{\"label\": \"car\"}");
-    let server = ScriptedServer::with_steps(steps, good).await.expect("a server");
-    let answer = chain(&[&server.base_url()]).infer(&structured(), &()).await.expect("an answer");
+    let (server, chain) = alone(vec![Step::chat("{\"label\": 7}")], good).await;
+    let answer = chain.infer(&structured(), &()).await.expect("an answer");
     assert_eq!((field(&answer, "label"), answer.attempts), (json!("car"), 2));
     assert_eq!(answer.tokens.total, 34, "tokens of both attempts");
     let messages = server.seen()[1].json()["messages"].clone();
@@ -30,9 +29,8 @@ async fn a_violation_is_told_to_the_model_once() {
 
 #[tokio::test]
 async fn a_violation_after_that_is_never_a_success() {
-    let step = Step::chat("{\"label\": 7}");
-    let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
-    let result = chain(&[&server.base_url()]).infer(&structured(), &()).await;
+    let (server, chain) = alone(Vec::new(), Step::chat("{\"label\": 7}")).await;
+    let result = chain.infer(&structured(), &()).await;
     let spent = result.as_ref().err().map(InferError::tokens).unwrap_or_default();
     assert_eq!((server.seen().len(), spent.total), (2, 34));
     let failure = only_failure(result);
@@ -44,8 +42,8 @@ async fn a_violation_after_that_is_never_a_success() {
 
 #[tokio::test]
 async fn one_correction_is_all_that_a_question_gets() {
-    let wrong = || ScriptedServer::with_steps(Vec::new(), Step::chat("{\"label\": 7}"));
-    let (first, second) = (wrong().await.expect("a server"), wrong().await.expect("a server"));
+    let wrong = || server(Step::chat("{\"label\": 7}"));
+    let (first, second) = (wrong().await, wrong().await);
     let result = chain(&[&first.base_url(), &second.base_url()]).infer(&structured(), &()).await;
     let Err(InferError::Failed(failed)) = result else { panic!("a failure: {result:?}") };
     let attempts: Vec<_> = failed.iter().map(|one| (one.failure.class(), one.attempts)).collect();
@@ -56,23 +54,22 @@ async fn one_correction_is_all_that_a_question_gets() {
 async fn an_answer_without_room_is_asked_for_with_more() {
     let cut = Step::chat_finished("{\"label\": \"c", "length");
     let good = Step::chat("{\"label\": \"car\"}");
-    let server = ScriptedServer::with_steps(vec![cut.clone()], good).await.expect("a server");
+    let (server, chain) = alone(vec![cut.clone()], good).await;
     let request = InferenceRequest { max_tokens: Some(10), ..structured() };
-    let answer = chain(&[&server.base_url()]).infer(&request, &()).await.expect("an answer");
+    let answer = chain.infer(&request, &()).await.expect("an answer");
     assert_eq!((field(&answer, "label"), answer.attempts), (json!("car"), 2));
     let rooms: Vec<_> =
         server.seen().iter().map(|seen| seen.json()["max_tokens"].clone()).collect();
     assert_eq!(rooms, [json!(10), json!(276)]);
-    let never = ScriptedServer::with_steps(Vec::new(), cut).await.expect("a server");
-    let failure = only_failure(chain(&[&never.base_url()]).infer(&request, &()).await);
+    let (never, chain) = alone(Vec::new(), cut).await;
+    let failure = only_failure(chain.infer(&request, &()).await);
     assert_eq!((failure, never.seen().len()), (FailureKind::Truncated, 2));
 }
 
 #[tokio::test]
 async fn without_a_schema_an_early_end_is_an_answer() {
-    let step = Step::chat_finished("a red c", "length");
-    let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
-    let answer = chain(&[&server.base_url()]).infer(&request(), &()).await.expect("an answer");
+    let (_server, chain) = alone(Vec::new(), Step::chat_finished("a red c", "length")).await;
+    let answer = chain.infer(&request(), &()).await.expect("an answer");
     assert_eq!((answer.text.as_str(), answer.finish.as_str()), ("a red c", "length"));
     assert_eq!(answer.json, None);
 }

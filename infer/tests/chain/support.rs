@@ -10,6 +10,7 @@ use infer::{
     InferenceRequest, Observer, OutputSchema,
 };
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
+use scripted_model::{ScriptedServer, Step};
 use serde_json::{Value, json};
 
 /// Upper limit for a wait, far longer than any expected delay.
@@ -59,6 +60,18 @@ pub fn chain(urls: &[&str]) -> BackendChain {
     let entries: Vec<_> =
         urls.iter().zip(names).map(|(url, name)| (name, "openai_compat", *url, "")).collect();
     BackendChain::new(configs(&entries), tls(), known).expect("a chain")
+}
+
+/// Starts a backend that answers each question with `step`.
+pub async fn server(step: Step) -> ScriptedServer {
+    ScriptedServer::with_steps(Vec::new(), step).await.expect("a server")
+}
+
+/// Starts a backend that answers with `steps` and then always with `last`; returns a chain of it alone.
+pub async fn alone(steps: Vec<Step>, last: Step) -> (ScriptedServer, BackendChain) {
+    let server = ScriptedServer::with_steps(steps, last).await.expect("a server");
+    let chain = chain(&[&server.base_url()]);
+    (server, chain)
 }
 
 pub fn request() -> InferenceRequest {

@@ -6,7 +6,7 @@ use infer::{BackendChain, InferenceRequest, Pass, TwoPassAnswer, TwoPassRequest}
 use scripted_model::{ScriptedServer, Step};
 use serde_json::json;
 
-use crate::support::{chain, field, structured};
+use crate::support::{alone, chain, field, structured};
 
 /// Starts a backend whose small model is unsure and whose large model answers `large`.
 async fn tiered(large: Step) -> (ScriptedServer, BackendChain) {
@@ -51,9 +51,8 @@ async fn one_pass_is_enough_where_it_is_sure_or_alone() {
 
 #[tokio::test]
 async fn an_answer_without_a_confidence_is_taken_as_it_is() {
-    let step = Step::chat("{\"label\": \"small\"}");
-    let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
-    let one = described(&chain(&[&server.base_url()]), &question(1.0, Some("gemma-3-27b"))).await;
+    let (server, chain) = alone(Vec::new(), Step::chat("{\"label\": \"small\"}")).await;
+    let one = described(&chain, &question(1.0, Some("gemma-3-27b"))).await;
     assert_eq!((one.tier, server.seen().len()), (Pass::First, 1));
 }
 
@@ -113,8 +112,7 @@ async fn a_first_pass_that_fell_back_is_told_of_with_the_second() {
 
 #[tokio::test]
 async fn a_first_pass_that_fails_is_the_failure() {
-    let server = ScriptedServer::with_steps(Vec::new(), Step::html(500)).await.expect("a server");
-    let chain = chain(&[&server.base_url()]);
+    let (server, chain) = alone(Vec::new(), Step::html(500)).await;
     let unasked = InferenceRequest { model: "qwen3-vl-8b".to_owned(), ..structured() };
     let tiered = TwoPassRequest { first: unasked, ..question(0.7, Some("gemma-3-27b")) };
     let error = chain.describe(&tiered, &()).await.expect_err("a failure");

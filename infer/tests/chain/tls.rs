@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::support::{configs, known, only_failure, request, tls, trusting};
+use crate::support::{configs, known, only_failure, request, server, tls, trusting};
 
 /// Backend behind a TLS front, with the front's URL and the roots that verify its certificate.
 struct Secured {
@@ -29,7 +29,7 @@ impl Drop for Secured {
 }
 
 async fn secured(step: Step) -> Secured {
-    let server = ScriptedServer::with_steps(Vec::new(), step).await.expect("a server");
+    let server = server(step).await;
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let mut roots = RootCertStore::empty();
     roots.add(made.cert.der().clone()).expect("a root");
