@@ -202,16 +202,18 @@ const SIZES: [(u32, u32); 22] = [
     (4096, 2304),
 ];
 
+/// Chroma arrangements of the table.
+pub const SUBSAMPLINGS: [Subsampling; 6] = [
+    Subsampling::Gray,
+    Subsampling::Yuv420,
+    Subsampling::Yuv422,
+    Subsampling::Yuv440,
+    Subsampling::Yuv411,
+    Subsampling::Yuv444,
+];
+
 /// Returns every sample format with every chroma arrangement, on sizes that leave remainders.
 fn storages() -> impl Iterator<Item = TestPicture> {
-    let subsamplings = [
-        Subsampling::Gray,
-        Subsampling::Yuv420,
-        Subsampling::Yuv422,
-        Subsampling::Yuv440,
-        Subsampling::Yuv411,
-        Subsampling::Yuv444,
-    ];
     let samples = [
         SampleFormat::U8,
         SampleFormat::U16 { shift: 0 },
@@ -221,7 +223,7 @@ fn storages() -> impl Iterator<Item = TestPicture> {
     ];
     let sizes = [(97u32, 61u32), (130, 83), (37, 19)];
     sizes.into_iter().flat_map(move |(width, height)| {
-        subsamplings.into_iter().flat_map(move |subsampling| {
+        SUBSAMPLINGS.into_iter().flat_map(move |subsampling| {
             samples.into_iter().flat_map(move |sample| {
                 [(false, 0), (false, 6), (true, 0), (true, 26)].into_iter().map(
                     move |(interleaved, padding)| TestPicture {

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 
 use gate::{
     MeasureBackend,
-    conformance::{Fill, TestPicture, check_batch},
+    conformance::{Fill, SUBSAMPLINGS, TestPicture, check_batch},
 };
-use media::{SampleFormat, Subsampling};
+use media::SampleFormat;
 use proptest::{prelude::*, test_runner::TestRunner};
 
 /// Measures `cases` batches of any pictures; fails if one differs from the reference.
@@ -24,14 +24,7 @@ pub fn check_any_batches(measurer: impl MeasureBackend, cases: u32) {
 
 /// Generates pictures of up to 400 samples a side, mostly small ones.
 fn any_picture() -> impl Strategy<Value = TestPicture> {
-    let subsampling = prop::sample::select(vec![
-        Subsampling::Gray,
-        Subsampling::Yuv420,
-        Subsampling::Yuv422,
-        Subsampling::Yuv440,
-        Subsampling::Yuv411,
-        Subsampling::Yuv444,
-    ]);
+    let subsampling = prop::sample::select(SUBSAMPLINGS.to_vec());
     let sample = prop_oneof![
         Just(SampleFormat::U8),
         (0u8..=8).prop_map(|shift| SampleFormat::U16 { shift })
