@@ -1,57 +1,33 @@
 //! The page as text: content that it must have, and content that it must never have.
 
 use media::Score;
+use serde_json::json;
 
 use super::*;
 
 fn signals(count: u64) -> Vec<Signal> {
     (0..count)
         .map(|index| Signal {
-            frame_index: index,
             source_frame_index: Some(index),
-            pts_ms: index as i64 * 40,
             perceptual_hash: index,
             luma_mean: Score::from_millionths(500_000),
-            flicker_score: Score::ZERO,
-            ghosting_score: Score::ZERO,
-            noise_variance_score: Score::ZERO,
             scene_score: Some(Score::ZERO),
-            activity: None,
+            ..Signal::plain(index, index as i64 * 40)
         })
         .collect()
 }
 
 fn marker(event_type: &str) -> MarkerRecord {
-    MarkerRecord {
-        marker_id: "mk-0011223344556677".to_owned(),
-        run_id: "run".to_owned(),
-        stream_id: "video".to_owned(),
-        event_type: event_type.to_owned(),
-        status: "exact".to_owned(),
-        start_frame: 0,
-        end_frame: 3,
-        start_pts_ms: 0,
-        end_pts_ms: 120,
-        confidence: 1.0,
-        supersedes_marker_id: None,
-        analysis_id: None,
-        origin: None,
-    }
+    let marker = json!({ "marker_id": "mk-0011223344556677", "run_id": "run", "stream_id": "video",
+        "event_type": event_type, "status": "exact", "start_frame": 0, "end_frame": 3,
+        "start_pts_ms": 0, "end_pts_ms": 120, "confidence": 1.0 });
+    serde_json::from_value(marker).expect("a marker")
 }
 
 fn episode(zone: &str) -> EpisodeRecord {
-    EpisodeRecord {
-        stream_id: "main".to_owned(),
-        start_frame: 1,
-        end_frame: Some(3),
-        start_pts_ms: 40,
-        end_pts_ms: Some(120),
-        peak_score: 0.25,
-        peak_frame: 2,
-        region: None,
-        zones: vec![zone.to_owned()],
-        image_sha256: None,
-    }
+    let episode = json!({ "stream_id": "main", "start_frame": 1, "end_frame": 3,
+        "start_pts_ms": 40, "end_pts_ms": 120, "peak_score": 0.25, "peak_frame": 2, "zones": [zone] });
+    serde_json::from_value(episode).expect("an episode")
 }
 
 fn render(title: &str, markers: &[MarkerRecord], frames: u64, shelf: &StillSampler) -> String {
@@ -117,7 +93,7 @@ fn episodes_are_drawn_over_the_curve_of_activity() {
     let facts = page.split("id=\"facts\">").nth(1).and_then(|rest| rest.split("</script>").next());
     let facts: serde_json::Value =
         serde_json::from_str(facts.expect("a block")).expect("the block is JSON");
-    let expected = serde_json::json!([{ "start_pts_ms": 40, "end_pts_ms": 120, "start_frame": 1,
+    let expected = json!([{ "start_pts_ms": 40, "end_pts_ms": 120, "start_frame": 1,
         "end_frame": 3, "peak_score": 0.25, "place": "in clip.mp4" }]);
     assert_eq!(facts["episodes"], expected);
     for part in ["id=\"lane-activity\"", "id=\"column-activity\"", ">Activity</p>"] {
