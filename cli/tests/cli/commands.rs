@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    remote::{Answer, RUN, Script},
+    remote::{Answer, RUN, Script, ok},
     support::{command, finish},
 };
 
@@ -16,7 +16,7 @@ type Row = (Vec<&'static str>, Vec<Answer>, Vec<(String, Value)>, &'static str);
 /// Row of one request, whose line names the run as `RUN`.
 fn one(args: &[&'static str], answer: Value, line: &str, body: Value, shown: &'static str) -> Row {
     let asked = (line.replace("RUN", RUN), body);
-    (args.to_vec(), vec![(200, answer.to_string())], vec![asked], shown)
+    (args.to_vec(), vec![ok(answer)], vec![asked], shown)
 }
 
 fn get(args: &[&'static str], answer: Value, path: &str, shown: &'static str) -> Row {
@@ -25,7 +25,6 @@ fn get(args: &[&'static str], answer: Value, path: &str, shown: &'static str) ->
 
 #[test]
 fn each_command_asks_for_one_thing_and_shows_what_came() {
-    let ok = |value: Value| -> Answer { (200, value.to_string()) };
     let run = |rest: &str| format!("/v1/runs/{RUN}{rest}");
     let job = json!({ "job_id": JOB, "kind": "ingest", "status": "running", "frames_done": 7,
         "frames_total": 9, "frames_per_second": 3.0, "eta_ms": 900, "started_at": "2026-01-01T00:00:00Z",
@@ -188,7 +187,7 @@ fn a_server_that_cannot_work_is_a_failure_that_says_why() {
 
 #[test]
 fn a_system_without_certificates_is_asked_for_them_where_they_are_needed() {
-    let script = Script::start(vec![(200, json!({ "status": "ok" }).to_string())]);
+    let script = Script::start(vec![ok(json!({ "status": "ok" }))]);
     let secure = script.address().replace("http:", "https:");
     for (server, code, said) in [(script.address(), 0, ""), (&secure, 2, "ca-certificates")] {
         let mut command = command(&["health", "--server", server]);

@@ -106,12 +106,18 @@ pub fn event(seq: u64, kind: &str, payload: Value) -> Value {
     json!({ "seq": seq, "pts_ms": 951_827_696_789_u64, "kind": kind, "run_id": RUN, "payload": payload })
 }
 
+pub fn ok(value: Value) -> Answer {
+    (200, value.to_string())
+}
+
 pub fn snapshot(events: &[Value]) -> Answer {
-    (200, json!({ "request_id": "req-1", "run_id": RUN, "events": events }).to_string())
+    ok(json!({ "request_id": "req-1", "run_id": RUN, "events": events }))
 }
 
 pub fn page(events: &[Value], next: u64) -> Answer {
-    (200, json!({ "request_id": "req-1", "matches": events, "next_from_seq": next, "has_more": events.len() == 1000 }).to_string())
+    ok(
+        json!({ "request_id": "req-1", "matches": events, "next_from_seq": next, "has_more": events.len() == 1000 }),
+    )
 }
 
 #[test]
@@ -152,8 +158,7 @@ fn doctor_prints_what_the_server_finds_wrong_with_itself() {
         row("model backend gpu", "problem", Some("start it")),
         row("later kind", "unheard of", None),
     ];
-    let script =
-        Script::start(vec![(200, json!({ "request_id": "r", "checks": checks }).to_string())]);
+    let script = Script::start(vec![ok(json!({ "request_id": "r", "checks": checks }))]);
     let outcome = script.ask(doctor(&["--json"]));
     assert_eq!(script.asked()[0].line, "GET /v1/doctor HTTP/1.1");
     let findings: Value = serde_json::from_str(&outcome.stdout).expect("doctor prints JSON");
@@ -184,13 +189,9 @@ fn doctor_prints_what_the_server_finds_wrong_with_itself() {
 #[test]
 fn ingest_and_analyze_send_what_was_asked_for() {
     let script = Script::start(vec![
-        (
-            200,
-            json!({ "decoded_frames": 12, "decoder": "software:h264", "more_frames": true })
-                .to_string(),
-        ),
-        (200, json!({ "run_id": RUN, "status": "processing", "model": "m-1" }).to_string()),
-        (200, json!({ "generated": 12, "markers": [{}, {}] }).to_string()),
+        ok(json!({ "decoded_frames": 12, "decoder": "software:h264", "more_frames": true })),
+        ok(json!({ "run_id": RUN, "status": "processing", "model": "m-1" })),
+        ok(json!({ "generated": 12, "markers": [{}, {}] })),
     ]);
     let source = ["runs", "ingest", RUN, "/srv/a.mp4", "--fps", "2", "--max-frames", "12"];
     let zones = ["--zone", "door=0,0;0.5,0;0,1", "--zones-only"];
@@ -217,10 +218,8 @@ fn following_ends_with_the_run_and_moves_its_cursor() {
     let first = snapshot(&[event(3, "ingest_received", json!({ "source_uri": "a" }))])
         .1
         .replace("{\"source_uri\":\"a\"}", exact);
-    let processing = |job: Value| {
-        let run = json!({ "request_id": "r", "status": "processing", "active_job": job });
-        (200, run.to_string())
-    };
+    let processing =
+        |job: Value| ok(json!({ "request_id": "r", "status": "processing", "active_job": job }));
     let script = Script::start(vec![
         (200, first),
         processing(json!({ "job_id": "job-1" })),
@@ -256,7 +255,7 @@ fn a_job_that_failed_ends_as_its_failure_would_as_an_answer() {
         let job = json!({ "job_id": "job-1", "status": "failed", "frames_done": 0, "frames_total": null,
             "frames_per_second": 0.0, "eta_ms": null, "result": null, "error": error });
         let accepted = (202, json!({ "job_id": "job-1" }).to_string());
-        let answers = vec![accepted, page(&[], 1), (200, job.to_string()), page(&[], 1)];
+        let answers = vec![accepted, page(&[], 1), ok(job), page(&[], 1)];
         let outcome = Script::start(answers).run(&["runs", "ingest", RUN, "a.mp4"]);
         assert_eq!(outcome.code, exit, "{code}: {}", outcome.stderr);
     }
@@ -265,7 +264,7 @@ fn a_job_that_failed_ends_as_its_failure_would_as_an_answer() {
 #[test]
 fn following_a_run_that_has_ended_ends() {
     // The event that ends the run is not of the kind asked for; an older server ignores `kind` and sends all.
-    let ended = (200, json!({ "request_id": "r", "status": "completed" }).to_string());
+    let ended = ok(json!({ "request_id": "r", "status": "completed" }));
     let others = snapshot(&[event(3, "run_created", json!({}))]);
     let script = Script::start(vec![others, ended, page(&[], 4)]);
     let outcome = script.run(&["events", RUN, "--follow", "--kind", "vlm", "--json"]);
@@ -309,7 +308,7 @@ fn events_and_markers_are_tables_for_people() {
                 "region": { "x": 0.1, "y": 0.4, "width": 0.2, "height": 0.3 } }),
             ),
         ]),
-        (200, json!({ "request_id": "r", "run_id": RUN, "markers": [marker] }).to_string()),
+        ok(json!({ "request_id": "r", "run_id": RUN, "markers": [marker] })),
     ]);
     let events = script.run(&["events", RUN]).stdout;
     let line = events.lines().nth(1).expect("a row");
@@ -330,11 +329,11 @@ fn a_file_is_uploaded_and_ingested_by_its_name_there() {
     let file = dir.path().join("clip.mp4");
     std::fs::write(&file, "the bytes").expect("written");
     let file = file.to_str().expect("UTF-8");
-    let kept = json!({ "file_path": "/data/uploads/o/1.mp4", "file_name": "1.mp4" }).to_string();
+    let kept = ok(json!({ "file_path": "/data/uploads/o/1.mp4", "file_name": "1.mp4" }));
     let script = Script::start(vec![
-        (200, kept.clone()),
-        (200, kept),
-        (200, json!({ "decoded_frames": 3, "decoder": "software:h264" }).to_string()),
+        kept.clone(),
+        kept,
+        ok(json!({ "decoded_frames": 3, "decoder": "software:h264" })),
         (413, "the file is larger than 5 bytes, the most that is accepted".to_owned()),
     ]);
     assert_eq!(script.run(&["upload", file]).stdout, "/data/uploads/o/1.mp4\n");

@@ -3,7 +3,7 @@
 use media::is_hidden;
 use serde_json::{Value, json};
 
-use crate::remote::{RUN, Script, event, snapshot};
+use crate::remote::{RUN, Script, event, ok, snapshot};
 
 /// Clears the screen, ends a line, reorders text, and contains C1's control sequence introducer.
 const NASTY: &str = "a\u{1b}[2Jb\rc\u{202e}d\u{9b}31me\u{7f}f\u{2066}g\u{2028}h";
@@ -22,14 +22,13 @@ fn names_of_others_reach_no_terminal_raw() {
         "description": NASTY });
     let refusal = json!({ "error": { "code": "x", "message": NASTY, "request_id": NASTY,
         "details": [{ "field": NASTY, "message": NASTY }] } });
-    let answer = |value: Value| (200, value.to_string());
-    let markers = || answer(json!({ "run_id": RUN, "markers": [marker()] }));
-    let search = || answer(json!({ "scanned": 1, "total_hits": 1, "hits": [hit] }));
+    let markers = || ok(json!({ "run_id": RUN, "markers": [marker()] }));
+    let search = || ok(json!({ "scanned": 1, "total_hits": 1, "hits": [hit] }));
     let rows: Vec<(&[&str], _)> = vec![
-        (&["runs", "list"], answer(json!([run]))),
-        (&["runs", "list", "--json"], answer(json!([run]))),
-        (&["runs", "show", RUN], answer(run.clone())),
-        (&["runs", "show", RUN, "--json"], answer(run.clone())),
+        (&["runs", "list"], ok(json!([run]))),
+        (&["runs", "list", "--json"], ok(json!([run]))),
+        (&["runs", "show", RUN], ok(run.clone())),
+        (&["runs", "show", RUN, "--json"], ok(run.clone())),
         (&["events", RUN], events()),
         (&["events", RUN, "--json"], events()),
         (&["markers", RUN], markers()),
