@@ -183,19 +183,8 @@ pub(crate) fn fingerprint(texts: &[&str]) -> u64 {
 mod tests {
     use super::*;
 
-    fn prompt(
-        shape: PromptKind,
-        task: &str,
-        pictures_ms: &[i64],
-        previous: Option<&str>,
-    ) -> Prompt {
-        Prompt::new(&PromptParts {
-            kind: shape,
-            task,
-            span_ms: (-40, 61_005),
-            pictures_ms,
-            previous,
-        })
+    fn prompt(kind: PromptKind, task: &str, pictures_ms: &[i64], previous: Option<&str>) -> Prompt {
+        Prompt::new(&PromptParts { kind, task, span_ms: (-40, 61_005), pictures_ms, previous })
     }
 
     #[test]

@@ -71,23 +71,19 @@ mod tests {
 
     #[test]
     fn thinking_is_taken_off_however_it_is_marked() {
+        use FinishReason::{Length, Stop};
         let cases = [
-            ("none", "a car", FinishReason::Stop, "a car"),
-            ("a block", "<think>hm</think>a car", FinishReason::Stop, "a car"),
-            ("a block on lines", "\n<think>\nhm\n</think>\n\na car", FinishReason::Stop, "a car"),
-            ("an empty block", "<think></think>a car", FinishReason::Stop, "a car"),
-            ("only its end", "hm hm</think>\na car", FinishReason::Stop, "a car"),
-            ("its end and JSON", "hm</think>{\"a\":1}", FinishReason::Stop, "{\"a\":1}"),
-            ("a sign", "it says </think> stop", FinishReason::Stop, "it says </think> stop"),
-            (
-                "a sign in JSON",
-                "{\"a\":\"</think>\\n\"}",
-                FinishReason::Stop,
-                "{\"a\":\"</think>\\n\"}",
-            ),
-            ("out of room in it", "<think>hm hm", FinishReason::Length, ""),
-            ("never closed", "<think>a car", FinishReason::Stop, "a car"),
-            ("as a word later", "say <think>x</think>", FinishReason::Stop, "say <think>x</think>"),
+            ("none", "a car", Stop, "a car"),
+            ("a block", "<think>hm</think>a car", Stop, "a car"),
+            ("a block on lines", "\n<think>\nhm\n</think>\n\na car", Stop, "a car"),
+            ("an empty block", "<think></think>a car", Stop, "a car"),
+            ("only its end", "hm hm</think>\na car", Stop, "a car"),
+            ("its end and JSON", "hm</think>{\"a\":1}", Stop, "{\"a\":1}"),
+            ("a sign", "it says </think> stop", Stop, "it says </think> stop"),
+            ("a sign in JSON", "{\"a\":\"</think>\\n\"}", Stop, "{\"a\":\"</think>\\n\"}"),
+            ("out of room in it", "<think>hm hm", Length, ""),
+            ("never closed", "<think>a car", Stop, "a car"),
+            ("as a word later", "say <think>x</think>", Stop, "say <think>x</think>"),
         ];
         for (name, text, finish, expected) in cases {
             assert_eq!(without_thinking(text, finish), expected, "{name}");

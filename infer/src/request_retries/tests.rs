@@ -65,127 +65,88 @@ fn each_reason_to_ask_again_is_used_once() {
     let spaces = format!("{{{}", " ".repeat(200));
     let fading = format!("a{}", " ".repeat(200));
     let grammar = "{\"message\": \"grammar of response_format cannot be compiled\"}";
-    type Case = (&'static str, bool, Vec<Result<HttpResponse, NoResponse>>, Vec<&'static str>);
+    let (whole, cut) = (|text: &str| chat(text, "stop"), |text: &str| chat(text, "length"));
+    type Case = (&'static str, bool, Vec<Result<HttpResponse, NoResponse>>, &'static str);
     let cases: Vec<Case> = vec![
-        ("text", false, vec![chat("a", "stop")], vec!["done a"]),
-        ("text that ends early", false, vec![chat("a", "length")], vec!["done a"]),
-        ("no words", false, vec![chat(" \n", "stop")], vec!["failed empty"]),
-        ("no content", false, vec![response(200, EMPTY)], vec!["failed empty"]),
-        (
-            "all room went into thinking",
-            false,
-            vec![chat("", "length"), chat("a", "stop")],
-            vec!["again", "done a"],
-        ),
+        ("text", false, vec![whole("a")], "done a"),
+        ("text that ends early", false, vec![cut("a")], "done a"),
+        ("no words", false, vec![whole(" \n")], "failed empty"),
+        ("no content", false, vec![response(200, EMPTY)], "failed empty"),
+        ("all room went into thinking", false, vec![cut(""), whole("a")], "again, done a"),
         (
             "words and then white space",
             false,
-            vec![chat(&fading, "length"), chat(&fading, "length")],
-            vec!["again", "failed truncated"],
+            vec![cut(&fading), cut(&fading)],
+            "again, failed truncated",
         ),
-        ("white space after the words", false, vec![chat("a\n", "length")], vec!["done a\n"]),
-        ("a valid answer", true, vec![chat("{\"n\":1}", "stop")], vec!["done {\"n\":1}"]),
-        (
-            "corrected",
-            true,
-            vec![chat("{}", "stop"), chat("{\"n\":1}", "stop")],
-            vec!["again", "done {\"n\":1}"],
-        ),
+        ("white space after the words", false, vec![cut("a\n")], "done a\n"),
+        ("a valid answer", true, vec![whole("{\"n\":1}")], "done {\"n\":1}"),
+        ("corrected", true, vec![whole("{}"), whole("{\"n\":1}")], "again, done {\"n\":1}"),
         (
             "never corrected",
             true,
-            vec![chat("{}", "stop"), chat("{\"n\":\"1\"}", "stop")],
-            vec!["again", "failed schema"],
+            vec![whole("{}"), whole("{\"n\":\"1\"}")],
+            "again, failed schema",
         ),
-        (
-            "never JSON",
-            true,
-            vec![chat("a car", "stop"), chat("a car", "stop")],
-            vec!["again", "failed schema"],
-        ),
-        (
-            "room helps",
-            true,
-            vec![chat("{\"n\":", "length"), chat("{\"n\":1}", "stop")],
-            vec!["again", "done {\"n\":1}"],
-        ),
+        ("never JSON", true, vec![whole("a car"), whole("a car")], "again, failed schema"),
+        ("room helps", true, vec![cut("{\"n\":"), whole("{\"n\":1}")], "again, done {\"n\":1}"),
         (
             "room does not help",
             true,
-            vec![chat("{\"n\":", "length"), chat("{\"n\":", "length")],
-            vec!["again", "failed truncated"],
+            vec![cut("{\"n\":"), cut("{\"n\":")],
+            "again, failed truncated",
         ),
         (
             "valid, but cut",
             true,
-            vec![chat("{\"n\":1}", "length"), chat("{\"n\":1}", "length")],
-            vec!["again", "failed truncated"],
+            vec![cut("{\"n\":1}"), cut("{\"n\":1}")],
+            "again, failed truncated",
         ),
-        (
-            "white space",
-            true,
-            vec![chat(&spaces, "stop"), chat(&spaces, "stop")],
-            vec!["again", "failed truncated"],
-        ),
+        ("white space", true, vec![whole(&spaces), whole(&spaces)], "again, failed truncated"),
         (
             "room, then a correction",
             true,
-            vec![chat("{", "length"), chat("{}", "stop"), chat("{}", "stop")],
-            vec!["again", "again", "failed schema"],
+            vec![cut("{"), whole("{}"), whole("{}")],
+            "again, again, failed schema",
         ),
-        (
-            "a rest within the time",
-            false,
-            vec![limited(2), chat("a", "stop")],
-            vec!["again", "done a"],
-        ),
-        ("two rests", false, vec![limited(2), limited(2)], vec!["again", "failed rate limited"]),
-        ("a long rest", false, vec![limited(60)], vec!["failed rate limited"]),
-        ("no rest told", false, vec![response(429, "")], vec!["failed rate limited"]),
+        ("a rest within the time", false, vec![limited(2), whole("a")], "again, done a"),
+        ("two rests", false, vec![limited(2), limited(2)], "again, failed rate limited"),
+        ("a long rest", false, vec![limited(60)], "failed rate limited"),
+        ("no rest told", false, vec![response(429, "")], "failed rate limited"),
         (
             "forms",
             true,
             vec![response(400, grammar), response(400, grammar), response(400, grammar)],
-            vec!["again", "again", "failed http 4xx"],
+            "again, again, failed http 4xx",
         ),
         (
             "another refusal",
             true,
             vec![response(400, "the context is too long")],
-            vec!["failed http 4xx"],
+            "failed http 4xx",
         ),
-        (
-            "a refusal without a schema",
-            false,
-            vec![response(400, grammar)],
-            vec!["failed http 4xx"],
-        ),
-        ("broken", true, vec![response(500, "<html>")], vec!["failed http 5xx"]),
-        ("a redirect", false, vec![response(302, "")], vec!["failed http other"]),
-        ("not JSON", false, vec![response(200, "<html>")], vec!["failed malformed"]),
+        ("a refusal without a schema", false, vec![response(400, grammar)], "failed http 4xx"),
+        ("broken", true, vec![response(500, "<html>")], "failed http 5xx"),
+        ("a redirect", false, vec![response(302, "")], "failed http other"),
+        ("not JSON", false, vec![response(200, "<html>")], "failed malformed"),
         (
             "an error inside",
             false,
             vec![response(200, "{\"error\":{\"message\":\"x\"}}")],
-            vec!["failed malformed"],
+            "failed malformed",
         ),
-        ("filtered", false, vec![chat("", "content_filter")], vec!["failed filtered"]),
-        ("no connection", false, vec![Err(FailureKind::Refused.into())], vec!["failed refused"]),
-        (
-            "a connection that was gone",
-            false,
-            vec![stale(), chat("a", "stop")],
-            vec!["again", "done a"],
-        ),
-        ("two of them", false, vec![stale(), stale()], vec!["again", "failed closed"]),
-        ("one that broke", false, vec![Err(FailureKind::Closed.into())], vec!["failed closed"]),
+        ("filtered", false, vec![chat("", "content_filter")], "failed filtered"),
+        ("no connection", false, vec![Err(FailureKind::Refused.into())], "failed refused"),
+        ("a connection that was gone", false, vec![stale(), whole("a")], "again, done a"),
+        ("two of them", false, vec![stale(), stale()], "again, failed closed"),
+        ("one that broke", false, vec![Err(FailureKind::Closed.into())], "failed closed"),
     ];
     for (name, with_schema, came, expected) in cases {
         let request = request(with_schema);
         let mut turns = RequestRetries::new(API, Arc::new(request), "m");
         let steps: Vec<String> =
             came.into_iter().map(|came| told(&turns.evaluate(came, PATIENCE))).collect();
-        assert_eq!(steps, expected, "{name}");
+        assert_eq!(steps.join(", "), expected, "{name}");
     }
 }
 
