@@ -215,25 +215,16 @@ mod tests {
 
     #[test]
     fn an_answer_has_a_class_and_a_short_detail() {
+        use RemoteFault::{Denied, Failed, NoBucket};
         for (status, body, fault, detail) in [
-            (
-                403,
-                xml("AccessDenied", "Access Denied"),
-                RemoteFault::Denied,
-                "AccessDenied: Access Denied",
-            ),
-            (
-                400,
-                xml("ExpiredToken", "It is old."),
-                RemoteFault::Denied,
-                "ExpiredToken: It is old.",
-            ),
-            (400, xml("InvalidToken", ""), RemoteFault::Denied, "InvalidToken"),
-            (404, xml("NoSuchBucket", "Gone"), RemoteFault::NoBucket, "NoSuchBucket: Gone"),
-            (503, xml("SlowDown", "Wait &amp; see"), RemoteFault::Failed, "SlowDown: Wait & see"),
-            (403, String::new(), RemoteFault::Denied, "HTTP 403 Forbidden"),
-            (502, "<html>nginx</html>".to_owned(), RemoteFault::Failed, "HTTP 502 Bad Gateway"),
-            (400, xml("<b>x", "y"), RemoteFault::Failed, "HTTP 400 Bad Request"),
+            (403, xml("AccessDenied", "Access Denied"), Denied, "AccessDenied: Access Denied"),
+            (400, xml("ExpiredToken", "It is old."), Denied, "ExpiredToken: It is old."),
+            (400, xml("InvalidToken", ""), Denied, "InvalidToken"),
+            (404, xml("NoSuchBucket", "Gone"), NoBucket, "NoSuchBucket: Gone"),
+            (503, xml("SlowDown", "Wait &amp; see"), Failed, "SlowDown: Wait & see"),
+            (403, String::new(), Denied, "HTTP 403 Forbidden"),
+            (502, "<html>nginx</html>".to_owned(), Failed, "HTTP 502 Bad Gateway"),
+            (400, xml("<b>x", "y"), Failed, "HTTP 400 Bad Request"),
         ] {
             let failure = refused(status, &body);
             assert_eq!((failure.fault, failure.detail.as_str()), (fault, detail), "{body}");

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use infer::{BackendChain, FailureKind, InferenceRequest, REPLY_BYTES_MAX};
 use scripted_model::{ScriptedServer, Step, chat_body, refusing_url};
+use serde_json::json;
 
 use crate::support::{
     KEY, alone, chain, configs, known, only_failure, request, server, tls, until,
@@ -16,13 +17,9 @@ fn failing_steps() -> Vec<(&'static str, Step, &'static str)> {
     vec![
         ("a page of HTML with 502", Step::html(502), "http 5xx"),
         ("a page of HTML with 200", Step::html(200), "malformed"),
-        ("an internal error", Step::json(500, &serde_json::json!({"error": "x"})), "http 5xx"),
-        ("a wrong key", Step::json(401, &serde_json::json!({"error": "no"})), "http 4xx"),
-        (
-            "a wrong model",
-            Step::json(404, &serde_json::json!({"error": {"code": 404}})),
-            "http 4xx",
-        ),
+        ("an internal error", Step::json(500, &json!({"error": "x"})), "http 5xx"),
+        ("a wrong key", Step::json(401, &json!({"error": "no"})), "http 4xx"),
+        ("a wrong model", Step::json(404, &json!({"error": {"code": 404}})), "http 4xx"),
         (
             "a redirect",
             Step::reply(307, "text/plain", "").with_header("location", "/v2"),
@@ -31,7 +28,7 @@ fn failing_steps() -> Vec<(&'static str, Step, &'static str)> {
         ("too many requests", Step::rate_limited(None), "rate limited"),
         ("too many, for long", Step::rate_limited(Some("3600")), "rate limited"),
         ("JSON that is cut", Step::reply(200, "application/json", &whole[..40]), "malformed"),
-        ("another protocol", Step::json(200, &serde_json::json!({"result": "a car"})), "malformed"),
+        ("another protocol", Step::json(200, &json!({"result": "a car"})), "malformed"),
         ("ten megabytes", Step::reply(200, "application/json", huge), "too large"),
         ("the end in mid-stream", Step::cut(whole.clone(), 40), "closed"),
         ("the end at once", Step::close(), "closed"),
