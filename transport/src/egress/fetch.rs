@@ -23,7 +23,8 @@ use url::Url;
 
 use super::{
     AGENT, AnswerProblem, DownloadLimit, EgressClient, EgressError, RequestUrl, TimeoutPhase,
-    UrlCredentials, http1::Http1Connection,
+    UrlCredentials,
+    http1::{FIRST_BYTE, Http1Connection},
 };
 pub(in crate::egress) use response_head::ResponseHead;
 
@@ -212,7 +213,7 @@ impl Fetcher {
         let request = || self.request(target, from, known);
         let opened = async {
             if let Some(mut connection) = self.idle.take(target).await {
-                let answered = connection.send(target, request()).await;
+                let answered = connection.send(target, request(), FIRST_BYTE).await;
                 let Err(EgressError::Answer { problem: AnswerProblem::Missing, .. }) = answered
                 else {
                     return answered.map(|response| (connection, response));
@@ -223,7 +224,7 @@ impl Fetcher {
             }
             let stream = self.egress.dial(target).await?;
             let mut connection = Http1Connection::open(target, stream).await?;
-            let response = connection.send(target, request()).await?;
+            let response = connection.send(target, request(), FIRST_BYTE).await?;
             Ok((connection, response))
         };
         tokio::time::timeout_at(self.budget.end(), opened)

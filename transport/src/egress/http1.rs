@@ -61,16 +61,9 @@ impl Http1Connection {
         matches!(timeout(Duration::ZERO, self.sender.ready()).await, Ok(Ok(())))
     }
 
-    /// Sends `request` with the path of `target` as its URI; returns the response head.
+    /// Sends `request` with the path of `target` as its URI; returns the response head, which has to begin
+    /// within `limit`.
     pub(super) async fn send(
-        &mut self,
-        target: &RequestUrl,
-        request: Request<Bytes>,
-    ) -> Result<Response<Incoming>, EgressError> {
-        self.send_within(target, request, FIRST_BYTE).await
-    }
-
-    async fn send_within(
         &mut self,
         target: &RequestUrl,
         mut request: Request<Bytes>,
@@ -112,7 +105,7 @@ pub(super) async fn exchange(
     reply_max: usize,
 ) -> Result<Response<Bytes>, EgressError> {
     let mut connection = Http1Connection::open(target, stream).await?;
-    let sent = connection.send_within(target, request, REPLY).await?;
+    let sent = connection.send(target, request, REPLY).await?;
     let (parts, mut body) = sent.into_parts();
     let mut reply = BytesMut::new();
     let end = Instant::now() + REPLY;
