@@ -15,8 +15,6 @@ use crate::{
     segment::CodedPacket,
 };
 
-const START_CODE: [u8; 4] = [0, 0, 0, 1];
-
 /// Coded picture of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodedPicture {
@@ -118,12 +116,8 @@ pub(crate) fn annex_b(codec: Codec, data: &[u8], earlier: &[&[u8]], framing: Fra
             nals.sort_by_key(|nal| (kind(nal).is_none(), kind(nal)));
         }
     }
-    let prefixes: usize = earlier.iter().map(|sets| sets.len()).sum();
-    let mut bytes = Vec::with_capacity(prefixes + data.len() + 64);
-    for nal in nals {
-        bytes.extend_from_slice(&START_CODE);
-        bytes.extend_from_slice(nal.bytes());
-    }
+    let mut bytes = Vec::with_capacity(earlier.concat().len() + data.len() + 64);
+    nals.iter().for_each(|nal| Framing::StartCodes.push(nal.bytes(), &mut bytes));
     bytes
 }
 
@@ -150,18 +144,21 @@ impl SetKind {
 /// Returns the parameter sets of a decoder configuration record (ISO 14496-15 5.3.3.1 and 8.3.3.1), each
 /// after its length; Annex B unchanged.
 pub(crate) fn described_sets(codec: Codec, framing: Framing, extradata: &[u8]) -> Vec<u8> {
-    let Framing::Lengths(size) = framing else { return extradata.to_vec() };
-    let arrays = match codec {
-        Codec::H264 => avc_arrays(extradata),
-        _ => hevc_arrays(extradata),
-    };
-    let mut sets = Vec::new();
-    for set in arrays.unwrap_or_default() {
-        let length = (set.len() as u64).to_be_bytes();
-        sets.extend_from_slice(&length[length.len() - usize::from(size)..]);
-        sets.extend_from_slice(set);
+    if framing == Framing::StartCodes {
+        return extradata.to_vec();
     }
+    let mut sets = Vec::new();
+    let found = parameter_sets(codec, extradata).unwrap_or_default();
+    found.iter().for_each(|set| framing.push(set, &mut sets));
     sets
+}
+
+/// Returns the parameter sets of a decoder configuration record; `None` if one exceeds it.
+pub(crate) fn parameter_sets(codec: Codec, record: &[u8]) -> Option<Vec<&[u8]>> {
+    match codec {
+        Codec::H264 => avc_arrays(record),
+        _ => hevc_arrays(record),
+    }
 }
 
 /// Reads `count` sets, each after a 16-bit length, and returns the remaining bytes.
@@ -273,7 +270,7 @@ mod tests {
         ];
         for (name, codec, data, earlier, nals) in cases {
             let expected: Vec<u8> =
-                nals.iter().flat_map(|nal| [&START_CODE[..], *nal].concat()).collect();
+                nals.iter().flat_map(|nal| [&[0, 0, 0, 1][..], *nal].concat()).collect();
             assert_eq!(annex_b(codec, data, earlier, lengths), expected, "{name}");
         }
     }

@@ -9,6 +9,20 @@ pub(crate) enum Framing {
     Lengths(u8),
 }
 
+impl Framing {
+    /// Appends a unit to `out`, framed.
+    pub(crate) fn push(self, unit: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Framing::StartCodes => out.extend([0, 0, 0, 1]),
+            Framing::Lengths(size) => {
+                let length = (unit.len() as u64).to_be_bytes();
+                out.extend(&length[length.len() - usize::from(size)..]);
+            }
+        }
+        out.extend_from_slice(unit);
+    }
+}
+
 /// NAL unit; with start codes, its end is searched for on demand.
 #[derive(Clone, Copy)]
 pub(crate) struct NalUnit<'a> {
@@ -126,16 +140,7 @@ impl ParameterSetCache {
             return None;
         }
         let mut bytes = Vec::new();
-        for set in needed {
-            match framing {
-                Framing::StartCodes => bytes.extend([0, 0, 0, 1]),
-                Framing::Lengths(size) => {
-                    let length = (set.len() as u64).to_be_bytes();
-                    bytes.extend(&length[length.len() - usize::from(size)..]);
-                }
-            }
-            bytes.extend_from_slice(set);
-        }
+        needed.iter().for_each(|set| framing.push(set, &mut bytes));
         Some(bytes.into())
     }
 }

@@ -3,6 +3,7 @@
 use media::{Codec, Dimensions};
 
 use crate::{
+    coded_pictures::parameter_sets,
     nal::{Framing, NalUnits},
     random_access::framing,
 };
@@ -60,8 +61,12 @@ impl InBandRewriter {
             Codec::Mpeg4 | Codec::Mjpeg => return None,
         };
         let prefix = match (codec, framing) {
-            (Codec::H264, Some(Framing::Lengths(_))) => avc_sets(extradata)?,
-            (Codec::H265, Some(Framing::Lengths(_))) => hevc_sets(extradata)?,
+            (_, Some(Framing::Lengths(_))) => {
+                let mut sets = Vec::new();
+                let found = parameter_sets(codec, extradata)?;
+                found.iter().for_each(|set| Framing::StartCodes.push(set, &mut sets));
+                sets
+            }
             // Sequence headers follow the four bytes of the record (AV1 in ISOBMFF 2.3); the first bit of its
             // first byte is set, unlike in every OBU.
             (Codec::Av1, _) if extradata.first() == Some(&0x81) => extradata.get(4..)?.to_vec(),
@@ -86,7 +91,7 @@ impl InBandRewriter {
                     if unit.is_empty() || is_two {
                         return None;
                     }
-                    push_nal(&mut out, unit);
+                    Framing::StartCodes.push(unit, &mut out);
                 }
                 if !nals.rest().is_empty() {
                     return None;
@@ -96,49 +101,6 @@ impl InBandRewriter {
         }
         (!data.is_empty()).then_some(out)
     }
-}
-
-fn push_nal(out: &mut Vec<u8>, nal: &[u8]) {
-    out.extend([0, 0, 0, 1]);
-    out.extend_from_slice(nal);
-}
-
-/// Returns the sets of an `avcC` record (ISO 14496-15 5.3.3.1), each after a start code; `None` if one
-/// exceeds the record.
-fn avc_sets(record: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    let mut rest = record.get(5..)?;
-    for mask in [0x1f, 0xff] {
-        let (&count, after) = rest.split_first()?;
-        rest = after;
-        for _ in 0..count & mask {
-            let (set, after) = sized(rest)?;
-            push_nal(&mut out, set);
-            rest = after;
-        }
-    }
-    Some(out)
-}
-
-/// Returns the sets of an `hvcC` record (ISO 14496-15 8.3.3.1) likewise.
-fn hevc_sets(record: &[u8]) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
-    let (&arrays, mut rest) = record.get(22..)?.split_first()?;
-    for _ in 0..arrays {
-        let (&[_, high, low], after) = rest.split_first_chunk()?;
-        rest = after;
-        for _ in 0..u16::from_be_bytes([high, low]) {
-            let (set, after) = sized(rest)?;
-            push_nal(&mut out, set);
-            rest = after;
-        }
-    }
-    Some(out)
-}
-
-fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk()?;
-    rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
 }
 
 #[cfg(test)]
@@ -212,8 +174,9 @@ mod tests {
     proptest! {
         #[test]
         fn no_record_is_read_past_its_end(record in prop::collection::vec(any::<u8>(), 0..80)) {
-            for sets in [avc_sets(&record), hevc_sets(&record)].into_iter().flatten() {
-                prop_assert!(sets.len() <= 3 * record.len());
+            for codec in [Codec::H264, Codec::H265] {
+                let sets = parameter_sets(codec, &record).unwrap_or_default();
+                prop_assert!(sets.concat().len() <= record.len());
             }
         }
     }
