@@ -9,7 +9,7 @@ use timeline::RegionRecord;
 use crate::{
     client::{ApiClient, Page, ServerArgs},
     error::{ApiError, CliError},
-    output::{StdoutWriter, TextTable, clock},
+    output::{self, StdoutWriter, TextTable, clock},
 };
 
 /// Arguments of `activity`.
@@ -131,14 +131,7 @@ pub fn words(kind: &str, payload: &Value) -> Option<(i64, String)> {
 pub fn run(args: &ActivityArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let query: Vec<_> = args.stream_id.iter().map(|name| ("stream_id", name.clone())).collect();
-    let episodes = ask(&client, &args.run, &query)?;
-    let mut out = StdoutWriter::stdout();
-    if args.json {
-        out.json(&episodes)?;
-    } else {
-        out.table(&table(&episodes))?;
-    }
-    out.finish()
+    output::print(args.json, &ask(&client, &args.run, &query)?[..], table)
 }
 
 fn ask(

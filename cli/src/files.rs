@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{StdoutWriter, TextTable, bytes, printable, text},
+    output::{self, StdoutWriter, TextTable, bytes, printable, text},
 };
 
 /// Arguments of `files`.
@@ -87,22 +87,18 @@ fn list(client: &ApiClient, json: bool) -> Result<(), CliError> {
     client.pages("v1/files", &[], |page: Value| {
         files.extend(page["files"].as_array().cloned().unwrap_or_default());
     })?;
-    let mut out = StdoutWriter::stdout();
-    if json {
-        out.json(&files)?;
-        return out.finish();
-    }
-    let mut table = TextTable::new(&["NAME", "UPLOADED", ">SIZE", "TYPE", "CALLED", "SOURCE"]);
-    for file in &files {
-        table.push([
-            text(&file["file_name"]),
-            text(&file["uploaded_at"]),
-            bytes(file["bytes"].as_u64().unwrap_or(0)),
-            text(&file["media_type"]),
-            text(&file["original_name"]),
-            text(&file["file_path"]),
-        ]);
-    }
-    out.table(&table)?;
-    out.finish()
+    output::print(json, &files, |files| {
+        let mut table = TextTable::new(&["NAME", "UPLOADED", ">SIZE", "TYPE", "CALLED", "SOURCE"]);
+        for file in files {
+            table.push([
+                text(&file["file_name"]),
+                text(&file["uploaded_at"]),
+                bytes(file["bytes"].as_u64().unwrap_or(0)),
+                text(&file["media_type"]),
+                text(&file["original_name"]),
+                text(&file["file_path"]),
+            ]);
+        }
+        table
+    })
 }

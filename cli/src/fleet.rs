@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{
     client::{ApiClient, QUICK, ServerArgs},
     error::CliError,
-    output::{StdoutWriter, TextTable},
+    output::{self, TextTable},
 };
 
 /// Arguments of `fleet`.
@@ -76,27 +76,29 @@ pub fn run(args: &FleetArgs) -> Result<(), CliError> {
     match &args.command {
         FleetCommand::Runs { limit } => {
             let found: Runs = client.get("v1/fleet/runs", &[("limit", limit.to_string())])?;
-            let columns = ["NODE", "RUN", "STATUS", "CREATED", "LAST EVENT", "LABEL"];
-            print(args.json, &found, &columns, |found| {
-                let cells = |run: &Run| {
-                    let Run { node, run_id, label, status, created_at, last_event_at } = run;
-                    [node, run_id, status, created_at, last_event_at, &or_dash(label)]
-                        .map(String::clone)
-                };
-                found.runs.iter().map(cells).collect()
+            output::print(args.json, &found, |found| {
+                let columns = ["NODE", "RUN", "STATUS", "CREATED", "LAST EVENT", "LABEL"];
+                let mut table = TextTable::new(&columns);
+                for Run { node, run_id, label, status, created_at, last_event_at } in &found.runs {
+                    let label = or_dash(label);
+                    let cells = [node, run_id, status, created_at, last_event_at, &label];
+                    table.push(cells.map(String::clone));
+                }
+                table
             })
         }
         FleetCommand::Search { query, limit } => {
             let wanted = json!({ "query": query, "limit": limit });
             let found: Hits = client.post("v1/fleet/search", &wanted, QUICK)?;
-            let columns = ["NODE", "RUN", ">SEQ", "APPENDED", "LABEL", "TEXT"];
-            print(args.json, &found, &columns, |found| {
-                let cells = |hit: &Hit| {
-                    let Hit { node, run_id, label, seq, appended_at, description, .. } = hit;
+            output::print(args.json, &found, |found| {
+                let columns = ["NODE", "RUN", ">SEQ", "APPENDED", "LABEL", "TEXT"];
+                let mut table = TextTable::new(&columns);
+                for Hit { node, run_id, label, seq, appended_at, description, .. } in &found.hits {
                     let (seq, label) = (seq.to_string(), or_dash(label));
-                    [node, run_id, &seq, appended_at, &label, description].map(String::clone)
-                };
-                found.hits.iter().map(cells).collect()
+                    let cells = [node, run_id, &seq, appended_at, &label, description];
+                    table.push(cells.map(String::clone));
+                }
+                table
             })
         }
     }
@@ -104,21 +106,4 @@ pub fn run(args: &FleetArgs) -> Result<(), CliError> {
 
 fn or_dash(text: &Option<String>) -> String {
     text.clone().unwrap_or_else(|| "-".to_owned())
-}
-
-fn print<T: Serialize>(
-    json: bool,
-    found: &T,
-    columns: &[&str],
-    rows: impl FnOnce(&T) -> Vec<[String; 6]>,
-) -> Result<(), CliError> {
-    let mut out = StdoutWriter::stdout();
-    if json {
-        out.json(found)?;
-        return out.finish();
-    }
-    let mut table = TextTable::new(columns);
-    rows(found).into_iter().for_each(|row| table.push(row));
-    out.table(&table)?;
-    out.finish()
 }

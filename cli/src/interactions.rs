@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::{
     client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{StdoutWriter, TextTable, clock, text},
+    output::{self, TextTable, clock, text},
 };
 
 /// Arguments of `interactions`.
@@ -26,13 +26,7 @@ pub struct InteractionsArgs {
 /// Runs `interactions`.
 pub fn run(args: &InteractionsArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
-    let said = fetch(&client, &args.run, args.index.as_deref())?;
-    let mut out = StdoutWriter::stdout();
-    match args.json {
-        true => out.json(&said)?,
-        false => out.table(&table(&said))?,
-    }
-    out.finish()
+    output::print(args.json, &fetch(&client, &args.run, args.index.as_deref())?[..], table)
 }
 
 /// Fetches the models' answers about `run`, all or those of an index.

@@ -8,7 +8,7 @@ use crate::{
     client::{ApiClient, ServerArgs},
     error::CliError,
     files::save,
-    output::{StdoutWriter, TextTable, bytes, clock, printable, text},
+    output::{self, TextTable, bytes, clock, printable, text},
 };
 
 /// Arguments of `keyframes`.
@@ -51,24 +51,21 @@ fn fetch(client: &ApiClient, run: &str) -> Result<Vec<Value>, CliError> {
 /// Runs `keyframes`.
 pub fn list(args: &KeyframesArgs) -> Result<(), CliError> {
     let stills = fetch(&ApiClient::new(&args.server)?, &args.run)?;
-    let mut out = StdoutWriter::stdout();
-    if args.json {
-        out.json(&stills)?;
-        return out.finish();
-    }
-    let mut table = TextTable::new(&[">TIME", ">FRAME", "TYPE", ">SIZE", "SHA256", "DESCRIPTION"]);
-    for still in &stills {
-        table.push([
-            clock(still["pts_ms"].as_i64().unwrap_or(0)),
-            text(&still["frame_index"]),
-            text(&still["event_type"]),
-            bytes(still["image_bytes"].as_u64().unwrap_or(0)),
-            text(&still["image_sha256"]),
-            text(&still["description"]),
-        ]);
-    }
-    out.table(&table)?;
-    out.finish()
+    output::print(args.json, &stills, |stills| {
+        let columns = [">TIME", ">FRAME", "TYPE", ">SIZE", "SHA256", "DESCRIPTION"];
+        let mut table = TextTable::new(&columns);
+        for still in stills {
+            table.push([
+                clock(still["pts_ms"].as_i64().unwrap_or(0)),
+                text(&still["frame_index"]),
+                text(&still["event_type"]),
+                bytes(still["image_bytes"].as_u64().unwrap_or(0)),
+                text(&still["image_sha256"]),
+                text(&still["description"]),
+            ]);
+        }
+        table
+    })
 }
 
 /// Runs `keyframe`.

@@ -86,6 +86,20 @@ impl StdoutWriter {
     }
 }
 
+/// Prints `value` as JSON, or as its table.
+pub fn print<T: Serialize + ?Sized>(
+    json: bool,
+    value: &T,
+    table: impl FnOnce(&T) -> TextTable,
+) -> Result<(), CliError> {
+    let mut out = StdoutWriter::stdout();
+    match json {
+        true => out.json(&value)?,
+        false => out.table(&table(value))?,
+    }
+    out.finish()
+}
+
 /// Writer of JSON. Escapes hidden characters in strings, which changes no value. JSON passed on from a server
 /// may have white space between tokens; it is reduced to blanks.
 struct Json<'a, W> {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     client::{ApiClient, QUICK, ServerArgs},
     error::CliError,
-    output::{StdoutWriter, TextTable, printable, text},
+    output::{self, StdoutWriter, TextTable, printable, text},
     wire::RunRecord,
     work::post_nothing,
 };
@@ -177,27 +177,23 @@ fn list(
     let mut query = vec![("limit", limit.to_string())];
     query.extend(status.map(|status| ("status", status)));
     let runs: Vec<RunRecord> = client.get("v1/runs", &query)?;
-    let mut out = StdoutWriter::stdout();
-    if json {
-        out.json(&runs)?;
-        return out.finish();
-    }
-    let mut table = TextTable::new(&["RUN", "STATUS", "NOW", "CREATED", "LABEL", "SOURCE"]);
-    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    for run in runs {
-        let now = run.active_job.as_ref().and_then(under_way);
-        let live = || run.source.clone().filter(|_| run.session_id.is_some());
-        table.push([
-            run.run_id,
-            run.status,
-            now.or_else(live).unwrap_or_else(|| "-".to_owned()),
-            or_dash(run.created_at),
-            or_dash(run.label),
-            or_dash(run.source_uri),
-        ]);
-    }
-    out.table(&table)?;
-    out.finish()
+    output::print(json, &runs, |runs| {
+        let mut table = TextTable::new(&["RUN", "STATUS", "NOW", "CREATED", "LABEL", "SOURCE"]);
+        let or_dash = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+        for run in runs {
+            let now = run.active_job.as_ref().and_then(under_way);
+            let live = || run.source.clone().filter(|_| run.session_id.is_some());
+            table.push([
+                run.run_id.clone(),
+                run.status.clone(),
+                or_dash(&now.or_else(live)),
+                or_dash(&run.created_at),
+                or_dash(&run.label),
+                or_dash(&run.source_uri),
+            ]);
+        }
+        table
+    })
 }
 
 fn show(json: bool, run: &Map<String, Value>) -> Result<(), CliError> {

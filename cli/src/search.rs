@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     client::{ApiClient, QUICK, ServerArgs, note_damaged},
     error::CliError,
-    output::{StdoutWriter, TextTable, clock, grouped},
+    output::{self, TextTable, clock, grouped},
 };
 
 /// Arguments of `search`.
@@ -60,11 +60,15 @@ pub fn run(args: &SearchArgs) -> Result<(), CliError> {
     let (query, limit, run_id) = (args.query.as_str(), args.limit, args.run.as_deref());
     let reply: Reply = client.post("v1/search", &Request { query, limit, run_id }, QUICK)?;
     note_damaged(reply.damaged_events.unwrap_or(0));
-    let mut out = StdoutWriter::stdout();
-    if args.json {
-        out.json(&reply)?;
-        return out.finish();
+    output::print(args.json, &reply, table)?;
+    if !args.json {
+        let (hits, scanned) = (grouped(reply.total_hits), grouped(reply.scanned));
+        note!("sightline: {hits} of {scanned} descriptions");
     }
+    Ok(())
+}
+
+fn table(reply: &Reply) -> TextTable {
     let mut table = TextTable::new(&[">SEQ", "RUN", ">TIME", "KIND", "TEXT"]);
     for hit in &reply.hits {
         table.push([
@@ -75,9 +79,5 @@ pub fn run(args: &SearchArgs) -> Result<(), CliError> {
             hit.snippet.clone(),
         ]);
     }
-    out.table(&table)?;
-    out.finish()?;
-    let (hits, scanned) = (grouped(reply.total_hits), grouped(reply.scanned));
-    note!("sightline: {hits} of {scanned} descriptions");
-    Ok(())
+    table
 }

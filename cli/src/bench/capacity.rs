@@ -18,11 +18,12 @@ use serde::Serialize;
 use worker::{CancelToken, JobEvent, JobOptions, JobSpec, StageTimings, Supervisor, WorkerError};
 
 use crate::{
+    analysis::rounded,
     doctor::DecodeArgs,
     environment,
     error::CliError,
     interrupt,
-    output::{StdoutWriter, TextTable},
+    output::{self, TextTable},
 };
 
 /// Least time for which a row is measured; a clip is always decoded to its end.
@@ -102,7 +103,14 @@ pub fn run(args: &CapacityArgs) -> Result<(), CliError> {
     for clip in &clips {
         rows.push(measure(&supervisor, clip, workers, args, &cancel)?);
     }
-    print(&Capacity { cores, workers, fps: args.fps, rows }, args.json)
+    output::print(args.json, &Capacity { cores, workers, fps: args.fps, rows }, table)?;
+    if !args.json {
+        note!(
+            "{workers} workers on {cores} cores at full load, what else runs here included; decoding and \
+             gate alone: leave room for models and the log"
+        );
+    }
+    Ok(())
 }
 
 /// Result of one worker.
@@ -242,17 +250,7 @@ fn render(
     Ok(())
 }
 
-/// Rounds to two decimals.
-fn rounded(value: f64) -> f64 {
-    (value * 100.0).round() / 100.0
-}
-
-fn print(capacity: &Capacity, json: bool) -> Result<(), CliError> {
-    let mut out = StdoutWriter::stdout();
-    if json {
-        out.json(capacity)?;
-        return out.finish();
-    }
+fn table(capacity: &Capacity) -> TextTable {
     let streams = format!("STREAMS AT {}/S", capacity.fps);
     let mut table =
         TextTable::new(&["CODEC", "PICTURE", "DECODER", "MS/FRAME", "FRAMES/S", &streams]);
@@ -266,13 +264,5 @@ fn print(capacity: &Capacity, json: bool) -> Result<(), CliError> {
             row.streams.to_string(),
         ]);
     }
-    out.table(&table)?;
-    out.finish()?;
-    note!(
-        "{} workers on {} cores at full load, what else runs here included; decoding and gate \
-         alone: leave room for models and the log",
-        capacity.workers,
-        capacity.cores
-    );
-    Ok(())
+    table
 }
