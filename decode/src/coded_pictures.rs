@@ -116,7 +116,8 @@ pub(crate) fn annex_b(codec: Codec, data: &[u8], earlier: &[&[u8]], framing: Fra
             nals.sort_by_key(|nal| (kind(nal).is_none(), kind(nal)));
         }
     }
-    let mut bytes = Vec::with_capacity(earlier.concat().len() + data.len() + 64);
+    let sets: usize = earlier.iter().map(|sets| sets.len()).sum();
+    let mut bytes = Vec::with_capacity(sets + data.len() + 64);
     nals.iter().for_each(|nal| Framing::StartCodes.push(nal.bytes(), &mut bytes));
     bytes
 }
