@@ -29,7 +29,7 @@ use crate::{
 };
 use items::Stopped;
 pub use page::Page;
-pub use target::{ServerArgs, Target};
+pub use target::{ServerArgs, Target, header};
 
 /// Time limit of a request without work on the server.
 pub const QUICK: Duration = Duration::from_secs(30);
@@ -80,14 +80,14 @@ impl ApiClient {
         path: &str,
         query: &[(&str, String)],
     ) -> Result<T, CliError> {
-        let url = self.asked(path, query)?;
-        self.exchange(self.request(Method::GET, url, QUICK)).and_then(|reply| self.parse(reply))
+        let url = self.target.asked(path, query)?;
+        self.answer(self.request(Method::GET, url, QUICK))
     }
 
     /// Sends `GET path` and returns the response for streaming; a read fails after [`QUICK`] without data.
     pub fn reading(&self, path: &str, query: &[(&str, String)]) -> Result<Response, CliError> {
         // A timeout of the client applies to each read, a timeout of the request to the whole response.
-        let request = self.http.get(self.asked(path, query)?).headers(self.target.headers());
+        let request = self.http.get(self.target.asked(path, query)?).headers(self.target.headers());
         self.exchange(request)
     }
 
@@ -121,7 +121,7 @@ impl ApiClient {
         query: &[(&str, String)],
         mut each: impl FnMut(P),
     ) -> Result<(), CliError> {
-        let mut url = self.asked(path, query)?;
+        let mut url = self.target.asked(path, query)?;
         let mut damaged = 0;
         loop {
             let reply = self.exchange(self.request(Method::GET, url.clone(), QUICK))?;
@@ -147,7 +147,7 @@ impl ApiClient {
         patience: Duration,
     ) -> Result<T, CliError> {
         let request = self.request(Method::POST, self.target.url(path)?, patience).json(body);
-        self.exchange(request).and_then(|reply| self.parse(reply))
+        self.answer(request)
     }
 
     /// Like `post`, but asks the server to answer with a job if it can.
@@ -159,7 +159,7 @@ impl ApiClient {
     ) -> Result<Value, CliError> {
         let request = self.request(Method::POST, self.target.url(path)?, patience).json(body);
         let request = request.header("prefer", "respond-async");
-        self.exchange(request).and_then(|reply| self.parse(reply))
+        self.answer(request)
     }
 
     /// Sends `PATCH path` with a JSON body and parses the response.
@@ -169,7 +169,7 @@ impl ApiClient {
         body: &impl Serialize,
     ) -> Result<T, CliError> {
         let request = self.request(Method::PATCH, self.target.url(path)?, QUICK).json(body);
-        self.exchange(request).and_then(|reply| self.parse(reply))
+        self.answer(request)
     }
 
     /// Sends `POST path` with a multipart form that holds one file of `len` bytes.
@@ -185,13 +185,12 @@ impl ApiClient {
         let request = request.multipart(Form::new().part("file", part));
         // A server without keys requires this header, which a page of another site cannot set on a form.
         let request = request.header("x-requested-with", "sightline");
-        self.exchange(request).and_then(|reply| self.parse(reply))
+        self.answer(request)
     }
 
     /// Sends `DELETE path` and parses the response.
     pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
-        self.exchange(self.request(Method::DELETE, self.target.url(path)?, HELD))
-            .and_then(|reply| self.parse(reply))
+        self.answer(self.request(Method::DELETE, self.target.url(path)?, HELD))
     }
 
     /// Returns the body of `GET path`.
@@ -203,14 +202,6 @@ impl ApiClient {
     /// Returns the path of a run with `rest` appended; refuses ids that would lead elsewhere.
     pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
         self.target.run_path(run, rest)
-    }
-
-    fn asked(&self, path: &str, query: &[(&str, String)]) -> Result<Url, CliError> {
-        let mut url = self.target.url(path)?;
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        Ok(url)
     }
 
     fn request(&self, method: Method, url: Url, patience: Duration) -> RequestBuilder {
@@ -241,6 +232,11 @@ impl ApiClient {
             _ => {}
         }
         Err(CliError::Api(error))
+    }
+
+    /// Sends a request and parses the response.
+    fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CliError> {
+        self.parse(self.exchange(request)?)
     }
 
     fn parse<T: DeserializeOwned>(&self, reply: Response) -> Result<T, CliError> {

@@ -77,11 +77,9 @@ impl Target {
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));
         }
-        let key = header("API key", args.key.as_deref())?.map(|mut value| {
-            value.set_sensitive(true);
-            value
-        });
-        let tenant = header("tenant", args.tenant.as_deref())?;
+        let mut key = args.key.as_deref().map(|key| header("API key", key)).transpose()?;
+        key.iter_mut().for_each(|key| key.set_sensitive(true));
+        let tenant = args.tenant.as_deref().map(|tenant| header("tenant", tenant)).transpose()?;
         Ok(Target { base, key, tenant })
     }
 
@@ -100,6 +98,15 @@ impl Target {
         self.base
             .join(path)
             .map_err(|error| CliError::Usage(format!("no such path: {path}: {error}")))
+    }
+
+    /// Returns the URL of `path` with a query string.
+    pub fn asked(&self, path: &str, query: &[(&str, String)]) -> Result<Url, CliError> {
+        let mut url = self.url(path)?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        Ok(url)
     }
 
     /// Returns the path of a run with `rest` appended; refuses ids that would lead elsewhere.
@@ -122,8 +129,9 @@ impl Target {
     }
 }
 
-fn header(what: &str, text: Option<&str>) -> Result<Option<HeaderValue>, CliError> {
-    text.map(HeaderValue::from_str).transpose().map_err(|_| {
+/// Returns `text` as the value of a header; `what` names it in the error.
+pub fn header(what: &str, text: &str) -> Result<HeaderValue, CliError> {
+    HeaderValue::from_str(text).map_err(|_| {
         CliError::Usage(format!("the {what} holds characters that no header can carry"))
     })
 }

@@ -62,18 +62,13 @@ impl Api {
 
     /// Like [`Api::get`], for an answer that the server may hold.
     pub async fn get_held(&self, path: &str, query: &[(&str, String)]) -> Result<Value, CliError> {
-        let mut url = self.target.url(path)?;
-        url.query_pairs_mut().extend_pairs(query);
+        let url = self.target.asked(path, query)?;
         self.parse(self.exchange(self.request(Method::GET, url, HELD)).await?).await
     }
 
     /// Fetches the first page of the list at `path`.
     pub async fn page(&self, path: &str, query: &[(&str, String)]) -> Result<Page, CliError> {
-        let mut url = self.target.url(path)?;
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        self.page_at(url).await
+        self.page_at(self.target.asked(path, query)?).await
     }
 
     /// Fetches a further page of the list at `path`.
@@ -115,8 +110,7 @@ impl Api {
 
     /// Returns the body of `GET path`.
     pub async fn bytes(&self, path: &str, query: &[(&str, String)]) -> Result<Vec<u8>, CliError> {
-        let mut url = self.target.url(path)?;
-        url.query_pairs_mut().extend_pairs(query);
+        let url = self.target.asked(path, query)?;
         self.body(self.exchange(self.request(Method::GET, url, QUICK)).await?).await
     }
 

@@ -12,11 +12,16 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use reqwest::{
     Method, StatusCode, Url,
     blocking::{Client as Http, Response},
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, LOCATION},
 };
 
 use super::{PublishArgs, error::WhipError};
-use crate::{client, error::CliError, output::printable, trust};
+use crate::{
+    client::{self, header},
+    error::CliError,
+    output::printable,
+    trust,
+};
 
 /// Time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -172,10 +177,4 @@ impl Endpoint {
     fn odd(&self, reason: String) -> CliError {
         CliError::Reply { server: self.url.to_string(), reason }
     }
-}
-
-fn header(what: &str, text: &str) -> Result<HeaderValue, CliError> {
-    HeaderValue::from_str(text).map_err(|_| {
-        CliError::Usage(format!("the {what} holds characters that no header can carry"))
-    })
 }
