@@ -11,7 +11,7 @@ use media::{RunId, Seq};
 use crate::{
     case_fold::{FoldedPattern, fold_into},
     error::SearchError,
-    scan::ScanHit,
+    scan::ScanResult,
     spill::SpillRange,
 };
 
@@ -106,15 +106,6 @@ pub(crate) struct IndexChunk {
     shares: Vec<RunShare>,
     last: Seq,
     location: BlockLocation,
-}
-
-/// Result of scanning one chunk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ChunkResult {
-    pub(crate) scanned: u64,
-    pub(crate) total: u64,
-    /// First hits, in order.
-    pub(crate) hits: Vec<ScanHit>,
 }
 
 impl IndexChunk {
@@ -233,8 +224,8 @@ impl IndexChunk {
         runs: &HashSet<RunId>,
         limit: usize,
         scratch: &mut TextBlock,
-    ) -> Result<ChunkResult, SearchError> {
-        let mut result = ChunkResult::default();
+    ) -> Result<ScanResult, SearchError> {
+        let mut result = ScanResult::default();
         let asked: Vec<bool> = self.shares.iter().map(|share| runs.contains(&share.run)).collect();
         for (share, asked) in self.shares.iter().zip(&asked) {
             result.scanned += if *asked { u64::from(share.count) } else { 0 };
@@ -252,9 +243,9 @@ impl IndexChunk {
             }
             let entry = entries[next];
             if asked[entry.run as usize] {
-                result.total += 1;
+                result.total_hits += 1;
                 if result.hits.len() < limit {
-                    result.hits.push(ScanHit { seq: entry.seq });
+                    result.hits.push(entry.seq);
                 }
             }
             from = entry.end as usize + 1;

@@ -18,4 +18,4 @@ pub use case_fold::FoldedPattern;
 pub use error::SearchError;
 pub use excerpt::{CONTEXT_BYTES, excerpt};
 pub use index::{IndexLimits, SearchIndex};
-pub use scan::{Scan, ScanHit, ScanResult};
+pub use scan::{Scan, ScanResult};

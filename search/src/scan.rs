@@ -12,26 +12,19 @@ use media::{RunId, Seq};
 
 use crate::{
     case_fold::FoldedPattern,
-    chunk::{ChunkResult, IndexChunk, TextBlock},
+    chunk::{IndexChunk, TextBlock},
     error::SearchError,
 };
 
-/// Description that contains the pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScanHit {
-    /// Sequence number of the event.
-    pub seq: Seq,
-}
-
-/// Result of a search.
+/// Result of a search, or of its scan of one chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanResult {
     /// Number of descriptions of the requested runs.
     pub scanned: u64,
     /// Number of those descriptions that match.
     pub total_hits: u64,
-    /// First hits, in order.
-    pub hits: Vec<ScanHit>,
+    /// Events of the first of those, in order.
+    pub hits: Vec<Seq>,
 }
 
 /// Search in progress over the chunks as they were when it began.
@@ -42,7 +35,7 @@ pub struct Scan {
     limit: usize,
     next: AtomicUsize,
     cancelled: AtomicBool,
-    results: Mutex<Vec<(usize, ChunkResult)>>,
+    results: Mutex<Vec<(usize, ScanResult)>>,
 }
 
 impl Scan {
@@ -104,7 +97,7 @@ impl Scan {
         Ok(true)
     }
 
-    fn results(&self) -> std::sync::MutexGuard<'_, Vec<(usize, ChunkResult)>> {
+    fn results(&self) -> std::sync::MutexGuard<'_, Vec<(usize, ScanResult)>> {
         // Every change is one push: the list stays usable after a panic.
         self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,7 +109,7 @@ impl Scan {
         let mut found = ScanResult::default();
         for (_, result) in results {
             found.scanned += result.scanned;
-            found.total_hits += result.total;
+            found.total_hits += result.total_hits;
             let room = self.limit - found.hits.len();
             found.hits.extend(result.hits.into_iter().take(room));
         }
@@ -143,6 +136,6 @@ mod tests {
         assert!(scan.step(&mut scratch).expect("in memory"));
         scan.cancel();
         assert_eq!((scan.work().expect("in memory"), scan.chunks()), (0, 9));
-        assert_eq!(scan.result().hits, [ScanHit { seq: Seq(1) }, ScanHit { seq: Seq(2) }]);
+        assert_eq!(scan.result().hits, [Seq(1), Seq(2)]);
     }
 }

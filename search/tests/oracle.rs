@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use media::{RunId, Seq};
 use proptest::{collection::vec, prelude::*, sample::select};
-use search::{FoldedPattern, IndexLimits, ScanHit, ScanResult, SearchIndex, excerpt};
+use search::{FoldedPattern, IndexLimits, ScanResult, SearchIndex, excerpt};
 
 /// Pieces of texts and queries; folding changes the length of many.
 const PIECES: &[&str] = &[
@@ -93,7 +93,7 @@ fn naive(
         if fold(&description.text).contains(&fold(query)) {
             found.total_hits += 1;
             if found.hits.len() < limit {
-                found.hits.push(ScanHit { seq: Seq(at as u64 * 3 + 1) });
+                found.hits.push(Seq(at as u64 * 3 + 1));
             }
         }
     }
@@ -236,7 +236,7 @@ fn the_cases_that_people_name() {
     for (query, expected) in cases {
         let found = search(&index, "alice", &HashSet::from([run]), query, 500);
         let hits: Vec<&str> =
-            found.hits.iter().map(|hit| texts[(hit.seq.0 as usize - 1) / 3]).collect();
+            found.hits.iter().map(|hit| texts[(hit.0 as usize - 1) / 3]).collect();
         assert_eq!(hits, expected, "{query}");
     }
 }

@@ -340,8 +340,8 @@ impl Running {
     fn answer(&self) -> Result<SearchOutcome, SearchFailure> {
         let ScanResult { scanned, total_hits, hits: found } = self.scan.result();
         let (mut hits, mut damaged_events) = (Vec::with_capacity(found.len()), self.unread);
-        for hit in found.into_iter().take_while(|_| !self.scan.is_cancelled()) {
-            let stored = match self.shared.timeline().get(hit.seq) {
+        for seq in found.into_iter().take_while(|_| !self.scan.is_cancelled()) {
+            let stored = match self.shared.timeline().get(seq) {
                 Ok(Some(stored)) => stored,
                 // An event can only be missing if its run was deleted meanwhile.
                 Ok(None) => continue,
