@@ -14,18 +14,18 @@ use crate::{cuda_shim, skip::skip};
 /// Runs the ignored test `name` with the shim as its driver; returns its status and output.
 fn with_shim(name: &str, settings: &[(&str, &str)], lacking: Option<&str>) -> Option<Output> {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let folder = match cuda_shim::shim(root, Path::new(env!("CARGO_TARGET_TMPDIR")), lacking) {
-        Ok(folder) => folder,
-        Err(why) => {
-            skip(name, why);
-            return None;
-        }
-    };
+    let folder = cuda_shim::shim(root, Path::new(env!("CARGO_TARGET_TMPDIR")), lacking);
+    let folder = folder.map_err(|why| skip(name, why)).ok()?;
+    Some(with_folder(name, settings, &folder))
+}
+
+/// Runs the ignored test `name`, with the loader searching `folder` first.
+fn with_folder(name: &str, settings: &[(&str, &str)], folder: &Path) -> Output {
     let program = std::env::current_exe().expect("this test");
     let mut test = Command::new(program);
     test.args(["--exact", name, "--ignored", "--nocapture"]);
     test.env("LD_LIBRARY_PATH", folder).envs(settings.iter().copied());
-    Some(test.output().expect("this test starts"))
+    test.output().expect("this test starts")
 }
 
 fn passes(name: &str, settings: &[(&str, &str)]) {
@@ -108,14 +108,6 @@ fn a_function_that_the_driver_lacks_is_an_error() {
     assert!(output.status.success() && named, "{said}");
 }
 
-/// Opens a device, with the loader searching `folder` first.
-fn opening(folder: &Path) -> Output {
-    let program = std::env::current_exe().expect("this test");
-    let mut test = Command::new(program);
-    test.args(["--exact", "device::opening", "--ignored", "--nocapture"]);
-    test.env("LD_LIBRARY_PATH", folder).output().expect("this test starts")
-}
-
 #[test]
 fn a_file_that_is_no_library_is_told_from_one_that_is_not_there() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-library");
@@ -130,7 +122,7 @@ fn a_file_that_is_no_library_is_told_from_one_that_is_not_there() {
         for name in ["libcuda.so", "libcuda.so.1"] {
             fs::write(folder.join(name), &text).expect("our own directory");
         }
-        let output = opening(&folder);
+        let output = with_folder("device::opening", &[], &folder);
         let said = String::from_utf8_lossy(&output.stdout);
         let file = folder.join("libcuda.so.1");
         let expected = format!("Unavailable: no NVIDIA driver: {}: {expected}", file.display());
@@ -140,7 +132,7 @@ fn a_file_that_is_no_library_is_told_from_one_that_is_not_there() {
 
 #[test]
 fn a_machine_without_a_driver_is_told_so() {
-    let output = opening(Path::new("/nonexistent"));
+    let output = with_folder("device::opening", &[], Path::new("/nonexistent"));
     let said = String::from_utf8_lossy(&output.stdout);
     let missing = "Unavailable: no NVIDIA driver: libcuda.so.1: cannot open shared object file";
     let expected = [missing, "Unavailable: the NVIDIA driver", "opened "];
