@@ -7,7 +7,7 @@ use serde_json::Value;
 use timeline::RegionRecord;
 
 use crate::{
-    client::{ApiClient, Page, ServerArgs},
+    client::{ApiClient, Page, ServerArgs, run_path},
     error::{ApiError, CliError},
     output::{self, StdoutWriter, TextTable, clock},
 };
@@ -140,7 +140,7 @@ fn ask(
     query: &[(&str, String)],
 ) -> Result<Vec<EpisodeRecord>, CliError> {
     let mut episodes = Vec::new();
-    let path = client.run_path(run, "/activity")?;
+    let path = run_path(run, "/activity")?;
     client.pages(&path, query, |page: Reply| episodes.extend(page.episodes))?;
     Ok(episodes)
 }

@@ -29,7 +29,7 @@ use crate::{
 };
 use items::Stopped;
 pub use page::Page;
-pub use target::{ServerArgs, Target, header};
+pub use target::{ServerArgs, Target, header, run_path};
 
 /// Time limit of a request without work on the server.
 pub const QUICK: Duration = Duration::from_secs(30);
@@ -105,9 +105,7 @@ impl ApiClient {
                 server: self.server(),
                 reason: "the answer was cut short: try again".to_owned(),
             },
-            Stopped::Json(error) => {
-                CliError::Reply { server: self.server(), reason: error.to_string() }
-            }
+            Stopped::Json(error) => self.target.odd(error),
         })?;
         note_damaged(fields.get("damaged_events").and_then(Value::as_u64).unwrap_or(0));
         Ok(())
@@ -196,12 +194,7 @@ impl ApiClient {
     /// Returns the body of `GET path`.
     pub fn bytes(&self, path: &str) -> Result<Vec<u8>, CliError> {
         let reply = self.exchange(self.request(Method::GET, self.target.url(path)?, LONG))?;
-        reply.bytes().map(|bytes| bytes.to_vec()).map_err(|error| self.unreachable(&error))
-    }
-
-    /// Returns the path of a run with `rest` appended; refuses ids that would lead elsewhere.
-    pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
-        self.target.run_path(run, rest)
+        reply.bytes().map(|bytes| bytes.to_vec()).map_err(|error| self.target.unreachable(&error))
     }
 
     fn request(&self, method: Method, url: Url, patience: Duration) -> RequestBuilder {
@@ -209,7 +202,7 @@ impl ApiClient {
     }
 
     fn exchange(&self, request: RequestBuilder) -> Result<Response, CliError> {
-        let reply = request.send().map_err(|error| self.unreachable(&error))?;
+        let reply = request.send().map_err(|error| self.target.unreachable(&error))?;
         if reply.status().is_success() {
             return Ok(reply);
         }
@@ -240,13 +233,8 @@ impl ApiClient {
     }
 
     fn parse<T: DeserializeOwned>(&self, reply: Response) -> Result<T, CliError> {
-        let bytes = reply.bytes().map_err(|error| self.unreachable(&error))?;
-        serde_json::from_slice(&bytes)
-            .map_err(|error| CliError::Reply { server: self.server(), reason: error.to_string() })
-    }
-
-    fn unreachable(&self, error: &reqwest::Error) -> CliError {
-        CliError::Unreachable { server: self.server(), reason: root_cause(error) }
+        let bytes = reply.bytes().map_err(|error| self.target.unreachable(&error))?;
+        serde_json::from_slice(&bytes).map_err(|error| self.target.odd(error))
     }
 }
 

@@ -21,7 +21,7 @@ use worker::{CancelToken, SandboxPolicy, Supervisor, WorkerError, WorkerProgram}
 
 use crate::{
     activity, analysis, analyze,
-    client::{ApiClient, LONG, QUICK},
+    client::{ApiClient, LONG, QUICK, run_path},
     environment,
     error::CliError,
     events::Query,
@@ -175,7 +175,7 @@ fn work(
     let duration_ms = stream.as_ref().and_then(|stream| Some(stream.duration?.as_millis()));
     let ingested = ingest(client, &run.run_id, video, duration_ms, cancel)?;
     let body = AnalyzeBody { model: MODEL.to_owned(), ..AnalyzeBody::default() };
-    let _: Value = client.post(&client.run_path(&run.run_id, "/analyze")?, &body, LONG)?;
+    let _: Value = client.post(&run_path(&run.run_id, "/analyze")?, &body, LONG)?;
     let markers = markers::fetch(client, &run.run_id, &[])?;
     let decoded = frames_decoded(client, &run.run_id)?;
     let signals: Option<Vec<Signal>> = decoded.signals.iter().map(SignalRecord::signal).collect();
@@ -251,7 +251,7 @@ fn ingest(
         max_frames: Some(MAX_FRAMES),
         ..IngestBody::default()
     };
-    let path = client.run_path(run, "/ingest")?;
+    let path = run_path(run, "/ingest")?;
     let (done, outcome) = sync_channel(1);
     std::thread::scope(|scope| {
         let ingest = || {
@@ -263,14 +263,14 @@ fn ingest(
             .spawn_scoped(scope, ingest)
             .map_err(|source| CliError::Worker(worker::WorkerError::Spawn(source)))?;
         let mut progress = MediaProgress::start("ingest", duration_ms);
-        let state = client.run_path(run, "/state")?;
+        let state = run_path(run, "/state")?;
         let result = loop {
             match outcome.recv_timeout(LOOK_EVERY) {
                 Ok(result) => break result,
                 Err(RecvTimeoutError::Disconnected) => break Err(CliError::Interrupted),
                 Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => {
                     // Stopping the run ends the request that the other thread waits for.
-                    client.post::<Value>(&client.run_path(run, "/stop")?, &json!({}), QUICK)?;
+                    client.post::<Value>(&run_path(run, "/stop")?, &json!({}), QUICK)?;
                     break Err(CliError::Interrupted);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -317,7 +317,7 @@ fn stills<'a>(
             if cancel.is_cancelled() {
                 return Err(CliError::Interrupted);
             }
-            let path = client.run_path(run, &format!("/keyframes/{}", still.image_sha256))?;
+            let path = run_path(run, &format!("/keyframes/{}", still.image_sha256))?;
             shelf.push(ReportStill {
                 frame_index: still.frame_index,
                 pts_ms: still.pts_ms,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 
 use crate::{
     activity,
-    client::{ApiClient, QUICK, ServerArgs},
+    client::{ApiClient, QUICK, ServerArgs, run_path},
     error::CliError,
     output::{StdoutWriter, TextTable, clock, printable},
     wire::{EventRecord, QueryReply},
@@ -93,7 +93,7 @@ impl Timeline<'_> {
         let EventsArgs { run, kind, .. } = self.args;
         let from = [("from_seq", self.next.to_string())].into_iter();
         let query: Vec<_> = from.chain(kind.clone().map(|kind| ("kind", kind))).collect();
-        let answer = self.client.reading(&self.client.run_path(run, "/events")?, &query)?;
+        let answer = self.client.reading(&run_path(run, "/events")?, &query)?;
         let read = self.client.each(answer, "events", |_, mut event: EventRecord| {
             event.run_id = Some(run.clone());
             // An older server ignores the parameter and sends all kinds.
@@ -132,7 +132,7 @@ impl Timeline<'_> {
 
     /// Returns true if the run has ended; prints a note once if the run is idle.
     fn is_over(&self, is_told: &mut bool) -> Result<bool, CliError> {
-        let path = self.client.run_path(&self.args.run, "")?;
+        let path = run_path(&self.args.run, "")?;
         let run: Run = retry_unreachable(true, || self.client.get(&path, &[]))?;
         let rests = run.active_job.is_none() && run.session_id.is_none();
         if rests && run.status == "processing" && !std::mem::replace(is_told, true) {

@@ -16,7 +16,7 @@ use worker::CancelToken;
 use crate::{
     activity,
     analysis::{self, Analysis},
-    client::{ApiClient, ServerArgs},
+    client::{ApiClient, ServerArgs, run_path},
     error::CliError,
     interrupt,
     output::{self, StdoutWriter, grouped},
@@ -95,7 +95,7 @@ struct Export<'a> {
 
 impl Export<'_> {
     fn ask(&self, rest: &str, query: &[(&str, String)]) -> Result<Response, CliError> {
-        self.client.reading(&self.client.run_path(self.run, rest)?, query)
+        self.client.reading(&run_path(self.run, rest)?, query)
     }
 
     /// Passes each item of a response's array to `take`; fails after Ctrl-C.

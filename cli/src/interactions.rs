@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    client::{ApiClient, ServerArgs},
+    client::{ApiClient, ServerArgs, run_path},
     error::CliError,
     output::{self, TextTable, clock, text},
 };
@@ -33,7 +33,7 @@ pub fn run(args: &InteractionsArgs) -> Result<(), CliError> {
 pub fn fetch(client: &ApiClient, run: &str, index: Option<&str>) -> Result<Vec<Value>, CliError> {
     let mut said = Vec::new();
     let query: Vec<_> = index.map(|index| ("index", index.to_owned())).into_iter().collect();
-    let path = client.run_path(run, "/interactions")?;
+    let path = run_path(run, "/interactions")?;
     client.pages(&path, &query, |page: Value| {
         said.extend(page["interactions"].as_array().cloned().unwrap_or_default());
     })?;

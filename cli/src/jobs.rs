@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    client::{ApiClient, ServerArgs},
+    client::{ApiClient, ServerArgs, run_path},
     error::CliError,
     output::{StdoutWriter, TextTable, printable, text},
     runs::under_way,
@@ -33,13 +33,13 @@ pub fn run(args: &JobsArgs) -> Result<(), CliError> {
     let path = |job: &str| {
         let is_id = job.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         let wrong = || CliError::Usage(format!("no job id: {}", printable(job)));
-        is_id.then(|| client.run_path(&args.run, &format!("/jobs/{job}"))).ok_or_else(wrong)?
+        is_id.then(|| run_path(&args.run, &format!("/jobs/{job}"))).ok_or_else(wrong)?
     };
     let mut out = StdoutWriter::stdout();
     let reply: Value = match (&args.cancel, &args.show) {
         (Some(job), _) => client.delete(&path(job)?)?,
         (_, Some(job)) => client.get(&path(job)?, &[])?,
-        _ => client.get(&client.run_path(&args.run, "/jobs")?, &[])?,
+        _ => client.get(&run_path(&args.run, "/jobs")?, &[])?,
     };
     if args.json {
         out.json(&reply)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::{
-    client::{ApiClient, ServerArgs},
+    client::{ApiClient, ServerArgs, run_path},
     error::CliError,
     files::save,
     output::{self, TextTable, bytes, clock, printable, text},
@@ -42,7 +42,7 @@ pub struct KeyframeArgs {
 
 fn fetch(client: &ApiClient, run: &str) -> Result<Vec<Value>, CliError> {
     let mut stills = Vec::new();
-    client.pages(&client.run_path(run, "/keyframes")?, &[], |page: Value| {
+    client.pages(&run_path(run, "/keyframes")?, &[], |page: Value| {
         stills.extend(page["keyframes"].as_array().cloned().unwrap_or_default());
     })?;
     Ok(stills)
@@ -73,7 +73,7 @@ pub fn get(args: &KeyframeArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let hash = whole(&client, &args.run, &args.hash.to_ascii_lowercase())?;
     let edge = args.max_edge.map_or_else(String::new, |edge| format!("?max_edge={edge}"));
-    let path = client.run_path(&args.run, &format!("/keyframes/{hash}{edge}"))?;
+    let path = run_path(&args.run, &format!("/keyframes/{hash}{edge}"))?;
     save(&client.bytes(&path)?, args.out.as_deref())
 }
 

@@ -1,7 +1,7 @@
 //! `sightline markers`: the markers of a run; also the table that `analyze` and `demo` print.
 
 use crate::{
-    client::{ApiClient, ServerArgs},
+    client::{ApiClient, ServerArgs, run_path},
     error::CliError,
     output::{StdoutWriter, TextTable, clock},
     wire::{MarkerRecord, MarkersReply},
@@ -90,7 +90,7 @@ pub fn fetch(
     query: &[(&str, String)],
 ) -> Result<Vec<MarkerRecord>, CliError> {
     let mut markers = Vec::new();
-    let path = client.run_path(run, "/markers")?;
+    let path = run_path(run, "/markers")?;
     client.pages(&path, query, |page: MarkersReply| markers.extend(page.markers))?;
     Ok(markers)
 }

@@ -11,7 +11,7 @@ use worker::CancelToken;
 
 use crate::{
     activity,
-    client::{ApiClient, QUICK, ServerArgs},
+    client::{ApiClient, QUICK, ServerArgs, run_path},
     error::CliError,
     events::{self, Printer},
     interactions, interrupt, markers, models,
@@ -212,7 +212,7 @@ fn say(at: &str, words: &str) {
 
 /// Ends the run, or deletes it if it is empty or its source was refused; returns its record.
 fn end(client: &ApiClient, run: &str, is_refused: bool) -> Result<Value, CliError> {
-    let path = client.run_path(run, "")?;
+    let path = run_path(run, "")?;
     let record: Value = events::retry_unreachable(true, || client.get(&path, &[]))?;
     match record["status"].as_str() {
         Some("pending") => client.delete(&path),

@@ -5,7 +5,7 @@ mod steps;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    client::{ApiClient, QUICK, ServerArgs},
+    client::{ApiClient, QUICK, ServerArgs, run_path},
     error::CliError,
     output::{self, StdoutWriter, TextTable, printable, text},
     wire::RunRecord,
@@ -101,7 +101,6 @@ enum RunsCommand {
 pub fn run(args: &RunsArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let json = args.json;
-    let path = |run: &str, rest| client.run_path(run, rest);
     match &args.command {
         RunsCommand::List { status, limit } => list(&client, json, status.clone(), *limit),
         RunsCommand::Create { mode, model, label } => {
@@ -113,9 +112,11 @@ pub fn run(args: &RunsArgs) -> Result<(), CliError> {
             let reply: Value = client.post("v1/runs", &body, QUICK)?;
             say(json, &reply, |reply| text(&reply["run_id"]))
         }
-        RunsCommand::Show { run } => show(json, &client.get::<Map<_, _>>(&path(run, "")?, &[])?),
+        RunsCommand::Show { run } => {
+            show(json, &client.get::<Map<_, _>>(&run_path(run, "")?, &[])?)
+        }
         RunsCommand::Label { run, label } => {
-            let reply = client.patch(&path(run, "")?, &json!({ "label": label }))?;
+            let reply = client.patch(&run_path(run, "")?, &json!({ "label": label }))?;
             say(json, &reply, |_| format!("{run} labelled"))
         }
         RunsCommand::Finish { run } => {
@@ -128,14 +129,14 @@ pub fn run(args: &RunsArgs) -> Result<(), CliError> {
         }
         RunsCommand::Stop { run: None, .. } => stop_all(&client, json),
         RunsCommand::Health { run } => {
-            show(json, &client.get::<Map<_, _>>(&path(run, "/health")?, &[])?)
+            show(json, &client.get::<Map<_, _>>(&run_path(run, "/health")?, &[])?)
         }
         RunsCommand::Keepalive { run } => {
             let reply = post_nothing(&client, run, "/keepalive")?;
             say(json, &reply, |_| format!("{run} kept alive"))
         }
         RunsCommand::Delete { run } => {
-            let reply = client.delete(&path(run, "")?)?;
+            let reply = client.delete(&run_path(run, "")?)?;
             say(json, &reply, |_| format!("{run} deleted"))
         }
         RunsCommand::Ingest(ingest) => ingest.run(&client, json),

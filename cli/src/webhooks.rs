@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    client::{ApiClient, QUICK, ServerArgs},
+    client::{ApiClient, QUICK, ServerArgs, run_path},
     error::CliError,
     output::{StdoutWriter, TextTable, printable, text},
 };
@@ -59,7 +59,7 @@ enum WebhooksCommand {
 pub fn run(args: &WebhooksArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let base = match &args.run {
-        Some(run) => client.run_path(run, "/webhooks")?,
+        Some(run) => run_path(run, "/webhooks")?,
         None => "v1/webhooks".to_owned(),
     };
     let of = |webhook: &str, rest: &str| {

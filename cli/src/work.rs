@@ -9,7 +9,7 @@ use serde_json::Value;
 use worker::CancelToken;
 
 use crate::{
-    client::{ApiClient, LONG, QUICK, api_error},
+    client::{ApiClient, LONG, QUICK, api_error, run_path},
     error::{ApiError, CliError},
     events::{self, Query},
     output::grouped,
@@ -86,11 +86,11 @@ pub fn carry_out(
     cursor: &mut Cursor<'_>,
     on_event: &mut dyn FnMut(&EventRecord) -> Result<(), CliError>,
 ) -> Result<Ended, CliError> {
-    let path = client.run_path(run, &format!("/{work}"))?;
+    let path = run_path(run, &format!("/{work}"))?;
     let asked = client.post_async(&path, body, LONG)?;
     // A server without jobs answers when the work is done.
     let Some(id) = asked["job_id"].as_str() else { return Ok(Ended::Done(asked)) };
-    let path = client.run_path(run, &format!("/jobs/{id}"))?;
+    let path = run_path(run, &format!("/jobs/{id}"))?;
     let mut bar = FrameProgress::start(work);
     let mut is_cancelled = false;
     loop {
@@ -120,7 +120,7 @@ pub fn carry_out(
 /// Cancels a job; a job that has ended is no error.
 fn cancel_job(client: &ApiClient, run: &str, id: &str) -> Result<(), CliError> {
     note!("sightline: ending; what came until now is kept");
-    let path = client.run_path(run, &format!("/jobs/{id}"))?;
+    let path = run_path(run, &format!("/jobs/{id}"))?;
     match client.delete::<Value>(&path) {
         Ok(_) | Err(CliError::Api(ApiError { status: 404 | 409, .. })) => Ok(()),
         Err(error) => Err(error),
@@ -183,5 +183,5 @@ pub fn explained(error: CliError, source: &str) -> CliError {
 
 /// Sends `POST` with an empty object.
 pub fn post_nothing(client: &ApiClient, run: &str, rest: &str) -> Result<Value, CliError> {
-    client.post(&client.run_path(run, rest)?, &serde_json::Map::new(), QUICK)
+    client.post(&run_path(run, rest)?, &serde_json::Map::new(), QUICK)
 }

@@ -9,6 +9,7 @@ use reqwest::{
 };
 
 use crate::{
+    client::root_cause,
     error::CliError,
     output::printable,
     trust::{self, CaArgs},
@@ -88,6 +89,16 @@ impl Target {
         self.base.to_string()
     }
 
+    /// Returns the error of a request without an answer.
+    pub fn unreachable(&self, error: &reqwest::Error) -> CliError {
+        CliError::Unreachable { server: self.server(), reason: root_cause(error) }
+    }
+
+    /// Returns the error of an answer that cannot be used.
+    pub fn odd(&self, reason: impl ToString) -> CliError {
+        CliError::Reply { server: self.server(), reason: reason.to_string() }
+    }
+
     /// Returns the server's base URL.
     pub fn base(&self) -> &Url {
         &self.base
@@ -109,13 +120,6 @@ impl Target {
         Ok(url)
     }
 
-    /// Returns the path of a run with `rest` appended; refuses ids that would lead elsewhere.
-    pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
-        let run: RunId =
-            run.parse().map_err(|error| CliError::Usage(format!("{error}: {}", printable(run))))?;
-        Ok(format!("v1/runs/{run}{rest}"))
-    }
-
     /// Returns true if requests carry an API key.
     pub fn has_key(&self) -> bool {
         self.key.is_some()
@@ -127,6 +131,13 @@ impl Target {
         let named = named.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
         named.map(|(name, value)| (HeaderName::from_static(name), value)).collect()
     }
+}
+
+/// Returns the path of a run with `rest` appended; refuses ids that would lead elsewhere.
+pub fn run_path(run: &str, rest: &str) -> Result<String, CliError> {
+    let run: RunId =
+        run.parse().map_err(|error| CliError::Usage(format!("{error}: {}", printable(run))))?;
+    Ok(format!("v1/runs/{run}{rest}"))
 }
 
 /// Returns `text` as the value of a header; `what` names it in the error.

@@ -6,10 +6,12 @@ use reqwest::{Client as Http, Method, RequestBuilder, Response};
 use serde_json::Value;
 
 use crate::{
-    client::{CONNECT, HELD, QUICK, ServerArgs, Target, api_error, next_query, root_cause},
+    client::{CONNECT, HELD, QUICK, ServerArgs, Target, api_error, next_query},
     error::CliError,
     trust::no_client,
 };
+
+pub use crate::client::run_path;
 
 /// Most bytes of a response; a longer one is an error.
 const ANSWER_BYTES: usize = 32 << 20;
@@ -48,11 +50,6 @@ impl Api {
     /// Returns the server's address, for messages.
     pub fn server(&self) -> String {
         self.target.server()
-    }
-
-    /// Returns the path of a run with `rest` appended.
-    pub fn run_path(&self, run: &str, rest: &str) -> Result<String, CliError> {
-        self.target.run_path(run, rest)
     }
 
     /// Sends `GET path` and parses the response.
@@ -119,7 +116,7 @@ impl Api {
     }
 
     async fn exchange(&self, request: RequestBuilder) -> Result<Response, CliError> {
-        let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let answer = request.send().await.map_err(|error| self.target.unreachable(&error))?;
         if answer.status().is_success() {
             return Ok(answer);
         }
@@ -130,25 +127,17 @@ impl Api {
 
     async fn parse(&self, answer: Response) -> Result<Value, CliError> {
         let body = self.body(answer).await?;
-        serde_json::from_slice(&body).map_err(|error| self.odd(error.to_string()))
+        serde_json::from_slice(&body).map_err(|error| self.target.odd(error))
     }
 
     async fn body(&self, mut answer: Response) -> Result<Vec<u8>, CliError> {
-        let mut body = Vec::new();
-        while let Some(piece) = answer.chunk().await.map_err(|error| self.unreachable(&error))? {
+        let (target, mut body) = (&self.target, Vec::new());
+        while let Some(piece) = answer.chunk().await.map_err(|error| target.unreachable(&error))? {
             if body.len() + piece.len() > ANSWER_BYTES {
-                return Err(self.odd(format!("it is longer than {} MiB", ANSWER_BYTES >> 20)));
+                return Err(target.odd(format!("it is longer than {} MiB", ANSWER_BYTES >> 20)));
             }
             body.extend_from_slice(&piece);
         }
         Ok(body)
-    }
-
-    fn odd(&self, reason: String) -> CliError {
-        CliError::Reply { server: self.server(), reason }
-    }
-
-    fn unreachable(&self, error: &reqwest::Error) -> CliError {
-        CliError::Unreachable { server: self.server(), reason: root_cause(error) }
     }
 }

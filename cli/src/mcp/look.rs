@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    api::Api,
+    api::{Api, run_path},
     runs::items,
     text::{TEXT, block, clipped, picked},
     tools::Told,
@@ -41,7 +41,7 @@ pub struct LookAtKeyframe {
 /// Returns the still nearest to a moment, as a picture and its description.
 pub async fn keyframe(api: &Api, args: LookAtKeyframe) -> Told {
     let still = nearest(api, &args.run_id, args.at_ms).await?;
-    let path = api.run_path(&args.run_id, &format!("/keyframes/{}", still.sha256))?;
+    let path = run_path(&args.run_id, &format!("/keyframes/{}", still.sha256))?;
     let edge = args.max_edge.unwrap_or(EDGE).clamp(32, 2048);
     let jpeg = api.bytes(&path, &[("max_edge", edge.to_string())]).await?;
     Ok(vec![ContentBlock::image(STANDARD.encode(jpeg), "image/jpeg"), block(&still.told)])
@@ -56,7 +56,7 @@ struct Still {
 
 /// Finds the still of `run` that is nearest to `at_ms`.
 async fn nearest(api: &Api, run: &str, at_ms: i64) -> Result<Still, CliError> {
-    let path = api.run_path(run, "/keyframes")?;
+    let path = run_path(run, "/keyframes")?;
     let mut page = api.page(&path, &[("limit", "1000".to_owned())]).await?;
     let mut best: Option<(u64, Value)> = None;
     let mut damaged = 0;
@@ -109,7 +109,7 @@ pub struct WhyFrame {
 
 /// Returns the gate's decision about a frame, and its reason.
 pub async fn why(api: &Api, args: WhyFrame) -> Told {
-    let path = api.run_path(&args.run_id, &format!("/frames/{}", args.frame_index))?;
+    let path = run_path(&args.run_id, &format!("/frames/{}", args.frame_index))?;
     let query: Vec<(&str, String)> =
         args.stream_id.map(|it| ("stream_id", it)).into_iter().collect();
     let mut frame = api.get(&path, &query).await?;
@@ -156,7 +156,7 @@ pub async fn ask(api: &Api, args: AskModel) -> Told {
 
 /// Returns the default model: the run's own if it is ready, else the first ready one.
 async fn ready(api: &Api, run: &str) -> Result<String, CliError> {
-    let own = api.get(&api.run_path(run, "")?, &[]).await?["model"].clone();
+    let own = api.get(&run_path(run, "")?, &[]).await?["model"].clone();
     let models = api.get("v1/models", &[]).await?;
     let ready = items(&models["models"]).iter().filter(|model| model["availability"] == "ready");
     let ids: Vec<&str> = ready.filter_map(|model| model["id"].as_str()).collect();

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    api::Api,
+    api::{Api, run_path},
     text::{block, picked},
     tools::Told,
 };
@@ -122,7 +122,7 @@ pub struct Jobs {
 
 /// Returns the jobs of a run, or one of them.
 pub async fn jobs(api: &Api, args: Jobs) -> Told {
-    let path = api.run_path(&args.run_id, "/jobs")?;
+    let path = run_path(&args.run_id, "/jobs")?;
     let Some(job) = args.job_id else {
         let found = api.get(&path, &[]).await?;
         let jobs = items(&found["jobs"]);

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    api::Api,
+    api::{Api, run_path},
     runs::{RUN, items},
     text::{BRIEF, TEXT, block, clipped, json, picked},
     tools::Told,
@@ -49,8 +49,8 @@ pub struct ReadTimeline {
 
 /// Returns the summary.
 pub async fn read(api: &Api, args: ReadTimeline) -> Told {
-    let run = api.get(&api.run_path(&args.run_id, "")?, &[]).await?;
-    let signals = api.run_path(&args.run_id, "/signals")?;
+    let run = api.get(&run_path(&args.run_id, "")?, &[]).await?;
+    let signals = run_path(&args.run_id, "/signals")?;
     let signals = api.get(&signals, &[("max_points", "2".to_owned())]).await?;
     let mut told = json!({ "run": picked(&run, RUN), "frames": frames(&signals) });
     let found = Findings::read(api, &args).await?;
@@ -125,7 +125,7 @@ impl Findings {
         limit: u32,
         finding: fn(&Value) -> Option<Finding>,
     ) -> Result<(), CliError> {
-        let path = api.run_path(&args.run_id, &format!("/{list}"))?;
+        let path = run_path(&args.run_id, &format!("/{list}"))?;
         let mut page = api.page(&path, &[("limit", limit.to_string())]).await?;
         let (from, to) = (args.from_ms.unwrap_or(i64::MIN), args.to_ms.unwrap_or(i64::MAX));
         loop {

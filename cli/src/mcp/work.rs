@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    api::Api,
+    api::{Api, run_path},
     runs::{job_path, started},
     text::{block, picked},
     tools::Told,
@@ -46,7 +46,7 @@ async fn begun_anew(api: &Api, about: &Value, rest: &str, body: &Value) -> Resul
     let begun = begun(api, run, rest, body).await;
     if let Err(CliError::Api(_)) = begun {
         // The refusal is the error to report; a run that stays empty expires.
-        api.delete(&api.run_path(run, "")?).await.ok();
+        api.delete(&run_path(run, "")?).await.ok();
     }
     begun
 }
@@ -63,7 +63,7 @@ fn bounded(body: &mut Value, fps: Option<f64>, max_frames: Option<u64>) {
 
 /// Starts a job in `run`, and returns its description.
 async fn begun(api: &Api, run: &str, rest: &str, body: &Value) -> Result<Value, CliError> {
-    let job = api.start(&api.run_path(run, rest)?, body).await?;
+    let job = api.start(&run_path(run, rest)?, body).await?;
     Ok(started(&job))
 }
 
@@ -82,7 +82,7 @@ pub async fn analysis(api: &Api, args: StartAnalysis) -> Told {
     let model = match args.model {
         Some(model) => model,
         None => {
-            let run = api.get(&api.run_path(&args.run_id, "")?, &[]).await?;
+            let run = api.get(&run_path(&args.run_id, "")?, &[]).await?;
             let own = run["model"].as_str().map(str::to_owned);
             own.ok_or_else(|| CliError::Usage("the run names no model: give one".to_owned()))?
         }
@@ -131,7 +131,7 @@ pub struct StopRun {
 
 /// Stops a run.
 pub async fn stop(api: &Api, args: StopRun) -> Told {
-    let stopped = api.post(&api.run_path(&args.run_id, "/stop")?, &json!({}), QUICK).await?;
+    let stopped = api.post(&run_path(&args.run_id, "/stop")?, &json!({}), QUICK).await?;
     Ok(vec![block(&picked(&stopped, &["run_id", "status"]))])
 }
 
@@ -147,7 +147,7 @@ pub struct CancelJob {
 
 /// Cancels a job.
 pub async fn cancel(api: &Api, args: CancelJob) -> Told {
-    let path = job_path(&api.run_path(&args.run_id, "/jobs")?, &args.job_id)?;
+    let path = job_path(&run_path(&args.run_id, "/jobs")?, &args.job_id)?;
     let job = api.delete(&path).await?;
     Ok(vec![block(&picked(&job, &["job_id", "run_id", "kind", "status", "frames_done"]))])
 }

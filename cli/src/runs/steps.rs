@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::say;
 use crate::{
     activity,
-    client::{ApiClient, LONG},
+    client::{ApiClient, LONG, run_path},
     error::CliError,
     interrupt, models,
     output::{StdoutWriter, text},
@@ -196,7 +196,7 @@ fn model(
     if let Some(named) = named {
         return Ok(named.clone());
     }
-    let run: RunRecord = client.get(&client.run_path(run, "")?, &[])?;
+    let run: RunRecord = client.get(&run_path(run, "")?, &[])?;
     run.model.map_or_else(|| models::choose(client, None, asks), Ok)
 }
 
@@ -212,7 +212,7 @@ impl AnalyzeArgs {
             zones: self.zones.fields()?,
             dry_run: self.dry_run,
         };
-        let reply: Value = client.post(&client.run_path(&self.run, "/analyze")?, &body, LONG)?;
+        let reply: Value = client.post(&run_path(&self.run, "/analyze")?, &body, LONG)?;
         say(json, &reply, |reply| match self.dry_run {
             true => tried(&reply["dry_run"]),
             false => {
