@@ -6,7 +6,7 @@ use media::Seq;
 use tempfile::TempDir;
 use timeline::{Timeline, TimelineError, TimelineOptions, cat, plan_repair, repair, verify};
 
-use crate::support::{description, found, frames, signal, small, texts};
+use crate::support::{description, flip, found, frames, journal_files, signal, small, texts};
 
 /// Returns a closed log of 40 events over several journal files.
 fn log_of_40() -> (TempDir, Vec<PathBuf>) {
@@ -17,18 +17,9 @@ fn log_of_40() -> (TempDir, Vec<PathBuf>) {
         log.append_wait(vec![found(1, &text)]).unwrap();
     }
     drop(log);
-    let journal = dir.path().join("journal");
-    let mut files: Vec<_> =
-        fs::read_dir(journal).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
+    let files = journal_files(dir.path());
     assert!(files.len() >= 3, "{files:?}");
     (dir, files)
-}
-
-fn flip(file: &PathBuf, at: usize) {
-    let mut bytes = fs::read(file).unwrap();
-    bytes[at] ^= 0x10;
-    fs::write(file, bytes).unwrap();
 }
 
 fn printed(dir: &TempDir) -> (Vec<String>, Result<(), TimelineError>) {

@@ -16,7 +16,7 @@ use timeline::{
 
 use crate::{
     disk::{Fault, SimDisk},
-    support::{deleted, events, found, run, small},
+    support::{deleted, events, flip, found, journal_files, run, small},
 };
 use fastrand::Rng;
 
@@ -210,13 +210,7 @@ fn repair_cuts_a_compacted_file_at_its_damage() {
     purge(&log, &[1, 3]).unwrap();
     let before = events(&log);
     drop(log);
-    let journal = dir.path().join("journal");
-    let mut files: Vec<_> =
-        std::fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let mut bytes = std::fs::read(&files[0]).unwrap();
-    bytes[500_000] ^= 1;
-    std::fs::write(&files[0], bytes).unwrap();
+    flip(&journal_files(dir.path())[0], 500_000);
     let report = repair(dir.path()).unwrap();
     assert!(report.damage.is_some());
     let (log, recovery) = Timeline::open(dir.path(), options).unwrap();

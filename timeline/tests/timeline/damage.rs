@@ -10,7 +10,7 @@ use crate::{
     compact::purge,
     crash::open,
     disk::{Fault, SimDisk},
-    support::{all, found, run, small, texts},
+    support::{all, found, journal_files, run, small, texts},
 };
 use fastrand::Rng;
 
@@ -83,10 +83,7 @@ fn thousands_of_bits_flipped_in_sealed_files_are_all_told() {
 
 /// Flips bits in the sealed files of the log in `dir`, one at a time; returns the number of files.
 fn flip_sealed_files(dir: &Path, original: &[StoredEvent], flips: u32) -> usize {
-    let journal = dir.join("journal");
-    let mut files: Vec<_> =
-        fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
+    let files = journal_files(dir);
     let sealed = &files[..files.len() - 1];
     let mut random = Rng::with_seed(1);
     for _ in 0..flips {

@@ -1,6 +1,7 @@
 //! Events to append and to compare with.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Lines, Write, stdin},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
@@ -87,6 +88,21 @@ pub fn signal(index: u64) -> Signal {
             zones: index as u16,
         }),
     }
+}
+
+/// Returns the files of the journal below `dir`, in order.
+pub fn journal_files(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir.join("journal")).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// Flips a bit of the byte at `at`.
+pub fn flip(file: &Path, at: usize) {
+    let mut bytes = fs::read(file).unwrap();
+    bytes[at] ^= 0x10;
+    fs::write(file, bytes).unwrap();
 }
 
 /// Returns every event of the log in order, across gaps of purged ones.
