@@ -20,7 +20,7 @@ use http::{HeaderValue, Request, Response, header};
 use rustls::ClientConfig;
 use tokio::sync::Semaphore;
 
-pub use address::{NetworkAllowlist, is_global};
+pub use address::NetworkAllowlist;
 pub use dial::{AsyncStream, CONNECT, CheckedStream};
 pub use error::{AnswerProblem, DownloadLimit, EgressError, TimeoutPhase};
 pub use fetch::{Download, DownloadBody, DownloadBudget, Fetcher, REDIRECTS_MAX};
