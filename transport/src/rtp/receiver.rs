@@ -34,12 +34,8 @@ const REQUEST_GAP: Duration = Duration::from_millis(100);
 pub struct ReceiverStats {
     /// Packets received, whatever their outcome.
     pub packets: u64,
-    /// Packets received more than once.
-    pub duplicates: u64,
     /// Packets received after they were used or given up.
     pub late: u64,
-    /// Packets ignored because their number is far from all others.
-    pub far: u64,
     /// Packets given up as lost.
     pub lost: u64,
     /// Retransmission requests, counted per packet.
@@ -48,8 +44,6 @@ pub struct ReceiverStats {
     pub repaired: u64,
     /// Units returned.
     pub units: u64,
-    /// Units returned at which decoding can start.
-    pub keyframes: u64,
     /// Units dropped as undecodable: incomplete, or without a start before them.
     pub skipped: u64,
     /// Payloads and units that violate their payload format.
@@ -62,8 +56,6 @@ pub struct ReceiverStats {
     pub markers_wrong: u64,
     /// Restarts of the source's sequence numbers.
     pub restarts: u64,
-    /// Keyframe requests.
-    pub keyframe_requests: u64,
 }
 
 /// Schedule of keyframe requests.
@@ -177,7 +169,6 @@ impl RtpReceiver {
         request.at = now + request.then;
         request.then = (request.then * 2).min(REQUEST_LAST);
         self.requested_at = Some(now);
-        self.counts.keyframe_requests += 1;
         Some(ReceiverOutput::NeedKeyframe)
     }
 
@@ -210,10 +201,7 @@ impl RtpReceiver {
                 self.begin_anew(packet.timestamp, now);
                 Some(number)
             }
-            UnwrappedSeq::OutOfRange => {
-                self.counts.far += 1;
-                None
-            }
+            UnwrappedSeq::OutOfRange => None,
         }
     }
 
@@ -255,7 +243,7 @@ impl RtpReceiver {
                     }
                     return;
                 }
-                InsertOutcome::Duplicate => return self.counts.duplicates += 1,
+                InsertOutcome::Duplicate => return,
                 InsertOutcome::Late => return self.counts.late += 1,
                 InsertOutcome::Full if self.jitter.is_empty() => {
                     self.counts.lost += self.jitter.skip_to(number);
@@ -310,7 +298,6 @@ impl RtpReceiver {
             }
             let ticks = self.clock.ticks(whole.timestamp, whole.last_at);
             self.counts.units += 1;
-            self.counts.keyframes += u64::from(whole.keyframe);
             self.ready_bytes += bytes;
             self.ready.push_back(ReceivedUnit {
                 access_unit: AccessUnit {
