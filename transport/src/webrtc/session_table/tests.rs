@@ -11,6 +11,7 @@ use crate::{
         sdp::SdpOffer,
         sdp_answer::{self, LocalParameters},
         stats::SharedSessionStats,
+        stun::tests as stun,
         test_publisher::{CODEC, Client},
     },
 };
@@ -155,10 +156,14 @@ impl World {
         self.bring(pair, Vec::new());
     }
 
+    fn check(&mut self, pair: &mut Pair, nominates: bool) {
+        let check = pair.client.check(nominates);
+        self.bring(pair, vec![check]);
+    }
+
     /// Sends a check and completes the handshake; no time passes.
     fn connect(&mut self, pair: &mut Pair) {
-        let check = pair.client.check(true);
-        self.bring(pair, vec![check]);
+        self.check(pair, true);
         for _ in 0..10 {
             let flight = pair.client.send();
             self.bring(pair, flight);
@@ -240,8 +245,7 @@ fn a_sink_hears_of_its_peer_before_there_are_keys_and_once() {
     let mut pair = world.pair(1);
     assert_eq!(pair.reached(), 0, "an answer may never arrive");
     for nominates in [false, true] {
-        let check = pair.client.check(nominates);
-        world.bring(&mut pair, vec![check]);
+        world.check(&mut pair, nominates);
         assert_eq!((pair.reached(), pair.told()), (1, vec![]));
     }
     world.connect(&mut pair);
@@ -267,7 +271,7 @@ fn a_source_that_guesses_is_cut_off_and_the_others_are_not() {
     let mut world = World::new();
     let mut pair = world.pair(1);
     let ufrag = world.sessions.users.keys().next().expect("one session").clone();
-    let guess = crate::webrtc::stun::tests::check(&format!("{ufrag}:x"), "guess", &[]);
+    let guess = stun::check(&format!("{ufrag}:x"), "guess", &[]);
     for _ in 0..1000 {
         world.sessions.datagram(&mut guess.clone(), path(7), world.now);
     }
@@ -284,7 +288,7 @@ fn a_source_that_guesses_is_cut_off_and_the_others_are_not() {
 fn checks_for_users_that_are_gone_keep_no_one_out() {
     let mut world = World::new();
     let mut pair = world.pair(1);
-    let stale = crate::webrtc::stun::tests::check("gone:x", "password", &[]);
+    let stale = stun::check("gone:x", "password", &[]);
     for _ in 0..1000 {
         world.sessions.datagram(&mut stale.clone(), path(7), world.now);
     }
@@ -297,8 +301,7 @@ fn checks_for_users_that_are_gone_keep_no_one_out() {
 fn an_offer_that_nobody_follows_is_reclaimed() {
     let mut world = World::new();
     let mut pair = world.pair(1);
-    let check = pair.client.check(true);
-    world.bring(&mut pair, vec![check]);
+    world.check(&mut pair, true);
     world.pass(&mut pair, Duration::from_secs(29));
     assert_eq!(pair.told(), []);
     world.pass(&mut pair, Duration::from_secs(2));
@@ -321,8 +324,7 @@ fn a_silent_peer_is_lost_and_checks_keep_it() {
     world.connect(&mut pair);
     for _ in 0..10 {
         world.pass(&mut pair, Duration::from_secs(5));
-        let check = pair.client.check(false);
-        world.bring(&mut pair, vec![check]);
+        world.check(&mut pair, false);
     }
     assert_eq!(pair.told(), [SessionEvent::Connected], "consent is fresh though no media comes");
     world.pass(&mut pair, Duration::from_secs(11));
@@ -356,8 +358,7 @@ fn an_address_that_someone_speaks_from_is_not_taken() {
     let (mut victim, mut other) = (world.pair(1), world.pair(1));
     world.connect(&mut victim);
     world.picture(&mut victim, true);
-    let check = other.client.check(true);
-    world.bring(&mut other, vec![check]);
+    world.check(&mut other, true);
     assert_eq!(other.client.checked, 1, "it is answered all the same");
     world.picture(&mut victim, false);
     assert_eq!(victim.units(), 2);
@@ -395,8 +396,7 @@ fn forged_checks_take_no_address_from_one_who_is_silent() {
         show(&mut world, &mut victim);
         assert_eq!(victim.units(), 2, "{name}: media that was never away");
         forge(&mut world, 4);
-        let check = victim.client.check(false);
-        world.bring(&mut victim, vec![check]);
+        world.check(&mut victim, false);
         forge(&mut world, 1);
         show(&mut world, &mut victim);
         assert_eq!(victim.units(), 3, "{name}: after a check of its own");
@@ -419,8 +419,7 @@ fn an_address_that_nobody_has_proven_is_not_kept_by_checks() {
         world.sessions.datagram(&mut check, path(1), world.now);
         world.sessions.send(|_, _| {});
     }
-    let check = late.client.check(true);
-    world.bring(&mut late, vec![check]);
+    world.check(&mut late, true);
     world.connect(&mut late);
     world.picture(&mut late, true);
     world.pass(&mut late, MARKER_PROOF);
@@ -556,8 +555,7 @@ fn a_restart_moves_to_a_new_address_and_media_never_stops() {
     world.picture(&mut pair, false);
     pair.client.accept(&text);
     pair.path = path(2);
-    let check = pair.client.check(true);
-    world.bring(&mut pair, vec![check]);
+    world.check(&mut pair, true);
     world.picture(&mut pair, false);
     assert_eq!(pair.units(), 3);
     assert_eq!(world.sessions.users.len(), 1, "the old user fragment is retired");
