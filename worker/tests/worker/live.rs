@@ -2,13 +2,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::File,
     path::Path,
     sync::{Arc, Condvar, Mutex},
     time::{Duration, Instant},
 };
 
 use clips::pick_one;
+use decode::{DemuxLimits, Demuxer};
 use gate::GateConfig;
 use media::{AccessUnit, Codec, Signal, Timestamp};
 use worker::{
@@ -18,43 +19,14 @@ use worker::{
 
 use crate::support::{alone, annex_b, rendered, run, spec, supervisor};
 
-/// Returns the access units of an Annex B H.264 file without reordering, 40 ms apart.
+/// Returns the access units of an H.264 file without reordering, 40 ms apart.
 pub fn access_units(path: &Path) -> Vec<AccessUnit> {
-    let data = fs::read(path).expect("readable");
-    let starts: Vec<usize> = (0..data.len().saturating_sub(3))
-        .filter(|&at| data[at..].starts_with(&[0, 0, 1]))
-        .map(|at| if at > 0 && data[at - 1] == 0 { at - 1 } else { at })
-        .collect();
-    let ends = starts.iter().skip(1).copied().chain([data.len()]);
-    let mut units: Vec<AccessUnit> = Vec::new();
-    let (mut pending, mut picture_seen) = (Vec::new(), true);
-    for (start, end) in starts.iter().copied().zip(ends) {
-        let nal = &data[start..end];
-        let header = nal.iter().position(|&byte| byte == 1).expect("a start code") + 1;
-        let kind = nal[header] & 0x1f;
-        let is_slice = matches!(kind, 1 | 5);
-        // The first bit of a slice is set if its first macroblock is number 0.
-        let starts_picture = is_slice && nal[header + 1] & 0x80 != 0;
-        if starts_picture || (!is_slice && picture_seen) {
-            picture_seen = false;
-        }
-        pending.extend_from_slice(nal);
-        if !is_slice {
-            continue;
-        }
-        if starts_picture {
-            units.push(AccessUnit {
-                codec: Codec::H264,
-                pts: Timestamp::from_millis(40 * units.len() as i64),
-                keyframe: kind == 5,
-                data: std::mem::take(&mut pending),
-            });
-        } else if let Some(unit) = units.last_mut() {
-            unit.data.append(&mut pending);
-        }
-        picture_seen = true;
-    }
-    units
+    let input = Box::new(File::open(path).expect("readable"));
+    let demuxer = Demuxer::open(input, DemuxLimits::default()).expect("a stream");
+    let units = demuxer.into_coded_pictures().map(|picture| picture.access_unit);
+    let timed =
+        |(ms, unit): (i64, AccessUnit)| AccessUnit { pts: Timestamp::from_millis(ms), ..unit };
+    (0..).step_by(40).zip(units).map(timed).collect()
 }
 
 /// Output of all sessions of a worker.
