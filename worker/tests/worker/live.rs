@@ -111,6 +111,18 @@ pub fn push(live: &LiveWorker, session: u32, unit: &AccessUnit) {
     live.push(session, unit.clone()).expect("there is room");
 }
 
+/// Sends units through a session, and passes its output to `until`.
+pub fn say(spec: SessionSpec, units: &[AccessUnit], until: impl FnOnce(&Said)) {
+    let listener = Listener::default();
+    let live = start(&listener, WorkerLimits::default());
+    live.open(1, spec).expect("open");
+    units.iter().for_each(|unit| push(&live, 1, unit));
+    live.close(1).expect("close");
+    let said = listener.wait("closed", |said| !said.closed.is_empty() || !said.failed.is_empty());
+    assert_eq!(said.failed, BTreeMap::new());
+    until(&said);
+}
+
 /// Asks for signals, and stills of the selected frames.
 pub fn with_stills() -> SessionSpec {
     SessionSpec { stills: true, ..signals_alone() }
@@ -129,20 +141,14 @@ fn a_live_session_says_what_the_file_says() {
 
 fn live_says_what_the_file_says(path: &Path) {
     let file = run(spec(path)).expect("a result");
-    let listener = Listener::default();
-    let live = start(&listener, WorkerLimits::default());
-    live.open(7, with_stills()).expect("open");
-    for unit in access_units(path) {
-        push(&live, 7, &unit);
-    }
-    live.close(7).expect("close");
-    let said = listener.wait("closed", |said| said.closed.contains_key(&7));
     let hashes = |signals: &[Signal]| -> Vec<_> {
         signals.iter().map(|signal| (signal.perceptual_hash, signal.luma_mean)).collect()
     };
-    assert_eq!(said.closed[&7], file.signals.len() as u64);
-    assert_eq!(hashes(&said.signals[&7]), hashes(&file.signals));
-    assert!(said.stills[&7] == file.stills, "stills");
+    say(with_stills(), &access_units(path), |said| {
+        assert_eq!(said.closed[&1], file.signals.len() as u64);
+        assert_eq!(hashes(&said.signals[&1]), hashes(&file.signals));
+        assert!(said.stills[&1] == file.stills, "stills");
+    });
 }
 
 #[test]
@@ -179,18 +185,10 @@ fn sessions_beside_each_other_do_not_disturb_each_other() {
 #[test]
 fn damage_is_said_and_passes() {
     let _alone = alone();
-    let units = access_units(&annex_b("testsrc2"));
-    let listener = Listener::default();
-    let live = start(&listener, WorkerLimits::default());
-    live.open(1, signals_alone()).expect("open");
-    let mut garbage = units[1].clone();
-    garbage.data = vec![0xff; 100];
-    push(&live, 1, &garbage);
-    units.iter().for_each(|unit| push(&live, 1, unit));
-    live.close(1).expect("close");
-    let said = listener.wait("closed", |said| !said.closed.is_empty() || !said.failed.is_empty());
-    assert_eq!(said.failed, BTreeMap::new());
-    assert_eq!(said.closed[&1], units.len() as u64);
+    let mut units = access_units(&annex_b("testsrc2"));
+    let sound = units.len() as u64;
+    units.insert(0, AccessUnit { data: vec![0xff; 100], ..units[1].clone() });
+    say(signals_alone(), &units, |said| assert_eq!(said.closed[&1], sound));
 }
 
 #[test]
@@ -222,27 +220,23 @@ fn a_picture_that_never_came_costs_the_rest_of_its_group() {
 #[test]
 fn times_that_jump_lose_no_frame() {
     let _alone = alone();
-    let listener = Listener::default();
-    let live = start(&listener, WorkerLimits::default());
-    live.open(1, with_stills()).expect("open");
-    let units = access_units(&annex_b("testsrc2"));
+    let mut units = access_units(&annex_b("testsrc2"));
     // Times jump a day ahead after one second, and to before the start after two.
     let offset = |at: usize| match at {
         0..25 => 0,
         25..50 => 86_400_000,
         _ => -10_000,
     };
-    for (at, unit) in units.iter().enumerate() {
-        let pts = Timestamp::from_millis(unit.pts.as_millis() + offset(at));
-        push(&live, 1, &AccessUnit { pts, ..unit.clone() });
+    for (at, unit) in units.iter_mut().enumerate() {
+        unit.pts = Timestamp::from_millis(unit.pts.as_millis() + offset(at));
     }
-    live.close(1).expect("close");
-    let said = listener.wait("closed", |said| !said.closed.is_empty() || !said.failed.is_empty());
-    assert_eq!((said.damaged, &said.failed), (0, &BTreeMap::new()));
-    let times: Vec<i64> = said.signals[&1].iter().map(|signal| signal.pts_ms).collect();
-    let expected: Vec<i64> = (0..units.len()).map(|at| 40 * at as i64 + offset(at)).collect();
-    assert_eq!(times, expected, "exact, and each frame once");
-    assert!(said.signals[&1].iter().map(|signal| signal.frame_index).eq(0..units.len() as u64));
+    say(with_stills(), &units, |said| {
+        assert_eq!(said.damaged, 0);
+        let times: Vec<i64> = said.signals[&1].iter().map(|signal| signal.pts_ms).collect();
+        let expected: Vec<i64> = (0..units.len()).map(|at| 40 * at as i64 + offset(at)).collect();
+        assert_eq!(times, expected, "exact, and each frame once");
+        assert!(said.signals[&1].iter().map(|signal| signal.frame_index).eq(0..units.len() as u64));
+    });
 }
 
 #[test]

@@ -3,22 +3,17 @@
 use media::Score;
 use worker::{
     ClipSampler, ClipSpec, Crop, EncodedImage, FrameChunk, FrameRecord, FrameView, ModelImageSpec,
-    NoveltyInput, NoveltySpec, SessionSpec, WorkerLimits,
+    NoveltyInput, NoveltySpec, SessionSpec,
 };
 
 use crate::{
-    live::{Listener, Said, access_units, push, signals_alone, start, with_stills},
+    live::{self, Said, access_units, signals_alone, with_stills},
     support::{alone, annex_b},
 };
 
 /// Sends four seconds of 25 frames through a session, and passes its output to `until`.
 fn say(spec: SessionSpec, until: impl FnOnce(&Said)) {
-    let listener = Listener::default();
-    let live = start(&listener, WorkerLimits::default());
-    live.open(1, spec).expect("open");
-    access_units(&annex_b("testsrc2")).iter().for_each(|unit| push(&live, 1, unit));
-    live.close(1).expect("close");
-    until(&listener.wait("closed", |said| !said.closed.is_empty() || !said.failed.is_empty()));
+    live::say(spec, &access_units(&annex_b("testsrc2")), until);
 }
 
 fn lower_right() -> Option<Crop> {
