@@ -245,6 +245,9 @@ pub async fn reason(
         app.runner.reason(&run, ReasonJob { ingest, semantics, terms }, job.token).await?;
     let sample_fps = reasoned.ingested.sample_fps;
     let sample_fps = sample_fps.unwrap_or_else(|| rate_of(&reasoned.frames));
+    // The size of the first picture after rotation.
+    let IngestResult { width, height, rotation, .. } = reasoned.ingested;
+    let upright = Dimensions { width, height }.rotated(rotation);
     let is_included = request.include_frame_metadata.unwrap_or(true);
     let context = MetadataContext {
         request_id: caller.request_id,
@@ -259,17 +262,11 @@ pub async fn reason(
         asked_model,
         is_included,
         is_asked,
-        coordinates: views.and_then(|views| Coordinates::of(&views, upright(&reasoned.ingested))),
+        coordinates: views.and_then(|views| Coordinates::of(&views, upright)),
     };
     let figures = Figures::of(&reasoned, is_included);
     let Reasoned { frames, markers, .. } = reasoned;
     metadata::answer(context, figures, frames, &markers, windowing)
-}
-
-/// Returns the size of the first picture after rotation.
-fn upright(ingested: &IngestResult) -> Dimensions {
-    let IngestResult { width, height, rotation, .. } = *ingested;
-    Dimensions { width, height }.rotated(rotation)
 }
 
 impl Figures {
