@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Type of markers for spans without an event.
-const NOTHING: &str = "context_observation";
+pub const NOTHING: &str = "context_observation";
 
 /// Arguments of `markers`.
 #[derive(clap::Args)]

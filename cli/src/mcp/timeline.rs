@@ -14,7 +14,7 @@ use super::{
     text::{BRIEF, TEXT, block, clipped, json, picked},
     tools::Told,
 };
-use crate::error::CliError;
+use crate::{error::CliError, markers::NOTHING};
 
 /// Default length of an answer in characters, and its bounds.
 const CHARS: usize = 8000;
@@ -28,8 +28,6 @@ const SPANS: usize = 48;
 const SPAN_CHARS: usize = 250;
 /// Most types that a count lists.
 const TYPES: usize = 12;
-/// Type of markers for spans without an event.
-const NOTHING: &str = "context_observation";
 
 /// Arguments of `read_timeline`.
 #[derive(Deserialize, JsonSchema)]
