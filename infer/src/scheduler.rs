@@ -342,12 +342,8 @@ impl Scheduler {
                 self.of_principal.remove(&request.principal);
             }
         }
-        self.budgets.commit(
-            &request.principal,
-            day,
-            reserved,
-            if is_asking { reserved } else { 0 },
-        );
+        let spent = if is_asking { reserved } else { 0 };
+        self.budgets.commit(&request.principal, day, reserved, spent);
         self.budgets.used(&request.principal, day)
     }
 
@@ -388,40 +384,33 @@ impl Scheduler {
         Some(queued)
     }
 
-    fn refuse(
-        &mut self,
-        id: AdmissionId,
-        why: impl FnOnce(&QueuedRequest) -> AdmissionError,
-    ) -> Option<AdmissionOutcome> {
-        let outcome = Err(why(&self.leave(id)?));
-        Some(AdmissionOutcome { id, outcome })
+    fn refuse(&mut self, id: AdmissionId, why: AdmissionError) -> Option<AdmissionOutcome> {
+        self.leave(id)?;
+        Some(AdmissionOutcome { id, outcome: Err(why) })
     }
 
     /// Refuses one request that has waited too long or whose principal has spent the daily budget.
     fn overdue(&mut self, now: Instant, day: u64) -> Option<AdmissionOutcome> {
         let late = self.waiting.iter().find(|(_, queued)| queued.until <= now);
-        if let Some((&id, _)) = late {
-            let waited = |queued: &QueuedRequest| now.saturating_duration_since(queued.since);
-            return self.refuse(id, |queued| AdmissionError::TimedOut { waited: waited(queued) });
+        if let Some((&id, queued)) = late {
+            let waited = now.saturating_duration_since(queued.since);
+            return self.refuse(id, AdmissionError::TimedOut { waited });
         }
         let spent = self.waiting.iter().find_map(|(&id, queued)| {
             let request = &queued.request;
             Some((id, self.budgets.check(&request.principal, day, request.tokens).err()?))
         });
         let (id, refused) = spent?;
-        self.refuse(id, |_| refused)
+        self.refuse(id, refused)
     }
 
     /// Returns the next request in order, if it fits.
     fn choose(&self, now: Instant, day: u64) -> Option<AdmissionId> {
         let live = self.head(Priority::Live, now, day);
-        let offline = Some(()).filter(|()| self.has_offline_slot());
-        let offline = offline.and_then(|()| self.head(Priority::Offline, now, day));
-        let id = match (live, offline) {
-            (Some(live), None) => live,
-            (None, offline) => offline?,
-            (Some(_), Some(offline)) if self.order.is_offline_due() => offline,
-            (Some(live), Some(_)) => live,
+        let offline = self.has_offline_slot().then(|| self.head(Priority::Offline, now, day));
+        let id = match offline.flatten() {
+            Some(offline) if live.is_none() || self.order.is_offline_due() => offline,
+            _ => live?,
         };
         let request = &self.waiting.get(&id)?.request;
         // A request that does not fit blocks the rest: smaller ones must not take the room it needs.
@@ -518,6 +507,6 @@ impl Scheduler {
             (queued.request.priority == Priority::Offline, **id)
         };
         let (&id, _) = own.max_by_key(youngest)?;
-        self.refuse(id, |_| AdmissionError::QueueFull { waiters })
+        self.refuse(id, AdmissionError::QueueFull { waiters })
     }
 }
