@@ -13,18 +13,7 @@ use super::{
 };
 
 /// All fields of a backend.
-const FIELDS: [&str; 9] = [
-    "name",
-    "type",
-    "base_url",
-    "api_key",
-    "model",
-    "upstream_model",
-    "priority",
-    "timeout_ms",
-    "openai_kind",
-];
-const FIELDS_TEXT: &str =
+const FIELDS: &str =
     "name, type, base_url, api_key, model, upstream_model, priority, timeout_ms, openai_kind";
 const PRIORITY_MAX: u64 = 1_000_000;
 const TIMEOUT_MS_MIN: u64 = 100;
@@ -213,9 +202,9 @@ impl BackendTable<'_> {
     }
 
     fn backend(&self) -> Result<BackendConfig, ConfigError> {
-        let known = |key: &str| FIELDS.contains(&key);
+        let known = |key: &str| FIELDS.split(", ").any(|field| field == key);
         if let Some((key, _)) = self.table.iter().find(|(key, _)| !known(key.get_ref())) {
-            let unknown = FieldProblem::Unknown(FIELDS_TEXT);
+            let unknown = FieldProblem::Unknown(FIELDS);
             return Err(self.error_at(key.span().start, key.get_ref(), unknown));
         }
         let name = self.checked_name("name", self.required("name")?)?;
