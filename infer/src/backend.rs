@@ -269,11 +269,9 @@ impl Backend {
         let provider = &*self.config.name;
         match transition {
             BreakerTransition::None => {}
-            BreakerTransition::OpenForOne => tracing::warn!(
-                provider,
-                principal = principal,
-                "circuit breaker opened for one principal"
-            ),
+            BreakerTransition::OpenForOne => {
+                tracing::warn!(provider, principal, "circuit breaker opened for one principal");
+            }
             BreakerTransition::OpenForAll => tracing::warn!(provider, "circuit breaker opened"),
             BreakerTransition::Closed => tracing::info!(provider, "circuit breaker closed"),
         }

@@ -6,6 +6,7 @@
 use std::{
     collections::VecDeque,
     error::Error,
+    iter,
     net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
@@ -166,20 +167,16 @@ impl HttpClient {
     }
 }
 
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    iter::successors(error.source(), |&inner| inner.source())
+}
+
 /// Returns the local address of the connection that `error` is about.
 fn connection(error: &reqwest::Error) -> Option<SocketAddr> {
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        if let Some(connected) =
-            inner.downcast_ref::<legacy::Error>().and_then(legacy::Error::connect_info)
-        {
-            let mut extras = http::Extensions::new();
-            connected.get_extras(&mut extras);
-            return extras.get::<HttpInfo>().map(HttpInfo::local_addr);
-        }
-        cause = inner.source();
-    }
-    None
+    let mut errors = causes(error).filter_map(|inner| inner.downcast_ref::<legacy::Error>());
+    let mut extras = http::Extensions::new();
+    errors.find_map(legacy::Error::connect_info)?.get_extras(&mut extras);
+    extras.get::<HttpInfo>().map(HttpInfo::local_addr)
 }
 
 /// Returns the header that carries `key`, marked sensitive so that no layer logs it.
@@ -216,14 +213,11 @@ fn failure(error: &reqwest::Error) -> FailureKind {
     if error.is_connect() {
         return FailureKind::Refused;
     }
-    let mut cause: Option<&(dyn Error + 'static)> = error.source();
-    while let Some(inner) = cause {
-        if inner.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
-            return FailureKind::Malformed { problem: "it is not HTTP" };
-        }
-        cause = inner.source();
+    let mut errors = causes(error).filter_map(|inner| inner.downcast_ref::<hyper::Error>());
+    match errors.any(hyper::Error::is_parse) {
+        true => FailureKind::Malformed { problem: "it is not HTTP" },
+        false => FailureKind::Closed,
     }
-    FailureKind::Closed
 }
 
 #[cfg(test)]

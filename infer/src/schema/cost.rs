@@ -196,13 +196,8 @@ impl<'a> CostWalker<'a> {
             work += self.work(to, levels, &pointer)?;
         }
         for keyword in SAME {
-            work = work.saturating_add(self.subschemas(
-                fields,
-                keyword,
-                levels,
-                place,
-                u64::saturating_add,
-            )?);
+            let more = self.subschemas(fields, keyword, levels, place, u64::saturating_add)?;
+            work = work.saturating_add(more);
         }
         // No value lies deeper: the answer is rejected before.
         if let Some(below) = levels.checked_sub(1) {
@@ -213,13 +208,8 @@ impl<'a> CostWalker<'a> {
                 work = work.saturating_add(self.subschemas(fields, keyword, below, place, sum)?);
             }
             for keyword in INSIDE_ONE {
-                work = work.saturating_add(self.subschemas(
-                    fields,
-                    keyword,
-                    below,
-                    place,
-                    u64::max,
-                )?);
+                let more = self.subschemas(fields, keyword, below, place, u64::max)?;
+                work = work.saturating_add(more);
             }
         }
         // `unevaluated…` keywords evaluate the other keywords once more.
