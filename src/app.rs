@@ -147,7 +147,7 @@ pub enum StartError {
     Listen(#[from] ListenError),
 }
 
-/// Refuses a new log beside existing stills or recordings, since a start without their log removes them.
+/// Refuses a new log beside files of a lost one: a start would remove stills and recordings, and serve no run.
 fn check_log(data_dir: &Path, log: &Path) -> Result<(), StartError> {
     let has_files = |dir: &Path| {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -156,7 +156,7 @@ fn check_log(data_dir: &Path, log: &Path) -> Result<(), StartError> {
     if has_files(log) {
         return Ok(());
     }
-    let named = ["blobs", "open-columns"].map(|name| data_dir.join(name));
+    let named = ["blobs", "open-columns", "uploads", "answers"].map(|name| data_dir.join(name));
     match named.into_iter().find(|dir| has_files(dir)) {
         Some(named) => Err(StartError::LogLost { log: log.to_owned(), named }),
         None => Ok(()),
@@ -493,6 +493,7 @@ mod tests {
             (&["secret", "blobs/.x"], None),
             (&["blobs/x", "log/lock"], None),
             (&["blobs/x"], Some("blobs")),
+            (&["ledger", "uploads/x"], Some("uploads")),
             (&["open-columns/x", "uploads/x"], Some("open-columns")),
         ] {
             let dir = tempfile::tempdir().expect("a directory");
