@@ -1,15 +1,15 @@
 //! Gate backends of a worker: the integers equal the CPU's, and errors name missing devices.
 
-use gate::GateConfig;
-use media::Codec;
 use worker::{
     BackendRequest, BackendSelectError, DecodeBackendChoice, DecodeSelection, GateBackend,
-    GateChoice, SessionSpec, Supervisor, WorkerLimits,
+    GateChoice, Supervisor,
 };
 
 use crate::{
-    live::{Listener, Said, access_units, push},
-    support::{alone, annex_b, has_landlock, long_clip, program, run_by, skip, spec, with},
+    live::{access_units, together},
+    support::{
+        alone, annex_b, has_landlock, long_clip, program, run_by, skip, spec, supervisor, with,
+    },
 };
 
 fn select(
@@ -18,10 +18,8 @@ fn select(
 ) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
     let choice = DecodeBackendChoice::Named(decode::DecodeBackend::Software);
     let device = device.map(str::to_owned);
-    Supervisor::select(
-        &program(),
-        &BackendRequest { choice, device, capabilities: None, ffmpeg: None, gate },
-    )
+    let wanted = BackendRequest { choice, device, gate, ..BackendRequest::default() };
+    Supervisor::select(&program(), &wanted)
 }
 
 #[test]
@@ -76,7 +74,7 @@ fn a_file_measured_on_an_adapter_says_what_it_says_on_the_cpu() {
         let spec = with(spec(&long_clip()), |it| it.max_frames = 400);
         run_by(supervisor, spec).expect("decodes").settled()
     };
-    let (mut measured, mut expected) = (run(&on_adapter), run(&Supervisor::new(program())));
+    let (mut measured, mut expected) = (run(&on_adapter), run(&supervisor()));
     let by = measured.measured_by.take().expect("told");
     assert!(by.measurer.starts_with("wgpu:") && by.lost.is_none(), "{by:?}");
     assert!(expected.measured_by.take().is_some_and(|by| by.measurer.starts_with("cpu-")));
@@ -86,33 +84,12 @@ fn a_file_measured_on_an_adapter_says_what_it_says_on_the_cpu() {
 
 #[test]
 fn live_sessions_measured_together_on_an_adapter_say_what_they_say_on_the_cpu() {
-    const SESSIONS: u32 = 6;
     let _alone = alone();
     let Some(on_adapter) = on_an_adapter("live sessions on an adapter") else { return };
     let sources = ["testsrc2", "mandelbrot"].map(|source| access_units(&annex_b(source)));
-    let run = |supervisor: &Supervisor| {
-        let listener = Listener::default();
-        let told = listener.clone();
-        let limits =
-            WorkerLimits { stall: std::time::Duration::from_secs(60), ..WorkerLimits::default() };
-        let live = supervisor.start_live(limits, move |event| told.take(event)).expect("starts");
-        let stills = SessionSpec::new(Codec::H264, GateConfig::default());
-        for session in 0..SESSIONS {
-            live.open(session, SessionSpec { stills: true, ..stills.clone() }).expect("open");
-        }
-        for at in 0..50 {
-            for session in 0..SESSIONS {
-                let units = &sources[session as usize % 2];
-                push(&live, session, &units[at]);
-            }
-        }
-        (0..SESSIONS).for_each(|session| live.close(session).expect("close"));
-        let said = listener.wait("all closed", |said| said.closed.len() == SESSIONS as usize);
-        let Said { signals, stills, closed, lost, .. } = &*said;
-        assert_eq!(*lost, None);
-        (signals.clone(), stills.clone(), closed.clone())
-    };
-    let (measured, expected) = (run(&on_adapter), run(&Supervisor::new(program())));
-    assert_eq!(measured.2.values().copied().collect::<Vec<_>>(), vec![50; SESSIONS as usize]);
-    assert!(measured == expected, "signals and stills of every session are equal");
+    let sources = [0, 1, 0, 1, 0, 1].map(|at: usize| &sources[at][..50]);
+    let [measured, expected] = [&on_adapter, &supervisor()].map(|by| together(by, &sources));
+    assert_eq!((measured.lost, expected.lost), (None, None));
+    assert!(measured.closed.values().eq(&[50_u64; 6]));
+    assert!(measured.signals == expected.signals && measured.stills == expected.stills);
 }

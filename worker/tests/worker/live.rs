@@ -13,11 +13,14 @@ use decode::{DemuxLimits, Demuxer};
 use gate::GateConfig;
 use media::{AccessUnit, Codec, Signal, Timestamp};
 use worker::{
-    EncodedImage, FrameRecord, LiveWorker, LiveWorkerEvent, SessionSpec, WireError, WorkerError,
-    WorkerLimits, WorkerSessionEvent,
+    EncodedImage, FrameRecord, LiveWorker, LiveWorkerEvent, SessionSpec, Supervisor, WireError,
+    WorkerError, WorkerLimits, WorkerSessionEvent,
 };
 
-use crate::support::{alone, annex_b, rendered, run, spec, supervisor};
+use crate::{
+    live_faults::patient,
+    support::{alone, annex_b, rendered, run, spec, supervisor},
+};
 
 /// Returns the access units of an H.264 file without reordering, 40 ms apart.
 pub fn access_units(path: &Path) -> Vec<AccessUnit> {
@@ -121,6 +124,20 @@ pub fn say(spec: SessionSpec, units: &[AccessUnit], until: impl FnOnce(&Said)) {
     let said = listener.wait("closed", |said| !said.closed.is_empty() || !said.failed.is_empty());
     assert_eq!(said.failed, BTreeMap::new());
     until(&said);
+}
+
+/// Sends the units of one session each in turn, and returns their output.
+pub fn together(supervisor: &Supervisor, sources: &[&[AccessUnit]]) -> Said {
+    let listener = Listener::default();
+    let told = listener.clone();
+    let live = supervisor.start_live(patient(), move |event| told.take(event)).expect("starts");
+    let sessions = || (0..).zip(sources);
+    sessions().for_each(|(session, _)| live.open(session, with_stills()).expect("open"));
+    for at in 0..sources[0].len() {
+        sessions().for_each(|(session, units)| push(&live, session, &units[at]));
+    }
+    sessions().for_each(|(session, _)| live.close(session).expect("close"));
+    std::mem::take(&mut *listener.wait("all closed", |said| said.closed.len() == sources.len()))
 }
 
 /// Asks for signals, and stills of the selected frames.

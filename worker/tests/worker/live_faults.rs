@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Limits under which a stopped worker does not count as stalled.
-fn patient() -> WorkerLimits {
+pub fn patient() -> WorkerLimits {
     WorkerLimits { stall: Duration::from_secs(60), ..WorkerLimits::default() }
 }
 

@@ -36,13 +36,12 @@ mod device {
     use decode::{DecodeBackend, Demuxer};
     use worker::{
         BackendRequest, DecodeBackendChoice, DecodeSelection, GateBackend, GateChoice, Supervisor,
-        WorkerLimits,
     };
 
     use crate::{
-        live::{Listener, Said, push, with_stills},
+        live::together,
         nvdec_shim::{LONG, brought, given},
-        support::{program, run_by, spec},
+        support::{program, run_by, spec, supervisor},
     };
 
     fn select() -> (Supervisor, DecodeSelection) {
@@ -75,7 +74,7 @@ mod device {
         fs::write(given("settings"), "").expect("ours");
         let (on_device, _) = select();
         fs::write(given("settings"), &settings).expect("ours");
-        let (mut there, mut here) = (run(&on_device), run(&Supervisor::new(program())));
+        let (mut there, mut here) = (run(&on_device), run(&supervisor()));
         let by = there.measured_by.take().expect("told");
         here.measured_by = None;
         println!("{settings}: {by:?}, {:?}", there.done);
@@ -98,34 +97,15 @@ mod device {
     #[test]
     #[ignore = "needs the shim"]
     fn live_sessions_are_those_of_the_cpu() {
-        const SESSIONS: u32 = 4;
         let input = Cursor::new(brought(LONG[0]));
         let demuxer =
             Demuxer::open(Box::new(input), decode::DemuxLimits::default()).expect("a clip");
-        let coded: Vec<_> = demuxer.into_coded_pictures().collect();
-        let run = |supervisor: &Supervisor| {
-            let listener = Listener::default();
-            let told = listener.clone();
-            let limits = WorkerLimits {
-                stall: std::time::Duration::from_secs(60),
-                ..WorkerLimits::default()
-            };
-            let live =
-                supervisor.start_live(limits, move |event| told.take(event)).expect("starts");
-            (0..SESSIONS).for_each(|session| live.open(session, with_stills()).expect("open"));
-            for coded in &coded {
-                (0..SESSIONS).for_each(|session| push(&live, session, &coded.access_unit));
-            }
-            (0..SESSIONS).for_each(|session| live.close(session).expect("close"));
-            let said = listener.wait("all closed", |said| said.closed.len() == SESSIONS as usize);
-            let Said { signals, stills, closed, lost, .. } = &*said;
-            assert!(lost.as_deref().is_none_or(is_slow), "{lost:?}");
-            println!("lost: {lost:?}");
-            (signals.clone(), stills.clone(), closed.clone())
-        };
+        let units: Vec<_> = demuxer.into_coded_pictures().map(|it| it.access_unit).collect();
         let (on_device, _) = select();
-        let (there, here) = (run(&on_device), run(&Supervisor::new(program())));
-        assert_eq!(there.2.values().copied().collect::<Vec<_>>(), vec![96; SESSIONS as usize]);
-        assert!(there == here, "signals and stills of every session are equal");
+        let [there, here] = [&on_device, &supervisor()].map(|by| together(by, &[&units[..]; 4]));
+        println!("lost: {:?}", there.lost);
+        assert!(there.lost.as_deref().is_none_or(is_slow) && here.lost.is_none());
+        assert!(there.closed.values().eq(&[96_u64; 4]));
+        assert!(there.signals == here.signals && there.stills == here.stills);
     }
 }

@@ -35,10 +35,8 @@ fn select_beside(
     let (choice, gate) =
         (DecodeBackendChoice::Named(DecodeBackend::FfmpegCli), GateChoice::Named(gate));
     let ffmpeg = ffmpeg.map(Path::to_owned);
-    Supervisor::select(
-        &program(),
-        &BackendRequest { choice, device: None, capabilities: None, ffmpeg, gate },
-    )
+    let wanted = BackendRequest { choice, ffmpeg, gate, ..BackendRequest::default() };
+    Supervisor::select(&program(), &wanted)
 }
 
 /// Path of the system's ffmpeg, which `make setup` installs.
