@@ -138,33 +138,28 @@ impl<'a> BindingRequest<'a> {
         verify_slices_are_equal(tag.as_ref(), given).is_ok()
     }
 
-    fn transaction(&self) -> &'a [u8] {
-        &self.bytes[8..HEADER_BYTES]
-    }
-
     /// Appends the success response with the peer's address as seen here.
     pub(super) fn accept(&self, from: SocketAddr, key: &hmac::Key, out: &mut Vec<u8>) {
         let start = self.head(BINDING_SUCCESS, out);
-        let ip = from.ip().to_canonical();
         let port = from.port() ^ (COOKIE >> 16) as u16;
-        let mut mask = [0u8; 16];
-        mask[..4].copy_from_slice(&COOKIE.to_be_bytes());
-        mask[4..].copy_from_slice(self.transaction());
-        let (family, octets, bytes) = match ip {
-            IpAddr::V4(ip) => {
-                let mut octets = [0u8; 16];
-                octets[..4].copy_from_slice(&ip.octets());
-                (1u8, octets, 4)
-            }
-            IpAddr::V6(ip) => (2, ip.octets(), 16),
-        };
         let mut value = [0u8; 20];
-        value[1] = family;
         value[2..4].copy_from_slice(&port.to_be_bytes());
-        for (at, octet) in octets.iter().enumerate() {
-            value[4 + at] = octet ^ mask[at];
+        let (family, end) = match from.ip().to_canonical() {
+            IpAddr::V4(ip) => {
+                value[4..8].copy_from_slice(&ip.octets());
+                (1, 8)
+            }
+            IpAddr::V6(ip) => {
+                value[4..].copy_from_slice(&ip.octets());
+                (2, 20)
+            }
+        };
+        value[1] = family;
+        // The mask is the cookie and, after it, the transaction.
+        for (octet, mask) in value[4..].iter_mut().zip(&self.bytes[4..HEADER_BYTES]) {
+            *octet ^= mask;
         }
-        attribute(XOR_MAPPED_ADDRESS, &value[..4 + bytes], out);
+        attribute(XOR_MAPPED_ADDRESS, &value[..end], out);
         close(start, key, out);
     }
 
