@@ -106,10 +106,6 @@ impl<S> TimeoutStream<S> {
         let begun = self.heads.due(free, self.times.header).filter(|_| waits);
         first.into_iter().chain(begun).min()
     }
-
-    fn holds_half_a_request(&self) -> bool {
-        self.heads.is_within() && !self.heads.is_http2() && !self.activity.is_busy()
-    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimeoutStream<S> {
@@ -191,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TimeoutStream<S> {
 impl<S: AsyncWrite + Unpin> TimeoutStream<S> {
     /// Answers an incomplete request with 408; returns the error for the socket.
     fn time_out(&mut self, cx: &mut Context<'_>) -> io::Error {
-        if self.holds_half_a_request() {
+        if self.heads.is_within() && !self.heads.is_http2() && !self.activity.is_busy() {
             self.tell(cx, StatusCode::REQUEST_TIMEOUT, "request timed out");
         }
         io::ErrorKind::TimedOut.into()

@@ -9,12 +9,14 @@ pub(super) struct CertificateFingerprint {
     bytes: Vec<u8>,
 }
 
-/// Hash functions strong enough to identify a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hash {
-    Sha256,
-    Sha384,
-    Sha512,
+media::named! {
+    /// Hash functions strong enough to identify a certificate.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Hash {
+        Sha256 = "sha-256",
+        Sha384 = "sha-384",
+        Sha512 = "sha-512",
+    }
 }
 
 impl Hash {
@@ -37,12 +39,7 @@ impl CertificateFingerprint {
     /// Parses the value of `a=fingerprint:`; `None` for a weaker hash or a wrong length.
     pub(super) fn parse(value: &str) -> Option<CertificateFingerprint> {
         let (name, hex) = value.trim().split_once(' ')?;
-        let hash = match name.to_ascii_lowercase().as_str() {
-            "sha-256" => Hash::Sha256,
-            "sha-384" => Hash::Sha384,
-            "sha-512" => Hash::Sha512,
-            _ => return None,
-        };
+        let hash = Hash::from_name(&name.to_ascii_lowercase())?;
         let bytes = hex
             .trim()
             .split(':')
@@ -64,11 +61,7 @@ impl CertificateFingerprint {
 
 impl std::fmt::Display for CertificateFingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self.hash {
-            Hash::Sha256 => "sha-256",
-            Hash::Sha384 => "sha-384",
-            Hash::Sha512 => "sha-512",
-        })?;
+        f.write_str(self.hash.as_str())?;
         for (at, byte) in self.bytes.iter().enumerate() {
             let separator = if at == 0 { ' ' } else { ':' };
             write!(f, "{separator}{byte:02X}")?;
