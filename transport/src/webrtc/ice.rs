@@ -18,8 +18,8 @@ pub(super) enum CheckOutcome {
     Unauthenticated,
     /// Authenticated, but rejected with an error response.
     Refused,
-    /// Authenticated. `learned`: the pair is new; `forgot`: the pair evicted for it.
-    Accepted { learned: bool, forgot: Option<CandidatePair> },
+    /// Authenticated. `forgot`: the pair evicted for this one.
+    Accepted { forgot: Option<CandidatePair> },
 }
 
 /// One generation of the server's credentials.
@@ -106,31 +106,28 @@ impl IceAgent {
         }
         request.accept(pair.remote, &generation.key, out);
         let is_current = std::ptr::eq(generation, &self.current);
-        let (learned, forgot) = self.add_peer_reflexive(pair);
+        let forgot = self.add_peer_reflexive(pair);
         if request.nominates && (is_current || self.nominated.is_none()) {
             self.nominated = Some(pair);
             if is_current && let Some(previous) = self.previous.take() {
                 *retired = Some(previous.ufrag);
             }
         }
-        CheckOutcome::Accepted { learned, forgot }
+        CheckOutcome::Accepted { forgot }
     }
 
     /// Moves a pair to the end or adds it; if full, evicts the least recently checked but the nominated.
-    fn add_peer_reflexive(&mut self, pair: CandidatePair) -> (bool, Option<CandidatePair>) {
+    fn add_peer_reflexive(&mut self, pair: CandidatePair) -> Option<CandidatePair> {
+        let mut forgot = None;
         if let Some(at) = self.pairs.iter().position(|known| known.remote == pair.remote) {
             self.pairs.remove(at);
-            self.pairs.push(pair);
-            return (false, None);
-        }
-        let mut forgot = None;
-        if self.pairs.len() == ADDRESSES_MAX {
+        } else if self.pairs.len() == ADDRESSES_MAX {
             let nominated = self.nominated.map(|pair| pair.remote);
             let stale = self.pairs.iter().position(|pair| Some(pair.remote) != nominated);
             forgot = stale.map(|at| self.pairs.remove(at));
         }
         self.pairs.push(pair);
-        (true, forgot)
+        forgot
     }
 }
 
@@ -160,8 +157,7 @@ mod tests {
         (checked, out, retired)
     }
 
-    const NEW: CheckOutcome = CheckOutcome::Accepted { learned: true, forgot: None };
-    const KNOWN: CheckOutcome = CheckOutcome::Accepted { learned: false, forgot: None };
+    const ACCEPTED: CheckOutcome = CheckOutcome::Accepted { forgot: None };
 
     #[test]
     fn checks_are_answered_and_the_nominated_pair_is_used() {
@@ -170,15 +166,16 @@ mod tests {
         let plain = check("ours:theirs", "ours password", &[CONTROLLING]);
         let nominating = check("ours:theirs", "ours password", &[CONTROLLING, NOMINATE]);
         let (checked, out, _) = offer(&mut agent, &plain, 1);
-        assert_eq!(checked, NEW);
+        assert_eq!(checked, ACCEPTED);
         let seen = response(&out, "ours password");
         assert_eq!(seen.1, Some(pair(1).remote));
         assert_eq!(agent.selected_pair(), Some(pair(1)), "media may come before a nomination");
-        assert_eq!(offer(&mut agent, &nominating, 2).0, NEW);
-        assert_eq!(offer(&mut agent, &plain, 1).0, KNOWN);
+        assert_eq!(offer(&mut agent, &nominating, 2).0, ACCEPTED);
+        assert_eq!(offer(&mut agent, &plain, 1).0, ACCEPTED);
         assert_eq!(agent.selected_pair(), Some(pair(2)));
-        assert_eq!(offer(&mut agent, &nominating, 1).0, KNOWN, "a peer may nominate again");
+        assert_eq!(offer(&mut agent, &nominating, 1).0, ACCEPTED, "a peer may nominate again");
         assert_eq!(agent.selected_pair(), Some(pair(1)));
+        assert_eq!(agent.pairs(), [pair(2), pair(1)], "each is learned once");
     }
 
     #[test]
@@ -208,9 +205,9 @@ mod tests {
         offer(&mut agent, &old, 1);
         assert_eq!(agent.restart(&credentials("two")), None);
         assert_eq!(agent.ufrags().collect::<Vec<_>>(), ["two", "one"]);
-        assert_eq!(offer(&mut agent, &old, 1).0, KNOWN, "consent goes on for the old pair");
+        assert_eq!(offer(&mut agent, &old, 1).0, ACCEPTED, "consent goes on for the old pair");
         let plain = check("two:new", "two password", &[]);
-        assert_eq!(offer(&mut agent, &plain, 2).0, NEW);
+        assert_eq!(offer(&mut agent, &plain, 2).0, ACCEPTED);
         assert_eq!(agent.selected_pair(), Some(pair(1)));
         let nominating = check("two:new", "two password", &[NOMINATE]);
         let (_, _, retired) = offer(&mut agent, &nominating, 2);
@@ -229,10 +226,10 @@ mod tests {
         let plain = check("ours:theirs", "ours password", &[]);
         offer(&mut agent, &check("ours:theirs", "ours password", &[NOMINATE]), 1);
         for port in 2..=8 {
-            assert_eq!(offer(&mut agent, &plain, port).0, NEW);
+            assert_eq!(offer(&mut agent, &plain, port).0, ACCEPTED);
         }
         let (checked, ..) = offer(&mut agent, &plain, 9);
-        let expected = CheckOutcome::Accepted { learned: true, forgot: Some(pair(2)) };
+        let expected = CheckOutcome::Accepted { forgot: Some(pair(2)) };
         assert_eq!(checked, expected, "the nominated one stays");
         assert_eq!(agent.pairs().len(), ADDRESSES_MAX);
     }

@@ -250,7 +250,7 @@ impl SessionTable {
                 return Err(DropReason::StunUnauthenticated);
             }
             CheckOutcome::Refused => {}
-            CheckOutcome::Accepted { forgot, .. } => {
+            CheckOutcome::Accepted { forgot } => {
                 touch(&mut self.touched, id, peer);
                 self.claim(pair.remote, id, now);
                 if let Some(forgot) = forgot {
