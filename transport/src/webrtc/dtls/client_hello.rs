@@ -148,22 +148,16 @@ pub(in crate::webrtc) fn offers_gcm(datagram: &[u8]) -> bool {
 /// Returns the profiles in the `use_srtp` extension of a ClientHello (RFC 5764 4.1.1).
 fn profiles(datagram: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader(datagram);
-    if reader.take(RECORD_BYTES)?[0] != HANDSHAKE {
+    let (record, message) = (reader.take(RECORD_BYTES)?, reader.take(FRAGMENT_BYTES)?);
+    if record[0] != HANDSHAKE || message[0] != CLIENT_HELLO {
         return None;
     }
-    if reader.take(FRAGMENT_BYTES)?[0] != CLIENT_HELLO {
-        return None;
-    }
-    // Version and random; then the variable-length fields.
+    // Version and random; then session, cookie, cipher suites and compressions, each after its length.
     reader.take(2 + 32)?;
-    let session = reader.byte()?;
-    reader.take(session)?;
-    let cookie = reader.byte()?;
-    reader.take(cookie)?;
-    let suites = reader.word()?;
-    reader.take(suites)?;
-    let compressions = reader.byte()?;
-    reader.take(compressions)?;
+    for length in [Reader::byte, Reader::byte, Reader::word, Reader::byte] {
+        let bytes = length(&mut reader)?;
+        reader.take(bytes)?;
+    }
     reader.word()?;
     loop {
         let (kind, bytes) = (reader.word()?, reader.word()?);
