@@ -65,7 +65,7 @@ pub struct CurrentLabels {
 impl CurrentLabels {
     /// Loads the maps from the file at `path`; `None` means no maps.
     pub fn open(path: Option<PathBuf>) -> Result<CurrentLabels, LabelError> {
-        let maps = RwLock::new(Arc::new(read(path.as_deref())?));
+        let maps = RwLock::new(Arc::new(LabelMaps::load(path.as_deref())?));
         Ok(CurrentLabels { path, maps })
     }
 
@@ -76,7 +76,7 @@ impl CurrentLabels {
 
     /// Reloads the maps; if the file is invalid, keeps the previous ones.
     pub fn reload(&self) {
-        match read(self.path.as_deref()) {
+        match LabelMaps::load(self.path.as_deref()) {
             Ok(maps) => {
                 *self.maps.write() = Arc::new(maps);
                 tracing::info!("label maps read again");
@@ -88,13 +88,10 @@ impl CurrentLabels {
     }
 }
 
-fn read(path: Option<&Path>) -> Result<LabelMaps, LabelError> {
-    path.map_or_else(|| Ok(LabelMaps::default()), LabelMaps::load)
-}
-
 impl LabelMaps {
-    /// Loads the maps from a JSON file.
-    pub fn load(path: &Path) -> Result<LabelMaps, LabelError> {
+    /// Loads the maps from the JSON file at `path`; `None` means no maps.
+    fn load(path: Option<&Path>) -> Result<LabelMaps, LabelError> {
+        let Some(path) = path else { return Ok(LabelMaps::default()) };
         let name = || path.display().to_string();
         let read = |error: FileError| LabelError::Read { path: name(), source: error.into() };
         let bytes = read_named(path, FILE_BYTES_MAX).map_err(read)?;
