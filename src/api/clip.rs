@@ -18,6 +18,7 @@ use super::{
     ApiResult, App,
     error::ApiError,
     extract::{Caller, OwnedRun, QueryParams},
+    jobs::Joined,
     openapi::{FailureResponse, schema_types},
     send_budget::{self, BufferedBytes},
     source::find,
@@ -112,16 +113,13 @@ pub async fn fetch(
         ExcerptContainer::Matroska => "video/x-matroska",
     };
     let about = [(header::CONTENT_TYPE, kind)];
-    let body = Body::new(ClipBody { first: Some(first.into()), rest: Some(rest) });
+    let body = Body::new(Joined::new([Body::from(first), Body::new(ClipBody(Some(rest)))]));
     let holds = Extension(BufferedBytes(READING_BYTES as u64));
     Ok((holds, about, [(STARTS_AT, starts_at_ms.to_string())], body).into_response())
 }
 
-/// Body of a clip; dropping it stops the worker's job.
-struct ClipBody {
-    first: Option<Bytes>,
-    rest: Option<ExcerptRest>,
-}
+/// Body of a clip after its first bytes; dropping it stops the worker's job.
+struct ClipBody(Option<ExcerptRest>);
 
 impl HttpBody for ClipBody {
     type Data = Bytes;
@@ -131,10 +129,7 @@ impl HttpBody for ClipBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, WorkerError>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first))));
-        }
-        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
+        let Some(rest) = &mut self.0 else { return Poll::Ready(None) };
         let told = match ready!(rest.poll(cx)) {
             Some(Ok(ExcerptEvent::Bytes(bytes))) => {
                 return Poll::Ready(Some(Ok(Frame::data(bytes.into()))));
@@ -144,7 +139,7 @@ impl HttpBody for ClipBody {
             // The job was cancelled because the client did not read for too long.
             Some(Ok(ExcerptEvent::Begins(_))) | None => Some(WorkerError::Cancelled),
         };
-        self.rest = None;
+        self.0 = None;
         Poll::Ready(told.map(|error| {
             // The status was already sent; only a truncated body shows the error.
             tracing::warn!(%error, "a clip ends early");

@@ -24,7 +24,7 @@ use media::Seq;
 use serde::Serialize;
 use timeline::{EventKind, EventMeta, PayloadChunks, StreamedEvent, Timeline};
 
-use super::{error::ApiError, send_budget::BufferedBytes};
+use super::{error::ApiError, jobs::Joined, send_budget::BufferedBytes};
 use crate::{
     base::blocking::{TaskPanicked, blocking},
     runs::registry::Run,
@@ -218,7 +218,8 @@ pub fn sent(kind: &'static str, mut parts: Parts, held: usize) -> Result<Respons
         Some(part) => {
             let parts: Parts = Box::new(std::iter::once(part).chain(parts));
             let holds = first.len() + held;
-            (holds, Body::new(Pieces { first: Some(first), state: State::Ready(parts) }))
+            let bodies = [Body::from(first), Body::new(Pieces::Ready(parts))];
+            (holds, Body::new(Joined::new(bodies)))
         }
     };
     let kind = [(header::CONTENT_TYPE, kind)];
@@ -237,16 +238,11 @@ fn piece(parts: &mut Parts) -> Result<Option<Vec<u8>>, ApiError> {
     Ok((!piece.is_empty()).then_some(piece))
 }
 
-/// Body of an answer longer than one piece.
-struct Pieces {
-    first: Option<Vec<u8>>,
-    state: State,
-}
-
 /// Remaining parts, and the next piece.
 type Step = (Parts, Result<Option<Vec<u8>>, ApiError>);
 
-enum State {
+/// Body of an answer longer than one piece, after the first.
+enum Pieces {
     Ready(Parts),
     Reading(Pin<Box<dyn Future<Output = Result<Step, TaskPanicked>> + Send>>),
     Ended,
@@ -260,26 +256,23 @@ impl HttpBody for Pieces {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(first.into()))));
-        }
         loop {
-            match std::mem::replace(&mut self.state, State::Ended) {
-                State::Ended => return Poll::Ready(None),
-                State::Ready(mut parts) => {
+            match std::mem::replace(&mut *self, Pieces::Ended) {
+                Pieces::Ended => return Poll::Ready(None),
+                Pieces::Ready(mut parts) => {
                     let read = move || {
                         let piece = piece(&mut parts);
                         (parts, piece)
                     };
-                    self.state = State::Reading(Box::pin(blocking(read)));
+                    *self = Pieces::Reading(Box::pin(blocking(read)));
                 }
-                State::Reading(mut reading) => {
+                Pieces::Reading(mut reading) => {
                     let Poll::Ready(done) = reading.as_mut().poll(cx) else {
-                        self.state = State::Reading(reading);
+                        *self = Pieces::Reading(reading);
                         return Poll::Pending;
                     };
                     let piece = done.map_err(BoxError::from).and_then(|(parts, piece)| {
-                        self.state = State::Ready(parts);
+                        *self = Pieces::Ready(parts);
                         piece.map_err(BoxError::from)
                     });
                     return Poll::Ready(match piece {
@@ -287,7 +280,7 @@ impl HttpBody for Pieces {
                         Err(error) => {
                             // The status was already sent; only a truncated body shows the error.
                             tracing::error!(%error, "an answer ends early");
-                            self.state = State::Ended;
+                            *self = Pieces::Ended;
                             Some(Err(error))
                         }
                     });
