@@ -103,7 +103,7 @@ pub async fn idempotent(State(app): State<Arc<App>>, request: Request, next: Nex
             return Ok(replay(answer));
         }
         KeyLookup::Interrupted(attempt, past) => {
-            resume(&app, attempt, past, Some(fingerprint), run).await?
+            resume(&app, attempt, past, fingerprint, run).await?
         }
         KeyLookup::UnderWay => {
             let mut request = Request::from_parts(parts, Body::from(body));
@@ -199,18 +199,18 @@ async fn resume(
     app: &Arc<App>,
     mut attempt: KeyedRequest,
     past: Interrupted,
-    fingerprint: Option<BodyDigest>,
+    fingerprint: BodyDigest,
     run: Option<RunId>,
 ) -> Result<KeyedRequest, ApiError> {
     let timeline = app.registry.timeline().clone();
     let resumed = move || -> Result<KeyedRequest, ApiError> {
         let trace = past.trace(&timeline, run, TRACED_MAX)?;
         if trace == RecoveredOutcome::Nothing {
-            attempt.write(fingerprint, timeline.head())?;
+            attempt.write(Some(fingerprint), timeline.head())?;
             return Ok(attempt);
         }
-        if let (Some(known), Some(asked)) = (past.fingerprint, fingerprint) {
-            check_body(known, asked)?;
+        if let Some(known) = past.fingerprint {
+            check_body(known, fingerprint)?;
         }
         let request_id = past.request_id;
         Err(match trace {
