@@ -127,8 +127,7 @@ fn load(server: &Server, told: &Mutex<Acknowledged>, is_over: &AtomicBool, recor
 
 #[test]
 fn a_copy_made_while_the_server_runs_has_all_that_was_acknowledged() {
-    let name = "a_copy_made_while_the_server_runs_has_all_that_was_acknowledged";
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     let site = Site::new();
     let server = site.start();
     let (told, is_over) = (Mutex::new(Acknowledged::default()), AtomicBool::new(false));
@@ -184,9 +183,8 @@ fn a_copy_made_while_the_server_runs_has_all_that_was_acknowledged() {
 #[test]
 fn a_full_disk_is_named_and_what_the_runbook_frees_lets_work_in_again() {
     const RESERVE_MIB: u64 = 16;
-    let name = "a_full_disk_is_named_and_what_the_runbook_frees_lets_work_in_again";
-    let Some(sightline) = sightline(name) else { return };
-    if !can_mount(name) {
+    let Some(sightline) = sightline() else { return };
+    if !can_mount() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
@@ -224,8 +222,7 @@ fn a_full_disk_is_named_and_what_the_runbook_frees_lets_work_in_again() {
 
 #[test]
 fn a_damaged_segment_is_named_cut_and_kept_beside_the_log() {
-    let name = "a_damaged_segment_is_named_cut_and_kept_beside_the_log";
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     let site = Site::new();
     let before = site.start().events(&site.run).len();
     let [segment] = &files(&site.data().join("log/journal"), |name| name.ends_with(".journal"))[..]
@@ -254,8 +251,7 @@ fn a_damaged_segment_is_named_cut_and_kept_beside_the_log() {
 
 #[test]
 fn a_lost_still_is_named_and_costs_no_other() {
-    let name = "a_lost_still_is_named_and_costs_no_other";
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     let site = Site::new();
     let blobs = files(&site.data().join("blobs"), |name| name.len() == 64);
     assert!(blobs.len() > 1, "{blobs:?}");

@@ -26,9 +26,7 @@ const WHOLE: Duration = Duration::from_secs(7200);
 
 #[test]
 fn all_of_it_for_long_leaves_the_server_as_it_was() {
-    let Some(sightline) = sightline("all_of_it_for_long_leaves_the_server_as_it_was") else {
-        return;
-    };
+    let Some(sightline) = sightline() else { return };
     let minutes: Option<f64> = setting("SIGHTLINE_SOAK_MINUTES").map(|text| {
         let minutes = text.to_str().and_then(|text| text.parse().ok());
         minutes.expect("SIGHTLINE_SOAK_MINUTES is a number")

@@ -8,10 +8,9 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, python, shared};
+use crate::support::{Server, python, shared, this_test};
 
 const ARROW: &str = "application/vnd.apache.arrow.stream";
-const NAME: &str = "an_arrow_stream_has_the_records_of_the_json";
 
 /// Reads `bytes` with pyarrow.
 fn read(bin: &Path, bytes: &[u8]) -> Value {
@@ -50,7 +49,9 @@ fn as_arrow(server: &Server, path: &str, accept: &str) -> crate::support::Reply 
 #[test]
 fn an_arrow_stream_has_the_records_of_the_json() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/arrow");
-    let Some(bin) = python::installed(NAME, &folder.join("requirements.txt")) else { return };
+    let Some(bin) = python::installed(&this_test(), &folder.join("requirements.txt")) else {
+        return;
+    };
     let server = shared().with_clips();
     let (run, empty) = (server.create_run(), server.create_run());
     let body = json!({"source_uri": "street.mp4", "max_frames": 5000});

@@ -143,8 +143,7 @@ fn answers_that_are_kept_for_their_keys_are_charged() {
 
 #[test]
 fn a_principal_among_others_has_a_share_of_the_disk() {
-    const NAME: &str = "a_principal_among_others_has_a_share_of_the_disk";
-    if !can_mount(NAME) {
+    if !can_mount() {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");

@@ -15,7 +15,9 @@ use timeline::{Event, FramesDecoded, NewEvent, RunLabelled, Signals, system_cloc
 
 use crate::{
     api::signals::decoded,
-    support::{PATIENCE, Server, Setup, copy, disk_shim, python, seed, skip, wait_until},
+    support::{
+        PATIENCE, Server, Setup, copy, disk_shim, python, seed, skip, this_test, wait_until,
+    },
 };
 
 const DAY_MS: i64 = 86_400_000;
@@ -110,9 +112,9 @@ fn last(place: &Path) -> u64 {
 }
 
 /// Results of the page's queries in `dir`, which has the folder `export`.
-fn query(test: &str, dir: &Path) -> Option<Value> {
+fn query(dir: &Path) -> Option<Value> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let bin = python::installed(test, &tests.join("tests/api/parquet/requirements.txt"))?;
+    let bin = python::installed(&this_test(), &tests.join("tests/api/parquet/requirements.txt"))?;
     let mut command = Command::new(bin.join("python"));
     command.arg(tests.join("tests/api/export/queries.py")).arg(tests.join("docs/EXPORT.md"));
     let output = python::run(command.current_dir(dir)).unwrap_or_else(|said| panic!("{said}"));
@@ -152,8 +154,7 @@ fn the_queries_of_the_page_find_what_three_nodes_exported() {
     assert_eq!(other.metric("service_export_events_total"), 0.0);
     drop((servers, other));
 
-    let test = "the_queries_of_the_page_find_what_three_nodes_exported";
-    let Some(found) = query(test, dir.path()) else { return };
+    let Some(found) = query(dir.path()) else { return };
     for tool in ["duckdb", "polars"] {
         let [cuts, forklifts, nearly] = &found[tool].as_array().expect("a list")[..] else {
             panic!("three queries: {found}")
@@ -253,8 +254,7 @@ fn an_export_that_is_killed_and_repeated_has_every_event_once() {
     drop(server);
     let repeated = files(&place);
     assert!(again.iter().all(|file| repeated[file] == whole[file]), "the same bytes");
-    let test = "an_export_that_is_killed_and_repeated_has_every_event_once";
-    let Some(found) = query(test, dir.path()) else { return };
+    let Some(found) = query(dir.path()) else { return };
     let row = &found["whole"][0];
     let ends = [&row[1], &row[2], &row[3], &row[4]].map(|value| value.as_u64().expect("a number"));
     assert!(ends[0] == ends[1] && ends[2] == 1 && ends[3] == ends[0] && ends[0] >= head, "{found}");
@@ -274,11 +274,10 @@ const STEPS: [(&str, &str); 8] = [
 
 #[test]
 fn a_kill_at_any_step_of_an_export_leaves_the_files_that_no_kill_leaves() {
-    let name = "a_kill_at_any_step_of_an_export_leaves_the_files_that_no_kill_leaves";
     let dir = tempfile::tempdir().expect("a directory");
     let shim = match disk_shim::shim(Path::new(env!("CARGO_MANIFEST_DIR")), dir.path()) {
         Ok(shim) => shim.display().to_string(),
-        Err(why) => return skip(name, why),
+        Err(why) => return skip(&this_test(), why),
     };
     let seeded = dir.path().join("seeded");
     let cut = marker(RunId::from_bytes([7; 16]), EventType::SceneCut, 3, false);

@@ -22,7 +22,7 @@ use crate::{
     support::{
         Reply, can_mount, clips,
         host::{Answer, Certificate, Host},
-        resolver, skip,
+        resolver, skip, this_test,
     },
 };
 
@@ -221,8 +221,7 @@ fn led_to(private: &[IpAddr], name: &str, before: usize) -> Vec<IpAddr> {
 
 #[test]
 fn no_name_leads_to_what_is_not_public_also_where_its_addresses_change() {
-    let test = "no_name_leads_to_what_is_not_public_also_where_its_addresses_change";
-    if !can_mount(test) {
+    if !can_mount() {
         return;
     }
     let addresses = addresses();
@@ -230,7 +229,7 @@ fn no_name_leads_to_what_is_not_public_also_where_its_addresses_change() {
     let private = addresses.clone();
     let resolver = match resolver::serve(move |name, before| led_to(&private, name, before)) {
         Ok(address) => address,
-        Err(error) => return skip(test, format!("no port 53: {error}")),
+        Err(error) => return skip(&this_test(), format!("no port 53: {error}")),
     };
     let certificate = Certificate::new();
     let clip = std::fs::read(clips().join("motion.mp4")).expect("readable");

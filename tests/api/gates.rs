@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, Setup, skip};
+use crate::support::{Server, Setup, skip, this_test};
 
 /// Fields whose values differ from run to run.
 const OF_A_RUN: [&str; 4] = ["request_id", "marker_id", "analysis_id", "job_id"];
@@ -35,11 +35,9 @@ fn settled(value: &Value, run: &str) -> Value {
 
 #[test]
 fn a_clip_measured_on_a_vulkan_adapter_gives_the_events_of_the_cpu_field_by_field() {
-    const TEST: &str = "a clip on a Vulkan adapter";
     let setup = |gate: &str| Setup::temporary().clips().var("SERVICE_GATE_BACKEND", gate);
     if !Path::new("/usr/share/vulkan/icd.d").is_dir() {
-        skip(TEST, "there is no Vulkan driver");
-        return;
+        return skip(&this_test(), "there is no Vulkan driver");
     }
     let (on_adapter, on_cpu) = (setup("wgpu").start(), setup("cpu").start());
     let gate = |server: &Server| server.get("/v1/models").json()["gate"].clone();

@@ -255,7 +255,7 @@ fn published(server: &Server, sightline: &Path, clip: &Path, frames: &Value) -> 
 
 #[test]
 fn live_video_leaves_what_the_golden_file_says() {
-    let Some(sightline) = sightline("live_video_leaves_what_the_golden_file_says") else { return };
+    let Some(sightline) = sightline() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let root = dir.path().join("root");
     fs::create_dir(&root).expect("made");

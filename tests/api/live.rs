@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{
     ALICE, PATIENCE, Server, Setup,
     python::{installed, run},
+    this_test,
 };
 
 fn folder() -> PathBuf {
@@ -50,8 +51,7 @@ fn is_near(found: [u8; 3], expected: [u8; 3]) -> bool {
 
 #[test]
 fn aiortc_publishes_what_is_then_on_the_timeline() {
-    let name = "aiortc_publishes_what_is_then_on_the_timeline";
-    let Some(python) = installed(name, &folder().join("requirements.txt")) else { return };
+    let Some(python) = installed(&this_test(), &folder().join("requirements.txt")) else { return };
     let server = Setup::temporary().start();
     for codec in ["VP8", "H264"] {
         let said = publish(&python, &server, codec, &json!({"index_name": codec, "clip_mode": {}}));
@@ -82,8 +82,7 @@ fn aiortc_publishes_what_is_then_on_the_timeline() {
 
 #[test]
 fn a_killed_media_worker_ends_its_own_sessions_by_name() {
-    let name = "a_killed_media_worker_ends_its_own_sessions_by_name";
-    let Some(python) = installed(name, &folder().join("requirements.txt")) else { return };
+    let Some(python) = installed(&this_test(), &folder().join("requirements.txt")) else { return };
     let server = Setup::temporary().start();
     let url = format!("http://{}/v1/stream/whip", server.addr());
     let mut command = Command::new(python.join("python"));

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Setup, shared, skip, wait_until};
+use crate::support::{ALICE, Setup, shared, skip, this_test, wait_until};
 
 #[test]
 fn metrics_have_a_toggle_of_their_own() {
@@ -90,18 +90,18 @@ fn requests_and_refusals_are_counted_by_what_they_were() {
 }
 
 /// A program of Debian's package `prometheus`, or a loud line that says why a test did nothing.
-fn found(test: &str, program: &str) -> bool {
+fn found(program: &str) -> bool {
     let started = Command::new(program).arg("--version").output();
     let found = started.is_ok_and(|output| output.status.success());
     if !found {
-        skip(test, format!("no {program}: deploy/setup.sh installs it"));
+        skip(&this_test(), format!("no {program}: deploy/setup.sh installs it"));
     }
     found
 }
 
 #[test]
 fn promtool_finds_nothing_to_mend() {
-    if !found("promtool_finds_nothing_to_mend", "promtool") {
+    if !found("promtool") {
         return;
     }
     let server = shared();
@@ -178,8 +178,7 @@ impl Prometheus {
 
 #[test]
 fn a_real_prometheus_scrapes_what_an_ingest_did() {
-    const TEST: &str = "a_real_prometheus_scrapes_what_an_ingest_did";
-    if !found(TEST, "prometheus") {
+    if !found("prometheus") {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");

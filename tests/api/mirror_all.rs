@@ -140,8 +140,7 @@ fn start(dir: &std::path::Path, events: Vec<NewEvent>, url: &str) -> Server {
 
 #[test]
 fn a_fleet_is_read_through_any_of_its_servers_by_its_owner_alone() {
-    let test = "a_fleet_is_read_through_any_of_its_servers_by_its_owner_alone";
-    let Some(sightline) = sightline(test) else { return };
+    let Some(sightline) = sightline() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let postgres = Postgres::start();
     let runs: Vec<RunId> = (1..=4).map(|number| RunId::from_bytes([number; 16])).collect();

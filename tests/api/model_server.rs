@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Reply, Server, Setup,
     model_server::{KEY, ModelServer},
+    this_test,
 };
 
 /// Name of the model in the service; llama.cpp calls it `noise`.
@@ -67,8 +68,7 @@ fn answered(reply: &Reply) -> Value {
 
 #[test]
 fn llama_cpp_answers_in_words_in_part_and_by_a_schema() {
-    let name = "llama_cpp_answers_in_words_in_part_and_by_a_schema";
-    let Some(models) = ModelServer::start(name, 0) else { return };
+    let Some(models) = ModelServer::start(&this_test(), 0) else { return };
     let server = server(&models, KEY).start();
     let words = answered(&infer(&server, json!({})));
     assert_eq!((&words["provider"], &words["model"]), (&json!("noise"), &json!(MODEL)));
@@ -99,10 +99,7 @@ fn llama_cpp_answers_in_words_in_part_and_by_a_schema() {
 
 #[test]
 fn what_llama_cpp_refuses_is_said_without_its_words() {
-    let Some(models) = ModelServer::start("what_llama_cpp_refuses_is_said_without_its_words", 0)
-    else {
-        return;
-    };
+    let Some(models) = ModelServer::start(&this_test(), 0) else { return };
     let right = server(&models, KEY).start();
     // A letter is a token: more than the model has room for.
     let long = infer(&right, json!({"prompt": "n".repeat(32_768)}));
@@ -124,7 +121,7 @@ fn what_llama_cpp_refuses_is_said_without_its_words() {
 
 #[test]
 fn a_batch_by_llama_cpp_is_in_order() {
-    let Some(models) = ModelServer::start("a_batch_by_llama_cpp_is_in_order", 0) else { return };
+    let Some(models) = ModelServer::start(&this_test(), 0) else { return };
     let server = server(&models, KEY).start();
     // A letter is a token: the seventh has more than there is room for, and the others are told
     // apart by their counts.
@@ -162,9 +159,7 @@ fn a_batch_by_llama_cpp_is_in_order() {
 
 #[test]
 fn hidden_reasoning_is_no_part_of_an_answer() {
-    let Some(models) = ModelServer::start("hidden_reasoning_is_no_part_of_an_answer", 12) else {
-        return;
-    };
+    let Some(models) = ModelServer::start(&this_test(), 12) else { return };
     let server = server(&models, KEY).start();
     for prompt in ["What is there?", "Who is there?", "Where is it?"] {
         let found = answered(&infer(&server, json!({"prompt": prompt, "output_schema": schema()})));
@@ -176,8 +171,7 @@ fn hidden_reasoning_is_no_part_of_an_answer() {
 
 #[test]
 fn stored_stills_are_pictures_that_llama_cpp_takes() {
-    let name = "stored_stills_are_pictures_that_llama_cpp_takes";
-    let Some(models) = ModelServer::start(name, 0) else { return };
+    let Some(models) = ModelServer::start(&this_test(), 0) else { return };
     let server = server(&models, KEY).clips().start();
     let run = server.ingested(&json!({"source_uri": "talk.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 40}));
     let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
@@ -202,8 +196,7 @@ fn stored_stills_are_pictures_that_llama_cpp_takes() {
 
 #[test]
 fn llama_cpp_is_asked_about_every_chunk_of_a_clip() {
-    let name = "llama_cpp_is_asked_about_every_chunk_of_a_clip";
-    let Some(models) = ModelServer::start(name, 0) else { return };
+    let Some(models) = ModelServer::start(&this_test(), 0) else { return };
     let server = server(&models, KEY).clips().start();
     let diff = json!({"visual_diff": true, "semantic_frames_per_chunk": 1});
     for more in [json!({}), json!({"temporal_chain": true}), diff] {

@@ -23,7 +23,6 @@ use crate::{
     },
 };
 
-const NAME: &str = "whatever_order_things_end_in_each_run_ends_once_and_all_is_given_back";
 /// Runs of a round at once, and callers of each.
 const RUNS: u64 = 8;
 const CALLERS: u64 = 3;
@@ -333,7 +332,7 @@ fn requests(events: &[StoredEvent]) -> HashMap<String, EventKind> {
 
 #[test]
 fn whatever_order_things_end_in_each_run_ends_once_and_all_is_given_back() {
-    let Some(sightline) = sightline(NAME) else { return };
+    let Some(sightline) = sightline() else { return };
     let setup = reading().var("SERVICE_ACTIVE_STREAM_LIMIT", &ACTIVE_MAX.to_string());
     let first = setting("SIGHTLINE_ORDERS_SEED").and_then(|seed| seed.to_str()?.parse().ok());
     // One that no run before this had, where none is asked for.

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::json;
 
-use crate::support::{ALICE, Server, python, shared, whip::sightline};
+use crate::support::{ALICE, Server, python, shared, this_test, whip::sightline};
 
 fn settings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api/parquet")
@@ -38,9 +38,10 @@ fn export(sightline: &Path, server: &Server, run: &str, out: &Path) -> Output {
 
 #[test]
 fn analysts_read_what_the_api_answers_row_for_row() {
-    let name = "analysts_read_what_the_api_answers_row_for_row";
-    let Some(sightline) = sightline(name) else { return };
-    let Some(bin) = python::installed(name, &settings().join("requirements.txt")) else { return };
+    let Some(sightline) = sightline() else { return };
+    let Some(bin) = python::installed(&this_test(), &settings().join("requirements.txt")) else {
+        return;
+    };
     let server = shared().with_clips();
     let dir = tempfile::tempdir().expect("a directory");
     let (run, out) = (run(&server), dir.path().join("out"));
@@ -66,8 +67,7 @@ fn analysts_read_what_the_api_answers_row_for_row() {
 
 #[test]
 fn a_run_that_is_not_there_leaves_no_files() {
-    let name = "a_run_that_is_not_there_leaves_no_files";
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     let server = shared();
     let dir = tempfile::tempdir().expect("a directory");
     let out = dir.path().join("out");

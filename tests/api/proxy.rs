@@ -7,8 +7,6 @@ use serde_json::{Value, json};
 
 use crate::support::{ALICE, PATIENCE, Setup, clips, whip::servers::Neighbour};
 
-const NAME: &str = "the_proxy_of_the_documentation_passes_everything";
-
 /// The text of the document, for this machine.
 fn documented(server: &str, address: &str, dir: &std::path::Path) -> String {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/PROXY.md");
@@ -60,7 +58,7 @@ fn the_proxy_of_the_documentation_passes_everything() {
     std::fs::write(dir.path().join("key.pem"), made.signing_key.serialize_pem()).expect("written");
     let server = Setup::new(dir.path()).root(&clips).start();
     let text = |address: &str| documented(server.addr(), address, dir.path());
-    let Some(proxy) = Neighbour::nginx(NAME, text) else { return };
+    let Some(proxy) = Neighbour::nginx(text) else { return };
     let client = Client::builder().danger_accept_invalid_certs(true).no_proxy().timeout(PATIENCE);
     let client = client.redirect(reqwest::redirect::Policy::none()).build().expect("a client");
     let proxied = Proxied { client, root: format!("https://{}", proxy.address()) };

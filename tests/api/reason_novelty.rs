@@ -6,12 +6,11 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::reason::{finding, reason};
-use crate::support::{Setup, model::Model, onnx_runtime};
+use crate::support::{Setup, model::Model, onnx_runtime, this_test};
 
 #[test]
 fn what_shows_nothing_new_repeats_an_answer_of_the_last_two_seconds() {
-    let name = "what_shows_nothing_new_repeats_an_answer_of_the_last_two_seconds";
-    let Some(runtime) = onnx_runtime::runtime(name) else { return };
+    let Some(runtime) = onnx_runtime::runtime(&this_test()) else { return };
     let mut asked = 0;
     let model = Model::start(move |_| {
         asked += 1;

@@ -119,7 +119,7 @@ fn check_reused(server: &Server, run: &str) {
 fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
     let setup = watching();
     let mut server = setup.start();
-    let sightline = sightline("a_recording_is_read_while_it_grows");
+    let sightline = sightline();
     for (name, end) in [("camera", "stop"), ("camera", "kill"), ("whip", "stop"), ("whip", "kill")]
     {
         let source = match (name, &sightline) {

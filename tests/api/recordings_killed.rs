@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     api::{camera::watching, recordings::check_whole, remote_rtsp::Camera, uploads::upload},
     support::{
-        PATIENCE, Server, SmallDisk, can_mount, disk_shim, skip, wait_until,
+        PATIENCE, Server, SmallDisk, can_mount, disk_shim, skip, this_test, wait_until,
         whip::{Publication, clip, sightline},
     },
 };
@@ -113,8 +113,7 @@ fn a_kill_leaves_no_event_without_its_frame_wherever_it_falls() {
 
 #[test]
 fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
-    let name = "a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is";
-    if !can_mount(name) {
+    if !can_mount() {
         return;
     }
     let disk = SmallDisk::new(64);
@@ -284,12 +283,11 @@ fn entered(rows: &[Value]) -> Vec<u64> {
 
 #[test]
 fn a_kill_at_any_step_of_any_source_loses_nothing_that_was_answered() {
-    let name = "a_kill_at_any_step_of_any_source_loses_nothing_that_was_answered";
     let dir = tempfile::tempdir().expect("a directory");
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     let shim = match disk_shim::shim(Path::new(env!("CARGO_MANIFEST_DIR")), dir.path()) {
         Ok(shim) => shim.display().to_string(),
-        Err(why) => return skip(name, why),
+        Err(why) => return skip(&this_test(), why),
     };
     let clip = clip::scenes("ABABAB", 10);
     let live = format!(

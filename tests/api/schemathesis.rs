@@ -12,9 +12,7 @@ use std::{
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, Server, Setup, model::Model, postgres::Postgres, python};
-
-const NAME: &str = "the_server_does_what_its_document_says";
+use crate::support::{ALICE, Server, Setup, model::Model, postgres::Postgres, python, this_test};
 
 fn settings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis")
@@ -42,7 +40,9 @@ fn dictionary(words: &[String]) -> String {
 
 #[test]
 fn the_server_does_what_its_document_says() {
-    let Some(bin) = python::installed(NAME, &settings().join("requirements.txt")) else { return };
+    let Some(bin) = python::installed(&this_test(), &settings().join("requirements.txt")) else {
+        return;
+    };
     let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat("{}"));
     let postgres = Postgres::start();

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     api::abuse::{preface, resident},
-    support::{ALICE, Server, Setup, skip, wait_until},
+    support::{ALICE, Server, Setup, skip, this_test, wait_until},
 };
 
 /// Kind of a slow connection.
@@ -96,8 +96,7 @@ fn health_answers_beside_slow_connections() {
     let most = rustix::process::Rlimit { current: limit.maximum, ..limit };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, most).expect("allowed");
     if limit.maximum.is_some_and(|most| most < 3 * connections as u64) {
-        let name = "health_answers_beside_slow_connections";
-        return skip(name, format!("it needs more descriptors than {:?}", limit.maximum));
+        return skip(&this_test(), format!("it needs more descriptors than {:?}", limit.maximum));
     }
     for connections_max in [16_384, connections / 5] {
         let setup = Setup::temporary();

@@ -14,7 +14,6 @@ use crate::{
     support::{ALICE, Server, Setup, shared, whip::servers::Neighbour},
 };
 
-const NAME: &str = "what_is_hidden_in_a_request_is_not_carried_out";
 /// The end of a connection that is in step.
 const LAST: &str = "GET /v1/health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
@@ -174,7 +173,7 @@ fn what_is_hidden_in_a_request_is_not_carried_out() {
     let server = Setup::temporary().start();
     let address: SocketAddr = server.addr().parse().expect("an address");
     let upstream = server.addr().to_owned();
-    let Some(nginx) = Neighbour::nginx(NAME, |listen| {
+    let Some(nginx) = Neighbour::nginx(|listen| {
         format!(
             "upstream sightline {{ server {upstream}; keepalive 1; }}\n\
              server {{ listen {listen}; ignore_invalid_headers off; underscores_in_headers on;\n\

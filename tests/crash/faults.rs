@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     crash::{Acknowledged, WRITERS, verify},
-    support::{Call, Reply, Server, Setup, disk_shim, skip, whip::sightline},
+    support::{Call, Reply, Server, Setup, disk_shim, skip, this_test, whip::sightline},
 };
 
 const EINTR: i32 = 4;
@@ -101,12 +101,11 @@ pub fn check(server: &Server, run: &str) {
 
 #[test]
 fn a_disk_that_fails_costs_nothing_that_was_acknowledged() {
-    let name = "a_disk_that_fails_costs_nothing_that_was_acknowledged";
     let dir = tempfile::tempdir().expect("a directory");
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     let shim = match disk_shim::shim(Path::new(env!("CARGO_MANIFEST_DIR")), dir.path()) {
         Ok(shim) => shim.display().to_string(),
-        Err(why) => return skip(name, why),
+        Err(why) => return skip(&this_test(), why),
     };
     let mut kept = 0;
     for (kind, error, every) in FAULTS {

@@ -33,7 +33,7 @@ use crate::{
         files::contents,
         model::Model,
         receiver::Receiver,
-        seed, setting, skip, wait_until,
+        seed, setting, skip, this_test, wait_until,
         whip::sightline,
     },
 };
@@ -238,7 +238,7 @@ fn every_folder_reads_as_it_was_told_and_goes_on() {
     let tools = tempfile::tempdir().expect("a directory");
     let clock = match Clock::new(tools.path()) {
         Ok(clock) => clock,
-        Err(why) => return skip("folders of earlier servers", why),
+        Err(why) => return skip(&this_test(), why),
     };
     each(|dir, told| {
         // What is kept for a day is there on that day.
@@ -435,8 +435,7 @@ fn a_bit_flipped_in_a_checked_file_is_refused_or_told_and_alters_nothing() {
 
 #[test]
 fn a_column_of_a_later_server_is_refused_by_name() {
-    let name = "a_column_of_a_later_server_is_refused_by_name";
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     each(|dir, _| {
         let data = dir.join("data");
         change(&data.join("log/columns"), |_| true, |bytes| bytes[7] = LATER);

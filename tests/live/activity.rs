@@ -9,8 +9,7 @@ use crate::support::{
 
 #[test]
 fn a_live_session_tells_of_the_episodes_in_its_zones() {
-    let test = "a_live_session_tells_of_the_episodes_in_its_zones";
-    let Some(sightline) = sightline(test) else { return };
+    let Some(sightline) = sightline() else { return };
     let server = Setup::temporary().start();
     let half = |name: &str, left: f64| {
         let right = left + 0.5;

@@ -3,15 +3,15 @@
 use serde_json::json;
 
 use crate::support::{
-    Setup, skip,
+    Setup, skip, this_test,
     whip::{Publication, clip, sightline},
 };
 
 #[test]
 fn video_arrives_at_addresses_of_both_families() {
-    let Some(sightline) = sightline("video_arrives_at_addresses_of_both_families") else { return };
+    let Some(sightline) = sightline() else { return };
     if std::net::UdpSocket::bind("[::1]:0").is_err() {
-        return skip("video_arrives_at_addresses_of_both_families", "no IPv6 on this machine");
+        return skip(&this_test(), "no IPv6 on this machine");
     }
     for (bind, public, offered_to) in [
         ("[::1]:0", "", "[::1]"),

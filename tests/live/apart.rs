@@ -14,8 +14,7 @@ fn ended(server: &Server, end: &str) -> f64 {
 
 #[test]
 fn a_killed_media_worker_ends_its_own_sessions_and_no_others() {
-    let name = "a_killed_media_worker_ends_its_own_sessions_and_no_others";
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     let file = clip::scenes("A", 2);
     let server = Setup::temporary().start();
     let publish = |options: &[&str]| {

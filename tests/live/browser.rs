@@ -61,7 +61,7 @@ fn count(value: &Value) -> u64 {
 
 #[test]
 fn every_codec_of_a_browser_is_decoded() {
-    let Some(chromium) = chromium("every_codec_of_a_browser_is_decoded") else { return };
+    let Some(chromium) = chromium() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let page = Page::serve();
     let server = setup(dir.path(), &page).start();
@@ -84,8 +84,7 @@ fn every_codec_of_a_browser_is_decoded() {
 
 #[test]
 fn a_browser_changes_size_codec_and_path_within_a_session() {
-    let name = "a_browser_changes_size_codec_and_path_within_a_session";
-    let Some(chromium) = chromium(name) else { return };
+    let Some(chromium) = chromium() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let page = Page::serve();
     let server = setup(dir.path(), &page).start();
@@ -114,7 +113,7 @@ fn a_browser_changes_size_codec_and_path_within_a_session() {
 
 #[test]
 fn a_browser_finds_out_what_its_path_carries() {
-    let Some(chromium) = chromium("a_browser_finds_out_what_its_path_carries") else { return };
+    let Some(chromium) = chromium() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let page = Page::serve();
     let server = setup(dir.path(), &page).start();
@@ -127,9 +126,8 @@ fn a_browser_finds_out_what_its_path_carries() {
 
 #[test]
 fn a_browser_reaches_the_server_by_a_relay_alone() {
-    let name = "a_browser_reaches_the_server_by_a_relay_alone";
-    let Some(chromium) = chromium(name) else { return };
-    let Some(relay) = Neighbour::relay(name) else { return };
+    let Some(chromium) = chromium() else { return };
+    let Some(relay) = Neighbour::relay() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let page = Page::serve();
     // The page learns of the relay from the headers of the answer.
@@ -148,12 +146,11 @@ fn a_browser_reaches_the_server_by_a_relay_alone() {
 
 #[test]
 fn a_browser_finds_its_session_behind_the_prefix_of_a_proxy() {
-    let name = "a_browser_finds_its_session_behind_the_prefix_of_a_proxy";
-    let Some(chromium) = chromium(name) else { return };
+    let Some(chromium) = chromium() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let page = Page::serve();
     let server = setup(dir.path(), &page).start();
-    let Some(proxy) = Neighbour::proxy(name, server.addr()) else { return };
+    let Some(proxy) = Neighbour::proxy(server.addr()) else { return };
     let base = format!("http://{}/video", proxy.address());
     // A restart and the end are asked for at the address that the answer names.
     let parameters = [("codecs", "VP8"), ("steps", "restart"), ("ms", "1000")];
@@ -168,9 +165,7 @@ fn a_browser_finds_its_session_behind_the_prefix_of_a_proxy() {
 
 #[test]
 fn the_page_of_the_documentation_publishes_a_camera() {
-    let Some(chromium) = chromium("the_page_of_the_documentation_publishes_a_camera") else {
-        return;
-    };
+    let Some(chromium) = chromium() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let page = Page::serve();
     let server = setup(dir.path(), &page).start();

@@ -90,8 +90,7 @@ fn row(name: &str, spec: Spec) -> (String, Outcome) {
 
 #[test]
 fn planned_fleets_refuse_nothing_and_the_book_says_how_many_nodes_would_do() {
-    let name = "planned_fleets_refuse_nothing_and_the_book_says_how_many_nodes_would_do";
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operate/capacity.md");
     let page = fs::read_to_string(page).expect("in the repository");
     let mut wrong = Vec::new();

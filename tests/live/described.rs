@@ -209,7 +209,7 @@ fn check_fields(case: &Case, session: &Value, kind: &str, payload: &Value) {
 
 #[test]
 fn what_is_told_of_live_pictures() {
-    let Some(sightline) = sightline("what_is_told_of_live_pictures") else { return };
+    let Some(sightline) = sightline() else { return };
     let model = Model::start(answer);
     let setup = model.behind(Setup::temporary());
     let server = setup
@@ -280,8 +280,7 @@ fn check(server: &Server, case: &Case, publication: Publication) {
 
 #[test]
 fn what_ends_before_it_is_described_is_counted() {
-    let name = "what_ends_before_it_is_described_is_counted";
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     // Longer than what is left to a session that has ended.
     let model = Model::start(|_| Step::hang());
     let server = model

@@ -40,7 +40,7 @@ fn check(health: &Value) {
 
 #[test]
 fn a_session_says_how_it_is_doing_and_why() {
-    let Some(sightline) = sightline("a_session_says_how_it_is_doing_and_why") else { return };
+    let Some(sightline) = sightline() else { return };
     let file = clip::scenes("AB", 2);
     let server = Setup::temporary().start();
     let publish = |options: &[&str]| {

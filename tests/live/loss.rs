@@ -107,7 +107,7 @@ fn count(figures: &Value, name: &str) -> u64 {
 
 #[test]
 fn a_bad_path_costs_frames_and_breaks_none() {
-    let Some(sightline) = sightline("a_bad_path_costs_frames_and_breaks_none") else { return };
+    let Some(sightline) = sightline() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let file = moving(dir.path());
     let reference = reference(&file);

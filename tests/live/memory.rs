@@ -15,7 +15,7 @@ use crate::support::{
     model::{Model, prompt},
     onnx_runtime,
     postgres::Postgres,
-    wait_until,
+    this_test, wait_until,
     whip::{
         Publication, clip,
         shown::{pictures, says, scenes},
@@ -34,9 +34,8 @@ fn text<'a>(payload: &'a Value, field: &str) -> &'a str {
 
 #[test]
 fn a_picture_that_shows_nothing_new_is_given_the_last_description() {
-    let name = "a_picture_that_shows_nothing_new_is_given_the_last_description";
-    let Some(sightline) = sightline(name) else { return };
-    let Some(library) = onnx_runtime::runtime(name) else { return };
+    let Some(sightline) = sightline() else { return };
+    let Some(library) = onnx_runtime::runtime(&this_test()) else { return };
     let library = library.to_str().expect("UTF-8");
     let embedding =
         [("SERVICE_NOVELTY_MODEL_PATH", "built-in"), ("SERVICE_ONNXRUNTIME_PATH", library)];
@@ -46,9 +45,8 @@ fn a_picture_that_shows_nothing_new_is_given_the_last_description() {
 /// The same by a process of its own, over TCP.
 #[test]
 fn a_sidecar_tells_what_shows_nothing_new() {
-    let name = "a_sidecar_tells_what_shows_nothing_new";
-    let Some(sightline) = sightline(name) else { return };
-    let Some(library) = onnx_runtime::runtime(name) else { return };
+    let Some(sightline) = sightline() else { return };
+    let Some(library) = onnx_runtime::runtime(&this_test()) else { return };
     let mut command = Command::new(&sightline);
     command.args(["embed-server", "--listen", "127.0.0.1:0", "--onnxruntime"]).arg(library);
     let mut sidecar = Sidecar(command.stderr(Stdio::piped()).spawn().expect("it starts"));
@@ -125,8 +123,7 @@ fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
 
 #[test]
 fn descriptions_are_in_the_database_while_the_session_lives() {
-    let name = "descriptions_are_in_the_database_while_the_session_lives";
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     let postgres = Postgres::start();
     let model = narrator();
     let setup = model.behind(Setup::temporary());
@@ -153,8 +150,7 @@ fn descriptions_are_in_the_database_while_the_session_lives() {
 
 #[test]
 fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
-    let name = "a_new_prompt_holds_from_the_frame_that_its_answer_names";
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     // Half of the width and a quarter of the height is shown.
     let model = Model::start(|seen| {
         let shown = &pictures(seen)[0];
@@ -199,7 +195,7 @@ type Failure = (&'static str, fn() -> Step, &'static str);
 
 #[test]
 fn a_picture_without_a_description_is_told_once() {
-    let Some(sightline) = sightline("a_picture_without_a_description_is_told_once") else { return };
+    let Some(sightline) = sightline() else { return };
     let rows: [Failure; 2] = [
         ("half of JSON", || Step::chat("{\"description\": \"a wa"), "JSON"),
         ("a page of HTML", || Step::html(502), "5"),
@@ -225,7 +221,7 @@ fn a_picture_without_a_description_is_told_once() {
 /// Pictures are kept without a model to describe them, and that is told once.
 #[test]
 fn without_a_backend_the_timeline_says_so() {
-    let Some(sightline) = sightline("without_a_backend_the_timeline_says_so") else { return };
+    let Some(sightline) = sightline() else { return };
     let setup = Setup::temporary().var("SERVICE_GATE_KEEPALIVE_FRAMES", "0");
     let server = setup.start();
     let file = clip::scenes("ABC", 60);
@@ -249,8 +245,7 @@ fn without_a_backend_the_timeline_says_so() {
 /// A session that names no model uses one that the backend has.
 #[test]
 fn without_a_name_a_model_that_is_listed_is_asked() {
-    let name = "without_a_name_a_model_that_is_listed_is_asked";
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     let model = Model::start(|_| says("a wall", 0.9));
     let listed = json!({"object": "list", "data": [{"id": "qwen3-vl-8b", "object": "model"}]});
     model.server.answer_probes(Step::json(200, &listed));

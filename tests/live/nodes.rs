@@ -39,7 +39,7 @@ fn node(id: &str) -> usize {
 }
 
 impl Fleet {
-    fn start(test: &str, kind: Kind) -> Option<Fleet> {
+    fn start(kind: Kind) -> Option<Fleet> {
         let mut setups = TAGS.map(|tag| Setup::temporary().var("SERVICE_NODE_TAG", tag));
         let budget = (2 * ROOM * (25 << 20)).to_string();
         setups[0] = setups[0].clone().var("SERVICE_MEDIA_MEMORY_BUDGET_BYTES", &budget);
@@ -50,7 +50,7 @@ impl Fleet {
             let (setup, address) = fixed.next().expect("three");
             setup.var("SERVICE_BIND_ADDR", address)
         });
-        let proxy = Proxy::start(test, kind, &addresses)?;
+        let proxy = Proxy::start(kind, &addresses)?;
         // A proxy that reads its configuration anew closes idle connections, some as they are asked.
         let client = Client::builder().no_proxy().timeout(PATIENCE).pool_max_idle_per_host(0);
         let client = client.build().expect("a client");
@@ -244,9 +244,9 @@ fn sessions_outlive_other_nodes(fleet: &mut Fleet, sightline: &Path) {
     fleet.servers[2].wait_for_event(&run, "run_completed");
 }
 
-fn behind(test: &str, kind: Kind) {
-    let Some(sightline) = sightline(test) else { return };
-    let Some(mut fleet) = Fleet::start(test, kind) else { return };
+fn behind(kind: Kind) {
+    let Some(sightline) = sightline() else { return };
+    let Some(mut fleet) = Fleet::start(kind) else { return };
     routed_by_path(&fleet);
     // nginx knows the load of nodes only by what they refuse.
     if kind == Kind::HaProxy {
@@ -257,10 +257,10 @@ fn behind(test: &str, kind: Kind) {
 
 #[test]
 fn haproxy_leads_to_the_node_of_a_run_and_away_from_one_that_ends() {
-    behind("haproxy_leads_to_the_node_of_a_run_and_away_from_one_that_ends", Kind::HaProxy);
+    behind(Kind::HaProxy);
 }
 
 #[test]
 fn nginx_leads_to_the_node_of_a_run_and_away_from_one_that_ends() {
-    behind("nginx_leads_to_the_node_of_a_run_and_away_from_one_that_ends", Kind::Nginx);
+    behind(Kind::Nginx);
 }

@@ -9,10 +9,7 @@ use crate::support::{
 
 #[test]
 fn a_media_worker_has_started_when_the_first_picture_comes() {
-    let Some(sightline) = sightline("a_media_worker_has_started_when_the_first_picture_comes")
-    else {
-        return;
-    };
+    let Some(sightline) = sightline() else { return };
     let file = clip::scenes("A", 60);
     let server = Setup::temporary().start();
     assert_eq!(server.metric("service_live_workers"), 0.0);

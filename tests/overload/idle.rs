@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     overload::report::tell,
-    support::{ALICE, Server, Setup, skip, wait_until},
+    support::{ALICE, Server, Setup, skip, this_test, wait_until},
 };
 
 /// Memory of the server with all of them, kB, without the pages of its program.
@@ -31,7 +31,7 @@ fn idle_subscribers_are_cheap_and_hear_of_an_event_and_of_the_end() {
     let count: usize = sized(2000, 10_000);
     let Some(most) = raise_descriptors() else { return };
     if most < count as u64 + RESERVED {
-        skip("idle_subscribers", format!("{most} descriptors for {count} subscribers"));
+        skip(&this_test(), format!("{most} descriptors for {count} subscribers"));
         return;
     }
     let server = Setup::temporary().start();
@@ -79,7 +79,7 @@ fn raise_descriptors() -> Option<u64> {
     match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
         Ok(()) => Some(maximum.unwrap_or(u64::MAX)),
         Err(error) => {
-            skip("idle_subscribers", format!("descriptors stay few: {error}"));
+            skip(&this_test(), format!("descriptors stay few: {error}"));
             None
         }
     }

@@ -36,8 +36,7 @@ type Flow = (Kind, Arc<Tenant>, f64);
 
 #[test]
 fn beyond_its_capacity_the_server_refuses_early_and_does_what_it_took_on() {
-    let test = "beyond_its_capacity_the_server_refuses_early_and_does_what_it_took_on";
-    let Some(sightline) = sightline(test) else { return };
+    let Some(sightline) = sightline() else { return };
     let world = World::start();
     let flows: Vec<Flow> = Kind::ALL
         .iter()

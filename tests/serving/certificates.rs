@@ -5,13 +5,12 @@ use std::{path::Path, time::Instant};
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 
-use super::client::{Call, Client, Pair, Served, Version};
+use super::client::{Call, Client, Pair, Version, served};
 use crate::support::{PATIENCE, Setup};
 
 #[test]
 fn a_new_certificate_is_shown_and_open_connections_stay() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let served = Served::start(dir.path(), Setup::new(dir.path()));
+    let (dir, served) = served();
     let Client { tcp, udp, .. } = served.client;
     let health = Call::get("/v1/health");
     served.client.runtime.block_on(async {

@@ -1,10 +1,6 @@
 //! Clients of others: aioquic from PyPI and Chromium, told of HTTP/3 or finding it by itself.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::PublicKeyData;
@@ -12,16 +8,17 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::client::{Served, served};
-use crate::support::{ALICE, PATIENCE, Setup, clips, python, skip, whip::sightline};
+use crate::support::{
+    ALICE, PATIENCE, clips, python, this_test,
+    whip::{browser::chromium, sightline},
+};
 
 #[test]
 fn aioquic_uploads_downloads_and_listens() {
-    const NAME: &str = "aioquic_uploads_downloads_and_listens";
     let clips = clips();
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serving/aioquic");
-    let Some(bin) = python::installed(NAME, &here.join("requirements.txt")) else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let served = Served::start(dir.path(), Setup::new(dir.path()));
+    let Some(bin) = python::installed(&this_test(), &here.join("requirements.txt")) else { return };
+    let (_dir, served) = served();
     let mut client = Command::new(bin.join("python"));
     client.arg(here.join("client.py")).arg(served.client.udp.port().to_string());
     client.arg(&served.pair.chain).arg(ALICE).arg(clips.join("motion.mp4"));
@@ -30,8 +27,7 @@ fn aioquic_uploads_downloads_and_listens() {
 
 #[test]
 fn our_own_client_asks_over_tls_whom_it_trusts() {
-    let name = "our_own_client_asks_over_tls_whom_it_trusts";
-    let Some(sightline) = sightline(name) else { return };
+    let Some(sightline) = sightline() else { return };
     let (dir, served) = served();
     let address = format!("https://localhost:{}", served.client.tcp.port());
     let clear = format!("http://localhost:{}", served.client.tcp.port());
@@ -51,16 +47,6 @@ fn our_own_client_asks_over_tls_whom_it_trusts() {
         assert_eq!(output.status.code(), Some(code), "{case}: {said}");
         assert!(said.contains(told), "{case}: {said}");
     }
-}
-
-/// The browser, where there is one.
-fn chromium(test: &str) -> Option<PathBuf> {
-    let places = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-    let found = places.map(PathBuf::from).into_iter().find(|place| place.exists());
-    if found.is_none() {
-        skip(test, "no Chromium: install the package chromium");
-    }
-    found
 }
 
 /// Loads `page` without a window, and gives its document back; `arguments` say how.
@@ -83,9 +69,8 @@ fn load(program: &Path, served: &Served, profile: &Path, arguments: &[&str], pag
 
 #[test]
 fn chromium_speaks_http3_when_told_to() {
-    let Some(program) = chromium("chromium_speaks_http3_when_told_to") else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let served = Served::start(dir.path(), Setup::new(dir.path()));
+    let Some(program) = chromium() else { return };
+    let (dir, served) = served();
     // Nothing but HTTP/3 is at this port.
     let origin = format!("localhost:{}", served.client.udp.port());
     let forced = format!("--origin-to-force-quic-on={origin}");
@@ -104,9 +89,8 @@ fn logged(log: &Value, name: &str) -> usize {
 
 #[test]
 fn chromium_finds_http3_by_itself() {
-    let Some(program) = chromium("chromium_finds_http3_by_itself") else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let served = Served::start(dir.path(), Setup::new(dir.path()));
+    let Some(program) = chromium() else { return };
+    let (dir, served) = served();
     let page = dir.path().join("page.html");
     let port = served.client.tcp.port();
     let script = format!(

@@ -488,6 +488,11 @@ pub fn wait_for<T: PartialEq + std::fmt::Debug>(expected: &T, mut look: impl FnM
     }
 }
 
+/// The name of the test whose thread asks.
+pub fn this_test() -> String {
+    std::thread::current().name().unwrap_or("a test").to_owned()
+}
+
 /// Returns true for the kinds of events that a recording tells as its frames come.
 pub fn is_of_frames(kind: &str) -> bool {
     ["keyframe_stored", "activity_started", "activity_ended", "loop_detected"].contains(&kind)

@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::support::skip;
+use crate::support::{skip, this_test};
 
 /// Runs what follows as root of mounts that nobody else sees.
 pub fn namespace() -> Command {
@@ -25,15 +25,16 @@ pub fn namespace_of(pid: u32) -> Command {
 }
 
 /// Returns true if servers can have a disk of their own here; see [`skip`].
-pub fn can_mount(test: &str) -> bool {
+pub fn can_mount() -> bool {
     match namespace().args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"]).output() {
         Ok(output) if output.status.success() => true,
         Ok(output) => {
-            skip(test, format!("cannot mount: {}", String::from_utf8_lossy(&output.stderr)));
+            let said = String::from_utf8_lossy(&output.stderr);
+            skip(&this_test(), format!("cannot mount: {said}"));
             false
         }
         Err(error) => {
-            skip(test, format!("no unshare: {error}"));
+            skip(&this_test(), format!("no unshare: {error}"));
             false
         }
     }

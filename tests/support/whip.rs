@@ -17,7 +17,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{ALICE, PATIENCE, Server, skip};
+use super::{ALICE, PATIENCE, Server, skip, this_test};
 
 /// An offer of video that nobody sends.
 pub const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
@@ -27,12 +27,12 @@ pub const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
     10:11:12:13:14:15:16:17:18:19:1A:1B:1C:1D:1E:1F\r\na=rtpmap:96 VP8/90000\r\n";
 
 /// The command line beside the server, where every binary was built; see [`skip`].
-pub fn sightline(test: &str) -> Option<PathBuf> {
+pub fn sightline() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_BIN_EXE_sightline-server")).with_file_name("sightline");
     if path.is_file() {
         return Some(path);
     }
-    skip(test, format!("no {}: build every binary of the workspace", path.display()));
+    skip(&this_test(), format!("no {}: build every binary of the workspace", path.display()));
     None
 }
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::support::PATIENCE;
-use crate::support::{ALICE, Server, skip};
+use crate::support::{ALICE, Server, skip, this_test};
 
 const PAGE: &str = include_str!("publish.html");
 /// The page of the documentation, which tells nothing: its run does.
@@ -24,12 +24,12 @@ const DOCUMENTED: &str = include_str!("../../../docs/publish.html");
 /// Longest report of a page.
 const TOLD_BYTES_MAX: u64 = 64 << 10;
 
-/// The browser; `None` where `test` is passed over.
-pub fn chromium(test: &str) -> Option<PathBuf> {
+/// The browser; `None` where the test is passed over.
+pub fn chromium() -> Option<PathBuf> {
     let found = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
     let found = found.into_iter().map(Path::new).find(|path| path.exists());
     if found.is_none() {
-        skip(test, "no chromium");
+        skip(&this_test(), "no Chromium: install the package chromium");
     }
     found.map(Path::to_owned)
 }

@@ -61,8 +61,8 @@ fn configuration(name: &str, for_this_machine: &[(&str, &str)]) -> String {
 }
 
 impl Proxy {
-    /// One before the nodes 0001, 0002 and 0003 at these addresses; `None` where `test` is passed over.
-    pub fn start(test: &str, kind: Kind, nodes: &[String; 3]) -> Option<Proxy> {
+    /// One before the nodes 0001, 0002 and 0003 at these addresses; `None` where the test is passed over.
+    pub fn start(kind: Kind, nodes: &[String; 3]) -> Option<Proxy> {
         let dir = tempfile::tempdir().expect("a directory");
         let (address, agent) = (free(), free());
         let path = |name: &str| dir.path().join(name).display().to_string();
@@ -73,7 +73,7 @@ impl Proxy {
         let listens = address.to_string();
         let (text, mut command) = match kind {
             Kind::HaProxy => {
-                let mut command = Command::new(program(test, "haproxy")?);
+                let mut command = Command::new(program("haproxy")?);
                 let (port, admin) = (format!("agent-port {}", agent.port()), path("admin"));
                 here.push((":443 ssl crt /etc/ssl/video.example.pem alpn h2,http/1.1", &listens));
                 here.push(("agent-port 9101", &port));
@@ -82,7 +82,7 @@ impl Proxy {
                 (configuration("haproxy.cfg", &here), command)
             }
             Kind::Nginx => {
-                let mut command = Command::new(program(test, "nginx")?);
+                let mut command = Command::new(program("nginx")?);
                 let listen = format!("listen {listens};");
                 here.push(("listen 443 ssl http2;", &listen));
                 here.push(("    ssl_certificate /etc/ssl/video.example.pem;\n", ""));

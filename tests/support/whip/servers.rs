@@ -8,7 +8,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::support::{eventually, skip};
+use crate::support::{eventually, skip, this_test};
 
 /// A name and a password of the relay.
 pub const USER: (&str, &str) = ("publisher", "hush-hush-hush");
@@ -28,12 +28,12 @@ impl Drop for Neighbour {
     }
 }
 
-/// Path of a program of the system's administrator; `None` where `test` is passed over.
-pub(super) fn program(test: &str, name: &str) -> Option<std::path::PathBuf> {
+/// Path of a program of the system's administrator; `None` where the test is passed over.
+pub(super) fn program(name: &str) -> Option<std::path::PathBuf> {
     let found = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
     let found = found.into_iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
     if found.is_none() {
-        skip(test, format!("no {name}"));
+        skip(&this_test(), format!("no {name}"));
     }
     found
 }
@@ -45,8 +45,8 @@ impl Neighbour {
     }
 
     /// A TURN server of one [`USER`] that relays between loopback addresses; see [`program`].
-    pub fn relay(test: &str) -> Option<Neighbour> {
-        let mut command = Command::new(program(test, "turnserver")?);
+    pub fn relay() -> Option<Neighbour> {
+        let mut command = Command::new(program("turnserver")?);
         let dir = tempfile::tempdir().expect("a directory");
         // Free for both: it is asked by UDP, and waited for by TCP.
         let (tcp, udp) = eventually("a port that is free for both", || {
@@ -68,8 +68,8 @@ impl Neighbour {
     }
 
     /// An nginx that passes what is beneath `/video/` on to `server`; see [`program`].
-    pub fn proxy(test: &str, server: &str) -> Option<Neighbour> {
-        Neighbour::nginx(test, |address| {
+    pub fn proxy(server: &str) -> Option<Neighbour> {
+        Neighbour::nginx(|address| {
             format!(
                 "server {{ listen {address}; location /video/ {{ proxy_pass http://{server}/; \
                  proxy_set_header x-forwarded-prefix /video; }} }}"
@@ -79,8 +79,8 @@ impl Neighbour {
 
     /// An nginx whose `http` block has the text that `text` makes of an address to listen on; see
     /// [`program`].
-    pub fn nginx(test: &str, text: impl FnOnce(&str) -> String) -> Option<Neighbour> {
-        let mut command = Command::new(program(test, "nginx")?);
+    pub fn nginx(text: impl FnOnce(&str) -> String) -> Option<Neighbour> {
+        let mut command = Command::new(program("nginx")?);
         let dir = tempfile::tempdir().expect("a directory");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
