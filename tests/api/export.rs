@@ -15,9 +15,7 @@ use timeline::{Event, FramesDecoded, NewEvent, RunLabelled, Signals, system_cloc
 
 use crate::{
     api::signals::decoded,
-    support::{
-        PATIENCE, Server, Setup, copy, disk_shim, python, seed, skip, this_test, wait_until,
-    },
+    support::{PATIENCE, Server, Setup, copy, python, seed, shim_of_disk, this_test, wait_until},
 };
 
 const DAY_MS: i64 = 86_400_000;
@@ -275,10 +273,7 @@ const STEPS: [(&str, &str); 8] = [
 #[test]
 fn a_kill_at_any_step_of_an_export_leaves_the_files_that_no_kill_leaves() {
     let dir = tempfile::tempdir().expect("a directory");
-    let shim = match disk_shim::shim(Path::new(env!("CARGO_MANIFEST_DIR")), dir.path()) {
-        Ok(shim) => shim.display().to_string(),
-        Err(why) => return skip(&this_test(), why),
-    };
+    let Some(shim) = shim_of_disk(dir.path()) else { return };
     let seeded = dir.path().join("seeded");
     let cut = marker(RunId::from_bytes([7; 16]), EventType::SceneCut, 3, false);
     seed(&seeded, 10, &[NewEvent { run: RunId::from_bytes([7; 16]), event: cut }]);

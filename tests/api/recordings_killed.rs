@@ -3,7 +3,7 @@
 use std::{
     fs,
     os::unix::{fs::FileExt, process::ExitStatusExt},
-    path::{Path, PathBuf},
+    path::PathBuf,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     api::{camera::watching, recordings::check_whole, remote_rtsp::Camera, uploads::upload},
     support::{
-        PATIENCE, Server, SmallDisk, can_mount, disk_shim, skip, this_test, wait_until,
+        PATIENCE, Server, SmallDisk, can_mount, shim_of_disk, wait_until,
         whip::{Publication, clip, sightline},
     },
 };
@@ -285,10 +285,7 @@ fn entered(rows: &[Value]) -> Vec<u64> {
 fn a_kill_at_any_step_of_any_source_loses_nothing_that_was_answered() {
     let dir = tempfile::tempdir().expect("a directory");
     let Some(sightline) = sightline() else { return };
-    let shim = match disk_shim::shim(Path::new(env!("CARGO_MANIFEST_DIR")), dir.path()) {
-        Ok(shim) => shim.display().to_string(),
-        Err(why) => return skip(&this_test(), why),
-    };
+    let Some(shim) = shim_of_disk(dir.path()) else { return };
     let clip = clip::scenes("ABABAB", 10);
     let live = format!(
         "/live=( filesrc location={} ! qtdemux ! h264parse ! rtph264pay config-interval=-1 \

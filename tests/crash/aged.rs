@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use crate::{
     api::uploads::upload,
     support::{
-        PATIENCE, Server, Setup, clips, clock::Clock, copy, disk_shim, eventually, files, skip,
-        this_test, wait_until, whip::clip,
+        PATIENCE, Server, Setup, clips, clock::Clock, copy, eventually, files, shim_of_disk,
+        wait_until, whip::clip,
     },
 };
 
@@ -140,11 +140,8 @@ impl Site {
 #[test]
 fn a_kill_while_what_is_old_goes_leaves_what_is_young_and_nothing_by_halves() {
     let tools = tempfile::tempdir().expect("a directory");
-    let shim = disk_shim::shim(Path::new(env!("CARGO_MANIFEST_DIR")), tools.path());
-    let (shim, clock) = match (shim, Clock::new(tools.path())) {
-        (Ok(shim), Ok(clock)) => (shim.display().to_string(), clock),
-        (Err(why), _) | (_, Err(why)) => return skip(&this_test(), why),
-    };
+    let Some(shim) = shim_of_disk(tools.path()) else { return };
+    let Some(clock) = Clock::new(tools.path()) else { return };
     let young = clip::scenes("ABABAB", 15);
     let roots = [clips(), young.parent().expect("a folder").to_owned()];
     let roots = roots.map(|root| root.display().to_string()).join(",");

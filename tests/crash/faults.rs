@@ -2,7 +2,6 @@
 //! `tests/support/disk_shim.c`. What was acknowledged meanwhile is there after a kill and a start on a sound disk.
 
 use std::{
-    path::Path,
     process::Command,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     crash::{Acknowledged, WRITERS, verify},
-    support::{Call, Reply, Server, Setup, disk_shim, skip, this_test, whip::sightline},
+    support::{Call, Reply, Server, Setup, shim_of_disk, whip::sightline},
 };
 
 const EINTR: i32 = 4;
@@ -103,10 +102,7 @@ pub fn check(server: &Server, run: &str) {
 fn a_disk_that_fails_costs_nothing_that_was_acknowledged() {
     let dir = tempfile::tempdir().expect("a directory");
     let Some(sightline) = sightline() else { return };
-    let shim = match disk_shim::shim(Path::new(env!("CARGO_MANIFEST_DIR")), dir.path()) {
-        Ok(shim) => shim.display().to_string(),
-        Err(why) => return skip(&this_test(), why),
-    };
+    let Some(shim) = shim_of_disk(dir.path()) else { return };
     let mut kept = 0;
     for (kind, error, every) in FAULTS {
         let what = format!("{kind} fails with {error} every {every}");

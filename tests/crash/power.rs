@@ -18,7 +18,7 @@ use crate::{
     api::uploads::{TYPE, file_form},
     crash::{Acknowledged, WRITERS, faults::check, verify},
     replay::{Step, Tree, note, steps},
-    support::{Reply, Server, Setup, clips, disk_shim, files::contents, setting, skip},
+    support::{Reply, Server, Setup, clips, files::contents, setting, shim_of_disk},
 };
 
 /// File that the first start makes by calls that the shim does not see, and syncs before it answers anybody.
@@ -116,12 +116,12 @@ fn folder() -> TempDir {
 }
 
 /// The record of a server's work in `data`, which it has ended.
-fn worked(data: &Path, shim: &Path, clip: &[u8]) -> Vec<Step> {
+fn worked(data: &Path, shim: &str, clip: &[u8]) -> Vec<Step> {
     let home = data.parent().expect("a folder");
     let trace = home.join("trace");
     let mut server = Setup::new(home)
         .clips()
-        .var("LD_PRELOAD", &shim.display().to_string())
+        .var("LD_PRELOAD", shim)
         .var("DISK_ROOT", &data.display().to_string())
         .var("DISK_TRACE", &trace.display().to_string())
         .start();
@@ -139,10 +139,7 @@ fn worked(data: &Path, shim: &Path, clip: &[u8]) -> Vec<Step> {
 #[test]
 fn a_power_cut_of_the_server_loses_nothing_that_was_acknowledged() {
     let dir = folder();
-    let shim = match disk_shim::shim(Path::new(env!("CARGO_MANIFEST_DIR")), dir.path()) {
-        Ok(shim) => shim,
-        Err(why) => return skip("power cuts of the server", why),
-    };
+    let Some(shim) = shim_of_disk(dir.path()) else { return };
     let clip = fs::read(clips().join("motion.mp4")).expect("a clip");
     let data = dir.path().join("data");
     let steps = worked(&data, &shim, &clip);

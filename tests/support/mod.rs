@@ -493,6 +493,12 @@ pub fn this_test() -> String {
     std::thread::current().name().unwrap_or("a test").to_owned()
 }
 
+/// The shim before the disk, made below `dir`, for `LD_PRELOAD`; `None` where the test is passed over.
+pub fn shim_of_disk(dir: &Path) -> Option<String> {
+    let made = disk_shim::shim(Path::new(env!("CARGO_MANIFEST_DIR")), dir);
+    made.map(|shim| shim.display().to_string()).map_err(|why| skip(&this_test(), why)).ok()
+}
+
 /// Returns true for the kinds of events that a recording tells as its frames come.
 pub fn is_of_frames(kind: &str) -> bool {
     ["keyframe_stored", "activity_started", "activity_ended", "loop_detected"].contains(&kind)
