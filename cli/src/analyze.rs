@@ -211,7 +211,19 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
         Ok(())
     })?;
     if let Some(path) = &args.report {
-        write_report(path, &args.file, &analysis, &shelf)?;
+        let name = args.file.file_name().unwrap_or(args.file.as_os_str()).to_string_lossy();
+        let report = Report {
+            title: &name,
+            facts: analysis::facts(&analysis),
+            warning: analysis::warning(&analysis.report),
+            signals: &analysis.signals,
+            episodes: &analysis.decided.episodes,
+            markers: &analysis.decided.markers,
+            stills: &shelf,
+            gate: analysis.gate,
+            made_at: now(),
+        };
+        report.write(path)?;
     }
     if let Some(dir) = &args.parquet {
         export::write_analysis(dir, &analysis)?;
@@ -231,27 +243,6 @@ fn save(dir: &Path, still: &Still) -> Result<PathBuf, CliError> {
     std::fs::write(&path, &still.picture.jpeg)
         .map_err(|source| CliError::Write { path: path.clone(), source })?;
     Ok(path)
-}
-
-fn write_report(
-    path: &Path,
-    file: &Path,
-    analysis: &Analysis,
-    stills: &StillSampler,
-) -> Result<(), CliError> {
-    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
-    Report {
-        title: &name,
-        facts: analysis::facts(analysis),
-        warning: analysis::warning(&analysis.report),
-        signals: &analysis.signals,
-        episodes: &analysis.decided.episodes,
-        markers: &analysis.decided.markers,
-        stills,
-        gate: analysis.gate,
-        made_at: now(),
-    }
-    .write(path)
 }
 
 /// Returns the current time as RFC 3339.

@@ -15,7 +15,7 @@ use std::{
 use media::{BlobHash, RunId, Seq};
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
-use timeline::{BlobStore, Event, EventKind, RepairPlan, StoredEvent, TimelineError};
+use timeline::{BlobStore, CutBytes, Event, EventKind, RepairPlan, StoredEvent, TimelineError};
 
 use crate::{
     error::CliError,
@@ -316,19 +316,14 @@ fn repair(dir: &Path, json: bool) -> Result<(), CliError> {
     }
     let report =
         timeline::repair(dir).map_err(|source| CliError::Log { dir: dir.to_owned(), source })?;
+    let removed = report.removed.into_iter().map(|cut| {
+        let CutBytes { from, offset, bytes, kept_in } = cut;
+        RemovedRecord { from, offset, bytes, kept_in }
+    });
     let repaired = Repaired {
         events: report.events,
         damage: report.damage.as_ref().map(TimelineError::to_string),
-        removed: report
-            .removed
-            .into_iter()
-            .map(|cut| RemovedRecord {
-                from: cut.from,
-                offset: cut.offset,
-                bytes: cut.bytes,
-                kept_in: cut.kept_in,
-            })
-            .collect(),
+        removed: removed.collect(),
     };
     let mut out = StdoutWriter::stdout();
     if json {
