@@ -93,12 +93,11 @@ pub fn run(args: &FleetArgs) -> Result<(), CliError> {
     }
     let mut table = TextTable::new(&["ABOUT", "WHAT", ">VALUE", "UNIT", "ARITHMETIC"]);
     for line in &lines {
-        let unit = line.unit.to_owned();
         table.push([
             line.about.to_owned(),
             line.what.to_owned(),
             plan::figure(line.value),
-            unit,
+            line.unit.to_owned(),
             line.arithmetic.clone(),
         ]);
     }

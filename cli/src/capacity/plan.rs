@@ -219,12 +219,8 @@ pub fn shared(given: &FleetArgs) -> Vec<Shared> {
     ];
     let mut shared = uses.map(|(what, used, most, unit)| {
         let at = [1.0, 10.0, 100.0].map(|times| used * times / most);
-        Shared {
-            what,
-            arithmetic: format!("{} {unit} of {}", figure(used), figure(most)),
-            most,
-            at,
-        }
+        let arithmetic = format!("{} {unit} of {}", figure(used), figure(most));
+        Shared { what, arithmetic, most, at }
     });
     shared.sort_by(|one, other| other.at[0].total_cmp(&one.at[0]));
     shared.to_vec()

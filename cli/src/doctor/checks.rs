@@ -37,24 +37,18 @@ pub fn sandbox(supervisor: &Supervisor) -> Vec<Check> {
 }
 
 fn attempts(supervisor: &Supervisor) -> Check {
+    let check = |state, detail| Check::new("worker", "refusals", state, detail);
     let attempts = match supervisor.probe_sandbox() {
         Ok(attempts) => attempts,
-        Err(error) => return Check::new("worker", "refusals", CheckState::Fail, error.to_string()),
+        Err(error) => return check(CheckState::Fail, error.to_string()),
     };
     let allowed: Vec<&str> =
         attempts.iter().filter(|a| !a.is_refused()).map(|a| a.what.as_str()).collect();
-    match allowed.is_empty() {
-        true => Check::new(
-            "worker",
-            "refusals",
-            CheckState::Ok,
-            format!("{} of {} forbidden actions refused", attempts.len(), attempts.len()),
-        ),
-        false => {
-            let detail = format!("a worker is not refused to: {}", allowed.join(", "));
-            Check::new("worker", "refusals", CheckState::Warn, detail)
-        }
+    if allowed.is_empty() {
+        let count = attempts.len();
+        return check(CheckState::Ok, format!("{count} of {count} forbidden actions refused"));
     }
+    check(CheckState::Warn, format!("a worker is not refused to: {}", allowed.join(", ")))
 }
 
 /// Checks each decode backend in a worker of its own: the codecs that it decodes, and those that it does not.
@@ -70,8 +64,8 @@ fn decoded_by(
     program: &WorkerProgram,
     wanted: &BackendRequest,
 ) -> Vec<Check> {
-    let is_needed =
-        backend == DecodeBackend::Software || wanted.choice == DecodeBackendChoice::Named(backend);
+    let is_software = backend == DecodeBackend::Software;
+    let is_needed = is_software || wanted.choice == DecodeBackendChoice::Named(backend);
     let missing = if is_needed { CheckState::Fail } else { CheckState::Absent };
     let gate = GateChoice::Named(GateBackend::Cpu);
     let alone =
@@ -90,20 +84,13 @@ fn decoded_by(
             device => format!("{} {codec}", device.as_str()),
         };
         let decoder = tried.decoder.unwrap_or_else(|| "nothing decodes it".to_owned());
-        match tried.reason {
-            None if decoder.starts_with(backend.as_str()) => {
-                Check::new("decode", &name, CheckState::Ok, decoder)
-            }
-            None => Check::new("decode", &name, CheckState::Absent, decoder),
-            Some(reason) => {
-                let state = if backend == DecodeBackend::Software {
-                    CheckState::Fail
-                } else {
-                    CheckState::Absent
-                };
-                Check::new("decode", &name, state, format!("{decoder}: {reason}"))
-            }
-        }
+        let (state, detail) = match tried.reason {
+            None if decoder.starts_with(backend.as_str()) => (CheckState::Ok, decoder),
+            None => (CheckState::Absent, decoder),
+            Some(reason) if is_software => (CheckState::Fail, format!("{decoder}: {reason}")),
+            Some(reason) => (CheckState::Absent, format!("{decoder}: {reason}")),
+        };
+        Check::new("decode", &name, state, detail)
     };
     tried.into_iter().map(row).collect()
 }

@@ -10,8 +10,8 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use reqwest::{
-    Method, StatusCode, Url,
-    blocking::{Client as Http, Response},
+    StatusCode, Url,
+    blocking::{Client as Http, RequestBuilder, Response},
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, LOCATION},
 };
 
@@ -99,14 +99,8 @@ impl Endpoint {
     pub fn create(&self, offer: &str) -> Result<WhipResource, CliError> {
         let mut url = self.url.clone();
         for _ in 0..=HOPS_MAX {
-            let reply = self
-                .http
-                .request(Method::POST, url.clone())
-                .headers(self.headers.clone())
-                .header(CONTENT_TYPE, "application/sdp")
-                .body(offer.to_owned())
-                .send()
-                .map_err(|error| self.unreachable(client::root_cause(&error)))?;
+            let request = self.http.post(url.clone()).header(CONTENT_TYPE, "application/sdp");
+            let reply = self.send(request.body(offer.to_owned()))?;
             if !matches!(reply.status().as_u16(), 307 | 308) {
                 return self.created(&url, reply);
             }
@@ -117,16 +111,16 @@ impl Endpoint {
 
     /// Deletes a session; a session that no longer exists is no error.
     pub fn delete(&self, resource: &Url) -> Result<(), CliError> {
-        let reply = self
-            .http
-            .request(Method::DELETE, resource.clone())
-            .headers(self.headers.clone())
-            .send()
-            .map_err(|error| self.unreachable(client::root_cause(&error)))?;
+        let reply = self.send(self.http.delete(resource.clone()))?;
         if reply.status().is_success() || reply.status() == StatusCode::NOT_FOUND {
             return Ok(());
         }
         Err(self.refused(reply))
+    }
+
+    fn send(&self, request: RequestBuilder) -> Result<Response, CliError> {
+        let sent = request.headers(self.headers.clone()).send();
+        sent.map_err(|error| self.unreachable(client::root_cause(&error)))
     }
 
     fn created(&self, url: &Url, reply: Response) -> Result<WhipResource, CliError> {

@@ -28,15 +28,8 @@ pub struct NetworkSim {
 impl NetworkSim {
     /// Creates a network that drops `loss` percent of packets and delays them by up to `jitter`.
     pub fn new(loss: f64, jitter: Duration, seed: u64) -> NetworkSim {
-        let delayed = BinaryHeap::new();
-        NetworkSim {
-            loss: loss / 100.0,
-            jitter,
-            random: fastrand::Rng::with_seed(seed),
-            order: 0,
-            delayed,
-            lost: 0,
-        }
+        let (loss, random) = (loss / 100.0, fastrand::Rng::with_seed(seed));
+        NetworkSim { loss, jitter, random, order: 0, delayed: BinaryHeap::new(), lost: 0 }
     }
 
     /// Takes a datagram for `to`; returns it if it is to be sent at once.

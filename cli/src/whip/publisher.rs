@@ -118,10 +118,8 @@ fn wait(sessions: &mut [PublisherSession]) -> Result<(), CliError> {
 fn end(endpoint: &Endpoint, sessions: &mut [PublisherSession]) -> Result<(), CliError> {
     let mut outcome = Ok(());
     for session in sessions {
-        let deleted = match session.take_resource() {
-            Some(resource) => endpoint.delete(&resource),
-            None => Ok(()),
-        };
+        let resource = session.take_resource();
+        let deleted = resource.map_or(Ok(()), |resource| endpoint.delete(&resource));
         let closed = session.close(Instant::now()).map_err(CliError::Live);
         outcome = outcome.and(deleted).and(closed);
     }
