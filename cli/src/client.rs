@@ -54,7 +54,7 @@ const OTHER_KEY: &str = "; SIGHTLINE_API_KEY (or --key) is none of the server's 
 /// A server, and the credentials for it.
 pub struct ApiClient {
     http: Http,
-    target: Target,
+    pub target: Target,
 }
 
 impl ApiClient {
@@ -67,11 +67,6 @@ impl ApiClient {
             builder.no_proxy()
         })?;
         Ok(ApiClient { http, target })
-    }
-
-    /// Returns the server's address, for messages.
-    pub fn server(&self) -> String {
-        self.target.server()
     }
 
     /// Sends `GET path` with a query string and parses the response.
@@ -102,7 +97,7 @@ impl ApiClient {
         let fields = items::each(answer, list, take).map_err(|stopped| match stopped {
             Stopped::Taker(error) => error,
             Stopped::Cut => CliError::Unreachable {
-                server: self.server(),
+                server: self.target.server(),
                 reason: "the answer was cut short: try again".to_owned(),
             },
             Stopped::Json(error) => self.target.odd(error),
@@ -219,7 +214,7 @@ impl ApiClient {
                 let known = printable(&path);
                 error.message = format!(
                     "{} has no {known}: it is older than this command, or no Sightline server",
-                    self.server()
+                    self.target.server()
                 );
             }
             _ => {}

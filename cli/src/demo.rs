@@ -179,10 +179,7 @@ fn work(
     let markers = markers::fetch(client, &run.run_id, &[])?;
     let decoded = frames_decoded(client, &run.run_id)?;
     let signals: Option<Vec<Signal>> = decoded.signals.iter().map(SignalRecord::signal).collect();
-    let signals = signals.ok_or_else(|| CliError::Reply {
-        server: client.server(),
-        reason: "a signal is out of range".to_owned(),
-    })?;
+    let signals = signals.ok_or_else(|| client.target.odd("a signal is out of range"))?;
     let gate = gate::GateConfig::default();
     let decided = analysis::decide(analysis::NO_RUN, gate, &[], &signals);
     let analysis::Decided { decisions, episodes, .. } = decided;
@@ -289,9 +286,9 @@ fn frames_decoded(client: &ApiClient, run: &str) -> Result<FramesDecoded, CliErr
     let kind = Some("frames_decoded");
     let query = Query { run_id: run, kind, from_seq: 0, limit: 1, wait_ms: None };
     let reply: QueryReply = client.post("v1/query", &query, LONG)?;
-    let bad = |reason| CliError::Reply { server: client.server(), reason };
-    let event = reply.matches.first().ok_or_else(|| bad("no frames_decoded event".to_owned()))?;
-    serde_json::from_str(event.payload.get()).map_err(|error| bad(error.to_string()))
+    let event = reply.matches.first();
+    let event = event.ok_or_else(|| client.target.odd("no frames_decoded event"))?;
+    serde_json::from_str(event.payload.get()).map_err(|error| client.target.odd(error))
 }
 
 /// Fetches the stored stills, thinned to what a report holds.

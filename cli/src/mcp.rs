@@ -60,7 +60,7 @@ pub struct McpArgs {
 pub fn run(args: &McpArgs) -> Result<(), CliError> {
     let api = Arc::new(Api::new(&args.server)?);
     let can = if args.allow_write { "read and write" } else { "read" };
-    note!("sightline: an assistant may {can} at {}", printable(&api.server()));
+    note!("sightline: an assistant may {can} at {}", printable(&api.target.server()));
     let assistant =
         Assistant { api, may_write: args.allow_write, calls: Arc::new(Semaphore::new(CALLS)) };
     let failed =

@@ -47,7 +47,7 @@ pub fn checks(args: &ServerArgs) -> Vec<Check> {
         }
         Err(error) => return vec![check(CheckState::Fail, error.to_string())],
     };
-    let mut checks = vec![check(CheckState::Ok, printable(&client.server()))];
+    let mut checks = vec![check(CheckState::Ok, printable(&client.target.server()))];
     checks.extend(found.checks.into_iter().map(Check::from));
     checks
 }

@@ -19,7 +19,7 @@ const ANSWER_BYTES: usize = 32 << 20;
 /// A server, and the credentials for it.
 pub struct Api {
     http: Http,
-    target: Target,
+    pub target: Target,
 }
 
 /// Page of a list, and the query of the next page.
@@ -45,11 +45,6 @@ impl Api {
             .build()
             .map_err(|error| no_client(&error))?;
         Ok(Api { http, target })
-    }
-
-    /// Returns the server's address, for messages.
-    pub fn server(&self) -> String {
-        self.target.server()
     }
 
     /// Sends `GET path` and parses the response.

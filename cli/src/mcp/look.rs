@@ -81,10 +81,7 @@ async fn nearest(api: &Api, run: &str, at_ms: i64) -> Result<Still, CliError> {
     let sha256 = still["image_sha256"]
         .as_str()
         .filter(|hash| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    let sha256 = sha256.ok_or_else(|| CliError::Reply {
-        server: api.server(),
-        reason: "a still without its hash".to_owned(),
-    })?;
+    let sha256 = sha256.ok_or_else(|| api.target.odd("a still without its hash"))?;
     let fields = ["frame_index", "pts_ms", "event_type", "description"];
     let mut told = picked(&still, &fields);
     told["ms_away"] = away.into();

@@ -138,14 +138,10 @@ pub async fn jobs(api: &Api, args: Jobs) -> Told {
 
 /// Returns the path of a job; refuses ids that would lead elsewhere.
 pub fn job_path(jobs: &str, job: &str) -> Result<String, CliError> {
-    let digits =
-        job.strip_prefix("job-").filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
-    match digits {
-        Some(_) => Ok(format!("{jobs}/{job}")),
-        None => {
-            Err(CliError::Usage("job_id: begins with job-; `jobs` of the run tells them".into()))
-        }
-    }
+    let digits = job.strip_prefix("job-");
+    let is_id = digits.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+    let wrong = || CliError::Usage("job_id: begins with job-; `jobs` of the run tells them".into());
+    is_id.then(|| format!("{jobs}/{job}")).ok_or_else(wrong)
 }
 
 /// Describes the job that a request started, and the way to wait for its end.

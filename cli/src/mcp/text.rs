@@ -70,9 +70,7 @@ fn brief(value: &Value) -> Value {
         Value::Array(items) => format!("{} items", items.len()).into(),
         Value::Object(fields) => {
             let fields = fields.iter().take(32);
-            Value::Object(
-                fields.map(|(name, value)| (clipped(name, BRIEF), brief(value))).collect(),
-            )
+            fields.map(|(name, value)| (clipped(name, BRIEF), brief(value))).collect()
         }
         other => other.clone(),
     }
