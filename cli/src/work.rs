@@ -50,10 +50,9 @@ impl Cursor<'_> {
     pub fn read(
         &mut self,
         client: &ApiClient,
-        wait_ms: Option<u32>,
+        mut wait_ms: Option<u32>,
         on_event: &mut dyn FnMut(&EventRecord) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
-        let mut wait_ms = wait_ms;
         loop {
             let (run_id, from_seq) = (self.run, self.from_seq);
             let query =

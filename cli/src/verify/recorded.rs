@@ -60,10 +60,8 @@ pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<RecordedPass>, CliError
         from = Seq(last.0 + 1);
     }
     if passes.is_empty() {
-        return Err(CliError::NotFound(format!(
-            "{}: nothing was decoded for run {run}",
-            dir.display()
-        )));
+        let dir = dir.display();
+        return Err(CliError::NotFound(format!("{dir}: nothing was decoded for run {run}")));
     }
     Ok(passes)
 }
