@@ -32,10 +32,12 @@ pub(super) struct RtcpFeedback {
     announced: Option<u32>,
     report_at: Option<Instant>,
     missing: Vec<u16>,
-    missing_at: Option<Instant>,
+    /// Time of the next NACK; `None` before the first.
+    missing_after: Option<Instant>,
     /// True if a keyframe is to be requested: after the keys and each loss, until one arrives.
     pub(super) keyframe_wanted: bool,
-    keyframe_at: Option<Instant>,
+    /// Time of the next keyframe request; `None` before the first.
+    keyframe_after: Option<Instant>,
     full_intras: u8,
     /// Arrival times of packets, if transport-wide feedback was negotiated.
     arrivals: Option<Box<TwccRecorder>>,
@@ -62,9 +64,9 @@ impl RtcpFeedback {
             announced: negotiated.ssrcs.first().copied(),
             report_at: None,
             missing: Vec::new(),
-            missing_at: None,
+            missing_after: None,
             keyframe_wanted: false,
-            keyframe_at: None,
+            keyframe_after: None,
             full_intras: 0,
             arrivals: negotiated.numbers.map(|_| Box::new(TwccRecorder::new(now))),
         }
@@ -91,23 +93,12 @@ impl RtcpFeedback {
         }
     }
 
-    fn keyframe_due(&self) -> Option<Instant> {
-        let due = self.keyframe_at.map(|at| at + KEYFRAME_GAP);
-        (self.keyframe_wanted && self.report_at.is_some()).then_some(due).flatten()
-    }
-
-    fn missing_due(&self) -> Option<Instant> {
-        let due = self.missing_at.map(|at| at + MISSING_GAP);
-        (!self.missing.is_empty()).then_some(due).flatten()
-    }
-
     /// Returns the time of the next scheduled feedback.
     pub(super) fn deadline(&self) -> Option<Instant> {
+        let keyframe = self.keyframe_after.filter(|_| self.keyframe_wanted);
+        let missing = self.missing_after.filter(|_| !self.missing.is_empty());
         let arrivals = self.arrivals.as_ref().and_then(|arrivals| arrivals.deadline());
-        [self.report_at, self.keyframe_due(), self.missing_due(), arrivals]
-            .into_iter()
-            .flatten()
-            .min()
+        [self.report_at, keyframe, missing, arrivals].into_iter().flatten().min()
     }
 
     /// Appends one compound packet with the feedback due at `now`, if any; calls `block` only if a report is
@@ -124,9 +115,8 @@ impl RtcpFeedback {
         let ssrc = ssrc.or(self.announced);
         let asks = self.keyframe_wanted
             && ssrc.is_some()
-            && self.keyframe_at.is_none_or(|at| at + KEYFRAME_GAP <= now);
-        let names =
-            !self.missing.is_empty() && self.missing_at.is_none_or(|at| at + MISSING_GAP <= now);
+            && self.keyframe_after.is_none_or(|at| at <= now);
+        let names = !self.missing.is_empty() && self.missing_after.is_none_or(|at| at <= now);
         let arrivals = self.arrivals.as_mut().and_then(|arrivals| arrivals.report(now));
         if !is_report && !asks && !names && arrivals.is_none() {
             return None;
@@ -160,7 +150,7 @@ impl RtcpFeedback {
         if names {
             written.missing = rtcp::nack(out, self.us, ssrc, &self.missing);
             self.missing.drain(..written.missing);
-            self.missing_at = Some(now);
+            self.missing_after = Some(now + MISSING_GAP);
         }
         if asks {
             if self.full_intra {
@@ -170,7 +160,7 @@ impl RtcpFeedback {
                 rtcp::picture_loss(out, self.us, ssrc);
             }
             self.keyframe_wanted = false;
-            self.keyframe_at = Some(now);
+            self.keyframe_after = Some(now + KEYFRAME_GAP);
             written.keyframe = true;
         }
     }
