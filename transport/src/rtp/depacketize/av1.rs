@@ -203,14 +203,15 @@ impl<'a> Iterator for Elements<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::test_payloads::{MALFORMED, START},
+        *,
+    };
 
     // OBUs without sizes, as sent: a sequence header, a shown key frame, another frame.
     const SEQUENCE: [u8; 3] = [0x08, 0x00, 0x05];
     const KEY: [u8; 3] = [0x30, 0x10, 0x07];
     const INTER: [u8; 3] = [0x30, 0x30, 0x07];
-
-    const START: UnitKind = UnitKind::Start { breaks_link: false };
 
     fn unit(payloads: &[&[u8]]) -> DepacketizeResult {
         let mut av1 = Av1Depacketizer::default();
@@ -235,7 +236,6 @@ mod tests {
         let hidden = given(&[&SEQUENCE, &[0x30, 0, 7]], UnitKind::Other);
         let extended =
             DepacketizedUnit { data: vec![0x12, 0, 0x36, 0x20, 2, 0x30, 7], role: UnitKind::Other };
-        let malformed = || Err(DepacketizeError::Malformed);
         let cases: [(&str, &[&[u8]], DepacketizeResult); 20] = [
             ("two counted", &[&[0x28, 3, 8, 0, 5, 0x30, 0x10, 7]], key()),
             ("two sized", &[&[0x08, 3, 8, 0, 5, 3, 0x30, 0x10, 7]], key()),
@@ -248,15 +248,15 @@ mod tests {
             ("a hidden key frame", &[&[0x28, 3, 8, 0, 5, 0x30, 0x00, 7]], hidden),
             ("a sequence header alone", &[&[0x18, 8, 0, 5]], Ok(None)),
             ("an empty element", &[&[0x00, 0, 3, 0x30, 0x30, 7]], inter()),
-            ("no end", &[&[0x50, 0x30, 0x30]], malformed()),
-            ("no beginning", &[&[0x90, 0x30, 0x30]], malformed()),
-            ("not continued", &[&[0x50, 0x30, 0x30], &[0x10, 0x30, 0x30]], malformed()),
-            ("a new sequence in an OBU", &[&[0x98, 0x30]], malformed()),
-            ("a size past the end", &[&[0x00, 9, 0x30]], malformed()),
-            ("an endless size", &[&[0x00, 0x80, 0x80]], malformed()),
-            ("fewer than counted", &[&[0x30, 1, 0x30]], malformed()),
-            ("forbidden bit", &[&[0x10, 0xb0, 1]], malformed()),
-            ("empty", &[&[]], malformed()),
+            ("no end", &[&[0x50, 0x30, 0x30]], MALFORMED),
+            ("no beginning", &[&[0x90, 0x30, 0x30]], MALFORMED),
+            ("not continued", &[&[0x50, 0x30, 0x30], &[0x10, 0x30, 0x30]], MALFORMED),
+            ("a new sequence in an OBU", &[&[0x98, 0x30]], MALFORMED),
+            ("a size past the end", &[&[0x00, 9, 0x30]], MALFORMED),
+            ("an endless size", &[&[0x00, 0x80, 0x80]], MALFORMED),
+            ("fewer than counted", &[&[0x30, 1, 0x30]], MALFORMED),
+            ("forbidden bit", &[&[0x10, 0xb0, 1]], MALFORMED),
+            ("empty", &[&[]], MALFORMED),
         ];
         for (name, payloads, expected) in cases {
             assert_eq!(unit(payloads), expected, "{name}");
