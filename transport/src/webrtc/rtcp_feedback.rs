@@ -290,16 +290,4 @@ mod tests {
             assert_eq!(kinds.contains(&(205, 15)), told, "no source is needed: {kinds:?}");
         }
     }
-
-    #[test]
-    fn a_keyframe_that_has_come_is_not_asked_for() {
-        let start = Instant::now();
-        let mut feedback = feedback(|_| {});
-        feedback.start(start);
-        written(&mut feedback, Some(1), start);
-        feedback.keyframe_wanted = true;
-        feedback.keyframe_wanted = false;
-        assert_eq!(feedback.deadline(), Some(start + REPORT_EVERY));
-        assert_eq!(written(&mut feedback, Some(1), start + KEYFRAME_GAP), []);
-    }
 }
