@@ -12,14 +12,15 @@ use super::{sdp_answer::IceCredentials, socket::CandidatePair, stun::BindingRequ
 pub(super) const ADDRESSES_MAX: usize = 8;
 
 /// Outcome of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CheckOutcome {
     /// Not signed with a known password: no reply, nothing learned.
     Unauthenticated,
     /// Authenticated, but rejected with an error response.
     Refused,
-    /// Authenticated. `forgot`: the pair evicted for this one.
-    Accepted { forgot: Option<CandidatePair> },
+    /// Authenticated. `forgot`: the pair evicted for this one. `retired`: the user fragment that becomes invalid
+    /// because the peer nominated a pair with the new credentials.
+    Accepted { forgot: Option<CandidatePair>, retired: Option<String> },
 }
 
 /// One generation of the server's credentials.
@@ -78,14 +79,12 @@ impl IceAgent {
         &self.pairs
     }
 
-    /// Answers one request into `out`. `retired` receives the user fragment that becomes invalid when the
-    /// peer nominates a pair with the new credentials.
+    /// Answers one request into `out`.
     pub(super) fn check(
         &mut self,
         request: &BindingRequest<'_>,
         pair: CandidatePair,
         out: &mut Vec<u8>,
-        retired: &mut Option<String>,
     ) -> CheckOutcome {
         let Some((ours, _)) = request.users() else { return CheckOutcome::Unauthenticated };
         let mut generations = std::iter::once(&self.current).chain(&self.previous);
@@ -106,14 +105,14 @@ impl IceAgent {
         }
         request.accept(pair.remote, &generation.key, out);
         let is_current = std::ptr::eq(generation, &self.current);
-        let forgot = self.add_peer_reflexive(pair);
+        let (forgot, mut retired) = (self.add_peer_reflexive(pair), None);
         if request.nominates && (is_current || self.nominated.is_none()) {
             self.nominated = Some(pair);
-            if is_current && let Some(previous) = self.previous.take() {
-                *retired = Some(previous.ufrag);
+            if is_current {
+                retired = self.previous.take().map(|previous| previous.ufrag);
             }
         }
-        CheckOutcome::Accepted { forgot }
+        CheckOutcome::Accepted { forgot, retired }
     }
 
     /// Moves a pair to the end or adds it; if full, evicts the least recently checked but the nominated.
@@ -146,18 +145,13 @@ mod tests {
         IceCredentials { ufrag: ufrag.to_owned(), pwd: format!("{ufrag} password") }
     }
 
-    fn offer(
-        agent: &mut IceAgent,
-        bytes: &[u8],
-        port: u16,
-    ) -> (CheckOutcome, Vec<u8>, Option<String>) {
-        let (mut out, mut retired) = (Vec::new(), None);
+    fn offer(agent: &mut IceAgent, bytes: &[u8], port: u16) -> (CheckOutcome, Vec<u8>) {
+        let mut out = Vec::new();
         let request = BindingRequest::parse(bytes).expect("a check");
-        let checked = agent.check(&request, pair(port), &mut out, &mut retired);
-        (checked, out, retired)
+        (agent.check(&request, pair(port), &mut out), out)
     }
 
-    const ACCEPTED: CheckOutcome = CheckOutcome::Accepted { forgot: None };
+    const ACCEPTED: CheckOutcome = CheckOutcome::Accepted { forgot: None, retired: None };
 
     #[test]
     fn checks_are_answered_and_the_nominated_pair_is_used() {
@@ -165,7 +159,7 @@ mod tests {
         assert_eq!(agent.selected_pair(), None);
         let plain = check("ours:theirs", "ours password", &[CONTROLLING]);
         let nominating = check("ours:theirs", "ours password", &[CONTROLLING, NOMINATE]);
-        let (checked, out, _) = offer(&mut agent, &plain, 1);
+        let (checked, out) = offer(&mut agent, &plain, 1);
         assert_eq!(checked, ACCEPTED);
         let seen = response(&out, "ours password");
         assert_eq!(seen.1, Some(pair(1).remote));
@@ -186,14 +180,14 @@ mod tests {
             ("another user", check("other:theirs", "ours password", &[CONTROLLING])),
             ("no colon", check("ours", "ours password", &[CONTROLLING])),
         ] {
-            let (checked, out, _) = offer(&mut agent, &bytes, 1);
+            let (checked, out) = offer(&mut agent, &bytes, 1);
             assert_eq!((checked, out.len()), (CheckOutcome::Unauthenticated, 0), "{name}");
         }
         let conflict = check("ours:theirs", "ours password", &[CONTROLLED]);
-        let (checked, out, _) = offer(&mut agent, &conflict, 1);
+        let (checked, out) = offer(&mut agent, &conflict, 1);
         assert_eq!((checked, response(&out, "ours password").2), (CheckOutcome::Refused, 487));
         let strange = check("ours:theirs", "ours password", &[(0x0033, b"x")]);
-        let (checked, out, _) = offer(&mut agent, &strange, 1);
+        let (checked, out) = offer(&mut agent, &strange, 1);
         assert_eq!((checked, response(&out, "ours password").2), (CheckOutcome::Refused, 420));
         assert_eq!(agent.pairs(), []);
     }
@@ -210,8 +204,9 @@ mod tests {
         assert_eq!(offer(&mut agent, &plain, 2).0, ACCEPTED);
         assert_eq!(agent.selected_pair(), Some(pair(1)));
         let nominating = check("two:new", "two password", &[NOMINATE]);
-        let (_, _, retired) = offer(&mut agent, &nominating, 2);
-        assert_eq!(retired.as_deref(), Some("one"));
+        let retired = Some("one".to_owned());
+        let expected = CheckOutcome::Accepted { forgot: None, retired };
+        assert_eq!(offer(&mut agent, &nominating, 2).0, expected);
         assert_eq!(agent.selected_pair(), Some(pair(2)));
         assert_eq!(offer(&mut agent, &old, 1).0, CheckOutcome::Unauthenticated);
 
@@ -229,7 +224,7 @@ mod tests {
             assert_eq!(offer(&mut agent, &plain, port).0, ACCEPTED);
         }
         let (checked, ..) = offer(&mut agent, &plain, 9);
-        let expected = CheckOutcome::Accepted { forgot: Some(pair(2)) };
+        let expected = CheckOutcome::Accepted { forgot: Some(pair(2)), retired: None };
         assert_eq!(checked, expected, "the nominated one stays");
         assert_eq!(agent.pairs().len(), ADDRESSES_MAX);
     }

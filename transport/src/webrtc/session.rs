@@ -108,12 +108,11 @@ impl SessionHandle {
         request: &BindingRequest<'_>,
         pair: CandidatePair,
         send_buffer: &mut SendBuffer,
-        retired: &mut Option<String>,
         now: Instant,
     ) -> CheckOutcome {
         let mut checked = CheckOutcome::Unauthenticated;
         send_buffer.write(pair, |out| {
-            checked = self.agent.check(request, pair, out, retired);
+            checked = self.agent.check(request, pair, out);
             true
         });
         if checked != CheckOutcome::Unauthenticated {

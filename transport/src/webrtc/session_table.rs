@@ -242,15 +242,13 @@ impl SessionTable {
         if !is_known && !self.sources.allows(source, now) {
             return Err(DropReason::StunLimited);
         }
-        let mut retired = None;
-        let checked = peer.check(&request, pair, &mut self.send_buffer, &mut retired, now);
-        match checked {
+        match peer.check(&request, pair, &mut self.send_buffer, now) {
             CheckOutcome::Unauthenticated => {
                 self.sources.failed(source, now);
                 return Err(DropReason::StunUnauthenticated);
             }
             CheckOutcome::Refused => {}
-            CheckOutcome::Accepted { forgot } => {
+            CheckOutcome::Accepted { forgot, retired } => {
                 touch(&mut self.touched, id, peer);
                 self.claim(pair.remote, id, now);
                 if let Some(forgot) = forgot {
