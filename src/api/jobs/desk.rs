@@ -34,20 +34,13 @@ pub enum Outcome {
     Long,
 }
 
-/// Decision about storing a job's answer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum AnswerStorage {
-    Undecided,
-    Stored,
-    NotStored,
-}
-
 /// A running job.
 pub struct Entry {
     pub token: JobToken,
     pub order: JobOrder,
     fingerprint: BodyDigest,
-    storage: Mutex<AnswerStorage>,
+    /// Decision whether the answer is stored.
+    is_kept: Mutex<Option<bool>>,
     outcome: watch::Sender<Option<Outcome>>,
     /// A long answer, taken by the first caller.
     long: Mutex<Option<Response>>,
@@ -66,21 +59,12 @@ impl Entry {
 
     /// Requests that the answer be stored; returns false if the job has ended without storing it.
     pub fn keep(&self) -> bool {
-        let mut storage = self.storage.lock();
-        if *storage == AnswerStorage::Undecided {
-            *storage = AnswerStorage::Stored;
-        }
-        *storage == AnswerStorage::Stored
+        *self.is_kept.lock().get_or_insert(true)
     }
 
     /// Decides whether the answer is stored: a caller requested it, or no caller waits.
     pub fn decide_storage(&self) -> bool {
-        let mut storage = self.storage.lock();
-        if *storage == AnswerStorage::Undecided {
-            let is_awaited = self.outcome.receiver_count() > 0;
-            *storage = if is_awaited { AnswerStorage::NotStored } else { AnswerStorage::Stored };
-        }
-        *storage == AnswerStorage::Stored
+        *self.is_kept.lock().get_or_insert_with(|| self.outcome.receiver_count() == 0)
     }
 
     /// Returns a receiver of the outcome.
@@ -153,7 +137,7 @@ impl Desk {
                     token,
                     order,
                     fingerprint,
-                    storage: Mutex::new(AnswerStorage::Undecided),
+                    is_kept: Mutex::default(),
                     outcome: watch::Sender::new(None),
                     long: Mutex::default(),
                 });
