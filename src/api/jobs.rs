@@ -125,7 +125,7 @@ pub async fn fetch(
 )]
 pub async fn cancel(State(app): State<Arc<App>>, caller: Caller, named: Named) -> ApiResult {
     if let Some(entry) = named.entry(&app) {
-        entry.call_off();
+        entry.token.call_off();
     }
     named.wait(&app, CANCEL_WAIT).await;
     named.answer(&app, caller.request_id).await

@@ -52,11 +52,6 @@ impl Entry {
         self.token.view().filter(|_| self.token.is_accepted())
     }
 
-    /// Cancels the job without ending its run.
-    pub fn call_off(&self) {
-        self.token.call_off();
-    }
-
     /// Requests that the answer be stored; returns false if the job has ended without storing it.
     pub fn keep(&self) -> bool {
         *self.is_kept.lock().get_or_insert(true)
@@ -98,10 +93,6 @@ impl Entry {
     /// Takes the long answer, unless a caller has taken it.
     pub fn take_long(&self) -> Option<Response> {
         self.long.lock().take()
-    }
-
-    fn key(&self) -> Key {
-        (self.order.run, self.order.kind == JobKind::Analysis)
     }
 }
 
@@ -160,7 +151,7 @@ impl Desk {
 
     /// Ends a job: removes it from the table and sends the outcome to all waiters.
     pub fn end(&self, entry: &Entry, outcome: Outcome) {
-        self.0.lock().remove(&entry.key());
+        self.0.lock().remove(&(entry.order.run, entry.order.kind == JobKind::Analysis));
         entry.outcome.send_replace(Some(outcome));
     }
 }
