@@ -13,6 +13,7 @@ use crate::support::{
     ALICE, PATIENCE, Server, Setup,
     python::{installed, run},
     this_test,
+    whip::picture::is_near,
 };
 
 fn folder() -> PathBuf {
@@ -42,11 +43,6 @@ fn middle(server: &Server, still: &Value) -> [u8; 3] {
     ffmpeg.args(["-vf", pixel, "-f", "rawvideo", "-"]);
     let output = run(&mut ffmpeg).unwrap_or_else(|error| panic!("{error}"));
     output.stdout.try_into().expect("one pixel")
-}
-
-/// A picture of the colour `expected` within what two lossy codecs do to it.
-fn is_near(found: [u8; 3], expected: [u8; 3]) -> bool {
-    found.iter().zip(expected).all(|(found, expected)| found.abs_diff(expected) < 40)
 }
 
 #[test]

@@ -3,8 +3,6 @@
 //! The camera is Chromium's fake one: green with a clock and a brighter disc that fills clockwise
 //! from the right, over and over.
 
-use std::path::Path;
-
 use serde_json::Value;
 
 use crate::support::{
@@ -17,8 +15,8 @@ use crate::support::{
 };
 
 /// A server that the page may publish to, and that keeps every tenth frame.
-fn setup(dir: &Path, page: &Page) -> Setup {
-    let setup = Setup::new(dir).var("SERVICE_CORS_ALLOWED_ORIGINS", page.origin());
+fn setup(page: &Page) -> Setup {
+    let setup = Setup::temporary().var("SERVICE_CORS_ALLOWED_ORIGINS", page.origin());
     setup.var("SERVICE_GATE_KEEPALIVE_FRAMES", "10")
 }
 
@@ -62,9 +60,8 @@ fn count(value: &Value) -> u64 {
 #[test]
 fn every_codec_of_a_browser_is_decoded() {
     let Some(chromium) = chromium() else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     let page = Page::serve();
-    let server = setup(dir.path(), &page).start();
+    let server = setup(&page).start();
     for codec in ["H264", "VP8", "VP9", "AV1"] {
         let told = page.publish(&chromium, &server, &[("codecs", codec), ("ms", "1500")]);
         let stage = &stages(&told)[0];
@@ -85,9 +82,8 @@ fn every_codec_of_a_browser_is_decoded() {
 #[test]
 fn a_browser_changes_size_codec_and_path_within_a_session() {
     let Some(chromium) = chromium() else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     let page = Page::serve();
-    let server = setup(dir.path(), &page).start();
+    let server = setup(&page).start();
     let parameters = [("codecs", "VP8,VP9"), ("steps", "halve,recode,restart"), ("ms", "1500")];
     let told = page.publish(&chromium, &server, &parameters);
     let stages = stages(&told);
@@ -114,9 +110,8 @@ fn a_browser_changes_size_codec_and_path_within_a_session() {
 #[test]
 fn a_browser_finds_out_what_its_path_carries() {
     let Some(chromium) = chromium() else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     let page = Page::serve();
-    let server = setup(dir.path(), &page).start();
+    let server = setup(&page).start();
     let parameters = [("codecs", "VP8"), ("steps", "estimate"), ("ms", "500")];
     let told = page.publish(&chromium, &server, &parameters);
     // Less than the 8 Mb/s that the server names: what the browser found by when its packets came.
@@ -128,11 +123,10 @@ fn a_browser_finds_out_what_its_path_carries() {
 fn a_browser_reaches_the_server_by_a_relay_alone() {
     let Some(chromium) = chromium() else { return };
     let Some(relay) = Neighbour::relay() else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     let page = Page::serve();
     // The page learns of the relay from the headers of the answer.
     let url = format!("turn:{}?transport=udp", relay.address());
-    let server = setup(dir.path(), &page)
+    let server = setup(&page)
         .var("SERVICE_WEBRTC_TURN_URL", &url)
         .var("SERVICE_WEBRTC_TURN_USERNAME", USER.0)
         .var("SERVICE_WEBRTC_TURN_CREDENTIAL", USER.1)
@@ -147,9 +141,8 @@ fn a_browser_reaches_the_server_by_a_relay_alone() {
 #[test]
 fn a_browser_finds_its_session_behind_the_prefix_of_a_proxy() {
     let Some(chromium) = chromium() else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     let page = Page::serve();
-    let server = setup(dir.path(), &page).start();
+    let server = setup(&page).start();
     let Some(proxy) = Neighbour::proxy(server.addr()) else { return };
     let base = format!("http://{}/video", proxy.address());
     // A restart and the end are asked for at the address that the answer names.
@@ -166,9 +159,8 @@ fn a_browser_finds_its_session_behind_the_prefix_of_a_proxy() {
 #[test]
 fn the_page_of_the_documentation_publishes_a_camera() {
     let Some(chromium) = chromium() else { return };
-    let dir = tempfile::tempdir().expect("a directory");
     let page = Page::serve();
-    let server = setup(dir.path(), &page).start();
+    let server = setup(&page).start();
     let _browser = page.open_documented(&chromium, &server);
     let run = eventually("a run with a still", || {
         let runs = server.get("/v1/runs").json();

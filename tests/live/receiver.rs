@@ -18,16 +18,9 @@ use tokio::runtime::Runtime;
 use transport::{Listener, ServerLimits, ServiceConfig, ShutdownSignals};
 use worker::WorkerProgram;
 
-use crate::support::{ALICE, eventually, sandbox, wait_until};
+use crate::support::{ALICE, eventually, sandbox, wait_until, whip::OFFER};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sightline-server");
-
-/// Offer of a browser, reduced to the lines that are read.
-const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
-    m=video 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=sendonly\r\na=rtcp-mux\r\n\
-    a=setup:actpass\r\na=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\n\
-    a=fingerprint:sha-256 00:01:02:03:04:05:06:07:08:09:0A:0B:0C:0D:0E:0F:\
-    10:11:12:13:14:15:16:17:18:19:1A:1B:1C:1D:1E:1F\r\na=rtpmap:96 VP8/90000\r\n";
 
 /// A server in this process, whose parts can be reached.
 struct Here {
@@ -78,8 +71,9 @@ impl Here {
 
     fn publish(&self) -> Response {
         let url = format!("http://{}/v1/stream/whip", self.addr);
+        let offer = OFFER.replace("a=mid:0\r\n", "");
         let call = self.client.post(url).bearer_auth(ALICE);
-        call.header("content-type", "application/sdp").body(OFFER).send().expect("an answer")
+        call.header("content-type", "application/sdp").body(offer).send().expect("an answer")
     }
 
     /// Ends the receiver, and takes its address.
