@@ -12,7 +12,7 @@ use std::{
 use jsonschema::{ValidationError, Validator};
 use serde_json::{Value, json};
 
-use crate::support::{Setup, setting};
+use crate::support::{setting, shared};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -160,10 +160,10 @@ fn fixtures_are_accepted_and_refused_for_the_reason_in_their_names() {
 
 #[test]
 fn what_a_real_analysis_answers_is_valid() {
-    let server = Setup::temporary().clips().start();
+    let server = shared().with_clips();
     let run = server.create_run();
     let ingest = json!({"source_uri": "talk.mp4", "sample_fps": 5, "max_frames": 60});
-    let ingested = server.post(&format!("/v1/runs/{run}/ingest"), &ingest);
+    let ingested = server.post_run(&run, "ingest", &ingest);
     assert_valid(&component("IngestResult"), &ingested.json());
 
     let published = validator(&read(&root().join("schemas/frame-metadata.schema.json")));
@@ -176,7 +176,7 @@ fn what_a_real_analysis_answers_is_valid() {
         json!({"model": "qwen3-vl-8b", "mode": "detailed", "trace_id": "trace-1", "window_size": 2}),
         json!({"model": "qwen3-vl-8b", "frames": [frame]}),
     ] {
-        let answer = server.post(&format!("/v1/runs/{run}/analyze"), &body);
+        let answer = server.post_run(&run, "analyze", &body);
         assert_valid(&component("AnalyzeResult"), &answer.json());
         let answer = answer.json();
         let metadata = answer["metadata"].as_array().expect("an array");
@@ -189,7 +189,7 @@ fn what_a_real_analysis_answers_is_valid() {
         "source_uri": "talk.mp4", "max_frames": 40, "model": "qwen3-vl-4b",
         "semantic_prompt": "What moves?",
     });
-    let answer = server.post(&format!("/v1/runs/{reasoned}/reason"), &body).json();
+    let answer = server.post_run(&reasoned, "reason", &body).json();
     assert_valid(&component("ReasonResult"), &answer);
     let metadata = answer["metadata"].as_array().expect("an array");
     assert_eq!(metadata.len(), 40);

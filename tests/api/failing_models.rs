@@ -67,7 +67,7 @@ fn a_wrong_name_is_said_everywhere() {
 fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
     let unused = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
     let gone = format!("http://{}", unused.expect("a port"));
-    let alone = Setup::temporary().clips().start();
+    let alone = shared().with_clips();
     let rows = [
         ("no backend", json!({}), json!([true, 0, 0, "no inference backend is configured", true])),
         ("no prompt", json!({"semantic_prompt": ""}), json!([false, 0, 0, null, false])),
@@ -89,7 +89,6 @@ fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
             "{name}"
         );
     }
-    drop(alone);
     let setup = Setup::temporary().clips().var("SERVICE_VLLM_BASE_URL", &gone);
     let server = setup.var("SERVICE_REASON_OUTAGE_MS", "0").start();
     let run = server.create_run();

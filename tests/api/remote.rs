@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Reply, Server, Setup, clips,
     host::{Answer, Certificate, Host},
+    shared,
 };
 
 /// A server that may reach this machine.
@@ -239,7 +240,7 @@ pub fn ffmpeg(dir: &Path, arguments: &[&str]) {
 fn only_public_addresses_are_reached_unless_the_operator_says_so() {
     let certificate = Certificate::new();
     let host = Host::start(&certificate, |_, out| out.status("404 Not Found"));
-    let server = Setup::temporary().start();
+    let server = shared();
     let run = server.create_run();
     let port = host.port();
     let spelled = [
