@@ -186,7 +186,7 @@ pub fn path_of(uri: &str) -> Result<PathBuf, SourceError> {
             if !matches!(&rest[..start], "" | "localhost") {
                 return Err(SourceError::Malformed("a file URL names no other host"));
             }
-            percent::decode(rest[start..].as_bytes())
+            percent::decode(&rest.as_bytes()[start..])
                 .ok_or(SourceError::Malformed("its percent-encoding is broken"))?
         }
         _ => uri.to_owned(),
