@@ -57,6 +57,14 @@ fn serve_on(listener: Listener, limits: ServerLimits, connections: usize) -> Ser
     Served { addr, ends, task }
 }
 
+/// Starts a server with TLS; returns its certificate, on disk and as it is served.
+fn start_tls(limits: ServerLimits) -> (Served, Pair, Arc<ReloadingCertificate>) {
+    let pair = Pair::new("site.example");
+    let certificate = ReloadingCertificate::open(pair.files()).expect("a pair");
+    let listener = listener().with_tls(&certificate).expect("a TLS listener");
+    (serve_on(listener, limits, 64), pair, certificate)
+}
+
 fn short() -> ServerLimits {
     ServerLimits { idle: IDLE, ..ServerLimits::default() }
 }
@@ -286,11 +294,8 @@ async fn two_hundred_heads_that_drip_are_all_given_up_on_in_time() {
 
 #[tokio::test]
 async fn with_tls_the_handshake_counts() {
-    let pair = Pair::new("site.example");
-    let certificate = ReloadingCertificate::open(pair.files()).expect("a pair");
-    let listener = listener().with_tls(&certificate).expect("a TLS listener");
-    let served =
-        serve_on(listener, ServerLimits { handshake: IDLE, ..ServerLimits::default() }, 64);
+    let limits = ServerLimits { handshake: IDLE, ..ServerLimits::default() };
+    let (served, pair, _) = start_tls(limits);
     let hello = TcpStream::connect(served.addr).await.expect("accepted");
     let silent = dial(&served, pair.client(b"http/1.1")).await.expect("a handshake");
     let mut half = dial(&served, pair.client(b"http/1.1")).await.expect("a handshake");
@@ -368,10 +373,7 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> String {
 
 #[tokio::test]
 async fn with_tls_both_versions_are_offered_and_clear_text_is_told_so() {
-    let pair = Pair::new("site.example");
-    let certificate = ReloadingCertificate::open(pair.files()).expect("a pair");
-    let listener = listener().with_tls(&certificate).expect("a TLS listener");
-    let served = serve_on(listener, ServerLimits::default(), 64);
+    let (served, pair, _) = start_tls(ServerLimits::default());
     for protocol in [&b"http/1.1"[..], b"h2"] {
         let stream = dial(&served, pair.client(protocol)).await.expect("a handshake");
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol));
@@ -385,10 +387,7 @@ async fn with_tls_both_versions_are_offered_and_clear_text_is_told_so() {
 
 #[tokio::test]
 async fn another_certificate_is_shown_to_newcomers_and_drops_nobody() {
-    let pair = Pair::new("site.example");
-    let certificate = ReloadingCertificate::open(pair.files()).expect("a pair");
-    let listener = listener().with_tls(&certificate).expect("a TLS listener");
-    let served = serve_on(listener, ServerLimits::default(), 64);
+    let (served, pair, certificate) = start_tls(ServerLimits::default());
     // Two clients, because one would resume its TLS session without seeing the new certificate.
     let [first, old] = [b"http/1.1"; 2].map(|protocol| pair.client(protocol));
     let mut before = dial(&served, first).await.expect("a handshake");

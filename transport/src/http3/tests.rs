@@ -130,11 +130,7 @@ impl Body for Broken {
 
 impl Served {
     async fn quic(&self) -> (Endpoint, quinn::Connection) {
-        self.quic_with(TransportConfig::default()).await
-    }
-
-    async fn quic_with(&self, transport: TransportConfig) -> (Endpoint, quinn::Connection) {
-        self.quic_of(EndpointConfig::default(), transport).await
+        self.quic_of(EndpointConfig::default(), TransportConfig::default()).await
     }
 
     async fn quic_of(
@@ -154,11 +150,7 @@ impl Served {
     }
 
     async fn client(&self) -> Client {
-        self.client_with(TransportConfig::default()).await
-    }
-
-    async fn client_with(&self, transport: TransportConfig) -> Client {
-        Client::new(self.quic_with(transport).await).await
+        Client::new(self.quic().await).await
     }
 }
 
@@ -413,7 +405,7 @@ async fn an_answer_that_is_taken_too_slowly_is_reset_alone() {
     let mut narrow = TransportConfig::default();
     // Window of bytes in flight: at most this many are taken with each read.
     narrow.stream_receive_window((16_u32 << 10).into());
-    let mut client = served.client_with(narrow).await;
+    let mut client = Client::new(served.quic_of(EndpointConfig::default(), narrow).await).await;
     let mut stream = client.requests.send_request(plain("GET", "/large")).await.expect("sent");
     stream.finish().await.expect("sent");
     assert_eq!(stream.recv_response().await.expect("answered").status(), StatusCode::OK);
