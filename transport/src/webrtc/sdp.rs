@@ -84,6 +84,30 @@ pub(super) enum MediaDirection {
 }
 
 impl MediaSection {
+    fn parse(value: &str, session: &SdpAttributes) -> Result<MediaSection, &'static str> {
+        let mut parts = value.split(' ').filter(|part| !part.is_empty());
+        let mut next = || parts.next().ok_or("an m= line has kind, port, protocol and formats");
+        let kind = token(next()?)?;
+        // "9/2" would denote two ports, which WebRTC does not use.
+        let port = next()?.parse().map_err(|_| "the port is not a number")?;
+        let proto = token(next()?)?;
+        let formats: Vec<String> = parts.map(token).collect::<Result<_, _>>()?;
+        if formats.len() > VALUES_MAX {
+            return Err("too many formats");
+        }
+        // Session-level values apply to every section; lists start empty.
+        let attributes = SdpAttributes {
+            ufrag: session.ufrag.clone(),
+            pwd: session.pwd.clone(),
+            fingerprints: session.fingerprints.clone(),
+            setup: session.setup,
+            direction: session.direction,
+            rtcp_mux: session.rtcp_mux,
+            ..SdpAttributes::default()
+        };
+        Ok(MediaSection { kind, port, proto, formats, attributes })
+    }
+
     /// Returns true if the peer offers to send in this section.
     pub(super) fn sends(&self) -> bool {
         let direction = self.attributes.direction.unwrap_or(MediaDirection::SendRecv);
@@ -160,32 +184,6 @@ impl SdpOffer {
             return Err(OfferError::NoVideo);
         }
         Ok(SdpOffer { sections, bundle })
-    }
-}
-
-impl MediaSection {
-    fn parse(value: &str, session: &SdpAttributes) -> Result<MediaSection, &'static str> {
-        let mut parts = value.split(' ').filter(|part| !part.is_empty());
-        let mut next = || parts.next().ok_or("an m= line has kind, port, protocol and formats");
-        let kind = token(next()?)?;
-        // "9/2" would denote two ports, which WebRTC does not use.
-        let port = next()?.parse().map_err(|_| "the port is not a number")?;
-        let proto = token(next()?)?;
-        let formats: Vec<String> = parts.map(token).collect::<Result<_, _>>()?;
-        if formats.len() > VALUES_MAX {
-            return Err("too many formats");
-        }
-        // Session-level values apply to every section; lists start empty.
-        let attributes = SdpAttributes {
-            ufrag: session.ufrag.clone(),
-            pwd: session.pwd.clone(),
-            fingerprints: session.fingerprints.clone(),
-            setup: session.setup,
-            direction: session.direction,
-            rtcp_mux: session.rtcp_mux,
-            ..SdpAttributes::default()
-        };
-        Ok(MediaSection { kind, port, proto, formats, attributes })
     }
 }
 
