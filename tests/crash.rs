@@ -34,8 +34,8 @@ fn write(server: &Server, dying: &AtomicBool) -> Acknowledged {
     let Ok(created) = server.call("POST", "/v1/runs").json(&json!({})).try_send() else {
         return acknowledged;
     };
-    assert_eq!(created.status, 200, "{}", created.text);
-    let run = created.json()["run_id"].as_str().expect("an id").to_owned();
+    let created = created.assert_ok();
+    let run = created.run();
     let ids = acknowledged.entry(run.clone()).or_default();
     ids.push(created.header("x-request-id").to_owned());
     let path = format!("/v1/runs/{run}/keepalive");

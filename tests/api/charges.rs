@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
-    retention::used,
+    retention::{ingest, used},
     uploads::{TYPE, file_form},
 };
 use crate::support::{BOB, Reply, Server, Setup, can_mount, files, wait_until};
@@ -25,11 +25,6 @@ fn on_disk(data: &Path) -> u64 {
     files(&data.join("blobs")).into_iter().map(size).sum()
 }
 
-fn ingest(server: &Server, run: &str, clip: &str) -> Reply {
-    let body = json!({ "source_uri": clip, "max_frames": 60 });
-    server.post_run(run, "ingest", &body)
-}
-
 /// A run with the frames of `clip`, once that is not refused for the quota.
 fn let_in(server: &Server, clip: &str) -> String {
     let refused = |reply: Reply| {
@@ -43,7 +38,7 @@ fn let_in(server: &Server, clip: &str) -> String {
             refused(created);
             continue;
         }
-        let run = created.json()["run_id"].as_str().expect("an id").to_owned();
+        let run = created.run();
         let reply = ingest(server, &run, clip);
         if reply.status == 200 {
             return run;
@@ -109,16 +104,12 @@ fn a_keepalive_is_an_event_like_any_other() {
 fn answers_that_are_kept_for_their_keys_are_charged() {
     let setup = Setup::temporary();
     let server = setup.start();
-    let create = |server: &Server, key: &str| {
-        let call = server.call("POST", "/v1/runs").header("idempotency-key", key);
-        call.json(&json!({})).send()
-    };
     server.create_run();
     let run = used(&server);
     server.create_run();
     let run = used(&server) - run;
     let before = used(&server);
-    let first = create(&server, "a").assert_ok();
+    let first = server.create_keyed("a").assert_ok();
     let after = used(&server);
     let kept = after - before - run;
     assert!(kept >= first.text.len() as u64, "{kept} bytes for {}", first.text);
@@ -129,7 +120,7 @@ fn answers_that_are_kept_for_their_keys_are_charged() {
     let restarted = used(&server);
     // The framing behind a run's last event is counted with its next one.
     assert!(restarted.abs_diff(after) <= 64, "counted again at start: {restarted}, {after}");
-    let again = create(&server, "a");
+    let again = server.create_keyed("a");
     assert_eq!(
         (again.status, &again.text),
         (200, &first.text),

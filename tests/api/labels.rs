@@ -37,7 +37,7 @@ fn a_label_holds_at_its_bound_and_not_past_it() {
         if is_one {
             assert_eq!((changed.status, made.status), (200, 200), "{body}: {}", changed.text);
             assert_eq!((&changed.json()["label"], &label(&server, &run)), (&value, &value));
-            let made = made.json()["run_id"].as_str().expect("an id").to_owned();
+            let made = made.run();
             assert_eq!(label(&server, &made), value);
         } else {
             assert_eq!((changed.status, made.status), (422, 422), "{body}: {}", changed.text);
@@ -57,10 +57,7 @@ fn a_label_holds_at_its_bound_and_not_past_it() {
 fn labels_are_known_after_a_restart_and_change_no_state() {
     let setup = Setup::temporary();
     let mut server = setup.start();
-    let made = |label: &str| {
-        let reply = server.post("/v1/runs", &json!({"label": label})).assert_ok();
-        reply.json()["run_id"].as_str().expect("an id").to_owned()
-    };
+    let made = |label: &str| server.post("/v1/runs", &json!({"label": label})).assert_ok().run();
     let (kept, changed, removed, ended) = (made("kept"), made("old"), made("old"), made("old"));
     let patch = |run: &str, label: Value| {
         let call = server.call("PATCH", &format!("/v1/runs/{run}"));

@@ -2,14 +2,12 @@
 
 use std::{fs::File, io::Write, path::Path};
 
-use serde_json::json;
-
 use super::{
     routes::book::Book,
     uploads::{TYPE, file_form},
     webhooks,
 };
-use crate::support::{Reply, Server, can_mount, clips, receiver::Receiver, wait_until};
+use crate::support::{Server, can_mount, clips, receiver::Receiver, wait_until};
 
 /// Writes until nothing more fits.
 fn fill(path: &Path) {
@@ -17,11 +15,6 @@ fn fill(path: &Path) {
     for step in [1 << 20, 4096, 1] {
         while file.write_all(&vec![1; step]).is_ok() {}
     }
-}
-
-fn keyed(server: &Server, key: &str) -> Reply {
-    let call = server.call("POST", "/v1/runs").header("idempotency-key", key);
-    call.json(&json!({})).send()
 }
 
 fn wait_for_ready(server: &Server, status: u16, text: &str) {
@@ -53,7 +46,7 @@ fn records_are_written_again_once_a_full_disk_has_room() {
     let ballast = server.sees(&data).join("ballast");
     let refused = (0..2000).find_map(|at| {
         fill(&ballast);
-        let reply = keyed(&server, &format!("full-{at}"));
+        let reply = server.create_keyed(&format!("full-{at}"));
         (reply.status != 200).then_some(reply)
     });
     let refused = refused.expect("a record finds no room").assert_refused(503, "unavailable");
@@ -74,8 +67,8 @@ fn records_are_written_again_once_a_full_disk_has_room() {
 
     std::fs::remove_file(&ballast).expect("removed");
     wait_for_ready(&server, 200, "");
-    let first = keyed(&server, "room").assert_ok();
-    let again = keyed(&server, "room");
+    let first = server.create_keyed("room").assert_ok();
+    let again = server.create_keyed("room");
     assert_eq!((again.status, &again.json()["run_id"]), (200, &first.json()["run_id"]));
     server.call("DELETE", &file).send().assert_ok();
     assert_eq!(server.get(&file).status, 404);

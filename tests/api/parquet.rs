@@ -18,8 +18,7 @@ fn settings() -> PathBuf {
 fn run(server: &Server) -> String {
     let hostile =
         json!({"label": "a \"quoted\"\u{202e} 'name'; drop table events", "model": "qwen3-vl-8b"});
-    let run =
-        server.post("/v1/runs", &hostile).json()["run_id"].as_str().expect("an id").to_owned();
+    let run = server.post("/v1/runs", &hostile).run();
     for (clip, stream, frames) in [("talk.mp4", "door \"1\"", 40), ("film.mp4", "main", 250)] {
         let body = json!({"source_uri": clip, "stream_id": stream, "max_frames": frames});
         server.post_run(&run, "ingest", &body).assert_ok();

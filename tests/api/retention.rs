@@ -10,7 +10,8 @@ use crate::support::{BOB, Reply, Server, Setup, can_mount, files, wait_until};
 /// An age in days that has passed by the next start: a few milliseconds.
 const SOON: &str = "0.0000001";
 
-fn ingest(server: &Server, run: &str, clip: &str) -> Reply {
+/// An ingest of sixty frames of `clip`.
+pub fn ingest(server: &Server, run: &str, clip: &str) -> Reply {
     let body = json!({ "source_uri": clip, "max_frames": 60 });
     server.post_run(run, "ingest", &body)
 }

@@ -520,7 +520,7 @@ fn a_run_record_has_the_fields_of_the_contract() {
     let server = shared();
     let body = json!({"mode": "efficiency", "model": "qwen3-vl-4b"});
     let created = server.call("POST", "/v1/runs").header("x-tenant-id", "acme").json(&body).send();
-    let run = created.json()["run_id"].as_str().expect("an id").to_owned();
+    let run = created.run();
     assert_eq!(created.json()["status"], "pending");
     let record = server.get(&format!("/v1/runs/{run}")).json();
     let expected = json!({

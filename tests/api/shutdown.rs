@@ -219,7 +219,7 @@ fn a_tenants_labels_are_read_again_at_sighup() {
     let body = json!({"model": "qwen3-vl-8b", "frames": [frame()]});
     let label = |tenant: &str| {
         let create = server.call("POST", "/v1/runs").header("x-tenant-id", tenant).json(&json!({}));
-        let run = create.send().json()["run_id"].as_str().expect("an id").to_owned();
+        let run = create.send().run();
         let reply = server.post_run(&run, "analyze", &body).json();
         reply["markers"][0]["event_type"].as_str().expect("a type").to_owned()
     };

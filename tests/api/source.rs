@@ -19,11 +19,7 @@ fn served() -> (tempfile::TempDir, Vec<u8>, Server) {
 }
 
 fn ingested(server: &Server, uri: &str) -> String {
-    let run = server.create_run();
-    let body = json!({"source_uri": uri, "max_frames": 2});
-    let reply = server.post_run(&run, "ingest", &body);
-    assert_eq!(reply.status, 200, "{uri}: {}", reply.text);
-    run
+    server.ingested(&json!({"source_uri": uri, "max_frames": 2}))
 }
 
 fn source(server: &Server, run: &str) -> Reply {

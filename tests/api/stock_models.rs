@@ -33,7 +33,7 @@ fn a_stock_vllm_is_asked_by_any_name_of_its_models_and_answers_as_it_was_asked()
             let created = server.post("/v1/runs", &json!({ "model": name }));
             assert_eq!(created.status, 200, "{name}: {}", created.text);
             assert_eq!(created.json()["model"], name);
-            let run = created.json()["run_id"].as_str().expect("an id").to_owned();
+            let run = created.run();
             let asked = server.post("/v1/infer", &json!({"model": name, "prompt": "What is it?"}));
             assert_eq!(
                 (asked.status, &asked.json()["model"]),

@@ -265,8 +265,7 @@ fn a_mode_is_a_keepalive_that_thresholds_go_before() {
         (json!({"mode": "efficiency"}), json!({"keepalive_frames": 7}), (json!(7), Value::Null)),
     ];
     for (mode, gate, expected) in rows {
-        let run =
-            server.post("/v1/runs", &mode).json()["run_id"].as_str().expect("a run").to_owned();
+        let run = server.post("/v1/runs", &mode).run();
         let body = json!({"source_uri": "motion.mp4", "max_frames": 9, "gate": gate});
         server.post_run(&run, "ingest", &body).assert_ok();
         let signals = server.get(&format!("/v1/runs/{run}/signals")).json();

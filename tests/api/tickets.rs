@@ -9,9 +9,7 @@ use crate::support::{ALICE, BOB, Server, Setup, eventually, files, shared};
 /// A run with a source and a still, and the paths of both.
 fn ingested(server: &Server) -> (String, [String; 2]) {
     let run = server.ingested(&json!({"source_uri": "motion.mp4", "max_frames": 2}));
-    let stills = server.get(&format!("/v1/runs/{run}/keyframes")).json();
-    let hash = stills["keyframes"][0]["image_sha256"].as_str().expect("a still");
-    let paths = [format!("/v1/runs/{run}/source"), format!("/v1/runs/{run}/keyframes/{hash}")];
+    let paths = [format!("/v1/runs/{run}/source"), server.still_paths(&run).remove(0)];
     (run, paths)
 }
 

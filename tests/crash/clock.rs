@@ -17,10 +17,8 @@ const YEAR: i64 = 365 * DAY;
 const OFFSETS: [i64; 8] = [-2, HOUR, -HOUR, -DAY, -10 * YEAR, 2 * HOUR, 0, 10 * YEAR];
 
 fn keyed(server: &Server) -> (String, String) {
-    let call = server.call("POST", "/v1/runs").header("idempotency-key", "clock");
-    let reply = call.json(&json!({})).send().assert_ok();
-    let run = reply.json()["run_id"].as_str().expect("an id").to_owned();
-    (run, reply.header("x-request-id").to_owned())
+    let reply = server.create_keyed("clock").assert_ok();
+    (reply.run(), reply.header("x-request-id").to_owned())
 }
 
 /// The times of events are in their order.

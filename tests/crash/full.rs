@@ -97,7 +97,7 @@ impl Load<'_> {
         match KINDS[kind] {
             "runs" => {
                 let reply = self.ask(kind, post("/v1/runs").json(&json!({})))?;
-                let run = reply.json()["run_id"].as_str().expect("an id").to_owned();
+                let run = reply.run();
                 // Also where there is no room any more.
                 server.post_run(&run, "stop", &json!({})).assert_ok();
                 let id = reply.header("x-request-id").to_owned();

@@ -18,13 +18,11 @@ use crate::{
     api::uploads::{TYPE, file_form},
     crash::{Acknowledged, WRITERS, faults::check, verify},
     replay::{Step, Tree, note, steps},
-    support::{Reply, Server, Setup, clips, files::contents, setting, shim_of_disk},
+    support::{Server, Setup, clips, files::contents, setting, shim_of_disk},
 };
 
 /// File that the first start makes by calls that the shim does not see, and syncs before it answers anybody.
 const SECRET: &str = "secret";
-/// The key with which a run was asked for.
-const KEY: &str = "idempotency-key";
 
 /// Tells the record what was acknowledged, after all that it rests on.
 struct Notes(File);
@@ -35,17 +33,12 @@ impl Notes {
     }
 }
 
-fn created(server: &Server, key: &str) -> (String, Reply) {
-    let reply =
-        server.call("POST", "/v1/runs").header(KEY, key).json(&json!({})).send().assert_ok();
-    (reply.json()["run_id"].as_str().expect("an id").to_owned(), reply)
-}
-
 /// One client: creates runs and keeps them alive.
 fn write(server: &Server, notes: &Notes, writer: usize) {
     for number in 0..4 {
         let key = format!("power-{writer}-{number}");
-        let (run, reply) = created(server, &key);
+        let reply = server.create_keyed(&key).assert_ok();
+        let run = reply.run();
         notes.tell(&format!("run {run} {key}"));
         notes.tell(&format!("event {run} {}", reply.header("x-request-id")));
         for _ in 0..20 {
@@ -98,7 +91,7 @@ impl Expected {
             verify(server, run, ids, &mut Default::default());
         }
         for (key, run) in &self.runs {
-            assert_eq!(created(server, key).0, *run, "{key} acts once");
+            assert_eq!(server.create_keyed(key).assert_ok().run(), *run, "{key} acts once");
         }
         self.recordings.iter().for_each(|run| check(server, run));
         for path in &self.uploads {

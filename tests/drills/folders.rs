@@ -40,7 +40,6 @@ use crate::{
 
 /// The folder that today's server adds.
 const NEWEST: &str = "v1";
-const KEY: &str = "idempotency-key";
 /// Lists of a run.
 const LISTS: [&str; 7] =
     ["events", "markers", "keyframes", "signals", "activity", "interactions", "jobs"];
@@ -93,10 +92,8 @@ fn setup_with_sources(setup: Setup) -> Setup {
 
 /// The run that was made with a key, now or before.
 fn keyed(server: &Server, key: &str) -> (String, bool) {
-    let call = server.call("POST", "/v1/runs").header(KEY, key);
-    let reply = call.json(&json!({})).send().assert_ok();
-    let run = reply.json()["run_id"].as_str().expect("an id").to_owned();
-    (run, !reply.header("idempotency-replayed").is_empty())
+    let reply = server.create_keyed(key).assert_ok();
+    (reply.run(), !reply.header("idempotency-replayed").is_empty())
 }
 
 /// Has a server write a folder below `dir` with something of everything, and notes beside it what that server told.

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fs, path::Path};
 use serde_json::Value;
 
 use super::client::{Answer, Call, Client, Served, Version};
-use crate::support::{Setup, clips, whip::OFFER};
+use crate::{
+    api::uploads::{TYPE, file_form},
+    support::{Setup, clips, whip::OFFER},
+};
 
 /// Headers that belong to a version or to a moment.
 const OWN: [&str; 5] = ["alt-svc", "connection", "date", "last-modified", "transfer-encoding"];
@@ -114,16 +117,8 @@ fn mask(json: &mut Value) {
     }
 }
 
-const BOUNDARY: &str = "multipart/form-data; boundary=x-boundary";
-
-fn form(name: &str, content: &[u8]) -> Vec<u8> {
-    let disposition = format!("content-disposition: form-data; name=\"file\"; filename=\"{name}\"");
-    let head = format!("--x-boundary\r\n{disposition}\r\n\r\n");
-    [head.as_bytes(), content, b"\r\n--x-boundary--\r\n"].concat()
-}
-
 fn upload(body: Vec<u8>) -> Call {
-    Call::new("POST", "/v1/upload").header("content-type", BOUNDARY).body(body)
+    Call::new("POST", "/v1/upload").header("content-type", TYPE).body(body)
 }
 
 fn offer(sdp: &str) -> Call {
@@ -192,7 +187,7 @@ fn prepare(
     ask(Call::json(&format!("/v1/runs/{run}/analyze"), r#"{"model":"qwen3-vl-8b"}"#));
     let listed = ask(Call::get(&format!("/v1/runs/{run}/keyframes")));
     let still = listed["keyframes"][0]["image_ref"].as_str().expect("a path").to_owned();
-    let file = ask(upload(form("clip.mp4", clip)))["file_name"].clone();
+    let file = ask(upload(file_form("clip.mp4", clip)))["file_name"].clone();
     (run, still, format!("/v1/files/{}", file.as_str().expect("a name")))
 }
 
@@ -258,8 +253,8 @@ fn calls(run: &str, still: &str, file: &str, clip: &[u8]) -> Vec<Call> {
         post("/keepalive", "{}"),
         post("/ingest", r#"{"source_uri":"none.mp4"}"#),
         post("/reason", "{}"),
-        upload(form("clip.mp4", clip)),
-        upload(form("text.mp4", &b"no video".repeat(50_000))),
+        upload(file_form("clip.mp4", clip)),
+        upload(file_form("text.mp4", &b"no video".repeat(50_000))),
         upload(b"no form".to_vec()),
         post("/stop", "{}"),
         of("/events/stream"),

@@ -332,9 +332,7 @@ impl Server {
 
     /// A new run of Alice's.
     pub fn create_run(&self) -> String {
-        let reply = self.post("/v1/runs", &serde_json::json!({}));
-        assert_eq!(reply.status, 200, "{}", reply.text);
-        reply.json()["run_id"].as_str().expect("an id").to_owned()
+        self.post("/v1/runs", &serde_json::json!({})).assert_ok().run()
     }
 
     /// Every event of a run of Alice's.
@@ -355,9 +353,7 @@ impl Server {
     fn query(&self, mut query: Value) -> Vec<Value> {
         let mut events = Vec::new();
         loop {
-            let reply = self.post("/v1/query", &query);
-            assert_eq!(reply.status, 200, "{}", reply.text);
-            let reply = reply.json();
+            let reply = self.post("/v1/query", &query).assert_ok().json();
             events.extend_from_slice(reply["matches"].as_array().expect("an array"));
             if reply["has_more"] == false {
                 return events;

@@ -50,6 +50,12 @@ impl Reply {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
+    /// The run that it names.
+    #[track_caller]
+    pub fn run(&self) -> String {
+        self.json()["run_id"].as_str().expect("an id").to_owned()
+    }
+
     /// A header, or nothing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("ASCII"))

@@ -1,6 +1,6 @@
 //! Requests of many tests about runs, as Alice.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Reply, Server, eventually};
 
@@ -29,6 +29,11 @@ impl Server {
     #[track_caller]
     pub fn wait_for_event(&self, run: &str, kind: &str) -> Value {
         eventually(kind, || self.payloads(run, kind).pop())
+    }
+
+    /// Asks for a new run with an idempotency key.
+    pub fn create_keyed(&self, key: &str) -> Reply {
+        self.call("POST", "/v1/runs").header("idempotency-key", key).json(&json!({})).send()
     }
 
     /// The record of a run.
