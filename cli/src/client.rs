@@ -203,7 +203,7 @@ impl ApiClient {
         }
         let (status, path) = (reply.status(), reply.url().path().to_owned());
         let mut error = refusal(reply).map_err(|error| CliError::Unreachable {
-            server: self.server(),
+            server: self.target.server(),
             reason: read_cause(&error),
         })?;
         match status {
