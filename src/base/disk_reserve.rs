@@ -35,7 +35,7 @@ pub enum DiskRefusal {
     #[error("disk space is low: {} inodes free, {} reserved", .0, INODES)]
     Inodes(u64),
     /// A part of the data directory is not the one that is open.
-    #[error("{0} was moved or replaced while the server runs: put it back or restart the server")]
+    #[error("{0} was moved or replaced while the server runs: put the original back")]
     Moved(&'static str),
 }
 

@@ -80,8 +80,8 @@ struct Tables {
     /// Number of runs per shown state.
     by_state: [usize; RunState::SHOWN.len()],
     owners: HashMap<Principal, Owner>,
-    /// Number of runs whose first event, which names their owner, was unreadable at start.
-    unowned: usize,
+    /// Runs whose first event, which names their owner, was unreadable at start.
+    unowned: HashSet<RunId>,
 }
 
 #[derive(Default)]
@@ -144,7 +144,7 @@ impl RunRegistry {
         for head in created {
             let Some(stored) = self.timeline.get_parts(head.seq)? else { continue };
             let Some(mut origin) = readable(&stored).as_ref().and_then(RunOrigin::of) else {
-                tables.unowned += 1;
+                tables.unowned.insert(head.run);
                 continue;
             };
             origin.principal = former.get(&origin.principal).cloned().unwrap_or(origin.principal);
@@ -209,9 +209,9 @@ impl RunRegistry {
         &self.timeline
     }
 
-    /// Number of runs that are served to nobody, as the event that names their owner was unreadable at start.
-    pub fn unowned(&self) -> usize {
-        self.tables.lock().unowned
+    /// Runs that are served to nobody, as the event that names their owner was unreadable at start.
+    pub fn unowned(&self) -> HashSet<RunId> {
+        self.tables.lock().unowned.clone()
     }
 
     /// Quotas that stored data is charged to.

@@ -292,7 +292,7 @@ impl Retention {
         Ok(done)
     }
 
-    /// Removes stills past their age, and stills that no visible run references.
+    /// Removes stills past their age, and stills that neither a visible run nor one without a known owner references.
     fn sweep_stills(
         &self,
         now: WallTime,
@@ -307,9 +307,13 @@ impl Retention {
             self.blobs.remember_removed_before(from)?;
         }
         let released = *self.released_before.lock();
-        let mut named = Hashes::default();
+        let (mut named, unowned) = (Hashes::default(), self.registry.unowned());
         let mut releases: HashMap<RunId, (Arc<Run>, u64)> = HashMap::new();
         let unreadable = self.read_stills(stop, |head, hash, bytes| {
+            // Nobody is served a run without a known owner, but its events are kept, and so are its stills.
+            if unowned.contains(&head.run) {
+                return named.insert(hash);
+            }
             let Some(run) = self.shown(head.run) else { return };
             if kept_from.is_none_or(|from| head.at >= from) {
                 named.insert(hash);

@@ -49,7 +49,7 @@ async fn a_run_whose_owner_cannot_be_read_is_counted_and_others_are_served() {
     let journal = std::fs::File::options().write(true).open(journal).expect("opens");
     journal.write_all_at(b"A", at as u64).expect("written");
     let again = rebuilt(registry.timeline().clone(), HOUR);
-    assert_eq!((registry.unowned(), again.unowned()), (0, 1));
+    assert_eq!((registry.unowned().len(), again.unowned().len()), (0, 1));
     assert_eq!((ids(&again, "alice"), ids(&again, "bertha")), (vec![], ids(&registry, "bertha")));
 }
 

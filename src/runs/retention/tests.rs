@@ -171,7 +171,7 @@ async fn a_sweep_that_ends_early_leaves_no_still_charged() {
     }
 }
 
-/// Damages the event in the log below `dir` whose description begins with `marker`.
+/// Damages the event in the log below `dir` that has `marker`.
 fn damage(dir: &Path, marker: &str) {
     let mut damaged = 0;
     for entry in std::fs::read_dir(dir.join("log/journal")).expect("there").flatten() {
@@ -183,6 +183,21 @@ fn damage(dir: &Path, marker: &str) {
         damaged += 1;
     }
     assert_eq!(damaged, 1, "one event holds {marker}");
+}
+
+#[tokio::test]
+async fn stills_of_a_run_whose_owner_cannot_be_read_stay() {
+    let mut bench = Bench::new();
+    let run = bench.run().await;
+    let still = bench.still(&run, b"of nobody").await;
+    damage(bench.dir.path(), "alice");
+    let (timeline, limits) = (bench.registry.timeline().clone(), bench.registry.limits());
+    let (quota, now) = (Arc::clone(bench.registry.quota()), WallTime { epoch_ms: 0 });
+    let rebuilt = RunRegistry::open(timeline, limits, quota, now, &Default::default());
+    bench.registry = rebuilt.expect("rebuilt");
+    bench.later(2 * HOUR_MS);
+    let swept = bench.retention(Vec::new()).sweep(&CancellationToken::new()).await;
+    assert_eq!((swept.expect("swept").stills.files, still.exists()), (0, true));
 }
 
 #[tokio::test]
