@@ -138,7 +138,7 @@ pub struct RunRecord {
     #[schema(required = true)]
     tenant_id: Option<String>,
     /// Wall-clock time of each stream's first picture in epoch milliseconds: from the container or, for live
-    /// video, its arrival; null if unknown.
+    /// video, its arrival, at its end by the sender's reports (RFC 3550 6.4.1); null if unknown.
     wall_start_ms: BTreeMap<String, Option<i64>>,
     created_at: schema_types::Timestamp,
     updated_at: schema_types::Timestamp,

@@ -6,7 +6,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Instant};
 
-use media::Codec;
+use media::{Codec, WallTime};
 use parking_lot::Mutex;
 use transport::{
     rtp::ReceivedUnit,
@@ -145,7 +145,9 @@ impl SessionHandler for RouterSink {
         let intake = &self.0;
         let codec = unit.access_unit.codec;
         intake.metrics.live_pictures.inc();
-        intake.shared.pictured(unit.last_packet_at);
+        let pts_ms = unit.access_unit.pts.as_millis();
+        let start = unit.captured_at.map(|at| WallTime { epoch_ms: at.epoch_ms - pts_ms });
+        intake.shared.pictured(unit.last_packet_at, start);
         let mut lane = intake.lane.lock();
         if lane.codec != Some(codec) && !matches!(lane.to, To::Nowhere) {
             (lane.codec, lane.to, lane.is_broken) = (Some(codec), To::empty(), false);
@@ -218,6 +220,29 @@ pub(super) mod tests {
         publisher.on_access_unit(unit(4, true, 10));
         publisher.on_access_unit(unit(5, false, 10));
         assert_eq!(waiting(&publisher), 3);
+    }
+
+    #[test]
+    fn a_stream_starts_by_the_first_report_of_a_sender_whose_clock_is_right() {
+        const ARRIVED: i64 = 1_800_000_000_000;
+        // Offsets in ms from the arrival of each unit's time 0 by its sender, and the start.
+        let rows: [(&[Option<i64>], i64); 4] = [
+            (&[None, None], 0),
+            (&[None, Some(-80), Some(-70)], -80),
+            (&[Some(3_600_000)], 3_600_000),
+            (&[Some(3_600_001)], 0),
+        ];
+        for (reported, expected) in rows {
+            let (mut publisher, ..) = intake();
+            for (at, offset) in (0..).zip(reported) {
+                let mut unit = unit(at * 9000, at == 0, 10);
+                unit.captured_at =
+                    offset.map(|offset| WallTime { epoch_ms: ARRIVED + offset + at * 100 });
+                publisher.on_access_unit(unit);
+            }
+            let start = publisher.0.shared.wall_start(WallTime { epoch_ms: ARRIVED });
+            assert_eq!(start.epoch_ms - ARRIVED, expected, "{reported:?}");
+        }
     }
 
     #[tokio::test]

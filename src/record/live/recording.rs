@@ -194,9 +194,14 @@ impl LiveRecording {
         if let Some(EndReason::Failed(reason)) = self.write(shared).await {
             tracing::warn!(run = %run.id(), %reason, "the end of a live session is not recorded in full");
         }
-        let (log, head) = (self.spec.log.clone(), self.head.take());
+        let (log, mut head) = (self.spec.log.clone(), self.head.take());
         let (recording, decoder) = (self.recording.take(), self.decoder.take());
         let reason = cut.map(str::to_owned);
+        if let Some(head) = &mut head
+            && let Some(Some(start)) = &mut head.decoded.wall_start_ms
+        {
+            *start = shared.wall_start(*start);
+        }
         let closed = blocking(move || {
             let Some(mut head) = head else {
                 return log

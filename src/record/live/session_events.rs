@@ -17,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use gate::Decision;
-use media::{Dimensions, Signal, Timestamp};
+use media::{Dimensions, Signal, Timestamp, WallTime};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use worker::{
@@ -90,6 +90,8 @@ struct State {
     /// Presentation time in ms and arrival of the last packet of each undecided picture, oldest first.
     undecided: VecDeque<(i64, Instant)>,
     came_at: Option<Instant>,
+    /// Wall-clock time of media time 0 by the sender's first report.
+    reported_start: Option<WallTime>,
     /// Time from last packet to decision of the last picture.
     waited: Duration,
     /// Clip sampler of the current worker slot.

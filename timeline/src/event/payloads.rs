@@ -80,8 +80,8 @@ events! {
         @optional gate: Option<GateConfig>,
         /// Zones that were watched; absent where there are none. Older servers wrote their names alone.
         @flat zones: Zones,
-        /// Epoch milliseconds at which its first picture was taken, as the container says, or came,
-        /// where the source is live; null where that is unknown, absent in events of older servers.
+        /// Epoch milliseconds of its first picture: from the container or, where the source is live, the sender's
+        /// reports, else its arrival; null where that is unknown, absent in events of older servers.
         @optional wall_start_ms: Option<Option<WallTime>>,
         /// One object a frame.
         signals: Signals,

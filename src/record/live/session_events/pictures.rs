@@ -5,9 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use media::WallTime;
+use parking_lot::MutexGuard;
+
 use super::SessionProgress;
 use crate::{base::metrics::ShedReason, runs::summary::Shape};
-use parking_lot::MutexGuard;
+
+/// Most milliseconds that a sender's clock may be off the server's for its reports to count.
+const CLOCK_OFF_MAX_MS: u64 = 3_600_000;
 
 /// Counters of pictures and output that a session dropped, since its start.
 #[derive(Debug, Default)]
@@ -35,9 +40,19 @@ pub struct Pictures {
 }
 
 impl SessionProgress {
-    /// Notes a complete picture, whose last packet arrived at `came`.
-    pub fn pictured(&self, came: Instant) {
-        self.state.lock().came_at = Some(came);
+    /// Notes a complete picture, whose last packet arrived at `came`, and by the sender's reports the wall-clock
+    /// time of media time 0.
+    pub fn pictured(&self, came: Instant, reported_start: Option<WallTime>) {
+        let mut state = self.state.lock();
+        state.came_at = Some(came);
+        state.reported_start = state.reported_start.or(reported_start);
+    }
+
+    /// Returns the wall-clock time of media time 0: by the sender's first report unless its clock is more than
+    /// [`CLOCK_OFF_MAX_MS`] off, else `arrived`.
+    pub fn wall_start(&self, arrived: WallTime) -> WallTime {
+        let near = |at: &WallTime| at.epoch_ms.abs_diff(arrived.epoch_ms) <= CLOCK_OFF_MAX_MS;
+        self.state.lock().reported_start.filter(near).unwrap_or(arrived)
     }
 
     /// Counts a picture that is dropped.
