@@ -5,6 +5,7 @@ use std::{path::Path, time::Duration};
 use serde_json::{Value, json};
 
 use super::{
+    fair::minute,
     retention::{ingest, used},
     uploads::{TYPE, file_form},
 };
@@ -140,9 +141,7 @@ fn a_principal_among_others_has_a_share_of_the_disk() {
     let dir = tempfile::tempdir().expect("a directory");
     let setup = Setup::new(dir.path()).var("SERVICE_DISK_RESERVE_MIB", "16").on_disk(96);
     let server = setup.start();
-    let recipe = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=60 -pix_fmt yuv420p";
-    let recipe = format!("{recipe} -c:v libx264 -preset ultrafast -g 30");
-    let bytes = std::fs::read(clips::rendered("minute.mkv", &recipe)).expect("readable");
+    let bytes = minute();
     let upload = |key: Option<&str>| {
         let mut call = server.call("POST", "/v1/upload").header("content-type", TYPE);
         if let Some(key) = key {

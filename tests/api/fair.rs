@@ -25,13 +25,18 @@ fn active_job(server: &Server, run: &str) -> Value {
     server.get(&format!("/v1/runs/{run}")).json()["active_job"].clone()
 }
 
+/// A minute of H.264 in Matroska.
+pub fn minute() -> Vec<u8> {
+    let recipe = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=60 -pix_fmt yuv420p \
+        -c:v libx264 -preset ultrafast -g 30";
+    std::fs::read(clips::rendered("minute.mkv", recipe)).expect("readable")
+}
+
 #[test]
 fn slow_sources_of_one_principal_hold_up_no_other() {
     let certificate = Certificate::new();
     // Of minutes at the pace at which it is sent, whatever the machine has to do.
-    let recipe = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=60 -pix_fmt yuv420p";
-    let recipe = format!("{recipe} -c:v libx264 -preset ultrafast -g 30");
-    let bytes = std::fs::read(clips::rendered("minute.mkv", &recipe)).expect("readable");
+    let bytes = minute();
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
     let host = Host::start(&certificate, move |_, out| {

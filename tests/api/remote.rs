@@ -164,9 +164,13 @@ fn bad_host(certificate: &Certificate, clip: Vec<u8>, away: Vec<(&'static str, S
 #[test]
 fn a_bad_source_is_told_what_is_wrong_with_it() {
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
     let certificate = Certificate::new();
-    let clip = at_the_end(dir.path(), &clips.join("motion.mp4"));
+    let made = |name: &str, line: &str| {
+        let motion = clips.join("motion.mp4");
+        std::fs::read(clips::rendered_from(name, line, &[&motion])).expect("readable")
+    };
+    // Its index is behind its media, as recorders write it: reading it needs a seek.
+    let clip = made("at-the-end.mp4", "-i {0} -an -c copy");
     let plain = Host::start_plain(|_, out| out.status("200 OK"));
     let away = vec![
         ("/to-private", "https://10.0.0.1/a.mp4".to_owned()),
@@ -179,10 +183,7 @@ fn a_bad_source_is_told_what_is_wrong_with_it() {
     ];
     let audio = std::fs::read(clips.join("audio.mp4")).expect("readable");
     let sound = Host::start(&certificate, move |asked, out| out.ranged(asked, &audio, &[]));
-    let flower = clips.join("motion.mp4");
-    let flower = ["-i", flower.to_str().expect("UTF-8"), "-frames:v", "5"];
-    ffmpeg(dir.path(), &[&flower[..], &["-an", "-c:v", "mpeg2video", "old.mkv"]].concat());
-    let old = std::fs::read(dir.path().join("old.mkv")).expect("readable");
+    let old = made("old.mkv", "-i {0} -frames:v 5 -an -c:v mpeg2video");
     let old = Host::start(&certificate, move |asked, out| out.ranged(asked, &old, &[]));
     let host = bad_host(&certificate, clip, away);
     let unused = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
@@ -220,13 +221,6 @@ fn a_bad_source_is_told_what_is_wrong_with_it() {
     refused(&server, &run, rows);
     assert!(plain.asked().is_empty(), "nothing was sent over plain HTTP");
     assert_eq!(ingest(&server, &run, &host.url("/clip.mp4")).status, 200, "the run is usable");
-}
-
-/// The clip with its index behind its media, as recorders write it: reading it needs a seek.
-fn at_the_end(dir: &Path, clip: &Path) -> Vec<u8> {
-    let path = dir.join("at-the-end.mp4");
-    ffmpeg(dir, &["-i", clip.to_str().expect("UTF-8"), "-an", "-c", "copy", "at-the-end.mp4"]);
-    std::fs::read(path).expect("readable")
 }
 
 pub fn ffmpeg(dir: &Path, arguments: &[&str]) {

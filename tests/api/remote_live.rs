@@ -166,21 +166,9 @@ fn a_playlist_that_grows_is_one_recording_whatever_its_host_does() {
 #[test]
 fn a_playlist_that_grows_may_have_any_number_of_segments() {
     const MANY: usize = 4200;
-    let dir = tempfile::tempdir().expect("a directory");
     let certificate = Certificate::new();
-    let one = [
-        "-f",
-        "lavfi",
-        "-i",
-        "testsrc2=s=64x64:r=25:d=0.04",
-        "-c:v",
-        "libx264",
-        "-f",
-        "mpegts",
-        "one.ts",
-    ];
-    ffmpeg(dir.path(), &one);
-    let segment = std::fs::read(dir.path().join("one.ts")).expect("made");
+    let one = "-f lavfi -i testsrc2=s=64x64:r=25:d=0.04 -c:v libx264";
+    let segment = std::fs::read(clips::rendered("one.ts", one)).expect("readable");
     let mut playlist = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-PLAYLIST-TYPE:EVENT\n".to_owned();
     for _ in 0..MANY {
         playlist += "#EXT-X-DISCONTINUITY\n#EXTINF:0.04,\none.ts\n";

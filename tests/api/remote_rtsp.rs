@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::{
     api::{
         camera::ball,
-        remote::{ffmpeg, ingest, made, refused, setup},
+        remote::{ingest, made, refused, setup},
     },
     support::{host::Certificate, wait_until},
 };
@@ -59,13 +59,8 @@ impl Camera {
 
 #[test]
 fn a_camera_gives_what_its_file_gives_with_and_without_tls() {
-    let dir = tempfile::tempdir().expect("a directory");
     let certificate = Certificate::new();
-    let video = ["-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=3", "-bf", "2", "clip.mp4"];
-    let root = dir.path().join("root");
-    std::fs::create_dir(&root).expect("made");
-    ffmpeg(&root, &video);
-    let path = root.join("clip.mp4");
+    let path = clips::rendered("clip.mp4", "-f lavfi -i testsrc2=s=320x240:r=25:d=3 -bf 2");
     let file = format!(
         "/clip=( filesrc location={} ! qtdemux ! h264parse ! rtph264pay config-interval=-1 \
          name=pay0 )",
@@ -74,7 +69,7 @@ fn a_camera_gives_what_its_file_gives_with_and_without_tls() {
     let camera = Camera::start("digest", &[file]);
     let secure = certificate.before(camera.port);
     let server = setup(&certificate).var("SERVICE_ALLOW_UNENCRYPTED_RTSP", "true");
-    let server = server.root(&root).start();
+    let server = server.root(path.parent().expect("a folder")).start();
     let whole = made(&server, "clip.mp4");
     for (scheme, port) in [("rtsp", camera.port), ("rtsps", secure)] {
         let source = format!("{scheme}://camera:open%20sesame@localhost:{port}/clip");

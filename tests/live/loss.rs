@@ -1,7 +1,10 @@
 //! Live video over a bad path: what is lost is asked for again and counted, and what reaches the
 //! gate is whole. Every frame is kept as a still and compared with the clip that was sent.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::{Value, json};
 
@@ -26,15 +29,13 @@ const WAITING: f64 = 32.0;
 type Cells = Vec<u8>;
 
 /// A moving test picture in H.264, with pictures that refer to later ones.
-fn moving(dir: &Path) -> std::path::PathBuf {
-    let path = dir.join("moving.mp4");
-    let mut ffmpeg = Command::new("ffmpeg");
-    let drawn = format!("testsrc2=s={}x{}:r={}:d={SECONDS}", SIZE.0, SIZE.1, clip::RATE);
-    ffmpeg.args(["-v", "error", "-nostdin", "-y", "-f", "lavfi", "-i", &drawn]);
-    ffmpeg.args(["-pix_fmt", "yuv420p", "-c:v", "libx264", "-preset", "veryfast", "-bf", "2"]);
-    ffmpeg.args(["-b:v", "1M", "-g", &clip::RATE.to_string()]).arg(&path);
-    run(&mut ffmpeg).unwrap_or_else(|error| panic!("{error}"));
-    path
+fn moving() -> PathBuf {
+    let ((width, height), rate) = (SIZE, clip::RATE);
+    let line = format!(
+        "-f lavfi -i testsrc2=s={width}x{height}:r={rate}:d={SECONDS} -pix_fmt yuv420p \
+         -c:v libx264 -preset veryfast -bf 2 -b:v 1M -g {rate}"
+    );
+    clips::rendered("moving.mp4", &line)
 }
 
 /// The pictures of a file as the reference decoder sees them.
@@ -108,14 +109,13 @@ fn count(figures: &Value, name: &str) -> u64 {
 #[test]
 fn a_bad_path_costs_frames_and_breaks_none() {
     let Some(sightline) = sightline() else { return };
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = moving(dir.path());
+    let file = moving();
     let reference = reference(&file);
     assert_eq!(reference.len(), FRAMES);
     for (old, new) in reference.iter().zip(&reference[5..]) {
         assert!(difference(old, new) > DIFFERS_MAX, "a stale picture would pass");
     }
-    let server = Setup::new(dir.path()).var("SERVICE_GATE_KEEPALIVE_FRAMES", "1").start();
+    let server = Setup::temporary().var("SERVICE_GATE_KEEPALIVE_FRAMES", "1").start();
     let rows: [(&str, &[&str]); 4] = [
         ("a clean path", &[]),
         ("reordering", &["--jitter", "200"]),
