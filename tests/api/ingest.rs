@@ -210,40 +210,33 @@ fn without_a_root_nothing_is_opened() {
 }
 
 #[test]
-fn a_clip_cut_short_keeps_the_frames_it_has() {
+fn a_clip_cut_short_or_damaged_keeps_the_frames_it_has_and_says_so() {
     let clips = clips();
-    let dir = tempfile::tempdir().expect("a directory");
-    let bytes = std::fs::read(clips.join("water.webm")).expect("readable");
-    let server = Setup::new(dir.path()).own_root().start();
-    let cut = dir.path().join("root/cut.webm");
-    std::fs::write(cut, &bytes[..bytes.len() / 2]).expect("written");
-    let answer = ingest(&server, &server.create_run(), "cut.webm").json();
-    assert_eq!(answer["truncated"], true, "{answer}");
-    assert!(answer["decoded_frames"].as_u64().is_some_and(|frames| frames > 10), "{answer}");
-    let listed = server.get("/v1/runs?include=summary").json();
-    assert_eq!(listed[0]["summary"]["truncated"], true, "{listed}");
-    let run = listed[0]["run_id"].as_str().expect("an id");
-    let reason = &server.payloads(run, "frames_decoded")[0]["reason"];
-    assert!(reason.as_str().is_some_and(|reason| reason.contains("ends early")), "{reason}");
-}
-
-#[test]
-fn a_damaged_clip_says_so() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut bytes = std::fs::read(clips().join("street.mp4")).expect("readable");
-    let server = Setup::new(dir.path()).own_root().start();
-    let middle = bytes.len() / 2;
-    bytes[middle..middle + 4000].fill(0xa5);
-    std::fs::write(dir.path().join("root/damaged.mp4"), &bytes).expect("written");
-    let run = server.create_run();
-    let body = json!({"source_uri": "damaged.mp4", "max_frames": 2000});
-    let answer = server.post_run(&run, "ingest", &body).json();
-    assert_eq!(answer["truncated"], true, "{answer}");
-    let reason = &server.payloads(&run, "frames_decoded")[0]["reason"];
-    assert!(
-        reason.as_str().is_some_and(|reason| reason.starts_with("damaged packets: ")),
-        "{reason}"
-    );
+    let setup = Setup::temporary().own_root();
+    let server = setup.start();
+    let whole = |name: &str| std::fs::read(clips.join(name)).expect("readable");
+    let (mut cut, mut damaged) = (whole("water.webm"), whole("street.mp4"));
+    cut.truncate(cut.len() / 2);
+    let middle = damaged.len() / 2;
+    damaged[middle..middle + 4000].fill(0xa5);
+    for (name, bytes, why) in
+        [("cut.webm", cut, "the source ends early"), ("damaged.mp4", damaged, "damaged packets: ")]
+    {
+        std::fs::write(setup.dir().join("root").join(name), &bytes).expect("written");
+        let run = server.create_run();
+        let body = json!({"source_uri": name, "max_frames": 2000});
+        let answer = server.post_run(&run, "ingest", &body).json();
+        assert_eq!(answer["truncated"], true, "{answer}");
+        assert!(answer["decoded_frames"].as_u64().is_some_and(|frames| frames > 10), "{answer}");
+        let listed = server.get("/v1/runs?include=summary").json();
+        assert_eq!(
+            (&listed[0]["run_id"], &listed[0]["summary"]["truncated"]),
+            (&json!(run), &json!(true)),
+            "{listed}"
+        );
+        let reason = &server.payloads(&run, "frames_decoded")[0]["reason"];
+        assert!(reason.as_str().is_some_and(|reason| reason.starts_with(why)), "{reason}");
+    }
 }
 
 /// Sends an ingest that takes a while, does `act` meanwhile, and returns the ingest's answer.

@@ -3,7 +3,7 @@
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, BOB, Call, PATIENCE, Reply, Server, Setup};
+use crate::support::{ALICE, BOB, Call, PATIENCE, Reply, Server, Setup, shared};
 
 const PATH: &str = "/v1/stream/whip";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
@@ -60,13 +60,10 @@ pub fn attached(config: &Value) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(config.to_string())
 }
 
-fn setup() -> Setup {
-    Setup::temporary().var("SERVICE_WEBRTC_STUN_SERVERS", "stun:stun.example:3478")
-}
-
 #[test]
 fn an_offer_is_answered_as_the_protocol_says() {
-    let server = setup()
+    let server = Setup::temporary()
+        .var("SERVICE_WEBRTC_STUN_SERVERS", "stun:stun.example:3478")
         .var("SERVICE_WEBRTC_TURN_URL", "turn:turn.example:3478?transport=udp")
         .var("SERVICE_WEBRTC_TURN_USERNAME", "us\"er")
         .var("SERVICE_WEBRTC_TURN_CREDENTIAL", "secret")
@@ -97,7 +94,7 @@ fn an_offer_is_answered_as_the_protocol_says() {
 
 #[test]
 fn what_cannot_be_published_is_refused_in_plain_text() {
-    let server = setup().start();
+    let server = shared();
     let vp8 = offer("VP8");
     let with =
         |config: Value| publishing(&server, &vp8).header("x-attach-config", &attached(&config));
@@ -133,7 +130,7 @@ fn what_cannot_be_published_is_refused_in_plain_text() {
 
 #[test]
 fn limits_are_told_and_freed_by_the_end_of_a_session() {
-    let server = setup().var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
+    let server = Setup::temporary().var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
     let vp8 = offer("VP8");
     let (session, ..) = publish(&server);
     let second = publishing(&server, &vp8).send().assert_status(409);
@@ -145,7 +142,7 @@ fn limits_are_told_and_freed_by_the_end_of_a_session() {
 
 #[test]
 fn candidates_and_restarts_follow_the_entity_tag() {
-    let server = setup().start();
+    let server = shared();
     let (session, _, reply) = publish(&server);
     let tag = reply.header("etag").to_owned();
     let candidate = "candidate:1 1 udp 2130706431 192.0.2.7 50000 typ host";
@@ -184,7 +181,7 @@ fn candidates_and_restarts_follow_the_entity_tag() {
 
 #[test]
 fn sessions_of_others_do_not_exist() {
-    let server = setup().start();
+    let server = shared();
     let (session, ..) = publish(&server);
     let unknown = format!("{PATH}/sess-{}", "0".repeat(32));
     let asks: [fn(&Server, &str) -> Reply; 3] = [
@@ -210,7 +207,7 @@ fn sessions_of_others_do_not_exist() {
 
 #[test]
 fn a_prompt_is_taken_up_while_the_session_lives() {
-    let server = setup().start();
+    let server = shared();
     let reply = publishing(&server, &offer("VP8"))
         .header("x-attach-config", &attached(&json!({"prompt": "count", "clip_mode": {}})))
         .send()
@@ -239,7 +236,7 @@ fn a_prompt_is_taken_up_while_the_session_lives() {
 
 #[test]
 fn every_end_is_on_the_timeline() {
-    let setup = setup();
+    let setup = Setup::temporary();
     let mut server = setup.start();
     let (deleted, run_deleted, _) = publish(&server);
     let gone = server.call("DELETE", &deleted).send();
