@@ -22,7 +22,10 @@ use super::{
     Filter, StreamScope, Subscription,
     page::{CLOSE, PageKey, SsePage, one_line, open},
 };
-use crate::{base::blocking::blocking, runs::lifecycle::RunState};
+use crate::{
+    base::blocking::blocking,
+    runs::{lifecycle::RunState, registry::next_piece},
+};
 
 /// Longest silence of a stream.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -156,7 +159,7 @@ impl EventStreamCursor {
     }
 
     async fn piece(&mut self, mut payload: PayloadChunks) -> Result<Bytes, Broken> {
-        let read = move || payload.next().transpose().map(|piece| (piece, payload));
+        let read = move || next_piece(&mut payload).transpose().map(|piece| (piece, payload));
         let (piece, payload) = reading(read).await?;
         match piece {
             Some(piece) => {

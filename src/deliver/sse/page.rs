@@ -10,7 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::StreamScope;
 use crate::{
     base::keys::Principal,
-    runs::{lifecycle::RunState, registry::RunRegistry},
+    runs::{
+        lifecycle::RunState,
+        registry::{RunRegistry, next_piece},
+    },
 };
 
 /// Bytes from which a page is complete.
@@ -108,7 +111,8 @@ pub(super) fn read(
                 return Ok(SsePage { text: text.into(), large, next: head.seq, is_cut: true });
             }
             open(&mut text, scope, &head);
-            for piece in parts.into_payload() {
+            let mut payload = parts.into_payload();
+            while let Some(piece) = next_piece(&mut payload) {
                 text.push_str(&one_line(piece?));
             }
             text.push_str(CLOSE);

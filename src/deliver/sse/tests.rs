@@ -12,7 +12,7 @@ use crate::runs::registry::{JobToken, Part, tests::samples};
 struct Log {
     streams: Arc<EventStreams>,
     registry: Arc<RunRegistry>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 const LIMITS: StreamLimits = StreamLimits { all: 4, principal: 3 };
@@ -23,7 +23,7 @@ fn start() -> Log {
     let registry = samples::registry(dir.path(), 1000);
     let streams = EventStreams::new(Arc::clone(&registry), LIMITS);
     tokio::spawn(Arc::clone(&streams).run());
-    Log { streams, registry, _dir: dir }
+    Log { streams, registry, dir }
 }
 
 fn alice() -> Principal {
@@ -254,7 +254,7 @@ async fn places_are_bounded_and_come_back() {
 }
 
 #[tokio::test]
-async fn a_long_event_is_sent_in_pieces() {
+async fn a_long_event_is_sent_in_pieces_and_its_damage_ends_no_stream() {
     const FRAMES: u64 = 5000;
     let log = start();
     let run = log.run("alice").await;
@@ -270,7 +270,8 @@ async fn a_long_event_is_sent_in_pieces() {
     let batch: Vec<_> = events.into_iter().map(|event| NewEvent { run: id, event }).collect();
     let append = move || timeline.append_wait(batch).map(drop);
     tokio::task::spawn_blocking(append).await.expect("no panic").expect("durable");
-    let mut body = log.feed(&StreamScope::Run(run), &Filter::default(), 0).body();
+    let (scope, all) = (StreamScope::Run(run), Filter::default());
+    let mut body = log.feed(&scope, &all, 0).body();
     let mut text = String::new();
     while let Some(piece) = piece(&mut body).await {
         assert!(piece.len() < 200 << 10, "a piece of {} bytes", piece.len());
@@ -282,6 +283,12 @@ async fn a_long_event_is_sent_in_pieces() {
         serde_json::from_str(line.strip_prefix("data: ").expect("data")).expect("JSON");
     let signals = event["payload"]["signals"].as_array().expect("an array");
     assert_eq!((signals.len() as u64, &event["seq"]), (FRAMES, &serde_json::json!(2)));
+
+    let column = std::fs::read_dir(log.dir.path().join("columns")).expect("there").next();
+    std::fs::remove_file(column.expect("one").expect("readable").path()).expect("removed");
+    let text = log.rest(&scope, &all, 0).await;
+    assert_eq!(ids(&text), [1, 2, 3]);
+    assert!(text.contains(r#""signals":null,"damaged":true}}"#), "{text}");
 }
 
 #[tokio::test]

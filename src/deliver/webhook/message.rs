@@ -1,5 +1,7 @@
 //! Webhook message of an event: a CloudEvent in structured mode.
 
+use std::iter;
+
 use bytes::Bytes;
 use media::Seq;
 use serde::Serialize;
@@ -7,6 +9,7 @@ use serde_json::value::RawValue;
 use timeline::{EventKind, StreamedEvent, TimelineError};
 
 use super::Webhook;
+use crate::runs::registry::next_piece;
 
 /// Maximum bytes of a payload in a message; a longer one is replaced by a reference.
 const PAYLOAD_BYTES_MAX: u64 = 256 << 10;
@@ -60,7 +63,8 @@ impl WebhookMessage {
         let (run, seq, kind) = (head.run.to_string(), head.seq.0, head.kind.as_str());
         let event_id = format!("{seq}_{}", head.at.epoch_ms);
         let payload = if event.payload_bytes() <= PAYLOAD_BYTES_MAX {
-            let text = event.into_payload().collect::<Result<String, _>>()?;
+            let mut payload = event.into_payload();
+            let text = iter::from_fn(|| next_piece(&mut payload)).collect::<Result<String, _>>()?;
             Some(RawValue::from_string(text).expect("the log holds JSON"))
         } else {
             None
@@ -87,19 +91,38 @@ impl WebhookMessage {
 mod tests {
     use std::sync::Arc;
 
-    use media::{RunId, Score, WallTime};
-    use serde_json::Value;
+    use media::{RequestId, RunId, Score, Signal, WallTime};
+    use serde_json::{Value, json};
     use timeline::{Event, FindingKind, FindingPayload, NewEvent, Timeline, TimelineOptions};
 
     use super::*;
-    use crate::deliver::webhook::tests::webhook;
+    use crate::{deliver::webhook::tests::webhook, runs::registry::tests::samples};
 
-    fn message(description_bytes: usize) -> Value {
+    const RUN: RunId = RunId::from_bytes([1; 16]);
+
+    fn open() -> (tempfile::TempDir, Timeline) {
         let dir = tempfile::tempdir().expect("a directory");
         let clock = Arc::new(|| WallTime { epoch_ms: 62_000 });
         let options = TimelineOptions { clock, ..TimelineOptions::default() };
         let (log, _) = Timeline::open(dir.path(), options).expect("opens");
-        let run = RunId::from_bytes([1; 16]);
+        (dir, log)
+    }
+
+    fn append(log: &Timeline, event: Event) {
+        log.append_wait(vec![NewEvent { run: RUN, event }]).expect("appended");
+    }
+
+    /// Returns the message of the first event.
+    fn message(log: &Timeline) -> Value {
+        let event = log.get_parts(Seq(1)).expect("readable").expect("there");
+        let message =
+            WebhookMessage::new(&webhook(RUN), "urn:sightline:node-x", event).expect("made");
+        assert_eq!(message.id, "wh-02020202020202020202020202020202_1_62000");
+        serde_json::from_slice(&message.body).expect("JSON")
+    }
+
+    fn found(description_bytes: usize) -> Value {
+        let (_dir, log) = open();
         let finding = FindingPayload {
             frame_index: 1,
             pts_ms: 40,
@@ -107,25 +130,40 @@ mod tests {
             description: "d".repeat(description_bytes),
             ..FindingPayload::default()
         };
-        let event = Event::Found(FindingKind::Vlm, finding);
-        log.append_wait(vec![NewEvent { run, event }]).expect("appended");
-        let event = log.get_parts(Seq(1)).expect("readable").expect("there");
-        let message =
-            WebhookMessage::new(&webhook(run), "urn:sightline:node-x", event).expect("made");
-        assert_eq!(message.id, "wh-02020202020202020202020202020202_1_62000");
-        serde_json::from_slice(&message.body).expect("JSON")
+        append(&log, Event::Found(FindingKind::Vlm, finding));
+        message(&log)
     }
 
     #[test]
     fn a_payload_is_sent_along_unless_it_is_large() {
-        let small = message(100);
+        let small = found(100);
         assert_eq!(small["id"], "1_62000");
         assert_eq!(small["data"]["payload"]["frame_index"], 1);
         assert_eq!(small.get("dataref"), None);
-        let large = message(PAYLOAD_BYTES_MAX as usize);
+        let large = found(PAYLOAD_BYTES_MAX as usize);
         assert_eq!(large["data"].get("payload"), None);
-        let run = RunId::from_bytes([1; 16]);
-        assert_eq!(large["dataref"], format!("/v1/runs/{run}/events?from_seq=1&limit=1"));
+        assert_eq!(large["dataref"], format!("/v1/runs/{RUN}/events?from_seq=1&limit=1"));
         assert_eq!(large["data"]["kind"], "vlm");
+    }
+
+    #[test]
+    fn an_event_whose_signals_cannot_be_read_is_sent_as_damaged() {
+        /// Signals that are too long for the event, and short enough for the message.
+        const FRAMES: u64 = 600;
+        let (dir, log) = open();
+        let mut column = log.column_writer();
+        (0..FRAMES).for_each(|at| column.push(&Signal::plain(at, at as i64 * 40)).expect("room"));
+        let (signals, _lease) = column.finish().expect("durable");
+        let decoded = samples::decoded(RequestId::from_bytes([1; 8]), signals);
+        append(&log, Event::FramesDecoded(decoded));
+        let signals = |message: &Value| message["data"]["payload"]["signals"].clone();
+        assert_eq!(signals(&message(&log)).as_array().map(Vec::len), Some(FRAMES as usize));
+        let column = std::fs::read_dir(dir.path().join("columns")).expect("there").next();
+        std::fs::remove_file(column.expect("one").expect("readable").path()).expect("removed");
+        let damaged = message(&log);
+        assert_eq!(
+            (signals(&damaged), &damaged["data"]["payload"]["damaged"]),
+            (Value::Null, &json!(true))
+        );
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use media::{RunId, Seq};
-use timeline::{Event, StreamedEvent};
+use media::{ErrorKind, RunId, Seq};
+use timeline::{Event, PayloadChunks, StreamedEvent, TimelineError};
 
 use super::{Run, RunRegistry};
 use crate::{base::keys::Principal, runs::lifecycle::RunState};
@@ -16,6 +16,18 @@ pub fn readable(stored: &StreamedEvent) -> Option<Event> {
     let seq = stored.head.seq;
     let read = stored.decode();
     read.inspect_err(|error| tracing::error!(%seq, %error, "an event cannot be read")).ok()
+}
+
+/// Returns the next piece of a payload. Damage is logged and ends the text with `damaged`: a retry would find
+/// it too.
+pub fn next_piece(payload: &mut PayloadChunks) -> Option<Result<String, TimelineError>> {
+    match payload.next()? {
+        Err(error) if error.kind() == ErrorKind::DataLoss => {
+            tracing::error!(%error, "signals of an event cannot be read");
+            Some(Ok(payload.closing()))
+        }
+        piece => Some(piece),
+    }
 }
 
 impl RunRegistry {
