@@ -129,10 +129,18 @@ impl WebhookService {
         let note = |has_queued| self.table.change(webhook.id, |live| live.has_queued = has_queued);
         // Set before the look-up: letters queued later set it again.
         note(false);
+        let next = self.first_queued(webhook);
+        // After an error too, so that the next turn looks again.
+        if !matches!(next, Ok(None)) {
+            note(true);
+        }
+        next
+    }
+
+    fn first_queued(&self, webhook: &Webhook) -> Result<Option<Next>, WebhookError> {
         while let Some(letter) = self.store.first_queued(webhook.id)? {
             let event = self.timeline().get_parts(letter.seq)?;
             if let Some(event) = event.filter(|event| self.may_tell(webhook, &event.head)) {
-                note(true);
                 let message = WebhookMessage::new(webhook, &self.source, event)?;
                 return Ok(Some(Next::Again(message, letter)));
             }

@@ -3,11 +3,14 @@
 use std::{task::Poll, time::Instant};
 
 use media::RequestId;
-use redb::TableDefinition;
+use redb::{Key, TableDefinition, Value};
 use transport::egress::EgressConfig;
 
 use super::*;
-use crate::runs::registry::{JobToken, Run, tests::samples};
+use crate::{
+    deliver::outbox::{DeliveryResult, DeliverySlot, LogConsumer},
+    runs::registry::{JobToken, Run, tests::samples},
+};
 
 /// Limit of waits, so that a hang fails the test.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -62,6 +65,16 @@ impl Setup {
         let kept = WebhookStore::new(self.ledger.clone()).load().expect("readable");
         let is_kept = kept.iter().any(|live| live.webhook.id == id);
         (self.has(id), is_kept)
+    }
+
+    /// Puts a table of another type in the place of a table, so that every use of that one fails.
+    fn spoil<K: Key + 'static, V: Value + 'static>(&self, name: &str) {
+        let spoilt = self.ledger.write(|change| {
+            change.delete_table(TableDefinition::<K, V>::new(name))?;
+            change.open_table(TableDefinition::<&str, u64>::new(name))?.insert("a", 1)?;
+            Ok(())
+        });
+        spoilt.expect("written");
     }
 
     async fn wait_for(&self, expected: (bool, bool)) {
@@ -120,17 +133,10 @@ async fn give_up<T>(asked: impl Future<Output = T>) {
 
 #[tokio::test]
 async fn what_the_ledger_refuses_did_not_happen() {
-    /// Table of another type under the webhooks' name, so that every use of the real one fails.
-    const OTHER: TableDefinition<'_, &str, u64> = TableDefinition::new("webhooks");
     let setup = setup().await;
     let id = WebhookId::from_bytes([2; 16]);
     setup.webhooks.create(webhook(setup.run.id())).await.expect("made");
-    let spoil = setup.ledger.write(|change| {
-        change.delete_table(TableDefinition::<[u8; 16], &[u8]>::new("webhooks"))?;
-        change.open_table(OTHER)?.insert("a", 1)?;
-        Ok(())
-    });
-    spoil.expect("written");
+    setup.spoil::<[u8; 16], &[u8]>("webhooks");
     let refused = setup.webhooks.remove(id).await;
     assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
     assert!(setup.has(id), "still there");
@@ -138,6 +144,18 @@ async fn what_the_ledger_refuses_did_not_happen() {
     let refused = setup.webhooks.create(other).await;
     assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
     assert!(!setup.has(WebhookId::from_bytes([3; 16])));
+}
+
+#[tokio::test]
+async fn letters_that_the_ledger_does_not_give_are_looked_for_again() {
+    let setup = setup().await;
+    let (webhooks, id) = (&setup.webhooks, WebhookId::from_bytes([2; 16]));
+    webhooks.create(webhook(setup.run.id())).await.expect("made");
+    webhooks.redeliver(id).await.expect("queued");
+    setup.spoil::<([u8; 16], u64), &[u8]>("webhook_dead_letters");
+    let result = Arc::clone(webhooks).turn(DeliverySlot { key: id, failures: 0 }).await;
+    assert!(matches!(result, DeliveryResult::Failed { .. }), "{result:?}");
+    assert!(webhooks.table.get(id).expect("there").has_queued);
 }
 
 #[tokio::test]
