@@ -46,7 +46,7 @@ pub enum DeliveryResult {
         /// True if events were delivered before the failure, which then counts as the first in a row.
         progressed: bool,
     },
-    /// The reader is removed.
+    /// The reader is removed, unless it was woken during the turn.
     Ended,
 }
 
@@ -199,7 +199,9 @@ impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
                 reader.failures = 0;
                 reader.state = State::Idle;
             }
-            DeliveryResult::More | DeliveryResult::Drained => {
+            DeliveryResult::Ended if !woken && !urged => drop(self.readers.remove(&key)),
+            // Whatever woke the reader since may have brought it back: a further turn finds out.
+            DeliveryResult::More | DeliveryResult::Drained | DeliveryResult::Ended => {
                 reader.failures = 0;
                 reader.state = State::Due;
                 self.due.push_back(key);
@@ -216,7 +218,6 @@ impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
                 reader.state = State::Waiting { until };
                 self.waiting.insert((until, key));
             }
-            DeliveryResult::Ended => drop(self.readers.remove(&key)),
         }
     }
 }

@@ -95,6 +95,11 @@ fn a_failure_after_progress_is_the_first_and_an_urged_reader_does_not_wait() {
     schedule.urge(1);
     schedule.urge(1);
     assert_eq!(keys(&mut schedule, now), [1]);
+    schedule.urge(1);
+    schedule.finish(1, DeliveryResult::Ended, now, 0);
+    assert_eq!(keys(&mut schedule, now), [1], "urged before its end was known");
+    schedule.finish(1, DeliveryResult::Ended, now, 0);
+    assert!(!schedule.wake(1), "it is gone");
 }
 
 #[test]
