@@ -26,7 +26,7 @@ use crate::{
     runs::{
         idempotency,
         job_queue::JobLength,
-        registry::{JobKind, JobOrder, JobStatus, JobView, Part},
+        registry::{JobKind, JobOrder, JobStatus, JobView, Part, readable},
     },
 };
 
@@ -177,14 +177,17 @@ fn is_over(timeline: &Timeline, order: &JobOrder) -> Result<bool, TimelineError>
         from = Seq(last.seq.0 + 1);
         for head in heads.iter().filter(|head| head.kind == last_event(order.kind)) {
             let Some(parts) = timeline.get_parts(head.seq)? else { continue };
-            let request = match parts.decode()? {
+            // A damaged event may be another job's.
+            let request = match readable(&parts) {
                 // Written by a recovery that was interrupted itself.
-                Event::FramesDecoded(decoded) if decoded.reason.as_deref() == Some(INTERRUPTED) => {
+                Some(Event::FramesDecoded(decoded))
+                    if decoded.reason.as_deref() == Some(INTERRUPTED) =>
+                {
                     None
                 }
-                Event::FramesDecoded(decoded) => Some(decoded.request_id),
-                Event::AnalysisGenerated(generated) => Some(generated.request_id),
-                Event::RunCompleted(completed) => completed.request_id,
+                Some(Event::FramesDecoded(decoded)) => Some(decoded.request_id),
+                Some(Event::AnalysisGenerated(generated)) => Some(generated.request_id),
+                Some(Event::RunCompleted(completed)) => completed.request_id,
                 _ => None,
             };
             if request == Some(order.request) {
