@@ -1,6 +1,6 @@
 //! Blobs with an object store: no named one is lost and no removed one stays, whatever the store does.
 
-use std::{collections::HashMap, fs, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 use media::{BlobHash, ErrorKind, Seq};
 use tempfile::TempDir;
@@ -41,7 +41,7 @@ struct World {
     dir: TempDir,
     bucket: Arc<Bucket>,
     blobs: BlobStore,
-    named: HashMap<BlobHash, Vec<u8>>,
+    named: BTreeMap<BlobHash, Vec<u8>>,
     random: Rng,
 }
 
@@ -49,7 +49,7 @@ impl World {
     fn new(seed: u64) -> World {
         let (dir, bucket) = (TempDir::new().expect("a directory"), Arc::<Bucket>::default());
         let blobs = store(dir.path(), &bucket);
-        World { dir, bucket, blobs, named: HashMap::new(), random: Rng::with_seed(seed) }
+        World { dir, bucket, blobs, named: BTreeMap::new(), random: Rng::with_seed(seed) }
     }
 
     fn picture(&mut self) -> Vec<u8> {
@@ -82,7 +82,7 @@ impl World {
             7 => {
                 let percent = self.random.u64(..50);
                 let random = &mut self.random;
-                self.named.retain(|_, _| !random.u64(..100) < percent);
+                self.named.retain(|_, _| random.u64(..100) >= percent);
             }
             8 => self.sweep(),
             9 => self.blobs = store(self.dir.path(), &self.bucket),
