@@ -149,6 +149,10 @@ pub struct RunRecord {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<SummaryRecord>, required = false)]
     summary: Option<Option<SummaryRecord>>,
+    /// Number of events that cannot be read, so that this record lacks what they say; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
+    damaged_events: Option<u64>,
 }
 
 impl RunRecord {
@@ -164,6 +168,7 @@ impl RunRecord {
         let wall_start_ms = walls
             .map(|(stream, start)| (stream.as_str().to_owned(), start.map(|start| start.epoch_ms)));
         let wall_start_ms = wall_start_ms.collect();
+        let damaged_events = run.damaged_events();
         RunRecord {
             request_id: request_id.map(|id| id.to_string()),
             run_id: run.id().into(),
@@ -182,6 +187,7 @@ impl RunRecord {
             semantic: snapshot.semantic.as_deref().map(SemanticRecord::from),
             model: snapshot.model,
             summary: None,
+            damaged_events: (damaged_events > 0).then_some(damaged_events),
         }
     }
 

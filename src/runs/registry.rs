@@ -170,7 +170,8 @@ impl RunRegistry {
                 Some(Event::RunCompleted(completed)) => {
                     completed.semantic.into_iter().for_each(|semantic| run.set_semantic(semantic));
                 }
-                _ => {}
+                Some(_) => {}
+                None => run.note_damaged(),
             }
         }
         tables.runs.values().for_each(|run| self.account(run));

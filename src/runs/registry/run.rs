@@ -58,6 +58,8 @@ struct State {
     model: Option<Label>,
     label: Option<Label>,
     semantic: Option<Arc<SemanticOutcome>>,
+    /// Number of events that were to tell of these fields and cannot be read.
+    damaged: u64,
 }
 
 /// Sizes of the stills in the events before `next`.
@@ -115,6 +117,7 @@ impl Run {
             model: None,
             label: None,
             semantic: None,
+            damaged: 0,
         };
         Run {
             id,
@@ -243,6 +246,17 @@ impl Run {
     /// Sets the outcome of the models that a reasoning asked.
     pub fn set_semantic(&self, semantic: SemanticOutcome) {
         self.state.lock().semantic = Some(Arc::new(semantic));
+    }
+
+    /// Counts an event that cannot be read.
+    pub(super) fn note_damaged(&self) {
+        self.state.lock().damaged += 1;
+    }
+
+    /// Number of events that a record lacks as they cannot be read, by the events read so far.
+    pub fn damaged_events(&self) -> u64 {
+        let untold = self.walls.lock().damaged;
+        untold + self.state.lock().damaged
     }
 
     /// Restores source and model from the request body in an earlier start's event.

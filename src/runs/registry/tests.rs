@@ -36,6 +36,15 @@ fn ids(registry: &RunRegistry, name: &str) -> Vec<RunId> {
     runs.iter().map(|run| run.id()).collect()
 }
 
+/// Damages the first record with `text`.
+fn damage(dir: &std::path::Path, text: &str) {
+    let journal = dir.join("journal/00000000000000000001.journal");
+    let bytes = std::fs::read(&journal).expect("readable");
+    let at = bytes.windows(text.len()).position(|some| some == text.as_bytes()).expect("a record");
+    let journal = std::fs::File::options().write(true).open(journal).expect("opens");
+    journal.write_all_at(&[bytes[at] ^ 1], at as u64).expect("written");
+}
+
 #[tokio::test]
 async fn a_run_whose_owner_cannot_be_read_is_counted_and_others_are_served() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -43,14 +52,29 @@ async fn a_run_whose_owner_cannot_be_read_is_counted_and_others_are_served() {
     for owner in ["alice", "bertha"] {
         registry.create(origin(owner), REQUEST).await.expect("created");
     }
-    let journal = dir.path().join("journal/00000000000000000001.journal");
-    let bytes = std::fs::read(&journal).expect("readable");
-    let at = bytes.windows(5).position(|some| some == b"alice").expect("a record");
-    let journal = std::fs::File::options().write(true).open(journal).expect("opens");
-    journal.write_all_at(b"A", at as u64).expect("written");
+    damage(dir.path(), "alice");
     let again = rebuilt(registry.timeline().clone(), HOUR);
     assert_eq!((registry.unowned().len(), again.unowned().len()), (0, 1));
     assert_eq!((ids(&again, "alice"), ids(&again, "bertha")), (vec![], ids(&registry, "bertha")));
+}
+
+#[tokio::test]
+async fn a_run_counts_the_damaged_events_that_its_record_lacks() {
+    let (dir, registry) = fresh();
+    let label = Some("yard".parse().expect("a label"));
+    let run = registry.create_labelled(origin("a"), label, REQUEST).await.expect("created");
+    let decoded = samples::decoded(REQUEST, timeline::Signals::Inline(Vec::new()));
+    registry.commit(&run, vec![Event::FramesDecoded(decoded)]).await.expect("active");
+    let told = |registry: &RunRegistry| {
+        let run = registry.run(run.id()).expect("there");
+        let starts = run.wall_starts(registry.timeline()).len();
+        (run.label().is_some(), starts, run.damaged_events())
+    };
+    assert_eq!(told(&registry), (true, 1, 0));
+    for (text, expected) in [("yard", (false, 1, 1)), ("a.mp4", (false, 0, 2))] {
+        damage(dir.path(), text);
+        assert_eq!(told(&rebuilt(registry.timeline().clone(), HOUR)), expected, "{text}");
+    }
 }
 
 #[tokio::test]

@@ -17,6 +17,8 @@ const LIVE: &str = "main";
 pub(super) struct Walls {
     next: Seq,
     starts: BTreeMap<StreamId, Option<WallTime>>,
+    /// Number of `frames_decoded` events that cannot be read.
+    pub(super) damaged: u64,
 }
 
 impl Run {
@@ -30,7 +32,10 @@ impl Run {
             walls.next = Seq(last.seq.0 + 1);
             for head in heads {
                 match head.kind {
-                    EventKind::FramesDecoded => walls.starts.extend(told(timeline, &head)),
+                    EventKind::FramesDecoded => match told(timeline, &head) {
+                        Some((stream, start)) => _ = walls.starts.insert(stream, start),
+                        None => walls.damaged += 1,
+                    },
                     // The first keyframe of a session is stored as soon as it arrives.
                     EventKind::KeyframeStored if is_live && walls.starts.is_empty() => {
                         let live = LIVE.parse().expect("a valid stream id");
