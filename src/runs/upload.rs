@@ -111,6 +111,10 @@ impl UploadError {
         match self {
             UploadError::TooLarge { .. } => ErrorKind::InvalidInput,
             UploadError::Busy { .. } | UploadError::DiskFull => ErrorKind::Exhausted,
+            // A folder was moved away under the server.
+            UploadError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                ErrorKind::Unavailable
+            }
             UploadError::Io { .. } | UploadError::LedgerLost { .. } => ErrorKind::Internal,
             UploadError::Quota(error) => error.kind(),
             UploadError::Ledger(error) => error.kind(),

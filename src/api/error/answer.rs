@@ -81,6 +81,9 @@ impl ApiError {
                     // The log's own errors name internal files.
                     ApiError::Log(_) => "events cannot be stored now".to_owned(),
                     ApiError::Ledger(_) => "records cannot be stored now".to_owned(),
+                    ApiError::Upload(UploadError::Io { .. }) => {
+                        "uploads cannot be stored now".to_owned()
+                    }
                     ApiError::Search(SearchFailure::Log(_) | SearchFailure::Cache(_)) => {
                         "descriptions cannot be read now".to_owned()
                     }
@@ -230,16 +233,15 @@ mod tests {
     fn a_failure_of_ours_tells_nothing_of_the_disk() {
         let records =
             || MetaStoreError::from(redb::Error::Io(io::Error::other("/srv/secret/ledger")));
-        let upload = UploadError::Io {
-            what: "write",
-            path: PathBuf::from("/srv/secret/uploads"),
-            source: io::Error::other("no"),
+        let upload = |source: io::Error| {
+            let path = PathBuf::from("/srv/secret/uploads");
+            ApiError::from(UploadError::Io { what: "write", path, source })
         };
         const EVENTS: &str = "events cannot be stored now";
         const RECORDS: &str = "records cannot be stored now";
         const STORE: &str = "the object store cannot be used now";
         let remote = RemoteError { fault: RemoteFault::Denied, detail: "key AKIA".to_owned() };
-        let rows: [(ApiError, u16, &str); 14] = [
+        let rows: [(ApiError, u16, &str); 15] = [
             (TimelineError::Remote(remote).into(), 503, STORE),
             (full().into(), 503, EVENTS),
             (failed_write().into(), 503, EVENTS),
@@ -250,7 +252,8 @@ mod tests {
             (WebhookError::Log(full()).into(), 503, EVENTS),
             (damaged().into(), 500, "internal error"),
             (RunError::Log(damaged()).into(), 500, "internal error"),
-            (upload.into(), 500, "internal error"),
+            (upload(io::Error::other("no")), 500, "internal error"),
+            (upload(io::ErrorKind::NotFound.into()), 503, "uploads cannot be stored now"),
             (WebhookError::Ledger(records()).into(), 503, RECORDS),
             (UploadError::Ledger(records()).into(), 503, RECORDS),
             (IngestError::Ledger(records()).into(), 503, RECORDS),
