@@ -119,7 +119,8 @@ mod tests {
     #[test]
     fn tags_go_before_dates_and_matches_before_modifications() {
         use header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
-        let cases: [(&[(HeaderName, &'static str)], Option<bool>); 16] = [
+        type Headers<'a> = &'a [(HeaderName, &'static str)];
+        let cases: [(Headers<'_>, Option<bool>); 16] = [
             (&[], SEND),
             (&[(IF_MATCH, "\"a\"")], SEND),
             (&[(IF_MATCH, "*")], SEND),
