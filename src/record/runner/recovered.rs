@@ -16,7 +16,7 @@ use crate::{
         recorder::{Recorder, RecorderSpec, Watch},
         recording::{Head, RunLog, Sealed},
     },
-    runs::registry::{Growing, Run},
+    runs::registry::{Growing, Run, readable},
 };
 
 /// Events read at a time.
@@ -194,35 +194,39 @@ fn told(
     let started = began(timeline, run, job)?;
     let mut counts = [0; REPLAYED.len()];
     for (kind, count) in REPLAYED.into_iter().zip(&mut counts) {
-        each(timeline, run, (kind, started), |_, event| *count += u64::from(is_own(&event)))?;
+        // Since then hardly any other job has told of these: a damaged event counts as the recording's.
+        each(timeline, run, (kind, started), |_, event| {
+            *count += u64::from(event.is_none_or(|event| is_own(&event)));
+        })?;
     }
     Ok(counts)
 }
 
-/// Event that began the recording of `job`; 0 for that of a live session, the first of its run.
+/// Event that began the recording of `job`; 0 for that of a live session, the first of its run. No ingest
+/// follows one that is left, so that a damaged last event is its own.
 fn began(timeline: &Timeline, run: RunId, job: JobId) -> Result<Seq, TimelineError> {
     let mut started = Seq(0);
     each(timeline, run, (EventKind::IngestStarted, Seq(0)), |seq, event| {
-        if matches!(event, Event::IngestStarted(of) if of.job_id == job) {
+        if event.is_none_or(|event| matches!(event, Event::IngestStarted(of) if of.job_id == job)) {
             started = seq;
         }
     })?;
     Ok(started)
 }
 
-/// Calls `look` with every event of a kind in `run`, from `from` on.
+/// Calls `look` with every event of a kind in `run`, from `from` on; with `None` for a damaged one.
 fn each(
     timeline: &Timeline,
     run: RunId,
     (kind, mut from): (EventKind, Seq),
-    mut look: impl FnMut(Seq, Event),
+    mut look: impl FnMut(Seq, Option<Event>),
 ) -> Result<(), TimelineError> {
     loop {
         let page = timeline.read_parts(run, from, PAGE, Some(kind))?;
         let Some(last) = page.last() else { return Ok(()) };
         from = Seq(last.head.seq.0 + 1);
         for parts in page {
-            look(parts.head.seq, parts.decode()?);
+            look(parts.head.seq, readable(&parts));
         }
     }
 }
@@ -230,4 +234,32 @@ fn each(
 /// Returns the event of a job that fails its run for `reason`.
 pub(super) fn failed(request_id: RequestId, reason: &str) -> Event {
     Event::RunFailed(RunFailed { request_id: Some(request_id), reason: reason.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use timeline::{IngestStarted, JsonText, NewEvent, TimelineOptions};
+
+    use super::*;
+    use crate::runs::registry::tests::samples::damage;
+
+    #[test]
+    fn a_recording_that_is_left_began_with_the_last_start_of_its_run_even_if_that_is_damaged() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (log, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opened");
+        let run = RunId::from_bytes([1; 16]);
+        let jobs = [1, 2].map(|at| JobId::from_bytes([at; 16]));
+        for job_id in jobs {
+            let request_id = RequestId::from_bytes([1; 8]);
+            let ingest = JsonText::parse(r#"{"source_uri":"a.mp4"}"#).expect("JSON");
+            let event = Event::IngestStarted(IngestStarted { request_id, job_id, ingest });
+            log.append_wait(vec![NewEvent { run, event }]).expect("durable");
+        }
+        let found = || began(&log, run, jobs[1]).expect("readable");
+        assert_eq!(found(), Seq(2));
+        for job in jobs {
+            damage(dir.path(), &job.to_string());
+            assert_eq!(found(), Seq(2), "{job} is damaged");
+        }
+    }
 }

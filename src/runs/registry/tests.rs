@@ -1,12 +1,10 @@
 //! Tests of the registry on a real log: expiry, order, slots, and the rebuild after a restart.
 
-use std::os::unix::fs::FileExt;
-
 use proptest::prelude::*;
 use timeline::{RunExpired, TimelineOptions};
 
 use super::{lookup::LIST_SLICE, *};
-use samples::origin;
+use samples::{damage, origin};
 
 pub(crate) mod samples;
 
@@ -34,15 +32,6 @@ fn ids(registry: &RunRegistry, name: &str) -> Vec<RunId> {
     let owner = Principal::named(name);
     let (runs, _) = registry.list(&owner, None, Seq(u64::MAX), 100);
     runs.iter().map(|run| run.id()).collect()
-}
-
-/// Damages the first record with `text`.
-fn damage(dir: &std::path::Path, text: &str) {
-    let journal = dir.join("journal/00000000000000000001.journal");
-    let bytes = std::fs::read(&journal).expect("readable");
-    let at = bytes.windows(text.len()).position(|some| some == text.as_bytes()).expect("a record");
-    let journal = std::fs::File::options().write(true).open(journal).expect("opens");
-    journal.write_all_at(&[bytes[at] ^ 1], at as u64).expect("written");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Tests of job records: on a failing disk, over the limit, and with each kind of last event.
 
-use std::{os::unix::fs::FileExt, path::Path};
+use std::path::Path;
 
 use media::RequestId;
 use timeline::{NewEvent, RunCompleted, RunExpired, Signals, TimelineOptions};
@@ -148,11 +148,7 @@ fn a_job_is_over_where_its_own_last_event_is() {
         let over = is_over(&log, &order(at, kind)).expect("readable");
         assert_eq!(over, expected, "{case}");
     }
-    let journal = dir.path().join("journal/00000000000000000001.journal");
-    let (bytes, first) = (std::fs::read(&journal).expect("readable"), request(1).to_string());
-    let at = bytes.windows(first.len()).position(|some| some == first.as_bytes());
-    let journal = std::fs::File::options().write(true).open(journal).expect("opens");
-    journal.write_all_at(b"R", at.expect("a record") as u64).expect("written");
+    samples::damage(dir.path(), &request(1).to_string());
     let known = |at| is_over(&log, &order(at, JobKind::Ingest)).expect("readable");
     assert_eq!([known(1), known(2)], [false, true], "the event of the first is damaged");
 }

@@ -1,6 +1,6 @@
 //! Sample runs and events, for tests of the layers above.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
 
 use media::{RequestId, WallTime, Zones};
 use timeline::{FramesDecoded, SamplingPolicy, Signals, Timeline, TimelineOptions};
@@ -16,6 +16,15 @@ pub fn registry(dir: &Path, active: usize) -> Arc<RunRegistry> {
     let limits = RunLimits { active, ttl: Duration::from_secs(3600), tag: None };
     let now = WallTime { epoch_ms: 0 };
     RunRegistry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("rebuilt")
+}
+
+/// Damages the first record with `text` of the log in `dir`.
+pub fn damage(dir: &Path, text: &str) {
+    let journal = dir.join("journal/00000000000000000001.journal");
+    let bytes = std::fs::read(&journal).expect("readable");
+    let at = bytes.windows(text.len()).position(|some| some == text.as_bytes()).expect("a record");
+    let journal = std::fs::File::options().write(true).open(journal).expect("opens");
+    journal.write_all_at(&[bytes[at] ^ 1], at as u64).expect("written");
 }
 
 /// Origin of a run that the API creates for `owner`.
