@@ -48,6 +48,7 @@ impl LiveEnd {
             WorkerError::MemoryLimit { .. }
             | WorkerError::ThreadLimit { .. }
             | WorkerError::WallClock { .. }
+            | WorkerError::ProcessorTime
             | WorkerError::OutputBudget { .. } => LiveEnd::Limit,
             error => match error.kind() {
                 ErrorKind::Cancelled => LiveEnd::Stopped,
@@ -91,6 +92,7 @@ mod tests {
             (source(true), LiveEnd::Refused),
             (Err(WorkerError::Refused(ResourceError(String::new()))), LiveEnd::Refused),
             (Err(WorkerError::Stalled { after }), LiveEnd::Lost),
+            (Err(WorkerError::ProcessorTime), LiveEnd::Limit),
             (Err(WorkerError::OutputBudget { limit_bytes: 1 }), LiveEnd::Limit),
             (Err(JobFault::Decode(DecodeError::Empty).into()), LiveEnd::Damaged),
             (Err(exited), LiveEnd::Damaged),

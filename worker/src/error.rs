@@ -182,6 +182,9 @@ pub enum WorkerError {
         /// Time limit.
         after: Duration,
     },
+    /// The worker used more processor time than its limit.
+    #[error("the media needs too much processor time")]
+    ProcessorTime,
     /// The worker sent more bytes than its limit.
     #[error("the worker's output exceeds {} MiB", .limit_bytes >> 20)]
     OutputBudget {
@@ -233,6 +236,7 @@ impl WorkerError {
             | WorkerError::FirstFrameTimeout { .. }
             | WorkerError::Stalled { .. }
             | WorkerError::WallClock { .. }
+            | WorkerError::ProcessorTime
             | WorkerError::OutputBudget { .. }
             // A decoder crashes or is taken over because of the media that it was given.
             | WorkerError::Killed { .. }

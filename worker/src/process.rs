@@ -279,7 +279,7 @@ impl WorkerProcess {
             Err(error) => return WorkerError::Io(error),
         };
         match status.signal() {
-            Some(libc::SIGXCPU) => WorkerError::WallClock { after: self.limits.wall },
+            Some(libc::SIGXCPU) => WorkerError::ProcessorTime,
             Some(libc::SIGABRT) if stderr.contains("memory allocation of") => {
                 WorkerError::MemoryLimit { limit_bytes: self.limits.memory_bytes }
             }

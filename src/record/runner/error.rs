@@ -129,8 +129,8 @@ impl IngestError {
     /// Returns true if the worker crashed, hung or exceeded a limit.
     pub fn ends_the_run(&self) -> bool {
         use WorkerError::{
-            Exited, FirstFrameTimeout, Killed, MemoryLimit, OutputBudget, Protocol, Stalled,
-            ThreadLimit, WallClock,
+            Exited, FirstFrameTimeout, Killed, MemoryLimit, OutputBudget, ProcessorTime, Protocol,
+            Stalled, ThreadLimit, WallClock,
         };
         let IngestError::Worker(error) = self else { return false };
         matches!(
@@ -143,6 +143,7 @@ impl IngestError {
                 | FirstFrameTimeout { .. }
                 | Stalled { .. }
                 | WallClock { .. }
+                | ProcessorTime
                 | OutputBudget { .. }
         )
     }

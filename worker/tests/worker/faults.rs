@@ -70,6 +70,8 @@ fn a_killed_worker_is_one_error() {
     assert!(matches!(error, WorkerError::Killed { signal: 9, .. }), "{error}");
     let error = run_and(spec(&path), || signal_worker(Signal::ILL)).expect_err("crashed");
     assert!(matches!(error, WorkerError::Killed { signal: 4, .. }), "{error}");
+    let error = run_and(spec(&path), || signal_worker(Signal::XCPU)).expect_err("out of time");
+    assert!(matches!(error, WorkerError::ProcessorTime), "{error}");
     assert_eq!(children(), BTreeSet::new());
 }
 

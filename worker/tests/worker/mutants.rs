@@ -29,7 +29,8 @@ pub fn verdict(error: &WorkerError) -> &'static str {
         WorkerError::Fault(_) => "clear error",
         WorkerError::FirstFrameTimeout { .. }
         | WorkerError::Stalled { .. }
-        | WorkerError::WallClock { .. } => "watchdog",
+        | WorkerError::WallClock { .. }
+        | WorkerError::ProcessorTime => "watchdog",
         WorkerError::MemoryLimit { .. } => "memory limit",
         WorkerError::Killed { .. } | WorkerError::Exited { .. } => "crash",
         _ => "other",
