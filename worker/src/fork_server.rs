@@ -142,14 +142,17 @@ impl Running {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let both = [ends.socket.as_fd(), ends.stderr.as_fd()];
-        ancillary.push(SendAncillaryMessage::ScmRights(&both));
-        sendmsg(&self.socket, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::NOSIGNAL)?;
+        if !ancillary.push(SendAncillaryMessage::ScmRights(&both)) {
+            return Err(io::Error::other("no room for the descriptors"));
+        }
+        let byte = [IoSlice::new(&[0])];
+        retry_on_intr(|| sendmsg(&self.socket, &byte, &mut ancillary, SendFlags::NOSIGNAL))?;
         let mut answers = [PollFd::new(&self.socket, PollFlags::IN)];
         if retry_on_intr(|| poll(&mut answers, Some(&FORKED_WITHIN)))? == 0 {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let mut pid = [0; 4];
-        let (_, len) = recv(&self.socket, &mut pid, RecvFlags::WAITALL)?;
+        let (_, len) = retry_on_intr(|| recv(&self.socket, &mut pid, RecvFlags::WAITALL))?;
         let pid = Pid::from_raw(i32::from_ne_bytes(pid)).filter(|_| len == pid.len());
         pid.map(Child::of).ok_or_else(|| io::Error::other("the fork server has ended"))
     }
@@ -165,7 +168,8 @@ pub(crate) fn serve(worker: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
             drop(ends);
             return worker();
         };
-        send(stdin(), &pid.as_raw_pid().to_ne_bytes(), SendFlags::NOSIGNAL)?;
+        let pid = pid.as_raw_pid().to_ne_bytes();
+        retry_on_intr(|| send(stdin(), &pid, SendFlags::NOSIGNAL))?;
     }
     Ok(())
 }
@@ -175,12 +179,10 @@ fn asked() -> io::Result<Option<Ends>> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    let received = recvmsg(
-        stdin(),
-        &mut [IoSliceMut::new(&mut byte)],
-        &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
+    let received = retry_on_intr(|| {
+        let mut target = [IoSliceMut::new(&mut byte)];
+        recvmsg(stdin(), &mut target, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+    })?;
     if received.bytes == 0 {
         return Ok(None);
     }
@@ -211,7 +213,7 @@ fn fork_worker() -> io::Result<Option<Pid>> {
     drop(tells);
     let mut worker = [0; 4];
     let read = File::from(told).read_exact(&mut worker);
-    waitpid(Some(between), WaitOptions::empty())?;
+    retry_on_intr(|| waitpid(Some(between), WaitOptions::empty()))?;
     read?;
     Ok(Pid::from_raw(i32::from_ne_bytes(worker)))
 }
