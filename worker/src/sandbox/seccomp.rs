@@ -125,9 +125,12 @@ pub(super) fn of_worker(confinement: &SandboxLimits) -> io::Result<Filter> {
 pub(super) struct Filter(BTreeMap<i64, Vec<SeccompRule>>);
 
 impl Filter {
-    /// Allows calls with any arguments.
+    /// Allows calls with any arguments. Panics if a call is allowed under conditions, which would be lost.
     pub(super) fn allow(&mut self, calls: &[i64]) {
-        self.0.extend(calls.iter().map(|call| (*call, Vec::new())));
+        for call in calls {
+            let rules = self.0.entry(*call).or_default();
+            assert!(rules.is_empty(), "call {call} is allowed under conditions");
+        }
     }
 
     /// Allows a call if all conditions hold; adds to earlier rules of the call.
@@ -151,7 +154,8 @@ impl Filter {
         self.allow_owning_nothing(libc::SYS_fcntl, OWNING_FCNTL)
     }
 
-    /// Allows a call with any second argument, its command, that is not in `refused`.
+    /// Allows a call with any second argument, its command, that is not in `refused`. Takes these from a call
+    /// that is allowed with any arguments.
     fn allow_owning_nothing(&mut self, call: i64, refused: &[u64]) -> io::Result<()> {
         let other = |&command: &u64| SeccompCondition::new(1, Dword, SeccompCmpOp::Ne, command);
         let conditions: Result<Vec<_>, _> = refused.iter().map(other).collect();
@@ -267,6 +271,14 @@ pub(super) mod tests {
             gate: None,
             libraries: Vec::new(),
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "under conditions")]
+    fn a_call_under_conditions_is_not_allowed_with_any_arguments() {
+        let mut filter = Filter::default();
+        filter.allow_where(libc::SYS_mmap, &[PRIVATE]).expect("a rule");
+        filter.allow(&[libc::SYS_mmap]);
     }
 
     #[test]
