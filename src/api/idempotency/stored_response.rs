@@ -17,6 +17,7 @@ use crate::{
         extract::Caller,
         jobs::{Joined, PREFERENCE_APPLIED},
         middleware::REQUEST_ID,
+        send_budget::BufferedBytes,
     },
     runs::idempotency::{
         ANSWER_BYTES_MAX, BodyDigest, KeyedRequest, RecoveredOutcome, StoredResponse, TRACED_MAX,
@@ -108,11 +109,19 @@ pub enum Taken {
 
 /// Reads the answer to the request `request_id`.
 pub async fn taken(response: Response, request_id: RequestId) -> Result<Taken, ApiError> {
-    let (parts, body) = response.into_parts();
+    let (mut parts, body) = response.into_parts();
     let whole = match collect(body).await? {
         Collected::Whole(bytes) => bytes,
-        Collected::More(body) => return Ok(Taken::More(Response::from_parts(parts, body))),
+        Collected::More(body) => {
+            // What was read is buffered beside the rest's share.
+            if let Some(BufferedBytes(bytes)) = parts.extensions.get_mut::<BufferedBytes>() {
+                *bytes += ANSWER_BYTES_MAX as u64;
+            }
+            return Ok(Taken::More(Response::from_parts(parts, body)));
+        }
     };
+    // The answer buffers all of its bytes now.
+    parts.extensions.remove::<BufferedBytes>();
     let repeated = REPEATED.into_iter().filter_map(|name| {
         let value = parts.headers.get(&name)?.to_str().ok()?;
         Some((name.as_str().to_owned(), value.to_owned()))
@@ -178,6 +187,23 @@ mod tests {
             };
             assert!(found == sent, "{pieces} MiB");
             assert_eq!(whole, is_kept, "{pieces} MiB");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_charged_for_what_was_read_of_it() {
+        for (pieces, charged) in [(1, None), (9, Some(5 + ANSWER_BYTES_MAX as u64))] {
+            let chunks = (0..pieces).map(|at: u8| vec![at; 1 << 20]);
+            let mut response = Response::new(Body::new(Joined::new(chunks.map(Body::from))));
+            response.extensions_mut().insert(BufferedBytes(5));
+            let parts = match taken(response, RequestId::from_bytes([7; 8])).await {
+                Ok(Taken::Whole(_, parts)) => parts,
+                Ok(Taken::More(response)) => response.into_parts().0,
+                Err(error) => panic!("{error}"),
+            };
+            let buffered =
+                parts.extensions.get::<BufferedBytes>().map(|BufferedBytes(bytes)| *bytes);
+            assert_eq!(buffered, charged, "{pieces} MiB");
         }
     }
 }
