@@ -100,7 +100,8 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
 
 /// Returns true if every failure at `path` is plain text: WHIP, and serving files.
 pub fn fails_in_plain_text(path: &str) -> bool {
-    path.starts_with(whip::BASE) || path.starts_with("/v1/files/")
+    let is_below = |rest: &str| rest.is_empty() || rest.starts_with('/');
+    path.strip_prefix(whip::BASE).is_some_and(is_below) || path.starts_with("/v1/files/")
 }
 
 /// Creates the span of a request, with OpenTelemetry's attribute names and own ones.
@@ -146,4 +147,22 @@ async fn run(next: Next, request: Request) -> Response {
             .unwrap_or_else(|_| Poll::Ready(ApiError::Bug("a handler panicked").into_response()))
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whip_and_files_fail_in_plain_text() {
+        for (path, is_plain) in [
+            ("/v1/stream/whip", true),
+            ("/v1/stream/whip/sess-1", true),
+            ("/v1/stream/whipped", false),
+            ("/v1/files/a.mp4", true),
+            ("/v1/files", false),
+        ] {
+            assert_eq!(fails_in_plain_text(path), is_plain, "{path}");
+        }
+    }
 }
