@@ -125,9 +125,9 @@ terms! {
         .minimum(Some(Number::UInt(0)))
         .maximum(Some(Number::UInt(usize::MAX)));
     /// Start of a page: opaque, from a `Link` header.
-    Cursor = pattern("^[0-9]{1,19}$");
+    Cursor = pattern("^[0-9]{1,20}$");
     /// Start of a page of markers: opaque, from a `Link` header.
-    MarkerCursor = pattern(r"^[0-9]{1,19}\.[0-9]{1,19}\.mk-[0-9a-f]{16}\.[0-9]{1,19}$");
+    MarkerCursor = pattern(r"^[0-9]{1,20}\.[0-9]{1,20}\.mk-[0-9a-f]{16}\.[0-9]{1,20}$");
     /// Start of a page of files: opaque, from a `Link` header.
     FileCursor = pattern(r"^[0-9a-f]{32}\.[0-9a-z]{1,5}$");
     /// A relative path without empty parts, `.`, `..` or control characters.
