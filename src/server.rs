@@ -12,7 +12,7 @@ use std::{
 use timeline::LogState;
 use tokio::{
     task::{JoinError, JoinHandle},
-    time::MissedTickBehavior,
+    time::{Interval, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
 use transport::{DrainReport, ShutdownSignals};
@@ -120,7 +120,7 @@ impl Server {
 
     /// Resolves when the log has become read-only after a failure.
     pub async fn poisoned(&self) {
-        let mut tick = tokio::time::interval(SWEEP);
+        let mut tick = every(SWEEP);
         loop {
             tick.tick().await;
             if let LogState::Poisoned { reason } = self.app.registry.timeline().state() {
@@ -146,10 +146,16 @@ fn tell(app: &Arc<App>, stop: &CancellationToken) {
     }
 }
 
+/// Creates a timer that does not make up for the ticks missed in a stall.
+fn every(period: Duration) -> Interval {
+    let mut tick = tokio::time::interval(period);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick
+}
+
 /// Records the counts of each minute, and returns a burst's freed memory to the system.
 async fn count_minutes(app: Arc<App>) {
-    let mut tick = tokio::time::interval(stats::EVERY);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut tick = every(stats::EVERY);
     loop {
         tick.tick().await;
         let counting = Arc::clone(&app);
@@ -164,7 +170,7 @@ async fn count_minutes(app: Arc<App>) {
 }
 
 async fn sweep(app: Arc<App>) {
-    let mut tick = tokio::time::interval(SWEEP);
+    let mut tick = every(SWEEP);
     loop {
         tick.tick().await;
         app.growth.note(Instant::now(), app.quota.total());
