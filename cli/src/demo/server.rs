@@ -102,9 +102,8 @@ impl Server {
 
     /// Asks the server to drain and exit, and checks its exit status.
     pub fn stop(mut self) -> Result<(), CliError> {
-        if let Ok(Some(status)) = self.child.try_wait()
-            && status.success()
-        {
+        // The process id of a server that has ended may be another process's by now.
+        if self.has_ended()? {
             return Ok(());
         }
         let pid = Pid::from_child(&self.child);
