@@ -1,12 +1,11 @@
 //! `sightline fleet`: runs and descriptions of all servers that mirror their events to one database.
 
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     client::{ApiClient, QUICK, ServerArgs},
     error::CliError,
-    output::{self, TextTable},
+    output::{self, TextTable, or_dash},
 };
 
 /// Arguments of `fleet`.
@@ -39,71 +38,28 @@ enum FleetCommand {
     },
 }
 
-#[derive(Serialize, Deserialize)]
-struct Runs {
-    runs: Vec<Run>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Run {
-    node: String,
-    run_id: String,
-    label: Option<String>,
-    status: String,
-    created_at: String,
-    last_event_at: String,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Hits {
-    hits: Vec<Hit>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Hit {
-    node: String,
-    run_id: String,
-    label: Option<String>,
-    seq: u64,
-    kind: String,
-    appended_at: String,
-    description: String,
-}
-
 /// Runs `fleet`.
 pub fn run(args: &FleetArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
-    match &args.command {
-        FleetCommand::Runs { limit } => {
-            let found: Runs = client.get("v1/fleet/runs", &[("limit", limit.to_string())])?;
-            output::print(args.json, &found, |found| {
-                let columns = ["NODE", "RUN", "STATUS", "CREATED", "LAST EVENT", "LABEL"];
-                let mut table = TextTable::new(&columns);
-                for Run { node, run_id, label, status, created_at, last_event_at } in &found.runs {
-                    let label = or_dash(label);
-                    let cells = [node, run_id, status, created_at, last_event_at, &label];
-                    table.push(cells.map(String::clone));
-                }
-                table
-            })
+    let (found, list, columns, fields): (Value, _, _, _) = match &args.command {
+        FleetCommand::Runs { limit } => (
+            client.get("v1/fleet/runs", &[("limit", limit.to_string())])?,
+            "runs",
+            ["NODE", "RUN", "STATUS", "CREATED", "LAST EVENT", "LABEL"],
+            ["node", "run_id", "status", "created_at", "last_event_at", "label"],
+        ),
+        FleetCommand::Search { query, limit } => (
+            client.post("v1/fleet/search", &json!({ "query": query, "limit": limit }), QUICK)?,
+            "hits",
+            ["NODE", "RUN", ">SEQ", "APPENDED", "LABEL", "TEXT"],
+            ["node", "run_id", "seq", "appended_at", "label", "description"],
+        ),
+    };
+    output::print(args.json, &found, |found| {
+        let mut table = TextTable::new(&columns);
+        for row in found[list].as_array().into_iter().flatten() {
+            table.push(fields.map(|field| or_dash(&row[field])));
         }
-        FleetCommand::Search { query, limit } => {
-            let wanted = json!({ "query": query, "limit": limit });
-            let found: Hits = client.post("v1/fleet/search", &wanted, QUICK)?;
-            output::print(args.json, &found, |found| {
-                let columns = ["NODE", "RUN", ">SEQ", "APPENDED", "LABEL", "TEXT"];
-                let mut table = TextTable::new(&columns);
-                for Hit { node, run_id, label, seq, appended_at, description, .. } in &found.hits {
-                    let (seq, label) = (seq.to_string(), or_dash(label));
-                    let cells = [node, run_id, &seq, appended_at, &label, description];
-                    table.push(cells.map(String::clone));
-                }
-                table
-            })
-        }
-    }
-}
-
-fn or_dash(text: &Option<String>) -> String {
-    text.clone().unwrap_or_else(|| "-".to_owned())
+        table
+    })
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{StdoutWriter, TextTable, text},
+    output::{StdoutWriter, TextTable, or_dash, text},
 };
 
 const READY: &str = "ready";
@@ -60,7 +60,6 @@ pub fn run(args: &ModelsArgs) -> Result<(), CliError> {
     out.table(&table)?;
     let mut table =
         TextTable::new(&["BACKEND", "TYPE", "REACHABLE", "ASKED FOR", "LISTS", "LAST ERROR"]);
-    let or_dash = |value: &Value| if value.is_null() { "-".to_owned() } else { text(value) };
     for provider in &found.providers {
         let lists = provider["lists"].as_array().map_or_else(
             || "-".to_owned(),

@@ -214,6 +214,11 @@ pub fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), printable)
 }
 
+/// Like [`text`], with a dash for null.
+pub fn or_dash(value: &Value) -> String {
+    if value.is_null() { "-".to_owned() } else { text(value) }
+}
+
 /// Formats media time as `m:ss.mmm`, with hours if there are any.
 pub fn clock(pts_ms: i64) -> String {
     let sign = if pts_ms < 0 { "-" } else { "" };

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     client::{ApiClient, QUICK, ServerArgs, run_path},
     error::CliError,
-    output::{self, StdoutWriter, TextTable, printable, text},
+    output::{self, StdoutWriter, TextTable, or_dash, printable, text},
     wire::RunRecord,
     work::post_nothing,
 };
@@ -177,20 +177,21 @@ fn list(
 ) -> Result<(), CliError> {
     let mut query = vec![("limit", limit.to_string())];
     query.extend(status.map(|status| ("status", status)));
-    let runs: Vec<RunRecord> = client.get("v1/runs", &query)?;
+    let runs: Value = client.get("v1/runs", &query)?;
     output::print(json, &runs, |runs| {
         let mut table = TextTable::new(&["RUN", "STATUS", "NOW", "CREATED", "LABEL", "SOURCE"]);
-        let or_dash = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-        for run in runs {
-            let now = run.active_job.as_ref().and_then(under_way);
-            let live = || run.source.clone().filter(|_| run.session_id.is_some());
+        for run in runs.as_array().into_iter().flatten() {
+            let live = || match run["session_id"].is_null() {
+                true => "-".to_owned(),
+                false => or_dash(&run["source"]),
+            };
             table.push([
-                run.run_id.clone(),
-                run.status.clone(),
-                or_dash(&now.or_else(live)),
-                or_dash(&run.created_at),
-                or_dash(&run.label),
-                or_dash(&run.source_uri),
+                text(&run["run_id"]),
+                text(&run["status"]),
+                under_way(&run["active_job"]).unwrap_or_else(live),
+                or_dash(&run["created_at"]),
+                or_dash(&run["label"]),
+                or_dash(&run["source_uri"]),
             ]);
         }
         table

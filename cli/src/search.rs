@@ -1,11 +1,12 @@
 //! `sightline search`: finds descriptions that contain a text.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
-    client::{ApiClient, QUICK, ServerArgs, note_damaged},
+    client::{ApiClient, Page, QUICK, ServerArgs, note_damaged},
     error::CliError,
-    output::{self, TextTable, clock, grouped},
+    output::{self, TextTable, clock, grouped, text},
 };
 
 /// Arguments of `search`.
@@ -34,49 +35,30 @@ struct Request<'a> {
     run_id: Option<&'a str>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Reply {
-    scanned: u64,
-    total_hits: u64,
-    hits: Vec<Hit>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    damaged_events: Option<u64>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Hit {
-    seq: u64,
-    run_id: String,
-    pts_ms: Option<i64>,
-    kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    index_name: Option<String>,
-    snippet: String,
-}
-
 /// Runs `search`.
 pub fn run(args: &SearchArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let (query, limit, run_id) = (args.query.as_str(), args.limit, args.run.as_deref());
-    let reply: Reply = client.post("v1/search", &Request { query, limit, run_id }, QUICK)?;
-    note_damaged(reply.damaged_events.unwrap_or(0));
+    let reply: Value = client.post("v1/search", &Request { query, limit, run_id }, QUICK)?;
+    note_damaged(reply.damaged_events());
     output::print(args.json, &reply, table)?;
     if !args.json {
-        let (hits, scanned) = (grouped(reply.total_hits), grouped(reply.scanned));
+        let count = |name: &str| grouped(reply[name].as_u64().unwrap_or(0));
+        let (hits, scanned) = (count("total_hits"), count("scanned"));
         note!("sightline: {hits} of {scanned} descriptions");
     }
     Ok(())
 }
 
-fn table(reply: &Reply) -> TextTable {
+fn table(reply: &Value) -> TextTable {
     let mut table = TextTable::new(&[">SEQ", "RUN", ">TIME", "KIND", "TEXT"]);
-    for hit in &reply.hits {
+    for hit in reply["hits"].as_array().into_iter().flatten() {
         table.push([
-            hit.seq.to_string(),
-            hit.run_id.clone(),
-            hit.pts_ms.map_or_else(|| "-".to_owned(), clock),
-            hit.kind.clone(),
-            hit.snippet.clone(),
+            text(&hit["seq"]),
+            text(&hit["run_id"]),
+            hit["pts_ms"].as_i64().map_or_else(|| "-".to_owned(), clock),
+            text(&hit["kind"]),
+            text(&hit["snippet"]),
         ]);
     }
     table

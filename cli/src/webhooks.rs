@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::{
     client::{ApiClient, QUICK, ServerArgs, run_path},
     error::CliError,
-    output::{StdoutWriter, TextTable, printable, text},
+    output::{StdoutWriter, TextTable, or_dash, printable, text},
 };
 
 /// Arguments of `webhooks`.
@@ -110,14 +110,13 @@ fn listed(reply: &Value) -> TextTable {
             || "all".to_owned(),
             |kinds| kinds.iter().map(text).collect::<Vec<_>>().join(", "),
         );
-        let error = &hook["last_error"]["message"];
         table.push([
             text(&hook["webhook_id"]),
             text(&hook["status"]),
             text(&hook["dead_letters"]),
             kinds,
             text(&hook["url"]),
-            if error.is_null() { "-".to_owned() } else { text(error) },
+            or_dash(&hook["last_error"]["message"]),
         ]);
     }
     table

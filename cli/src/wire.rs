@@ -4,7 +4,7 @@
 
 use media::{EventType, Marker};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use crate::client::Page;
 
@@ -56,33 +56,12 @@ impl MarkerRecord {
     }
 }
 
-/// Run, as in the API's responses.
-#[derive(Debug, Serialize, Deserialize)]
+/// Fields used of a run in the API's responses.
+#[derive(Debug, Deserialize)]
 pub struct RunRecord {
     pub run_id: String,
     #[serde(default)]
-    pub label: Option<String>,
-    pub status: String,
-    #[serde(default)]
-    pub active_job: Option<Value>,
-    #[serde(default)]
-    pub mode: Option<String>,
-    #[serde(default)]
     pub model: Option<String>,
-    #[serde(default)]
-    pub source_uri: Option<String>,
-    #[serde(default)]
-    pub source: Option<String>,
-    #[serde(default)]
-    pub session_id: Option<String>,
-    #[serde(default)]
-    pub tenant_id: Option<String>,
-    #[serde(default)]
-    pub created_at: Option<String>,
-    #[serde(default)]
-    pub updated_at: Option<String>,
-    #[serde(default)]
-    pub expires_at: Option<String>,
 }
 
 /// Event envelope; the payload keeps the bytes that the server sent.

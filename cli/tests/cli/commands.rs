@@ -49,6 +49,12 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
         "providers": [{ "name": "gpu", "type": "openai_compat", "reachable": true, "asked_for": null,
             "lists": ["acme/a"], "last_error": null }],
     });
+    let hits = json!({ "scanned": 1, "total_hits": 1, "hits": [{ "seq": 1, "run_id": RUN, "pts_ms": 0,
+        "kind": "vlm", "snippet": "van", "description": "a van" }] });
+    let query = json!({ "query": "van", "limit": 50 });
+    let listed = json!([{ "run_id": RUN, "status": "pending", "semantic": 7 }]);
+    let fleet = json!({ "runs": [{ "node": "node-1", "run_id": RUN, "label": null, "status": "pending",
+        "created_at": "2026-01-01T00:00:00Z", "last_event_at": "2026-01-01T00:00:00Z", "later": 7 }] });
     let active = json!([{ "run_id": RUN, "status": "pending" }]);
     let stopped = json!({ "run_id": RUN, "status": "cancelled" });
     let cancel = format!("DELETE /v1/runs/RUN/jobs/{JOB}");
@@ -91,6 +97,16 @@ fn each_command_asks_for_one_thing_and_shows_what_came() {
             vec![("GET /v1/files/1.mp4".to_owned(), Value::Null)],
             "the bytes",
         ),
+        one(
+            &["search", "van", "--json"],
+            hits,
+            "POST /v1/search",
+            query,
+            "\"description\": \"a van\"",
+        ),
+        get(&["runs", "list", "--json"], listed, "/v1/runs?limit=100", "\"semantic\": 7"),
+        get(&["fleet", "runs"], fleet.clone(), "/v1/fleet/runs?limit=100", "node-1  run-"),
+        get(&["fleet", "runs", "--json"], fleet, "/v1/fleet/runs?limit=100", "\"later\": 7"),
         get(&["webhooks", "list", "--run", RUN], hooks, "/v1/runs/RUN/webhooks", "refused"),
         (
             vec!["webhooks", "create", "https://example.org/", "--kinds", "vlm,activity_started"],
