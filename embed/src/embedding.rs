@@ -91,7 +91,7 @@ impl ModelInputImage {
 impl std::fmt::Debug for ModelInputImage {
     /// Prints the side only, not the 150,528 bytes.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Picture").field("side", &self.side).finish_non_exhaustive()
+        f.debug_struct("ModelInputImage").field("side", &self.side).finish_non_exhaustive()
     }
 }
 

@@ -64,7 +64,7 @@ struct Inner {
 
 impl fmt::Debug for EgressClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Egress").field("networks", &self.0.networks).finish_non_exhaustive()
+        f.debug_struct("EgressClient").field("networks", &self.0.networks).finish_non_exhaustive()
     }
 }
 

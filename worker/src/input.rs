@@ -36,7 +36,7 @@ pub struct RemoteMedia {
 
 impl fmt::Debug for RemoteMedia {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remote")
+        f.debug_struct("RemoteMedia")
             .field("url", &self.url)
             .field("playlists", &self.playlists)
             .finish_non_exhaustive()
@@ -82,6 +82,6 @@ pub struct RtspMedia {
 
 impl fmt::Debug for RtspMedia {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rtsp").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("RtspMedia").field("url", &self.url).finish_non_exhaustive()
     }
 }

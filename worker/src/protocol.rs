@@ -80,7 +80,7 @@ pub(crate) struct RtspCredentials {
 /// Prints no field: credentials must not reach a log.
 impl fmt::Debug for RtspCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials").finish_non_exhaustive()
+        f.debug_struct("RtspCredentials").finish_non_exhaustive()
     }
 }
 

@@ -244,7 +244,7 @@ fn bound(
 /// Omits the JPEG, which must not fill a log.
 impl fmt::Debug for EncodedImage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Picture")
+        f.debug_struct("EncodedImage")
             .field("extent", &self.extent)
             .field("jpeg_bytes", &self.jpeg.len())
             .finish_non_exhaustive()

@@ -24,7 +24,7 @@ pub struct DatabaseUrl {
 
 impl fmt::Debug for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Target(hidden)")
+        f.write_str("DatabaseUrl(hidden)")
     }
 }
 

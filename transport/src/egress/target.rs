@@ -26,7 +26,7 @@ pub struct UrlCredentials {
 
 impl fmt::Debug for UrlCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Credentials(hidden)")
+        f.write_str("UrlCredentials(hidden)")
     }
 }
 

@@ -46,7 +46,7 @@ pub struct DownloadBody {
 
 impl fmt::Debug for DownloadBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Body").field("host", &self.target.host()).finish_non_exhaustive()
+        f.debug_struct("DownloadBody").field("host", &self.target.host()).finish_non_exhaustive()
     }
 }
 
