@@ -37,7 +37,6 @@ struct ModelRecord {
     #[schema(value_type = schema_types::ModelAvailability)]
     availability: &'static str,
     /// Names of the reachable backends that serve the model, in the order in which they are asked.
-    ///
     providers_available: Vec<String>,
     /// Smaller models of the family, most capable first, for a caller to name instead. The service
     /// asks other backends, but never another model.
@@ -60,7 +59,6 @@ struct ProviderRecord {
     #[schema(required = true)]
     last_error: Option<String>,
     /// Model that requests are sent for; null if none is configured, so that requests name it.
-    ///
     #[schema(required = true)]
     asked_for: Option<String>,
     /// Models listed by the backend; null if it gave no list.
@@ -96,7 +94,6 @@ struct SkippedBackend {
 struct CodecRecord {
     codec: &'static str,
     /// Decoder that decoded a test clip bit-exactly in a sandboxed worker at the start; null if none did.
-    ///
     #[schema(required = true)]
     decoder: Option<String>,
     /// Reason why the preferred backend did not decode it.

@@ -73,12 +73,11 @@ fn asked(app: &App, headers: &HeaderMap, params: &RawParams) -> Result<(Seq, Fil
 
 /// Follow the events of a run.
 ///
-/// Each message has the event's `seq` as `id`, its kind as `event`, and the event itself as `data`. After 15
-/// s
-/// of silence a comment is sent. The stream ends after the event that ends the run, or on deletion of the
-/// run; a comment states the reason. A reader that reconnects after that with the last id gets 204, on which
-/// browsers stop. On shutdown the stream ends early; a reader that reconnects misses nothing. An id that no
-/// event has yet is refused: the server's data is older than the reader.
+/// Each message has the event's `seq` as `id`, its kind as `event`, and the event itself as `data`. After
+/// 15 s of silence a comment is sent. The stream ends after the event that ends the run, or on deletion
+/// of the run; a comment states the reason. A reader that reconnects after that with the last id gets
+/// 204, on which browsers stop. On shutdown the stream ends early; a reader that reconnects misses
+/// nothing. An id that no event has yet is refused: the server's data is older than the reader.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events/stream", operation_id = "followRunEvents", tag = "timeline",
     params(StreamQuery, Resume),
