@@ -15,21 +15,22 @@ use crate::base::arrow::{self, Column, Kind, ROWS_MAX};
 /// Media type of an Arrow IPC stream.
 pub const ARROW: &str = "application/vnd.apache.arrow.stream";
 
-/// Returns true if the `Accept` header prefers Arrow to JSON, or both equally.
+/// Returns true if the `Accept` header prefers Arrow to JSON, or both equally; `*/*` stands for JSON.
 pub fn wants_arrow(headers: &HeaderMap) -> bool {
     let given = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let (mut arrow, mut json) = (0.0, 0.0);
+    let (mut arrow, mut json, mut any) = (0.0, None, 0.0);
     for range in given.flat_map(|value| value.split(',')) {
         let mut parts = range.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default().to_ascii_lowercase();
         let quality = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok()).unwrap_or(1.0);
         match &*name {
             ARROW => arrow = quality,
-            "application/json" => json = quality,
+            "application/json" => json = Some(quality),
+            "application/*" | "*/*" => any = quality,
             _ => {}
         }
     }
-    arrow > 0.0 && arrow >= json
+    arrow > 0.0 && arrow >= json.unwrap_or(any)
 }
 
 fn column(path: impl Into<String>, kind: Kind) -> Column {
