@@ -146,7 +146,8 @@ mod tests {
     fn every_part_of_the_header_is_passed_over() {
         const WHOLE: Option<&[u8]> = Some(&[0xaa, 0xbb]);
         let extension = [0xbe, 0xde, 0, 1, 0x10, 0x31, 0, 0, 0xaa, 0xbb];
-        let cases: [(&str, Vec<u8>, Option<&[u8]>); 13] = [
+        type Payload<'a> = Option<&'a [u8]>;
+        let cases: [(&str, Vec<u8>, Payload<'_>); 13] = [
             ("plain", PLAIN.to_vec(), WHOLE),
             ("no payload", PLAIN[..12].to_vec(), Some(&[])),
             ("a byte short", PLAIN[..11].to_vec(), None),
