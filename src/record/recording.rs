@@ -33,7 +33,7 @@ pub const WINDOWING_DEFAULT: (u64, u64) = (16, 250);
 /// Reason of an end that the log had no room for at first.
 const NO_ROOM: &str = "there was no room to record its end";
 /// Reason of a recording that lost written rows.
-const DAMAGED: &str = "it was damaged on the disk";
+pub const DAMAGED: &str = "it was damaged on the disk";
 /// Model that an analysis names if the request named none.
 const BY_GATE: &str = "gate";
 /// Longest wait of a job's events for room in the log.

@@ -164,24 +164,38 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
 
 #[test]
 fn rows_that_the_disk_damages_while_they_are_recorded_are_told_and_kept() {
-    let setup = watching();
     let camera = Camera::start("none", &[format!("/live={FAST}")]);
-    let server = setup.start();
-    let run = record(&server, camera.port, &json!([]));
-    let rows = || server.get(&signals(&run)).json()["signals"].as_array().map_or(0, Vec::len);
-    wait_until("it has rows", || rows() > 400);
-    let columns = setup.dir().join("data/open-columns");
-    let column = fs::read_dir(&columns).expect("there").next().expect("one").expect("one").path();
-    let file = fs::File::options().read(true).write(true).open(&column).expect("opened");
-    let middle = file.metadata().expect("there").len() / 2;
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, middle).expect("read");
-    file.write_all_at(&[!byte[0]], middle).expect("written");
-    server.post_run(&run, "stop", &json!({})).assert_ok();
-    let decoded = server.wait_for_event(&run, "frames_decoded");
-    let told = (&decoded["truncated"], &decoded["reason"]);
-    assert_eq!(told, (&json!(true), &json!("it was damaged on the disk")));
-    assert!(column.with_added_extension("damaged").is_file());
+    for (cut, reason) in [
+        ("stop", "it was damaged on the disk"),
+        ("kill", "interrupted, and it was damaged on the disk"),
+    ] {
+        let setup = watching();
+        let mut server = setup.start();
+        let run = record(&server, camera.port, &json!([]));
+        let rows = |server: &Server| {
+            server.get(&signals(&run)).json()["signals"].as_array().map_or(0, Vec::len)
+        };
+        wait_until("it has rows", || rows(&server) > 400);
+        let columns = setup.dir().join("data/open-columns");
+        let column = fs::read_dir(&columns).expect("there").next().expect("one").expect("one");
+        let column = column.path();
+        let file = fs::File::options().read(true).write(true).open(&column).expect("opened");
+        let middle = file.metadata().expect("there").len() / 2;
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, middle).expect("read");
+        file.write_all_at(&[!byte[0]], middle).expect("written");
+        match cut {
+            "stop" => drop(server.post_run(&run, "stop", &json!({})).assert_ok()),
+            _ => {
+                server.kill();
+                server = setup.start();
+            }
+        }
+        let decoded = server.wait_for_event(&run, "frames_decoded");
+        let told = (&decoded["truncated"], &decoded["reason"]);
+        assert_eq!(told, (&json!(true), &json!(reason)));
+        assert!(column.with_added_extension("damaged").is_file(), "{cut}");
+    }
 }
 
 /// Steps of a recording, each a change beneath the data as the disk's shim counts them from its source's begin: a kind,

@@ -14,7 +14,7 @@ use crate::{
     base::labels::TenantLabels,
     record::{
         recorder::{Recorder, RecorderSpec, Watch},
-        recording::{Head, RunLog, Sealed},
+        recording::{DAMAGED, Head, RunLog, Sealed},
     },
     runs::registry::{Growing, Run, readable},
 };
@@ -86,7 +86,10 @@ impl JobRunner {
         let (sealed, _) = Sealed::copy(log, stores.clone(), job, hold)?;
         let decoded = FramesDecoded {
             truncated: true,
-            reason: Some(reason.to_owned()),
+            reason: Some(match cut.is_damaged {
+                true => format!("{reason}, and {DAMAGED}"),
+                false => reason.to_owned(),
+            }),
             signals: sealed.signals().clone(),
             ..head.decoded
         };
