@@ -438,12 +438,11 @@ export interface paths {
         };
         /**
          * Follow the events of a run.
-         * @description Each message has the event's `seq` as `id`, its kind as `event`, and the event itself as `data`. After 15
-         *     s
-         *     of silence a comment is sent. The stream ends after the event that ends the run, or on deletion of the
-         *     run; a comment states the reason. A reader that reconnects after that with the last id gets 204, on which
-         *     browsers stop. On shutdown the stream ends early; a reader that reconnects misses nothing. An id that no
-         *     event has yet is refused: the server's data is older than the reader.
+         * @description Each message has the event's `seq` as `id`, its kind as `event`, and the event itself as `data`. After
+         *     15 s of silence a comment is sent. The stream ends after the event that ends the run, or on deletion
+         *     of the run; a comment states the reason. A reader that reconnects after that with the last id gets
+         *     204, on which browsers stop. On shutdown the stream ends early; a reader that reconnects misses
+         *     nothing. An id that no event has yet is refused: the server's data is older than the reader.
          */
         get: operations["followRunEvents"];
         put?: never;
@@ -2297,8 +2296,8 @@ export interface components {
             truncated?: boolean;
             /**
              * Format: int64
-             * @description Epoch milliseconds at which its first picture was taken, as the container says, or came,
-             *     where the source is live; null where that is unknown, absent in events of older servers.
+             * @description Epoch milliseconds of its first picture: from the container or, where the source is live, the sender's
+             *     reports, else its arrival; null where that is unknown, absent in events of older servers.
              */
             wall_start_ms?: number | null;
             /** Format: int32 */
@@ -3676,6 +3675,11 @@ export interface components {
         Run: {
             active_job: components["schemas"]["Job"] | null;
             created_at: components["schemas"]["Timestamp"];
+            /**
+             * Format: int64
+             * @description Number of events that cannot be read, so that this record lacks what they say; absent if there are none.
+             */
+            damaged_events?: number;
             expires_at: components["schemas"]["Timestamp"] | null;
             label: components["schemas"]["Label"] | null;
             mode: components["schemas"]["AnalysisMode"];
@@ -3697,7 +3701,7 @@ export interface components {
             updated_at: components["schemas"]["Timestamp"];
             /**
              * @description Wall-clock time of each stream's first picture in epoch milliseconds: from the container or, for live
-             *     video, its arrival; null if unknown.
+             *     video, its arrival, at its end by the sender's reports (RFC 3550 6.4.1); null if unknown.
              */
             wall_start_ms: {
                 [key: string]: number | null;
@@ -3966,6 +3970,11 @@ export interface components {
         };
         /** @description Result of a search. */
         SearchResult: {
+            /**
+             * Format: int64
+             * @description Number of damaged events that the search leaves out, each of which may be a hit; absent if there are none.
+             */
+            damaged_events?: number;
             /** @description First hits, by `seq`. */
             hits: components["schemas"]["SearchHit"][];
             /** @description Id of the request. */
