@@ -31,7 +31,7 @@ fn every_packet_type_becomes_annex_b_or_is_refused() {
     let sets = aggregation(&[&VPS, &sps, &PPS]);
     let with = |nal: &'static [u8]| [&VPS[..], &sps, &PPS, nal].map(<[u8]>::to_vec).to_vec();
     let whole = |nal: &'static [u8], role| given(&[&VPS, &sps, &PPS, nal], role);
-    let cases: [(&str, Vec<Vec<u8>>, DepacketizeResult); 18] = [
+    let cases: [(&str, Vec<Vec<u8>>, DepacketizeResult); 19] = [
         ("IDR", with(&IDR), whole(&IDR, START)),
         ("CRA", with(&CRA), whole(&CRA, START)),
         ("BLA", with(&BLA), whole(&BLA, UnitKind::Start { breaks_link: true })),
@@ -64,6 +64,7 @@ fn every_packet_type_becomes_annex_b_or_is_refused() {
         ("no end", vec![vec![0x62, 1, 0x93, 1]], MALFORMED),
         ("no beginning", vec![vec![0x62, 1, 0x53, 1]], MALFORMED),
         ("cut by another", vec![vec![0x62, 1, 0x93, 1], TRAIL.into()], MALFORMED),
+        ("an end of another type", vec![vec![0x62, 1, 0x93, 1], vec![0x62, 1, 0x54, 1]], MALFORMED),
         ("PACI", vec![vec![0x64, 1, 0, 0]], MALFORMED),
         ("one byte", vec![vec![0x26]], MALFORMED),
         ("an empty unit", vec![vec![0x60, 1, 0, 0]], MALFORMED),
