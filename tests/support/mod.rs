@@ -207,6 +207,8 @@ impl Setup {
         };
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
         command.env("SERVICE_DATA_DIR", &self.data).env("SERVICE_BIND_ADDR", "127.0.0.1:0");
+        // Where `deploy/tsan` reads what races the server has.
+        command.envs(setting("TSAN_OPTIONS").map(|options| ("TSAN_OPTIONS", options)));
         command.envs(self.vars.iter().map(|(name, value)| (name, value)));
         command
     }
