@@ -55,9 +55,10 @@ pub fn run(args: &FleetArgs) -> Result<(), CliError> {
             ["node", "run_id", "seq", "appended_at", "label", "description"],
         ),
     };
-    output::print(args.json, &found, |found| {
+    let rows = found[list].as_array().ok_or_else(|| client.target.odd(format!("no {list}")))?;
+    output::print(args.json, &found, |_| {
         let mut table = TextTable::new(&columns);
-        for row in found[list].as_array().into_iter().flatten() {
+        for row in rows {
             table.push(fields.map(|field| or_dash(&row[field])));
         }
         table

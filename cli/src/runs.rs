@@ -177,10 +177,10 @@ fn list(
 ) -> Result<(), CliError> {
     let mut query = vec![("limit", limit.to_string())];
     query.extend(status.map(|status| ("status", status)));
-    let runs: Value = client.get("v1/runs", &query)?;
+    let runs: Vec<Value> = client.get("v1/runs", &query)?;
     output::print(json, &runs, |runs| {
         let mut table = TextTable::new(&["RUN", "STATUS", "NOW", "CREATED", "LABEL", "SOURCE"]);
-        for run in runs.as_array().into_iter().flatten() {
+        for run in runs {
             let live = || match run["session_id"].is_null() {
                 true => "-".to_owned(),
                 false => or_dash(&run["source"]),

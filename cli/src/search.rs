@@ -40,8 +40,9 @@ pub fn run(args: &SearchArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let (query, limit, run_id) = (args.query.as_str(), args.limit, args.run.as_deref());
     let reply: Value = client.post("v1/search", &Request { query, limit, run_id }, QUICK)?;
+    let hits = reply["hits"].as_array().ok_or_else(|| client.target.odd("no hits"))?;
     note_damaged(reply.damaged_events());
-    output::print(args.json, &reply, table)?;
+    output::print(args.json, &reply, |_| table(hits))?;
     if !args.json {
         let count = |name: &str| grouped(reply[name].as_u64().unwrap_or(0));
         let (hits, scanned) = (count("total_hits"), count("scanned"));
@@ -50,9 +51,9 @@ pub fn run(args: &SearchArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-fn table(reply: &Value) -> TextTable {
+fn table(hits: &[Value]) -> TextTable {
     let mut table = TextTable::new(&[">SEQ", "RUN", ">TIME", "KIND", "TEXT"]);
-    for hit in reply["hits"].as_array().into_iter().flatten() {
+    for hit in hits {
         table.push([
             text(&hit["seq"]),
             text(&hit["run_id"]),
