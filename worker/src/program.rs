@@ -187,6 +187,10 @@ impl WorkerProgram {
         command.envs(driver_settings());
         // Drivers cache compiled code in files, which a worker cannot have.
         command.env("MESA_SHADER_CACHE_DISABLE", "true").env("CUDA_CACHE_DISABLE", "1");
+        // A worker can write no report to a file: a race ends it, and so the job.
+        if cfg!(tsan) {
+            command.env("TSAN_OPTIONS", "halt_on_error=1");
+        }
         // A terminal's Ctrl-C goes to the whole foreground group; ending a job is for the supervisor.
         command.process_group(0);
         Ok(command.spawn()?.into())
