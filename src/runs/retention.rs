@@ -310,12 +310,13 @@ impl Retention {
         let (mut named, unowned) = (Hashes::default(), self.registry.unowned());
         let mut releases: HashMap<RunId, (Arc<Run>, u64)> = HashMap::new();
         let unreadable = self.read_stills(stop, |head, hash, bytes| {
+            let is_young = kept_from.is_none_or(|from| head.at >= from);
             // Nobody is served a run without a known owner, but its events are kept, and so are its stills.
-            if unowned.contains(&head.run) {
+            if is_young && unowned.contains(&head.run) {
                 return named.insert(hash);
             }
             let Some(run) = self.shown(head.run) else { return };
-            if kept_from.is_none_or(|from| head.at >= from) {
+            if is_young {
                 named.insert(hash);
             } else if released.is_none_or(|released| head.at >= released) {
                 releases.entry(head.run).or_insert((run, 0)).1 += bytes;

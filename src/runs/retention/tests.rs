@@ -186,7 +186,7 @@ fn damage(dir: &Path, marker: &str) {
 }
 
 #[tokio::test]
-async fn stills_of_a_run_whose_owner_cannot_be_read_stay() {
+async fn stills_of_a_run_whose_owner_cannot_be_read_stay_until_their_age() {
     let mut bench = Bench::new();
     let run = bench.run().await;
     let still = bench.still(&run, b"of nobody").await;
@@ -196,8 +196,12 @@ async fn stills_of_a_run_whose_owner_cannot_be_read_stay() {
     let rebuilt = RunRegistry::open(timeline, limits, quota, now, &Default::default());
     bench.registry = rebuilt.expect("rebuilt");
     bench.later(2 * HOUR_MS);
-    let swept = bench.retention(Vec::new()).sweep(&CancellationToken::new()).await;
-    assert_eq!((swept.expect("swept").stills.files, still.exists()), (0, true));
+    let (retention, stop) = (bench.retention(Vec::new()), CancellationToken::new());
+    let swept = retention.sweep(&stop).await.expect("swept");
+    assert_eq!((swept.stills.files, still.exists()), (0, true));
+    bench.run().await;
+    let swept = retention.sweep(&stop).await.expect("swept");
+    assert_eq!((swept.stills.files, still.exists()), (1, false), "past its age");
 }
 
 #[tokio::test]
