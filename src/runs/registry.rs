@@ -80,7 +80,7 @@ struct Tables {
     /// Number of runs per shown state.
     by_state: [usize; RunState::SHOWN.len()],
     owners: HashMap<Principal, Owner>,
-    /// Runs whose first event, which names their owner, was unreadable at start.
+    /// Runs whose first event, which names their owner, was unreadable at start, without deleted ones.
     unowned: HashSet<RunId>,
 }
 
@@ -154,6 +154,9 @@ impl RunRegistry {
         let now = Instant::now();
         let ttl = self.limits.ttl;
         self.timeline.scan(|head| {
+            if head.kind == EventKind::RunDeleted {
+                tables.unowned.remove(&head.run);
+            }
             let idle_ms = wall_now.epoch_ms.saturating_sub(head.at.epoch_ms).max(0) as u64;
             let left = ttl.saturating_sub(Duration::from_millis(idle_ms));
             tables.fold(&head, now + left);
@@ -210,7 +213,8 @@ impl RunRegistry {
         &self.timeline
     }
 
-    /// Runs that are served to nobody, as the event that names their owner was unreadable at start.
+    /// Runs that are not deleted and yet served to nobody, as the event that names their owner was unreadable at
+    /// start.
     pub fn unowned(&self) -> HashSet<RunId> {
         self.tables.lock().unowned.clone()
     }

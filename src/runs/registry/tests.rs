@@ -38,13 +38,15 @@ fn ids(registry: &RunRegistry, name: &str) -> Vec<RunId> {
 async fn a_run_whose_owner_cannot_be_read_is_counted_and_others_are_served() {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = open(dir.path(), HOUR);
-    for owner in ["alice", "bertha"] {
-        registry.create(origin(owner), REQUEST).await.expect("created");
-    }
+    let run = registry.create(origin("alice"), REQUEST).await.expect("created");
+    registry.create(origin("bertha"), REQUEST).await.expect("created");
     damage(dir.path(), "alice");
     let again = rebuilt(registry.timeline().clone(), HOUR);
     assert_eq!((registry.unowned().len(), again.unowned().len()), (0, 1));
     assert_eq!((ids(&again, "alice"), ids(&again, "bertha")), (vec![], ids(&registry, "bertha")));
+    registry.delete(&run, REQUEST).await.expect("deleted");
+    let again = rebuilt(registry.timeline().clone(), HOUR);
+    assert_eq!(again.unowned().len(), 0, "a deleted run is nobody's");
 }
 
 #[tokio::test]
