@@ -102,10 +102,11 @@ impl JobRunner {
     }
 
     /// Removes answers whose job record or run no longer exists; charges the others to their
-    /// owners. At startup, with `unfinished`, removes incomplete answers too.
+    /// owners, if those are known. At startup, with `unfinished`, removes incomplete answers too.
     pub(super) fn sweep_answers(&self, unfinished: bool) -> Result<(), MetaStoreError> {
         let answers = &self.parts.answers;
         let Ok(entries) = fs::read_dir(answers.dir.path()) else { return Ok(()) };
+        let unowned = self.parts.registry.unowned();
         for entry in entries.flatten() {
             let file = entry.file_name();
             let text = file.to_str().unwrap_or_default();
@@ -116,6 +117,9 @@ impl JobRunner {
             let run = key.and_then(|(run, _)| self.parts.registry.run(run));
             let run = run.filter(|run| run.lifecycle().is_visible());
             let recorded = key.map(|(run, job)| self.find_job(run, job)).transpose()?.flatten();
+            if recorded.is_some() && key.is_some_and(|(run, _)| unowned.contains(&run)) {
+                continue;
+            }
             let (Some(key), Some(run), Some(_)) = (key, run, recorded) else {
                 if let Err(error) = fs::remove_file(entry.path()) {
                     tracing::warn!(%error, "a long answer stays until the next sweep");
