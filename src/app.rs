@@ -151,7 +151,9 @@ pub enum StartError {
 fn check_log(data_dir: &Path, log: &Path) -> Result<(), StartError> {
     let has_files = |dir: &Path| {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        entries.into_iter().any(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
+        let mut names = entries.map(|entry| entry.file_name());
+        // Every start makes the folder of unfinished uploads.
+        names.any(|name| name != "incoming" && !name.as_encoded_bytes().starts_with(b"."))
     };
     if has_files(log) {
         return Ok(());
@@ -493,6 +495,7 @@ mod tests {
             (&["secret", "blobs/.x"], None),
             (&["blobs/x", "log/lock"], None),
             (&["blobs/x"], Some("blobs")),
+            (&["ledger", "uploads/incoming/x"], None),
             (&["ledger", "uploads/x"], Some("uploads")),
             (&["open-columns/x", "uploads/x"], Some("open-columns")),
         ] {
