@@ -22,42 +22,47 @@ use http_body_util::BodyExt;
 
 use super::record::JobAnswer;
 use crate::{
-    api::{App, files::FileBody},
+    api::{App, files::FileBody, send_budget::BufferedBytes},
     record::runner::Writing,
     runs::registry::JobOrder,
 };
 
 /// Stores the body of `response` for as long as its job is recorded; returns an equivalent response.
 pub async fn keep(app: &Arc<App>, order: &JobOrder, response: Response) -> Response {
-    let (parts, body) = response.into_parts();
+    let (mut parts, body) = response.into_parts();
     let (runner, (run, job)) = (Arc::clone(&app.runner), (order.run, order.id));
     let begun = app.blocking(move || runner.begin_answer(run, job)).await;
     let (body, stored) = match begun.map_err(io::Error::other).flatten() {
         Ok((writing, file)) => written(app, writing, file, body).await,
         Err(error) => (Joined::new([body]), Err(error)),
     };
-    if let Err(error) = stored {
-        tracing::error!(%job, %error, "what a job came to could not be kept");
+    match stored {
+        // What was read is in the file, and no longer in memory.
+        Ok(holds) => _ = parts.extensions.insert(holds),
+        Err(error) => tracing::error!(%job, %error, "what a job came to could not be kept"),
     }
     Response::from_parts(parts, Body::new(body))
 }
 
-/// Writes all of `body` to the file; returns a body that replays it, also after an error.
+/// Writes all of `body` to the file; returns a body that replays it, also after an error, and what that buffers.
 async fn written(
     app: &Arc<App>,
     mut writing: Writing,
     file: File,
     mut body: Body,
-) -> (Joined, io::Result<()>) {
+) -> (Joined, io::Result<BufferedBytes>) {
     let mut bytes = 0;
-    let replayed = |bytes| Body::new(FileBody::new(file, 0..bytes));
+    let replayed = |bytes| FileBody::new(file, 0..bytes);
     loop {
         let part = match body.frame().await.transpose() {
             Ok(Some(frame)) => frame.into_data().unwrap_or_default(),
             Ok(None) => break,
             Err(error) => {
                 let told = io::Error::other(error.to_string());
-                let joined = Joined { bodies: [replayed(bytes)].into(), error: Some(error.into()) };
+                let joined = Joined {
+                    bodies: [Body::new(replayed(bytes))].into(),
+                    error: Some(error.into()),
+                };
                 return (joined, Err(told));
             }
         };
@@ -66,13 +71,17 @@ async fn written(
         match wrote.map_err(io::Error::other).flatten() {
             Ok(back) => (writing, bytes) = (back, bytes + part.len() as u64),
             Err(error) => {
-                return (Joined::new([replayed(bytes), Body::from(part), body]), Err(error));
+                let bodies = [Body::new(replayed(bytes)), Body::from(part), body];
+                return (Joined::new(bodies), Err(error));
             }
         }
     }
     let runner = Arc::clone(&app.runner);
     let stored = app.blocking(move || runner.keep_answer(writing)).await;
-    (Joined::new([replayed(bytes)]), stored.map_err(io::Error::other).flatten())
+    let body = replayed(bytes);
+    let holds = body.holds();
+    let stored = stored.map_err(io::Error::other).flatten();
+    (Joined::new([Body::new(body)]), stored.map(|()| holds))
 }
 
 /// Returns the answer about a job whose result is in a file.
