@@ -179,9 +179,9 @@ fn is_over(timeline: &Timeline, order: &JobOrder) -> Result<bool, TimelineError>
             let Some(parts) = timeline.get_parts(head.seq)? else { continue };
             // A damaged event may be another job's.
             let request = match readable(&parts) {
-                // Written by a recovery that was interrupted itself.
+                // Written by a recovery that was interrupted itself; the recording may be damaged, too.
                 Some(Event::FramesDecoded(decoded))
-                    if decoded.reason.as_deref() == Some(INTERRUPTED) =>
+                    if decoded.reason.as_ref().is_some_and(|it| it.starts_with(INTERRUPTED)) =>
                 {
                     None
                 }

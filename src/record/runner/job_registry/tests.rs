@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use media::RequestId;
-use timeline::{NewEvent, RunCompleted, RunExpired, Signals, TimelineOptions};
+use timeline::{FramesDecoded, NewEvent, RunCompleted, RunExpired, Signals, TimelineOptions};
 
 use super::*;
 use crate::{base::meta_store::InjectedFault, runs::registry::tests::samples};
@@ -118,6 +118,11 @@ fn decoded(at: u8) -> Event {
     Event::FramesDecoded(samples::decoded(request(at), Signals::Inline(Vec::new())))
 }
 
+fn recovered(at: u8, reason: &str) -> Event {
+    let decoded = samples::decoded(request(at), Signals::Inline(Vec::new()));
+    Event::FramesDecoded(FramesDecoded { reason: Some(reason.to_owned()), ..decoded })
+}
+
 fn completed(at: u8) -> Event {
     Event::RunCompleted(RunCompleted { request_id: Some(request(at)), ..RunCompleted::default() })
 }
@@ -133,13 +138,23 @@ fn a_job_is_over_where_its_own_last_event_is() {
             (0..1000).map(|_| NewEvent { run: RUN, event: Event::RunExpired(RunExpired {}) });
         log.append_wait(filler.collect()).expect("durable");
     }
-    let rest = [(RUN, decoded(2)), (OTHER, decoded(3)), (RUN, completed(4))];
+    let rest = [
+        (RUN, decoded(2)),
+        (OTHER, decoded(3)),
+        (RUN, completed(4)),
+        (RUN, recovered(5, "interrupted")),
+        (RUN, recovered(6, "interrupted, and it was damaged on the disk")),
+        (RUN, recovered(7, "it was damaged on the disk")),
+    ];
     let rest = rest.map(|(run, event)| NewEvent { run, event });
     log.append_wait(rest.into()).expect("durable");
     let rows = [
         (1, JobKind::Ingest, true, "an ingest before the latest"),
-        (2, JobKind::Ingest, true, "the latest ingest"),
+        (2, JobKind::Ingest, true, "a later ingest"),
         (3, JobKind::Ingest, false, "another run's"),
+        (5, JobKind::Ingest, false, "recovered"),
+        (6, JobKind::Ingest, false, "recovered with damage"),
+        (7, JobKind::Ingest, true, "damaged, and whole else"),
         (9, JobKind::Ingest, false, "cut off before its events"),
         (2, JobKind::Reasoning, false, "cut off behind its frames"),
         (4, JobKind::Reasoning, true, "a whole reasoning"),
