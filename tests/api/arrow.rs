@@ -90,6 +90,7 @@ fn an_arrow_stream_has_the_records_of_the_json() {
         ("application/json, application/vnd.apache.arrow.stream;q=0.9", "application/json"),
         ("*/*, application/vnd.apache.arrow.stream;q=0.5", "application/json"),
         ("application/json;q=0.1, */*, application/vnd.apache.arrow.stream;q=0.5", ARROW),
+        ("application/*;q=0.1, */*, application/vnd.apache.arrow.stream;q=0.5", ARROW),
         ("application/vnd.apache.arrow.stream;q=0", "application/json"),
     ] {
         assert_eq!(as_arrow(&server, &path, accept).header("content-type"), kind, "{accept}");

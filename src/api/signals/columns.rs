@@ -18,7 +18,7 @@ pub const ARROW: &str = "application/vnd.apache.arrow.stream";
 /// Returns true if the `Accept` header prefers Arrow to JSON, or both equally; `*/*` stands for JSON.
 pub fn wants_arrow(headers: &HeaderMap) -> bool {
     let given = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let (mut arrow, mut json, mut any) = (0.0, None, 0.0);
+    let (mut arrow, mut json, mut application, mut any) = (0.0, None, None, 0.0);
     for range in given.flat_map(|value| value.split(',')) {
         let mut parts = range.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -26,11 +26,12 @@ pub fn wants_arrow(headers: &HeaderMap) -> bool {
         match &*name {
             ARROW => arrow = quality,
             "application/json" => json = Some(quality),
-            "application/*" | "*/*" => any = quality,
+            "application/*" => application = Some(quality),
+            "*/*" => any = quality,
             _ => {}
         }
     }
-    arrow > 0.0 && arrow >= json.unwrap_or(any)
+    arrow > 0.0 && arrow >= json.or(application).unwrap_or(any)
 }
 
 fn column(path: impl Into<String>, kind: Kind) -> Column {
