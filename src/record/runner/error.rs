@@ -94,9 +94,10 @@ impl IngestError {
         self.ends_the_run().then(|| failed(request_id, &self.told()))
     }
 
-    /// Returns true if the job reached its wall-clock limit.
+    /// Returns true if the job reached its limit of wall-clock or processor time.
     pub(super) fn is_out_of_time(&self) -> bool {
-        matches!(self, IngestError::Worker(WorkerError::WallClock { .. }))
+        use WorkerError::{ProcessorTime, WallClock};
+        matches!(self, IngestError::Worker(WallClock { .. } | ProcessorTime))
     }
 
     /// Returns the reason of an early end, for the recording.
