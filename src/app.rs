@@ -147,18 +147,18 @@ pub enum StartError {
     Listen(#[from] ListenError),
 }
 
-/// Refuses a new log beside files of a lost one: a start would remove stills and recordings, and serve no run.
+/// Returns true if the folder has files that are not hidden.
+fn has_files(dir: &Path) -> bool {
+    let mut entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.any(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
+}
+
+/// Refuses a new log beside existing stills or recordings, since a start without their log removes them.
 fn check_log(data_dir: &Path, log: &Path) -> Result<(), StartError> {
-    let has_files = |dir: &Path| {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        let mut names = entries.map(|entry| entry.file_name());
-        // Every start makes the folder of unfinished uploads.
-        names.any(|name| name != "incoming" && !name.as_encoded_bytes().starts_with(b"."))
-    };
     if has_files(log) {
         return Ok(());
     }
-    let named = ["blobs", "open-columns", "uploads", "answers"].map(|name| data_dir.join(name));
+    let named = ["blobs", "open-columns"].map(|name| data_dir.join(name));
     match named.into_iter().find(|dir| has_files(dir)) {
         Some(named) => Err(StartError::LogLost { log: log.to_owned(), named }),
         None => Ok(()),
@@ -202,6 +202,9 @@ impl Stores {
             }
             opened => opened?,
         };
+        if !has_files(&log_dir) && secret.is_marked(&ledger)? {
+            return Err(StartError::LogLost { log: log_dir, named: path });
+        }
         let data_dir = |source| StartError::DataDir { path: config.data_dir.clone(), source };
         if !secret.is_known(&ledger)? {
             return Err(data_dir(secret::unknown()));
@@ -495,8 +498,6 @@ mod tests {
             (&["secret", "blobs/.x"], None),
             (&["blobs/x", "log/lock"], None),
             (&["blobs/x"], Some("blobs")),
-            (&["ledger", "uploads/incoming/x"], None),
-            (&["ledger", "uploads/x"], Some("uploads")),
             (&["open-columns/x", "uploads/x"], Some("open-columns")),
         ] {
             let dir = tempfile::tempdir().expect("a directory");

@@ -92,6 +92,14 @@ fn a_folder_put_back_has_every_event_and_still() {
     let message = refusal(site.dir.path());
     assert!(message.contains("`secret` is damaged or of another installation"), "{message}");
     fs::write(&secret, right).expect("put back");
+    // A volume with log and stills that is not mounted.
+    for lost in ["log", "blobs"] {
+        fs::remove_dir_all(site.data().join(lost)).expect("lost");
+        fs::create_dir(site.data().join(lost)).expect("made");
+    }
+    let message = refusal(site.dir.path());
+    assert!(message.contains("/log has no log, and"), "{message}");
+    ["log", "blobs"].iter().for_each(|lost| copy(&backup.join(lost), &site.data().join(lost)));
     let server = site.start();
     assert_eq!(server.events(&site.run), events);
     assert_eq!(stills(&server, &site.run), pictures);

@@ -44,6 +44,11 @@ impl Secret {
         Ok(self.new_in.is_some() || self.marks(ledger)?.is_none_or(is_known))
     }
 
+    /// Returns true if a server has opened a log beside `ledger`.
+    pub fn is_marked(&self, ledger: &MetaStore) -> Result<bool, MetaStoreError> {
+        Ok(self.marks(ledger)?.is_some())
+    }
+
     /// Adds the mark to `ledger` and writes a new secret to disk; does nothing if both are done.
     pub fn keep(&self, ledger: &MetaStore) -> io::Result<()> {
         let marks = self.marks(ledger).map_err(io::Error::other)?;

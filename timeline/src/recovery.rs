@@ -5,7 +5,7 @@
 //! numbers an earlier compacted file covers was about to be removed and is ignored. Long because one place
 //! decides what is damage.
 
-use std::{io, path::PathBuf};
+use std::{io, ops::Range, path::PathBuf};
 
 use media::{Seq, WallTime};
 
@@ -316,16 +316,38 @@ pub(crate) fn scan(file: &FileBytes, visit: impl FnMut(usize, &JournalRecord<'_>
     scan_from(file, start, visit)
 }
 
-/// Continues a scan that ended at damage with the next intact batch; `None` if there is none.
+/// Continues a scan that ended at damage with the next intact batch, and with the intact records before it; `None`
+/// if there is no such batch.
 pub(crate) fn scan_on(
     file: &FileBytes,
     damaged: &ScanEnd,
-    visit: impl FnMut(usize, &JournalRecord<'_>),
+    mut visit: impl FnMut(usize, &JournalRecord<'_>),
 ) -> Option<ScanEnd> {
     let rest = file.bytes.get(damaged.position..)?;
     let position = damaged.position + batch::find(rest, 0, Seq(damaged.next.0.checked_add(1)?))?;
     let next = JournalBatch::parse(&file.bytes[position..])?.first;
+    visit_intact(file, damaged.position..position, damaged.next..next, &mut visit);
     Some(scan_from(file, ScanEnd { position, next, damage: None }, visit))
+}
+
+/// Visits the records among `bytes` of damaged batches that match their own checksums, and have `numbers`.
+fn visit_intact(
+    file: &FileBytes,
+    bytes: Range<usize>,
+    mut numbers: Range<Seq>,
+    visit: &mut impl FnMut(usize, &JournalRecord<'_>),
+) {
+    let mut offset = bytes.start;
+    while offset < bytes.end {
+        match JournalRecord::parse(&file.bytes[offset..bytes.end]) {
+            Ok(record) if numbers.contains(&record.head.seq) => {
+                numbers.start = Seq(record.head.seq.0 + 1);
+                visit(offset, &record);
+                offset += record.record_bytes();
+            }
+            _ => offset += 1,
+        }
+    }
 }
 
 fn scan_from(
