@@ -90,6 +90,23 @@ fn verify_tells_of_every_damaged_batch_and_cat_prints_the_others() {
 }
 
 #[test]
+fn a_damaged_event_of_a_batch_costs_no_other() {
+    let dir = TempDir::new().unwrap();
+    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    log.append_wait(vec![found(1, "one"), found(1, "two"), found(1, "three")]).unwrap();
+    log.append_wait(vec![found(1, "behind")]).unwrap();
+    drop(log);
+    let file = dir.path().join("journal/00000000000000000001.journal");
+    let at = fs::read(&file).unwrap().windows(3).position(|bytes| bytes == b"two").unwrap();
+    flip(&file, at);
+    let (printed, result) = printed(&dir);
+    result.unwrap_err();
+    assert_eq!(printed, ["one", "three", "behind"]);
+    let report = verify(dir.path()).unwrap();
+    assert_eq!((report.events, report.problems.len()), (3, 1));
+}
+
+#[test]
 fn repair_cuts_at_the_damage_keeps_the_bytes_and_the_log_goes_on() {
     for (damaged, at) in [(0, 500), (1, 8), (1, 900), (2, 40)] {
         let (dir, files) = log_of_40();
