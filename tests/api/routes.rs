@@ -373,7 +373,10 @@ fn with_damage(dir: &std::path::Path, book: &mut Book, clips: &std::path::Path) 
         let file = std::fs::File::options().write(true).open(file.expect("readable").path());
         file.and_then(|file| file.set_len(0)).expect("cut");
     }
-    std::fs::remove_dir_all(dir.join("data/uploads")).expect("removed");
+    // A file in place of the folder of unfinished uploads.
+    let incoming = dir.join("data/uploads/incoming");
+    std::fs::remove_dir_all(&incoming).expect("removed");
+    std::fs::write(incoming, "").expect("written");
     let rows = [
         ("GET", format!("/v1/runs/{run}/events"), Value::Null),
         ("GET", format!("/v1/runs/{run}/keyframes"), Value::Null),
