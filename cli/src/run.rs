@@ -76,6 +76,17 @@ pub struct ReasonBody {
     pub include_frame_metadata: bool,
 }
 
+/// Returns a source without the credentials and the query of a URL.
+fn shown(source: &str) -> String {
+    let Some((scheme, rest)) = source.split_once("://") else { return source.to_owned() };
+    let (address, query) =
+        rest.split_once('?').map_or((rest, ""), |(address, _)| (address, "?***"));
+    let authority = address.find('/').unwrap_or(address.len());
+    let host = address[..authority].rfind('@').map_or(0, |at| at + 1);
+    let user = if host > 0 { "***@" } else { "" };
+    format!("{scheme}://{user}{}{query}", &address[host..])
+}
+
 /// Runs `run`.
 pub fn run(args: &RunArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
@@ -89,7 +100,7 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
     let created: Value =
         client.post("v1/runs", &json!({ "model": model, "label": args.label }), QUICK)?;
     let run = created["run_id"].as_str().unwrap_or_default();
-    note!("sightline: {} of {}", printable(run), printable(&source));
+    note!("sightline: {} of {}", printable(run), printable(&shown(&source)));
     let outcome = carry_out(args, &client, (run, &model), source, &cancel);
     let is_refused = matches!(&outcome, Err(CliError::Api(error)) if error.status == 422);
     let ended = end(&client, run, is_refused);
@@ -279,4 +290,21 @@ pub fn semantic(semantic: &Value) -> Result<(), CliError> {
         note!("sightline: {said}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn a_source_is_shown_without_its_secrets() {
+        for (source, expected) in [
+            ("a@b?c.mp4", "a@b?c.mp4"),
+            ("https://host/a@b.mp4", "https://host/a@b.mp4"),
+            ("rtsp://user:pass@word@host:554/live", "rtsp://***@host:554/live"),
+            ("https://user@host?key=1", "https://***@host?***"),
+        ] {
+            assert_eq!(shown(source), expected);
+        }
+    }
 }
