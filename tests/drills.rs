@@ -99,7 +99,10 @@ fn a_folder_put_back_has_every_event_and_still() {
     }
     let message = refusal(site.dir.path());
     assert!(message.contains("/log has no log, and"), "{message}");
-    ["log", "blobs"].iter().for_each(|lost| copy(&backup.join(lost), &site.data().join(lost)));
+    for lost in ["log", "blobs"] {
+        fs::remove_dir(site.data().join(lost)).expect("empty");
+        copy(&backup.join(lost), &site.data().join(lost));
+    }
     let server = site.start();
     assert_eq!(server.events(&site.run), events);
     assert_eq!(stills(&server, &site.run), pictures);
