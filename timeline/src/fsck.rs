@@ -190,24 +190,20 @@ impl<V: FnMut(StoredEvent) -> ControlFlow<()>> Events<V> {
         let files = recovery::list(&self.disk)?.files;
         let mut head = Seq(0);
         for (position, first) in files.iter().enumerate() {
-            let successor = files.get(position + 1).copied();
-            let read =
-                recovery::check_continues(&self.disk, *first, head).and_then(|()| match successor
-                    .filter(|next| next.0 <= self.visited.0 + 1)
-                {
-                    Some(next) => Ok(ControlFlow::Continue(Seq(next.0 - 1))),
-                    None => self.read_file(*first, past_damage),
-                });
-            head = match (read, successor) {
-                (Ok(ControlFlow::Continue(last)), None) => last,
-                (Ok(ControlFlow::Continue(last)), Some(_)) if !past_damage => last,
-                (Ok(ControlFlow::Break(())), _) => return Ok(()),
-                (Err(error), _) if !past_damage || error.kind() != ErrorKind::DataLoss => {
-                    return Err(error);
-                }
-                (_, Some(next)) => Seq(next.0 - 1),
-                (Err(_), None) => return Ok(()),
-            };
+            if !past_damage {
+                recovery::check_continues(&self.disk, *first, head)?;
+            }
+            let successor = files.get(position + 1);
+            if let Some(next) = successor.filter(|next| next.0 <= self.visited.0 + 1) {
+                head = Seq(next.0 - 1);
+                continue;
+            }
+            match self.read_file(*first, past_damage) {
+                Ok(ControlFlow::Continue(last)) => head = last,
+                Ok(ControlFlow::Break(())) => return Ok(()),
+                Err(error) if past_damage && error.kind() == ErrorKind::DataLoss => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

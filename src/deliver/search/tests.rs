@@ -2,7 +2,6 @@
 
 use std::{
     future::poll_fn,
-    os::unix::fs::FileExt,
     pin::{Pin, pin},
     task::Poll,
 };
@@ -105,11 +104,7 @@ async fn an_event_that_cannot_be_read_is_counted_and_costs_no_other() {
     let run = log.run("alice").await;
     log.describe(&run, &["a red car", "a red bus"]).await;
     assert_eq!(log.find("alice", "red").await.damaged_events, 0);
-    let journal = log.dir.path().join("journal/00000000000000000001.journal");
-    let bytes = std::fs::read(&journal).expect("readable");
-    let at = bytes.windows(7).position(|some| some == b"red car").expect("a record");
-    let journal = std::fs::File::options().write(true).open(journal).expect("opens");
-    journal.write_all_at(b"R", at as u64).expect("written");
+    samples::damage(log.dir.path(), "red car");
     let cache = log.dir.path().join("another-cache");
     let built_later = SearchService::start_with(Arc::clone(&log.registry), LIMITS, cache);
     let built_later = built_later.expect("starts");

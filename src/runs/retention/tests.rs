@@ -171,26 +171,12 @@ async fn a_sweep_that_ends_early_leaves_no_still_charged() {
     }
 }
 
-/// Damages the event in the log below `dir` that has `marker`.
-fn damage(dir: &Path, marker: &str) {
-    let mut damaged = 0;
-    for entry in std::fs::read_dir(dir.join("log/journal")).expect("there").flatten() {
-        let mut bytes = std::fs::read(entry.path()).expect("readable");
-        let found = bytes.windows(marker.len()).position(|window| window == marker.as_bytes());
-        let Some(at) = found else { continue };
-        bytes[at..at + 8].fill(0xff);
-        std::fs::write(entry.path(), bytes).expect("written");
-        damaged += 1;
-    }
-    assert_eq!(damaged, 1, "one event holds {marker}");
-}
-
 #[tokio::test]
 async fn stills_of_a_run_whose_owner_cannot_be_read_stay_until_their_age() {
     let mut bench = Bench::new();
     let run = bench.run().await;
     let still = bench.still(&run, b"of nobody").await;
-    damage(bench.dir.path(), "alice");
+    samples::damage(&bench.dir.path().join("log"), "alice");
     let (timeline, limits) = (bench.registry.timeline().clone(), bench.registry.limits());
     let (quota, now) = (Arc::clone(bench.registry.quota()), WallTime { epoch_ms: 0 });
     let rebuilt = RunRegistry::open(timeline, limits, quota, now, &Default::default());
@@ -213,7 +199,7 @@ async fn a_damaged_event_is_passed_over_and_what_it_may_name_stays() {
     let damaged = bench.still(&run, b"its event is damaged").await;
     let kept = bench.still(&run, b"kept").await;
     let hash = damaged.file_name().expect("a name").to_string_lossy().into_owned();
-    damage(bench.dir.path(), &format!("of {hash}"));
+    samples::damage(&bench.dir.path().join("log"), &format!("of {hash}"));
     let retention = bench.retention(Vec::new());
     assert_eq!(bench.metrics.retention_unreadable.get(), 1, "at start");
     let swept = retention.sweep(&CancellationToken::new()).await.expect("swept");

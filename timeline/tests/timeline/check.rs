@@ -107,6 +107,20 @@ fn a_damaged_event_of_a_batch_costs_no_other() {
 }
 
 #[test]
+fn a_lost_file_costs_no_event_of_the_others() {
+    for lost in [0, 1] {
+        let (dir, files) = log_of_40();
+        let first = |file: usize| {
+            files[file].file_stem().unwrap().to_str().unwrap().parse::<usize>().unwrap()
+        };
+        fs::remove_file(&files[lost]).unwrap();
+        let (printed, result) = printed(&dir);
+        result.unwrap_err();
+        assert_eq!(printed.len(), 40 - (first(lost + 1) - first(lost)), "file {lost}");
+    }
+}
+
+#[test]
 fn repair_cuts_at_the_damage_keeps_the_bytes_and_the_log_goes_on() {
     for (damaged, at) in [(0, 500), (1, 8), (1, 900), (2, 40)] {
         let (dir, files) = log_of_40();

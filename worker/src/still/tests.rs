@@ -4,6 +4,7 @@ mod input;
 
 use std::sync::Arc;
 
+use gate::conformance::SUBSAMPLINGS;
 use media::{
     HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat, SampleRange, Score, Timebase,
     Timestamp,
@@ -134,14 +135,6 @@ const TURNS: [(Rotation, (usize, usize)); 4] = [
     (Rotation::Half, (1, 1)),
     (Rotation::ThreeQuarters, (0, 1)),
 ];
-const LAYOUTS: [Subsampling; 6] = [
-    Subsampling::Gray,
-    Subsampling::Yuv420,
-    Subsampling::Yuv422,
-    Subsampling::Yuv440,
-    Subsampling::Yuv411,
-    Subsampling::Yuv444,
-];
 
 #[test]
 fn colours_come_out_as_the_video_means_them() {
@@ -191,7 +184,7 @@ fn every_way_to_store_samples_gives_the_same_bytes() {
 fn a_turned_picture_stands_upright() {
     let extent = Dimensions { width: 66, height: 50 };
     for (rotation, corner) in TURNS {
-        for subsampling in &LAYOUTS[1..] {
+        for subsampling in &SUBSAMPLINGS[1..] {
             let name = format!("{rotation:?}, {subsampling:?}");
             let layout = layout(*subsampling, SampleRange::Limited);
             let still = encode(Quartered::new(extent, layout, RED, GREY), rotation);
@@ -213,7 +206,7 @@ fn a_turned_picture_stands_upright() {
 fn odd_sizes_and_grey_pictures_encode_and_buffers_are_reused() {
     let mut encoder = JpegEncoder::new().expect("an encoder");
     for (width, height) in [(1, 1), (2, 1), (3, 5), (17, 33), (63, 1), (640, 359), (5, 5)] {
-        for subsampling in LAYOUTS {
+        for subsampling in SUBSAMPLINGS {
             for rotation in [Rotation::None, Rotation::Quarter, Rotation::Half] {
                 let extent = Dimensions { width, height };
                 let layout = layout(subsampling, SampleRange::Limited);
@@ -255,7 +248,7 @@ fn a_quarter_that_is_cut_out_is_of_one_colour() {
     let samples = [SampleFormat::U8, SampleFormat::U16 { shift: 2 }];
     for (extent, sample) in extents.iter().flat_map(|extent| samples.map(|s| (*extent, s))) {
         for (subsampling, (rotation, corner)) in
-            LAYOUTS.iter().flat_map(|layout| TURNS.map(|turn| (*layout, turn)))
+            SUBSAMPLINGS.iter().flat_map(|layout| TURNS.map(|turn| (*layout, turn)))
         {
             let name = format!("{extent:?}, {sample:?}, {subsampling:?}, {rotation:?}");
             let layout = PixelLayout { sample, ..layout(subsampling, SampleRange::Limited) };
@@ -295,7 +288,7 @@ fn a_picture_that_is_scaled_down_keeps_its_corners() {
     ];
     for (what, extent, max_edge, (width, height)) in cases {
         for (subsampling, (rotation, corner)) in
-            LAYOUTS.iter().flat_map(|layout| TURNS.map(|turn| (*layout, turn)))
+            SUBSAMPLINGS.iter().flat_map(|layout| TURNS.map(|turn| (*layout, turn)))
         {
             let name = format!("{what}, {subsampling:?}, {rotation:?}");
             let picture =
@@ -330,7 +323,7 @@ fn a_picture_that_is_scaled_down_keeps_its_corners() {
 fn one_encoder_makes_stills_and_views_in_any_order() {
     let mut encoder = JpegEncoder::new().expect("an encoder");
     for (width, height) in [(640, 359), (65, 3), (1, 1), (3, 301), (1280, 720)] {
-        for subsampling in LAYOUTS {
+        for subsampling in SUBSAMPLINGS {
             for rotation in [Rotation::None, Rotation::Quarter] {
                 let extent = Dimensions { width, height };
                 let layout = layout(subsampling, SampleRange::Limited);
