@@ -16,10 +16,10 @@ pub struct ResourceVersion {
     pub modified: Option<SystemTime>,
 }
 
-/// Conditional headers that [`evaluate`] reads.
+/// Conditional headers that [`caller_is_current`] reads.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "says what `evaluate` reads")]
+#[expect(dead_code, reason = "says what `caller_is_current` reads")]
 pub struct Preconditions {
     /// Entity tags that the resource must match; otherwise 412.
     #[param(rename = "if-match")]
@@ -37,7 +37,7 @@ pub struct Preconditions {
 
 /// Evaluates the preconditions in the order of RFC 9110 13.2.2. Returns true if the caller has this version
 /// (304); fails if it requires another one (412).
-pub fn evaluate(headers: &HeaderMap, version: &ResourceVersion) -> Result<bool, ApiError> {
+pub fn caller_is_current(headers: &HeaderMap, version: &ResourceVersion) -> Result<bool, ApiError> {
     let failed = || {
         let text = "precondition failed: the condition does not match the current state".to_owned();
         Err(ApiError::Plain(StatusCode::PRECONDITION_FAILED, text))
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// Outcomes of [`evaluate`] without the text of its error.
+    /// Outcomes of [`caller_is_current`] without the text of its error.
     const SEND: Option<bool> = Some(false);
     const NOT_MODIFIED: Option<bool> = Some(true);
     const FAILED: Option<bool> = None;
@@ -139,7 +139,7 @@ mod tests {
             (&[(IF_MATCH, "\"b\""), (IF_NONE_MATCH, "\"a\"")], FAILED),
         ];
         for (pairs, expected) in cases {
-            assert_eq!(evaluate(&headers(pairs), &version()).ok(), expected, "{pairs:?}");
+            assert_eq!(caller_is_current(&headers(pairs), &version()).ok(), expected, "{pairs:?}");
         }
     }
 

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
-    conditional::{Preconditions, ResourceVersion, evaluate},
+    conditional::{Preconditions, ResourceVersion, caller_is_current},
     error::ApiError,
     extract::{Caller, OwnedRun, QueryParams, RawParams},
     openapi::{FailureResponse, schema_types},
@@ -141,7 +141,7 @@ pub async fn fetch(
         app.in_turn(places, principal, read).await??.ok_or(ApiError::NotFound("keyframe"))?;
     let etag = edge.map_or_else(|| format!("\"{hash}\""), |edge| format!("\"{hash}-{edge}\""));
     let kept = [(header::ETAG, etag.clone()), (header::CACHE_CONTROL, CACHE.to_owned())];
-    if evaluate(&headers, &ResourceVersion { etag, modified: None })? {
+    if caller_is_current(&headers, &ResourceVersion { etag, modified: None })? {
         return Ok((StatusCode::NOT_MODIFIED, kept).into_response());
     }
     Ok((kept, [(header::CONTENT_TYPE, "image/jpeg")], bytes).into_response())

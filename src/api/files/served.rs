@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use super::{
     super::{
         ApiResult,
-        conditional::{ResourceVersion, allows_range, evaluate},
+        conditional::{ResourceVersion, allows_range, caller_is_current},
     },
     body::FileBody,
     range::{RangeOutcome, wanted},
@@ -44,7 +44,7 @@ pub fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
     }
     kept.insert(header::CACHE_CONTROL, CACHE);
     kept.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    if evaluate(headers, &version)? {
+    if caller_is_current(headers, &version)? {
         return Ok((StatusCode::NOT_MODIFIED, kept).into_response());
     }
     // Ranges apply to GET only (RFC 9110 14.2).
