@@ -26,7 +26,7 @@ fn pixel(input: &NoveltyInput, x: u32, y: u32) -> [i32; 3] {
 
 #[test]
 fn every_layout_gives_the_same_colours_and_cells() {
-    for subsampling in LAYOUTS {
+    for subsampling in SUBSAMPLINGS {
         for extent in
             [SMALL, Dimensions { width: 67, height: 51 }, Dimensions { width: 640, height: 360 }]
         {
