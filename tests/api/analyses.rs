@@ -6,16 +6,18 @@ use timeline::Event;
 
 use crate::support::{Reply, Server, Setup, seed, shared};
 
+/// A calm frame, of 25 a second.
+pub fn frame(index: u64) -> Value {
+    json!({
+        "frame_index": index, "pts_ms": index * 40, "perceptual_hash": "00000000000000ff",
+        "luma_mean": 0.5, "flicker_score": 0.1, "ghosting_score": 0.1,
+        "noise_variance_score": 0.1, "scene_score": 0.0,
+    })
+}
+
 /// Calm frames from `first` on, of which each second index is skipped: each has a marker of its own.
 pub fn frames(first: u64, count: u64) -> Value {
-    let frame = |index: u64| {
-        json!({
-            "frame_index": index * 2, "pts_ms": index * 80, "perceptual_hash": "00000000000000ff",
-            "luma_mean": 0.5, "flicker_score": 0.1, "ghosting_score": 0.1,
-            "noise_variance_score": 0.1, "scene_score": 0.0,
-        })
-    };
-    (first..first + count).map(frame).collect()
+    (first..first + count).map(|index| frame(index * 2)).collect()
 }
 
 fn analyze(server: &Server, run: &str, stream: &str, frames: &Value) -> Vec<Value> {

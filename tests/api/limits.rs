@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    api::routes::book::path,
+    api::{analyses::frame, routes::book::path},
     support::{Reply, Server, Setup, shared},
 };
 
@@ -45,14 +45,6 @@ fn body(operation: &str, run: &str) -> Value {
 
 fn question() -> Value {
     json!({"model": "qwen3-vl-4b", "prompt": "p"})
-}
-
-fn frame(index: usize) -> Value {
-    json!({
-        "frame_index": index, "pts_ms": 40, "perceptual_hash": "00000000000000ff",
-        "luma_mean": 0.5, "flicker_score": 0.1, "ghosting_score": 0.1,
-        "noise_variance_score": 0.1, "scene_score": 0.0,
-    })
 }
 
 /// Schema behind references, and beside null.
@@ -161,8 +153,8 @@ fn cases(document: &Value, schema: &Value, example: &Value, at: (&str, &str)) ->
     }
     let mut found = Vec::new();
     let is_frame = example[0]["frame_index"].is_u64();
-    let item = |at: usize| if is_frame { frame(at) } else { example[0].clone() };
-    let of_len = |len: u64| (0..len as usize).map(item).collect::<Value>();
+    let item = |at: u64| if is_frame { frame(at) } else { example[0].clone() };
+    let of_len = |len: u64| (0..len).map(item).collect::<Value>();
     for (bound, past) in [("minItems", -1), ("maxItems", 1)] {
         if let Some(bound) = schema[bound].as_u64() {
             found.push(case(of_len(bound), true));
