@@ -1,7 +1,5 @@
 //! `GET /v1/doctor`: each thing that people get wrong is found, and said with what to do about it.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 use worker::SandboxPolicy;
 
@@ -47,72 +45,69 @@ fn what_people_get_wrong_is_found() {
     let dir = dir.path();
     let setup = || Setup::new(dir);
     let gone = dir.join("gone");
-    std::fs::create_dir(&gone).expect("made");
-    let model = stock(&["acme/a"], finding("a van", 0.9));
-    let url = model.server.base_url();
-    let own = "priority = 1\nmodel = \"qwen3-vl-8b\"\nupstream_model = \"qwen3\"";
-    let path = |path: &Path| path.to_str().expect("UTF-8").to_owned();
-    let keyless = || setup().var("SERVICE_REQUIRE_API_KEY", "false").var("SERVICE_API_KEYS", "");
-    let vllm = |url: &str| setup().var("SERVICE_VLLM_BASE_URL", url);
-    let open = || setup().var("SERVICE_BIND_ADDR", "0.0.0.0:0");
-    // The server's settings, the check, how it ends, words of what it found and of its advice.
-    let rows = [
-        (keyless(), "keys", "advice", "are off", "SERVICE_API_KEYS"),
-        (keyless().var("SERVICE_BIND_ADDR", "0.0.0.0:0"), "keys", "problem", "whoever", "openssl"),
-        (setup(), "address", "ok", "this machine alone", ""),
-        (open(), "address", "advice", "without TLS", "SERVICE_TLS_CERT_PATH"),
-        (setup(), "ingest roots", "advice", "none", "SERVICE_INGEST_FILE_ROOTS"),
-        (setup().root(&gone), "ingest roots", "problem", "1 of 1 cannot be read", "start it again"),
-        (setup(), "ready", "ok", "the log takes events", ""),
-        (setup(), "disk", "ok", "free above the reserve", ""),
-        (
-            setup().var("SERVICE_DISK_RESERVE_MIB", "16777216"),
-            "disk",
-            "problem",
-            "MiB reserved",
-            "room",
-        ),
-        (setup(), "models", "advice", "no backend is configured", "SERVICE_VLLM_BASE_URL"),
-        (vllm("http://127.0.0.1:9"), "model backend vllm", "problem", "not answered; its", "URL"),
-        (vllm(&url), "model backend vllm", "ok", "serves acme/a; it lists acme/a", ""),
-        (
-            setup().backend("own", &url, own),
-            "model backend own",
-            "problem",
-            "asked for qwen3, a name that it does not serve; it lists acme/a",
-            "upstream_model",
-        ),
-        (
-            vllm(&url).var("SERVICE_LIVE_MODEL", "qwen3-vl-8b"),
-            "live model",
-            "problem",
-            "SERVICE_LIVE_MODEL names qwen3-vl-8b",
-            "sightline models",
-        ),
-        (setup(), "webrtc", "ok", "this machine alone", ""),
-        (open(), "webrtc", "advice", "another at each start", "SERVICE_WEBRTC_UDP_PORT"),
-        (setup(), "time", "ok", "T", ""),
-        (setup(), "gate", "ok", "cpu", ""),
-        (setup().var("SERVICE_FFPROBE_PATH", "/nowhere"), "ffprobe", "advice", "PATH", "FFmpeg"),
-    ];
-    for (setup, name, status, message, advice) in rows {
+    // Each row: the check, how it ends, words of what it found and of its advice.
+    let assert_found = |setup: Setup, rows: &[[&str; 4]]| {
         let server = setup.start();
-        if status == "problem" && name == "ingest roots" {
-            std::fs::remove_dir(&gone).expect("removed");
+        // Only where it is a root.
+        std::fs::remove_dir(&gone).ok();
+        for [name, status, message, advice] in rows {
+            let check = check(&server, name);
+            assert_eq!(check["status"], *status, "{check}");
+            assert!(text(&check["message"]).contains(message), "{check}");
+            assert!(text(&check["advice"]).contains(advice), "{check}");
         }
-        let check = check(&server, name);
-        assert_eq!(check["status"], status, "{check}");
-        assert!(text(&check["message"]).contains(message), "{check}");
-        assert!(text(&check["advice"]).contains(advice), "{check}");
         let all = server.get("/v1/doctor").text;
-        assert!(!all.contains(&path(dir)), "no path of the server's: {all}");
-    }
-}
+        assert!(!all.contains(dir.to_str().expect("UTF-8")), "no path of the server's: {all}");
+        server
+    };
+    assert_found(
+        setup(),
+        &[
+            ["address", "ok", "this machine alone", ""],
+            ["ingest roots", "advice", "none", "SERVICE_INGEST_FILE_ROOTS"],
+            ["ready", "ok", "the log takes events", ""],
+            ["disk", "ok", "free above the reserve", ""],
+            ["models", "advice", "no backend is configured", "SERVICE_VLLM_BASE_URL"],
+            ["webrtc", "ok", "this machine alone", ""],
+            ["time", "ok", "T", ""],
+            ["gate", "ok", "cpu", ""],
+        ],
+    );
 
-#[test]
-fn a_name_that_a_backend_answered_with_404_is_found() {
+    std::fs::create_dir(&gone).expect("made");
+    let keyless = || setup().var("SERVICE_REQUIRE_API_KEY", "false").var("SERVICE_API_KEYS", "");
+    let open = keyless().root(&gone).var("SERVICE_BIND_ADDR", "0.0.0.0:0");
+    let open = open.var("SERVICE_DISK_RESERVE_MIB", "16777216");
+    let open = open.var("SERVICE_FFPROBE_PATH", "/nowhere");
+    assert_found(
+        open.var("SERVICE_VLLM_BASE_URL", "http://127.0.0.1:9"),
+        &[
+            ["keys", "problem", "whoever", "openssl"],
+            ["address", "advice", "without TLS", "SERVICE_TLS_CERT_PATH"],
+            ["ingest roots", "problem", "1 of 1 cannot be read", "start it again"],
+            ["disk", "problem", "MiB reserved", "room"],
+            ["model backend vllm", "problem", "not answered; its", "URL"],
+            ["webrtc", "advice", "another at each start", "SERVICE_WEBRTC_UDP_PORT"],
+            ["ffprobe", "advice", "PATH", "FFmpeg"],
+        ],
+    );
+
     let model = stock(&["acme/a"], finding("a van", 0.9));
-    let server = Setup::temporary().var("SERVICE_VLLM_BASE_URL", &model.server.base_url()).start();
+    let asked = "asked for qwen3, a name that it does not serve; it lists acme/a";
+    let own = "priority = 1\nmodel = \"qwen3-vl-8b\"\nupstream_model = \"qwen3\"";
+    assert_found(
+        setup().backend("own", &model.server.base_url(), own),
+        &[["model backend own", "problem", asked, "upstream_model"]],
+    );
+    let live = "SERVICE_LIVE_MODEL names qwen3-vl-8b";
+    let server = assert_found(
+        model.behind(keyless()).var("SERVICE_LIVE_MODEL", "qwen3-vl-8b"),
+        &[
+            ["keys", "advice", "are off", "SERVICE_API_KEYS"],
+            ["model backend vllm", "ok", "serves acme/a; it lists acme/a", ""],
+            ["live model", "problem", live, "sightline models"],
+        ],
+    );
     server
         .post("/v1/infer", &json!({"model": "qwen3-vl-4b", "prompt": "What is it?"}))
         .assert_status(500);
