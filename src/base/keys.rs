@@ -176,7 +176,10 @@ mod tests {
             (format!("x:{key}"), "twice"),
             ("0123456789abcd\u{e9}f".to_owned(), "visible ASCII"),
             ("bob:fifteen-bytes-k".to_owned(), "fewer than 16 characters (that of \"bob\")"),
-            ("fifteen-bytes-k".to_owned(), "fewer than 16 characters, which"),
+            (
+                "fifteen-bytes-k".to_owned(),
+                "fewer than 16 characters, which can be guessed: make one with `openssl rand -hex 24`",
+            ),
         ];
         for (entry, told) in rows {
             let mut ring = ApiKeys::default();

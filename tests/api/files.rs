@@ -118,15 +118,6 @@ fn replacements() -> [fn(&Path); 3] {
     [fifo, zero, longer]
 }
 
-#[test]
-fn a_server_does_not_start_with_its_data_in_a_root() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let output = Setup::new(dir.path()).root(dir.path()).command().output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success(), "{said}");
-    assert!(said.contains("SERVICE_DATA_DIR") && said.contains("apart from every root"), "{said}");
-}
-
 /// A request whose path no client library has tidied up.
 fn raw_get(server: &Server, path: &str) -> String {
     use std::io::{Read, Write};
