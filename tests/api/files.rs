@@ -1,29 +1,40 @@
 //! Files over HTTP: ranges, conditions, names; only the caller's uploads, nothing of a root.
 
-use std::{path::Path, process::Command};
+use std::{os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+use serde_json::json;
 
 use crate::{
-    api::uploads::{stored, upload},
-    support::{BOB, Server, Setup, clips},
+    api::{
+        edges::raw,
+        uploads::{stored, upload},
+    },
+    support::{ALICE, BOB, Server, Setup, clips, shared},
 };
 
-/// An ingest root with a clip in it, and a server with an upload of Alice's.
-fn served() -> (tempfile::TempDir, Vec<u8>, Server, String) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let bytes = std::fs::read(clips().join("motion.mp4")).expect("a clip");
-    let server = Setup::new(dir.path()).own_root().start();
-    std::fs::create_dir(dir.path().join("root/sub")).expect("made");
-    for name in ["in.mp4", "sub/in.mp4", ".hidden", "page.html"] {
-        std::fs::write(dir.path().join("root").join(name), b"secret").expect("written");
-    }
-    let answer = upload(&server, "a b.mp4", &bytes);
-    let path = format!("/v1/files/{}", answer["file_name"].as_str().expect("a name"));
-    (dir, bytes, server, path)
+/// An upload of Alice's: its name and its path.
+fn uploaded(server: &Server, bytes: &[u8]) -> (String, String) {
+    let answer = upload(server, "a b.mp4", bytes);
+    let name = answer["file_name"].as_str().expect("a name").to_owned();
+    let path = format!("/v1/files/{name}");
+    (name, path)
+}
+
+fn clip() -> Vec<u8> {
+    std::fs::read(clips().join("motion.mp4")).expect("a clip")
 }
 
 #[test]
 fn names_lead_to_uploads_and_nowhere_else() {
-    let (dir, bytes, server, path) = served();
+    let setup = Setup::temporary().own_root();
+    let root = setup.dir().join("root");
+    std::fs::create_dir(root.join("sub")).expect("made");
+    for name in ["in.mp4", "sub/in.mp4", ".hidden", "page.html"] {
+        std::fs::write(root.join(name), b"secret").expect("written");
+    }
+    let server = setup.start();
+    let bytes = clip();
+    let (_, path) = uploaded(&server, &bytes);
     let rows = [
         ("in.mp4", 404),
         ("sub/in.mp4", 404),
@@ -45,7 +56,9 @@ fn names_lead_to_uploads_and_nowhere_else() {
         ("%ff", 400),
     ];
     for (name, status) in rows {
-        let reply = raw_get(&server, &format!("/v1/files/{name}"));
+        // No client library tidies up its path.
+        let head = format!("GET /v1/files/{name} HTTP/1.1\r\nhost: a\r\nx-api-key: {ALICE}");
+        let reply = raw(&server, format!("{head}\r\nconnection: close\r\n\r\n").as_bytes());
         assert!(reply.starts_with(&format!("HTTP/1.1 {status}")), "{name}: {reply}");
         assert!(reply.contains("text/plain") && !reply.contains("secret"), "{name}: {reply}");
     }
@@ -57,52 +70,51 @@ fn names_lead_to_uploads_and_nowhere_else() {
     assert_eq!(server.call("GET", &path).key(Some(BOB)).send().status, 404, "Alice's alone");
     assert_eq!(server.call("GET", &path).key(None).send().status, 401);
     assert_eq!(server.call("DELETE", "/v1/files/in.mp4").send().status, 404, "not an upload");
-    drop(dir);
 }
 
 #[test]
-fn an_upload_that_another_file_replaced_is_an_error_at_once() {
-    let (dir, _, server, path) = served();
-    let name = path.rsplit('/').next().expect("a name");
-    let file = stored(dir.path()).pop().expect("the upload");
-    let ingest = |server: &Server| {
-        let run = server.create_run();
-        let body = serde_json::json!({ "source_uri": name });
-        server.post_run(&run, "ingest", &body)
-    };
-    for replace in replacements() {
-        std::fs::remove_file(&file).expect("removed");
-        replace(&file);
-        assert_eq!(server.get(&path).status, 500);
-        assert_eq!(ingest(&server).status, 500);
-    }
-    std::fs::remove_file(&file).expect("removed");
-    assert_eq!(server.get(&path).status, 404);
-    assert_eq!(server.get("/v1/health").status, 200);
-}
-
-#[test]
-fn a_still_that_another_file_replaced_is_an_error_at_once() {
+fn what_is_stored_is_for_nobody_else_and_an_error_at_once_where_another_file_replaced_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).clips().start();
-    let run = server.create_run();
-    let body = serde_json::json!({"source_uri": "motion.mp4", "max_frames": 5});
-    assert_eq!(server.post_run(&run, "ingest", &body).status, 200);
-    let listed = server.get(&format!("/v1/runs/{run}/keyframes")).json();
-    let hash = listed["keyframes"][0]["image_sha256"].as_str().expect("a hash");
-    let path = format!("/v1/runs/{run}/keyframes/{hash}");
-    assert_eq!(server.get(&path).status, 200);
+    let (name, upload) = uploaded(&server, &clip());
+    let ingest = |source: &str| {
+        let run = server.create_run();
+        let body = json!({"source_uri": source, "max_frames": 5});
+        (server.post_run(&run, "ingest", &body).status, run)
+    };
+    let (status, run) = ingest("motion.mp4");
+    let still = server.still_paths(&run).remove(0);
+    assert_eq!((status, server.get(&still).status), (200, 200));
+    assert_own(&dir.path().join("data"));
+    let file = stored(dir.path()).pop().expect("the upload");
+    let hash = still.rsplit('/').next().expect("a hash");
     let blob = dir.path().join("data/blobs").join(&hash[..2]).join(hash);
     for replace in replacements() {
-        std::fs::remove_file(&blob).expect("removed");
-        replace(&blob);
-        server.get(&path).assert_refused(500, "internal_error");
+        for file in [&file, &blob] {
+            std::fs::remove_file(file).expect("removed");
+            replace(file);
+        }
+        assert_eq!((server.get(&upload).status, ingest(&name).0), (500, 500));
+        server.get(&still).assert_refused(500, "internal_error");
     }
+    std::fs::remove_file(&file).expect("removed");
+    assert_eq!(server.get(&upload).status, 404);
     assert_eq!(server.get("/v1/health").status, 200);
     // The same still again: what took its place is written over.
-    let again = server.create_run();
-    assert_eq!(server.post_run(&again, "ingest", &body).status, 200);
-    assert_eq!(server.get(&path).status, 200);
+    assert_eq!(ingest("motion.mp4").0, 200);
+    assert_eq!(server.get(&still).status, 200);
+}
+
+/// Fails where anybody else may read what is at `path` or below it.
+fn assert_own(path: &Path) {
+    // Some go meanwhile.
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return };
+    let mode = metadata.permissions().mode() & 0o777;
+    let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
+    assert_eq!(mode, expected, "{}: {mode:o}", path.display());
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        assert_own(&entry.path());
+    }
 }
 
 /// Replacements of a file: a FIFO, a link to a device, more bytes.
@@ -118,24 +130,10 @@ fn replacements() -> [fn(&Path); 3] {
     [fifo, zero, longer]
 }
 
-/// A request whose path no client library has tidied up.
-fn raw_get(server: &Server, path: &str) -> String {
-    use std::io::{Read, Write};
-    let mut stream = std::net::TcpStream::connect(server.addr()).expect("connected");
-    let key = crate::support::ALICE;
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\nconnection: close\r\n\r\n"
-    )
-    .expect("sent");
-    let mut reply = Vec::new();
-    stream.read_to_end(&mut reply).expect("an answer");
-    String::from_utf8_lossy(&reply).into_owned()
-}
-
 #[test]
 fn ranges_and_conditions_are_honoured() {
-    let (_dir, bytes, server, path) = served();
+    let (server, bytes) = (shared(), clip());
+    let (_, path) = uploaded(&server, &bytes);
     let size = bytes.len();
     let whole = server.get(&path);
     assert_eq!((whole.status, whole.bytes == bytes), (200, true));
