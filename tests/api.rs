@@ -34,8 +34,6 @@ mod infer_breaker;
 mod infer_days;
 mod infer_keys;
 mod infer_limits;
-mod infer_models;
-mod infer_waits;
 mod ingest;
 mod interactions;
 pub mod jobs;

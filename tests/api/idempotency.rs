@@ -192,7 +192,7 @@ fn a_second_request_waits_for_the_first_to_end() {
 }
 
 #[test]
-fn a_second_batch_is_refused_while_the_first_is_asked() {
+fn questions_sent_twice_are_asked_once_and_refused_meanwhile() {
     let (answer, wait) = mpsc::sync_channel(1);
     let model = Model::start(move |_| {
         wait.recv().expect("the test ends later");
@@ -211,6 +211,11 @@ fn a_second_batch_is_refused_while_the_first_is_asked() {
         assert!(first.status == 200 && is_replay(&again), "{} {}", first.text, again.text);
     });
     assert_eq!(model.server.seen().len(), 1, "asked once");
+    answer.send(()).expect("the model waits");
+    let again = [(); 2].map(|()| keyed(&server, "k", "/v1/infer", &body["requests"][0]));
+    assert_eq!(again.each_ref().map(is_replay), [false, true], "{}", again[1].text);
+    assert!(again[0].status == 200 && again[0].bytes == again[1].bytes, "{}", again[0].text);
+    assert_eq!(model.server.seen().len(), 2, "asked once");
 }
 
 #[test]

@@ -63,6 +63,7 @@ fn a_question_is_answered_and_told_of_on_its_run() {
     let untied = server.post("/v1/infer", &question("p"));
     assert_eq!((untied.status, &untied.json()["run_id"]), (200, &Value::Null), "{}", untied.text);
     assert!(untied.json()["output_json"].is_null());
+    assert!(model.server.seen()[1].json()["max_tokens"].is_null(), "nothing bounds it");
 }
 
 #[test]
@@ -95,33 +96,29 @@ fn an_answer_with_a_schema_is_valid_json_or_a_failure() {
 }
 
 #[test]
-fn what_cannot_be_accepted_is_named() {
+fn what_cannot_be_asked_is_refused_by_name_and_asks_nothing() {
     let model = says_hello();
-    let server = model.behind(Setup::temporary()).start();
+    let server = model.behind(Setup::temporary().clips()).start();
+    what_cannot_be_accepted_is_named(&server);
+    each_that_is_wrong_in_a_batch_is_named(&server);
+    a_run_that_is_not_there_or_over_takes_no_question(&server);
+    assert_eq!(model.server.seen().len(), 0, "nothing was asked");
+    stills_of_owned_runs_are_shown_to_the_model(&model, &server);
+}
+
+/// Rules beyond those that the document states, which [`super::limits`] tries.
+fn what_cannot_be_accepted_is_named(server: &Server) {
     let (run, hash) = (format!("run-{}", "0".repeat(32)), "ab".repeat(32));
     let still = |run: &str, hash: &str| json!([{"keyframe": {"run_id": run, "sha256": hash}}]);
     let deep = (0..40).fold(json!({}), |inner, _| json!({"not": inner}));
     let rows = [
         ("model", json!("no-such-model")),
         ("model", json!(null)),
-        ("prompt", json!("")),
-        ("prompt", json!("p".repeat(32_769))),
-        ("max_tokens", json!(0)),
-        ("max_tokens", json!(4097)),
-        ("max_tokens", json!(1.0)),
-        ("temperature", json!(2.1)),
-        ("temperature", json!("hot")),
-        ("timeout_ms", json!(0)),
-        ("timeout_ms", json!(120_001)),
-        ("allow_fallback", json!(1)),
-        ("primary_provider", json!("openai")),
-        ("output_schema", json!("{}")),
         ("output_schema", json!({"type": "nonsense"})),
         ("output_schema", json!({"$ref": "https://example.com/schema"})),
         ("output_schema", json!({"$ref": "file:///etc/passwd"})),
         ("output_schema", deep),
         ("run_id", json!("run-1")),
-        ("images", json!(vec![json!({}); 9])),
         ("images[0].keyframe", json!([{}])),
         ("images[0].keyframe.run_id", still("run-1", &hash)),
         ("images[0].keyframe.sha256", still(&run, "ab")),
@@ -133,32 +130,27 @@ fn what_cannot_be_accepted_is_named() {
         let body = with(body, field, value.clone());
         let reply = server.post("/v1/infer", &body);
         assert_eq!((reply.status, reply.fields()), (422, vec![named.to_owned()]), "{value}");
-        let reply = server.post("/v1/infer/batch", &json!({"requests": [question("a"), body]}));
-        assert_eq!(reply.status, 422, "{value}: {}", reply.text);
-        assert_eq!(reply.fields(), [format!("requests[1].{named}")], "{value}");
+        let of_batch = [format!("requests[1].{named}")];
+        assert_no_batch(server, &json!([question("a"), body]), &of_batch);
     }
-    for (field, body) in [
-        ("requests", json!({})),
-        ("requests", json!({"requests": []})),
-        ("requests", json!({"requests": vec![question("p"); 257]})),
-        ("requests[0]", json!({"requests": [1]})),
-        ("max_parallel", json!({"requests": [question("p")], "max_parallel": 65})),
-    ] {
-        let reply = server.post("/v1/infer/batch", &body);
-        assert_eq!((reply.status, reply.fields()), (422, vec![field.to_owned()]), "{}", reply.text);
-    }
-    let spoilt = [json!({"temperature": 3}), json!({"allow_fallback": false})].map(|more| {
-        let mut body = with(question("p"), "primary_provider", json!("gemini"));
-        body.as_object_mut().expect("an object").extend(more.as_object().expect("one").clone());
-        body
-    });
-    let [unread, unserved] = spoilt;
-    let reply = server.post("/v1/infer/batch", &json!({"requests": [unread, unserved.clone()]}));
-    assert_eq!((reply.status, reply.fields()), (422, vec!["requests[0].temperature".to_owned()]));
-    let reply = server.post("/v1/infer/batch", &json!({"requests": [unserved.clone(), unserved]}));
+}
+
+/// A batch of these requests is refused by these names.
+fn assert_no_batch(server: &Server, requests: &Value, named: &[String]) {
+    let reply = server.post("/v1/infer/batch", &json!({ "requests": requests }));
+    assert_eq!((reply.status, &*reply.fields()), (422, named), "{requests}");
+}
+
+fn each_that_is_wrong_in_a_batch_is_named(server: &Server) {
+    assert_no_batch(server, &Value::Null, &["requests".to_owned()]);
+    assert_no_batch(server, &json!([1]), &["requests[0]".to_owned()]);
+    let unserved = with(question("p"), "primary_provider", json!("gemini"));
+    let unread = with(unserved.clone(), "temperature", json!(3));
+    let unserved = with(unserved, "allow_fallback", json!(false));
+    let unread_first = ["requests[0].temperature".to_owned()];
+    assert_no_batch(server, &json!([unread, unserved]), &unread_first);
     let both = [0, 1].map(|at| format!("requests[{at}].primary_provider"));
-    assert_eq!((reply.status, reply.fields()), (422, both.to_vec()), "each that is wrong is named");
-    assert_eq!(model.server.seen().len(), 0, "nothing was asked");
+    assert_no_batch(server, &json!([unserved, unserved]), &both);
 }
 
 #[test]
@@ -208,10 +200,7 @@ fn gone(server: &Server) -> Vec<Value> {
     vec![bobs.json()["run_id"].clone(), json!(deleted), json!(format!("run-{}", "0".repeat(32)))]
 }
 
-#[test]
-fn stills_of_owned_runs_are_shown_to_the_model() {
-    let model = says_hello();
-    let server = model.behind(Setup::temporary().clips()).start();
+fn stills_of_owned_runs_are_shown_to_the_model(model: &Model, server: &Server) {
     let run = server.ingested(&json!({"source_uri": "talk.mp4", "max_frames": 40}));
     let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let hash = kept["keyframes"][0]["image_sha256"].as_str().expect("a still").to_owned();
@@ -223,43 +212,27 @@ fn stills_of_owned_runs_are_shown_to_the_model() {
     let said = prompt(&model.server.seen()[0]);
     assert!(said.contains("Look.") && said.contains("Picture 2 of 2:"), "{said}");
 
-    let mut cases: Vec<Value> = gone(&server).iter().map(|run| still(run, &hash)).collect();
+    let mut cases: Vec<Value> = gone(server).iter().map(|run| still(run, &hash)).collect();
     cases.push(still(&json!(run), &"ab".repeat(32)));
     for image in cases {
         let body = with(question("Look."), "images", json!([image]));
-        let reply = server.post("/v1/infer", &body);
-        assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{image}");
-        let reply = server.post("/v1/infer/batch", &json!({"requests": [question("p"), body]}));
-        let found = (reply.status, reply.fields());
-        assert_eq!(found, (422, vec!["requests[1].images".to_owned()]), "{image}");
+        server.post("/v1/infer", &body).assert_refused(404, "not_found");
+        let of_batch = ["requests[1].images".to_owned()];
+        assert_no_batch(server, &json!([question("p"), body]), &of_batch);
     }
     assert_eq!(model.server.seen().len(), 1, "the first question alone");
 }
 
-/// A batch of which one question is for `run` is refused.
-fn no_batch(server: &Server, run: &Value) {
-    let of_run = with(question("p"), "run_id", run.clone());
-    let reply = server.post("/v1/infer/batch", &json!({"requests": [question("p"), of_run]}));
-    let found = (reply.status, reply.fields());
-    assert_eq!(found, (422, vec!["requests[1].run_id".to_owned()]), "{run}");
-}
-
-#[test]
-fn a_run_that_is_not_there_or_over_takes_no_question() {
-    let model = says_hello();
-    let server = model.behind(Setup::temporary()).start();
-    for run in gone(&server) {
-        let reply = server.post("/v1/infer", &with(question("p"), "run_id", run.clone()));
-        assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{run}");
-        no_batch(&server, &run);
-    }
+fn a_run_that_is_not_there_or_over_takes_no_question(server: &Server) {
     let ended = server.create_run();
     assert_eq!(server.post_run(&ended, "stop", &json!({})).status, 200);
-    server
-        .post("/v1/infer", &with(question("p"), "run_id", json!(ended)))
-        .assert_refused(409, "conflict");
-    no_batch(&server, &json!(ended));
-    assert_eq!(model.server.seen().len(), 0);
+    let gone = gone(server).into_iter().map(|run| (run, 404, "not_found"));
+    for (run, status, code) in gone.chain([(json!(ended), 409, "conflict")]) {
+        let of_run = with(question("p"), "run_id", run);
+        server.post("/v1/infer", &of_run).assert_refused(status, code);
+        let of_batch = ["requests[1].run_id".to_owned()];
+        assert_no_batch(server, &json!([question("p"), of_run]), &of_batch);
+    }
 }
 
 /// Ten of 256, far enough apart that the backend is not left alone for them.
@@ -305,22 +278,6 @@ fn a_batch_returns_in_order_with_a_failure_for_each_that_failed() {
     assert!(model.server.in_flight_max() <= 4, "{} at once", model.server.in_flight_max());
     let completed = server.kinds(&run).iter().filter(|kind| *kind == "inference_completed").count();
     assert_eq!(completed, 246);
-}
-
-#[test]
-fn a_question_sent_twice_with_a_key_is_asked_once() {
-    let model = says_hello();
-    let server = model.behind(Setup::temporary()).start();
-    let batch = json!({"requests": [question("p")]});
-    for (path, body) in [("/v1/infer", &question("p")), ("/v1/infer/batch", &batch)] {
-        let call = || server.call("POST", path).header("idempotency-key", "k").json(body).send();
-        let asked = model.server.seen().len();
-        let (first, again) = (call(), call());
-        assert_eq!((first.status, again.status), (200, 200), "{path}: {}", first.text);
-        assert!(first.bytes == again.bytes, "{path}");
-        assert_eq!(again.header("idempotency-replayed"), "true", "{path}");
-        assert_eq!(model.server.seen().len(), asked + 1, "{path}");
-    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use scripted_model::Step;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     api::infer_limits::question,
@@ -20,52 +20,36 @@ use crate::{
 const PAUSE: Duration = Duration::from_millis(1200);
 
 #[test]
-fn a_batch_that_meets_a_trial_waits_for_what_it_shows() {
-    let model = Model::start(|seen| match seen.number {
-        0..5 => Step::html(500),
-        _ => Step::chat("hello").after(Duration::from_millis(100)),
+fn a_backend_that_is_left_alone_is_waited_for_and_shut_for_nobody_else() {
+    let model = Model::start(|seen| match &*prompt(seen) {
+        "poison" => Step::html(500),
+        "slow" => Step::chat("hello").after(Duration::from_millis(100)),
+        _ => Step::chat("hello"),
     });
     let server = model.behind(Setup::temporary()).start();
+    let poison = || server.post("/v1/infer", &question("poison")).assert_status(500);
     for _ in 0..5 {
-        assert_eq!(server.post("/v1/infer", &question("p")).status, 500);
+        poison();
     }
     let refused = server.post("/v1/infer", &question("p"));
     assert!(refused.text.contains("open circuit breaker"), "{}", refused.text);
     assert_eq!(model.server.seen().len(), 5, "it is left alone");
     thread::sleep(PAUSE);
-    let batch = json!({"requests": vec![question("p"); 64], "max_parallel": 64});
-    let answer = server.post("/v1/infer/batch", &batch).json();
-    assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(64), &json!(0)), "{answer}");
-}
-
-#[test]
-fn what_is_left_of_a_batch_waits_for_a_backend_that_is_left_alone() {
-    let model = Model::start(|seen| match seen.number {
-        0..5 => Step::html(500),
-        _ => Step::chat("hello"),
-    });
-    let server = model.behind(Setup::temporary()).start();
-    let batch = json!({"requests": vec![question("p"); 24], "max_parallel": 1});
-    let answer = server.post("/v1/infer/batch", &batch).json();
-    assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(19), &json!(5)), "{answer}");
-}
-
-#[test]
-fn the_questions_of_one_principal_shut_no_backend_for_another() {
-    let model = Model::start(|seen| match &*prompt(seen) {
-        "poison" => Step::html(500),
-        _ => Step::chat("hello"),
-    });
-    let server = model.behind(Setup::temporary()).start();
-    let asked_by = |key, text| {
-        let call = server.call("POST", "/v1/infer").key(key);
-        call.json(&question(text)).send()
+    let outcome = |requests: Vec<Value>, max_parallel: u32| {
+        let batch = json!({"requests": requests, "max_parallel": max_parallel});
+        let answer = server.post("/v1/infer/batch", &batch).json();
+        ["succeeded", "failed"].map(|field| answer[field].as_u64())
     };
+    let met = outcome(vec![question("slow"); 64], 64);
+    assert_eq!(met, [Some(64), Some(0)], "a batch that meets a trial waits for what it shows");
+    let left = outcome([vec![question("poison"); 5], vec![question("p"); 19]].concat(), 1);
+    assert_eq!(left, [Some(19), Some(5)], "what is left of a batch waits for the backend");
+
     let until = Instant::now() + PAUSE * 2;
     let mut held_back = 0;
     while Instant::now() < until || held_back == 0 {
-        let poisoned = server.post("/v1/infer", &question("poison")).assert_status(500);
-        held_back += u32::from(poisoned.text.contains("open circuit breaker"));
-        asked_by(Some(BOB), "p").assert_ok();
+        held_back += u32::from(poison().text.contains("open circuit breaker"));
+        let bobs = server.call("POST", "/v1/infer").key(Some(BOB)).json(&question("p"));
+        bobs.send().assert_ok();
     }
 }

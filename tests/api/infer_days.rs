@@ -96,29 +96,10 @@ fn the_word_is_owed_until_a_run_can_take_it() {
 }
 
 #[test]
-fn a_retry_that_the_day_has_no_room_for_is_given_up() {
-    let model = Model::start(|_| Step::chat_finished("{\"n\": ", "length"));
-    let setup = model.behind(Setup::temporary()).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "200");
-    let server = setup.start();
-    let mut body = asking(100);
-    body["output_schema"] = json!({"type": "object", "required": ["n"]});
-    let reply = server.post("/v1/infer", &body);
-    assert_eq!((reply.status, reply.text.contains("truncated")), (500, true), "{}", reply.text);
-    assert_eq!(model.server.seen().len(), 1, "456 tokens of room are more than a day has");
-    let limits = server.get("/v1/limits").json()["limits"]["principal_day_tokens"].clone();
-    assert_eq!(limits["used"], json!(COST));
-}
-
-#[test]
 fn a_question_without_a_bound_is_given_one_by_a_budget() {
-    let dir = tempfile::tempdir().expect("a directory");
     let model = Model::start(|_| Step::chat("hello"));
-    for (budget, max_tokens) in [("0", Value::Null), ("10000", json!(4096))] {
-        let data = dir.path().join(budget);
-        let setup = model.behind(Setup::new(&data)).var("SERVICE_INFERENCE_TOKENS_PER_DAY", budget);
-        let body = json!({"model": "qwen3-vl-4b", "prompt": "p"});
-        assert_eq!(setup.start().post("/v1/infer", &body).status, 200, "{budget}");
-        let seen = model.server.seen();
-        assert_eq!(seen[seen.len() - 1].json()["max_tokens"], max_tokens, "{budget}");
-    }
+    let setup = model.behind(Setup::temporary()).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "10000");
+    let body = json!({"model": "qwen3-vl-4b", "prompt": "p"});
+    setup.start().post("/v1/infer", &body).assert_ok();
+    assert_eq!(model.server.seen()[0].json()["max_tokens"], 4096);
 }

@@ -1,4 +1,4 @@
-//! Limits of inference, slots and the queue, and their counts.
+//! Limits of inference, slots and the queue, and their counts, and who stands in for a backend.
 
 use std::{io::Write, net::TcpStream, thread, time::Duration};
 
@@ -15,7 +15,6 @@ use crate::support::{
 fn model() -> Model {
     Model::start(|seen| match &*prompt(seen) {
         "hang" => Step::hang(),
-        "broken" => Step::html(502),
         "slow" => Step::chat("hello").after(Duration::from_secs(3)),
         _ => Step::chat("hello"),
     })
@@ -26,19 +25,19 @@ pub fn question(prompt: &str) -> Value {
 }
 
 /// A question that holds its place for so long.
-pub fn hanging(timeout_ms: u64) -> Value {
+fn hanging(timeout_ms: u64) -> Value {
     let mut body = question("hang");
     body["timeout_ms"] = json!(timeout_ms);
     body
 }
 
 /// Waits until a series has a value.
-pub fn until(server: &Server, series: &str, expected: f64) {
+fn until(server: &Server, series: &str, expected: f64) {
     wait_until(&format!("{series} is {expected}"), || server.metric(series) == expected);
 }
 
-pub const IN_FLIGHT: &str = r#"service_inference_in_flight{class="live"}"#;
-pub const WAITING: &str = r#"service_inference_waiting{class="live"}"#;
+const IN_FLIGHT: &str = r#"service_inference_in_flight{class="live"}"#;
+const WAITING: &str = r#"service_inference_waiting{class="live"}"#;
 
 pub fn is_unavailable(reply: &Reply) -> bool {
     (reply.status, reply.code().as_str()) == (503, "unavailable")
@@ -122,6 +121,12 @@ fn a_caller_that_goes_away_takes_its_question_back() {
     };
     let first = send();
     until(&server, IN_FLIGHT, 1.0);
+    // The time of a caller is for the wait too.
+    let mut hasty = question("p");
+    hasty["timeout_ms"] = json!(200);
+    let late = server.post("/v1/infer", &hasty);
+    assert!(is_unavailable(&late), "{} {}", late.status, late.text);
+    assert_eq!((server.metric(IN_FLIGHT), model.server.seen().len()), (1.0, 1), "never asked");
     let second = send();
     until(&server, WAITING, 1.0);
     drop(second);
@@ -151,4 +156,57 @@ fn an_answer_is_the_callers_though_its_run_was_stopped() {
     assert_eq!((&answer["output_text"], &answer["run_id"]), (&json!("hello"), &Value::Null));
     let told = server.payloads(&run, "inference_completed");
     assert!(told.is_empty(), "nothing is added to a run that has ended");
+}
+
+#[test]
+fn a_batch_waits_for_places_in_the_queue() {
+    let model = Model::start(|_| Step::chat("hello").after(Duration::from_millis(20)));
+    let setup = model.behind(Setup::temporary());
+    let server = setup
+        .var("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1")
+        .var("SERVICE_INFERENCE_WAITER_LIMIT", "2")
+        .start();
+    let batch = json!({"requests": vec![question("p"); 24], "max_parallel": 16});
+    let answer = server.post("/v1/infer/batch", &batch).json();
+    assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(24), &json!(0)), "{answer}");
+    let refused = server.metric(r#"service_inference_refusals_total{reason="queue_full"}"#);
+    assert!(refused > 0.0, "the queue was never full");
+    assert_eq!(server.metric(r#"service_inference_in_flight{class="offline"}"#), 0.0);
+}
+
+#[test]
+fn the_answers_of_a_batch_are_held_within_a_limit() {
+    let words = "x".repeat(3 << 20);
+    let model = Model::start(move |_| Step::chat(&words));
+    let server = model.behind(Setup::temporary()).start();
+    let batch = json!({"requests": vec![question("p"); 13], "max_parallel": 1});
+    let answer = server.post("/v1/infer/batch", &batch).json();
+    // Ten of 3 MiB are less than 32 MiB, the eleventh is read and dropped, and no more are asked.
+    assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(10), &json!(3)));
+    assert_eq!((model.server.seen().len(), model.server.in_flight_max()), (11, 1));
+    for item in &answer["results"].as_array().expect("an array")[10..] {
+        let error = &item["error"];
+        assert_eq!((&item["ok"], &error["code"]), (&json!(false), &json!("validation_error")));
+        assert_eq!(error["details"][0]["field"], "requests", "{error}");
+    }
+}
+
+#[test]
+fn who_stood_in_for_a_backend_that_fails_is_told() {
+    let (bad, good) = (Model::start(|_| Step::html(500)), Model::start(|_| Step::chat("hello")));
+    let setup = bad.behind(Setup::temporary());
+    let server = setup.var("SERVICE_SGLANG_BASE_URL", &good.server.base_url()).start();
+    let run = server.create_run();
+    let mut body = question("p");
+    body["run_id"] = json!(run);
+    let reply = server.post("/v1/infer", &body).assert_ok();
+    let answer = reply.json();
+    assert_eq!((&answer["provider"], &answer["fallback_used"]), (&json!("sglang"), &json!(true)));
+    assert_eq!(answer["tokens"]["total_tokens"], 17, "an error costs nothing");
+    let event = server.events(&run)[1]["payload"].clone();
+    let told = ["provider", "fallback_used", "attempts", "total_tokens"].map(|name| &event[name]);
+    assert_eq!(told, [&json!("sglang"), &json!(true), &json!(2), &json!(17)], "{event}");
+    body["allow_fallback"] = json!(false);
+    assert_eq!(server.post("/v1/infer", &body).status, 500);
+    assert_eq!(good.server.seen().len(), 1);
 }
