@@ -1,15 +1,11 @@
 //! Models' answers about chunks: the record, the filter by index, pages, and ownership.
 
-use std::path::Path;
-
 use media::{RunId, Score};
 use serde_json::{Value, json};
 use timeline::{Event, SemanticChunkInferred};
 
 use super::search::answer;
-use crate::support::{BOB, Setup, seed};
-
-const RUN: RunId = RunId::from_bytes([1; 16]);
+use crate::support::{BOB, Server, Setup, seed};
 
 /// Event of chunk `index`, with a finding or an error.
 fn chunk(index: u64, index_name: Option<&str>, error: Option<&str>) -> Event {
@@ -28,11 +24,6 @@ fn chunk(index: u64, index_name: Option<&str>, error: Option<&str>) -> Event {
     })
 }
 
-/// Writes a log as a server with a model would have left it, before the server starts.
-fn write(data: &Path, events: Vec<Event>) {
-    seed::append(&seed::log(data), RUN, events);
-}
-
 fn chunks(answer: &Value) -> Vec<u64> {
     let interactions = answer["interactions"].as_array().expect("an array");
     assert_eq!(answer["count"], interactions.len());
@@ -40,20 +31,33 @@ fn chunks(answer: &Value) -> Vec<u64> {
 }
 
 #[test]
-fn what_models_said_is_listed_without_what_they_did_not() {
+fn interactions_are_what_models_said_each_on_one_page() {
     let dir = tempfile::tempdir().expect("a directory");
+    let runs = [1, 3, 4].map(|number| RunId::from_bytes([number; 16]));
+    // As a server with a model would have left it.
+    let log = seed::log(dir.path());
     let (door, yard) = (Some("door"), Some("yard"));
-    let events = vec![
-        seed::created("alice"),
+    let listed = vec![
         chunk(1, door, None),
         chunk(0, door, None),
         chunk(2, door, Some("the backend vllm is rate limited")),
         chunk(3, yard, None),
         chunk(4, None, None),
     ];
-    write(dir.path(), events);
+    let paged = (0..200).map(|index| chunk(index, None, (!is_said(index)).then_some("timeout")));
+    let named = vec![chunk(0, None, None), chunk(1, None, Some("timeout"))];
+    for (run, events) in runs.into_iter().zip([listed, paged.collect(), named]) {
+        seed::append(&log, run, [seed::created("alice")].into_iter().chain(events));
+    }
+    drop(log);
     let server = Setup::new(dir.path()).start();
-    let path = format!("/v1/runs/{RUN}/interactions");
+    a_cursor_that_names_no_interaction_is_refused(&server, runs[2]);
+    what_models_did_not_say_is_not_listed(&server, runs[0]);
+    every_interaction_is_on_one_page(&server, runs[1]);
+}
+
+fn what_models_did_not_say_is_not_listed(server: &Server, run: RunId) {
+    let path = format!("/v1/runs/{run}/interactions");
     let rows: [(&str, &[u64]); 7] = [
         ("", &[0, 1, 3, 4]),
         ("?index=door", &[0, 1]),
@@ -68,7 +72,7 @@ fn what_models_said_is_listed_without_what_they_did_not() {
         assert_eq!(reply.status, 200, "{query}: {}", reply.text);
         let answer = reply.json();
         assert_eq!(chunks(&answer), expected, "{query}");
-        assert_eq!(answer["run_id"], RUN.to_string(), "{query}");
+        assert_eq!(answer["run_id"], run.to_string(), "{query}");
         assert!(answer.get("request_id").is_none(), "{query}: {answer}");
     }
     let first = &server.get(&path).json()["interactions"][1];
@@ -92,35 +96,27 @@ fn what_models_said_is_listed_without_what_they_did_not() {
     }
 }
 
-#[test]
-fn a_cursor_that_names_no_interaction_is_refused() {
-    let dir = tempfile::tempdir().expect("a directory");
-    write(
-        dir.path(),
-        vec![seed::created("alice"), chunk(0, None, None), chunk(1, None, Some("timeout"))],
-    );
-    let server = Setup::new(dir.path()).start();
+fn a_cursor_that_names_no_interaction_is_refused(server: &Server, run: RunId) {
+    let events = server.events(&run.to_string());
+    let [first, answered, failed] = [0, 1, 2].map(|at| events[at]["seq"].as_u64().expect("one"));
     // The run's first event, a chunk without an answer, and nothing at all.
-    for (cursor, status) in [(1, 422), (2, 200), (3, 422), (4, 422), (u64::MAX, 422)] {
-        let reply = server.get(&format!("/v1/runs/{RUN}/interactions?cursor={cursor}"));
+    let rows = [(first, 422), (answered, 200), (failed, 422), (failed + 1, 422), (u64::MAX, 422)];
+    for (cursor, status) in rows {
+        let reply = server.get(&format!("/v1/runs/{run}/interactions?cursor={cursor}"));
         assert_eq!(reply.status, status, "{cursor}");
-        if status == 422 {
-            assert!(reply.text.contains("cursor"), "{}", reply.text);
-        }
+        assert!(status == 200 || reply.text.contains("cursor"), "{}", reply.text);
     }
 }
 
-#[test]
-fn every_interaction_is_on_one_page() {
-    let dir = tempfile::tempdir().expect("a directory");
-    // More than are read at a time, with failures between them.
-    let said = |index: u64| index % 3 != 1;
-    let all = (0..200).map(|index| chunk(index, None, (!said(index)).then_some("timeout")));
-    write(dir.path(), [seed::created("alice")].into_iter().chain(all).collect());
-    let server = Setup::new(dir.path()).start();
-    let expected: Vec<u64> = (0..200).filter(|index| said(*index)).collect();
+/// Of more than are read at a time there are failures between.
+fn is_said(index: u64) -> bool {
+    index % 3 != 1
+}
+
+fn every_interaction_is_on_one_page(server: &Server, run: RunId) {
+    let expected: Vec<u64> = (0..200).filter(|index| is_said(*index)).collect();
     for limit in [1, 7, 133, 134, 1000] {
-        let pages = server.pages(&format!("/v1/runs/{RUN}/interactions?limit={limit}"), || ());
+        let pages = server.pages(&format!("/v1/runs/{run}/interactions?limit={limit}"), || ());
         let found: Vec<u64> = pages.iter().flat_map(|page| chunks(&page.json())).collect();
         assert_eq!(found, expected, "{limit}");
     }
