@@ -6,63 +6,59 @@ use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     os::unix::ffi::OsStrExt,
-    process::Stdio,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use serde_json::json;
 use worker::SandboxPolicy;
 
-use super::{remote, routes::frame, uploads};
+use super::{reason::state, remote, routes::frame, uploads};
 use crate::support::{
     ALICE, Server, Setup, clips,
     host::{Certificate, Host},
     sandbox, wait_until,
 };
 
+/// The code with which a server ends by itself, and what it wrote to stdout and to stderr.
+pub fn ended(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.output().expect("it runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
 #[test]
 fn settings_are_checked_before_anything_starts() {
     let dir = tempfile::tempdir().expect("a directory");
-    let run = |setup: &Setup, argument: Option<&str>| {
-        let output = setup.command().args(argument).output().expect("it runs");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    };
-    let good = Setup::new(dir.path()).var("SERVICE_BIND_ADDRESS", "x");
-    let (code, shown, warned) = run(&good, Some("--check-config"));
+    let setup = Setup::new(dir.path());
+    let good = setup.clone().var("SERVICE_BIND_ADDRESS", "x");
+    let (code, shown, warned) = ended(good.command().arg("--check-config"));
     assert_eq!(code, Some(0), "{warned}");
     assert!(
         shown.contains("SERVICE_API_KEYS=(set, hidden)") && !shown.contains("alice"),
         "{shown}"
     );
     assert!(warned.contains("meant SERVICE_BIND_ADDR?"), "{warned}");
-    let bad = [
-        ("SERVICE_ACTIVE_STREAM_LIMIT", "many"),
-        ("SERVICE_TRANSPORT", "h3"),
-        ("SERVICE_DECODE_BACKEND", "fast"),
-        ("SERVICE_GATE_BACKEND", "gpu"),
-        ("SERVICE_API_KEYS", ""),
-    ];
-    for (name, value) in bad {
-        let (code, _, said) = run(&Setup::new(dir.path()).var(name, value), None);
-        assert_eq!(code, Some(2), "{name}={value}: {said}");
-        assert!(said.contains(name), "{name}={value}: {said}");
-    }
     let labels = dir.path().join("labels.json");
     std::fs::write(&labels, "{\"acme\": 1}").expect("written");
-    let setup = Setup::new(dir.path())
-        .var("SERVICE_TENANT_LABEL_MAPS_PATH", labels.to_str().expect("UTF-8"));
-    for argument in [None, Some("--check-config")] {
-        let (code, _, said) = run(&setup, argument);
-        let named = said.contains("SERVICE_TENANT_LABEL_MAPS_PATH");
-        assert!(code == Some(1) && named, "{argument:?}: {code:?}: {said}");
+    let (maps, labels) = ("SERVICE_TENANT_LABEL_MAPS_PATH", labels.as_os_str().as_bytes());
+    let rows: [(&str, &[u8], Option<&str>, i32, &str); 6] = [
+        ("SERVICE_ACTIVE_STREAM_LIMIT", b"many", None, 2, "SERVICE_ACTIVE_STREAM_LIMIT"),
+        ("SERVICE_TRANSPORT", b"h3", None, 2, "SERVICE_TRANSPORT"),
+        ("SERVICE_API_KEYS", b"", None, 2, "SERVICE_API_KEYS"),
+        (maps, labels, None, 1, maps),
+        (maps, labels, Some("--check-config"), 1, maps),
+        ("SERVICE_DATA_DIR", b"/\xff", Some("--check-config"), 2, "SERVICE_DATA_DIR is not UTF-8"),
+    ];
+    for (name, value, argument, code, says) in rows {
+        let mut command = setup.command();
+        command.env(name, OsStr::from_bytes(value)).args(argument);
+        let (found, _, said) = ended(&mut command);
+        assert!(
+            found == Some(code) && said.contains(says),
+            "{name} {argument:?}: {found:?}: {said}"
+        );
     }
-    let mut command = Setup::new(dir.path()).command();
-    command.env("SERVICE_DATA_DIR", OsStr::from_bytes(b"/tmp/\xff")).arg("--check-config");
-    let output = command.output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2), "{said}");
-    assert!(said.contains("SERVICE_DATA_DIR is not UTF-8"), "{said}");
 }
 
 #[test]
@@ -79,36 +75,23 @@ fn a_decode_backend_that_is_missing_stops_the_start_and_says_what_is() {
         let setup = Setup::new(dir.path())
             .var("SERVICE_DECODE_BACKEND", backend)
             .var("SERVICE_DECODE_DEVICE", device);
-        let mut command = setup.command();
-        let output = command.env("LD_LIBRARY_PATH", &libraries).output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        let (code, _, said) = ended(setup.command().env("LD_LIBRARY_PATH", &libraries));
+        assert_eq!(code, Some(1), "{said}");
         let named = format!("SERVICE_DECODE_BACKEND asks for {backend}: {missing}");
         assert!(said.contains(&named), "{said}");
     }
 }
 
 #[test]
-fn a_collectors_password_is_not_printed() {
-    let setup = Setup::temporary();
-    let setup = setup.var("SERVICE_TRACES_ENDPOINT", "https://me:hush@collector.example:4317");
-    let output = setup.command().arg("--check-config").output().expect("it runs");
-    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(shown.contains("https://***@collector.example:4317"), "{shown}");
-    assert!(!shown.contains("hush"), "{shown}");
-}
-
-#[test]
 fn too_few_file_descriptors_stop_a_start() {
     let setup = Setup::temporary();
     let command = setup.command();
-    let mut limited = std::process::Command::new("sh");
+    let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -n 256 && exec \"$1\"", "sh"]).arg(command.get_program());
     limited.env_clear();
     limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let output = limited.output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let (code, _, said) = ended(&mut limited);
+    assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("gives 256 file descriptors"), "{said}");
 }
 
@@ -153,15 +136,13 @@ fn a_run_whose_job_a_crash_cut_off_has_failed_and_says_why() {
     server.kill();
     for _ in 0..2 {
         server = setup.start();
-        assert_eq!(server.get(&format!("/v1/runs/{cut}/state")).json()["state"], "failed");
+        assert_eq!(state(&server, &cut), "failed");
         assert_eq!(server.kinds(&cut), ["run_created", "ingest_started", "run_failed"]);
         let failed = server.events(&cut).pop().expect("an event");
         assert_eq!(failed["payload"]["reason"], "interrupted", "{failed}");
         assert!(failed["payload"]["request_id"].is_string(), "{failed}");
-        for (run, state) in [(&done, "processing"), (&idle, "pending")] {
-            let shown = server.get(&format!("/v1/runs/{run}/state")).json();
-            assert_eq!(shown["state"], state, "only what was cut off ends");
-        }
+        let others = [state(&server, &done), state(&server, &idle)];
+        assert_eq!(others, ["processing", "pending"], "only what was cut off ends");
         server.kill();
     }
 }
@@ -234,37 +215,11 @@ fn a_tenants_labels_are_read_again_at_sighup() {
 }
 
 #[test]
-fn a_disk_that_is_almost_full_takes_no_new_work() {
-    let setup = Setup::temporary().own_root();
-    let mut server = setup.start();
-    let run = server.create_run();
-    server.kill();
-    let server = setup.var("SERVICE_DISK_RESERVE_MIB", "16777216").start();
-    let path = format!("/v1/runs/{run}");
-    let work = [
-        ("/v1/runs".to_owned(), json!({})),
-        (format!("{path}/ingest"), json!({"source_uri": "a.mp4"})),
-        (format!("{path}/analyze"), json!({"model": "qwen3-vl-8b"})),
-    ];
-    for (path, body) in work {
-        let reply = server.post(&path, &body);
-        assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{path}");
-        assert!(reply.text.contains("16777216 MiB reserved"), "{path}: {}", reply.text);
-        assert!(!reply.header("retry-after").is_empty(), "{path}");
-    }
-    let ready = server.get("/v1/ready");
-    assert!(ready.status == 503 && ready.text.contains("reserved"), "{}", ready.text);
-    assert_eq!(server.post(&format!("{path}/stop"), &json!({})).status, 200);
-    assert_eq!(server.call("DELETE", &path).send().status, 200);
-}
-
-#[test]
 fn a_second_server_does_not_share_the_log() {
     let setup = Setup::temporary();
     let _first = setup.start();
-    let output = setup.command().output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && said.contains("another server"), "{said}");
+    let (code, _, said) = ended(&mut setup.command());
+    assert!(code != Some(0) && said.contains("another server"), "{said}");
 }
 
 #[test]
@@ -289,62 +244,49 @@ fn sigterm_finishes_what_is_under_way_and_loses_nothing() {
     let server = setup.start();
     let kinds = server.kinds(&run);
     assert_eq!(kinds.last().map(String::as_str), Some("frames_decoded"));
-    assert_eq!(server.get(&format!("/v1/runs/{run}/state")).json()["state"], "processing");
+    assert_eq!(state(&server, &run), "processing");
+}
+
+/// A draining server answers and takes no new work.
+fn check_draining(server: &Server) {
+    let fresh = reqwest::blocking::Client::new();
+    let health = fresh.get(format!("http://{}/v1/health", server.addr())).send();
+    assert_eq!(health.expect("accepted").status(), 200);
+    let ready = server.get("/v1/ready");
+    assert!(ready.status == 503 && ready.text.contains("shutting down"), "{}", ready.text);
+    assert_eq!(server.post("/v1/runs", &json!({})).status, 503, "no new work");
 }
 
 #[test]
-fn a_job_that_outlasts_the_drain_fails_by_name() {
+fn a_job_that_outlasts_the_drain_fails_by_name_and_a_second_signal_waits_for_none() {
     let setup = Setup::temporary().clips();
-    let mut server = setup.start();
-    let run = server.create_run();
     // 363 s of 1080p AV1: no machine decodes it within the drain.
     let ingest = json!({"source_uri": "long.mp4", "max_frames": 500_000});
-    let reply = std::thread::scope(|scope| {
-        let long = scope.spawn(|| server.post_run(&run, "ingest", &ingest));
-        std::thread::sleep(Duration::from_millis(800));
-        server.terminate();
-        long.join().expect("no panic")
-    })
-    .assert_refused(503, "unavailable");
-    assert!(!reply.header("retry-after").is_empty());
-    assert!(server.wait(Duration::from_secs(20)).success());
-    let server = setup.start();
-    let events = server.events(&run);
-    let last = events.last().expect("events");
-    assert_eq!(
-        (&last["kind"], &last["payload"]["reason"]),
-        (&json!("run_failed"), &json!("shutdown"))
-    );
-    assert_eq!(server.get(&format!("/v1/runs/{run}/state")).json()["state"], "failed");
-}
-
-#[test]
-fn a_draining_server_answers_and_a_second_signal_ends_it() {
-    let setup = Setup::temporary().clips();
-    let mut server = setup.start();
-    let run = server.create_run();
-    let ingest = json!({"source_uri": "long.mp4", "max_frames": 500_000});
-    let path = format!("/v1/runs/{run}/ingest");
-    let (started, reply) = std::thread::scope(|scope| {
-        let long = scope.spawn(|| server.post(&path, &ingest));
-        std::thread::sleep(Duration::from_millis(800));
-        server.terminate();
-        std::thread::sleep(Duration::from_millis(300));
-        let fresh = reqwest::blocking::Client::new();
-        let health = fresh.get(format!("http://{}/v1/health", server.addr())).send();
-        assert_eq!(health.expect("accepted").status(), 200);
-        let ready = server.get("/v1/ready");
-        assert!(ready.status == 503 && ready.text.contains("shutting down"), "{}", ready.text);
-        assert_eq!(server.post("/v1/runs", &json!({})).status, 503, "no new work");
-        let started = Instant::now();
-        server.terminate();
-        (started, long.join().expect("no panic"))
-    });
-    assert_eq!(reply.status, 503, "{}", reply.text);
-    assert!(server.wait(Duration::from_secs(5)).success());
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
-    let events = setup.start().events(&run);
-    assert_eq!(events.last().expect("events")["payload"]["reason"], "shutdown");
+    for (signals, limit) in [(1, Duration::from_secs(60)), (2, Duration::from_secs(5))] {
+        let mut server = setup.start();
+        let run = server.create_run();
+        let (last_signal, reply) = std::thread::scope(|scope| {
+            let long = scope.spawn(|| server.post_run(&run, "ingest", &ingest));
+            std::thread::sleep(Duration::from_millis(800));
+            server.terminate();
+            if signals == 2 {
+                std::thread::sleep(Duration::from_millis(300));
+                check_draining(&server);
+                server.terminate();
+            }
+            (Instant::now(), long.join().expect("no panic"))
+        });
+        let reply = reply.assert_refused(503, "unavailable");
+        assert!(!reply.header("retry-after").is_empty(), "{signals}");
+        assert!(server.wait(limit).success(), "{signals}");
+        assert!(last_signal.elapsed() < limit, "{signals}: {:?}", last_signal.elapsed());
+        let server = setup.start();
+        let events = server.events(&run);
+        let last = events.last().expect("events");
+        let told = (&last["kind"], &last["payload"]["reason"]);
+        assert_eq!(told, (&json!("run_failed"), &json!("shutdown")), "{signals}");
+        assert_eq!(state(&server, &run), "failed", "{signals}");
+    }
 }
 
 #[test]
@@ -374,24 +316,4 @@ fn an_upload_that_has_begun_ends_within_the_drain() {
     assert!(server.wait(Duration::from_secs(20)).success());
     let listed = setup.start().get("/v1/files").json();
     assert_eq!(listed["files"].as_array().expect("files").len(), 1, "{listed}");
-}
-
-#[test]
-fn a_restart_shows_what_was_there_before() {
-    let setup = Setup::temporary();
-    let mut server = setup.start();
-    let runs: Vec<String> = (0..4).map(|_| server.create_run()).collect();
-    assert_eq!(server.post(&format!("/v1/runs/{}/keepalive", runs[1]), &json!({})).status, 200);
-    assert_eq!(server.post(&format!("/v1/runs/{}/stop", runs[2]), &json!({})).status, 200);
-    assert_eq!(server.call("DELETE", &format!("/v1/runs/{}", runs[3])).send().status, 200);
-    let listed = server.get("/v1/runs").text;
-    let events: Vec<_> = runs[..3].iter().map(|run| server.events(run)).collect();
-    server.kill();
-    let server = setup.start();
-    assert_eq!(server.get("/v1/runs").text, listed);
-    for (run, events) in runs.iter().zip(events) {
-        assert_eq!(server.events(run), events);
-    }
-    assert_eq!(server.get(&format!("/v1/runs/{}", runs[3])).status, 404);
-    assert_eq!(server.call("DELETE", &format!("/v1/runs/{}", runs[3])).send().status, 404);
 }
