@@ -60,6 +60,8 @@ fn a_bad_value_is_named() {
         ("SERVICE_MAX_CONNECTIONS", "15"),
         ("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "-1"),
         ("SERVICE_TRACES_ENDPOINT", "collector:4317"),
+        ("SERVICE_TRACES_ENDPOINT", "ftp://collector.example"),
+        ("SERVICE_TRACES_ENDPOINT", "http://"),
         ("SERVICE_METRICS_REQUIRE_API_KEY", "maybe"),
         ("SERVICE_DB_MIRROR", "everything"),
         ("SERVICE_EXPORT_URL", "file://relative/dir"),
