@@ -79,7 +79,6 @@ mod routes;
 mod sandbox;
 mod schemathesis;
 mod search;
-mod search_descriptions;
 mod shutdown;
 mod signals;
 mod slow;

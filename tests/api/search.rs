@@ -9,7 +9,7 @@ use timeline::{
     RunDeleted, SemanticChunkInferred, TokenCounts,
 };
 
-use crate::support::{BOB, Setup, seed};
+use crate::support::{BOB, Server, Setup, seed};
 
 const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
 
@@ -17,7 +17,7 @@ fn run(number: u8) -> RunId {
     RunId::from_bytes([number; 16])
 }
 
-pub fn found(kind: FindingKind, description: &str) -> Event {
+fn found(kind: FindingKind, description: &str) -> Event {
     let description = description.to_owned();
     let (session_id, confidence) = (None, Score::ONE);
     Event::Found(
@@ -55,7 +55,7 @@ fn episode(zones: &[&str]) -> ActivityEpisode {
     }
 }
 
-pub fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
+fn chunk(description: &str, summary: &str, index: Option<&str>) -> Event {
     Event::SemanticChunkInferred(answer(description, summary, index))
 }
 
@@ -96,7 +96,7 @@ pub fn write(data: &Path, events: Vec<(u8, Event)>) {
     seed::log(data).append_wait(batch.collect()).expect("durable");
 }
 
-/// Seqs 1 to 14 over two runs of Alice's, a deleted one of hers, and one of Bob's.
+/// Seqs 1 to 18 over two runs of Alice's, a deleted one of hers, and one of Bob's.
 fn library() -> Vec<(u8, Event)> {
     use FindingKind::{ClipVlm, StateTransition, Vlm};
     vec![
@@ -117,6 +117,28 @@ fn library() -> Vec<(u8, Event)> {
         (1, Event::ActivityStarted(episode(&["Side door"]))),
         (1, Event::ActivityEnded(episode(&["Side door", "Yard"]))),
         (2, Event::ActivityEnded(episode(&[]))),
+        (2, found(Vlm, &long())),
+    ]
+}
+
+fn long() -> String {
+    format!("{} Red {}", "é".repeat(100), "日".repeat(100))
+}
+
+/// Events of another run of Bob's, the descriptions that their hits carry, and whether these are cut.
+fn fogs() -> [(Event, String, bool); 6] {
+    use FindingKind::Vlm;
+    let padded = |bytes: usize| format!("fog {}", "x".repeat(bytes - 4));
+    // 4096 bytes end in the middle of a character.
+    let odd = format!("fog{}", "é".repeat(3000));
+    let far = format!("{} fog", "x".repeat(9000));
+    [
+        (found(Vlm, &padded(4096)), padded(4096), false),
+        (found(Vlm, &padded(4097)), padded(4096), true),
+        (found(Vlm, &odd), format!("fog{}", "é".repeat(2046)), true),
+        (found(Vlm, &far), "x".repeat(4096), true),
+        (found(Vlm, "a\tfog \u{1}\ncar"), "a\tfog \u{1}\ncar".to_owned(), false),
+        (chunk("", "a fog summary", None), "a fog summary".to_owned(), false),
     ]
 }
 
@@ -126,58 +148,68 @@ fn seqs(reply: &Value) -> Vec<u64> {
 }
 
 #[test]
-fn descriptions_of_the_callers_runs_are_found() {
+fn descriptions_of_the_callers_runs_are_found_within_bounds_until_they_are_deleted() {
     let dir = tempfile::tempdir().expect("a directory");
-    write(dir.path(), library());
+    let mut events = library();
+    events.push((5, seed::created("bob")));
+    events.extend(fogs().map(|(event, ..)| (5, event)));
+    write(dir.path(), events);
     let setup = Setup::new(dir.path());
     let mut server = setup.start();
     for _ in 0..2 {
-        // Query, run, seqs of the hits, descriptions scanned.
-        let rows: [(&str, Option<u8>, &[u64], u64); 12] = [
-            ("red", None, &[5, 10, 12], 8),
-            ("  RED\t", None, &[5, 10, 12], 8),
-            ("e", None, &[5, 10, 11, 12, 15, 16], 8),
-            ("STRASSE", None, &[5], 8),
-            ("k", None, &[13], 8),
-            ("red", Some(1), &[5, 12], 5),
-            ("red", Some(2), &[10], 3),
-            ("not searched", None, &[], 8),
-            ("raw output", None, &[], 8),
-            ("side DOOR", None, &[15, 16], 8),
-            ("yard", Some(1), &[16], 5),
-            ("yard", Some(2), &[], 3),
-        ];
-        for (query, only, expected, scanned) in rows {
-            let mut body = json!({"query": query});
-            if let Some(number) = only {
-                body["run_id"] = json!(run(number).to_string());
-            }
-            let reply = server.post("/v1/search", &body);
-            assert_eq!(reply.status, 200, "{query}: {}", reply.text);
-            let reply = reply.json();
-            assert_eq!(seqs(&reply), expected, "{query} {only:?}");
-            let counts = (&reply["scanned"], &reply["total_hits"]);
-            assert_eq!(counts, (&json!(scanned), &json!(expected.len())), "{query} {only:?}");
-        }
-        let body = json!({"query": "a", "limit": 2});
-        let reply = server.post("/v1/search", &body).json();
-        assert_eq!((seqs(&reply), &reply["total_hits"]), (vec![5, 6], &json!(4)));
-        let bobs = server.call("POST", "/v1/search").key(Some(BOB)).json(&json!({"query": "red"}));
-        assert_eq!(seqs(&bobs.send().json()), [8]);
+        check_queries(&server);
+        check_hits(&server);
+        check_descriptions(&server);
         // What is found after a restart is what was found before.
         server.kill();
         server = setup.start();
     }
+    check_bounds(&server);
+    let path = format!("/v1/runs/{}", run(1));
+    assert_eq!(server.call("DELETE", &path).send().status, 200);
+    let reply = server.post("/v1/search", &json!({"query": "red"})).json();
+    assert_eq!((seqs(&reply), &reply["scanned"]), (vec![10, 18], &json!(4)), "at once");
+    let body = json!({"query": "red", "run_id": run(1).to_string()});
+    assert_eq!(server.post("/v1/search", &body).status, 404);
 }
 
-#[test]
-fn a_hit_tells_where_it_is_and_shows_the_text_as_written() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let long = format!("{} Red {}", "é".repeat(100), "日".repeat(100));
-    let mut events = library();
-    events.push((2, found(FindingKind::Vlm, &long)));
-    write(dir.path(), events);
-    let server = Setup::new(dir.path()).start();
+fn check_queries(server: &Server) {
+    // Query, run, seqs of the hits, descriptions scanned.
+    let rows: [(&str, Option<u8>, &[u64], u64); 12] = [
+        ("red", None, &[5, 10, 12, 18], 9),
+        ("  RED\t", None, &[5, 10, 12, 18], 9),
+        ("e", None, &[5, 10, 11, 12, 15, 16, 18], 9),
+        ("STRASSE", None, &[5], 9),
+        ("k", None, &[13], 9),
+        ("red", Some(1), &[5, 12], 5),
+        ("red", Some(2), &[10, 18], 4),
+        ("not searched", None, &[], 9),
+        ("raw output", None, &[], 9),
+        ("side DOOR", None, &[15, 16], 9),
+        ("yard", Some(1), &[16], 5),
+        ("yard", Some(2), &[], 4),
+    ];
+    for (query, only, expected, scanned) in rows {
+        let mut body = json!({"query": query});
+        if let Some(number) = only {
+            body["run_id"] = json!(run(number).to_string());
+        }
+        let reply = server.post("/v1/search", &body);
+        assert_eq!(reply.status, 200, "{query}: {}", reply.text);
+        let reply = reply.json();
+        assert_eq!(seqs(&reply), expected, "{query} {only:?}");
+        let counts = (&reply["scanned"], &reply["total_hits"]);
+        assert_eq!(counts, (&json!(scanned), &json!(expected.len())), "{query} {only:?}");
+    }
+    let body = json!({"query": "a", "limit": 2});
+    let reply = server.post("/v1/search", &body).json();
+    assert_eq!((seqs(&reply), &reply["total_hits"]), (vec![5, 6], &json!(4)));
+    let bobs = server.call("POST", "/v1/search").key(Some(BOB)).json(&json!({"query": "red"}));
+    assert_eq!(seqs(&bobs.send().json()), [8]);
+}
+
+/// A hit tells where it is and shows the text as it was written.
+fn check_hits(server: &Server) {
     let reply = server.post("/v1/search", &json!({"query": "red"}));
     assert_eq!(reply.header("content-type"), "application/json");
     let reply = reply.json();
@@ -194,17 +226,28 @@ fn a_hit_tells_where_it_is_and_shows_the_text_as_written() {
              "index_name": "north", "description": "a RED summary", "snippet": "a RED summary"},
             {"seq": 12, "run_id": one, "pts_ms": 40, "kind": "keyframe_stored",
              "description": "red still", "snippet": "red still"},
-            {"seq": 18, "run_id": two, "pts_ms": 120, "kind": "vlm", "description": long,
+            {"seq": 18, "run_id": two, "pts_ms": 120, "kind": "vlm", "description": long(),
              "snippet": snippet},
         ])
     );
 }
 
-#[test]
-fn queries_and_limits_hold_at_the_bound_and_not_past_it() {
-    let dir = tempfile::tempdir().expect("a directory");
-    write(dir.path(), library());
-    let server = Setup::new(dir.path()).start();
+/// A hit carries its description up to 4 KiB.
+fn check_descriptions(server: &Server) {
+    let asked = server.call("POST", "/v1/search").key(Some(BOB)).json(&json!({"query": "fog"}));
+    let reply = asked.send().json();
+    let (hits, rows) = (reply["hits"].as_array().expect("an array"), fogs());
+    assert_eq!(hits.len(), rows.len(), "{reply}");
+    for (hit, (_, description, is_truncated)) in hits.iter().zip(&rows) {
+        assert_eq!(hit["description"], *description);
+        let told = hit.get("description_truncated");
+        assert_eq!(told, is_truncated.then_some(&Value::Bool(true)), "{hit}");
+        assert!(hit["snippet"].as_str().is_some_and(|part| part.contains("fog")), "{hit}");
+    }
+}
+
+/// Queries and limits hold at the bound and not past it.
+fn check_bounds(server: &Server) {
     let rows = [
         (json!({"query": "a"}), 200, ""),
         (json!({"query": "\u{0}"}), 200, ""),
@@ -249,17 +292,4 @@ fn queries_and_limits_hold_at_the_bound_and_not_past_it() {
     assert_eq!(broken.body("{\"query\":").send().status, 400);
     let nobody = server.call("POST", "/v1/search").key(None).json(&json!({"query": "a"}));
     assert_eq!((nobody.send().status, server.get("/v1/search").status), (401, 405));
-}
-
-#[test]
-fn a_deletion_is_in_force_at_once() {
-    let dir = tempfile::tempdir().expect("a directory");
-    write(dir.path(), library());
-    let server = Setup::new(dir.path()).start();
-    let path = format!("/v1/runs/{}", run(1));
-    assert_eq!(server.call("DELETE", &path).send().status, 200);
-    let reply = server.post("/v1/search", &json!({"query": "red"})).json();
-    assert_eq!((seqs(&reply), &reply["scanned"]), (vec![10], &json!(3)));
-    let body = json!({"query": "red", "run_id": run(1).to_string()});
-    assert_eq!(server.post("/v1/search", &body).status, 404);
 }
