@@ -25,57 +25,45 @@ fn shown(server: &Server, id: &str) -> Value {
 
 #[test]
 fn a_stock_vllm_is_asked_by_any_name_of_its_models_and_answers_as_it_was_asked() {
-    for base in ["", "/v1", "/v1/"] {
-        let model = stock(&[STOCK, OWN], finding("van waits", 0.9));
-        let url = model.server.base_url() + base;
-        let server = Setup::temporary().clips().var("SERVICE_VLLM_BASE_URL", &url).start();
-        for (name, upstream) in [(CURATED, STOCK), (STOCK, STOCK), (OWN, OWN)] {
-            let created = server.post("/v1/runs", &json!({ "model": name }));
-            assert_eq!(created.status, 200, "{name}: {}", created.text);
-            assert_eq!(created.json()["model"], name);
-            let run = created.run();
-            let asked = server.post("/v1/infer", &json!({"model": name, "prompt": "What is it?"}));
-            assert_eq!(
-                (asked.status, &asked.json()["model"]),
-                (200, &json!(name)),
-                "{}",
-                asked.text
-            );
-            let question = json!({"model": name, "prompt": "What is it?"});
-            let batch = server.post("/v1/infer/batch", &json!({ "requests": [question] })).json();
-            assert_eq!(batch["results"][0]["result"]["model"], name, "{batch}");
-            let described = reason(&server, &run, &json!({"max_frames": 30, "model": name}));
-            assert_eq!(described.status, 200, "{name}: {}", described.text);
-            let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
-            assert_eq!((&chunk["model"], &chunk["semantic_error"]), (&json!(name), &Value::Null));
-            assert_eq!(described.json()["metadata"][0]["model"], name);
-            let seen = model.server.seen();
-            let asked_as: Vec<Value> =
-                seen.iter().rev().take(3).map(|seen| seen.json()["model"].clone()).collect();
-            assert_eq!(asked_as, [json!(upstream), json!(upstream), json!(upstream)], "{name}");
-            let gated = server.create_run();
-            let ingest = json!({"source_uri": "talk.mp4", "max_frames": 30});
-            assert_eq!(server.post_run(&gated, "ingest", &ingest).status, 200);
-            let path = format!("/v1/runs/{gated}/analyze");
-            let analyzed = server.post(&path, &json!({ "model": name }));
-            assert_eq!(analyzed.json()["metadata"][0]["model"], name, "{}", analyzed.text);
-        }
-        assert_eq!(shown(&server, CURATED)["availability"], "ready");
-        let own = shown(&server, OWN);
-        assert_eq!((&own["availability"], &own["tier"]), (&json!("ready"), &json!("small")));
-        assert_eq!(shown(&server, STOCK), Value::Null, "a curated model has one entry");
-        assert_eq!(shown(&server, MODEL)["availability"], "name_not_served");
-        assert_eq!(shown(&server, "gemini-2.5-pro")["availability"], "not_configured");
-        let lists = server.get("/v1/models").json()["providers"][0]["lists"].clone();
-        assert_eq!(lists, json!([STOCK, OWN]));
-        for path in ["/v1/runs", "/v1/infer"] {
-            let refused = server.post(path, &json!({"model": "acme/other", "prompt": "x"}));
-            assert_eq!(
-                (refused.status, refused.fields()),
-                (422, vec!["model".to_owned()]),
-                "{path}"
-            );
-        }
+    let model = stock(&[STOCK, OWN], finding("van waits", 0.9));
+    let server = model.behind(Setup::temporary().clips()).start();
+    for (name, upstream) in [(CURATED, STOCK), (STOCK, STOCK), (OWN, OWN)] {
+        let created = server.post("/v1/runs", &json!({ "model": name }));
+        assert_eq!(created.status, 200, "{name}: {}", created.text);
+        assert_eq!(created.json()["model"], name);
+        let run = created.run();
+        let asked = server.post("/v1/infer", &json!({"model": name, "prompt": "What is it?"}));
+        assert_eq!((asked.status, &asked.json()["model"]), (200, &json!(name)), "{}", asked.text);
+        let question = json!({"model": name, "prompt": "What is it?"});
+        let batch = server.post("/v1/infer/batch", &json!({ "requests": [question] })).json();
+        assert_eq!(batch["results"][0]["result"]["model"], name, "{batch}");
+        let described = reason(&server, &run, &json!({"max_frames": 30, "model": name}));
+        assert_eq!(described.status, 200, "{name}: {}", described.text);
+        let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
+        assert_eq!((&chunk["model"], &chunk["semantic_error"]), (&json!(name), &Value::Null));
+        assert_eq!(described.json()["metadata"][0]["model"], name);
+        let seen = model.server.seen();
+        let asked_as: Vec<Value> =
+            seen.iter().rev().take(3).map(|seen| seen.json()["model"].clone()).collect();
+        assert_eq!(asked_as, [json!(upstream), json!(upstream), json!(upstream)], "{name}");
+        let gated = server.create_run();
+        let ingest = json!({"source_uri": "talk.mp4", "max_frames": 30});
+        assert_eq!(server.post_run(&gated, "ingest", &ingest).status, 200);
+        let path = format!("/v1/runs/{gated}/analyze");
+        let analyzed = server.post(&path, &json!({ "model": name }));
+        assert_eq!(analyzed.json()["metadata"][0]["model"], name, "{}", analyzed.text);
+    }
+    assert_eq!(shown(&server, CURATED)["availability"], "ready");
+    let own = shown(&server, OWN);
+    assert_eq!((&own["availability"], &own["tier"]), (&json!("ready"), &json!("small")));
+    assert_eq!(shown(&server, STOCK), Value::Null, "a curated model has one entry");
+    assert_eq!(shown(&server, MODEL)["availability"], "name_not_served");
+    assert_eq!(shown(&server, "gemini-2.5-pro")["availability"], "not_configured");
+    let lists = server.get("/v1/models").json()["providers"][0]["lists"].clone();
+    assert_eq!(lists, json!([STOCK, OWN]));
+    for path in ["/v1/runs", "/v1/infer"] {
+        let refused = server.post(path, &json!({"model": "acme/other", "prompt": "x"}));
+        assert_eq!((refused.status, refused.fields()), (422, vec!["model".to_owned()]), "{path}");
     }
 }
 
