@@ -99,6 +99,5 @@ mod webhook_failures;
 pub mod webhooks;
 mod webhooks_of_all;
 mod whip;
-mod whip_records;
 mod whole;
 mod zones;

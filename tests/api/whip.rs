@@ -43,16 +43,16 @@ pub fn publishing<'a>(server: &'a Server, offer: &str) -> Call<'a> {
     server.call("POST", PATH).header("content-type", "application/sdp").body(offer.to_owned())
 }
 
-/// A session of Alice's: where it is, and its run.
+/// A session of Alice's: where it is, its run, and the answer.
 fn publish(server: &Server) -> (String, String, Reply) {
-    let reply = publishing(server, &offer("VP8")).send().assert_status(201);
-    let run = reply.header("x-service-run-id").to_owned();
-    (located(&reply), run, reply)
+    begun(publishing(server, &offer("VP8")))
 }
 
-/// The path that the relative `Location` of an answer names.
-fn located(reply: &Reply) -> String {
-    reply.header("location").to_owned()
+/// The same of this request.
+fn begun(call: Call<'_>) -> (String, String, Reply) {
+    let reply = call.send().assert_status(201);
+    let [session, run] = ["location", "x-service-run-id"].map(|name| reply.header(name).to_owned());
+    (session, run, reply)
 }
 
 /// The header of an attach config.
@@ -61,8 +61,9 @@ pub fn attached(config: &Value) -> String {
 }
 
 #[test]
-fn an_offer_is_answered_as_the_protocol_says() {
+fn an_offer_is_answered_as_the_protocol_says_and_one_more_when_the_session_has_ended() {
     let server = Setup::temporary()
+        .var("SERVICE_ACTIVE_STREAM_LIMIT", "1")
         .var("SERVICE_WEBRTC_STUN_SERVERS", "stun:stun.example:3478")
         .var("SERVICE_WEBRTC_TURN_URL", "turn:turn.example:3478?transport=udp")
         .var("SERVICE_WEBRTC_TURN_USERNAME", "us\"er")
@@ -90,6 +91,11 @@ fn an_offer_is_answered_as_the_protocol_says() {
     assert_eq!(created, &json!({"principal_key": "alice", "session_id": id, "source": "whip"}));
     let options = server.call("OPTIONS", PATH).key(None).send();
     assert_eq!((options.status, options.header("accept-post")), (204, "application/sdp"));
+    let second = publishing(&server, &offer("VP8")).send().assert_status(409);
+    assert!(second.text.contains("1 of at most 1"), "{}", second.text);
+    publishing(&server, &offer("VP8")).key(Some(BOB)).send().assert_status(201);
+    assert_eq!(server.call("DELETE", &session).send().status, 200);
+    publish(&server);
 }
 
 #[test]
@@ -126,18 +132,6 @@ fn what_cannot_be_published_is_refused_in_plain_text() {
         }
     }
     assert_eq!(server.get("/v1/runs").json(), json!([]), "nothing was left behind");
-}
-
-#[test]
-fn limits_are_told_and_freed_by_the_end_of_a_session() {
-    let server = Setup::temporary().var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
-    let vp8 = offer("VP8");
-    let (session, ..) = publish(&server);
-    let second = publishing(&server, &vp8).send().assert_status(409);
-    assert!(second.text.contains("1 of at most 1"), "{}", second.text);
-    publishing(&server, &vp8).key(Some(BOB)).send().assert_status(201);
-    assert_eq!(server.call("DELETE", &session).send().status, 200);
-    publish(&server);
 }
 
 #[test]
@@ -208,11 +202,9 @@ fn sessions_of_others_do_not_exist() {
 #[test]
 fn a_prompt_is_taken_up_while_the_session_lives() {
     let server = shared();
-    let reply = publishing(&server, &offer("VP8"))
-        .header("x-attach-config", &attached(&json!({"prompt": "count", "clip_mode": {}})))
-        .send()
-        .assert_status(201);
-    let session = located(&reply);
+    let config = attached(&json!({"prompt": "count", "clip_mode": {}}));
+    let (session, ..) =
+        begun(publishing(&server, &offer("VP8")).header("x-attach-config", &config));
     let update =
         |body: &Value| server.call("PATCH", &format!("{session}/prompt")).json(body).send();
     let schema = json!({"type": "object", "properties": {"cars": {"type": "integer"}}});
@@ -251,9 +243,21 @@ fn every_end_is_on_the_timeline() {
     assert_eq!(server.post_run(&run_stopped, "stop", &json!({})).status, 200);
     assert_eq!(server.call("DELETE", &stopped).send().status, 200);
     assert_eq!(server.kinds(&run_stopped), ["run_created", "stop_requested"]);
-    let (_, run_busy, _) = publish(&server);
+    let named = publishing(&server, &offer("VP8")).header("x-tenant-id", "acme \"north\"");
+    let config = attached(&json!({"label": "gate 3"}));
+    let (_, run_busy, _) = begun(named.header("x-attach-config", &config));
+    let records = |server: &Server| {
+        [&run_busy, &run_stopped].map(|run| {
+            let record = server.record(run);
+            ["source", "tenant_id", "label"].map(|field| record[field].clone())
+        })
+    };
+    let told = records(&server);
+    let named = [json!("whip"), json!("acme \"north\""), json!("gate 3")];
+    assert_eq!(told, [named, [json!("whip"), Value::Null, Value::Null]]);
     server.kill();
     let mut server = setup.start();
+    assert_eq!(records(&server), told, "after the restart");
     assert_eq!(server.wait_for_event(&run_busy, "run_failed")["reason"], "interrupted");
     let (_, run_drained, _) = publish(&server);
     server.terminate();
