@@ -466,6 +466,7 @@ fn without_patience(dir: &std::path::Path, book: &mut Book) {
         .var("SERVICE_REQUIRE_API_KEY", "false")
         .start();
     let reply = keyless.get("/v1/metrics").assert_refused(503, "metrics_unavailable");
+    assert_eq!(reply.header("retry-after"), "1");
     book.note("GET", "/v1/metrics", &reply);
 }
 
