@@ -9,6 +9,8 @@ mod certificate;
 mod connection_limit;
 mod connection_state;
 #[cfg(test)]
+mod corpora;
+#[cfg(test)]
 #[path = "../../tests/support/corpus.rs"]
 mod corpus;
 pub mod egress;

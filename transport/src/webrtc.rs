@@ -15,9 +15,6 @@ mod error;
 mod event_loop;
 mod fingerprint;
 pub mod fuzz;
-#[cfg(test)]
-#[path = "webrtc/tests/hostile.rs"]
-mod hostile;
 mod ice;
 mod interfaces;
 #[cfg(test)]

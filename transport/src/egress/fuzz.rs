@@ -1,7 +1,6 @@
 //! Invariants of URLs and of response heads, for arbitrary bytes.
 //!
-//! Called by fuzzers with generated input, and by the tests below, which use the corpus and mutations of it
-//! with a stable compiler.
+//! Called by fuzzers with generated input, and by tests with a stable compiler.
 
 use http::{Response, StatusCode, Uri};
 
@@ -45,25 +44,4 @@ fn check(target: &RequestUrl) {
     assert!(!target.host().is_empty() && target.port() > 0, "{target:?}");
     let is_requested = target.url().scheme().starts_with("http");
     assert!(!is_requested || target.path().parse::<Uri>().is_ok(), "{target:?}");
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::{prelude::*, sample::Index};
-
-    use super::*;
-    use crate::corpus::{breaks, broken, corpus};
-
-    /// A corpus entry that is rejected would test little when mutated.
-    #[test]
-    fn the_corpus_is_digested() {
-        assert!(corpus("answer").iter().map(|bytes| answer(bytes)).all(|taken| taken == 3));
-    }
-
-    proptest! {
-        #[test]
-        fn a_broken_corpus_is_digested(seed in any::<Index>(), breaks in breaks()) {
-            answer(&broken(seed.get::<Vec<u8>>(&corpus("answer")), &breaks));
-        }
-    }
 }

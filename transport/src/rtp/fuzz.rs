@@ -16,7 +16,7 @@ const CODECS: [Codec; 5] = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Co
 ///
 /// Asserts that units stay within bounds, that the first one is a start, and that the receiver falls silent.
 /// Returns the number of units.
-pub fn packets(bytes: &[u8]) -> u64 {
+pub fn packets(bytes: &[u8]) -> usize {
     let Some((&choice, mut rest)) = bytes.split_first() else { return 0 };
     let codec = CODECS[usize::from(choice) % CODECS.len()];
     let Some(mut receiver) = RtpReceiver::new(codec, &[]) else { return 0 };
@@ -39,7 +39,7 @@ pub fn packets(bytes: &[u8]) -> u64 {
     }
     now += Duration::from_secs(60);
     given += polled(&mut receiver, now, given == 0);
-    assert_eq!(receiver.counts().units, given);
+    assert_eq!(receiver.counts().units, given as u64);
     assert!(receiver.timeout().is_none_or(|at| at > now), "something is due for ever");
     if let Some(packet) = RtpPacket::parse(bytes) {
         assert!(packet.payload.len() <= bytes.len());
@@ -47,7 +47,7 @@ pub fn packets(bytes: &[u8]) -> u64 {
     given
 }
 
-fn polled(receiver: &mut RtpReceiver, now: Instant, is_first: bool) -> u64 {
+fn polled(receiver: &mut RtpReceiver, now: Instant, is_first: bool) -> usize {
     let mut given = 0;
     while let Some(output) = receiver.poll(now) {
         receiver.check();

@@ -10,10 +10,8 @@ mod packetize;
 use std::time::{Duration, Instant};
 
 use media::Codec;
-use proptest::{prelude::*, sample::Index};
 
-use super::{ReceiverOutput, ReceiverStats, RtpPacket, RtpReceiver, UNIT_BYTES_MAX, fuzz};
-use crate::corpus::{breaks, broken, corpus};
+use super::{ReceiverOutput, ReceiverStats, RtpPacket, RtpReceiver, UNIT_BYTES_MAX};
 use link::{Link, ms};
 
 /// Returns a VP8 frame of `packets` packets, identified by the byte `name`.
@@ -403,31 +401,5 @@ fn codecs_without_a_payload_format_are_not_received() {
     for codec in Codec::ALL {
         let is_served = !matches!(codec, Codec::Mpeg4 | Codec::Mjpeg);
         assert_eq!(RtpReceiver::new(codec, &[]).is_some(), is_served, "{codec:?}");
-    }
-}
-
-#[test]
-fn the_corpus_is_digested() {
-    let corpus = corpus("packets");
-    for bytes in &corpus {
-        // A corpus entry that yields no unit would test little when mutated.
-        assert!(fuzz::packets(bytes) > 1, "{bytes:02x?}");
-    }
-    assert!(corpus.len() >= 6, "each codec, and a restart");
-}
-
-proptest! {
-    #[test]
-    fn a_broken_corpus_is_digested(
-        seed in any::<Index>(),
-        breaks in breaks(),
-    ) {
-        let bytes = broken(seed.get::<Vec<u8>>(&corpus("packets")), &breaks);
-        fuzz::packets(&bytes);
-    }
-
-    #[test]
-    fn arbitrary_packets_are_digested(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
-        fuzz::packets(&bytes);
     }
 }

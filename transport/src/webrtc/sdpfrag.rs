@@ -119,8 +119,6 @@ pub(super) fn write(credentials: &IceCredentials, mid: &str, candidates: &[Socke
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     const CANDIDATE: &str =
@@ -170,14 +168,5 @@ mod tests {
         assert_eq!(SdpFragment::parse(&many), Err(SdpFragError::TooMany(CANDIDATES_MAX)));
         let long = "a".repeat(FRAGMENT_BYTES_MAX + 1);
         assert_eq!(SdpFragment::parse(&long), Err(SdpFragError::TooLong(FRAGMENT_BYTES_MAX)));
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_text_is_read_or_refused(text in "(a=|candidate:|m=)?[ -~\r\n]{0,200}") {
-            if let Ok(fragment) = SdpFragment::parse(&text) {
-                prop_assert!(fragment.candidates <= CANDIDATES_MAX);
-            }
-        }
     }
 }

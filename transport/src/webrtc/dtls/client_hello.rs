@@ -171,8 +171,6 @@ fn profiles(datagram: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn record(kind: u8, epoch: u16, content: &[u8]) -> Vec<u8> {
@@ -289,25 +287,5 @@ mod tests {
             filter_records(&[], HandshakeStage::Shaking(0), &mut 0),
             Some(FilteredDatagram::default())
         );
-    }
-
-    proptest! {
-        #[test]
-        fn arbitrary_bytes_never_panic(
-            bytes in proptest::collection::vec(any::<u8>(), 0..200),
-            answered in 0u16..9,
-        ) {
-            offers_gcm(&bytes);
-            let inside = record(HANDSHAKE, 0, &bytes);
-            for (bytes, stage) in [
-                (&bytes, HandshakeStage::Shaking(answered)),
-                (&inside, HandshakeStage::Shaking(answered)),
-                (&inside, HandshakeStage::Established),
-            ] {
-                let Some(sifted) = filter_records(bytes, stage, &mut 0) else { continue };
-                prop_assert!(sifted.fragments as usize <= bytes.len());
-                prop_assert_eq!(sifted.fragments as usize, records(&sifted.datagram).len());
-            }
-        }
     }
 }

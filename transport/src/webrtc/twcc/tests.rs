@@ -3,10 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    corpus::corpus,
-    webrtc::fuzz::{self, read},
-};
+use crate::webrtc::fuzz::{self, read};
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -69,21 +66,7 @@ fn times_are_told_when_the_reference_has_wrapped() {
     assert_eq!(read(&report), [(7, Some(quarters)), (8, Some(quarters + 12))]);
 }
 
-#[test]
-fn the_corpus_is_told() {
-    let corpus = corpus("arrivals");
-    assert!(corpus.len() >= 4, "in order, overtaken, far and many");
-    for bytes in &corpus {
-        assert!(fuzz::arrivals(bytes) > 3, "{bytes:02x?}");
-    }
-}
-
 proptest! {
-    #[test]
-    fn whatever_comes_is_told(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
-        fuzz::arrivals(&bytes);
-    }
-
     #[test]
     fn every_arrival_is_told_to_a_quarter_of_a_millisecond(
         steps in proptest::collection::vec((1u16..40, 0u16..300), 1..600),
