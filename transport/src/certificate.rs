@@ -41,17 +41,11 @@ pub struct CertificatePaths {
 
 /// Error of loading a certificate.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the name of a field says it")]
 pub enum CertificateError {
     /// A file is missing, unreadable or not PEM.
     #[error("cannot read {what} ({reason}): {path}")]
-    File {
-        /// Expected content of the file.
-        what: &'static str,
-        /// Path of the file.
-        path: PathBuf,
-        /// Reason of the failure.
-        reason: String,
-    },
+    File { what: &'static str, path: PathBuf, reason: String },
     /// The chain file holds no certificate.
     #[error("no certificate found in the file: {0}")]
     Empty(PathBuf),

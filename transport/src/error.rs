@@ -6,15 +6,11 @@ use crate::CertificateError;
 
 /// Error of starting a server.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the name of a field says it")]
 pub enum TransportError {
     /// The address is in use, not local, or not permitted.
     #[error("cannot listen on {addr}: {source}")]
-    Bind {
-        /// Requested address.
-        addr: SocketAddr,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Bind { addr: SocketAddr, source: io::Error },
     /// The certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] CertificateError),

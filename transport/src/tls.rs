@@ -17,15 +17,11 @@ use rustls::{
 
 /// Error of loading trusted certificates.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the name of a field says it")]
 pub enum TrustError {
     /// The file is missing, unreadable or not PEM.
     #[error("no certificates can be read ({reason}): {path}")]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// Reason of the failure.
-        reason: String,
-    },
+    File { path: PathBuf, reason: String },
     /// The file holds no certificate.
     #[error("no certificate found in the file: {0}")]
     Empty(PathBuf),

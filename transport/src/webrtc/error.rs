@@ -15,18 +15,14 @@ pub enum EndpointError {
 
 /// Reason that an offer is not answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the name of a field says it")]
 pub enum OfferError {
     /// The offer is longer than any browser's.
     #[error("the offer has more than {0} bytes")]
     TooLong(usize),
-    /// A line violates the grammar of RFC 8866.
+    /// A line, counted from 1, violates the grammar of RFC 8866.
     #[error("line {line} of the offer: {problem}")]
-    Malformed {
-        /// Line number, from 1.
-        line: usize,
-        /// Problem with the line.
-        problem: &'static str,
-    },
+    Malformed { line: usize, problem: &'static str },
     /// The offer has more sections than any publisher's.
     #[error("the offer has more than {0} sections")]
     TooMany(usize),
@@ -41,12 +37,7 @@ pub enum OfferError {
     Unserved(&'static str),
     /// No codec of the video section is supported.
     #[error("no servable video codec: offered {offered}; served {served}")]
-    NoCodec {
-        /// Names and parameters of the offered codecs.
-        offered: String,
-        /// Supported codecs.
-        served: &'static str,
-    },
+    NoCodec { offered: String, served: &'static str },
     /// The limit of open sessions is reached.
     #[error("{0} sessions are open")]
     Full(usize),
@@ -75,18 +66,14 @@ impl OfferError {
 
 /// Reason that a trickle or restart fragment is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the name of a field says it")]
 pub enum SdpFragError {
     /// The fragment is longer than any client's.
     #[error("the fragment has more than {0} bytes")]
     TooLong(usize),
-    /// A line violates RFC 8840.
+    /// A line, counted from 1, violates RFC 8840.
     #[error("line {line} of the fragment: {problem}")]
-    Malformed {
-        /// Line number, from 1.
-        line: usize,
-        /// Problem with the line.
-        problem: &'static str,
-    },
+    Malformed { line: usize, problem: &'static str },
     /// The fragment has more candidates than any peer.
     #[error("the fragment has more than {0} candidates")]
     TooMany(usize),
