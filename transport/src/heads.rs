@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::preface::PREFACE;
 use frames::Frames;
 use http1::Http1;
+
+/// Connection preface of an HTTP/2 client (RFC 9113 3.4).
+pub(crate) const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Parser state of a connection, as far as heads are concerned.
 #[derive(Debug)]
@@ -84,6 +86,11 @@ impl Heads {
     pub(crate) fn due(&self, free: Instant, within: Duration) -> Option<Instant> {
         let since = self.since?;
         Some(if self.is_http2() { since } else { since.max(free) } + within)
+    }
+
+    /// Returns true while the version is unknown.
+    pub(crate) fn is_unclear(&self) -> bool {
+        matches!(self.spoken, Spoken::Unclear(_))
     }
 
     /// Returns true for HTTP/2, where responses have their own streams.

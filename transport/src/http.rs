@@ -21,7 +21,6 @@ use crate::{
     connection_limit::{ConnectionLimiter, ConnectionPermit},
     error_response::{self, ExtraHeaders},
     listener::Listener,
-    preface::{HttpVersion, sniff_http_version},
     respond::{HEADERS_MAX, handle_request},
     timeouts::{TimeoutStream, Times},
 };
@@ -245,8 +244,8 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         site.refusal_headers,
     );
     // Boxed, so that serving reserves no room for it.
-    let greeted = retire.run_until_cancelled(Box::pin(sniff_http_version(stream))).await;
-    let (version, stream) = match greeted {
+    let greeted = retire.run_until_cancelled(Box::pin(stream.sniff_http2())).await;
+    let (is_http2, stream) = match greeted {
         Some(Ok(greeted)) => greeted,
         Some(Err(error)) => {
             return tracing::debug!(%error, "connection closed before the first byte");
@@ -259,27 +258,24 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         // Boxed, so that an idle or streaming connection reserves no room for it.
         Box::pin(async move { Ok::<_, Infallible>(answer.await) })
     });
-    let result = match version {
-        HttpVersion::Http1 => {
-            let mut connection = http1(&limits).serve_connection(io, service);
-            tokio::select! {
-                result = &mut connection => result,
-                () = retire.cancelled() => {
-                    Pin::new(&mut connection).graceful_shutdown();
-                    // By reference: moving the connection here would reserve room for it twice.
-                    (&mut connection).await
-                }
+    let result = if is_http2 {
+        // Boxed, so that other connections reserve no room for it.
+        let mut connection = Box::pin(http2(&limits).serve_connection(io, service));
+        tokio::select! {
+            result = &mut connection => result,
+            () = retire.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
             }
         }
-        HttpVersion::Http2 => {
-            // Boxed, so that other connections reserve no room for it.
-            let mut connection = Box::pin(http2(&limits).serve_connection(io, service));
-            tokio::select! {
-                result = &mut connection => result,
-                () = retire.cancelled() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
+    } else {
+        let mut connection = http1(&limits).serve_connection(io, service);
+        tokio::select! {
+            result = &mut connection => result,
+            () = retire.cancelled() => {
+                Pin::new(&mut connection).graceful_shutdown();
+                // By reference: moving the connection here would reserve room for it twice.
+                (&mut connection).await
             }
         }
     };

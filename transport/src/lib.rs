@@ -22,7 +22,6 @@ mod http;
 mod http3;
 mod listener;
 pub mod percent;
-mod preface;
 mod respond;
 pub mod rtp;
 mod timeouts;

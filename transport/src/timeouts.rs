@@ -1,5 +1,5 @@
 //! Timeouts of silent peers: a socket and a request body that fail if the peer sends too little, and refusal
-//! of ambiguous heads.
+//! of ambiguous heads. The socket tells the version of HTTP, too.
 //!
 //! The socket's clock runs only while no request is in progress, so that a long poll may wait; the body's
 //! clock runs only while the handler waits for bytes. Bytes that complete no request, and responses that are
@@ -9,6 +9,7 @@ mod body;
 
 use std::{
     io,
+    ops::Range,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -18,7 +19,7 @@ use std::{
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
@@ -26,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     connection_state::ConnectionActivity,
     error_response::{self, ExtraHeaders},
-    heads::{Ambiguous, Heads},
+    heads::{Ambiguous, Heads, PREFACE},
 };
 
 #[cfg(feature = "http3")]
@@ -43,6 +44,9 @@ pub(crate) struct TimeoutStream<S> {
     times: Times,
     activity: Arc<ConnectionActivity>,
     heads: Heads,
+    /// First bytes, by which the version was told, and those of them that are still to be returned.
+    first: [u8; PREFACE.len()],
+    again: Range<usize>,
     /// True once an ambiguous head has arrived; that head must not be served.
     is_ambiguous: bool,
     /// Time of the last byte, or of the last check with a request in progress.
@@ -88,6 +92,8 @@ impl<S> TimeoutStream<S> {
             times,
             activity,
             heads: Heads::new(),
+            first: [0; PREFACE.len()],
+            again: 0..0,
             is_ambiguous: false,
             heard,
             clock: Box::pin(sleep_until(heard + times.idle)),
@@ -114,6 +120,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimeoutStream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.again.is_empty() {
+            let count = buf.remaining().min(self.again.len());
+            let start = self.again.start;
+            buf.put_slice(&self.first[start..start + count]);
+            self.again.start += count;
+            if buf.remaining() > 0 {
+                // An error of this read occurs again on the next one.
+                let _more = self.poll_read(cx, buf);
+            }
+            return Poll::Ready(Ok(()));
+        }
         let idle = self.times.idle;
         if self.activity.stalled() > 2 * idle {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -160,6 +177,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimeoutStream<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TimeoutStream<S> {
+    /// Reads until the version is known, at most the length of the preface; true for HTTP/2.
+    ///
+    /// The bytes are returned again with those that have come since, in one read: a head that arrives in two
+    /// pieces would make the reader grow its buffer for the rest of the connection.
+    pub(crate) async fn sniff_http2(mut self) -> io::Result<(bool, TimeoutStream<S>)> {
+        let (mut first, mut read) = ([0; PREFACE.len()], 0);
+        while self.heads.is_unclear() {
+            match self.read(&mut first[read..]).await? {
+                0 => break,
+                more => read += more,
+            }
+        }
+        (self.first, self.again) = (first, 0..read);
+        Ok((self.heads.is_http2(), self))
+    }
+
     /// Refuses the ambiguous head once the requests before it are answered.
     fn poll_refused(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.activity.is_busy() {
@@ -276,3 +309,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests;
