@@ -49,6 +49,9 @@ pub(crate) struct TimeoutStream<S> {
     again: Range<usize>,
     /// True once an ambiguous head has arrived; that head must not be served.
     is_ambiguous: bool,
+    /// True once a refusal was told; reads after it tell none, as the first bytes are returned without the
+    /// error of the read behind them.
+    is_refused: bool,
     /// Time of the last byte, or of the last check with a request in progress.
     heard: Instant,
     clock: Pin<Box<Sleep>>,
@@ -95,6 +98,7 @@ impl<S> TimeoutStream<S> {
             first: [0; PREFACE.len()],
             again: 0..0,
             is_ambiguous: false,
+            is_refused: false,
             heard,
             clock: Box::pin(sleep_until(heard + times.idle)),
             stuck: None,
@@ -228,6 +232,9 @@ impl<S: AsyncWrite + Unpin> TimeoutStream<S> {
 
     /// Sends a refusal for a head that hyper never receives.
     fn tell(&mut self, cx: &mut Context<'_>, status: StatusCode, text: &str) {
+        if std::mem::replace(&mut self.is_refused, true) {
+            return;
+        }
         // If the send buffer is full, only the refusal is lost; the connection closes anyway.
         let answer = error_response::bytes(status, text, self.refusal_headers);
         let told = Pin::new(&mut self.stream).poll_write(cx, &answer);

@@ -326,6 +326,7 @@ async fn a_head_with_an_uncertain_end_is_refused_and_what_came_before_it_answere
         let odd = format!("POST /echo HTTP/1.1\r\nhost: a\r\n{fields}\r\n{body}{body}");
         let told = exchange(&served, odd.as_bytes()).await;
         assert!(told.starts_with("HTTP/1.1 400 "), "{fields:?}: {told:?}");
+        assert_eq!(told.matches("HTTP/1.1 400 ").count(), 1, "{fields:?}: {told:?}");
         assert!(told.contains("\r\nconnection: close\r\n"), "{fields:?}: {told:?}");
         assert!(told.contains("\r\nx-id: 7\r\n"), "{fields:?}: {told:?}");
         let chunked = format!(
