@@ -16,7 +16,6 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Alice's, without a body.
     pub fn new(server: &'a Server, method: &str, path: &str) -> Call<'a> {
         Call {
             server,
@@ -34,7 +33,6 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Adds a header.
     pub fn header(mut self, name: &str, value: &str) -> Call<'a> {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
@@ -46,7 +44,6 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Sends a JSON body.
     pub fn json(self, body: &Value) -> Call<'a> {
         self.header("content-type", "application/json").body(body.to_string())
     }
@@ -56,7 +53,6 @@ impl<'a> Call<'a> {
         self.try_send().expect("an answer")
     }
 
-    /// Sends it.
     pub fn try_send(self) -> reqwest::Result<Reply> {
         let method = self.method.parse().expect("a method");
         let url = format!("{}{}", self.server.base, self.path);

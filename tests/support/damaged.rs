@@ -5,7 +5,6 @@ use std::{fs, path::PathBuf};
 use clips::{pick, rendered};
 use fastrand::Rng;
 
-/// Count of [`Mutants`].
 pub const MUTANTS: u64 = 1000;
 
 /// Returns one small file per container and codec.

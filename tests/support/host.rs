@@ -14,7 +14,6 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::aws_lc_rs};
 use tempfile::TempDir;
 use tokio_rustls::TlsAcceptor;
 
-/// A request as it came.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Path and query.
@@ -61,7 +60,6 @@ pub trait Answer: Write {
         self.write_all(bytes)
     }
 
-    /// Sends an answer without a body.
     fn status(&mut self, status: &str) -> io::Result<()> {
         self.head(status, &["content-length: 0"])
     }
@@ -191,17 +189,14 @@ impl Host {
         format!("{}://localhost:{}{path}", self.scheme, self.port())
     }
 
-    /// Port that it listens on.
     pub fn port(&self) -> u16 {
         self.addr.port()
     }
 
-    /// Connections so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Every request so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().expect("no panic").clone()
     }

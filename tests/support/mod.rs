@@ -55,7 +55,6 @@ pub fn copy(from: &Path, to: &Path) {
 
 /// The key of the principal that most tests act as.
 pub const ALICE: &str = "alice-key-for-tests";
-/// The key of another principal.
 pub const BOB: &str = "bob-key-for-tests";
 
 /// Settings of a server; the environment is otherwise empty.
@@ -67,7 +66,6 @@ pub struct Setup {
     mounts: Option<String>,
     /// Process whose mounts it sees.
     disk: Option<u32>,
-    /// File of its stderr.
     log: Option<PathBuf>,
     /// Directory of its data, where it is its own.
     dir: Option<Arc<TempDir>>,
@@ -92,7 +90,6 @@ impl Setup {
         .on_this_kernel()
     }
 
-    /// The folder that its data are in.
     pub fn dir(&self) -> &Path {
         self.data.parent().expect("a folder")
     }
@@ -112,7 +109,6 @@ impl Setup {
         }
     }
 
-    /// Sets a variable.
     pub fn var(mut self, name: &str, value: &str) -> Setup {
         self.vars.retain(|(known, _)| known != name);
         self.vars.push((name.to_owned(), value.to_owned()));
@@ -128,13 +124,11 @@ impl Setup {
         })
     }
 
-    /// Ingest may read beneath `root`.
     pub fn root(self, root: &Path) -> Setup {
         let root = root.display().to_string();
         self.var("SERVICE_INGEST_FILE_ROOTS", &root)
     }
 
-    /// Ingest may read beneath [`clips`].
     pub fn clips(self) -> Setup {
         self.root(&clips())
     }
@@ -187,7 +181,6 @@ impl Setup {
         self
     }
 
-    /// The command that starts it.
     pub fn command(&self) -> Command {
         let server = env!("CARGO_BIN_EXE_sightline-server");
         let mut command = match (&self.mounts, self.disk) {
@@ -262,7 +255,6 @@ fn listen(command: &mut Command) -> Option<(Child, String)> {
 pub struct Server {
     /// None where it is shared.
     child: Option<Child>,
-    /// The number of a guest.
     guest: Option<usize>,
     base: String,
     client: Client,
@@ -317,27 +309,22 @@ impl Server {
         PathBuf::from(format!("/proc/{}/root{}", self.child().id(), path.display()))
     }
 
-    /// A request to send with [`Call::send`].
     pub fn call(&self, method: &str, path: &str) -> Call<'_> {
         Call::new(self, method, path)
     }
 
-    /// Alice's `GET`.
     pub fn get(&self, path: &str) -> Reply {
         self.call("GET", path).send()
     }
 
-    /// Alice's `POST` of a JSON body.
     pub fn post(&self, path: &str, body: &Value) -> Reply {
         self.call("POST", path).json(body).send()
     }
 
-    /// A new run of Alice's.
     pub fn create_run(&self) -> String {
         self.post("/v1/runs", &serde_json::json!({})).assert_ok().run()
     }
 
-    /// Every event of a run of Alice's.
     pub fn events(&self, run: &str) -> Vec<Value> {
         self.query(serde_json::json!({ "run_id": run, "limit": 10_000 }))
     }
@@ -364,7 +351,6 @@ impl Server {
         }
     }
 
-    /// The kinds of [`Server::events`].
     pub fn kinds(&self, run: &str) -> Vec<String> {
         let kind = |event: &Value| event["kind"].as_str().expect("a kind").to_owned();
         self.events(run).iter().map(kind).collect()
@@ -378,22 +364,18 @@ impl Server {
         line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
-    /// Its process.
     pub fn pid(&self) -> u32 {
         self.child().id()
     }
 
-    /// Sends SIGTERM.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Sends SIGHUP.
     pub fn hang_up(&self) {
         self.signal(Signal::HUP);
     }
 
-    /// Sends SIGKILL, and does not wait.
     pub fn signal_kill(&self) {
         self.signal(Signal::KILL);
     }
@@ -423,14 +405,12 @@ impl Server {
         kill_process(Pid::from_child(self.child()), signal).expect("signalled");
     }
 
-    /// Sends SIGKILL and waits.
     pub fn kill(&mut self) {
         let child = self.child.as_mut().expect("a server of its own");
         child.kill().expect("killed");
         child.wait().expect("waited for");
     }
 
-    /// Waits for the end of the process.
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         let started = Instant::now();
         let child = self.child.as_mut().expect("a server of its own");
@@ -444,7 +424,6 @@ impl Server {
     }
 }
 
-/// A setting of the tests themselves.
 #[expect(clippy::disallowed_methods, reason = "tests have no configuration to read it from")]
 pub fn setting(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
@@ -466,7 +445,6 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Polls `holds` until it does.
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(what, || holds().then_some(()));
@@ -486,7 +464,6 @@ pub fn wait_for<T: PartialEq + std::fmt::Debug>(expected: &T, mut look: impl FnM
     }
 }
 
-/// The name of the test whose thread asks.
 pub fn this_test() -> String {
     std::thread::current().name().unwrap_or("a test").to_owned()
 }

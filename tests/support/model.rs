@@ -6,9 +6,7 @@ use tokio::runtime::Runtime;
 
 use super::Setup;
 
-/// The backend; ends with its value.
 pub struct Model {
-    /// Server that records its requests.
     pub server: ScriptedServer,
     _runtime: Runtime,
 }
@@ -27,7 +25,6 @@ impl Model {
     }
 }
 
-/// A list of models under these names.
 pub fn list(names: &[&str]) -> Step {
     let models: Vec<Value> = names.iter().map(|id| json!({"id": id, "object": "model"})).collect();
     Step::json(200, &json!({"object": "list", "data": models}))

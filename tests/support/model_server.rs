@@ -13,7 +13,6 @@ use std::{
 
 use super::{python, skip::is_long};
 
-/// The key that it wants.
 pub const KEY: &str = "model-key";
 /// The scripts, below the workspace.
 const SCRIPTS: &str = "tests/support/model_server";

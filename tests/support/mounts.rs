@@ -44,7 +44,6 @@ pub fn can_mount() -> bool {
 pub struct SmallDisk(Child);
 
 impl SmallDisk {
-    /// One of so many MiB.
     pub fn new(mib: u32) -> SmallDisk {
         let script = format!("mount -t tmpfs -o size={mib}m tmpfs /mnt && echo && exec sleep inf");
         let mut command = namespace();

@@ -16,7 +16,6 @@ use tempfile::TempDir;
 
 /// The password of the cluster's one user: must show up nowhere.
 pub const PASSWORD: &str = "hush-hush-hush";
-/// Longest wait for the cluster to do something.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cluster in a temporary directory on a free port.
@@ -35,7 +34,6 @@ impl Drop for Postgres {
 }
 
 impl Postgres {
-    /// A cluster that is not running yet.
     pub fn stopped() -> Postgres {
         let dir = tempfile::tempdir().expect("a directory");
         let port = free_port();
@@ -52,7 +50,6 @@ impl Postgres {
         cluster
     }
 
-    /// A cluster that runs.
     pub fn start() -> Postgres {
         let mut cluster = Postgres::stopped();
         cluster.run();
@@ -74,7 +71,6 @@ impl Postgres {
         cluster
     }
 
-    /// The certificate of a cluster that offers TLS.
     pub fn certificate(&self) -> PathBuf {
         self.dir.path().join("server.crt")
     }
@@ -145,7 +141,6 @@ impl Postgres {
         }
     }
 
-    /// Sends SIGKILL to it.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("killed");
@@ -153,7 +148,6 @@ impl Postgres {
         }
     }
 
-    /// Port that it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -215,7 +209,6 @@ fn succeeded(output: Output) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Weather {
-    /// Carries them.
     Fair,
     /// Carries them a fifth of a second late.
     Slow,
@@ -223,7 +216,6 @@ pub enum Weather {
     Hanging,
     /// Carries what is asked and keeps the answers.
     Mute,
-    /// Closes every connection.
     Cut,
 }
 
@@ -253,7 +245,6 @@ impl Proxy {
         Proxy { port, weather }
     }
 
-    /// Port that it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use super::host::Certificate;
 
-/// Longest wait for deliveries.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Behaviour of a path towards a request, after it has read it.
@@ -23,30 +22,23 @@ pub enum Behaviour {
     Answer(u16, &'static str),
     /// Keeps the connection and never answers.
     Hang,
-    /// Closes the connection.
     Close,
 }
 
-/// A request as it came.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Time at which it was read.
     pub at: Instant,
-    /// Its path.
     pub path: String,
     /// Its headers, names in lower case.
     pub headers: HashMap<String, String>,
-    /// Its body.
     pub body: Vec<u8>,
 }
 
 impl Delivery {
-    /// A header, or nothing.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
     }
 
-    /// Its body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).expect("JSON")
     }
@@ -71,7 +63,6 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that answers 200.
     pub fn start() -> Receiver {
         let certificate = Certificate::new();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -88,28 +79,23 @@ impl Receiver {
         Receiver { port, certificate, state }
     }
 
-    /// Path of the trusted certificate.
     pub fn ca(&self) -> String {
         self.certificate.path()
     }
 
-    /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("https://127.0.0.1:{}{path}", self.port)
     }
 
-    /// Sets the behaviour of a path from now on.
     pub fn on(&self, path: &str, behaviour: Behaviour) {
         self.state.0.lock().expect("held").behaviours.insert(path.to_owned(), behaviour);
     }
 
-    /// The deliveries to a path so far.
     pub fn deliveries(&self, path: &str) -> Vec<Delivery> {
         let state = self.state.0.lock().expect("held");
         state.deliveries.iter().filter(|delivery| delivery.path == path).cloned().collect()
     }
 
-    /// Waits until a path has this many deliveries.
     pub fn wait(&self, path: &str, count: usize) -> Vec<Delivery> {
         let started = Instant::now();
         let mut state = self.state.0.lock().expect("held");

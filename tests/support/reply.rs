@@ -3,21 +3,15 @@
 use reqwest::blocking::Response;
 use serde_json::Value;
 
-/// An answer.
 #[derive(Debug)]
 pub struct Reply {
-    /// Its status.
     pub status: u16,
-    /// Its headers.
     pub headers: reqwest::header::HeaderMap,
-    /// Its body.
     pub bytes: Vec<u8>,
-    /// Its body as text.
     pub text: String,
 }
 
 impl Reply {
-    /// Reads an answer to its end.
     pub fn read(response: Response) -> reqwest::Result<Reply> {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let bytes = response.bytes()?.to_vec();
@@ -50,7 +44,6 @@ impl Reply {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
-    /// The run that it names.
     #[track_caller]
     pub fn run(&self) -> String {
         self.json()["run_id"].as_str().expect("an id").to_owned()
@@ -73,7 +66,6 @@ impl Reply {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// The fields that the error envelope names.
     pub fn fields(&self) -> Vec<String> {
         let json = self.json();
         let details = json["error"]["details"].as_array().cloned().unwrap_or_default();
@@ -83,7 +75,6 @@ impl Reply {
             .collect()
     }
 
-    /// Message of the error envelope about `source_uri`.
     pub fn source_message(&self) -> String {
         let json = self.json();
         let detail = &json["error"]["details"][0];

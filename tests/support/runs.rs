@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::{Reply, Server, eventually};
 
 impl Server {
-    /// A `POST` to a run, such as `ingest`.
     pub fn post_run(&self, run: &str, what: &str, body: &Value) -> Reply {
         self.post(&format!("/v1/runs/{run}/{what}"), body)
     }
@@ -31,17 +30,14 @@ impl Server {
         eventually(kind, || self.payloads(run, kind).pop())
     }
 
-    /// Asks for a new run with an idempotency key.
     pub fn create_keyed(&self, key: &str) -> Reply {
         self.call("POST", "/v1/runs").header("idempotency-key", key).json(&json!({})).send()
     }
 
-    /// The record of a run.
     pub fn record(&self, run: &str) -> Value {
         self.get(&format!("/v1/runs/{run}")).json()
     }
 
-    /// The paths of the stills of a run.
     pub fn still_paths(&self, run: &str) -> Vec<String> {
         let listed = self.get(&format!("/v1/runs/{run}/keyframes")).json();
         let path = |still: &Value| still["image_ref"].as_str().expect("a path").to_owned();

@@ -11,7 +11,6 @@ use timeline::{
     SamplingPolicy, SessionRunCreated, Timeline, TimelineOptions,
 };
 
-/// Session of every live run.
 pub const SESSION: SessionId = SessionId::from_bytes([8; 16]);
 const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
 
@@ -27,13 +26,11 @@ pub fn log_at(dir: &Path, epoch_ms: i64) -> Timeline {
     Timeline::open(&dir.join("data/log"), options).expect("a log").0
 }
 
-/// Appends these events of `run`.
 pub fn append(log: &Timeline, run: RunId, events: impl IntoIterator<Item = Event>) {
     let batch = events.into_iter().map(|event| NewEvent { run, event });
     log.append_wait(batch.collect()).expect("durable");
 }
 
-/// The first event of a run of `owner`.
 pub fn created(owner: &str) -> Event {
     Event::RunCreated(RunCreated {
         request_id: REQUEST,
@@ -44,7 +41,6 @@ pub fn created(owner: &str) -> Event {
     })
 }
 
-/// The first event of a live run of `owner`.
 pub fn session_created(owner: &str) -> Event {
     Event::SessionRunCreated(SessionRunCreated {
         principal_key: owner.to_owned(),
@@ -53,7 +49,6 @@ pub fn session_created(owner: &str) -> Event {
     })
 }
 
-/// Words of a model about live video.
 pub fn described(description: &str) -> Event {
     let finding = FindingPayload {
         session_id: Some(SESSION),

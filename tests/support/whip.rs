@@ -39,7 +39,6 @@ pub fn sightline() -> Option<PathBuf> {
 /// `sightline whip publish`, under way; killed when dropped.
 pub struct Publication {
     child: Child,
-    /// The run that it fills.
     pub run: String,
 }
 
@@ -105,7 +104,6 @@ impl Publication {
         self.signal(Signal::INT);
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("signalled");
     }

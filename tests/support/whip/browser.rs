@@ -21,7 +21,6 @@ use crate::support::{ALICE, Server, skip, this_test};
 const PAGE: &str = include_str!("publish.html");
 /// The page of the documentation, which tells nothing: its run does.
 const DOCUMENTED: &str = include_str!("../../../docs/publish.html");
-/// Longest report of a page.
 const TOLD_BYTES_MAX: u64 = 64 << 10;
 
 /// The browser; `None` where the test is passed over.
@@ -62,7 +61,6 @@ impl Page {
         Page { origin, told }
     }
 
-    /// The origin that the server has to let in.
     pub fn origin(&self) -> &str {
         &self.origin
     }

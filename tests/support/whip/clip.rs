@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clips::rendered;
 
-/// Pictures a second of every clip.
 pub const RATE: u32 = 25;
 
 /// A scene by its letter: a colour all over, and a white box elsewhere in each.

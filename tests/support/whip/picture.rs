@@ -7,17 +7,13 @@ use zune_jpeg::{
 
 use super::clip::SCENES;
 
-/// Red, green and blue of every pixel.
 pub struct Picture {
-    /// Pixels in a row.
     pub width: usize,
-    /// Rows.
     pub height: usize,
     rgb: Vec<u8>,
 }
 
 impl Picture {
-    /// Decodes a JPEG.
     pub fn of(jpeg: &[u8]) -> Picture {
         let options = DecoderOptions::default().jpeg_set_out_colorspace(ColorSpace::RGB);
         let mut decoder = JpegDecoder::new_with_options(ZCursor::new(jpeg), options);

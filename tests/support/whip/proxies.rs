@@ -16,7 +16,6 @@ use super::servers::program;
 use crate::support::ALICE;
 use crate::support::eventually;
 
-/// The proxy that is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// HAProxy, with the agent that tells it the load of nodes.
@@ -111,7 +110,6 @@ impl Proxy {
         Some(proxy)
     }
 
-    /// Address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -39,7 +39,6 @@ pub(super) fn program(name: &str) -> Option<std::path::PathBuf> {
 }
 
 impl Neighbour {
-    /// Address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::picture::Picture;
 
-/// The pictures of a question.
 pub fn pictures(seen: &Seen) -> Vec<Picture> {
     let question = seen.json();
     let contents = question["messages"].as_array().into_iter().flatten();
@@ -17,7 +16,6 @@ pub fn pictures(seen: &Seen) -> Vec<Picture> {
     jpegs.map(|jpeg| Picture::of(&BASE64_STANDARD.decode(jpeg).expect("base64"))).collect()
 }
 
-/// The scenes that a question shows, each once.
 pub fn scenes(seen: &Seen) -> String {
     let shown = pictures(seen);
     let scenes = shown.iter().map(|picture| picture.scene().expect("a scene"));
