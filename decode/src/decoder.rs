@@ -9,7 +9,7 @@ use media::Codec;
 
 use crate::{
     BackendError, DecodeError, HwDevice,
-    ffi::{AvError, CodecContext, DamagePolicy, DecoderSetup, Packet, ReceiveOutcome},
+    ffi::{AvError, AvFrame, CodecContext, DamagePolicy, DecoderSetup, Packet},
     ffmpeg_cli::{FfmpegFactory, SpawnFn},
 };
 
@@ -23,8 +23,8 @@ pub(crate) trait FrameDecoder: Send {
     /// Signals that no packet follows, so that the remaining pictures come out.
     fn send_end(&mut self) -> Result<(), AvError>;
 
-    /// Returns the next picture in presentation order.
-    fn receive(&mut self) -> Result<ReceiveOutcome, AvError>;
+    /// Returns the next picture in presentation order; `None` if it needs more packets or has ended.
+    fn receive(&mut self) -> Result<Option<AvFrame>, AvError>;
 
     /// Forgets all pictures and reported damage; the next packet must be a clean start.
     fn reset(&mut self);

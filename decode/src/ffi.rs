@@ -25,7 +25,7 @@ mod undecoded_blocks;
 
 pub use aes::CbcDecryptor;
 pub(crate) use av_frame::{AvFrame, DecodedFrame};
-pub(crate) use codec::{CodecContext, DamagePolicy, DecoderSetup, ReceiveOutcome, decoder_name};
+pub(crate) use codec::{CodecContext, DamagePolicy, DecoderSetup, decoder_name};
 pub use device::{HwDevice, HwDeviceSpec};
 pub(crate) use error::{AvError, failed};
 pub(crate) use format::{FormatContext, StreamParameters};

@@ -21,11 +21,11 @@ use media::Codec;
 use crate::{
     BackendError, DecodeError,
     decoder::{DecoderFactory, FrameDecoder},
-    ffi::{AvError, AvFrame, DamagePolicy, DecoderSetup, Packet, ReceiveOutcome, decoder_name},
+    ffi::{AvError, AvFrame, DamagePolicy, DecoderSetup, Packet, decoder_name},
 };
 use format_change::FormatChangeDetector;
 use ivf::InBandRewriter;
-use pipe_threads::{PipeThreads, ProgramOutput};
+use pipe_threads::PipeThreads;
 
 /// Offset of all times, so that none is negative.
 const TIME_ZERO: i64 = 1 << 40;
@@ -184,17 +184,13 @@ impl FrameDecoder for ProgramDecoder {
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<ReceiveOutcome, AvError> {
+    fn receive(&mut self) -> Result<Option<AvFrame>, AvError> {
         loop {
-            match self.talk.receive() {
-                ProgramOutput::Picture(picture) => {
-                    if let Some(picture) = self.heard(picture)? {
-                        return Ok(ReceiveOutcome::Frame(picture));
-                    }
-                }
-                ProgramOutput::Nothing => return Ok(ReceiveOutcome::NeedsInput),
-                ProgramOutput::End => return Ok(ReceiveOutcome::End),
-                ProgramOutput::Failed(reason) => return Err(self.lose(format!("ffmpeg: {reason}"))),
+            let received = self.talk.receive();
+            let received = received.map_err(|reason| self.lose(format!("ffmpeg: {reason}")))?;
+            let Some(picture) = received else { return Ok(None) };
+            if let Some(shown) = self.heard(picture)? {
+                return Ok(Some(shown));
             }
         }
     }

@@ -13,9 +13,7 @@ use crate::{
     DecodeError, DecoderChain, DemuxLimits,
     decoder::{FrameDecoder, open_software},
     demux::check_extent,
-    ffi::{
-        AvError, AvFrame, DamagePolicy, DecodedFrame, DecoderSetup, Packet, Place, ReceiveOutcome,
-    },
+    ffi::{AvError, AvFrame, DamagePolicy, DecodedFrame, DecoderSetup, Packet, Place},
     keyframe_gate::KeyframeGate,
     pts_pairing::PtsPairing,
 };
@@ -128,7 +126,7 @@ impl LiveDecoder {
 
     /// Takes the pictures that are complete; an error is damage in the unit sent last.
     fn collect(&mut self) -> Result<(), DecodeError> {
-        while let ReceiveOutcome::Frame(frame) = self.engine.receive().map_err(damaged)? {
+        while let Some(frame) = self.engine.receive().map_err(damaged)? {
             if frame.is_damaged() {
                 return Err(DecodeError::DamagedUnit { detail: "parts are missing".to_owned() });
             }
@@ -156,7 +154,7 @@ impl LiveDecoder {
     fn keep_before(&mut self, key: i64) {
         if self.gop.is_open() && self.engine.send_end().is_ok() {
             // An error means that no further picture can be kept.
-            while let Ok(ReceiveOutcome::Frame(frame)) = self.engine.receive() {
+            while let Ok(Some(frame)) = self.engine.receive() {
                 let kept = if frame.is_damaged() { Ok(None) } else { self.pair(frame) };
                 self.ready.extend(kept.ok().flatten());
             }

@@ -23,16 +23,6 @@ use super::{
 };
 use crate::{BackendError, DecodeBackend, DecodeError, DemuxLimits, decoder::FrameDecoder};
 
-/// Result of asking a decoder for a picture.
-pub(crate) enum ReceiveOutcome {
-    /// A picture.
-    Frame(AvFrame),
-    /// The decoder needs more packets.
-    NeedsInput,
-    /// All pictures have come out after [`CodecContext::send_end`].
-    End,
-}
-
 /// Treatment of damaged input by a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DamagePolicy {
@@ -256,7 +246,7 @@ impl FrameDecoder for CodecContext {
             .map_err(|error| self.guard.note_device(error))
     }
 
-    fn receive(&mut self) -> Result<ReceiveOutcome, AvError> {
+    fn receive(&mut self) -> Result<Option<AvFrame>, AvError> {
         let frame = match self.spare.take() {
             Some(frame) => frame,
             None => AvFrame::empty()?,
@@ -271,12 +261,11 @@ impl FrameDecoder for CodecContext {
             if self.may_have_holes && has_holes(&frame) {
                 self.guard.complained.store(true, Ordering::Relaxed);
             }
-            return Ok(ReceiveOutcome::Frame(frame));
+            return Ok(Some(frame));
         }
         self.spare = Some(frame);
         match AvError(code) {
-            AvError::AGAIN => Ok(ReceiveOutcome::NeedsInput),
-            AvError::END => Ok(ReceiveOutcome::End),
+            AvError::AGAIN | AvError::END => Ok(None),
             error => Err(self.guard.note_device(error)),
         }
     }

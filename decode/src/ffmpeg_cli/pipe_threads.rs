@@ -26,17 +26,6 @@ const RAW_MAX: usize = 4;
 /// Reason for giving up a program that reports damage.
 const COMPLAINED: &str = "it reports damage";
 
-/// Output of the program since the last call.
-pub(super) enum ProgramOutput {
-    Picture(AvFrame),
-    /// Nothing yet.
-    Nothing,
-    /// The program ended normally.
-    End,
-    /// The program failed, with the reason.
-    Failed(String),
-}
-
 pub(super) struct PipeThreads {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -100,22 +89,22 @@ impl PipeThreads {
         self.shared.changed.notify_all();
     }
 
-    /// Returns the next output; blocks only after [`PipeThreads::send_end`].
-    pub(super) fn receive(&self) -> ProgramOutput {
+    /// Returns the next picture, or the reason that the program failed; `None` if there is none yet, or the
+    /// program has ended normally. Blocks only after [`PipeThreads::send_end`].
+    pub(super) fn receive(&self) -> Result<Option<AvFrame>, String> {
         let mut state = self.shared.lock();
         loop {
             if let Some(picture) = state.raw.pop_front() {
                 self.shared.changed.notify_all();
-                return ProgramOutput::Picture(picture);
+                return Ok(Some(picture));
             }
             match &state.ended {
-                Some(Ok(())) if state.coded_ended => return ProgramOutput::End,
-                Some(Ok(())) => {
-                    return ProgramOutput::Failed("it ended before its input did".to_owned());
+                Some(Ok(())) if !state.coded_ended => {
+                    return Err("it ended before its input did".to_owned());
                 }
-                Some(Err(reason)) => return ProgramOutput::Failed(reason.clone()),
+                Some(ended) => return ended.clone().map(|()| None),
                 None if state.coded_ended => state = self.shared.wait(state),
-                None => return ProgramOutput::Nothing,
+                None => return Ok(None),
             }
         }
     }
@@ -295,7 +284,7 @@ mod tests {
                 .expect("starts");
             talk.send(vec![1]);
             talk.send_end();
-            let ProgramOutput::Failed(reason) = talk.receive() else { panic!("it goes on") };
+            let Err(reason) = talk.receive() else { panic!("it goes on") };
             assert!(reason.starts_with("it cannot be written to: "), "{reason}");
             let asked = Instant::now();
             drop(talk);

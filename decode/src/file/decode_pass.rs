@@ -12,7 +12,7 @@ use super::{
 use crate::{
     decoder::FrameDecoder,
     demux::check_extent,
-    ffi::{AvFrame, DamagePolicy, DecodedFrame, Place, ReceiveOutcome, failed},
+    ffi::{AvFrame, DamagePolicy, DecodedFrame, Place, failed},
 };
 
 /// Most errors in a row of a decoder while its pictures are taken.
@@ -160,7 +160,7 @@ fn drain(
     let mut errors = 0;
     loop {
         match context.receive() {
-            Ok(ReceiveOutcome::Frame(frame)) => {
+            Ok(Some(frame)) => {
                 let is_repeat = tally.repeat.gave(&frame);
                 if frame.is_damaged() || context.has_reported_damage() {
                     tally.note_damage_of(is_repeat, context)?;
@@ -173,9 +173,7 @@ fn drain(
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            Ok(ReceiveOutcome::NeedsInput | ReceiveOutcome::End) => {
-                return Ok(ControlFlow::Continue(()));
-            }
+            Ok(None) => return Ok(ControlFlow::Continue(())),
             Err(_) if errors < DRAIN_ERRORS_MAX => {
                 errors += 1;
                 tally.note_damage_of(tally.repeat.is_last_sent, context)?;

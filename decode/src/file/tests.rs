@@ -17,7 +17,7 @@ use crate::{
     BackendError, DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport,
     FrameSink, LiveDecoder, Sampling, SegmentInfo, SinkStop, decode_file_by,
     decoder::{DecoderFactory, FrameDecoder, open_software},
-    ffi::{AvError, DamagePolicy, DecoderSetup, Packet, ReceiveOutcome},
+    ffi::{AvError, AvFrame, DamagePolicy, DecoderSetup, Packet},
 };
 
 /// Twelve closed GOPs, and one GOP that is cut into pieces for early output.
@@ -79,7 +79,7 @@ impl FrameDecoder for FlakyEngine {
         self.inner.send_end()
     }
 
-    fn receive(&mut self) -> Result<ReceiveOutcome, AvError> {
+    fn receive(&mut self) -> Result<Option<AvFrame>, AvError> {
         if self.is_gone && self.fault == Fault::Picture {
             Err(AvError::IO)
         } else {

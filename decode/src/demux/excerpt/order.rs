@@ -5,10 +5,7 @@
 use std::collections::VecDeque;
 
 use super::AHEAD_MAX;
-use crate::{
-    decoder::FrameDecoder,
-    ffi::{Packet, ReceiveOutcome},
-};
+use crate::{decoder::FrameDecoder, ffi::Packet};
 
 /// Most errors of a decoder in one go while its pictures are taken.
 const ERRORS_MAX: u32 = 64;
@@ -95,7 +92,7 @@ impl Order {
         let mut errors = 0;
         loop {
             match decoder.receive() {
-                Ok(ReceiveOutcome::Frame(frame)) => {
+                Ok(Some(frame)) => {
                     let Some(key) = frame.packet_pts() else { continue };
                     let Some(held) = self.held.iter_mut().find(|held| held.key == key) else {
                         continue;
@@ -105,7 +102,7 @@ impl Order {
                         self.first = held.shown;
                     }
                 }
-                Ok(ReceiveOutcome::NeedsInput | ReceiveOutcome::End) => return,
+                Ok(None) => return,
                 Err(_) if errors < ERRORS_MAX => errors += 1,
                 Err(_) => return,
             }

@@ -86,7 +86,7 @@ impl FrameDecoder for Counted {
         self.inner.send_end()
     }
 
-    fn receive(&mut self) -> Result<ReceiveOutcome, AvError> {
+    fn receive(&mut self) -> Result<Option<AvFrame>, AvError> {
         self.inner.receive()
     }
 
