@@ -19,13 +19,13 @@ use super::{
     driver::{Library, meaning},
 };
 
-type Push = unsafe extern "C" fn(*mut c_void) -> c_int;
+/// Function of one context, stream or event.
+type OfHandle = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Pop = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
 type Copy = unsafe extern "C" fn(*const Plan, *mut c_void) -> c_int;
-type Synchronize = unsafe extern "C" fn(*mut c_void) -> c_int;
 type CreateEvent = unsafe extern "C" fn(*mut *mut c_void, c_uint) -> c_int;
 type RecordEvent = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
-type OfEvent = unsafe extern "C" fn(*mut c_void) -> c_int;
+type Found = NonNull<c_void>;
 
 /// `CU_EVENT_DISABLE_TIMING`.
 const UNTIMED: c_uint = 2;
@@ -39,6 +39,7 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
 /// `CUDA_MEMCPY2D` of the CUDA Driver API.
+#[derive(Default)]
 #[repr(C)]
 struct Plan {
     from_x: usize,
@@ -75,14 +76,14 @@ pub(super) enum CopyDestination {
 /// The driver's functions, and the context in which libav decodes.
 pub(super) struct CudaCopier {
     context: NonNull<c_void>,
-    push: Push,
+    push: OfHandle,
     pop: Pop,
     copy: Copy,
-    synchronize: Synchronize,
+    synchronize: OfHandle,
     create_event: CreateEvent,
     record_event: RecordEvent,
-    query_event: OfEvent,
-    destroy_event: OfEvent,
+    query_event: OfHandle,
+    destroy_event: OfHandle,
     /// True after a wait timed out; later waits fail at once.
     is_silent: AtomicBool,
 }
@@ -113,22 +114,14 @@ impl CudaCopier {
         unsafe {
             Ok(CudaCopier {
                 context,
-                push: mem::transmute::<NonNull<c_void>, Push>(find(c"cuCtxPushCurrent_v2")?),
-                pop: mem::transmute::<NonNull<c_void>, Pop>(find(c"cuCtxPopCurrent_v2")?),
-                copy: mem::transmute::<NonNull<c_void>, Copy>(find(c"cuMemcpy2DAsync_v2")?),
-                synchronize: mem::transmute::<NonNull<c_void>, Synchronize>(find(
-                    c"cuStreamSynchronize",
-                )?),
-                create_event: mem::transmute::<NonNull<c_void>, CreateEvent>(find(
-                    c"cuEventCreate",
-                )?),
-                record_event: mem::transmute::<NonNull<c_void>, RecordEvent>(find(
-                    c"cuEventRecord",
-                )?),
-                query_event: mem::transmute::<NonNull<c_void>, OfEvent>(find(c"cuEventQuery")?),
-                destroy_event: mem::transmute::<NonNull<c_void>, OfEvent>(find(
-                    c"cuEventDestroy_v2",
-                )?),
+                push: mem::transmute::<Found, OfHandle>(find(c"cuCtxPushCurrent_v2")?),
+                pop: mem::transmute::<Found, Pop>(find(c"cuCtxPopCurrent_v2")?),
+                copy: mem::transmute::<Found, Copy>(find(c"cuMemcpy2DAsync_v2")?),
+                synchronize: mem::transmute::<Found, OfHandle>(find(c"cuStreamSynchronize")?),
+                create_event: mem::transmute::<Found, CreateEvent>(find(c"cuEventCreate")?),
+                record_event: mem::transmute::<Found, RecordEvent>(find(c"cuEventRecord")?),
+                query_event: mem::transmute::<Found, OfHandle>(find(c"cuEventQuery")?),
+                destroy_event: mem::transmute::<Found, OfHandle>(find(c"cuEventDestroy_v2")?),
                 is_silent: AtomicBool::new(false),
             })
         }
@@ -238,22 +231,16 @@ impl Plan {
             CopyDestination::Device => (DEVICE, ptr::null_mut(), to.addr() as u64),
         };
         Ok(Plan {
-            from_x: 0,
-            from_y: 0,
             from_kind: DEVICE,
-            from_host: ptr::null(),
             from_device: from.addr() as u64,
-            from_array: ptr::null_mut(),
             from_pitch,
-            to_x: 0,
-            to_y: 0,
             to_kind,
             to_host,
             to_device,
-            to_array: ptr::null_mut(),
             to_pitch,
             row_bytes,
             rows,
+            ..Plan::default()
         })
     }
 }

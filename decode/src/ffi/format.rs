@@ -106,11 +106,7 @@ impl FormatContext {
         let name = unsafe { CStr::from_ptr((*kind).name) }.to_string_lossy().into_owned();
         allowed(&name)?;
         let mut format = FormatContext::prepare(name, io)?;
-        // SAFETY: as prepared; on failure libav frees the context and clears the pointer.
-        let opened = unsafe {
-            ffi::avformat_open_input(&mut format.context, c"".as_ptr(), kind, ptr::null_mut())
-        };
-        AvError::check(opened).map_err(|error| format.header_error(error))?;
+        format.open_input(kind, &mut Options::default())?;
         Ok(format)
     }
 
@@ -130,18 +126,13 @@ impl FormatContext {
         // Packets arrive in order over TCP: reordering would only add delay.
         options.set(c"sdp_flags", c"custom_io").map_err(no_memory)?;
         options.set(c"reorder_queue_size", c"0").map_err(no_memory)?;
-        // SAFETY: as prepared, except that the description is read first and the packets after it,
-        // which is how libav's custom_io works; on failure libav frees the context.
-        let opened = unsafe {
+        // SAFETY: a field to be set before opening, and a C string. The description is read first and the
+        // packets after it, which is how libav's custom_io works.
+        let kind = unsafe {
             (*format.context).pb = text.context();
-            ffi::avformat_open_input(
-                &mut format.context,
-                c"".as_ptr(),
-                ffi::av_find_input_format(c"sdp".as_ptr()),
-                &mut options.0,
-            )
+            ffi::av_find_input_format(c"sdp".as_ptr())
         };
-        AvError::check(opened).map_err(|error| format.header_error(error))?;
+        format.open_input(kind, &mut options)?;
         // SAFETY: the context is open, and the stream of packets lives as long as it does.
         unsafe { (*format.context).pb = format.io.context() };
         format.look_at_streams(streams_max)?;
@@ -153,16 +144,9 @@ impl FormatContext {
         super::silence_log();
         let io = AvioContext::of_stream(output).map_err(no_memory)?;
         let mut format = FormatContext::prepare("nut".to_owned(), io)?;
-        // SAFETY: as prepared, the name is a C string; on failure libav frees the context.
-        let opened = unsafe {
-            ffi::avformat_open_input(
-                &mut format.context,
-                c"".as_ptr(),
-                ffi::av_find_input_format(c"nut".as_ptr()),
-                ptr::null_mut(),
-            )
-        };
-        AvError::check(opened).map_err(|error| format.header_error(error))?;
+        // SAFETY: the name is a C string.
+        let kind = unsafe { ffi::av_find_input_format(c"nut".as_ptr()) };
+        format.open_input(kind, &mut Options::default())?;
         Ok(format)
     }
 
@@ -190,6 +174,18 @@ impl FormatContext {
         Ok(format)
     }
 
+    /// Opens the prepared context as a container of `kind`, a static descriptor or null.
+    fn open_input(
+        &mut self,
+        kind: *const ffi::AVInputFormat,
+        options: &mut Options,
+    ) -> Result<(), DecodeError> {
+        let (context, options) = (&mut self.context, &mut options.0);
+        // SAFETY: as prepared; on failure libav frees the context and clears the pointer.
+        let opened = unsafe { ffi::avformat_open_input(context, c"".as_ptr(), kind, options) };
+        AvError::check(opened).map(drop).map_err(|error| self.header_error(error))
+    }
+
     fn look_at_streams(&mut self, streams_max: usize) -> Result<(), DecodeError> {
         let count = self.stream_count();
         if count > streams_max {
@@ -197,8 +193,7 @@ impl FormatContext {
         }
         // SAFETY: the context is open; no options are given.
         let probed = unsafe { ffi::avformat_find_stream_info(self.context, ptr::null_mut()) };
-        AvError::check(probed).map_err(|error| self.header_error(error))?;
-        Ok(())
+        AvError::check(probed).map(drop).map_err(|error| self.header_error(error))
     }
 
     /// Takes the input; nothing can be read afterwards.
@@ -358,13 +353,8 @@ impl Drop for FormatContext {
 }
 
 /// Options for a demuxer or a muxer.
+#[derive(Default)]
 pub(super) struct Options(pub(super) *mut ffi::AVDictionary);
-
-impl Default for Options {
-    fn default() -> Options {
-        Options(ptr::null_mut())
-    }
-}
 
 impl Options {
     pub(super) fn set(&mut self, name: &CStr, value: &CStr) -> Result<(), AvError> {
