@@ -171,7 +171,7 @@ impl AvFrame {
     pub(crate) fn into_shown(mut self, place: &mut Place) -> Result<DecodedFrame, DecodeError> {
         let Some(keeper) = self.keeper.take() else {
             let picture = self.into_picture()?;
-            let (extent, layout) = (picture.extent, picture.layout);
+            let (extent, layout) = (picture.extent, picture.shape.layout);
             return Ok(DecodedFrame { extent, layout, pixels: Pixels::Host(place.lend(picture)) });
         };
         let unsupported = self.unsupported();
@@ -189,11 +189,10 @@ impl AvFrame {
         let raw = self.raw();
         let unsupported = || self.unsupported();
         let extent = self.extent().ok_or_else(unsupported)?;
-        let shape = Shape::of(raw.format).ok_or_else(unsupported)?;
-        let layout = shape.layout(raw.color_range);
-        let picture = HostFrame { frame: self, extent, layout, shape };
-        let chroma_is_whole =
-            layout.subsampling == Subsampling::Gray || picture.try_chroma().is_some();
+        let shape = Shape::of(raw.format, raw.color_range).ok_or_else(unsupported)?;
+        let is_grey = shape.layout.subsampling == Subsampling::Gray;
+        let picture = HostFrame { frame: self, extent, shape };
+        let chroma_is_whole = is_grey || picture.try_chroma().is_some();
         if picture.try_luma().is_none() || !chroma_is_whole {
             return Err(DecodeError::UnsupportedPixelFormat {
                 name: format!("{} with missing planes", format_name(picture.frame.raw().format)),
@@ -215,7 +214,6 @@ impl Drop for AvFrame {
 pub(super) struct HostFrame {
     frame: AvFrame,
     extent: Dimensions,
-    layout: PixelLayout,
     shape: Shape,
 }
 
@@ -243,12 +241,13 @@ impl HostFrame {
         if data.is_null() {
             return None;
         }
-        let row = ((extent.width as usize - 1) * step + 1) * self.layout.sample.bytes();
+        let sample = self.shape.layout.sample;
+        let row = ((extent.width as usize - 1) * step + 1) * sample.bytes();
         let bytes = stride.checked_mul(extent.height as usize - 1)?.checked_add(row)?;
         // SAFETY: libav guarantees `linesize` bytes for every row but the last and a full row
         // of samples for the last; `offset` only moves to the second sample of a pair.
         let data = unsafe { std::slice::from_raw_parts(data.add(offset), bytes) };
-        Plane::new(data, stride, extent, self.layout.sample, step)
+        Plane::new(data, stride, extent, sample, step)
     }
 
     fn try_luma(&self) -> Option<Plane<'_>> {
@@ -256,9 +255,9 @@ impl HostFrame {
     }
 
     fn try_chroma(&self) -> Option<[Plane<'_>; 2]> {
-        let extent = self.layout.subsampling.chroma_extent(self.extent)?;
-        let step = if self.layout.interleaved_chroma { 2 } else { 1 };
-        let [u, v] = self.shape.chroma;
+        let Shape { layout, chroma: [u, v] } = self.shape;
+        let extent = layout.subsampling.chroma_extent(self.extent)?;
+        let step = if layout.interleaved_chroma { 2 } else { 1 };
         Some([self.plane(u.0, u.1, step, extent)?, self.plane(v.0, v.1, step, extent)?])
     }
 }
@@ -273,19 +272,17 @@ impl HostFrameBuffer for HostFrame {
     }
 }
 
-/// Layout of a libav pixel format; `None` if it is not planar or semi-planar YUV or grey.
+/// Layout of a libav pixel format, and the place of its chroma.
 #[derive(Clone, Copy)]
 struct Shape {
-    subsampling: Subsampling,
-    sample: SampleFormat,
-    interleaved: bool,
+    layout: PixelLayout,
     /// Plane and byte offset of the first U and of the first V sample.
     chroma: [(usize, usize); 2],
-    always_full_range: bool,
 }
 
 impl Shape {
-    fn of(format: i32) -> Option<Shape> {
+    /// Returns `None` if the format is not planar or semi-planar YUV or grey.
+    fn of(format: i32, range: ffi::AVColorRange) -> Option<Shape> {
         let descriptor = descriptor(format)?;
         let refused = ffi::AV_PIX_FMT_FLAG_RGB
             | ffi::AV_PIX_FMT_FLAG_PAL
@@ -308,12 +305,12 @@ impl Shape {
         if luma.plane != 0 || luma.offset != 0 || luma.step != bytes {
             return None;
         }
-        let shape = |subsampling, interleaved, chroma| Shape {
-            subsampling,
-            sample,
-            interleaved,
+        let is_full = range == ffi::AVColorRange::AVCOL_RANGE_JPEG
+            || static_name(descriptor).to_bytes().starts_with(b"yuvj");
+        let range = if is_full { SampleRange::Full } else { SampleRange::Limited };
+        let shape = |subsampling, interleaved_chroma, chroma| Shape {
+            layout: PixelLayout { subsampling, sample, interleaved_chroma, range },
             chroma,
-            always_full_range: static_name(descriptor).to_bytes().starts_with(b"yuvj"),
         };
         if descriptor.nb_components < 3 {
             return Some(shape(Subsampling::Gray, false, [(0, 0); 2]));
@@ -337,21 +334,11 @@ impl Shape {
         };
         Some(shape(subsampling, interleaved, [at(u)?, at(v)?]))
     }
-
-    fn layout(&self, range: ffi::AVColorRange) -> PixelLayout {
-        let full = self.always_full_range || range == ffi::AVColorRange::AVCOL_RANGE_JPEG;
-        PixelLayout {
-            subsampling: self.subsampling,
-            sample: self.sample,
-            interleaved_chroma: self.interleaved,
-            range: if full { SampleRange::Full } else { SampleRange::Limited },
-        }
-    }
 }
 
 /// Returns the layout of a libav pixel format; `None` if it is not planar or semi-planar YUV or grey.
 pub(super) fn layout_of(format: i32, range: ffi::AVColorRange) -> Option<PixelLayout> {
-    Shape::of(format).map(|shape| shape.layout(range))
+    Shape::of(format, range).map(|shape| shape.layout)
 }
 
 /// Returns libav's name of a pixel format.
