@@ -77,12 +77,8 @@ impl DecoderFactory for Gone {
 /// Decoders to use: a preferred backend for some codecs, then libav's own.
 #[derive(Default)]
 pub struct DecoderChain {
-    first: Option<PreferredDecoderState>,
-}
-
-struct PreferredDecoderState {
-    engines: Box<dyn DecoderFactory>,
-    codecs: Vec<Codec>,
+    /// Preferred backend, and the codecs that it decodes.
+    first: Option<(Box<dyn DecoderFactory>, Vec<Codec>)>,
 }
 
 impl DecoderChain {
@@ -111,7 +107,7 @@ impl DecoderChain {
         engines: Box<dyn DecoderFactory>,
         codecs: Vec<Codec>,
     ) -> DecoderChain {
-        DecoderChain { first: Some(PreferredDecoderState { engines, codecs }) }
+        DecoderChain { first: Some((engines, codecs)) }
     }
 
     /// Returns the reason that the device for `codec` opens no decoder.
@@ -121,8 +117,8 @@ impl DecoderChain {
 
     /// Returns the preferred backend for `codec`.
     pub(crate) fn first(&self, codec: Codec) -> Option<&dyn DecoderFactory> {
-        let first = self.first.as_ref().filter(|first| first.codecs.contains(&codec))?;
-        Some(first.engines.as_ref())
+        let (engines, codecs) = self.first.as_ref()?;
+        codecs.contains(&codec).then_some(engines.as_ref())
     }
 }
 

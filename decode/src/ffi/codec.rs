@@ -81,13 +81,10 @@ pub(crate) struct DecoderSetup<'a> {
 }
 
 /// Failed call of libav.
-struct Failed {
-    call: &'static str,
-    error: AvError,
-}
+type Failed = (&'static str, AvError);
 
 fn failed(call: &'static str) -> impl FnOnce(AvError) -> Failed {
-    move |error| Failed { call, error }
+    move |error| (call, error)
 }
 
 impl CodecContext {
@@ -103,9 +100,8 @@ impl CodecContext {
         if decoder.is_null() {
             return Err(DecodeError::UnsupportedCodec { name: codec.as_str().to_owned() });
         }
-        CodecContext::make(decoder, setup, threads, None).map_err(|Failed { call, error }| {
-            DecodeError::Libav { call: call.to_owned(), detail: error.to_string() }
-        })
+        CodecContext::make(decoder, setup, threads, None)
+            .map_err(|(call, error)| super::failed(call)(error))
     }
 
     /// Opens the decoder that uses `device`.
@@ -122,7 +118,7 @@ impl CodecContext {
             backend: format!("{} for {}", device.backend().as_str(), codec.as_str()),
         })?;
         let device = Some((device, format));
-        CodecContext::make(decoder, setup, 1, device).map_err(|Failed { call, error }| {
+        CodecContext::make(decoder, setup, 1, device).map_err(|(call, error)| {
             BackendError::Refused { call: call.to_owned(), detail: error.to_string() }
         })
     }
@@ -163,7 +159,7 @@ impl CodecContext {
         if let Some((device, _)) = device {
             let reference = device.reference();
             if reference.is_null() {
-                return Err(failed("av_buffer_ref")(AvError::NO_MEMORY));
+                return Err(("av_buffer_ref", AvError::NO_MEMORY));
             }
             // SAFETY: plain fields of a context that is not open yet, which takes over the reference.
             unsafe {
@@ -172,10 +168,21 @@ impl CodecContext {
                 (*raw).hwaccel_flags |= OWN_SURFACES;
             }
         }
+        context.configure(&setup, threads);
+        // SAFETY: configured and not open yet; no options are given.
+        AvError::check(unsafe { ffi::avcodec_open2(raw, decoder, std::ptr::null_mut()) })
+            .map_err(failed("avcodec_open2"))?;
+        Ok(context)
+    }
+
+    /// Sets the fields of a context that is not open yet.
+    fn configure(&self, setup: &DecoderSetup<'_>, threads: usize) {
+        let &DecoderSetup { codec, parameters, on_damage, limits } = setup;
+        let raw = self.raw.as_ptr();
         // SAFETY: plain fields of a context that is not open yet. The guard outlives the decoder's
         // threads: `drop` joins them before the fields are dropped.
         unsafe {
-            (*raw).opaque = Arc::as_ptr(&context.guard).cast_mut().cast();
+            (*raw).opaque = Arc::as_ptr(&self.guard).cast_mut().cast();
             (*raw).get_buffer2 = Some(get_buffer);
             if let Some(parameters) = parameters {
                 (*raw).pkt_timebase = parameters.timebase();
@@ -191,10 +198,6 @@ impl CodecContext {
                 (*raw).max_pixels = i64::try_from(area_px).unwrap_or(i64::MAX);
             }
         }
-        // SAFETY: as above; no options are given.
-        AvError::check(unsafe { ffi::avcodec_open2(raw, decoder, std::ptr::null_mut()) })
-            .map_err(failed("avcodec_open2"))?;
-        Ok(context)
     }
 
     /// Returns the frame in memory that the decoder does not reuse: device memory if pictures are to stay and

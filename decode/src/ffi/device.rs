@@ -140,15 +140,12 @@ impl Drop for HwDevice {
 
 /// Returns the decoder's name; a lookup by name avoids other libraries: libdav1d supports no device.
 pub(super) fn decoder_name(codec: Codec) -> Option<&'static CStr> {
-    Some(match codec {
-        Codec::H264 => c"h264",
-        Codec::H265 => c"hevc",
-        Codec::Vp8 => c"vp8",
-        Codec::Vp9 => c"vp9",
-        Codec::Av1 => c"av1",
+    match codec {
+        Codec::Av1 => Some(c"av1"),
         // Their inverse transforms are not exact by the standard, so devices produce other bits.
-        Codec::Mpeg4 | Codec::Mjpeg => return None,
-    })
+        Codec::Mpeg4 | Codec::Mjpeg => None,
+        Codec::H264 | Codec::H265 | Codec::Vp8 | Codec::Vp9 => Some(super::decoder_name(codec)),
+    }
 }
 
 fn kind(backend: DecodeBackend) -> Option<ffi::AVHWDeviceType> {

@@ -127,9 +127,7 @@ impl NutFrames {
         }
         Ok(Some(frame))
     }
-}
 
-impl NutFrames {
     /// Returns true if the stream has an index, which a program that dies does not write.
     pub(crate) fn ended_whole(&self) -> bool {
         self.tail.has_index()

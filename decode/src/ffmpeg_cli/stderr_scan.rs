@@ -42,9 +42,7 @@ impl StderrScanner {
             }
         }
     }
-}
 
-impl StderrScanner {
     /// Returns the last line of stderr without control characters.
     pub(super) fn last_words(&self) -> String {
         let text = String::from_utf8_lossy(&self.tail);

@@ -48,8 +48,12 @@ impl Repeat {
 
 impl PassStats {
     /// Records a packet that the decoder flagged or refused. If damage is concealed, it is only counted,
-    /// unless the picture is too large.
-    fn note_damage(&mut self, context: &dyn FrameDecoder) -> Result<(), SegmentAbort> {
+    /// unless the picture is too large; that of a repeated packet is not counted.
+    fn note_damage(
+        &mut self,
+        context: &dyn FrameDecoder,
+        is_repeat: bool,
+    ) -> Result<(), SegmentAbort> {
         if let Some(reason) = context.lost() {
             return Err(SegmentAbort::Lost(reason));
         }
@@ -59,21 +63,7 @@ impl PassStats {
         if context.on_damage() == DamagePolicy::Refuse {
             return Err(SegmentAbort::Damaged);
         }
-        self.damaged_packets += 1;
-        Ok(())
-    }
-
-    /// As [`PassStats::note_damage`], but damage of the repeated packet is not counted.
-    fn note_damage_of(
-        &mut self,
-        is_repeat: bool,
-        context: &dyn FrameDecoder,
-    ) -> Result<(), SegmentAbort> {
-        let told = self.damaged_packets;
-        self.note_damage(context)?;
-        if is_repeat {
-            self.damaged_packets = told;
-        }
+        self.damaged_packets += u64::from(!is_repeat);
         Ok(())
     }
 }
@@ -129,7 +119,7 @@ pub(super) fn feed(
         tally.repeat.is_last_sent = unit.is_repeat;
         let sent = context.send(prefixed.as_ref().unwrap_or(&unit.payload));
         if sent.is_err() {
-            tally.note_damage_of(unit.is_repeat, context)?;
+            tally.note_damage(context, unit.is_repeat)?;
         }
         if drain(context, task, tally, on_frame)?.is_break() {
             return Ok(());
@@ -140,13 +130,13 @@ pub(super) fn feed(
     if !job.segment.is_continued {
         // With frame threads, errors of the last packets appear only here.
         if context.send_end().is_err() {
-            tally.note_damage(context)?;
+            tally.note_damage(context, false)?;
         }
         // `Break` is irrelevant here: no packet is left.
         drain(context, task, tally, on_frame).map(|_: ControlFlow<()>| ())?;
     }
     if context.has_reported_damage() {
-        tally.note_damage(context)?;
+        tally.note_damage(context, false)?;
     }
     Ok(())
 }
@@ -163,7 +153,7 @@ fn drain(
             Ok(Some(frame)) => {
                 let is_repeat = tally.repeat.gave(&frame);
                 if frame.is_damaged() || context.has_reported_damage() {
-                    tally.note_damage_of(is_repeat, context)?;
+                    tally.note_damage(context, is_repeat)?;
                 }
                 if let Some(extent) = frame.extent() {
                     check_extent(extent, task.limits)?;
@@ -176,7 +166,7 @@ fn drain(
             Ok(None) => return Ok(ControlFlow::Continue(())),
             Err(_) if errors < DRAIN_ERRORS_MAX => {
                 errors += 1;
-                tally.note_damage_of(tally.repeat.is_last_sent, context)?;
+                tally.note_damage(context, tally.repeat.is_last_sent)?;
             }
             Err(error) => return Err(failed("avcodec")(error).into()),
         }

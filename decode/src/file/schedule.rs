@@ -208,7 +208,7 @@ impl State {
             segment: Arc::clone(&segment),
         };
         self.next_ordinal += 1;
-        self.predicted = task.predict(&segment, self.predicted);
+        self.predicted = task.predict(&segment, self.predicted, task.options.max_frames);
         self.in_flight.push_back(InFlight {
             segment,
             packets_left,
@@ -237,7 +237,8 @@ impl State {
         self.corrections += 1;
         self.predicted = end;
         for later in &mut self.in_flight {
-            later.predicted_end = task.predict(&later.segment, self.predicted);
+            later.predicted_end =
+                task.predict(&later.segment, self.predicted, task.options.max_frames);
             self.predicted = later.predicted_end;
         }
     }

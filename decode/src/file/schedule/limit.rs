@@ -3,21 +3,15 @@
 use super::{FileTask, Packet, PacketSegment, Sampler, SamplerState, State};
 
 impl FileTask {
-    /// Returns the position after `segment` if every shown packet gives one picture.
+    /// Returns the position after `segment` if every shown packet gives one picture, of which at most
+    /// `max_frames` are sampled in all.
     pub(super) fn predict(
         &self,
         segment: &PacketSegment<Packet>,
         start: SamplerState,
+        max_frames: u64,
     ) -> SamplerState {
-        self.predicted(segment, start, self.sampler(start))
-    }
-
-    fn predicted(
-        &self,
-        segment: &PacketSegment<Packet>,
-        start: SamplerState,
-        mut sampler: Sampler,
-    ) -> SamplerState {
+        let mut sampler = Sampler::new(self.options.sampling, max_frames, start);
         let mut offer = |ticks| {
             sampler.offer(self.at(ticks));
         };
@@ -40,8 +34,7 @@ impl FileTask {
 
     /// Returns the position after `segment` with a limit of one frame more.
     fn past_limit(&self, segment: &PacketSegment<Packet>, start: SamplerState) -> SamplerState {
-        let one_more = self.options.max_frames.saturating_add(1);
-        self.predicted(segment, start, Sampler::new(self.options.sampling, one_more, start))
+        self.predict(segment, start, self.options.max_frames.saturating_add(1))
     }
 }
 
