@@ -214,9 +214,18 @@ mod tests {
     #[test]
     fn starts_are_told_by_the_bytes_of_every_codec() {
         let plain = PacketInfo::default();
+        let joins = PacketInfo { decodes_alone: true, ..plain.clone() };
+        let many_sets: Vec<u8> =
+            (0..100).flat_map(|id| [0, 0, 1, 0x67, id + 1]).chain([0, 0, 1, 0x65, 1]).collect();
         let hidden = PacketInfo { is_hidden: true, ..plain.clone() };
-        let cases: [(&str, Codec, &[u8], PacketInfo); 23] = [
+        let cases: [(&str, Codec, &[u8], PacketInfo); 26] = [
             ("h264 IDR", Codec::H264, &[0, 0, 1, 0x09, 0xf0, 0, 0, 1, 0x65, 1], START),
+            (
+                "h264 IDR after more sets than are remembered",
+                Codec::H264,
+                &many_sets,
+                joins.clone(),
+            ),
             ("h264 I of an open GOP", Codec::H264, &[0, 0, 1, 0x61, 1], plain.clone()),
             (
                 "h264 unreferenced",
@@ -226,12 +235,9 @@ mod tests {
             ),
             ("h264 without a slice", Codec::H264, &[0, 0, 1, 0x06, 1], hidden.clone()),
             ("h265 IDR", Codec::H265, &[0, 0, 1, 0x26, 1, 0], START),
-            (
-                "h265 IDR that drops",
-                Codec::H265,
-                &[0, 0, 1, 0x26, 1, 0xc0],
-                PacketInfo { decodes_alone: true, ..plain.clone() },
-            ),
+            ("h265 IDR that drops", Codec::H265, &[0, 0, 1, 0x26, 1, 0xc0], joins.clone()),
+            ("h265 CRA that drops", Codec::H265, &[0, 0, 1, 0x2a, 1, 0xc0], joins.clone()),
+            ("h265 inter", Codec::H265, &[0, 0, 1, 0x02, 1, 0x80], plain.clone()),
             ("h265 CRA", Codec::H265, &[0, 0, 1, 0x2a, 1, 0], START),
             (
                 "h265 RASL",
