@@ -50,6 +50,8 @@ struct FlakyEngine {
     packets_left: Arc<AtomicI64>,
     inner: Box<dyn FrameDecoder>,
     is_gone: bool,
+    /// Place among decoders that are counted.
+    beside: Option<parallel::Beside>,
 }
 
 impl DecoderFactory for Flaky {
@@ -60,12 +62,16 @@ impl DecoderFactory for Flaky {
         }
         let inner = open_software(setup, 1).expect("opens");
         let packets_left = Arc::clone(&self.packets_left);
-        Ok(Box::new(FlakyEngine { fault: self.fault, packets_left, inner, is_gone: false }))
+        let (fault, is_gone, beside) = (self.fault, false, None);
+        Ok(Box::new(FlakyEngine { fault, packets_left, inner, is_gone, beside }))
     }
 }
 
 impl FrameDecoder for FlakyEngine {
     fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
+        if let Some(beside) = &mut self.beside {
+            beside.wait();
+        }
         if self.packets_left.fetch_sub(1, Ordering::Relaxed) <= 0 && self.fault != Fault::Open {
             self.is_gone = true;
             if self.fault == Fault::Packet {

@@ -35,83 +35,47 @@ struct Engines {
     /// Number of open decoders for which a decoder's first packet waits.
     together: usize,
     /// Decoder that is lost, and the packet at which it is.
-    lost: Option<(usize, usize)>,
-}
-
-struct Counted {
-    inner: Box<dyn FrameDecoder>,
-    open: Shared,
-    waits_for: usize,
-    /// Packets until the decoder is lost.
-    packets_left: Option<usize>,
+    lost: Option<(usize, i64)>,
 }
 
 impl DecoderFactory for Engines {
     fn open(&self, setup: DecoderSetup<'_>) -> Result<Box<dyn FrameDecoder>, BackendError> {
         let inner = open_software(setup, 1).expect("opens");
         let mut open = self.open.0.lock().expect("no panic");
-        let is_lost = |&(engine, _): &(usize, usize)| engine == open.ever;
-        let packets_left = self.lost.filter(is_lost).map(|(_, packet)| packet);
+        let is_lost = |&(engine, _): &(usize, i64)| engine == open.ever;
+        let packets = self.lost.filter(is_lost).map_or(i64::MAX, |(_, packet)| packet);
         open.ever += 1;
         open.now += 1;
         open.most = open.most.max(open.now);
         self.open.1.notify_all();
-        let (open, waits_for) = (Arc::clone(&self.open), self.together);
-        Ok(Box::new(Counted { inner, open, waits_for, packets_left }))
+        let beside = Some(Beside { open: Arc::clone(&self.open), waits_for: self.together });
+        let (packets_left, is_gone) = (Arc::new(AtomicI64::new(packets)), false);
+        let fault = Fault::Packet;
+        Ok(Box::new(FlakyEngine { fault, packets_left, inner, is_gone, beside }))
     }
 }
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.open.0.lock().expect("no panic").now -= 1;
-    }
+/// Place of a decoder among the open ones.
+pub(super) struct Beside {
+    open: Shared,
+    /// Number of open decoders for which the first packet waits.
+    waits_for: usize,
 }
 
-impl FrameDecoder for Counted {
-    fn send(&mut self, packet: &Packet) -> Result<(), AvError> {
+impl Beside {
+    /// Waits, once, until enough decoders are open.
+    pub(super) fn wait(&mut self) {
         let waits_for = std::mem::take(&mut self.waits_for);
         let open = self.open.0.lock().expect("no panic");
         let too_few = |open: &mut Open| open.most < waits_for;
         let waited = self.open.1.wait_timeout_while(open, Duration::from_secs(60), too_few);
         assert!(!waited.expect("no panic").1.timed_out(), "fewer than {waits_for} engines");
-        match &mut self.packets_left {
-            Some(0) => return Err(AvError::IO),
-            Some(left) => *left -= 1,
-            None => {}
-        }
-        self.inner.send(packet)
     }
+}
 
-    fn send_end(&mut self) -> Result<(), AvError> {
-        self.inner.send_end()
-    }
-
-    fn receive(&mut self) -> Result<Option<AvFrame>, AvError> {
-        self.inner.receive()
-    }
-
-    fn reset(&mut self) {
-        self.inner.reset();
-    }
-
-    fn on_damage(&self) -> DamagePolicy {
-        self.inner.on_damage()
-    }
-
-    fn has_reported_damage(&self) -> bool {
-        self.inner.has_reported_damage()
-    }
-
-    fn too_large(&self) -> Option<DecodeError> {
-        self.inner.too_large()
-    }
-
-    fn lost(&self) -> Option<String> {
-        (self.packets_left == Some(0)).then(|| "unplugged".to_owned())
-    }
-
-    fn name(&self) -> String {
-        self.inner.name().replace("software", "engine")
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.open.0.lock().expect("no panic").now -= 1;
     }
 }
 
@@ -121,13 +85,13 @@ fn on_engines(
     (bytes, codec): (&[u8], Codec),
     options: &FileOptions,
     together: usize,
-    lost: Option<(usize, usize)>,
+    lost: Option<(usize, i64)>,
 ) -> (FileReport, Vec<Seen>, usize) {
     let open = Shared::default();
     let engines = Engines { open: Arc::clone(&open), together, lost };
     let decoders = DecoderChain::with_engines(Box::new(engines), vec![codec]);
     let (report, seen) = decoded_by(&decoders, bytes, options);
-    assert!(report.decoder.contains("engine:") || lost.is_some(), "{report:?}");
+    assert!(report.decoder.contains("flaky:") || lost.is_some(), "{report:?}");
     let most = open.0.lock().expect("no panic").most;
     (report, seen, most)
 }
