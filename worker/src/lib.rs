@@ -72,7 +72,7 @@ pub use plan::{
 pub use program::WorkerProgram;
 pub use protocol::EscapeAttempt;
 pub use record::{EmbeddingInput, EncodedImage, FrameImages, FrameRecord, FrameView, NoveltyInput};
-pub use sandbox::{SandboxLevel, SandboxPolicy, SandboxReport};
+pub use sandbox::{SandboxPolicy, SandboxReport};
 pub use session::{
     ClipSpec, ModelImageSpec, NoveltySpec, SessionResume, SessionSpec, WorkerSessionEvent,
 };

@@ -46,19 +46,6 @@ const DEVICE_DESCRIPTORS_MAX: u64 = 1024;
 /// and the supervisor the ordinary case, with a clear error.
 const MEMORY_SLACK_BYTES: u64 = 256 << 20;
 
-/// Level of the sandbox that is in force.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum SandboxLevel {
-    /// Every part is in force.
-    Full,
-    /// Some parts are missing on this kernel.
-    Partial {
-        /// Missing parts, described for a log.
-        #[serde(deserialize_with = "list::<_, _, LIST_MAX>")]
-        missing: Vec<String>,
-    },
-}
-
 media::named! {
     /// Least sandbox in which media may be read.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,8 +77,9 @@ pub struct SandboxReport {
     pub seccomp: bool,
     /// True if every resource limit is in force.
     pub rlimits: bool,
-    /// Summary of all parts.
-    pub level: SandboxLevel,
+    /// Parts that this kernel lacks, described for a log.
+    #[serde(deserialize_with = "list::<_, _, LIST_MAX>")]
+    pub missing: Vec<String>,
     /// Number of forbidden actions attempted and refused; 0 if none was attempted.
     #[serde(skip)]
     pub refused: usize,
@@ -100,7 +88,7 @@ pub struct SandboxReport {
 impl SandboxReport {
     /// Returns true if nothing is missing.
     pub fn is_full(&self) -> bool {
-        self.level == SandboxLevel::Full
+        self.missing.is_empty()
     }
 
     /// Adds the results of attempts; the filter counts as in force only if all were refused.
@@ -109,22 +97,16 @@ impl SandboxReport {
         let allowed: Vec<String> = allowed.map(|it| format!("refusal to {}", it.what)).collect();
         self.refused = attempts.len() - allowed.len();
         self.seccomp &= allowed.is_empty();
-        self.level = match self.level {
-            SandboxLevel::Full if allowed.is_empty() => SandboxLevel::Full,
-            SandboxLevel::Full => SandboxLevel::Partial { missing: allowed },
-            SandboxLevel::Partial { missing } => {
-                SandboxLevel::Partial { missing: [missing, allowed].concat() }
-            }
-        };
+        self.missing.extend(allowed);
         self
     }
 }
 
 impl fmt::Display for SandboxReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.level {
-            SandboxLevel::Full => write!(f, "full (landlock ABI {})", self.landlock_abi),
-            SandboxLevel::Partial { missing } => write!(f, "partial: no {}", missing.join(", no ")),
+        match self.is_full() {
+            true => write!(f, "full (landlock ABI {})", self.landlock_abi),
+            false => write!(f, "partial: no {}", self.missing.join(", no ")),
         }
     }
 }
@@ -206,10 +188,8 @@ pub(crate) fn enter<T>(
     check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
     let seccomp = check("seccomp", seccomp::of_worker(confinement).and_then(Filter::install));
 
-    let level =
-        if missing.is_empty() { SandboxLevel::Full } else { SandboxLevel::Partial { missing } };
     let landlock_abi = if closed { landlock_abi } else { 0 };
-    Ok((SandboxReport { landlock_abi, seccomp, rlimits, level, refused: 0 }, opened))
+    Ok((SandboxReport { landlock_abi, seccomp, rlimits, missing, refused: 0 }, opened))
 }
 
 /// Checks that the process has one thread: landlock binds the calling thread and those that it starts, so a
@@ -332,7 +312,7 @@ mod tests {
             landlock_abi: 7,
             seccomp: true,
             rlimits: true,
-            level: SandboxLevel::Full,
+            missing: Vec::new(),
             refused: 0,
         };
         // Errors that are no refusal: nothing listens, the path does not exist, the library made the error.

@@ -10,8 +10,7 @@ use embed::{EmbeddingModel, OnnxConfig, OnnxModel};
 use rustix::fs::{Access, access, statvfs};
 use timeline::Timeline;
 use worker::{
-    BackendRequest, DecodeBackendChoice, GateBackend, GateChoice, SandboxLevel, Supervisor,
-    WorkerProgram,
+    BackendRequest, DecodeBackendChoice, GateBackend, GateChoice, Supervisor, WorkerProgram,
 };
 
 use super::{Check, CheckState};
@@ -28,10 +27,7 @@ pub fn sandbox(supervisor: &Supervisor) -> Vec<Check> {
             return vec![Check::new("worker", "start", CheckState::Fail, error.to_string())];
         }
     };
-    let state = match report.level {
-        SandboxLevel::Full => CheckState::Ok,
-        SandboxLevel::Partial { .. } => CheckState::Warn,
-    };
+    let state = if report.is_full() { CheckState::Ok } else { CheckState::Warn };
     let level = Check::new("worker", "sandbox", state, report.to_string());
     vec![level, attempts(supervisor)]
 }

@@ -3,7 +3,7 @@
 use media::ErrorKind;
 
 use super::*;
-use crate::{GateBackendError, SandboxLevel};
+use crate::GateBackendError;
 
 fn tried(codec: Codec, bits: u8, decoder: &str, reason: Option<&str>) -> CodecProbeResult {
     let (decoder, reason) = (Some(decoder.to_owned()), reason.map(str::to_owned));
@@ -34,7 +34,7 @@ fn found() -> Found {
         landlock_abi: 7,
         seccomp: true,
         rlimits: true,
-        level: SandboxLevel::Full,
+        missing: Vec::new(),
         refused: 0,
     };
     let capabilities = Capabilities { codecs, measurer: "cpu".to_owned() };

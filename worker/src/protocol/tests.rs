@@ -20,7 +20,7 @@ use super::*;
 use crate::{
     ChunkBoundary, ChunkImageOptions, ClipSpec, Crop, EmbeddingInput, FrameImages, FrameRecord,
     FrameView, GateBackend, GateBackendError, GateBackendReport, ModelImageSpec, NoveltyInput,
-    NoveltySpec, Resume, SandboxLevel, SessionResume, StageTimings,
+    NoveltySpec, Resume, SessionResume, StageTimings,
     gate_device::GateDevice,
     record::RECORDS_MAX,
     sandbox::RequestedDevice,
@@ -213,15 +213,13 @@ fn faults() -> Vec<JobFault> {
     ]
 }
 
+fn report(missing: usize) -> SandboxReport {
+    let missing = vec![text(); missing];
+    SandboxReport { landlock_abi: 7, seccomp: true, rlimits: false, missing, refused: 0 }
+}
+
 fn replies() -> Vec<WorkerReply> {
     let session = 3;
-    let report = SandboxReport {
-        landlock_abi: 7,
-        seccomp: true,
-        rlimits: false,
-        level: SandboxLevel::Partial { missing: vec![text(), text()] },
-        refused: 0,
-    };
     let layout = PixelLayout {
         subsampling: Subsampling::Yuv420,
         sample: SampleFormat::U16 { shift: 8 },
@@ -274,7 +272,7 @@ fn replies() -> Vec<WorkerReply> {
         WorkerSessionEvent::Failed(JobFault::Stopped),
     ];
     let others = [
-        WorkerReply::Confined(report),
+        WorkerReply::Confined(report(2)),
         WorkerReply::Open { url: text(), from: 1 },
         WorkerReply::Program { codec: Codec::Mpeg4 },
         WorkerReply::GateLost { reason: text() },
@@ -346,7 +344,6 @@ fn what_is_read_is_within_its_bounds() {
     let bounded = |number| spec(number).within_bounds();
     let frames = |count| vec![records().remove(2); count];
     let event = |count| JobEvent::Frames(frames(count));
-    let missing = |count| SandboxLevel::Partial { missing: vec![text(); count] };
     // A value within its bounds, and one beyond.
     let rows = [
         ("score", reads::<Score>(one), reads::<Score>(one + 1)),
@@ -384,8 +381,8 @@ fn what_is_read_is_within_its_bounds() {
         ),
         (
             "list",
-            reads::<SandboxLevel>(missing(LIST_MAX)),
-            reads::<SandboxLevel>(missing(LIST_MAX + 1)),
+            reads::<SandboxReport>(report(LIST_MAX)),
+            reads::<SandboxReport>(report(LIST_MAX + 1)),
         ),
     ];
     for (name, within, beyond) in rows {

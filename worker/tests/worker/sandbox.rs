@@ -1,6 +1,6 @@
 //! Rights that a sandboxed worker lacks, forked or executed.
 
-use worker::{SandboxLevel, Supervisor, WorkerStart};
+use worker::{Supervisor, WorkerStart};
 
 use crate::support::{alone, has_landlock, program, supervisor};
 
@@ -17,7 +17,7 @@ fn the_sandbox_is_full() {
     let _alone = alone();
     for supervisor in both() {
         let (_, report) = supervisor.capabilities().expect("a worker starts");
-        assert_eq!(report.level == SandboxLevel::Full, has_landlock(), "{report}");
+        assert_eq!(report.is_full(), has_landlock(), "{report}");
         assert_eq!(report.landlock_abi >= 1, has_landlock(), "{report:?}");
         assert!(report.seccomp && report.rlimits && report.refused >= 12, "{report:?}");
     }
