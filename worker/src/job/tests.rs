@@ -6,9 +6,12 @@ mod devices;
 mod kept;
 mod resumed;
 
-use std::sync::{
-    Arc, LazyLock,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    ops::Range,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use decode::{FrameSink, SegmentInfo};
@@ -196,8 +199,45 @@ impl Hearer {
     }
 }
 
+impl Said {
+    fn of(options: &JobOptions, events: Vec<JobEvent>) -> Said {
+        let mut hearer = Hearer::new(options);
+        events.into_iter().for_each(|event| hearer.take(event));
+        hearer.end()
+    }
+}
+
 fn options(asked: Asked) -> JobOptions {
     JobOptions { stills: asked.stills, views: asked.views, ..JobOptions::default() }
+}
+
+/// Returns the events of a job whose segments `deliver` hands to the merger.
+fn events_of(
+    options: &JobOptions,
+    measuring: &GateMeasurement,
+    deliver: impl FnOnce(&Job<'_>, &mut SegmentMerger<'_>),
+) -> Vec<JobEvent> {
+    let events = Mutex::new(Vec::new());
+    let emit = |event: JobEvent| {
+        events.lock().expect("no panic").push(event);
+        ControlFlow::Continue(())
+    };
+    let job = Job::new(options, Rotation::None, measuring, &emit);
+    let mut merger = SegmentMerger::new(&job);
+    deliver(&job, &mut merger);
+    merger.finish().expect("finished");
+    job.take_failure().expect("no failure");
+    events.into_inner().expect("no panic")
+}
+
+/// Starts a segment, and gives the sink these frames of the film.
+fn fill(sink: &mut SegmentSink<'_>, frames: Range<u64>, continues: bool, at_ms: fn(u64) -> i64) {
+    let first_frame_index = frames.start;
+    sink.begin(SegmentInfo { ordinal: 0, first_frame_index, continues_previous: continues });
+    for index in frames {
+        let pts = Timestamp::from_millis(at_ms(index));
+        assert!(sink.frame(index, Frame { pts, ..frame(index) }).is_continue());
+    }
 }
 
 /// Analyses the film, divided into segments of these lengths.
@@ -208,34 +248,20 @@ fn analyse(lengths: &[u64], asked: Asked) -> Said {
 /// Like `analyse`, with this gate backend.
 fn analyse_by(lengths: &[u64], asked: Asked, measuring: &GateMeasurement) -> Said {
     let options = options(asked);
-    let heard = Mutex::new(Hearer::new(&options));
-    let emit = |event: JobEvent| {
-        heard.lock().expect("no panic").take(event);
-        ControlFlow::Continue(())
-    };
-    let job = Job::new(&options, Rotation::None, measuring, &emit);
-    let mut sequencer = SegmentMerger::new(&job);
-    let mut sink = SegmentSink::new(&job);
-    let mut index = 0;
-    for (ordinal, length) in lengths.iter().enumerate() {
-        if asked.sinks == Sinks::Separate {
-            sink = SegmentSink::new(&job);
+    let events = events_of(&options, measuring, |job, merger| {
+        let mut sink = SegmentSink::new(job);
+        let mut next = 0;
+        for (ordinal, length) in lengths.iter().enumerate() {
+            if asked.sinks == Sinks::Separate {
+                sink = SegmentSink::new(job);
+            }
+            let continues = asked.sinks == Sinks::Continued && ordinal > 0;
+            fill(&mut sink, next..next + length, continues, asked.at_ms);
+            next += length;
+            merger.deliver(sink.end().expect("all there")).expect("delivered");
         }
-        sink.begin(SegmentInfo {
-            ordinal: ordinal as u64,
-            first_frame_index: index,
-            continues_previous: asked.sinks == Sinks::Continued && ordinal > 0,
-        });
-        for _ in 0..*length {
-            let pts = Timestamp::from_millis((asked.at_ms)(index));
-            assert!(sink.frame(index, Frame { pts, ..frame(index) }).is_continue());
-            index += 1;
-        }
-        sequencer.deliver(sink.end().expect("all there")).expect("delivered");
-    }
-    sequencer.finish().expect("finished");
-    job.take_failure().expect("no failure");
-    heard.into_inner().expect("no panic").end()
+    });
+    Said::of(&options, events)
 }
 
 fn shown(chunks: ChunkBoundary, per_chunk: u8) -> Option<ChunkImageOptions> {
@@ -450,26 +476,15 @@ fn a_segment_that_starts_over_counts_once() {
     {
         let asked = Asked { views, ..ASKED };
         let options = options(asked);
-        let heard = Mutex::new(Hearer::new(&options));
-        let emit = |event: JobEvent| {
-            heard.lock().expect("no panic").take(event);
-            ControlFlow::Continue(())
-        };
-        let measuring = GateMeasurement::default();
-        let job = Job::new(&options, Rotation::None, &measuring, &emit);
-        let mut sequencer = SegmentMerger::new(&job);
-        let mut sink = SegmentSink::new(&job);
-        let info = SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false };
-        // The first attempt ends in the middle of a chunk.
-        for attempt in [13, 20] {
-            sink.begin(info);
-            for index in 0..attempt {
-                assert!(sink.frame(index, frame(index)).is_continue());
+        let events = events_of(&options, &GateMeasurement::default(), |job, merger| {
+            let mut sink = SegmentSink::new(job);
+            // The first attempt ends in the middle of a chunk.
+            for attempt in [13, 20] {
+                fill(&mut sink, 0..attempt, false, ASKED.at_ms);
             }
-        }
-        sequencer.deliver(sink.end().expect("all there")).expect("delivered");
-        sequencer.finish().expect("finished");
-        assert_eq!(heard.into_inner().expect("no panic").end(), analyse(&[20], asked));
+            merger.deliver(sink.end().expect("all there")).expect("delivered");
+        });
+        assert_eq!(Said::of(&options, events), analyse(&[20], asked));
     }
 }
 
@@ -498,14 +513,10 @@ fn a_receiver_that_stops_at_frames_gets_no_other() {
     let options = options(Asked { views: shown(ChunkBoundary::Frames(8), 1), ..ASKED });
     let measuring = GateMeasurement::default();
     let job = Job::new(&options, Rotation::None, &measuring, &emit);
-    let mut sequencer = SegmentMerger::new(&job);
     let mut sink = SegmentSink::new(&job);
-    sink.begin(SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false });
-    for index in 0..40 {
-        assert!(sink.frame(index, frame(index)).is_continue());
-    }
+    fill(&mut sink, 0..40, false, ASKED.at_ms);
     let segment = sink.end().expect("all there");
-    assert_eq!(sequencer.deliver(segment), Err(JobFault::Stopped));
+    assert_eq!(SegmentMerger::new(&job).deliver(segment), Err(JobFault::Stopped));
     assert_eq!(messages.into_inner(), 1);
 }
 
@@ -515,8 +526,7 @@ fn a_segment_whose_end_failed_is_not_delivered() {
     let options = options(Asked { views: shown(ChunkBoundary::Frames(8), 1), ..ASKED });
     let measuring = GateMeasurement::default();
     let job = Job::new(&options, Rotation::None, &measuring, &emit);
-    let mut sequencer = SegmentMerger::new(&job);
     let fault = JobFault::Other { kind: ErrorKind::Internal, message: "lost".to_owned() };
     job.fail(fault.clone());
-    assert_eq!(sequencer.deliver(SegmentResult::default()), Err(fault));
+    assert_eq!(SegmentMerger::new(&job).deliver(SegmentResult::default()), Err(fault));
 }

@@ -63,40 +63,33 @@ const PATIENCE: DeviceTimeouts =
 /// was too few; then the frames are decoded again, elsewhere.
 fn with_lost_pixels(asked: Asked, measuring: &GateMeasurement, fetches: u64) -> (Said, bool) {
     let options = options(asked);
-    let heard = Mutex::new(Hearer::new(&options));
-    let emit = |event: JobEvent| {
-        heard.lock().expect("no panic").take(event);
-        ControlFlow::Continue(())
-    };
-    let job = Job::new(&options, Rotation::None, measuring, &emit);
-    let mut sequencer = SegmentMerger::new(&job);
-    let mut sink = SegmentSink::new(&job);
-    let info = SegmentInfo { ordinal: 0, first_frame_index: 0, continues_previous: false };
     let fetches_left = Arc::new(AtomicU64::new(fetches));
     let kept = |index| {
         let (host, fetches_left) = (frame(index), Arc::clone(&fetches_left));
         let kept = Kept { host: host.clone(), fetches_left, fetched: OnceLock::new() };
         Frame { pixels: Pixels::Device(Arc::new(kept)), ..host }
     };
-    sink.begin(info);
-    let given = (0..20).try_for_each(|index| sink.frame(index, kept(index)));
-    let first = match given {
-        ControlFlow::Break(SinkStop::PixelsLost(lost)) => Err(lost),
-        ControlFlow::Break(SinkStop::Ended) => panic!("{:?}", job.take_failure()),
-        ControlFlow::Continue(()) => sink.end(),
-    };
-    // The rest is for the merger: no pixels may remain only on the device.
-    fetches_left.store(0, Relaxed);
-    let is_lost = first.is_err();
-    let segment = first.unwrap_or_else(|lost| {
-        assert_eq!(lost.reason, "unplugged");
-        sink.begin(info);
-        assert!((0..20).all(|index| sink.frame(index, frame(index)).is_continue()));
-        sink.end().expect("in host memory")
+    let mut is_lost = false;
+    let events = events_of(&options, measuring, |job, merger| {
+        let mut sink = SegmentSink::new(job);
+        fill(&mut sink, 0..0, false, asked.at_ms);
+        let given = (0..20).try_for_each(|index| sink.frame(index, kept(index)));
+        let first = match given {
+            ControlFlow::Break(SinkStop::PixelsLost(lost)) => Err(lost),
+            ControlFlow::Break(SinkStop::Ended) => panic!("{:?}", job.take_failure()),
+            ControlFlow::Continue(()) => sink.end(),
+        };
+        // The rest is for the merger: no pixels may remain only on the device.
+        fetches_left.store(0, Relaxed);
+        is_lost = first.is_err();
+        let segment = first.unwrap_or_else(|lost| {
+            assert_eq!(lost.reason, "unplugged");
+            fill(&mut sink, 0..20, false, asked.at_ms);
+            sink.end().expect("in host memory")
+        });
+        merger.deliver(segment).expect("delivered");
     });
-    sequencer.deliver(segment).expect("delivered");
-    sequencer.finish().expect("finished");
-    (heard.into_inner().expect("no panic").end(), is_lost)
+    (Said::of(&options, events), is_lost)
 }
 
 /// Returns the fewest fetches that are enough for twenty frames.

@@ -1,7 +1,5 @@
 //! Tests of a job that continues another: neither the gate nor the checks notice the seam.
 
-use std::ops::Range;
-
 use gate::Gate;
 
 use super::*;
@@ -9,29 +7,14 @@ use crate::{WorkerLimits, said::JobCheck};
 
 /// Returns a job's events for these frames of the film; each piece continues the decoder of the last.
 fn part(frames: Range<u64>, piece: usize, options: &JobOptions) -> Vec<JobEvent> {
-    let said = Mutex::new(Vec::new());
-    let emit = |event: JobEvent| {
-        said.lock().expect("no panic").push(event);
-        ControlFlow::Continue(())
-    };
-    let measuring = GateMeasurement::default();
-    let job = Job::new(options, Rotation::None, &measuring, &emit);
-    let mut sequencer = SegmentMerger::new(&job);
-    let mut sink = SegmentSink::new(&job);
-    for first in frames.clone().step_by(piece) {
-        sink.begin(SegmentInfo {
-            ordinal: first,
-            first_frame_index: first,
-            continues_previous: first > frames.start,
-        });
-        for index in first..frames.end.min(first + piece as u64) {
-            assert!(sink.frame(index, frame(index)).is_continue());
+    events_of(options, &GateMeasurement::default(), |job, merger| {
+        let mut sink = SegmentSink::new(job);
+        for first in frames.clone().step_by(piece) {
+            let end = frames.end.min(first + piece as u64);
+            fill(&mut sink, first..end, first > frames.start, ASKED.at_ms);
+            merger.deliver(sink.end().expect("all there")).expect("delivered");
         }
-        sequencer.deliver(sink.end().expect("all there")).expect("delivered");
-    }
-    sequencer.finish().expect("finished");
-    job.take_failure().expect("no failure");
-    said.into_inner().expect("no panic")
+    })
 }
 
 /// Checks a job's events, and passes them to `hearer`.
