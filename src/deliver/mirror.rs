@@ -205,11 +205,6 @@ impl EventMirror {
         Ok(runs)
     }
 
-    /// Name of this server in the database.
-    pub fn node(&self) -> &str {
-        &self.node
-    }
-
     async fn copy(self: &Arc<Self>, limit: usize) -> Result<DeliveryResult, MirrorError> {
         let known = self.place.lock().clone();
         let place = match known {

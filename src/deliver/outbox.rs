@@ -21,6 +21,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::base::backoff::jitter;
+
 pub use cursors::{Cursors, forget, move_to};
 pub use schedule::{DeliveryResult, DeliverySlot, RetrySchedule, ScheduleLimits};
 
@@ -83,11 +85,6 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
         self.changed.notify_one();
     }
 
-    /// Number of turns in progress.
-    pub fn busy(&self) -> usize {
-        self.schedule.lock().busy()
-    }
-
     /// Runs turns as they become due, until `stop`, which drops those in progress.
     pub async fn run<C: LogConsumer<Key = K>>(
         self: Arc<Self>,
@@ -110,7 +107,7 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
                 () = self.changed.notified() => {}
                 () = until(due) => {}
                 Some((key, outcome)) = turns.next() => {
-                    let jitter = u32::from_ne_bytes(crate::base::random_bytes());
+                    let jitter = jitter();
                     self.schedule.lock().finish(key, outcome, Instant::now(), jitter);
                 }
             }

@@ -26,7 +26,7 @@ use crate::{
 };
 use page::{PageKey, SsePage};
 
-pub use feed::{EventStreamCursor, HEARTBEAT};
+pub use feed::EventStreamCursor;
 pub use page::{Filter, index_of};
 
 /// Events read in one step of waking.

@@ -183,11 +183,6 @@ impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
         self.waiting.first().map(|(until, _)| *until)
     }
 
-    /// Number of turns in progress.
-    pub fn busy(&self) -> usize {
-        self.busy.len()
-    }
-
     /// Handles the result of a reader's turn; `jitter` is any random number.
     pub fn finish(&mut self, key: K, outcome: DeliveryResult, now: Instant, jitter: u32) {
         self.busy.remove(&key);

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Longest silence of a stream.
-pub const HEARTBEAT: Duration = Duration::from_secs(15);
+const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Empty comment, sent after a silence to keep the connection alive.
 const QUIET: &[u8] = b":\n\n";
 
