@@ -1,23 +1,23 @@
 //! Base layer of the server: parts that every layer above uses and that depend on none of them.
 
 pub(crate) mod arrow;
-pub mod backoff;
+pub(crate) mod backoff;
 pub(crate) mod blocking;
-pub mod clock;
+pub(crate) mod clock;
 pub mod database;
-pub mod disk_reserve;
-pub mod fd_limit;
+pub(crate) mod disk_reserve;
+pub(crate) mod fd_limit;
 pub mod json;
 pub mod keys;
-pub mod labels;
+pub(crate) mod labels;
 pub mod meta_store;
 pub mod metrics;
-pub mod model_catalog;
-pub mod owner_limit;
-pub mod quota;
-pub mod retry_while_full;
+pub(crate) mod model_catalog;
+pub(crate) mod owner_limit;
+pub(crate) mod quota;
+pub(crate) mod retry_while_full;
 pub(crate) mod secret;
-pub mod stats;
+pub(crate) mod stats;
 pub mod telemetry;
 pub mod tls;
 

@@ -23,18 +23,10 @@ const INODES: u64 = 256;
 /// Reason that the disk takes no new work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskRefusal {
-    /// Free space is below the reserve.
     #[error("disk space is low: {} MiB free, {} MiB reserved", .free >> 20, .reserve >> 20)]
-    Low {
-        /// Free bytes.
-        free: u64,
-        /// Size of the reserve, bytes.
-        reserve: u64,
-    },
-    /// Too few inodes are free, which new files need.
+    Low { free: u64, reserve: u64 },
     #[error("disk space is low: {} inodes free, {} reserved", .0, INODES)]
     Inodes(u64),
-    /// A part of the data directory is not the one that is open.
     #[error("{0} was moved or replaced while the server runs: put the original back")]
     Moved(&'static str),
 }

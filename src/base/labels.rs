@@ -25,22 +25,10 @@ pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Error in the file of label maps.
 #[derive(Debug, thiserror::Error)]
 pub enum LabelError {
-    /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
-    Read {
-        /// Path of the file.
-        path: String,
-        /// Error of the operating system.
-        source: std::io::Error,
-    },
-    /// The content of the file is invalid.
+    Read { path: String, source: std::io::Error },
     #[error("{path}: {source}")]
-    Content {
-        /// Path of the file.
-        path: String,
-        /// Fault, and its position in the file.
-        source: JsonError,
-    },
+    Content { path: String, source: JsonError },
 }
 
 /// The label maps of all tenants.
@@ -138,7 +126,6 @@ impl LabelMaps {
 /// Labels of one tenant.
 #[derive(Clone, Debug, Default)]
 pub struct TenantLabels {
-    /// Maps of all tenants.
     pub maps: Arc<LabelMaps>,
     /// The tenant; the maps of `*` apply to `None` and to tenants without an entry.
     pub tenant: Option<String>,

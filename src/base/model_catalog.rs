@@ -8,12 +8,9 @@ media::named! {
     /// Thoroughness that is asked of an analysis.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Mode {
-        /// Balance of detail and cost.
         #[default]
         Balanced = "balanced",
-        /// Prefers detail to cost.
         Detailed = "detailed",
-        /// Prefers low cost to detail.
         Efficiency = "efficiency",
         /// Uses the caller's own settings.
         Custom = "custom",
@@ -40,7 +37,6 @@ pub struct CuratedModel {
     pub id: &'static str,
     /// Name under which the maker publishes the model, as stock servers list it.
     pub upstream: &'static str,
-    /// Hardware class that the model needs.
     pub tier: ModelTier,
 }
 
@@ -109,9 +105,7 @@ pub struct Catalog {
 /// A model of a [`Catalog`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatalogEntry<'a> {
-    /// Id in the API.
     pub id: &'a str,
-    /// Hardware class that the model needs.
     pub tier: ModelTier,
 }
 

@@ -7,9 +7,7 @@ use crate::base::keys::Principal;
 /// Limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitScope {
-    /// The limit of all owners together.
     All,
-    /// The limit of one owner.
     Own,
 }
 

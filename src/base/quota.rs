@@ -15,9 +15,7 @@ use crate::base::{disk_reserve::DiskReserve, keys::Principal};
 /// Maximum number of stored bytes; `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaLimits {
-    /// Quota of all principals together.
     pub global: Option<NonZeroU64>,
-    /// Quota of each principal.
     pub principal: Option<NonZeroU64>,
 }
 
@@ -29,27 +27,10 @@ const DELETED_SHARE: u64 = 8;
 /// Reason why bytes are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaError {
-    /// The quota of the principal would be exceeded.
     #[error("{used} of {quota} bytes are used and {asked} more are needed: delete runs or uploads")]
-    Principal {
-        /// The quota in bytes.
-        quota: u64,
-        /// Bytes used.
-        used: u64,
-        /// Bytes requested.
-        asked: u64,
-    },
-    /// The quota of all principals together would be exceeded.
+    Principal { quota: u64, used: u64, asked: u64 },
     #[error("the service has used all of its storage quota: delete runs or uploads, or try later")]
-    Global {
-        /// The quota in bytes.
-        quota: u64,
-        /// Bytes used.
-        used: u64,
-        /// Bytes requested.
-        asked: u64,
-    },
-    /// The disk that the principals share has no space above its reserve.
+    Global { quota: u64, used: u64, asked: u64 },
     #[error("the disk has no room above its reserve: delete runs or uploads, or try later")]
     Disk,
 }

@@ -24,11 +24,8 @@ pub const EVERY: Duration = Duration::from_secs(60);
 /// Counters of the machine since the start, and its current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Machine {
-    /// Frames that the gate decided about.
     pub frames: u64,
-    /// Frames among them that the gate selected.
     pub kept: u64,
-    /// Requests refused to keep a limit.
     pub refused: u64,
     /// Waits of inferences for a slot: their number, and their sum in seconds.
     pub waits: (u64, f64),
@@ -40,9 +37,7 @@ pub struct Machine {
     pub memory_used: Option<f64>,
     /// Resident memory of the server without media workers, bytes.
     pub server_bytes: u64,
-    /// Live sessions.
     pub live_sessions: u64,
-    /// Jobs running or waiting.
     pub jobs: u64,
 }
 
@@ -99,13 +94,10 @@ fn server_bytes(status: &str) -> Option<u64> {
 /// Statistics of a minute, or of the part of the current minute so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// End of the period.
     pub at: WallTime,
-    /// Length of the period.
     pub span: Duration,
     /// State of the machine at the beginning and at the end of the period.
     pub machine: (Machine, Machine),
-    /// Work of the caller in the period.
     pub own: Tally,
     /// Descriptions of all principals in the period.
     pub descriptions: u64,
@@ -114,11 +106,8 @@ pub struct Point {
 /// Counters at the end of a minute.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Time of the snapshot.
     pub at: (Instant, WallTime),
-    /// Counters and state of the machine.
     pub machine: Machine,
-    /// Work of each principal.
     pub owners: HashMap<Principal, Tally>,
 }
 
