@@ -1,10 +1,10 @@
 //! Delivery of logged events to other systems and to clients.
 
-pub mod export;
+pub(crate) mod export;
 pub mod mirror;
-pub mod node;
-pub mod objects;
+pub(crate) mod node;
+pub(crate) mod objects;
 pub mod outbox;
-pub mod search;
-pub mod sse;
-pub mod webhook;
+pub(crate) mod search;
+pub(crate) mod sse;
+pub(crate) mod webhook;

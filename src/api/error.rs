@@ -220,11 +220,10 @@ impl ApiError {
             }
             ApiError::Webhook(error) => error.kind(),
             ApiError::Search(error) => error.kind(),
-            ApiError::Stream(error) => error.kind(),
             ApiError::Draining | ApiError::MetricsUnavailable | ApiError::MediaRefused(_) => {
                 ErrorKind::Unavailable
             }
-            ApiError::Disk(_) => ErrorKind::Exhausted,
+            ApiError::Disk(_) | ApiError::Stream(_) => ErrorKind::Exhausted,
             ApiError::Quota(error) => error.kind(),
             ApiError::Upload(error) => error.kind(),
             ApiError::NotLive

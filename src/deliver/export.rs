@@ -42,16 +42,13 @@ const PART_EVENTS: u64 = 1 << 16;
 /// Configured destination.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// Directory of the local file system.
     Directory(PathBuf),
-    /// Place in an object store.
     Store(Access),
 }
 
 /// Settings of the export.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Destination of the files.
     pub place: Target,
     /// Longest time that an event waits for its part.
     pub age: Duration,
@@ -62,40 +59,21 @@ pub struct Settings {
 /// Reason that a part was not exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] TimelineError),
-    /// A cursor cannot be read or moved.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
-    /// A file cannot be written locally.
     #[error(transparent)]
     File(#[from] TableError),
-    /// The destination refused a file.
     #[error("SERVICE_EXPORT_URL: {name} is not written: {source}")]
-    Place {
-        /// Name of the file.
-        name: String,
-        /// Error of the destination.
-        source: io::Error,
-    },
-    /// The destination does not list a folder.
+    Place { name: String, source: io::Error },
     #[error("SERVICE_EXPORT_URL: {name} is not listed: {source}")]
-    Unlisted {
-        /// Name of the folder.
-        name: String,
-        /// Error of the destination.
-        source: io::Error,
-    },
-    /// Another server exports with the same tag.
+    Unlisted { name: String, source: io::Error },
     #[error(
         "SERVICE_EXPORT_URL has files of another server under the tag {tag}: give this one another \
          SERVICE_NODE_TAG, or remove nodes/{tag} there if that one is gone for good"
     )]
-    Taken {
-        /// Tag that both servers use.
-        tag: String,
-    },
+    Taken { tag: String },
     /// The destination has events under numbers that are not exported: the log was restored to an earlier
     /// state and reuses them, or the cursor belongs to another name of the destination.
     #[error(
@@ -103,17 +81,7 @@ pub enum ExportError {
          {files} files of node={tag} with events from number {from} on that are not known as exported, such as \
          {name}; the export goes on once they are gone, see docs/operate/runbooks.md"
     )]
-    Diverged {
-        /// Tag of this server.
-        tag: String,
-        /// Number of files.
-        files: usize,
-        /// First event of the first file.
-        from: Seq,
-        /// Name of the first file.
-        name: String,
-    },
-    /// An export task panicked: a bug.
+    Diverged { tag: String, files: usize, from: Seq, name: String },
     #[error(transparent)]
     Died(#[from] TaskPanicked),
 }

@@ -24,16 +24,13 @@ const RETRY: Backoff =
 /// Configured object store.
 #[derive(Clone, Debug)]
 pub struct Access {
-    /// Place in the store.
     pub place: Place,
-    /// Credentials of the store.
     pub credentials: Credentials,
 }
 
 /// Settings of the object store for stills and columns.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Object store to use.
     pub access: Access,
     /// Bytes of stills kept on the local disk.
     pub cache_bytes: u64,
@@ -60,7 +57,6 @@ pub fn open(
 
 /// Backings of this server's directories in an object store.
 pub struct Backings {
-    /// Backing of the stills.
     pub stills: Backing,
     /// Backing of the columns, which also stay local: readers of the log need them at once.
     pub columns: Backing,
@@ -99,11 +95,8 @@ impl TurnError {
 
 /// Uploads files that the object store has not taken yet.
 pub struct Sender {
-    /// Store of the stills.
     pub blobs: BlobStore,
-    /// Log, with the store of its columns.
     pub timeline: Timeline,
-    /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
 }
 

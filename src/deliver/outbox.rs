@@ -23,8 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::backoff::jitter;
 
-pub use cursors::{Cursors, forget, move_to};
-pub use schedule::{DeliveryResult, DeliverySlot, RetrySchedule, ScheduleLimits};
+pub use cursors::Cursors;
+pub(crate) use cursors::{forget, move_to};
+use schedule::RetrySchedule;
+pub(crate) use schedule::{DeliveryResult, DeliverySlot, ScheduleLimits};
 
 /// Consumer with several readers of the log, each at its own cursor.
 pub trait LogConsumer: Send + Sync + 'static {

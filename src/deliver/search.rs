@@ -53,33 +53,21 @@ const CATCH_UP: Duration = Duration::from_secs(10);
 /// Reason that a search has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchFailure {
-    /// The queue of searches is full.
     #[error("the search queue is full ({0} waiting): retry later")]
     Full(usize),
-    /// The index has not read the whole log yet.
     #[error(
         "the search index is being built: {} of {} events are read; search again later",
         .through.0, .head.0
     )]
-    Behind {
-        /// Last event in the index.
-        through: Seq,
-        /// Last event that the search needs.
-        head: Seq,
-    },
-    /// The index failed and will be rebuilt.
+    Behind { through: Seq, head: Seq },
     #[error("the search index failed and will be built again; search again later")]
     Failed,
-    /// The indexer's thread panicked: a bug.
     #[error("the search indexer stopped: restart the server to search again")]
     Died,
-    /// The cache file of the index failed.
     #[error(transparent)]
     Cache(#[from] SearchError),
-    /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] TimelineError),
-    /// A search task panicked: a bug.
     #[error(transparent)]
     Work(#[from] TaskPanicked),
 }
@@ -101,32 +89,24 @@ impl SearchFailure {
 
 /// Search request.
 pub struct SearchQuery {
-    /// Owner of the descriptions that are searched.
     pub owner: Principal,
     /// Visible run of the owner to search; `None` searches all of them.
     pub run: Option<RunId>,
-    /// Text that a hit must contain.
     pub needle: FoldedPattern,
-    /// Maximum number of hits returned.
     pub limit: usize,
 }
 
 /// Description that contains the search text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Sequence number of the event.
     pub seq: Seq,
-    /// Run of the event.
     pub run: RunId,
-    /// Kind of the event.
     pub kind: EventKind,
     /// Media time in ms; `None` if the event has none.
     pub pts_ms: Option<i64>,
-    /// Index name of the event, if any.
     pub index_name: Option<String>,
     /// Start of the searched text.
     pub description: String,
-    /// True if `description` is truncated.
     pub is_truncated: bool,
     /// Text around the first match, in its original case.
     pub snippet: String,
@@ -135,9 +115,7 @@ pub struct Hit {
 /// Result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchOutcome {
-    /// Number of descriptions examined.
     pub scanned: u64,
-    /// Number of examined descriptions that match.
     pub total_hits: u64,
     /// First hits, in order, without those whose event is damaged.
     pub hits: Vec<Hit>,
@@ -148,7 +126,6 @@ pub struct SearchOutcome {
 /// Progress of the index through the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// Last event in the index.
     Through(Seq),
     /// The index failed and is missing until it is rebuilt.
     Failed,

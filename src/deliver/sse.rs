@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use media::{ErrorKind, RunId, Seq};
+use media::{RunId, Seq};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
@@ -37,36 +37,23 @@ const PAGES_KEPT: usize = 1024;
 /// Limits of open streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// Maximum open streams in total.
     pub all: usize,
-    /// Maximum open streams of one principal.
     pub principal: usize,
 }
 
 /// Reason that a stream is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamRefusal {
-    /// The maximum of streams in total is open.
     #[error("{0} event streams are open already: try again later")]
     All(usize),
-    /// The principal has its maximum of streams open.
     #[error("{0} of your event streams are open already: close one")]
     Principal(usize),
-}
-
-impl StreamRefusal {
-    /// Returns the error kind, which decides the answer to the caller.
-    pub fn kind(&self) -> ErrorKind {
-        ErrorKind::Exhausted
-    }
 }
 
 /// Scope of a stream.
 #[derive(Clone)]
 pub enum StreamScope {
-    /// One run.
     Run(Arc<Run>),
-    /// Every run of an owner.
     Owner(Principal),
 }
 

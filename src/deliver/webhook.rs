@@ -64,7 +64,6 @@ pub struct WebhookSettings {
     pub attempts: u32,
     /// Delay from the first attempt to the second; each further delay is four times longer.
     pub retry: Duration,
-    /// Timeout of one attempt.
     pub timeout: Duration,
 }
 
@@ -79,31 +78,24 @@ impl WebhookSettings {
 /// A webhook as created.
 #[derive(Clone, Debug)]
 pub struct Webhook {
-    /// Id of the webhook.
     pub id: WebhookId,
     /// Run whose events are sent; `None` sends those of all runs of the owner, later ones too.
     pub run: Option<RunId>,
-    /// Principal that created the webhook.
     pub owner: Principal,
-    /// URL that messages are posted to.
     pub url: RequestUrl,
     /// Event kinds to send; `None` sends all.
     pub kinds: Option<Vec<EventKind>>,
     /// Note of the owner.
     pub description: Option<String>,
-    /// Secret that signs the messages.
     pub secret: SigningSecret,
-    /// Time of the creation.
     pub created_at: WallTime,
 }
 
 /// Scope of a limit on the number of webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookLimitScope {
-    /// Webhooks of one run.
     #[error("run")]
     Run,
-    /// Webhooks of one principal, over all runs.
     #[error("principal")]
     Principal,
 }
@@ -111,29 +103,16 @@ pub enum WebhookLimitScope {
 /// Reason that a webhook is not created, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
-    /// Messages cannot be delivered to the URL.
     #[error("{0}")]
     Url(&'static str),
-    /// The host of the URL is not allowed, or cannot be resolved.
     #[error(transparent)]
     Target(#[from] EgressError),
-    /// The maximum number of webhooks exists.
     #[error("{count} of at most {limit} webhooks of this {of} exist: delete one")]
-    TooMany {
-        /// Scope of the limit.
-        of: WebhookLimitScope,
-        /// Maximum number of webhooks.
-        limit: usize,
-        /// Number of existing webhooks.
-        count: usize,
-    },
-    /// The ledger failed.
+    TooMany { of: WebhookLimitScope, limit: usize, count: usize },
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
-    /// The log failed.
     #[error(transparent)]
     Log(#[from] TimelineError),
-    /// A webhook task panicked: a bug.
     #[error(transparent)]
     Died(#[from] TaskPanicked),
 }

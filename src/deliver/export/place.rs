@@ -21,7 +21,6 @@ const PUT_WITHIN: Duration = Duration::from_secs(600);
 pub enum Place {
     /// Directory, created by the claim if missing.
     Directory(PathBuf),
-    /// Place in an object store.
     Store(Objects),
 }
 

@@ -15,18 +15,15 @@ use crate::base::backoff::Backoff;
 /// Maximum concurrent turns, and the delays after failures.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleLimits {
-    /// Maximum concurrent turns.
     pub turns: usize,
     /// Maximum concurrent turns of readers whose last turn failed.
     pub retries: usize,
-    /// Delays after failed turns.
     pub backoff: Backoff,
 }
 
 /// Turn to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliverySlot<K> {
-    /// Reader whose turn it is.
     pub key: K,
     /// Number of consecutive failed turns of this reader.
     pub failures: u32,

@@ -16,14 +16,11 @@ const PAYLOAD_BYTES_MAX: u64 = 256 << 10;
 
 /// Message of one event; identical for every attempt.
 pub struct WebhookMessage {
-    /// Sequence number of the event.
     pub seq: Seq,
-    /// Kind of the event.
     pub kind: EventKind,
     /// Value of `webhook-id`: ids of webhook and event, by which receivers can drop repetitions.
     /// The event's id has its time, as a restored log gives its number to another event.
     pub id: String,
-    /// Body of the message.
     pub body: Bytes,
 }
 

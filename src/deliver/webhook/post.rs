@@ -20,9 +20,7 @@ pub enum AttemptOutcome {
     Delivered,
     /// The target wants no further messages.
     Gone,
-    /// The attempt failed.
     Failed {
-        /// Reason, for the owner.
         reason: String,
         /// `Retry-After` of the target; zero without one.
         at_least: Duration,

@@ -26,11 +26,8 @@ const DEAD_LETTERS: TableDefinition<'_, ([u8; 16], u64), &[u8]> =
 /// Event that was given up after the maximum attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// Sequence number of the event.
     pub seq: Seq,
-    /// Kind of the event.
     pub kind: EventKind,
-    /// Number of attempts.
     pub attempts: u32,
     /// Error of the last attempt.
     pub error: String,

@@ -90,13 +90,9 @@ impl WebhookState {
 /// Webhook as lists show it.
 #[derive(Clone, Debug)]
 pub struct WebhookSummary {
-    /// The webhook.
     pub webhook: Arc<Webhook>,
-    /// Delivery status of the webhook.
     pub status: Status,
-    /// Number of dead letters removed over the limit.
     pub dropped: u64,
-    /// Last failed event and its error, until a delivery succeeds.
     pub last_error: Option<(Seq, String)>,
 }
 
