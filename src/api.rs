@@ -66,17 +66,18 @@ use axum::{
 use routes::{Routes, routes};
 use webhooks::of_all as webhooks_of_all;
 
-pub use checks::Growth;
-pub use cors::CorsOrigins;
-pub use error::ApiError;
-pub use health::reasons;
-pub use jobs::Desk;
+pub(crate) use checks::Growth;
+pub(crate) use cors::CorsOrigins;
+pub(crate) use error::ApiError;
+pub(crate) use health::reasons;
+pub(crate) use jobs::Desk;
 pub use middleware::refusal_headers;
-pub use rate_limit::{FAILURES_MAX, RateLimits};
-pub use send_budget::accounts as unsent_accounts;
-pub use settings::{Settings, Tool};
-pub use state::{ANALYSES_WAITING, App, DRAIN, FETCHERS, READERS_WAITING};
-pub use thresholds::KEEPALIVE_FRAMES_MAX;
+pub(crate) use rate_limit::{FAILURES_MAX, RateLimits};
+pub(crate) use send_budget::accounts as unsent_accounts;
+pub(crate) use settings::{Settings, Tool};
+pub use state::App;
+pub(crate) use state::{ANALYSES_WAITING, DRAIN, FETCHERS, READERS_WAITING};
+pub(crate) use thresholds::KEEPALIVE_FRAMES_MAX;
 
 type ApiResult = Result<Response, ApiError>;
 

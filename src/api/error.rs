@@ -35,87 +35,59 @@ pub use answer::{Envelope, ErrorBody, ErrorExtension, is_refused};
 /// Error of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// Fields are invalid.
     #[error("validation failed")]
     Invalid(Vec<FieldError>),
-    /// A preflight has no `Origin` header.
     #[error("a preflight request needs an Origin header")]
     OriginMissing,
     /// The credential is missing, unknown or ambiguous, or the required tenant is missing.
     #[error("{0}")]
     Unauthorized(&'static str),
-    /// The origin may not read answers.
     #[error("this origin is not allowed")]
     CorsForbidden,
     /// The resource does not exist, or is not visible to the caller.
     #[error("{0} not found")]
     NotFound(&'static str),
-    /// The state of the run does not allow the action.
     #[error("{0}")]
     Run(RunError),
-    /// The run has no live session.
     #[error("no live session fills this run now: health is of live video while it comes")]
     NotLive,
-    /// A rate limit is exceeded.
     #[error("{}", exceeded(*of))]
-    RateLimited {
-        /// Limit that the request exceeded.
-        of: RefusalReason,
-        /// Time until a request is accepted again.
-        retry_after: Duration,
-    },
-    /// Limit of unsent answer bytes, of the caller or of all callers.
+    RateLimited { of: RefusalReason, retry_after: Duration },
     #[error("{}", unsent(*.0))]
     SendBufferFull(LimitScope),
-    /// The source cannot be opened.
     #[error("{0}")]
     Source(#[from] SourceError),
-    /// The ingest failed.
     #[error("{0}")]
     Ingest(IngestError),
-    /// The log returned an error.
     #[error("{0}")]
     Log(#[from] TimelineError),
-    /// The limit of waiting analyses is reached.
     #[error("the analysis queue is full: retry later")]
     AnalysesFull,
-    /// The limit of long answers waiting to be produced is reached.
     #[error("too many large responses are being prepared: retry later")]
     ReadersFull,
-    /// The request needs the database, which is not configured.
     #[error("the database client is not configured: set SERVICE_DB_URL and restart the server")]
     DatabaseMissing,
-    /// The database returned an error.
     #[error("{0}")]
     Database(#[from] DatabaseError),
-    /// The webhook cannot be created or changed.
     #[error("{0}")]
     Webhook(WebhookError),
-    /// The limit of open media tickets is reached.
     #[error("{}", tickets_full(*.0))]
     TicketsFull(LimitScope),
-    /// The limit of open event streams is reached.
     #[error("{0}")]
     Stream(StreamRefusal),
-    /// The search failed.
     #[error("{0}")]
     Search(#[from] SearchFailure),
-    /// The server is shutting down.
     #[error("the server is shutting down")]
     Draining,
-    /// Free disk space is below the reserve, or the data directory was moved.
     #[error("nothing more is recorded: {0}")]
     Disk(DiskRefusal),
-    /// A quota would be exceeded.
     #[error("{0}")]
     Quota(#[from] QuotaError),
-    /// Metrics require a key, but none is configured.
     #[error(
         "metrics need an API key and none is configured: set SERVICE_API_KEYS, or \
          SERVICE_METRICS_REQUIRE_API_KEY=false"
     )]
     MetricsUnavailable,
-    /// Another request with the same key is in progress.
     #[error("a request with this Idempotency-Key is in progress: retry when it has completed")]
     UnderWay,
     /// An earlier request with the same key took effect, but its answer was not stored.
@@ -123,28 +95,18 @@ pub enum ApiError {
         "a request with this Idempotency-Key was begun as {request_id}, and its response \
          was not stored: check the events of {run}"
     )]
-    AnswerLost {
-        /// Id of the earlier request.
-        request_id: String,
-        /// Run in which the earlier request took effect.
-        run: RunId,
-    },
+    AnswerLost { request_id: String, run: RunId },
     /// An earlier request with the same key was started, and its outcome cannot be determined.
     #[error(
         "a request with this Idempotency-Key was begun as {request_id}, and its outcome is \
          unknown: check the resource, and use a new key"
     )]
-    AnswerUnknown {
-        /// Id of the earlier request.
-        request_id: String,
-    },
-    /// The answer of the job that the request joined is too long to be sent twice.
+    AnswerUnknown { request_id: String },
     #[error(
         "this request joined {0}, whose answer is longer than is kept: read the run's events and \
          markers"
     )]
     AnswerLong(JobId),
-    /// The storage of the caller's answers is full.
     #[error(
         "the storage of responses for your Idempotency-Keys and jobs is full: retry later, or \
          without a key and without Prefer"
@@ -153,28 +115,20 @@ pub enum ApiError {
         /// Time until the oldest stored answer expires.
         frees_in: Duration,
     },
-    /// The ledger returned an error.
     #[error("{0}")]
     Ledger(#[from] MetaStoreError),
-    /// The file cannot be stored or found.
     #[error("{0}")]
     Upload(UploadError),
-    /// No worker could scale the still down.
     #[error("a still cannot be scaled down: {0}")]
     Shrink(WorkerError),
-    /// The model request failed.
     #[error("{0}")]
     Inference(#[from] InferenceError),
-    /// Media cannot be read, for the given reason.
     #[error("{0}")]
     MediaRefused(String),
-    /// The offer did not create a session.
     #[error("{0}")]
     Live(LiveError),
-    /// The live session rejected the SDP fragment.
     #[error("{0}")]
     Fragment(PatchError),
-    /// The live session rejected the prompt.
     #[error("{0}")]
     Prompt(PromptError),
     /// Bug of the server.

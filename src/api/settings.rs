@@ -25,17 +25,12 @@ pub struct Settings {
     pub keys: Option<ApiKeys>,
     /// Keys accepted for the metrics; `None` shows the metrics without a key.
     pub metrics_keys: Option<ApiKeys>,
-    /// True if requests must name a tenant.
     pub require_tenant_id: bool,
-    /// Thresholds of the gate.
     pub gate: GateConfig,
     /// Free disk space, in bytes, below which no new work is accepted.
     pub disk_reserve: u64,
-    /// Limits of stored bytes.
     pub quotas: QuotaLimits,
-    /// Attempts, retry delay and timeout of webhook deliveries.
     pub webhooks: webhook::WebhookSettings,
-    /// Maximum size of an uploaded file, bytes.
     pub upload_bytes_max: u64,
     /// External programs that were looked for at the start.
     pub tools: [Tool; 2],
@@ -49,22 +44,16 @@ pub struct Settings {
     pub rate_global: Option<NonZeroU32>,
     /// Requests per second of each principal; `None` means no limit.
     pub rate_principal: Option<NonZeroU32>,
-    /// Rules for remote sources.
     pub remote: RemoteConfig,
-    /// Model backends and their admission limits.
     pub inference: InferenceConfig,
-    /// Settings of live sessions.
     pub live: LiveConfig,
-    /// Image embedder and rule of novelty detection.
     pub novelty: NoveltyConfig,
 }
 
 /// External program that some work needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tool {
-    /// Name of the program.
     pub name: &'static str,
-    /// Variable that sets the path.
     pub variable: &'static str,
     /// Directories, or the path, that were searched.
     pub searched: String,

@@ -4,8 +4,7 @@ use std::{fs::File, sync::Arc, time::Duration};
 
 use timeline::BlobStore;
 use tokio_util::sync::CancellationToken;
-use transport::{ConnectionLimiter, egress::EgressClient};
-use worker::Supervisor;
+use transport::ConnectionLimiter;
 
 use super::{ApiError, Desk, Growth, RateLimits, Settings, send_budget};
 use crate::{
@@ -51,84 +50,58 @@ pub const DRAIN: Duration = Duration::from_secs(10);
 
 /// State shared by all handlers.
 pub struct App {
-    /// Settings that handlers read.
-    pub settings: Settings,
-    /// Registry of all runs.
-    pub registry: Arc<RunRegistry>,
-    /// Runner of jobs.
-    pub runner: Arc<JobRunner>,
+    pub(crate) settings: Settings,
+    pub(crate) registry: Arc<RunRegistry>,
+    pub(crate) runner: Arc<JobRunner>,
     /// Store of stills.
-    pub blobs: BlobStore,
-    /// Ledger: small durable records.
-    pub ledger: MetaStore,
-    /// PostgreSQL database, if configured.
-    pub database: Option<Database>,
-    /// Client for connections to other hosts.
-    pub egress: EgressClient,
-    /// Delivery of events to webhooks.
-    pub webhooks: Arc<WebhookService>,
-    /// Mirror of events to the database, if configured.
-    pub mirror: Option<Arc<EventMirror>>,
-    /// Export of the log as Parquet files, if configured.
-    pub export: Option<Arc<Export>>,
+    pub(crate) blobs: BlobStore,
+    pub(crate) ledger: MetaStore,
+    pub(crate) database: Option<Database>,
+    pub(crate) webhooks: Arc<WebhookService>,
+    pub(crate) mirror: Option<Arc<EventMirror>>,
+    pub(crate) export: Option<Arc<Export>>,
     /// Upload of stills and columns to the object store.
-    pub sender: Arc<Sender>,
+    pub(crate) sender: Arc<Sender>,
     /// Ingest roots: directories beneath which file sources may lie.
-    pub roots: Arc<IngestRoots>,
-    /// Records of requests with an idempotency key, and stored answers.
-    pub idempotency: Arc<IdempotencyStore>,
-    /// Store of uploaded files.
-    pub uploads: Arc<UploadStore>,
-    /// Supervisor that starts media workers.
-    pub supervisor: Supervisor,
-    /// Free disk space that new work must leave.
-    pub reserve: Arc<DiskReserve>,
-    /// Quotas and byte accounts of stored data.
-    pub quota: Arc<Quota>,
+    pub(crate) roots: Arc<IngestRoots>,
+    pub(crate) idempotency: Arc<IdempotencyStore>,
+    pub(crate) uploads: Arc<UploadStore>,
+    pub(crate) reserve: Arc<DiskReserve>,
+    pub(crate) quota: Arc<Quota>,
     /// Growth of stored bytes, sampled every 15 minutes.
-    pub growth: Growth,
+    pub(crate) growth: Growth,
     /// Limiter of open connections.
     pub limiter: Arc<ConnectionLimiter>,
-    /// Removal of old and unreferenced data.
-    pub retention: Arc<Retention>,
-    /// Metric series.
-    pub metrics: Arc<Metrics>,
-    /// Rate limits.
-    pub rates: RateLimits,
+    pub(crate) retention: Arc<Retention>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) rates: RateLimits,
     /// Cache of scaled-down stills.
-    pub small_stills: SmallStills,
+    pub(crate) small_stills: SmallStills,
     /// Cache of run summaries.
-    pub summaries: Summaries,
-    /// Statistics of the last hour.
-    pub stats: Stats,
-    /// Tickets for the media of runs.
-    pub tickets: Tickets,
+    pub(crate) summaries: Summaries,
+    pub(crate) stats: Stats,
+    pub(crate) tickets: Tickets,
     /// Accounts of unsent answer bytes.
-    pub unsent: Arc<Quota>,
+    pub(crate) unsent: Arc<Quota>,
     /// Permits to produce long answers.
-    pub readers: JobQueue,
+    pub(crate) readers: JobQueue,
     /// Permits to read from the object store.
-    pub fetchers: JobQueue,
+    pub(crate) fetchers: JobQueue,
     /// Cancelled when the server begins to shut down.
     pub draining: CancellationToken,
-    /// Capabilities and isolation of media workers.
-    pub workers: WorkerCapabilities,
+    pub(crate) workers: WorkerCapabilities,
     /// Maximum number of concurrent file jobs.
-    pub jobs: usize,
+    pub(crate) jobs: usize,
     /// Table of running jobs and their waiters.
-    pub desk: Desk,
+    pub(crate) desk: Desk,
     /// Permits of analyses; each may take the memory of half a million frames.
-    pub analyses: JobQueue,
-    /// Access to the model backends.
-    pub inference: Arc<Inference>,
+    pub(crate) analyses: JobQueue,
+    pub(crate) inference: Arc<Inference>,
     /// Live sessions.
     pub live: Arc<LiveService>,
-    /// Live event streams of clients.
-    pub streams: Arc<EventStreams>,
-    /// Search over descriptions.
-    pub search: SearchService,
-    /// Label maps in use.
-    pub labels: Arc<CurrentLabels>,
+    pub(crate) streams: Arc<EventStreams>,
+    pub(crate) search: SearchService,
+    pub(crate) labels: Arc<CurrentLabels>,
 }
 
 impl App {
