@@ -23,7 +23,7 @@ use crate::{
 };
 use listening::BoundSockets;
 
-pub use serving::{Http3Config, ListenError, ServingConfig, certificates};
+pub(crate) use serving::{Http3Config, ListenError, ServingConfig, certificates};
 pub use signals::Signals;
 
 /// Time after the end of the drain in which the answers of cancelled jobs may still be sent.

@@ -20,8 +20,9 @@ use tokio_postgres::error::SqlState;
 
 use crate::base::backoff::{Backoff, jitter};
 
-pub use feedback::{Feedback, FeedbackPage, NewFeedback};
-pub use fleet::{FleetHit, FleetRun};
+pub use feedback::NewFeedback;
+pub(crate) use feedback::{Feedback, FeedbackPage};
+pub(crate) use fleet::{FleetHit, FleetRun};
 pub use target::DatabaseUrl;
 
 /// Delays between attempts to reach the database and apply its schema.

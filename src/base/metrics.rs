@@ -1,16 +1,15 @@
 //! Table of all metric series, each a typed handle; `docs/METRICS.md` explains them.
 //!
 //! Counting takes no lock and allocates nothing, and every label has a fixed set of values. Knows no
-//! HTTP and samples nothing itself: the handler of a scrape sets the gauges first. Long because it is
-//! the one table.
+//! HTTP and samples nothing itself: the handler of a scrape sets the gauges first.
 
 mod http;
 mod inference;
 mod labelled;
 mod live;
+mod outcomes;
 mod owners;
 mod process;
-mod remote;
 
 use ::infer::scheduler::Priority;
 use objects::Operation;
@@ -19,13 +18,16 @@ use timeline::{EventKind, RemoteFault};
 use transport::webrtc::DropReason;
 use worker::WorkerStart;
 
-pub use http::HttpMetrics;
-pub use inference::{ChunkEnd, InferenceMetrics, RefusalLabel};
+pub(crate) use http::HttpMetrics;
+pub(crate) use inference::{ChunkEnd, InferenceMetrics, RefusalLabel};
 use labelled::labels;
-pub use labelled::{Counters, Gauges, Label};
-pub use live::{EmbeddingProvider, NoveltyDecision, SessionEnd, ShedReason};
-pub use owners::{Owners, Tally, Work};
-pub use remote::RemoteFailure;
+pub(crate) use labelled::{Counters, Gauges, Label};
+pub(crate) use live::{EmbeddingProvider, NoveltyDecision, SessionEnd, ShedReason};
+pub(crate) use outcomes::{
+    ConnectionOutcome, DeliveryOutcome, QueueLabel, RefusalReason, RemoteFailure, SpanOutcome,
+    StoredFile,
+};
+pub(crate) use owners::{Owners, Tally, Work};
 
 /// Content type of [`Metrics::text`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -237,101 +239,7 @@ series! {
     process: process::ProcessMetrics = process::ProcessMetrics::new, "process";
 }
 
-labels! {
-    /// Decision of the connection limiter.
-    pub enum ConnectionOutcome {
-        /// The connection was admitted.
-        Accepted = "accepted",
-        /// The connection was admitted, and later closed in favour of another.
-        GaveWay = "gave_way",
-        /// The connection was refused because the limit was reached.
-        Refused = "refused",
-    }
-
-    /// A bounded queue of the server.
-    pub enum QueueLabel {
-        /// Ingests that wait for a worker.
-        FileJobs = "file_jobs",
-        /// Analyses that wait for a CPU slot.
-        Analyses = "analyses",
-    }
-
-    /// Outcome of an attempt to deliver an event to a webhook.
-    pub enum DeliveryOutcome {
-        /// The target accepted the event.
-        Delivered = "delivered",
-        /// The attempt failed and will be retried.
-        Failed = "failed",
-        /// The delivery was given up; the event became a dead letter.
-        Dead = "dead_letter",
-        /// The target asked for no further events.
-        Gone = "gone",
-    }
-
-    /// Outcome of a finished span.
-    pub enum SpanOutcome {
-        /// The collector accepted the span.
-        Exported = "exported",
-        /// The queue was full, or the collector did not accept the span.
-        Dropped = "dropped",
-    }
-
-    /// A file that retention removes.
-    pub enum StoredFile {
-        /// JPEG of a selected frame.
-        Still = "still",
-        /// A signal array.
-        Column = "column",
-        /// Remainder of an unfinished write.
-        Unfinished = "unfinished",
-    }
-}
-
 labels!(of DropReason, EventKind, Operation, Priority, RemoteFault, WorkerStart);
-
-labels! {
-    /// Limit that refused a request.
-    pub enum RefusalReason {
-        /// Rate of all requests together.
-        GlobalRate = "global_rate",
-        /// Rate of one principal's requests.
-        PrincipalRate = "principal_rate",
-        /// Failed authentications from one address.
-        FailedAuthentications = "failed_authentications",
-        /// Number of waiting file jobs.
-        FileJobs = "file_jobs",
-        /// Bytes of answers that clients have not read yet.
-        Unsent = "unsent",
-        /// Number of long answers that wait to be produced.
-        Readers = "readers",
-        /// Number of waiting analyses.
-        Analyses = "analyses",
-        /// Number of waiting searches.
-        Searches = "searches",
-        /// Number of open event streams.
-        Streams = "event_streams",
-        /// Number of open media tickets.
-        Tickets = "media_tickets",
-        /// Number of active runs of a principal.
-        ActiveRuns = "active_runs",
-        /// Number of webhooks of a run or of a principal.
-        Webhooks = "webhooks",
-        /// Number of concurrent uploads.
-        Uploads = "uploads",
-        /// Answers stored for the idempotency keys of a principal.
-        Keys = "idempotency_keys",
-        /// Reserve of free disk space.
-        Disk = "disk",
-        /// The log is read-only.
-        Log = "log",
-        /// Number of running and waiting inferences.
-        Inferences = "inferences",
-        /// Daily token budget of a principal.
-        DayTokens = "day_tokens",
-        /// The server is shutting down.
-        Draining = "draining",
-    }
-}
 
 /// State of a readable run, by its name in the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,9 +16,7 @@ pub struct ServingConfig {
 /// Address and certificate of the HTTP/3 listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http3Config {
-    /// UDP address and port.
     pub bind_addr: SocketAddr,
-    /// Certificate of the HTTP/3 listener.
     pub certificate: CertificatePaths,
 }
 
@@ -37,23 +35,10 @@ impl ServingConfig {
 /// Error that prevents the server from listening.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// A socket cannot be bound or set up.
     #[error("{setting}: {source}")]
-    Transport {
-        /// Setting that names the address.
-        setting: &'static str,
-        /// Error of the listener.
-        source: TransportError,
-    },
-    /// A certificate cannot be loaded.
+    Transport { setting: &'static str, source: TransportError },
     #[error("{settings}: {source}")]
-    Certificate {
-        /// Settings that name the files.
-        settings: &'static str,
-        /// Error in the files.
-        source: CertificateError,
-    },
-    /// The local address of the socket cannot be read.
+    Certificate { settings: &'static str, source: CertificateError },
     #[error("cannot read the local listening address: {0}")]
     Address(#[source] io::Error),
 }

@@ -28,15 +28,10 @@ pub struct NewFeedback {
 pub struct Feedback {
     /// Position in the order of all feedback; the cursor of pages.
     pub position: u64,
-    /// Id of the feedback.
     pub id: String,
-    /// Run that the feedback is about.
     pub run: String,
-    /// Rating from 0 to 10.
     pub rating: i16,
-    /// Category, in the caller's own words.
     pub category: String,
-    /// Text of the feedback.
     pub feedback: Option<String>,
     /// Time of storage, by the database's clock.
     pub created_at: WallTime,
@@ -45,7 +40,6 @@ pub struct Feedback {
 /// A page, newest first.
 #[derive(Clone, Debug)]
 pub struct FeedbackPage {
-    /// Feedback on the page.
     pub feedback: Vec<Feedback>,
     /// Cursor of the next page, which holds feedback before this position; `None` on the last page.
     pub next: Option<u64>,

@@ -9,9 +9,7 @@ use crate::base::keys::Principal;
 /// A run of one of the servers, mirrored to the database.
 #[derive(Clone, Debug)]
 pub struct FleetRun {
-    /// Id of the server.
     pub node: String,
-    /// Id of the run.
     pub run: String,
     /// Label of the run; empty if it has none.
     pub label: String,
@@ -19,24 +17,19 @@ pub struct FleetRun {
     pub status: String,
     /// Time of the run's first event.
     pub created_at: WallTime,
-    /// Time of the run's last event.
     pub last_event_at: WallTime,
 }
 
 /// A description that contains the searched text.
 #[derive(Clone, Debug)]
 pub struct FleetHit {
-    /// Id of the server.
     pub node: String,
-    /// Id of the run.
     pub run: String,
     /// Label of the run; empty if it has none.
     pub label: String,
     /// Sequence number of the event in the log of that server.
     pub seq: u64,
-    /// Kind of the event.
     pub kind: String,
-    /// Time at which the event was appended.
     pub appended_at: WallTime,
     /// First 1024 characters of the description.
     pub description: String,

@@ -95,19 +95,15 @@ labels! {
         PlainText = "plain_text",
         /// The answer to another chunk was reused.
         Repeated = "repeated",
-        /// No model answered.
         Failed = "failed",
     }
 
     /// Reason that the admission queue refused a request.
     pub enum RefusalLabel {
-        /// The queue was full.
         QueueFull = "queue_full",
-        /// The time limit of the wait passed.
         TimedOut = "timed_out",
         /// The request alone exceeds the limit of work in flight.
         TooLarge = "too_large",
-        /// The daily token budget is spent.
         DaySpent = "day_spent",
     }
 }

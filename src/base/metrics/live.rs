@@ -5,19 +5,14 @@ use super::labelled::labels;
 labels! {
     /// Reason of a live session's end.
     pub enum SessionEnd {
-        /// The publisher deleted the session.
         Deleted = "deleted",
         /// The publisher closed the connection.
         Closed = "closed",
         /// The publisher stopped sending.
         Lost = "lost",
-        /// The publisher never connected.
         NeverConnected = "never_connected",
-        /// The run had ended.
         RunOver = "run_over",
-        /// The server shut down.
         Shutdown = "shutdown",
-        /// The session failed.
         Failed = "failed",
     }
 
@@ -31,7 +26,6 @@ labels! {
         Keyframes = "keyframes",
         /// Clips that waited for a model when newer ones arrived, and chunks of a camera.
         Clips = "clips",
-        /// Descriptions that the session's token rate did not allow.
         TokenRate = "token_rate",
         /// Descriptions that repeated another one of the same loop.
         Repeats = "repeats",
@@ -44,7 +38,6 @@ labels! {
 
     /// Outcome of the novelty check of a selected frame.
     pub enum NoveltyDecision {
-        /// The last description was reused.
         Reuse = "reuse",
         /// No frame had been described before.
         First = "first",
@@ -66,11 +59,8 @@ labels! {
 
     /// Execution provider of the image embedder.
     pub enum EmbeddingProvider {
-        /// The CPU.
         Cpu = "cpu",
-        /// An NVIDIA GPU.
         Cuda = "cuda",
-        /// An NVIDIA GPU through TensorRT.
         TensorRt = "tensorrt",
         /// A sidecar, whatever hardware it uses.
         Sidecar = "sidecar",
