@@ -76,8 +76,8 @@ fn ticks(stat: &str) -> Option<(u64, u64)> {
     Some((all - idle, all))
 }
 
-/// Returns the number after `name` at the start of a line.
-fn field(text: &str, name: &str) -> Option<u64> {
+/// Returns the number after `name` at the start of a line of a file in `/proc`.
+pub fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }

@@ -13,35 +13,25 @@ use prometheus::Registry;
 
 use crate::base::keys::Principal;
 
-/// Counters of a principal's work.
-#[derive(Debug, Default)]
-pub struct Work {
+/// Counts of a principal's work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts<T> {
     /// Frames that the gate decided about.
-    pub frames: AtomicU64,
+    pub frames: T,
     /// Frames among them that the gate selected.
-    pub kept: AtomicU64,
+    pub kept: T,
     /// Descriptions returned by models.
-    pub descriptions: AtomicU64,
+    pub descriptions: T,
     /// Tokens of those descriptions.
-    pub tokens: AtomicU64,
+    pub tokens: T,
     /// Requests refused to keep a limit.
-    pub refused: AtomicU64,
+    pub refused: T,
 }
 
+/// Counters of a principal's work.
+pub type Work = Counts<AtomicU64>;
 /// Values of [`Work`] at one moment, or their increase over a period.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Frames that the gate decided about.
-    pub frames: u64,
-    /// Frames among them that the gate selected.
-    pub kept: u64,
-    /// Descriptions returned by models.
-    pub descriptions: u64,
-    /// Tokens of those descriptions.
-    pub tokens: u64,
-    /// Requests refused to keep a limit.
-    pub refused: u64,
-}
+pub type Tally = Counts<u64>;
 
 impl Work {
     /// Adds `frames` that the gate decided about, `kept` of which it selected.

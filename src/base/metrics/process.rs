@@ -10,6 +10,7 @@ use rustix::{
 };
 
 use super::labelled::{gauge, register};
+use crate::base::stats::field;
 
 /// Resource use of the process, as of the last [`ProcessMetrics::look`].
 pub struct ProcessMetrics {
@@ -48,12 +49,9 @@ impl ProcessMetrics {
         let used = used.tv_sec as f64 + used.tv_nsec as f64 / 1e9;
         self.cpu.inc_by((used - self.cpu.get()).max(0.0));
         let status = fs::read_to_string("/proc/self/status")?;
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-            line.split_ascii_whitespace().next()?.parse::<i64>().ok()
-        };
-        self.resident.set(field("VmRSS:").unwrap_or_default() * 1024);
-        self.threads.set(field("Threads:").unwrap_or_default());
+        let field = |name| field(&status, name).map_or(0, |found| found as i64);
+        self.resident.set(field("VmRSS:") * 1024);
+        self.threads.set(field("Threads:"));
         self.open_fds.set(fs::read_dir("/proc/self/fd")?.count() as i64);
         let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         self.max_fds.set(i64::try_from(most).unwrap_or(i64::MAX));
