@@ -10,17 +10,9 @@ mod connection;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use media::ErrorKind;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
@@ -71,43 +63,6 @@ pub enum SidecarError {
     Refused(SidecarStatus),
 }
 
-impl SidecarError {
-    /// Returns the kind of the failure; after any of them the caller has the picture described.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            SidecarError::Picture(_) => ErrorKind::InvalidInput,
-            SidecarError::Full => ErrorKind::Exhausted,
-            _ => ErrorKind::Unavailable,
-        }
-    }
-
-    /// Returns the error's label in metrics.
-    pub fn name(&self) -> &'static str {
-        match self {
-            SidecarError::Picture(_) => "picture",
-            SidecarError::Full => "full",
-            SidecarError::BackingOff => "backing_off",
-            SidecarError::Io(_) => "io",
-            SidecarError::Closed => "closed",
-            SidecarError::Late(_) => "late",
-            SidecarError::Protocol(_) => "protocol",
-            SidecarError::UnexpectedReply => "unasked",
-            SidecarError::Refused(_) => "refused",
-        }
-    }
-}
-
-/// Counts of the requests so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SidecarCounts {
-    /// Requests that were answered with an embedding.
-    pub embedded: u64,
-    /// Requests that failed.
-    pub failed: u64,
-    /// Connections opened.
-    pub connections: u64,
-}
-
 struct EmbedRequest {
     /// Header and picture.
     message: [Bytes; 2],
@@ -132,9 +87,6 @@ impl PendingRequest {
 pub struct SidecarClient {
     asks: mpsc::Sender<EmbedRequest>,
     deadline: Duration,
-    embedded: AtomicU64,
-    failed: AtomicU64,
-    connections: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
@@ -147,37 +99,12 @@ impl SidecarClient {
 
     fn resting(address: impl Into<String>, deadline: Duration, backoff: Backoff) -> SidecarClient {
         let (asks, queue) = mpsc::channel(IN_FLIGHT_MAX);
-        let connections = Arc::new(AtomicU64::new(0));
-        let task =
-            connection::serve(address.into(), deadline, queue, Arc::clone(&connections), backoff);
-        SidecarClient {
-            asks,
-            deadline,
-            embedded: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            connections,
-            task: tokio::spawn(task),
-        }
+        let task = tokio::spawn(connection::serve(address.into(), deadline, queue, backoff));
+        SidecarClient { asks, deadline, task }
     }
 
     /// Returns the embedding of the picture in `jpeg`.
     pub async fn embed(&self, jpeg: Bytes) -> Result<Embedding, SidecarError> {
-        let result = self.ask(jpeg).await;
-        let count = if result.is_ok() { &self.embedded } else { &self.failed };
-        count.fetch_add(1, Ordering::Relaxed);
-        result
-    }
-
-    /// Returns the counts of the requests so far.
-    pub fn counts(&self) -> SidecarCounts {
-        SidecarCounts {
-            embedded: self.embedded.load(Ordering::Relaxed),
-            failed: self.failed.load(Ordering::Relaxed),
-            connections: self.connections.load(Ordering::Relaxed),
-        }
-    }
-
-    async fn ask(&self, jpeg: Bytes) -> Result<Embedding, SidecarError> {
         let header = request_header(jpeg.len()).ok_or(SidecarError::Picture(jpeg.len()))?;
         let message = [Bytes::copy_from_slice(&header), jpeg];
         let late = Instant::now() + self.deadline;

@@ -1,6 +1,6 @@
 //! Embeddings: vectors of length 1 that describe a picture.
 
-use media::{ErrorKind, ParseError, Score};
+use media::{ParseError, Score};
 
 /// Most dimensions of an embedding; the largest image encoders in use give 4096.
 pub const DIMENSIONS_MAX: usize = 4096;
@@ -118,19 +118,6 @@ pub enum EmbedError {
     /// The thread that runs the model has ended.
     #[error("the embedding model was stopped")]
     Stopped,
-}
-
-impl EmbedError {
-    /// Returns the kind of the failure; after any of them the caller has the picture described.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            EmbedError::Side { .. } => ErrorKind::InvalidInput,
-            EmbedError::Model(_) => ErrorKind::Internal,
-            EmbedError::Full => ErrorKind::Exhausted,
-            EmbedError::Late(_) => ErrorKind::Unavailable,
-            EmbedError::Stopped => ErrorKind::Cancelled,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! Fuzzing of the sidecar's protocol, and its invariants for any bytes.
 
-use crate::protocol::{ReplyDecoder, RequestDecoder, SidecarReply, encode_reply, request_header};
+use crate::protocol::{
+    MessageDecoder, SidecarProtocolError, SidecarReply, encode_reply, request_header,
+};
 
 /// Reads `bytes` as a client's requests and as a sidecar's replies, whole and in pieces.
 ///
 /// # Panics
 /// Panics if the pieces give other messages than the whole, or a message differs once encoded and read again.
 pub fn sidecar(bytes: &[u8]) {
+    let requests = |bytes: &[u8], piece| messages(bytes, piece, MessageDecoder::poll_request);
+    let answers = |bytes: &[u8], piece| messages(bytes, piece, MessageDecoder::poll_reply);
     assert_eq!(requests(bytes, bytes.len()), requests(bytes, 7), "requests in pieces");
     assert_eq!(answers(bytes, bytes.len()), answers(bytes, 7), "answers in pieces");
     for jpeg in requests(bytes, bytes.len()) {
@@ -26,28 +30,18 @@ pub fn sidecar(bytes: &[u8]) {
     }
 }
 
-fn requests(bytes: &[u8], piece: usize) -> Vec<Vec<u8>> {
-    let (mut requests, mut found) = (RequestDecoder::default(), Vec::new());
+/// Decodes `bytes`, pushed in pieces of this length, up to the first error.
+fn messages<T>(
+    bytes: &[u8],
+    piece: usize,
+    poll: impl Fn(&mut MessageDecoder) -> Result<Option<T>, SidecarProtocolError>,
+) -> Vec<T> {
+    let (mut decoder, mut found) = (MessageDecoder::default(), Vec::new());
     for piece in bytes.chunks(piece.max(1)) {
-        requests.push(piece);
+        decoder.push(piece);
         loop {
-            match requests.poll() {
-                Ok(Some(jpeg)) => found.push(jpeg.to_vec()),
-                Ok(None) => break,
-                Err(_) => return found,
-            }
-        }
-    }
-    found
-}
-
-fn answers(bytes: &[u8], piece: usize) -> Vec<SidecarReply> {
-    let (mut answers, mut found) = (ReplyDecoder::default(), Vec::new());
-    for piece in bytes.chunks(piece.max(1)) {
-        answers.push(piece);
-        loop {
-            match answers.poll() {
-                Ok(Some(answer)) => found.push(answer),
+            match poll(&mut decoder) {
+                Ok(Some(message)) => found.push(message),
                 Ok(None) => break,
                 Err(_) => return found,
             }

@@ -23,7 +23,7 @@ mod settings;
 
 pub use batch::{BatchCounts, BatchLimits, Batcher};
 pub use cell_means::{COLUMNS, CellMeans, ROWS};
-pub use client::{DEADLINE, SidecarClient, SidecarCounts, SidecarError};
+pub use client::{DEADLINE, SidecarClient, SidecarError};
 pub use embedder::{Embedder, EmbedderCounts, EmbeddingModel};
 pub use embedding::{DIMENSIONS_MAX, EmbedError, Embedding, ModelInputImage};
 pub use novelty_rule::{FrameFeatures, NoveltyDetector, NoveltyReason, NoveltyVerdict, ReuseRule};

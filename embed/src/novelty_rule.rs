@@ -82,21 +82,6 @@ pub enum NoveltyReason {
     Shadow(Score),
 }
 
-impl NoveltyReason {
-    /// Returns the reason's label in metrics and logs.
-    pub fn name(self) -> &'static str {
-        match self {
-            NoveltyReason::First => "first",
-            NoveltyReason::Elapsed => "elapsed",
-            NoveltyReason::Model => "model",
-            NoveltyReason::Distance(_) => "distance",
-            NoveltyReason::Cell(_) => "cell",
-            NoveltyReason::Drift => "drift",
-            NoveltyReason::Shadow(_) => "shadow",
-        }
-    }
-}
-
 /// Applies the reuse rule to the frames of one stream, in order.
 #[derive(Debug)]
 pub struct NoveltyDetector {

@@ -8,7 +8,7 @@
 //! ```
 
 use bytes::{Bytes, BytesMut};
-use media::{ErrorKind, ParseError};
+use media::ParseError;
 
 use crate::embedding::{DIMENSIONS_MAX, Embedding};
 
@@ -96,13 +96,6 @@ pub enum SidecarProtocolError {
     Embedding(ParseError),
 }
 
-impl SidecarProtocolError {
-    /// Returns [`ErrorKind::InvalidInput`] for every error.
-    pub fn kind(&self) -> ErrorKind {
-        ErrorKind::InvalidInput
-    }
-}
-
 /// Returns the header of a request for a JPEG of `jpeg_bytes`; `None` if that is 0 or over the limit.
 pub fn request_header(jpeg_bytes: usize) -> Option<[u8; HEADER]> {
     if !(1..=JPEG_BYTES_MAX).contains(&jpeg_bytes) {
@@ -130,49 +123,31 @@ pub fn encode_reply(answer: &SidecarReply) -> Vec<u8> {
     bytes
 }
 
-/// Incremental decoder of requests. Buffers at most one of them and what was pushed after it.
+/// Incremental decoder of requests or replies. Buffers at most one of them and what was pushed after it.
 #[derive(Debug, Default)]
-pub struct RequestDecoder {
+pub struct MessageDecoder {
     buffer: BytesMut,
 }
 
-impl RequestDecoder {
+impl MessageDecoder {
     /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Returns the next JPEG if all of it has arrived. Call until `None` before pushing more.
-    pub fn poll(&mut self) -> Result<Option<Bytes>, SidecarProtocolError> {
-        let Some(header) = header(&self.buffer, b"SLEM")? else { return Ok(None) };
+    /// Returns the JPEG of the next request if all of it has arrived. Call until `None` before pushing more.
+    pub fn poll_request(&mut self) -> Result<Option<Bytes>, SidecarProtocolError> {
+        let Some(header) = self.header(b"SLEM")? else { return Ok(None) };
         let length = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
         if length == 0 || length as usize > JPEG_BYTES_MAX {
             return Err(SidecarProtocolError::Length(length));
         }
-        Ok(body(&mut self.buffer, length as usize))
-    }
-
-    /// Returns true if no part of a message is buffered.
-    pub fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
-    }
-}
-
-/// Incremental decoder of replies. Buffers at most one of them and what was pushed after it.
-#[derive(Debug, Default)]
-pub struct ReplyDecoder {
-    buffer: BytesMut,
-}
-
-impl ReplyDecoder {
-    /// Appends received bytes.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
+        Ok(self.body(length as usize))
     }
 
     /// Returns the next reply if all of it has arrived. Call until `None` before pushing more.
-    pub fn poll(&mut self) -> Result<Option<SidecarReply>, SidecarProtocolError> {
-        let Some(header) = header(&self.buffer, b"SLER")? else { return Ok(None) };
+    pub fn poll_reply(&mut self) -> Result<Option<SidecarReply>, SidecarProtocolError> {
+        let Some(header) = self.header(b"SLER")? else { return Ok(None) };
         let refusal = SidecarStatus::of(header[5]);
         let dimensions = u16::from_be_bytes([header[6], header[7]]);
         let some = usize::from(dimensions) <= DIMENSIONS_MAX && dimensions > 0;
@@ -180,9 +155,7 @@ impl ReplyDecoder {
         if !some && !none {
             return Err(SidecarProtocolError::Dimensions(dimensions));
         }
-        let Some(body) = body(&mut self.buffer, usize::from(dimensions) * 4) else {
-            return Ok(None);
-        };
+        let Some(body) = self.body(usize::from(dimensions) * 4) else { return Ok(None) };
         if let Some(refusal) = refusal {
             return Ok(Some(SidecarReply::Refused(refusal)));
         }
@@ -191,30 +164,32 @@ impl ReplyDecoder {
         let embedding = Embedding::new(values).map_err(SidecarProtocolError::Embedding)?;
         Ok(Some(SidecarReply::Embedding(embedding)))
     }
-}
 
-/// Returns the header once all of it has arrived; a wrong magic or version fails as early as possible.
-fn header(
-    buffer: &BytesMut,
-    magic: &[u8; 4],
-) -> Result<Option<[u8; HEADER]>, SidecarProtocolError> {
-    let known = buffer.len().min(4);
-    if buffer[..known] != magic[..known] {
-        return Err(SidecarProtocolError::Magic);
+    /// Returns true if no part of a message is buffered.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
     }
-    if let Some(version) = buffer.get(4).filter(|version| **version != VERSION) {
-        return Err(SidecarProtocolError::Version(*version));
-    }
-    Ok(buffer.first_chunk().copied())
-}
 
-/// Takes a message from the buffer and returns its body, once all of it has arrived.
-fn body(buffer: &mut BytesMut, length: usize) -> Option<Bytes> {
-    let whole = HEADER + length;
-    if buffer.len() < whole {
-        // The announced length is within its limit, so reserving room for it at once is safe.
-        buffer.reserve(whole - buffer.len());
-        return None;
+    /// Returns the header once all of it has arrived; a wrong magic or version fails as early as possible.
+    fn header(&self, magic: &[u8; 4]) -> Result<Option<[u8; HEADER]>, SidecarProtocolError> {
+        let known = self.buffer.len().min(4);
+        if self.buffer[..known] != magic[..known] {
+            return Err(SidecarProtocolError::Magic);
+        }
+        if let Some(version) = self.buffer.get(4).filter(|version| **version != VERSION) {
+            return Err(SidecarProtocolError::Version(*version));
+        }
+        Ok(self.buffer.first_chunk().copied())
     }
-    Some(buffer.split_to(whole).freeze().slice(HEADER..))
+
+    /// Takes a message from the buffer and returns its body, once all of it has arrived.
+    fn body(&mut self, length: usize) -> Option<Bytes> {
+        let whole = HEADER + length;
+        if self.buffer.len() < whole {
+            // The announced length is within its limit, so reserving room for it at once is safe.
+            self.buffer.reserve(whole - self.buffer.len());
+            return None;
+        }
+        Some(self.buffer.split_to(whole).freeze().slice(HEADER..))
+    }
 }

@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use embed::{
     EmbedError, Embedder,
-    protocol::{JPEG_BYTES_MAX, RequestDecoder, SidecarReply, SidecarStatus, encode_reply},
+    protocol::{JPEG_BYTES_MAX, MessageDecoder, SidecarReply, SidecarStatus, encode_reply},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -109,11 +109,11 @@ async fn read(
     answers: mpsc::Sender<Under>,
     mut draining: watch::Receiver<bool>,
 ) {
-    let mut requests = RequestDecoder::default();
+    let mut requests = MessageDecoder::default();
     let mut bytes = vec![0; READ_BYTES];
     loop {
         loop {
-            let jpeg = match requests.poll() {
+            let jpeg = match requests.poll_request() {
                 Ok(Some(jpeg)) => jpeg,
                 Ok(None) => break,
                 // The start of the next request is unknown.

@@ -6,7 +6,10 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use embed::{EmbedError, Embedding, EmbeddingModel, ModelInputImage, SidecarClient, SidecarError};
+use embed::{
+    EmbedError, Embedding, EmbeddingModel, ModelInputImage, SidecarClient, SidecarError,
+    protocol::{MessageDecoder, SidecarReply, SidecarStatus, request_header},
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -116,13 +119,23 @@ async fn pictures_of_two_clients_are_embedded_together_and_each_gets_its_own() {
 #[tokio::test]
 async fn a_picture_that_cannot_be_read_is_refused_and_the_next_is_not() {
     let running = start(Script::Embed, Duration::ZERO, 8).await;
-    let client = SidecarClient::new(&running.address, ENDLESS);
-    let broken = Bytes::from_static(&COLOUR[..100]);
-    let (broken, sound) =
-        tokio::join!(client.embed(broken), client.embed(Bytes::from_static(COLOUR)));
-    assert!(matches!(broken, Err(SidecarError::Refused(_))), "{broken:?}");
-    assert!(sound.is_ok(), "{sound:?}");
-    assert_eq!(client.counts().connections, 1);
+    let mut stream = TcpStream::connect(&running.address).await.expect("it listens");
+    for jpeg in [&COLOUR[..100], COLOUR] {
+        let header = request_header(jpeg.len()).expect("a fair length");
+        stream.write_all(&[&header[..], jpeg].concat()).await.expect("open");
+    }
+    let (mut answers, mut found) = (MessageDecoder::default(), Vec::new());
+    while found.len() < 2 {
+        let mut bytes = [0; 4096];
+        let count = stream.read(&mut bytes).await.expect("open");
+        assert_ne!(count, 0, "the server hung up after {found:?}");
+        answers.push(&bytes[..count]);
+        while let Some(answer) = answers.poll_reply().expect("an answer") {
+            found.push(answer);
+        }
+    }
+    assert_eq!(found[0], SidecarReply::Refused(SidecarStatus::Picture));
+    assert!(matches!(found[1], SidecarReply::Embedding(_)), "{found:?}");
 }
 
 #[tokio::test]

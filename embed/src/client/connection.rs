@@ -3,15 +3,7 @@
 //! Reads and writes concurrently, so that a sidecar which replies while pictures are still being sent cannot
 //! deadlock with the client.
 
-use std::{
-    collections::VecDeque,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::{
@@ -24,7 +16,7 @@ use tokio::{
 use super::{EmbedRequest, IN_FLIGHT_MAX, PendingRequest, SidecarError};
 use crate::{
     backoff::Backoff,
-    protocol::{ReplyDecoder, SidecarReply},
+    protocol::{MessageDecoder, SidecarReply},
 };
 
 /// Bytes read at once: eight embeddings of 512 dimensions.
@@ -35,7 +27,6 @@ pub(super) async fn serve(
     address: String,
     deadline: Duration,
     mut asks: mpsc::Receiver<EmbedRequest>,
-    connections: Arc<AtomicU64>,
     mut backoff: Backoff,
 ) {
     while let Some(first) = asks.recv().await {
@@ -56,7 +47,6 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        connections.fetch_add(1, Ordering::Relaxed);
         let mut connection = SidecarConnection::new(deadline, first);
         let Err(error) = connection.run(stream, &mut asks, &mut backoff).await else { return };
         if connection.waiting.is_empty() && matches!(error, SidecarError::Closed) {
@@ -81,7 +71,7 @@ struct SidecarConnection {
     waiting: VecDeque<PendingRequest>,
     /// Buffers to send; the first may be sent in part.
     sending: VecDeque<Bytes>,
-    answers: ReplyDecoder,
+    answers: MessageDecoder,
 }
 
 impl SidecarConnection {
@@ -146,7 +136,7 @@ impl SidecarConnection {
 
     fn received(&mut self, bytes: &[u8], backoff: &mut Backoff) -> Result<(), SidecarError> {
         self.answers.push(bytes);
-        while let Some(answer) = self.answers.poll()? {
+        while let Some(answer) = self.answers.poll_reply()? {
             let Some(waiting) = self.waiting.pop_front() else {
                 return Err(SidecarError::UnexpectedReply);
             };

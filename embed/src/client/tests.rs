@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::protocol::{RequestDecoder, SidecarReply, encode_reply};
+use crate::protocol::{MessageDecoder, SidecarReply, encode_reply};
 
 const ENDLESS: Duration = Duration::from_secs(60);
 
@@ -20,7 +20,7 @@ struct Script {
 /// A connection, seen from the sidecar.
 struct Peer {
     stream: TcpStream,
-    requests: RequestDecoder,
+    requests: MessageDecoder,
 }
 
 impl Script {
@@ -32,14 +32,14 @@ impl Script {
 
     async fn accept(&self) -> Peer {
         let (stream, _) = self.listener.accept().await.expect("a connection");
-        Peer { stream, requests: RequestDecoder::default() }
+        Peer { stream, requests: MessageDecoder::default() }
     }
 }
 
 impl Peer {
     async fn request(&mut self) -> Bytes {
         loop {
-            if let Some(jpeg) = self.requests.poll().expect("a request") {
+            if let Some(jpeg) = self.requests.poll_request().expect("a request") {
                 return jpeg;
             }
             let mut bytes = [0; 4096];
@@ -75,9 +75,10 @@ fn is(result: &Result<Embedding, SidecarError>, byte: u8) -> bool {
     result.as_ref().is_ok_and(|got| got.distance(&direction(byte)) == Some(media::Score::ZERO))
 }
 
-/// Returns the name of the failure, or `embedded`.
-fn name(result: &Result<Embedding, SidecarError>) -> &'static str {
-    result.as_ref().map_or_else(SidecarError::name, |_| "embedded")
+/// Returns the name of the failure, or `Embedded`.
+fn name(result: &Result<Embedding, SidecarError>) -> String {
+    let said = result.as_ref().map_or_else(|error| format!("{error:?}"), |_| "Embedded".to_owned());
+    said.split('(').next().unwrap_or_default().to_owned()
 }
 
 #[tokio::test]
@@ -106,19 +107,17 @@ async fn asks_follow_each_other_and_answers_keep_their_order() {
         peer.answer(&embedded(&next)).await;
     };
     let (refused, next, ()) = tokio::join!(sidecar.embed(jpeg(4)), sidecar.embed(jpeg(5)), refuse);
-    assert_eq!(name(&refused), "refused");
+    assert_eq!(name(&refused), "Refused");
     assert!(is(&next, 5), "a refusal is of one picture: {next:?}");
-    let expected = SidecarCounts { embedded: 4, failed: 1, connections: 1 };
-    assert_eq!(sidecar.counts(), expected);
 }
 
 #[tokio::test]
 async fn each_way_to_fail_has_its_name_and_rests_the_sidecar() {
     let cases: [(&str, &[u8]); 4] = [
-        ("closed", b""),
-        ("protocol", b"HTTP/1.1 400 Bad Request\r\n"),
-        ("protocol", b"SLER\x01\0\0\0\0\0\0\0"),
-        ("closed", b"SLER\x01\0\0\x01\0\0"),
+        ("Closed", b""),
+        ("Protocol", b"HTTP/1.1 400 Bad Request\r\n"),
+        ("Protocol", b"SLER\x01\0\0\0\0\0\0\0"),
+        ("Closed", b"SLER\x01\0\0\x01\0\0"),
     ];
     for (expected, bytes) in cases {
         let script = Script::new().await;
@@ -130,7 +129,7 @@ async fn each_way_to_fail_has_its_name_and_rests_the_sidecar() {
         };
         let (first, ()) = tokio::join!(sidecar.embed(jpeg(1)), serve);
         assert_eq!(name(&first), expected, "{bytes:?}");
-        assert_eq!(name(&sidecar.embed(jpeg(1)).await), "backing_off", "{bytes:?}");
+        assert_eq!(name(&sidecar.embed(jpeg(1)).await), "BackingOff", "{bytes:?}");
     }
 }
 
@@ -161,7 +160,7 @@ async fn a_late_answer_costs_the_connection_and_a_new_one_is_tried() {
         peer
     };
     let (late, _peer) = tokio::join!(sidecar.embed(jpeg(1)), silent);
-    assert_eq!(name(&late), "late");
+    assert_eq!(name(&late), "Late");
     let recover = async {
         let mut peer = script.accept().await;
         loop {
@@ -184,7 +183,6 @@ async fn a_late_answer_costs_the_connection_and_a_new_one_is_tried() {
         () = ask => {}
         () = recover => {}
     }
-    assert!(sidecar.counts().connections >= 2);
 }
 
 #[tokio::test]
@@ -204,7 +202,6 @@ async fn a_sidecar_that_went_away_while_idle_is_found_again_at_once() {
         let (result, ()) = tokio::join!(sidecar.embed(jpeg(byte)), serve);
         assert!(is(&result, byte), "{byte}: {result:?}");
     }
-    assert_eq!(sidecar.counts(), SidecarCounts { embedded: 3, failed: 0, connections: 3 });
 }
 
 #[tokio::test]
@@ -212,15 +209,14 @@ async fn nobody_there_and_nothing_to_send_are_errors() {
     let Script { listener, address } = Script::new().await;
     drop(listener);
     let sidecar = rested_for_long(&address);
-    assert_eq!(name(&sidecar.embed(jpeg(1)).await), "io");
-    assert_eq!(name(&sidecar.embed(jpeg(1)).await), "backing_off");
-    assert_eq!(name(&sidecar.embed(Bytes::new()).await), "picture");
+    assert_eq!(name(&sidecar.embed(jpeg(1)).await), "Io");
+    assert_eq!(name(&sidecar.embed(jpeg(1)).await), "BackingOff");
+    assert_eq!(name(&sidecar.embed(Bytes::new()).await), "Picture");
     let long = Bytes::from(vec![0; JPEG_BYTES_MAX + 1]);
-    assert_eq!(name(&sidecar.embed(long).await), "picture");
+    assert_eq!(name(&sidecar.embed(long).await), "Picture");
     sidecar.task.abort();
     sidecar.asks.closed().await;
-    assert_eq!(name(&sidecar.embed(jpeg(1)).await), "closed");
-    assert_eq!(sidecar.counts(), SidecarCounts { embedded: 0, failed: 5, connections: 0 });
+    assert_eq!(name(&sidecar.embed(jpeg(1)).await), "Closed");
 }
 
 #[tokio::test]
@@ -238,5 +234,5 @@ async fn asks_past_the_bound_are_refused_at_once() {
             });
         Poll::Ready(done)
     });
-    assert_eq!(first_done.await, Some((IN_FLIGHT_MAX, "full")));
+    assert_eq!(first_done.await, Some((IN_FLIGHT_MAX, "Full".to_owned())));
 }

@@ -13,6 +13,12 @@ fn request(jpeg: &[u8]) -> Vec<u8> {
     [&request_header(jpeg.len()).expect("a fair length")[..], jpeg].concat()
 }
 
+fn pushed(bytes: &[u8]) -> MessageDecoder {
+    let mut decoder = MessageDecoder::default();
+    decoder.push(bytes);
+    decoder
+}
+
 #[test]
 fn messages_are_laid_out_as_documented() {
     assert_eq!(request(b"jpeg"), b"SLEM\x01\0\0\0\0\0\0\x04jpeg");
@@ -23,47 +29,37 @@ fn messages_are_laid_out_as_documented() {
 }
 
 #[test]
-fn a_request_that_is_none_ends_the_conversation() {
-    let cases: [(&str, &[u8], SidecarProtocolError); 5] = [
+fn a_message_that_is_none_ends_the_conversation() {
+    let requests: [(&str, &[u8], SidecarProtocolError); 5] = [
         ("HTTP", b"GET", SidecarProtocolError::Magic),
         ("an answer", b"SLER\x01", SidecarProtocolError::Magic),
         ("the next version", b"SLEM\x02", SidecarProtocolError::Version(2)),
         ("nothing in it", b"SLEM\x01\0\0\0\0\0\0\0", SidecarProtocolError::Length(0)),
         ("too long", b"SLEM\x01\0\0\0\0\x40\0\x01", SidecarProtocolError::Length(4_194_305)),
     ];
-    for (name, bytes, expected) in cases {
-        let mut requests = RequestDecoder::default();
-        requests.push(bytes);
-        assert_eq!(requests.poll(), Err(expected), "{name}");
+    for (name, bytes, expected) in requests {
+        assert_eq!(pushed(bytes).poll_request(), Err(expected), "{name}");
     }
-}
-
-#[test]
-fn an_answer_that_is_none_ends_the_conversation() {
     let zeros = Embedding::new(vec![0.0]).expect_err("points nowhere");
-    let cases: [(&str, &[u8], SidecarProtocolError); 5] = [
+    let answers: [(&str, &[u8], SidecarProtocolError); 5] = [
         ("a request", b"SLEM", SidecarProtocolError::Magic),
         ("the next version", b"SLER\x02", SidecarProtocolError::Version(2)),
         ("no dimensions", b"SLER\x01\0\0\0\0\0\0\0", SidecarProtocolError::Dimensions(0)),
         ("too many", b"SLER\x01\0\x10\x01\0\0\0\0", SidecarProtocolError::Dimensions(4097)),
         ("zeros", b"SLER\x01\0\0\x01\0\0\0\0\0\0\0\0", SidecarProtocolError::Embedding(zeros)),
     ];
-    for (name, bytes, expected) in cases {
-        let mut answers = ReplyDecoder::default();
-        answers.push(bytes);
-        assert_eq!(answers.poll(), Err(expected), "{name}");
+    for (name, bytes, expected) in answers {
+        assert_eq!(pushed(bytes).poll_reply(), Err(expected), "{name}");
     }
 }
 
 #[test]
 fn reserved_bytes_and_numbers_of_a_refusal_are_passed_over() {
-    let mut requests = RequestDecoder::default();
-    requests.push(b"SLEM\x01\x07\x08\x09\0\0\0\x01j");
-    assert_eq!(requests.poll(), Ok(Some(Bytes::from_static(b"j"))));
-    let mut answers = ReplyDecoder::default();
-    answers.push(b"SLER\x01\x63\0\x01\x07\x08\x09\x0aabcdSLER");
-    assert_eq!(answers.poll(), Ok(Some(SidecarReply::Refused(SidecarStatus::Other(99)))));
-    assert_eq!(answers.poll(), Ok(None));
+    let mut requests = pushed(b"SLEM\x01\x07\x08\x09\0\0\0\x01j");
+    assert_eq!(requests.poll_request(), Ok(Some(Bytes::from_static(b"j"))));
+    let mut answers = pushed(b"SLER\x01\x63\0\x01\x07\x08\x09\x0aabcdSLER");
+    assert_eq!(answers.poll_reply(), Ok(Some(SidecarReply::Refused(SidecarStatus::Other(99)))));
+    assert_eq!(answers.poll_reply(), Ok(None));
 }
 
 fn answer() -> impl Strategy<Value = SidecarReply> {
@@ -83,11 +79,11 @@ proptest! {
         cuts in proptest::collection::vec(1_usize..30, 1..20),
     ) {
         let stream: Vec<u8> = jpegs.iter().flat_map(|jpeg| request(jpeg)).collect();
-        let (mut requests, mut got, mut rest) = (RequestDecoder::default(), Vec::new(), &stream[..]);
+        let (mut requests, mut got, mut rest) = (MessageDecoder::default(), Vec::new(), &stream[..]);
         for cut in cuts.iter().cycle() {
             let (piece, after) = rest.split_at(rest.len().min(*cut));
             requests.push(piece);
-            while let Some(jpeg) = requests.poll().expect("well formed") {
+            while let Some(jpeg) = requests.poll_request().expect("well formed") {
                 got.push(jpeg.to_vec());
             }
             rest = after;
@@ -106,10 +102,10 @@ proptest! {
         cut in 1_usize..50,
     ) {
         let stream: Vec<u8> = sent.iter().flat_map(encode_reply).collect();
-        let (mut answers, mut got) = (ReplyDecoder::default(), Vec::new());
+        let (mut answers, mut got) = (MessageDecoder::default(), Vec::new());
         for piece in stream.chunks(cut) {
             answers.push(piece);
-            while let Some(answer) = answers.poll().expect("well formed") {
+            while let Some(answer) = answers.poll_reply().expect("well formed") {
                 got.push(answer);
             }
         }
