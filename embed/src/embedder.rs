@@ -187,23 +187,13 @@ fn run(shared: &Shared, mut model: impl EmbeddingModel) {
             let count = if result.is_ok() { &mut counts.embedded } else { &mut counts.failed };
             *count += replies.len() as u64;
         }
-        answer(replies, result);
-    }
-}
-
-fn answer(replies: Vec<Reply>, result: Result<Vec<Embedding>, EmbedError>) {
-    match result {
-        Ok(embeddings) => {
-            for (reply, embedding) in replies.into_iter().zip(embeddings) {
-                // The caller may have given up while the model ran; its picture still counts as embedded.
-                reply.send(Ok(embedding)).ok();
-            }
-        }
-        Err(error) => {
-            for reply in replies {
-                // The caller may have given up.
-                reply.send(Err(error.clone())).ok();
-            }
+        let answers: Vec<Result<Embedding, EmbedError>> = match result {
+            Ok(embeddings) => embeddings.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); replies.len()],
+        };
+        for (reply, answer) in replies.into_iter().zip(answers) {
+            // The caller may have given up while the model ran; its picture still counts as embedded.
+            reply.send(answer).ok();
         }
     }
 }

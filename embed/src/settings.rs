@@ -16,10 +16,8 @@ pub struct PreprocessConfig {
     /// Divisors of the differences, for red, green and blue.
     pub std: [f32; 3],
     /// Name of the input; `None` is the model's first.
-    #[serde(default)]
     pub input: Option<String>,
     /// Name of the output with the embedding; `None` is the model's first.
-    #[serde(default)]
     pub output: Option<String>,
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use ort::{
     environment::Environment,
-    ep::{self, ExecutionProviderDispatch},
+    ep,
     session::{Session, builder::SessionBuilder},
 };
 
@@ -49,18 +49,14 @@ pub(super) fn builder(
     provider: ExecutionProvider,
     threads: usize,
 ) -> Result<SessionBuilder, OnnxError> {
-    let execution = execution(provider)?;
-    let failed = |reason: String| OnnxError::Session { provider: provider.as_str(), reason };
-    let builder = Session::builder(environment).map_err(|error| failed(error.to_string()))?;
-    let builder = builder.with_intra_threads(threads).map_err(|error| failed(error.to_string()))?;
-    builder.with_execution_providers([execution]).map_err(|error| failed(error.to_string()))
-}
-
-fn execution(provider: ExecutionProvider) -> Result<ExecutionProviderDispatch, OnnxError> {
-    let dispatch = match provider {
+    let execution = match provider {
         ExecutionProvider::Auto | ExecutionProvider::Cpu => ep::CPU::default().build(),
         ExecutionProvider::Cuda => ep::CUDA::default().build(),
         ExecutionProvider::TensorRt => ep::TensorRT::default().build(),
     };
-    Ok(dispatch.error_on_failure())
+    let execution = execution.error_on_failure();
+    let failed = |reason: String| OnnxError::Session { provider: provider.as_str(), reason };
+    let builder = Session::builder(environment).map_err(|error| failed(error.to_string()))?;
+    let builder = builder.with_intra_threads(threads).map_err(|error| failed(error.to_string()))?;
+    builder.with_execution_providers([execution]).map_err(|error| failed(error.to_string()))
 }
