@@ -5,26 +5,28 @@
 
 use timeline::EventKind;
 
-/// State of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum RunState {
-    /// The `run_created` event is not durable yet; the run is invisible.
-    #[default]
-    Unborn,
-    /// Created; no work was done in the run.
-    Pending,
-    /// Work was done in the run, or it was kept alive.
-    Processing,
-    /// Ended normally.
-    Completed,
-    /// Ended by a failure.
-    Failed,
-    /// Stopped on request.
-    Cancelled,
-    /// Ended after idling for longer than its TTL.
-    Expired,
-    /// Soft-deleted: look-ups do not find the run.
-    Deleted,
+media::named! {
+    /// State of a run.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub enum RunState {
+        /// The `run_created` event is not durable yet; the run is invisible.
+        #[default]
+        Unborn = "unborn",
+        /// Created; no work was done in the run.
+        Pending = "pending",
+        /// Work was done in the run, or it was kept alive.
+        Processing = "processing",
+        /// Ended normally.
+        Completed = "completed",
+        /// Ended by a failure.
+        Failed = "failed",
+        /// Stopped on request.
+        Cancelled = "cancelled",
+        /// Ended after idling for longer than its TTL.
+        Expired = "expired",
+        /// Soft-deleted: look-ups do not find the run.
+        Deleted = "deleted",
+    }
 }
 
 impl RunState {
@@ -100,22 +102,8 @@ impl RunState {
         self.is_active() || self.is_terminal()
     }
 
-    /// Name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RunState::Unborn => "unborn",
-            RunState::Pending => "pending",
-            RunState::Processing => "processing",
-            RunState::Completed => "completed",
-            RunState::Failed => "failed",
-            RunState::Cancelled => "cancelled",
-            RunState::Expired => "expired",
-            RunState::Deleted => "deleted",
-        }
-    }
-
     /// Returns the shown state with this name.
-    pub fn from_name(name: &str) -> Option<RunState> {
+    pub fn from_shown_name(name: &str) -> Option<RunState> {
         RunState::SHOWN.into_iter().find(|state| state.as_str() == name)
     }
 }

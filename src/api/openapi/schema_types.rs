@@ -159,7 +159,7 @@ terms! {
     /// Hardware class that a model needs.
     ModelTier(model_catalog::ModelTier; model_catalog::ModelTier::as_str) = names(model_catalog::ModelTier::ALL.map(model_catalog::ModelTier::as_str));
     /// State of a run.
-    RunState(lifecycle::RunState, name(lifecycle::RunState::SHOWN.map(lifecycle::RunState::as_str), lifecycle::RunState::from_name); lifecycle::RunState::as_str) = names(lifecycle::RunState::SHOWN.map(lifecycle::RunState::as_str));
+    RunState(lifecycle::RunState, name(lifecycle::RunState::SHOWN.map(lifecycle::RunState::as_str), lifecycle::RunState::from_shown_name); lifecycle::RunState::as_str) = names(lifecycle::RunState::SHOWN.map(lifecycle::RunState::as_str));
     /// Optional part of a run's record.
     RunInclude((), name(["summary"], |name| (name == "summary").then_some(()))) = names(["summary"]);
     /// Health of a live session.

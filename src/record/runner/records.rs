@@ -19,15 +19,7 @@ const RECORDS: TableDefinition<'static, Key, Value> = TableDefinition::new("jobs
 /// Ended jobs recorded per run; the oldest are removed first.
 pub(super) const ENDED_MAX: usize = 1000;
 
-const STATUSES: [JobStatus; 6] = [
-    JobStatus::Queued,
-    JobStatus::Running,
-    JobStatus::Succeeded,
-    JobStatus::Failed,
-    JobStatus::Cancelled,
-    JobStatus::Interrupted,
-];
-
+/// Returns the position of `one`, which records keep: variants may only be added at the end.
 fn code<T: PartialEq>(all: &[T], one: T) -> u8 {
     all.iter().position(|known| *known == one).unwrap_or(0) as u8
 }
@@ -46,7 +38,7 @@ fn view((run, id): Key, value: Value) -> Option<JobView> {
             request: RequestId::from_bytes(request),
             started_at: WallTime { epoch_ms: started },
         },
-        status: *STATUSES.get(usize::from(status))?,
+        status: *JobStatus::ALL.get(usize::from(status))?,
         frames_done,
         frames_total,
         worked_ms,
@@ -59,7 +51,7 @@ pub(super) fn put(change: &WriteTransaction, job: &JobView) -> Result<()> {
     let order = &job.order;
     let value = (
         code(&JobKind::ALL, order.kind),
-        code(&STATUSES, job.status),
+        code(&JobStatus::ALL, job.status),
         *order.request.as_bytes(),
         order.started_at.epoch_ms,
         job.ended_at.map(|at| at.epoch_ms),

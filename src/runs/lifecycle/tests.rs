@@ -35,11 +35,11 @@ fn states_follow_from_the_kinds_of_events() {
 #[test]
 fn only_shown_states_have_names_to_filter_by() {
     for state in RunState::SHOWN {
-        assert_eq!(RunState::from_name(state.as_str()), Some(state));
+        assert_eq!(RunState::from_shown_name(state.as_str()), Some(state));
         assert!(state.is_visible());
     }
     for hidden in ["unborn", "deleted", "", "Pending"] {
-        assert_eq!(RunState::from_name(hidden), None, "{hidden}");
+        assert_eq!(RunState::from_shown_name(hidden), None, "{hidden}");
     }
 }
 

@@ -27,37 +27,28 @@ media::named! {
     }
 }
 
-/// State of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum JobStatus {
-    /// Waits for a permit.
-    Queued,
-    /// Runs.
-    Running,
-    /// Ended regularly.
-    Succeeded,
-    /// Ended by a failure.
-    Failed,
-    /// Ended on request.
-    Cancelled,
-    /// Cut off by a crash of the server; shown as failed.
-    Interrupted,
+media::named! {
+    /// State of a job.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum JobStatus {
+        /// Waits for a permit.
+        Queued = "queued",
+        /// Runs.
+        Running = "running",
+        /// Ended regularly.
+        Succeeded = "succeeded",
+        /// Ended by a failure.
+        Failed = "failed",
+        /// Ended on request.
+        Cancelled = "cancelled",
+        /// Cut off by a crash of the server; shown as failed.
+        Interrupted = "failed",
+    }
 }
 
 impl JobStatus {
     /// Names in the API.
     pub const SHOWN: [&str; 5] = ["queued", "running", "succeeded", "failed", "cancelled"];
-
-    /// Name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            JobStatus::Queued => "queued",
-            JobStatus::Running => "running",
-            JobStatus::Succeeded => "succeeded",
-            JobStatus::Failed | JobStatus::Interrupted => "failed",
-            JobStatus::Cancelled => "cancelled",
-        }
-    }
 
     /// Returns true if no other state follows.
     pub fn is_over(self) -> bool {
