@@ -175,7 +175,9 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 /// Wall time: milliseconds since the Unix epoch, never compared with media time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct WallTime {
     /// Milliseconds since 1970-01-01T00:00:00Z.
     pub epoch_ms: i64,

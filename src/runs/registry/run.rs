@@ -42,13 +42,14 @@ pub struct Run {
     pub(super) charged: Mutex<Charged>,
 }
 
+#[derive(Default)]
 struct State {
     /// State by the run's events.
     lifecycle: RunState,
     /// Requested end, before its event.
     ending: Option<RunState>,
-    /// True until the first event that is work in the run.
-    untouched: bool,
+    /// True from the first event on that is work in the run.
+    worked: bool,
     analysed: bool,
     created_seq: Seq,
     created_at: WallTime,
@@ -103,26 +104,10 @@ impl Drop for JobGuard {
 
 impl Run {
     pub(super) fn new(id: RunId, origin: RunOrigin, all_jobs: Arc<AllJobs>) -> Run {
-        let epoch = WallTime { epoch_ms: 0 };
-        let state = State {
-            lifecycle: RunState::Unborn,
-            ending: None,
-            untouched: true,
-            analysed: false,
-            created_seq: Seq(0),
-            created_at: epoch,
-            updated_at: epoch,
-            idle_until: None,
-            source_uri: None,
-            model: None,
-            label: None,
-            semantic: None,
-            damaged: 0,
-        };
         Run {
             id,
             origin,
-            state: Mutex::new(state),
+            state: Mutex::default(),
             order: tokio::sync::Mutex::default(),
             published: Notify::new(),
             rested: Notify::new(),
@@ -339,7 +324,7 @@ impl Run {
 
     /// Returns true if no work was done in the run.
     pub(super) fn is_untouched(&self) -> bool {
-        self.state.lock().untouched
+        !self.state.lock().worked
     }
 
     /// Returns true if the run has an analysis.
@@ -367,7 +352,7 @@ impl Run {
             state.created_at = head.at;
         }
         state.lifecycle = state.lifecycle.after(head.kind);
-        state.untouched &= !is_work(head.kind);
+        state.worked |= is_work(head.kind);
         state.analysed |= head.kind == EventKind::AnalysisGenerated;
         state.updated_at = head.at;
         state.idle_until = Some(idle_until);
