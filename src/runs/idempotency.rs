@@ -6,7 +6,6 @@
 //! no HTTP.
 
 mod attempt;
-mod charges;
 mod records;
 mod recovery;
 
@@ -31,7 +30,6 @@ use crate::base::{
     quota::Quota,
 };
 pub use attempt::KeyedRequest;
-use charges::Charges;
 use records::KeyState;
 pub use recovery::RecoveredOutcome;
 
@@ -150,7 +148,9 @@ pub struct Interrupted {
 pub struct IdempotencyStore {
     ledger: MetaStore,
     clock: RetentionClock,
-    charges: Charges,
+    quota: Arc<Quota>,
+    /// Bytes charged so far, by owner.
+    charged: Mutex<HashMap<Principal, u64>>,
     under_way: Mutex<HashSet<KeyScope>>,
     /// Time of the last search for room, by owner.
     looked: Mutex<HashMap<Principal, Instant>>,
@@ -164,14 +164,10 @@ impl IdempotencyStore {
         clock: RetentionClock,
         quota: Arc<Quota>,
     ) -> Result<Arc<IdempotencyStore>, MetaStoreError> {
-        let charges = Charges::new(ledger.clone(), quota);
-        let (under_way, looked) = (Mutex::default(), Mutex::default());
-        let keys = IdempotencyStore { ledger, clock, charges, under_way, looked };
+        let (charged, under_way, looked) = Default::default();
+        let keys = IdempotencyStore { ledger, clock, quota, charged, under_way, looked };
         keys.expire(keys.clock.now())?;
-        keys.ledger
-            .read(records::owners)?
-            .iter()
-            .try_for_each(|owner| keys.charges.settle(owner))?;
+        keys.ledger.read(records::owners)?.iter().try_for_each(|owner| keys.settle(owner))?;
         Ok(Arc::new(keys))
     }
 
@@ -204,8 +200,23 @@ impl IdempotencyStore {
             }
             self.ledger.write(|change| records::forget(change, &over))?;
             let owners: HashSet<&str> = over.iter().map(|(owner, ..)| owner.as_str()).collect();
-            owners.iter().try_for_each(|owner| self.charges.settle(&Principal::named(owner)))?;
+            owners.iter().try_for_each(|owner| self.settle(&Principal::named(owner)))?;
         }
+    }
+
+    /// Charges `owner` for the current size of its records, even beyond its quota.
+    fn settle(&self, owner: &Principal) -> Result<(), MetaStoreError> {
+        // Held while reading, so that the latest size is charged last. Every change is one insert
+        // or remove: the map stays usable after a panic.
+        let mut charged = self.charged.lock();
+        let now = self.ledger.read(|view| records::bytes_of(view, owner))?;
+        let before = charged.remove(owner).unwrap_or(0);
+        if now > 0 {
+            charged.insert(owner.clone(), now);
+        }
+        self.quota.record(owner, now.saturating_sub(before));
+        self.quota.release(owner, before.saturating_sub(now));
+        Ok(())
     }
 
     /// Begins the use of a key; blocks on the disk.
@@ -256,7 +267,7 @@ impl IdempotencyStore {
     ) -> Result<(), MetaStoreError> {
         let answered = KeyState::Answered(fingerprint, answer);
         self.ledger.write(|change| records::put(change, scope, self.now().dated, &answered))?;
-        self.charges.settle(&scope.owner)
+        self.settle(&scope.owner)
     }
 
     /// Returns the response stored under `scope`.
@@ -292,7 +303,7 @@ impl IdempotencyStore {
                 Ok(records::remove_begun(change, &held.scope, &past.request_id)? || made)
             })
         })?;
-        self.charges.settle(owner)?;
+        self.settle(owner)?;
         Ok(made)
     }
 

@@ -49,7 +49,7 @@ impl KeyedRequest {
 
     /// Charges the owner for its records; see [`KeyedRequest::answered_with`].
     pub fn settle(&self) -> Result<(), MetaStoreError> {
-        self.keys.charges.settle(&self.scope.owner)
+        self.keys.settle(&self.scope.owner)
     }
 
     /// Stores the response as [`KeyedRequest::answered`] does, in the transaction `change`. The
