@@ -10,7 +10,6 @@ mod incoming;
 mod kind;
 mod name;
 mod upload_limit;
-mod verify_write;
 
 use std::{
     collections::HashSet,
@@ -345,10 +344,23 @@ impl UploadStore {
             change.open_table(UPLOADS)?.insert(key, value)?;
             also(change, &upload)
         });
-        let hold = match recorded {
-            Ok(()) => hold,
-            Err(error) => self.kept_all_the_same(&upload, &path, hold, error)?,
-        };
+        if let Err(error) = recorded {
+            match self.find(new.owner, &upload.name) {
+                // It was written all the same, with everything of the same transaction.
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    // Best effort: the next start handles a file without a record.
+                    drop(fs::remove_file(&path));
+                    return Err(error.into());
+                }
+                // The file stays, charged, until the next start: a record without its file would be worse.
+                Err(unread) => {
+                    let charged = hold.keep();
+                    tracing::error!(%unread, path = %path.display(), charged, "upload state unknown after a failed write");
+                    return Err(error.into());
+                }
+            }
+        }
         let charged = hold.keep();
         debug_assert_eq!(charged, upload.bytes, "every byte was charged");
         Ok(upload)
