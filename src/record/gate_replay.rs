@@ -72,12 +72,6 @@ impl FrameAnalysis {
         (event_type, confidence.unwrap_or(self.confidence))
     }
 
-    /// Origin of the frame's event type.
-    fn origin(&self) -> MarkerOrigin {
-        let said = self.said().is_some_and(|said| said.event_type.is_some());
-        if said { MarkerOrigin::Model } else { MarkerOrigin::Gate }
-    }
-
     /// Label of the frame by the gate alone.
     fn by_gate(&self) -> FrameLabel {
         FrameLabel {
@@ -90,9 +84,20 @@ impl FrameAnalysis {
         }
     }
 
-    fn is_scene_cut(&self) -> bool {
-        let said = self.said().filter(|said| said.event_type.is_some());
-        said.map_or(self.reason == SelectionReason::SceneCut, |said| said.is_scene_cut)
+    /// Label of the frame: by the model if that named an event type, else by the gate.
+    fn label(&self) -> FrameLabel {
+        let by_gate = self.by_gate();
+        let Some(said) = self.said().filter(|said| said.event_type.is_some()) else {
+            return by_gate;
+        };
+        let (event_type, confidence) = self.finding();
+        FrameLabel {
+            event_type: event_type.clone(),
+            is_scene_cut: said.is_scene_cut,
+            confidence,
+            origin: MarkerOrigin::Model,
+            ..by_gate
+        }
     }
 }
 
@@ -123,18 +128,7 @@ pub fn markers(
     frames: &[FrameAnalysis],
     config: MarkerConfig,
 ) -> Vec<Marker> {
-    let findings = frames.iter().map(|frame| {
-        let (event_type, confidence) = frame.finding();
-        FrameLabel {
-            frame_index: frame.frame_index,
-            pts_ms: frame.pts_ms,
-            event_type: event_type.clone(),
-            is_scene_cut: frame.is_scene_cut(),
-            confidence,
-            origin: frame.origin(),
-        }
-    });
-    derive_markers(analysis, findings, config)
+    derive_markers(analysis, frames.iter().map(FrameAnalysis::label), config)
 }
 
 /// Derives the markers of the gate alone that `markers` lacks; empty unless a model named an event type.
@@ -144,7 +138,8 @@ pub fn markers_beside(
     config: MarkerConfig,
     markers: &[Marker],
 ) -> Vec<Marker> {
-    if frames.iter().all(|frame| frame.origin() == MarkerOrigin::Gate) {
+    let by_gate = |frame: &FrameAnalysis| frame.said().is_none_or(|said| said.event_type.is_none());
+    if frames.iter().all(by_gate) {
         return Vec::new();
     }
     let known: HashSet<MarkerId> = markers.iter().map(|marker| marker.marker_id).collect();

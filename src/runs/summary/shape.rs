@@ -175,14 +175,12 @@ impl<T: Copy + Default + AddAssign> Line<T> {
     }
 
     fn double(&mut self) {
-        let pairs = self.fine.chunks(2);
-        self.fine = pairs
-            .map(|pair| {
-                let mut both = pair[0];
-                pair.iter().skip(1).for_each(|other| both += *other);
-                both
-            })
-            .collect();
+        let both = |pair: &[T]| {
+            let mut both = pair[0];
+            pair[1..].iter().for_each(|other| both += *other);
+            both
+        };
+        self.fine = self.fine.chunks(2).map(both).collect();
         self.doublings += 1;
     }
 }
