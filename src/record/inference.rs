@@ -46,7 +46,7 @@ use crate::{
 };
 use daily_usage_store::DailyUsageStore;
 pub use error::{InferenceError, InferenceStartError};
-pub use wait_budget::WaitBudget;
+pub use wait_budget::{RequestCost, WaitBudget};
 
 /// Settings of the model backends and of admission to them.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ mod retry_policy;
 
 pub use chunk_dedup::{ChunkComparer, ChunkNovelty};
 pub use chunk_tracker::{ChunkPrompt, FrameRange, PromptConfig, Totals};
-pub use describer::{ChunkDescription, DescribeError, DescribeFuture, Describer, FailedAttempts};
+pub use describer::{DescribeError, DescribeFuture, Describer, FailedAttempts};
 pub use driver::{EventContext, RAW_BYTES_MAX, ReasonDriver, ReasonOutcome};
 pub use model_describer::{ModelDescriber, ReasonQuery};
 pub use retry_policy::{ChunkAttempt, RetryPolicy};

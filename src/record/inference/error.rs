@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use infer::{InferError, SetupError, TokenUsage, scheduler::AdmissionError};
+use infer::{BackendError, InferError, SetupError, TokenUsage, scheduler::AdmissionError};
 use media::ErrorKind;
 use transport::tls::TrustError;
 
@@ -63,6 +63,14 @@ impl InferenceError {
             }
             InferenceError::Infer(error) => error.to_string(),
             InferenceError::Refused(refused) => format!("{}: {refused}", self.class()),
+        }
+    }
+
+    /// Failures of the backends, in the order of the attempts.
+    pub fn failed(&self) -> &[BackendError] {
+        match self {
+            InferenceError::Refused(_) => &[],
+            InferenceError::Infer(error) => error.failed(),
         }
     }
 

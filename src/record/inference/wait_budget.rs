@@ -3,9 +3,41 @@
 
 use std::time::{Duration, Instant};
 
-use infer::{Completion, InferError, TokenUsage};
+use infer::{BackendError, Completion, InferError, TokenUsage};
 
 use super::InferenceError;
+
+/// Cost of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestCost {
+    /// Tokens used.
+    pub tokens: TokenUsage,
+    /// Time from each request to its end.
+    pub latency: Duration,
+    /// Number of requests sent.
+    pub attempts: u32,
+}
+
+impl RequestCost {
+    /// Adds the cost of failed requests.
+    pub fn add(&mut self, failed: &[BackendError]) {
+        for one in failed {
+            self.tokens = self.tokens + one.tokens;
+            self.latency += one.latency;
+            self.attempts = self.attempts.saturating_add(one.attempts);
+        }
+    }
+
+    /// Returns `answer` with this cost added to its own.
+    pub fn with(&self, answer: Completion) -> Completion {
+        Completion {
+            tokens: self.tokens + answer.tokens,
+            latency: self.latency + answer.latency,
+            attempts: self.attempts.saturating_add(answer.attempts),
+            ..answer
+        }
+    }
+}
 
 /// Waiting time left to a request, the reason for its wait, and the cost of its earlier attempts.
 #[derive(Clone, Debug)]
@@ -18,9 +50,7 @@ pub struct WaitBudget {
     rest: Option<Instant>,
     /// True while another request's half-open probe is in flight.
     is_on_trial: bool,
-    tokens: TokenUsage,
-    attempts: u32,
-    latency: Duration,
+    earlier: RequestCost,
 }
 
 impl WaitBudget {
@@ -32,9 +62,7 @@ impl WaitBudget {
             cause: None,
             rest: None,
             is_on_trial: false,
-            tokens: TokenUsage::default(),
-            attempts: 0,
-            latency: Duration::ZERO,
+            earlier: RequestCost::default(),
         }
     }
 
@@ -75,9 +103,7 @@ impl WaitBudget {
         let goes_on = self.rest.is_some() || self.is_on_trial;
         if goes_on {
             self.cause = Some(error.clone());
-            self.tokens = self.tokens + error.tokens();
-            self.attempts = self.attempts.saturating_add(error.attempts());
-            self.latency += error.latency();
+            self.earlier.add(error.failed());
         }
         goes_on
     }
@@ -95,12 +121,7 @@ impl WaitBudget {
 
     /// Returns `answer` with the cost of the earlier attempts.
     pub fn with_earlier(&self, answer: Completion) -> Completion {
-        Completion {
-            tokens: self.tokens + answer.tokens,
-            attempts: self.attempts.saturating_add(answer.attempts),
-            latency: self.latency + answer.latency,
-            ..answer
-        }
+        self.earlier.with(answer)
     }
 
     /// Returns `error` with the cost of the earlier attempts, charged to the backend that failed last.
@@ -112,9 +133,9 @@ impl WaitBudget {
         if let InferenceError::Infer(InferError::Failed(failed)) = &mut error
             && let Some(last) = failed.last_mut()
         {
-            last.tokens = self.tokens + last.tokens;
-            last.attempts = self.attempts.saturating_add(last.attempts);
-            last.latency += self.latency;
+            last.tokens = self.earlier.tokens + last.tokens;
+            last.attempts = self.earlier.attempts.saturating_add(last.attempts);
+            last.latency += self.earlier.latency;
         }
         error
     }

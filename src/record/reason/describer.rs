@@ -1,37 +1,11 @@
 //! Interface to models that describe a chunk's images.
 
-use std::{pin::Pin, time::Duration};
+use std::pin::Pin;
 
-use infer::TokenUsage;
-use serde_json::Value;
-use timeline::Pass;
+use infer::TwoPassAnswer;
 
 use super::chunk_tracker::ChunkPrompt;
-
-/// Answer of a model.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChunkDescription {
-    /// Name of the backend.
-    pub provider: String,
-    /// Model that answered.
-    pub model: String,
-    /// Pass that gave the answer.
-    pub pass: Pass,
-    /// True if the first backend failed and another one answered.
-    pub provider_fallback_used: bool,
-    /// Text of the answer.
-    pub text: String,
-    /// The text as JSON that matches the schema; `None` if the model gave plain text.
-    pub json: Option<Value>,
-    /// Error of a failed second pass, for the owner.
-    pub second_failed: Option<String>,
-    /// Tokens of all requests for this answer.
-    pub tokens: TokenUsage,
-    /// Duration of all requests for this answer.
-    pub latency: Duration,
-    /// Number of requests for this answer.
-    pub attempts: u32,
-}
+use crate::record::inference::RequestCost;
 
 /// Reason that a chunk has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,17 +27,13 @@ pub struct FailedAttempts {
     pub provider_fallback_used: bool,
     /// Model that was asked.
     pub model: String,
-    /// Tokens of all failed requests.
-    pub tokens: TokenUsage,
-    /// Duration of all failed requests, without waits for permits.
-    pub latency: Duration,
-    /// Number of requests sent.
-    pub attempts: u32,
+    /// Cost of all failed requests, without waits for permits.
+    pub cost: RequestCost,
 }
 
 /// Future answer; dropping it cancels the request.
 pub type DescribeFuture =
-    Pin<Box<dyn Future<Output = Result<ChunkDescription, DescribeError>> + Send>>;
+    Pin<Box<dyn Future<Output = Result<TwoPassAnswer, DescribeError>> + Send>>;
 
 /// Model that describes images; every call must end by itself.
 pub trait Describer: Send + Sync {

@@ -11,7 +11,7 @@ use std::{
 
 use embed::NoveltyReason;
 use gate::SelectionReason;
-use infer::{Finding, TokenUsage};
+use infer::{Finding, TokenUsage, TwoPassAnswer};
 use media::{EventType, Label, RequestId, StreamId};
 use timeline::{SemanticChunkGenerated, SemanticChunkInferred, SemanticOutcome};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -24,7 +24,7 @@ use super::{
         AnswerCache, ChunkComparer, CompareFuture, ComparedChunk, DuplicateAction, ReusableAnswer,
     },
     chunk_tracker::{ChunkPrompt, ChunkTracker, FrameRange, PromptConfig, Totals},
-    describer::{ChunkDescription, DescribeError, Describer},
+    describer::{DescribeError, Describer},
 };
 use crate::{
     base::{
@@ -117,7 +117,7 @@ struct Done {
 /// Outcome of a chunk.
 enum Outcome {
     /// A model answered: its answer, and the finding in it.
-    Answered(Box<(ChunkDescription, Finding)>),
+    Answered(Box<(TwoPassAnswer, Finding)>),
     /// No model answered; the error.
     Unanswered(DescribeError),
     /// The answer to another chunk is reused.
@@ -188,9 +188,9 @@ impl Work {
 impl Outcome {
     fn cost(&self) -> (TokenUsage, Duration) {
         match self {
-            Outcome::Answered(answered) => (answered.0.tokens, answered.0.latency),
+            Outcome::Answered(answered) => (answered.0.answer.tokens, answered.0.answer.latency),
             Outcome::Unanswered(DescribeError { sent: Some(sent), .. }) => {
-                (sent.tokens, sent.latency)
+                (sent.cost.tokens, sent.cost.latency)
             }
             _ => (TokenUsage::default(), Duration::ZERO),
         }
@@ -348,10 +348,11 @@ impl ReasonDriver {
         let ask = async move {
             let outcome = match described {
                 Ok(describing) => match describing.await {
-                    Ok(answer) => {
+                    Ok(described) => {
+                        let answer = &described.answer;
                         let words = || Finding::of_text(&answer.text);
                         let found = answer.json.as_ref().map_or_else(words, Finding::read);
-                        Outcome::Answered(Box::new((answer, found)))
+                        Outcome::Answered(Box::new((described, found)))
                     }
                     Err(unanswered) => Outcome::Unanswered(unanswered),
                 },

@@ -6,21 +6,20 @@ use std::{
 };
 
 use infer::{
-    InferError, InferenceRequest, OutputSchema, Prompt, PromptImage, TokenUsage, TwoPassRequest,
+    InferenceRequest, OutputSchema, Prompt, PromptImage, TwoPassAnswer, TwoPassRequest,
     finding::default_answer, scheduler::AdmissionError,
 };
-use timeline::Pass;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::chunk_tracker::ChunkPrompt;
-use super::describer::{
-    ChunkDescription, DescribeError, DescribeFuture, Describer, FailedAttempts,
+use super::{
+    chunk_tracker::ChunkPrompt,
+    describer::{DescribeError, DescribeFuture, Describer, FailedAttempts},
+    retry_policy::{ChunkAttempt, RetryPolicy},
 };
-use super::retry_policy::{ChunkAttempt, RetryPolicy};
 use crate::{
     base::retry_while_full::retry_while_full,
-    record::inference::{Inference, InferenceError, Requester},
+    record::inference::{Inference, InferenceError, RequestCost, Requester},
 };
 
 /// Maximum tokens of a description; a thinking model uses most of them for thinking.
@@ -41,7 +40,8 @@ pub struct ReasonQuery {
     pub schema: Arc<OutputSchema>,
 }
 
-/// Describer that asks the configured backends.
+/// Describer that asks the configured backends; cheap to clone.
+#[derive(Clone)]
 pub struct ModelDescriber {
     /// Client of the models.
     pub inference: Arc<Inference>,
@@ -53,91 +53,53 @@ pub struct ModelDescriber {
     pub outage: Arc<RetryPolicy>,
 }
 
-/// Cost of the failed requests of a chunk.
-#[derive(Default)]
-struct Spent {
-    tokens: TokenUsage,
-    latency: Duration,
-    attempts: u32,
-}
-
-impl Spent {
-    fn add(&mut self, error: &InferError) {
-        self.tokens = self.tokens + error.tokens();
-        self.latency += error.latency();
-        self.attempts += error.attempts();
+impl Describer for ModelDescriber {
+    fn describe(&self, question: ChunkPrompt) -> DescribeFuture {
+        let describer = self.clone();
+        Box::pin(async move { describer.answer(question).await })
     }
 }
 
-impl Describer for ModelDescriber {
-    fn describe(&self, question: ChunkPrompt) -> DescribeFuture {
-        let (inference, asker) = (Arc::clone(&self.inference), self.asker.clone());
-        let outage = Arc::clone(&self.outage);
-        let mut chunk =
-            ChunkAttempt { chunk: question.chunk_index, again: 0, since: Instant::now() };
-        let tiered = self.ask.tiered(question.prompt, question.images);
-        Box::pin(async move {
-            let (inference, tiered) = (&*inference, &tiered);
-            let attempt = |left| {
-                let patience = asker.patience.map(|_| left);
-                let asker = Requester { patience, ..asker.clone() };
-                async move { inference.describe(&asker, tiered).await }
+impl ModelDescriber {
+    /// Asks about a chunk, and asks again while the retry policy allows it.
+    async fn answer(&self, question: ChunkPrompt) -> Result<TwoPassAnswer, DescribeError> {
+        let ChunkPrompt { chunk_index, prompt, images } = question;
+        let mut chunk = ChunkAttempt { chunk: chunk_index, again: 0, since: Instant::now() };
+        let tiered = self.ask.tiered(prompt, images);
+        let (inference, asker, tiered) = (&*self.inference, &self.asker, &tiered);
+        let attempt = |left| {
+            let patience = asker.patience.map(|_| left);
+            let asker = Requester { patience, ..asker.clone() };
+            async move { inference.describe(&asker, tiered).await }
+        };
+        let lacks_room = |error: &InferenceError| {
+            matches!(error, InferenceError::Refused(AdmissionError::QueueFull { .. }))
+        };
+        let patience = asker.patience.unwrap_or_default();
+        // A caller that gives up drops the future.
+        let never = CancellationToken::new();
+        let mut cost = RequestCost::default();
+        let described = loop {
+            let error = match retry_while_full(patience, &never, lacks_room, attempt).await {
+                Ok(described) => break described,
+                Err(error) => error,
             };
-            let lacks_room = |error: &InferenceError| {
-                matches!(error, InferenceError::Refused(AdmissionError::QueueFull { .. }))
+            let pause = self.outage.pause(error.failed(), chunk, Instant::now());
+            cost.add(error.failed());
+            let Some(pause) = pause else {
+                return Err(unanswered(&error, &tiered.first.model, cost));
             };
-            let patience = asker.patience.unwrap_or_default();
-            // A caller that gives up drops the future.
-            let never = CancellationToken::new();
-            let mut spent = Spent::default();
-            let described = loop {
-                let error = match retry_while_full(patience, &never, lacks_room, attempt).await {
-                    Ok(described) => break described,
-                    Err(error) => error,
-                };
-                let failed = match &error {
-                    InferenceError::Infer(error) => error.failed(),
-                    InferenceError::Refused(_) => &[],
-                };
-                let pause = outage.pause(failed, chunk, Instant::now());
-                if let InferenceError::Infer(error) = &error {
-                    spent.add(error);
-                }
-                let Some(pause) = pause else {
-                    return Err(unanswered(&error, &tiered.first.model, spent));
-                };
-                tracing::info!(chunk.chunk, %error, ?pause, "a chunk is asked about again");
-                // Sleeps without a permit, so that others may ask meanwhile.
-                sleep(pause).await;
-                chunk.again += 1;
-            };
-            outage.answered(Instant::now());
-            let mut answer = described.answer;
-            answer.tokens = answer.tokens + spent.tokens;
-            answer.latency += spent.latency;
-            answer.attempts += spent.attempts;
-            let second_failed = described.second_failed.map(|error| {
-                let model = tiered.second_model.as_deref();
-                tracing::warn!(model, %error, "a second pass has no answer");
-                format!("the second pass has no answer: {error}")
-            });
-            let pass = match described.tier {
-                infer::Pass::First => Pass::First,
-                infer::Pass::Second => Pass::Second,
-            };
-            Ok(ChunkDescription {
-                provider: answer.provider.to_string(),
-                model: answer.model,
-                pass,
-                provider_fallback_used: answer.fallback_used,
-                text: answer.text,
-                json: answer.json,
-                second_failed,
-                tokens: answer.tokens,
-                latency: answer.latency,
-                attempts: answer.attempts,
-            })
-        })
+            tracing::info!(chunk.chunk, %error, ?pause, "a chunk is asked about again");
+            // Sleeps without a permit, so that others may ask meanwhile.
+            sleep(pause).await;
+            chunk.again += 1;
+        };
+        self.outage.answered(Instant::now());
+        if let Some(error) = &described.second_failed {
+            let model = tiered.second_model.as_deref();
+            tracing::warn!(model, %error, "a second pass has no answer");
+        }
+        Ok(TwoPassAnswer { answer: cost.with(described.answer), ..described })
     }
 }
 
@@ -166,19 +128,13 @@ impl ReasonQuery {
 }
 
 /// Returns the error of a chunk. It is always of the first pass, whose answer is kept if the second fails.
-fn unanswered(error: &InferenceError, model: &str, spent: Spent) -> DescribeError {
-    let failed = match error {
-        InferenceError::Infer(error) => error.failed(),
-        InferenceError::Refused(_) => &[],
-    };
+fn unanswered(error: &InferenceError, model: &str, cost: RequestCost) -> DescribeError {
+    let failed = error.failed();
     let provider = failed.last().map(|one| one.provider.to_string());
     let provider_fallback_used = failed.len() > 1;
     // A request that admission refused was never sent.
-    let is_sent = provider.is_some() || spent.attempts > 0;
-    let Spent { tokens, latency, attempts } = spent;
+    let is_sent = provider.is_some() || cost.attempts > 0;
     let model = model.to_owned();
-    let sent =
-        FailedAttempts { provider, provider_fallback_used, model, tokens, latency, attempts };
-    let sent = is_sent.then_some(sent);
+    let sent = is_sent.then_some(FailedAttempts { provider, provider_fallback_used, model, cost });
     DescribeError { reason: error.to_string(), error: error.brief(), sent }
 }

@@ -5,14 +5,14 @@ use std::{
     time::Duration,
 };
 
-use infer::{Finding, TokenUsage};
+use infer::{Finding, TokenUsage, TwoPassAnswer};
 use media::EventType;
 use timeline::{JsonText, Pass, SemanticChunkGenerated, SemanticChunkInferred};
 
 use super::{
     super::{
         chunk_tracker::{FrameRange, Timing},
-        describer::{ChunkDescription, DescribeError},
+        describer::DescribeError,
     },
     Closed, Done, EventContext, Outcome, ReasonDriver, Work,
 };
@@ -49,8 +49,8 @@ impl ReasonDriver {
             Outcome::Reused(answer) => answer.stand_for(&mut inferred),
             Outcome::Answered(answered) => {
                 inferred.prompt_version = Some(prompt_version);
-                let (answer, found) = *answered;
-                Arc::new(ModelOutcome::Said(self.answered(&mut inferred, answer, found)))
+                let (described, found) = *answered;
+                Arc::new(ModelOutcome::Said(self.answered(&mut inferred, described, found)))
             }
             Outcome::Unanswered(DescribeError { reason, error, sent }) => {
                 self.note_failure(work, chunk_index, error);
@@ -60,7 +60,7 @@ impl ReasonDriver {
                     inferred.provider_fallback_used = sent.provider_fallback_used;
                     inferred.tier = Some(Pass::First);
                     inferred.model = Some(sent.model);
-                    inferred.attempts = Some(sent.attempts);
+                    inferred.attempts = Some(sent.cost.attempts);
                 }
                 inferred.semantic_fallback_used = true;
                 inferred.semantic_error = Some(reason.clone());
@@ -83,13 +83,15 @@ impl ReasonDriver {
     fn answered(
         &self,
         inferred: &mut SemanticChunkInferred,
-        answer: ChunkDescription,
+        described: TwoPassAnswer,
         found: Finding,
     ) -> ModelFinding {
+        let TwoPassAnswer { answer, tier, second_failed } = described;
         let said = ModelFinding { model: Some(answer.model.clone()), ..self.subject.said(&found) };
-        inferred.provider = Some(answer.provider);
-        inferred.semantic_error = answer.second_failed;
-        inferred.provider_fallback_used = answer.provider_fallback_used;
+        inferred.provider = Some(answer.provider.to_string());
+        inferred.semantic_error =
+            second_failed.map(|error| format!("the second pass has no answer: {error}"));
+        inferred.provider_fallback_used = answer.fallback_used;
         if let Some(spoken) = &said.event_type {
             inferred.event_type = spoken.clone();
         }
@@ -103,7 +105,10 @@ impl ReasonDriver {
         let said_bytes = answer.text.len();
         inferred.raw_output = cut(answer.text);
         inferred.truncated = found.truncated || inferred.raw_output.len() < said_bytes;
-        inferred.tier = Some(answer.pass);
+        inferred.tier = Some(match tier {
+            infer::Pass::First => Pass::First,
+            infer::Pass::Second => Pass::Second,
+        });
         inferred.model = Some(answer.model);
         inferred.attempts = Some(answer.attempts);
         said
@@ -170,7 +175,7 @@ impl ReasonDriver {
 impl ChunkEnd {
     fn of(outcome: &Outcome) -> ChunkEnd {
         match outcome {
-            Outcome::Answered(answered) if answered.0.json.is_none() => ChunkEnd::PlainText,
+            Outcome::Answered(answered) if answered.0.answer.json.is_none() => ChunkEnd::PlainText,
             Outcome::Answered(_) => ChunkEnd::Answered,
             Outcome::Reused(_) => ChunkEnd::Repeated,
             Outcome::Unanswered(_) => ChunkEnd::Failed,

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gate::SelectionReason;
+use infer::{Completion, FinishReason, InferError};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use timeline::{Event, Pass};
@@ -10,7 +11,10 @@ use tokio::{sync::Semaphore, task::JoinHandle};
 
 use super::{record::cut, *};
 use crate::{
-    record::reason::{DescribeFuture, FailedAttempts, chunk_tracker},
+    record::{
+        inference::RequestCost,
+        reason::{DescribeFuture, FailedAttempts, chunk_tracker},
+    },
     runs::registry::tests::samples,
 };
 
@@ -75,26 +79,31 @@ impl Describer for Scripted {
             answered.fetch_add(1, Ordering::SeqCst);
             let tokens = TokenUsage { prompt: 10, completion: 2, thinking: 0, total: 12 };
             match said {
-                Ok(json) => Ok(ChunkDescription {
-                    provider: "scripted".to_owned(),
-                    model: "m".to_owned(),
-                    pass: Pass::First,
-                    provider_fallback_used: false,
-                    text: json.to_string(),
-                    second_failed: json.get("second_failed").map(Value::to_string),
-                    json: Some(json),
-                    tokens,
-                    latency: Duration::from_millis(5),
-                    attempts: 1,
+                Ok(json) => Ok(TwoPassAnswer {
+                    second_failed: json.get("second_failed").map(|_| InferError::NoBudget),
+                    answer: Completion {
+                        provider: "scripted".into(),
+                        model: "m".to_owned(),
+                        fallback_used: false,
+                        text: json.to_string(),
+                        json: Some(json),
+                        finish: FinishReason::Stop,
+                        latency: Duration::from_millis(5),
+                        tokens,
+                        attempts: 1,
+                    },
+                    tier: infer::Pass::First,
                 }),
                 Err(reason) => {
                     let sent = (reason != FULL).then(|| FailedAttempts {
                         provider: Some("scripted".to_owned()),
                         provider_fallback_used: false,
                         model: "m".to_owned(),
-                        tokens,
-                        latency: Duration::from_millis(7),
-                        attempts: 2,
+                        cost: RequestCost {
+                            tokens,
+                            latency: Duration::from_millis(7),
+                            attempts: 2,
+                        },
                     });
                     let error = format!("scripted: {reason}");
                     Err(DescribeError { reason: reason.to_owned(), error, sent })
@@ -284,7 +293,7 @@ fn a_model_that_says_much_is_cut_between_characters() {
 async fn what_was_never_sent_names_no_prompt_and_a_lost_second_pass_is_told() {
     let describer = Scripted::new(100, |index| match index {
         0 => Err(FULL),
-        _ => Ok(json!({ "summary": "s", "second_failed": "timeout" })),
+        _ => Ok(json!({ "summary": "s", "second_failed": true })),
     });
     let Stage { registry, run, to, told, _dir, .. } = stage(&describer, inquiry(1), None).await;
     send(&to, (0..2).map(chunk)).await;
@@ -298,5 +307,6 @@ async fn what_was_never_sent_names_no_prompt_and_a_lost_second_pass_is_told() {
     let Event::SemanticChunkInferred(once) = &events[2] else { panic!("{:?}", events[2]) };
     assert_eq!((once.semantic_fallback_used, once.summary.as_str()), (false, "s"));
     assert_eq!(once.confidence, None, "nothing was said of it");
-    assert_eq!(once.semantic_error.as_deref(), Some("\"timeout\""));
+    let lost = "the second pass has no answer: daily token budget too low for this request";
+    assert_eq!(once.semantic_error.as_deref(), Some(lost));
 }
