@@ -506,9 +506,9 @@ pub async fn analyze(
         })
         .await??;
     if let Some(last) = done.frames.last() {
-        guard.token().advance(done.frames.len() as u64, last.pts_ms);
+        guard.token.advance(done.frames.len() as u64, last.pts_ms);
     }
-    if guard.token().is_called_off() {
+    if guard.token.is_called_off() {
         return Err(IngestError::CalledOff.into());
     }
     if !is_dry {

@@ -279,7 +279,7 @@ impl LiveService {
         }
         let id = SessionId::from_bytes(crate::base::id_bytes(registry.limits().tag));
         let (run, guard) = self.run_of(id, &who, &wishes).await?;
-        inbox.shared().show_in(guard.token());
+        inbox.shared().show_in(&guard.token);
         let journal = SessionLog {
             registry: Arc::clone(registry),
             run: Arc::clone(&run),

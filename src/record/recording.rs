@@ -358,15 +358,18 @@ impl JobStorage {
 
 /// A recording whose rows are in a sealed column that events can name.
 pub struct Sealed {
-    log: RunLog,
+    /// Log of the run.
+    pub log: RunLog,
+    /// Reference to the rows for events.
+    pub signals: Signals,
+    /// Number of rows.
+    pub frames: u64,
+    /// True if rows that were written are lost.
+    pub is_damaged: bool,
     stores: JobStorage,
     job: JobId,
     hold: QuotaReservation,
-    signals: Signals,
-    frames: u64,
     column_bytes: u64,
-    /// True if rows that were written are lost.
-    is_damaged: bool,
     /// Keeps the sealed column until an event names it.
     _lease: PinGuard,
     /// Guard of the run's recording, unless recovery closes it.
@@ -402,26 +405,6 @@ impl Sealed {
             shown: None,
         };
         Ok((sealed, rest))
-    }
-
-    /// Log of the run.
-    pub fn log(&self) -> &RunLog {
-        &self.log
-    }
-
-    /// Number of rows.
-    pub fn frames(&self) -> u64 {
-        self.frames
-    }
-
-    /// Returns true if rows that were written are lost.
-    pub fn is_damaged(&self) -> bool {
-        self.is_damaged
-    }
-
-    /// Reference to the rows for events.
-    pub fn signals(&self) -> &Signals {
-        &self.signals
     }
 
     /// Appends `events`, which name the rows, and `last` with them; returns false if `last` was left out

@@ -275,9 +275,9 @@ impl JobRunner {
         is_remote: bool,
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
-        let token = guard.token().clone();
+        let token = guard.token.clone();
         let view = token.view().ok_or(IngestError::Lost)?;
-        let room = self.reserve(&guard.run().origin().principal, view.order.kind, is_remote)?;
+        let room = self.reserve(&guard.run.origin().principal, view.order.kind, is_remote)?;
         self.begin_job(view).await?;
         let source = (is_remote, room);
         let outcome = self.drive_recorded(guard, view.order.request, source, job).await;
@@ -296,7 +296,7 @@ impl JobRunner {
     ) -> Result<T, IngestError> {
         // The run stays busy until the last event of the job is on its timeline.
         let guard = Arc::new(guard);
-        let (run, token) = (Arc::clone(guard.run()), guard.token().clone());
+        let (run, token) = (Arc::clone(&guard.run), guard.token.clone());
         let places = if self.closing.is_cancelled() {
             None
         } else {
@@ -351,7 +351,7 @@ impl JobRunner {
     ) -> Result<T, IngestError> {
         let (tell, told) = oneshot::channel();
         let (runner, runtime) = (Arc::clone(self), Handle::current());
-        guard.token().begin_work();
+        guard.token.begin_work();
         let begun = Begun { runner, guard, places, runtime };
         let span = Span::current();
         std::thread::Builder::new()

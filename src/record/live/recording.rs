@@ -214,8 +214,8 @@ impl LiveRecording {
             head.decoded.decoder = decoder;
             head.decoded.truncated = reason.is_some();
             head.decoded.reason = reason;
-            head.decoded.signals = sealed.signals().clone();
-            let frames = sealed.frames();
+            head.decoded.signals = sealed.signals.clone();
+            let frames = sealed.frames;
             Ok(sealed.close(head.events(frames, markers), last)?)
         });
         match closed.await {

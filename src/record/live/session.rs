@@ -274,7 +274,7 @@ impl SessionTask {
 
     /// Serves the session until something ends it; returns the reason.
     async fn serve(&mut self, seat: &mut Option<Arc<WorkerSlot>>) -> EndReason {
-        let stopped = self.guard.token().waiting.clone();
+        let stopped = self.guard.token.waiting.clone();
         let shared = Arc::clone(self.inbox.shared());
         let mut tick = tokio::time::interval(RECORD_EVERY);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);

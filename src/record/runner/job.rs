@@ -81,7 +81,7 @@ impl JobThread {
         runtime: Handle,
         places: &Decoding,
     ) -> JobThread {
-        let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(guard.run()));
+        let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(&guard.run));
         let log = RunLog { registry, run, runtime, patience: LOG_WAIT };
         JobThread {
             runner,
@@ -118,7 +118,7 @@ impl JobThread {
 
     /// Decodes the source; the events of its end remain to be recorded.
     fn decode(mut self) -> Result<DecodedSource, FailedJob> {
-        let job = self.guard.token().order().map(|order| order.id);
+        let job = self.guard.token.order().map(|order| order.id);
         let accepted = self.ingest.accept(job, &self.log);
         match accepted.and_then(|()| self.work()) {
             Ok(ended) => self.decoded(ended),
@@ -231,7 +231,7 @@ impl JobThread {
                     chunks.check(&stream)?;
                 }
                 if let Some(frames) = expected(&stream, self.ingest.rate) {
-                    self.guard.token().expect_frames(frames.min(self.ingest.max_frames));
+                    self.guard.token.expect_frames(frames.min(self.ingest.max_frames));
                 }
                 let wall_start = if self.is_live() { Some(wall_now()) } else { stream.wall_start };
                 if self.opened.is_none() {
@@ -242,7 +242,7 @@ impl JobThread {
             JobEvent::Segment { next } => self.segment = Some(next),
             JobEvent::Frames(records) => self.push(records)?,
             JobEvent::Progress { frames, pts_ms } => {
-                self.guard.token().advance(frames.min(self.ingest.max_frames), pts_ms);
+                self.guard.token.advance(frames.min(self.ingest.max_frames), pts_ms);
             }
             JobEvent::Measured(GateBackendReport { measurer, lost, late }) => {
                 self.runner.parts.metrics.gate_batches_late.inc_by(u64::from(late));
@@ -269,7 +269,7 @@ impl JobThread {
 
     /// Begins the recording of the frames of `stream`.
     fn begin(&self, stream: StreamInfo) -> Result<Opened, IngestError> {
-        let job = self.guard.token().order().ok_or(IngestError::Lost)?.id;
+        let job = self.guard.token.order().ok_or(IngestError::Lost)?.id;
         let stream_id = &self.ingest.stream_id;
         let gate = self.ingest.gate;
         let key = if self.is_live() {
@@ -336,8 +336,8 @@ impl JobThread {
         let metrics = &self.runner.parts.metrics;
         let count = frames - before;
         metrics.decided(count, selected);
-        metrics.owners.of(&self.guard.run().origin().principal).decided(count, selected);
-        self.guard.token().advance(frames, last.pts_ms);
+        metrics.owners.of(&self.guard.run.origin().principal).decided(count, selected);
+        self.guard.token.advance(frames, last.pts_ms);
         written
     }
 }

@@ -100,16 +100,16 @@ impl Asks {
         runtime: &Handle,
     ) -> (Asks, ChunkSender) {
         let (to, taken) = mpsc::channel(waiting);
-        let cancel = guard.token().waiting.child_token();
+        let cancel = guard.token.waiting.child_token();
         let DescriptionOptions { views, inquiry, describer, novelty } = description;
-        let judge = novelty.map(|novelty| ChunkComparer::new(novelty, guard.run().id().seed()));
+        let judge = novelty.map(|novelty| ChunkComparer::new(novelty, guard.run.id().seed()));
         let driver = ReasonDriver {
             registry: Arc::clone(&runner.parts.registry),
-            run: Arc::clone(guard.run()),
+            run: Arc::clone(&guard.run),
             metrics: Arc::clone(&runner.parts.metrics),
             describer,
             subject,
-            token: guard.token().clone(),
+            token: guard.token.clone(),
         };
         let told = runtime.spawn(driver.run(inquiry, judge, taken, cancel.clone()));
         let _end = cancel.clone().drop_guard();
@@ -149,7 +149,7 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
     let (asks, chunks) = begun.unzip();
     let gate = ingest.gate;
     let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
-    let run = Arc::clone(guard.run());
+    let run = Arc::clone(&guard.run);
     let decoded = JobThread::new(runner, guard, ingest, runtime.clone(), &places).reason(chunks);
     // The permits of the decoding are released before waiting for the models.
     drop(places);
@@ -228,11 +228,11 @@ fn conclude(
     let cut = decoded.cut.take();
     let is_cut = cut.is_some() || told.is_cut;
     let (request_id, stream_id) = (decoded.ingest.request_id, decoded.ingest.stream_id.clone());
-    let log = decoded.sealed.log().clone();
+    let log = decoded.sealed.log.clone();
     let timeline = log.registry.timeline();
     // Held until the analysis is on the timeline, so that no other takes its ordinal.
     let _turn = log.runtime.block_on(log.run.analysis_turn());
-    let signals = timeline.signals(decoded.sealed.signals());
+    let signals = timeline.signals(&decoded.sealed.signals);
     let read =
         signals.and_then(|signals| Ok((signals, log.run.next_analysis(timeline, &stream_id)?)));
     let (signals, analysis) = match read {

@@ -90,7 +90,7 @@ impl JobRunner {
                 true => format!("{reason}, and {DAMAGED}"),
                 false => reason.to_owned(),
             }),
-            signals: sealed.signals().clone(),
+            signals: sealed.signals.clone(),
             ..head.decoded
         };
         let closing = Head { decoded, ..head }.events(frames, count);

@@ -72,20 +72,10 @@ struct Stills {
 
 /// Job slot of a run, until dropped.
 pub struct JobGuard {
-    run: Arc<Run>,
-    token: JobToken,
-}
-
-impl JobGuard {
-    /// Token that ends the job.
-    pub fn token(&self) -> &JobToken {
-        &self.token
-    }
-
     /// The run of the job.
-    pub fn run(&self) -> &Arc<Run> {
-        &self.run
-    }
+    pub run: Arc<Run>,
+    /// Token that ends the job.
+    pub token: JobToken,
 }
 
 impl Drop for JobGuard {

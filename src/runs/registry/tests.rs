@@ -127,7 +127,7 @@ async fn an_end_on_request_holds_at_once_and_is_told_behind_what_was_recorded() 
             let (registry, run) = (Arc::clone(&registry), Arc::clone(&run));
             async move { registry.end(&run, end, REQUEST).await }
         });
-        job.token().waiting.cancelled().await;
+        job.token.waiting.cancelled().await;
         assert_eq!((run.lifecycle(), run.snapshot().lifecycle), (end, end));
         assert_eq!((kinds(), run.has_ended()), (vec![EventKind::RunCreated], false));
         let refused = registry.keep_alive(&run, REQUEST).await;

@@ -87,7 +87,7 @@ impl JobThread {
         });
         gap.attempts += 1;
         let pause = RECONNECT.exact(gap.attempts);
-        let waiting = &self.guard.token().waiting;
+        let waiting = &self.guard.token.waiting;
         // A timer must be created inside the runtime.
         let paused = waiting.run_until_cancelled(async { tokio::time::sleep(pause).await });
         // A job cancelled meanwhile ends in its next worker.
@@ -124,7 +124,7 @@ impl JobThread {
             threads: self.runner.parts.threads,
         };
         let spec = JobSpec { input, options, limits };
-        let cancel = self.guard.token().running.clone();
+        let cancel = self.guard.token.running.clone();
         let _timer = self.runner.parts.metrics.job_seconds.start_timer();
         let runner = Arc::clone(&self.runner);
         let mut failed = None;
@@ -179,7 +179,7 @@ impl JobThread {
                     is_endless: self.is_growing,
                     wall,
                     lender: self.lender.clone(),
-                    cancel: &self.guard.token().waiting,
+                    cancel: &self.guard.token.waiting,
                     runtime: &self.log.runtime,
                 };
                 let opened = self.runner.parts.remote.open(source, errand);
