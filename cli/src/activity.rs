@@ -7,7 +7,7 @@ use serde_json::Value;
 use timeline::RegionRecord;
 
 use crate::{
-    client::{ApiClient, Page, ServerArgs, run_path},
+    client::{ApiClient, ServerArgs, run_path},
     error::{ApiError, CliError},
     output::{self, StdoutWriter, TextTable, clock},
 };
@@ -44,20 +44,6 @@ pub struct EpisodeRecord {
     pub zones: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_sha256: Option<String>,
-}
-
-/// Response of `GET /v1/runs/{id}/activity`.
-#[derive(Deserialize)]
-struct Reply {
-    episodes: Vec<EpisodeRecord>,
-    #[serde(default)]
-    damaged_events: u64,
-}
-
-impl Page for Reply {
-    fn damaged_events(&self) -> u64 {
-        self.damaged_events
-    }
 }
 
 impl EpisodeRecord {
@@ -139,10 +125,7 @@ fn ask(
     run: &str,
     query: &[(&str, String)],
 ) -> Result<Vec<EpisodeRecord>, CliError> {
-    let mut episodes = Vec::new();
-    let path = run_path(run, "/activity")?;
-    client.pages(&path, query, |page: Reply| episodes.extend(page.episodes))?;
-    Ok(episodes)
+    client.pages(&run_path(run, "/activity")?, query, "/episodes")
 }
 
 /// Fetches all episodes of a run; returns none if the server is too old to have episodes.

@@ -3,7 +3,6 @@
 //! Follows no redirect, so the key is sent only to the named server, and never prints the key.
 
 mod items;
-mod page;
 mod target;
 
 use std::{
@@ -28,7 +27,6 @@ use crate::{
     output::printable,
 };
 use items::Stopped;
-pub use page::Page;
 pub use target::{ServerArgs, Target, header, run_path};
 
 /// Time limit of a request without work on the server.
@@ -106,22 +104,24 @@ impl ApiClient {
         Ok(())
     }
 
-    /// Fetches every page of the list at `path`, following the `Link` headers. A list that leaves out events that
-    /// the server cannot read is noted on stderr.
-    pub fn pages<P: Page>(
+    /// Fetches the list at the JSON pointer `list` of every page of `path`, following the `Link` headers. A list that
+    /// leaves out events that the server cannot read is noted on stderr.
+    pub fn pages<T: DeserializeOwned>(
         &self,
         path: &str,
         query: &[(&str, String)],
-        mut each: impl FnMut(P),
-    ) -> Result<(), CliError> {
+        list: &str,
+    ) -> Result<Vec<T>, CliError> {
         let mut url = self.target.asked(path, query)?;
-        let mut damaged = 0;
+        let (mut items, mut damaged) = (Vec::new(), 0);
         loop {
             let reply = self.exchange(self.request(Method::GET, url.clone(), QUICK))?;
             let next = next_query(reply.headers());
-            let page: P = self.parse(reply)?;
-            damaged = page.damaged_events().max(damaged);
-            each(page);
+            let mut page: Value = self.parse(reply)?;
+            damaged = page["damaged_events"].as_u64().unwrap_or(0).max(damaged);
+            let found = page.pointer_mut(list).map(Value::take).unwrap_or_default();
+            let found = serde_json::from_value(found).map_err(|error| self.target.odd(error))?;
+            items.extend::<Vec<T>>(found);
             // Uses only the query: a proxy may map the server's paths.
             match next {
                 Some(next) if url.query() != Some(&next) => url.set_query(Some(&next)),
@@ -129,7 +129,7 @@ impl ApiClient {
             }
         }
         note_damaged(damaged);
-        Ok(())
+        Ok(items)
     }
 
     /// Sends `POST path` with a JSON body and parses the response.

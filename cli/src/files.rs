@@ -83,10 +83,7 @@ pub fn save(content: &[u8], to: Option<&std::path::Path>) -> Result<(), CliError
 }
 
 fn list(client: &ApiClient, json: bool) -> Result<(), CliError> {
-    let mut files = Vec::new();
-    client.pages("v1/files", &[], |page: Value| {
-        files.extend(page["files"].as_array().cloned().unwrap_or_default());
-    })?;
+    let files: Vec<Value> = client.pages("v1/files", &[], "/files")?;
     output::print(json, &files, |files| {
         let mut table = TextTable::new(&["NAME", "UPLOADED", ">SIZE", "TYPE", "CALLED", "SOURCE"]);
         for file in files {

@@ -31,13 +31,8 @@ pub fn run(args: &InteractionsArgs) -> Result<(), CliError> {
 
 /// Fetches the models' answers about `run`, all or those of an index.
 pub fn fetch(client: &ApiClient, run: &str, index: Option<&str>) -> Result<Vec<Value>, CliError> {
-    let mut said = Vec::new();
     let query: Vec<_> = index.map(|index| ("index", index.to_owned())).into_iter().collect();
-    let path = run_path(run, "/interactions")?;
-    client.pages(&path, &query, |page: Value| {
-        said.extend(page["interactions"].as_array().cloned().unwrap_or_default());
-    })?;
-    Ok(said)
+    client.pages(&run_path(run, "/interactions")?, &query, "/interactions")
 }
 
 /// Makes a table with one line per answer.

@@ -41,11 +41,7 @@ pub struct KeyframeArgs {
 }
 
 fn fetch(client: &ApiClient, run: &str) -> Result<Vec<Value>, CliError> {
-    let mut stills = Vec::new();
-    client.pages(&run_path(run, "/keyframes")?, &[], |page: Value| {
-        stills.extend(page["keyframes"].as_array().cloned().unwrap_or_default());
-    })?;
-    Ok(stills)
+    client.pages(&run_path(run, "/keyframes")?, &[], "/keyframes")
 }
 
 /// Runs `keyframes`.

@@ -4,7 +4,7 @@ use crate::{
     client::{ApiClient, ServerArgs, run_path},
     error::CliError,
     output::{StdoutWriter, TextTable, clock},
-    wire::{MarkerRecord, MarkersReply},
+    wire::MarkerRecord,
     words,
 };
 
@@ -89,10 +89,7 @@ pub fn fetch(
     run: &str,
     query: &[(&str, String)],
 ) -> Result<Vec<MarkerRecord>, CliError> {
-    let mut markers = Vec::new();
-    let path = run_path(run, "/markers")?;
-    client.pages(&path, query, |page: MarkersReply| markers.extend(page.markers))?;
-    Ok(markers)
+    client.pages(&run_path(run, "/markers")?, query, "/markers")
 }
 
 /// Makes a table with one line per marker.

@@ -150,7 +150,7 @@ fn stop_all(client: &ApiClient, json: bool) -> Result<(), CliError> {
     let mut runs = Vec::new();
     for status in ["pending", "processing"] {
         let query = [("status", status.to_owned()), ("limit", "1000".to_owned())];
-        client.pages("v1/runs", &query, |page: Vec<RunRecord>| runs.extend(page))?;
+        runs.extend(client.pages::<RunRecord>("v1/runs", &query, "")?);
     }
     let mut out = StdoutWriter::stdout();
     for RunRecord { run_id, .. } in &runs {

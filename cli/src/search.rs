@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    client::{ApiClient, Page, QUICK, ServerArgs, note_damaged},
+    client::{ApiClient, QUICK, ServerArgs, note_damaged},
     error::CliError,
     output::{self, TextTable, clock, grouped, text},
 };
@@ -41,7 +41,7 @@ pub fn run(args: &SearchArgs) -> Result<(), CliError> {
     let (query, limit, run_id) = (args.query.as_str(), args.limit, args.run.as_deref());
     let reply: Value = client.post("v1/search", &Request { query, limit, run_id }, QUICK)?;
     let hits = reply["hits"].as_array().ok_or_else(|| client.target.odd("no hits"))?;
-    note_damaged(reply.damaged_events());
+    note_damaged(reply["damaged_events"].as_u64().unwrap_or(0));
     output::print(args.json, &reply, |_| table(hits))?;
     if !args.json {
         let count = |name: &str| grouped(reply[name].as_u64().unwrap_or(0));

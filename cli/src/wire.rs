@@ -6,8 +6,6 @@ use media::{EventType, Marker};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::client::Page;
-
 /// Marker, as in the response of `GET /v1/runs/{id}/markers`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MarkerRecord {
@@ -81,18 +79,4 @@ pub struct QueryReply {
     pub matches: Vec<EventRecord>,
     pub next_from_seq: u64,
     pub has_more: bool,
-}
-
-/// Response of `GET /v1/runs/{id}/markers`.
-#[derive(Debug, Deserialize)]
-pub struct MarkersReply {
-    pub markers: Vec<MarkerRecord>,
-    #[serde(default)]
-    damaged_events: u64,
-}
-
-impl Page for MarkersReply {
-    fn damaged_events(&self) -> u64 {
-        self.damaged_events
-    }
 }

@@ -308,15 +308,16 @@ fn events_and_markers_are_tables_for_people() {
                 "region": { "x": 0.1, "y": 0.4, "width": 0.2, "height": 0.3 } }),
             ),
         ]),
-        ok(json!({ "request_id": "r", "run_id": RUN, "markers": [marker] })),
+        ok(json!({ "request_id": "r", "run_id": RUN, "markers": [marker], "damaged_events": 2 })),
     ]);
     let events = script.run(&["events", RUN]).stdout;
     let line = events.lines().nth(1).expect("a row");
     assert_eq!(line, "  1  2000-02-29T12:34:56.789Z  run_created       mode=balanced");
     let line = events.lines().nth(2).expect("a row");
     assert!(line.ends_with("activity_started  0:02.080 something moves: left, in door"), "{line}");
-    let markers = script.run(&["markers", RUN, "--status", "exact", "--from-frame", "2"]).stdout;
-    let line = markers.lines().nth(1).expect("a row");
+    let markers = script.run(&["markers", RUN, "--status", "exact", "--from-frame", "2"]);
+    markers.says(0, "left out 2 events that the server cannot read");
+    let line = markers.stdout.lines().nth(1).expect("a row");
     let cells: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(cells, ["door\u{fffd}[31m", "exact", "1:01.000", "1:01.080", "3-5", "0.750"]);
     let asked = script.asked().pop().expect("asked").line;
