@@ -39,8 +39,7 @@ fn estimate(prompt_bytes: usize, images: usize, max_tokens: Option<u32>) -> u64 
 impl InferenceRequest {
     /// Returns the estimated tokens of the request.
     pub fn tokens_estimate(&self) -> u64 {
-        let captions = self.images.iter().map(|image| image.caption.len()).sum();
-        self.tokens_estimate_with(self.images.len(), captions)
+        self.tokens_estimate_again(self.max_tokens, 0)
     }
 
     /// Returns the estimated tokens with `images` pictures and `caption_bytes` bytes of captions.

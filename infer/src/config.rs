@@ -173,16 +173,6 @@ impl ConfigError {
 }
 
 impl BackendConfig {
-    /// Parses the backends that `text` declares, in the file's order. `${NAME}` in a string is replaced by
-    /// `lookup(NAME)`.
-    pub fn parse(
-        file_name: &str,
-        text: &str,
-        lookup: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Vec<BackendConfig>, ConfigError> {
-        reader::read(file_name, text, lookup)
-    }
-
     /// Returns the backends at the two explicit URLs; vLLM is tried before SGLang.
     pub fn of_urls(vllm: Option<BaseUrl>, sglang: Option<BaseUrl>) -> Vec<BackendConfig> {
         let explicit =

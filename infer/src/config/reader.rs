@@ -20,14 +20,12 @@ const TIMEOUT_MS_MIN: u64 = 100;
 /// Longest name or model id, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Look-up of a variable `${NAME}`.
-type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
-
 /// Source text with its file name, for line numbers in errors.
 struct Reader<'a> {
     file: &'a str,
     text: &'a str,
-    lookup: Lookup<'a>,
+    /// Look-up of a variable `${NAME}`.
+    lookup: &'a dyn Fn(&str) -> Option<String>,
 }
 
 /// One `[[backends]]` table.
@@ -38,25 +36,29 @@ struct BackendTable<'a> {
     index: usize,
 }
 
-pub(super) fn read(
-    file: &str,
-    text: &str,
-    lookup: Lookup<'_>,
-) -> Result<Vec<BackendConfig>, ConfigError> {
-    let reader = Reader { file, text, lookup };
-    let document = DeTable::parse(text).map_err(|error| {
-        let at = error.span().map_or(0, |span| span.start);
-        reader.error(at, "the file", FieldProblem::Syntax(error.message().to_owned()))
-    })?;
-    let mut backends = Vec::new();
-    for (key, value) in document.get_ref() {
-        if key.get_ref() != "backends" {
-            let field = key.get_ref().as_ref();
-            return Err(reader.error(key.span().start, field, FieldProblem::Unknown("backends")));
+impl BackendConfig {
+    /// Parses the backends that `text` declares, in the file's order. `${NAME}` in a string is replaced by
+    /// `lookup(NAME)`; `file` names the text in errors.
+    pub fn parse(
+        file: &str,
+        text: &str,
+        lookup: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Vec<BackendConfig>, ConfigError> {
+        let reader = Reader { file, text, lookup };
+        let document = DeTable::parse(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            reader.error(at, "the file", FieldProblem::Syntax(error.message().to_owned()))
+        })?;
+        let mut backends = Vec::new();
+        for (key, value) in document.get_ref() {
+            if key.get_ref() != "backends" {
+                let (at, unknown) = (key.span().start, FieldProblem::Unknown("backends"));
+                return Err(reader.error(at, key.get_ref(), unknown));
+            }
+            backends = reader.backends(value)?;
         }
-        backends = reader.backends(value)?;
+        Ok(backends)
     }
-    Ok(backends)
 }
 
 impl Reader<'_> {
