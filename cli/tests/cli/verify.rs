@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use media::{
-    Activity, BlobHash, CellBox, EventType, GateConfig, RequestId, RunId, Score, Signal, Zones,
-};
+use media::{Activity, BlobHash, EventType, GateConfig, RequestId, RunId, Score, Signal, Zones};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-use timeline::{Event, FramesDecoded, KeyframeStored, NewEvent, SamplingPolicy, Signals, Timeline};
+use timeline::{
+    Event, FramesDecoded, KeyframeStored, NewEvent, SamplingPolicy, SignalRecord, Signals, Timeline,
+};
 
 use crate::support::{Outcome, sightline};
 
@@ -36,39 +36,16 @@ fn analysed(thresholds: &[&str]) -> Pass {
     let found: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
     let list = |name: &str| found[name].as_array().expect("a list").clone();
     Pass {
-        signals: list("signals").iter().map(signal).collect(),
+        signals: list("signals").into_iter().map(signal).collect(),
         stills: list("stills").iter().map(still).collect(),
         gate: None,
         reason: None,
     }
 }
 
-fn signal(record: &Value) -> Signal {
-    let number = |name: &str| record[name].as_u64().expect("a number");
-    let score = |value: &Value| Score::from_f64(value.as_f64().expect("a score")).expect("0 to 1");
-    let hash = record["perceptual_hash"].as_str().expect("text");
-    Signal {
-        frame_index: number("frame_index"),
-        source_frame_index: record["source_frame_index"].as_u64(),
-        pts_ms: record["pts_ms"].as_i64().expect("a time"),
-        perceptual_hash: u64::from_str_radix(hash, 16).expect("hexadecimal"),
-        luma_mean: score(&record["luma_mean"]),
-        flicker_score: score(&record["flicker_score"]),
-        ghosting_score: score(&record["ghosting_score"]),
-        noise_variance_score: score(&record["noise_variance_score"]),
-        scene_score: record.get("scene_score").map(score),
-        activity: record.get("activity_score").map(|value| Activity {
-            score: score(value),
-            region: record.get("activity_region").map_or(CellBox::default(), region),
-            zones: 0,
-        }),
-    }
-}
-
-fn region(record: &Value) -> CellBox {
-    let side =
-        |name: &str| Score::from_f64(record[name].as_f64().expect("a side")).expect("0 to 1");
-    CellBox::from_fractions(["x", "y", "width", "height"].map(side)).expect("in the picture")
+fn signal(record: Value) -> Signal {
+    let record: SignalRecord = serde_json::from_value(record).expect("a signal");
+    record.signal().expect("in range")
 }
 
 fn still(record: &Value) -> KeyframeStored {
