@@ -30,7 +30,7 @@ use crate::{
     progress::MediaProgress,
     report::{Report, ReportStill, StillSampler},
     runs::{AnalyzeBody, IngestBody},
-    wire::QueryReply,
+    wire::{QueryReply, RunRecord},
 };
 
 /// Model recorded in the run; the demo asks no model.
@@ -56,12 +56,6 @@ pub struct DemoArgs {
     /// Folder with sample clips
     #[arg(long, value_name = "DIR", env = "SIGHTLINE_MEDIA_DIR")]
     media_dir: Option<PathBuf>,
-}
-
-/// Response of `POST /v1/runs`.
-#[derive(Deserialize)]
-struct Created {
-    run_id: String,
 }
 
 /// Response of `POST /v1/runs/{id}/ingest`.
@@ -169,7 +163,7 @@ fn work(
     started: Instant,
     cancel: &CancelToken,
 ) -> Result<String, CliError> {
-    let run: Created = client.post("v1/runs", &json!({ "model": MODEL }), QUICK)?;
+    let run: RunRecord = client.post("v1/runs", &json!({ "model": MODEL }), QUICK)?;
     note!("run:    {}", printable(&run.run_id));
     let stream = video::look(worker, video);
     let duration_ms = stream.as_ref().and_then(|stream| Some(stream.duration?.as_millis()));

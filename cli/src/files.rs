@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{self, StdoutWriter, TextTable, bytes, printable, text},
+    output::{self, StdoutWriter, TextTable, bytes, printable, say, text},
 };
 
 /// Arguments of `files`.
@@ -48,13 +48,7 @@ pub fn run(args: &FilesArgs) -> Result<(), CliError> {
         FilesCommand::List => list(&client, args.json),
         FilesCommand::Get { name, out } => save(&client.bytes(&path(name)?)?, out.as_deref()),
         FilesCommand::Delete { name } => {
-            let reply: Value = client.delete(&path(name)?)?;
-            let mut out = StdoutWriter::stdout();
-            match args.json {
-                true => out.json(&reply)?,
-                false => out.line(format!("{} deleted", printable(name)))?,
-            }
-            out.finish()
+            say(args.json, &client.delete(&path(name)?)?, |_| format!("{name} deleted"))
         }
     }
 }

@@ -100,6 +100,17 @@ pub fn print<T: Serialize + ?Sized>(
     out.finish()
 }
 
+/// Prints the server's response as JSON, or `line` for people.
+pub fn say(json: bool, reply: &Value, line: impl FnOnce(&Value) -> String) -> Result<(), CliError> {
+    let mut out = StdoutWriter::stdout();
+    if json {
+        out.json(reply)?
+    } else {
+        out.line(printable(&line(reply)))?
+    }
+    out.finish()
+}
+
 /// Writer of JSON. Escapes hidden characters in strings, which changes no value. JSON passed on from a server
 /// may have white space between tokens; it is reduced to blanks.
 struct Json<'a, W> {

@@ -73,27 +73,11 @@ impl FrameProgress {
     }
 }
 
-/// Progress of an upload; clones share one bar.
-#[derive(Clone)]
-pub struct UploadProgress(ProgressBar);
-
-impl UploadProgress {
-    /// Starts a bar over `len` bytes.
-    pub fn start(what: &'static str, len: u64) -> UploadProgress {
-        let bar = ProgressBar::new(len).with_style(style(BYTES)).with_prefix(what);
-        bar.enable_steady_tick(REDRAW);
-        UploadProgress(bar)
-    }
-
-    /// Adds bytes that were sent.
-    pub fn more(&self, bytes: usize) {
-        self.0.inc(bytes as u64);
-    }
-
-    /// Removes the bar.
-    pub fn clear(self) {
-        self.0.finish_and_clear();
-    }
+/// Starts a bar over the `len` bytes of an upload.
+pub fn upload(len: u64) -> ProgressBar {
+    let bar = ProgressBar::new(len).with_style(style(BYTES)).with_prefix("uploading");
+    bar.enable_steady_tick(REDRAW);
+    bar
 }
 
 fn style(template: &str) -> ProgressStyle {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     client::{ApiClient, QUICK, ServerArgs, run_path},
     error::CliError,
-    output::{self, StdoutWriter, TextTable, or_dash, printable, text},
+    output::{self, StdoutWriter, TextTable, or_dash, printable, say, text},
     wire::RunRecord,
     work::post_nothing,
 };
@@ -228,17 +228,6 @@ pub fn under_way(value: &Value) -> Option<String> {
         line.push_str(&format!(", {} s left", left_ms.div_ceil(1000)));
     }
     Some(line)
-}
-
-/// Prints the server's response as JSON, or `line` for people.
-pub fn say(json: bool, reply: &Value, line: impl FnOnce(&Value) -> String) -> Result<(), CliError> {
-    let mut out = StdoutWriter::stdout();
-    if json {
-        out.json(reply)?
-    } else {
-        out.line(printable(&line(reply)))?
-    }
-    out.finish()
 }
 
 #[cfg(test)]

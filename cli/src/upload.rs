@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -11,8 +11,7 @@ use serde_json::Value;
 use crate::{
     client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{StdoutWriter, printable},
-    progress::UploadProgress,
+    output, progress,
 };
 
 /// Arguments of `upload`.
@@ -30,13 +29,7 @@ pub struct UploadArgs {
 /// Runs `upload`: prints the path that `runs ingest` takes as its source.
 pub fn run(args: &UploadArgs) -> Result<(), CliError> {
     let reply = send(&ApiClient::new(&args.server)?, &args.file)?;
-    let mut out = StdoutWriter::stdout();
-    if args.json {
-        out.json(&reply)?;
-    } else {
-        out.line(printable(&path_of(&reply)))?;
-    }
-    out.finish()
+    output::say(args.json, &reply, path_of)
 }
 
 /// Returns the uploaded file's path in the server's response.
@@ -53,23 +46,8 @@ pub fn send(client: &ApiClient, path: &Path) -> Result<Value, CliError> {
         return Err(failed(io::Error::other("not a regular file")));
     }
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    let bar = UploadProgress::start("uploading", metadata.len());
-    let reader = Counted { file, bar: bar.clone() };
-    let reply = client.upload("v1/upload", &name, reader, metadata.len());
-    bar.clear();
+    let bar = progress::upload(metadata.len());
+    let reply = client.upload("v1/upload", &name, bar.wrap_read(file), metadata.len());
+    bar.finish_and_clear();
     reply
-}
-
-/// A file that counts the bytes read from it.
-struct Counted {
-    file: File,
-    bar: UploadProgress,
-}
-
-impl Read for Counted {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(into)?;
-        self.bar.more(read);
-        Ok(read)
-    }
 }

@@ -5,13 +5,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::say;
 use crate::{
     activity,
     client::{ApiClient, LONG, run_path},
     error::CliError,
     interrupt, models,
-    output::{StdoutWriter, text},
+    output::{StdoutWriter, say, text},
     run::{ReasonBody, semantic},
     thresholds::GateArgs,
     upload,

@@ -10,44 +10,25 @@ pub enum WhipError {
     Decode(#[from] decode::DecodeError),
     /// The codec has no supported RTP payload format.
     #[error("{codec} cannot be published; H.264, H.265, VP8, VP9 and AV1 can")]
-    Codec {
-        /// Name of the codec.
-        codec: &'static str,
-    },
+    Codec { codec: &'static str },
     /// The file has no keyframe for a receiver to start from.
     #[error("the file has no keyframe")]
     NoKeyframe,
     /// The file is too large to be held in memory.
     #[error("the file holds more than {max} bytes of video")]
-    TooLarge {
-        /// Most bytes of coded pictures.
-        max: usize,
-    },
+    TooLarge { max: usize },
     /// The value is not a number from 0 to 100.
     #[error("must be a number from 0 to 100")]
     Percent,
     /// The WebRTC library reported an error.
     #[error("session {session}: {problem}: {detail}")]
-    Connection {
-        /// Number of the session, from 1.
-        session: usize,
-        /// Step that failed.
-        problem: &'static str,
-        /// Message of the library.
-        detail: String,
-    },
+    Connection { session: usize, problem: &'static str, detail: String },
     /// The connection was not established in time.
     #[error("session {session} was accepted and never connected: no answer to ICE or DTLS")]
-    NeverConnected {
-        /// Number of the session, from 1.
-        session: usize,
-    },
+    NeverConnected { session: usize },
     /// The server ended the session or went away.
     #[error("session {session} was ended by the server")]
-    Ended {
-        /// Number of the session, from 1.
-        session: usize,
-    },
+    Ended { session: usize },
     /// A UDP socket cannot be opened.
     #[error("cannot open a UDP socket: {0}")]
     Socket(std::io::Error),
