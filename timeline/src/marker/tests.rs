@@ -59,33 +59,56 @@ fn outline(markers: &[Marker]) -> Vec<String> {
     markers.iter().map(line).collect()
 }
 
-#[track_caller]
-fn check(segments: Segments<'_>, expected: &[&str]) {
-    assert_eq!(outline(&derive(segments, MarkerConfig::default())), expected);
-}
-
 #[test]
-fn no_frames_give_no_markers() {
-    check(&[], &[]);
-}
-
-#[test]
-fn neighbours_of_one_type_merge_and_a_type_change_splits() {
-    check(
-        &[("keyframe_keep", 0..=0, 1_000_000), ("context_observation", 1..=4, 900_000)],
-        &["keyframe_keep exact 0-0 1", "context_observation exact 1-4 0.9"],
-    );
-}
-
-#[test]
-fn the_threshold_itself_is_exact_and_a_constant_keeps_its_value() {
-    check(&[("person", 0..=9, 700_000)], &["person exact 0-9 0.7"]);
-    check(&[("person", 0..=9, 699_999)], &["person provisional 0-9 0.699999"]);
-}
-
-#[test]
-fn a_scene_cut_is_exact_at_any_confidence() {
-    check(&[("scene_cut", 3..=3, 0)], &["scene_cut exact 3-3 0"]);
+fn each_rule_gives_its_markers() {
+    let rows: [(&str, Segments<'_>, &[&str]); 11] = [
+        ("no frames", &[], &[]),
+        (
+            "neighbours of one type merge, and a change of type splits",
+            &[("keyframe_keep", 0..=0, 1_000_000), ("context_observation", 1..=4, 900_000)],
+            &["keyframe_keep exact 0-0 1", "context_observation exact 1-4 0.9"],
+        ),
+        ("the threshold", &[("person", 0..=9, 700_000)], &["person exact 0-9 0.7"]),
+        ("below it", &[("person", 0..=9, 699_999)], &["person provisional 0-9 0.699999"]),
+        ("a scene cut", &[("scene_cut", 3..=3, 0)], &["scene_cut exact 3-3 0"]),
+        (
+            "the mean over the frames",
+            &[("person", 0..=0, 500_000), ("person", 1..=3, 900_000)],
+            &["person exact 0-3 0.8"],
+        ),
+        (
+            "confirmed by the next inside the window",
+            &[("person", 0..=4, 600_000), ("person", 7..=9, 900_000)],
+            &["person provisional 0-4 0.6", "person exact 7-9 0.9", "person finalized 0-9 0.75"],
+        ),
+        (
+            "outside the window",
+            &[("person", 0..=4, 600_000), ("person", 8..=9, 600_000)],
+            &["person provisional 0-4 0.6", "person provisional 8-9 0.6"],
+        ),
+        (
+            "after another type",
+            &[("person", 0..=1, 600_000), ("car", 2..=2, 900_000), ("person", 3..=4, 600_000)],
+            &["person provisional 0-1 0.6", "car exact 2-2 0.9", "person provisional 3-4 0.6"],
+        ),
+        (
+            "after an exact one",
+            &[("person", 0..=1, 700_000), ("person", 3..=4, 600_000)],
+            &["person exact 0-1 0.7", "person provisional 3-4 0.6"],
+        ),
+        (
+            "the mean of segments, not of frames",
+            &[("person", 0..=99, 400_000), ("person", 101..=101, 600_000)],
+            &[
+                "person provisional 0-99 0.4",
+                "person provisional 101-101 0.6",
+                "person finalized 0-101 0.5",
+            ],
+        ),
+    ];
+    for (rule, segments, expected) in rows {
+        assert_eq!(outline(&derive(segments, MarkerConfig::default())), expected, "{rule}");
+    }
 }
 
 #[test]
@@ -101,47 +124,6 @@ fn a_scene_cut_under_another_name_is_exact_and_so_is_what_is_called_one() {
     assert_eq!(derive(&[("scene_cut", false)]), ["scene_cut exact 0-0 0.1"]);
     // Two types under one label are one segment, exact if it contains a scene cut.
     assert_eq!(derive(&[("shot", false), ("shot", true)]), ["shot exact 0-1 0.1"]);
-}
-
-#[test]
-fn confidence_is_the_mean_over_the_frames() {
-    check(&[("person", 0..=0, 500_000), ("person", 1..=3, 900_000)], &["person exact 0-3 0.8"]);
-}
-
-#[test]
-fn a_provisional_segment_is_finalized_by_the_next_of_its_type_inside_the_window() {
-    check(
-        &[("person", 0..=4, 600_000), ("person", 7..=9, 900_000)],
-        &["person provisional 0-4 0.6", "person exact 7-9 0.9", "person finalized 0-9 0.75"],
-    );
-}
-
-#[test]
-fn outside_the_window_after_another_type_or_when_exact_nothing_is_finalized() {
-    check(
-        &[("person", 0..=4, 600_000), ("person", 8..=9, 600_000)],
-        &["person provisional 0-4 0.6", "person provisional 8-9 0.6"],
-    );
-    check(
-        &[("person", 0..=1, 600_000), ("car", 2..=2, 900_000), ("person", 3..=4, 600_000)],
-        &["person provisional 0-1 0.6", "car exact 2-2 0.9", "person provisional 3-4 0.6"],
-    );
-    check(
-        &[("person", 0..=1, 700_000), ("person", 3..=4, 600_000)],
-        &["person exact 0-1 0.7", "person provisional 3-4 0.6"],
-    );
-}
-
-#[test]
-fn a_finalized_marker_averages_segments_not_frames() {
-    check(
-        &[("person", 0..=99, 400_000), ("person", 101..=101, 600_000)],
-        &[
-            "person provisional 0-99 0.4",
-            "person provisional 101-101 0.6",
-            "person finalized 0-101 0.5",
-        ],
-    );
 }
 
 #[test]

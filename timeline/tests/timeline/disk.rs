@@ -11,7 +11,7 @@ use std::{
 
 use timeline::{RecoveryReport, Storage, StorageFile, Timeline, TimelineError, TimelineOptions};
 
-use crate::survivor::{Change, Content, SECTOR, Sector, survivor};
+use crate::survivor::{Change, Content, Sector, free, survivor};
 use fastrand::Rng;
 
 /// Fault of all operations of a kind.
@@ -57,19 +57,6 @@ struct State {
     slip: Option<Slip>,
     /// Operations left until the power is cut.
     power: Option<u64>,
-}
-
-/// Most freed sectors kept.
-const FREED_MAX: usize = 256;
-
-impl State {
-    fn free(&mut self, bytes: &[u8]) {
-        let sectors =
-            bytes.chunks_exact(SECTOR).filter(|sector| sector.iter().any(|byte| *byte != 0));
-        self.freed.extend(sectors.map(|sector| Sector::try_from(sector).unwrap()));
-        let surplus = self.freed.len().saturating_sub(FREED_MAX);
-        self.freed.drain(..surplus);
-    }
 }
 
 #[derive(Clone, Default)]
@@ -177,7 +164,7 @@ impl SimDisk {
         let mut after = State { durable_names: files.clone(), files, freed, ..State::default() };
         let lost = state.files.iter().filter(|(name, _)| !names.contains_key(*name));
         for (_, content) in lost {
-            after.free(&lock(content).bytes);
+            free(&mut after.freed, &lock(content).bytes);
         }
         SimDisk(Arc::new(Mutex::new(after)))
     }
@@ -246,7 +233,7 @@ impl Storage for SimDisk {
             state.passed.push((from.to_owned(), None));
             state.passed.push((to.to_owned(), Some(content.clone())));
             if let Some(replaced) = state.files.insert(to.to_owned(), content) {
-                state.free(&lock(&replaced).bytes);
+                free(&mut state.freed, &lock(&replaced).bytes);
             }
             Ok(())
         })
@@ -256,7 +243,7 @@ impl Storage for SimDisk {
         self.name(|state| {
             let content = state.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
             state.passed.push((name.to_owned(), None));
-            state.free(&lock(&content).bytes);
+            free(&mut state.freed, &lock(&content).bytes);
             Ok(())
         })
     }
@@ -294,7 +281,7 @@ impl StorageFile for SimFile {
                 content.bytes.resize(size, 0);
                 content.unsynced.push(Change::Size(size));
                 drop(content);
-                self.disk.state().free(&cut);
+                free(&mut self.disk.state().freed, &cut);
             }
             Ok(())
         })

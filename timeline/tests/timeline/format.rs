@@ -66,49 +66,38 @@ fn listing(log: &Timeline) -> String {
 }
 
 #[test]
-fn the_first_format_opens_and_reads_the_same_forever() {
-    opens_and_reads_the_same(1, 25);
-}
-
-#[test]
-fn the_format_with_activity_opens_and_reads_the_same_forever() {
-    opens_and_reads_the_same(WRITTEN, 13);
-}
-
-#[test]
-fn the_compacted_format_opens_and_reads_the_same_forever() {
-    opens_and_reads_the_same(2, 13);
-}
-
-fn opens_and_reads_the_same(version: u32, events: u64) {
-    let fixture = fixture(version);
-    let golden = fixture.join("events.txt");
+fn every_format_opens_and_reads_the_same_forever() {
     #[expect(clippy::disallowed_methods, reason = "a switch of the test, not of the log")]
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
-    if update && version == WRITTEN {
-        if fixture.exists() {
-            fs::remove_dir_all(&fixture).unwrap();
+    for (version, events) in [(1, 25), (2, 13), (WRITTEN, 13)] {
+        let fixture = fixture(version);
+        let golden = fixture.join("events.txt");
+        if update && version == WRITTEN {
+            if fixture.exists() {
+                fs::remove_dir_all(&fixture).unwrap();
+            }
+            write_fixture(&fixture);
+            let (log, _) = Timeline::open_read_only(&fixture).unwrap();
+            fs::write(&golden, listing(&log)).unwrap();
+            fs::remove_file(fixture.join("lock")).unwrap();
         }
-        write_fixture(&fixture);
-        let (log, _) = Timeline::open_read_only(&fixture).unwrap();
-        fs::write(&golden, listing(&log)).unwrap();
-        fs::remove_file(fixture.join("lock")).unwrap();
+        let expected = fs::read_to_string(&golden).unwrap();
+        let dir = TempDir::new().unwrap();
+        copy(&fixture, dir.path());
+        let report = verify(dir.path()).unwrap();
+        assert!(report.problems.is_empty(), "version {version}: {:?}", report.problems);
+        let counts = (report.events, report.columns, report.footers_missing);
+        assert_eq!(counts, (events, 1, 0), "version {version}");
+        let (log, recovery) = Timeline::open(dir.path(), TimelineOptions::default()).unwrap();
+        assert_eq!((recovery.events, recovery.torn.as_ref()), (events, None), "version {version}");
+        assert_eq!(listing(&log), expected, "version {version}");
+        let appended = log.append_wait(vec![found(1, "goes on")]).unwrap();
+        assert_eq!(appended[0].seq, Seq(26), "version {version}");
+        let blobs = BlobStore::open(&dir.path().join("blobs"), None).unwrap();
+        let still = "16156482030896da15ad58db297695c49d2a1123c9e37d837deea292bf4313b8";
+        let stored = blobs.get(&still.parse().unwrap(), 17).unwrap();
+        assert_eq!(stored.unwrap(), b"not really a JPEG", "version {version}");
     }
-    let expected = fs::read_to_string(&golden).unwrap();
-    let dir = TempDir::new().unwrap();
-    copy(&fixture, dir.path());
-    let report = verify(dir.path()).unwrap();
-    assert!(report.problems.is_empty(), "{:?}", report.problems);
-    assert_eq!((report.events, report.columns, report.footers_missing), (events, 1, 0));
-    let (log, recovery) = Timeline::open(dir.path(), TimelineOptions::default()).unwrap();
-    assert_eq!((recovery.events, recovery.torn.as_ref()), (events, None));
-    assert_eq!(listing(&log), expected);
-    let appended = log.append_wait(vec![found(1, "goes on")]).unwrap();
-    assert_eq!(appended[0].seq, Seq(26));
-    let blobs = BlobStore::open(&dir.path().join("blobs"), None).unwrap();
-    let still = "16156482030896da15ad58db297695c49d2a1123c9e37d837deea292bf4313b8";
-    let stored = blobs.get(&still.parse().unwrap(), 17).unwrap();
-    assert_eq!(stored.unwrap(), b"not really a JPEG");
 }
 
 #[test]

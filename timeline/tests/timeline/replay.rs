@@ -10,11 +10,8 @@ use std::{
     path::Path,
 };
 
-use crate::survivor::{Change, Content, SECTOR, Sector, survivor};
+use crate::survivor::{Change, Content, Sector, free, survivor};
 use fastrand::Rng;
-
-/// Most freed sectors kept.
-const FREED_MAX: usize = 256;
 
 /// Recorded change.
 pub struct Step {
@@ -112,15 +109,8 @@ impl Tree {
             && Some(before) != node
             && let Node::File(content) = &self.nodes[before]
         {
-            let bytes = content.bytes.clone();
-            self.free(&bytes);
+            free(&mut self.freed, &content.bytes);
         }
-    }
-
-    fn free(&mut self, bytes: &[u8]) {
-        self.freed.extend(bytes.chunks_exact(SECTOR).map(|part| Sector::try_from(part).unwrap()));
-        let surplus = self.freed.len().saturating_sub(FREED_MAX);
-        self.freed.drain(..surplus);
     }
 
     fn make(&mut self, path: &str, node: Node) -> usize {

@@ -9,6 +9,15 @@ use fastrand::Rng;
 
 pub const SECTOR: usize = 512;
 pub type Sector = [u8; SECTOR];
+/// Most freed sectors kept.
+const FREED_MAX: usize = 256;
+
+/// Adds the sectors of a removed or truncated file to `freed`.
+pub fn free(freed: &mut Vec<Sector>, bytes: &[u8]) {
+    let sectors = bytes.as_chunks::<SECTOR>().0.iter().filter(|sector| **sector != [0; SECTOR]);
+    freed.extend(sectors);
+    freed.drain(..freed.len().saturating_sub(FREED_MAX));
+}
 
 /// Change of a file since its last sync.
 #[derive(Clone)]
