@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use decode::{FileReport, Sampling, StreamInfo};
+use decode::{FileReport, StreamInfo};
 use gate::{Decision, EpisodeChange, Episodes, Gate, GateConfig, SelectionReason};
-use media::{MarkerOrigin, Rotation, RunId, Signal, Zones};
+use media::{MarkerOrigin, Rotation, RunId, Signal};
 use timeline::{AnalysisKey, FrameLabel, MarkerConfig, derive_markers};
 use worker::{
     CancelToken, EncodedImage, FrameRecord, JobEvent, JobOptions, JobSpec, Supervisor, WorkerError,
@@ -30,16 +30,11 @@ const WALL: Duration = Duration::from_secs(24 * 3600);
 /// Limit of the worker's output: stills of half a million 8K frames.
 const OUTPUT_BYTES: u64 = 256 << 30;
 
-/// Options of the analysis of a file.
+/// Analysis of a file.
 pub struct AnalyzeJob {
     pub path: PathBuf,
     pub run: RunId,
-    pub sampling: Sampling,
-    pub max_frames: u64,
-    pub threads: usize,
-    pub stills: bool,
-    pub gate: GateConfig,
-    pub zones: Zones,
+    pub options: JobOptions,
 }
 
 /// Result of an analysis.
@@ -76,18 +71,9 @@ pub fn analyze(
     mut on_still: impl FnMut(Still) -> Result<(), CliError>,
 ) -> Result<Analysis, CliError> {
     let (input, bytes) = open(&job.path)?;
-    let gate = job.gate;
-    let options = JobOptions {
-        sampling: job.sampling,
-        max_frames: job.max_frames,
-        stills: job.stills,
-        gate,
-        zones: job.zones.clone(),
-        threads: job.threads,
-        ..JobOptions::default()
-    };
+    let gate = job.options.gate;
     let limits = WorkerLimits { wall: WALL, output_bytes: OUTPUT_BYTES, ..WorkerLimits::default() };
-    let spec = JobSpec { limits, ..JobSpec::new(input, options) };
+    let spec = JobSpec { limits, ..JobSpec::new(input, job.options.clone()) };
     let mut stream = None;
     let (mut signals, mut decides) = (Vec::new(), Gate::new(gate));
     let mut progress: Option<MediaProgress> = None;
@@ -129,16 +115,13 @@ pub fn analyze(
         progress.clear();
     }
     // A cancelled analysis counts as interrupted, whatever its outcome.
-    if cancel.is_cancelled() {
-        return Err(CliError::Interrupted);
-    }
-    if let Some(failure) = failure {
+    if let Some(failure) = cancel.is_cancelled().then_some(CliError::Interrupted).or(failure) {
         return Err(failure);
     }
     let failed = |source| CliError::Analysis { path: job.path.clone(), source };
     let report = outcome.map_err(failed)?;
     let stream = stream.ok_or_else(|| failed(WorkerError::Ended))?;
-    let decided = decide(job.run, gate, &job.zones.names(), &signals);
+    let decided = decide(job.run, gate, &job.options.zones.names(), &signals);
     Ok(Analysis { run: job.run, bytes, stream, report, gate, signals, decided })
 }
 

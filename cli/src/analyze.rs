@@ -15,7 +15,7 @@ use media::{FrameRate, RunId, WallTime};
 use serde::Serialize;
 use serde_json::{Value, json};
 use timeline::SignalRecord;
-use worker::Supervisor;
+use worker::{JobOptions, Supervisor};
 
 use crate::{
     activity::{self, EpisodeRecord},
@@ -185,16 +185,16 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
             .map_err(|source| CliError::Write { path: dir.clone(), source })?;
     }
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let job = AnalyzeJob {
-        path: args.file.clone(),
-        run: args.run_id,
+    let options = JobOptions {
         sampling: args.fps.map_or(Sampling::Every, Sampling::Fixed),
         max_frames: args.max_frames.get(),
         threads: args.threads.map_or(cores, NonZeroUsize::get),
         stills: args.stills.is_some() || args.report.is_some(),
         gate: args.gate.config(),
         zones: args.zones.zones()?,
+        ..JobOptions::default()
     };
+    let job = AnalyzeJob { path: args.file.clone(), run: args.run_id, options };
     let mut shelf = StillSampler::default();
     let mut stills = Vec::new();
     let program = environment::worker_program()?;

@@ -150,12 +150,6 @@ fn carry_out(
             Ok(())
         }
     };
-    let mut carry_out = |work, body: &Value| {
-        work::carry_out(client, (run, work), body, cancel, &mut cursor, &mut on_event)
-    };
-    let body = |body: Result<Value, serde_json::Error>| {
-        body.map_err(|error| CliError::Usage(error.to_string()))
-    };
     let ended = match &args.prompt {
         Some(prompt) => {
             let reason = ReasonBody {
@@ -164,9 +158,11 @@ fn carry_out(
                 semantic_prompt: prompt.clone(),
                 include_frame_metadata: false,
             };
-            carry_out("reason", &body(serde_json::to_value(reason))?)
+            work::carry_out(client, (run, "reason"), &reason, cancel, &mut cursor, &mut on_event)
         }
-        None => carry_out("ingest", &body(serde_json::to_value(ingest))?),
+        None => {
+            work::carry_out(client, (run, "ingest"), &ingest, cancel, &mut cursor, &mut on_event)
+        }
     };
     let ended = ended.map_err(|error| explained(error, &args.source))?;
     let was_cut = matches!(ended, Ended::Cancelled);
@@ -182,8 +178,7 @@ fn carry_out(
         let analyze = AnalyzeBody { model: model.to_owned(), ..AnalyzeBody::default() };
         // Ctrl-C has ended the source, but the frames so far are analysed.
         let never = CancelToken::new();
-        let body = body(serde_json::to_value(analyze))?;
-        work::carry_out(client, (run, "analyze"), &body, &never, &mut cursor, &mut on_event)?;
+        work::carry_out(client, (run, "analyze"), &analyze, &never, &mut cursor, &mut on_event)?;
     }
     Ok(was_cut)
 }

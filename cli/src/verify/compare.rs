@@ -7,7 +7,7 @@ use media::{BlobHash, Signal, Zones};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use timeline::KeyframeStored;
-use worker::{CancelToken, Supervisor};
+use worker::{CancelToken, JobOptions, Supervisor};
 
 use super::{recorded::RecordedPass, sampling};
 use crate::{
@@ -53,16 +53,16 @@ pub fn prove(
     // A pass that ended at its frame limit was decided without later frames; one that was cut off was not.
     let ahead = if pass.is_cut { AHEAD as u64 } else { 0 };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let job = AnalyzeJob {
-        path: path.to_owned(),
-        run: analysis::NO_RUN,
+    let options = JobOptions {
         sampling: sampling(pass),
         max_frames: (pass.signals.len() as u64 + ahead).max(1),
         threads: cores,
         stills: !pass.stills.is_empty(),
         gate,
         zones,
+        ..JobOptions::default()
     };
+    let job = AnalyzeJob { path: path.to_owned(), run: analysis::NO_RUN, options };
     let mut made: Vec<Still> = Vec::new();
     let analysis = analysis::analyze(supervisor, &job, cancel, |still| {
         let hash = BlobHash::from_bytes(Sha256::digest(&still.picture.jpeg).into());
