@@ -313,14 +313,20 @@ fn on_a_full_disk_work_is_refused_and_runs_still_end() {
     ingested(&server, clips[0]);
 
     // Nor is work taken that goes where no restart would find it.
-    for part in ["ledger", "log", "log/journal"] {
+    let run = server.create_run();
+    for part in ["ledger", "log", "log/journal", "open-columns"] {
         let (there, away) = (disk.join(part), disk.join("away"));
         std::fs::rename(&there, &away).expect("moved");
+        if part == "open-columns" {
+            // The last look at the disk did not find it.
+            let early = ingest(&server, &run, clips[0]).assert_refused(503, "unavailable");
+            assert!(!early.header("retry-after").is_empty());
+        }
         wait_until("it is missed", || !is_ready());
         let refused = server.post("/v1/runs", &json!({})).assert_refused(503, "unavailable");
         assert!(refused.text.contains("moved or replaced"), "{part}: {}", refused.text);
         std::fs::rename(&away, &there).expect("back");
         wait_until("the server is ready", is_ready);
     }
-    server.create_run();
+    ingest(&server, &run, clips[0]).assert_ok();
 }

@@ -153,6 +153,10 @@ impl TimelineError {
             | TimelineError::LogFull { .. }
             | TimelineError::DiskFull { .. } => ErrorKind::Exhausted,
             TimelineError::TooLarge { .. } => ErrorKind::InvalidInput,
+            // A folder was moved away under the server.
+            TimelineError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                ErrorKind::Unavailable
+            }
             TimelineError::Io { .. } => ErrorKind::Internal,
         }
     }
@@ -191,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_without_room_is_exhausted_whatever_was_written() {
+    fn a_disk_without_room_or_folder_takes_a_retry() {
         let full = std::fs::File::options().write(true).open("/dev/full").expect("there");
         let written = io::Write::write_all(&mut &full, b"x").expect_err("no room");
         let quota = io::Error::from(io::ErrorKind::QuotaExceeded);
@@ -199,6 +203,7 @@ mod tests {
         for (source, kind) in [
             (written, ErrorKind::Exhausted),
             (quota, ErrorKind::Exhausted),
+            (io::ErrorKind::NotFound.into(), ErrorKind::Unavailable),
             (other, ErrorKind::Internal),
         ] {
             let text = source.to_string();
