@@ -88,7 +88,7 @@ fn a_reasoning_that_fails_is_charged_for_what_its_events_name() {
         wait_until("a worker that is held back", || server.kill_workers() > 0);
         asking.join().expect("no panic")
     });
-    assert_eq!(answer.status, 422, "{}", answer.text);
+    assert_eq!(answer.status, 503, "{}", answer.text);
     assert_eq!(server.kinds(&run).last().map(String::as_str), Some("run_failed"));
     let named = server.payloads(&run, "keyframe_stored");
     let bytes = named.iter().map(|still| still["image_bytes"].as_u64().expect("a size"));

@@ -12,7 +12,7 @@ pub enum LiveEnd {
     Enough,
     /// The source announced its end.
     Over,
-    /// The connection ended or fell silent; a new one may go on.
+    /// The connection or the worker ended, or the source fell silent; a new one may go on.
     Lost,
     /// The source refused the request; if it has been open before, a retry may succeed.
     Refused,
@@ -43,6 +43,7 @@ impl LiveEnd {
             | WorkerError::Refused(_) => LiveEnd::Refused,
             WorkerError::Fault(JobFault::Over) => LiveEnd::Over,
             WorkerError::Fault(JobFault::Source { .. })
+            | WorkerError::KilledOutside
             | WorkerError::FirstFrameTimeout { .. }
             | WorkerError::Stalled { .. } => LiveEnd::Lost,
             WorkerError::MemoryLimit { .. }
@@ -92,6 +93,7 @@ mod tests {
             (source(true), LiveEnd::Refused),
             (Err(WorkerError::Refused(ResourceError(String::new()))), LiveEnd::Refused),
             (Err(WorkerError::Stalled { after }), LiveEnd::Lost),
+            (Err(WorkerError::KilledOutside), LiveEnd::Lost),
             (Err(WorkerError::ProcessorTime), LiveEnd::Limit),
             (Err(WorkerError::OutputBudget { limit_bytes: 1 }), LiveEnd::Limit),
             (Err(JobFault::Decode(DecodeError::Empty).into()), LiveEnd::Damaged),

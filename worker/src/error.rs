@@ -136,7 +136,12 @@ pub enum WorkerError {
     /// A system call of the supervisor failed while the worker ran.
     #[error("cannot supervise the media worker: {0}")]
     Io(#[source] io::Error),
-    /// The worker died of a signal.
+    /// Something outside killed the worker; none of its own limits does that.
+    #[error(
+        "the media worker was killed from outside, as the system does when memory runs out: retry later"
+    )]
+    KilledOutside,
+    /// The worker died of another signal.
     #[error("the media worker was killed by signal {signal}{}", tail(.stderr))]
     Killed {
         /// Number of the signal.
@@ -245,6 +250,7 @@ impl WorkerError {
             WorkerError::Spawn(_)
             | WorkerError::Sandbox { .. }
             | WorkerError::Io(_)
+            | WorkerError::KilledOutside
             | WorkerError::Ended => ErrorKind::Unavailable,
             WorkerError::SessionInUse { .. } => ErrorKind::Conflict,
             WorkerError::NoSession { .. } => ErrorKind::NotFound,

@@ -285,7 +285,10 @@ impl WorkerProcess {
             }
             Some(signal) => {
                 self.program.forget_layout();
-                WorkerError::Killed { signal, stderr }
+                match signal {
+                    libc::SIGKILL => WorkerError::KilledOutside,
+                    signal => WorkerError::Killed { signal, stderr },
+                }
             }
             None => WorkerError::Exited { code: status.code().unwrap_or(-1), stderr },
         }

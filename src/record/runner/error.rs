@@ -160,10 +160,12 @@ mod tests {
     fn an_owner_is_told_no_path_of_the_server() {
         let full = || TimelineError::DiskFull { file: PathBuf::from("/srv/secret/blobs/7b.tmp") };
         let failed = || TimelineError::Poisoned { reason: "cannot sync /srv/secret".to_owned() };
+        let crashed = WorkerError::Killed { signal: 11, stderr: "/srv/secret".to_owned() };
         let rows = [
             (IngestError::from(full()), "no space is left on the server's disk"),
             (RunError::Log(full()).into(), "no space is left on the server's disk"),
             (failed().into(), "the server cannot store it now"),
+            (IngestError::Worker(crashed), "the media worker crashed on this source"),
         ];
         for (error, told) in rows {
             assert_eq!((error.told(), error.why_cut()), (told.to_owned(), told.to_owned()));

@@ -32,7 +32,9 @@ pub fn verdict(error: &WorkerError) -> &'static str {
         | WorkerError::WallClock { .. }
         | WorkerError::ProcessorTime => "watchdog",
         WorkerError::MemoryLimit { .. } => "memory limit",
-        WorkerError::Killed { .. } | WorkerError::Exited { .. } => "crash",
+        WorkerError::Killed { .. } | WorkerError::KilledOutside | WorkerError::Exited { .. } => {
+            "crash"
+        }
         _ => "other",
     }
 }
