@@ -166,6 +166,11 @@ fn carry_out(
     };
     let ended = ended.map_err(|error| explained(error, &args.source))?;
     let was_cut = matches!(ended, Ended::Cancelled);
+    if was_cut && matches!(record(client, run)?["status"].as_str(), Some("cancelled" | "completed"))
+    {
+        // Its end was asked for elsewhere; it takes no analysis any more.
+        return Ok(false);
+    }
     if let Ended::Done(answer) = ended
         && answer["more_frames"] == true
     {
@@ -216,10 +221,14 @@ fn say(at: &str, words: &str) {
     note!("{at:>12}  {}", printable(words));
 }
 
+fn record(client: &ApiClient, run: &str) -> Result<Value, CliError> {
+    let path = run_path(run, "")?;
+    events::retry_unreachable(true, || client.get(&path, &[]))
+}
+
 /// Ends the run, or deletes it if it is empty or its source was refused; returns its record.
 fn end(client: &ApiClient, run: &str, is_refused: bool) -> Result<Value, CliError> {
-    let path = run_path(run, "")?;
-    let record: Value = events::retry_unreachable(true, || client.get(&path, &[]))?;
+    let (path, record) = (run_path(run, "")?, record(client, run)?);
     match record["status"].as_str() {
         Some("pending") => client.delete(&path),
         Some("processing") if is_refused => client.delete(&path),

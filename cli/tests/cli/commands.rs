@@ -239,6 +239,17 @@ fn a_source_that_the_server_does_not_find_says_what_to_do() {
 }
 
 #[test]
+fn a_camera_that_is_stopped_elsewhere_ends_well() {
+    let run = || json!({ "run_id": RUN, "status": "cancelled" });
+    let job = || json!({ "job_id": JOB, "status": "cancelled", "frames_done": 7, "frames_per_second": 3 });
+    let events = || json!({ "matches": [], "next_from_seq": 1, "has_more": false });
+    let found = ["episodes", "markers", "interactions"].map(|name| json!({ name: [] }));
+    let answers = [run(), job(), events(), job(), events(), run(), run()].into_iter().chain(found);
+    let script = Script::start(answers.map(ok).collect());
+    script.run(&["run", "rtsp://camera/", "--model", "m"]).says(0, "cancelled: no markers");
+}
+
+#[test]
 fn the_help_says_what_the_words_mean() {
     for (command, words) in [
         ("markers", ["scene_cut", "provisional", "confidence lies in 0 to 1"]),
