@@ -280,16 +280,16 @@ impl Retention {
         let rests = |run: &RunId| self.registry.run(*run).is_none_or(|run| run.is_at_rest());
         let old = deleted.into_iter().filter(rests);
         let purged = old.chain(self.registry.deleted_in_the_way());
-        let purged = purged.filter(|run| !behind.contains(run)).collect();
+        let mut purged: HashSet<RunId> = purged.filter(|run| !behind.contains(run)).collect();
         let pace = |bytes: usize| {
             thread::sleep(Duration::from_secs(1) * bytes as u32 / BYTES_PER_SECOND);
             going(stop)
         };
-        let done = timeline.compact(&purged, &mut { pace })?;
-        if !done.stopped {
-            self.registry.forget(&purged);
-        }
-        Ok(done)
+        let done = timeline.compact(&purged, &mut { pace });
+        // A stop or damage leaves events of some.
+        purged.retain(|run| timeline.run_bytes(*run) == 0);
+        self.registry.forget(&purged);
+        done
     }
 
     /// Removes stills past their age, and stills that neither a visible run nor one without a known owner references.

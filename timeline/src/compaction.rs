@@ -3,11 +3,11 @@
 //! The other events keep their numbers and times. A new file is written aside, synced and renamed over the
 //! first of the files that it replaces; the others are removed once that is durable, and opening ignores them
 //! until then. A crash at any point leaves every event in exactly one valid file. Readers and the writer
-//! continue; damage ends the compaction.
+//! continue; a damaged file stays as it is, and so do the later events of its runs.
 
 use std::{collections::HashSet, io, ops::ControlFlow, sync::Arc};
 
-use media::{RunId, Seq, WallTime};
+use media::{ErrorKind, RunId, Seq, WallTime};
 
 use crate::{
     EventMeta, Result, TimelineError,
@@ -59,31 +59,42 @@ pub(crate) fn concerns_last(index: &LogIndex, purged: &HashSet<RunId>) -> bool {
 }
 
 /// Rewrites the sealed files of `store` without the events of `purged`, in order, so that a run's creation
-/// never outlives its deletion.
+/// never outlives its deletion. Returns the first damage once the files behind it are rewritten.
 pub(crate) fn compact(
     store: &SharedLog,
     purged: &HashSet<RunId>,
     file_bytes: u64,
     pace: CompactionThrottle<'_>,
 ) -> Result<CompactionStats> {
-    let mut done = CompactionStats::default();
-    let groups = plan(&store.index(), purged, file_bytes);
-    for group in groups {
-        if rewrite(store, &group, purged, pace, &mut done)?.is_break() {
-            done.stopped = true;
-            break;
+    let (mut done, mut damage, mut purged) = (CompactionStats::default(), Ok(()), purged.clone());
+    let mut groups = plan(&store.index(), &purged, file_bytes, Seq(0)).into_iter();
+    while !done.stopped
+        && let Some(group) = groups.next()
+    {
+        match rewrite(store, &group, &purged, pace, &mut done) {
+            Err(error) if error.kind() == ErrorKind::DataLoss => {
+                let index = store.index();
+                let files = index.files_in(group.first, group.next);
+                for (_, head) in files.flat_map(|file| index.file_events(file)) {
+                    purged.remove(&head.run);
+                }
+                groups = plan(&index, &purged, file_bytes, group.next).into_iter();
+                damage = damage.and(Err(error));
+            }
+            step => done.stopped = step?.is_break(),
         }
     }
-    Ok(done)
+    damage.map(|()| done)
 }
 
-fn plan(index: &LogIndex, purged: &HashSet<RunId>, file_bytes: u64) -> Vec<Group> {
+/// Groups the sealed files from `after` on.
+fn plan(index: &LogIndex, purged: &HashSet<RunId>, file_bytes: u64, after: Seq) -> Vec<Group> {
     let garbage = index.bytes_of(purged.iter().copied());
     let live = |file: usize| {
         u64::from(index.file(file).end) - garbage.get(&file).copied().unwrap_or_default()
     };
     let sealed = index.file_count().saturating_sub(1);
-    let (mut groups, mut from) = (Vec::new(), 0);
+    let (mut groups, mut from) = (Vec::new(), index.files_in(after, after).start);
     while from < sealed {
         let (mut to, mut bytes) = (from + 1, live(from));
         while to < sealed && bytes + live(to) <= file_bytes {

@@ -29,7 +29,8 @@ impl Timeline {
     /// Removes every event of the runs in `purged`, to which nothing may be appended any more.
     ///
     /// All other events keep number and time. Appends and reads continue; the work runs on the caller's
-    /// thread, and `pace` may slow it down or stop it. The next compaction completes what a failed one left.
+    /// thread, and `pace` may slow it down or stop it. The next compaction completes what a failed one left;
+    /// damage is returned at the end.
     pub fn compact(
         &self,
         purged: &HashSet<RunId>,

@@ -184,19 +184,21 @@ fn a_full_disk_ends_a_compaction_and_nothing_else() {
 }
 
 #[test]
-fn damage_ends_a_compaction_and_stays_where_it_is() {
+fn a_damaged_file_stays_and_no_other_run_waits_for_it() {
     let disk = SimDisk::default();
     let log = open(&disk).unwrap();
     fill(&log);
+    (0..40).for_each(|_| drop(log.append_wait(vec![found(7, &"y".repeat(300))]).unwrap()));
     log.close();
     let name = disk.names().remove(2);
     let mut bytes = disk.bytes(&name);
     bytes[600] ^= 1;
     disk.set_bytes(&name, bytes.clone());
     let log = open(&disk).unwrap();
-    let error = purge(&log, &[1]).unwrap_err();
+    let error = purge(&log, &[1, 7]).unwrap_err();
     assert!(error.to_string().contains(&name), "{error}");
     assert_eq!(disk.bytes(&name), bytes);
+    assert!(log.run_bytes(run(1)) > 0 && log.run_bytes(run(7)) == 0);
 }
 
 #[test]
