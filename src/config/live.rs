@@ -129,6 +129,23 @@ mod tests {
     }
 
     #[test]
+    fn one_principal_of_several_has_half_of_the_memory_in_whole_sessions() {
+        for (name, sessions, principals, expected) in [
+            ("two have keys", 4, 2, 2),
+            ("an odd session is nobody's own", 3, 2, 1),
+            ("one at least", 1, 2, 1),
+            ("nobody else has a key", 3, 1, 3),
+        ] {
+            let memory = (sessions * SESSION_BYTES).to_string();
+            let memory = [("SERVICE_MEDIA_MEMORY_BUDGET_BYTES".to_owned(), memory)];
+            let mut vars = EnvReader::new(memory);
+            let http = SocketAddr::from(([127, 0, 0, 1], 8080));
+            let share = live(&mut vars, http, false, principals).memory_share;
+            assert_eq!(share / SESSION_BYTES, expected, "{name}");
+        }
+    }
+
+    #[test]
     fn ice_servers_are_checked_and_their_password_is_hidden() {
         let turn = [
             ("SERVICE_WEBRTC_STUN_SERVERS", "stun:a.example, stun:b.example:3478"),
