@@ -71,18 +71,26 @@ pub fn assert_passes(episodes: &[Value], zones: [Value; 2]) {
 }
 
 #[test]
-fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
-    let server = start(Setup::temporary());
+fn episodes_are_told_and_listed_and_tried_with_other_thresholds() {
+    let receiver = Receiver::start();
+    let server = start(setup(&receiver));
     let run = server.create_run();
+    hook(&server, &run, &receiver.url("/all"));
     ingested(&server, &run, json!({"zones": halves()}));
-    let episodes = activity(&server, &run, "");
+    webhooks_carry_episodes(&receiver, server.events(&run).len() - 1);
+    episodes_have_the_zones_that_they_touch(&server, &run);
+    other_thresholds_give_other_episodes_without_a_trace(&server, &run);
+}
+
+fn episodes_have_the_zones_that_they_touch(server: &Server, run: &str) {
+    let episodes = activity(server, run, "");
     assert_passes(&episodes, [json!(["left"]), json!(["right"])]);
-    let stills = server.payloads(&run, "keyframe_stored");
+    let stills = server.payloads(run, "keyframe_stored");
     let of_frame: HashMap<u64, &Value> = stills
         .iter()
         .map(|still| (still["frame_index"].as_u64().expect("a frame"), &still["image_sha256"]))
         .collect();
-    let ended = server.payloads(&run, "activity_ended");
+    let ended = server.payloads(run, "activity_ended");
     for (episode, ended) in episodes.iter().zip(&ended) {
         let peak = episode["peak_frame"].as_u64().expect("a frame");
         assert_eq!(&episode["image_sha256"], of_frame[&peak], "the peak has a still");
@@ -95,7 +103,7 @@ fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
     }
     let reasons: Vec<&str> = stills.iter().filter_map(|still| still["reason"].as_str()).collect();
     assert_eq!(reasons.iter().filter(|reason| **reason == "activity_settled").count(), 2);
-    let decoded = server.payloads(&run, "frames_decoded");
+    let decoded = server.payloads(run, "frames_decoded");
     assert_eq!(decoded[0]["zones"], halves());
     // The events of a zone, by their kinds and page by page, and what is found by its name.
     let rows = [
@@ -136,32 +144,28 @@ fn episodes_are_told_and_listed_with_the_zones_that_they_touch() {
         ("?stream_id=other", &[]),
     ];
     for (query, expected) in rows {
-        assert_eq!(activity(&server, &run, query), expected, "{query}");
+        assert_eq!(activity(server, run, query), expected, "{query}");
     }
     for query in ["limit=0", "from=now", "cursor=x"] {
         let reply = server.get(&format!("/v1/runs/{run}/activity?{query}"));
         let field = query.split('=').next().expect("a name").to_owned();
         assert_eq!((reply.status, reply.fields()), (422, vec![field]));
     }
-    assert!(activity(&server, &server.create_run(), "").is_empty());
+    assert!(activity(server, &server.create_run(), "").is_empty());
     let foreign = server.call("GET", &format!("/v1/runs/{run}/activity")).key(Some(BOB)).send();
     assert_eq!(foreign.status, 404);
 }
 
-#[test]
-fn other_thresholds_give_other_episodes_without_a_trace() {
-    let server = start(Setup::temporary());
-    let run = server.create_run();
-    ingested(&server, &run, json!({"zones": halves()}));
-    let before = server.events(&run);
+fn other_thresholds_give_other_episodes_without_a_trace(server: &Server, run: &str) {
+    let before = server.events(run);
     let tried = |gate: Value| {
         let body = json!({"model": "qwen3-vl-8b", "gate": gate, "dry_run": true});
-        let reply = server.post_run(&run, "analyze", &body).assert_ok();
+        let reply = server.post_run(run, "analyze", &body).assert_ok();
         reply.json()["dry_run"].clone()
     };
     let same = tried(json!({}));
     assert_eq!((&same["changed_frames"], &same["episode_count"]), (&json!(0), &json!(2)));
-    let mut listed = activity(&server, &run, "");
+    let mut listed = activity(server, run, "");
     listed
         .iter_mut()
         .for_each(|episode| drop(episode.as_object_mut().expect("one").remove("image_sha256")));
@@ -171,7 +175,7 @@ fn other_thresholds_give_other_episodes_without_a_trace() {
     let reasons = &deaf["after"]["reasons"];
     assert_eq!(reasons["activity_started"], 0);
     assert!(deaf["changed_frames"].as_u64().is_some_and(|changed| changed >= 4));
-    assert_eq!(server.events(&run), before);
+    assert_eq!(server.events(run), before);
     // Signals of a caller may tell of it too.
     let frame = |index: u64| {
         json!({
@@ -182,7 +186,7 @@ fn other_thresholds_give_other_episodes_without_a_trace() {
     };
     let frames: Value = (0..50).map(frame).collect();
     let body = json!({"model": "qwen3-vl-8b", "frames": frames, "dry_run": true});
-    let told = server.post_run(&run, "analyze", &body).json()["dry_run"].take();
+    let told = server.post_run(run, "analyze", &body).json()["dry_run"].take();
     let episode = &told["episodes"][0];
     let found = (&episode["start_frame"], &episode["end_frame"], &episode["region"]);
     assert_eq!(found, (&json!(10), &json!(19), &Value::Null), "{told}");
@@ -222,14 +226,7 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
     assert!(over[0]["end_frame"].is_u64() && over[0]["image_sha256"].is_string(), "{over:?}");
 }
 
-#[test]
-fn webhooks_carry_episodes() {
-    let receiver = Receiver::start();
-    let server = start(setup(&receiver));
-    let run = server.create_run();
-    hook(&server, &run, &receiver.url("/all"));
-    ingested(&server, &run, json!({"zones": halves()}));
-    let count = server.events(&run).len() - 1;
+fn webhooks_carry_episodes(receiver: &Receiver, count: usize) {
     let found = receiver.wait("/all", count);
     let bodies: Vec<Value> = found.iter().map(Delivery::json).collect();
     let of = |kind: &str| {
