@@ -9,15 +9,14 @@ use crate::{
         whip::{attached, offer, publishing},
     },
     support::{
-        Server, Setup, clips,
+        Setup, clips,
         model::{Model, prompt},
-        postgres::Postgres,
-        shared, wait_until,
+        shared,
     },
 };
 
 /// White space and others, at both ends and between.
-const ODD: &str = "\t\u{1}a\u{7}b\u{85}c\r\nd\u{7f}\n";
+pub const ODD: &str = "\t\u{1}a\u{7}b\u{85}c\r\nd\u{7f}\n";
 
 #[test]
 fn what_has_no_room_for_them_is_refused_by_name() {
@@ -63,9 +62,10 @@ fn what_has_no_room_for_them_is_refused_by_name() {
 }
 
 #[test]
-fn prompts_are_asked_as_they_were_written() {
+fn prompts_and_descriptions_stay_as_they_were_written() {
     let model = Model::start(|_| Step::chat("hello"));
-    let server = model.behind(Setup::temporary().clips()).start();
+    let setup = model.behind(Setup::temporary().clips());
+    let server = setup.var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8").start();
     let asked = |path: &str, body: &Value| {
         let before = model.server.seen().len();
         let reply = server.post(path, body);
@@ -78,6 +78,9 @@ fn prompts_are_asked_as_they_were_written() {
     let body = json!({
         "source_uri": "motion.mp4", "model": of, "max_frames": 30, "semantic_prompt": ODD,
     });
+    let hook = json!({"url": "https://127.0.0.1:9/hook", "description": ODD});
+    let made = server.post_run(&run, "webhooks", &hook).assert_ok();
+    assert_eq!(made.json()["description"], ODD);
     let said = asked(&format!("/v1/runs/{run}/reason"), &body);
     assert!(said.contains(ODD), "{said:?}");
     let config = attached(&json!({"prompt": ODD}));
@@ -88,31 +91,4 @@ fn prompts_are_asked_as_they_were_written() {
     let path = format!("{}/prompt", reply.header("location"));
     let updated = server.call("PATCH", &path).json(&json!({"prompt": ODD})).send();
     assert_eq!((updated.status, &updated.json()["prompt"]), (200, &json!(ODD)));
-}
-
-#[test]
-fn what_is_only_kept_is_kept_as_it_was_written() {
-    let postgres = Postgres::start();
-    let setup = Setup::temporary()
-        .var("SERVICE_DB_URL", &postgres.url())
-        .var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8");
-    let server = setup.start();
-    let run = server.create_run();
-    let body = json!({"url": "https://127.0.0.1:9/hook", "description": ODD});
-    let made = server.post_run(&run, "webhooks", &body);
-    assert_eq!((made.status, &made.json()["description"]), (200, &json!(ODD)), "{}", made.text);
-    submit(&server, &run);
-    let listed = server.get("/v1/feedback").json();
-    let kept = &listed["feedback"][0];
-    assert_eq!((&kept["category"], &kept["feedback"]), (&json!(ODD), &json!(ODD)), "{listed}");
-}
-
-/// Submits feedback once the database answers.
-fn submit(server: &Server, run: &str) {
-    let body = json!({"rating": 1, "category": ODD, "feedback": ODD});
-    wait_until("it is taken", || {
-        let reply = server.post_run(run, "feedback", &body);
-        assert!([200, 500].contains(&reply.status), "{}", reply.text);
-        reply.status == 200
-    });
 }
