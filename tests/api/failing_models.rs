@@ -11,7 +11,7 @@ use super::{
 };
 use crate::support::{
     Server, Setup,
-    model::{Model, stock},
+    model::{Model, prompt, stock},
     shared,
 };
 
@@ -113,21 +113,26 @@ fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
 }
 
 #[test]
-fn plain_words_are_a_description() {
+fn plain_words_are_a_description_and_the_callers_object_is_an_output() {
     let said = "A white van waits\nin front of a house.";
-    let model = Model::start(move |_| Step::chat(said));
+    let object = r#"{"vans": 2, "colours": ["white"]}"#;
+    let model = Model::start(move |seen| {
+        Step::chat(if prompt(seen).contains("As an object") { object } else { said })
+    });
     let server = model.behind(Setup::temporary().clips()).start();
     let schema = json!({"type": "object", "required": ["vans"]});
-    for more in [json!({"max_frames": 30}), json!({"max_frames": 30, "output_schema": schema})] {
+    let of = |more: Value| {
         let run = server.create_run();
         let reply = reason(&server, &run, &more).assert_ok();
-        let outcome = semantic(&server, &run, &reply.json());
+        let chunk = server.payloads(&run, "semantic_chunk_inferred").remove(0);
+        let found = server.get(&format!("/v1/runs/{run}/interactions")).json();
+        (semantic(&server, &run, &reply.json()), chunk, found["interactions"][0].clone(), run)
+    };
+    for more in [json!({"max_frames": 30}), json!({"max_frames": 30, "output_schema": schema})] {
+        let (outcome, chunk, interaction, run) = of(more);
         assert_eq!((&outcome["chunks_asked"], &outcome["chunks_failed"]), (&json!(1), &json!(0)));
-        let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
         assert_eq!((&chunk["description"], &chunk["confidence"]), (&json!(said), &Value::Null));
         assert_eq!((&chunk["raw_output"], &chunk["semantic_error"]), (&json!(said), &Value::Null));
-        let found = server.get(&format!("/v1/runs/{run}/interactions")).json();
-        let interaction = &found["interactions"][0];
         assert_eq!(
             (&interaction["description"], &interaction["output"]),
             (&json!(said), &Value::Null)
@@ -139,20 +144,11 @@ fn plain_words_are_a_description() {
     // Whoever asks for JSON directly is given nothing else.
     let asked = json!({"model": MODEL, "prompt": "x", "output_schema": {"type": "object"}});
     assert_eq!(server.post("/v1/infer", &asked).status, 500);
-}
-
-#[test]
-fn an_interaction_carries_the_object_of_the_callers_own_schema() {
-    let model = Model::start(|_| Step::chat(r#"{"vans": 2, "colours": ["white"]}"#));
-    let server = model.behind(Setup::temporary().clips()).start();
-    let schema = json!({"type": "object", "required": ["vans"]});
-    let run = server.create_run();
-    let more = json!({"max_frames": 30, "output_schema": schema});
-    assert_eq!(reason(&server, &run, &more).status, 200);
-    let output = json!({"vans": 2, "colours": ["white"]});
-    let found = server.get(&format!("/v1/runs/{run}/interactions")).json();
-    assert_eq!(found["interactions"][0]["output"], output, "{found}");
-    assert_eq!(server.payloads(&run, "semantic_chunk_inferred")[0]["output"], output);
+    let more =
+        json!({"max_frames": 30, "output_schema": schema, "semantic_prompt": "As an object"});
+    let (_, chunk, interaction, _) = of(more);
+    let object: Value = serde_json::from_str(object).expect("JSON");
+    assert_eq!((&interaction["output"], &chunk["output"]), (&object, &object));
 }
 
 #[test]
