@@ -71,7 +71,6 @@ mod remote;
 mod remote_ends;
 pub mod remote_hls;
 mod remote_live;
-mod remote_playlists;
 mod remote_rtsp;
 mod replay;
 mod retention;

@@ -11,6 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 
+use super::shutdown::ended;
 use crate::support::{
     Reply, Server, Setup, clips,
     host::{Answer, Certificate, Host},
@@ -231,6 +232,21 @@ pub fn ffmpeg(dir: &Path, arguments: &[&str]) {
 }
 
 #[test]
+fn what_the_operator_has_not_allowed_is_refused_with_the_setting_that_allows_it() {
+    let server = shared();
+    let run = server.create_run();
+    // Nobody answers for these names, and nobody has to.
+    let rows = [
+        ("https://no-such-name.invalid/live/index.m3u8", "SERVICE_ALLOW_REMOTE_HLS=true"),
+        ("https://no-such-name.invalid/a.M3U?token=b", "SERVICE_ALLOW_REMOTE_HLS=true"),
+        ("http://no-such-name.invalid/index.m3u8", "SERVICE_ALLOW_INSECURE_HTTP=true"),
+        ("rtsp://no-such-name.invalid/a", "SERVICE_ALLOW_UNENCRYPTED_RTSP=true"),
+    ];
+    refused(&server, &run, rows.map(|(source, setting)| (source.to_owned(), setting)));
+    assert_eq!(server.kinds(&run), ["run_created"]);
+}
+
+#[test]
 fn only_public_addresses_are_reached_unless_the_operator_says_so() {
     let certificate = Certificate::new();
     let host = Host::start(&certificate, |_, out| out.status("404 Not Found"));
@@ -273,36 +289,28 @@ fn only_public_addresses_are_reached_unless_the_operator_says_so() {
 }
 
 #[test]
-fn a_host_that_nobody_vouches_for_is_read_only_where_that_is_enabled() {
-    let clips = clips();
+fn plain_http_and_a_host_that_nobody_vouches_for_are_read_only_where_that_is_enabled() {
     let certificate = Certificate::new();
-    let bytes = std::fs::read(clips.join("motion.mp4")).expect("readable");
-    let host = Host::start(&certificate, move |asked, out| out.ranged(asked, &bytes, &[]));
+    let bytes = Arc::new(std::fs::read(clips().join("motion.mp4")).expect("readable"));
+    let media = Arc::clone(&bytes);
+    let plain = Host::start_plain(move |asked, out| out.ranged(asked, &media, &[]));
+    let to_plain = plain.url("/a.mp4");
+    let host = Host::start(&certificate, move |asked, out| match asked.path.as_str() {
+        "/moved" => out.redirect(&to_plain),
+        _ => out.ranged(asked, &bytes, &[]),
+    });
     let setup = Setup::temporary().var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8");
-    let setup = setup.var("SERVICE_ACTIVE_STREAM_LIMIT", "5");
     let mut server = setup.start();
     let reply = ingest(&server, &server.create_run(), &host.url("/a.mp4"));
     assert!(reply.source_message().starts_with("tls: no secure connection to localhost"));
     server.kill();
     let setup = setup.var("SERVICE_ALLOW_INSECURE_TLS", "true");
+    let setup = setup.var("SERVICE_ALLOW_INSECURE_HTTP", "1");
     let server = setup.start();
-    ingest(&server, &server.create_run(), &host.url("/a.mp4")).assert_ok();
-    let checked = setup.command().arg("--check-config").output().expect("it runs");
-    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
-    assert!(said.contains("SERVICE_ALLOW_INSECURE_TLS=true: remote sources"), "{said}");
-}
-
-#[test]
-fn plain_http_is_read_only_where_that_is_enabled() {
-    let clips = clips();
-    let certificate = Certificate::new();
-    let bytes = std::fs::read(clips.join("motion.mp4")).expect("readable");
-    let plain = Host::start_plain(move |asked, out| out.ranged(asked, &bytes, &[]));
-    let to_plain = plain.url("/a.mp4");
-    let host = Host::start(&certificate, move |_, out| out.redirect(&to_plain));
-    let server = setup(&certificate).var("SERVICE_ALLOW_INSECURE_HTTP", "1").start();
-    for url in [plain.url("/a.mp4"), host.url("/moved")] {
+    for url in [host.url("/a.mp4"), plain.url("/a.mp4"), host.url("/moved")] {
         let reply = ingest(&server, &server.create_run(), &url);
         assert_eq!(reply.status, 200, "{url}: {}", reply.text);
     }
+    let (_, _, said) = ended(setup.command().arg("--check-config"));
+    assert!(said.contains("SERVICE_ALLOW_INSECURE_TLS=true: remote sources"), "{said}");
 }
