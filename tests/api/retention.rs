@@ -205,56 +205,44 @@ fn stills_past_their_age_answer_404_and_their_events_stay() {
 }
 
 #[test]
-fn ended_runs_past_their_age_are_deleted_by_the_service() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path());
+fn ended_runs_past_their_age_and_files_that_nothing_names_are_removed_by_the_service() {
+    let setup = Setup::temporary();
     let server = setup.start();
     let (ended, active) = (server.create_run(), server.create_run());
     assert_eq!(server.post_run(&ended, "stop", &json!({})).status, 200);
     let_time_pass(&server);
     drop(server);
-    let server = setup.var("SERVICE_RETENTION_RUN_DAYS", SOON).start();
-    swept(&server);
-    assert_eq!(server.metric("service_retention_runs_deleted_total"), 1.0);
-    assert_eq!(server.get(&format!("/v1/runs/{ended}")).status, 404);
-    assert_eq!(server.get(&format!("/v1/runs/{active}")).status, 200);
-    drop(server);
-    let (log, _) = timeline::Timeline::open_read_only(&dir.path().join("data/log")).expect("opens");
-    let ended = ended.parse().expect("an id");
-    let deleted = log.latest(ended, timeline::EventKind::RunDeleted).expect("deleted");
-    let payload = log.get(deleted.seq).expect("readable").expect("there").payload;
-    let payload: Value = serde_json::from_str(&payload).expect("JSON");
-    assert_eq!(payload, json!({ "reclaim": { "reason": "retention" } }));
-}
-
-#[test]
-fn what_nothing_names_is_swept_at_start() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path());
-    drop(setup.start());
-    let data = dir.path().join("data");
+    let data = setup.dir().join("data");
     let hash = "16156482030896da15ad58db297695c49d2a1123c9e37d837deea292bf4313b8";
-    let orphans = ["blobs/16", "log/columns"].map(|folder| data.join(folder).join(hash));
-    let unfinished = ["blobs", "log/columns"].map(|folder| data.join(folder).join("a.tmp"));
-    for path in orphans.iter().chain(&unfinished) {
+    let names = ["blobs/16", "log/columns"].map(|folder| format!("{folder}/{hash}"));
+    let names = names.into_iter().chain(["blobs/a.tmp".to_owned(), "log/columns/a.tmp".to_owned()]);
+    let files: Vec<_> = names.map(|name| data.join(name)).collect();
+    for path in &files {
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         std::fs::write(path, b"not really a JPEG").expect("written");
     }
-    let server = setup.start();
+    let server = setup.clone().var("SERVICE_RETENTION_RUN_DAYS", SOON).start();
     swept(&server);
-    for path in orphans.iter().chain(&unfinished) {
+    for path in &files {
         assert!(!path.exists(), "{}", path.display());
     }
     for (kind, files, bytes) in
         [("still", 1.0, 17.0), ("column", 1.0, 17.0), ("unfinished", 2.0, 0.0)]
     {
         let of = |what| server.metric(&format!("service_retention_{what}{{kind=\"{kind}\"}}"));
-        assert_eq!(
-            (of("files_removed_total"), of("bytes_removed_total")),
-            (files, bytes),
-            "{kind}"
-        );
+        let removed = (of("files_removed_total"), of("bytes_removed_total"));
+        assert_eq!(removed, (files, bytes), "{kind}");
     }
+    assert_eq!(server.metric("service_retention_runs_deleted_total"), 1.0);
+    assert_eq!(server.get(&format!("/v1/runs/{ended}")).status, 404);
+    assert_eq!(server.get(&format!("/v1/runs/{active}")).status, 200);
+    drop(server);
+    let (log, _) = timeline::Timeline::open_read_only(&data.join("log")).expect("opens");
+    let ended = ended.parse().expect("an id");
+    let deleted = log.latest(ended, timeline::EventKind::RunDeleted).expect("deleted");
+    let payload = log.get(deleted.seq).expect("readable").expect("there").payload;
+    let payload: Value = serde_json::from_str(&payload).expect("JSON");
+    assert_eq!(payload, json!({ "reclaim": { "reason": "retention" } }));
 }
 
 /// Writes `bytes`, or as many as there is room for.
