@@ -18,9 +18,7 @@ use sightline::{
     },
     deliver::mirror::{EventMirror, Scope},
 };
-use timeline::{
-    Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, Timeline, TimelineOptions,
-};
+use timeline::{Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, Timeline};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
@@ -70,10 +68,17 @@ fn start(dir: &Path, url: &str) -> Server {
     Setup::new(dir).var("SERVICE_DB_URL", url).var("SERVICE_DB_TIMEOUT_MS", "1000").start()
 }
 
+const IS_THERE: &str = "SELECT to_regclass('sightline_events') IS NOT NULL";
 const COUNT: &str = "SELECT count(*) FROM sightline_events";
 /// Every seq from the second on, none twice.
 const WHOLE: &str =
     "SELECT count(*), count(DISTINCT seq), min(seq), max(seq) FROM sightline_events";
+
+/// Waits until the tables are there, and so many rows.
+fn wait_for_rows(postgres: &Postgres, count: usize) {
+    postgres.wait_for(IS_THERE, "t");
+    postgres.wait_for(COUNT, &count.to_string());
+}
 
 fn whole(count: usize) -> String {
     format!("{count}|{count}|2|{}", count + 1)
@@ -99,8 +104,7 @@ fn descriptions_of_live_sessions_are_copied_as_they_are_and_nothing_else() {
     seed(dir.path(), events);
     let postgres = Postgres::start();
     let server = start(dir.path(), &postgres.url());
-    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
-    postgres.wait_for(COUNT, "4");
+    wait_for_rows(&postgres, 4);
     let rows = postgres.sql(
         "SELECT json_build_object('seq', seq, 'run_id', run_id, 'kind', kind, 'pts_ms', pts_ms, \
          'payload', payload) FROM sightline_events ORDER BY seq",
@@ -127,7 +131,7 @@ fn a_hundred_thousand_events_catch_up_through_kills_on_both_sides() {
     let mut server = start(dir.path(), &postgres.url());
     let more_than = |postgres: &Postgres, wanted: usize| {
         let sql = format!("SELECT count(*) > {wanted} FROM sightline_events");
-        postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+        postgres.wait_for(IS_THERE, "t");
         postgres.wait_for(&sql, "t");
     };
     more_than(&postgres, 5_000);
@@ -149,17 +153,19 @@ fn a_hundred_thousand_events_catch_up_through_kills_on_both_sides() {
 }
 
 #[test]
-fn a_database_that_comes_after_the_server_gets_all_there_was() {
+fn what_waits_for_a_database_that_comes_after_the_server_is_counted_and_copied() {
     let dir = tempfile::tempdir().expect("a directory");
-    seed(dir.path(), many(300));
+    seed(dir.path(), many(600));
     let mut postgres = Postgres::stopped();
     let server = start(dir.path(), &postgres.url());
     assert_eq!(server.get(&format!("/v1/runs/{RUN}")).status, 200);
     assert_eq!(server.post("/v1/runs", &serde_json::json!({})).status, 200, "nothing waits for it");
+    let behind = || server.metric("service_mirror_behind_events");
+    wait_until("the gauge follows", || behind() > 600.0);
     postgres.run();
-    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
-    postgres.wait_for(COUNT, "300");
-    assert_eq!(postgres.sql(WHOLE), whole(300));
+    wait_for_rows(&postgres, 600);
+    assert_eq!(postgres.sql(WHOLE), whole(600));
+    wait_until("the gauge follows", || behind() == 0.0);
 }
 
 #[test]
@@ -169,8 +175,7 @@ fn a_server_killed_between_the_insert_and_its_cursor_copies_nothing_twice() {
     let postgres = Postgres::start();
     let proxy = Proxy::start(postgres.port());
     let mut server = start(dir.path(), &postgres.url());
-    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
-    postgres.wait_for(COUNT, "300");
+    wait_for_rows(&postgres, 300);
     server.kill();
     seed(dir.path(), many(200));
     // Another server's events under the same seqs, and inserts that wait for the test.
@@ -215,7 +220,10 @@ fn a_server_killed_between_the_insert_and_its_cursor_copies_nothing_twice() {
 fn a_slow_and_then_full_database_is_filled_in_the_end() {
     let dir = tempfile::tempdir().expect("a directory");
     let postgres = Postgres::start();
-    drop_after_migration(&postgres, dir.path());
+    // The tables are made by a server with a log of its own.
+    let other = start(&dir.path().join("other"), &postgres.url());
+    postgres.wait_for(IS_THERE, "t");
+    drop(other);
     // A whole batch takes longer than a statement may: less of it does not.
     postgres.sql(
         "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
@@ -247,10 +255,9 @@ fn a_slow_and_then_full_database_is_filled_in_the_end() {
 fn rows_that_a_restore_of_the_database_lost_are_copied_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let postgres = Postgres::start();
-    drop_after_migration(&postgres, dir.path());
     seed(dir.path(), many(600));
     let server = start(dir.path(), &postgres.url());
-    postgres.wait_for(COUNT, "600");
+    wait_for_rows(&postgres, 600);
     drop(server);
     postgres.sql(
         "DELETE FROM sightline_events WHERE seq > 250; UPDATE sightline_progress SET seq = 250",
@@ -318,35 +325,13 @@ fn a_log_that_was_put_back_is_copied_once_what_it_lost_is_gone_from_the_database
 }
 
 #[test]
-fn what_waits_for_a_database_that_is_away_is_counted() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut postgres = Postgres::stopped();
-    seed(dir.path(), many(600));
-    let server = start(dir.path(), &postgres.url());
-    let behind = || server.metric("service_mirror_behind_events");
-    wait_until("the gauge follows", || behind() > 600.0);
-    postgres.run();
-    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
-    postgres.wait_for(COUNT, "600");
-    wait_until("the gauge follows", || behind() == 0.0);
-}
-
-/// Has the tables made by a server with a log of its own.
-fn drop_after_migration(postgres: &Postgres, dir: &Path) {
-    let other = dir.join("other");
-    let server = start(&other, &postgres.url());
-    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
-    drop(server);
-}
-
-#[test]
 fn another_database_is_filled_from_the_start() {
     let dir = tempfile::tempdir().expect("a directory");
     seed(dir.path(), many(50));
     let (first, second) = (Postgres::start(), Postgres::start());
     for postgres in [&first, &second, &first] {
         let server = start(dir.path(), &postgres.url());
-        postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+        postgres.wait_for(IS_THERE, "t");
         postgres.wait_for(WHOLE, &whole(50));
         drop(server);
     }
@@ -363,8 +348,7 @@ pub struct Own {
 impl Own {
     pub fn start(scope: Scope, url: &str) -> Own {
         let dir = tempfile::tempdir().expect("a directory");
-        let (log, _) =
-            Timeline::open(&dir.path().join("log"), TimelineOptions::default()).expect("opens");
+        let log = seed::log(dir.path());
         let ledger = MetaStore::open(&dir.path().join("ledger")).expect("opens");
         let target = DatabaseUrl::parse(url).expect("a target");
         let timeout = Duration::from_secs(5);
@@ -423,7 +407,7 @@ async fn a_database_that_is_replaced_while_the_server_runs_is_filled_from_the_st
 async fn rows_that_a_restore_takes_back_while_the_server_runs_are_copied_again() {
     let postgres = Postgres::start();
     let own = Own::start(Scope::Descriptions, &postgres.url());
-    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
+    postgres.wait_for(IS_THERE, "t");
     for (text, count) in [("one", "3"), ("two", "6")] {
         own.append(&[text; 3]);
         postgres.wait_for(COUNT, count);
@@ -475,31 +459,14 @@ fn append_times(log: &Timeline, count: usize) -> Vec<Duration> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_database_delays_no_append_and_gets_all_of_them_later() {
-    let dir = tempfile::tempdir().expect("a directory");
     let postgres = Postgres::start();
     let proxy = Proxy::start(postgres.port());
-    let (log, _) =
-        Timeline::open(&dir.path().join("log"), TimelineOptions::default()).expect("opens");
-    let ledger = MetaStore::open(&dir.path().join("ledger")).expect("opens");
-    let target = DatabaseUrl::parse(&url(proxy.port())).expect("a target");
-    let timeout = Duration::from_secs(1);
-    let database = Database::new(&DatabaseSettings { target, connections: 2, timeout });
-    database.prepare().await;
-    let metrics = Arc::new(Metrics::new());
-    let mirror = EventMirror::new(Scope::Descriptions, database, log.clone(), ledger, metrics)
-        .expect("a mirror");
-    let stop = CancellationToken::new();
+    let own = Own::start(Scope::Descriptions, &url(proxy.port()));
+    postgres.wait_for(IS_THERE, "t");
     let count = 500;
-    for (what, weather) in
-        [("alone", None), ("copied", Some(Weather::Fair)), ("hanging", Some(Weather::Hanging))]
-    {
-        if let Some(weather) = weather {
-            if weather == Weather::Fair {
-                mirror.start(stop.clone());
-            }
-            proxy.set(weather);
-        }
-        let log = log.clone();
+    for (what, weather) in [("copied", Weather::Fair), ("hanging", Weather::Hanging)] {
+        proxy.set(weather);
+        let log = own.log.clone();
         let appended = tokio::task::spawn_blocking(move || append_times(&log, count));
         // A hang would be for as long as the weather stays.
         let times = tokio::time::timeout(Duration::from_secs(60), appended).await;
@@ -507,9 +474,9 @@ async fn a_hanging_database_delays_no_append_and_gets_all_of_them_later() {
         let (p50, p99) = (times[count / 2], times[count * 99 / 100]);
         println!("append, {what}: p50 {p50:?}, p99 {p99:?}");
     }
-    assert_eq!(log.read(RUN, media::Seq(1), 10_000, None).expect("read").len(), 3 * count);
+    let read = own.log.read(RUN, media::Seq(1), 10_000, None).expect("read");
+    assert_eq!(read.len(), 2 * count);
     proxy.set(Weather::Fair);
-    let all = format!("{0}|{0}|1|{0}", 3 * count);
+    let all = format!("{0}|{0}|1|{0}", 2 * count);
     tokio::task::spawn_blocking(move || postgres.wait_for(WHOLE, &all)).await.expect("copied");
-    stop.cancel();
 }
