@@ -6,7 +6,10 @@ use s3_server::{ACCESS_KEY, BUCKET, Fault, S3Server, SECRET_KEY};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Reply, Server, Setup, files, wait_until};
+use crate::{
+    api::shutdown::ended,
+    support::{Reply, Server, Setup, files, wait_until},
+};
 
 /// A store, and a directory for servers that use it.
 struct World {
@@ -68,6 +71,12 @@ fn bytes(stills: &BTreeMap<String, Reply>) -> BTreeMap<String, Vec<u8>> {
     stills.iter().map(|(path, reply)| (path.clone(), reply.bytes.to_vec())).collect()
 }
 
+/// Key of a still of the server `000a` by its path.
+fn key(path: &str) -> String {
+    let hash = path.rsplit('/').next().expect("a hash");
+    format!("cameras/000a/stills/{}/{hash}", &hash[..2])
+}
+
 /// Files of stills that are here, marks left out.
 fn here(data: &Path) -> usize {
     let is_still = |name: &str| name.len() == 64;
@@ -80,7 +89,7 @@ fn unsent(server: &Server) -> f64 {
 }
 
 #[test]
-fn stills_and_columns_are_in_the_store_and_go_with_their_run() {
+fn stills_and_columns_are_in_the_store_alone_and_go_with_their_run() {
     let world = World::new();
     let setup = world.setup("000a").log_to(&world.dir.path().join("log"));
     let server = setup.start();
@@ -92,9 +101,7 @@ fn stills_and_columns_are_in_the_store_and_go_with_their_run() {
     let of = |folder: &str| keys.iter().filter(|key| key.contains(folder)).count();
     assert_eq!((of("/stills/"), of("/columns/")), (kept.len(), 1), "{keys:?}");
     for (path, jpeg) in &kept {
-        let hash = path.rsplit('/').next().expect("a hash");
-        let key = format!("cameras/000a/stills/{}/{hash}", &hash[..2]);
-        assert_eq!(world.store.object(&key).as_ref(), Some(jpeg), "{key}");
+        assert_eq!(world.store.object(&key(path)).as_ref(), Some(jpeg), "{path}");
     }
     assert_eq!(bytes(&stills(&server, &run)), kept, "fetched from the store");
     let path = kept.keys().next().expect("one");
@@ -109,11 +116,31 @@ fn stills_and_columns_are_in_the_store_and_go_with_their_run() {
         !world.keys("000a").iter().any(|key| key.contains("/stills/"))
     });
     wait_until("nor is a mark left", || files(&world.data("000a").join("blobs")).len() == 1);
+    let again = ingested(&server);
+    wait_until("no still stays here", || here(&world.data("000a")) == 0);
+    check_loss(&world, &server, &again);
     for secret in [ACCESS_KEY, SECRET_KEY] {
         let log = std::fs::read_to_string(world.dir.path().join("log")).expect("a log");
         assert!(!log.contains(secret));
         assert!(!server.get("/v1/metrics").text.contains(secret));
     }
+}
+
+/// A still that only the store has is unavailable while that is out, and damaged when it lost it.
+fn check_loss(world: &World, server: &Server, run: &str) {
+    assert!(!bytes(&stills(server, run)).is_empty());
+    world.store.set(Fault::Closed);
+    for reply in stills(server, run).values() {
+        assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{}", reply.text);
+        assert!(reply.text.contains("the object store cannot be reached"), "{}", reply.text);
+    }
+    world.store.set(Fault::None);
+    let path = &server.still_paths(run)[0];
+    world.store.put(&key(path), b"not what was stored").expect("put");
+    // After a failure no reader asks the store for some seconds.
+    wait_until("it is found damaged", || server.get(path).status == 500);
+    let others = stills(server, run);
+    assert!(others.iter().all(|(other, reply)| other == path || reply.status == 200));
 }
 
 #[test]
@@ -175,29 +202,6 @@ fn a_kill_while_stills_are_sent_loses_none_that_an_event_names() {
 }
 
 #[test]
-fn a_still_that_only_the_store_has_is_unavailable_while_that_is_out_and_damaged_when_it_lost_it() {
-    let world = World::new();
-    let server = world.setup("000d").start();
-    let run = ingested(&server);
-    let kept = bytes(&stills(&server, &run));
-    wait_until("no still stays here", || here(&world.data("000d")) == 0);
-    world.store.set(Fault::Closed);
-    for reply in stills(&server, &run).values() {
-        assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{}", reply.text);
-        assert!(reply.text.contains("the object store cannot be reached"), "{}", reply.text);
-    }
-    world.store.set(Fault::None);
-    let (path, _) = kept.first_key_value().expect("one");
-    let hash = path.rsplit('/').next().expect("a hash");
-    let key = format!("cameras/000d/stills/{}/{hash}", &hash[..2]);
-    world.store.put(&key, b"not what was stored").expect("put");
-    // After a failure no reader asks the store for some seconds.
-    wait_until("it is found damaged", || server.get(path).status == 500);
-    let others = stills(&server, &run);
-    assert!(others.iter().all(|(other, reply)| other == path || reply.status == 200));
-}
-
-#[test]
 fn the_export_goes_to_a_store_once_that_is_there() {
     let world = World::new();
     world.store.set(Fault::Closed);
@@ -243,11 +247,6 @@ fn two_servers_of_one_tag_do_not_share_a_prefix() {
 #[test]
 fn a_store_that_cannot_be_used_as_it_is_set_up_keeps_the_server_from_starting() {
     let world = World::new();
-    let said = |setup: &Setup| {
-        let output = setup.command().output().expect("it runs");
-        let text = String::from_utf8(output.stderr).expect("UTF-8");
-        (output.status.code(), text)
-    };
     for (name, value, problem) in [
         ("AWS_SECRET_ACCESS_KEY", "", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
         ("SERVICE_BLOB_URL", "/srv/blobs", "SERVICE_BLOB_URL must be file:"),
@@ -255,7 +254,7 @@ fn a_store_that_cannot_be_used_as_it_is_set_up_keeps_the_server_from_starting() 
         ("SERVICE_BLOB_ENDPOINT", "minio:9000", "SERVICE_BLOB_ENDPOINT must be an http"),
         ("SERVICE_BLOB_CACHE_MIB", "-1", "SERVICE_BLOB_CACHE_MIB"),
     ] {
-        let (code, text) = said(&world.setup("000f").var(name, value));
+        let (code, _, text) = ended(&mut world.setup("000f").var(name, value).command());
         assert_eq!(code, Some(2), "{name}={value}: {text}");
         assert!(text.contains(problem), "{name}={value}: {text}");
     }
@@ -264,7 +263,8 @@ fn a_store_that_cannot_be_used_as_it_is_set_up_keeps_the_server_from_starting() 
     wait_until("no still stays here", || here(&world.data("000f")) == 0);
     drop(server);
     for url in ["file:".to_owned(), format!("s3://{BUCKET}/elsewhere")] {
-        let (code, text) = said(&world.setup("000f").var("SERVICE_BLOB_URL", &url));
+        let elsewhere = world.setup("000f").var("SERVICE_BLOB_URL", &url);
+        let (code, _, text) = ended(&mut elsewhere.command());
         assert_eq!(code, Some(1), "{url}: {text}");
         assert!(
             text.contains("are only in the object store s3://footage/cameras at http"),
