@@ -70,25 +70,15 @@ fn an_owner_reads_the_source_of_its_run_in_ranges_and_nobody_else_does() {
         assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
         assert_eq!(source(&server, &run).status, 404, "gone with the run");
     }
-}
-
-#[test]
-fn only_what_the_run_has_decoded_is_served() {
-    let (dir, bytes, server) = served();
+    // Only what the run has decoded is served.
     let fresh = server.create_run();
     assert_eq!(source(&server, &fresh).status, 404, "nothing was decoded");
     fs::write(dir.path().join("root/page.html"), "secret").expect("written");
-    let body = json!({"source_uri": "page.html"});
-    assert_eq!(server.post_run(&fresh, "ingest", &body).status, 422);
-    let refused = source(&server, &fresh);
-    assert_eq!(
-        (refused.status, refused.code().as_str()),
-        (404, "not_found"),
-        "accepted, not decoded"
-    );
+    let page = json!({"source_uri": "page.html"});
+    assert_eq!(server.post_run(&fresh, "ingest", &page).status, 422);
+    source(&server, &fresh).assert_refused(404, "not_found");
     let run = ingested(&server, "motion.mp4");
-    let body = json!({"source_uri": "page.html"});
-    assert_eq!(server.post_run(&run, "ingest", &body).status, 422);
+    assert_eq!(server.post_run(&run, "ingest", &page).status, 422);
     assert_eq!(source(&server, &run).bytes, bytes, "still the one that was decoded");
 }
 

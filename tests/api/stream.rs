@@ -9,7 +9,7 @@ use media::RunId;
 use reqwest::blocking::{Client, Response};
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, BOB, Server, Setup, seed};
+use crate::support::{ALICE, BOB, Server, Setup, seed, wait_until};
 
 /// An open stream, read line by line.
 pub struct Stream(BufReader<Response>);
@@ -22,12 +22,16 @@ pub struct Told {
 }
 
 fn open(server: &Server, path: &str, last: Option<&str>) -> Response {
+    open_as(server, ALICE, path, last)
+}
+
+fn open_as(server: &Server, key: &str, path: &str, last: Option<&str>) -> Response {
     let client = Client::builder().timeout(Duration::from_secs(60)).build().expect("a client");
     let mut request = client.get(format!("http://{}{path}", server.addr()));
     if let Some(last) = last {
         request = request.header("last-event-id", last);
     }
-    request.header("x-api-key", server.key(ALICE)).send().expect("an answer")
+    request.header("x-api-key", server.key(key)).send().expect("an answer")
 }
 
 impl Stream {
@@ -107,7 +111,7 @@ fn events_come_as_they_happen_and_the_end_is_told() {
 }
 
 #[test]
-fn every_run_of_the_caller_is_in_one_stream() {
+fn every_run_of_the_caller_is_in_one_stream_and_a_deletion_ends_that_of_its_run() {
     let server = Setup::temporary().start();
     let first = server.create_run();
     let mut stream = Stream::open(&server, "/v1/events/stream", None);
@@ -117,24 +121,17 @@ fn every_run_of_the_caller_is_in_one_stream() {
     let second = server.create_run();
     let told = stream.event();
     assert_eq!((told.id, &told.data["run_id"]), (3, &json!(second)));
+    let path = format!("/v1/runs/{first}/events/stream");
+    let mut own = Stream::open(&server, &path, None);
+    assert_eq!(own.event().id, 1);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{first}")).send().status, 200);
+    assert_eq!(own.event().event, "run_deleted");
+    assert_eq!(own.next(), Err("the run was deleted".to_owned()));
     let told = stream.event();
     assert_eq!((told.event.as_str(), &told.data["run_id"]), ("run_deleted", &json!(first)));
     let mut again = Stream::open(&server, "/v1/events/stream", None);
     assert_eq!((again.event().id, again.event().id), (3, 4));
-    let deleted = format!("/v1/runs/{first}/events/stream");
-    assert_eq!(open(&server, &deleted, None).status(), 404);
-}
-
-#[test]
-fn a_deletion_ends_the_stream_of_its_run() {
-    let server = Setup::temporary().start();
-    let run = server.create_run();
-    let mut stream = Stream::open(&server, &format!("/v1/runs/{run}/events/stream"), None);
-    assert_eq!(stream.event().id, 1);
-    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
-    assert_eq!(stream.event().event, "run_deleted");
-    assert_eq!(stream.next(), Err("the run was deleted".to_owned()));
+    assert_eq!(open(&server, &path, None).status(), 404);
 }
 
 #[test]
@@ -171,19 +168,13 @@ fn a_stream_is_refused_by_name() {
     let held = [Stream::open(&server, &path, None), Stream::open(&server, &path, None)];
     let reply = server.get(&path).assert_refused(429, "rate_limited");
     assert!(reply.text.contains("close one") && !reply.header("retry-after").is_empty());
-    let bob = || server.call("GET", "/v1/events/stream").key(Some(BOB)).header("accept", "x");
-    let client = Client::builder().timeout(Duration::from_secs(60)).build().expect("a client");
-    let url = format!("http://{}/v1/events/stream", server.addr());
-    let bobs = client.get(url).header("x-api-key", BOB).send().expect("an answer");
+    let bobs = open_as(&server, BOB, "/v1/events/stream", None);
     assert_eq!(bobs.status(), 200);
-    let reply = bob().send().assert_refused(503, "unavailable");
+    let bob = server.call("GET", "/v1/events/stream").key(Some(BOB)).header("accept", "x");
+    let reply = bob.send().assert_refused(503, "unavailable");
     assert!(!reply.header("retry-after").is_empty());
     drop((held, bobs));
-    let started = std::time::Instant::now();
-    while open(&server, &path, None).status() != 200 {
-        assert!(started.elapsed() < Duration::from_secs(20), "places come back");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("places come back", || open(&server, &path, None).status() == 200);
 }
 
 #[test]
