@@ -88,7 +88,6 @@ impl Heads {
         Some(if self.is_http2() { since } else { since.max(free) } + within)
     }
 
-    /// Returns true while the version is unknown.
     pub(crate) fn is_unclear(&self) -> bool {
         matches!(self.spoken, Spoken::Unclear(_))
     }

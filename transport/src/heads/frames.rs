@@ -7,7 +7,6 @@ const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
 
-/// Parser state of the frames.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     header: [u8; HEADER_BYTES],

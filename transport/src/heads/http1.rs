@@ -7,7 +7,6 @@ use super::Ambiguous;
 /// Bytes of a line that are kept: more than a valid length or coding has.
 const LINE_BYTES: usize = 64;
 
-/// Parser state of the requests.
 #[derive(Debug)]
 pub(super) struct Http1 {
     part: Part,

@@ -23,17 +23,11 @@ type Receiving = server::RequestStream<RecvStream, Bytes>;
 /// Error that ends a body early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
-    /// The stream was reset or lost.
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The length differs from content-length (RFC 9114 4.1.2).
     #[error("the body has {seen} bytes and not {expected} as content-length says")]
-    Length {
-        /// Bytes received.
-        seen: u64,
-        /// Bytes announced.
-        expected: u64,
-    },
+    Length { seen: u64, expected: u64 },
     /// A frame other than DATA exceeds the server's buffer limit.
     #[error("a frame of the body is too long")]
     Frame,

@@ -33,7 +33,6 @@ pub(super) const GATHERED_BYTES: usize = 4 << 10;
 /// Most bytes buffered of a control stream.
 const CONTROL_BYTES: usize = 64 << 10;
 
-/// Converts an HTTP/3 code to a QUIC integer.
 pub(super) fn code(code: Code) -> VarInt {
     VarInt::from_u64(code.value()).unwrap_or(VarInt::MAX)
 }
@@ -100,7 +99,6 @@ impl Drop for Block {
     }
 }
 
-/// Accepted request stream.
 pub(super) struct AcceptedStream {
     pub held: Arc<BufferedBytes>,
     /// Resolves when the peer wants no response any more or is gone.
@@ -230,7 +228,6 @@ impl quic::OpenStreams<Bytes> for QuicConnection {
     }
 }
 
-/// Both directions of a request stream.
 pub(super) struct BidiStream {
     outgoing: SendStream,
     incoming: RecvStream,
@@ -294,7 +291,6 @@ impl quic::SendStream<Bytes> for BidiStream {
     }
 }
 
-/// Receiving half of a stream.
 pub(super) struct RecvStream {
     stream: quinn::RecvStream,
     quic: quinn::Connection,

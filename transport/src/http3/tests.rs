@@ -46,7 +46,6 @@ struct Client {
     _endpoint: Endpoint,
 }
 
-/// Response to a request.
 struct Reply {
     status: StatusCode,
     body: Vec<u8>,

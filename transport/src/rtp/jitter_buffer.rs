@@ -104,7 +104,6 @@ pub(super) struct JitterBuffer {
 }
 
 impl JitterBuffer {
-    /// Creates an empty buffer.
     pub(super) fn new() -> JitterBuffer {
         JitterBuffer {
             patience: PATIENCE_MIN,
@@ -337,7 +336,6 @@ impl JitterBuffer {
         }
     }
 
-    /// Returns the time of the next request.
     pub(super) fn next_nack_at(&self) -> Option<Instant> {
         self.ask_at.filter(|_| !self.slots.is_empty())
     }

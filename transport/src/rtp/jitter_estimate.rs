@@ -54,7 +54,6 @@ impl JitterEstimator {
         longer
     }
 
-    /// Returns the jitter in clock ticks.
     pub(crate) fn ticks(&self) -> u32 {
         self.jitter >> 4
     }
@@ -89,7 +88,6 @@ impl Default for PlayoutDelay {
 }
 
 impl PlayoutDelay {
-    /// Returns the current delay.
     pub(super) fn get(&self) -> Duration {
         self.hold
     }

@@ -25,7 +25,6 @@ pub(super) struct AuthFailureLimiter {
 }
 
 impl AuthFailureLimiter {
-    /// Creates the table with full buckets.
     pub(super) fn new(now: Instant) -> AuthFailureLimiter {
         AuthFailureLimiter {
             keys: RandomState::new(),

@@ -21,9 +21,7 @@ pub(super) const FEEDBACK: [&str; 5] = ["nack", "nack pli", "ccm fir", "goog-rem
 /// Accepted payload type of video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PayloadFormat {
-    /// Payload type number.
     pub(super) number: u8,
-    /// Codec that it carries.
     pub(super) codec: Codec,
     /// Payload type of the RTX stream (RFC 4588), if any.
     pub(super) rtx: Option<u8>,
@@ -37,7 +35,6 @@ pub(super) enum PayloadKind {
     /// Payload type that was not negotiated.
     #[default]
     Unknown,
-    /// Video.
     Video(Codec),
     /// RTX stream (RFC 4588) of the given video payload type.
     Rtx(u8),
@@ -45,12 +42,10 @@ pub(super) enum PayloadKind {
     Audio,
 }
 
-/// Map from payload type to contents.
 #[derive(Clone, Debug)]
 pub(super) struct PayloadTypeMap(Box<[PayloadKind; 128]>);
 
 impl PayloadTypeMap {
-    /// Creates the map of a session.
     pub(super) fn new(video: &[PayloadFormat], audio: Option<u8>) -> PayloadTypeMap {
         let mut table = Box::new([PayloadKind::Unknown; 128]);
         if let Some(number) = audio {

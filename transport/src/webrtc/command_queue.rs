@@ -44,7 +44,6 @@ pub(super) enum EndpointCommand {
     Fail,
 }
 
-/// New session for the thread.
 pub(super) struct NewSession {
     pub(super) id: u64,
     pub(super) negotiated: NegotiatedMedia,
@@ -68,7 +67,6 @@ pub(super) struct CommandQueue {
 }
 
 impl CommandQueue {
-    /// Creates an empty queue.
     pub(super) fn new() -> io::Result<CommandQueue> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(CommandQueue {
@@ -101,7 +99,6 @@ impl CommandQueue {
         true
     }
 
-    /// Wakes the thread.
     pub(super) fn wake(&self) {
         // A full event counter wakes the thread just as well.
         if let Err(error) = rustix::io::write(&self.waker, &1u64.to_ne_bytes())
@@ -118,7 +115,6 @@ impl CommandQueue {
         drop(queue);
     }
 
-    /// Returns true if commands wait.
     pub(super) fn has_commands(&self) -> bool {
         self.has_commands.load(Acquire)
     }

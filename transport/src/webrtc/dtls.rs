@@ -86,21 +86,16 @@ impl DtlsIdentity {
     }
 }
 
-/// Effect of a datagram.
 pub(super) enum DtlsOutcome {
-    /// Nothing to report.
     Nothing,
     /// SRTP keys, once per association.
     Keys(Box<(SrtpReceiver, SrtcpSender)>),
-    /// The peer closed the association.
     Closed,
 }
 
-/// Reason that a datagram was not processed.
 pub(super) enum DtlsError {
     /// The datagram was dropped; the association continues.
     Refused(DropReason),
-    /// The association has failed.
     Failed(SessionFailure),
 }
 
@@ -250,7 +245,6 @@ impl DtlsTransport {
         }
     }
 
-    /// Passes each datagram to be sent to `each`.
     pub(super) fn send(&mut self, mut each: impl FnMut(&[u8])) {
         self.outgoing.drain(..).for_each(|datagram| each(&datagram));
     }

@@ -27,7 +27,6 @@ const FAILURES_MAX: u32 = 8;
 /// Delay after more failures, so that a broken socket does not occupy a core.
 const BROKEN: Duration = Duration::from_millis(100);
 
-/// State of the thread.
 pub(super) struct EndpointThread {
     socket: UdpEndpointSocket,
     shared: Arc<CommandQueue>,
@@ -42,7 +41,6 @@ impl Drop for EndpointThread {
 }
 
 impl EndpointThread {
-    /// Creates the state of a thread that has not started.
     pub(super) fn new(
         socket: UdpEndpointSocket,
         shared: Arc<CommandQueue>,
@@ -53,7 +51,6 @@ impl EndpointThread {
         EndpointThread { socket, shared, sessions }
     }
 
-    /// Runs until the endpoint has ended.
     pub(super) fn run(mut self) {
         if catch_unwind(AssertUnwindSafe(|| self.serve())).is_err() {
             tracing::error!("the WebRTC receiver panicked: every session of it ends");

@@ -11,7 +11,6 @@ use super::{sdp_answer::IceCredentials, socket::CandidatePair, stun::BindingRequ
 /// Most addresses of one peer: hosts with four interfaces in both families.
 pub(super) const ADDRESSES_MAX: usize = 8;
 
-/// Outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CheckOutcome {
     /// Not signed with a known password: no reply, nothing learned.
@@ -38,7 +37,6 @@ impl Generation {
     }
 }
 
-/// ICE agent of one session.
 pub(super) struct IceAgent {
     current: Generation,
     previous: Option<Generation>,
@@ -48,7 +46,6 @@ pub(super) struct IceAgent {
 }
 
 impl IceAgent {
-    /// Creates an agent without pairs.
     pub(super) fn new(local: &IceCredentials) -> IceAgent {
         IceAgent {
             current: Generation::new(local),
@@ -74,7 +71,6 @@ impl IceAgent {
         self.nominated.or_else(|| self.pairs.last().copied())
     }
 
-    /// Returns all learned pairs.
     pub(super) fn pairs(&self) -> &[CandidatePair] {
         &self.pairs
     }

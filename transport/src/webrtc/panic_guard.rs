@@ -8,7 +8,6 @@ use super::{SessionFailure, SessionHandler};
 pub(super) struct PanicGuardedHandler(Option<Box<dyn SessionHandler>>);
 
 impl PanicGuardedHandler {
-    /// Wraps a handler.
     pub(super) fn new(sink: Box<dyn SessionHandler>) -> PanicGuardedHandler {
         PanicGuardedHandler(Some(sink))
     }

@@ -42,7 +42,6 @@ impl ReceptionStats {
         (sequence.wrapping_sub(self.highest as u16) as i16) > 0
     }
 
-    /// Counts one more packet.
     pub(super) fn packet(&mut self, sequence: u16, timestamp: u32, now: Instant) {
         self.received += 1;
         if self.is_newer(sequence) {
@@ -57,7 +56,6 @@ impl ReceptionStats {
         self.report = Some((ntp, now));
     }
 
-    /// Returns the interarrival jitter, in microseconds.
     pub(super) fn jitter_us(&self) -> u64 {
         u64::from(self.arrivals.ticks()) * 1000 / 90
     }
@@ -66,7 +64,6 @@ impl ReceptionStats {
         self.highest - self.first + 1
     }
 
-    /// Returns the block of the next report.
     pub(super) fn block(&mut self, now: Instant) -> ReportBlock {
         let (expected, received) = (self.expected(), self.received);
         let expected_since = expected - self.reported_expected;

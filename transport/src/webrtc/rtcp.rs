@@ -21,7 +21,6 @@ const PADDED: u8 = 0x20;
 /// Most entries of one NACK: 64 entries for 17 packets each keep a datagram below 400 bytes.
 const NACK_ENTRIES_MAX: usize = 64;
 
-/// Message of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RtcpEvent {
     /// Sender report: the media clock was `rtp` at the wall clock time `ntp`.
@@ -61,7 +60,6 @@ fn long(bytes: &[u8], at: usize) -> u32 {
 /// Report block of one source (RFC 3550 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReportBlock {
-    /// SSRC of the source.
     pub(super) ssrc: u32,
     /// Fraction lost since the last report, in 256ths.
     pub(super) fraction_lost: u8,

@@ -22,7 +22,6 @@ const MISSING_GAP: Duration = Duration::from_millis(10);
 /// Most losses waiting to be sent in a NACK.
 const MISSING_MAX: usize = 1024;
 
-/// State of the feedback.
 #[derive(Debug)]
 pub(super) struct RtcpFeedback {
     us: u32,
@@ -43,12 +42,10 @@ pub(super) struct RtcpFeedback {
     arrivals: Option<Box<TwccRecorder>>,
 }
 
-/// Summary of a feedback packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct FeedbackSent {
     /// Number of packets in the NACK.
     pub(super) missing: usize,
-    /// True if a keyframe was requested.
     pub(super) keyframe: bool,
 }
 
@@ -85,7 +82,6 @@ impl RtcpFeedback {
         self.keyframe_wanted = true;
     }
 
-    /// Queues sequence numbers for a NACK.
     pub(super) fn queue_nacks(&mut self, missing: &[u16]) {
         if self.nack {
             let room = MISSING_MAX - self.missing.len();

@@ -12,10 +12,8 @@ const SECTIONS_MAX: usize = 16;
 /// Most lines of one attribute in a section: one for each payload type and feedback message.
 const VALUES_MAX: usize = 512;
 
-/// A parsed offer.
 #[derive(Debug)]
 pub(super) struct SdpOffer {
-    /// The `m=` sections in order.
     pub(super) sections: Vec<MediaSection>,
     /// Media ids of the BUNDLE group, if any.
     pub(super) bundle: Option<Vec<String>>,
@@ -32,7 +30,6 @@ pub(super) struct MediaSection {
     pub(super) proto: String,
     /// Formats in the peer's order of preference.
     pub(super) formats: Vec<String>,
-    /// Attributes of the section.
     pub(super) attributes: SdpAttributes,
 }
 
@@ -57,7 +54,6 @@ pub(super) struct SdpAttributes {
     pub(super) feedbacks: Vec<(Option<u8>, String)>,
     /// `id[/direction] uri` of header extensions.
     pub(super) extmaps: Vec<(String, String)>,
-    /// Announced SSRCs in order.
     pub(super) ssrcs: Vec<u32>,
     /// SSRCs of the media and its RTX stream (RFC 5576, RFC 4588).
     pub(super) flows: Vec<(u32, u32)>,
@@ -115,12 +111,10 @@ impl MediaSection {
             && matches!(direction, MediaDirection::SendRecv | MediaDirection::SendOnly)
     }
 
-    /// Returns the encoding of a payload type.
     pub(super) fn rtpmap(&self, payload_type: u8) -> Option<&str> {
         find(&self.attributes.rtpmaps, payload_type)
     }
 
-    /// Returns the format parameters of a payload type.
     pub(super) fn fmtp(&self, payload_type: u8) -> Option<&str> {
         find(&self.attributes.fmtps, payload_type)
     }
@@ -139,7 +133,6 @@ fn find(values: &[(u8, String)], payload_type: u8) -> Option<&str> {
 }
 
 impl SdpOffer {
-    /// Parses an offer.
     pub(super) fn parse(text: &str) -> Result<SdpOffer, OfferError> {
         if text.len() > OFFER_BYTES_MAX {
             return Err(OfferError::TooLong(OFFER_BYTES_MAX));

@@ -27,20 +27,15 @@ const SOURCES_MAX: usize = 8;
 /// ICE credentials of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct IceCredentials {
-    /// User fragment.
     pub(super) ufrag: String,
-    /// Password.
     pub(super) pwd: String,
 }
 
-/// Result of the negotiation.
 #[derive(Debug)]
 pub(super) struct NegotiatedMedia {
     /// Accepted payload types of video, first choice first.
     pub(super) video: Vec<PayloadFormat>,
-    /// Contents of each payload type.
     pub(super) payloads: PayloadTypeMap,
-    /// ICE credentials of the peer.
     pub(super) remote: IceCredentials,
     /// Fingerprints of certificates that the peer may present.
     pub(super) fingerprints: Vec<CertificateFingerprint>,
@@ -62,7 +57,6 @@ pub(super) struct NegotiatedMedia {
     taken: (usize, Option<(usize, u8)>),
 }
 
-/// Negotiates an offer.
 pub(super) fn negotiate(offer: &SdpOffer) -> Result<NegotiatedMedia, OfferError> {
     let is_video = |section: &&MediaSection| section.kind == "video" && section.sends();
     let at =
@@ -186,11 +180,8 @@ fn audio_section(section: &MediaSection) -> Option<u8> {
     section.formats.iter().filter_map(|format| format.parse().ok()).find(is_sound)
 }
 
-/// Local parameters of an answer.
 pub(super) struct LocalParameters<'a> {
-    /// ICE credentials of this session.
     pub(super) credentials: &'a IceCredentials,
-    /// Fingerprint of the server's certificate.
     pub(super) fingerprint: &'a CertificateFingerprint,
     /// Candidate addresses, first choice first.
     pub(super) candidates: &'a [SocketAddr],
@@ -198,7 +189,6 @@ pub(super) struct LocalParameters<'a> {
     pub(super) session: u64,
 }
 
-/// Writes the answer.
 pub(super) fn write(
     offer: &SdpOffer,
     negotiated: &NegotiatedMedia,
@@ -249,7 +239,6 @@ fn video_formats(negotiated: &NegotiatedMedia) -> String {
     numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// Writes the first lines of a section.
 fn write_head(text: &mut String, section: &MediaSection, port: u16, formats: &str) {
     line(text, format_args!("m={} {port} {} {formats}", section.kind, section.proto));
     line(text, format_args!("c=IN IP4 0.0.0.0"));

@@ -12,19 +12,13 @@ use super::{
     sdp_answer::{IceCredentials, write_candidates},
 };
 
-/// Longest fragment in bytes.
 pub(super) const FRAGMENT_BYTES_MAX: usize = 16 * 1024;
-/// Most candidates in a fragment.
 const CANDIDATES_MAX: usize = 64;
 
-/// Parsed fragment.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SdpFragment {
-    /// User fragment, if given.
     pub(super) ufrag: Option<String>,
-    /// Password, if given.
     pub(super) pwd: Option<String>,
-    /// Number of candidates.
     pub(super) candidates: usize,
     /// True if no more candidates follow.
     pub(super) ended: bool,

@@ -21,7 +21,6 @@ impl SendBuffer {
         }
     }
 
-    /// Appends a datagram.
     pub(super) fn push(&mut self, pair: CandidatePair, datagram: &[u8]) {
         self.write(pair, |bytes| {
             bytes.extend_from_slice(datagram);

@@ -37,7 +37,6 @@ const BYTES: BucketRate =
 /// Smallest cost charged per packet, in bytes: at most 8,000 packets per second.
 const PACKET_BYTES_MIN: f32 = 500.0;
 
-/// State of one session.
 pub(super) struct SessionHandle {
     pub(super) agent: IceAgent,
     association: Option<Box<DtlsTransport>>,
@@ -66,7 +65,6 @@ pub(super) struct SessionHandle {
 }
 
 impl SessionHandle {
-    /// Creates a session whose offer was answered.
     pub(super) fn new(
         opening: NewSession,
         us: u32,
@@ -102,7 +100,6 @@ impl SessionHandle {
         self.keys.is_some()
     }
 
-    /// Answers a STUN check.
     pub(super) fn check(
         &mut self,
         request: &BindingRequest<'_>,
@@ -127,7 +124,6 @@ impl SessionHandle {
         checked
     }
 
-    /// Processes a DTLS datagram.
     pub(super) fn dtls(
         &mut self,
         datagram: &[u8],
@@ -262,7 +258,6 @@ impl SessionHandle {
         }
     }
 
-    /// Returns the event of an expired timeout.
     fn overdue(&self, now: Instant) -> Option<SessionEvent> {
         if self.limit() > now {
             None
@@ -273,7 +268,6 @@ impl SessionHandle {
         }
     }
 
-    /// Returns the time of the next timeout.
     fn limit(&self) -> Instant {
         match self.keys {
             Some(_) => self.heard_at + self.lost_after,

@@ -50,7 +50,6 @@ impl Owner {
     }
 }
 
-/// Table of all sessions.
 pub(super) struct SessionTable {
     shared: Arc<CommandQueue>,
     identity: Arc<DtlsIdentity>,
@@ -66,7 +65,6 @@ pub(super) struct SessionTable {
 }
 
 impl SessionTable {
-    /// Creates an empty table.
     pub(super) fn new(
         shared: Arc<CommandQueue>,
         identity: Arc<DtlsIdentity>,
@@ -92,7 +90,6 @@ impl SessionTable {
         self.timers.next()
     }
 
-    /// Executes the commands of the handles.
     pub(super) fn handle_command(&mut self, now: Instant) {
         for command in self.shared.take() {
             match command {
@@ -297,7 +294,6 @@ impl SessionTable {
         self.shared.counts.sessions.fetch_sub(1, Relaxed);
     }
 
-    /// Ends all sessions because the endpoint ends.
     pub(super) fn end(&mut self, now: Instant) {
         self.handle_command(now);
         let ids: Vec<u64> = self.peers.keys().copied().collect();
@@ -308,7 +304,6 @@ impl SessionTable {
         }
     }
 
-    /// Passes all datagrams to be sent to `each`.
     pub(super) fn send(&mut self, each: impl FnMut(CandidatePair, &[u8])) {
         self.send_buffer.drain(each);
     }

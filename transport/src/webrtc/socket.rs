@@ -27,7 +27,6 @@ pub(super) struct CandidatePair {
 pub(super) struct UdpEndpointSocket {
     socket: UdpSocket,
     state: UdpSocketState,
-    /// Bound address.
     pub(super) local: SocketAddr,
     bytes: Vec<u8>,
     metas: [RecvMeta; BATCH_SIZE],

@@ -29,7 +29,6 @@ const RTCP_HEADER_BYTES: usize = 8;
 /// Flag and index that SRTCP appends, in bytes.
 const TRAILER_BYTES: usize = 4;
 
-/// Protection profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SrtpProfile {
     /// AEAD_AES_128_GCM.
@@ -146,7 +145,6 @@ impl SrtpReceiver {
         Ok(&packet[..end])
     }
 
-    /// Decrypts a packet of a known source.
     fn next_of(
         &mut self,
         at: usize,

@@ -61,12 +61,10 @@ pub(super) struct EndpointCounters {
 }
 
 impl EndpointCounters {
-    /// Counts one drop for `why`.
     pub(super) fn refuse(&self, why: DropReason) {
         self.refused[why as usize].fetch_add(1, Relaxed);
     }
 
-    /// Returns the current counts.
     pub(super) fn snapshot(&self) -> EndpointStats {
         EndpointStats {
             datagrams: self.datagrams.load(Relaxed),
@@ -107,12 +105,10 @@ pub(super) struct SharedSessionStats {
 }
 
 impl SharedSessionStats {
-    /// Replaces the counts.
     pub(super) fn publish(&self, counts: SessionStats) {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
     }
 
-    /// Returns the counts published last.
     pub(super) fn snapshot(&self) -> SessionStats {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }

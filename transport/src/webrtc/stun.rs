@@ -129,7 +129,6 @@ impl<'a> BindingRequest<'a> {
         std::str::from_utf8(self.username).ok()?.split_once(':')
     }
 
-    /// Returns true if the request is signed with this password.
     pub(super) fn is_signed_with(&self, key: &hmac::Key) -> bool {
         // The signed length counts up to and including MESSAGE-INTEGRITY (RFC 8489 14.5).
         let length = self.integrity_at + INTEGRITY_BYTES - HEADER_BYTES;

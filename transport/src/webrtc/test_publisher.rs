@@ -12,32 +12,25 @@ use super::{
     stun::tests::{self as stun, CONTROLLING, NOMINATE},
 };
 
-/// Payload type of the video.
 pub(super) const VIDEO: u8 = 96;
-/// SSRC of the video.
 pub(super) const SSRC: u32 = 0x1234;
 const PWD: &str = "a-password-of-the-client";
 
 /// First bytes of a keyframe: frame tag, start code and 320 x 240 (RFC 6386 9.1).
 const KEY: [u8; 10] = [0x50, 0, 0, 0x9d, 0x01, 0x2a, 0x40, 1, 0xf0, 0];
 
-/// Publisher.
 pub(super) struct Client {
     dtls: dtls::Client,
     ufrag: String,
     remote: Option<(String, String)>,
-    /// Candidate addresses of the answer.
     pub(super) candidates: Vec<SocketAddr>,
     sealed: Option<(Context, Context)>,
     /// True once the handshake has ended on this side.
     pub(super) is_connected: bool,
-    /// Keyframe requests received.
     pub(super) keyframes_asked: usize,
     /// Fraction lost of each receiver report received.
     pub(super) reports: Vec<u8>,
-    /// Packets requested by NACK.
     pub(super) missing: Vec<u16>,
-    /// Successful checks.
     pub(super) checked: usize,
     sequence: u16,
     timestamp: u32,
@@ -62,7 +55,6 @@ impl Client {
         }
     }
 
-    /// Returns the offer.
     pub(super) fn offer(&self) -> String {
         let (ufrag, fingerprint) = (&self.ufrag, &self.dtls.fingerprint);
         format!(
@@ -106,7 +98,6 @@ impl Client {
         stun::check(&username, pwd, attributes)
     }
 
-    /// Processes a datagram of the server.
     pub(super) fn read(&mut self, datagram: &[u8], now: Instant) {
         match datagram[0] {
             0..=3 => {
@@ -150,23 +141,19 @@ impl Client {
         }
     }
 
-    /// Returns the datagrams that the handshake sends.
     pub(super) fn send(&mut self) -> Vec<Vec<u8>> {
         self.dtls.send()
     }
 
-    /// Advances the time of the handshake.
     pub(super) fn advance(&mut self, now: Instant) {
         self.dtls.advance(now);
     }
 
-    /// Sends close_notify.
     pub(super) fn close(&mut self, now: Instant) -> Vec<Vec<u8>> {
         self.dtls.close(now);
         self.dtls.send()
     }
 
-    /// Returns true if media can be sent.
     pub(super) fn has_keys(&self) -> bool {
         self.sealed.is_some()
     }

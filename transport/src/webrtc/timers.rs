@@ -24,14 +24,12 @@ impl TimerQueue {
         self.armed.insert(id, at);
     }
 
-    /// Removes the entry of a session.
     pub(super) fn disarm(&mut self, id: u64) {
         if let Some(at) = self.armed.remove(&id) {
             self.order.remove(&(at, id));
         }
     }
 
-    /// Returns the time of the earliest entry.
     pub(super) fn next(&self) -> Option<Instant> {
         self.order.first().map(|(at, _)| *at)
     }

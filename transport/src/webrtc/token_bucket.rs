@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-/// Capacity and refill rate of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BucketRate {
     /// Capacity, in tokens.
@@ -11,7 +10,6 @@ pub(super) struct BucketRate {
     pub(super) a_second: f32,
 }
 
-/// State of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TokenBucket {
     tokens: f32,
@@ -19,7 +17,6 @@ pub(super) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Creates a full bucket.
     pub(super) fn full(rate: BucketRate, now: Instant) -> TokenBucket {
         TokenBucket { tokens: rate.burst, at: now }
     }

@@ -48,7 +48,6 @@ pub(super) struct TwccRecorder {
 }
 
 impl TwccRecorder {
-    /// Creates an empty recorder.
     pub(super) fn new(now: Instant) -> TwccRecorder {
         TwccRecorder {
             origin: now,
@@ -61,7 +60,6 @@ impl TwccRecorder {
         }
     }
 
-    /// Records the arrival of the packet with this transport-wide number.
     pub(super) fn packet(&mut self, number: u16, now: Instant) {
         let number = match self.highest {
             None => i64::from(number),
@@ -84,7 +82,6 @@ impl TwccRecorder {
         }
     }
 
-    /// Returns the time at which a report is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.is_new.then(|| self.told_at.map_or(self.origin, |at| at + EVERY))
     }
@@ -157,7 +154,6 @@ impl TwccRecorder {
     }
 }
 
-/// Returns the whole units in a duration.
 fn units(duration: Duration, unit: Duration) -> u64 {
     u64::try_from(duration.as_nanos() / unit.as_nanos()).unwrap_or(0)
 }

@@ -58,23 +58,19 @@ impl Current {
 }
 
 impl VideoTrack {
-    /// Creates a track without a source.
     pub(super) fn new(payloads: PayloadTypeMap, video: Vec<PayloadFormat>) -> VideoTrack {
         let (current, finished, last) = (None, VecDeque::new(), None);
         VideoTrack { payloads, video, current, finished, lost: 0, repaired: 0, last }
     }
 
-    /// Returns the contents of a payload type.
     pub(super) fn carries(&self, payload_type: u8) -> PayloadKind {
         self.payloads.get(payload_type)
     }
 
-    /// Returns the SSRC of the current source.
     pub(super) fn ssrc(&self) -> Option<u32> {
         self.current.as_ref().map(|current| current.reception.ssrc)
     }
 
-    /// Takes an authenticated packet.
     pub(super) fn packet(
         &mut self,
         packet: &RtpPacket<'_>,
@@ -194,7 +190,6 @@ impl VideoTrack {
         })
     }
 
-    /// Returns the next output for the session.
     pub(super) fn poll(&mut self, now: Instant) -> Option<ReceiverOutput> {
         self.finished.pop_front().map(ReceiverOutput::Unit).or_else(|| self.receive(now))
     }
@@ -225,7 +220,6 @@ impl VideoTrack {
         }
     }
 
-    /// Returns the report block of the video source.
     pub(super) fn block(&mut self, now: Instant) -> Option<ReportBlock> {
         self.current.as_mut().map(|current| current.reception.block(now))
     }

@@ -15,7 +15,6 @@ const PPS: u8 = 8;
 /// Depacketizer that gathers one access unit.
 pub(super) type H264Depacketizer = NalDepacketizer<H264>;
 
-/// Payload format of H.264.
 pub(super) struct H264;
 
 impl NalFormat for H264 {

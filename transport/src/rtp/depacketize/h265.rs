@@ -22,7 +22,6 @@ const PPS: u8 = 34;
 /// Depacketizer that gathers one access unit.
 pub(super) type H265Depacketizer = NalDepacketizer<H265>;
 
-/// Payload format of H.265.
 pub(super) struct H265;
 
 impl NalFormat for H265 {

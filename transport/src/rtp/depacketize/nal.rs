@@ -19,13 +19,10 @@ pub(super) enum NalClass {
     SliceData,
     /// Parameter set with which the sets of a start begin.
     FirstSet,
-    /// Another parameter set.
     Set,
     /// Delimiter, with which a unit begins.
     Delimiter,
-    /// Supplemental enhancement information.
     Information,
-    /// Another NAL unit.
     Plain,
     /// Packet of several NAL units.
     Aggregation,
@@ -53,7 +50,6 @@ pub(super) trait NalFormat: Send {
         nal.first().map_or(0, |header| header >> Self::KIND_SHIFT & Self::KIND_BITS)
     }
 
-    /// Returns the class of a type.
     fn class(kind: u8) -> NalClass;
 
     /// Returns the header of a fragmented NAL unit, up to [`NalFormat::HEADER_BYTES`].
@@ -175,7 +171,6 @@ impl<F: NalFormat> NalDepacketizer<F> {
         F::class(F::kind(nal))
     }
 
-    /// Returns the NAL units of an aggregation packet.
     fn aggregated(payload: &[u8]) -> AggregatedNals<'_> {
         AggregatedNals(payload.get(F::HEADER_BYTES..).unwrap_or_default())
     }

@@ -48,7 +48,6 @@ pub(super) struct ParameterSets {
 }
 
 impl ParameterSets {
-    /// Marks the start of a new unit.
     pub(super) fn begin_unit(&mut self) {
         self.sets.iter_mut().for_each(|set| set.is_in_unit = false);
     }

@@ -23,7 +23,6 @@ struct Road {
     repeats_apart: bool,
 }
 
-/// Result of a simulation.
 #[derive(Debug, Default)]
 struct Driven {
     packets: u64,

@@ -13,7 +13,6 @@ const AEAD_AES_128_GCM: u16 = 7;
 /// reserve; a message with a higher number is dropped.
 const MESSAGES_MAX: u16 = 8;
 
-/// Forward reader of bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -37,7 +36,6 @@ impl<'a> Reader<'a> {
 pub(in crate::webrtc) enum HandshakeStage {
     /// Handshake in progress; messages with lower numbers than this have been answered.
     Shaking(u16),
-    /// Handshake completed.
     Established,
 }
 

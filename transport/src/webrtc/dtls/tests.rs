@@ -4,10 +4,8 @@ use rtc_dtls::config::ExtendedMasterSecretType;
 
 use super::*;
 
-/// Client with its own certificate.
 pub(in crate::webrtc) struct Client {
     endpoint: Endpoint,
-    /// Fingerprint of the client's certificate.
     pub(in crate::webrtc) fingerprint: CertificateFingerprint,
 }
 

@@ -46,7 +46,6 @@ impl Drop for Forward {
     }
 }
 
-/// Handler that ignores everything.
 struct Deaf;
 
 impl SessionHandler for Deaf {

@@ -16,7 +16,6 @@ use crate::{
     },
 };
 
-/// Calls recorded by a handler.
 #[derive(Default)]
 struct Given {
     reached: usize,
@@ -59,7 +58,6 @@ struct World {
     next: u64,
 }
 
-/// Publisher and its session.
 struct Pair {
     id: u64,
     client: Client,

@@ -102,14 +102,12 @@ fn a_source_that_says_that_it_ends_is_followed_at_once() {
     assert!(times[..2] == [0, 3000] && times[2] > 3000, "{times:?}");
 }
 
-/// Steps of a test.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Packet with this SSRC, payload type and sequence number.
     Media(u32, u8, u16),
     /// Retransmission of the packet with this sequence number, of the source with this SSRC.
     Again(u32, u16),
-    /// BYE of the source.
     Leaves(u32),
     /// Time longer than any wait.
     Waits,
