@@ -42,7 +42,8 @@ pub(super) struct SdpAttributes {
     /// Fingerprints with a strong hash.
     pub(super) fingerprints: Vec<CertificateFingerprint>,
     pub(super) setup: Option<DtlsSetup>,
-    pub(super) direction: Option<MediaDirection>,
+    /// True for media that the offerer does not send (recvonly, inactive).
+    pub(super) is_silent: bool,
     pub(super) rtcp_mux: bool,
     /// True for a section with port zero that shares another section's transport (RFC 8843 6).
     pub(super) bundle_only: bool,
@@ -70,15 +71,6 @@ media::named! {
     }
 }
 
-/// Direction of media from the offerer's view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MediaDirection {
-    SendRecv,
-    SendOnly,
-    RecvOnly,
-    Inactive,
-}
-
 impl MediaSection {
     fn parse(value: &str, session: &SdpAttributes) -> Result<MediaSection, &'static str> {
         let mut parts = value.split(' ').filter(|part| !part.is_empty());
@@ -97,7 +89,7 @@ impl MediaSection {
             pwd: session.pwd.clone(),
             fingerprints: session.fingerprints.clone(),
             setup: session.setup,
-            direction: session.direction,
+            is_silent: session.is_silent,
             rtcp_mux: session.rtcp_mux,
             ..SdpAttributes::default()
         };
@@ -106,9 +98,7 @@ impl MediaSection {
 
     /// Returns true if the peer offers to send in this section.
     pub(super) fn sends(&self) -> bool {
-        let direction = self.attributes.direction.unwrap_or(MediaDirection::SendRecv);
-        (self.port != 0 || self.attributes.bundle_only)
-            && matches!(direction, MediaDirection::SendRecv | MediaDirection::SendOnly)
+        (self.port != 0 || self.attributes.bundle_only) && !self.attributes.is_silent
     }
 
     pub(super) fn rtpmap(&self, payload_type: u8) -> Option<&str> {
@@ -214,10 +204,8 @@ impl SdpAttributes {
                 let problem = "setup is none of active, passive, actpass, holdconn";
                 self.setup = Some(DtlsSetup::from_name(value).ok_or(problem)?);
             }
-            "sendrecv" => self.direction = Some(MediaDirection::SendRecv),
-            "sendonly" => self.direction = Some(MediaDirection::SendOnly),
-            "recvonly" => self.direction = Some(MediaDirection::RecvOnly),
-            "inactive" => self.direction = Some(MediaDirection::Inactive),
+            "sendrecv" | "sendonly" => self.is_silent = false,
+            "recvonly" | "inactive" => self.is_silent = true,
             "bundle-only" => self.bundle_only = true,
             "rtcp-mux" | "rtcp-mux-only" => self.rtcp_mux = true,
             "rtpmap" => push(&mut self.rtpmaps, numbered(value)?)?,
