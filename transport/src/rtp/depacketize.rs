@@ -17,6 +17,7 @@ mod vpx;
 use media::Codec;
 
 use super::UNIT_BYTES_MAX;
+use vpx::Vpx;
 
 /// Start code before each NAL unit (ITU-T H.264 and H.265, annex B).
 const START_CODE: [u8; 4] = [0, 0, 0, 1];
@@ -112,8 +113,8 @@ pub(super) fn of(codec: Codec, parameter_sets: &[Vec<u8>]) -> Option<Box<dyn Dep
     Some(match codec {
         Codec::H264 => Box::new(h264::H264Depacketizer::new(parameter_sets)),
         Codec::H265 => Box::new(h265::H265Depacketizer::new(parameter_sets)),
-        Codec::Vp8 => Box::new(vp8::depacketizer()),
-        Codec::Vp9 => Box::new(vp9::depacketizer()),
+        Codec::Vp8 => Box::new(Vpx::new(vp8::part, vp8::is_key)),
+        Codec::Vp9 => Box::new(Vpx::new(vp9::part, vp9::is_key)),
         Codec::Av1 => Box::new(av1::Av1Depacketizer::default()),
         Codec::Mpeg4 | Codec::Mjpeg => return None,
     })
@@ -158,14 +159,6 @@ impl Gathered {
         let decayed = self.expected - self.expected / 8;
         self.expected = decayed.max(used + used / 8).min(AHEAD_BYTES_MAX);
         std::mem::take(&mut self.data)
-    }
-
-    /// Takes the unit of a codec whose frame header tells keyframes; `None` if empty.
-    fn take_frame(&mut self, is_key: fn(&[u8]) -> bool) -> Option<DepacketizedUnit> {
-        let data = self.take();
-        let is_start = is_key(&data);
-        let role = if is_start { UnitKind::Start { breaks_link: false } } else { UnitKind::Other };
-        Some(DepacketizedUnit { data, role }).filter(|picture| !picture.data.is_empty())
     }
 
     /// Takes the unit and prepends `prefix`.

@@ -1,14 +1,9 @@
 //! VP8 (RFC 7741): removes the payload descriptors and keeps all temporal layers.
 
-use super::vpx::{Part, Vpx};
-
-/// Creates the depacketizer.
-pub(super) fn depacketizer() -> Vpx {
-    Vpx::new(part, is_key)
-}
+use super::vpx::Part;
 
 /// Removes the payload descriptor (RFC 7741 4.2).
-fn part(payload: &[u8]) -> Option<Part<'_>> {
+pub(super) fn part(payload: &[u8]) -> Option<Part<'_>> {
     let (&first, mut rest) = payload.split_first()?;
     if first & 0x80 != 0 {
         let (&extension, after) = rest.split_first()?;
@@ -25,14 +20,14 @@ fn part(payload: &[u8]) -> Option<Part<'_>> {
 }
 
 /// Returns true for a keyframe (RFC 6386 9.1): bit 0 is clear, and the start code follows.
-fn is_key(frame: &[u8]) -> bool {
+pub(super) fn is_key(frame: &[u8]) -> bool {
     matches!(frame, [tag, _, _, 0x9d, 0x01, 0x2a, ..] if tag & 1 == 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{DepacketizeError, DepacketizedUnit, Depacketizer, UnitKind},
+        super::{DepacketizeError, DepacketizedUnit, Depacketizer, UnitKind, vpx::Vpx},
         *,
     };
 
@@ -65,7 +60,7 @@ mod tests {
 
     #[test]
     fn frames_are_joined_and_keys_known() {
-        let mut vp8 = depacketizer();
+        let mut vp8 = Vpx::new(part, is_key);
         let first = [&[0x10][..], &KEY].concat();
         assert!(vp8.starts_keyframe(&first) && !vp8.begins_another(&first));
         assert_eq!(vp8.push(&[0x00, 1]), Err(DepacketizeError::Malformed), "no beginning");

@@ -3,15 +3,10 @@
 //! Of a picture with spatial layers only the lowest is kept: it decodes without the others, and a decoder
 //! outputs one picture for it. All temporal layers are kept.
 
-use super::vpx::{Part, Vpx};
-
-/// Creates the depacketizer.
-pub(super) fn depacketizer() -> Vpx {
-    Vpx::new(part, is_key)
-}
+use super::vpx::Part;
 
 /// Removes the payload descriptor (RFC 9628 4.2).
-fn part(payload: &[u8]) -> Option<Part<'_>> {
+pub(super) fn part(payload: &[u8]) -> Option<Part<'_>> {
     let (&first, mut rest) = payload.split_first()?;
     let has = |bit: u8| first & bit != 0;
     let (has_picture_id, is_inter, has_layers, is_flexible) =
@@ -68,7 +63,7 @@ fn after_structure(payload: &[u8]) -> Option<&[u8]> {
 
 /// Returns true for a keyframe (VP9 bitstream 6.2): frame_marker, no show_existing_frame, frame_type 0. The
 /// sync code is not checked.
-fn is_key(frame: &[u8]) -> bool {
+pub(super) fn is_key(frame: &[u8]) -> bool {
     let [first, second, ..] = *frame else { return false };
     let bits = u16::from_be_bytes([first, second]);
     let profile_3 = first & 0x30 == 0x30;
@@ -81,7 +76,7 @@ fn is_key(frame: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{DepacketizeError, DepacketizedUnit, Depacketizer, UnitKind},
+        super::{DepacketizeError, DepacketizedUnit, Depacketizer, UnitKind, vpx::Vpx},
         *,
     };
 
@@ -134,7 +129,7 @@ mod tests {
 
     #[test]
     fn only_the_lowest_spatial_layer_is_kept() {
-        let mut vp9 = depacketizer();
+        let mut vp9 = Vpx::new(part, is_key);
         for payload in
             [&[0x28, 0x00, 7, 0x82, 0x49][..], &[0x24, 0x00, 7, 1], &[0x2c, 0x03, 7, 0x86, 2]]
         {

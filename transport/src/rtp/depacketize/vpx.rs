@@ -1,6 +1,8 @@
 //! Gathering of frames whose payloads have a descriptor: VP8 and VP9.
 
-use super::{DepacketizeError, DepacketizeResult, Depacketizer, Gathered};
+use super::{
+    DepacketizeError, DepacketizeResult, DepacketizedUnit, Depacketizer, Gathered, UnitKind,
+};
 
 /// Payload without its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +68,10 @@ impl Depacketizer for Vpx {
     }
 
     fn finish(&mut self) -> DepacketizeResult {
-        Ok(self.unit.take_frame(self.is_key))
+        let data = self.unit.take();
+        let is_start = (self.is_key)(&data);
+        let role = if is_start { UnitKind::Start { breaks_link: false } } else { UnitKind::Other };
+        Ok(Some(DepacketizedUnit { data, role }).filter(|picture| !picture.data.is_empty()))
     }
 
     fn reset(&mut self) {
