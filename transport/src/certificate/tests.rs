@@ -1,9 +1,10 @@
 //! Tests of certificate files: replaced as a pair and one by one, and rejected with a reason.
 
 use rcgen::generate_simple_self_signed;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 
 use super::*;
+use crate::tls::{TrustAnchors, client_config, roots_in};
 
 /// Certificate and key on disk.
 pub(crate) struct Pair {
@@ -41,13 +42,9 @@ impl Pair {
 
     /// Returns a client that trusts only this certificate and speaks `protocol`.
     pub fn client(&self, protocol: &[u8]) -> ClientConfig {
-        let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(self.files().chain).expect("PEM") {
-            roots.add(certificate.expect("a certificate")).expect("a root");
-        }
-        let builder = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into());
-        let builder = builder.with_safe_default_protocol_versions().expect("versions");
-        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        let roots = roots_in(&self.files().chain).expect("a root");
+        let config = client_config(TrustAnchors::Roots(roots)).expect("a client");
+        let mut config = Arc::unwrap_or_clone(config);
         config.alpn_protocols = vec![protocol.to_vec()];
         config
     }
