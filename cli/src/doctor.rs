@@ -14,7 +14,7 @@ use decode::DecodeBackend;
 use embed::{ExecutionProvider, OnnxConfig};
 use serde::Serialize;
 use serde_json::json;
-use worker::{BackendRequest, DecodeBackendChoice, GateBackend, GateChoice, Supervisor};
+use worker::{BackendChoice, BackendRequest, GateBackend, Supervisor};
 
 use crate::{
     client::ServerArgs,
@@ -70,11 +70,11 @@ pub struct DecodeArgs {
     /// Backend that must decode here: software, nvdec, vaapi or ffmpeg-cli; auto for the first that does
     #[arg(long, value_name = "NAME", env = "SERVICE_DECODE_BACKEND", default_value = "auto",
         value_parser = choice)]
-    backend: DecodeBackendChoice,
+    backend: BackendChoice<DecodeBackend>,
     /// Backend that must measure here: cpu, wgpu or cuda; auto for the first device that does, else cpu
     #[arg(long = "gate-backend", value_name = "NAME", env = "SERVICE_GATE_BACKEND",
         default_value = "auto", value_parser = gate_choice)]
-    gate: GateChoice,
+    gate: BackendChoice<GateBackend>,
     /// Number of an NVIDIA device, or path of a render node [default: the first]
     #[arg(long, value_name = "DEVICE", env = "SERVICE_DECODE_DEVICE")]
     device: Option<String>,
@@ -83,8 +83,8 @@ pub struct DecodeArgs {
 impl DecodeArgs {
     /// Returns true if a backend or a device is named.
     pub fn names_any(&self) -> bool {
-        self.backend != DecodeBackendChoice::Auto
-            || self.gate != GateChoice::Auto
+        self.backend != BackendChoice::Auto
+            || self.gate != BackendChoice::Auto
             || self.device.is_some()
     }
 
@@ -99,20 +99,14 @@ impl DecodeArgs {
     }
 }
 
-fn choice(text: &str) -> Result<DecodeBackendChoice, String> {
-    if text == "auto" {
-        return Ok(DecodeBackendChoice::Auto);
-    }
-    let found = DecodeBackend::from_name(text).map(DecodeBackendChoice::Named);
-    found.ok_or_else(|| "must be one of auto, software, nvdec, vaapi, ffmpeg-cli".to_owned())
+fn choice(text: &str) -> Result<BackendChoice<DecodeBackend>, String> {
+    BackendChoice::from_name(text, DecodeBackend::from_name)
+        .ok_or_else(|| "must be one of auto, software, nvdec, vaapi, ffmpeg-cli".to_owned())
 }
 
-fn gate_choice(text: &str) -> Result<GateChoice, String> {
-    if text == "auto" {
-        return Ok(GateChoice::Auto);
-    }
-    let found = GateBackend::from_name(text).map(GateChoice::Named);
-    found.ok_or_else(|| "must be one of auto, cpu, wgpu, cuda".to_owned())
+fn gate_choice(text: &str) -> Result<BackendChoice<GateBackend>, String> {
+    BackendChoice::from_name(text, GateBackend::from_name)
+        .ok_or_else(|| "must be one of auto, cpu, wgpu, cuda".to_owned())
 }
 
 /// Parses the name of an execution provider.

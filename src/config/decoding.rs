@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use decode::DecodeBackend;
-use worker::{BackendRequest, DecodeBackendChoice, GateBackend, GateChoice, SandboxPolicy};
+use worker::{BackendChoice, BackendRequest, GateBackend, SandboxPolicy};
 
 use super::EnvReader;
 use crate::base::json::ValueError;
@@ -22,20 +22,14 @@ pub(super) fn decoding(vars: &mut EnvReader, ffmpeg: Option<PathBuf>) -> Backend
     }
 }
 
-fn choice(text: &str) -> Result<DecodeBackendChoice, ValueError> {
-    match (text, DecodeBackend::from_name(text)) {
-        ("auto", _) => Ok(DecodeBackendChoice::Auto),
-        (_, Some(backend)) => Ok(DecodeBackendChoice::Named(backend)),
-        _ => Err("must be one of auto, software, nvdec, vaapi, ffmpeg-cli".into()),
-    }
+fn choice(text: &str) -> Result<BackendChoice<DecodeBackend>, ValueError> {
+    BackendChoice::from_name(text, DecodeBackend::from_name)
+        .ok_or_else(|| "must be one of auto, software, nvdec, vaapi, ffmpeg-cli".into())
 }
 
-fn gate(text: &str) -> Result<GateChoice, ValueError> {
-    match (text, GateBackend::from_name(text)) {
-        ("auto", _) => Ok(GateChoice::Auto),
-        (_, Some(backend)) => Ok(GateChoice::Named(backend)),
-        _ => Err("must be one of auto, cpu, wgpu, cuda".into()),
-    }
+fn gate(text: &str) -> Result<BackendChoice<GateBackend>, ValueError> {
+    BackendChoice::from_name(text, GateBackend::from_name)
+        .ok_or_else(|| "must be one of auto, cpu, wgpu, cuda".into())
 }
 
 /// Parses the sandbox policy of media workers.

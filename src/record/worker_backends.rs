@@ -2,8 +2,8 @@
 
 use decode::DecodeBackend;
 use worker::{
-    BackendRequest, BackendSelectError, Capabilities, DecodeBackendChoice, DecodeSelection,
-    GateBackend, SandboxReport, Supervisor, WorkerError, WorkerProgram,
+    BackendChoice, BackendRequest, BackendSelectError, Capabilities, DecodeSelection, GateBackend,
+    SandboxReport, Supervisor, WorkerError, WorkerProgram,
 };
 
 /// Reason that the configured backends cannot be used.
@@ -89,7 +89,7 @@ impl WorkerCapabilities {
             }
             Err(BackendSelectError::Decode(error)) => error,
         };
-        if let DecodeBackendChoice::Named(backend) = wanted.choice
+        if let BackendChoice::Named(backend) = wanted.choice
             && backend != DecodeBackend::Software
         {
             return Err(WorkersError::Decode { backend: backend.as_str(), source: error });

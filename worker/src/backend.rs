@@ -13,31 +13,32 @@ use crate::{
     gate_device::GateDevice,
 };
 
-/// Choice of the decoding backend.
+/// Choice of the decoding or of the measuring backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DecodeBackendChoice {
-    /// The first device that decodes, else libav's own decoders.
-    #[default]
-    Auto,
-    /// This backend.
-    Named(DecodeBackend),
-}
-
-/// Choice of the measuring backend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GateChoice {
-    /// The first GPU beside a decoding device that measures as the CPU does, else the CPU.
+pub enum BackendChoice<B> {
+    /// The first device that decodes, else libav's own decoders; the first GPU beside a decoding device that
+    /// measures as the CPU does, else the CPU.
     #[default]
     Auto,
     /// This backend; for Vulkan an adapter that is a CPU too.
-    Named(GateBackend),
+    Named(B),
+}
+
+impl<B> BackendChoice<B> {
+    /// Returns the choice of a setting: `auto`, or a name that `from_name` knows.
+    pub fn from_name(name: &str, from_name: fn(&str) -> Option<B>) -> Option<BackendChoice<B>> {
+        match name {
+            "auto" => Some(BackendChoice::Auto),
+            name => from_name(name).map(BackendChoice::Named),
+        }
+    }
 }
 
 /// Backends and devices asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackendRequest {
     /// Choice of the decoding backend.
-    pub choice: DecodeBackendChoice,
+    pub choice: BackendChoice<DecodeBackend>,
     /// Device of the decoding backend, see [`HwDeviceSpec::device`].
     pub device: Option<String>,
     /// See [`HwDeviceSpec::capabilities`].
@@ -45,7 +46,7 @@ pub struct BackendRequest {
     /// Program of [`DecodeBackend::FfmpegCli`], if one was found.
     pub ffmpeg: Option<PathBuf>,
     /// Choice of the measuring backend. CUDA uses the decoding device if that was given by its number.
-    pub gate: GateChoice,
+    pub gate: BackendChoice<GateBackend>,
 }
 
 /// Backends that were selected, and those passed over.
@@ -92,25 +93,23 @@ impl BackendRequest {
     /// Returns the backends to try, in order.
     fn candidates(&self) -> Vec<DecodeBackend> {
         match self.choice {
-            DecodeBackendChoice::Auto => DecodeBackend::AUTOMATIC.into(),
-            DecodeBackendChoice::Named(backend) => vec![backend],
+            BackendChoice::Auto => DecodeBackend::AUTOMATIC.into(),
+            BackendChoice::Named(backend) => vec![backend],
         }
     }
 
     /// Returns a measuring device of `backend`, with the decoding device's number if that has one.
     fn gate_device(&self, backend: GateBackend) -> GateDevice {
         let number = self.device.as_ref().and_then(|device| device.parse().ok()).unwrap_or(0);
-        let is_named = self.gate == GateChoice::Named(backend);
+        let is_named = self.gate == BackendChoice::Named(backend);
         GateDevice { backend, number, is_named, was_there: false }
     }
 
     /// Returns true if a device for decoding or measuring is asked for by name.
     pub fn names_device(&self) -> bool {
-        use GateChoice::Named;
-        matches!(
-            self.choice,
-            DecodeBackendChoice::Named(DecodeBackend::Nvdec | DecodeBackend::Vaapi)
-        ) || matches!(self.gate, Named(GateBackend::Cuda | GateBackend::Wgpu))
+        use BackendChoice::Named;
+        matches!(self.choice, Named(DecodeBackend::Nvdec | DecodeBackend::Vaapi))
+            || matches!(self.gate, Named(GateBackend::Cuda | GateBackend::Wgpu))
     }
 
     fn spec(&self, backend: DecodeBackend) -> HwDeviceSpec {
@@ -151,7 +150,7 @@ fn select_by(
     mut decodes: impl FnMut(DecodeBackend, Option<GateDevice>) -> Result<Found, WorkerError>,
 ) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
     let (supervisor, found) = match wanted.gate {
-        GateChoice::Named(backend) => {
+        BackendChoice::Named(backend) => {
             let refused = |source| BackendSelectError::Gate { backend, source };
             let device = wanted.gate_device(backend);
             measures(device).map_err(refused)?;
@@ -165,7 +164,7 @@ fn select_by(
             found.gate.backend = backend;
             (supervisor, found)
         }
-        GateChoice::Auto => {
+        BackendChoice::Auto => {
             let plain = first_that_decodes(&wanted.candidates(), |decoder| decodes(decoder, None))?;
             beside(plain, |decoder, gate| {
                 let device = wanted.gate_device(gate);

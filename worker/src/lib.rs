@@ -52,8 +52,7 @@ mod worker_main;
 
 pub use arenas::{limit_arenas, release_free_memory};
 pub use backend::{
-    BackendRequest, BackendSelectError, DecodeBackendChoice, DecodeSelection, GateChoice,
-    GateSelection,
+    BackendChoice, BackendRequest, BackendSelectError, DecodeSelection, GateSelection,
 };
 pub use capabilities::Capabilities;
 pub use chunk_images::{ChunkBoundary, ChunkImageOptions, Crop, FrameChunk, ModelImage, Region};

@@ -9,9 +9,7 @@ use decode::{CodecProbeResult, DecodeBackend};
 use embed::{EmbeddingModel, OnnxConfig, OnnxModel};
 use rustix::fs::{Access, access, statvfs};
 use timeline::Timeline;
-use worker::{
-    BackendRequest, DecodeBackendChoice, GateBackend, GateChoice, Supervisor, WorkerProgram,
-};
+use worker::{BackendChoice, BackendRequest, GateBackend, Supervisor, WorkerProgram};
 
 use super::{Check, CheckState};
 use crate::{environment, output::bytes};
@@ -61,11 +59,10 @@ fn decoded_by(
     wanted: &BackendRequest,
 ) -> Vec<Check> {
     let is_software = backend == DecodeBackend::Software;
-    let is_needed = is_software || wanted.choice == DecodeBackendChoice::Named(backend);
+    let is_needed = is_software || wanted.choice == BackendChoice::Named(backend);
     let missing = if is_needed { CheckState::Fail } else { CheckState::Absent };
-    let gate = GateChoice::Named(GateBackend::Cpu);
-    let alone =
-        BackendRequest { choice: DecodeBackendChoice::Named(backend), gate, ..wanted.clone() };
+    let gate = BackendChoice::Named(GateBackend::Cpu);
+    let alone = BackendRequest { choice: BackendChoice::Named(backend), gate, ..wanted.clone() };
     let tried = match Supervisor::select(program, &alone) {
         Ok((_, selection)) => selection.capabilities.codecs,
         Err(error) => {
@@ -94,10 +91,10 @@ fn decoded_by(
 /// Checks each gate backend in a worker of its own.
 pub fn measurers(program: &WorkerProgram, wanted: &BackendRequest) -> Vec<Check> {
     let check = |backend: GateBackend| {
-        let is_needed = wanted.gate == GateChoice::Named(backend);
+        let is_needed = wanted.gate == BackendChoice::Named(backend);
         let missing = if is_needed { CheckState::Fail } else { CheckState::Absent };
         let (choice, gate) =
-            (DecodeBackendChoice::Named(DecodeBackend::Software), GateChoice::Named(backend));
+            (BackendChoice::Named(DecodeBackend::Software), BackendChoice::Named(backend));
         let alone = BackendRequest { choice, gate, ..wanted.clone() };
         match Supervisor::select(program, &alone) {
             Ok((_, found)) => {

@@ -46,18 +46,18 @@ fn what_nobody_names_is_tried_in_turn_and_a_name_is_binding() {
     use DecodeBackend::{Nvdec, Software, Vaapi};
     /// Choice, backends that decode, backend selected, and backends passed over.
     type Case = (
-        DecodeBackendChoice,
+        BackendChoice<DecodeBackend>,
         &'static [DecodeBackend],
         Option<DecodeBackend>,
         &'static [DecodeBackend],
     );
     let rows: [Case; 6] = [
-        (DecodeBackendChoice::Auto, &[Nvdec, Vaapi, Software], Some(Nvdec), &[]),
-        (DecodeBackendChoice::Auto, &[Vaapi, Software], Some(Vaapi), &[Nvdec]),
-        (DecodeBackendChoice::Auto, &[Software], Some(Software), &[Nvdec, Vaapi]),
-        (DecodeBackendChoice::Auto, &[], None, &[]),
-        (DecodeBackendChoice::Named(Nvdec), &[Vaapi, Software], None, &[]),
-        (DecodeBackendChoice::Named(Software), &[Nvdec, Vaapi, Software], Some(Software), &[]),
+        (BackendChoice::Auto, &[Nvdec, Vaapi, Software], Some(Nvdec), &[]),
+        (BackendChoice::Auto, &[Vaapi, Software], Some(Vaapi), &[Nvdec]),
+        (BackendChoice::Auto, &[Software], Some(Software), &[Nvdec, Vaapi]),
+        (BackendChoice::Auto, &[], None, &[]),
+        (BackendChoice::Named(Nvdec), &[Vaapi, Software], None, &[]),
+        (BackendChoice::Named(Software), &[Nvdec, Vaapi, Software], Some(Software), &[]),
     ];
     for (choice, there, expected, passed_over) in rows {
         let wanted = BackendRequest { choice, ..BackendRequest::default() };
@@ -110,8 +110,8 @@ fn a_device_measures_unnamed_only_beside_one_that_decodes() {
 
 #[test]
 fn only_a_name_takes_an_adapter_that_is_a_cpu() {
-    let named = GateChoice::Named(GateBackend::Wgpu);
-    for (gate, is_named) in [(GateChoice::Auto, false), (named, true)] {
+    let named = BackendChoice::Named(GateBackend::Wgpu);
+    for (gate, is_named) in [(BackendChoice::Auto, false), (named, true)] {
         let wanted =
             BackendRequest { gate, device: Some("3".to_owned()), ..BackendRequest::default() };
         let device = wanted.gate_device(GateBackend::Wgpu);
@@ -150,19 +150,19 @@ fn a_gate_that_opens_only_without_the_decoder_is_not_selected_beside_it() {
             crowded,
         )
     };
-    let named = GateChoice::Named(Cuda);
-    let error = select(DecodeBackendChoice::Named(Nvdec), named).expect_err("a name is binding");
+    let named = BackendChoice::Named(Cuda);
+    let error = select(BackendChoice::Named(Nvdec), named).expect_err("a name is binding");
     assert!(matches!(error, BackendSelectError::Gate { backend: Cuda, .. }), "{error:?}");
 
     let (supervisor, found) =
-        select(DecodeBackendChoice::Auto, GateChoice::Auto).expect("the CPU measures");
+        select(BackendChoice::Auto, BackendChoice::Auto).expect("the CPU measures");
     let over: Vec<GateBackend> = found.gate.passed_over.iter().map(|over| over.0).collect();
     assert_eq!((found.backend, found.gate.backend, over), (Nvdec, Cpu, vec![Cuda, Wgpu]));
     assert_eq!(supervisor.program.gate(), None);
     let device = supervisor.program.device().expect("a device");
     assert!(device.was_there, "what was selected may be lost later");
 
-    let (supervisor, found) = select(DecodeBackendChoice::Auto, named).expect("another decoder");
+    let (supervisor, found) = select(BackendChoice::Auto, named).expect("another decoder");
     assert_eq!((found.passed_over[0].0, found.gate.backend), (Nvdec, Cuda));
     let gate = supervisor.program.gate().expect("a device");
     assert!(gate.was_there, "what was selected may be lost later");

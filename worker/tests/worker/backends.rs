@@ -3,27 +3,35 @@
 use decode::DecodeBackend;
 use media::Codec;
 use worker::{
-    BackendRequest, BackendSelectError, DecodeBackendChoice, GateBackend, GateChoice, Supervisor,
+    BackendChoice::{self, Auto, Named},
+    BackendRequest, BackendSelectError, DecodeSelection, GateBackend, Supervisor,
 };
 
-use crate::support::{alone, has_landlock, program};
+use crate::{
+    programs::ffmpeg,
+    support::{alone, has_landlock, program},
+};
 
-fn select(
-    choice: DecodeBackendChoice,
+/// Selects backends for the test's own worker.
+pub fn select(
+    choice: BackendChoice<DecodeBackend>,
+    gate: BackendChoice<GateBackend>,
     device: Option<&str>,
-) -> Result<worker::DecodeSelection, BackendSelectError> {
-    let device = device.map(str::to_owned);
-    let gate = GateChoice::Named(GateBackend::Cpu);
-    let wanted = BackendRequest { choice, device, capabilities: None, ffmpeg: None, gate };
-    Supervisor::select(&program(), &wanted).map(|(_, selection)| selection)
+) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
+    let (device, ffmpeg) = (device.map(str::to_owned), Some(ffmpeg()));
+    let wanted = BackendRequest { choice, device, capabilities: None, ffmpeg, gate };
+    Supervisor::select(&program(), &wanted)
 }
 
 #[test]
-fn software_decodes_a_clip_of_every_codec() {
+fn software_decodes_a_clip_of_every_codec_and_the_cpu_measures() {
     let _alone = alone();
-    let found =
-        select(DecodeBackendChoice::Named(DecodeBackend::Software), None).expect("always there");
+    let (supervisor, found) =
+        select(Named(DecodeBackend::Software), Auto, None).expect("always there");
     assert_eq!((found.backend, found.passed_over.len()), (DecodeBackend::Software, 0));
+    assert_eq!((found.gate.backend, found.gate.passed_over.len()), (GateBackend::Cpu, 0));
+    assert!(found.capabilities.measurer.starts_with("cpu-"), "{}", found.capabilities.measurer);
+    assert!(!supervisor.has_device());
     assert_eq!(found.sandbox.is_full(), has_landlock(), "{}", found.sandbox);
     for codec in Codec::ALL {
         let tried = found.capabilities.codecs.iter().filter(|tried| tried.codec == codec);
@@ -56,7 +64,7 @@ fn a_device_that_is_asked_for_and_missing_is_an_error_that_names_it() {
         (DecodeBackend::Vaapi, "/etc/passwd", &["cannot be opened: Permission denied"]),
     ];
     for (backend, device, words) in rows {
-        let error = select(DecodeBackendChoice::Named(backend), Some(device))
+        let error = select(Named(backend), Named(GateBackend::Cpu), Some(device))
             .expect_err(device)
             .to_string();
         assert!(words.iter().any(|words| error.contains(words)), "{backend:?} {device}: {error}");
@@ -64,10 +72,24 @@ fn a_device_that_is_asked_for_and_missing_is_an_error_that_names_it() {
 }
 
 #[test]
+fn a_gate_that_is_asked_for_and_missing_is_an_error_that_names_it() {
+    let _alone = alone();
+    // No machine has this device, so the case fails even with a driver.
+    let software = Named(DecodeBackend::Software);
+    let error = select(software, Named(GateBackend::Cuda), Some("4000")).err();
+    let Some(BackendSelectError::Gate { backend: GateBackend::Cuda, source }) = error else {
+        panic!("{error:?}")
+    };
+    let (said, words) =
+        (source.to_string(), ["libcuda.so.1", "no CUDA device 4000", "finds no device"]);
+    assert!(words.iter().any(|words| said.contains(words)), "{said}");
+}
+
+#[test]
 fn what_nobody_names_goes_over_to_software_and_says_why() {
     let _alone = alone();
     // This path is no render node, which excludes VAAPI, and no NVIDIA device.
-    let found = select(DecodeBackendChoice::Auto, Some("/dev/null")).expect("decodes");
+    let (_, found) = select(Auto, Named(GateBackend::Cpu), Some("/dev/null")).expect("decodes");
     assert_eq!(found.backend, DecodeBackend::Software);
     let over: Vec<DecodeBackend> = found.passed_over.iter().map(|(backend, _)| *backend).collect();
     assert_eq!(over, [DecodeBackend::Nvdec, DecodeBackend::Vaapi]);

@@ -35,22 +35,20 @@ mod device {
 
     use decode::{DecodeBackend, Demuxer};
     use worker::{
-        BackendRequest, DecodeBackendChoice, DecodeSelection, GateBackend, GateChoice, Supervisor,
+        BackendChoice::{Auto, Named},
+        DecodeSelection, GateBackend, Supervisor,
     };
 
     use crate::{
+        backends,
         live::together,
         nvdec_shim::{LONG, brought, given},
-        support::{program, run_by, spec, supervisor},
+        support::{run_by, spec, supervisor},
     };
 
     fn select() -> (Supervisor, DecodeSelection) {
-        let wanted = BackendRequest {
-            choice: DecodeBackendChoice::Named(DecodeBackend::Nvdec),
-            gate: GateChoice::Auto,
-            ..BackendRequest::default()
-        };
-        let (supervisor, found) = Supervisor::select(&program(), &wanted).expect("a device");
+        let nvdec = Named(DecodeBackend::Nvdec);
+        let (supervisor, found) = backends::select(nvdec, Auto, None).expect("a device");
         println!("{}: {}", found.capabilities.measurer, found.sandbox);
         assert_eq!((found.backend, found.gate.backend), (DecodeBackend::Nvdec, GateBackend::Cuda));
         assert_eq!(found.capabilities.measurer, "cuda:shim");

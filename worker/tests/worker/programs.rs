@@ -4,7 +4,7 @@
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
     time::{Duration, Instant},
 };
@@ -14,33 +14,26 @@ use decode::DecodeBackend;
 use fastrand::Rng;
 use media::Codec;
 use worker::{
-    BackendRequest, BackendSelectError, CancelToken, DecodeBackendChoice, DecodeSelection,
-    GateBackend, GateChoice, JobEvent, JobSpec, Supervisor, WorkerLimits,
+    BackendChoice::Named, BackendRequest, CancelToken, DecodeSelection, GateBackend, JobEvent,
+    JobSpec, Supervisor, WorkerLimits,
 };
 
 use crate::{
+    backends::select,
     damaged::mutate,
+    faults::children,
+    gates::on_an_adapter,
     mutants::PATIENCE,
-    support::{Heard, alone, long_clip, program, rendered, run, run_by, skip, spec, with},
+    support::{Heard, alone, long_clip, program, rendered, run, run_by, spec, with},
 };
 
-fn select(ffmpeg: Option<&Path>) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
-    select_beside(GateBackend::Cpu, ffmpeg)
-}
-
-fn select_beside(
-    gate: GateBackend,
-    ffmpeg: Option<&Path>,
-) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
-    let (choice, gate) =
-        (DecodeBackendChoice::Named(DecodeBackend::FfmpegCli), GateChoice::Named(gate));
-    let ffmpeg = ffmpeg.map(Path::to_owned);
-    let wanted = BackendRequest { choice, ffmpeg, gate, ..BackendRequest::default() };
-    Supervisor::select(&program(), &wanted)
+fn select_program() -> (Supervisor, DecodeSelection) {
+    let (decode, gate) = (Named(DecodeBackend::FfmpegCli), Named(GateBackend::Cpu));
+    select(decode, gate, None).expect("ffmpeg decodes")
 }
 
 /// Path of the system's ffmpeg, which `make setup` installs.
-fn ffmpeg() -> PathBuf {
+pub fn ffmpeg() -> PathBuf {
     let found = Command::new("sh").args(["-c", "command -v ffmpeg"]).output().expect("a shell");
     PathBuf::from(String::from_utf8_lossy(&found.stdout).trim())
 }
@@ -48,7 +41,7 @@ fn ffmpeg() -> PathBuf {
 #[test]
 fn it_decodes_a_clip_of_every_codec_that_it_is_asked_for() {
     let _alone = alone();
-    let (_, found) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
+    let (_, found) = select_program();
     assert_eq!(found.backend, DecodeBackend::FfmpegCli);
     let missing = &found.sandbox.missing;
     assert_eq!(missing[..], ["closed file system (ffmpeg-cli reads its libraries)"]);
@@ -76,16 +69,8 @@ fn what_becomes_a_program_is_refused_everything_but_to_stat() {
 #[test]
 fn beside_a_gate_on_a_device_files_say_what_they_say_without_both() {
     let _alone = alone();
-    let supervisor = match select_beside(GateBackend::Wgpu, Some(&ffmpeg())) {
-        Ok((supervisor, found)) => {
-            println!("{}, sandbox {}", found.capabilities.measurer, found.sandbox);
-            supervisor
-        }
-        Err(error) if error.to_string().contains("no Vulkan adapter") => {
-            return skip("a program beside a gate on a device", error);
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let test = "a program beside a gate on a device";
+    let Some(supervisor) = on_an_adapter(test, DecodeBackend::FfmpegCli) else { return };
     let path = rendered("reordered.mp4", "testsrc2=s=320x180:r=30000/1001:d=4", "-bf 3");
     let mut found = by_program(&supervisor, spec(&path));
     let mut expected = settled(run(spec(&path)).expect("decodes"));
@@ -119,7 +104,7 @@ fn settled(heard: Heard) -> Heard {
 #[test]
 fn files_say_what_they_say_without_it() {
     let _alone = alone();
-    let (supervisor, _) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
+    let (supervisor, _) = select_program();
     let mut clips = vec![rendered("reordered.mp4", "testsrc2=s=320x180:r=30000/1001:d=4", "-bf 3")];
     // H.264, H.265 of 8 and 10 bits, AV1, VP8, VP9; reordered, cut by an edit list, of various rates.
     let built_in = [
@@ -154,39 +139,26 @@ fn files_say_what_they_say_without_it() {
     }
 }
 
-/// Returns `/proc/<pid>/<file>` of every child of this process, with its id and name.
-fn children(file: &str) -> Vec<(i32, String, String)> {
-    let of = |entry: fs::DirEntry| {
-        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        let (name, rest) = stat.rsplit_once(')')?;
-        let parent: u32 = rest.split_whitespace().nth(1)?.parse().ok()?;
-        let name = name.split_once('(')?.1.to_owned();
-        let text = fs::read_to_string(entry.path().join(file)).ok()?;
-        (parent == std::process::id()).then_some((pid, name, text))
-    };
-    fs::read_dir("/proc").expect("mounted").filter_map(|entry| of(entry.ok()?)).collect()
-}
-
 /// Returns the children of this process that run ffmpeg.
 fn running() -> Vec<i32> {
-    let children = children("stat").into_iter();
-    children.filter_map(|(pid, name, _)| (name == "ffmpeg").then_some(pid)).collect()
+    let name = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    children().into_iter().filter(|pid| name(pid) == "ffmpeg\n").collect()
 }
 
 /// Returns the current memory of all workers and their programs, in bytes.
 fn resident_bytes() -> u64 {
-    let of = |status: &str| {
+    let of = |pid: i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         line.trim_end_matches("kB").trim().parse::<u64>().ok()
     };
-    children("status").iter().filter_map(|(_, _, status)| of(status)).sum::<u64>() << 10
+    children().into_iter().filter_map(of).sum::<u64>() << 10
 }
 
 #[test]
 fn one_that_is_killed_midway_costs_no_frame() {
     let _alone = alone();
-    let (supervisor, _) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
+    let (supervisor, _) = select_program();
     let expected = settled(run(spec(&long_clip())).expect("decodes"));
     let (mut heard, mut killed) = (Heard::default(), Vec::new());
     let report = supervisor.run_job(spec(&long_clip()), &CancelToken::new(), &mut |event| {
@@ -211,7 +183,7 @@ fn one_that_is_killed_midway_costs_no_frame() {
 fn damaged_files_end_as_they_do_without_it() {
     const MUTANTS: u64 = 40;
     let _alone = alone();
-    let (supervisor, _) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
+    let (supervisor, _) = select_program();
     let whole = rendered("small.mp4", "testsrc2=s=176x144:r=25:d=1", "-g 8 -bf 2");
     let whole = fs::read(whole).expect("readable");
     let dir = tempfile::tempdir().expect("a directory");
@@ -251,7 +223,7 @@ fn weighed(supervisor: &Supervisor, spec: JobSpec) -> (Heard, u64) {
 #[test]
 fn a_program_that_takes_too_much_is_done_without() {
     let _alone = alone();
-    let (supervisor, _) = select(Some(&ffmpeg())).expect("ffmpeg decodes");
+    let (supervisor, _) = select_program();
     let path = rendered("small-pictures.mp4", "testsrc2=s=320x180:r=25:d=60", "");
     let (expected, without) = weighed(&crate::support::supervisor(), spec(&path));
     let expected = settled(expected);
@@ -283,7 +255,9 @@ fn what_is_no_ffmpeg_is_an_error_that_says_so() {
         (script.to_str(), "is no ffmpeg of version 5.1 or later"),
     ];
     for (path, words) in rows {
-        let error = select(path.map(Path::new)).expect_err(words).to_string();
+        let (choice, ffmpeg) = (Named(DecodeBackend::FfmpegCli), path.map(PathBuf::from));
+        let wanted = BackendRequest { choice, ffmpeg, ..BackendRequest::default() };
+        let error = Supervisor::select(&program(), &wanted).expect_err(words).to_string();
         assert!(error.contains(words), "{path:?}: {error}");
     }
     assert!(!script.with_extension("proof").exists());
