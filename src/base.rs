@@ -18,6 +18,7 @@ pub(crate) mod quota;
 pub(crate) mod retry_while_full;
 pub(crate) mod secret;
 pub(crate) mod stats;
+pub(crate) mod stepped_body;
 pub mod telemetry;
 pub mod tls;
 

@@ -3,13 +3,9 @@
 //! A frame's signals are a few hundred bytes of JSON; an event may hold half a million frames, and a run a
 //! million events. Only one piece is in memory, however slowly the client reads.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-    task::{Context, Poll},
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use axum::{
@@ -19,14 +15,16 @@ use axum::{
 };
 use bytes::Bytes;
 use http::header;
-use http_body::{Body as HttpBody, Frame};
 use media::Seq;
 use serde::Serialize;
 use timeline::{EventKind, EventMeta, PayloadChunks, StreamedEvent, Timeline};
 
 use super::{error::ApiError, jobs::Joined, send_budget::BufferedBytes};
 use crate::{
-    base::blocking::{TaskPanicked, blocking},
+    base::{
+        blocking::blocking,
+        stepped_body::{Step, stepped},
+    },
     runs::registry::Run,
 };
 
@@ -218,7 +216,7 @@ pub fn sent(kind: &'static str, mut parts: Parts, held: usize) -> Result<Respons
         Some(part) => {
             let parts: Parts = Box::new(std::iter::once(part).chain(parts));
             let holds = first.len() + held;
-            let bodies = [Body::from(first), Body::new(Pieces::Ready(parts))];
+            let bodies = [Body::from(first), stepped(parts, read_on)];
             (holds, Body::new(Joined::new(bodies)))
         }
     };
@@ -238,56 +236,14 @@ fn piece(parts: &mut Parts) -> Result<Option<Vec<u8>>, ApiError> {
     Ok((!piece.is_empty()).then_some(piece))
 }
 
-/// Remaining parts, and the next piece.
-type Step = (Parts, Result<Option<Vec<u8>>, ApiError>);
-
-/// Body of an answer longer than one piece, after the first.
-enum Pieces {
-    Ready(Parts),
-    Reading(Pin<Box<dyn Future<Output = Result<Step, TaskPanicked>> + Send>>),
-    Ended,
-}
-
-impl HttpBody for Pieces {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        loop {
-            match std::mem::replace(&mut *self, Pieces::Ended) {
-                Pieces::Ended => return Poll::Ready(None),
-                Pieces::Ready(mut parts) => {
-                    let read = move || {
-                        let piece = piece(&mut parts);
-                        (parts, piece)
-                    };
-                    *self = Pieces::Reading(Box::pin(blocking(read)));
-                }
-                Pieces::Reading(mut reading) => {
-                    let Poll::Ready(done) = reading.as_mut().poll(cx) else {
-                        *self = Pieces::Reading(reading);
-                        return Poll::Pending;
-                    };
-                    let piece = done.map_err(BoxError::from).and_then(|(parts, piece)| {
-                        *self = Pieces::Ready(parts);
-                        piece.map_err(BoxError::from)
-                    });
-                    return Poll::Ready(match piece {
-                        Ok(piece) => piece.map(|part| Ok(Frame::data(part.into()))),
-                        Err(error) => {
-                            // The status was already sent; only a truncated body shows the error.
-                            tracing::error!(%error, "an answer ends early");
-                            *self = Pieces::Ended;
-                            Some(Err(error))
-                        }
-                    });
-                }
-            }
-        }
-    }
+/// Returns the next piece of `parts`, read on a thread for blocking work.
+async fn read_on(mut parts: Parts) -> Step<Parts> {
+    let read = move || -> Result<_, ApiError> {
+        Ok(piece(&mut parts)?.map(|piece| (Bytes::from(piece), parts)))
+    };
+    let read = blocking(read).await.map_err(BoxError::from).and_then(|read| Ok(read?));
+    // The status was already sent; only a truncated body shows the error.
+    read.inspect_err(|error| tracing::error!(%error, "an answer ends early"))
 }
 
 #[cfg(test)]

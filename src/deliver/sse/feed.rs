@@ -3,17 +3,10 @@
 //! Holds only the piece of text being sent; a slow client reads older pages of the log. A stream ends with a
 //! comment that gives the reason. A client that reconnects with its last event id misses and repeats nothing.
 
-use std::{
-    future::Future,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use axum::BoxError;
 use bytes::Bytes;
-use http_body::{Body, Frame};
 use media::Seq;
 use timeline::PayloadChunks;
 use tokio::time::{Instant, sleep_until};
@@ -23,7 +16,10 @@ use super::{
     page::{CLOSE, PageKey, SsePage, one_line, open},
 };
 use crate::{
-    base::blocking::blocking,
+    base::{
+        blocking::blocking,
+        stepped_body::{Step, stepped},
+    },
     runs::{lifecycle::RunState, registry::next_piece},
 };
 
@@ -74,7 +70,12 @@ impl EventStreamCursor {
 
     /// Returns the stream as a response body.
     pub fn body(self) -> axum::body::Body {
-        axum::body::Body::new(EventStream(State::Ready(Box::new(self))))
+        stepped(Box::new(self), EventStreamCursor::read_on)
+    }
+
+    async fn read_on(mut self: Box<Self>) -> Step<Box<Self>> {
+        let piece = self.piece().await?;
+        Ok(piece.map(|piece| (piece, self)))
     }
 
     async fn page(&self) -> Option<Arc<SsePage>> {
@@ -99,12 +100,12 @@ impl EventStreamCursor {
     }
 
     /// Returns the next piece of text; `None` at the end.
-    async fn step(&mut self) -> Result<Option<Bytes>, Broken> {
+    async fn piece(&mut self) -> Result<Option<Bytes>, Broken> {
         if self.is_done {
             return Ok(None);
         }
         if let Some(payload) = self.payload.take() {
-            return self.piece(payload).await.map(Some);
+            return self.payload(payload).await.map(Some);
         }
         let streams = Arc::clone(&self.subscription.streams);
         let wake = Arc::clone(&self.subscription.wake);
@@ -158,7 +159,7 @@ impl EventStreamCursor {
         Ok(text.into())
     }
 
-    async fn piece(&mut self, mut payload: PayloadChunks) -> Result<Bytes, Broken> {
+    async fn payload(&mut self, mut payload: PayloadChunks) -> Result<Bytes, Broken> {
         let read = move || next_piece(&mut payload).transpose().map(|piece| (piece, payload));
         let (piece, payload) = reading(read).await?;
         match piece {
@@ -180,52 +181,4 @@ pub(super) async fn reading<T: Send + 'static>(
         tracing::error!(%error, "an event stream cannot be read");
         Broken
     })
-}
-
-type Stepped = (Box<EventStreamCursor>, Result<Option<Bytes>, Broken>);
-
-enum State {
-    Ready(Box<EventStreamCursor>),
-    Stepping(Pin<Box<dyn Future<Output = Stepped> + Send>>),
-    Ended,
-}
-
-/// Response body of a stream.
-struct EventStream(State);
-
-impl Body for EventStream {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        loop {
-            match &mut self.0 {
-                State::Ended => return Poll::Ready(None),
-                State::Ready(_) => {
-                    let State::Ready(mut feed) = std::mem::replace(&mut self.0, State::Ended)
-                    else {
-                        continue;
-                    };
-                    self.0 = State::Stepping(Box::pin(async move {
-                        let stepped = feed.step().await;
-                        (feed, stepped)
-                    }));
-                }
-                State::Stepping(step) => {
-                    let (feed, stepped) = ready!(step.as_mut().poll(cx));
-                    self.0 = match &stepped {
-                        Ok(Some(_)) => State::Ready(feed),
-                        _ => State::Ended,
-                    };
-                    let frame = stepped.transpose();
-                    return Poll::Ready(
-                        frame.map(|text| text.map(Frame::data).map_err(BoxError::from)),
-                    );
-                }
-            }
-        }
-    }
 }

@@ -1,0 +1,59 @@
+//! Response body of pieces, each made in a future of its own when the client has room for it.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use axum::{BoxError, body::Body};
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame};
+
+/// Next piece, and the state from which the one after it is made; `None` at the end.
+pub type Step<S> = Result<Option<(Bytes, S)>, BoxError>;
+
+/// Returns the body of the pieces that `step` makes, the first one from `state`; an error cuts it off.
+pub fn stepped<S, F, Made>(state: S, step: F) -> Body
+where
+    S: Send + Unpin + 'static,
+    F: Fn(S) -> Made + Send + Unpin + 'static,
+    Made: Future<Output = Step<S>> + Send + 'static,
+{
+    Body::new(SteppedBody { state: Some(state), step, making: None })
+}
+
+struct SteppedBody<S, F, Made> {
+    state: Option<S>,
+    step: F,
+    making: Option<Pin<Box<Made>>>,
+}
+
+impl<S, F, Made> HttpBody for SteppedBody<S, F, Made>
+where
+    S: Unpin,
+    F: Fn(S) -> Made + Unpin,
+    Made: Future<Output = Step<S>>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let body = &mut *self;
+        if let Some(state) = body.state.take() {
+            body.making = Some(Box::pin((body.step)(state)));
+        }
+        let Some(making) = &mut body.making else { return Poll::Ready(None) };
+        let made = ready!(making.as_mut().poll(cx));
+        body.making = None;
+        let framed = made.map(|next| {
+            next.map(|(piece, state)| {
+                body.state = Some(state);
+                Frame::data(piece)
+            })
+        });
+        Poll::Ready(framed.transpose())
+    }
+}
