@@ -1,16 +1,10 @@
 //! Serves a part of a run's source as a file, cut by a worker while it is sent.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-};
+use std::sync::Arc;
 
 use axum::{Extension, body::Body, extract::State, response::IntoResponse};
-use bytes::Bytes;
 use decode::{DecodeError, ExcerptContainer, ExcerptStart};
 use http::header;
-use http_body::{Body as HttpBody, Frame};
 use utoipa::IntoParams;
 use worker::{ExcerptEvent, JobFault, WorkerError};
 
@@ -26,7 +20,10 @@ use super::{
     tickets::TicketQuery,
 };
 use crate::{
-    base::json::{BoundedInt, declared},
+    base::{
+        json::{BoundedInt, declared},
+        stepped_body::{Step, stepped},
+    },
     record::runner::{EXCERPT_MS_MAX, Excerpt, ExcerptRest, IngestError},
 };
 
@@ -113,37 +110,21 @@ pub async fn fetch(
         ExcerptContainer::Matroska => "video/x-matroska",
     };
     let about = [(header::CONTENT_TYPE, kind)];
-    let body = Body::new(Joined::new([Body::from(first), Body::new(ClipBody(Some(rest)))]));
+    let body = Body::new(Joined::new([Body::from(first), stepped(rest, read_on)]));
     let holds = Extension(BufferedBytes(READING_BYTES as u64));
     Ok((holds, about, [(STARTS_AT, starts_at_ms.to_string())], body).into_response())
 }
 
-/// Body of a clip after its first bytes; dropping it stops the worker's job.
-struct ClipBody(Option<ExcerptRest>);
-
-impl HttpBody for ClipBody {
-    type Data = Bytes;
-    type Error = WorkerError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, WorkerError>>> {
-        let Some(rest) = &mut self.0 else { return Poll::Ready(None) };
-        let told = match ready!(rest.poll(cx)) {
-            Some(Ok(ExcerptEvent::Bytes(bytes))) => {
-                return Poll::Ready(Some(Ok(Frame::data(bytes.into()))));
-            }
-            Some(Ok(ExcerptEvent::Ended)) => None,
-            Some(Err(error)) => Some(error),
-            // The job was cancelled because the client did not read for too long.
-            Some(Ok(ExcerptEvent::Begins(_))) | None => Some(WorkerError::Cancelled),
-        };
-        self.0 = None;
-        Poll::Ready(told.map(|error| {
-            // The status was already sent; only a truncated body shows the error.
-            tracing::warn!(%error, "a clip ends early");
-            Err(error)
-        }))
-    }
+/// Returns the next bytes of a clip; dropping `rest` stops the worker's job.
+async fn read_on(mut rest: ExcerptRest) -> Step<ExcerptRest> {
+    let error = match rest.next().await {
+        Some(Ok(ExcerptEvent::Bytes(bytes))) => return Ok(Some((bytes.into(), rest))),
+        Some(Ok(ExcerptEvent::Ended)) => return Ok(None),
+        Some(Err(error)) => error,
+        // The job was cancelled because the client did not read for too long.
+        Some(Ok(ExcerptEvent::Begins(_))) | None => WorkerError::Cancelled,
+    };
+    // The status was already sent; only a truncated body shows the error.
+    tracing::warn!(%error, "a clip ends early");
+    Err(error.into())
 }

@@ -47,9 +47,9 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Polls the next piece; `None` after the last one.
-    pub fn poll(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<Option<Told>> {
-        self.pieces.poll_recv(cx)
+    /// Returns the next piece; `None` after the last one.
+    pub async fn next(&mut self) -> Option<Told> {
+        self.pieces.recv().await
     }
 }
 
