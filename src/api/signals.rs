@@ -16,7 +16,7 @@ use gate::{Decision, Gate, GateConfig, SelectionReason};
 use http::HeaderMap;
 use media::{Signal, StreamId};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -29,11 +29,15 @@ use super::{
     thresholds::GateRecord,
 };
 use crate::{
-    base::json::{BoundedInt, Faults, declared, parsed},
+    base::{
+        arrow::Column,
+        json::{BoundedInt, Faults, declared, parsed},
+    },
     record::frames::Frames,
     runs::registry::Run,
 };
 use buckets::{Buckets, FrameBucket};
+use columns::{of_buckets, of_frames, wants_arrow};
 
 /// Maximum number of points in an answer; more frames are combined into buckets.
 pub type MaxPoints = BoundedInt<2, 20_000>;
@@ -213,7 +217,7 @@ pub async fn list(
     let from = query.from_frame.map_or(0, |BoundedInt(from)| from);
     let to = query.to_frame.map_or(u64::MAX, |BoundedInt(to)| to);
     let points = query.max_points.map(|BoundedInt(points)| points);
-    let as_arrow = columns::wants_arrow(&headers);
+    let as_arrow = wants_arrow(&headers);
     let reader = Arc::clone(&app);
     let made = app.reading(&caller.principal, move || {
         let (request_id, run_id, gate) = (caller.request_id, run.id(), reader.settings.gate);
@@ -230,54 +234,35 @@ pub async fn list(
         let frames = frames.into_iter().flatten().filter(move |frame| {
             frame.as_ref().map_or(true, |(signal, _)| signal.frame_index >= from)
         });
-        match head {
-            Value::Object(head) if as_arrow => in_columns(&head, frames, count, points),
-            head => written(&head, frames, count, points),
+        match points.filter(|points| *points < count) {
+            None => {
+                let records = frames.map(|frame| frame.map(FrameRecord::from));
+                answer(&head, as_arrow.then(of_frames), ["signals", "buckets"], records)
+            }
+            Some(points) => {
+                let records = Buckets::new(frames, count, points);
+                answer(&head, as_arrow.then(of_buckets), ["buckets", "signals"], records)
+            }
         }
     });
     made.await?
 }
 
-/// Returns the JSON answer of `head` and `count` frames, in buckets if `count` exceeds `points`.
-fn written(
+/// Returns the answer of `head` and the `records` called `name`, beside `other`, which is null; with `columns`, as an
+/// Arrow stream.
+fn answer<T: Serialize>(
     head: &Value,
-    frames: impl Iterator<Item = Decided> + Send + 'static,
-    count: u64,
-    points: Option<u64>,
+    columns: Option<Vec<Column>>,
+    [name, other]: [&str; 2],
+    records: impl Iterator<Item = Result<T, ApiError>> + Send + 'static,
 ) -> ApiResult {
+    if let (Some(columns), Value::Object(head)) = (columns, head) {
+        return columns::answer(columns, head, records);
+    }
     let head = head.to_string();
     let open = head.strip_suffix('}').unwrap_or_default();
-    let end = || "}".to_owned();
-    match points.filter(|points| *points < count) {
-        None => {
-            let records = frames.map(|frame| frame.map(FrameRecord::from));
-            let before = format!(r#"{open},"buckets":null,"signals":"#);
-            listed(before, record_texts(records), end, READING_BYTES)
-        }
-        Some(points) => {
-            let before = format!(r#"{open},"signals":null,"buckets":"#);
-            let buckets = Buckets::new(frames, count, points);
-            listed(before, record_texts(buckets), end, READING_BYTES)
-        }
-    }
-}
-
-/// Returns the same answer as an Arrow stream.
-fn in_columns(
-    head: &Map<String, Value>,
-    frames: impl Iterator<Item = Decided> + Send + 'static,
-    count: u64,
-    points: Option<u64>,
-) -> ApiResult {
-    match points.filter(|points| *points < count) {
-        None => {
-            let records = frames.map(|frame| frame.map(FrameRecord::from));
-            columns::answer(columns::of_frames(), head, records)
-        }
-        Some(points) => {
-            columns::answer(columns::of_buckets(), head, Buckets::new(frames, count, points))
-        }
-    }
+    let before = format!(r#"{open},"{other}":null,"{name}":"#);
+    listed(before, record_texts(records), || "}".to_owned(), READING_BYTES)
 }
 
 /// Stream of the requested frame.
