@@ -11,15 +11,17 @@ use media::{ErrorKind, JobId, Label, RunId, SessionId, Signal};
 use prometheus::Histogram;
 use timeline::{
     AnalysisGenerated, AnalysisKey, AppendResult, BlobStore, Event, FindingKind, FindingPayload,
-    FramesDecoded, IngestReceived, OpenColumn, OpenColumns, PinGuard, Signals, TimelineError,
+    FramesDecoded, IngestReceived, MarkerConfig, MarkerDeriver, OpenColumn, OpenColumns, PinGuard,
+    Signals, TimelineError,
 };
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::recorder::{Batch, Kept};
+use super::recorder::{Batch, Kept, Recorder, RecorderSpec, Watch};
 use crate::{
     base::{
         disk_reserve::{DiskRefusal, DiskReserve},
+        labels::TenantLabels,
         quota::{QuotaError, QuotaReservation},
         retry_while_full::retry_while_full,
     },
@@ -191,6 +193,29 @@ impl Head {
     pub fn session(&self) -> Option<SessionId> {
         // A file path may begin like the URI of a session.
         self.decoded.source_uri.strip_prefix("whip:").and_then(|id| id.parse().ok())
+    }
+
+    /// Creates the recorder of the frames, which emits the markers of the analysis `key` if there is one.
+    pub fn recorder(
+        &self,
+        gate: GateConfig,
+        words: TenantLabels,
+        key: Option<AnalysisKey>,
+        session_id: Option<SessionId>,
+    ) -> Recorder {
+        let FramesDecoded { request_id, stream_id, zones, .. } = &self.decoded;
+        let index_name = self.index_name.clone();
+        Recorder::new(RecorderSpec {
+            gate,
+            words,
+            markers: key.map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
+            finding: FindingPayload { session_id, index_name, ..FindingPayload::default() },
+            watch: Watch {
+                request_id: *request_id,
+                stream_id: stream_id.clone(),
+                zones: zones.names(),
+            },
+        })
     }
 
     /// Returns the events of a recording with so many frames and markers, in order.

@@ -48,7 +48,7 @@ pub use chunks::NoSuchChunk;
 pub use error::RunError;
 pub use growing::{Growing, RecordingGuard};
 pub use job::{ChunkProgress, JobKind, JobOrder, JobProgress, JobStatus, JobToken, JobView};
-pub use lookup::{next_piece, readable};
+pub use lookup::{each_of_kind, next_piece, readable};
 pub use origin::RunOrigin;
 pub use run::{JobGuard, Run};
 pub use snapshot::RunSnapshot;

@@ -3,11 +3,8 @@
 use std::sync::Arc;
 
 use gate::GateConfig;
-use media::{JobId, Label, RequestId, SessionId, Zones};
-use timeline::{
-    AnalysisKey, Event, FindingPayload, FramesDecoded, MarkerConfig, MarkerDeriver, SamplingPolicy,
-    Signals,
-};
+use media::{Dimensions, JobId, Label, RequestId, SessionId, Zones};
+use timeline::{AnalysisKey, Event, FramesDecoded, SamplingPolicy, Signals};
 
 use super::{session::EndReason, session_events::SessionProgress};
 use crate::{
@@ -17,7 +14,7 @@ use crate::{
         labels::TenantLabels,
     },
     record::{
-        recorder::{Recorder, RecorderSpec, Watch},
+        recorder::Recorder,
         recording::{self, Head, JobStorage, RecordError, Recording, RunLog},
     },
     runs::registry::{Part, RunError},
@@ -57,22 +54,8 @@ pub struct LiveRecording {
 impl LiveRecordingSpec {
     /// Creates the recorder of the session's frames; its markers are the first analysis of the run.
     pub fn recorder(&self) -> Recorder {
-        let markers = MarkerDeriver::new(self.analysis(), MarkerConfig::default());
-        Recorder::new(RecorderSpec {
-            gate: self.gate,
-            words: self.words.clone(),
-            markers: Some(markers),
-            finding: FindingPayload {
-                session_id: Some(self.session),
-                index_name: self.index_name.clone(),
-                ..FindingPayload::default()
-            },
-            watch: Watch {
-                request_id: self.request_id,
-                stream_id: self.analysis().stream,
-                zones: self.zones.names(),
-            },
-        })
+        let (words, session) = (self.words.clone(), Some(self.session));
+        self.head(None).recorder(self.gate, words, Some(self.analysis()), session)
     }
 
     fn analysis(&self) -> AnalysisKey {
@@ -81,8 +64,7 @@ impl LiveRecordingSpec {
     }
 
     /// Returns the events that close the recording, as known at the first frame.
-    fn head(&self, shared: &SessionProgress) -> Head {
-        let extent = shared.extent();
+    fn head(&self, extent: Option<Dimensions>) -> Head {
         let key = self.analysis();
         let decoded = FramesDecoded {
             request_id: self.request_id,
@@ -171,7 +153,7 @@ impl LiveRecording {
 
     /// Begins the recording.
     async fn begin(&mut self, shared: &SessionProgress) -> Result<Recording, EndReason> {
-        let head = self.spec.head(shared);
+        let head = self.spec.head(shared.extent());
         let written = head.clone();
         let (log, stores) = (self.spec.log.clone(), self.spec.stores.clone());
         let job = JobId::from_bytes(*self.spec.session.as_bytes());

@@ -11,7 +11,6 @@ use std::{sync::Arc, time::Instant};
 
 use decode::{FileReport, StreamInfo};
 use media::FrameRate;
-use timeline::{FindingPayload, MarkerConfig, MarkerDeriver};
 use tokio::runtime::Handle;
 use tracing::{Span, field::Empty};
 use worker::{
@@ -26,10 +25,7 @@ use super::{
 };
 use crate::{
     base::{clock::wall_now, telemetry::SPANS},
-    record::{
-        recorder::{Recorder, RecorderSpec, Watch},
-        recording::{self, Head, LOG_WAIT, RecordError, Recording, RunLog},
-    },
+    record::recording::{self, Head, LOG_WAIT, RecordError, Recording, RunLog},
     runs::{
         job_queue::Lender,
         registry::RunError,
@@ -278,20 +274,11 @@ impl JobThread {
             None
         };
         let decoded = self.ingest.opened(&stream);
-        let recorder = Recorder::new(RecorderSpec {
-            gate,
-            words: self.ingest.words.clone(),
-            markers: key.clone().map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
-            finding: FindingPayload::default(),
-            watch: Watch {
-                request_id: decoded.request_id,
-                stream_id: decoded.stream_id.clone(),
-                zones: decoded.zones.names(),
-            },
-        });
-        let analysis = key.map(|key| recording::analysis(&key, &decoded, gate, &self.log.run));
+        let analysis = key.as_ref();
+        let analysis = analysis.map(|key| recording::analysis(key, &decoded, gate, &self.log.run));
         let received = Some(self.ingest.received(decoded.sample_fps));
         let head = Head { received, decoded, analysis: analysis.clone(), index_name: None };
+        let recorder = head.recorder(gate, self.ingest.words.clone(), key, None);
         let stores = self.runner.parts.stores.clone();
         let recording = Recording::begin(self.log.clone(), stores, job, head)?;
         let to = if self.is_live() {

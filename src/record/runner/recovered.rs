@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use media::{JobId, RequestId, RunId, Seq};
 use timeline::{
-    AnalysisKey, Event, EventKind, FindingKind, FindingPayload, FramesDecoded, INTERRUPTED,
-    MarkerConfig, MarkerDeriver, RunFailed, Timeline, TimelineError,
+    AnalysisKey, Event, EventKind, FindingKind, FramesDecoded, INTERRUPTED, RunFailed, Timeline,
+    TimelineError,
 };
 use tokio::runtime::Handle;
 
@@ -13,14 +13,11 @@ use super::{IngestError, JobRunner};
 use crate::{
     base::labels::TenantLabels,
     record::{
-        recorder::{Recorder, RecorderSpec, Watch},
+        recorder::Recorder,
         recording::{DAMAGED, Head, RunLog, Sealed},
     },
-    runs::registry::{Growing, Run, readable},
+    runs::registry::{Growing, Run, each_of_kind},
 };
-
-/// Events read at a time.
-const PAGE: usize = 1000;
 
 impl JobRunner {
     /// Closes the recording of `job`, which has no writer; returns its number of frames. Fails the run if the
@@ -132,7 +129,7 @@ impl JobRunner {
 
     /// Creates the recorder of a recording, before its first row.
     fn replay(&self, run: &Run, head: &Head) -> Result<Recorder, TimelineError> {
-        let FramesDecoded { request_id, stream_id, zones, gate, .. } = &head.decoded;
+        let FramesDecoded { stream_id, gate, .. } = &head.decoded;
         let key = match head.analysis.as_ref().and_then(|analysis| analysis.analysis_id) {
             None => None,
             Some(id) => {
@@ -143,24 +140,10 @@ impl JobRunner {
             }
         };
         let analysed = head.analysis.as_ref().and_then(|analysis| analysis.gate);
-        Ok(Recorder::new(RecorderSpec {
-            gate: analysed.or(*gate).unwrap_or(self.parts.gate),
-            words: TenantLabels {
-                maps: self.parts.labels.get(),
-                tenant: run.origin().tenant.clone(),
-            },
-            markers: key.map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
-            finding: FindingPayload {
-                session_id: head.session(),
-                index_name: head.index_name.clone(),
-                ..FindingPayload::default()
-            },
-            watch: Watch {
-                request_id: *request_id,
-                stream_id: stream_id.clone(),
-                zones: zones.names(),
-            },
-        }))
+        let gate = analysed.or(*gate).unwrap_or(self.parts.gate);
+        let tenant = run.origin().tenant.clone();
+        let words = TenantLabels { maps: self.parts.labels.get(), tenant };
+        Ok(head.recorder(gate, words, key, head.session()))
     }
 }
 
@@ -198,7 +181,8 @@ fn told(
     let mut counts = [0; REPLAYED.len()];
     for (kind, count) in REPLAYED.into_iter().zip(&mut counts) {
         // Since then hardly any other job has told of these: a damaged event counts as the recording's.
-        each(timeline, run, (kind, started), |_, event| {
+        let mut next = started;
+        each_of_kind(timeline, run, kind, &mut next, |_, event| {
             *count += u64::from(event.is_none_or(|event| is_own(&event)));
         })?;
     }
@@ -209,29 +193,12 @@ fn told(
 /// follows one that is left, so that a damaged last event is its own.
 fn began(timeline: &Timeline, run: RunId, job: JobId) -> Result<Seq, TimelineError> {
     let mut started = Seq(0);
-    each(timeline, run, (EventKind::IngestStarted, Seq(0)), |seq, event| {
+    each_of_kind(timeline, run, EventKind::IngestStarted, &mut Seq(0), |seq, event| {
         if event.is_none_or(|event| matches!(event, Event::IngestStarted(of) if of.job_id == job)) {
             started = seq;
         }
     })?;
     Ok(started)
-}
-
-/// Calls `look` with every event of a kind in `run`, from `from` on; with `None` for a damaged one.
-fn each(
-    timeline: &Timeline,
-    run: RunId,
-    (kind, mut from): (EventKind, Seq),
-    mut look: impl FnMut(Seq, Option<Event>),
-) -> Result<(), TimelineError> {
-    loop {
-        let page = timeline.read_parts(run, from, PAGE, Some(kind))?;
-        let Some(last) = page.last() else { return Ok(()) };
-        from = Seq(last.head.seq.0 + 1);
-        for parts in page {
-            look(parts.head.seq, readable(&parts));
-        }
-    }
 }
 
 /// Returns the event of a job that fails its run for `reason`.

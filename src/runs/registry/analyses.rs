@@ -7,10 +7,7 @@ use media::{AnalysisId, Seq, StreamId, Zones};
 use timeline::{AnalysisGenerated, AnalysisKey, Event, EventKind, Timeline, TimelineError};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::{readable, run::Run};
-
-/// Events read at a time.
-const PAGE: usize = 1000;
+use super::{each_of_kind, readable, run::Run};
 
 /// Analyses in the events before `next`, and the lock to add another.
 #[derive(Default)]
@@ -109,21 +106,13 @@ impl Run {
         take: impl FnOnce(&[Made]) -> T,
     ) -> Result<T, TimelineError> {
         let mut analyses = self.analyses.lock();
-        loop {
-            let kind = Some(EventKind::AnalysisGenerated);
-            let page = timeline.read_parts(self.id(), analyses.next, PAGE, kind)?;
-            let Some(last) = page.last() else { return Ok(take(&analyses.made)) };
-            let next = Seq(last.head.seq.0 + 1);
-            for stored in page {
-                match readable(&stored) {
-                    Some(Event::AnalysisGenerated(generated)) => {
-                        analyses.made.push(Made::of(stored.head.seq, &generated));
-                    }
-                    Some(_) => {}
-                    None => analyses.damaged += 1,
-                }
-            }
-            analyses.next = next;
-        }
+        let Analyses { next, made, damaged, .. } = &mut *analyses;
+        let kind = EventKind::AnalysisGenerated;
+        each_of_kind(timeline, self.id(), kind, next, |seq, event| match event {
+            Some(Event::AnalysisGenerated(generated)) => made.push(Made::of(seq, &generated)),
+            Some(_) => {}
+            None => *damaged += 1,
+        })?;
+        Ok(take(&analyses.made))
     }
 }

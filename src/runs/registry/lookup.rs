@@ -3,11 +3,13 @@
 use std::{collections::HashSet, sync::Arc};
 
 use media::{ErrorKind, RunId, Seq};
-use timeline::{Event, PayloadChunks, StreamedEvent, TimelineError};
+use timeline::{Event, EventKind, PayloadChunks, StreamedEvent, Timeline, TimelineError};
 
 use super::{Run, RunRegistry};
 use crate::{base::keys::Principal, runs::lifecycle::RunState};
 
+/// Events of a kind read at a time.
+const PAGE: usize = 1000;
 /// Runs visited per lock of the tables.
 pub(super) const LIST_SLICE: usize = 1024;
 
@@ -16,6 +18,23 @@ pub fn readable(stored: &StreamedEvent) -> Option<Event> {
     let seq = stored.head.seq;
     let read = stored.decode();
     read.inspect_err(|error| tracing::error!(%seq, %error, "an event cannot be read")).ok()
+}
+
+/// Calls `look` with every event of a kind in `run`, from `next` on, which then is after the last; with `None`
+/// for a damaged one.
+pub fn each_of_kind(
+    timeline: &Timeline,
+    run: RunId,
+    kind: EventKind,
+    next: &mut Seq,
+    mut look: impl FnMut(Seq, Option<Event>),
+) -> Result<(), TimelineError> {
+    loop {
+        let page = timeline.read_parts(run, *next, PAGE, Some(kind))?;
+        let Some(last) = page.last() else { return Ok(()) };
+        *next = Seq(last.head.seq.0 + 1);
+        page.iter().for_each(|parts| look(parts.head.seq, readable(parts)));
+    }
 }
 
 /// Returns the next piece of a payload. Damage is logged and ends the text with `damaged`: a retry would find
