@@ -56,23 +56,7 @@ impl JobRunner {
             stores.remove(id, job);
             return Ok(0);
         }
-        // Readers see the recording of an earlier server until it is closed.
-        let shown = run.growing().filter(|growing| growing.job == job);
-        let reason = shown.as_ref().map_or(INTERRUPTED, |growing| growing.reason);
-        if shown.is_none() {
-            let Head { decoded, analysis, .. } = head.clone();
-            let since = began(registry.timeline(), id, job)?;
-            // Rows that a power cut may lose are not shown.
-            match stores.columns.sync(id, job) {
-                Ok(()) => {
-                    let synced = Arc::new(u64::MAX.into());
-                    run.show_recording(Growing { job, synced, since, reason, decoded, analysis });
-                }
-                Err(error) => {
-                    tracing::warn!(run = %id, %job, %error, "a recording is not shown before it is closed");
-                }
-            }
-        }
+        let reason = self.show(&run, job, &head)?;
         let last = (is_cut_off || head.session().is_some())
             .then(|| failed(head.decoded.request_id, reason));
         let Left { events: left, markers: count } = self.left(&run, job, &head)?;
@@ -93,6 +77,27 @@ impl JobRunner {
         let closing = Head { decoded, ..head }.events(frames, count);
         sealed.close(left.into_iter().chain(closing), last)?;
         Ok(frames)
+    }
+
+    /// Shows the recording of an earlier server to readers until it is closed; returns the reason of its end.
+    fn show(&self, run: &Run, job: JobId, head: &Head) -> Result<&'static str, TimelineError> {
+        if let Some(growing) = run.growing().filter(|growing| growing.job == job) {
+            return Ok(growing.reason);
+        }
+        let (id, reason) = (run.id(), INTERRUPTED);
+        let since = began(self.parts.registry.timeline(), id, job)?;
+        // Rows that a power cut may lose are not shown.
+        match self.parts.stores.columns.sync(id, job) {
+            Ok(()) => {
+                let Head { decoded, analysis, .. } = head.clone();
+                let synced = Arc::new(u64::MAX.into());
+                run.show_recording(Growing { job, synced, since, reason, decoded, analysis });
+            }
+            Err(error) => {
+                tracing::warn!(run = %id, %job, %error, "a recording is not shown before it is closed");
+            }
+        }
+        Ok(reason)
     }
 
     /// Returns the markers, loops and episodes that the log lacks. They follow from the rows
