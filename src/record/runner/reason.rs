@@ -9,7 +9,7 @@ use decode::StreamInfo;
 use gate::{GateConfig, SelectionReason as GateReason};
 use media::{Dimensions, RunId};
 use timeline::{
-    AnalysisGenerated, Event, RunCompleted, SemanticFallbackActivated, SemanticOutcome,
+    AnalysisGenerated, AnalysisKey, Event, RunCompleted, SemanticFallbackActivated, SemanticOutcome,
 };
 use tokio::{runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -235,11 +235,11 @@ fn conclude(
     let signals = timeline.signals(&decoded.sealed.signals);
     let read =
         signals.and_then(|signals| Ok((signals, log.run.next_analysis(timeline, &stream_id)?)));
-    let (signals, analysis) = match read {
+    let (signals, key) = match read {
         Ok(read) => read,
         Err(error) => return Err(given_up(decoded, error.into())),
     };
-    let words = decoded.ingest.words.clone();
+    let words = &decoded.ingest.words;
     let mut frames = gate_replay::replay(signals, gate, |name| words.event_type(name));
     spread(&mut frames, told.insights);
     let fallback = missing.map(|why| {
@@ -249,23 +249,9 @@ fn conclude(
         let fallback = SemanticFallbackActivated { request_id, stream_id, reason: why };
         Event::SemanticFallbackActivated(fallback)
     });
-    let markers = gate_replay::markers(&analysis, &frames, terms.markers);
-    let beside = gate_replay::markers_beside(&analysis, &frames, terms.markers, &markers);
-    let generated = AnalysisGenerated {
-        request_id,
-        stream_id: stream_id.clone(),
-        frames: frames.len() as u64,
-        window_size: terms.windowing.frames,
-        segment_ms: terms.windowing.span_ms,
-        sampling_policy: decoded.ingest.policy,
-        sample_fps: decoded.sample_fps().or_else(|| Some(gate_replay::rate_of(&frames))),
-        mode: Some(terms.mode),
-        model: terms.model.as_str().to_owned(),
-        markers: markers.len() as u64,
-        analysis_id: Some(analysis.id()),
-        gate: Some(gate),
-        zones: None,
-    };
+    let markers = gate_replay::markers(&key, &frames, terms.markers);
+    let beside = gate_replay::markers_beside(&key, &frames, terms.markers, &markers);
+    let generated = generated(&decoded, (&key, gate), &terms, &frames, markers.len());
     let completed = RunCompleted {
         request_id: Some(request_id),
         stream_id: Some(stream_id),
@@ -285,13 +271,36 @@ fn conclude(
         },
     };
     let (ingested, is_whole) = decoded.record(tail)?;
-    if let Some(error) = cut {
-        return Err(error);
+    match cut {
+        Some(error) => Err(error),
+        None if is_cut || !is_whole => Err(IngestError::Worker(WorkerError::Cancelled)),
+        None => Ok(Reasoned { ingested, frames, markers, totals: told.totals, semantic }),
     }
-    if is_cut || !is_whole {
-        return Err(IngestError::Worker(WorkerError::Cancelled));
+}
+
+/// Returns the event of the analysis `key`.
+fn generated(
+    decoded: &DecodedSource,
+    (key, gate): (&AnalysisKey, GateConfig),
+    terms: &LabelOptions,
+    frames: &[FrameAnalysis],
+    markers: usize,
+) -> AnalysisGenerated {
+    AnalysisGenerated {
+        request_id: decoded.ingest.request_id,
+        stream_id: key.stream.clone(),
+        frames: frames.len() as u64,
+        window_size: terms.windowing.frames,
+        segment_ms: terms.windowing.span_ms,
+        sampling_policy: decoded.ingest.policy,
+        sample_fps: decoded.sample_fps().or_else(|| Some(gate_replay::rate_of(frames))),
+        mode: Some(terms.mode.clone()),
+        model: terms.model.as_str().to_owned(),
+        markers: markers as u64,
+        analysis_id: Some(key.id()),
+        gate: Some(gate),
+        zones: None,
     }
-    Ok(Reasoned { ingested, frames, markers, totals: told.totals, semantic })
 }
 
 /// Sets the model outcome of each chunk on the frames of the chunk.
