@@ -14,47 +14,51 @@ fn ask(admission: &JobQueue, owner: &str) -> Entering {
     entering
 }
 
-async fn long(admission: &JobQueue) -> JobPermit {
-    let owner = Principal::named("long");
-    admission.pass(&owner, JobLength::Long).await
+/// Requests a permit that nothing refuses; returns the future once it waits in the queue.
+fn pass(admission: &JobQueue, owner: &str, stay: JobLength) -> Entering {
+    let (admission, owner) = (admission.clone(), Principal::named(owner));
+    let mut passing: Entering = Box::pin(async move { Ok(admission.pass(&owner, stay).await) });
+    assert!(poll(&mut passing).is_pending(), "it waits");
+    passing
+}
+
+fn poll<F: Future + ?Sized>(entering: &mut Pin<Box<F>>) -> Poll<F::Output> {
+    let waker = std::task::Waker::noop();
+    entering.as_mut().poll(&mut std::task::Context::from_waker(waker))
+}
+
+/// Takes the first waiter that has its permit out of `waiting`.
+fn served<'a>(waiting: &mut Vec<(&'a str, Entering)>) -> (&'a str, JobPermit) {
+    let next =
+        waiting.iter_mut().enumerate().find_map(|(at, (_, entering))| match poll(entering) {
+            Poll::Ready(place) => Some((at, place.expect("whoever waits is not sent away"))),
+            Poll::Pending => None,
+        });
+    let (at, place) = next.expect("one gets the place");
+    (waiting.remove(at).0, place)
 }
 
 #[tokio::test]
 async fn long_work_leaves_a_place_to_the_rest_however_many_there_are() {
     let owner = Principal::named("a");
-    for (places, long_ones, short_ones) in [(1, 1, 1), (2, 1, 1), (3, 2, 1), (8, 7, 1)] {
+    for (places, long_ones) in [(1, 1), (2, 1), (3, 2), (8, 7)] {
         let admission = JobQueue::new(places, 9);
         let mut held = Vec::new();
         for _ in 0..long_ones {
-            held.push(long(&admission).await);
+            held.push(admission.pass(&Principal::named("long"), JobLength::Long).await);
         }
-        let waiting = admission.clone();
-        let mut next: Entering =
-            Box::pin(
-                async move { Ok(waiting.pass(&Principal::named("long"), JobLength::Long).await) },
-            );
-        assert!(poll(&mut next).is_pending(), "{places}: no more of them");
-        for _ in 0..short_ones {
-            held.push(admission.enter(&owner).await.expect("a place is left"));
-        }
+        let mut next = pass(&admission, "long", JobLength::Long);
+        held.push(admission.enter(&owner).await.expect("a place is left"));
         let mut short = ask(&admission, "a");
         drop(held.pop());
         assert!(matches!(poll(&mut short), Poll::Ready(Ok(_))), "{places}: who can goes");
-        assert!(poll(&mut next).is_pending(), "{places}");
+        assert!(poll(&mut next).is_pending(), "{places}: no more of them");
         drop(held.remove(0));
         let place = next.await.expect("not refused");
         drop((place, held));
-        assert_eq!(
-            (admission.waiting(), free(&admission)),
-            (0, places.max(2) as isize),
-            "{places}"
-        );
+        let (waiting, free) = (admission.waiting(), free(&admission));
+        assert_eq!((waiting, free), (0, places.max(2) as isize), "{places}");
     }
-}
-
-fn poll(entering: &mut Entering) -> Poll<Result<JobPermit, QueueFull>> {
-    let waker = std::task::Waker::noop();
-    entering.as_mut().poll(&mut std::task::Context::from_waker(waker))
 }
 
 fn free(admission: &JobQueue) -> isize {
@@ -85,13 +89,8 @@ async fn places_go_round_the_principals() {
     let mut order = Vec::new();
     while !waiting.is_empty() {
         drop(running);
-        let next =
-            waiting.iter_mut().enumerate().find_map(|(at, (_, entering))| match poll(entering) {
-                Poll::Ready(place) => Some((at, place.expect("not refused"))),
-                Poll::Pending => None,
-            });
-        let (at, place) = next.expect("one gets the place");
-        order.push(waiting.remove(at).0);
+        let (name, place) = served(&mut waiting);
+        order.push(name);
         running = place;
     }
     assert_eq!(order, ["alice", "bob", "carol", "alice", "bob", "alice"]);
@@ -108,7 +107,7 @@ async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away
     {
         for _ in 0..room {
             drop(admission.reserve(&Principal::named(name), JobLength::Short).expect("room"));
-            waiting.push(ask(&admission, name));
+            waiting.push((name, ask(&admission, name)));
         }
         let (owner, full) = (Principal::named(name), Some(QueueFull { queue_max: 8 }));
         let reserved = admission.reserve(&owner, JobLength::Short).map(drop);
@@ -119,13 +118,7 @@ async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away
     let mut place = running;
     while !waiting.is_empty() {
         drop(place);
-        let next = waiting.iter_mut().enumerate().find_map(|(at, entering)| match poll(entering) {
-            Poll::Ready(place) => Some((at, place.expect("whoever waits is not sent away"))),
-            Poll::Pending => None,
-        });
-        let (at, next) = next.expect("one gets the place");
-        place = next;
-        drop(waiting.remove(at));
+        place = served(&mut waiting).1;
     }
     assert_eq!(admission.waiting(), 0);
 }
@@ -148,10 +141,7 @@ async fn what_others_have_let_in_waits_behind_a_full_queue() {
     let running = admission.enter(&alice).await.expect("free");
     let first = ask(&admission, "alice");
     assert!(admission.reserve(&alice, JobLength::Short).is_err(), "the queue is full");
-    let (passing, owner) = (admission.clone(), alice.clone());
-    let mut passed: Entering =
-        Box::pin(async move { Ok(passing.pass(&owner, JobLength::Short).await) });
-    assert!(poll(&mut passed).is_pending(), "it waits");
+    let passed = pass(&admission, "alice", JobLength::Short);
     drop(running);
     drop(first.await.expect("not refused"));
     assert!(passed.await.is_ok());
@@ -196,8 +186,7 @@ fn waits(
     let lender = place.lender();
     let mut wait: Pin<Box<dyn Future<Output = ()>>> =
         Box::pin(async move { lender.lend_while(end).await.expect("told") });
-    let waker = std::task::Waker::noop();
-    assert!(wait.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_pending());
+    assert!(poll(&mut wait).is_pending());
     (ends, wait)
 }
 

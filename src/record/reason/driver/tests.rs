@@ -263,23 +263,6 @@ async fn no_more_is_in_hand_than_is_asked_about_and_two() {
     assert_eq!(under_way(), 0);
 }
 
-#[tokio::test]
-async fn a_chain_is_told_what_was_said_before() {
-    let describer = Scripted::new(100, |index| Ok(said(index)));
-    let chained = PromptConfig { is_chained: true, ..inquiry(8) };
-    let Stage { to, told, _dir, .. } = stage(&describer, chained, None).await;
-    send(&to, (0..3).map(chunk)).await;
-    drop(to);
-    told.await.expect("no panic");
-    let seen = describer.seen.lock();
-    assert!(!seen[0].prompt.text.contains("<previous>"));
-    for index in 1..3 {
-        let before = format!("<previous>\nd {}\n</previous>", index - 1);
-        assert!(seen[index].prompt.text.contains(&before), "{}", seen[index].prompt.text);
-    }
-    assert_eq!(describer.most.load(Ordering::SeqCst), 1);
-}
-
 #[test]
 fn a_model_that_says_much_is_cut_between_characters() {
     let long = "語".repeat(RAW_BYTES_MAX);

@@ -124,17 +124,21 @@ async fn one_chunk_at_a_time_is_asked_in_place_of_one_that_fails() {
 
 /// A still scene must not delay the next scene.
 #[tokio::test]
-async fn one_that_is_asked_in_place_of_another_has_its_place() {
+async fn one_that_is_asked_in_place_of_another_has_its_place_in_a_chain() {
     let describer =
         Scripted::new(100, |index| if index == 0 { Err(FULL) } else { Ok(said(index)) });
-    let chained = PromptConfig { is_chained: true, ..inquiry(1) };
+    let chained = PromptConfig { is_chained: true, ..inquiry(8) };
     let Stage { registry, run, to, told, _dir, .. } = reusing(&describer, chained).await;
     send(&to, coloured(0, [RED, RED, BLUE, BLUE])).await;
     drop(to);
     told.await.expect("no panic");
     assert_eq!(describer.most.load(Ordering::SeqCst), 1, "one at a time");
-    let order: Vec<u64> = describer.seen.lock().iter().map(|seen| seen.chunk_index).collect();
+    let seen = describer.seen.lock();
+    let order: Vec<u64> = seen.iter().map(|seen| seen.chunk_index).collect();
     assert_eq!(order, [0, 1, 2], "and in their order");
+    let told = ["<previous>", "<previous>\nd 1\n</previous>"]
+        .map(|text| seen.iter().filter(|seen| seen.prompt.text.contains(text)).count());
+    assert_eq!(told, [1, 1], "the last is told what was said before: {seen:?}");
     let said: Vec<_> = descriptions(&registry, &run).into_values().collect();
     let expected = [("", None), ("d 1", None), ("d 2", None), ("d 2", Some(2))];
     assert_eq!(said, expected.map(|(said, from)| (said.to_owned(), from)));
