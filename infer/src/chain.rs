@@ -223,14 +223,11 @@ impl BackendChain {
                     let latency = began.elapsed();
                     failed.push(BackendError { provider, failure, tokens, attempts, latency });
                 }
-                Err(BackendFailure::NoBudget) if failed.is_empty() => {
-                    return Err(InferError::NoBudget);
-                }
-                // The failures so far explain the tokens spent.
                 Err(BackendFailure::NoBudget) => break,
             }
         }
-        Err(InferError::Failed(failed))
+        // The failures, if any, explain the tokens spent.
+        Err(if failed.is_empty() { InferError::NoBudget } else { InferError::Failed(failed) })
     }
 }
 

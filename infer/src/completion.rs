@@ -17,6 +17,19 @@ pub struct TokenUsage {
     pub total: u64,
 }
 
+impl TokenUsage {
+    /// Returns these counts, with their sum as the total if there is no other.
+    pub(crate) fn of(
+        prompt: u64,
+        completion: u64,
+        thinking: u64,
+        total: Option<u64>,
+    ) -> TokenUsage {
+        let sum = prompt.saturating_add(completion).saturating_add(thinking);
+        TokenUsage { prompt, completion, thinking, total: total.unwrap_or(sum) }
+    }
+}
+
 impl Add for TokenUsage {
     type Output = TokenUsage;
 

@@ -134,9 +134,9 @@ impl RequestRetries {
         let prompt = within(tokens.prompt, prompt_max);
         let completion = within(tokens.completion, answer_max);
         let thinking = within(tokens.thinking, answer_max);
-        let sum = prompt.saturating_add(completion).saturating_add(thinking);
+        let counted = TokenUsage::of(prompt, completion, thinking, None);
         let most = prompt_max.saturating_add(answer_max);
-        TokenUsage { prompt, completion, thinking, total: within(tokens.total, most).max(sum) }
+        TokenUsage { total: within(tokens.total, most).max(counted.total), ..counted }
     }
 
     /// Encodes the body of the next attempt.

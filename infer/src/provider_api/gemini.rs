@@ -191,11 +191,5 @@ fn tokens(usage: &Value) -> TokenUsage {
     let prompt = count(usage, &["promptTokenCount"]).unwrap_or(0);
     let completion = count(usage, &["candidatesTokenCount"]).unwrap_or(0);
     let thinking = count(usage, &["thoughtsTokenCount"]).unwrap_or(0);
-    let sum = prompt.saturating_add(completion).saturating_add(thinking);
-    TokenUsage {
-        prompt,
-        completion,
-        thinking,
-        total: count(usage, &["totalTokenCount"]).unwrap_or(sum),
-    }
+    TokenUsage::of(prompt, completion, thinking, count(usage, &["totalTokenCount"]))
 }

@@ -175,11 +175,5 @@ fn tokens(usage: &Value) -> TokenUsage {
     let thinking = details.or_else(|| count(usage, &["reasoning_tokens"])).unwrap_or(0);
     // Reasoning counts as part of the completion, unless its count is larger.
     let completion = written.checked_sub(thinking).unwrap_or(written);
-    let sum = prompt.saturating_add(completion).saturating_add(thinking);
-    TokenUsage {
-        prompt,
-        completion,
-        thinking,
-        total: count(usage, &["total_tokens"]).unwrap_or(sum),
-    }
+    TokenUsage::of(prompt, completion, thinking, count(usage, &["total_tokens"]))
 }
