@@ -57,44 +57,32 @@ impl State {
         let full = self.bytes + request.bytes > QUEUE_BYTES_MAX;
         full.then_some(TimelineError::QueueFull { limit: QUEUE_BYTES_MAX, unit: "bytes" })
     }
-
-    fn push(&mut self, request: AppendRequest) {
-        self.records += request.drafts.len();
-        self.bytes += request.bytes;
-        self.requests.push_back(request);
-    }
 }
 
 impl AppendQueue {
     /// Queues `request`, or acknowledges it with an error if the queue is full or closed.
     pub(crate) fn push(&self, request: AppendRequest) {
-        let mut state = self.lock();
-        let refused =
-            if state.closed { Some(TimelineError::Closed) } else { state.limit_for(&request) };
-        match refused {
-            None => {
-                state.push(request);
-                self.filled.notify_one();
-            }
-            Some(error) => {
-                drop(state);
-                (request.ack)(Err(error));
-            }
-        }
+        self.push_to(self.lock(), request);
     }
 
     /// Queues `request`, blocking until there is room.
     pub(crate) fn push_wait(&self, request: AppendRequest) {
         let full = |state: &mut State| !state.closed && state.limit_for(&request).is_some();
         let waited = self.drained.wait_while(self.lock(), full);
-        let mut state = waited.expect("no holder of the queue panics");
-        if state.closed {
+        self.push_to(waited.expect("no holder of the queue panics"), request);
+    }
+
+    fn push_to(&self, mut state: MutexGuard<'_, State>, request: AppendRequest) {
+        let refused =
+            if state.closed { Some(TimelineError::Closed) } else { state.limit_for(&request) };
+        if let Some(error) = refused {
             drop(state);
-            (request.ack)(Err(TimelineError::Closed));
-        } else {
-            state.push(request);
-            self.filled.notify_one();
+            return (request.ack)(Err(error));
         }
+        state.records += request.drafts.len();
+        state.bytes += request.bytes;
+        state.requests.push_back(request);
+        self.filled.notify_one();
     }
 
     /// Returns the next group of whole batches, blocking until there is one; `None` once closed and empty.
