@@ -14,12 +14,16 @@ use crate::support::{doctor, finish, sightline};
 
 const RUN: RunId = RunId::from_bytes([7; 16]);
 
+/// Opens the log in a data directory.
+fn open(dir: &Path) -> Timeline {
+    let options = timeline::TimelineOptions::default();
+    Timeline::open(&dir.join("log"), options).expect("opens").0
+}
+
 /// Makes a data directory with one run of `count` events.
 fn log_of(count: u64) -> TempDir {
     let dir = TempDir::new().expect("a folder");
-    let (timeline, _) =
-        Timeline::open(&dir.path().join("log"), timeline::TimelineOptions::default())
-            .expect("opens");
+    let timeline = open(dir.path());
     let request_id = RequestId::from_bytes([1; 8]);
     let created = Event::RunCreated(RunCreated {
         request_id,
@@ -124,8 +128,7 @@ fn where_there_is_no_log_it_says_so() {
 fn log_with_still(dir: &Path, bytes: &[u8]) -> BlobHash {
     let hash = BlobStore::open(&dir.join("blobs"), None).and_then(|blobs| blobs.lease().put(bytes));
     let hash = hash.expect("stored");
-    let options = timeline::TimelineOptions::default();
-    let (timeline, _) = Timeline::open(&dir.join("log"), options).expect("opens");
+    let timeline = open(dir);
     let event = Event::KeyframeStored(KeyframeStored {
         frame_index: 0,
         pts_ms: 0,
@@ -191,8 +194,7 @@ fn a_still_that_retention_removed_is_no_damage() {
     let hash = log_with_still(dir.path(), b"a still");
     let blobs = BlobStore::at(&dir.path().join("blobs"));
     std::fs::remove_file(blobs.path(&hash)).expect("removed");
-    let options = timeline::TimelineOptions::default();
-    let (timeline, _) = Timeline::open(&dir.path().join("log"), options).expect("opens");
+    let timeline = open(dir.path());
     let event = Event::RunDeleted(RunDeleted { request_id: None, reclaim: None });
     timeline.append_wait(vec![NewEvent { run: RUN, event }]).expect("appended");
     timeline.close();

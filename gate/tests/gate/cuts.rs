@@ -67,6 +67,11 @@ fn shots(count: usize) -> Vec<(PathBuf, &'static str)> {
     )
 }
 
+/// Returns the arguments by which FFmpeg reads `seconds` of a shot.
+fn input((clip, start): &(PathBuf, &str), seconds: &str) -> [String; 6] {
+    ["-ss", start, "-t", seconds, "-i", &clip.display().to_string()].map(str::to_owned)
+}
+
 /// Filter to 640x360 and 30 frames a second.
 const PLAIN: &str = "fps=30,scale=640:360,setsar=1,format=yuv420p,trim=end_frame=58";
 
@@ -121,10 +126,9 @@ fn disturbances_are_no_cuts() {
     let shots = shots(2);
     for (row, (name, graph)) in DISTURBANCES.into_iter().enumerate() {
         let graph = format!("[0]{}", graph.replace("PLAIN", PLAIN));
-        for (clip, start) in in_turn(row, 1, &shots) {
-            let clip = clip.display().to_string();
-            let inputs = ["-ss", start, "-t", "3.3", "-i", &clip].map(str::to_owned);
-            assert_eq!(cuts(&signals(&inputs, &graph, 30.0)), [0; 0], "{name} on {clip}");
+        for shot in in_turn(row, 1, &shots) {
+            let found = cuts(&signals(&input(shot, "3.3"), &graph, 30.0));
+            assert_eq!(found, [0; 0], "{name} on {shot:?}");
         }
     }
 }
@@ -133,9 +137,8 @@ fn disturbances_are_no_cuts() {
 fn joined(shots: &[(PathBuf, &str)], made: &str) -> Vec<u64> {
     let mut inputs = Vec::new();
     let mut graph = String::new();
-    for (at, (clip, start)) in shots.iter().enumerate() {
-        let clip = clip.display().to_string();
-        inputs.extend(["-ss", start, "-t", "2", "-i", &clip].map(str::to_owned));
+    for (at, shot) in shots.iter().enumerate() {
+        inputs.extend(input(shot, "2"));
         graph += &format!("[{at}]{PLAIN},trim=end_frame=40,{made},setpts=PTS-STARTPTS[v{at}];");
     }
     graph += "[v0][v1][v2]concat=n=3:v=1:a=0";
@@ -173,8 +176,7 @@ fn suspected(signals: &[Signal]) -> Vec<&'static str> {
 
 #[test]
 fn artifacts_are_told_apart_and_calm_video_has_none() {
-    let clip = pick_one("street.mp4", "surv_traffic-camera.mp4").display().to_string();
-    let inputs = ["-ss", "2", "-t", "3.3", "-i", &clip].map(str::to_owned);
+    let inputs = input(&(pick_one("street.mp4", "surv_traffic-camera.mp4"), "2"), "3.3");
     let cases: [(&str, &str, f64, &[&str]); 7] = [
         ("calm", "PLAIN", 30.0, &[]),
         ("alternating", "PLAIN,eq=eval=frame:brightness='0.06*mod(n,2)'", 30.0, &["flicker"]),
@@ -214,11 +216,7 @@ fn passed(
     (width, height): (u32, u32),
     speed: u32,
 ) -> Vec<u64> {
-    let mut inputs = Vec::new();
-    for (clip, start) in shots {
-        let clip = clip.display().to_string();
-        inputs.extend(["-ss", start, "-t", "3.3", "-i", &clip].map(str::to_owned));
-    }
+    let inputs = shots.map(|shot| input(shot, "3.3")).concat();
     let graph = format!(
         "[0]{IN_HAND}[b];[1]fps=30,scale={width}:{height},setsar=1,trim=end_frame=1,format=yuv420p,{made},loop=-1:1:0,trim=end_frame=58[f];\
          [b][f]overlay=x='{speed}*max(0,n-30)-{width}':y=(360-{height})/2:eval=frame,format=yuv420p"
@@ -243,8 +241,7 @@ fn what_passes_near_is_no_cut() {
 
 #[test]
 fn a_light_that_pulses_is_flicker_and_no_change_of_light() {
-    let clip = pick_one("street.mp4", "surv_traffic-camera.mp4").display().to_string();
-    let inputs = ["-ss", "2", "-t", "5", "-i", &clip].map(str::to_owned);
+    let inputs = input(&(pick_one("street.mp4", "surv_traffic-camera.mp4"), "2"), "5");
     // Pulses of a rate, and whether their frames are reported as flicker.
     for (wave, flickers) in [
         ("gte(sin(2*PI*5*t),0)", true),
