@@ -54,17 +54,13 @@ impl JsonPayload for GateConfig {
     fn write(&self, object: &mut JsonObjectWriter) {
         object.field("keepalive_frames", &self.keepalive_frames);
         object.optional("keepalive_ms", &self.keepalive_ms);
-        for (name, threshold) in [
-            ("scene_cut", self.scene_cut),
-            ("activity_on", self.activity_on),
-            ("activity_off", self.activity_off),
-            ("luma_shift", self.luma_shift),
-            ("flicker", self.flicker),
-            ("ghosting", self.ghosting),
-            ("noise", self.noise),
-        ] {
-            object.field(name, &threshold);
-        }
+        object.field("scene_cut", &self.scene_cut);
+        object.field("activity_on", &self.activity_on);
+        object.field("activity_off", &self.activity_off);
+        object.field("luma_shift", &self.luma_shift);
+        object.field("flicker", &self.flicker);
+        object.field("ghosting", &self.ghosting);
+        object.field("noise", &self.noise);
     }
 
     fn read(fields: &JsonObjectReader<'_>) -> Result<GateConfig, &'static str> {
