@@ -197,8 +197,11 @@ impl WebhookService {
     ) -> Result<Option<WebhookState>, WebhookError> {
         let Some(live) = self.table.get(id) else { return Ok(None) };
         let is_gone = |run| self.registry.find(run, &live.webhook.owner).is_none();
-        if live.webhook.run.is_some_and(is_gone) {
-            self.remove(id).await?;
+        if let Some(run) = live.webhook.run.filter(|run| is_gone(*run)) {
+            // A backup may bring back the event that names the owner of an unowned run.
+            if !self.registry.unowned().contains(&run) {
+                self.remove(id).await?;
+            }
             return Ok(None);
         }
         Ok((!live.is_disabled).then_some(live))

@@ -9,7 +9,10 @@ use transport::egress::EgressConfig;
 use super::*;
 use crate::{
     deliver::outbox::{DeliveryResult, DeliverySlot, LogConsumer},
-    runs::registry::{JobToken, Run, tests::samples},
+    runs::registry::{
+        JobToken, Run,
+        tests::{rebuilt, samples},
+    },
 };
 
 /// Limit of waits, so that a hang fails the test.
@@ -19,7 +22,14 @@ struct Setup {
     webhooks: Arc<WebhookService>,
     ledger: MetaStore,
     run: Arc<Run>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
+}
+
+fn opened(registry: Arc<RunRegistry>, ledger: MetaStore) -> Arc<WebhookService> {
+    let egress = EgressClient::new(&EgressConfig::default()).expect("a way out");
+    let second = Duration::from_secs(1);
+    let settings = WebhookSettings { attempts: 3, retry: second, timeout: second };
+    WebhookService::open(registry, egress, ledger, Arc::default(), settings).expect("opens")
 }
 
 async fn setup() -> Setup {
@@ -32,11 +42,7 @@ async fn setup() -> Setup {
         .await
         .expect("created");
     let ledger = MetaStore::open(&dir.path().join("ledger")).expect("opens");
-    let egress = EgressClient::new(&EgressConfig::default()).expect("a way out");
-    let second = Duration::from_secs(1);
-    let settings = WebhookSettings { attempts: 3, retry: second, timeout: second };
-    let opened = WebhookService::open(registry, egress, ledger.clone(), Arc::default(), settings);
-    Setup { webhooks: opened.expect("opens"), ledger, run, _dir: dir }
+    Setup { webhooks: opened(registry, ledger.clone()), ledger, run, dir }
 }
 
 pub(super) fn webhook(run: RunId) -> Webhook {
@@ -144,6 +150,19 @@ async fn what_the_ledger_refuses_did_not_happen() {
     let refused = setup.webhooks.create(other).await;
     assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
     assert!(!setup.has(WebhookId::from_bytes([3; 16])));
+}
+
+#[tokio::test]
+async fn a_webhook_of_a_run_whose_owner_cannot_be_read_stays() {
+    let setup = setup().await;
+    let id = WebhookId::from_bytes([2; 16]);
+    setup.webhooks.create(webhook(setup.run.id())).await.expect("made");
+    samples::damage(&setup.dir.path().join("log"), "alice");
+    let registry = rebuilt(setup.webhooks.timeline().clone(), PATIENCE);
+    let again = opened(registry, setup.ledger.clone());
+    let result = again.turn(DeliverySlot { key: id, failures: 0 }).await;
+    assert!(matches!(result, DeliveryResult::Ended), "{result:?}");
+    assert!(setup.is_there().1, "for when the event is back");
 }
 
 #[tokio::test]

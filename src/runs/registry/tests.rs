@@ -16,7 +16,7 @@ fn open(dir: &std::path::Path, ttl: Duration) -> Arc<RunRegistry> {
     rebuilt(timeline, ttl)
 }
 
-fn rebuilt(timeline: Timeline, ttl: Duration) -> Arc<RunRegistry> {
+pub(crate) fn rebuilt(timeline: Timeline, ttl: Duration) -> Arc<RunRegistry> {
     let limits = RunLimits { active: 3, ttl, tag: None };
     let now = WallTime { epoch_ms: i64::MAX / 2 };
     RunRegistry::open(timeline, limits, Arc::default(), now, &Default::default()).expect("rebuilt")
