@@ -73,7 +73,7 @@ pub(crate) use health::reasons;
 pub(crate) use jobs::Desk;
 pub use middleware::refusal_headers;
 pub(crate) use rate_limit::{FAILURES_MAX, RateLimits};
-pub(crate) use send_budget::accounts as unsent_accounts;
+pub(crate) use send_budget::accounts as byte_accounts;
 pub(crate) use settings::{Settings, Tool};
 pub use state::App;
 pub(crate) use state::{ANALYSES_WAITING, DRAIN, FETCHERS, READERS_WAITING};

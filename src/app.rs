@@ -21,7 +21,7 @@ use worker::WorkerProgram;
 
 use crate::{
     api::{
-        ANALYSES_WAITING, App, Desk, FETCHERS, Growth, READERS_WAITING, RateLimits, unsent_accounts,
+        ANALYSES_WAITING, App, Desk, FETCHERS, Growth, READERS_WAITING, RateLimits, byte_accounts,
     },
     base::{
         clock::{RetentionClock, wall_now},
@@ -420,7 +420,8 @@ pub fn open(
         summaries: Summaries::default(),
         stats: Stats::default(),
         tickets: Tickets::default(),
-        unsent: unsent_accounts(),
+        unsent: byte_accounts(),
+        arriving: byte_accounts(),
         readers: JobQueue::new(jobs, READERS_WAITING),
         fetchers: JobQueue::new(FETCHERS, READERS_WAITING),
         draining,

@@ -328,8 +328,8 @@ fn tickets_full(whose: LimitScope) -> &'static str {
 fn unsent(whose: LimitScope) -> &'static str {
     match whose {
         LimitScope::Own => {
-            "your unread responses fill the send buffer: read them before sending more requests"
+            "your unread responses or unfinished requests fill their buffer: complete those first"
         }
-        LimitScope::All => "the server's send buffers are full: retry later",
+        LimitScope::All => "the server's buffers of responses and requests are full: retry later",
     }
 }

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, str::FromStr, sync::Arc};
 
 use axum::{
-    body::Bytes,
+    body::{Bytes, HttpBody},
     extract::{FromRequest, FromRequestParts, Path, Query, Request},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use timeline::JsonText;
 use transport::Peer;
 
-use super::{App, error::ApiError};
+use super::{App, error::ApiError, send_budget};
 use crate::{
     base::{
         json::{self, Declared, Faults, FieldError, Form},
@@ -188,6 +188,11 @@ impl FromRequest<Arc<App>> for JsonBody {
 /// Reads the whole body of a request.
 pub async fn whole(request: Request, app: &Arc<App>) -> Result<(Parts, Bytes), ApiError> {
     let (parts, body) = request.into_parts();
+    // A body of unknown length counts as the longest.
+    let bytes = body.size_hint().upper().unwrap_or(u64::MAX).min(BODY_BYTES_MAX as u64);
+    let caller = parts.extensions.get::<Caller>();
+    let charged = caller.map(|caller| send_budget::receive(app, &caller.principal, bytes));
+    let _hold = charged.transpose()?;
     let mut copy = Request::new(body);
     // The extensions hold the size limit of the body.
     *copy.extensions_mut() = parts.extensions.clone();

@@ -260,12 +260,10 @@ fn of_server(app: &App) -> Vec<Limit> {
         Limit::most("disk_reserve", settings.disk_reserve, "bytes").by("SERVICE_DISK_RESERVE_MIB"),
         Limit::most("readers", app.jobs, "long answers made at once"),
         Limit::most("readers_waiting", READERS_WAITING, "waiting"),
-        Limit::most("unsent", send_budget::ALL_BYTES_MAX, "bytes of answers that wait to be taken"),
-        Limit::most(
-            "principal_unsent",
-            send_budget::OWN_BYTES_MAX,
-            "bytes of answers that wait to be taken",
-        ),
+        Limit::most("unsent", send_budget::ALL_BYTES_MAX, "bytes of unread answers"),
+        Limit::most("principal_unsent", send_budget::OWN_BYTES_MAX, "bytes of unread answers"),
+        Limit::most("arriving", send_budget::ALL_BYTES_MAX, "bytes of unfinished bodies"),
+        Limit::most("principal_arriving", send_budget::OWN_BYTES_MAX, "bytes of unfinished bodies"),
         Limit::most("event_streams", streams.all, "at once").by("SERVICE_MAX_STREAMS"),
         Limit::most("principal_event_streams", streams.principal, "at once")
             .by("SERVICE_MAX_PRINCIPAL_STREAMS"),

@@ -1,4 +1,5 @@
-//! Send budget: bytes of answers that are ready but not yet sent, per principal and in total.
+//! Send budget: bytes of answers that are ready but not yet sent, and bytes of JSON bodies that have not arrived
+//! completely, per principal and in total.
 //!
 //! While a principal's unsent answers reach its limit, its read requests are refused before any work is
 //! done. Requests that act are admitted and always answered. Event streams are not counted; they have
@@ -21,9 +22,9 @@ use crate::base::{
     quota::{Quota, QuotaError, QuotaLimits, QuotaReservation},
 };
 
-/// Limit of unsent bytes of all principals.
+/// Limit of unsent bytes of all principals, and of arriving ones.
 pub const ALL_BYTES_MAX: u64 = 256 << 20;
-/// Limit of unsent bytes of one principal.
+/// Limit of unsent bytes of one principal, and of arriving ones.
 pub const OWN_BYTES_MAX: u64 = 64 << 20;
 /// Size below which answers are not counted.
 const SMALL_BYTES: u64 = 4 << 10;
@@ -40,9 +41,20 @@ pub fn accounts() -> Arc<Quota> {
 
 /// Refuses a read request of `owner` while the unsent bytes, its own or all, reach their limit.
 pub fn check(app: &App, owner: &Principal) -> Result<(), ApiError> {
-    app.unsent.check(owner).map_err(|error| match error {
-        QuotaError::Principal { .. } => ApiError::SendBufferFull(LimitScope::Own),
-        QuotaError::Global { .. } | QuotaError::Disk => ApiError::SendBufferFull(LimitScope::All),
+    app.unsent.check(owner).map_err(full)
+}
+
+/// Charges `owner` for a body of at most `bytes` that arrives, until the result is dropped.
+pub fn receive(app: &App, owner: &Principal, bytes: u64) -> Result<QuotaReservation, ApiError> {
+    let mut hold = app.arriving.hold(owner);
+    hold.grow(bytes).map_err(full)?;
+    Ok(hold)
+}
+
+fn full(error: QuotaError) -> ApiError {
+    ApiError::SendBufferFull(match error {
+        QuotaError::Principal { .. } => LimitScope::Own,
+        QuotaError::Global { .. } | QuotaError::Disk => LimitScope::All,
     })
 }
 

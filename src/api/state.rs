@@ -83,6 +83,8 @@ pub struct App {
     pub(crate) tickets: Tickets,
     /// Accounts of unsent answer bytes.
     pub(crate) unsent: Arc<Quota>,
+    /// Accounts of bytes of JSON bodies that arrive.
+    pub(crate) arriving: Arc<Quota>,
     /// Permits to produce long answers.
     pub(crate) readers: JobQueue,
     /// Permits to read from the object store.

@@ -9,8 +9,9 @@ use std::{
 };
 
 use media::RunId;
+use serde_json::json;
 
-use crate::support::{ALICE, BOB, Server, Setup, eventually, seed};
+use crate::support::{ALICE, BOB, Server, Setup, eventually, seed, wait_until};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
@@ -286,6 +287,25 @@ fn get(stream: u32, path: &str) -> Vec<u8> {
     let mut block = [&[0x82, 0x86, 0x04][..], &literal(path), &[0x01, 1, b'a', 0]].concat();
     block.extend([literal("x-api-key"), literal(ALICE)].concat());
     frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)
+}
+
+#[test]
+fn requests_that_do_not_end_have_a_bound_after_which_their_owner_is_refused() {
+    let server = Setup::temporary().start();
+    let head = "host: a\r\ncontent-type: application/json\r\ncontent-length: 2097152\r\n";
+    let head = format!("POST /v1/search HTTP/1.1\r\n{head}x-api-key: {ALICE}\r\n\r\n");
+    let question = json!({"query": "van"});
+    let ask = |key| server.call("POST", "/v1/search").key(Some(key)).json(&question).send();
+    let mut unfinished = Vec::new();
+    for _ in 0..32 {
+        let mut stream = TcpStream::connect(server.addr()).expect("accepted");
+        stream.write_all(head.as_bytes()).expect("sent");
+        unfinished.push(stream);
+    }
+    wait_until("a refusal", || ask(ALICE).status == 429);
+    assert_eq!(ask(BOB).status, 200, "another principal is not held up");
+    drop(unfinished);
+    wait_until("room", || ask(ALICE).status == 200);
 }
 
 /// A log with one run of alice's, of which a page of events takes about a megabyte.

@@ -203,7 +203,7 @@ struct Round {
 impl Round {
     /// Takes an answer, which must be one of those that such an act may get.
     fn judge(&self, act: Act, reply: &Reply) -> Told {
-        // A worker that was killed is told as a fault of its source, and a full queue as one of now.
+        // A worker that was killed and a full queue are told as faults of now.
         let may: &[u16] = match act {
             Act::Ingest | Act::IngestLong | Act::IngestAndWait => &[200, 202, 404, 409, 422, 503],
             Act::Analyse => &[200, 202, 404, 409, 422, 503],

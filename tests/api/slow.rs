@@ -33,7 +33,7 @@ impl Slow {
         match self {
             Slow::Head => (b"GET /v1/health HTTP/1.1\r\nhost: a\r\nx-pad: ".to_vec(), true),
             Slow::Body => {
-                let head = "content-type: application/json\r\ncontent-length: 100000\r\n\r\n";
+                let head = "content-type: application/json\r\ncontent-length: 40000\r\n\r\n";
                 (format!("POST /v1/runs HTTP/1.1\r\n{key}{head}").into_bytes(), true)
             }
             Slow::Http2 => (preface(), false),

@@ -137,9 +137,7 @@ pub enum WorkerError {
     #[error("cannot supervise the media worker: {0}")]
     Io(#[source] io::Error),
     /// Something outside killed the worker; none of its own limits does that.
-    #[error(
-        "the media worker was killed from outside, as the system does when memory runs out: retry later"
-    )]
+    #[error("the media worker was killed from outside, as for want of memory: retry later")]
     KilledOutside,
     /// The worker died of another signal.
     #[error("the media worker was killed by signal {signal}{}", tail(.stderr))]

@@ -112,11 +112,7 @@ impl ApiError {
             ApiError::KeysFull { frees_in } => Some(*frees_in),
             ApiError::UnderWay => Some(RETRY_AFTER),
             ApiError::Inference(error) if error.retry_after().is_some() => error.retry_after(),
-            ApiError::Stream(_)
-            | ApiError::SendBufferFull(_)
-            | ApiError::TicketsFull(_)
-            | ApiError::Upload(UploadError::Busy { .. }) => Some(RETRY_AFTER),
-            _ if status == StatusCode::SERVICE_UNAVAILABLE => Some(RETRY_AFTER),
+            _ if matches!(status.as_u16(), 429 | 503) => Some(RETRY_AFTER),
             _ => None,
         };
         if let Some(after) = retry_after {

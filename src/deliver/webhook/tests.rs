@@ -9,10 +9,7 @@ use transport::egress::EgressConfig;
 use super::*;
 use crate::{
     deliver::outbox::{DeliveryResult, DeliverySlot, LogConsumer},
-    runs::registry::{
-        JobToken, Run,
-        tests::{rebuilt, samples},
-    },
+    runs::registry::{JobToken, Run, tests, tests::samples},
 };
 
 /// Limit of waits, so that a hang fails the test.
@@ -158,7 +155,7 @@ async fn a_webhook_of_a_run_whose_owner_cannot_be_read_stays() {
     let id = WebhookId::from_bytes([2; 16]);
     setup.webhooks.create(webhook(setup.run.id())).await.expect("made");
     samples::damage(&setup.dir.path().join("log"), "alice");
-    let registry = rebuilt(setup.webhooks.timeline().clone(), PATIENCE);
+    let registry = tests::rebuilt(setup.webhooks.timeline().clone(), PATIENCE);
     let again = opened(registry, setup.ledger.clone());
     let result = again.turn(DeliverySlot { key: id, failures: 0 }).await;
     assert!(matches!(result, DeliveryResult::Ended), "{result:?}");

@@ -129,24 +129,10 @@ impl IngestError {
 
     /// Returns true if the worker crashed, hung or exceeded a limit.
     pub fn ends_the_run(&self) -> bool {
-        use WorkerError::{
-            Exited, FirstFrameTimeout, Killed, MemoryLimit, OutputBudget, ProcessorTime, Protocol,
-            Stalled, ThreadLimit, WallClock,
-        };
+        use WorkerError::{Fault, NotAFile, Refused};
         let IngestError::Worker(error) = self else { return false };
-        matches!(
-            error,
-            Killed { .. }
-                | Exited { .. }
-                | Protocol(_)
-                | MemoryLimit { .. }
-                | ThreadLimit { .. }
-                | FirstFrameTimeout { .. }
-                | Stalled { .. }
-                | WallClock { .. }
-                | ProcessorTime
-                | OutputBudget { .. }
-        )
+        let is_sound = matches!(error, Fault(_) | NotAFile | Refused(_));
+        !is_sound && error.kind() == ErrorKind::InvalidInput
     }
 }
 
