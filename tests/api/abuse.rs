@@ -11,7 +11,7 @@ use std::{
 use media::RunId;
 use serde_json::json;
 
-use crate::support::{ALICE, BOB, Server, Setup, eventually, seed, wait_until};
+use crate::support::{ALICE, BOB, Server, Setup, eventually, seed, shared, wait_until};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
@@ -124,7 +124,7 @@ pub fn resident(server: &Server) -> f64 {
 
 #[test]
 fn frames_that_break_the_protocol_end_their_connection_with_the_right_code() {
-    let server = Setup::temporary().start();
+    let server = shared();
     const PROTOCOL: u32 = 1;
     const FLOW: u32 = 3;
     const CLOSED: u32 = 5;
@@ -235,9 +235,10 @@ fn floods() -> Vec<Flood> {
 }
 
 #[test]
-fn floods_of_frames_leave_the_server_healthy() {
+fn floods_and_windows_of_zero_leave_the_server_healthy() {
     let server = Setup::temporary().start();
     server.get("/v1/runs");
+    windows_of_zero_hold_answers_and_nobody_else(&server);
     let before = resident(&server);
     for (name, count, make) in floods() {
         let mut at = 0;
@@ -260,10 +261,8 @@ fn floods_of_frames_leave_the_server_healthy() {
     assert!(grown < 100e6, "{grown} bytes after all floods");
 }
 
-#[test]
-fn windows_of_zero_hold_answers_and_nobody_else() {
-    let server = Setup::temporary().start();
-    let before = resident(&server);
+fn windows_of_zero_hold_answers_and_nobody_else(server: &Server) {
+    let before = resident(server);
     let mut held = Vec::new();
     for _ in 0..50 {
         let mut stream = TcpStream::connect(server.addr()).expect("accepted");
@@ -277,7 +276,7 @@ fn windows_of_zero_hold_answers_and_nobody_else() {
     for _ in 0..20 {
         assert_eq!(server.get("/v1/health").status, 200);
     }
-    let grown = resident(&server) - before;
+    let grown = resident(server) - before;
     assert!(grown < 100e6, "{grown} bytes for 5,000 answers that nobody takes");
 }
 

@@ -158,13 +158,15 @@ fn an_upload_is_compared_by_its_file() {
     let again = String::from_utf8_lossy(&file_form("a.mp4", b"@")).replace("x-boundary", "y-bound");
     let (head, tail) = again.split_once('@').expect("one");
     let again = [head.as_bytes(), &clip, tail.as_bytes()].concat();
-    for _ in 0..2 {
+    for round in 0..2 {
         let reply = send(&server, again.clone(), "multipart/form-data; boundary=y-bound");
         assert_eq!((reply.status, is_replay(&reply)), (200, true), "{}", reply.text);
         assert!(reply.bytes == first.bytes);
         assert_eq!(reply.header("location"), first.header("location"));
-        server.kill();
-        server = setup.start();
+        if round == 0 {
+            server.kill();
+            server = setup.start();
+        }
     }
     for body in [file_form("a.mp4", &other), file_form("b.mp4", &clip)] {
         let reply = send(&server, body, TYPE);

@@ -94,7 +94,7 @@ fn work_that_is_left_is_found_again_across_a_restart() {
 
 #[test]
 fn a_job_is_its_owner_s_and_what_is_refused_at_once_is_none() {
-    let server = reading().start();
+    let server = shared().with_clips();
     let (run, other) = (server.create_run(), server.create_run());
     let rows = [
         (json!({"source_uri": 7}), 422),
