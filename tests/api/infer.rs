@@ -26,10 +26,32 @@ fn says_hello() -> Model {
     Model::start(|_| Step::chat("hello"))
 }
 
+/// Answers each question by what it says.
+fn answers(seen: &Seen) -> Step {
+    match &*prompt(seen) {
+        said if said.contains("good") => Step::chat(r#"{"n": 3}"#),
+        said if said.contains("cut") => Step::chat_finished(r#"{"n": 3"#, "length"),
+        said if said.contains("bad") => Step::chat(r#"{"n": "three"}"#),
+        "http 5xx" => Step::html(502),
+        "rate limited" => Step::rate_limited(Some("1")),
+        "malformed" => Step::reply(200, "application/json", "{\"choices\": \"secret\"}"),
+        "too large" => Step::reply(200, "application/json", vec![b' '; 5 << 20]),
+        "closed" => Step::close(),
+        "timeout" => Step::hang(),
+        _ => Step::chat("hello").after(Duration::from_millis(20)),
+    }
+}
+
 #[test]
-fn a_question_is_answered_and_told_of_on_its_run() {
-    let model = Model::start(|_| Step::chat("hello").after(Duration::from_millis(20)));
+fn a_question_is_answered_or_its_failure_told() {
+    let model = Model::start(answers);
     let server = model.behind(Setup::temporary()).start();
+    a_question_is_answered_and_told_of_on_its_run(&model, &server);
+    an_answer_with_a_schema_is_valid_json_or_a_failure(&server);
+    a_failure_is_told_by_its_class_and_nothing_of_the_backend(&server);
+}
+
+fn a_question_is_answered_and_told_of_on_its_run(model: &Model, server: &Server) {
     let run = server.create_run();
     let body = json!({
         "model": MODEL, "prompt": "Say hello.", "run_id": run, "max_tokens": 7,
@@ -66,14 +88,7 @@ fn a_question_is_answered_and_told_of_on_its_run() {
     assert!(model.server.seen()[1].json()["max_tokens"].is_null(), "nothing bounds it");
 }
 
-#[test]
-fn an_answer_with_a_schema_is_valid_json_or_a_failure() {
-    let model = Model::start(|seen| match &*prompt(seen) {
-        said if said.contains("good") => Step::chat(r#"{"n": 3}"#),
-        said if said.contains("cut") => Step::chat_finished(r#"{"n": 3"#, "length"),
-        _ => Step::chat(r#"{"n": "three"}"#),
-    });
-    let server = model.behind(Setup::temporary()).start();
+fn an_answer_with_a_schema_is_valid_json_or_a_failure(server: &Server) {
     let schema = json!({
         "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
     });
@@ -165,18 +180,7 @@ fn without_a_backend_the_answer_says_so() {
     }
 }
 
-#[test]
-fn a_failure_is_told_by_its_class_and_nothing_of_the_backend() {
-    let model = Model::start(|seen| match &*prompt(seen) {
-        "http 5xx" => Step::html(502),
-        "rate limited" => Step::rate_limited(Some("1")),
-        "malformed" => Step::reply(200, "application/json", "{\"choices\": \"secret\"}"),
-        "too large" => Step::reply(200, "application/json", vec![b' '; 5 << 20]),
-        "closed" => Step::close(),
-        "timeout" => Step::hang(),
-        _ => Step::chat("hello"),
-    });
-    let server = model.behind(Setup::temporary()).start();
+fn a_failure_is_told_by_its_class_and_nothing_of_the_backend(server: &Server) {
     let run = server.create_run();
     for class in ["http 5xx", "rate limited", "malformed", "too large", "closed", "timeout"] {
         let body = with(with(question(class), "run_id", json!(run)), "timeout_ms", json!(1500));

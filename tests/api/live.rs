@@ -13,7 +13,7 @@ use crate::support::{
     ALICE, PATIENCE, Server, Setup,
     python::{installed, run},
     this_test,
-    whip::picture::is_near,
+    whip::picture::{Picture, is_near},
 };
 
 fn folder() -> PathBuf {
@@ -30,19 +30,11 @@ fn publish(python: &Path, server: &Server, codec: &str, attach: &Value) -> Value
     serde_json::from_slice(&said.stdout).expect("JSON")
 }
 
-/// Red, green and blue in the middle of a still, as the reference decoder sees it.
+/// Red, green and blue in the middle of a still.
 fn middle(server: &Server, still: &Value) -> [u8; 3] {
     let reply = server.get(still["image_ref"].as_str().expect("a path"));
     assert_eq!((reply.status, reply.header("content-type")), (200, "image/jpeg"));
-    let dir = tempfile::tempdir().expect("a directory");
-    let jpeg = dir.path().join("still.jpg");
-    std::fs::write(&jpeg, &reply.bytes).expect("written");
-    let mut ffmpeg = Command::new("ffmpeg");
-    ffmpeg.args(["-v", "error", "-i"]).arg(&jpeg);
-    let pixel = "format=rgb24,crop=1:1:iw/2:ih/2";
-    ffmpeg.args(["-vf", pixel, "-f", "rawvideo", "-"]);
-    let output = run(&mut ffmpeg).unwrap_or_else(|error| panic!("{error}"));
-    output.stdout.try_into().expect("one pixel")
+    Picture::of(&reply.bytes).at(0.5, 0.5)
 }
 
 #[test]
