@@ -51,23 +51,6 @@ fn a_finished_run_is_completed_and_takes_no_more() {
 }
 
 #[test]
-fn of_a_job_whose_run_is_finished_what_came_is_kept() {
-    let server = reading().start();
-    let run = server.create_run();
-    server.start_job(&run, "ingest", &long());
-    let works = |record: &Value| record["active_job"]["frames_done"].as_u64() > Some(300);
-    wait_for(&server, &run, "frames come", works);
-    server.call("POST", &format!("/v1/runs/{run}/finish")).send().assert_ok();
-    wait_for(&server, &run, "the job ends", |record| record["active_job"].is_null());
-    assert_eq!(server.record(&run)["status"], "completed");
-    let kinds = server.kinds(&run);
-    let count = |kind: &str| kinds.iter().filter(|found| *found == kind).count();
-    assert_eq!((count("run_completed"), count("run_failed")), (1, 0), "{kinds:?}");
-    let decoded = server.payloads(&run, "frames_decoded").remove(0);
-    assert_eq!((&decoded["truncated"], &decoded["reason"]), (&json!(true), &json!("stopped")));
-}
-
-#[test]
 fn a_run_that_rests_after_its_analysis_does_not_count() {
     let setup = Setup::temporary().var("SERVICE_ACTIVE_STREAM_LIMIT", "2");
     let mut server = setup.start();

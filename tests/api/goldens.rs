@@ -224,7 +224,9 @@ fn every_end_leaves_the_kinds_of_the_golden_file() {
     note("cancel", outline(&server, &run));
     let (run, _) = begun(&server);
     assert_eq!(server.post_run(&run, "finish", &json!({})).status, 200);
-    kept(&server, &run);
+    let decoded = server.wait_for_event(&run, "frames_decoded");
+    assert_eq!((&decoded["truncated"], &decoded["reason"]), (&json!(true), &json!("stopped")));
+    assert_eq!(server.record(&run)["status"], "completed");
     note("finish", outline(&server, &run));
     let (run, _) = begun(&server);
     assert_eq!(server.kill_workers(), 1);

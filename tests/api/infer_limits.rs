@@ -16,6 +16,7 @@ fn model() -> Model {
     Model::start(|seen| match &*prompt(seen) {
         "hang" => Step::hang(),
         "slow" => Step::chat("hello").after(Duration::from_secs(3)),
+        "soon" => Step::chat("hello").after(Duration::from_millis(20)),
         _ => Step::chat("hello"),
     })
 }
@@ -104,10 +105,19 @@ fn a_wait_ends_and_one_principal_does_not_hold_another() {
 }
 
 #[test]
-fn a_caller_that_goes_away_takes_its_question_back() {
+fn one_place_of_a_principal_is_waited_for_and_comes_back() {
     let model = model();
     let setup = model.behind(Setup::temporary());
-    let server = setup.var("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1").start();
+    let server = setup
+        .var("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1")
+        .var("SERVICE_INFERENCE_WAITER_LIMIT", "2")
+        .start();
+    a_caller_that_goes_away_takes_its_question_back(&model, &server);
+    an_answer_is_the_callers_though_its_run_was_stopped(&server);
+    a_batch_waits_for_places_in_the_queue(&server);
+}
+
+fn a_caller_that_goes_away_takes_its_question_back(model: &Model, server: &Server) {
     let body = hanging(120_000).to_string();
     let head = format!(
         "POST /v1/infer HTTP/1.1\r\nhost: x\r\nx-api-key: {ALICE}\r\ncontent-type: \
@@ -120,7 +130,7 @@ fn a_caller_that_goes_away_takes_its_question_back() {
         stream
     };
     let first = send();
-    until(&server, IN_FLIGHT, 1.0);
+    until(server, IN_FLIGHT, 1.0);
     // The time of a caller is for the wait too.
     let mut hasty = question("p");
     hasty["timeout_ms"] = json!(200);
@@ -128,25 +138,22 @@ fn a_caller_that_goes_away_takes_its_question_back() {
     assert!(is_unavailable(&late), "{} {}", late.status, late.text);
     assert_eq!((server.metric(IN_FLIGHT), model.server.seen().len()), (1.0, 1), "never asked");
     let second = send();
-    until(&server, WAITING, 1.0);
+    until(server, WAITING, 1.0);
     drop(second);
-    until(&server, WAITING, 0.0);
+    until(server, WAITING, 0.0);
     drop(first);
-    until(&server, IN_FLIGHT, 0.0);
+    until(server, IN_FLIGHT, 0.0);
     wait_until("the backend ends", || model.server.in_flight() == 0);
     assert_eq!(server.post("/v1/infer", &question("p")).status, 200);
 }
 
-#[test]
-fn an_answer_is_the_callers_though_its_run_was_stopped() {
-    let model = model();
-    let server = model.behind(Setup::temporary()).start();
+fn an_answer_is_the_callers_though_its_run_was_stopped(server: &Server) {
     let run = server.create_run();
     let mut body = question("slow");
     body["run_id"] = json!(run);
     let reply = thread::scope(|scope| {
         let asks = scope.spawn(|| server.post("/v1/infer", &body));
-        until(&server, IN_FLIGHT, 1.0);
+        until(server, IN_FLIGHT, 1.0);
         let stopped = server.post_run(&run, "stop", &json!({}));
         assert!((200..300).contains(&stopped.status), "{}", stopped.text);
         asks.join().expect("no panic")
@@ -158,15 +165,8 @@ fn an_answer_is_the_callers_though_its_run_was_stopped() {
     assert!(told.is_empty(), "nothing is added to a run that has ended");
 }
 
-#[test]
-fn a_batch_waits_for_places_in_the_queue() {
-    let model = Model::start(|_| Step::chat("hello").after(Duration::from_millis(20)));
-    let setup = model.behind(Setup::temporary());
-    let server = setup
-        .var("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1")
-        .var("SERVICE_INFERENCE_WAITER_LIMIT", "2")
-        .start();
-    let batch = json!({"requests": vec![question("p"); 24], "max_parallel": 16});
+fn a_batch_waits_for_places_in_the_queue(server: &Server) {
+    let batch = json!({"requests": vec![question("soon"); 24], "max_parallel": 16});
     let answer = server.post("/v1/infer/batch", &batch).json();
     assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(24), &json!(0)), "{answer}");
     let refused = server.metric(r#"service_inference_refusals_total{reason="queue_full"}"#);
