@@ -1,8 +1,7 @@
-//! Analyze: what it refuses, what it says of recorded frames, and the markers it leaves.
+//! Analyze: what it refuses, and what it says of recorded frames.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::analyses::frames;
 use crate::support::{Reply, shared};
 
 fn message(reply: &Reply, field: &str) -> String {
@@ -61,28 +60,4 @@ fn recorded_frames_are_reported_as_they_were_decoded() {
     let analysed = server.payloads(&run, "analysis_generated");
     assert_eq!(analysed.len(), 3);
     assert!(analysed.iter().all(|payload| payload["sampling_policy"] == "fixed"));
-}
-
-#[test]
-fn markers_come_in_pages_in_their_order_without_gap_or_repeat() {
-    let server = shared();
-    let run = server.create_run();
-    let body = json!({"model": "qwen3-vl-8b", "frames": frames(0, 250)});
-    let path = format!("/v1/runs/{run}/markers");
-    // Of an analysis that is repeated the list has the newer markers alone.
-    for _ in 0..2 {
-        assert_eq!(server.post_run(&run, "analyze", &body).status, 200);
-    }
-    let markers = |page: &Reply| page.json()["markers"].as_array().expect("an array").clone();
-    let all = server.get(&format!("{path}?limit=1000"));
-    let all_markers = markers(&all);
-    assert_eq!((all_markers.len(), all.next_page()), (250, None));
-    for (query, first) in [("", 250), ("?limit=249&from_frame=0", 249), ("?limit=100", 100)] {
-        let pages = server.pages(&format!("{path}{query}"), || ());
-        let pages: Vec<Vec<Value>> = pages.iter().map(markers).collect();
-        assert_eq!((pages[0].len(), pages.concat() == all_markers), (first, true), "{query}");
-    }
-    for query in ["limit=0", "limit=x", "cursor=1", "cursor=1.2.mk-1", "cursor=a.b.c"] {
-        assert_eq!(server.get(&format!("{path}?{query}")).status, 422, "{query}");
-    }
 }
