@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Reply, Server, Setup,
     model::{Model, prompt},
-    shared, wait_until,
+    shared, wait_until, with,
 };
 
 pub const MODEL: &str = "qwen3-vl-4b";
@@ -26,13 +26,11 @@ pub fn finding(event_type: &str, confidence: f64) -> String {
 
 /// Ninety frames of a clip with a model asked about each thirty.
 fn body(more: &Value) -> Value {
-    let mut body = json!({
+    let body = json!({
         "source_uri": "talk.mp4", "model": MODEL, "max_frames": 90,
         "semantic_prompt": "Where is the van?",
     });
-    let fields = more.as_object().expect("an object").clone();
-    body.as_object_mut().expect("an object").extend(fields);
-    body
+    with(body, more)
 }
 
 pub fn reason(server: &Server, run: &str, more: &Value) -> Reply {
@@ -230,20 +228,30 @@ fn without_a_model_the_gate_decides_and_says_so_once() {
 }
 
 #[test]
-fn a_second_model_is_asked_where_the_first_is_unsure() {
+fn a_second_model_is_asked_where_the_first_is_unsure_and_its_failure_told_beside_that() {
     let model = Model::start(|seen| match seen.json()["model"].as_str() {
+        Some(MODEL) => Step::chat(&finding("something", 0.2)),
         Some(LARGE) => Step::chat(&finding("van leaves", 0.9)),
-        _ => Step::chat(&finding("something", 0.2)),
+        _ => Step::html(502),
     });
     let server = model.behind(Setup::temporary().clips()).start();
-    for (threshold, expected) in [(0.1, ["first", MODEL]), (0.7, ["second", LARGE])] {
+    for (threshold, second, expected) in [
+        (0.1, LARGE, ["first", MODEL, "something"]),
+        (0.7, LARGE, ["second", LARGE, "van_leaves"]),
+        (0.7, "qwen3-vl-8b", ["first", MODEL, "something"]),
+    ] {
         let run = server.create_run();
         let more = json!({
-            "max_frames": 30, "second_pass_model": LARGE, "second_pass_threshold": threshold,
+            "max_frames": 30, "second_pass_model": second, "second_pass_threshold": threshold,
         });
         assert_eq!(reason(&server, &run, &more).status, 200);
         let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
-        assert_eq!([&chunk["tier"], &chunk["model"]], [expected[0], expected[1]], "{threshold}");
+        let said = ["tier", "model", "event_type"].map(|field| chunk[field].clone());
+        assert_eq!(said, expected, "{more}");
+        assert_eq!(chunk["semantic_fallback_used"], false, "{more}");
+        let error = chunk["semantic_error"].as_str().unwrap_or_default();
+        let is_told = error.starts_with("the second pass") && error.contains("status 502");
+        assert!(if second == LARGE { error.is_empty() } else { is_told }, "{more}: {error}");
     }
 }
 
@@ -285,8 +293,7 @@ fn the_ways_to_show_and_to_ask_reach_the_model() {
         (json!({"crop": half, "semantic_frame_max_edge": 96}), (64, 96)),
     ];
     for (more, expected) in rows {
-        let mut wanted = json!({"max_frames": 30});
-        wanted.as_object_mut().expect("one").extend(more.as_object().expect("one").clone());
+        let wanted = with(json!({"max_frames": 30}), &more);
         assert_eq!(picture_size(&asked(wanted).0[0]), expected, "{more}");
     }
     let schema = json!({"type": "object", "required": ["event_type"]});
@@ -296,7 +303,7 @@ fn the_ways_to_show_and_to_ask_reach_the_model() {
 }
 
 #[test]
-fn chunks_are_asked_about_at_once_while_the_rest_is_decoded() {
+fn chunks_are_asked_about_at_once_while_the_rest_is_decoded_and_once_by_a_key() {
     let model =
         Model::start(|_| Step::chat(&finding("van waits", 0.9)).after(Duration::from_millis(200)));
     let server = model.behind(Setup::temporary().clips()).start();
@@ -309,18 +316,13 @@ fn chunks_are_asked_about_at_once_while_the_rest_is_decoded() {
         assert_eq!(model.server.in_flight_max(), at_once, "{asked}");
         wait_until("every place comes back", || in_flight(&server) == 0);
     }
-}
-
-#[test]
-fn a_key_reasons_once() {
-    let model = Model::start(|_| Step::chat(&finding("van waits", 0.9)));
-    let server = model.behind(Setup::temporary().clips()).start();
-    let path = format!("/v1/runs/{}/reason", server.create_run());
+    let (path, before) =
+        (format!("/v1/runs/{}/reason", server.create_run()), model.server.seen().len());
     let keyed =
         || server.call("POST", &path).header("idempotency-key", "k").json(&body(&json!({})));
     let (first, again) = (keyed().send(), keyed().send());
     assert_eq!((first.status, again.status), (200, 200), "{}", again.text);
     assert_eq!(again.header("idempotency-replayed"), "true");
     assert!(again.bytes == first.bytes, "the same answer");
-    assert_eq!(model.server.seen().len(), 3, "asked once");
+    assert_eq!(model.server.seen().len(), before + 3, "asked once");
 }

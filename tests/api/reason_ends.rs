@@ -12,7 +12,11 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::reason::{LARGE, MODEL, finding, in_flight, reason, state};
-use crate::support::{Server, Setup, model::Model, wait_until};
+use crate::support::{
+    Server, Setup,
+    model::{Model, prompt},
+    wait_until,
+};
 
 #[test]
 fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
@@ -21,16 +25,25 @@ fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
         ("broken JSON", Step::chat("{"), long, "does not match output_schema"),
         ("another shape", Step::chat(r#"{"event_type": 7}"#), long, "does not match output_schema"),
         ("an error", Step::html(502), long, "status 502"),
-        ("nothing", Step::hang(), short, "timeout"),
-        ("too many questions", Step::rate_limited(Some("600")), long, "rate limited"),
+        ("no answer", Step::hang(), short, "timeout"),
+        // Nobody asks for a while after it.
+        ("too many questions", Step::rate_limited(Some("2")), long, "rate limited"),
     ];
-    for (name, step, timeout_ms, expected) in rows {
-        let model = Model::start(move |_| step.clone());
-        let setup = model.behind(Setup::temporary().clips());
-        let server = setup.var("SERVICE_REASON_OUTAGE_MS", "0").start();
+    // Each question holds the name of its row.
+    let steps = rows.clone().map(|(name, step, ..)| (name, step));
+    let model = Model::start(move |seen| {
+        let said = prompt(seen);
+        let step = steps.iter().find(|(name, _)| said.contains(&format!("Is it {name}?")));
+        step.expect("a row").1.clone()
+    });
+    let setup = model.behind(Setup::temporary().clips());
+    let server = setup.var("SERVICE_REASON_OUTAGE_MS", "0").start();
+    for (name, _, timeout_ms, expected) in rows {
         let run = server.create_run();
-        let reply =
-            reason(&server, &run, &json!({"max_frames": 30, "semantic_timeout_ms": timeout_ms}));
+        let more = json!({
+            "max_frames": 30, "semantic_timeout_ms": timeout_ms, "semantic_prompt": format!("Is it {name}?"),
+        });
+        let reply = reason(&server, &run, &more);
         assert_eq!(reply.status, 200, "{name}: {}", reply.text);
         let inferred = server.payloads(&run, "semantic_chunk_inferred");
         assert_eq!(inferred.len(), 1, "{name}");
@@ -54,23 +67,6 @@ fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
             "{name}"
         );
     }
-}
-
-#[test]
-fn a_second_pass_that_fails_is_told_beside_the_first_answer() {
-    let model = Model::start(|seen| match seen.json()["model"].as_str() {
-        Some(LARGE) => Step::html(502),
-        _ => Step::chat(&finding("something", 0.2)),
-    });
-    let server = model.behind(Setup::temporary().clips()).start();
-    let run = server.create_run();
-    let more = json!({"max_frames": 30, "second_pass_model": LARGE, "second_pass_threshold": 0.7});
-    assert_eq!(reason(&server, &run, &more).status, 200);
-    let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
-    assert_eq!((&chunk["tier"], &chunk["event_type"]), (&json!("first"), &json!("something")));
-    assert_eq!(chunk["semantic_fallback_used"], false);
-    let error = chunk["semantic_error"].as_str().unwrap_or_default();
-    assert!(error.starts_with("the second pass") && error.contains("status 502"), "{error}");
 }
 
 #[test]
@@ -117,29 +113,28 @@ fn a_stop_gives_up_what_is_asked_and_keeps_what_is_known() {
 
 /// Has one reasoning more than there are cores begun, of a model that never answers, looks at them,
 /// and stops them.
-fn with_reasonings(more: &Value, look: impl FnOnce(&Server, &[String])) {
-    let model = Model::start(|_| Step::hang());
-    let server = model.behind(Setup::temporary().clips()).start();
+fn with_reasonings(server: &Server, more: &Value, look: impl FnOnce(&[String])) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let runs: Vec<String> = (0..cores + 1).map(|_| server.create_run()).collect();
     std::thread::scope(|scope| {
         for run in &runs {
-            let server = &server;
             scope.spawn(move || reason(server, run, more));
         }
-        look(&server, &runs);
+        look(&runs);
         for run in &runs {
             assert_eq!(server.post_run(run, "stop", &json!({})).status, 200);
         }
     });
-    wait_until("every place comes back", || in_flight(&server) == 0);
+    wait_until("every place comes back", || in_flight(server) == 0);
 }
 
 #[test]
-fn reasonings_held_back_by_their_models_are_shown_and_hold_up_no_ingest() {
+fn reasonings_held_back_by_their_models_are_shown_and_hold_up_no_ingest_and_no_other() {
+    let model = Model::start(|_| Step::hang());
+    let server = model.behind(Setup::temporary().clips()).start();
     // Eighteen chunks, more than are asked about at once: decoding waits for answers.
     let more = json!({"chunk_size": 5, "semantic_timeout_ms": 120_000});
-    with_reasonings(&more, |server, runs| {
+    with_reasonings(&server, &more, |runs| {
         let record = |run: &String| server.get(&format!("/v1/runs/{run}")).json();
         let is_begun = |run: &&String| record(run)["status"] == "processing";
         wait_until("as many as may have begun", || {
@@ -156,14 +151,10 @@ fn reasonings_held_back_by_their_models_are_shown_and_hold_up_no_ingest() {
         let ingest = json!({"source_uri": "talk.mp4", "max_frames": 10});
         server.post_run(&other, "ingest", &ingest).assert_ok();
     });
-}
-
-#[test]
-fn a_reasoning_whose_source_is_decoded_makes_room_for_the_next() {
-    // One chunk each: its source is decoded long before a model answers.
+    // One chunk each: its source is decoded long before a model answers, and makes room for the next.
     let more = json!({"max_frames": 10, "semantic_timeout_ms": 120_000});
-    with_reasonings(&more, |server, runs| {
-        wait_until("all have begun", || runs.iter().all(|run| state(server, run) == "processing"));
+    with_reasonings(&server, &more, |runs| {
+        wait_until("all have begun", || runs.iter().all(|run| state(&server, run) == "processing"));
     });
 }
 

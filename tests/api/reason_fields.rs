@@ -3,7 +3,7 @@
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-use super::reason::{MODEL, reason, state};
+use super::reason::{LARGE, MODEL, finding, reason, state};
 use crate::support::{Setup, model::Model, shared};
 
 #[test]
@@ -74,11 +74,21 @@ fn every_field_has_its_bounds() {
 }
 
 #[test]
-fn a_crop_is_told_with_every_frame_and_a_schema_of_ones_own_needs_no_confidence() {
-    let model = Model::start(|_| Step::chat(r#"{"event_type": "van waits"}"#));
-    let setup = model.behind(Setup::temporary().clips());
-    let server = setup.start();
+fn crops_are_told_or_refused_and_words_may_be_few_or_long() {
+    let mut long: Value = serde_json::from_str(&finding("van waits", 0.9)).expect("JSON");
+    long["description"] = json!("d".repeat(20_000));
+    let model = Model::start(move |seen| match seen.json()["model"].as_str() {
+        Some(LARGE) => Step::chat(&long.to_string()),
+        _ => Step::chat(r#"{"event_type": "van waits"}"#),
+    });
+    let server = model.behind(Setup::temporary().clips()).start();
     let run = server.create_run();
+    let crop = json!({"x": 0.5, "y": 0.5, "width": 0.000_001, "height": 0.5});
+    let refused = reason(&server, &run, &json!({"crop": crop}));
+    assert_eq!((refused.status, refused.fields()), (422, vec!["crop".to_owned()]));
+    assert_eq!(model.server.seen().len(), 0, "nobody was asked");
+
+    // A schema of one's own needs no confidence.
     let more = json!({
         "max_frames": 30, "crop": {"x": 0.25, "y": 0, "width": 0.5, "height": 1},
         "semantic_frame_max_edge": 64,
@@ -98,6 +108,16 @@ fn a_crop_is_told_with_every_frame_and_a_schema_of_ones_own_needs_no_confidence(
     let marker = &answer["markers"][0];
     assert_eq!(marker["event_type"], "van_waits");
     assert!(marker["confidence"].as_f64() > Some(0.0), "the gate's: {marker}");
-    let record = || server.get(&format!("/v1/runs/{run}")).json()["model"].clone();
-    assert_eq!(record(), MODEL);
+    assert_eq!(server.record(&run)["model"], MODEL);
+
+    let run = server.create_run();
+    let more = json!({"max_frames": 30, "first_pass_model": LARGE});
+    let answer = reason(&server, &run, &more).json();
+    assert_eq!(answer["metadata"][0]["model"], LARGE, "who was asked");
+    let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
+    assert_eq!(
+        (&chunk["truncated"], chunk["description"].as_str().map(str::len)),
+        (&json!(true), Some(16_384))
+    );
+    assert_eq!(server.payloads(&run, "analysis_generated")[0]["model"], LARGE);
 }

@@ -5,7 +5,7 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::{
-    reason::{LARGE, MODEL, finding, reason},
+    reason::{MODEL, finding, reason},
     retention::used,
 };
 use crate::support::{Server, Setup, model::Model, wait_until};
@@ -117,27 +117,4 @@ fn a_reasoning_that_the_quota_refuses_ends_its_run() {
     let why = server.payloads(&run, "run_failed")[0]["reason"].to_string();
     assert!(why.contains("delete runs or uploads"), "{why}");
     assert!(used(&server) < 20_000, "nothing of it is charged");
-}
-
-#[test]
-fn pictures_that_no_model_takes_are_refused_and_long_words_marked() {
-    let mut long: Value = serde_json::from_str(&finding("van waits", 0.9)).expect("JSON");
-    long["description"] = json!("d".repeat(20_000));
-    let model = Model::start(move |_| Step::chat(&long.to_string()));
-    let server = model.behind(Setup::temporary().clips()).start();
-    let run = server.create_run();
-    let crop = json!({"x": 0.5, "y": 0.5, "width": 0.000_001, "height": 0.5});
-    let refused = reason(&server, &run, &json!({"crop": crop}));
-    assert_eq!((refused.status, refused.fields()), (422, vec!["crop".to_owned()]));
-    assert_eq!(model.server.seen().len(), 0, "nobody was asked");
-    let more = json!({"max_frames": 30, "first_pass_model": LARGE});
-    let answer = reason(&server, &run, &more).json();
-    assert_eq!(answer["metadata"][0]["model"], LARGE, "who was asked");
-    let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
-    assert_eq!(
-        (&chunk["truncated"], chunk["description"].as_str().map(str::len)),
-        (&json!(true), Some(16_384))
-    );
-    let analysis = &server.payloads(&run, "analysis_generated")[0];
-    assert_eq!(analysis["model"], LARGE);
 }

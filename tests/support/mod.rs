@@ -464,6 +464,13 @@ pub fn wait_for<T: PartialEq + std::fmt::Debug>(expected: &T, mut look: impl FnM
     }
 }
 
+/// `base` with the fields of `more`.
+pub fn with(mut base: Value, more: &Value) -> Value {
+    let fields = more.as_object().expect("an object").clone();
+    base.as_object_mut().expect("an object").extend(fields);
+    base
+}
+
 pub fn this_test() -> String {
     std::thread::current().name().unwrap_or("a test").to_owned()
 }
