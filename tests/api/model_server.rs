@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{
     Reply, Server, Setup,
     model_server::{KEY, ModelServer},
-    this_test,
+    this_test, with,
 };
 
 /// Name of the model in the service; llama.cpp calls it `noise`.
@@ -50,9 +50,7 @@ fn assert_valid(answer: &Value) {
 }
 
 fn infer(server: &Server, body: Value) -> Reply {
-    let mut whole = json!({"model": MODEL, "prompt": "What is there?"});
-    whole.as_object_mut().expect("ours").extend(body.as_object().expect("ours").clone());
-    server.post("/v1/infer", &whole)
+    server.post("/v1/infer", &with(json!({"model": MODEL, "prompt": "What is there?"}), &body))
 }
 
 /// An answer of 200, its count of tokens being a sum.
@@ -201,12 +199,11 @@ fn llama_cpp_is_asked_about_every_chunk_of_a_clip() {
     let diff = json!({"visual_diff": true, "semantic_frames_per_chunk": 1});
     for more in [json!({}), json!({"temporal_chain": true}), diff] {
         let run = server.create_run();
-        let mut body = json!({
+        let body = json!({
             "source_uri": "talk.mp4", "model": MODEL, "max_frames": 90,
             "semantic_prompt": "What happens?", "semantic_frames_per_chunk": 2,
         });
-        body.as_object_mut().expect("ours").extend(more.as_object().expect("ours").clone());
-        let reply = server.post_run(&run, "reason", &body);
+        let reply = server.post_run(&run, "reason", &with(body, &more));
         assert_eq!(reply.status, 200, "{more}: {}", reply.text);
         assert_eq!(reply.json()["tokens"]["chunks_analyzed"], 3, "{more}: {}", reply.text);
         let chunks = server.payloads(&run, "semantic_chunk_inferred");

@@ -17,6 +17,7 @@ use crate::{
     support::{
         Server, wait_until,
         whip::{Publication, clip, sightline},
+        with,
     },
 };
 
@@ -96,9 +97,7 @@ pub fn check_whole(server: &Server, run: &str, name: &str) {
 fn check_reused(server: &Server, run: &str) {
     let fresh = server.create_run();
     let analyze = |run: &str, more: Value| {
-        let mut body = json!({"model": "qwen3-vl-8b"});
-        body.as_object_mut().expect("an object").extend(more.as_object().expect("one").clone());
-        server.post_run(run, "analyze", &body)
+        server.post_run(run, "analyze", &with(json!({"model": "qwen3-vl-8b"}), &more))
     };
     assert_eq!(analyze(run, json!({})).status, 409, "it has ended");
     let reply = analyze(&fresh, json!({"from_run": run}));
@@ -110,8 +109,12 @@ fn check_reused(server: &Server, run: &str) {
         json!({"from_run": run, "frames": frames}),
     ] {
         let reply = analyze(&fresh, more);
-        let field = reply.json()["error"]["details"][0]["field"].clone();
-        assert_eq!((reply.status, field), (422, json!("from_run")), "{}", reply.text);
+        assert_eq!(
+            (reply.status, reply.fields()),
+            (422, vec!["from_run".to_owned()]),
+            "{}",
+            reply.text
+        );
     }
 }
 

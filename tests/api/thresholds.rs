@@ -6,7 +6,7 @@ use timeline::{Event, Signals};
 
 use crate::{
     api::{search::write, signals::decoded},
-    support::{Server, Setup, seed, shared},
+    support::{Server, Setup, seed, shared, with},
 };
 
 /// Ten frames, of which the fifth flickers below the server's threshold and the eighth is a weak cut.
@@ -23,25 +23,18 @@ fn frames() -> Value {
 }
 
 fn analyze(server: &Server, run: &str, more: Value) -> Value {
-    let mut body = json!({"model": "qwen3-vl-8b"});
-    body.as_object_mut().expect("an object").extend(more.as_object().expect("another").clone());
-    let reply = server.post_run(run, "analyze", &body).assert_ok();
-    reply.json()
+    let body = with(json!({"model": "qwen3-vl-8b"}), &more);
+    server.post_run(run, "analyze", &body).assert_ok().json()
 }
 
 /// Types and first frames of markers.
-fn outline(answer: &Value) -> Vec<(String, u64)> {
+fn outline(answer: &Value) -> Vec<(&str, u64)> {
     let markers = answer["markers"].as_array().expect("an array").iter();
-    let name = |marker: &Value| marker["event_type"].as_str().expect("a type").to_owned();
-    let of = |marker: &Value| (name(marker), marker["start_frame"].as_u64().expect("a frame"));
-    markers.map(of).collect()
+    let of = markers.map(|it| (it["event_type"].as_str(), it["start_frame"].as_u64()));
+    of.map(|(name, frame)| (name.expect("a type"), frame.expect("a frame"))).collect()
 }
 
 const CALM: &str = "context_observation";
-
-fn names(outline: &[(&str, u64)]) -> Vec<(String, u64)> {
-    outline.iter().map(|(name, at)| ((*name).to_owned(), *at)).collect()
-}
 
 #[test]
 fn an_analysis_has_the_thresholds_that_it_is_given_and_records_them() {
@@ -74,9 +67,8 @@ fn an_analysis_has_the_thresholds_that_it_is_given_and_records_them() {
         let mut more = more;
         more["frames"] = frames();
         let answer = analyze(&server, &run, more);
-        assert_eq!(outline(&answer), names(expected), "{changed}");
-        let mut gate = server_own.clone();
-        gate.as_object_mut().expect("an object").extend(changed.as_object().expect("too").clone());
+        assert_eq!(outline(&answer), expected, "{changed}");
+        let gate = with(server_own.clone(), &changed);
         assert_eq!(server.payloads(&run, "analysis_generated")[at]["gate"], gate);
         assert!(answer.get("dry_run").is_none());
     }
@@ -106,7 +98,7 @@ fn thresholds_out_of_range_and_fields_that_are_none_are_refused() {
             ("reason", json!({"source_uri": "motion.mp4", "model": "qwen3-vl-8b", "gate": gate})),
         ];
         for (route, body) in bodies {
-            let reply = server.post(&format!("/v1/runs/{run}/{route}"), &body);
+            let reply = server.post_run(&run, route, &body);
             let found = (reply.status, reply.fields());
             assert_eq!(found, (422, vec![field.to_owned()]), "{route}: {gate}");
         }
@@ -145,7 +137,7 @@ fn a_dry_run_tells_what_would_change_and_leaves_no_trace() {
     let types = json!({"keyframe_keep": 1, "context_observation": 2, "scene_cut": 1});
     assert_eq!(told["marker_types"], types);
     let expected = [("keyframe_keep", 0), (CALM, 1), ("scene_cut", 8), (CALM, 9)];
-    assert_eq!(outline(&answer), names(&expected));
+    assert_eq!(outline(&answer), expected);
     assert_eq!((&answer["generated"], &answer["metadata"]), (&json!(10), &json!([])));
     // What is made then has the very markers that were told.
     let made = analyze(&server, &run, json!({"frames": frames(), "gate": {"scene_cut": 0.25}}));

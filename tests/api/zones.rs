@@ -9,7 +9,7 @@ use crate::{
         activity::{activity, assert_passes, halves, ingested, start, watched},
         search::write,
     },
-    support::{Server, Setup, seed},
+    support::{Server, Setup, seed, with},
 };
 
 #[test]
@@ -55,37 +55,19 @@ fn only_the_zones_count_where_that_is_asked_for_and_of_two_recordings_the_newer(
     kept(&server);
     ingested(&server, &run, json!({}));
     assert_eq!(watched(&server, &run, ""), json!([of("below", 2)]), "the newest has none");
-}
 
-#[test]
-fn zones_that_are_none_are_refused_by_name() {
-    let server = start(Setup::temporary());
-    let run = server.create_run();
-    let triangle = json!([[0, 0], [1, 0], [1, 1]]);
-    let rows = [
-        (json!({"zones": vec![json!({}); 17]}), "zones"),
-        (json!({"zones": [{"name": "a", "polygon": [[0, 0], [1, 1]]}]}), "zones[0].polygon"),
-        (json!({"zones": [{"name": "", "polygon": triangle}]}), "zones[0].name"),
-        (json!({"activity_zones_only": true}), "activity_zones_only"),
-    ];
-    for (fields, field) in rows {
-        let bodies = [
-            ("ingest", json!({"source_uri": "passing.mp4"})),
-            ("reason", json!({"source_uri": "passing.mp4", "model": "qwen3-vl-8b"})),
-            ("analyze", json!({"model": "qwen3-vl-8b"})),
-        ];
-        for (route, mut body) in bodies {
-            body.as_object_mut().expect("one").extend(fields.as_object().expect("one").clone());
-            let reply = server.post(&format!("/v1/runs/{run}/{route}"), &body);
-            let found = (reply.status, reply.fields());
-            assert_eq!(found, (422, vec![field.to_owned()]), "{route}: {fields}");
-        }
+    let reasoned = server.create_run();
+    let source = json!({"source_uri": "passing.mp4", "model": "qwen3-vl-8b"});
+    let only = json!({"activity_zones_only": true});
+    for (route, source) in
+        [("ingest", json!({"source_uri": "passing.mp4"})), ("reason", source.clone())]
+    {
+        let refused = server.post_run(&reasoned, route, &with(source, &only));
+        let found = (refused.status, refused.fields());
+        assert_eq!(found, (422, vec!["activity_zones_only".to_owned()]), "{route}");
     }
-    let body = json!({
-        "source_uri": "passing.mp4", "model": "qwen3-vl-8b", "zones": halves(),
-    });
-    server.post_run(&run, "reason", &body).assert_ok();
-    assert_passes(&activity(&server, &run, ""), [json!(["left"]), json!(["right"])]);
+    server.post_run(&reasoned, "reason", &with(source, &json!({"zones": halves()}))).assert_ok();
+    assert_passes(&activity(&server, &reasoned, ""), [json!(["left"]), json!(["right"])]);
 }
 
 #[test]
@@ -103,14 +85,9 @@ fn other_zones_give_the_episodes_that_they_would_have_had() {
     let run = server.create_run();
     ingested(&server, &run, json!({}));
     let asked = |run: &str, more: &Value| {
-        let mut body = json!({"model": "qwen3-vl-8b"});
-        body.as_object_mut().expect("one").extend(more.as_object().expect("one").clone());
-        server.post_run(run, "analyze", &body)
+        server.post_run(run, "analyze", &with(json!({"model": "qwen3-vl-8b"}), more))
     };
-    let analyzed = |run: &str, more: &Value| {
-        let reply = asked(run, more).assert_ok();
-        reply.json()
-    };
+    let analyzed = |run: &str, more: &Value| asked(run, more).assert_ok().json();
     let tried = |run: &str, zones: &Value| {
         let mut more = zones.clone();
         more["dry_run"] = json!(true);
