@@ -168,20 +168,6 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_where_they_stand() {
-        let packet = RtpPacket::parse(&PLAIN).expect("valid");
-        let expected = RtpPacket {
-            payload_type: 0x60,
-            ssrc: 7,
-            sequence: 0x0102,
-            timestamp: 9,
-            marker: true,
-            payload: &[0xaa, 0xbb],
-        };
-        assert_eq!(packet, expected);
-    }
-
-    #[test]
     fn a_retransmission_holds_the_packet_that_it_repeats() {
         let packet = RtpPacket::parse(&PLAIN).expect("valid");
         let inner = packet.unwrap_rtx(96, 5).expect("holds one");

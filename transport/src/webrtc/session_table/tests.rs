@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     rtp::ReceivedUnit,
     webrtc::{
-        SdpAnswer, SessionHandler, codecs,
+        SessionHandler, codecs,
         sdp::SdpOffer,
         sdp_answer::{self, LocalParameters},
         stats::SharedSessionStats,
@@ -99,16 +99,22 @@ impl World {
         World { sessions, shared, identity, now, next: 1 }
     }
 
-    fn answer(&mut self, client: &Client, sink: Box<dyn SessionHandler>) -> (u64, SdpAnswer) {
-        let answered = self.offer(client, sink);
+    fn pair(&mut self, port: u16) -> Pair {
+        let pair = self.offered(port, Record);
         self.sessions.handle_command(self.now);
-        answered
+        pair
     }
 
     /// Answers an offer and queues the command that opens the session.
-    fn offer(&mut self, client: &Client, sink: Box<dyn SessionHandler>) -> (u64, SdpAnswer) {
+    fn offered<S: SessionHandler + 'static>(
+        &mut self,
+        port: u16,
+        sink: fn(Arc<Mutex<Given>>) -> S,
+    ) -> Pair {
+        let mut client = Client::new("theirs", self.now);
         let offer = SdpOffer::parse(&client.offer()).expect("an offer");
         let negotiated = sdp_answer::negotiate(&offer).expect("agreed");
+        assert_eq!(codecs::distinct(&negotiated.video), [CODEC]);
         let local = random::credentials().expect("random numbers");
         let parts = LocalParameters {
             credentials: &local,
@@ -116,22 +122,14 @@ impl World {
             candidates: &[([192, 0, 2, 1], 4000).into()],
             session: 1,
         };
-        let sdp = sdp_answer::write(&offer, &negotiated, &parts);
-        let (id, codecs) = (self.next, codecs::distinct(&negotiated.video));
+        client.accept(&sdp_answer::write(&offer, &negotiated, &parts));
+        let (id, given) = (self.next, Arc::new(Mutex::new(Given::default())));
         self.next += 1;
         self.shared.counts.sessions.fetch_add(1, Relaxed);
+        let sink = Box::new(sink(Arc::clone(&given)));
         let state = Arc::new(SharedSessionStats::default());
         let opening = NewSession { id, negotiated, local, sink, state };
         assert!(self.shared.send(EndpointCommand::Open(Box::new(opening))));
-        (id, SdpAnswer { sdp, etag: String::new(), codecs })
-    }
-
-    fn pair(&mut self, port: u16) -> Pair {
-        let mut client = Client::new("theirs", self.now);
-        let given = Arc::new(Mutex::new(Given::default()));
-        let (id, answer) = self.answer(&client, Box::new(Record(Arc::clone(&given))));
-        assert_eq!(answer.codecs, [CODEC]);
-        client.accept(&answer.sdp);
         Pair { id, client, path: path(port), given }
     }
 
@@ -206,11 +204,7 @@ fn a_publisher_connects_without_waiting_and_its_pictures_come_out() {
 #[test]
 fn a_check_that_overtakes_its_session_is_answered() {
     let mut world = World::new();
-    let mut client = Client::new("theirs", world.now);
-    let given = Arc::new(Mutex::new(Given::default()));
-    let (id, answer) = world.offer(&client, Box::new(Record(Arc::clone(&given))));
-    client.accept(&answer.sdp);
-    let mut pair = Pair { id, client, path: path(1), given };
+    let mut pair = world.offered(1, Record);
     world.connect(&mut pair);
     assert_eq!(pair.told(), [SessionEvent::Connected]);
     assert_eq!(world.refused(DropReason::StunUnknownUser), 0);
@@ -448,11 +442,7 @@ impl Drop for Broken {
 fn a_sink_that_panics_ends_its_session_alone() {
     let mut world = World::new();
     let mut whole = world.pair(1);
-    let mut client = Client::new("theirs", world.now);
-    let given = Arc::new(Mutex::new(Given::default()));
-    let (id, answer) = world.answer(&client, Box::new(Broken(Arc::clone(&given))));
-    client.accept(&answer.sdp);
-    let mut broken = Pair { id, client, path: path(2), given };
+    let mut broken = world.offered(2, Broken);
     world.connect(&mut whole);
     world.connect(&mut broken);
     assert_eq!(broken.told(), [SessionEvent::Connected]);
