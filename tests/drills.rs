@@ -280,25 +280,3 @@ fn a_lost_still_is_named_and_costs_no_other() {
     fs::write(&blobs[0], kept).expect("put back");
     assert!(stills(&server, &site.run).iter().all(|(status, _)| *status == 200));
 }
-
-#[test]
-fn logs_of_every_format_start_and_go_on() {
-    for version in 1..=3 {
-        let dir = tempfile::tempdir().expect("a directory");
-        let data = dir.path().join("data");
-        fs::create_dir_all(data.join("log")).expect("made");
-        let fixture =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fixtures/journal_v{version}"));
-        for (part, place) in
-            [("blobs", "blobs"), ("columns", "log/columns"), ("journal", "log/journal")]
-        {
-            copy(&fixture.join(part), &data.join(place));
-        }
-        let server = Setup::new(dir.path()).start();
-        let run = server.create_run();
-        assert!(
-            server.events(&run)[0]["seq"].as_u64() > Some(13),
-            "it goes on behind what was there"
-        );
-    }
-}
