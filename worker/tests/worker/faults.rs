@@ -138,9 +138,13 @@ fn a_cancelled_job_ends_before_its_file() {
         let error = supervisor().run_job(spec(&path), &token, ignore).expect_err("cancelled");
         assert!(matches!(error, WorkerError::Cancelled), "{error}");
     });
-    let stop = &mut |_| ControlFlow::Break(());
-    let error = supervisor().run_job(spec(&path), &CancelToken::new(), stop).expect_err("stopped");
-    assert!(matches!(error, WorkerError::Cancelled), "{error}");
+    let mut messages = 0;
+    let outcome = supervisor().run_job(spec(&path), &CancelToken::new(), &mut |event| {
+        messages += usize::from(matches!(event, JobEvent::Frames(_)));
+        if messages == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(matches!(outcome, Err(WorkerError::Cancelled)), "{outcome:?}");
+    assert_eq!(messages, 3, "nothing comes after the stop");
     assert_eq!(children(), BTreeSet::new());
 }
 

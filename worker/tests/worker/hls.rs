@@ -7,7 +7,7 @@ use worker::{CancelToken, JobEvent, LiveEnd, Resume};
 
 use crate::{
     shelf::Shelf,
-    support::{Heard, alone, run, spec, supervisor, with},
+    support::{Heard, alone, assert_same_media, run, spec, supervisor, with},
 };
 
 /// Has ffmpeg write four seconds in one-second segments, with `options` for its HLS muxer.
@@ -38,14 +38,6 @@ fn joined(folder: &Path, shelf: &Shelf, names: &[&str]) -> Heard {
     run(spec(&path)).expect("a result").settled()
 }
 
-fn assert_same_media(found: Heard, expected: &Heard, name: &str) {
-    assert_eq!(expected.signals.len(), 100, "{name}");
-    assert!(found.signals == expected.signals, "{name}");
-    assert!(found.stills == expected.stills && !found.stills.is_empty(), "{name}");
-    let report = found.done.expect("a report");
-    assert!(!report.truncated && report.damaged_packets == 0, "{name}: {report:?}");
-}
-
 #[test]
 fn a_playlist_gives_what_its_segments_hold() {
     let _alone = alone();
@@ -66,7 +58,7 @@ fn a_playlist_gives_what_its_segments_hold() {
         let shelf = segmented(folder.path(), codec, options);
         let expected = joined(folder.path(), &shelf, parts);
         let found = shelf.run("list.m3u8").expect(name);
-        assert_same_media(found, &expected, name);
+        assert_same_media(&found, &expected, name);
     }
 }
 
@@ -86,7 +78,7 @@ fn encrypted_segments_are_those_of_the_plain_playlist() {
         shelf.put("keys/of%20it.bin", key);
         let expected = plain().run("list.m3u8").expect("plain").settled();
         let found = shelf.run("list.m3u8").expect(name);
-        assert_same_media(found, &expected, name);
+        assert_same_media(&found, &expected, name);
         let keys = shelf.asked().iter().filter(|asked| asked.starts_with("keys/")).count();
         assert_eq!(keys, 1, "{name}");
         shelf.put("keys/of%20it.bin", vec![0; 16]);
@@ -113,7 +105,7 @@ fn the_best_variant_is_followed_from_where_it_was_found() {
     shelf.redirect("near", "far/away/list.m3u8");
     let before = shelf.asked().len();
     let found = shelf.run("master.m3u8").expect("a result");
-    assert_same_media(found, &expected, "master");
+    assert_same_media(&found, &expected, "master");
     assert_eq!(
         shelf.asked()[before..],
         ["master.m3u8@0", "near@0"]
@@ -160,7 +152,7 @@ fn a_growing_playlist_is_followed_to_its_end() {
             .expect("a thread");
         shelf.run("live.m3u8").expect("a result")
     });
-    assert_same_media(found, &expected, "growing");
+    assert_same_media(&found, &expected, "growing");
     assert!(shelf.asked().contains(&"moved/list3.ts@0".to_owned()), "beside the moved playlist");
 }
 
@@ -233,6 +225,7 @@ fn playlists_that_ask_for_too_much_are_refused() {
         ("inside", "playlists and references to other resources are refused: m3u"),
         ("away", "blocked: https://192.0.2.1/a.ts"),
         ("gone", "http status 404: https://media.test/nothing.ts"),
+        ("missing", "http status 404: https://media.test/missing"),
     ] {
         let error = shelf.run(path).expect_err(path);
         assert_eq!(error.to_string(), told, "{path}");

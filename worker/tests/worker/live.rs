@@ -257,29 +257,6 @@ fn times_that_jump_lose_no_frame() {
 }
 
 #[test]
-fn a_session_number_and_a_codec_mean_one_thing() {
-    let _alone = alone();
-    let live = start(&Listener::default(), WorkerLimits::default());
-    let open = |session| live.open(session, signals_alone());
-    let unit = |codec| {
-        let pts = Timestamp::from_millis(0);
-        AccessUnit { codec, pts, keyframe: true, data: vec![0; 9] }
-    };
-    open(1).expect("open");
-    let error = open(1).expect_err("in use");
-    assert!(matches!(error, WorkerError::SessionInUse { session: 1 }), "{error}");
-    let error = live.push(1, unit(Codec::Vp8)).expect_err("another codec");
-    assert_eq!(error.to_string(), "access unit of codec vp8, the decoder is for h264");
-    live.push(1, unit(Codec::H264)).expect("its codec");
-    live.close(1).expect("close");
-    for error in [live.push(1, unit(Codec::H264)), live.close(1), live.close(2)] {
-        let error = error.expect_err("not open");
-        assert!(matches!(error, WorkerError::NoSession { .. }), "{error}");
-    }
-    open(1).expect("a closed number is free");
-}
-
-#[test]
 fn a_picture_too_large_for_live_ends_its_session_alone() {
     let _alone = alone();
     let one = |size: &str, format: &str| {

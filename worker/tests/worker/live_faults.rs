@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::{AccessUnit, Codec, Timestamp};
+use media::AccessUnit;
 use rustix::process::Signal as Kill;
 use worker::{LiveWorkerEvent, SessionBacklog, WorkerError, WorkerLimits};
 
@@ -93,29 +93,6 @@ fn a_worker_that_stands_still_stalls() {
     let is_stalled =
         matches!(said.ended, Some(WorkerError::Stalled { after: limit }) if limit == after);
     assert!(is_stalled, "{:?}", said.ended);
-}
-
-#[test]
-fn a_stopped_worker_holds_back_a_bounded_backlog() {
-    const UNIT_BYTES: usize = 1 << 19;
-    let _alone = alone();
-    let listener = Listener::default();
-    let live = start(&listener, patient());
-    live.open(1, signals_alone()).expect("open");
-    signal_worker(Kill::STOP);
-    let (pts, keyframe) = (Timestamp::from_millis(0), true);
-    let unit = AccessUnit { codec: Codec::H264, pts, keyframe, data: vec![0; UNIT_BYTES] };
-    for _ in 0..4 {
-        live.push(1, unit.clone()).expect("within two megabytes");
-    }
-    let error = live.push(1, unit).expect_err("full");
-    assert!(
-        matches!(error, WorkerError::Backlog { queued_bytes } if queued_bytes == 4 * UNIT_BYTES)
-    );
-    live.close(1).expect("a close is always taken");
-    signal_worker(Kill::CONT);
-    let said = listener.wait("closed", |said| said.closed.contains_key(&1));
-    assert_eq!(said.closed[&1], 0);
 }
 
 #[test]

@@ -165,17 +165,3 @@ fn clips_come_with_their_frames() {
         }
     });
 }
-
-#[test]
-fn a_closed_session_shows_how_far_its_last_clip_came() {
-    let _alone = alone();
-    let clip =
-        ClipSpec { target_fps: 1, length_ms: 60_000, delay_ms: 0, pictures: 8, max_edge: 64 };
-    say(SessionSpec { clip: Some(clip), ..signals_alone() }, |said| {
-        let clips = clips_of(said, clip);
-        let [clip] = &clips[..] else { panic!("{clips:?}") };
-        let shown: Vec<u64> = clip.views.iter().map(|(frame, _)| *frame).collect();
-        // Instants 0, 7, 15, ... of sixty: only the first has come.
-        assert_eq!((clip.frames, shown), (100, vec![0]));
-    });
-}

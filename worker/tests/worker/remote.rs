@@ -4,7 +4,6 @@ use std::{fs, path::Path};
 
 use clips::pick;
 use decode::DecodeError;
-use media::ErrorKind;
 use worker::{CancelToken, JobFault, JobInput, JobSpec, RemoteMedia, WorkerError};
 
 use crate::{
@@ -75,16 +74,6 @@ fn bytes_that_end_early_are_truncation() {
     let found = shelf.run("clip").expect("what there is");
     let report = found.done.expect("a report");
     assert!(report.truncated && (10..95).contains(&report.frames), "{report:?}");
-}
-
-#[test]
-fn a_refusal_ends_the_job_in_its_own_words() {
-    let _alone = alone();
-    let shelf = Shelf::new();
-    let error = shelf.run("missing").expect_err("not there");
-    assert!(matches!(error, WorkerError::Refused(_)), "{error:?}");
-    assert_eq!(error.to_string(), "http status 404: https://media.test/missing");
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
 #[test]

@@ -132,6 +132,15 @@ pub fn run_by(supervisor: &Supervisor, spec: JobSpec) -> Result<Heard, WorkerErr
     Ok(heard)
 }
 
+/// Checks that a source gave the hundred pictures of a file, and all of them sound.
+pub fn assert_same_media(found: &Heard, expected: &Heard, name: &str) {
+    assert_eq!(expected.signals.len(), 100, "{name}");
+    assert_eq!(found.signals, expected.signals, "{name}: {:?}", found.done);
+    assert!(found.stills == expected.stills && !found.stills.is_empty(), "{name}");
+    let report = found.done.as_ref().expect("a report");
+    assert!(!report.truncated && report.damaged_packets == 0, "{name}: {report:?}");
+}
+
 /// Serializes the tests of one process, as workers and descriptors are the process's.
 pub fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());

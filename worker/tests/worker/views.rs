@@ -1,20 +1,20 @@
 //! Views of clips: a worker's equal those made in this process, for any number of threads, and each is a JPEG
 //! of the announced size.
 
-use std::{ops::ControlFlow, path::Path};
+use std::path::Path;
 
 use clips::{pick_one, pick_with};
 use gate::{Gate, GateConfig};
 use media::{Dimensions, Score};
 use turbojpeg::read_header;
 use worker::{
-    CancelToken, ChunkBoundary, ChunkBuilder, ChunkImageOptions, Crop, FrameChunk, JobEvent,
-    JobOptions, JobSpec, ModelImage, WorkerError,
+    ChunkBoundary, ChunkBuilder, ChunkImageOptions, Crop, FrameChunk, JobOptions, JobSpec,
+    ModelImage,
 };
 
 use crate::{
     jobs,
-    support::{self, Heard, alone, long_clip, run, spec, supervisor, with},
+    support::{self, Heard, alone, long_clip, run, spec, with},
 };
 
 fn options(chunks: ChunkBoundary, per_chunk: u8, max_edge: Option<u32>) -> ChunkImageOptions {
@@ -143,23 +143,6 @@ fn views_of_a_turned_clip_are_cropped_as_it_is_seen() {
     assert_eq!((region.width, region.height), (upright.width / 2, upright.height / 4));
     assert_eq!(shown.width.max(shown.height), 400);
     assert_eq!(shown.height, (region.height * 400 + region.width / 2) / region.width);
-}
-
-#[test]
-fn a_job_that_is_stopped_at_frames_says_nothing_more() {
-    let _alone = alone();
-    let path = long_clip();
-    let views = Some(options(ChunkBoundary::Frames(30), 1, Some(128)));
-    let job = with(spec(&path), |it| it.views = views);
-    let (mut heard, mut messages) = (Heard::default(), 0);
-    let outcome = supervisor().run_job(job, &CancelToken::new(), &mut |event| {
-        messages += usize::from(matches!(event, JobEvent::Frames(_)));
-        let taken = heard.take(event);
-        if messages == 3 { ControlFlow::Break(()) } else { taken }
-    });
-    assert!(matches!(outcome, Err(WorkerError::Cancelled)), "{outcome:?}");
-    assert_eq!(messages, 3);
-    assert!((3..1500).contains(&heard.signals.len()), "{}", heard.signals.len());
 }
 
 #[test]

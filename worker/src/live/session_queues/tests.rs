@@ -106,6 +106,7 @@ fn all_sessions_together_have_a_bound_that_keeps_none_out() {
             lanes.taken(8, now).expect("under way");
         }
     }
+    (0..9).for_each(|session| lanes.close(session).expect("a close is always taken"));
 }
 
 /// Checks an event of a session that is `bytes` long.
@@ -277,9 +278,14 @@ fn a_unit_that_others_overtake_is_being_worked_at() {
 fn a_closed_number_is_free_and_its_end_comes_first() {
     let (mut lanes, now) = (SessionQueues::default(), Instant::now());
     lanes.open(1, spec()).expect("open");
+    let other = AccessUnit { codec: Codec::Vp8, ..unit(0, true, 9) };
+    let error = lanes.push(1, other).expect_err("another codec");
+    assert_eq!(error.to_string(), "access unit of codec vp8, the decoder is for h264");
     lanes.push(1, unit(0, true, 9)).expect("taken");
     lanes.close(1).expect("open");
-    assert!(matches!(lanes.push(1, unit(1, true, 9)), Err(WorkerError::NoSession { session: 1 })));
+    for refused in [lanes.push(1, unit(1, true, 9)), lanes.close(1), lanes.close(2)] {
+        assert!(matches!(refused, Err(WorkerError::NoSession { .. })), "{refused:?}");
+    }
     lanes.open(1, spec()).expect("a closed number is free");
     assert!(matches!(lanes.open(1, spec()), Err(WorkerError::SessionInUse { session: 1 })));
     lanes.push(1, unit(2, true, 9)).expect("taken");

@@ -182,14 +182,19 @@ fn what_goes_wrong_is_told_apart() {
     endless.push(&vec![b'x'; ANSWER_BYTES_MAX]);
     assert!(matches!(endless.poll(), Err(RtspError::TooLarge { .. })));
     let mut udp = client(None);
+    let early = |client: &RtspClient, during: &str| {
+        let told = format!("the RTSP server ended the connection early, {during}");
+        assert_eq!(client.ended().to_string(), told);
+    };
+    early(&udp, "before it answered anything");
     ok(&mut udp, "", "");
     udp.poll().expect("proceeds");
+    early(&udp, "before it described the media");
     ok(&mut udp, "", SDP);
     udp.poll().expect("proceeds");
+    early(&udp, "before it sent any media");
     ok(&mut udp, "Session: 1\r\nTransport: RTP/AVP/UDP;client_port=1-2\r\n", "");
     assert!(matches!(udp.poll(), Err(RtspError::Malformed { .. })));
-    let during = client(None).ended().to_string();
-    assert_eq!(during, "the RTSP server ended the connection early, before it answered anything");
 }
 
 proptest! {
