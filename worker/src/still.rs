@@ -63,12 +63,8 @@ impl JpegEncoder {
 
     /// Encodes the frame, rotated by `rotation`, as a JPEG.
     pub fn encode(&mut self, frame: &Frame, rotation: Rotation) -> Result<EncodedImage, JpegError> {
-        let picture = frame.pixels.host()?;
-        let chroma = matching_chroma(frame, picture.chroma())?;
-        let subsampling = frame.layout.subsampling;
-        let share = arrangement(subsampling).size();
-        self.coded.convert(&ColorMatrix::of(frame), picture.luma(), chroma, share);
-        self.encode_coded(frame.extent.rotated(rotation), subsampling, rotation)
+        let whole = CropScale::new(frame.extent, rotation, None, u32::MAX);
+        self.encode_cut(frame, rotation, &whole)
     }
 
     /// Like [`JpegEncoder::encode`], for the part of the frame that `cut` selects.
@@ -78,34 +74,23 @@ impl JpegEncoder {
         rotation: Rotation,
         cut: &CropScale,
     ) -> Result<EncodedImage, JpegError> {
-        if cut.is_all() {
-            return self.encode(frame, rotation);
-        }
         let picture = frame.pixels.host()?;
-        let chroma = matching_chroma(frame, picture.chroma())?;
-        let subsampling = frame.layout.subsampling;
-        let share = arrangement(subsampling).size();
-        self.scaler.scale(cut, picture.luma(), chroma, share, share);
-        let (luma, chroma) = self.scaler.planes(chroma.is_some());
+        let (mut luma, mut chroma) = (picture.luma(), matching_chroma(frame, picture.chroma())?);
+        let subsamp = arrangement(frame.layout.subsampling);
+        let share = subsamp.size();
+        if !cut.is_all() {
+            self.scaler.scale(cut, luma, chroma, share, share);
+            (luma, chroma) = self.scaler.planes(chroma.is_some());
+        }
         self.coded.convert(&ColorMatrix::of(frame), luma, chroma, share);
-        self.encode_coded(cut.extent.rotated(rotation), subsampling, rotation)
-    }
-
-    /// Rotates the converted picture and encodes it as a JPEG of `extent`.
-    fn encode_coded(
-        &mut self,
-        extent: Dimensions,
-        subsampling: Subsampling,
-        rotation: Rotation,
-    ) -> Result<EncodedImage, JpegError> {
         let (planes, subsamp) = match rotation {
-            Rotation::None => (&self.coded, arrangement(subsampling)),
-            Rotation::Half => (self.upright.turn(&self.coded, rotation), arrangement(subsampling)),
+            Rotation::None => (&self.coded, subsamp),
+            Rotation::Half => (self.upright.turn(&self.coded, rotation), subsamp),
             Rotation::Quarter | Rotation::ThreeQuarters => {
-                (self.upright.turn(&self.coded, rotation), turned(subsampling))
+                (self.upright.turn(&self.coded, rotation), turned(subsamp))
             }
         };
-        compressed(&mut self.compressor, planes, extent, subsamp)
+        compressed(&mut self.compressor, planes, cut.extent.rotated(rotation), subsamp)
     }
 
     /// Scales a JPEG down until its longer edge is at most `edge_max`; never up.
@@ -185,8 +170,8 @@ fn matching_chroma<'a>(
 }
 
 /// Returns the chroma subsampling after a quarter turn: horizontal becomes vertical.
-fn turned(subsampling: Subsampling) -> Subsamp {
-    match arrangement(subsampling) {
+fn turned(subsamp: Subsamp) -> Subsamp {
+    match subsamp {
         Subsamp::Sub2x1 => Subsamp::Sub1x2,
         Subsamp::Sub1x2 => Subsamp::Sub2x1,
         Subsamp::Sub4x1 => Subsamp::Sub1x4,

@@ -12,7 +12,7 @@ use media::{
 use turbojpeg::decompress;
 
 use super::*;
-use crate::{ChunkImageOptions, Crop};
+use crate::Crop;
 
 /// A picture of one colour, with another in its top left quarter.
 struct Quartered {
@@ -95,19 +95,34 @@ fn layout(subsampling: Subsampling, range: SampleRange) -> PixelLayout {
     PixelLayout { subsampling, sample: SampleFormat::U8, interleaved_chroma: false, range }
 }
 
+/// Returns the RGB at some places of a picture: numerators and the denominator of width and height.
+fn pixels<const N: usize>(
+    picture: &EncodedImage,
+    places: [(usize, usize); N],
+    of: usize,
+) -> [[i32; 3]; N] {
+    let image = decompress(&picture.jpeg, PixelFormat::RGB).expect("a JPEG");
+    let Dimensions { width, height } = picture.extent;
+    assert_eq!((image.width, image.height), (width as usize, height as usize));
+    places.map(|(x, y)| {
+        let start = image.height * y / of * image.pitch + 3 * (image.width * x / of);
+        [0, 1, 2].map(|channel| i32::from(image.pixels[start + channel]))
+    })
+}
+
 /// Returns the RGB of the middle of the upper left and of the lower right quarter.
 fn colours(picture: &EncodedImage) -> [[i32; 3]; 2] {
-    let image = decompress(&picture.jpeg, PixelFormat::RGB).expect("a JPEG");
-    assert_eq!(
-        (image.width, image.height),
-        (picture.extent.width as usize, picture.extent.height as usize)
-    );
-    let at = |x: usize, y: usize| {
-        let start = y * image.pitch + 3 * x;
-        [0, 1, 2].map(|channel| i32::from(image.pixels[start + channel]))
-    };
-    let (width, height) = (image.width, image.height);
-    [at(width / 4, height / 4), at(width * 7 / 8, height * 7 / 8)]
+    pixels(picture, [(2, 2), (7, 7)], 8)
+}
+
+/// Returns the colour of [`RED`], which without chroma is a grey.
+fn red(subsampling: Subsampling) -> [i32; 3] {
+    if subsampling == Subsampling::Gray { [76; 3] } else { [255, 0, 0] }
+}
+
+fn crop(millionths: [u32; 4]) -> Crop {
+    let [x, y, width, height] = millionths.map(Score::from_millionths);
+    Crop::new(x, y, width, height).expect("inside")
 }
 
 fn assert_within(steps: i32, got: [i32; 3], expected: [i32; 3], name: &str) {
@@ -181,28 +196,6 @@ fn every_way_to_store_samples_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_turned_picture_stands_upright() {
-    let extent = Dimensions { width: 66, height: 50 };
-    for (rotation, corner) in TURNS {
-        for subsampling in &SUBSAMPLINGS[1..] {
-            let name = format!("{rotation:?}, {subsampling:?}");
-            let layout = layout(*subsampling, SampleRange::Limited);
-            let still = encode(Quartered::new(extent, layout, RED, GREY), rotation);
-            assert_eq!(still.extent, extent.rotated(rotation), "{name}");
-            let image = decompress(&still.jpeg, PixelFormat::RGB).expect("a JPEG");
-            for (x, y) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
-                let (column, row) = (image.width * (1 + 4 * x) / 6, image.height * (1 + 4 * y) / 6);
-                let start = row * image.pitch + 3 * column;
-                let got = [0, 1, 2].map(|channel| i32::from(image.pixels[start + channel]));
-                let expected = if (x, y) == corner { [255, 0, 0] } else { [128, 128, 128] };
-                // Compression rings at sharp colour edges, but the red corner stays recognisable.
-                assert_within(20, got, expected, &format!("{name} at {x}, {y}"));
-            }
-        }
-    }
-}
-
-#[test]
 fn odd_sizes_and_grey_pictures_encode_and_buffers_are_reused() {
     let mut encoder = JpegEncoder::new().expect("an encoder");
     for (width, height) in [(1, 1), (2, 1), (3, 5), (17, 33), (63, 1), (640, 359), (5, 5)] {
@@ -224,20 +217,11 @@ fn odd_sizes_and_grey_pictures_encode_and_buffers_are_reused() {
 fn cut_out(
     picture: Quartered,
     rotation: Rotation,
-    max_edge: Option<u32>,
-    crop: Option<[u32; 4]>,
+    edge_max: u32,
+    crop: Option<Crop>,
 ) -> EncodedImage {
-    let crop = crop.map(|millionths| {
-        let [x, y, width, height] = millionths.map(Score::from_millionths);
-        Crop::new(x, y, width, height).expect("inside")
-    });
     let frame = picture.frame();
-    let cut = CropScale::new(
-        frame.extent,
-        rotation,
-        crop,
-        max_edge.unwrap_or(ChunkImageOptions::EDGE_MAX),
-    );
+    let cut = CropScale::new(frame.extent, rotation, crop, edge_max);
     let mut encoder = JpegEncoder::new().expect("an encoder");
     encoder.encode_cut(&frame, rotation, &cut).expect("a view")
 }
@@ -254,9 +238,9 @@ fn a_quarter_that_is_cut_out_is_of_one_colour() {
             let layout = PixelLayout { sample, ..layout(subsampling, SampleRange::Limited) };
             // Inside the quarter, so that no chroma sample lies on its edge.
             let at = |far: usize| if far == 1 { 600_000 } else { 0 };
-            let crop = Some([at(corner.0), at(corner.1), 400_000, 400_000]);
+            let crop = crop([at(corner.0), at(corner.1), 400_000, 400_000]);
             let picture = Quartered::new(extent, layout, RED, GREY);
-            let view = cut_out(picture, rotation, None, crop);
+            let view = cut_out(picture, rotation, u32::MAX, Some(crop));
             let upright = extent.rotated(rotation);
             let side = |side: u32, far: usize| {
                 let first = u64::from(side) * at(far) as u64 / 1_000_000;
@@ -268,51 +252,44 @@ fn a_quarter_that_is_cut_out_is_of_one_colour() {
                 height: side(upright.height, corner.1),
             };
             assert_eq!(view.extent, expected, "{name}");
-            let colour = if subsampling == Subsampling::Gray { [76; 3] } else { [255, 0, 0] };
             for got in colours(&view) {
-                assert_near(got, colour, &name);
+                assert_near(got, red(subsampling), &name);
             }
         }
     }
 }
 
 #[test]
-fn a_picture_that_is_scaled_down_keeps_its_corners() {
+fn a_picture_stands_upright_and_keeps_its_corners_when_it_is_scaled_down() {
     let cases = [
-        ("by two", Dimensions { width: 256, height: 192 }, Some(128), (128, 96)),
-        ("by an odd number", Dimensions { width: 391, height: 219 }, Some(100), (100, 56)),
-        ("by very little", Dimensions { width: 131, height: 97 }, Some(130), (130, 96)),
-        ("not at all", Dimensions { width: 131, height: 97 }, Some(131), (131, 97)),
-        ("never up", Dimensions { width: 131, height: 97 }, Some(4096), (131, 97)),
-        ("upright", Dimensions { width: 97, height: 400 }, Some(64), (16, 64)),
+        ("by two", Dimensions { width: 256, height: 192 }, 128, (128, 96)),
+        ("by an odd number", Dimensions { width: 391, height: 219 }, 100, (100, 56)),
+        ("by very little", Dimensions { width: 131, height: 97 }, 130, (130, 96)),
+        ("not at all", Dimensions { width: 131, height: 97 }, 131, (131, 97)),
+        ("not at all, even", Dimensions { width: 66, height: 50 }, 66, (66, 50)),
+        ("never up", Dimensions { width: 131, height: 97 }, 4096, (131, 97)),
+        ("upright", Dimensions { width: 97, height: 400 }, 64, (16, 64)),
     ];
-    for (what, extent, max_edge, (width, height)) in cases {
+    for (what, extent, edge_max, (width, height)) in cases {
         for (subsampling, (rotation, corner)) in
             SUBSAMPLINGS.iter().flat_map(|layout| TURNS.map(|turn| (*layout, turn)))
         {
             let name = format!("{what}, {subsampling:?}, {rotation:?}");
             let picture =
                 || Quartered::new(extent, layout(subsampling, SampleRange::Limited), RED, GREY);
-            let view = cut_out(picture(), rotation, max_edge, None);
-            let still = cut_out(picture(), rotation, None, None);
+            let view = cut_out(picture(), rotation, edge_max, None);
+            let still = encode(picture(), rotation);
             let mut encoder = JpegEncoder::new().expect("an encoder");
-            let shrunk = encoder.shrink(&still.jpeg, max_edge.unwrap_or(u32::MAX));
-            for (made, of) in [(view, "the frame"), (shrunk.expect("a picture"), "its still")] {
+            let shrunk = encoder.shrink(&still.jpeg, edge_max).expect("a picture");
+            for (made, of) in [(view, "the frame"), (shrunk, "its still")] {
                 let name = format!("{name}, of {of}");
                 assert_eq!(made.extent, Dimensions { width, height }.rotated(rotation), "{name}");
-                let image = decompress(&made.jpeg, PixelFormat::RGB).expect("a JPEG");
-                let is_grey = subsampling == Subsampling::Gray;
-                for (x, y) in [(0, 0), (1, 0), (0, 1), (1, 1)] {
-                    let column = image.width * (1 + 4 * x) / 6;
-                    let row = image.height * (1 + 4 * y) / 6;
-                    let start = row * image.pitch + 3 * column;
-                    let got = [0, 1, 2].map(|channel| i32::from(image.pixels[start + channel]));
-                    let expected = match (x, y) == corner {
-                        true if is_grey => [76; 3],
-                        true => [255, 0, 0],
-                        false => [128; 3],
-                    };
-                    assert_within(24, got, expected, &format!("{name} at {x}, {y}"));
+                let quarters = [(0, 0), (1, 0), (0, 1), (1, 1)];
+                let found = pixels(&made, quarters.map(|(x, y)| (1 + 4 * x, 1 + 4 * y)), 6);
+                for (quarter, got) in quarters.into_iter().zip(found) {
+                    let expected = if quarter == corner { red(subsampling) } else { [128; 3] };
+                    // Compression rings at sharp colour edges, but the red corner stays recognisable.
+                    assert_within(24, got, expected, &format!("{name} at {quarter:?}"));
                 }
             }
         }

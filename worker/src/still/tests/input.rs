@@ -5,11 +5,6 @@ use media::SampleRange;
 use super::*;
 use crate::{NoveltyInput, still::EmbeddingInputBuilder};
 
-fn crop(millionths: [u32; 4]) -> Crop {
-    let [x, y, width, height] = millionths.map(Score::from_millionths);
-    Crop::new(x, y, width, height).expect("inside")
-}
-
 fn input(picture: Quartered, crop: Option<Crop>, side: u32) -> NoveltyInput {
     let input = EmbeddingInputBuilder::default()
         .make(&picture.frame(), Rotation::None, crop, side)
@@ -33,8 +28,7 @@ fn every_layout_gives_the_same_colours_and_cells() {
             let name = format!("{subsampling:?} {extent:?}");
             let layout = layout(subsampling, SampleRange::Limited);
             let found = input(Quartered::new(extent, layout, RED, GREY), None, 224);
-            let red = if subsampling == Subsampling::Gray { [76; 3] } else { [255, 0, 0] };
-            assert_within(3, pixel(&found, 20, 20), red, &name);
+            assert_within(3, pixel(&found, 20, 20), red(subsampling), &name);
             assert_within(3, pixel(&found, 200, 200), [128; 3], &name);
             assert_eq!((found.cells[0], *found.cells.last().expect("cells")), (81, 126), "{name}");
         }
