@@ -205,10 +205,10 @@ impl Database {
         Ok(Lease(Some(self.pool.get().await?)))
     }
 
-    /// Runs `work` with the time limit of one use.
+    /// Runs `work` with the time limit of one use, and gives its connection back.
     pub(crate) async fn bounded<T>(
         &self,
-        work: impl Future<Output = Result<T, DatabaseError>>,
+        work: impl Future<Output = Result<(Lease, T), DatabaseError>>,
     ) -> Result<T, DatabaseError> {
         let outcome = tokio::time::timeout(self.timeout, work).await;
         let outcome = outcome.unwrap_or(Err(DatabaseError::Timeout(self.timeout)));
@@ -218,7 +218,10 @@ impl Database {
             self.set_missing("its tables are gone, and are made again");
             self.lost.notify_one();
         }
-        outcome
+        outcome.map(|(lease, found)| {
+            lease.give_back();
+            found
+        })
     }
 }
 
@@ -227,7 +230,7 @@ impl Database {
 pub(crate) struct Lease(Option<Object>);
 
 impl Lease {
-    pub(crate) fn give_back(mut self) {
+    fn give_back(mut self) {
         drop(self.0.take());
     }
 }

@@ -63,8 +63,7 @@ impl Database {
             let insert = lease.prepare_cached(INSERT).await?;
             let (category, text) = (&feedback.category, &feedback.feedback);
             lease.execute(&insert, &[&id, &run, &principal, &rating, category, text]).await?;
-            lease.give_back();
-            Ok(())
+            Ok((lease, ()))
         };
         self.bounded(work).await
     }
@@ -104,13 +103,11 @@ impl Database {
                     }
                 }
                 if is_last || page.next.is_some() {
-                    lease.give_back();
-                    return Ok(page);
+                    return Ok((lease, page));
                 }
             }
-            lease.give_back();
             page.next = Some(before as u64);
-            Ok(page)
+            Ok((lease, page))
         };
         self.bounded(work).await
     }

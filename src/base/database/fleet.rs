@@ -50,8 +50,7 @@ impl Database {
             let lease = self.connection().await?;
             let select = lease.prepare_cached(SELECT).await?;
             let rows = lease.query(&select, &[&principal.as_str(), &(limit as i64)]).await?;
-            lease.give_back();
-            Ok(rows.iter().map(run).collect::<Result<_, _>>()?)
+            Ok((lease, rows.iter().map(run).collect::<Result<_, _>>()?))
         };
         self.bounded(work).await
     }
@@ -77,8 +76,7 @@ impl Database {
                 [&principal.as_str(), &pattern, &(limit as i64)];
             // Not prepared, so that the planner sees the pattern.
             let rows = lease.query(SELECT, &wanted).await?;
-            lease.give_back();
-            Ok(rows.iter().map(hit).collect::<Result<_, _>>()?)
+            Ok((lease, rows.iter().map(hit).collect::<Result<_, _>>()?))
         };
         self.bounded(work).await
     }

@@ -70,13 +70,12 @@ impl Database {
         let work = async {
             let lease = self.connection().await?;
             let found = lease.query(&query, &[&node, &(last.0 as i64)]).await?;
-            lease.give_back();
-            let row = |row: &tokio_postgres::Row| {
+            let row = |row: &tokio_postgres::Row| -> Result<KnownRow, tokio_postgres::Error> {
                 let seq: i64 = row.try_get(0)?;
                 let (run, kind, at_ms) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
                 Ok(KnownRow { seq: Seq(seq.unsigned_abs()), run, kind, at_ms })
             };
-            found.iter().map(row).collect()
+            Ok((lease, found.iter().map(row).collect::<Result<_, _>>()?))
         };
         self.bounded(work).await
     }

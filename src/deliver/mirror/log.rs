@@ -128,8 +128,7 @@ impl Database {
             let rows = &rows[known..];
             let Some(end) = rows.last() else {
                 transaction.rollback().await?;
-                lease.give_back();
-                return Ok(0);
+                return Ok((lease, 0));
             };
             let sink = transaction.copy_in(COPY).await?;
             let mut writer = std::pin::pin!(BinaryCopyInWriter::new(sink, &TYPES));
@@ -143,8 +142,7 @@ impl Database {
             transaction.execute(NOTE, &[&node, &(end.head.seq.0 as i64)]).await?;
             note_runs(&transaction, node, rows).await?;
             transaction.commit().await?;
-            lease.give_back();
-            Ok(copied)
+            Ok((lease, copied))
         };
         self.bounded(work).await
     }

@@ -75,8 +75,7 @@ impl Database {
             let lease = self.connection().await?;
             let database = lease.query_one(IDENTITY, &[]).await?.try_get(0)?;
             let last: i64 = lease.query_one(last, &[&node]).await?.try_get(0)?;
-            lease.give_back();
-            Ok(DatabaseState { database, last: Seq(last.unsigned_abs()) })
+            Ok((lease, DatabaseState { database, last: Seq(last.unsigned_abs()) }))
         };
         self.bounded(work).await
     }
@@ -113,8 +112,7 @@ impl Database {
             let columns: [&(dyn ToSql + Sync); 6] =
                 [&node, &seqs, &runs, &kinds, &times, &payloads];
             let copied: i64 = lease.query_one(&insert, &columns).await?.try_get(0)?;
-            lease.give_back();
-            Ok(copied.unsigned_abs())
+            Ok((lease, copied.unsigned_abs()))
         };
         self.bounded(work).await
     }
@@ -134,8 +132,7 @@ impl Database {
             let lease = self.connection().await?;
             let kind = skipped.kind.as_str();
             let listed = lease.execute(INSERT, &[&node, &seq, &run, &kind, &reason]).await?;
-            lease.give_back();
-            Ok(listed == 1)
+            Ok((lease, listed == 1))
         };
         self.bounded(work).await
     }
