@@ -37,7 +37,6 @@ const POLICY: &str = include_str!("../../console/csp.txt");
 /// Cache control of assets, whose names contain the hash of their content.
 const FOR_GOOD: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
-/// Returns the routes of the console.
 pub fn routes() -> Router<Arc<App>> {
     let views = VIEWS.iter().fold(Router::new(), |views, (address, name)| {
         views.route(address, get(async move || page(name)))

@@ -189,7 +189,6 @@ pub async fn list(
     Ok(linked(answer, &uri, next))
 }
 
-/// Reads the name of an event kind.
 pub fn kind(value: &Value) -> Result<EventKind, ValueError> {
     value.as_str().and_then(EventKind::from_name).ok_or_else(|| {
         let names: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();

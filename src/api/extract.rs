@@ -51,7 +51,6 @@ pub struct Prefix(String);
 const PREFIX_BYTES_MAX: usize = 256;
 
 impl Prefix {
-    /// Returns the prefix of a request.
     pub fn of(request: &Request) -> Prefix {
         let is_trusted = request.extensions().get().is_some_and(|Peer(address)| match address {
             IpAddr::V4(address) => address.is_loopback() || address.is_private(),

@@ -73,7 +73,6 @@ pub fn stored(app: &App, upload: StoredUpload) -> Result<Found, SourceError> {
     Ok(Found { file, size: bytes, version, name, kind })
 }
 
-/// Converts the error of opening a file.
 fn told(error: SourceError) -> ApiError {
     match error {
         SourceError::ParentComponent | SourceError::Malformed(_) => {

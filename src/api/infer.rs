@@ -115,7 +115,6 @@ impl InferAnswer {
     }
 }
 
-/// Returns the bytes that `value` occupies in memory.
 fn held_bytes(value: &Value) -> usize {
     let inside = match value {
         Value::String(text) => text.len(),
@@ -251,7 +250,6 @@ async fn ask(
     Ok(InferAnswer::new(caller.request_id, run_id, answer))
 }
 
-/// Returns true if the error is a full queue.
 fn is_full(error: &InferenceError) -> bool {
     matches!(error, InferenceError::Refused(AdmissionError::QueueFull { .. }))
 }

@@ -191,7 +191,6 @@ declared!(MarkersQuery {
     cursor: optional cursor,
 });
 
-/// Reads the `analysis_id` of a query.
 fn analyses(value: &Value) -> Result<Analyses, ValueError> {
     match value.as_str() {
         Some("all") => Ok(Analyses::All),

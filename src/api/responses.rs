@@ -191,7 +191,6 @@ impl RunRecord {
         }
     }
 
-    /// Adds the summary to the record.
     pub fn with_summary(self, summary: Option<SummaryRecord>) -> RunRecord {
         RunRecord { summary: Some(summary), ..self }
     }

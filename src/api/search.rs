@@ -24,7 +24,6 @@ use crate::{
 pub const QUERY_BYTES_MAX: usize = 1024;
 /// Maximum number of hits in an answer.
 pub type SearchLimit = BoundedInt<1, 500>;
-/// Default of [`SearchLimit`].
 pub const SEARCH_DEFAULT: u64 = 50;
 
 /// Reads the query, without surrounding white space.

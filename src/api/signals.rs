@@ -41,7 +41,6 @@ use columns::{of_buckets, of_frames, wants_arrow};
 
 /// Maximum number of points in an answer; more frames are combined into buckets.
 pub type MaxPoints = BoundedInt<2, 20_000>;
-/// Index of a frame.
 pub type FrameNumber = BoundedInt<0, { u64::MAX }>;
 
 /// A recorded frame with the gate's decision.
@@ -139,7 +138,6 @@ impl Recorded {
         }))
     }
 
-    /// Returns the number of frames in `range`.
     fn count(&self, range: &RangeInclusive<u64>) -> Result<u64, ApiError> {
         let mut count = 0;
         for signal in self.frames.rows()? {

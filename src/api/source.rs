@@ -64,7 +64,6 @@ fn beneath_root(file: File, path: &Path) -> Result<Found, SourceError> {
     Ok(Found { file, size: stat.len(), version, kind: media_type(&name), name })
 }
 
-/// Converts the error of opening the source.
 fn told(error: SourceError) -> ApiError {
     match error {
         SourceError::Io(_) | SourceError::Replaced(_) => ApiError::Source(error),

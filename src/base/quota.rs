@@ -139,12 +139,10 @@ impl Quota {
         QuotaReservation { quota: Arc::clone(self), owner: owner.clone(), bytes: 0 }
     }
 
-    /// Returns the bytes used by `owner`.
     pub fn used(&self, owner: &Principal) -> u64 {
         self.accounts.lock().used(owner)
     }
 
-    /// Returns the bytes used by all principals together.
     pub fn total(&self) -> u64 {
         self.accounts.lock().total
     }

@@ -113,7 +113,6 @@ impl EventStreams {
         self.limits
     }
 
-    /// Number of open streams.
     pub fn open(&self) -> usize {
         self.topics.lock().open.all()
     }

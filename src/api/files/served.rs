@@ -30,7 +30,6 @@ pub struct Found {
     pub kind: &'static str,
 }
 
-/// Answers a request for `found`.
 pub fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
     let Found { file, size, version, name, kind } = found;
     let mut kept = HeaderMap::new();

@@ -30,7 +30,6 @@ use crate::{
 pub const REQUESTS: RangeInclusive<usize> = 1..=256;
 /// Number of requests of a batch that run in parallel.
 pub type MaxParallel = BoundedInt<1, 64>;
-/// Default of [`MaxParallel`].
 pub const MAX_PARALLEL_DEFAULT: u64 = 8;
 /// Maximum wait of a batch's request for a permit; long, as no caller waits for one request alone.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -47,17 +47,14 @@ impl RequestImages {
         app.blocking(look).await?
     }
 
-    /// Returns the number of stills.
     pub fn len(&self) -> usize {
         self.stills.len()
     }
 
-    /// Returns the size of all stills, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the length of all captions, bytes.
     pub fn caption_bytes(&self) -> usize {
         (0..self.len()).map(|at| self.caption(at).len()).sum()
     }

@@ -23,7 +23,6 @@ use crate::{
     },
 };
 
-/// Outcome of a job.
 #[derive(Clone)]
 pub enum Outcome {
     /// The job failed.
@@ -99,7 +98,6 @@ impl Entry {
 /// Run, and true for its analysis or false for a job that records frames: one of each may run.
 type Key = (RunId, bool);
 
-/// Running jobs.
 #[derive(Default)]
 pub struct Desk(Mutex<HashMap<Key, Arc<Entry>>>);
 
@@ -138,12 +136,10 @@ impl Desk {
         }
     }
 
-    /// Returns the job `id` of `run`.
     pub fn find(&self, run: RunId, id: JobId) -> Option<Arc<Entry>> {
         self.of_run(run).into_iter().find(|entry| entry.order.id == id)
     }
 
-    /// Returns the jobs of `run`.
     pub fn of_run(&self, run: RunId) -> Vec<Arc<Entry>> {
         let entries = self.0.lock();
         [false, true].iter().filter_map(|key| entries.get(&(run, *key)).cloned()).collect()

@@ -106,7 +106,6 @@ pub struct Joined {
 }
 
 impl Joined {
-    /// Creates a body of `bodies`, in order.
     pub fn new(bodies: impl IntoIterator<Item = Body>) -> Joined {
         Joined { bodies: bodies.into_iter().collect(), error: None }
     }

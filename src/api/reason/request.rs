@@ -25,7 +25,6 @@ use crate::{
 
 /// Number of analysed frames in a chunk.
 pub type ChunkSize = BoundedInt<5, 500>;
-/// Default of [`ChunkSize`].
 pub const CHUNK_SIZE_DEFAULT: u64 = 30;
 /// Prompt about each chunk of a source.
 pub type SemanticPrompt = BoundedText<0, 4096>;
@@ -35,17 +34,14 @@ pub type ChunkPictures = BoundedInt<1, 4>;
 pub type MaxEdge = BoundedInt<64, 4096>;
 /// Timeout of the answer about a chunk, milliseconds.
 pub type SemanticTimeout = BoundedInt<100, 120_000>;
-/// Default of [`SemanticTimeout`].
 pub const SEMANTIC_TIMEOUT_DEFAULT: u64 = 30_000;
 /// Number of chunks in flight to models.
 pub type Concurrency = BoundedInt<1, 64>;
-/// Default of [`Concurrency`].
 pub const CONCURRENCY_DEFAULT: u64 = 4;
 /// Default of the confidence below which the second model is asked.
 pub const THRESHOLD_DEFAULT: f64 = 0.7;
 /// Maximum length of a clip, seconds.
 pub const CLIP_S_MAX: f64 = 60.0;
-/// Default length of a clip, seconds.
 pub const CLIP_S_DEFAULT: f64 = 1.0;
 /// Region of the picture, in fractions of its sides.
 #[derive(ToSchema)]

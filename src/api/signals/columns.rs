@@ -42,7 +42,6 @@ fn nullable(path: &str, kind: Kind) -> Column {
     Column { path: path.to_owned(), kind, is_nullable: true }
 }
 
-/// Returns the columns of frames.
 pub fn of_frames() -> Vec<Column> {
     vec![
         column("frame_index", Kind::Unsigned),

@@ -63,12 +63,10 @@ impl MultipartForm {
 }
 
 impl FormPart<'_> {
-    /// Returns the name of the form field.
     pub fn name(&self) -> Option<&str> {
         self.field.name()
     }
 
-    /// Returns the file name given by the sender.
     pub fn file_name(&self) -> String {
         self.field.file_name().unwrap_or_default().to_owned()
     }

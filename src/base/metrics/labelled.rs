@@ -57,7 +57,6 @@ impl<L: Label, T> Labelled<L, T> {
         series
     }
 
-    /// Returns the series of `label`.
     pub fn of(&self, label: L) -> &T {
         let found = self.0.iter().find(|(known, _)| *known == label);
         &found.expect("a label's list of values is complete").1

@@ -151,7 +151,6 @@ impl WebhookStore {
         WebhookStore { cursors: Cursors::new(ledger.clone()), ledger }
     }
 
-    /// Returns every webhook.
     pub fn load(&self) -> Result<Vec<WebhookState>, MetaStoreError> {
         let found = self.ledger.read(|view| {
             let Some(table) = meta_store::table(view, WEBHOOKS)? else { return Ok(Vec::new()) };
@@ -170,7 +169,6 @@ impl WebhookStore {
         found.into_iter().map(place).collect()
     }
 
-    /// Stores a new webhook.
     pub fn create(&self, live: &WebhookState) -> Result<(), MetaStoreError> {
         self.ledger.write(|change| put(change, live))
     }

@@ -145,7 +145,6 @@ impl Tables {
 }
 
 impl WebhookTable {
-    /// Adds a webhook.
     pub fn insert(&self, live: WebhookState) {
         let mut tables = self.0.lock();
         let id = live.webhook.id;
@@ -153,7 +152,6 @@ impl WebhookTable {
         tables.by_id.insert(id, live);
     }
 
-    /// Removes a webhook.
     pub fn remove(&self, id: WebhookId) {
         let mut tables = self.0.lock();
         let Some(live) = tables.by_id.remove(&id) else { return };
@@ -179,7 +177,6 @@ impl WebhookTable {
         Some(live.clone())
     }
 
-    /// Returns the webhook `id`.
     pub fn get(&self, id: WebhookId) -> Option<WebhookState> {
         self.0.lock().by_id.get(&id).cloned()
     }
