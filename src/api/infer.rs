@@ -31,6 +31,7 @@ use super::{
 };
 use crate::{
     base::{
+        clock::millis,
         json::{FieldError, Form},
         retry_while_full::retry_while_full,
     },
@@ -128,10 +129,6 @@ fn held_bytes(value: &Value) -> usize {
     size_of::<Value>() + inside
 }
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Run an inference.
 ///
 /// Waits for a permit, a few seconds at most and within `timeout_ms`. Backends are asked in order of
@@ -197,9 +194,9 @@ async fn ask(
     let PreparedInference { mut request, run, pictures, tokens } = question;
     // The caller's timeout covers the wait for a permit; in a batch, it covers each inference alone.
     let is_awaited = manner.class == Priority::Live;
-    let whole = request.timeout.filter(|_| is_awaited);
-    let deadline = whole.map(|whole| manner.since + whole);
-    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let deadline = request.timeout.filter(|_| is_awaited).map(|whole| manner.since + whole);
+    let left_until = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+    let left = deadline.map(left_until);
     let patience = left.map_or(manner.patience, |left| left.min(manner.patience));
     let mut waiting = WaitBudget::new(patience, true);
     let asker = Requester {
@@ -223,9 +220,7 @@ async fn ask(
         }
         // Loaded only with a permit, so that waiting requests hold no images.
         request.images = pictures.load(app).await?;
-        if let Some(deadline) = deadline {
-            request.timeout = Some(deadline.saturating_duration_since(Instant::now()));
-        }
+        request.timeout = deadline.map(left_until).or(request.timeout);
         let answered = app.inference.answer(&asker, permit, &request).await;
         request.images.clear();
         match answered {

@@ -42,11 +42,10 @@ use super::{
     upload::FORM_BYTES_MAX,
     webhooks::{WebhookDescription, WebhookUrl},
 };
-use crate::record::recording::WINDOWING_DEFAULT;
 use crate::{
-    base::keys::KEY_BYTES_MIN,
-    deliver::webhook,
-    record::runner,
+    base::{clock::millis, keys::KEY_BYTES_MIN},
+    deliver::{search as index, webhook},
+    record::{reason::RAW_BYTES_MAX, recording::WINDOWING_DEFAULT, runner},
     runs::{idempotency as keys, upload},
 };
 
@@ -132,7 +131,7 @@ fn seconds(name: &'static str, time: Duration) -> Limit {
 }
 
 fn milliseconds(name: &'static str, time: Duration) -> Limit {
-    Limit::most(name, time.as_millis() as u64, "milliseconds")
+    Limit::most(name, millis(time), "milliseconds")
 }
 
 fn rates() -> RangeInclusive<Number> {
@@ -147,7 +146,9 @@ fn rates() -> RangeInclusive<Number> {
 pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Limits> {
     let mut limits = of_fields();
     let used = app.quota.used(&caller.principal);
-    limits.extend(of_server(&app));
+    limits.extend(of_connections(&app));
+    limits.extend(of_work(&app));
+    limits.extend(of_deliveries(&app));
     limits.extend(remote::of_remote(&app));
     limits.extend(recorded::of_media(app.jobs));
     limits.extend(of_reason());
@@ -225,48 +226,51 @@ fn of_reason() -> Vec<Limit> {
     ]
 }
 
-/// Returns the server's limits on connections, requests, work and storage.
-fn of_server(app: &App) -> Vec<Limit> {
-    let (settings, runs) = (&app.settings, app.registry.limits());
-    let streams = app.streams.limits();
+/// Returns the server's limits on connections, requests and unsent answers.
+fn of_connections(app: &App) -> Vec<Limit> {
+    let settings = &app.settings;
     let (transport, limiter) = (transport::ServerLimits::default(), app.limiter.limits());
-    let rate = |name, rate: Option<NonZeroU32>| {
-        Limit::switched(name, rate.map(NonZeroU32::get), "requests a second")
+    let switched = |name, most: Option<NonZeroU32>, unit| {
+        Limit::switched(name, most.map(NonZeroU32::get), unit)
     };
-    let quota = settings.quotas.global.map(NonZeroU64::get);
-    let exact = MarkerConfig::default().threshold.as_f64();
+    let (unsent, unfinished) = ("bytes of unread answers", "bytes of unfinished bodies");
     vec![
-        Limit::within("marker_confidence", numbers(0.0..=1.0), "confidence").default(number(exact)),
         Limit::most("body", BODY_BYTES_MAX, "bytes"),
         Limit::most("header_block", transport.header_bytes_max, "bytes"),
         seconds("request_header", transport.header),
         seconds("tls_handshake_and_header", transport.handshake),
         seconds("request_idle", transport.idle),
         Limit::most("connections", limiter.total, "connections").by("SERVICE_MAX_CONNECTIONS"),
-        Limit::switched(
-            "connections_per_address",
-            settings.connections_per_address.map(NonZeroU32::get),
-            "connections",
-        )
-        .by("SERVICE_MAX_CONNECTIONS_PER_ADDRESS"),
+        switched("connections_per_address", settings.connections_per_address, "connections")
+            .by("SERVICE_MAX_CONNECTIONS_PER_ADDRESS"),
         Limit::most("requests_per_connection", transport.streams_max, "requests at once"),
-        Limit::most("active_runs", runs.active, "runs").by("SERVICE_ACTIVE_STREAM_LIMIT"),
-        seconds("run_idle", runs.ttl).by("SERVICE_STREAM_TTL_SECS"),
-        rate("requests", settings.rate_global).by("SERVICE_RATE_LIMIT_GLOBAL_RPS"),
-        rate("principal_requests", settings.rate_principal).by("SERVICE_RATE_LIMIT_TENANT_RPS"),
+        switched("requests", settings.rate_global, "requests a second")
+            .by("SERVICE_RATE_LIMIT_GLOBAL_RPS"),
+        switched("principal_requests", settings.rate_principal, "requests a second")
+            .by("SERVICE_RATE_LIMIT_TENANT_RPS"),
         Limit::most("failed_authentications", FAILURES_MAX, "of an address, then one a second"),
         Limit::least("api_key", KEY_BYTES_MIN, "characters"),
+        Limit::most("unsent", send_budget::ALL_BYTES_MAX, unsent),
+        Limit::most("principal_unsent", send_budget::OWN_BYTES_MAX, unsent),
+        Limit::most("arriving", send_budget::ALL_BYTES_MAX, unfinished),
+        Limit::most("principal_arriving", send_budget::OWN_BYTES_MAX, unfinished),
+        seconds("drain", DRAIN),
+    ]
+}
+
+/// Returns the server's limits on runs, jobs, uploads and storage.
+fn of_work(app: &App) -> Vec<Limit> {
+    let (settings, runs) = (&app.settings, app.registry.limits());
+    let quota = settings.quotas.global.map(NonZeroU64::get);
+    let exact = MarkerConfig::default().threshold.as_f64();
+    vec![
+        Limit::within("marker_confidence", numbers(0.0..=1.0), "confidence").default(number(exact)),
+        Limit::most("active_runs", runs.active, "runs").by("SERVICE_ACTIVE_STREAM_LIMIT"),
+        seconds("run_idle", runs.ttl).by("SERVICE_STREAM_TTL_SECS"),
         Limit::switched("stored", quota, "bytes").by("SERVICE_QUOTA_BYTES"),
         Limit::most("disk_reserve", settings.disk_reserve, "bytes").by("SERVICE_DISK_RESERVE_MIB"),
         Limit::most("readers", app.jobs, "long answers made at once"),
         Limit::most("readers_waiting", READERS_WAITING, "waiting"),
-        Limit::most("unsent", send_budget::ALL_BYTES_MAX, "bytes of unread answers"),
-        Limit::most("principal_unsent", send_budget::OWN_BYTES_MAX, "bytes of unread answers"),
-        Limit::most("arriving", send_budget::ALL_BYTES_MAX, "bytes of unfinished bodies"),
-        Limit::most("principal_arriving", send_budget::OWN_BYTES_MAX, "bytes of unfinished bodies"),
-        Limit::most("event_streams", streams.all, "at once").by("SERVICE_MAX_STREAMS"),
-        Limit::most("principal_event_streams", streams.principal, "at once")
-            .by("SERVICE_MAX_PRINCIPAL_STREAMS"),
         Limit::most("file_jobs", app.jobs, "at once"),
         // One permit is reserved for jobs that do not wait for models.
         Limit::most("reasonings_decoding", app.jobs.saturating_sub(1).max(1), "at once"),
@@ -274,20 +278,26 @@ fn of_server(app: &App) -> Vec<Limit> {
         milliseconds("reasoning_outage", settings.inference.outage).by("SERVICE_REASON_OUTAGE_MS"),
         Limit::most("description", DESCRIPTION_BYTES_MAX, "bytes; what is longer is cut"),
         Limit::most("summary", SUMMARY_BYTES_MAX, "bytes; what is longer is cut"),
-        Limit::most(
-            "raw_output",
-            crate::record::reason::RAW_BYTES_MAX,
-            "bytes; what is longer is cut",
-        ),
+        Limit::most("raw_output", RAW_BYTES_MAX, "bytes; what is longer is cut"),
         Limit::most("file_jobs_waiting", runner::QUEUE_MAX, "waiting"),
         Limit::most("analyses", app.jobs, "at once"),
         Limit::most("analyses_waiting", ANALYSES_WAITING, "waiting"),
-        Limit::most("searches", crate::deliver::search::RUNNING_MAX, "at once"),
-        Limit::most("searches_waiting", crate::deliver::search::WAITING_MAX, "waiting"),
+        Limit::most("searches", index::RUNNING_MAX, "at once"),
+        Limit::most("searches_waiting", index::WAITING_MAX, "waiting"),
         Limit::most("upload", settings.upload_bytes_max, "bytes").by("SERVICE_MAX_UPLOAD_BYTES"),
         Limit::most("upload_form", FORM_BYTES_MAX, "bytes beside the file"),
         Limit::most("uploads", upload::ALL_MAX, "at once"),
         Limit::most("principal_uploads", upload::OWN_MAX, "at once"),
+    ]
+}
+
+/// Returns the server's limits on event streams, webhooks, kept answers and events.
+fn of_deliveries(app: &App) -> Vec<Limit> {
+    let (settings, streams) = (&app.settings, app.streams.limits());
+    vec![
+        Limit::most("event_streams", streams.all, "at once").by("SERVICE_MAX_STREAMS"),
+        Limit::most("principal_event_streams", streams.principal, "at once")
+            .by("SERVICE_MAX_PRINCIPAL_STREAMS"),
         Limit::most("run_webhooks", webhook::PER_RUN_MAX, "webhooks"),
         Limit::most("principal_webhooks", webhook::PER_PRINCIPAL_MAX, "webhooks"),
         Limit::most(
@@ -305,7 +315,6 @@ fn of_server(app: &App) -> Vec<Limit> {
         Limit::most("idempotency_answers", keys::BYTES_MAX, "bytes of a principal"),
         Limit::most("idempotency_keys", keys::RECORDS_MAX, "of a principal"),
         Limit::most("event_payload", timeline::PAYLOAD_BYTES_MAX, "bytes"),
-        seconds("drain", DRAIN),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! Health of the live session of a run.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use serde::Serialize;
@@ -12,6 +12,7 @@ use super::{
     extract::{Caller, OwnedRun},
     openapi::{FailureResponse, schema_types},
 };
+use crate::base::clock::millis;
 
 /// Health of a live session. Figures cover the last `window_ms`, about five seconds at most.
 #[derive(Serialize, ToSchema)]
@@ -54,10 +55,6 @@ pub struct SessionHealth {
 /// Rounds to one decimal, the precision of these figures.
 fn tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Fetch the health of the live session of a run; 409 if the run has none.

@@ -1,6 +1,6 @@
 //! Lists the models a caller can name, their backends, and this server's decode and gate backends.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use infer::{ProbeResult, Standing};
@@ -9,7 +9,10 @@ use utoipa::ToSchema;
 
 use super::{App, extract::Caller, openapi::schema_types};
 use crate::{
-    base::model_catalog::{self, CatalogEntry},
+    base::{
+        clock::millis,
+        model_catalog::{self, CatalogEntry},
+    },
     record::{image_embedder::ImageEmbedder, inference::Inference},
 };
 
@@ -129,7 +132,6 @@ const NOT_CONFIGURED: &str = "not_configured";
 
 impl From<&ProbeResult> for ProviderRecord {
     fn from(probe: &ProbeResult) -> ProviderRecord {
-        let millis = |latency: Duration| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
         ProviderRecord {
             name: probe.name.to_string(),
             kind: probe.api.as_str(),

@@ -57,6 +57,11 @@ impl RetentionClock {
     }
 }
 
+/// Returns `time` in whole milliseconds.
+pub fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn after(at: WallTime, time: Duration) -> WallTime {
     let ms = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     WallTime { epoch_ms: at.epoch_ms.saturating_add(ms) }
