@@ -32,7 +32,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::infer::{OutputSchema, finding::default_answer, scheduler::Priority};
+use ::infer::scheduler::Priority;
 use embed::ReuseRule;
 use gate::GateConfig;
 use media::{Codec, ErrorKind, Label, RequestId, SessionId, Zones};
@@ -172,7 +172,6 @@ pub struct LiveService {
     port: Arc<EndpointSupervisor>,
     budget: Arc<MemoryBudget>,
     workers: Arc<LiveWorkerPool>,
-    schema: Arc<OutputSchema>,
     tables: Mutex<Tables>,
     tasks: TaskTracker,
 }
@@ -206,12 +205,11 @@ impl LiveService {
         let budget = MemoryBudget::new(parts.config.memory_budget, parts.config.memory_share);
         let counted = Arc::clone(&parts.metrics);
         let workers = LiveWorkerPool::new(parts.supervisor.clone(), *shares_workers, counted);
-        let schema = default_answer();
         let (tables, tasks) = (Mutex::default(), TaskTracker::new());
         let (kept, draining) = (Arc::clone(&port), parts.draining.clone());
         tasks.spawn(async move { kept.keep(draining).await });
         let draining = parts.draining.clone();
-        let live = Arc::new(LiveService { parts, port, budget, workers, schema, tables, tasks });
+        let live = Arc::new(LiveService { parts, port, budget, workers, tables, tasks });
         let sampled = Arc::downgrade(&live);
         live.tasks.spawn(async move {
             let mut tick = tokio::time::interval(health::EVERY);
@@ -443,6 +441,7 @@ impl LiveService {
     ) -> DescriptionWorkers {
         let (end, cut) = (CancellationToken::new(), CancellationToken::new());
         let mut tasks = JoinSet::new();
+        let LiveConfig { model, second_model, threshold, .. } = &self.parts.config;
         let allowance = TokenRateLimit::new(wishes.tokens_per_second, Instant::now());
         let allowance = Arc::new(Mutex::new(allowance));
         let mut start = |subject| {
@@ -456,7 +455,11 @@ impl LiveService {
                     patience: None,
                     waits_out: true,
                 },
-                models: self.models(wishes),
+                models: ModelChoice {
+                    first: wishes.model.clone().or_else(|| model.clone()),
+                    second: second_model.clone(),
+                    threshold: *threshold,
+                },
                 journal: journal.clone(),
                 metrics: Arc::clone(&self.parts.metrics),
                 subject,
@@ -478,16 +481,6 @@ impl LiveService {
         let eyes = self.parts.eyes.clone().filter(|_| subject == DescriptionTarget::Keyframes)?;
         let rule = self.parts.reuse;
         Some(SessionNovelty::new(eyes, rule, session.seed(), Arc::clone(&self.parts.metrics)))
-    }
-
-    fn models(&self, wishes: &SessionOptions) -> ModelChoice {
-        let LiveConfig { model, second_model, threshold, .. } = &self.parts.config;
-        ModelChoice {
-            first: wishes.model.clone().or_else(|| model.clone()),
-            second: second_model.clone(),
-            threshold: *threshold,
-            schema: Arc::clone(&self.schema),
-        }
     }
 }
 

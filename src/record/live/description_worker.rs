@@ -13,13 +13,12 @@ use std::{
 
 use ::infer::{
     Finding, InferError, OutputSchema, Pass, Prompt, PromptImage, PromptKind, TokenUsage,
-    TwoPassAnswer, TwoPassRequest, prompt::PromptParts,
+    TwoPassAnswer, TwoPassRequest, finding::default_answer, prompt::PromptParts,
 };
 use bytes::Bytes;
 use embed::FrameFeatures;
 use media::{Score, Seq};
 use parking_lot::Mutex;
-use prometheus::IntCounter;
 use timeline::{Event, FindingKind, FindingPayload};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +29,7 @@ use super::{
     drop_oldest_queue::DropOldestQueue,
     novelty::{NoveltyOutcome, SessionNovelty},
     prompt_updates::{PendingPrompt, orders},
-    session_log::{SessionLog, SessionLogError},
+    session_log::SessionLog,
     token_rate::TokenRateLimit,
     word_overlap::{TRANSITION, overlap},
 };
@@ -91,8 +90,6 @@ pub struct ModelChoice {
     pub second: Option<String>,
     /// Lowest confidence of the first model that needs no second pass.
     pub threshold: Score,
-    /// Schema that an answer must match if the session has none.
-    pub schema: Arc<OutputSchema>,
 }
 
 /// The session's handle to a description worker.
@@ -197,19 +194,20 @@ impl DescriptionWorker {
             if self.models.first.is_none() {
                 self.models.first = self.inference.offered_model().await;
             }
-            let mut asking = pin!(self.ask(&mut look));
             // Accepts prompt updates while the model works; they apply to the frames after this one.
             let mut ordered = None;
-            let (came, novelty) = loop {
-                tokio::select! {
-                    outcome = &mut asking => break outcome,
-                    Some(order) = orders.recv() => {
-                        ordered = order.accepted(memory.next_frame).or(ordered);
+            let came = {
+                let mut asking = pin!(self.ask(&mut look));
+                loop {
+                    tokio::select! {
+                        came = &mut asking => break came,
+                        Some(order) = orders.recv() => {
+                            ordered = order.accepted(memory.next_frame).or(ordered);
+                        }
                     }
                 }
             };
             unanswered.answered();
-            self.novelty = novelty;
             let goes_on = self.record(&look, came, &mut memory).await;
             if let Some(instruction) = ordered {
                 self.apply(instruction, &mut memory);
@@ -228,44 +226,30 @@ impl DescriptionWorker {
         }
     }
 
-    /// Describes `look` with the current instruction. Returns the novelty check along with the outcome.
-    fn ask(
-        &mut self,
-        look: &mut DescribeJob,
-    ) -> impl Future<Output = (Came, Option<SessionNovelty>)> + Send + use<> {
-        let (inference, asker) = (Arc::clone(&self.inference), self.asker.clone());
+    /// Describes `look` with the current instruction.
+    async fn ask(&mut self, look: &mut DescribeJob) -> Came {
         let (tiered, version) = self.question(look);
         let is_allowed = self.allowance.lock().allows(Instant::now());
-        let mut novelty = self.novelty.take();
-        let (pts_ms, first) = (look.span_ms().0, look.pictures.first().cloned());
-        let input = look.novelty.take();
-        let shown =
-            (self.subject == DescriptionTarget::Keyframes).then(|| self.metrics.keyframes.clone());
-        async move {
-            let verdict = match (&mut novelty, first, input) {
-                (Some(novelty), Some((_, jpeg)), Some(input)) => {
-                    novelty.judge(pts_ms, &jpeg, input).await
-                }
-                _ => NoveltyOutcome::New(None),
-            };
-            let remembered = match verdict {
-                NoveltyOutcome::Reuse(seq, finding) => {
-                    return (Came::Reused(seq, finding), novelty);
-                }
-                NoveltyOutcome::New(seen) => seen,
-            };
-            let came = match tiered {
-                _ if !is_allowed => Came::NotAllowed,
-                None => Came::Failed(InferError::NoBackend.into()),
-                Some(tiered) => {
-                    shown.iter().for_each(IntCounter::inc);
-                    match inference.describe(&asker, &tiered).await {
-                        Ok(described) => Came::Described(Box::new(described), version, remembered),
-                        Err(error) => Came::Failed(error),
-                    }
-                }
-            };
-            (came, novelty)
+        let verdict = match (&mut self.novelty, look.pictures.first(), look.novelty.take()) {
+            (Some(novelty), Some((pts_ms, jpeg)), Some(input)) => {
+                novelty.judge(*pts_ms, jpeg, input).await
+            }
+            _ => NoveltyOutcome::New(None),
+        };
+        let remembered = match verdict {
+            NoveltyOutcome::Reuse(seq, finding) => return Came::Reused(seq, finding),
+            NoveltyOutcome::New(seen) => seen,
+        };
+        if !is_allowed {
+            return Came::NotAllowed;
+        }
+        let Some(tiered) = tiered else { return Came::Failed(InferError::NoBackend.into()) };
+        if self.subject == DescriptionTarget::Keyframes {
+            self.metrics.keyframes.inc();
+        }
+        match self.inference.describe(&self.asker, &tiered).await {
+            Ok(described) => Came::Described(Box::new(described), version, remembered),
+            Err(error) => Came::Failed(error),
         }
     }
 
@@ -291,13 +275,12 @@ impl DescriptionWorker {
         let Some(first) = self.model() else { return (None, version) };
         let images = look.pictures.iter().zip(std::mem::take(&mut prompt.captions));
         let images = images.map(|((_, jpeg), caption)| PromptImage { jpeg: jpeg.clone(), caption });
-        let schema = self.instruction.schema.as_ref().unwrap_or(&self.models.schema);
         let ask = ReasonQuery {
             first,
             second: self.models.second.clone(),
             threshold: self.models.threshold.as_f64(),
             timeout: TIMEOUT,
-            schema: Arc::clone(schema),
+            schema: self.instruction.schema.clone().unwrap_or_else(default_answer),
         };
         (Some(ask.tiered(prompt, images.collect())), version)
     }
@@ -337,17 +320,11 @@ impl DescriptionWorker {
                 self.spend(error.tokens());
                 let failed = self.failed(look, &error, memory);
                 let Some(event) = failed else { return true };
-                return !matches!(
-                    self.journal.write(vec![event]).await,
-                    Err(SessionLogError::Over)
-                );
+                return self.journal.write(vec![event]).await.is_some();
             }
         };
         let Some(Event::Found(_, finding)) = events.first().cloned() else { return true };
-        let appended = match self.journal.write(events).await {
-            Ok(appended) => appended,
-            Err(error) => return !matches!(error, SessionLogError::Over),
-        };
+        let Some(appended) = self.journal.write(events).await else { return false };
         let Some(seq) = appended.first().map(|appended| appended.seq) else { return true };
         let work = self.metrics.owners.of(&self.journal.run.origin().principal);
         work.descriptions.fetch_add(1, Relaxed);

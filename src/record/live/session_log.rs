@@ -14,17 +14,6 @@ use crate::{
 /// Longest wait for room in the log.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reason that events were not written.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionLogError {
-    /// The run takes no more events.
-    #[error("the run has ended")]
-    Over,
-    /// The log failed, or was full for too long.
-    #[error("events cannot be stored: {0}")]
-    Lost(RunError),
-}
-
 /// Writer of a session's events to the timeline of its run.
 #[derive(Clone)]
 pub struct SessionLog {
@@ -39,18 +28,19 @@ pub struct SessionLog {
 }
 
 impl SessionLog {
-    /// Appends `events` atomically; waits while the log is full.
-    pub async fn write(&self, events: Vec<Event>) -> Result<Vec<AppendResult>, SessionLogError> {
+    /// Appends `events` atomically; waits while the log is full. Returns `None` if the run takes no more
+    /// events, and no result if the log failed or was full for too long.
+    pub async fn write(&self, events: Vec<Event>) -> Option<Vec<AppendResult>> {
         let attempt = |_| self.registry.commit(&self.run, events.clone());
         let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
         let never = CancellationToken::new();
-        let written = retry_while_full(PATIENCE, &never, is_full, attempt).await;
-        written.map_err(|error| match error {
-            RunError::Terminal(_) | RunError::NotFound => SessionLogError::Over,
-            error => {
+        match retry_while_full(PATIENCE, &never, is_full, attempt).await {
+            Ok(appended) => Some(appended),
+            Err(RunError::Terminal(_) | RunError::NotFound) => None,
+            Err(error) => {
                 tracing::error!(run = %self.run.id(), %error, "events of a live session are lost");
-                SessionLogError::Lost(error)
+                Some(Vec::new())
             }
-        })
+        }
     }
 }
