@@ -7,14 +7,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use infer::scheduler::DailyUsage;
 use parking_lot::Mutex;
-use redb::{ReadTransaction, ReadableTable, TableDefinition, TableError};
+use redb::{ReadTransaction, ReadableTable, TableDefinition};
 use tokio::{sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::{
     backoff::{Backoff, jitter},
     keys::Principal,
-    meta_store::{MetaStore, MetaStoreError},
+    meta_store::{self, MetaStore, MetaStoreError},
 };
 
 /// Principal to day, tokens, and true if the owner was told that they run low.
@@ -179,11 +179,7 @@ impl DailyUsageStore {
 }
 
 fn read(view: &ReadTransaction, today: u64) -> Result<BTreeMap<Arc<str>, Record>, redb::Error> {
-    let table = match view.open_table(TOKEN_DAYS) {
-        Ok(table) => table,
-        Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
-        Err(error) => return Err(error.into()),
-    };
+    let Some(table) = meta_store::table(view, TOKEN_DAYS)? else { return Ok(BTreeMap::new()) };
     let mut records = BTreeMap::new();
     for entry in table.iter()? {
         let (principal, record) = entry?;

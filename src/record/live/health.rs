@@ -101,7 +101,7 @@ impl Samples {
         let window = now.at.saturating_duration_since(first.at);
         let (packets, pictures) = (now.packets, now.pictures);
         let since = |at: Option<Instant>| at.map(|at| now.at.saturating_duration_since(at));
-        let more = |now: u64, then: u64| now.saturating_sub(then);
+        let more = u64::saturating_sub;
         let a_second = |count: u64| {
             if window.is_zero() { 0.0 } else { count as f64 / window.as_secs_f64() }
         };

@@ -453,27 +453,19 @@ impl SessionTask {
         let failed = |reason: &str| {
             Event::RunFailed(RunFailed { request_id: None, reason: reason.to_owned() })
         };
-        let last = match end {
-            EndReason::Deleted(request_id) => Some(completed(Some(*request_id))),
-            EndReason::Closed => Some(completed(None)),
-            EndReason::Lost => {
-                Some(failed("the publisher was lost: nothing came from it for 10 s"))
-            }
-            EndReason::NeverConnected => Some(Event::RunDeleted(RunDeleted {
-                request_id: None,
-                reclaim: JsonText::parse(r#"{"reason":"never_connected"}"#),
-            })),
-            EndReason::Shutdown => Some(failed(SHUTDOWN)),
-            EndReason::Failed(reason) => Some(failed(reason)),
-            EndReason::RunOver => None,
+        let deleted = || {
+            let reclaim = JsonText::parse(r#"{"reason":"never_connected"}"#);
+            Event::RunDeleted(RunDeleted { request_id: None, reclaim })
         };
-        let cut = match end {
-            EndReason::Deleted(_) | EndReason::Closed => None,
-            EndReason::Lost => Some("its publisher was lost"),
-            EndReason::NeverConnected => Some("its publisher never came"),
-            EndReason::RunOver => Some("stopped"),
-            EndReason::Shutdown => Some(SHUTDOWN),
-            EndReason::Failed(reason) => Some(reason.as_str()),
+        let lost = "the publisher was lost: nothing came from it for 10 s";
+        let (last, cut) = match end {
+            EndReason::Deleted(request_id) => (Some(completed(Some(*request_id))), None),
+            EndReason::Closed => (Some(completed(None)), None),
+            EndReason::Lost => (Some(failed(lost)), Some("its publisher was lost")),
+            EndReason::NeverConnected => (Some(deleted()), Some("its publisher never came")),
+            EndReason::Shutdown => (Some(failed(SHUTDOWN)), Some(SHUTDOWN)),
+            EndReason::Failed(reason) => (Some(failed(reason)), Some(reason.as_str())),
+            EndReason::RunOver => (None, Some("stopped")),
         };
         self.recording.close(self.inbox.shared(), cut, last).await;
     }
