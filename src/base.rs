@@ -24,7 +24,17 @@ pub mod tls;
 
 pub(crate) use transport::percent;
 
+use std::time::Duration;
+
 use media::NodeTag;
+use tokio::time::{Interval, MissedTickBehavior};
+
+/// Creates a timer that does not make up for the ticks missed in a stall.
+pub(crate) fn every(period: Duration) -> Interval {
+    let mut tick = tokio::time::interval(period);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick
+}
 
 /// Returns `bytes` as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {

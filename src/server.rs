@@ -10,16 +10,13 @@ use std::{
 };
 
 use timeline::LogState;
-use tokio::{
-    task::{JoinError, JoinHandle},
-    time::{Interval, MissedTickBehavior},
-};
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use transport::{DrainReport, ShutdownSignals};
 
 use crate::{
     api::{App, DRAIN},
-    base::{blocking::blocking, stats},
+    base::{blocking::blocking, every, stats},
 };
 use listening::BoundSockets;
 
@@ -144,13 +141,6 @@ fn tell(app: &Arc<App>, stop: &CancellationToken) {
         tokio::spawn(async move { stopped.run_until_cancelled(database.keep_prepared()).await });
         mirror.start(stop.clone());
     }
-}
-
-/// Creates a timer that does not make up for the ticks missed in a stall.
-fn every(period: Duration) -> Interval {
-    let mut tick = tokio::time::interval(period);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    tick
 }
 
 /// Records the counts of each minute, and returns a burst's freed memory to the system.

@@ -38,14 +38,14 @@ use gate::GateConfig;
 use media::{Codec, ErrorKind, Label, RequestId, SessionId, Zones};
 use parking_lot::Mutex;
 use timeline::{Event, INTERRUPTED, RunFailed};
-use tokio::{runtime::Handle, task::JoinSet, time::MissedTickBehavior};
+use tokio::{runtime::Handle, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 use transport::webrtc::{EndpointConfig, EndpointError, OfferError, SdpAnswer};
 use worker::{ClipSpec, Crop, ModelImageSpec, NoveltySpec, SessionSpec, Supervisor};
 
 use crate::{
-    base::{keys::Principal, labels::TenantLabels, metrics::Metrics, model_catalog::Mode},
+    base::{every, keys::Principal, labels::TenantLabels, metrics::Metrics, model_catalog::Mode},
     record::{
         image_embedder::ImageEmbedder,
         inference::{Inference, Requester},
@@ -212,8 +212,7 @@ impl LiveService {
         let live = Arc::new(LiveService { parts, port, budget, workers, tables, tasks });
         let sampled = Arc::downgrade(&live);
         live.tasks.spawn(async move {
-            let mut tick = tokio::time::interval(health::EVERY);
-            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut tick = every(health::EVERY);
             while draining.run_until_cancelled(tick.tick()).await.is_some() {
                 let Some(live) = sampled.upgrade() else { return };
                 let sessions: Vec<_> = live.tables.lock().live.values().cloned().collect();

@@ -19,12 +19,12 @@ use media::{RequestId, Seq, WallTime};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use timeline::{Timeline, TimelineError};
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::{
     blocking::blocking,
     clock::{DatedInstant, RetentionClock},
+    every,
     keys::Principal,
     meta_store::{MetaStore, MetaStoreError},
     quota::Quota,
@@ -178,8 +178,7 @@ impl IdempotencyStore {
 
     /// Removes expired records periodically, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let mut tick = tokio::time::interval(EXPIRE_EVERY);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut tick = every(EXPIRE_EVERY);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             let keys = Arc::clone(&self);
             let expired = blocking(move || keys.expire(keys.clock.now())).await;

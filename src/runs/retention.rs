@@ -21,13 +21,13 @@ use parking_lot::Mutex;
 use timeline::{
     BlobStore, CompactionStats, Event, EventKind, EventMeta, SweepStats, TimelineError,
 };
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::registry::{Run, RunRegistry};
 use crate::base::{
     blocking::{TaskPanicked, blocking},
     clock::RetentionClock,
+    every,
     meta_store::MetaStoreError,
     metrics::{Metrics, StoredFile},
 };
@@ -147,9 +147,8 @@ impl Retention {
 
     /// Sweeps at once, then every hour and soon after deletions, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let mut tick = tokio::time::interval(EVERY);
         // After a suspend of the machine, one sweep replaces the missed ones.
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut tick = every(EVERY);
         let mut rest = SOON;
         let mut leaves_some = false;
         loop {

@@ -15,7 +15,7 @@ use timeline::{Event, JsonText, RunCompleted, RunDeleted, RunFailed};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
-    time::{MissedTickBehavior, timeout, timeout_at},
+    time::{timeout, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
 use transport::webrtc::{IceRestartAnswer, SdpFragError, SessionEvent, SessionHandle as Link};
@@ -38,6 +38,7 @@ use super::{
 use crate::{
     base::{
         blocking::blocking,
+        every,
         keys::Principal,
         metrics::{Metrics, SessionEnd, ShedReason},
     },
@@ -276,8 +277,7 @@ impl SessionTask {
     async fn serve(&mut self, seat: &mut Option<Arc<WorkerSlot>>) -> EndReason {
         let stopped = self.guard.token.waiting.clone();
         let shared = Arc::clone(self.inbox.shared());
-        let mut tick = tokio::time::interval(RECORD_EVERY);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut tick = every(RECORD_EVERY);
         loop {
             tokio::select! {
                 Some(end) = self.inlets.ends.recv() => return end,

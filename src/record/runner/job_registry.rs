@@ -13,7 +13,6 @@ use std::{
 use media::{ErrorKind, JobId, RunId, Seq, WallTime};
 use parking_lot::Mutex;
 use timeline::{Event, EventKind, INTERRUPTED, Timeline, TimelineError};
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::{IngestError, JobRunner, records, recovered::failed};
@@ -21,6 +20,7 @@ use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
         clock::wall_now,
+        every,
         meta_store::{MetaStore, MetaStoreError},
     },
     runs::{
@@ -246,8 +246,7 @@ impl JobRunner {
 
     /// Retries pending records and ends of recordings periodically, and removes old records, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let mut tick = tokio::time::interval(SETTLE_EVERY);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut tick = every(SETTLE_EVERY);
         let mut looks = 0;
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             self.settle().await;
