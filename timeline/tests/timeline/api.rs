@@ -18,15 +18,10 @@ use timeline::{
 
 use crate::{
     compact::purge,
-    support::{all, description, found, frames, head_of, run, signal, small, texts},
+    support::{
+        all, description, found, frames, head_of, new_log, run, signal, small, stored, texts,
+    },
 };
-
-fn open() -> (TempDir, Timeline) {
-    let dir = TempDir::new().unwrap();
-    let (log, recovery) = Timeline::open(dir.path(), small()).unwrap();
-    assert_eq!((recovery.events, recovery.torn), (0, None));
-    (dir, log)
-}
 
 fn keepalive(number: u8) -> NewEvent {
     let request_id = "req-00000000000000aa".parse().unwrap();
@@ -38,7 +33,7 @@ fn keepalive(number: u8) -> NewEvent {
 
 #[test]
 fn a_run_is_read_by_pages_and_by_kind() {
-    let (_dir, log) = open();
+    let (_dir, log) = new_log();
     for number in 0..30 {
         log.append_wait(vec![found(number % 3, &number.to_string()), keepalive(1)]).unwrap();
     }
@@ -61,7 +56,7 @@ fn a_run_is_read_by_pages_and_by_kind() {
 
 #[test]
 fn heads_of_all_runs_are_listed_by_number() {
-    let (_dir, log) = open();
+    let (_dir, log) = new_log();
     log.append_wait((1..=9).map(|number| keepalive(number % 3)).collect()).unwrap();
     let numbers = |from, count| -> Vec<u64> {
         log.heads(Seq(from), count).iter().map(|head| head.seq.0).collect()
@@ -74,7 +69,7 @@ fn heads_of_all_runs_are_listed_by_number() {
 
 #[test]
 fn heads_of_a_run_and_single_events_are_found_without_the_rest() {
-    let (_dir, log) = open();
+    let (_dir, log) = new_log();
     for number in 0..10 {
         log.append_wait(vec![found(number % 2, "x")]).unwrap();
     }
@@ -89,7 +84,7 @@ fn heads_of_a_run_and_single_events_are_found_without_the_rest() {
 
 #[test]
 fn an_empty_batch_is_acknowledged_and_adds_nothing() {
-    let (dir, log) = open();
+    let (dir, log) = new_log();
     assert_eq!(log.append_wait(Vec::new()).unwrap(), []);
     log.append_wait(vec![found(1, "one")]).unwrap();
     assert_eq!(log.append_wait(Vec::new()).unwrap(), []);
@@ -156,7 +151,7 @@ fn a_file_without_events_takes_one_of_any_later_time() {
 
 #[test]
 fn a_batch_larger_than_a_file_is_one_batch() {
-    let (dir, log) = open();
+    let (dir, log) = new_log();
     log.append_wait(vec![found(1, "before")]).unwrap();
     let batch: Vec<_> = (0..500).map(|number| found(1, &format!("{number}"))).collect();
     log.append_wait(batch).unwrap();
@@ -169,7 +164,7 @@ fn a_batch_larger_than_a_file_is_one_batch() {
 
 #[test]
 fn limits_are_named() {
-    let (_dir, log) = open();
+    let (_dir, log) = new_log();
     let failed = |reason| {
         let event = Event::RunFailed(RunFailed { request_id: None, reason });
         vec![NewEvent { run: run(1), event }]
@@ -189,7 +184,7 @@ fn limits_are_named() {
 
 #[test]
 fn a_description_too_long_is_cut_and_says_so() {
-    let (_dir, log) = open();
+    let (_dir, log) = new_log();
     log.append_wait(vec![found(1, &"\u{e9}\n".repeat(400_000))]).unwrap();
     let event = log.get(Seq(1)).unwrap().unwrap();
     assert!(event.payload.len() <= PAYLOAD_BYTES_MAX, "{}", event.payload.len());
@@ -200,11 +195,9 @@ fn a_description_too_long_is_cut_and_says_so() {
 #[test]
 fn few_signals_stay_inline_and_many_go_to_a_column_with_the_same_json() {
     for count in [0, 1, 300, 1023, 1024, 1025, 5000] {
-        let (dir, log) = open();
+        let (dir, log) = new_log();
         let signals: Vec<Signal> = (0..count).map(signal).collect();
-        let mut writer = log.column_writer();
-        signals.iter().for_each(|signal| writer.push(signal).unwrap());
-        let (stored, _lease) = writer.finish().unwrap();
+        let (stored, _lease) = stored(&log, 0..count);
         assert_eq!(stored.count(), count);
         assert_eq!(log.signals(&stored).unwrap(), signals);
         log.append_wait(vec![frames(1, stored.clone())]).unwrap();
@@ -229,10 +222,8 @@ fn few_signals_stay_inline_and_many_go_to_a_column_with_the_same_json() {
 
 #[test]
 fn the_newest_frames_of_a_stream_come_back_as_stored() {
-    let (_dir, log) = open();
-    let mut writer = log.column_writer();
-    (0..2000).for_each(|index| writer.push(&signal(index)).unwrap());
-    let (column, _lease) = writer.finish().unwrap();
+    let (_dir, log) = new_log();
+    let (column, _lease) = stored(&log, 0..2000);
     let other = {
         let mut event = frames(1, Signals::Inline(vec![signal(1)]));
         let Event::FramesDecoded(decoded) = &mut event.event else { panic!() };
@@ -253,7 +244,7 @@ fn the_newest_frames_of_a_stream_come_back_as_stored() {
 
 #[test]
 fn an_abandoned_column_leaves_nothing_behind() {
-    let (dir, log) = open();
+    let (dir, log) = new_log();
     let mut writer = log.column_writer();
     (0..2000).for_each(|index| writer.push(&signal(index)).unwrap());
     let columns = dir.path().join("columns");
@@ -264,7 +255,7 @@ fn an_abandoned_column_leaves_nothing_behind() {
 
 #[test]
 fn a_reader_of_its_own_sees_the_log_and_cannot_write() {
-    let (dir, log) = open();
+    let (dir, log) = new_log();
     log.append_wait(vec![found(1, "one")]).unwrap();
     let (reader, recovery) = Timeline::open_read_only(dir.path()).unwrap();
     assert_eq!(recovery.events, 1);
@@ -325,7 +316,7 @@ fn a_sweep_removes_blobs_that_nothing_names_or_holds() {
 
 #[test]
 fn a_sweep_removes_columns_that_no_event_names() {
-    let (dir, log) = open();
+    let (dir, log) = new_log();
     let column = |first: u64| {
         let mut writer = log.column_writer();
         (first..first + 2000).for_each(|index| writer.push(&signal(index)).unwrap());

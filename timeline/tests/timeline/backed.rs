@@ -8,7 +8,7 @@ use timeline::{Backing, BlobStore, Signals, Standing, Timeline, TimelineError};
 
 use crate::{
     bucket::{Bucket, Conduct},
-    support::{frames, signal, small},
+    support::{frames, small, stored as column},
 };
 use fastrand::Rng;
 
@@ -289,9 +289,7 @@ fn columns_go_to_the_store_leave_and_come_back() {
     let options =
         || timeline::TimelineOptions { columns: backing(&bucket, "s3://one", 0), ..small() };
     let (log, _) = Timeline::open(dir.path(), options()).expect("opened");
-    let mut writer = log.column_writer();
-    (0..2000).for_each(|index| writer.push(&signal(index)).expect("pushed"));
-    let (signals, lease) = writer.finish().expect("finished");
+    let (signals, lease) = column(&log, 0..2000);
     let Signals::Column { hash, .. } = &signals else { panic!("a column") };
     assert!(bucket.has(hash), "before any event names it");
     log.append_wait(vec![frames(1, signals.clone())]).expect("appended");

@@ -6,12 +6,13 @@ use media::Seq;
 use tempfile::TempDir;
 use timeline::{Timeline, TimelineError, TimelineOptions, cat, plan_repair, repair, verify};
 
-use crate::support::{description, flip, found, frames, journal_files, signal, small, texts};
+use crate::support::{
+    description, flip, found, frames, journal_files, new_log, small, stored, texts,
+};
 
 /// Returns a closed log of 40 events over several journal files.
 fn log_of_40() -> (TempDir, Vec<PathBuf>) {
-    let dir = TempDir::new().unwrap();
-    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    let (dir, log) = new_log();
     for number in 0..40 {
         let text = format!("{number} {}", "x".repeat(200));
         log.append_wait(vec![found(1, &text)]).unwrap();
@@ -55,8 +56,7 @@ fn a_sound_log_verifies_and_prints_every_event() {
 
 #[test]
 fn verify_and_cat_run_beside_a_writer() {
-    let dir = TempDir::new().unwrap();
-    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    let (dir, log) = new_log();
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for _ in 0..400 {
@@ -91,8 +91,7 @@ fn verify_tells_of_every_damaged_batch_and_cat_prints_the_others() {
 
 #[test]
 fn a_damaged_event_of_a_batch_costs_no_other() {
-    let dir = TempDir::new().unwrap();
-    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    let (dir, log) = new_log();
     log.append_wait(vec![found(1, "one"), found(1, "two"), found(1, "three")]).unwrap();
     log.append_wait(vec![found(1, "behind")]).unwrap();
     drop(log);
@@ -175,11 +174,8 @@ fn repair_needs_the_log_for_itself_and_keeps_what_is_left_when_a_file_is_missing
 #[test]
 fn a_damaged_or_missing_column_is_told_by_its_file() {
     for damage in ["flip", "cut", "remove"] {
-        let dir = TempDir::new().unwrap();
-        let (log, _) = Timeline::open(dir.path(), small()).unwrap();
-        let mut column = log.column_writer();
-        (0..3000).for_each(|index| column.push(&signal(index)).unwrap());
-        let (signals, _lease) = column.finish().unwrap();
+        let (dir, log) = new_log();
+        let (signals, _lease) = stored(&log, 0..3000);
         log.append_wait(vec![frames(1, signals), found(1, "after")]).unwrap();
         let column = fs::read_dir(dir.path().join("columns")).unwrap().next().unwrap();
         let column = column.unwrap().path();

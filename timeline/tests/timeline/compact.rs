@@ -16,7 +16,7 @@ use timeline::{
 
 use crate::{
     disk::{Fault, SimDisk},
-    support::{deleted, events, flip, found, journal_files, run, small},
+    support::{deleted, events, flip, found, journal_files, new_log, run, small},
 };
 use fastrand::Rng;
 
@@ -44,8 +44,7 @@ fn fill(log: &Timeline) {
 
 #[test]
 fn a_purged_run_is_gone_and_every_other_event_is_as_it_was() {
-    let dir = TempDir::new().unwrap();
-    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    let (dir, log) = new_log();
     fill(&log);
     let before = events(&log);
     let (memory, bytes) = (log.index_bytes(), log.run_bytes(run(3)));
@@ -136,8 +135,7 @@ fn many_small_files_become_one_without_a_purge() {
 
 #[test]
 fn a_deleted_run_is_purged_by_the_time_of_its_deletion() {
-    let dir = TempDir::new().unwrap();
-    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    let (_dir, log) = new_log();
     log.append_wait(vec![found(1, "a"), found(2, "b")]).unwrap();
     let at = log.append_wait(vec![deleted(1)]).unwrap()[0].at;
     assert_eq!(log.deleted_before(at), HashSet::new());
@@ -285,8 +283,7 @@ fn the_power_may_go_at_any_step_of_a_compaction() {
 
 #[test]
 fn readers_and_the_writer_go_on_beside_a_compaction() {
-    let dir = TempDir::new().unwrap();
-    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    let (dir, log) = new_log();
     fill(&log);
     let kept = without(&events(&log), &[1, 3]);
     let done = AtomicBool::new(false);

@@ -7,15 +7,11 @@ use proptest::prelude::*;
 use timeline::{AppendResult, StoredEvent, Timeline, TimelineError, TimelineOptions};
 
 use crate::{
-    compact::purge,
+    compact::{open, purge},
     disk::SimDisk,
     support::{description, events, found, run, small, texts},
 };
 use fastrand::Rng;
-
-pub fn open(disk: &SimDisk, options: TimelineOptions) -> Result<Timeline, TimelineError> {
-    disk.open_log(options).map(|(log, _)| log)
-}
 
 /// Run whose events are purged at times.
 const PURGED: u8 = 9;
@@ -130,7 +126,7 @@ fn live_through(seed: u64) -> u64 {
         }
         disk = disk.after_power_cut(&mut random);
     }
-    witness.check(&open(&disk, small()).unwrap(), &format!("seed {seed}, at the end"));
+    witness.check(&open(&disk).unwrap(), &format!("seed {seed}, at the end"));
     torn
 }
 
@@ -160,7 +156,7 @@ fn power_cuts_lose_nothing_acknowledged_and_raise_no_alarm() {
 fn a_kill_keeps_everything_acknowledged_and_goes_on() {
     let mut disk = SimDisk::default();
     for life in 0..5u64 {
-        let log = open(&disk, small()).unwrap();
+        let log = open(&disk).unwrap();
         assert_eq!(log.head(), Seq(life * 20));
         for _ in 0..20 {
             log.append_wait(vec![found(1, "kept")]).unwrap();
@@ -172,7 +168,7 @@ fn a_kill_keeps_everything_acknowledged_and_goes_on() {
 fn journal_of(batches: &[Vec<String>]) -> (SimDisk, String) {
     let disk = SimDisk::default();
     let options = TimelineOptions { file_bytes: 1 << 20, ..small() };
-    let log = open(&disk, options).unwrap();
+    let (log, _) = disk.open_log(options).unwrap();
     for batch in batches {
         log.append_wait(batch.iter().map(|text| found(1, text)).collect()).unwrap();
     }
@@ -190,7 +186,7 @@ fn what_a_block_held_before_the_file_grew_is_no_damage() {
     bytes.copy_within(mark..mark + 32, mark + 512);
     bytes[mark..mark + 32].fill(7);
     disk.set_bytes(&name, bytes);
-    let log = open(&disk, small()).unwrap();
+    let log = open(&disk).unwrap();
     assert_eq!(texts(&log), ["kept"]);
 }
 
@@ -207,7 +203,7 @@ fn check_cut(disk: &SimDisk, name: &str, cut: usize, batches: &[Vec<String>]) {
     const HEADER_BYTES: usize = 32;
     let damaged = SimDisk::default();
     damaged.set_bytes(name, disk.bytes(name)[..cut].to_vec());
-    match open(&damaged, small()) {
+    match open(&damaged) {
         Ok(log) => {
             let kept = texts(&log);
             assert!(is_prefix_of_batches(&kept, batches), "cut at {cut}: {kept:?}");

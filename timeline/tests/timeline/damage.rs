@@ -3,21 +3,19 @@
 use std::{fs, path::Path};
 
 use media::{ErrorKind, Seq};
-use tempfile::TempDir;
 use timeline::{StoredEvent, Timeline, TimelineError, verify};
 
 use crate::{
-    compact::purge,
-    crash::open,
+    compact::{open, purge},
     disk::{Fault, SimDisk},
-    support::{all, found, journal_files, run, small, texts},
+    support::{all, found, journal_files, new_log, run, small, texts},
 };
 use fastrand::Rng;
 
 #[test]
 fn any_bit_flipped_in_the_file_being_written_is_refused_also_after_a_kill() {
     let disk = SimDisk::default();
-    let log = open(&disk, small()).unwrap();
+    let log = open(&disk).unwrap();
     let mut ends = vec![32];
     for text in ["one", "two", "three"] {
         log.append_wait(vec![found(1, text), found(2, "beside")]).unwrap();
@@ -35,7 +33,7 @@ fn any_bit_flipped_in_the_file_being_written_is_refused_also_after_a_kill() {
         damaged[bit / 8] ^= 1 << (bit % 8);
         let copy = SimDisk::default();
         copy.set_bytes(&name, damaged);
-        match open(&copy, small()).map(drop) {
+        match open(&copy).map(drop) {
             Err(TimelineError::Damaged { file, offset, .. }) => {
                 assert_eq!(file, Path::new("/sim").join(&name));
                 assert!(offset <= bit as u64 / 8, "bit {bit} told at offset {offset}");
@@ -49,7 +47,7 @@ fn any_bit_flipped_in_the_file_being_written_is_refused_also_after_a_kill() {
         damaged[bit / 8] ^= 1 << (bit % 8);
         let copy = SimDisk::default();
         copy.set_bytes(&name, damaged);
-        let log = open(&copy, small()).unwrap();
+        let log = open(&copy).unwrap();
         assert_eq!(texts(&log), ["one", "beside", "two", "beside", "three", "beside"]);
     }
 }
@@ -64,8 +62,7 @@ fn last_batch_end(bytes: &[u8], mark_bytes: usize) -> usize {
 
 #[test]
 fn thousands_of_bits_flipped_in_sealed_files_are_all_told() {
-    let dir = TempDir::new().unwrap();
-    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    let (dir, log) = new_log();
     for number in 0..40u8 {
         log.append_wait(vec![found(number % 3, &format!("event {number} {}", "x".repeat(90)))])
             .unwrap();
@@ -118,7 +115,7 @@ fn flip_sealed_files(dir: &Path, original: &[StoredEvent], flips: u32) -> usize 
 fn a_missing_file_is_named() {
     let build = || {
         let disk = SimDisk::default();
-        let log = open(&disk, small()).unwrap();
+        let log = open(&disk).unwrap();
         for _ in 0..40 {
             log.append_wait(vec![found(1, &"x".repeat(200))]).unwrap();
         }
@@ -132,7 +129,7 @@ fn a_missing_file_is_named() {
         for name in names.iter().filter(|name| *name != missing) {
             to.set_bytes(name, from.bytes(name));
         }
-        let error = open(&to, small()).map(drop).unwrap_err();
+        let error = open(&to).map(drop).unwrap_err();
         let told = error.to_string();
         let neighbour = if position == 0 { 1 } else { position - 1 };
         assert!(told.contains(&names[neighbour]), "{missing} is missing: {told}");
@@ -143,7 +140,7 @@ fn a_missing_file_is_named() {
 #[test]
 fn a_damaged_footer_is_made_again() {
     let disk = SimDisk::default();
-    let log = open(&disk, small()).unwrap();
+    let log = open(&disk).unwrap();
     for _ in 0..30 {
         log.append_wait(vec![found(1, &"x".repeat(200))]).unwrap();
     }

@@ -3,12 +3,11 @@
 use std::sync::{Mutex, mpsc};
 
 use media::{ErrorKind, Seq};
-use tempfile::TempDir;
 use timeline::{EVENTS_MAX, LogState, Timeline, TimelineError, TimelineOptions};
 
 use crate::{
     disk::{Fault, SimDisk},
-    support::{deleted, events, found, small, texts},
+    support::{deleted, events, found, new_log, small, texts},
 };
 
 fn open(disk: &SimDisk) -> Timeline {
@@ -114,8 +113,7 @@ fn a_write_that_cannot_be_undone_poisons_the_log() {
 
 #[test]
 fn a_second_opener_is_told_which_directory_is_taken() {
-    let dir = TempDir::new().unwrap();
-    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    let (dir, log) = new_log();
     let error = Timeline::open(dir.path(), small()).map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.to_string().contains(dir.path().to_str().unwrap()), "{error}");
@@ -125,8 +123,7 @@ fn a_second_opener_is_told_which_directory_is_taken() {
 
 #[test]
 fn a_full_queue_refuses_and_loses_nothing_it_took() {
-    let dir = TempDir::new().unwrap();
-    let (log, _) = Timeline::open(dir.path(), small()).unwrap();
+    let (_dir, log) = new_log();
     let (release, blocked) = mpsc::sync_channel::<()>(1);
     let blocked = Mutex::new(blocked);
     log.on_publish(Box::new(move |_| {

@@ -30,7 +30,7 @@ use crate::{
     files::contents,
     replay::{Tree, note, steps},
     skip::skip,
-    support::{description, found, frames, run, signal, small},
+    support::{description, found, frames, run, signal, small, stored},
 };
 use fastrand::Rng;
 
@@ -162,10 +162,8 @@ impl Life {
     }
 
     fn keep_column(&mut self) {
-        let mut writer = self.world().log.column_writer();
         let first = self.next_row;
-        (first..first + ROWS).for_each(|index| writer.push(&signal(index)).expect("pushed"));
-        let (signals, lease) = writer.finish().expect("finished");
+        let (signals, lease) = stored(&self.world().log, first..first + ROWS);
         assert!(matches!(signals, Signals::Column { .. }), "too many for an event");
         let number = if self.random.u64(..100) < 30 { PURGED } else { 4 };
         let appended =

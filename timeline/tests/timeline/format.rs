@@ -14,7 +14,7 @@ use timeline::{BlobStore, Timeline, TimelineOptions, verify};
 
 use crate::{
     compact::purge,
-    support::{events, found, frames, signal, small},
+    support::{events, found, frames, small, stored},
 };
 
 /// Version of the fixture in the format that is written.
@@ -32,9 +32,7 @@ fn write_fixture(dir: &Path) {
         let text = format!("event {number}: caf\u{e9} \"quoted\"");
         log.append_wait(vec![found(number % 3, &text), found(9, "beside")]).unwrap();
     }
-    let mut column = log.column_writer();
-    (0..400).for_each(|index| column.push(&signal(index)).unwrap());
-    let (column, _lease) = column.finish().unwrap();
+    let (column, _lease) = stored(&log, 0..400);
     log.append_wait(vec![frames(1, column)]).unwrap();
     let blobs = BlobStore::open(&dir.join("blobs"), None).unwrap();
     blobs.lease().put(b"not really a JPEG").unwrap();

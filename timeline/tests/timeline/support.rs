@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Lines, Write, stdin},
+    ops::Range,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::{
@@ -12,6 +13,7 @@ use std::{
 };
 
 use media::{Activity, CellBox, RunId, Score, Seq, Signal, WallTime, Zones};
+use tempfile::TempDir;
 use timeline::{
     Event, EventKind, EventMeta, FindingKind, FindingPayload, FramesDecoded, NewEvent, RunDeleted,
     SamplingPolicy, Signals, StoredEvent, Timeline, TimelineOptions,
@@ -88,6 +90,21 @@ pub fn signal(index: u64) -> Signal {
             zones: index as u16,
         }),
     }
+}
+
+/// Opens a new log of [`small`] files.
+pub fn new_log() -> (TempDir, Timeline) {
+    let dir = TempDir::new().unwrap();
+    let (log, recovery) = Timeline::open(dir.path(), small()).unwrap();
+    assert_eq!((recovery.events, recovery.torn), (0, None));
+    (dir, log)
+}
+
+/// Stores these signals; they stay as long as the second value.
+pub fn stored(log: &Timeline, rows: Range<u64>) -> (Signals, impl Sized + use<>) {
+    let mut writer = log.column_writer();
+    rows.for_each(|index| writer.push(&signal(index)).unwrap());
+    writer.finish().unwrap()
 }
 
 /// Returns the files of the journal below `dir`, in order.
