@@ -1,10 +1,7 @@
 //! Converts the API's records to rows of the files.
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{IgnoredAny, MapAccess, Visitor},
-};
-use serde_json::{Map, Value};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
 use tables::{Cell, Table, TableError, sides};
 
 use crate::{activity::EpisodeRecord, wire::MarkerRecord};
@@ -66,12 +63,12 @@ pub struct EventRow {
 impl EventRow {
     /// Returns the stream, if this is the event of its frames.
     pub fn stream(&self) -> Option<&str> {
-        self.payload.0["stream_id"].as_str().filter(|_| self.kind == "frames_decoded")
+        self.payload.kept["stream_id"].as_str().filter(|_| self.kind == "frames_decoded")
     }
 
     /// Adds the event to `table`.
     pub fn push(&self, table: &mut Table, run: &str) -> Result<(), TableError> {
-        let payload = self.payload.0.to_string();
+        let payload = self.payload.kept.to_string();
         let (seq, appended_at) = (self.seq.into(), self.pts_ms.into());
         table.push(&[
             run.into(),
@@ -84,33 +81,10 @@ impl EventRow {
 }
 
 /// Payload without `signals`, up to half a million, which are rows of another file.
-struct Payload(Value);
-
-impl<'de> Deserialize<'de> for Payload {
-    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Payload, D::Error> {
-        json.deserialize_map(Fields)
-    }
-}
-
-struct Fields;
-
-impl<'de> Visitor<'de> for Fields {
-    type Value = Payload;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a payload")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Payload, A::Error> {
-        let mut kept = Map::new();
-        while let Some(name) = fields.next_key::<String>()? {
-            if name == "signals" {
-                fields.next_value::<IgnoredAny>()?;
-            } else {
-                let value = fields.next_value()?;
-                kept.insert(name, value);
-            }
-        }
-        Ok(Payload(Value::Object(kept)))
-    }
+#[derive(Deserialize)]
+struct Payload {
+    #[serde(rename = "signals", default)]
+    _signals: IgnoredAny,
+    #[serde(flatten)]
+    kept: Value,
 }
