@@ -3,7 +3,7 @@
 //! One sweep at startup, every hour and soon after a deletion, slow on purpose. Stills that nobody can fetch
 //! go with the next sweep; records and columns of a deleted run go after its age, or once they take too much
 //! of the owner's quota; runs with events that a log reader has not read yet stay. Ages end at the log's last
-//! event and follow a [`RetentionClock`]: a clock that runs ahead removes nothing. A failed sweep is counted
+//! event and follow a `RetentionClock`: a clock that runs ahead removes nothing. A failed sweep is counted
 //! and continued by the next. Long because its parts share what they find.
 
 mod hashes;
