@@ -19,7 +19,7 @@ use crate::support::{
 fn semantic(server: &Server, run: &str, answer: &Value) -> Value {
     let said = answer["semantic"].clone();
     assert_eq!(server.payloads(run, "run_completed")[0]["semantic"], said, "the event");
-    assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["semantic"], said, "the run");
+    assert_eq!(server.record(run)["semantic"], said, "the run");
     said
 }
 
@@ -31,7 +31,7 @@ fn a_wrong_name_is_said_everywhere() {
     let setup = model.behind(Setup::new(dir.path()).clips()).log_to(&log);
     let server = setup.start();
     let run = server.create_run();
-    assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["semantic"], Value::Null);
+    assert_eq!(server.record(&run)["semantic"], Value::Null);
     let reply = reason(&server, &run, &json!({})).assert_ok();
     let error = format!("http 404: The model `{MODEL}` does not exist");
     let expected = json!({
@@ -56,11 +56,7 @@ fn a_wrong_name_is_said_everywhere() {
     assert_eq!(warned.len(), 1, "{lines}");
     assert!(warned[0].contains(&run) && warned[0].contains("does not exist"), "{warned:?}");
     let server = setup.start();
-    assert_eq!(
-        server.get(&format!("/v1/runs/{run}")).json()["semantic"],
-        expected,
-        "after a restart"
-    );
+    assert_eq!(server.record(&run)["semantic"], expected, "after a restart");
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::{
 };
 
 fn active_job(server: &Server, run: &str) -> Value {
-    server.get(&format!("/v1/runs/{run}")).json()["active_job"].clone()
+    server.record(run)["active_job"].clone()
 }
 
 /// A minute of H.264 in Matroska.

@@ -16,11 +16,6 @@ fn wait_for(server: &Server, run: &str, what: &str, found: impl Fn(&Value) -> bo
     eventually(what, || Some(server.record(run)).filter(&found))
 }
 
-fn analyze(server: &Server, run: &str) {
-    let body = json!({"model": "qwen3-vl-8b", "frames": [frame()], "stream_id": "yard"});
-    server.post_run(run, "analyze", &body).assert_ok();
-}
-
 fn completed(server: &Server, run: &str) -> Value {
     let last = server.payloads(run, "run_completed").into_iter().next();
     last.unwrap_or_else(|| panic!("not completed: {:?}", server.events(run)))
@@ -30,7 +25,8 @@ fn completed(server: &Server, run: &str) -> Value {
 fn a_finished_run_is_completed_and_takes_no_more() {
     let server = shared();
     let (fresh, analyzed) = (server.create_run(), server.create_run());
-    analyze(&server, &analyzed);
+    let body = json!({"model": "qwen3-vl-8b", "frames": [frame()], "stream_id": "yard"});
+    server.post_run(&analyzed, "analyze", &body).assert_ok();
     for (run, stream, frames) in [(&fresh, Value::Null, 0), (&analyzed, json!("yard"), 1)] {
         let path = format!("/v1/runs/{run}/finish");
         let foreign = server.call("POST", &path).key(Some(BOB)).json(&json!({})).send();
@@ -48,33 +44,6 @@ fn a_finished_run_is_completed_and_takes_no_more() {
         }
         assert_eq!(server.record(run)["expires_at"], Value::Null);
     }
-}
-
-#[test]
-fn a_run_that_rests_after_its_analysis_does_not_count() {
-    let setup = Setup::temporary().var("SERVICE_ACTIVE_STREAM_LIMIT", "2");
-    let mut server = setup.start();
-    let (rests, waits) = (server.create_run(), server.create_run());
-    let refused = |server: &Server| {
-        let reply = server.post("/v1/runs", &json!({}));
-        let told = reply.json()["error"]["details"].clone();
-        let expected = json!([
-            {"field": "limit", "message": "2"}, {"field": "active", "message": "2"},
-        ]);
-        assert_eq!((reply.status, told), (409, expected), "{}", reply.text);
-    };
-    refused(&server);
-    server.call("POST", &format!("/v1/runs/{waits}/keepalive")).send().assert_ok();
-    refused(&server);
-    analyze(&server, &rests);
-    let third = server.create_run();
-    refused(&server);
-    server.kill();
-    server = setup.start();
-    refused(&server);
-    assert_eq!(server.call("POST", &format!("/v1/runs/{third}/finish")).send().status, 200);
-    server.create_run();
-    refused(&server);
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn a_clip_becomes_events_markers_and_stills() {
     assert_eq!(markers["markers"], again["markers"], "of the newer analysis");
 
     check_keyframes(&server, &run);
-    let record = server.get(&format!("/v1/runs/{run}")).json();
+    let record = server.record(&run);
     assert_eq!((&record["source"], &record["source_uri"]), (&json!("file"), &json!(path)));
 }
 
@@ -284,43 +284,6 @@ fn a_worker_that_is_killed_from_outside_costs_a_retry(server: &Server) {
     assert_eq!(kinds[..2], ["run_created", "ingest_started"]);
     assert!(!stills.is_empty() && stills.iter().all(|kind| is_of_frames(kind)), "{kinds:?}");
     assert_eq!(kinds[last..], ["ingest_received", "frames_decoded"]);
-}
-
-#[test]
-fn jobs_past_the_queue_are_told_to_come_back() {
-    let setup = Setup::temporary().clips();
-    // A server confined to one processor runs one job at a time.
-    let server = std::thread::scope(|scope| {
-        let start = || {
-            let mut one = rustix::thread::CpuSet::new();
-            one.set(0);
-            rustix::thread::sched_setaffinity(None, &one).expect("processor 0 is ours");
-            setup.start()
-        };
-        scope.spawn(start).join().expect("no panic")
-    });
-    let limits = server.get("/v1/limits").json()["limits"].clone();
-    let jobs = (&limits["file_jobs"]["max"], &limits["file_jobs_waiting"]["max"]);
-    assert_eq!(jobs, (&json!(1), &json!(64)));
-    let runs: Vec<String> = (0..66).map(|_| server.create_run()).collect();
-    let body = json!({"source_uri": "long.mp4", "max_frames": 500_000});
-    let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let send = |run: &str| {
-            let reply = server.post_run(run, "ingest", &body);
-            assert!(reply.status != 503 || !reply.header("retry-after").is_empty());
-            reply.status
-        };
-        let jobs: Vec<_> = runs.iter().map(|run| scope.spawn(move || send(run))).collect();
-        while !jobs.iter().any(|job| job.is_finished()) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        for run in &runs {
-            assert_eq!(server.post_run(run, "stop", &json!({})).status, 200);
-        }
-        jobs.into_iter().map(|job| job.join().expect("no panic")).collect()
-    });
-    let count = |status| statuses.iter().filter(|found| **found == status).count();
-    assert_eq!((count(503), count(409)), (1, 65), "{statuses:?}");
 }
 
 #[test]

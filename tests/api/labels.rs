@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{BOB, Server, Setup, shared};
 
 fn label(server: &Server, run: &str) -> Value {
-    server.get(&format!("/v1/runs/{run}")).json()["label"].clone()
+    server.record(run)["label"].clone()
 }
 
 #[test]

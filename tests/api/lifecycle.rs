@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::routes::frame;
 use crate::support::{BOB, Server, Setup, shared};
 
 /// Sends `count` requests at once and returns their statuses, sorted.
@@ -68,22 +69,39 @@ fn stops_and_keepalives_at_once_never_follow_the_stop() {
 }
 
 #[test]
-fn the_active_limit_counts_each_owner_alone() {
-    let setup = Setup::temporary().var("SERVICE_ACTIVE_STREAM_LIMIT", "5");
+fn the_active_limit_counts_each_owner_alone_and_no_run_that_rests_after_its_analysis() {
+    let setup = Setup::temporary().var("SERVICE_ACTIVE_STREAM_LIMIT", "2");
     let mut server = setup.start();
     let statuses = at_once(&server, 12, "POST", "/v1/runs");
-    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 5, "{statuses:?}");
-    let refused = server.post("/v1/runs", &json!({}));
-    assert_eq!((refused.status, refused.fields()), (409, vec!["limit".into(), "active".into()]));
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 2, "{statuses:?}");
+    let assert_full = |server: &Server| {
+        let reply = server.post("/v1/runs", &json!({}));
+        let told = reply.json()["error"]["details"].clone();
+        let expected = json!([
+            {"field": "limit", "message": "2"}, {"field": "active", "message": "2"},
+        ]);
+        assert_eq!((reply.status, told), (409, expected), "{}", reply.text);
+    };
+    assert_full(&server);
     let bobs = server.call("POST", "/v1/runs").key(Some(BOB)).json(&json!({})).send();
     assert_eq!(bobs.status, 200);
     let listed = server.get("/v1/runs").json();
-    let first = listed[0]["run_id"].as_str().expect("an id").to_owned();
-    assert_eq!(server.call("DELETE", &format!("/v1/runs/{first}")).send().status, 200);
+    let [rests, waits] = [0, 1].map(|at| listed[at]["run_id"].as_str().expect("an id"));
+    server.post_run(waits, "keepalive", &json!({})).assert_ok();
+    assert_full(&server);
+    let analysis = json!({"model": "qwen3-vl-8b", "frames": [frame()]});
+    server.post_run(rests, "analyze", &analysis).assert_ok();
+    let third = server.create_run();
+    assert_full(&server);
     server.kill();
-    let server = setup.start();
-    assert_eq!(server.post("/v1/runs", &json!({})).status, 200, "the slot is free again");
-    assert_eq!(server.post("/v1/runs", &json!({})).status, 409, "the rest survived the restart");
+    server = setup.start();
+    assert_full(&server);
+    assert_eq!(server.call("POST", &format!("/v1/runs/{third}/finish")).send().status, 200);
+    server.create_run();
+    assert_full(&server);
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{waits}")).send().status, 200);
+    server.create_run();
+    assert_full(&server);
 }
 
 #[test]
