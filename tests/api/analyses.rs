@@ -47,7 +47,9 @@ fn ids(markers: &[Value]) -> Vec<String> {
 
 #[test]
 fn markers_are_those_of_the_newest_analysis_unless_another_is_asked_for() {
-    let setup = Setup::temporary();
+    let dir = tempfile::tempdir().expect("a directory");
+    seed(dir.path());
+    let setup = Setup::new(dir.path());
     let mut server = setup.start();
     let run = server.create_run();
     let path = format!("/v1/runs/{run}/markers");
@@ -83,6 +85,7 @@ fn markers_are_those_of_the_newest_analysis_unless_another_is_asked_for() {
     let third = analyze(&server, &run, "main", &frames(0, 6));
     assert!(!names.contains(&made_by(&third)), "the count goes on where it was");
     assert_eq!(ids(&array(&server.get(&path))), of(&[&other, &third]));
+    markers_of_older_logs_are_those_of_an_analysis_before_all_others(&server);
 }
 
 #[test]
@@ -135,16 +138,12 @@ fn seed(dir: &std::path::Path) {
     seed::append(&log, RUN, events);
 }
 
-#[test]
-fn markers_of_older_logs_are_those_of_an_analysis_before_all_others() {
-    let dir = tempfile::tempdir().expect("a directory");
-    seed(dir.path());
-    let server = Setup::new(dir.path()).start();
+fn markers_of_older_logs_are_those_of_an_analysis_before_all_others(server: &Server) {
     let path = format!("/v1/runs/{RUN}/markers");
     let old = array(&server.get(&path));
     assert_eq!(old.len(), 2);
     assert!(old.iter().all(|marker| marker.get("analysis_id").is_none()), "{old:?}");
-    let new = analyze(&server, &RUN.to_string(), "main", &frames(0, 3));
+    let new = analyze(server, &RUN.to_string(), "main", &frames(0, 3));
     assert_eq!(array(&server.get(&path)), new);
     assert_eq!(array(&server.get(&format!("{path}?analysis_id=all"))).len(), 5);
 }

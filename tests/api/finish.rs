@@ -1,20 +1,11 @@
-//! Runs that complete, and runs that count against the limit of active ones.
+//! Runs that complete, by request or by themselves.
 
 use media::RunId;
 use serde_json::{Value, json};
 use timeline::{AnalysisGenerated, Event};
 
-use crate::{
-    api::{
-        jobs::{long, reading},
-        routes::frame,
-    },
-    support::{BOB, Server, Setup, eventually, seed, shared},
-};
-
-fn wait_for(server: &Server, run: &str, what: &str, found: impl Fn(&Value) -> bool) -> Value {
-    eventually(what, || Some(server.record(run)).filter(&found))
-}
+use super::routes::frame;
+use crate::support::{BOB, Server, Setup, seed, shared, wait_until};
 
 fn completed(server: &Server, run: &str) -> Value {
     let last = server.payloads(run, "run_completed").into_iter().next();
@@ -46,18 +37,6 @@ fn a_finished_run_is_completed_and_takes_no_more() {
     }
 }
 
-#[test]
-fn a_run_with_work_under_way_counts_until_it_has_ended() {
-    let server = reading().var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
-    let run = server.create_run();
-    let reply = server.start_job(&run, "ingest", &long());
-    assert_eq!(server.post("/v1/runs", &json!({})).status, 409);
-    assert_eq!(server.call("DELETE", reply.header("location")).send().status, 200);
-    wait_for(&server, &run, "the job ends", |record| record["active_job"].is_null());
-    assert_eq!(server.record(&run)["status"], "processing");
-    server.create_run();
-}
-
 /// A run of Alice's as a server of two hours ago left it, with an analysis or without.
 fn seed(dir: &std::path::Path, runs: [(RunId, bool); 2]) {
     let log = seed::log_at(dir, timeline::system_clock().epoch_ms - 7_200_000);
@@ -78,7 +57,7 @@ fn an_idle_run_completes_where_it_was_analyzed_and_else_expires() {
     let server = Setup::new(dir.path()).start();
     let (analyzed, other) = (analyzed.to_string(), other.to_string());
     for (run, status) in [(&analyzed, "completed"), (&other, "expired")] {
-        wait_for(&server, run, status, |record| record["status"] == status);
+        wait_until(status, || server.record(run)["status"] == status);
     }
     let told = completed(&server, &analyzed);
     let expected = json!({

@@ -173,23 +173,21 @@ fn an_upload_is_compared_by_its_file() {
         assert_eq!((reply.status, reply.fields()), (422, vec!["idempotency-key".to_owned()]));
     }
     assert_eq!(stored(dir.path()).len(), 1);
+    a_second_request_waits_for_the_first_to_end(&server, dir.path());
 }
 
-#[test]
-fn a_second_request_waits_for_the_first_to_end() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+fn a_second_request_waits_for_the_first_to_end(server: &Server, dir: &Path) {
     let send = || {
-        let call = server.call("POST", "/v1/upload").header("idempotency-key", "k");
+        let call = server.call("POST", "/v1/upload").header("idempotency-key", "l");
         call.header("content-type", TYPE).body(file_form("a.mp4", b"no media")).send()
     };
-    let stream = half_an_upload(&server, ALICE, "idempotency-key: k\r\n", b"x");
-    wait_for_files(dir.path(), 1);
-    let reply = send();
-    assert_eq!((reply.status, reply.header("retry-after")), (409, "1"), "{}", reply.text);
-    assert_eq!(reply.code(), "conflict");
+    let before = stored(dir).len();
+    let stream = half_an_upload(server, ALICE, "idempotency-key: l\r\n", b"x");
+    wait_for_files(dir, before + 1);
+    let reply = send().assert_refused(409, "conflict");
+    assert_eq!(reply.header("retry-after"), "1");
     drop(stream);
-    wait_for_files(dir.path(), 0);
+    wait_for_files(dir, before);
     wait_until("the key is free again", || send().status == 422);
 }
 

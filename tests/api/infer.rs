@@ -254,9 +254,31 @@ fn fails_some(seen: &Seen) -> Step {
 }
 
 #[test]
-fn a_batch_returns_in_order_with_a_failure_for_each_that_failed() {
-    let model = Model::start(fails_some);
+fn a_batch_is_answered_in_order_and_within_its_limits() {
+    let words = "x".repeat(3 << 20);
+    let model = Model::start(move |seen| match &*prompt(seen) {
+        "long" => Step::chat(&words),
+        _ => fails_some(seen),
+    });
     let server = model.behind(Setup::temporary()).start();
+    the_answers_of_a_batch_are_held_within_a_limit(&model, &server);
+    a_batch_returns_in_order_with_a_failure_for_each_that_failed(&model, &server);
+}
+
+fn the_answers_of_a_batch_are_held_within_a_limit(model: &Model, server: &Server) {
+    let batch = json!({"requests": vec![question("long"); 13], "max_parallel": 1});
+    let answer = server.post("/v1/infer/batch", &batch).json();
+    // Ten of 3 MiB are less than 32 MiB, the eleventh is read and dropped, and no more are asked.
+    assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(10), &json!(3)));
+    assert_eq!((model.server.seen().len(), model.server.in_flight_max()), (11, 1));
+    for item in &answer["results"].as_array().expect("an array")[10..] {
+        let error = &item["error"];
+        assert_eq!((&item["ok"], &error["code"]), (&json!(false), &json!("validation_error")));
+        assert_eq!(error["details"][0]["field"], "requests", "{error}");
+    }
+}
+
+fn a_batch_returns_in_order_with_a_failure_for_each_that_failed(model: &Model, server: &Server) {
     let run = server.create_run();
     let requests: Vec<Value> = (0..256)
         .map(|at| with(question(&format!("question {at}")), "run_id", json!(run)))

@@ -175,23 +175,6 @@ fn a_batch_waits_for_places_in_the_queue(server: &Server) {
 }
 
 #[test]
-fn the_answers_of_a_batch_are_held_within_a_limit() {
-    let words = "x".repeat(3 << 20);
-    let model = Model::start(move |_| Step::chat(&words));
-    let server = model.behind(Setup::temporary()).start();
-    let batch = json!({"requests": vec![question("p"); 13], "max_parallel": 1});
-    let answer = server.post("/v1/infer/batch", &batch).json();
-    // Ten of 3 MiB are less than 32 MiB, the eleventh is read and dropped, and no more are asked.
-    assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(10), &json!(3)));
-    assert_eq!((model.server.seen().len(), model.server.in_flight_max()), (11, 1));
-    for item in &answer["results"].as_array().expect("an array")[10..] {
-        let error = &item["error"];
-        assert_eq!((&item["ok"], &error["code"]), (&json!(false), &json!("validation_error")));
-        assert_eq!(error["details"][0]["field"], "requests", "{error}");
-    }
-}
-
-#[test]
 fn who_stood_in_for_a_backend_that_fails_is_told() {
     let (bad, good) = (Model::start(|_| Step::html(500)), Model::start(|_| Step::chat("hello")));
     let setup = bad.behind(Setup::temporary());

@@ -129,7 +129,7 @@ fn a_job_is_its_owner_s_and_what_is_refused_at_once_is_none() {
 
 #[test]
 fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
-    let server = reading().start();
+    let server = reading().var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
     let (run, body) = (server.create_run(), long());
     let reply = asked(&server, &run, "ingest", &body).assert_status(202);
     let job = reply.json()["job_id"].clone();
@@ -142,6 +142,7 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
     assert_eq!(listed[0]["active_job"]["status"], "running", "{listed}");
     let jobs = server.get(&format!("/v1/runs/{run}/jobs")).json()["jobs"].clone();
     assert_eq!((&jobs[0]["job_id"], &jobs[1]), (&job, &Value::Null), "told once: {jobs}");
+    assert_eq!(server.post("/v1/runs", &json!({})).status, 409, "its run is active");
     // The same again is the same job; another one has to wait for it.
     assert_eq!(asked(&server, &run, "ingest", &body).json()["job_id"], job);
     for what in ["ingest", "reason"] {
@@ -172,7 +173,11 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
     assert_eq!((&frames["truncated"], &frames["reason"]), (&json!(true), &json!("stopped")));
     let decoded = frames["decoded_frames"].as_u64().expect("a number");
     assert_eq!(frames["signals"].as_array().map(|all| all.len() as u64), Some(decoded));
-    // The run goes on.
+    // The run goes on, and without work it is not active.
+    wait_until("the job ends", || server.record(&run)["active_job"].is_null());
+    assert_eq!(server.record(&run)["status"], "processing");
+    let other = server.create_run();
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{other}")).send().status, 200);
     server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
     server.post_run(&run, "ingest", &json!({"source_uri": "motion.mp4"})).assert_ok();
 }
