@@ -204,35 +204,26 @@ fn floods() -> Vec<Flood> {
         let stream = 2 * at as u32 + 1;
         [request(stream), frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())].concat()
     };
-    let endless = |at: usize| match at {
-        0 => frame(HEADERS, 0, 1, &health()),
-        // Empty header names and values, never the end.
-        _ => frame(CONTINUATION, 0, 1, &[0x00, 1, b'x', 0].repeat(2000)),
-    };
+    // Empty header names and values.
+    let empty = [0x00, 1, b'x', 0].repeat(2000);
     vec![
         ("rapid reset", 50_000, Box::new(reset)),
-        ("an endless head", 8192, Box::new(endless)),
-        (
-            "an endless head of nothing",
-            many,
-            Box::new(|at| match at {
-                0 => frame(HEADERS, 0, 1, &health()),
-                _ => frame(CONTINUATION, 0, 1, &[]),
-            }),
-        ),
+        ("an endless head", 8192, behind_head(0, frame(CONTINUATION, 0, 1, &empty))),
+        ("an endless head of nothing", many, behind_head(0, frame(CONTINUATION, 0, 1, &[]))),
         ("a compressed bomb", 1000, Box::new(bomb)),
         ("settings", many, Box::new(|_| frame(SETTINGS, 0, 0, &setting(3, 100)))),
         ("pings", many, Box::new(|_| frame(PING, 0, 0, &[7; 8]))),
-        (
-            "data of nothing",
-            300_000,
-            Box::new(|at| match at {
-                0 => frame(HEADERS, END_HEADERS, 1, &health()),
-                _ => frame(DATA, 0, 1, &[]),
-            }),
-        ),
+        ("data of nothing", 300_000, behind_head(END_HEADERS, frame(DATA, 0, 1, &[]))),
         ("windows", many, Box::new(|_| frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes()))),
     ]
+}
+
+/// The head of a request, and behind it the same frame again and again.
+fn behind_head(flags: u8, again: Vec<u8>) -> Box<dyn Fn(usize) -> Vec<u8>> {
+    Box::new(move |at| match at {
+        0 => frame(HEADERS, flags, 1, &health()),
+        _ => again.clone(),
+    })
 }
 
 #[test]
