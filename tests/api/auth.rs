@@ -124,19 +124,21 @@ fn a_foreign_run_takes_as_long_as_a_missing_one() {
 fn a_tenant_is_asked_for_only_where_it_is_required() {
     let server = Setup::temporary().var("SERVICE_REQUIRE_TENANT_ID", "true").start();
     let long = "t".repeat(129);
-    let rows = [(None, 401), (Some(""), 401), (Some("acme"), 200), (Some(&*long), 422)];
-    for (tenant, status) in rows {
-        let call = server.call("GET", "/v1/runs");
-        let call = tenant.iter().fold(call, |call, tenant| call.header("x-tenant-id", tenant));
-        assert_eq!(call.send().status, status, "{tenant:?}");
-    }
-    let rows = [(["acme", "acme"], 200), (["acme", "other"], 422), (["", "acme"], 422)];
+    let rows: [(&[&str], u16); 7] = [
+        (&[], 401),
+        (&[""], 401),
+        (&["acme"], 200),
+        (&[&long], 422),
+        (&["acme", "acme"], 200),
+        (&["acme", "other"], 422),
+        (&["", "acme"], 422),
+    ];
     for (tenants, status) in rows {
         let call = server.call("GET", "/v1/runs");
         let call = tenants.iter().fold(call, |call, tenant| call.header("x-tenant-id", tenant));
         let reply = call.send();
         assert_eq!(reply.status, status, "{tenants:?}: {}", reply.text);
-        assert!(status == 200 || reply.fields() == ["x-tenant-id"], "{}", reply.text);
+        assert!(status != 422 || reply.fields() == ["x-tenant-id"], "{}", reply.text);
     }
 }
 

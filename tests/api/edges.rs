@@ -22,45 +22,35 @@ pub fn raw(server: &Server, bytes: &[u8]) -> String {
     String::from_utf8_lossy(&reply).into_owned()
 }
 
+/// The head of a request that is the last of its connection.
+pub fn head(line: &str, fields: &[&str]) -> String {
+    let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+    format!("{line} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{fields}\r\n")
+}
+
 #[test]
 fn every_answer_of_every_layer_names_its_request() {
     let server = shared();
-    let close = "connection: close\r\n";
-    let key = format!("x-api-key: {}\r\n", server.key(ALICE));
-    let long = "a".repeat(70_000);
+    let key = format!("x-api-key: {}", server.key(ALICE));
+    let pad = format!("x-pad: {}", "a".repeat(70_000));
+    let body = [&*key, "content-type: application/json", "content-length: 2097153"];
+    let upload = "content-type: multipart/form-data; boundary=b";
+    let offer = [&*key, "content-type: application/sdp", "transfer-encoding: chunked"];
     let rows = [
-        ("no route", format!("GET /nothing HTTP/1.1\r\nhost: a\r\n{close}\r\n"), 404),
-        ("no method", format!("PUT /v1/health HTTP/1.1\r\nhost: a\r\n{close}\r\n"), 405),
-        ("no key", format!("GET /v1/runs HTTP/1.1\r\nhost: a\r\n{close}\r\n"), 401),
-        ("a preflight", format!("OPTIONS /v1/runs HTTP/1.1\r\nhost: a\r\n{close}\r\n"), 400),
-        (
-            "a body past the limit",
-            format!(
-                "POST /v1/runs HTTP/1.1\r\nhost: a\r\n{key}{close}content-type: application/json\
-                 \r\ncontent-length: 2097153\r\n\r\n{}",
-                "a".repeat(2_097_153)
-            ),
-            413,
-        ),
+        ("no route", head("GET /nothing", &[]), 404),
+        ("no method", head("PUT /v1/health", &[]), 405),
+        ("no key", head("GET /v1/runs", &[]), 401),
+        ("a preflight", head("OPTIONS /v1/runs", &[]), 400),
+        ("a body past the limit", head("POST /v1/runs", &body) + &"a".repeat(2_097_153), 413),
         (
             "an upload past the limit, before its body",
-            format!(
-                "POST /v1/upload HTTP/1.1\r\nhost: a\r\n{key}{close}content-type: multipart/form-data; \
-                 boundary=b\r\ncontent-length: 99999999999999\r\n\r\n"
-            ),
+            head("POST /v1/upload", &[&key, upload, "content-length: 99999999999999"]),
             413,
         ),
-        (
-            "an offer in broken chunks",
-            format!(
-                "POST /v1/stream/whip HTTP/1.1\r\nhost: a\r\n{key}{close}content-type: application/sdp\r\n\
-                 transfer-encoding: chunked\r\n\r\nzz\r\n"
-            ),
-            400,
-        ),
-        ("a huge head", format!("GET / HTTP/1.1\r\nx-pad: {long}\r\n{close}\r\n"), 431),
+        ("an offer in broken chunks", head("POST /v1/stream/whip", &offer) + "zz\r\n", 400),
+        ("a huge head", head("GET /", &[&pad]), 431),
         ("no HTTP", "nonsense\r\n\r\n".to_owned(), 400),
-        ("health", format!("GET /v1/health HTTP/1.1\r\nhost: a\r\n{close}\r\n"), 200),
+        ("health", head("GET /v1/health", &[]), 200),
     ];
     for (name, bytes, status) in rows {
         let reply = raw(&server, bytes.as_bytes());

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{
     api::{
-        edges::raw,
+        edges::{head, raw},
         uploads::{stored, upload},
     },
     support::{ALICE, BOB, Server, Setup, clips, shared},
@@ -57,8 +57,8 @@ fn names_lead_to_uploads_and_nowhere_else() {
     ];
     for (name, status) in rows {
         // No client library tidies up its path.
-        let head = format!("GET /v1/files/{name} HTTP/1.1\r\nhost: a\r\nx-api-key: {ALICE}");
-        let reply = raw(&server, format!("{head}\r\nconnection: close\r\n\r\n").as_bytes());
+        let request = head(&format!("GET /v1/files/{name}"), &[&format!("x-api-key: {ALICE}")]);
+        let reply = raw(&server, request.as_bytes());
         assert!(reply.starts_with(&format!("HTTP/1.1 {status}")), "{name}: {reply}");
         assert!(reply.contains("text/plain") && !reply.contains("secret"), "{name}: {reply}");
     }
