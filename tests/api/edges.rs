@@ -1,4 +1,4 @@
-//! Edges of the whole: one request id everywhere, and other origins.
+//! Edges of the whole: headers that every answer has, one request id everywhere, and other origins.
 
 use std::{
     fs,
@@ -9,6 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 
+use super::routes::book::{self, Book};
 use crate::support::{ALICE, Server, Setup, eventually, shared};
 
 /// The answer to raw bytes, up to the close of the connection.
@@ -57,6 +58,32 @@ fn every_answer_of_every_layer_names_its_request() {
         assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")), "{name}: {reply}");
         assert!(reply.contains("\r\nx-request-id: req-"), "{name}: {reply}");
         assert!(reply.contains("\r\nx-content-type-options: nosniff"), "{name}: {reply}");
+    }
+}
+
+#[test]
+fn every_answer_of_every_route_keeps_browsers_from_guessing_caching_and_running_it() {
+    let server = shared();
+    let run = server.create_run();
+    let operations = Book::new(&server).operations();
+    assert!(operations.len() >= 30, "{}", operations.len());
+    for (method, template) in operations {
+        let path = book::path(&template, &run);
+        // A stream of events has no end to wait for.
+        let keys = if path.ends_with("/stream") { &[None][..] } else { &[None, Some(ALICE)] };
+        for key in keys {
+            let reply = server.call(&method, &path).key(*key).json(&json!({})).send();
+            let name = format!("{method} {template} {key:?}: {}", reply.status);
+            assert_eq!(reply.header("x-content-type-options"), "nosniff", "{name}");
+            assert_eq!(reply.header("referrer-policy"), "no-referrer", "{name}");
+            assert_ne!(reply.header("cache-control"), "", "{name}");
+            let policy = reply.header("content-security-policy");
+            assert!(policy.starts_with("default-src 'none'"), "{name}: {policy}");
+            assert!(reply.header("x-request-id").starts_with("req-"), "{name}");
+            if matches!(reply.status, 429 | 503) {
+                assert_ne!(reply.header("retry-after"), "", "{name}");
+            }
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Live video by clients that somebody else wrote: what they send is decoded, selected, described.
+//! Live video by clients that somebody else wrote: what they send is decoded, selected, described; its memory is shared.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,8 +9,9 @@ use std::{
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
+use super::whip::{offer, publishing};
 use crate::support::{
-    ALICE, PATIENCE, Server, Setup,
+    ALICE, BOB, PATIENCE, Server, Setup,
     python::{installed, run},
     this_test,
     whip::picture::{Picture, is_near},
@@ -94,4 +95,27 @@ fn a_killed_media_worker_ends_its_own_sessions_by_name(python: &Path, server: &S
     publisher.wait().expect("waited for");
     assert!(reason.contains("media worker"), "{reason}");
     assert_eq!(server.get("/v1/health").status, 200);
+}
+
+/// Memory reserved for a session.
+const SESSION_BYTES: u64 = 25 << 20;
+
+#[test]
+fn one_principal_takes_half_of_the_media_memory_and_leaves_the_rest() {
+    let memory = (4 * SESSION_BYTES).to_string();
+    let server = Setup::temporary().var("SERVICE_MEDIA_MEMORY_BUDGET_BYTES", &memory).start();
+    for key in [ALICE, BOB] {
+        let publish = || publishing(&server, &offer("VP8")).key(Some(key)).send();
+        let replies = [0, 1, 2].map(|_| publish());
+        let statuses = replies.each_ref().map(|reply| reply.status);
+        assert_eq!(statuses, [201, 201, 503], "{key}: {}", replies[2].text);
+        let refused = &replies[2];
+        assert!(refused.text.contains("SERVICE_MEDIA_MEMORY_BUDGET_BYTES"), "{}", refused.text);
+        assert_ne!(refused.header("retry-after"), "");
+        let path = replies[0].header("location");
+        let deleted = server.call("DELETE", path).key(Some(key)).send();
+        assert_eq!((deleted.status, publish().status), (200, 201), "{key}: it is given back");
+    }
+    let told = &server.get("/v1/limits").json()["limits"]["live_principal_memory"]["max"];
+    assert_eq!(told.as_u64(), Some(2 * SESSION_BYTES));
 }
