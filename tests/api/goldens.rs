@@ -137,19 +137,17 @@ fn every_kind_of_source_leaves_the_events_of_the_golden_file() {
     let uploaded = upload(&server, "sent.mp4", &fs::read(root.join("clip.mp4")).expect("made"));
 
     let sent = uploaded["file_name"].as_str().expect("a name");
-    let mut sources: Vec<(String, Value)> = Vec::new();
-    for (name, _) in CONTAINERS {
-        sources.push((name.to_owned(), json!({ "source_uri": name })));
-    }
-    let mut source = |name: &str, body: Value| sources.push((name.to_owned(), body));
-    source("half of a file", json!({"source_uri": "half.mkv"}));
-    source("five a second", json!({"source_uri": "clip.mp4", "sample_fps": 5}));
-    source("first frames", json!({"source_uri": "clip.mp4", "max_frames": 40}));
-    source("keepalive", json!({"source_uri": "clip.mp4", "gate": {"keepalive_ms": 400}}));
-    source("upload", json!({ "source_uri": sent }));
-    source("URL", json!({ "source_uri": host.url("/clip.mp4") }));
-    source("playlist", json!({ "source_uri": host.url("/list.m3u8") }));
-    source("camera", json!({ "source_uri": format!("rtsps://localhost:{secure}/clip") }));
+    let mut sources = Vec::from(CONTAINERS.map(|(name, _)| (name, json!({"source_uri": name}))));
+    sources.extend([
+        ("half of a file", json!({"source_uri": "half.mkv"})),
+        ("five a second", json!({"source_uri": "clip.mp4", "sample_fps": 5})),
+        ("first frames", json!({"source_uri": "clip.mp4", "max_frames": 40})),
+        ("keepalive", json!({"source_uri": "clip.mp4", "gate": {"keepalive_ms": 400}})),
+        ("upload", json!({ "source_uri": sent })),
+        ("URL", json!({ "source_uri": host.url("/clip.mp4") })),
+        ("playlist", json!({ "source_uri": host.url("/list.m3u8") })),
+        ("camera", json!({ "source_uri": format!("rtsps://localhost:{secure}/clip") })),
+    ]);
 
     let (mut found, mut first) = (String::new(), HashSet::new());
     for (name, body) in &sources {
@@ -208,34 +206,30 @@ fn every_end_leaves_the_kinds_of_the_golden_file() {
         });
         (run, job.json()["job_id"].as_str().expect("an id").to_owned())
     };
-    let kept = |server: &Server, run: &str| drop(server.wait_for_event(run, "frames_decoded"));
     let mut found = String::new();
-    let mut note = |name: &str, kinds: String| {
-        write!(found, "{name}: {kinds}").expect("in memory");
-    };
-
-    let (run, _) = begun(&server);
-    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    kept(&server, &run);
-    note("stop", outline(&server, &run));
-    let (run, job) = begun(&server);
-    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}/jobs/{job}")).send().status, 200);
-    kept(&server, &run);
-    note("cancel", outline(&server, &run));
-    let (run, _) = begun(&server);
-    assert_eq!(server.post_run(&run, "finish", &json!({})).status, 200);
-    let decoded = server.wait_for_event(&run, "frames_decoded");
-    assert_eq!((&decoded["truncated"], &decoded["reason"]), (&json!(true), &json!("stopped")));
-    assert_eq!(server.record(&run)["status"], "completed");
-    note("finish", outline(&server, &run));
-    let (run, _) = begun(&server);
-    assert_eq!(server.kill_workers(), 1);
-    kept(&server, &run);
-    note("worker killed", outline(&server, &run));
-    let (run, _) = begun(&server);
-    server.kill();
-    let server = setup.start();
-    note("server killed", outline(&server, &run));
+    for end in ["stop", "cancel", "finish", "worker killed", "server killed"] {
+        let (run, job) = begun(&server);
+        match end {
+            "cancel" => {
+                let path = format!("/v1/runs/{run}/jobs/{job}");
+                server.call("DELETE", &path).send().assert_ok();
+            }
+            "worker killed" => assert_eq!(server.kill_workers(), 1),
+            "server killed" => {
+                server.kill();
+                server = setup.start();
+            }
+            asked => {
+                server.post_run(&run, asked, &json!({})).assert_ok();
+            }
+        }
+        let told = server.wait_for_event(&run, "frames_decoded");
+        if end == "finish" {
+            assert_eq!((&told["truncated"], &told["reason"]), (&json!(true), &json!("stopped")));
+            assert_eq!(server.record(&run)["status"], "completed");
+        }
+        write!(found, "{end}: {}", outline(&server, &run)).expect("in memory");
+    }
     check("ends.txt", &found);
 }
 

@@ -13,10 +13,11 @@ use crate::support::{ALICE, Setup, shared, skip, this_test, wait_until};
 
 #[test]
 fn metrics_have_a_toggle_of_their_own() {
+    type Asks = [(Option<&'static str>, u16)];
     // The settings of a server, and what a scraper with each of these keys is told.
     let keyless = ("SERVICE_REQUIRE_API_KEY", "false");
     let open = ("SERVICE_METRICS_REQUIRE_API_KEY", "false");
-    let rows: [(&[(&str, &str)], &[(Option<&str>, u16)]); 5] = [
+    let rows: [(&[(&str, &str)], &Asks); 5] = [
         (&[], &[(None, 401), (Some("wrong"), 401), (Some(ALICE), 200)]),
         (&[("SERVICE_REQUIRE_TENANT_ID", "true")], &[(Some(ALICE), 200)]),
         (&[open], &[(None, 200)]),

@@ -42,13 +42,19 @@ fn settings_are_checked_before_anything_starts() {
     let labels = dir.path().join("labels.json");
     std::fs::write(&labels, "{\"acme\": 1}").expect("written");
     let (maps, labels) = ("SERVICE_TENANT_LABEL_MAPS_PATH", labels.as_os_str().as_bytes());
-    let rows: [(&str, &[u8], Option<&str>, i32, &str); 6] = [
-        ("SERVICE_ACTIVE_STREAM_LIMIT", b"many", None, 2, "SERVICE_ACTIVE_STREAM_LIMIT"),
-        ("SERVICE_TRANSPORT", b"h3", None, 2, "SERVICE_TRANSPORT"),
-        ("SERVICE_API_KEYS", b"", None, 2, "SERVICE_API_KEYS"),
+    let rows = [
+        ("SERVICE_ACTIVE_STREAM_LIMIT", &b"many"[..], None, 2, "SERVICE_ACTIVE_STREAM_LIMIT"),
+        ("SERVICE_TRANSPORT", &b"h3"[..], None, 2, "SERVICE_TRANSPORT"),
+        ("SERVICE_API_KEYS", &b""[..], None, 2, "SERVICE_API_KEYS"),
         (maps, labels, None, 1, maps),
         (maps, labels, Some("--check-config"), 1, maps),
-        ("SERVICE_DATA_DIR", b"/\xff", Some("--check-config"), 2, "SERVICE_DATA_DIR is not UTF-8"),
+        (
+            "SERVICE_DATA_DIR",
+            &b"/\xff"[..],
+            Some("--check-config"),
+            2,
+            "SERVICE_DATA_DIR is not UTF-8",
+        ),
     ];
     for (name, value, argument, code, says) in rows {
         let mut command = setup.command();
