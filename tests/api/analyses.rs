@@ -72,7 +72,7 @@ fn markers_are_those_of_the_newest_analysis_unless_another_is_asked_for() {
         let reply = server.get(&format!("{path}?analysis_id={name}"));
         assert_eq!((reply.status, reply.fields()), (422, vec!["analysis_id".into()]), "{name}");
     }
-    for query in ["limit=0", "limit=x", "cursor=1", "cursor=1.2.mk-1", "cursor=a.b.c"] {
+    for query in ["cursor=1", "cursor=1.2.mk-1", "cursor=a.b.c"] {
         assert_eq!(server.get(&format!("{path}?{query}")).status, 422, "{query}");
     }
     let told = server.payloads(&run, "analysis_generated");

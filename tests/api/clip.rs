@@ -163,16 +163,13 @@ fn ranges_and_owners_are_looked_at_as_those_of_a_source() {
     let source = rendered(KINDS[0].0, &format!("{SOUND} {}", KINDS[0].1));
     let run = ingested(&server, dir.path(), &source);
     let at = format!("/v1/runs/{run}/clip");
-    let rows: [(&str, &[&str]); 11] = [
+    let rows: [(&str, &[&str]); 8] = [
         ("", &["from_ms", "to_ms"]),
         ("?from_ms=0", &["to_ms"]),
         ("?from_ms=5&to_ms=5", &["to_ms"]),
         ("?from_ms=9&to_ms=5", &["to_ms"]),
         ("?from_ms=0&to_ms=600001", &["to_ms"]),
-        ("?from_ms=-1&to_ms=5", &["from_ms"]),
         ("?from_ms=x&to_ms=1e3", &["from_ms", "to_ms"]),
-        ("?from_ms=0.5&to_ms=5", &["from_ms"]),
-        ("?from_ms=0&to_ms=99999999999999999999", &["to_ms"]),
         ("?from_ms=6000&to_ms=6001", &["from_ms"]),
         ("?from_ms=9223372036854775000&to_ms=9223372036854775807", &["from_ms"]),
     ];

@@ -15,15 +15,11 @@ use serde_json::{Value, json};
 use crate::{
     api::remote::setup,
     support::{
-        ALICE, BOB, Server, Setup,
+        ALICE, BOB, Setup,
         host::{Answer, Certificate, Host},
         wait_until,
     },
 };
-
-fn active_job(server: &Server, run: &str) -> Value {
-    server.record(run)["active_job"].clone()
-}
 
 /// A minute of H.264 in Matroska.
 pub fn minute() -> Vec<u8> {
@@ -63,18 +59,18 @@ fn slow_sources_of_one_principal_hold_up_no_other() {
         let source = json!({ "source_uri": host.url("/slow.mkv"), "max_frames": 1800 });
         server.start_job(run, "ingest", &source);
     }
-    let is_decoding = |run: &String| active_job(&server, run)["frames_done"].as_u64() > Some(0);
+    let active_job = |run: &String| server.record(run)["active_job"].clone();
+    let is_decoding = |run: &String| active_job(run)["frames_done"].as_u64() > Some(0);
     wait_until("slow sources are decoded beside each other", || runs.iter().all(is_decoding));
 
-    let call = |path: &str, body: &Value| {
-        let reply = server.call("POST", path).key(Some(BOB)).json(body).send().assert_ok();
-        reply.json()
+    let bobs = |path: &str, body: &Value| {
+        server.call("POST", path).key(Some(BOB)).json(body).send().assert_ok()
     };
-    let bobs = call("/v1/runs", &json!({}))["run_id"].as_str().expect("an id").to_owned();
+    let path = format!("/v1/runs/{}/ingest", bobs("/v1/runs", &json!({})).run());
     let local = json!({ "source_uri": "motion.mp4", "max_frames": 30 });
-    assert_eq!(call(&format!("/v1/runs/{bobs}/ingest"), &local)["decoded_frames"], 30);
+    assert_eq!(bobs(&path, &local).json()["decoded_frames"], 30);
     for run in &runs {
-        assert_eq!(active_job(&server, run)["status"], "running", "bob waited for none of them");
+        assert_eq!(active_job(run)["status"], "running", "bob waited for none of them");
     }
     is_over.store(true, Ordering::Relaxed);
 }
@@ -90,8 +86,7 @@ fn what_was_taken_of_one_principal_is_not_given_up_for_another() {
             let call = server.call("POST", path).key(Some(key));
             call.header("prefer", "respond-async").json(body).send()
         };
-        let run = post("/v1/runs", &json!({})).json()["run_id"].clone();
-        let run = run.as_str().expect("an id");
+        let run = post("/v1/runs", &json!({})).run();
         let source = json!({ "source_uri": "long.mp4", "max_frames": 500_000 });
         post(&format!("/v1/runs/{run}/ingest"), &source)
     };
