@@ -46,6 +46,5 @@ fn the_gates_own_markers_are_recorded_beside_a_models() {
     let told = &server.payloads(&run, "analysis_generated")[0]["markers"];
     assert_eq!(told, &json!(derived.len()), "what is beside the analysis is not counted");
 
-    let reply = server.get(&format!("/v1/runs/{run}/markers?origin=models"));
-    assert_eq!((reply.status, reply.fields()), (422, vec!["origin".to_owned()]));
+    server.get(&format!("/v1/runs/{run}/markers?origin=models")).assert_invalid("origin", "models");
 }

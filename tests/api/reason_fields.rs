@@ -84,8 +84,7 @@ fn crops_are_told_or_refused_and_words_may_be_few_or_long() {
     let server = model.behind(Setup::temporary().clips()).start();
     let run = server.create_run();
     let crop = json!({"x": 0.5, "y": 0.5, "width": 0.000_001, "height": 0.5});
-    let refused = reason(&server, &run, &json!({"crop": crop}));
-    assert_eq!((refused.status, refused.fields()), (422, vec!["crop".to_owned()]));
+    reason(&server, &run, &json!({"crop": crop})).assert_invalid("crop", &crop);
     assert_eq!(model.server.seen().len(), 0, "nobody was asked");
 
     // A schema of one's own needs no confidence.

@@ -108,13 +108,7 @@ fn check_reused(server: &Server, run: &str) {
         json!({"from_run": "run-1"}),
         json!({"from_run": run, "frames": frames}),
     ] {
-        let reply = analyze(&fresh, more);
-        assert_eq!(
-            (reply.status, reply.fields()),
-            (422, vec!["from_run".to_owned()]),
-            "{}",
-            reply.text
-        );
+        analyze(&fresh, more).assert_invalid("from_run", run);
     }
 }
 

@@ -2,15 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{BOB, Server, Setup, shared};
+use crate::support::{ALICE, BOB, Server, Setup, shared};
 
-fn points(server: &Server, key: Option<&str>) -> Vec<Value> {
-    let call = server.call("GET", "/v1/stats?minutes=60");
-    let reply = match key {
-        Some(key) => call.key(Some(key)).send(),
-        None => call.send(),
-    }
-    .assert_ok();
+fn points(server: &Server, key: &str) -> Vec<Value> {
+    let reply = server.call("GET", "/v1/stats?minutes=60").key(Some(key)).send().assert_ok();
     reply.json()["points"].as_array().expect("an array").clone()
 }
 
@@ -28,7 +23,7 @@ fn work_counts_for_its_owner_alone_and_for_the_machine() {
     assert_eq!(server.post_run(&run, "analyze", &analyze).status, 200);
     let idle = server.create_run();
     assert_eq!(server.post("/v1/runs", &json!({})).status, 409, "{idle} is active");
-    let own = points(&server, None);
+    let own = points(&server, ALICE);
     assert_eq!(sum(&own, "frames"), 80, "of the ingest and of the analysis");
     assert_eq!(sum(&own, "kept"), 2 * stills["keyframes"].as_array().expect("stills").len() as u64);
     assert_eq!((sum(&own, "refused"), sum(&own, "descriptions"), sum(&own, "tokens")), (1, 0, 0));
@@ -43,7 +38,7 @@ fn work_counts_for_its_owner_alone_and_for_the_machine() {
     assert_eq!((&machine["live_sessions"], &machine["jobs"]), (&json!(0), &json!(0)));
     assert!(last["seconds"].as_f64().is_some_and(|seconds| (0.0..=61.0).contains(&seconds)));
 
-    let bobs = points(&server, Some(BOB));
+    let bobs = points(&server, BOB);
     for field in ["frames", "kept", "descriptions", "tokens", "refused"] {
         assert_eq!(sum(&bobs, field), 0, "{field} is Alice's");
     }
@@ -66,8 +61,7 @@ fn minutes_are_one_to_sixty() {
         Some(1)
     );
     for minutes in ["0", "61", "-1", "1.0", "x", ""] {
-        let reply = server.get(&format!("/v1/stats?minutes={minutes}"));
-        assert_eq!((reply.status, reply.fields()), (422, vec!["minutes".to_owned()]), "{minutes}");
+        server.get(&format!("/v1/stats?minutes={minutes}")).assert_invalid("minutes", minutes);
     }
     assert_eq!(server.call("GET", "/v1/stats").key(None).send().status, 401);
 }

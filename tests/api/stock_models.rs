@@ -62,8 +62,8 @@ fn a_stock_vllm_is_asked_by_any_name_of_its_models_and_answers_as_it_was_asked()
     let lists = server.get("/v1/models").json()["providers"][0]["lists"].clone();
     assert_eq!(lists, json!([STOCK, OWN]));
     for path in ["/v1/runs", "/v1/infer"] {
-        let refused = server.post(path, &json!({"model": "acme/other", "prompt": "x"}));
-        assert_eq!((refused.status, refused.fields()), (422, vec!["model".to_owned()]), "{path}");
+        let other = json!({"model": "acme/other", "prompt": "x"});
+        server.post(path, &other).assert_invalid("model", path);
     }
 }
 

@@ -213,13 +213,7 @@ fn what_a_webhook_may_be_is_checked_and_whose_it_is() {
         ),
     ];
     for (body, field, message) in table {
-        let reply = create(&server, &run, &body);
-        assert_eq!(
-            (reply.status, reply.fields()),
-            (422, vec![field.to_owned()]),
-            "{body}: {}",
-            reply.text
-        );
+        let reply = create(&server, &run, &body).assert_invalid(field, &body);
         assert!(reply.text.contains(message), "{body}: {}", reply.text);
     }
     let server = {

@@ -63,8 +63,7 @@ fn only_the_zones_count_where_that_is_asked_for_and_of_two_recordings_the_newer(
         [("ingest", json!({"source_uri": "passing.mp4"})), ("reason", source.clone())]
     {
         let refused = server.post_run(&reasoned, route, &with(source, &only));
-        let found = (refused.status, refused.fields());
-        assert_eq!(found, (422, vec!["activity_zones_only".to_owned()]), "{route}");
+        refused.assert_invalid("activity_zones_only", route);
     }
     server.post_run(&reasoned, "reason", &with(source, &json!({"zones": halves()}))).assert_ok();
     assert_passes(&activity(&server, &reasoned, ""), [json!(["left"]), json!(["right"])]);
@@ -137,7 +136,6 @@ fn other_zones_give_the_episodes_that_they_would_have_had() {
         (&older, json!({"zones": halves(), "dry_run": true}), "zones"),
     ];
     for (run, more, field) in rows {
-        let reply = asked(run, &more);
-        assert_eq!((reply.status, reply.fields()), (422, vec![field.to_owned()]), "{more}");
+        asked(run, &more).assert_invalid(field, &more);
     }
 }

@@ -39,6 +39,14 @@ impl Reply {
         self
     }
 
+    /// Itself, which must be a refusal with 422 that names this field alone, in whatever `row` says of the request.
+    #[track_caller]
+    pub fn assert_invalid(self, field: &str, row: impl std::fmt::Display) -> Reply {
+        let found = (self.status, self.fields());
+        assert_eq!(found, (422, vec![field.to_owned()]), "{row}: {}", self.text);
+        self
+    }
+
     /// Its body as JSON; null when it is none.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
