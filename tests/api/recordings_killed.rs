@@ -13,7 +13,12 @@ use media::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{camera::watching, recordings::check_whole, remote_rtsp::Camera, uploads::upload},
+    api::{
+        camera::watching,
+        recordings::{check_whole, recorded},
+        remote_rtsp::Camera,
+        uploads::upload,
+    },
     support::{
         PATIENCE, Server, SmallDisk, can_mount, shim_of_disk, wait_until,
         whip::{Publication, clip, sightline},
@@ -130,10 +135,7 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
         let mut server = setup.start();
         let run = record(&server, camera.port, &json!([]));
         // Few rows are part of their event, for which there is room.
-        let rows = |server: &Server| {
-            server.get(&signals(&run)).json()["signals"].as_array().map_or(0, Vec::len)
-        };
-        wait_until("it has rows", || rows(&server) > 400);
+        wait_until("it has rows", || recorded(&server, &run).0 > 400);
         let seen = server.events(&run);
         let told = |server: &Server| {
             let state = server.get(&format!("/v1/runs/{run}/state")).json()["state"].clone();
@@ -152,7 +154,7 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
             wait_until("its job is over", || told(&server).1 == end);
         }
         assert_eq!(server.payloads(&run, "frames_decoded").len(), 0, "{cut}");
-        assert!(rows(&server) > 400, "{cut}: readers have what waits for its end");
+        assert!(recorded(&server, &run).0 > 400, "{cut}: readers have what waits for its end");
         fs::remove_file(&ballast).expect("removed");
         let decoded = server.wait_for_event(&run, "frames_decoded");
         wait_until("and its run over", || told(&server) == (json!(end), json!(end)));
@@ -172,10 +174,7 @@ fn rows_that_the_disk_damages_while_they_are_recorded_are_told_and_kept() {
         let setup = watching();
         let mut server = setup.start();
         let run = record(&server, camera.port, &json!([]));
-        let rows = |server: &Server| {
-            server.get(&signals(&run)).json()["signals"].as_array().map_or(0, Vec::len)
-        };
-        wait_until("it has rows", || rows(&server) > 400);
+        wait_until("it has rows", || recorded(&server, &run).0 > 400);
         let columns = setup.dir().join("data/open-columns");
         let column = fs::read_dir(&columns).expect("there").next().expect("one").expect("one");
         let column = column.path();

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::shutdown::ended;
 use crate::support::{
-    Reply, Server, Setup, clips,
+    Reply, Server, Setup, clip_bytes, clips,
     host::{Answer, Certificate, Host},
     shared,
 };
@@ -95,9 +95,8 @@ fn a_clip_behind_a_url_gives_what_the_same_file_gives() {
 
 #[test]
 fn credentials_reach_their_host_and_nobody_else() {
-    let clips = clips();
     let certificate = Certificate::new();
-    let bytes = Arc::new(std::fs::read(clips.join("motion.mp4")).expect("readable"));
+    let bytes = Arc::new(clip_bytes("motion.mp4"));
     let media = Arc::clone(&bytes);
     let other = Host::start(&certificate, move |asked, out| out.ranged(asked, &media, &[]));
     let elsewhere = other.url("/clip.mp4");
@@ -164,10 +163,9 @@ fn bad_host(certificate: &Certificate, clip: Vec<u8>, away: Vec<(&'static str, S
 
 #[test]
 fn a_bad_source_is_told_what_is_wrong_with_it() {
-    let clips = clips();
     let certificate = Certificate::new();
     let made = |name: &str, line: &str| {
-        let motion = clips.join("motion.mp4");
+        let motion = clips().join("motion.mp4");
         std::fs::read(clips::rendered_from(name, line, &[&motion])).expect("readable")
     };
     // Its index is behind its media, as recorders write it: reading it needs a seek.
@@ -182,7 +180,7 @@ fn a_bad_source_is_told_what_is_wrong_with_it() {
         ("/to-rtsp", "rtsp://localhost/a".to_owned()),
         ("/to-port-0", "https://localhost:0/a".to_owned()),
     ];
-    let audio = std::fs::read(clips.join("audio.mp4")).expect("readable");
+    let audio = clip_bytes("audio.mp4");
     let sound = Host::start(&certificate, move |asked, out| out.ranged(asked, &audio, &[]));
     let old = made("old.mkv", "-i {0} -frames:v 5 -an -c:v mpeg2video");
     let old = Host::start(&certificate, move |asked, out| out.ranged(asked, &old, &[]));
@@ -253,26 +251,16 @@ fn only_public_addresses_are_reached_unless_the_operator_says_so() {
     let server = shared();
     let run = server.create_run();
     let port = host.port();
+    // `forgery.rs` has every spelling of each address.
     let spelled = [
         "localhost",
         "127.0.0.1",
-        "127.1",
         "2130706433",
-        "0x7f000001",
-        "0177.0.0.1",
-        "0x7f.0.0.1",
-        "0",
         "[::1]",
         "[::ffff:127.0.0.1]",
-        "[::ffff:7f00:1]",
-        "[64:ff9b::7f00:1]",
         "10.0.0.1",
-        "192.168.1.1",
         "169.254.169.254",
         "[fd00:ec2::254]",
-        "[fe80::1]",
-        "%31%32%37.0.0.1",
-        "\u{ff11}27.0.0.1",
     ];
     for spelling in spelled {
         for scheme in ["https", "rtsps"] {
@@ -291,7 +279,7 @@ fn only_public_addresses_are_reached_unless_the_operator_says_so() {
 #[test]
 fn plain_http_and_a_host_that_nobody_vouches_for_are_read_only_where_that_is_enabled() {
     let certificate = Certificate::new();
-    let bytes = Arc::new(std::fs::read(clips().join("motion.mp4")).expect("readable"));
+    let bytes = Arc::new(clip_bytes("motion.mp4"));
     let media = Arc::clone(&bytes);
     let plain = Host::start_plain(move |asked, out| out.ranged(asked, &media, &[]));
     let to_plain = plain.url("/a.mp4");

@@ -5,7 +5,6 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream},
     os::fd::OwnedFd,
-    path::Path,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -16,7 +15,7 @@ use serde_json::json;
 use crate::{
     api::remote::{ingest, setup},
     support::{
-        PATIENCE, Reply, Server, clips,
+        PATIENCE, Reply, Server, clip_bytes,
         host::{Answer, Certificate, Host},
         wait_until,
     },
@@ -24,10 +23,6 @@ use crate::{
 
 /// Longer than every wait of the server for a byte.
 const TOO_LONG: Duration = Duration::from_secs(15);
-
-fn clip(clips: &Path) -> Vec<u8> {
-    std::fs::read(clips.join("water.webm")).expect("readable")
-}
 
 /// A port whose queue of connections is full: nobody answers a further one.
 fn full() -> (Vec<OwnedFd>, u16) {
@@ -47,9 +42,8 @@ fn full() -> (Vec<OwnedFd>, u16) {
 
 #[test]
 fn a_slow_source_is_told_what_took_too_long_and_one_that_is_cut_off_keeps_its_frames() {
-    let clips = clips();
     let certificate = Certificate::new();
-    let bytes = clip(&clips);
+    let bytes = clip_bytes("water.webm");
     let host = Host::start(&certificate, move |asked, out| {
         let length = format!("content-length: {}", bytes.len());
         match asked.path.as_str() {
@@ -126,9 +120,8 @@ fn open_ends(server: &Server, port: u16) -> (usize, usize) {
 
 #[test]
 fn an_endless_source_ends_at_its_budget_and_is_never_held() {
-    let clips = clips();
     let certificate = Certificate::new();
-    let bytes = clip(&clips);
+    let bytes = clip_bytes("water.webm");
     let host = Host::start(&certificate, move |asked, out| {
         let length: &[&str] = match asked.path.as_str() {
             "/long" => &["content-length: 1000000000000"],
@@ -173,9 +166,8 @@ fn meanwhile(server: &Server, run: &str, source: &str, act: impl FnOnce()) -> (R
 
 #[test]
 fn a_job_that_ends_leaves_no_connection_behind() {
-    let clips = clips();
     let certificate = Certificate::new();
-    let bytes = clip(&clips);
+    let bytes = clip_bytes("water.webm");
     let host = Host::start(&certificate, move |asked, out| {
         if asked.path == "/stalling" {
             out.head("200 OK", &["content-length: 1000000000"])?;

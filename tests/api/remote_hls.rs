@@ -90,12 +90,11 @@ fn serve(dir: &Path, certificate: &Certificate) -> Host {
 
 #[test]
 fn a_playlist_gives_what_its_media_gives_as_a_file() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let certificate = Certificate::new();
     let root = dir.path().join("root");
     std::fs::create_dir(&root).expect("made");
-    make(&root, &clips.join("motion.mp4"));
+    make(&root, &clips().join("motion.mp4"));
     let host = serve(&root, &certificate);
     let server = setup(&certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true");
     let server = server.root(&root).start();
@@ -155,10 +154,9 @@ fn misleading(dir: &Path, plain: &Host) -> Vec<(&'static str, &'static str)> {
 
 #[test]
 fn a_playlist_leads_nowhere_that_its_host_could_not() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let certificate = Certificate::new();
-    make(dir.path(), &clips.join("motion.mp4"));
+    make(dir.path(), &clips().join("motion.mp4"));
     let plain = Host::start_plain(|_, out| out.status("200 OK"));
     let rows = misleading(dir.path(), &plain);
     let host = serve(dir.path(), &certificate);

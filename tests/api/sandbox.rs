@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{uploads, whip};
-use crate::support::{Reply, Server, Setup, clips, no_landlock::without_landlock};
+use crate::support::{Reply, Server, Setup, clip_bytes, no_landlock::without_landlock};
 
 /// A server on a kernel without landlock.
 fn start(setup: &Setup) -> Server {
@@ -31,7 +31,7 @@ fn without_landlock_media_is_refused_with_the_setting_that_allows_it() {
         let reply = ingest(&server);
         assert_eq!((reply.status, said(&reply.text)), (503, true), "{}", reply.text);
     }
-    let clip = std::fs::read(clips().join("motion.mp4")).expect("a clip");
+    let clip = clip_bytes("motion.mp4");
     let form = uploads::file_form("motion.mp4", &clip);
     let upload = server.call("POST", "/v1/upload").header("content-type", uploads::TYPE);
     let offer = whip::publishing(&server, &whip::offer("VP8"));

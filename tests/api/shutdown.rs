@@ -15,7 +15,7 @@ use worker::SandboxPolicy;
 
 use super::{reason::state, remote, routes::frame, uploads};
 use crate::support::{
-    ALICE, Server, Setup, clips,
+    ALICE, Server, Setup, clip_bytes,
     host::{Certificate, Host},
     sandbox, wait_until,
 };
@@ -297,11 +297,10 @@ fn a_job_that_outlasts_the_drain_fails_by_name_and_a_second_signal_waits_for_non
 
 #[test]
 fn an_upload_that_has_begun_ends_within_the_drain() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let setup = Setup::new(dir.path());
     let mut server = setup.start();
-    let content = std::fs::read(clips.join("motion.mp4")).expect("a clip");
+    let content = clip_bytes("motion.mp4");
     let form = uploads::file_form("a.mp4", &content);
     let (first, second) = form.split_at(form.len() / 2);
     let mut stream = TcpStream::connect(server.addr()).expect("connected");

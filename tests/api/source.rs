@@ -6,13 +6,13 @@ use serde_json::json;
 
 use crate::{
     api::uploads::{stored, upload},
-    support::{BOB, Reply, Server, Setup, clips},
+    support::{BOB, Reply, Server, Setup, clip_bytes},
 };
 
 /// A server with a root of its own, and the bytes of the clip in it.
 fn served() -> (tempfile::TempDir, Vec<u8>, Server) {
     let dir = tempfile::tempdir().expect("a directory");
-    let bytes = fs::read(clips().join("motion.mp4")).expect("a clip");
+    let bytes = clip_bytes("motion.mp4");
     let server = Setup::new(dir.path()).own_root().start();
     fs::write(dir.path().join("root/motion.mp4"), &bytes).expect("written");
     (dir, bytes, server)

@@ -4,7 +4,7 @@ use std::io::{Cursor, Read, repeat};
 
 use crate::{
     api::uploads::{BOUNDARY, TYPE, upload},
-    support::{Setup, clips},
+    support::{Setup, clip_bytes},
 };
 
 /// A clip, and nothing behind it until the form is `size` bytes long: an MP4 may have as much free
@@ -27,10 +27,9 @@ fn long_form(clip: &[u8], size: u64) -> impl Read + Send + use<> {
 #[test]
 fn a_long_upload_takes_no_memory_to_speak_of() {
     let size: u64 = clips::sized(256 << 20, 1 << 30);
-    let clips = clips();
     let setup = Setup::temporary().var("SERVICE_MAX_UPLOAD_BYTES", &(size + 1).to_string());
     let server = setup.start();
-    let clip = std::fs::read(clips.join("motion.mp4")).expect("a clip");
+    let clip = clip_bytes("motion.mp4");
     upload(&server, "first.mp4", &clip);
     // The peak from here on (proc(5), clear_refs).
     std::fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").expect("reset");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::remote;
 use crate::support::{
-    ALICE, BOB, Reply, Server, Setup, clips, files,
+    ALICE, BOB, Reply, Server, Setup, clip_bytes, files,
     host::{Certificate, Host},
     shared, wait_until,
 };
@@ -52,10 +52,9 @@ pub fn stored(dir: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn an_upload_is_kept_served_ingested_and_removed() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let mut server = Setup::new(dir.path()).start();
-    let bytes = std::fs::read(clips.join("motion.mp4")).expect("a clip");
+    let bytes = clip_bytes("motion.mp4");
     let reply = send(&server, file_form("Blume \u{1f33c}.MP4", &bytes)).assert_ok();
     let answer = reply.json();
     let fields: Vec<&String> = answer.as_object().expect("an object").keys().collect();
@@ -120,10 +119,9 @@ fn check_that_bob_sees_nothing(server: &Server, path: &str, name: &str) {
 
 #[test]
 fn what_is_no_media_file_is_refused_and_leaves_nothing() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).start();
-    let clip = std::fs::read(clips.join("motion.mp4")).expect("a clip");
+    let clip = clip_bytes("motion.mp4");
     let named = "name=\"file\"; filename=\"a.mp4\"";
     let hls = b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile:///etc/passwd\n";
     let rows: Vec<(&str, Vec<u8>, u16, &str)> = vec![
@@ -182,9 +180,8 @@ fn silence() -> Vec<u8> {
 
 #[test]
 fn a_file_may_be_as_large_as_the_limit_and_no_larger() {
-    let clips = clips();
     let dir = tempfile::tempdir().expect("a directory");
-    let clip = std::fs::read(clips.join("motion.mp4")).expect("a clip");
+    let clip = clip_bytes("motion.mp4");
     let limit = clip.len();
     let server = Setup::new(dir.path()).var("SERVICE_MAX_UPLOAD_BYTES", &limit.to_string()).start();
     assert_eq!(send(&server, file_form("a.mp4", &clip)).status, 200);
@@ -285,7 +282,6 @@ fn check_bound(server: &Server, dir: &Path) {
 
 #[test]
 fn an_upload_waits_for_no_job() {
-    let clips = clips();
     let certificate = Certificate::new();
     let host = Host::start(&certificate, |_, _| {
         loop {
@@ -295,7 +291,7 @@ fn an_upload_waits_for_no_job() {
     let server = remote::setup(&certificate).start();
     let places = server.get("/v1/limits").json()["limits"]["file_jobs"]["max"].as_u64();
     let runs: Vec<_> = (0..places.expect("a number")).map(|_| server.create_run()).collect();
-    let clip = std::fs::read(clips.join("motion.mp4")).expect("a clip");
+    let clip = clip_bytes("motion.mp4");
     std::thread::scope(|scope| {
         for run in &runs {
             scope.spawn(|| remote::ingest(&server, run, &host.url("/never.mp4")));
@@ -311,9 +307,8 @@ fn an_upload_waits_for_no_job() {
 
 #[test]
 fn lists_of_uploads_go_page_by_page_while_more_come() {
-    let clips = clips();
     let server = shared();
-    let clip = std::fs::read(clips.join("motion.mp4")).expect("a clip");
+    let clip = clip_bytes("motion.mp4");
     let add = || upload(&server, "a.mp4", &clip)["file_name"].as_str().expect("one").to_owned();
     let mut expected: Vec<String> = (0..5).map(|_| add()).collect();
     expected.reverse();
@@ -331,9 +326,8 @@ fn lists_of_uploads_go_page_by_page_while_more_come() {
 
 #[test]
 fn a_file_is_served_as_what_was_found_in_it_and_not_as_it_is_called() {
-    let clips = clips();
     let server = shared();
-    let clip = std::fs::read(clips.join("signing.mkv")).expect("a clip");
+    let clip = clip_bytes("signing.mkv");
     for name in ["a.mkv", "a.mp4", "a.html", "a"] {
         let answer = upload(&server, name, &clip);
         assert_eq!(answer["media_type"], "video/matroska", "{name}");

@@ -486,6 +486,11 @@ pub fn is_of_frames(kind: &str) -> bool {
     ["keyframe_stored", "activity_started", "activity_ended", "loop_detected"].contains(&kind)
 }
 
+/// One of [`clips`], whole.
+pub fn clip_bytes(name: &str) -> Vec<u8> {
+    std::fs::read(clips().join(name)).expect("a clip")
+}
+
 /// The folder of the clips that tests of the server ask for by name.
 pub fn clips() -> PathBuf {
     clips::folder()
