@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    Reply, Server, Setup,
+    Reply, Server, Setup, assert_has,
     model_server::{KEY, ModelServer},
     this_test, with,
 };
@@ -69,15 +69,14 @@ fn llama_cpp_answers_in_words_in_part_and_by_a_schema() {
     let Some(models) = ModelServer::start(&this_test(), 0) else { return };
     let server = server(&models, KEY).start();
     let words = answered(&infer(&server, json!({})));
-    assert_eq!((&words["provider"], &words["model"]), (&json!("noise"), &json!(MODEL)));
-    assert_eq!((&words["finish_reason"], &words["fallback_used"]), (&json!("stop"), &json!(false)));
+    let expected = json!({
+        "provider": "noise", "model": MODEL, "finish_reason": "stop", "fallback_used": false, "output_json": null,
+    });
+    assert_has(&words, &expected);
     assert!(words["output_text"].as_str().is_some_and(|text| !text.is_empty()), "{words}");
-    assert!(words["output_json"].is_null(), "{words}");
     let part = answered(&infer(&server, json!({"max_tokens": 2})));
-    assert_eq!(
-        (&part["finish_reason"], &part["tokens"]["completion_tokens"]),
-        (&json!("length"), &json!(2))
-    );
+    assert_eq!(part["finish_reason"], "length");
+    assert_eq!(part["tokens"]["completion_tokens"], 2);
     let run = server.create_run();
     for temperature in [0.0, 0.7, 2.0] {
         let asked = json!({"output_schema": schema(), "temperature": temperature, "run_id": run});
@@ -104,12 +103,7 @@ fn what_llama_cpp_refuses_is_said_without_its_words() {
     drop(right);
     let wrong = infer(&server(&models, "wrong-key").start(), json!({}));
     for (reply, class) in [(long, "status 400"), (wrong, "status 401")] {
-        assert_eq!(
-            (reply.status, reply.code().as_str()),
-            (500, "internal_error"),
-            "{}",
-            reply.text
-        );
+        let reply = reply.assert_refused(500, "internal_error");
         assert!(reply.text.contains(class), "{}", reply.text);
         for secret in ["-key", "127.0.0.1", "nnnn"] {
             assert!(!reply.text.contains(secret), "{}", reply.text);
@@ -133,19 +127,12 @@ fn a_batch_by_llama_cpp_is_in_order() {
         .post("/v1/infer/batch", &json!({"requests": requests, "max_parallel": 8}))
         .assert_ok();
     let batch = reply.json();
-    assert_eq!(
-        (&batch["processed"], &batch["succeeded"], &batch["failed"]),
-        (&json!(24), &json!(23), &json!(1))
-    );
+    assert_has(&batch, &json!({"processed": 24, "succeeded": 23, "failed": 1}));
     let results = batch["results"].as_array().expect("an array");
     assert_eq!(results.len(), 24);
     let mut counted = 0;
     for (index, result) in results.iter().enumerate() {
-        assert_eq!(
-            (&result["index"], &result["ok"]),
-            (&json!(index), &json!(index != 7)),
-            "{result}"
-        );
+        assert_has(result, &json!({"index": index, "ok": index != 7}));
         if index != 7 {
             assert_valid(&result["result"]["output_json"]);
             let count = result["result"]["tokens"]["prompt_tokens"].as_u64().expect("a count");
@@ -209,11 +196,7 @@ fn llama_cpp_is_asked_about_every_chunk_of_a_clip() {
         let chunks = server.payloads(&run, "semantic_chunk_inferred");
         assert_eq!(chunks.len(), 3, "{more}");
         for chunk in &chunks {
-            assert_eq!(
-                (&chunk["provider"], &chunk["semantic_error"]),
-                (&json!("noise"), &Value::Null),
-                "{chunk}"
-            );
+            assert_has(chunk, &json!({"provider": "noise", "semantic_error": null}));
             assert!(
                 chunk["confidence"].as_f64().is_some_and(|sure| (0.0..=1.0).contains(&sure)),
                 "{chunk}"

@@ -277,12 +277,8 @@ impl Round {
             use EventKind::{RunCompleted, RunExpired, RunFailed, StopRequested};
             matches!(kind, RunCompleted | RunExpired | RunFailed | StopRequested)
         };
-        assert_eq!(
-            kinds.iter().filter(|kind| **kind == EventKind::RunCreated).count(),
-            1,
-            "{}",
-            what()
-        );
+        let begun = kinds.iter().filter(|kind| **kind == EventKind::RunCreated).count();
+        assert_eq!(begun, 1, "{}", what());
         assert!(kinds.iter().filter(|kind| is_end(kind)).count() <= 1, "one end: {}", what());
         if let Some(end) =
             kinds.iter().position(|kind| is_end(kind) || *kind == EventKind::RunDeleted)

@@ -7,7 +7,7 @@ use scripted_model::{Seen, Step};
 use serde_json::{Value, json};
 
 use crate::support::{
-    Reply, Server, Setup,
+    Reply, Server, Setup, assert_has,
     model::{Model, prompt},
     shared, wait_until, with,
 };
@@ -98,28 +98,21 @@ fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
     let more = json!({"index_name": "yard", "trace_id": "trace-1", "semantic_frames_per_chunk": 2});
     let reply = reason(&server, &run, &more).assert_ok();
     let answer = reply.json();
-    assert_eq!((&answer["generated"], &answer["decoded_frames"]), (&json!(90), &json!(90)));
-    assert_eq!((&answer["run_id"], state(&server, &run).as_str()), (&json!(run), "completed"));
-    let tokens = &answer["tokens"];
-    assert_eq!((&tokens["chunks_analyzed"], &tokens["total_tokens"]), (&json!(3), &json!(51)));
+    assert_has(&answer, &json!({"generated": 90, "decoded_frames": 90, "run_id": run}));
+    assert_has(&answer["tokens"], &json!({"chunks_analyzed": 3, "total_tokens": 51}));
+    assert_eq!(state(&server, &run), "completed");
     assert!(answer["lag_p95_ms"].is_i64() && answer["lag_p99_ms"].is_i64(), "{answer}");
 
     let inferred = server.payloads(&run, "semantic_chunk_inferred");
     let types: Vec<_> = inferred.iter().map(|chunk| chunk["event_type"].as_str()).collect();
     assert_eq!(types, [Some("van_arrives"), Some("parked"), Some("parked")]);
     for (index, chunk) in inferred.iter().enumerate() {
-        let said = [&chunk["provider"], &chunk["model"], &chunk["tier"], &chunk["prompt_version"]];
-        assert_eq!(said, [&json!("vllm"), &json!(MODEL), &json!("first"), &json!("describe-1")]);
-        assert_eq!(
-            (&chunk["chunk_index"], &chunk["semantic_error"]),
-            (&json!(index), &Value::Null)
-        );
-        assert_eq!(
-            (&chunk["object_label"], &chunk["index_name"]),
-            (&json!("vehicle"), &json!("yard"))
-        );
-        assert_eq!((&chunk["prompt_tokens"], &chunk["completion_tokens"]), (&json!(12), &json!(5)));
-        assert_eq!(chunk["request_id"], reply.header("x-request-id"));
+        let expected = json!({
+            "provider": "vllm", "model": MODEL, "tier": "first", "prompt_version": "describe-1",
+            "chunk_index": index, "semantic_error": null, "object_label": "vehicle", "index_name": "yard",
+            "prompt_tokens": 12, "completion_tokens": 5, "request_id": reply.header("x-request-id"),
+        });
+        assert_has(chunk, &expected);
     }
     let generated = server.payloads(&run, "semantic_chunk_generated");
     let frames: Vec<_> = generated.iter().map(|chunk| chunk["chunk_frames"].as_u64()).collect();
@@ -140,10 +133,8 @@ fn a_clip_is_described_chunk_by_chunk_and_marked_so() {
     let parked = json!({"type": "parked", "score": 0.875, "description": "a van"});
     assert_eq!(metadata["annotations"]["events"][0], parked);
     assert_eq!(metadata["annotations"]["objects"][0]["label"], "vehicle");
-    assert_eq!(
-        (&metadata["annotations"]["summary"], &metadata["confidence"]),
-        (&json!("a van"), &json!(0.875))
-    );
+    assert_eq!(metadata["annotations"]["summary"], "a van");
+    assert_eq!(metadata["confidence"], 0.875);
     assert_eq!(metadata["trace"]["trace_id"], "trace-1");
     let signals = server.payloads(&run, "frames_decoded")[0]["signals"].clone();
     let times = signals.as_array().expect("an array").iter();
@@ -218,10 +209,7 @@ fn without_a_model_the_gate_decides_and_says_so_once() {
         if fallbacks == 1 {
             let why = told[0]["reason"].as_str().expect("a text");
             assert!(why.contains("no inference backend is configured"), "{why}");
-            assert_eq!(
-                (&fallback["reason"], &fallback["from_model"]),
-                (&json!(why), &json!(asked))
-            );
+            assert_has(fallback, &json!({"reason": why, "from_model": asked}));
         }
         assert_eq!(state(&server, &run), "completed");
     }

@@ -9,7 +9,7 @@ use crate::{
         activity::{activity, assert_passes, halves, ingested, start, watched},
         search::write,
     },
-    support::{Server, Setup, seed, with},
+    support::{Server, Setup, assert_has, seed, with},
 };
 
 #[test]
@@ -118,10 +118,7 @@ fn other_zones_give_the_episodes_that_they_would_have_had() {
     let made = &server.payloads(&run, "analysis_generated")[0];
     assert_eq!((&made["zones"], &made["activity_zones_only"]), (&right["zones"], &json!(true)));
     let again = tried(&run, right);
-    assert_eq!(
-        (&again["compared_with"], &again["changed_frames"]),
-        (&made["analysis_id"], &json!(0))
-    );
+    assert_has(&again, &json!({"compared_with": made["analysis_id"], "changed_frames": 0}));
     assert_eq!(tried(&run, &json!({}))["changed_frames"], changed);
     let fresh = server.create_run();
     let from = json!({"from_run": run, "zones": halves()});

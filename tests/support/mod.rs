@@ -471,6 +471,14 @@ pub fn with(mut base: Value, more: &Value) -> Value {
     base
 }
 
+/// Asserts that `found` has the fields of `expected` as they are there.
+#[track_caller]
+pub fn assert_has(found: &Value, expected: &Value) {
+    for (field, value) in expected.as_object().expect("an object") {
+        assert_eq!(&found[field], value, "{field} of {found}");
+    }
+}
+
 pub fn this_test() -> String {
     std::thread::current().name().unwrap_or("a test").to_owned()
 }
