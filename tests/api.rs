@@ -49,7 +49,6 @@ mod mirror;
 mod mirror_all;
 mod model_server;
 mod models;
-mod mutants;
 mod object_store;
 mod orders;
 mod origins;

@@ -230,21 +230,6 @@ pub fn ffmpeg(dir: &Path, arguments: &[&str]) {
 }
 
 #[test]
-fn what_the_operator_has_not_allowed_is_refused_with_the_setting_that_allows_it() {
-    let server = shared();
-    let run = server.create_run();
-    // Nobody answers for these names, and nobody has to.
-    let rows = [
-        ("https://no-such-name.invalid/live/index.m3u8", "SERVICE_ALLOW_REMOTE_HLS=true"),
-        ("https://no-such-name.invalid/a.M3U?token=b", "SERVICE_ALLOW_REMOTE_HLS=true"),
-        ("http://no-such-name.invalid/index.m3u8", "SERVICE_ALLOW_INSECURE_HTTP=true"),
-        ("rtsp://no-such-name.invalid/a", "SERVICE_ALLOW_UNENCRYPTED_RTSP=true"),
-    ];
-    refused(&server, &run, rows.map(|(source, setting)| (source.to_owned(), setting)));
-    assert_eq!(server.kinds(&run), ["run_created"]);
-}
-
-#[test]
 fn only_public_addresses_are_reached_unless_the_operator_says_so() {
     let certificate = Certificate::new();
     let host = Host::start(&certificate, |_, out| out.status("404 Not Found"));

@@ -39,8 +39,9 @@ fn markers(server: &Server, run: &str) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_summary_says_what_the_routes_of_its_run_say() {
+fn a_summary_says_what_the_routes_of_its_run_say_and_of_live_video_what_models_said() {
     let setup = Setup::temporary().clips();
+    seed(setup.dir());
     let mut server = setup.start();
     let (run, empty) = (server.create_run(), server.create_run());
     assert_eq!(summary(&server, &run), Value::Null, "nothing is decoded");
@@ -95,9 +96,28 @@ fn a_summary_says_what_the_routes_of_its_run_say() {
     let server = setup.start();
     assert_eq!(summary(&server, &run), found, "rebuilt from what is stored");
     assert_eq!(summary(&server, &empty), Value::Null);
+    check_live(&summary(&server, &LIVE.to_string()));
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
     let list = server.get("/v1/runs?include=summary").json();
-    assert_eq!(list.as_array().expect("an array").len(), 1, "a deleted run is not told of");
+    assert_eq!(list.as_array().expect("an array").len(), 2, "a deleted run is not told of");
+}
+
+/// What is told of the live run of the log.
+fn check_live(found: &Value) {
+    let counts = json!({"frames": 31, "kept": 2, "markers": {}, "descriptions": 2});
+    // The still is the described one.
+    let expected = json!({
+        "counts": counts, "length_ms": 1200, "took_ms": null, "truncated": false,
+        "still_sha256": BlobHash::from_bytes([30; 32]).to_string(),
+    });
+    assert_has(found, &expected);
+    let words = found["description"].as_str().expect("words");
+    assert!(words.len() <= 256 && words.ends_with("\u{fc}\u{2026}"), "{words}");
+    let shape = &found["shape"];
+    assert_eq!((&shape["kept"][0], &shape["kept"][63]), (&json!(1), &json!(1)), "{shape}");
+    assert_eq!(shape["luma_mean"][0], Value::Null, "nothing measured is kept of it");
+    let named: Vec<usize> = (0..64).filter(|at| shape["descriptions"][at] != json!(0)).collect();
+    assert_eq!(named, [31], "what a model named in the middle");
 }
 
 /// A live run of Alice's whose session told a cut, and what a model said of another picture.
@@ -125,28 +145,6 @@ fn seed(dir: &Path) {
         said(30, &long, Some("s")),
     ];
     seed::append(&log, LIVE, events);
-}
-
-#[test]
-fn a_live_run_is_told_from_its_stills_and_what_models_said() {
-    let dir = tempfile::tempdir().expect("a directory");
-    seed(dir.path());
-    let server = Setup::new(dir.path()).start();
-    let found = summary(&server, &LIVE.to_string());
-    let counts = json!({"frames": 31, "kept": 2, "markers": {}, "descriptions": 2});
-    // The still is the described one.
-    let expected = json!({
-        "counts": counts, "length_ms": 1200, "took_ms": null, "truncated": false,
-        "still_sha256": BlobHash::from_bytes([30; 32]).to_string(),
-    });
-    assert_has(&found, &expected);
-    let words = found["description"].as_str().expect("words");
-    assert!(words.len() <= 256 && words.ends_with("\u{fc}\u{2026}"), "{words}");
-    let shape = &found["shape"];
-    assert_eq!((&shape["kept"][0], &shape["kept"][63]), (&json!(1), &json!(1)), "{shape}");
-    assert_eq!(shape["luma_mean"][0], Value::Null, "nothing measured is kept of it");
-    let named: Vec<usize> = (0..64).filter(|at| shape["descriptions"][at] != json!(0)).collect();
-    assert_eq!(named, [31], "what a model named in the middle");
 }
 
 #[test]

@@ -113,12 +113,6 @@ fn what_cannot_be_published_is_refused_in_plain_text() {
         ("padding", publishing(&server, &vp8).header("x-attach-config", "e30="), 400, "base64url"),
         ("unknown field", with(json!({"promt": "a"})), 400, "promt"),
         ("two configs", with(json!({})).header("x-attach-config", "e30"), 400, "twice"),
-        (
-            "empty crop",
-            with(json!({"crop": {"x": 0, "y": 0, "width": 0, "height": 1}})),
-            400,
-            "crop",
-        ),
         ("unknown model", with(json!({"model": "unheard-of"})), 400, "model"),
         ("another method", server.call("PUT", PATH), 405, ""),
     ];

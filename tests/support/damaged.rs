@@ -1,4 +1,4 @@
-//! A thousand damaged files, the same ones for workers, for the server, and for libav under AddressSanitizer.
+//! A thousand damaged files, the same ones for workers and for libav under AddressSanitizer.
 
 use std::{fs, path::PathBuf};
 

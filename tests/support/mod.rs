@@ -4,7 +4,6 @@
 pub mod call;
 pub mod clock;
 pub mod corpus;
-pub mod damaged;
 pub mod disk_shim;
 pub mod files;
 pub mod host;
