@@ -11,7 +11,6 @@ mod tables;
 
 use std::{
     fs,
-    net::TcpListener,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -21,7 +20,7 @@ use pages::{Fence, Page};
 use scripted_model::{ScriptedServer, Step};
 use serde_json::json;
 
-use crate::support::sandbox;
+use crate::support::{free_address, sandbox};
 
 /// Marks of commands that cannot run here.
 const MARKS: [&str; 6] =
@@ -64,12 +63,6 @@ fn script(page: &Page) -> Option<String> {
     runs.then_some(script)
 }
 
-/// A port that nobody has.
-fn free_port() -> u16 {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
-    socket.local_addr().expect("bound").port()
-}
-
 /// Runs the commands of `page` and returns what is wrong.
 fn run(page: &Page, model: u16) -> Option<String> {
     let script = script(page)?;
@@ -83,7 +76,7 @@ fn run(page: &Page, model: u16) -> Option<String> {
     }
     let ports = PORTS.iter().enumerate().map(|(at, name)| {
         let is_model = at + 2 >= PORTS.len();
-        (*name, if is_model { model } else { free_port() })
+        (*name, if is_model { model } else { free_address().port() })
     });
     let ports: Vec<(&str, String)> = ports.map(|(name, port)| (name, port.to_string())).collect();
     // In two steps: a free port may have the digits of another.

@@ -4,14 +4,14 @@
 use std::{
     io::{BufRead, BufReader},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Setup,
+    Running, Setup,
     model::{Model, prompt},
     onnx_runtime,
     postgres::Postgres,
@@ -49,23 +49,13 @@ fn a_sidecar_tells_what_shows_nothing_new() {
     let Some(library) = onnx_runtime::runtime(&this_test()) else { return };
     let mut command = Command::new(&sightline);
     command.args(["embed-server", "--listen", "127.0.0.1:0", "--onnxruntime"]).arg(library);
-    let mut sidecar = Sidecar(command.stderr(Stdio::piped()).spawn().expect("it starts"));
+    let mut sidecar = Running(command.stderr(Stdio::piped()).spawn().expect("it starts"));
     let mut said = BufReader::new(sidecar.0.stderr.take().expect("piped"));
     let mut line = String::new();
     said.read_line(&mut line).expect("it speaks");
     let address = line.strip_prefix("listening on ").and_then(|line| line.split_once(": "));
     let (address, _) = address.unwrap_or_else(|| panic!("{line}"));
     repeats_what_is_known(&sightline, &[("SERVICE_NOVELTY_EMBEDDING_ADDR", address)]);
-}
-
-/// A process that does not outlive its test.
-struct Sidecar(Child);
-
-impl Drop for Sidecar {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
 }
 
 /// Publishes a scene that stands still and another one to a server that embeds as `embedding` says.

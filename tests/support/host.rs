@@ -14,6 +14,8 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::aws_lc_rs};
 use tempfile::TempDir;
 use tokio_rustls::TlsAcceptor;
 
+use super::on_thread;
+
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Path and query.
@@ -138,8 +140,7 @@ impl Certificate {
         };
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_io().build().expect("a runtime");
-        let run = move || runtime.block_on(serve);
-        std::thread::Builder::new().name("tls".to_owned()).spawn(run).expect("a thread");
+        on_thread("tls", move || runtime.block_on(serve));
         own
     }
 }
@@ -168,19 +169,16 @@ impl Host {
         let log = Arc::clone(&asked);
         let connections = Arc::new(AtomicUsize::new(0));
         let accepted = Arc::clone(&connections);
-        let serve = move || {
+        on_thread("host", move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 accepted.fetch_add(1, Ordering::Relaxed);
                 let (tls, handler, log) = (tls.clone(), Arc::clone(&handler), Arc::clone(&log));
-                let serve = move || {
+                on_thread("host-connection", move || {
                     // A reader that goes away is how many a test ends.
                     serve_connection(stream, tls, &*handler, &log).ok();
-                };
-                let builder = std::thread::Builder::new().name("host-connection".to_owned());
-                builder.spawn(serve).expect("a thread");
+                });
             }
-        };
-        std::thread::Builder::new().name("host".to_owned()).spawn(serve).expect("a thread");
+        });
         Host { addr, scheme, asked, connections }
     }
 

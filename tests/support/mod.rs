@@ -17,6 +17,7 @@ pub mod python;
 pub mod receiver;
 pub mod reply;
 pub mod resolver;
+mod running;
 mod runs;
 pub mod sandbox;
 pub mod seed;
@@ -43,6 +44,7 @@ pub use call::Call;
 pub use files::files;
 pub use mounts::{SmallDisk, can_mount};
 pub use reply::Reply;
+pub use running::{Running, free_address, on_thread};
 pub use shared::shared;
 pub use skip::skip;
 
@@ -226,52 +228,39 @@ impl Setup {
 }
 
 /// Starts a server with `command` and waits until it listens; returns its address too. `None` where it ends before.
-fn listen(command: &mut Command) -> Option<(Child, String)> {
-    let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
-    let stdout = child.stdout.take().expect("piped");
+fn listen(command: &mut Command) -> Option<(Running, String)> {
+    let mut server = Running(command.stdout(Stdio::piped()).spawn().expect("the server starts"));
+    let stdout = server.0.stdout.take().expect("piped");
     let (tell, told) = mpsc::sync_channel(1);
-    std::thread::Builder::new()
-        .name("server-stdout".to_owned())
-        .spawn(move || {
-            // Read to the end: a full pipe would stop the server.
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                if let Some((_, addr)) = line.split_once("listening addr=") {
-                    // Nobody listens to a second line.
-                    tell.send(addr.to_owned()).ok();
-                }
+    on_thread("server-stdout", move || {
+        // Read to the end: a full pipe would stop the server.
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if let Some((_, addr)) = line.split_once("listening addr=") {
+                // Nobody listens to a second line.
+                tell.send(addr.to_owned()).ok();
             }
-        })
-        .expect("a thread");
+        }
+    });
     let told = told.recv_timeout(Duration::from_secs(120));
     assert_ne!(told, Err(mpsc::RecvTimeoutError::Timeout), "the server neither listens nor ends");
     if told.is_err() {
-        child.wait().expect("waited for");
+        server.0.wait().expect("waited for");
     }
-    Some((child, told.ok()?))
+    Some((server, told.ok()?))
 }
 
 /// A running server; killed when dropped, unless others share it.
 pub struct Server {
     /// None where it is shared.
-    child: Option<Child>,
+    child: Option<Running>,
     guest: Option<usize>,
     base: String,
     client: Client,
     dir: Option<Arc<TempDir>>,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            // It may have ended already.
-            child.kill().ok();
-            child.wait().ok();
-        }
-    }
-}
-
 impl Server {
-    fn new(child: Option<Child>, guest: Option<usize>, addr: &str) -> Server {
+    fn new(child: Option<Running>, guest: Option<usize>, addr: &str) -> Server {
         // Whoever tests first installs it.
         rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
         // A kept connection may be one that the server is just closing.
@@ -287,7 +276,7 @@ impl Server {
     }
 
     fn child(&self) -> &Child {
-        self.child.as_ref().expect("a server of its own")
+        &self.child.as_ref().expect("a server of its own").0
     }
 
     /// The key as this server knows it: that of [`ALICE`] or [`BOB`] is the guest's own.
@@ -405,14 +394,14 @@ impl Server {
     }
 
     pub fn kill(&mut self) {
-        let child = self.child.as_mut().expect("a server of its own");
+        let child = &mut self.child.as_mut().expect("a server of its own").0;
         child.kill().expect("killed");
         child.wait().expect("waited for");
     }
 
     pub fn wait(&mut self, limit: Duration) -> ExitStatus {
         let started = Instant::now();
-        let child = self.child.as_mut().expect("a server of its own");
+        let child = &mut self.child.as_mut().expect("a server of its own").0;
         loop {
             if let Some(status) = child.try_wait().expect("waited for") {
                 return status;

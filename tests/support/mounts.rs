@@ -4,10 +4,10 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader},
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
-use crate::support::{skip, this_test};
+use crate::support::{Running, skip, this_test};
 
 /// Runs what follows as root of mounts that nobody else sees.
 pub fn namespace() -> Command {
@@ -41,18 +41,18 @@ pub fn can_mount() -> bool {
 }
 
 /// A small file system that outlives its servers.
-pub struct SmallDisk(Child);
+pub struct SmallDisk(Running);
 
 impl SmallDisk {
     pub fn new(mib: u32) -> SmallDisk {
         let script = format!("mount -t tmpfs -o size={mib}m tmpfs /mnt && echo && exec sleep inf");
         let mut command = namespace();
-        let mut child =
-            command.args(["sh", "-c", &script]).stdout(Stdio::piped()).spawn().expect("it starts");
-        let stdout = child.stdout.take().expect("piped");
+        command.args(["sh", "-c", &script]).stdout(Stdio::piped());
+        let mut keeper = Running(command.spawn().expect("it starts"));
+        let stdout = keeper.0.stdout.take().expect("piped");
         let mounted = BufReader::new(stdout).lines().next();
         assert!(mounted.is_some_and(|line| line.is_ok()), "it is mounted");
-        SmallDisk(child)
+        SmallDisk(keeper)
     }
 
     /// Folder of a server's data, as the server sees it.
@@ -62,7 +62,7 @@ impl SmallDisk {
 
     /// Process that keeps it.
     pub fn pid(&self) -> u32 {
-        self.0.id()
+        self.0.0.id()
     }
 
     /// Fills it to the last byte, with a file that is returned.
@@ -71,13 +71,5 @@ impl SmallDisk {
         let copied = io::copy(&mut io::repeat(1), &mut File::create(&ballast).expect("made"));
         assert_eq!(copied.expect_err("full").kind(), io::ErrorKind::StorageFull);
         ballast
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // It may have ended already.
-        self.0.kill().ok();
-        self.0.wait().ok();
     }
 }

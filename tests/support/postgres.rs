@@ -14,6 +14,8 @@ use std::{
 
 use tempfile::TempDir;
 
+use super::on_thread;
+
 /// The password of the cluster's one user: must show up nowhere.
 pub const PASSWORD: &str = "hush-hush-hush";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -232,14 +234,14 @@ impl Proxy {
         let port = listener.local_addr().expect("an address").port();
         let weather = Arc::new(AtomicU8::new(Weather::Fair as u8));
         let shared = Arc::clone(&weather);
-        named(move || {
+        on_thread("proxy", move || {
             for near in listener.incoming().flatten() {
                 let Ok(far) = TcpStream::connect(("127.0.0.1", target)) else { continue };
                 let copies = (near.try_clone().expect("cloned"), far.try_clone().expect("cloned"));
                 let (up, down) = (Arc::clone(&shared), Arc::clone(&shared));
-                named(move || carry(near, far, &up, &[Weather::Hanging]));
+                on_thread("proxy", move || carry(near, far, &up, &[Weather::Hanging]));
                 let kept = &[Weather::Hanging, Weather::Mute];
-                named(move || carry(copies.1, copies.0, &down, kept));
+                on_thread("proxy", move || carry(copies.1, copies.0, &down, kept));
             }
         });
         Proxy { port, weather }
@@ -253,10 +255,6 @@ impl Proxy {
     pub fn set(&self, weather: Weather) {
         self.weather.store(weather as u8, Ordering::SeqCst);
     }
-}
-
-fn named(work: impl FnOnce() + Send + 'static) {
-    std::thread::Builder::new().name("proxy".to_owned()).spawn(work).expect("a thread");
 }
 
 /// Carries bytes one way; keeps them in the weathers `kept`.

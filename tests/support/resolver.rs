@@ -7,6 +7,8 @@ use std::{
     path::Path,
 };
 
+use super::on_thread;
+
 /// The port that resolvers ask at, which is privileged on many machines.
 const PORT: u16 = 53;
 /// Addresses of a query for one, by its type.
@@ -23,7 +25,7 @@ pub fn serve(answer: impl Fn(&str, usize) -> Vec<IpAddr> + Send + 'static) -> io
     // Others may test on this machine.
     let is_free = |bound: &io::Result<_>| !matches!(bound, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
     let (address, socket) = bound.find(is_free).expect("253 others")?;
-    let serve = move || {
+    on_thread("resolver", move || {
         let (mut query, mut asked) = ([0; 512], HashMap::new());
         while let Ok((_, client)) = socket.recv_from(&mut query) {
             let (name, end) = name(&query);
@@ -33,8 +35,7 @@ pub fn serve(answer: impl Fn(&str, usize) -> Vec<IpAddr> + Send + 'static) -> io
             *asked += 1;
             socket.send_to(&reply(&query[..end + 4], kind, &addresses), client).ok();
         }
-    };
-    std::thread::Builder::new().name("resolver".to_owned()).spawn(serve)?;
+    });
     Ok(address)
 }
 

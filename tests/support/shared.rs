@@ -34,8 +34,8 @@ pub fn shared() -> Server {
         command.arg(server.get_program()).arg(&dir).env_clear();
         command.envs(server.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let started = listen(command.stdin(Stdio::piped()).stderr(Stdio::null()));
-        let (mut child, addr) = started.expect("the server listens");
-        std::mem::forget(child.stdin.take());
+        let (server, addr) = started.expect("the server listens");
+        std::mem::forget(server);
         addr
     });
     Server::new(None, Some(guest), addr)

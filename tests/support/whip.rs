@@ -10,14 +10,14 @@ pub mod shown;
 use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::mpsc,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{ALICE, PATIENCE, Server, skip, this_test};
+use super::{ALICE, PATIENCE, Running, Server, on_thread, skip, this_test};
 
 /// An offer of video that nobody sends.
 pub const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
@@ -38,16 +38,8 @@ pub fn sightline() -> Option<PathBuf> {
 
 /// `sightline whip publish`, under way; killed when dropped.
 pub struct Publication {
-    child: Child,
+    child: Running,
     pub run: String,
-}
-
-impl Drop for Publication {
-    fn drop(&mut self) {
-        // It may have ended already.
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
 }
 
 impl Publication {
@@ -75,25 +67,22 @@ impl Publication {
         command.args(["whip", "publish"]).arg(file).arg(url).arg("--json").args(options);
         command.args(["--attach", &attach.to_string()]).env("SIGHTLINE_API_KEY", ALICE);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the publisher starts");
-        let said = child.stderr.take().expect("piped");
+        let mut child = Running(command.spawn().expect("the publisher starts"));
+        let said = child.0.stderr.take().expect("piped");
         let (tell, told) = mpsc::sync_channel(1);
-        std::thread::Builder::new()
-            .name("publisher-stderr".to_owned())
-            .spawn(move || {
-                let mut heard = String::new();
-                // Read to the end: a full pipe would stop the publisher.
-                for line in BufReader::new(said).lines().map_while(Result::ok) {
-                    if let Some((_, run)) = line.split_once("run:    ") {
-                        // Nobody listens to a second run.
-                        tell.try_send(Ok(run.to_owned())).ok();
-                    }
-                    heard.push_str(&line);
+        on_thread("publisher-stderr", move || {
+            let mut heard = String::new();
+            // Read to the end: a full pipe would stop the publisher.
+            for line in BufReader::new(said).lines().map_while(Result::ok) {
+                if let Some((_, run)) = line.split_once("run:    ") {
+                    // Nobody listens to a second run.
+                    tell.try_send(Ok(run.to_owned())).ok();
                 }
-                // Nobody listens where a run was told.
-                tell.try_send(Err(heard)).ok();
-            })
-            .expect("a thread");
+                heard.push_str(&line);
+            }
+            // Nobody listens where a run was told.
+            tell.try_send(Err(heard)).ok();
+        });
         let told = told.recv_timeout(PATIENCE).expect("a run or an end");
         let run = told.unwrap_or_else(|said| panic!("no run: {said}"));
         Publication { child, run }
@@ -105,14 +94,14 @@ impl Publication {
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("signalled");
+        kill_process(Pid::from_child(&self.child.0), signal).expect("signalled");
     }
 
     /// Its figures, once it has ended by itself.
     pub fn finish(mut self) -> Value {
-        let stdout = self.child.stdout.take().expect("piped");
+        let stdout = self.child.0.stdout.take().expect("piped");
         let figures = serde_json::from_reader(stdout).expect("figures");
-        let status = self.child.wait().expect("waited for");
+        let status = self.child.0.wait().expect("waited for");
         assert!(status.success(), "{status}: {figures}");
         figures
     }

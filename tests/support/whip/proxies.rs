@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -13,8 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::servers::program;
-use crate::support::ALICE;
-use crate::support::eventually;
+use crate::support::{ALICE, eventually, free_address};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -44,11 +43,6 @@ impl Drop for Proxy {
     }
 }
 
-fn free() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("bound")
-}
-
 /// A file of `deploy/proxy` with each of `for_this_machine` in it replaced.
 fn configuration(name: &str, for_this_machine: &[(&str, &str)]) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/proxy").join(name);
@@ -63,7 +57,7 @@ impl Proxy {
     /// One before the nodes 0001, 0002 and 0003 at these addresses; `None` where the test is passed over.
     pub fn start(kind: Kind, nodes: &[String; 3]) -> Option<Proxy> {
         let dir = tempfile::tempdir().expect("a directory");
-        let (address, agent) = (free(), free());
+        let (address, agent) = (free_address(), free_address());
         let path = |name: &str| dir.path().join(name).display().to_string();
         let there = ["10.0.0.1:8080", "10.0.0.2:8080", "10.0.0.3:8080"];
         let mut here: Vec<(&str, &str)> =

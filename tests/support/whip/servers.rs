@@ -3,29 +3,21 @@
 use std::{
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use tempfile::TempDir;
 
-use crate::support::{eventually, skip, this_test};
+use crate::support::{Running, eventually, free_address, skip, this_test};
 
 /// A name and a password of the relay.
 pub const USER: (&str, &str) = ("publisher", "hush-hush-hush");
 
 /// A server, which ends when dropped.
 pub struct Neighbour {
-    child: Child,
+    _server: Running,
     address: SocketAddr,
     _dir: TempDir,
-}
-
-impl Drop for Neighbour {
-    fn drop(&mut self) {
-        // It may have ended already.
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
 }
 
 /// Path of a program of the system's administrator; `None` where the test is passed over.
@@ -81,9 +73,7 @@ impl Neighbour {
     pub fn nginx(text: impl FnOnce(&str) -> String) -> Option<Neighbour> {
         let mut command = Command::new(program("nginx")?);
         let dir = tempfile::tempdir().expect("a directory");
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("bound");
-        drop(listener);
+        let address = free_address();
         let kept = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|name| format!("{name}_temp_path {}/{name};", dir.path().display()));
         let kept = kept.join(" ");
@@ -101,8 +91,8 @@ impl Neighbour {
 
     fn start(mut command: Command, address: SocketAddr, dir: TempDir) -> Neighbour {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().expect("it starts");
+        let server = Running(command.spawn().expect("it starts"));
         eventually("a server that listens", || TcpStream::connect(address).ok());
-        Neighbour { child, address, _dir: dir }
+        Neighbour { _server: server, address, _dir: dir }
     }
 }
