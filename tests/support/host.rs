@@ -7,20 +7,26 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned, crypto::aws_lc_rs};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio_rustls::TlsAcceptor;
 
 use super::on_thread;
 
+/// Longest body of a request that is read.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
 #[derive(Clone, Debug)]
 pub struct Asked {
+    pub at: Instant,
     /// Path and query.
     pub path: String,
     headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
 }
 
 impl Asked {
@@ -28,6 +34,10 @@ impl Asked {
     pub fn header(&self, name: &str) -> &str {
         let mut headers = self.headers.iter();
         headers.find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("JSON")
     }
 
     fn from(&self) -> Option<usize> {
@@ -87,7 +97,7 @@ pub struct Host {
 /// The certificate of every host of a test, and its private key.
 pub struct Certificate {
     dir: TempDir,
-    pub(super) config: Arc<ServerConfig>,
+    config: Arc<ServerConfig>,
     forwarded: Arc<AtomicUsize>,
 }
 
@@ -244,5 +254,10 @@ fn read_request(stream: &mut dyn Duplex) -> io::Result<Option<Asked>> {
     let header = |line: &str| {
         line.split_once(": ").map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
     };
-    Ok(Some(Asked { path: path.to_owned(), headers: lines.filter_map(header).collect() }))
+    let (path, headers) = (path.to_owned(), lines.filter_map(header).collect());
+    let mut asked = Asked { at: Instant::now(), path, headers, body: Vec::new() };
+    let length: usize = asked.header("content-length").parse().unwrap_or(0);
+    asked.body = vec![0; length.min(BODY_BYTES_MAX)];
+    stream.read_exact(&mut asked.body)?;
+    Ok(Some(asked))
 }

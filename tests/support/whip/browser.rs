@@ -2,8 +2,6 @@
 //! that shares no code with the server's. One at a time, see `.config/nextest.toml`.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -15,13 +13,15 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::PATIENCE;
-use crate::support::{ALICE, Server, skip, this_test};
+use crate::support::{
+    ALICE, PATIENCE, Server,
+    host::{Answer as _, Host},
+    skip, this_test,
+};
 
 const PAGE: &str = include_str!("publish.html");
 /// The page of the documentation, which tells nothing: its run does.
 const DOCUMENTED: &str = include_str!("../../../docs/publish.html");
-const TOLD_BYTES_MAX: u64 = 64 << 10;
 
 /// The browser; `None` where the test is passed over.
 pub fn chromium() -> Option<PathBuf> {
@@ -42,22 +42,23 @@ pub struct Page {
 impl Page {
     /// Serves the page on a free port until the process ends.
     pub fn serve() -> Page {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let origin = format!("http://{}", listener.local_addr().expect("bound"));
         let (tell, told) = mpsc::sync_channel(8);
-        std::thread::Builder::new()
-            .name("page".to_owned())
-            .spawn(move || {
-                for stream in listener.incoming().flatten() {
-                    // A browser opens connections ahead and leaves them idle.
-                    let tell = tell.clone();
-                    std::thread::Builder::new()
-                        .name("page-connection".to_owned())
-                        .spawn(move || answer(&stream, &tell).ok())
-                        .expect("a thread");
-                }
-            })
-            .expect("a thread");
+        let host = Host::start_plain(move |asked, stream| {
+            let (kind, page) = match &*asked.path {
+                "/told" => ("application/json", "null"),
+                "/documented" => ("text/html", DOCUMENTED),
+                _ => ("text/html", PAGE),
+            };
+            let kind = format!("content-type: {kind}");
+            stream.head("200 OK", &[&kind, &format!("content-length: {}", page.len())])?;
+            stream.write_all(page.as_bytes())?;
+            if asked.path == "/told" {
+                // Nobody listens where the test is over.
+                tell.try_send(asked.json()).ok();
+            }
+            Ok(())
+        });
+        let origin = format!("http://127.0.0.1:{}", host.port());
         Page { origin, told }
     }
 
@@ -88,41 +89,6 @@ impl Page {
     pub fn publish(&self, chromium: &Path, server: &Server, parameters: &[(&str, &str)]) -> Value {
         self.publish_to(chromium, &format!("http://{}", server.addr()), parameters)
     }
-}
-
-/// One request: the page, or what it tells.
-fn answer(stream: &TcpStream, tell: &mpsc::SyncSender<Value>) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
-    let (is_told, mut length) = (line.starts_with("POST /told "), 0);
-    let is_documented = line.starts_with("GET /documented ");
-    loop {
-        let mut header = String::new();
-        reader.read_line(&mut header)?;
-        let Some((name, value)) = header.trim().split_once(": ") else { break };
-        if name.eq_ignore_ascii_case("content-length") {
-            length = value.parse().unwrap_or(0);
-        }
-    }
-    let mut body = String::new();
-    reader.take(TOLD_BYTES_MAX.min(length)).read_to_string(&mut body)?;
-    let (kind, page) = match () {
-        () if is_told => ("application/json", "null"),
-        () if is_documented => ("text/html", DOCUMENTED),
-        () => ("text/html", PAGE),
-    };
-    let length = page.len();
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\
-         connection: close\r\n\r\n"
-    );
-    (&mut &*stream).write_all(format!("{head}{page}").as_bytes())?;
-    if is_told {
-        // Nobody listens where the test is over.
-        tell.try_send(serde_json::from_str(&body)?).ok();
-    }
-    Ok(())
 }
 
 /// A browser with a profile of its own; it ends when dropped.
