@@ -238,9 +238,7 @@ fn published(server: &Server, sightline: &Path, clip: &Path, frames: &Value) -> 
     let unkept = || server.metric("service_live_shed_total{what=\"stills\"}");
     for _ in 0..8 {
         let before = unkept();
-        let publication = Publication::start(sightline, server, clip, &json!({}), &[]);
-        let run = publication.run.clone();
-        publication.finish();
+        let (run, _) = Publication::start(sightline, server, clip, &json!({}), &[]).finish();
         let ended = server.wait_for_event(&run, "frames_decoded");
         if ended["decoded_frames"] == *frames && unkept() == before {
             return told(server, &run);

@@ -26,8 +26,7 @@ fn video_arrives_at_addresses_of_both_families() {
         let (_, port) = server.addr().rsplit_once(':').expect("a port");
         let offered_to = format!("{offered_to}:{port}");
         let publication = Publication::start_at(&sightline, &offered_to, &file, &json!({}), &[]);
-        let run = publication.run.clone();
-        let figures = publication.finish();
+        let (run, figures) = publication.finish();
         assert_eq!((&figures["connected"], &figures["lost"]), (&json!(1), &json!(0)), "{case}");
         assert_eq!(server.payloads(&run, "run_completed")[0]["frames"], 2 * clip::RATE, "{case}");
     }

@@ -258,7 +258,7 @@ fn check(server: &Server, case: &Case, publication: Publication) {
         is_told && is_kept || is_over
     });
     publication.interrupt();
-    assert_eq!(publication.finish()["connected"], 1, "{}", case.prompt);
+    assert_eq!(publication.finish().1["connected"], 1, "{}", case.prompt);
     let told = told(server, &run, end_ms);
     let short: Vec<_> = told
         .iter()

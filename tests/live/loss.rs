@@ -127,8 +127,7 @@ fn a_bad_path_costs_frames_and_breaks_none() {
     });
     let (mut lost, mut asked, mut undecided, mut unkept) = (0, 0, 0, 0);
     for (name, publication) in started {
-        let run = publication.run.clone();
-        let figures = publication.finish();
+        let (run, figures) = publication.finish();
         let jumps = count(&figures, "jumps");
         let whole = check_whole(name, &reference, &stills(&server, &run), jumps);
         let decided = count(&server.payloads(&run, "run_completed")[0], "frames") as usize;

@@ -65,9 +65,7 @@ fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
     let server =
         embedding.iter().fold(setup, |setup, (name, value)| setup.var(name, value)).start();
     let file = clip::scenes("AAAB", 1);
-    let publication = Publication::start(sightline, &server, &file, &json!({}), &[]);
-    let run = publication.run.clone();
-    publication.finish();
+    let (run, _) = Publication::start(sightline, &server, &file, &json!({}), &[]).finish();
     let told: Vec<Value> =
         server.events(&run).into_iter().filter(|event| event["kind"] == "vlm").collect();
     let (mut described, mut reused): (Vec<&Value>, u32) = (Vec::new(), 0);
@@ -194,9 +192,7 @@ fn a_picture_without_a_description_is_told_once() {
         let model = Model::start(move |_| step());
         let server = model.behind(Setup::temporary()).start();
         let file = clip::scenes("ABC", 0);
-        let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
-        let run = publication.run.clone();
-        publication.finish();
+        let (run, _) = Publication::start(&sightline, &server, &file, &json!({}), &[]).finish();
         let told = server.payloads(&run, "vlm");
         let undescribed = server.metric("service_live_undescribed_total");
         assert!((told.len() as f64) < undescribed, "{name}: {told:?} of {undescribed}");
@@ -241,9 +237,7 @@ fn without_a_name_a_model_that_is_listed_is_asked() {
     model.server.answer_probes(Step::json(200, &listed));
     let server = model.behind(Setup::temporary()).start();
     let file = clip::scenes("AB", 0);
-    let publication = Publication::start(&sightline, &server, &file, &json!({}), &[]);
-    let run = publication.run.clone();
-    publication.finish();
+    let (run, _) = Publication::start(&sightline, &server, &file, &json!({}), &[]).finish();
     let told = server.payloads(&run, "vlm");
     assert!(!told.is_empty() && told.iter().all(|one| one["model"] == "qwen3-vl-8b"), "{told:?}");
 }

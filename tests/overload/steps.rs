@@ -56,8 +56,7 @@ fn beyond_its_capacity_the_server_refuses_early_and_does_what_it_took_on() {
             .then(|| Publication::start(&sightline, &world.server, &clip, &json!({}), &[]));
         let (tallies, health, peaks) = step(&world, &flows, load);
         if let Some(publication) = publication {
-            let run = publication.run.clone();
-            publication.finish();
+            let (run, _) = publication.finish();
             let kinds = world.server.kinds(&run);
             assert_eq!(kinds.last().map(String::as_str), Some("run_completed"), "{kinds:?}");
         }

@@ -233,9 +233,8 @@ impl<'a> Load<'a> {
     /// A live session of three seconds.
     fn publish(&self) {
         let attach = json!({ "model": "qwen3-vl-4b" });
-        let publication = Publication::start(self.sightline, self.server, &self.clip, &attach, &[]);
-        let run = publication.run.clone();
-        publication.finish();
+        let (run, _) =
+            Publication::start(self.sightline, self.server, &self.clip, &attach, &[]).finish();
         let events = self.server.events(&run);
         let last = events.last().expect("an end");
         assert_eq!(last["kind"], "run_completed", "{run}: {events:?}");

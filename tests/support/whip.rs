@@ -97,12 +97,12 @@ impl Publication {
         kill_process(Pid::from_child(&self.child.0), signal).expect("signalled");
     }
 
-    /// Its figures, once it has ended by itself.
-    pub fn finish(mut self) -> Value {
+    /// The run that it filled and its figures, once it has ended by itself.
+    pub fn finish(mut self) -> (String, Value) {
         let stdout = self.child.0.stdout.take().expect("piped");
         let figures = serde_json::from_reader(stdout).expect("figures");
         let status = self.child.0.wait().expect("waited for");
         assert!(status.success(), "{status}: {figures}");
-        figures
+        (self.run, figures)
     }
 }
