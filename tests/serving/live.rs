@@ -16,7 +16,7 @@ async fn create_run(requests: &mut SendRequest) -> String {
 }
 
 #[test]
-fn events_arrive_as_they_happen() {
+fn events_arrive_as_they_happen_in_a_stream_and_a_poll() {
     let (_dir, served) = served();
     served.client.runtime.block_on(async {
         let (_quic, mut requests) = served.client.http3().await;
@@ -26,12 +26,20 @@ fn events_arrive_as_they_happen() {
         stream.finish().await.expect("sent");
         let response = stream.recv_response().await.expect("answered");
         assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let query = json!({ "run_id": run, "kind": "stop_requested", "wait_ms": 30_000 });
+        let mut waiting = requests.clone();
+        let poll = tokio::spawn(async move {
+            exchange(&mut waiting, &Call::json("/v1/query", &query.to_string())).await
+        });
+        // A poll that does not wait would be over.
+        tokio::time::sleep(Duration::from_millis(300)).await;
         let mut told = String::new();
         for (action, kind) in [
             (None, "run_created"),
             (Some("keepalive"), "keepalive_refreshed"),
             (Some("stop"), "stop_requested"),
         ] {
+            assert!(!poll.is_finished(), "before {kind}");
             if let Some(action) = action {
                 let call = Call::json(&format!("/v1/runs/{run}/{action}"), "{}");
                 let done = exchange(&mut requests, &call).await.expect("answered");
@@ -44,25 +52,6 @@ fn events_arrive_as_they_happen() {
             }
         }
         while stream.recv_data().await.expect("ended, not cut").is_some() {}
-    });
-}
-
-#[test]
-fn a_long_poll_ends_when_the_event_is_there() {
-    let (_dir, served) = served();
-    served.client.runtime.block_on(async {
-        let (_quic, mut requests) = served.client.http3().await;
-        let run = create_run(&mut requests).await;
-        let query = json!({ "run_id": run, "kind": "stop_requested", "wait_ms": 30_000 });
-        let mut waiting = requests.clone();
-        let poll = tokio::spawn(async move {
-            exchange(&mut waiting, &Call::json("/v1/query", &query.to_string())).await
-        });
-        let stop = Call::json(&format!("/v1/runs/{run}/stop"), "{}");
-        // A poll that does not wait would be over.
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        assert!(!poll.is_finished());
-        assert_eq!(exchange(&mut requests, &stop).await.expect("answered").status, 200);
         let found = poll.await.expect("no panic").expect("answered").json();
         assert_eq!(found["matches"][0]["kind"], "stop_requested");
     });
