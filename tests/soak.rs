@@ -47,7 +47,7 @@ fn all_of_it_for_long_leaves_the_server_as_it_was() {
             world.flap(until);
         });
     }));
-    eprintln!("soak: {}\nsoak: {}", load.counts(), figures.summary());
+    eprintln!("soak: {load}\nsoak: {}", figures.summary());
     if let Some(out) = setting("SIGHTLINE_SOAK_OUT") {
         figures.write(Path::new(&out));
     }

@@ -19,10 +19,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
 use tokio::{net::TcpStream, sync::Mutex, time::timeout};
 
-use crate::support::Server;
-
-/// Tells an answer from a hang.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+use crate::support::{PATIENCE, Server};
 
 /// A request, which may be sent again.
 pub type Ask = Request<Full<Bytes>>;

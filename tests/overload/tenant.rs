@@ -13,11 +13,11 @@ use tokio::time::sleep;
 
 use crate::{
     overload::{
-        client::{Answer, Client, PATIENCE, Turn, json as json_of, with},
+        client::{Answer, Client, Turn, json as json_of, with},
         generator::OUTSTANDING_MAX,
     },
     support::{
-        Server,
+        PATIENCE, Server,
         whip::{OFFER, clip},
     },
 };

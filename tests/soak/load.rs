@@ -49,20 +49,18 @@ pub struct Load<'a> {
 }
 
 /// Turns so far, and what came of them.
-pub struct Counts {
-    done: [u64; KINDS],
-    events: u64,
-    refused: u64,
-    starved: u64,
+impl fmt::Display for Load<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ((name, ..), done) in Self::KINDS.iter().zip(&self.done) {
+            write!(f, "{} {name}, ", number(done))?;
+        }
+        let [events, refused, starved] = [&self.events, &self.refused, &self.starved].map(number);
+        write!(f, "{events} events, {refused} refused, {starved} starved")
+    }
 }
 
-impl fmt::Display for Counts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for ((name, ..), done) in Load::KINDS.iter().zip(self.done) {
-            write!(f, "{done} {name}, ")?;
-        }
-        write!(f, "{} events, {} refused, {} starved", self.events, self.refused, self.starved)
-    }
+fn number(of: &AtomicU64) -> u64 {
+    of.load(Ordering::Relaxed)
 }
 
 impl<'a> Load<'a> {
@@ -124,25 +122,15 @@ impl<'a> Load<'a> {
         }
     }
 
-    pub fn counts(&self) -> Counts {
-        Counts {
-            done: std::array::from_fn(|place| self.done[place].load(Ordering::Relaxed)),
-            events: self.events.load(Ordering::Relaxed),
-            refused: self.refused.load(Ordering::Relaxed),
-            starved: self.starved.load(Ordering::Relaxed),
-        }
-    }
-
     /// At least half of each kind that `length` of the whole time asks for was done: it was no soak otherwise.
     pub fn judge(&self, length: Duration) {
         let share = length.as_secs_f64() / self.whole.as_secs_f64();
-        for ((name, count, _), done) in Self::KINDS.iter().zip(self.counts().done) {
-            let asked = f64::from(*count) * share;
+        for ((name, whole, _), done) in Self::KINDS.iter().zip(&self.done) {
+            let (done, asked) = (number(done), f64::from(*whole) * share);
             assert!(done as f64 >= 0.5 * asked, "{done} {name} of {asked:.0}");
         }
-        let counts = self.counts();
-        let [_, recordings, ..] = counts.done;
-        assert!(counts.starved * 100 <= recordings, "{counts}");
+        let [_, recordings, ..] = &self.done;
+        assert!(number(&self.starved) * 100 <= number(recordings), "{self}");
     }
 
     /// Deletes every run that is kept.
@@ -181,8 +169,7 @@ impl<'a> Load<'a> {
     }
 
     fn created(&self) -> String {
-        let reply = self.post("/v1/runs", "{}").assert_ok();
-        reply.json()["run_id"].as_str().expect("an id").to_owned()
+        self.post("/v1/runs", "{}").assert_ok().run()
     }
 
     /// A run with a marker a frame, all of which are read back.
