@@ -306,7 +306,7 @@ impl SessionHandle {
         if let Some(told) = told
             && self.sink.call(|sink| sink.on_event(told)).is_err()
         {
-            tracing::debug!(?told, "could not send close_notify");
+            tracing::debug!(?told, "a sink did not hear of the end of its session");
         }
     }
 }
