@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    EndpointConfig, SessionEvent,
+    EndpointConfig, SessionEvent, SessionHandler,
     codecs::PayloadKind,
     command_queue::NewSession,
     dtls::{DtlsError, DtlsIdentity, DtlsOutcome, DtlsTransport},
@@ -117,9 +117,8 @@ impl SessionHandle {
         }
         if matches!(checked, CheckOutcome::Accepted { .. })
             && !std::mem::replace(&mut self.is_reached, true)
-            && let Err(failure) = self.sink.call(|sink| sink.on_first_check())
         {
-            self.end(SessionEvent::Failed(failure));
+            self.tell(|sink| sink.on_first_check());
         }
         checked
     }
@@ -138,27 +137,18 @@ impl SessionHandle {
         let read = association.read(datagram, &self.fingerprints, now);
         association.send(|reply| send_buffer.push(pair, reply));
         match read {
-            Ok(DtlsOutcome::Nothing) => Ok(()),
+            Ok(DtlsOutcome::Nothing) => {}
             Ok(DtlsOutcome::Keys(keys)) => {
                 self.keys = Some(keys);
                 self.heard_at = now;
                 self.feedback.start(now);
-                if let Err(failure) = self.sink.call(|sink| sink.on_event(SessionEvent::Connected))
-                {
-                    self.end(SessionEvent::Failed(failure));
-                }
-                Ok(())
+                self.tell(|sink| sink.on_event(SessionEvent::Connected));
             }
-            Ok(DtlsOutcome::Closed) => {
-                self.end(SessionEvent::Closed);
-                Ok(())
-            }
-            Err(DtlsError::Refused(why)) => Err(why),
-            Err(DtlsError::Failed(failure)) => {
-                self.end(SessionEvent::Failed(failure));
-                Ok(())
-            }
+            Ok(DtlsOutcome::Closed) => self.end(SessionEvent::Closed),
+            Err(DtlsError::Refused(why)) => return Err(why),
+            Err(DtlsError::Failed(failure)) => self.end(SessionEvent::Failed(failure)),
         }
+        Ok(())
     }
 
     /// Processes an SRTP or SRTCP datagram, decrypting it in place. Returns true if it is authenticated;
@@ -222,8 +212,9 @@ impl SessionHandle {
                     if unit.access_unit.keyframe {
                         self.feedback.keyframe_wanted = false;
                     }
-                    if let Err(failure) = self.sink.call(|sink| sink.on_access_unit(unit)) {
-                        return self.end(SessionEvent::Failed(failure));
+                    self.tell(|sink| sink.on_access_unit(unit));
+                    if self.ended.is_some() {
+                        return;
                     }
                 }
                 ReceiverOutput::Nack(missing) => self.feedback.queue_nacks(&missing),
@@ -259,13 +250,9 @@ impl SessionHandle {
     }
 
     fn overdue(&self, now: Instant) -> Option<SessionEvent> {
-        if self.limit() > now {
-            None
-        } else if self.is_connected() {
-            Some(SessionEvent::Lost)
-        } else {
-            Some(SessionEvent::NeverConnected)
-        }
+        let event =
+            if self.is_connected() { SessionEvent::Lost } else { SessionEvent::NeverConnected };
+        (self.limit() <= now).then_some(event)
     }
 
     fn limit(&self) -> Instant {
@@ -283,6 +270,13 @@ impl SessionHandle {
             .into_iter()
             .flatten()
             .fold(self.limit(), Instant::min)
+    }
+
+    /// Calls the handler; the session ends if it panics.
+    fn tell(&mut self, call: impl FnOnce(&mut dyn SessionHandler)) {
+        if let Err(failure) = self.sink.call(call) {
+            self.end(SessionEvent::Failed(failure));
+        }
     }
 
     fn end(&mut self, told: SessionEvent) {
