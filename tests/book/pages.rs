@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Component};
 
-use crate::book::root;
+use crate::{book::root, support::files};
 
 /// A block of code of a page.
 pub struct Fence {
@@ -88,19 +88,11 @@ fn every_document_is_a_page_once() {
     let listed = listed();
     let once: BTreeSet<&String> = listed.iter().collect();
     assert_eq!(once.len(), listed.len(), "a page is listed twice");
-    let mut folders = vec![root().join("docs")];
-    let mut lost = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("readable") {
-            let path = entry.expect("an entry").path();
-            let name = path.strip_prefix(root()).expect("beneath it").display().to_string();
-            if path.is_dir() {
-                folders.push(path);
-            } else if name.ends_with(".md") && name != SUMMARY && !once.contains(&name) {
-                lost.push(name);
-            }
-        }
-    }
+    let mut lost: Vec<String> = files(&root().join("docs"))
+        .iter()
+        .map(|path| path.strip_prefix(root()).expect("beneath it").display().to_string())
+        .collect();
+    lost.retain(|name| name.ends_with(".md") && name != SUMMARY && !once.contains(name));
     assert_eq!(lost, Vec::<String>::new(), "docs/SUMMARY.md does not list them");
     for page in &listed {
         let source = fs::read_to_string(root().join(page)).expect("a page");

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fs};
 
 use sightline::config::Config;
 
-use crate::book::{pages, root};
+use crate::{
+    book::{pages, root},
+    support::files,
+};
 
 /// Words of the table for a default that the code leaves empty.
 const EMPTY: [&str; 3] = ["none", "the first", "those of"];
@@ -58,20 +61,10 @@ fn settings_and_their_defaults_are_those_of_the_code() {
 
 /// All code of the folder `name` as one text, strings over several lines joined.
 fn code(name: &str) -> String {
-    let mut folders = vec![root().join(name)];
-    let mut code = String::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).expect("readable") {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "rs") {
-                code += &fs::read_to_string(path).expect("UTF-8");
-            }
-        }
-    }
-    let parts: Vec<&str> = code.split("\\\n").collect();
-    parts.iter().map(|part| part.trim_start()).collect::<Vec<_>>().concat()
+    let mut files = files(&root().join(name));
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "rs"));
+    let code: String = files.iter().map(|path| fs::read_to_string(path).expect("UTF-8")).collect();
+    code.split("\\\n").map(str::trim_start).collect()
 }
 
 #[test]

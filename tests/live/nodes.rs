@@ -7,8 +7,7 @@ use std::{
     time::Duration,
 };
 
-use reqwest::blocking::Client;
-use rustix::process::Signal;
+use reqwest::blocking::{Client, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -60,11 +59,16 @@ impl Fleet {
         Some(fleet)
     }
 
-    /// Alice's request through the proxy: status and body.
-    fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    /// Alice's request through the proxy.
+    fn request(&self, method: &str, path: &str) -> RequestBuilder {
         let url = format!("http://{}{path}", self.proxy.address());
-        let call = self.client.request(method.parse().expect("a method"), url);
-        let call = call.header("x-api-key", ALICE);
+        let method = method.parse().expect("a method");
+        self.client.request(method, url).header("x-api-key", ALICE)
+    }
+
+    /// Its status and body.
+    fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let call = self.request(method, path);
         let call = if body.is_null() { call } else { call.json(body) };
         let answer = call.send().expect("an answer");
         (answer.status().as_u16(), answer.json().unwrap_or_default())
@@ -134,8 +138,7 @@ fn routed_by_path(fleet: &Fleet) {
         );
     }
     let path = format!("/nodes/{}/v1/runs?limit=1", TAGS[node(&runs[0])]);
-    let url = format!("http://{}{path}", fleet.proxy.address());
-    let page = fleet.client.get(url).header("x-api-key", ALICE).send().expect("an answer");
+    let page = fleet.request("GET", &path).send().expect("an answer");
     let link = page.headers()["link"].to_str().expect("text");
     assert!(link.starts_with(&format!("<{path}")), "{link}");
     let unknown = "/v1/runs/run-ffff0123456789abcdef0123456789ab";
@@ -146,22 +149,22 @@ fn routed_by_path(fleet: &Fleet) {
     // An upload, the run that reads it and its job are of one node.
     let part = reqwest::blocking::multipart::Part::file(clip::scenes("A", 2)).expect("a clip");
     let form = reqwest::blocking::multipart::Form::new().part("file", part);
-    let url = format!("http://{}/nodes/{}/v1/upload", fleet.proxy.address(), TAGS[1]);
-    let sent = fleet.client.post(url).header("x-api-key", ALICE).multipart(form).send();
+    let path = format!("/nodes/{}/v1/upload", TAGS[1]);
+    let sent = fleet.request("POST", &path).multipart(form).send();
     let uploaded: Value = sent.expect("sent").json().expect("JSON");
     let name = uploaded["file_name"].as_str().unwrap_or_default();
     assert_eq!(name.get(..4), Some(TAGS[1]), "{uploaded}");
-    let call = fleet.client.get(format!("http://{}/v1/files/{name}", fleet.proxy.address()));
-    assert_eq!(call.header("x-api-key", ALICE).send().expect("an answer").status(), 200);
+    let file = fleet.request("GET", &format!("/v1/files/{name}")).send();
+    assert_eq!(file.expect("an answer").status(), 200);
     let run = runs.iter().find(|run| node(run) == 1).expect("a run");
     let ingest = json!({ "source_uri": uploaded["file_path"], "max_frames": 5 });
     let (status, body) = fleet.call("POST", &format!("/v1/runs/{run}/ingest"), &ingest);
     assert_eq!(status, 200, "{body}");
 
     // An event and a long poll are answered while their streams are open.
-    let url = format!("http://{}/v1/runs/{run}/events/stream", fleet.proxy.address());
-    let stream = fleet.client.get(url).header("x-api-key", ALICE).send().expect("an answer");
-    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("a line"));
+    let stream = fleet.request("GET", &format!("/v1/runs/{run}/events/stream")).send();
+    let mut lines =
+        BufReader::new(stream.expect("an answer")).lines().map(|line| line.expect("a line"));
     assert!(lines.any(|line| line == "event: frames_decoded"), "the stream ended");
     assert_eq!(fleet.call("POST", &format!("/v1/runs/{run}/keepalive"), &json!({})).0, 200);
     assert!(lines.any(|line| line == "event: keepalive_refreshed"), "the stream ended");
@@ -238,9 +241,8 @@ fn sessions_outlive_other_nodes(fleet: &mut Fleet, sightline: &Path) {
     fleet.all_live(&of(2));
     // A publisher ends its session where the offer's answer says that it is.
     let last = sessions.remove(&2).expect("there").remove(0);
-    let run = last.run.clone();
-    last.signal(Signal::INT);
-    last.finish();
+    last.interrupt();
+    let (run, _) = last.finish();
     fleet.servers[2].wait_for_event(&run, "run_completed");
 }
 
