@@ -37,7 +37,7 @@ const BYTES: BucketRate =
 /// Smallest cost charged per packet, in bytes: at most 8,000 packets per second.
 const PACKET_BYTES_MIN: f32 = 500.0;
 
-pub(super) struct SessionHandle {
+pub(super) struct Session {
     pub(super) agent: IceAgent,
     association: Option<Box<DtlsTransport>>,
     keys: Option<Box<(SrtpReceiver, SrtcpSender)>>,
@@ -64,17 +64,17 @@ pub(super) struct SessionHandle {
     pub(super) touched: bool,
 }
 
-impl SessionHandle {
+impl Session {
     pub(super) fn new(
         opening: NewSession,
         us: u32,
         settings: &EndpointConfig,
         now: Instant,
-    ) -> SessionHandle {
+    ) -> Session {
         let NewSession { negotiated, local, sink, state, .. } = opening;
         let feedback = RtcpFeedback::new(us, &negotiated, now);
         let numbers = negotiated.numbers;
-        SessionHandle {
+        Session {
             agent: IceAgent::new(&local),
             association: None,
             keys: None,
@@ -197,7 +197,7 @@ impl SessionHandle {
     }
 
     /// Passes complete units to the handler, writes feedback that is due, and ends the session at a timeout.
-    /// Called after each batch of datagrams and at each [`SessionHandle::deadline`].
+    /// Called after each batch of datagrams and at each [`Session::deadline`].
     pub(super) fn poll_output(&mut self, send_buffer: &mut SendBuffer, now: Instant) {
         self.touched = false;
         if self.ended.is_some() {

@@ -19,7 +19,7 @@ use super::{
     ice::CheckOutcome,
     random,
     send_buffer::SendBuffer,
-    session::SessionHandle,
+    session::Session,
     socket::CandidatePair,
     stats::DropReason,
     stun::{BindingRequest, StunParseError},
@@ -55,7 +55,7 @@ pub(super) struct SessionTable {
     identity: Arc<DtlsIdentity>,
     settings: EndpointConfig,
     /// Boxed, so that the capacity left by ten thousand ended sessions is small.
-    peers: HashMap<u64, Box<SessionHandle>>,
+    peers: HashMap<u64, Box<Session>>,
     users: HashMap<String, u64>,
     addresses: HashMap<SocketAddr, Owner>,
     sources: AuthFailureLimiter,
@@ -118,7 +118,7 @@ impl SessionTable {
         self.users.insert(opening.local.ufrag.clone(), id);
         // A collision of own SSRCs is harmless, because each session has its own keys.
         let us = random::number().map_or(1, |number| number as u32);
-        let peer = SessionHandle::new(opening, us, &self.settings, now);
+        let peer = Session::new(opening, us, &self.settings, now);
         self.timers.arm(id, peer.deadline());
         self.peers.insert(id, Box::new(peer));
     }
@@ -310,7 +310,7 @@ impl SessionTable {
 }
 
 /// Marks a session for the next poll.
-fn touch(touched: &mut Vec<u64>, id: u64, peer: &mut SessionHandle) {
+fn touch(touched: &mut Vec<u64>, id: u64, peer: &mut Session) {
     if !peer.touched {
         peer.touched = true;
         touched.push(id);
