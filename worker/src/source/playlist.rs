@@ -110,29 +110,17 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Playlist, PlaylistError> {
     }
     let mut reader = Reader::default();
     for (index, line) in text.lines().enumerate().skip(1) {
-        reader.take(line.trim()).map_err(|problem| problem.in_line(index + 1))?;
+        reader.line = index + 1;
+        reader.take(line.trim())?;
     }
     reader.finish()
-}
-
-/// Problem whose line number is added later.
-enum Problem {
-    Tag(&'static str),
-    Other(PlaylistError),
-}
-
-impl Problem {
-    fn in_line(self, line: usize) -> PlaylistError {
-        match self {
-            Problem::Tag(tag) => PlaylistError::Tag { tag, line },
-            Problem::Other(error) => error,
-        }
-    }
 }
 
 /// State of the parser after some lines.
 #[derive(Default)]
 struct Reader {
+    /// Number of the line being read.
+    line: usize,
     media: MediaPlaylist,
     variants: Vec<(Rank, String)>,
     /// Set if the next address is that of a variant.
@@ -153,45 +141,49 @@ const SEQUENCE_MAX: u64 = 1 << 53;
 type Rank = (bool, u64);
 
 impl Reader {
-    fn take(&mut self, line: &str) -> Result<(), Problem> {
+    fn take(&mut self, line: &str) -> Result<(), PlaylistError> {
         let Some(tag) = line.strip_prefix('#') else {
             return if line.is_empty() { Ok(()) } else { self.address(line) };
         };
         let (name, value) = tag.split_once(':').unwrap_or((tag, ""));
-        let number = |tag| value.trim().parse::<u64>().map_err(|_| Problem::Tag(tag));
+        let number = |tag, max: u64| {
+            let number = value.trim().parse::<u64>().ok().filter(|number| *number <= max);
+            number.ok_or_else(|| self.malformed(tag))
+        };
         match name {
             "EXT-X-STREAM-INF" => self.variant = Some(rank(value)),
             "EXT-X-TARGETDURATION" => {
-                let seconds = number("EXT-X-TARGETDURATION")?.clamp(1, TARGET_MAX_S);
+                let seconds = number("EXT-X-TARGETDURATION", u64::MAX)?.clamp(1, TARGET_MAX_S);
                 self.media.target = Duration::from_secs(seconds);
             }
             "EXT-X-MEDIA-SEQUENCE" => {
-                let first = number("EXT-X-MEDIA-SEQUENCE")?;
-                if first > SEQUENCE_MAX {
-                    return Err(Problem::Tag("EXT-X-MEDIA-SEQUENCE"));
-                }
-                self.media.first = first;
+                self.media.first = number("EXT-X-MEDIA-SEQUENCE", SEQUENCE_MAX)?;
             }
             "EXT-X-ENDLIST" => self.media.has_ended = true,
             "EXT-X-PLAYLIST-TYPE" => self.media.has_beginning = matches!(value, "VOD" | "EVENT"),
             "EXT-X-GAP" => self.is_gap = true,
             "EXT-X-BYTERANGE" => {
-                self.range = Some(byte_range(value).ok_or(Problem::Tag("EXT-X-BYTERANGE"))?);
+                let range = byte_range(value);
+                self.range = Some(range.ok_or_else(|| self.malformed("EXT-X-BYTERANGE"))?);
             }
-            "EXT-X-KEY" => self.key = key(value)?,
+            "EXT-X-KEY" => self.key = self.read_key(value)?,
             "EXT-X-MAP" => self.map = Some(self.read_map(value)?),
             _ => {}
         }
         Ok(())
     }
 
-    fn address(&mut self, address: &str) -> Result<(), Problem> {
+    fn malformed(&self, tag: &'static str) -> PlaylistError {
+        PlaylistError::Tag { tag, line: self.line }
+    }
+
+    fn address(&mut self, address: &str) -> Result<(), PlaylistError> {
         if let Some(rank) = self.variant.take() {
             self.variants.push((rank, address.to_owned()));
             return Ok(());
         }
         if self.media.segments.len() >= SEGMENTS_MAX {
-            return Err(Problem::Other(PlaylistError::TooManySegments));
+            return Err(PlaylistError::TooManySegments);
         }
         let range = match self.range.take() {
             Some((len, from)) => Some(self.placed(address, len, from)?),
@@ -203,8 +195,8 @@ impl Reader {
         Ok(())
     }
 
-    fn read_map(&self, value: &str) -> Result<Arc<ByteRange>, Problem> {
-        let malformed = || Problem::Tag("EXT-X-MAP");
+    fn read_map(&self, value: &str) -> Result<Arc<ByteRange>, PlaylistError> {
+        let malformed = || self.malformed("EXT-X-MAP");
         let address = attribute(value, "URI").ok_or_else(malformed)?.to_owned();
         let range = match attribute(value, "BYTERANGE") {
             Some(text) => {
@@ -226,16 +218,29 @@ impl Reader {
         address: &str,
         len: u64,
         from: Option<u64>,
-    ) -> Result<(u64, u64), Problem> {
+    ) -> Result<(u64, u64), PlaylistError> {
         let from = from.or_else(|| self.ends.get(address).copied()).unwrap_or(0);
-        let end = from.checked_add(len).ok_or(Problem::Tag("EXT-X-BYTERANGE"))?;
-        match self.ends.get_mut(address) {
-            Some(known) => *known = end,
-            None => {
-                self.ends.insert(address.to_owned(), end);
+        let end = from.checked_add(len).ok_or_else(|| self.malformed("EXT-X-BYTERANGE"))?;
+        self.ends.insert(address.to_owned(), end);
+        Ok((from, len))
+    }
+
+    fn read_key(&self, attributes: &str) -> Result<Option<Arc<EncryptionKey>>, PlaylistError> {
+        let malformed = || self.malformed("EXT-X-KEY");
+        match attribute(attributes, "METHOD").ok_or_else(malformed)? {
+            "NONE" => return Ok(None),
+            "AES-128" => {}
+            method => {
+                let method = method.chars().take(32).collect();
+                return Err(PlaylistError::Encryption { method });
             }
         }
-        Ok((from, len))
+        let address = attribute(attributes, "URI").ok_or_else(malformed)?.to_owned();
+        let vector = match attribute(attributes, "IV") {
+            Some(text) => Some(vector(text).ok_or_else(malformed)?),
+            None => None,
+        };
+        Ok(Some(Arc::new(EncryptionKey { address, vector })))
     }
 
     fn finish(self) -> Result<Playlist, PlaylistError> {
@@ -262,24 +267,6 @@ fn rank(attributes: &str) -> Rank {
         });
     let bandwidth = attribute(attributes, "BANDWIDTH").and_then(|text| text.parse().ok());
     (has_video, bandwidth.unwrap_or(0))
-}
-
-fn key(attributes: &str) -> Result<Option<Arc<EncryptionKey>>, Problem> {
-    let malformed = || Problem::Tag("EXT-X-KEY");
-    match attribute(attributes, "METHOD").ok_or_else(malformed)? {
-        "NONE" => return Ok(None),
-        "AES-128" => {}
-        method => {
-            let method = method.chars().take(32).collect();
-            return Err(Problem::Other(PlaylistError::Encryption { method }));
-        }
-    }
-    let address = attribute(attributes, "URI").ok_or_else(malformed)?.to_owned();
-    let vector = match attribute(attributes, "IV") {
-        Some(text) => Some(vector(text).ok_or_else(malformed)?),
-        None => None,
-    };
-    Ok(Some(Arc::new(EncryptionKey { address, vector })))
 }
 
 fn vector(text: &str) -> Option<[u8; 16]> {

@@ -126,30 +126,38 @@ impl DigestChallenge {
     }
 }
 
-/// Returns those challenges of a header that can be answered.
+/// Returns those challenges of `Scheme name=value, name="value", Scheme name=value` that can be answered.
 fn challenges(header: &str) -> Vec<Challenge> {
-    let mut found = Vec::new();
-    let mut current: Option<(String, Vec<(String, String)>)> = None;
-    for item in items(header) {
-        match item {
-            Item::Scheme(name) => {
-                found.extend(current.replace((name, Vec::new())).and_then(challenge));
-            }
-            Item::Parameter(name, value) => {
-                if let Some((_, parameters)) = &mut current {
-                    parameters.push((name, value));
-                }
-            }
+    let mut found: Vec<(&str, Vec<(&str, &str)>)> = Vec::new();
+    let mut rest = header;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        let end = rest.find([' ', '\t', ',', '=']).unwrap_or(rest.len());
+        if end == 0 {
+            return found.iter().filter_map(|(scheme, values)| challenge(scheme, values)).collect();
         }
+        let (name, after) = rest.split_at(end);
+        rest = after.trim_start_matches([' ', '\t']);
+        let Some(value) = rest.strip_prefix('=') else {
+            found.push((name, Vec::new()));
+            continue;
+        };
+        let value = value.trim_start_matches([' ', '\t']);
+        let (value, after) = match value.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+            None => value.split_at(value.find([' ', '\t', ',']).unwrap_or(value.len())),
+        };
+        if let Some((_, parameters)) = found.last_mut() {
+            parameters.push((name, value));
+        }
+        rest = after;
     }
-    found.extend(current.and_then(challenge));
-    found
 }
 
-fn challenge((scheme, parameters): (String, Vec<(String, String)>)) -> Option<Challenge> {
+fn challenge(scheme: &str, parameters: &[(&str, &str)]) -> Option<Challenge> {
     let value = |wanted: &str| {
         let named = parameters.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
-        named.map(|(_, value)| value.clone())
+        named.map(|(_, value)| (*value).to_owned())
     };
     if scheme.eq_ignore_ascii_case("basic") {
         return Some(Challenge::Basic);
@@ -182,37 +190,6 @@ fn challenge((scheme, parameters): (String, Vec<(String, String)>)) -> Option<Ch
         opaque: value("opaque"),
         has_qop,
     }))
-}
-
-enum Item {
-    Scheme(String),
-    Parameter(String, String),
-}
-
-/// Splits `Scheme name=value, name="value", Scheme name=value`.
-fn items(header: &str) -> Vec<Item> {
-    let mut found = Vec::new();
-    let mut rest = header;
-    loop {
-        rest = rest.trim_start_matches([' ', '\t', ',']);
-        let end = rest.find([' ', '\t', ',', '=']).unwrap_or(rest.len());
-        if rest.is_empty() || end == 0 {
-            return found;
-        }
-        let name = rest[..end].to_owned();
-        rest = rest[end..].trim_start_matches([' ', '\t']);
-        let Some(value) = rest.strip_prefix('=') else {
-            found.push(Item::Scheme(name));
-            continue;
-        };
-        let value = value.trim_start_matches([' ', '\t']);
-        let (value, after) = match value.strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
-            None => value.split_at(value.find([' ', '\t', ',']).unwrap_or(value.len())),
-        };
-        found.push(Item::Parameter(name, value.to_owned()));
-        rest = after;
-    }
 }
 
 #[cfg(test)]
