@@ -17,7 +17,8 @@ use std::{fmt, fs, io};
 
 use decode::{DecodeBackend, HwDeviceSpec};
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetError, RulesetStatus, Scope,
 };
 use media::Codec;
 pub(crate) use program::{ProgramConfinement, become_program};
@@ -251,18 +252,25 @@ fn set_limit(resource: Resource, limit: u64) -> io::Result<()> {
     Ok(setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(hard) })?)
 }
 
-/// Applies landlock: no path but a driver's, no TCP port, no abstract socket or signal outside. Returns the
-/// ABI in force.
+/// Applies landlock to a worker, with no path but a driver's.
 fn restrict_paths(confinement: &SandboxLimits) -> (u32, io::Result<()>) {
+    apply_landlock(|ruleset| match confinement.has_driver() {
+        true => device_access::allow(ruleset, &confinement.libraries),
+        false => Ok(ruleset),
+    })
+}
+
+/// Applies landlock: no path but those that `allow` adds, no TCP port, no abstract socket or signal outside.
+/// Returns the ABI in force.
+fn apply_landlock(
+    allow: impl FnOnce(RulesetCreated) -> Result<RulesetCreated, RulesetError>,
+) -> (u32, io::Result<()>) {
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(ABI::V7))
         .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(ABI::V7)))
         .and_then(|ruleset| ruleset.scope(Scope::from_all(ABI::V7)))
         .and_then(Ruleset::create)
-        .and_then(|ruleset| match confinement.has_driver() {
-            true => device_access::allow(ruleset, &confinement.libraries),
-            false => Ok(ruleset),
-        })
+        .and_then(allow)
         .and_then(|ruleset| ruleset.restrict_self());
     match status {
         Ok(status) => landlock_outcome(status.landlock, status.ruleset),

@@ -5,11 +5,11 @@
 
 use std::{io, path::PathBuf};
 
-use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, Scope};
+use landlock::{ABI, Access, AccessFs};
 use rustix::process::Resource;
 
 use super::{
-    MEMORY_SLACK_BYTES, device_access, follow, landlock_outcome, privileges,
+    MEMORY_SLACK_BYTES, apply_landlock, device_access, follow, privileges,
     seccomp::{ALLOWED, Filter, PRIVATE, THREAD, WORD},
     set_limit,
 };
@@ -74,24 +74,13 @@ pub(crate) fn become_program(confinement: &ProgramConfinement) -> io::Result<()>
     ] {
         set_limit(resource, limit).map_err(named("limit"))?;
     }
-    restrict_paths(confinement).map_err(named("landlock"))?;
+    let (_, closed) = apply_landlock(|ruleset| {
+        let program = confinement.program.display().to_string();
+        let ruleset = device_access::allow_libraries(ruleset, &confinement.libraries)?;
+        device_access::allow_beneath(ruleset, &program, AccessFs::from_read(ABI::V7))
+    });
+    closed.map_err(named("landlock"))?;
     filter().and_then(Filter::install).map_err(named("seccomp"))
-}
-
-fn restrict_paths(confinement: &ProgramConfinement) -> io::Result<()> {
-    let status = Ruleset::default()
-        .handle_access(AccessFs::from_all(ABI::V7))
-        .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(ABI::V7)))
-        .and_then(|ruleset| ruleset.scope(Scope::from_all(ABI::V7)))
-        .and_then(Ruleset::create)
-        .and_then(|ruleset| device_access::allow_libraries(ruleset, &confinement.libraries))
-        .and_then(|ruleset| {
-            let program = confinement.program.display().to_string();
-            device_access::allow_beneath(ruleset, &program, AccessFs::from_read(ABI::V7))
-        })
-        .and_then(|ruleset| ruleset.restrict_self())
-        .map_err(io::Error::other)?;
-    landlock_outcome(status.landlock, status.ruleset).1
 }
 
 pub(super) fn filter() -> io::Result<Filter> {
