@@ -7,7 +7,6 @@
 mod device;
 mod gate_batcher;
 mod pool;
-mod scratch;
 mod spec;
 
 use std::{collections::VecDeque, iter};
@@ -26,7 +25,6 @@ use crate::{
 };
 
 pub(crate) use pool::{SESSIONS_MAX, SessionPool, THREADS_MAX as SESSION_THREADS_MAX};
-use scratch::ThreadScratch;
 pub use spec::{ClipSpec, ModelImageSpec, NoveltySpec, SessionResume, SessionSpec};
 
 /// Pixels of DCI 4K, in either orientation.
@@ -174,10 +172,10 @@ impl Session {
         &mut self,
         frames: Vec<Frame>,
         measured: &[FrameMeasurements],
-        tools: &mut ThreadScratch,
+        maker: &mut ImageEncoder,
         events: &mut Vec<WorkerSessionEvent>,
     ) -> Result<(), JobFault> {
-        let mut album = Undecided::of(&self.spec, &mut self.undecided, &mut tools.maker);
+        let mut album = Undecided::of(&self.spec, &mut self.undecided, maker);
         let say = &mut |records| say(records, events);
         for (frame, measured) in frames.into_iter().zip(measured) {
             let stamp = FrameMeta {
@@ -199,10 +197,10 @@ impl Session {
     /// Completes the session, after all frames were taken.
     fn finish(
         mut self,
-        tools: &mut ThreadScratch,
+        maker: &mut ImageEncoder,
         events: &mut Vec<WorkerSessionEvent>,
     ) -> Result<(), JobFault> {
-        let mut album = Undecided::of(&self.spec, &mut self.undecided, &mut tools.maker);
+        let mut album = Undecided::of(&self.spec, &mut self.undecided, maker);
         self.assembler.finish(&mut album, &mut |records| say(records, events))?;
         album.note_lost(events);
         let decoder = self.decoder.name().to_owned();
@@ -261,9 +259,9 @@ mod tests {
         let spec =
             SessionSpec { stills: true, ..SessionSpec::new(Codec::H264, GateConfig::default()) };
         let mut session = Session::open(spec, &DecoderChain::software()).expect("opens");
-        let (mut tools, mut events) = (ThreadScratch::default(), Vec::new());
+        let (mut tools, mut events) = (pool::ThreadScratch::default(), Vec::new());
         let picture = TestPicture::new(64, 48).frame().expect("has pixels");
-        let measured = tools.measure(std::slice::from_ref(&picture)).expect("measured");
+        tools.measure(std::slice::from_ref(&picture)).expect("measured");
         for at in 0..9 {
             let pts = media::Timestamp::from_millis(40 * at);
             let pixels = match at {
@@ -271,9 +269,10 @@ mod tests {
                 _ => picture.pixels.clone(),
             };
             let frame = Frame { pts, pixels, ..picture.clone() };
-            session.take(vec![frame], &measured, &mut tools, &mut events).expect("goes on");
+            let taken = session.take(vec![frame], &tools.measured, &mut tools.maker, &mut events);
+            taken.expect("goes on");
         }
-        session.finish(&mut tools, &mut events).expect("finished");
+        session.finish(&mut tools.maker, &mut events).expect("finished");
         let mut signals = Vec::new();
         let mut damaged = 0;
         for event in &events {

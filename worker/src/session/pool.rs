@@ -17,20 +17,20 @@ use std::{
 };
 
 use decode::DecoderChain;
-use gate::FrameMeasurements;
+use gate::{CpuBackend, FrameMeasurements, MeasureBackend};
 use media::{AccessUnit, Codec, ErrorKind, Frame, Timestamp};
 
 use super::{
     Session, WorkerSessionEvent,
     device::{DecodedUnit, DeviceQueue, InFlightBytes},
     note_damage,
-    scratch::ThreadScratch,
     spec::SessionSpec,
 };
 use crate::{
     JobFault,
     control_socket::ControlSocket,
     gate_device::GateMeasurement,
+    pictures::ImageEncoder,
     protocol::{WorkerReply, WorkerRequest},
 };
 
@@ -222,6 +222,22 @@ impl<S> Drop for SessionPool<S> {
     }
 }
 
+/// Buffers and encoders of a pool thread, reused for all sessions; they keep no session's state.
+#[derive(Default)]
+pub(super) struct ThreadScratch {
+    measurer: CpuBackend,
+    pub measured: Vec<FrameMeasurements>,
+    pub maker: ImageEncoder,
+}
+
+impl ThreadScratch {
+    /// Measures the frames on the CPU, into `measured`.
+    pub fn measure(&mut self, frames: &[Frame]) -> Result<(), JobFault> {
+        self.measured.clear();
+        Ok(self.measurer.measure(frames, &mut self.measured)?)
+    }
+}
+
 /// Main loop of a pool thread; ends when the queue or the socket closes.
 fn run_pool_thread<S: AsFd>(
     line: &ControlSocket<S>,
@@ -266,8 +282,9 @@ fn slot_events(
         PoolTask::Measured { frames, measured, events: said, is_last, held } => {
             drop(held);
             events = said;
-            let taken =
-                measured.and_then(|measured| session.take(frames, &measured, tools, &mut events));
+            let taken = measured.and_then(|measured| {
+                session.take(frames, &measured, &mut tools.maker, &mut events)
+            });
             return Some(settled(&mut place, taken, is_last, tools, events));
         }
     };
@@ -284,11 +301,9 @@ fn slot_events(
         }
     }
     let DecodedUnit { frames, mut events, .. } = decoded;
-    let taken = tools.measure(&frames).and_then(|measured| {
-        let taken = session.take(frames, &measured, tools, &mut events);
-        tools.keep(measured);
-        taken
-    });
+    let taken = tools
+        .measure(&frames)
+        .and_then(|()| session.take(frames, &tools.measured, &mut tools.maker, &mut events));
     Some(settled(&mut place, taken, is_close, tools, events))
 }
 
@@ -302,7 +317,7 @@ fn settled(
 ) -> Vec<WorkerSessionEvent> {
     let finished =
         note_damage(taken, &mut events).and_then(|()| match place.take_if(|_| is_last) {
-            Some(session) => session.finish(tools, &mut events),
+            Some(session) => session.finish(&mut tools.maker, &mut events),
             None => Ok(()),
         });
     if let Err(fault) = finished {
