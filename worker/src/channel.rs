@@ -172,13 +172,21 @@ pub(crate) fn send_with(
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
     encode(message, &mut bytes).map_err(io::Error::other)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    send_descriptors(socket, &bytes, &[descriptor])
+}
+
+/// Sends a few bytes with descriptors on the first one, without waiting for room.
+pub(crate) fn send_descriptors(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let descriptors = [descriptor];
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-        return Err(io::Error::other("no room for a descriptor"));
+    if !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::other("no room for the descriptors"));
     }
-    let (parts, flags) = ([IoSlice::new(&bytes)], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    let (parts, flags) = ([IoSlice::new(bytes)], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     let sent = retry_on_intr(|| sendmsg(socket, &parts, &mut ancillary, flags))?;
     // Sockets take so small a message whole or not at all.
     if sent < bytes.len() { Err(Errno::AGAIN.into()) } else { Ok(()) }

@@ -13,6 +13,7 @@ use std::{
 use media::Codec;
 
 use crate::{
+    Resource,
     channel::{MessageSender, ReceiveBuffer},
     protocol::{WorkerReply, WorkerRequest},
     wire::{Message, WireError},
@@ -22,18 +23,6 @@ pub(crate) struct ControlSocket<S> {
     socket: S,
     incoming: Mutex<ReceiveBuffer>,
     outbox: MessageSender<S>,
-}
-
-/// Bytes of a resource from some position on, as opened by the server.
-pub(crate) struct OpenedResource {
-    /// Pipe of the bytes; ends at the resource's end, or early after a failure.
-    pub bytes: File,
-    /// URL that the bytes come from, after redirects.
-    pub url: String,
-    /// Bytes of the whole resource, if known.
-    pub size: Option<u64>,
-    /// True if the resource's server can begin at any byte.
-    pub seekable: bool,
 }
 
 impl<S: AsFd> ControlSocket<S> {
@@ -62,13 +51,13 @@ impl<S: AsFd> ControlSocket<S> {
     }
 
     /// Has the server open `url` from byte `from` on. A refusal is not answered: the server ends the job.
-    pub fn open(&self, url: &str, from: u64) -> io::Result<OpenedResource> {
+    pub fn open(&self, url: &str, from: u64) -> io::Result<Resource<File>> {
         let mut incoming = self.incoming();
         self.send(&WorkerReply::Open { url: url.to_owned(), from })?;
         match self.wait(&mut incoming)? {
             Some(WorkerRequest::Resource { url, size, seekable }) => {
                 let bytes = File::from(incoming.descriptor().map_err(io::Error::other)?);
-                Ok(OpenedResource { bytes, url, size, seekable })
+                Ok(Resource { bytes, url, size, seekable })
             }
             Some(_) => Err(io::Error::other(WireError::Unexpected("request"))),
             None => Err(io::ErrorKind::ConnectionAborted.into()),

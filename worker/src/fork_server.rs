@@ -7,27 +7,22 @@
 use std::{
     fmt,
     fs::File,
-    io::{self, IoSlice, IoSliceMut, Read, Write},
-    mem::MaybeUninit,
+    io::{self, Read, Write},
     os::fd::{AsFd, OwnedFd},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use rustix::{
-    cmsg_space,
     event::{PollFd, PollFlags, Timespec, poll},
     io::retry_on_intr,
-    net::{
-        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
-    },
+    net::{RecvFlags, SendFlags, recv, send},
     pipe::{PipeFlags, pipe_with},
     process::{Pid, WaitOptions, getpid, set_child_subreaper, setpgid, waitpid},
     stdio::{dup2_stderr, dup2_stdin, stdin},
 };
 
 use crate::{
-    channel::pair,
+    channel::{ReceiveBuffer, pair, send_descriptors},
     child::Child,
     fork::{end_copy, fork},
     worker_main,
@@ -139,14 +134,8 @@ impl Running {
     }
 
     fn ask(&self, ends: &Ends) -> io::Result<Child> {
-        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let both = [ends.socket.as_fd(), ends.stderr.as_fd()];
-        if !ancillary.push(SendAncillaryMessage::ScmRights(&both)) {
-            return Err(io::Error::other("no room for the descriptors"));
-        }
-        let byte = [IoSlice::new(&[0])];
-        retry_on_intr(|| sendmsg(&self.socket, &byte, &mut ancillary, SendFlags::NOSIGNAL))?;
+        send_descriptors(self.socket.as_fd(), &[0], &both)?;
         let mut answers = [PollFd::new(&self.socket, PollFlags::IN)];
         if retry_on_intr(|| poll(&mut answers, Some(&FORKED_WITHIN)))? == 0 {
             return Err(io::ErrorKind::TimedOut.into());
@@ -176,23 +165,12 @@ pub(crate) fn serve(worker: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
 
 /// Receives the descriptors of the next worker; `None` once the server has closed its end.
 fn asked() -> io::Result<Option<Ends>> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    let received = retry_on_intr(|| {
-        let mut target = [IoSliceMut::new(&mut byte)];
-        recvmsg(stdin(), &mut target, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
-    })?;
-    if received.bytes == 0 {
+    let mut incoming = ReceiveBuffer::default();
+    if incoming.wait(stdin())? == 0 {
         return Ok(None);
     }
-    let mut ends = ancillary.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-        _ => None,
-    });
-    let mut ends = ends.next().into_iter().flatten();
-    match (ends.next(), ends.next()) {
-        (Some(socket), Some(stderr)) => Ok(Some(Ends { socket, stderr })),
+    match (incoming.descriptor(), incoming.descriptor()) {
+        (Ok(socket), Ok(stderr)) => Ok(Some(Ends { socket, stderr })),
         _ => Err(io::Error::other("a worker without its ends is asked for")),
     }
 }

@@ -55,9 +55,9 @@ pub trait ResourceOpener: Send {
 
 /// Open resource whose bytes are passed to a worker.
 #[derive(Debug)]
-pub struct Resource {
+pub struct Resource<B = OwnedFd> {
     /// The read end of a pipe; closes at the end of the bytes, for whatever reason.
-    pub bytes: OwnedFd,
+    pub bytes: B,
     /// URL that the bytes come from, after redirects.
     pub url: String,
     /// Bytes of the whole resource, if known.

@@ -2,7 +2,7 @@
 //! asks for.
 
 use std::{
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
     time::Duration,
 };
 
@@ -37,25 +37,24 @@ pub(crate) struct InputProvider {
 
 impl InputProvider {
     pub fn new(input: JobInput) -> Result<InputProvider, WorkerError> {
+        let plain = |source, descriptor| InputProvider {
+            source,
+            descriptor,
+            camera: None,
+            resources: None,
+            is_endless: false,
+        };
         match input {
             JobInput::File(file) => {
                 let metadata = file.metadata().map_err(WorkerError::Spawn)?;
                 if !metadata.is_file() {
                     return Err(WorkerError::NotAFile);
                 }
-                let source = InputSource::File { len: metadata.len() };
-                let descriptor = Some(file.into());
-                Ok(InputProvider {
-                    source,
-                    descriptor,
-                    camera: None,
-                    resources: None,
-                    is_endless: false,
-                })
+                Ok(plain(InputSource::File { len: metadata.len() }, Some(file.into())))
             }
             JobInput::Remote(RemoteMedia { url, resources, playlists, is_endless }) => {
-                let (source, resources) = (InputSource::Remote { url, playlists }, Some(resources));
-                Ok(InputProvider { source, descriptor: None, camera: None, resources, is_endless })
+                let plain = plain(InputSource::Remote { url, playlists }, None);
+                Ok(InputProvider { resources: Some(resources), is_endless, ..plain })
             }
             JobInput::Rtsp(RtspMedia { socket, url, credentials }) => {
                 prepare_connection(&socket).map_err(|error| WorkerError::Io(error.into()))?;
@@ -63,8 +62,7 @@ impl InputProvider {
                     credentials.map(|(user, password)| RtspCredentials { user, password });
                 let source = InputSource::Rtsp { url, credentials };
                 let camera = Some(socket.try_clone().map_err(WorkerError::Io)?);
-                let descriptor = Some(socket);
-                Ok(InputProvider { source, descriptor, camera, resources: None, is_endless: true })
+                Ok(InputProvider { camera, is_endless: true, ..plain(source, Some(socket)) })
             }
         }
     }
@@ -112,7 +110,7 @@ impl InputProvider {
         }
         let Resource { bytes, url, size, seekable } =
             resources.open(url, from).map_err(WorkerError::Refused)?;
-        make_waiting(bytes.as_fd())?;
+        make_waiting(&bytes).map_err(|error| WorkerError::Io(error.into()))?;
         process.send_with(&WorkerRequest::Resource { url, size, seekable }, bytes.as_fd())
     }
 }
@@ -121,14 +119,12 @@ impl InputProvider {
 fn prepare_connection(socket: &OwnedFd) -> rustix::io::Result<()> {
     set_socket_timeout(socket, Timeout::Recv, Some(SILENCE_MAX))?;
     set_socket_timeout(socket, Timeout::Send, Some(SILENCE_MAX))?;
-    fcntl_setfl(socket, fcntl_getfl(socket)? - OFlags::NONBLOCK)
+    make_waiting(socket)
 }
 
-/// Makes reads of the descriptor block, as workers expect.
-fn make_waiting(descriptor: BorrowedFd<'_>) -> Result<(), WorkerError> {
-    fcntl_getfl(descriptor)
-        .and_then(|flags| fcntl_setfl(descriptor, flags - OFlags::NONBLOCK))
-        .map_err(|error| WorkerError::Io(error.into()))
+/// Makes reads and writes of the descriptor block, as workers expect.
+fn make_waiting(descriptor: &OwnedFd) -> rustix::io::Result<()> {
+    fcntl_setfl(descriptor, fcntl_getfl(descriptor)? - OFlags::NONBLOCK)
 }
 
 #[cfg(test)]

@@ -127,42 +127,34 @@ fn is_recent(said: &str) -> bool {
 
 /// Main function of a launcher: returns only if it cannot become the program.
 pub(crate) fn launch() -> ExitCode {
-    let error = match Launch::from_arguments() {
-        Some(launch) => launch.run(),
+    let mut given = std::env::args_os().skip(2);
+    let error = match confinement(&mut given) {
+        Some(confinement) => execute(&confinement, given),
         None => io::Error::other("wrong arguments"),
     };
     eprintln!("media program: {error}");
     ExitCode::FAILURE
 }
 
-struct Launch {
-    confinement: ProgramConfinement,
-    arguments: Vec<OsString>,
+/// Takes the arguments before the program's own.
+fn confinement(given: &mut impl Iterator<Item = OsString>) -> Option<ProgramConfinement> {
+    let mut number = || given.next()?.to_str()?.parse::<u64>().ok();
+    Some(ProgramConfinement {
+        memory_bytes: number()?,
+        cpu_seconds: number()?,
+        parent: u32::try_from(number()?).ok()?,
+        program: PathBuf::from(given.next()?),
+        libraries: library_directories(),
+    })
 }
 
-impl Launch {
-    fn from_arguments() -> Option<Launch> {
-        let mut given = std::env::args_os().skip(2);
-        let mut number = || given.next()?.to_str()?.parse::<u64>().ok();
-        let (memory_bytes, cpu_seconds, parent) = (number()?, number()?, number()?);
-        let confinement = ProgramConfinement {
-            memory_bytes,
-            cpu_seconds,
-            parent: u32::try_from(parent).ok()?,
-            program: PathBuf::from(given.next()?),
-            libraries: library_directories(),
-        };
-        Some(Launch { confinement, arguments: given.collect() })
-    }
-
-    fn run(self) -> io::Error {
-        if let Err(error) = close_fds::close_inherited() {
-            return error;
-        }
-        if let Err(error) = become_program(&self.confinement) {
-            return error;
-        }
-        Command::new(&self.confinement.program).args(self.arguments).exec()
+fn execute(
+    confinement: &ProgramConfinement,
+    arguments: impl Iterator<Item = OsString>,
+) -> io::Error {
+    match close_fds::close_inherited().and_then(|()| become_program(confinement)) {
+        Ok(()) => Command::new(&confinement.program).args(arguments).exec(),
+        Err(error) => error,
     }
 }
 

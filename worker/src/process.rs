@@ -135,9 +135,9 @@ impl WorkerProcess {
                 WorkerLifetime::Open => None,
             },
             parent: std::process::id(),
-            device: program.device().cloned(),
+            device: program.device.clone(),
             program: program.external_codecs(),
-            gate: program.gate(),
+            gate: program.gate,
             libraries: program.libraries(),
         };
         process.backlog.push(&WorkerRequest::Confine(confinement))?;

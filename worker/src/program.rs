@@ -35,8 +35,8 @@ pub struct WorkerProgram {
     path: PathBuf,
     /// Least sandbox in which media may be read.
     policy: SandboxPolicy,
-    device: Option<RequestedDevice>,
-    gate: Option<GateDevice>,
+    pub(crate) device: Option<RequestedDevice>,
+    pub(crate) gate: Option<GateDevice>,
     /// Program to decode with, and the codecs that it decodes.
     external: Option<(PathBuf, Vec<Codec>)>,
     /// Forks the workers; without it each is executed.
@@ -101,10 +101,6 @@ impl WorkerProgram {
         WorkerProgram { device, gate, ..self }
     }
 
-    pub(crate) fn gate(&self) -> Option<GateDevice> {
-        self.gate
-    }
-
     /// Returns true if workers keep a device driver.
     pub(crate) fn has_driver(&self) -> bool {
         self.device.is_some() || self.gate.is_some()
@@ -151,10 +147,6 @@ impl WorkerProgram {
     /// Attempts forbidden actions in a decoding program's sandbox, with this binary as the program.
     pub(crate) fn probe_external(&self) -> io::Result<Vec<EscapeAttempt>> {
         launcher::probe(&self.path)
-    }
-
-    pub(crate) fn device(&self) -> Option<&RequestedDevice> {
-        self.device.as_ref()
     }
 
     /// Returns the threads besides those that decode: of drivers, or of a program's pipes.

@@ -158,12 +158,12 @@ fn a_gate_that_opens_only_without_the_decoder_is_not_selected_beside_it() {
         select(BackendChoice::Auto, BackendChoice::Auto).expect("the CPU measures");
     let over: Vec<GateBackend> = found.gate.passed_over.iter().map(|over| over.0).collect();
     assert_eq!((found.backend, found.gate.backend, over), (Nvdec, Cpu, vec![Cuda, Wgpu]));
-    assert_eq!(supervisor.program.gate(), None);
-    let device = supervisor.program.device().expect("a device");
+    assert_eq!(supervisor.program.gate, None);
+    let device = supervisor.program.device.expect("a device");
     assert!(device.was_there, "what was selected may be lost later");
 
     let (supervisor, found) = select(BackendChoice::Auto, named).expect("another decoder");
     assert_eq!((found.passed_over[0].0, found.gate.backend), (Nvdec, Cuda));
-    let gate = supervisor.program.gate().expect("a device");
+    let gate = supervisor.program.gate.expect("a device");
     assert!(gate.was_there, "what was selected may be lost later");
 }

@@ -1,11 +1,14 @@
 //! A remote file as a seekable byte stream: a pipe from the server, opened anew for a seek if need be.
 
-use std::io::{self, Read, Seek, SeekFrom};
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+};
 
 use decode::{PLAYLIST_HEAD_BYTES, is_playlist};
 
 use super::{Line, SourceErrorCell, error::RemoteSourceError};
-use crate::control_socket::OpenedResource;
+use crate::Resource;
 
 /// First bytes that are kept, so that detecting the format does not open the source again.
 const HEAD_BYTES: usize = 4 << 10;
@@ -21,7 +24,7 @@ pub(super) struct RemoteInput {
     line: Line,
     trouble: SourceErrorCell,
     url: String,
-    opened: OpenedResource,
+    opened: Resource<File>,
     /// Number of reopenings at a server that always begins at the first byte.
     again: u32,
     /// Position of the pipe, and of the reader.
