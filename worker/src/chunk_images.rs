@@ -49,6 +49,11 @@ impl ChunkImageOptions {
     /// Largest `max_edge`, in pixels.
     pub const EDGE_MAX: u32 = 4096;
 
+    /// Returns options of views of the whole picture, without input of the novelty rule.
+    pub fn new(chunks: ChunkBoundary, per_chunk: u8) -> ChunkImageOptions {
+        ChunkImageOptions { chunks, per_chunk, max_edge: None, crop: None, novelty: None }
+    }
+
     /// Returns the options with each number clamped to its bounds.
     pub fn within_bounds(self) -> ChunkImageOptions {
         let chunks = match self.chunks {

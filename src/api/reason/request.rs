@@ -259,11 +259,9 @@ fn views(asked: &mut ReasonRequest, inquiry: &PromptConfig) -> ChunkImageOptions
         None => 1,
     };
     ChunkImageOptions {
-        chunks,
-        per_chunk,
         max_edge: asked.semantic_frame_max_edge.map(|BoundedInt(edge)| edge as u32),
         crop: asked.crop.take().and_then(CropFields::crop),
-        novelty: None,
+        ..ChunkImageOptions::new(chunks, per_chunk)
     }
 }
 

@@ -324,13 +324,7 @@ mod tests {
     #[test]
     fn views_of_a_file_are_those_that_are_wanted() {
         let extent = Dimensions { width: 1, height: 1 };
-        let options = ChunkImageOptions {
-            chunks: ChunkBoundary::Frames(30),
-            per_chunk: 1,
-            max_edge: None,
-            crop: None,
-            novelty: None,
-        };
+        let options = ChunkImageOptions::new(ChunkBoundary::Frames(30), 1);
         let view = |frame_index| ModelImage {
             frame_index,
             pts_ms: 0,

@@ -25,11 +25,8 @@ fn a_crop_is_a_part_of_the_picture() {
 #[test]
 fn numbers_beyond_their_bounds_are_taken_for_the_nearest() {
     let options = |chunks, per_chunk, max_edge| ChunkImageOptions {
-        chunks,
-        per_chunk,
         max_edge,
-        crop: None,
-        novelty: None,
+        ..ChunkImageOptions::new(chunks, per_chunk)
     };
     let span = |ms| ChunkBoundary::Span { ms };
     let cases = [

@@ -265,7 +265,7 @@ fn analyse_by(lengths: &[u64], asked: Asked, measuring: &GateMeasurement) -> Sai
 }
 
 fn shown(chunks: ChunkBoundary, per_chunk: u8) -> Option<ChunkImageOptions> {
-    Some(ChunkImageOptions { chunks, per_chunk, max_edge: Some(64), crop: None, novelty: None })
+    Some(ChunkImageOptions { max_edge: Some(64), ..ChunkImageOptions::new(chunks, per_chunk) })
 }
 
 /// Divisions of 240 frames into segments.

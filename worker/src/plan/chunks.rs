@@ -200,13 +200,7 @@ mod tests {
 
     /// Returns the frames shown of a chunk of `len`, in which these are selected.
     fn shown(len: u32, places: u8, selected: &[(u64, SelectionReason)]) -> Vec<u64> {
-        let options = ChunkImageOptions {
-            chunks: ChunkBoundary::Frames(len),
-            per_chunk: places,
-            max_edge: None,
-            crop: None,
-            novelty: None,
-        };
+        let options = ChunkImageOptions::new(ChunkBoundary::Frames(len), places);
         let (mut grid, mut shown) = (ChunkGrid::new(&options), ImageSelection::new(&options));
         for frame_index in 0..u64::from(len) {
             let signal = Signal::plain(frame_index, frame_index as i64 * 40);

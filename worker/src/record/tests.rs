@@ -42,13 +42,8 @@ fn novelty(side: u32) -> NoveltyInput {
 /// Checks after ten frames: of a file and of a live session with all options, and of signals only.
 fn checks() -> [RecordCheck; 3] {
     let novelty = Some(NoveltySpec { side: 32 });
-    let views = ChunkImageOptions {
-        chunks: ChunkBoundary::Frames(30),
-        per_chunk: 2,
-        max_edge: Some(EDGE),
-        crop: None,
-        novelty,
-    };
+    let views = ChunkImageOptions::new(ChunkBoundary::Frames(30), 2);
+    let views = ChunkImageOptions { max_edge: Some(EDGE), novelty, ..views };
     let options = JobOptions {
         max_frames: FRAMES_MAX,
         stills: true,

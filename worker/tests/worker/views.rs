@@ -18,7 +18,7 @@ use crate::{
 };
 
 fn options(chunks: ChunkBoundary, per_chunk: u8, max_edge: Option<u32>) -> ChunkImageOptions {
-    ChunkImageOptions { chunks, per_chunk, max_edge, crop: None, novelty: None }
+    ChunkImageOptions { max_edge, ..ChunkImageOptions::new(chunks, per_chunk) }
 }
 
 fn in_process(path: &Path, views: ChunkImageOptions, threads: usize) -> Heard {

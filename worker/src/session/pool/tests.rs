@@ -8,12 +8,11 @@ use gate::{
     conformance::{Fill, TestPicture},
 };
 use media::{Codec, Rotation, Subsampling};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::*;
 use crate::{
     GateBackend,
-    channel::ReceiveBuffer,
+    channel::{ReceiveBuffer, pair},
     gate_device::{GateDevice, scripted},
     still::JpegEncoder,
 };
@@ -51,8 +50,7 @@ fn play_by(
     measuring: GateMeasurement,
     count: usize,
 ) -> (Said, Vec<String>) {
-    let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-    let (ours, theirs) = pair.expect("a pair");
+    let (ours, theirs) = pair().expect("a pair");
     let same = theirs.try_clone().expect("a descriptor");
     let line = Arc::new(ControlSocket::<OwnedFd>::new(theirs, same));
     let mut sessions = SessionPool::new(line, Arc::new(decoders), measuring);
