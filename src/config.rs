@@ -30,7 +30,7 @@ use timeline::held::{FileError, read_named};
 use transport::egress::EgressConfig;
 
 use crate::{
-    api::{CorsOrigins, KEEPALIVE_FRAMES_MAX, Settings},
+    api::{CorsOrigins, KEEPALIVE_FRAMES_MAX, Settings, Tool},
     base::{database, json::ValueError, keys::ApiKeys, labels::FILE_BYTES_MAX, quota::QuotaLimits},
     deliver::{export, mirror, objects, sse::StreamLimits},
     runs::retention::RetentionAges,
@@ -122,102 +122,47 @@ impl Config {
         let mut vars = EnvReader::new(values);
         let tools = tools::tools(&mut vars);
         let decode = decoding::decoding(&mut vars, tools[0].path.clone());
-        let require_keys = vars.read("SERVICE_REQUIRE_API_KEY", "true", flag);
-        let ring = key_ring(&mut vars);
-        // A refused key already has an error of its own; "is not set" would be wrong then.
-        if require_keys && ring.is_empty() && !vars.refused("SERVICE_API_KEYS") {
-            vars.refuse(
-                "SERVICE_API_KEYS",
-                "is not set, and keys are required: set it (name:key, comma separated) or \
-                 SERVICE_API_KEYS_FILE, or turn keys off with SERVICE_REQUIRE_API_KEY=false",
-            );
-        }
-        let metrics_need_key = vars.read("SERVICE_METRICS_REQUIRE_API_KEY", "true", flag);
-        let mut metrics_ring = ring.clone();
-        add_listed(&mut vars, &mut metrics_ring, "SERVICE_METRICS_API_KEYS");
-        let principals = if require_keys { ring.len() } else { 1 };
+        let keys = keys(&mut vars);
         let bind_addr = vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address);
         let (data_dir, ingest_roots) = places::places(&mut vars);
         let serving = serving::serving(&mut vars, cfg!(feature = "h3-experimental"));
         let node_tag = vars.read("SERVICE_NODE_TAG", "", node_tag);
         let endpoint = delivery::endpoint(&mut vars);
         let egress = remote::egress(&mut vars);
-        let api = Settings {
-            bind_addr,
-            tls: serving.tls.is_some(),
-            h3: serving.h3.as_ref().map(|h3| h3.bind_addr),
-            keys: require_keys.then_some(ring),
-            metrics_keys: metrics_need_key.then_some(metrics_ring),
-            require_tenant_id: vars.read("SERVICE_REQUIRE_TENANT_ID", "false", flag),
-            gate: gate(&mut vars),
-            disk_reserve: vars.read("SERVICE_DISK_RESERVE_MIB", "256", whole(0, 1 << 24)) << 20,
-            quotas: QuotaLimits {
-                global: vars.read("SERVICE_QUOTA_BYTES", "0", quota),
-                principal: vars.read("SERVICE_PRINCIPAL_QUOTA_BYTES", "0", quota),
-            },
-            webhooks: delivery::webhooks(&mut vars),
-            upload_bytes_max: vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40)),
-            tools,
-            cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
-            console: vars.read("SERVICE_CONSOLE", "on", one_of([("on", true), ("off", false)])),
-            connections_per_address: vars.read("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "0", rate),
-            rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "2000", rate),
-            rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "400", rate),
-            remote: remote::remote(&mut vars, &egress),
-            inference: inference::inference(&mut vars),
-            live: live::live(&mut vars, bind_addr, decode.names_device(), principals),
-            novelty: novelty::novelty(&mut vars),
-        };
-        let count = |vars: &mut EnvReader, name, default, least, most| {
-            vars.read(name, default, whole(least, most)) as usize
-        };
+        let api = settings(&mut vars, tools, &decode, keys, bind_addr, &serving, &egress);
+        let stills = one_of([("selected", true), ("none", false)]);
+        let filter = "info,object_store=warn,rtc_dtls=error";
         let mut config = Config {
             api,
             serving,
             data_dir,
             ingest_roots,
-            active_limit: count(&mut vars, "SERVICE_ACTIVE_STREAM_LIMIT", "5", 1, 1024),
-            run_ttl: Duration::from_secs(vars.read(
-                "SERVICE_STREAM_TTL_SECS",
-                "3600",
-                whole(60, 86_400),
-            )),
+            active_limit: vars.read("SERVICE_ACTIVE_STREAM_LIMIT", "5", whole(1, 1024)),
+            run_ttl: vars.read("SERVICE_STREAM_TTL_SECS", "3600", seconds(60, 86_400)),
             node_tag,
             label_maps_path: vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path),
             decode,
             sandbox: vars.read("SERVICE_SANDBOX", "require", decoding::sandbox),
-            ingest_stills: vars.read(
-                "SERVICE_INGEST_STILLS",
-                "selected",
-                one_of([("selected", true), ("none", false)]),
-            ),
-            retention: RetentionAges {
-                stills: vars.read("SERVICE_RETENTION_STILLS_DAYS", "0", days),
-                deleted_runs: vars.read("SERVICE_RETENTION_DELETED_RUN_DAYS", "7", days),
-                runs: vars.read("SERVICE_RETENTION_RUN_DAYS", "0", days),
-            },
+            ingest_stills: vars.read("SERVICE_INGEST_STILLS", "selected", stills),
+            retention: retention(&mut vars),
             database: delivery::database(&mut vars),
             mirror: delivery::mirror(&mut vars),
             export: delivery::export(&mut vars, node_tag, endpoint.as_ref()),
             objects: delivery::objects(&mut vars, endpoint.as_ref()),
             streams: StreamLimits {
-                all: count(&mut vars, "SERVICE_MAX_STREAMS", "12288", 1, 1 << 20),
-                principal: count(&mut vars, "SERVICE_MAX_PRINCIPAL_STREAMS", "10240", 1, 1 << 20),
+                all: vars.read("SERVICE_MAX_STREAMS", "12288", whole(1, 1 << 20)),
+                principal: vars.read("SERVICE_MAX_PRINCIPAL_STREAMS", "10240", whole(1, 1 << 20)),
             },
-            search_memory: count(&mut vars, "SERVICE_SEARCH_MEMORY_MIB", "256", 8, 1 << 20) << 20,
-            connections_max: count(&mut vars, "SERVICE_MAX_CONNECTIONS", "16384", 16, 1_000_000),
+            search_memory: vars.read("SERVICE_SEARCH_MEMORY_MIB", "256", mib(8, 1 << 20)) as usize,
+            connections_max: vars.read("SERVICE_MAX_CONNECTIONS", "16384", whole(16, 1_000_000)),
             egress,
             traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector),
-            log_filter: vars.read(
-                "RUST_LOG",
-                "info,object_store=warn,rtc_dtls=error",
-                collector::filter,
-            ),
+            log_filter: vars.read("RUST_LOG", filter, collector::filter),
             log_format: vars.read("SERVICE_LOG_FORMAT", "both", collector::format),
             shown: Vec::new(),
             warnings: Vec::new(),
         };
-        if require_keys && config.api.cors_origins == CorsOrigins::Any {
+        if config.api.keys.is_some() && config.api.cors_origins == CorsOrigins::Any {
             vars.refuse(
                 "SERVICE_CORS_ALLOWED_ORIGINS",
                 "must list origins while keys are required, not *",
@@ -228,6 +173,63 @@ impl Config {
         config.shown = vars.shown;
         if vars.errors.is_empty() { Ok(config) } else { Err(vars.errors) }
     }
+}
+
+/// Reads the settings of the API, given those that are shown before them.
+fn settings(
+    vars: &mut EnvReader,
+    tools: [Tool; 2],
+    decode: &worker::BackendRequest,
+    (keys, metrics_keys): (Option<ApiKeys>, Option<ApiKeys>),
+    bind_addr: SocketAddr,
+    serving: &ServingConfig,
+    egress: &EgressConfig,
+) -> Settings {
+    let principals = keys.as_ref().map_or(1, ApiKeys::len);
+    Settings {
+        bind_addr,
+        tls: serving.tls.is_some(),
+        h3: serving.h3.as_ref().map(|h3| h3.bind_addr),
+        keys,
+        metrics_keys,
+        require_tenant_id: vars.read("SERVICE_REQUIRE_TENANT_ID", "false", flag),
+        gate: gate(vars),
+        disk_reserve: vars.read("SERVICE_DISK_RESERVE_MIB", "256", mib(0, 1 << 24)),
+        quotas: QuotaLimits {
+            global: vars.read("SERVICE_QUOTA_BYTES", "0", quota),
+            principal: vars.read("SERVICE_PRINCIPAL_QUOTA_BYTES", "0", quota),
+        },
+        webhooks: delivery::webhooks(vars),
+        upload_bytes_max: vars.read("SERVICE_MAX_UPLOAD_BYTES", "209715200", whole(1, 1 << 40)),
+        tools,
+        cors_origins: vars.read("SERVICE_CORS_ALLOWED_ORIGINS", "", origins),
+        console: vars.read("SERVICE_CONSOLE", "on", one_of([("on", true), ("off", false)])),
+        connections_per_address: vars.read("SERVICE_MAX_CONNECTIONS_PER_ADDRESS", "0", rate),
+        rate_global: vars.read("SERVICE_RATE_LIMIT_GLOBAL_RPS", "2000", rate),
+        rate_principal: vars.read("SERVICE_RATE_LIMIT_TENANT_RPS", "400", rate),
+        remote: remote::remote(vars, egress),
+        inference: inference::inference(vars),
+        live: live::live(vars, bind_addr, decode.names_device(), principals),
+        novelty: novelty::novelty(vars),
+    }
+}
+
+/// Reads the keys of callers and those for the metrics; `None` where no key is required.
+fn keys(vars: &mut EnvReader) -> (Option<ApiKeys>, Option<ApiKeys>) {
+    let require_keys = vars.read("SERVICE_REQUIRE_API_KEY", "true", flag);
+    let ring = key_ring(vars);
+    // A refused key already has an error of its own; "is not set" would be wrong then.
+    if require_keys && ring.is_empty() && !vars.refused("SERVICE_API_KEYS") {
+        vars.refuse(
+            "SERVICE_API_KEYS",
+            "is not set, and keys are required: set it (name:key, comma separated) or \
+             SERVICE_API_KEYS_FILE, or turn keys off with SERVICE_REQUIRE_API_KEY=false",
+        );
+    }
+    let metrics_need_key = vars.read("SERVICE_METRICS_REQUIRE_API_KEY", "true", flag);
+    let mut metrics_ring = ring.clone();
+    add_listed(vars, &mut metrics_ring, "SERVICE_METRICS_API_KEYS");
+    (require_keys.then_some(ring), metrics_need_key.then_some(metrics_ring))
 }
 
 fn key_ring(vars: &mut EnvReader) -> ApiKeys {
@@ -265,10 +267,18 @@ fn text_of(path: &Path) -> Result<String, FileError> {
     text.map_err(|error| FileError::Io(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
+fn retention(vars: &mut EnvReader) -> RetentionAges {
+    RetentionAges {
+        stills: vars.read("SERVICE_RETENTION_STILLS_DAYS", "0", days),
+        deleted_runs: vars.read("SERVICE_RETENTION_DELETED_RUN_DAYS", "7", days),
+        runs: vars.read("SERVICE_RETENTION_RUN_DAYS", "0", days),
+    }
+}
+
 fn gate(vars: &mut EnvReader) -> GateConfig {
     let frames = |text: &str| match text {
         "" => Ok(None),
-        text => whole(0, KEEPALIVE_FRAMES_MAX)(text).map(|frames| Some(frames as u32)),
+        text => whole(0, KEEPALIVE_FRAMES_MAX)(text).map(Some),
     };
     let frames = vars.read("SERVICE_GATE_KEEPALIVE_FRAMES", "", frames);
     let default = GateConfig::default();
@@ -316,11 +326,26 @@ fn address(text: &str) -> Result<SocketAddr, ValueError> {
     text.parse().map_err(|_| "must be an address and port such as 127.0.0.1:8080".into())
 }
 
-fn whole(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, ValueError> {
+/// Parses an integer in `min..=max`.
+fn whole<T: TryFrom<u64>>(min: u64, max: u64) -> impl Fn(&str) -> Result<T, ValueError> {
     move |text| {
-        let found = text.parse().ok().filter(|found| (min..=max).contains(found));
+        let found = text.parse::<u64>().ok().filter(|found| (min..=max).contains(found));
+        let found = found.and_then(|found| T::try_from(found).ok());
         found.ok_or_else(|| format!("must be an integer in [{min}, {max}]").into())
     }
+}
+
+fn seconds(min: u64, max: u64) -> impl Fn(&str) -> Result<Duration, ValueError> {
+    move |text| whole(min, max)(text).map(Duration::from_secs)
+}
+
+fn millis(min: u64, max: u64) -> impl Fn(&str) -> Result<Duration, ValueError> {
+    move |text| whole(min, max)(text).map(Duration::from_millis)
+}
+
+/// Parses a number of MiB; returns bytes.
+fn mib(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, ValueError> {
+    move |text| whole(min, max)(text).map(|found: u64| found << 20)
 }
 
 fn fraction(text: &str) -> Result<Score, ValueError> {
@@ -329,7 +354,7 @@ fn fraction(text: &str) -> Result<Score, ValueError> {
 }
 
 fn rate(text: &str) -> Result<Option<NonZeroU32>, ValueError> {
-    whole(0, 1_000_000)(text).map(|found| NonZeroU32::new(found as u32))
+    whole(0, 1_000_000)(text).map(NonZeroU32::new)
 }
 
 /// Parses a number of bytes; 0 means no limit.

@@ -1,11 +1,11 @@
 //! Settings of deliveries: the database, the export, the object store and webhooks.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use ::objects::{Credentials, Place, Url};
 use media::NodeTag;
 
-use super::{EnvReader, one_of, whole};
+use super::{EnvReader, mib, millis, one_of, seconds, whole};
 use crate::{
     base::{database, json::ValueError},
     deliver::{export, mirror, objects, webhook},
@@ -14,12 +14,11 @@ use crate::{
 /// Reads the settings of the database; `None` if there is none or its URL is refused.
 pub(super) fn database(vars: &mut EnvReader) -> Option<database::DatabaseSettings> {
     let url = vars.secret("SERVICE_DB_URL");
-    let connections = vars.read("SERVICE_DB_POOL_SIZE", "8", whole(1, 64)) as usize;
-    let timeout_ms = vars.read("SERVICE_DB_TIMEOUT_MS", "5000", whole(100, 60_000));
+    let connections = vars.read("SERVICE_DB_POOL_SIZE", "8", whole(1, 64));
+    let timeout = vars.read("SERVICE_DB_TIMEOUT_MS", "5000", millis(100, 60_000));
     let target = database::DatabaseUrl::parse(&url?);
     // A refused URL stops the start, so the returned `None` is not used.
     let target = target.map_err(|problem| vars.refuse("SERVICE_DB_URL", problem)).ok()?;
-    let timeout = Duration::from_millis(timeout_ms);
     Some(database::DatabaseSettings { target, connections, timeout })
 }
 
@@ -36,15 +35,14 @@ pub(super) fn export(
     endpoint: Option<&Url>,
 ) -> Option<export::Settings> {
     let target = vars.read_url("SERVICE_EXPORT_URL", "", target);
-    let age = vars.read("SERVICE_EXPORT_AGE_SECS", "900", whole(1, 86_400));
-    let (age, tag) = (Duration::from_secs(age), tag.map(|tag| tag.to_string()));
+    let age = vars.read("SERVICE_EXPORT_AGE_SECS", "900", seconds(1, 86_400));
     let place = match target? {
         Target::Directory(path) => export::Target::Directory(path),
         Target::Store(place) => {
             export::Target::Store(access(vars, "SERVICE_EXPORT_URL", place, endpoint)?)
         }
     };
-    Some(export::Settings { place, age, tag })
+    Some(export::Settings { place, age, tag: tag.map(|tag| tag.to_string()) })
 }
 
 /// Parses a directory or a location in an object store; `None` if the text is empty.
@@ -75,9 +73,9 @@ pub(super) fn objects(vars: &mut EnvReader, endpoint: Option<&Url>) -> Option<ob
             format!("must be file:, for the data directory alone, or else {error}").into()
         }),
     });
-    let cache_mib = vars.read("SERVICE_BLOB_CACHE_MIB", "10240", whole(0, 1 << 30));
+    let cache_bytes = vars.read("SERVICE_BLOB_CACHE_MIB", "10240", mib(0, 1 << 30));
     let access = access(vars, "SERVICE_BLOB_URL", url?, endpoint)?;
-    Some(objects::Settings { access, cache_bytes: cache_mib << 20 })
+    Some(objects::Settings { access, cache_bytes })
 }
 
 /// Reads the endpoint of object stores other than those of AWS.
@@ -103,9 +101,9 @@ fn access(
 
 /// Reads attempts, retry delay and timeout of webhook deliveries.
 pub(super) fn webhooks(vars: &mut EnvReader) -> webhook::WebhookSettings {
-    let attempts = vars.read("SERVICE_WEBHOOK_ATTEMPTS", "10", whole(1, 20)) as u32;
-    let retry_ms = vars.read("SERVICE_WEBHOOK_RETRY_MS", "5000", whole(10, 3_600_000));
-    let timeout_ms = vars.read("SERVICE_WEBHOOK_TIMEOUT_MS", "15000", whole(100, 60_000));
-    let (retry, timeout) = (Duration::from_millis(retry_ms), Duration::from_millis(timeout_ms));
-    webhook::WebhookSettings { attempts, retry, timeout }
+    webhook::WebhookSettings {
+        attempts: vars.read("SERVICE_WEBHOOK_ATTEMPTS", "10", whole(1, 20)),
+        retry: vars.read("SERVICE_WEBHOOK_RETRY_MS", "5000", millis(10, 3_600_000)),
+        timeout: vars.read("SERVICE_WEBHOOK_TIMEOUT_MS", "15000", millis(100, 60_000)),
+    }
 }

@@ -1,33 +1,32 @@
 //! Settings of the model backends and of their admission limits.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use infer::{BackendConfig, BaseUrl, scheduler::AdmissionLimits};
 use timeline::held::FileError;
 
-use super::{EnvReader, text_of, whole};
+use super::{EnvReader, mib, millis, text_of, whole};
 use crate::{base::json::ValueError, record::inference::InferenceConfig};
 
 /// File that is read if SERVICE_CONFIG is unset; it may be missing.
 const FILE_DEFAULT: &str = "sightline.toml";
 
 pub(super) fn inference(vars: &mut EnvReader) -> InferenceConfig {
-    let outage = vars.read("SERVICE_REASON_OUTAGE_MS", "60000", whole(0, 3_600_000));
-    let outage = Duration::from_millis(outage);
-    InferenceConfig { backends: backends(vars), limits: limits(vars), outage }
+    InferenceConfig {
+        outage: vars.read("SERVICE_REASON_OUTAGE_MS", "60000", millis(0, 3_600_000)),
+        backends: backends(vars),
+        limits: limits(vars),
+    }
 }
 
 fn limits(vars: &mut EnvReader) -> AdmissionLimits {
     let places = whole(1, 1024);
-    let wait = vars.read("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "5000", whole(1, 120_000));
-    let mib = vars.read("SERVICE_INFERENCE_IMAGE_MIB", "256", whole(16, 65_536));
     AdmissionLimits {
-        in_flight: vars.read("SERVICE_INFERENCE_GLOBAL_LIMIT", "8", &places) as usize,
-        in_flight_per_principal: vars.read("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "4", &places)
-            as usize,
-        waiters: vars.read("SERVICE_INFERENCE_WAITER_LIMIT", "128", whole(1, 4096)) as usize,
-        wait: Duration::from_millis(wait),
-        image_bytes: mib << 20,
+        wait: vars.read("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "5000", millis(1, 120_000)),
+        image_bytes: vars.read("SERVICE_INFERENCE_IMAGE_MIB", "256", mib(16, 65_536)),
+        in_flight: vars.read("SERVICE_INFERENCE_GLOBAL_LIMIT", "8", &places),
+        in_flight_per_principal: vars.read("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "4", &places),
+        waiters: vars.read("SERVICE_INFERENCE_WAITER_LIMIT", "128", whole(1, 4096)),
         tokens: vars.read("SERVICE_INFERENCE_TOKENS", "1048576", whole(65_536, 1 << 40)),
         tokens_per_day: vars.read("SERVICE_INFERENCE_TOKENS_PER_DAY", "0", whole(0, 1 << 50)),
     }
@@ -44,9 +43,7 @@ fn backends(vars: &mut EnvReader) -> Vec<BackendConfig> {
     }
     let text = match text_of(Path::new(&file)) {
         Ok(text) => text,
-        Err(FileError::NotFound) if !is_named => {
-            return Vec::new();
-        }
+        Err(FileError::NotFound) if !is_named => return Vec::new(),
         Err(error) => {
             vars.refuse("SERVICE_CONFIG", format!("cannot be read: {error}: {file}"));
             return Vec::new();

@@ -16,7 +16,7 @@ pub(super) fn live(
     names_device: bool,
     principals: usize,
 ) -> LiveConfig {
-    let port = vars.read("SERVICE_WEBRTC_UDP_PORT", "0", whole(0, 65_535)) as u16;
+    let port = vars.read("SERVICE_WEBRTC_UDP_PORT", "0", whole(0, 65_535));
     let public_ips = vars.read("SERVICE_WEBRTC_PUBLIC_IPS", "", addresses);
     // Clients that reach the API may publish: a server bound to loopback receives on loopback.
     let ip = if public_ips.is_empty() { http.ip() } else { unspecified(&public_ips) };

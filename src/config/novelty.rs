@@ -1,10 +1,8 @@
 //! Settings of novelty: the image embedder, and the rule for the reuse of descriptions.
 
-use std::time::Duration;
-
 use embed::{ExecutionProvider, ReuseRule};
 
-use super::{EnvReader, fraction, optional_path, whole};
+use super::{EnvReader, fraction, millis, optional_path, whole};
 use crate::{
     base::json::ValueError,
     record::image_embedder::{EmbedderConfig, NoveltyConfig},
@@ -20,7 +18,7 @@ pub(super) fn novelty(vars: &mut EnvReader) -> NoveltyConfig {
         drift_max: vars.read("SERVICE_NOVELTY_MAX_CUMULATIVE_DRIFT", "0.5", fraction),
         ..ReuseRule::default()
     };
-    let timeout = vars.read("SERVICE_NOVELTY_EMBEDDING_TIMEOUT_MS", "2000", whole(10, 60_000));
+    let timeout = vars.read("SERVICE_NOVELTY_EMBEDDING_TIMEOUT_MS", "2000", millis(10, 60_000));
     let sidecar = vars.read("SERVICE_NOVELTY_EMBEDDING_ADDR", "", sidecar);
     let model = vars.read("SERVICE_NOVELTY_MODEL_PATH", "", optional_path);
     let runtime = vars.read("SERVICE_ONNXRUNTIME_PATH", "", optional_path);
@@ -40,7 +38,7 @@ pub(super) fn novelty(vars: &mut EnvReader) -> NoveltyConfig {
             EmbedderConfig::Model { model, runtime, provider }
         }
     };
-    NoveltyConfig { eyes, timeout: Duration::from_millis(timeout), rule }
+    NoveltyConfig { eyes, timeout, rule }
 }
 
 fn provider(text: &str) -> Result<ExecutionProvider, ValueError> {
