@@ -9,12 +9,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use dry_run::GateDryRun;
 use gate::{GateConfig, SelectionReason};
-use media::{Activity, FrameRate, Marker, RequestId, Signal, StreamId, Zones};
+use media::{Activity, AnalysisId, FrameRate, Marker, RequestId, Signal, StreamId, Zones};
 use serde::Serialize;
 use serde_json::Value;
 use timeline::{
     AnalysisGenerated, BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Event, EventKind, FramesDecoded,
-    MarkerConfig, SamplingPolicy, TimelineError,
+    MarkerConfig, SamplingPolicy, Timeline, TimelineError,
 };
 use utoipa::ToSchema;
 
@@ -31,7 +31,6 @@ use super::{
     thresholds::{self, GateFields},
     zones::{self, ZoneFields, ZoneList},
 };
-use crate::record::recording::WINDOWING_DEFAULT;
 use crate::{
     base::{
         json::{BoundedInt, BoundedText, Form, List, ValueError, declared, parsed},
@@ -40,6 +39,7 @@ use crate::{
     record::{
         frames::Frames,
         gate_replay::{self, FrameAnalysis, Windowing, rezoned::Rezoned, trial::Terms},
+        recording::WINDOWING_DEFAULT,
         runner::IngestError,
     },
     runs::{
@@ -263,8 +263,39 @@ struct Input {
     zones: Zones,
 }
 
-/// Returns the frames of the request, or those of the last ingest of `run`.
+impl Input {
+    /// Returns the thresholds of the recording, with the keepalive of `mode` if that names one.
+    fn gate_in(&self, mode: Option<Mode>, server: GateConfig) -> GateConfig {
+        let Some(mode) = mode.filter(|mode| *mode != Mode::Custom) else { return self.gate };
+        let GateConfig { keepalive_frames, keepalive_ms, .. } = thresholds::preset(mode, server);
+        GateConfig { keepalive_frames, keepalive_ms, ..self.gate }
+    }
+
+    fn terms(&self, gate: GateConfig, zones: Option<&Zones>) -> Terms {
+        Terms { gate, zones: zones.map(|zones| Rezoned::new(&self.zones, zones)) }
+    }
+
+    /// Returns the newest analysis of the stream and its terms; without one, those of the recording.
+    fn last_terms(
+        &self,
+        timeline: &Timeline,
+        run: &Run,
+    ) -> Result<(Option<AnalysisId>, Terms), TimelineError> {
+        let mut newest = run.newest_analyses(timeline, timeline.head())?;
+        let newest = newest.remove(&self.stream_id);
+        Ok(match newest.and_then(|made| Some((made.gate?, made))) {
+            Some((gate, made)) => (made.id, self.terms(gate, made.zones(timeline)?.as_ref())),
+            None => (None, self.terms(self.gate, None)),
+        })
+    }
+}
+
+/// Returns the frames of the request, or those of the last ingest of the run that it names, or else of `run`.
 fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> Result<Input, ApiError> {
+    let from = request.from_run.as_ref().map(|id| app.registry.find(id.0, &run.origin().principal));
+    let no_such = || ApiError::field("from_run", "names no run of the caller");
+    let from = from.map(|from| from.ok_or_else(no_such)).transpose()?;
+    let run = from.as_ref().unwrap_or(run);
     if let Some(List(frames)) = request.frames.take() {
         let (policy, sample_fps) =
             sampling(request.sampling_policy.take(), request.fixed_fps.take());
@@ -348,37 +379,21 @@ fn analysis(
     request_id: RequestId,
     mut request: AnalyzeRequest,
 ) -> Result<Analysis, ApiError> {
-    let from = request.from_run.as_ref().map(|id| app.registry.find(id.0, &run.origin().principal));
-    let no_such = || ApiError::field("from_run", "names no run of the caller");
-    let from = from.map(|from| from.ok_or_else(no_such)).transpose()?;
-    let input = input(app, from.as_ref().unwrap_or(run), &mut request)?;
+    let input = input(app, run, &mut request)?;
     let (labels, tenant) = (app.labels.get(), run.origin().tenant.as_deref());
     let rename = |event_type| labels.event_type(tenant, event_type);
     let mode = request.mode.as_ref().map(|it| it.0);
     let is_dry = request.dry_run.unwrap_or(false);
     let zones =
         request.zones.take().map(|given| zones::zones(Some(given), request.activity_zones_only));
-    let gate = request.gate.take().unwrap_or_default().of(match mode {
-        None | Some(Mode::Custom) => input.gate,
-        Some(mode) => {
-            let GateConfig { keepalive_frames, keepalive_ms, .. } =
-                thresholds::preset(mode, app.settings.gate);
-            GateConfig { keepalive_frames, keepalive_ms, ..input.gate }
-        }
-    });
-    let terms = |gate, zones: Option<&Zones>| Terms {
-        gate,
-        zones: zones.map(|zones| Rezoned::new(&input.zones, zones)),
-    };
-    let wanted = terms(gate, zones.as_ref());
+    let gate = request.gate.take().unwrap_or_default().of(input.gate_in(mode, app.settings.gate));
+    let wanted = input.terms(gate, zones.as_ref());
     let shown = input.signals.iter().map(|signal| wanted.signal(signal));
     let frames = gate_replay::replay(shown, gate, rename);
     if !is_dry {
-        let selected =
-            frames.iter().filter(|frame| frame.reason != SelectionReason::NoTrigger).count();
-        app.metrics.decided(frames.len() as u64, selected as u64);
-        let work = app.metrics.owners.of(&run.origin().principal);
-        work.decided(frames.len() as u64, selected as u64);
+        let selected = frames.iter().filter(|frame| frame.reason != SelectionReason::NoTrigger);
+        let (principal, selected) = (&run.origin().principal, selected.count() as u64);
+        app.metrics.decided(principal, frames.len() as u64, selected);
     }
     let config = marker_rules(request.marker_correction_window_frames);
     let timeline = app.registry.timeline();
@@ -387,19 +402,13 @@ fn analysis(
     if markers.len() >= BATCH_RECORDS_MAX {
         return Err(too_many(markers.len()));
     }
-    let dry_run = if is_dry {
-        let mut newest = run.newest_analyses(timeline, timeline.head())?;
-        let newest = newest.remove(&input.stream_id);
-        let before = match newest.and_then(|made| Some((made.gate?, made))) {
-            Some((gate, made)) => (made.id, terms(gate, made.zones(timeline)?.as_ref())),
-            None => (None, terms(input.gate, None)),
-        };
+    let dry_run = is_dry.then(|| {
         let names = zones.as_ref().unwrap_or(&input.zones).names();
-        let watched = (&input.stream_id, &*names);
-        Some(GateDryRun::of(&input.signals, (before.0, &before.1), &wanted, &markers, watched))
-    } else {
-        None
-    };
+        let (compared_with, before) = input.last_terms(timeline, run)?;
+        let (before, watched) = ((compared_with, &before), (&input.stream_id, &*names));
+        Ok::<_, ApiError>(GateDryRun::of(&input.signals, before, &wanted, &markers, watched))
+    });
+    let dry_run = dry_run.transpose()?;
     let sample_fps = input.sample_fps.unwrap_or_else(|| gate_replay::rate_of(&frames));
     let mode = mode.map_or_else(|| run.origin().mode.clone(), |mode| mode.as_str().into());
     let model = request.model.0.as_str().to_owned();

@@ -18,6 +18,7 @@ use timeline::{EventKind, RemoteFault};
 use transport::webrtc::DropReason;
 use worker::WorkerStart;
 
+use super::keys::Principal;
 pub(crate) use http::HttpMetrics;
 pub(crate) use inference::{ChunkEnd, InferenceMetrics, RefusalLabel};
 use labelled::labels;
@@ -273,10 +274,11 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Counts `analyzed` decisions of the gate, of which `selected` keep their frame.
-    pub fn decided(&self, analyzed: u64, selected: u64) {
+    /// Counts `analyzed` decisions of the gate in work of `owner`, of which `selected` keep their frame.
+    pub fn decided(&self, owner: &Principal, analyzed: u64, selected: u64) {
         self.frames_analyzed.inc_by(analyzed);
         self.keyframes_selected.inc_by(selected);
+        self.owners.of(owner).decided(analyzed, selected);
     }
 
     /// Returns every series in the Prometheus text format.

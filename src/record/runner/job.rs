@@ -321,9 +321,7 @@ impl JobThread {
         let frames = opened.recorder.frames();
         let written = taken.and_then(|()| Ok(opened.write_due()?));
         let metrics = &self.runner.parts.metrics;
-        let count = frames - before;
-        metrics.decided(count, selected);
-        metrics.owners.of(&self.guard.run.origin().principal).decided(count, selected);
+        metrics.decided(&self.guard.run.origin().principal, frames - before, selected);
         self.guard.token.advance(frames, last.pts_ms);
         written
     }
