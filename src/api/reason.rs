@@ -214,7 +214,6 @@ pub async fn reason(
         ModelStage::Chunks(description) => Some(description.views),
         ModelStage::Off | ModelStage::Missing(_) => None,
     };
-    let is_asked = matches!(semantics, ModelStage::Chunks(_));
     let origin = run.origin();
     let stream_id = request.stream_id.unwrap_or_else(default_stream);
     let mode = request.mode.map(|it| it.0);
@@ -243,10 +242,8 @@ pub async fn reason(
     };
     let reasoned =
         app.runner.reason(&run, ReasonJob { ingest, semantics, terms }, job.token).await?;
-    let sample_fps = reasoned.ingested.sample_fps;
-    let sample_fps = sample_fps.unwrap_or_else(|| rate_of(&reasoned.frames));
+    let IngestResult { width, height, rotation, sample_fps, .. } = reasoned.ingested;
     // The size of the first picture after rotation.
-    let IngestResult { width, height, rotation, .. } = reasoned.ingested;
     let upright = Dimensions { width, height }.rotated(rotation);
     let is_included = request.include_frame_metadata.unwrap_or(true);
     let context = MetadataContext {
@@ -257,11 +254,11 @@ pub async fn reason(
         model: model.as_str().to_owned(),
         trace_id: request.trace_id,
         policy,
-        sample_fps,
+        sample_fps: sample_fps.unwrap_or_else(|| rate_of(&reasoned.frames)),
         source: "reason",
         asked_model,
         is_included,
-        is_asked,
+        is_asked: views.is_some(),
         coordinates: views.and_then(|views| Coordinates::of(&views, upright)),
     };
     let figures = Figures::of(&reasoned, is_included);
