@@ -116,39 +116,27 @@ impl LiveRecording {
         })
     }
 
-    /// Writes the pending decisions; returns a reason if the session must end. Not cancel safe: a
+    /// Writes the pending decisions; fails with a reason if the session must end. Not cancel safe: a
     /// dropped call loses the recording, which the write holds meanwhile.
-    pub async fn write(&mut self, shared: &SessionProgress) -> Option<EndReason> {
-        let batch = shared.recorder()?.take();
-        if batch.is_empty() {
-            return None;
-        }
-        let begun = match self.recording.take() {
-            Some(recording) => Ok(recording),
+    pub async fn write(&mut self, shared: &SessionProgress) -> Result<(), EndReason> {
+        let batch = shared.recorder().map(|mut recorder| recorder.take());
+        let Some(batch) = batch.filter(|batch| !batch.is_empty()) else { return Ok(()) };
+        let mut recording = match self.recording.take() {
+            Some(recording) => recording,
             // An earlier write failed: the recording is left for the next start.
-            None if self.head.is_some() => return None,
-            None => self.begin(shared).await,
-        };
-        let mut recording = match begun {
-            Ok(recording) => recording,
-            Err(end) => return Some(end),
+            None if self.head.is_some() => return Ok(()),
+            None => self.begin(shared).await?,
         };
         let written = blocking(move || {
             let outcome = recording.write(batch);
             (recording, outcome)
         });
-        match written.await {
-            Ok((recording, outcome)) => {
-                // Recovery writes the events that the log did not take, from the rows of the recording.
-                let is_left = matches!(
-                    outcome,
-                    Err(RecordError::Run(RunError::Log(_) | RunError::Unfinished))
-                );
-                self.recording = (!is_left).then_some(recording);
-                outcome.err().map(refused)
-            }
-            Err(died) => Some(unrecorded(died)),
-        }
+        let (recording, outcome) = written.await.map_err(unrecorded)?;
+        // Recovery writes the events that the log did not take, from the rows of the recording.
+        let is_left =
+            matches!(outcome, Err(RecordError::Run(RunError::Log(_) | RunError::Unfinished)));
+        self.recording = (!is_left).then_some(recording);
+        outcome.map_err(refused)
     }
 
     /// Begins the recording.
@@ -173,7 +161,7 @@ impl LiveRecording {
         let run = Arc::clone(&self.spec.log.run);
         let (_, markers) = self.end(shared);
         // The session is ending already: a reason to end it is only logged.
-        if let Some(EndReason::Failed(reason)) = self.write(shared).await {
+        if let Err(EndReason::Failed(reason)) = self.write(shared).await {
             tracing::warn!(run = %run.id(), %reason, "the end of a live session is not recorded in full");
         }
         let (log, mut head) = (self.spec.log.clone(), self.head.take());

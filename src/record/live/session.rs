@@ -299,7 +299,7 @@ impl SessionTask {
                     }
                 }
                 () = async { tokio::select! { () = shared.recordable() => {}, _ = tick.tick() => {} } } => {
-                    if let Some(end) = self.recording.write(&shared).await {
+                    if let Err(end) = self.recording.write(&shared).await {
                         return end;
                     }
                 }
@@ -361,9 +361,9 @@ impl SessionTask {
         match said {
             SessionOutput::View(view) => {
                 // Records the frame before its description, which refers to it.
-                let end = self.recording.write(self.inbox.shared()).await;
+                let written = self.recording.write(self.inbox.shared()).await;
                 self.show(view);
-                end
+                written.err()
             }
             SessionOutput::Clip(clip, is_looping) => {
                 self.show_clip(clip, is_looping);

@@ -209,15 +209,11 @@ impl Hosted {
 
 impl WorkerSlot {
     fn opened(self, spec: SessionSpec) -> Result<WorkerSlot, WorkerError> {
-        match self.hosted.worker.open(self.session, spec) {
-            Ok(()) => Ok(self),
-            Err(error) => {
-                if matches!(error, WorkerError::Ended) {
-                    self.hosted.has_ended.store(true, Relaxed);
-                }
-                Err(error)
-            }
+        let opened = self.hosted.worker.open(self.session, spec);
+        if matches!(opened, Err(WorkerError::Ended)) {
+            self.hosted.has_ended.store(true, Relaxed);
         }
+        opened.map(|()| self)
     }
 
     /// Sends the next access unit to the worker; never blocks.
