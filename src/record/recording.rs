@@ -309,20 +309,16 @@ impl Recording {
         lease.send();
         if tells {
             match self.log.append_all(Part::Middle, in_order(stored, events), None) {
-                Ok(_) => {
-                    self.has_written = true;
-                    self.log.run.keep(hold, 0);
-                }
-                Err(error) if error.may_be_written() => {
-                    self.has_written = true;
-                    self.log.run.keep(hold, 0);
-                    return Err(error.into());
-                }
-                Err(error) => {
+                Err(error) if !error.may_be_written() => {
                     if let Err(error) = lease.discard() {
                         tracing::warn!(%error, "stills without events stay until the next sweep");
                     }
                     return Err(error.into());
+                }
+                appended => {
+                    self.has_written = true;
+                    self.log.run.keep(hold, 0);
+                    appended?;
                 }
             }
         }

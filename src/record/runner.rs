@@ -226,7 +226,7 @@ impl JobRunner {
         let is_remote = ingest.source.is_remote();
         let job = |begun: Begun| {
             let Begun { runner, guard, places, runtime } = begun;
-            let ingested = JobThread::new(runner, guard, ingest, runtime, &places).ingest();
+            let ingested = JobThread::new(runner, guard, ingest, runtime, &places, None).ingest();
             drop(places);
             ingested
         };

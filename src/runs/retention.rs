@@ -152,12 +152,6 @@ impl Retention {
         let mut rest = SOON;
         let mut leaves_some = false;
         loop {
-            let after_a_failure = async {
-                if !leaves_some {
-                    std::future::pending::<()>().await;
-                }
-                tokio::time::sleep(AGAIN.max(rest)).await;
-            };
             let after_a_deletion = async {
                 self.registry.deletions().await;
                 tokio::time::sleep(rest).await;
@@ -165,7 +159,7 @@ impl Retention {
             let is_due = tokio::select! {
                 _ = tick.tick() => true,
                 () = after_a_deletion => self.registry.has_leftovers(),
-                () = after_a_failure => true,
+                () = tokio::time::sleep(AGAIN.max(rest)), if leaves_some => true,
                 () = stop.cancelled() => return,
             };
             if !is_due {

@@ -76,6 +76,7 @@ impl JobThread {
         ingest: IngestJob,
         runtime: Handle,
         places: &Decoding,
+        chunks: Option<ChunkSender>,
     ) -> JobThread {
         let (registry, run) = (Arc::clone(&runner.parts.registry), Arc::clone(&guard.run));
         let log = RunLog { registry, run, runtime, patience: LOG_WAIT };
@@ -89,7 +90,7 @@ impl JobThread {
             segment: None,
             gap: None,
             decoding: Span::none(),
-            chunks: None,
+            chunks,
             lender: places.slot.lender(),
         }
     }
@@ -103,17 +104,8 @@ impl JobThread {
         cut.map_or(Ok(ingested), Err)
     }
 
-    /// Decodes the source and sends its chunks to `chunks`.
-    pub(super) fn reason(
-        mut self,
-        chunks: Option<ChunkSender>,
-    ) -> Result<DecodedSource, FailedJob> {
-        self.chunks = chunks;
-        self.decode()
-    }
-
     /// Decodes the source; the events of its end remain to be recorded.
-    fn decode(mut self) -> Result<DecodedSource, FailedJob> {
+    pub(super) fn decode(mut self) -> Result<DecodedSource, FailedJob> {
         let job = self.guard.token.order().map(|order| order.id);
         let accepted = self.ingest.accept(job, &self.log);
         match accepted.and_then(|()| self.work()) {

@@ -150,7 +150,7 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
     let gate = ingest.gate;
     let (request_id, failing) = (ingest.request_id, Arc::clone(&runner));
     let run = Arc::clone(&guard.run);
-    let decoded = JobThread::new(runner, guard, ingest, runtime.clone(), &places).reason(chunks);
+    let decoded = JobThread::new(runner, guard, ingest, runtime.clone(), &places, chunks).decode();
     // The permits of the decoding are released before waiting for the models.
     drop(places);
     let finishes = decoded.as_ref().is_ok_and(|decoded| decoded.cut.is_none());
