@@ -70,6 +70,7 @@ pub struct Timing {
 }
 
 /// Picture that the next chunk may be compared with.
+#[derive(Clone)]
 struct Picture {
     pts_ms: i64,
     jpeg: Bytes,
@@ -88,9 +89,8 @@ pub struct ChunkTracker {
     picture: Option<Picture>,
     description: Option<Arc<str>>,
     lags_ms: Vec<i64>,
-    tokens: TokenUsage,
-    latency: Duration,
-    analyzed: u64,
+    /// Totals without the percentiles.
+    totals: Totals,
 }
 
 /// Totals over all closed chunks.
@@ -118,9 +118,7 @@ impl ChunkTracker {
             picture: None,
             description: None,
             lags_ms: Vec::new(),
-            tokens: TokenUsage::default(),
-            latency: Duration::ZERO,
-            analyzed: 0,
+            totals: Totals::default(),
         }
     }
 
@@ -140,12 +138,13 @@ impl ChunkTracker {
         let span = FrameRange { chunk_index: index, first_frame, frames, start_pts_ms, end_pts_ms };
         self.first_pts_ms.get_or_insert(start_pts_ms);
         self.asked.insert(index, Asked { span, since: now });
-        let mut pictures: Vec<Picture> = views.into_iter().map(Picture::of).collect();
+        let of = |view: ModelImage| Picture { pts_ms: view.pts_ms, jpeg: view.picture.jpeg.into() };
+        let mut pictures: Vec<Picture> = views.into_iter().map(of).collect();
         let mut shape = if self.inquiry.is_clip { PromptKind::Clip } else { PromptKind::Chunk };
         if self.inquiry.compares {
             // The last picture is compared, as it is the nearest to the next chunk.
             pictures.drain(..pictures.len().saturating_sub(1));
-            let next = pictures.last().map(Picture::share);
+            let next = pictures.last().cloned();
             if let Some(before) = std::mem::replace(&mut self.picture, next) {
                 pictures.insert(0, before);
                 shape = PromptKind::Diff;
@@ -176,11 +175,11 @@ impl ChunkTracker {
     ) -> Option<(FrameRange, Timing)> {
         let Asked { span, since } = self.asked.remove(&index)?;
         if let Some(said) = said {
-            self.analyzed += 1;
+            self.totals.chunks_analyzed += 1;
             self.description = self.inquiry.is_chained.then(|| said.into());
         }
-        self.tokens = self.tokens + tokens;
-        self.latency += latency;
+        self.totals.tokens = self.totals.tokens + tokens;
+        self.totals.latency += latency;
         let media_ms = span.end_pts_ms.saturating_sub(self.first_pts_ms.unwrap_or_default());
         let lag_ms = (now.as_millis() as i64).saturating_sub(media_ms).max(0);
         self.lags_ms.push(lag_ms);
@@ -193,8 +192,8 @@ impl ChunkTracker {
         let closed = self.lags_ms.len() as u64;
         ChunkProgress {
             asked: self.asked.len() as u64 + closed,
-            answered: self.analyzed,
-            unanswered: closed - self.analyzed,
+            answered: self.totals.chunks_analyzed,
+            unanswered: closed - self.totals.chunks_analyzed,
         }
     }
 
@@ -204,20 +203,8 @@ impl ChunkTracker {
         Totals {
             lag_p95_ms: percentile(&self.lags_ms, 95),
             lag_p99_ms: percentile(&self.lags_ms, 99),
-            tokens: self.tokens,
-            latency: self.latency,
-            chunks_analyzed: self.analyzed,
+            ..self.totals
         }
-    }
-}
-
-impl Picture {
-    fn of(view: ModelImage) -> Picture {
-        Picture { pts_ms: view.pts_ms, jpeg: view.picture.jpeg.into() }
-    }
-
-    fn share(&self) -> Picture {
-        Picture { pts_ms: self.pts_ms, jpeg: self.jpeg.clone() }
     }
 }
 

@@ -77,14 +77,6 @@ impl IngestJob {
     }
 }
 
-/// Events that follow the closing ones of a recording.
-#[derive(Default)]
-pub(super) struct FinalEvents {
-    pub events: Vec<Event>,
-    /// Event that ends the run, unless it has ended before.
-    pub last: Option<Event>,
-}
-
 impl DecodedSource {
     /// Frame rate of the source.
     fn source_fps(&self) -> Option<FrameRate> {
@@ -96,9 +88,13 @@ impl DecodedSource {
         self.ingest.rate.or_else(|| self.source_fps().map(clamped))
     }
 
-    /// Appends the events that close the recording, then `tail`; returns false if its last event
-    /// was left out because the run had ended.
-    pub fn record(self, tail: FinalEvents) -> Result<(IngestResult, bool), IngestError> {
+    /// Appends the events that close the recording, then `tail`, then `last`, which ends the run;
+    /// returns false if `last` was left out because the run had ended.
+    pub fn record(
+        self,
+        tail: Vec<Event>,
+        last: Option<Event>,
+    ) -> Result<(IngestResult, bool), IngestError> {
         let (source_fps, sample_fps) = (self.source_fps(), self.sample_fps());
         let DecodedSource { ingest, stream, report, sealed, .. } = self;
         let extent = report.first_extent.unwrap_or(stream.extent);
@@ -118,8 +114,8 @@ impl DecodedSource {
         let (analysis, markers) = self.analysis.unzip();
         let head = Head { received, decoded, analysis, index_name: None };
         let (frames, is_damaged) = (sealed.frames, sealed.is_damaged);
-        let events = head.events(frames, markers.unwrap_or(0)).chain(tail.events);
-        let is_whole = sealed.close(events, tail.last)?;
+        let events = head.events(frames, markers.unwrap_or(0)).chain(tail);
+        let is_whole = sealed.close(events, last)?;
         let ingested = IngestResult {
             decoded_frames: frames,
             source_fps,

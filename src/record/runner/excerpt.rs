@@ -3,7 +3,7 @@
 //! Waits for other excerpts, not for jobs. The client sets the pace, within time limits; the worker ends when
 //! the client goes away.
 
-use std::{fs::File, ops::ControlFlow, ops::Range, pin::pin, sync::Arc, time::Duration};
+use std::{fs::File, ops::ControlFlow, ops::Range, sync::Arc, time::Duration};
 
 use decode::ExcerptStart;
 use tokio::{
@@ -13,9 +13,9 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument;
-use worker::{CancelToken, ExcerptEvent, ExcerptSpec, WorkerError, WorkerLimits};
+use worker::{ExcerptEvent, ExcerptSpec, WorkerError, WorkerLimits};
 
-use super::{IngestError, JobRunner, in_background};
+use super::{IngestError, JobRunner, held::until_ended};
 use crate::base::keys::Principal;
 
 /// Maximum length of an excerpt, in milliseconds.
@@ -68,27 +68,20 @@ impl JobRunner {
         let (tell, pieces) = channel(PIECES);
         let limits = WorkerLimits { wall: EXCERPT_TIME, ..WorkerLimits::default() };
         let spec = ExcerptSpec { file, span, limits };
-        let (supervisor, cancel) = (self.parts.supervisor.clone(), CancelToken::new());
-        let (token, taker) = (cancel.clone(), Taker { tell, ended: ended.clone() });
+        let supervisor = self.parts.supervisor.clone();
+        let taker = Taker { tell, ended: ended.clone() };
         let work = async move {
-            let working = in_background(move || {
+            let working = until_ended(&ended, move |cancel| {
                 let _place = place;
                 let runtime = Handle::current();
                 let mut take = |event| taker.take(&runtime, Ok(event));
-                match supervisor.excerpt(spec, &token, &mut take) {
+                match supervisor.excerpt(spec, cancel, &mut take) {
                     // The client is gone.
                     Ok(()) | Err(WorkerError::Cancelled) => ControlFlow::Break(()),
                     Err(error) => taker.take(&runtime, Err(error)),
                 }
             });
-            let mut working = pin!(working);
-            tokio::select! {
-                done = &mut working => done.map(drop),
-                () = ended.cancelled() => {
-                    cancel.cancel();
-                    working.await.map(drop)
-                }
-            }
+            working.await
         };
         // A drain cancels the task: nothing has to be kept.
         drop(self.jobs.spawn(work.in_current_span()));

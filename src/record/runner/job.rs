@@ -20,7 +20,7 @@ use worker::{
 
 use super::{
     Decoding, IngestError, IngestJob, IngestResult, JobGuard, JobRunner,
-    decode_events::{DecodedSource, FailedJob, FinalEvents},
+    decode_events::{DecodedSource, FailedJob},
     reason::ChunkSender,
 };
 use crate::{
@@ -100,7 +100,7 @@ impl JobThread {
         let mut decoded = self.decode().map_err(|undone| undone.error)?;
         let (cut, request_id) = (decoded.cut.take(), decoded.ingest.request_id);
         let last = cut.as_ref().and_then(|error| error.end_of_run(request_id));
-        let (ingested, _) = decoded.record(FinalEvents { events: Vec::new(), last })?;
+        let (ingested, _) = decoded.record(Vec::new(), last)?;
         cut.map_or(Ok(ingested), Err)
     }
 

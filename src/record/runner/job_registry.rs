@@ -85,15 +85,9 @@ impl Jobs {
         begun
     }
 
-    /// Records the end of a job, or keeps it pending until the disk takes it.
-    pub(super) fn end(&self, job: JobView) -> Result<(), MetaStoreError> {
-        self.note(Pending::Ended(job));
-        self.settle()
-    }
-
-    /// Removes the record of a refused job.
-    pub(super) fn forget(&self, order: JobOrder) -> Result<(), MetaStoreError> {
-        self.note(Pending::Forgotten(order));
+    /// Records the end of a job, or removes the record of a refused one; pending until the disk takes it.
+    fn close(&self, pending: Pending) -> Result<(), MetaStoreError> {
+        self.note(pending);
         self.settle()
     }
 
@@ -233,12 +227,10 @@ impl JobRunner {
 
     /// Records the end of a job; removes the record of a refused one, for which `ended` is `None`.
     pub async fn end_job(&self, order: JobOrder, ended: Option<JobView>) {
+        let pending = ended.map_or(Pending::Forgotten(order), Pending::Ended);
         let jobs = self.records.clone();
-        let write = move || match ended {
-            Some(job) => jobs.end(job),
-            None => jobs.forget(order),
-        };
-        if let Err(error) = in_background(write).await.and_then(|written| Ok(written?)) {
+        let written = in_background(move || jobs.close(pending)).await;
+        if let Err(error) = written.and_then(|written| Ok(written?)) {
             let JobOrder { id, run, .. } = order;
             tracing::warn!(%run, job = %id, %error, "a job that is over stays recorded as under way");
         }

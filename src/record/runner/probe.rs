@@ -3,13 +3,13 @@
 //! Has its own queue: a job may take hours, and an upload holds its permit and its bytes until its file was
 //! probed.
 
-use std::{fs::File, pin::pin, sync::Arc};
+use std::{fs::File, sync::Arc};
 
 use decode::StreamInfo;
 use tracing::Instrument;
-use worker::{CancelToken, WorkerError};
+use worker::WorkerError;
 
-use super::{IngestError, JobRunner, in_background};
+use super::{IngestError, JobRunner, held::until_ended};
 use crate::base::keys::Principal;
 
 impl JobRunner {
@@ -27,21 +27,12 @@ impl JobRunner {
         let probed = async move {
             let entering = ended.run_until_cancelled(runner.looks.enter(&owner)).await;
             let place = entering.ok_or(IngestError::Shutdown)??;
-            let (cancel, supervisor) = (CancelToken::new(), runner.parts.supervisor.clone());
-            let token = cancel.clone();
-            let probing = in_background(move || {
+            let supervisor = runner.parts.supervisor.clone();
+            let probing = until_ended(&ended, move |cancel| {
                 let _place = place;
-                supervisor.probe(file, &token)
+                supervisor.probe(file, cancel)
             });
-            let mut probing = pin!(probing);
-            let probed = tokio::select! {
-                probed = &mut probing => probed,
-                () = ended.cancelled() => {
-                    cancel.cancel();
-                    probing.await
-                }
-            };
-            match probed {
+            match probing.await {
                 Ok(Err(WorkerError::Cancelled)) => Err(IngestError::Shutdown),
                 probed => probed?.map_err(IngestError::Worker),
             }

@@ -16,9 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use worker::{ChunkBuilder, FrameChunk, ModelImage, WireError, WorkerError};
 
 use super::{
-    Begun, IngestError, JobGuard, JobRunner,
-    decode_events::{DecodedSource, FinalEvents},
-    job::JobThread,
+    Begun, IngestError, JobGuard, JobRunner, decode_events::DecodedSource, job::JobThread,
     recovered::failed,
 };
 use crate::record::{
@@ -213,7 +211,7 @@ fn both(
 fn given_up(decoded: DecodedSource, error: IngestError) -> IngestError {
     let last = Some(failed(decoded.ingest.request_id, &error.told()));
     // A further error would be a consequence of the first.
-    drop(decoded.record(FinalEvents { events: Vec::new(), last }));
+    drop(decoded.record(Vec::new(), last));
     error
 }
 
@@ -263,14 +261,12 @@ fn conclude(
     };
     let emitted = markers.iter().cloned().chain(beside);
     let events = fallback.into_iter().chain(emitted.map(Event::MarkerEmitted));
-    let tail = FinalEvents {
-        events: events.chain([Event::AnalysisGenerated(generated)]).collect(),
-        last: match &cut {
-            Some(error) => error.end_of_run(request_id),
-            None => (!is_cut).then_some(Event::RunCompleted(completed)),
-        },
+    let tail = events.chain([Event::AnalysisGenerated(generated)]).collect();
+    let last = match &cut {
+        Some(error) => error.end_of_run(request_id),
+        None => (!is_cut).then_some(Event::RunCompleted(completed)),
     };
-    let (ingested, is_whole) = decoded.record(tail)?;
+    let (ingested, is_whole) = decoded.record(tail, last)?;
     match cut {
         Some(error) => Err(error),
         None if is_cut || !is_whole => Err(IngestError::Worker(WorkerError::Cancelled)),

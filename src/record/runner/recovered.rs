@@ -59,7 +59,7 @@ impl JobRunner {
         let reason = self.show(&run, job, &head)?;
         let last = (is_cut_off || head.session().is_some())
             .then(|| failed(head.decoded.request_id, reason));
-        let Left { events: left, markers: count } = self.left(&run, job, &head)?;
+        let (left, count) = self.left(&run, job, &head)?;
         let hold = registry.quota().hold(&run.origin().principal);
         let (registry, runtime) = (Arc::clone(registry), Handle::current());
         // No waiting for room: the next periodic retry tries again.
@@ -100,9 +100,9 @@ impl JobRunner {
         Ok(reason)
     }
 
-    /// Returns the markers, loops and episodes that the log lacks. They follow from the rows
-    /// alone, and the log has the first ones of each kind.
-    fn left(&self, run: &Run, job: JobId, head: &Head) -> Result<Left, TimelineError> {
+    /// Returns the markers, loops and episodes that the log lacks, and the number of all markers. They
+    /// follow from the rows alone, and the log has the first ones of each kind.
+    fn left(&self, run: &Run, job: JobId, head: &Head) -> Result<(Vec<Event>, u64), TimelineError> {
         let timeline = self.parts.registry.timeline();
         let mut recorder = self.replay(run, head)?;
         let (mut events, mut markers) = (Vec::new(), 0);
@@ -129,7 +129,7 @@ impl JobRunner {
         }
         recorder.end();
         keep(&mut recorder);
-        Ok(Left { events, markers })
+        Ok((events, markers))
     }
 
     /// Creates the recorder of a recording, before its first row.
@@ -150,12 +150,6 @@ impl JobRunner {
         let words = TenantLabels { maps: self.parts.labels.get(), tenant };
         Ok(head.recorder(gate, words, key, head.session()))
     }
-}
-
-/// Events that the log lacks of a recording, and the number of all its markers.
-struct Left {
-    events: Vec<Event>,
-    markers: u64,
 }
 
 /// Event kinds that follow from the rows of a recording.

@@ -55,7 +55,7 @@ fn a_record_that_a_failing_disk_keeps_goes_before_there_is_another() {
         assert_eq!(under_way(&jobs), [job(1), reasoning]);
         // The end of the first job fails to be written, and so does the settling before job 3.
         jobs.ledger.fail_next(&[fault, InjectedFault::Lost]);
-        jobs.end(ended(1, 5)).expect_err("the disk fails");
+        jobs.close(Pending::Ended(ended(1, 5))).expect_err("the disk fails");
         jobs.begin(&job(3)).expect_err("the disk fails");
         jobs.begin(&job(3)).expect("written");
         assert_eq!(under_way(&jobs), [reasoning, job(3)], "{fault:?}");
@@ -68,8 +68,8 @@ fn a_record_that_a_failing_disk_keeps_goes_before_there_is_another() {
         assert!(known.contains(&job(3)) && !known.contains(&job(4)), "{fault:?}: {known:?}");
         jobs.settle().expect("written");
         assert_eq!(under_way(&jobs), [reasoning, job(3)], "{fault:?}");
-        jobs.end(ended(3, 5)).expect("written");
-        jobs.forget(reasoning.order).expect("written");
+        jobs.close(Pending::Ended(ended(3, 5))).expect("written");
+        jobs.close(Pending::Forgotten(reasoning.order)).expect("written");
         assert_eq!(under_way(&jobs), [], "{fault:?}");
     }
 }
@@ -82,7 +82,7 @@ fn a_record_reads_back_as_it_was_written_until_it_is_old() {
     let written: Vec<_> = kinds
         .map(|(kind, at)| JobView { order: order(at, kind), ..ended(at, 10 * i64::from(at)) })
         .collect();
-    written.iter().for_each(|job| jobs.end(*job).expect("written"));
+    written.iter().for_each(|job| jobs.close(Pending::Ended(*job)).expect("written"));
     let read = || jobs.ledger.read(|view| records::of_run(view, RUN)).expect("readable");
     assert_eq!(read(), written);
     let found = jobs.ledger.read(|view| records::find(view, OTHER, written[0].order.id));
@@ -107,7 +107,7 @@ fn a_run_keeps_so_many_records_and_every_job_under_way() {
         (0..most).try_for_each(|at| records::put(change, &numbered(at)))
     };
     jobs.ledger.write(fill).expect("written");
-    jobs.end(numbered(most)).expect("written");
+    jobs.close(Pending::Ended(numbered(most))).expect("written");
     let left = jobs.ledger.read(|view| records::of_run(view, RUN)).expect("readable");
     assert_eq!(left.len() as u64, most + 1);
     let has = |job: &JobView| left.iter().any(|known| known.order.id == job.order.id);
