@@ -145,7 +145,7 @@ impl JobQueue {
     ) -> Result<Option<Waiting>, QueueFull> {
         let mut state = self.0.state.lock();
         // Waiters that exist beside a free permit cannot use it: it is for another job length or owner.
-        if state.has_place(owner, stay, self.0.own_max) {
+        if state.spare(owner, stay, self.0.own_max) > 0 {
             state.take(owner, stay);
             return Ok(None);
         }
@@ -185,20 +185,11 @@ impl JobQueue {
             given = (owner, stay);
         }
     }
-
-    /// Takes a permit even if none is free: a lender does not wait to get its permit back.
-    fn take_back(&self, owner: &Principal, stay: JobLength) {
-        self.0.state.lock().take(owner, stay);
-    }
 }
 
 impl State {
     fn queue(&mut self, owner: &Principal) -> Option<&mut Queue> {
         self.queues.iter_mut().find(|queue| queue.owner == *owner)
-    }
-
-    fn has_place(&self, owner: &Principal, stay: JobLength, own_max: usize) -> bool {
-        self.spare(owner, stay, own_max) > 0
     }
 
     /// Number of free permits that `owner` may take.
@@ -243,7 +234,7 @@ impl State {
     /// next waiter queues behind all other owners.
     fn pop(&mut self, own_max: usize) -> Option<(Principal, Waiter)> {
         let (at, place) = self.queues.iter().enumerate().find_map(|(at, queue)| {
-            let goes = |waiter: &Waiter| self.has_place(&queue.owner, waiter.stay, own_max);
+            let goes = |waiter: &Waiter| self.spare(&queue.owner, waiter.stay, own_max) > 0;
             queue.waiters.iter().position(goes).map(|place| (at, place))
         })?;
         let mut queue = self.queues.remove(at)?;

@@ -26,12 +26,10 @@ use crate::{
     runs::{
         idempotency,
         job_queue::JobLength,
-        registry::{JobKind, JobOrder, JobStatus, JobView, Part, readable},
+        registry::{JobKind, JobOrder, JobStatus, JobView, Part, each_of_kind},
     },
 };
 
-/// Event heads read in one step.
-const STEP: usize = 4096;
 /// Interval between retries of pending writes.
 const SETTLE_EVERY: Duration = Duration::from_secs(10);
 /// Retries between two removals of old records.
@@ -164,31 +162,24 @@ impl Jobs {
 
 /// Returns true if the last event of a job that ran to its end is on the timeline.
 fn is_over(timeline: &Timeline, order: &JobOrder) -> Result<bool, TimelineError> {
-    let mut from = Seq(1);
-    loop {
-        let heads = timeline.heads_of(order.run, from, STEP);
-        let Some(last) = heads.last() else { return Ok(false) };
-        from = Seq(last.seq.0 + 1);
-        for head in heads.iter().filter(|head| head.kind == last_event(order.kind)) {
-            let Some(parts) = timeline.get_parts(head.seq)? else { continue };
-            // A damaged event may be another job's.
-            let request = match readable(&parts) {
-                // Written by a recovery that was interrupted itself; the recording may be damaged, too.
-                Some(Event::FramesDecoded(decoded))
-                    if decoded.reason.as_ref().is_some_and(|it| it.starts_with(INTERRUPTED)) =>
-                {
-                    None
-                }
-                Some(Event::FramesDecoded(decoded)) => Some(decoded.request_id),
-                Some(Event::AnalysisGenerated(generated)) => Some(generated.request_id),
-                Some(Event::RunCompleted(completed)) => completed.request_id,
-                _ => None,
-            };
-            if request == Some(order.request) {
-                return Ok(true);
+    let (kind, mut is_over) = (last_event(order.kind), false);
+    each_of_kind(timeline, order.run, kind, &mut Seq(0), |_, event| {
+        let request = match event {
+            // Written by a recovery that was interrupted itself; the recording may be damaged, too.
+            Some(Event::FramesDecoded(decoded))
+                if decoded.reason.as_ref().is_some_and(|it| it.starts_with(INTERRUPTED)) =>
+            {
+                None
             }
-        }
-    }
+            Some(Event::FramesDecoded(decoded)) => Some(decoded.request_id),
+            Some(Event::AnalysisGenerated(generated)) => Some(generated.request_id),
+            Some(Event::RunCompleted(completed)) => completed.request_id,
+            // A damaged event may be another job's.
+            _ => None,
+        };
+        is_over |= request == Some(order.request);
+    })?;
+    Ok(is_over)
 }
 
 /// Runs disk work on a blocking thread.

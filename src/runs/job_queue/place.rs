@@ -74,8 +74,8 @@ impl Lender {
     }
 }
 
-/// Takes a lent permit back at once when dropped: another holder keeps its permit, and the next
-/// waiter waits longer.
+/// Takes a lent permit back at once when dropped, even if none is free: another holder keeps its
+/// permit, and the next waiter waits longer.
 struct Back<'a>(&'a Lender);
 
 impl Drop for Back<'_> {
@@ -84,7 +84,7 @@ impl Drop for Back<'_> {
         let mut state = seat.state.lock();
         if *state == State::Lent {
             *state = State::Held;
-            seat.admission.take_back(&seat.owner, seat.stay);
+            seat.admission.0.state.lock().take(&seat.owner, seat.stay);
         }
     }
 }

@@ -30,8 +30,7 @@ impl UploadWriter {
         bytes_max: u64,
         hold: QuotaReservation,
     ) -> Result<UploadWriter, UploadError> {
-        let random: [u8; 16] = crate::base::random_bytes();
-        let path = dir.join(format!("{:032x}", u128::from_le_bytes(random)));
+        let path = dir.join(crate::base::hex(&crate::base::random_bytes::<16>()));
         let file = File::options().write(true).create_new(true).open(&path);
         let file = file.map_err(UploadError::io("create an upload", &path))?;
         let (path, digest) = (Unnamed(path), Sha256::new());

@@ -19,10 +19,9 @@ impl StoredName {
     /// Creates the name of a file that arrived at `at`; begins with the tag of the node, if any.
     pub fn new(tag: Option<NodeTag>, at: WallTime, extension: &str) -> StoredName {
         let time = u64::try_from(at.epoch_ms).unwrap_or(0) & 0xffff_ffff_ffff;
-        let chance: [u8; 10] = crate::base::random_bytes();
-        let chance = chance.iter().fold(0, |sum: u128, byte| sum << 8 | u128::from(*byte));
+        let chance = crate::base::hex(&crate::base::random_bytes::<10>());
         let tag = tag.map(|tag| tag.to_string()).unwrap_or_default();
-        let mut digits = format!("{tag}{time:012x}{chance:020x}");
+        let mut digits = format!("{tag}{time:012x}{chance}");
         digits.truncate(DIGITS);
         StoredName(format!("{digits}.{extension}").into())
     }
