@@ -47,6 +47,19 @@ impl Desk {
         id
     }
 
+    /// Pushes `count` requests called `name` and their number.
+    fn push_all(&mut self, name: &str, count: u32, request: &AdmissionRequest) {
+        for at in 0..count {
+            self.push(&format!("{name}{at}"), request.clone());
+        }
+    }
+
+    /// Returns the last request called `name`.
+    fn id(&self, name: &str) -> AdmissionId {
+        let found = self.names.iter().rev().find(|(_, known)| *known == name);
+        *found.expect("named").0
+    }
+
     /// Returns all outcomes that are ready, as `name` or `name: reason`.
     fn poll(&mut self) -> Vec<String> {
         let mut said = Vec::new();
@@ -70,8 +83,7 @@ impl Desk {
 
     /// Commits `tokens` for the request called `name` and ends it.
     fn spend(&mut self, name: &str, tokens: u64) -> DailyUsage {
-        let found = self.names.iter().rev().find(|(_, known)| *known == name);
-        let id = *found.expect("named").0;
+        let id = self.id(name);
         self.scheduler.commit(id, self.day, tokens);
         self.scheduler.release(id, self.day).expect("a budget")
     }
@@ -83,8 +95,7 @@ impl Desk {
             let said = self.release(in_flight);
             let Some(name) = said.first() else { return order };
             assert_eq!(said.len(), 1, "one place: {said:?}");
-            let found = self.names.iter().find(|(_, known)| *known == name);
-            in_flight = *found.expect("named").0;
+            in_flight = self.id(name);
             order.push(name.clone());
         }
     }
@@ -117,8 +128,7 @@ fn whoever_comes_back_at_once_goes_behind_who_waits() {
     state.push("c1", request("c", "s", Priority::Live));
     assert_eq!(state.release(first), ["a1"]);
     state.push("a2", request("a", "s", Priority::Live));
-    let a1 = *state.names.iter().find(|(_, name)| *name == "a1").expect("named").0;
-    assert_eq!(state.order(a1), ["b1", "c1", "a2"]);
+    assert_eq!(state.order(state.id("a1")), ["b1", "c1", "a2"]);
 }
 
 #[test]
@@ -134,12 +144,8 @@ fn of_one_stream_the_earliest_deadline_goes_first() {
 #[test]
 fn every_fifth_turn_is_offlines_while_both_wait() {
     let (mut state, first) = busy(AdmissionLimits { in_flight_per_principal: 1, ..LIMITS });
-    for at in 0..2 {
-        state.push(&format!("off{at}"), request("job", "s", Priority::Offline));
-    }
-    for at in 0..9 {
-        state.push(&format!("live{at}"), request("cam", "s", Priority::Live));
-    }
+    state.push_all("off", 2, &request("job", "s", Priority::Offline));
+    state.push_all("live", 9, &request("cam", "s", Priority::Live));
     let order = state.order(first);
     let offline: Vec<usize> = (0..order.len()).filter(|at| order[*at].starts_with("off")).collect();
     assert_eq!(offline, [4, 9], "{order:?}");
@@ -148,26 +154,20 @@ fn every_fifth_turn_is_offlines_while_both_wait() {
 #[test]
 fn offline_work_leaves_the_last_place_to_live_asks() {
     let mut state = Desk::new(AdmissionLimits { in_flight_per_principal: 100, ..LIMITS });
-    for at in 0..8 {
-        state.push(&format!("off{at}"), request("job", "s", Priority::Offline));
-    }
+    state.push_all("off", 8, &request("job", "s", Priority::Offline));
     assert_eq!(state.poll().len(), 7);
     state.push("live", request("cam", "s", Priority::Live));
     assert_eq!(state.poll(), ["live"]);
     let few = AdmissionLimits { in_flight: 4, in_flight_per_principal: 100, ..LIMITS };
     let mut state = Desk::new(few);
-    for at in 0..4 {
-        state.push(&format!("off{at}"), request("job", "s", Priority::Offline));
-    }
+    state.push_all("off", 4, &request("job", "s", Priority::Offline));
     assert_eq!(state.poll().len(), 4, "few places are for everybody");
 }
 
 #[test]
 fn a_principal_at_its_limit_holds_nobody_else() {
     let mut state = Desk::new(LIMITS);
-    for at in 0..6 {
-        state.push(&format!("a{at}"), request("a", "s", Priority::Live));
-    }
+    state.push_all("a", 6, &request("a", "s", Priority::Live));
     assert_eq!(state.poll(), ["a0", "a1", "a2", "a3"]);
     state.push("b", request("b", "s", Priority::Live));
     assert_eq!(state.poll(), ["b"]);
@@ -257,9 +257,7 @@ fn waiting_ends_with_the_time_for_it() {
 #[test]
 fn a_full_queue_refuses_whoever_fills_it() {
     let (mut state, _) = busy(AdmissionLimits { waiters: 4, ..LIMITS });
-    for at in 0..4 {
-        state.push(&format!("a{at}"), request("a", "s", Priority::Live));
-    }
+    state.push_all("a", 4, &request("a", "s", Priority::Live));
     assert_eq!(state.poll(), [""; 0]);
     state.push("a4", request("a", "s", Priority::Live));
     assert_eq!(state.poll(), ["a4: full"]);
@@ -276,9 +274,7 @@ fn a_full_queue_refuses_whoever_fills_it() {
 #[test]
 fn an_ask_that_can_go_at_once_needs_no_room_in_the_queue() {
     let mut state = Desk::new(AdmissionLimits { waiters: 2, in_flight_per_principal: 1, ..LIMITS });
-    for at in 0..3 {
-        state.push(&format!("a{at}"), request("a", "s", Priority::Live));
-    }
+    state.push_all("a", 3, &request("a", "s", Priority::Live));
     assert_eq!(state.poll(), ["a0"]);
     state.push("b", request("b", "s", Priority::Live));
     assert_eq!(state.poll(), ["b"], "nobody is refused for it");
@@ -294,8 +290,7 @@ fn whoever_must_rest_waits_and_holds_nobody() {
     let ready = state.now + retry_after;
     assert_eq!(state.scheduler.deadline(rests, state.now), Some(ready));
     assert_eq!(state.release(first), ["b"]);
-    let b = *state.names.iter().find(|(_, name)| *name == "b").expect("named").0;
-    assert_eq!(state.release(b), [""; 0], "there is a place, and it is not taken");
+    assert_eq!(state.release(state.id("b")), [""; 0], "there is a place, and it is not taken");
     state.now = ready - Duration::from_millis(1);
     assert_eq!(state.poll(), [""; 0]);
     state.now = ready;
