@@ -66,18 +66,10 @@ pub(crate) fn measure_each(
 ) -> Result<(), MeasureError> {
     let before = out.len();
     for frame in frames {
-        match CheckedPlanes::of(frame) {
-            Ok(planes) => {
-                let chroma_extent = planes.chroma.map(|[u, _]| u.extent());
-                out.push(FrameMeasurements::zeroed(frame.extent, chroma_extent));
-                let measured = out.last_mut().expect("just pushed");
-                measure(&planes, measured);
-            }
-            Err(error) => {
-                out.truncate(before);
-                return Err(error);
-            }
-        }
+        let planes = CheckedPlanes::of(frame).inspect_err(|_| out.truncate(before))?;
+        let chroma_extent = planes.chroma.map(|[u, _]| u.extent());
+        out.push(FrameMeasurements::zeroed(frame.extent, chroma_extent));
+        measure(&planes, out.last_mut().expect("just pushed"));
     }
     Ok(())
 }

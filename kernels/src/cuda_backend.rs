@@ -135,22 +135,17 @@ impl CudaBackend {
             Err(panic) => Failure::Lost(said(panic.as_ref())),
         };
         out.truncate(before);
-        let failure = match failure {
+        let reason = match failure {
+            Failure::Picture(error) => return Err(error),
             // Work sent before memory ran out may still read buffers that the next batch writes.
             Failure::Memory(reason) => match self.device.wait() {
-                Ok(()) => Failure::Memory(reason),
-                Err(unfinished) => Failure::Lost(unfinished.reason()),
+                Ok(()) => return Err(MeasureError::NoRoom { backend: NAME, reason }),
+                Err(unfinished) => unfinished.reason(),
             },
-            failure => failure,
+            Failure::Lost(reason) => reason,
         };
-        Err(match failure {
-            Failure::Picture(error) => error,
-            Failure::Memory(reason) => MeasureError::NoRoom { backend: NAME, reason },
-            Failure::Lost(reason) => {
-                self.loss = Some(reason.clone());
-                MeasureError::DeviceLost { backend: NAME, reason }
-            }
-        })
+        self.loss = Some(reason.clone());
+        Err(MeasureError::DeviceLost { backend: NAME, reason })
     }
 }
 

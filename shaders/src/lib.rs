@@ -125,10 +125,6 @@ impl MeasureBackend for WgpuBackend {
         out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
         let before = out.len();
-        let measured = self.measure_all(frames, out);
-        if measured.is_err() {
-            out.truncate(before);
-        }
-        measured
+        self.measure_all(frames, out).inspect_err(|_| out.truncate(before))
     }
 }
