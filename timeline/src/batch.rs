@@ -113,22 +113,16 @@ impl<'a> JournalBatch<'a> {
     }
 }
 
-/// Returns the offset in `bytes` of the first intact batch at or after `from` whose first number is `least`
-/// or higher.
-pub(crate) fn find(bytes: &[u8], from: usize, least: Seq) -> Option<usize> {
-    find_by(bytes, from, least, crc32c::crc32c_append)
+/// Returns the offset in `bytes` of the first intact batch whose first number is `least` or higher.
+pub(crate) fn find(bytes: &[u8], least: Seq) -> Option<usize> {
+    find_by(bytes, least, crc32c::crc32c_append)
 }
 
 /// As [`find`], with `append`, which continues a checksum. It gets each byte once, and less than two parts
 /// for each header, since damaged bytes may look like many overlapping batches.
-fn find_by(
-    bytes: &[u8],
-    from: usize,
-    least: Seq,
-    append: impl FnMut(u32, &[u8]) -> u32,
-) -> Option<usize> {
+fn find_by(bytes: &[u8], least: Seq, append: impl FnMut(u32, &[u8]) -> u32) -> Option<usize> {
     let mut sums = PrefixChecksums { bytes, append, parts: vec![0] };
-    let mut at = from;
+    let mut at = 0;
     while let Some(step) = bytes.get(at..)?.iter().position(|byte| *byte == MAGIC[0]) {
         at += step;
         if let Some((batch, checksum)) = JournalBatch::unchecked(&bytes[at..])
@@ -214,9 +208,9 @@ mod tests {
         bytes.extend(batch(4, &[b"old"]));
         let at = bytes.len();
         bytes.extend(batch(9, &[b"new"]));
-        assert_eq!(find(&bytes, 0, Seq(5)), Some(at));
-        assert_eq!(find(&bytes, 0, Seq(10)), None);
-        assert_eq!(find(&bytes, bytes.len() + 1, Seq(0)), None);
+        assert_eq!(find(&bytes, Seq(5)), Some(at));
+        assert_eq!(find(&bytes, Seq(10)), None);
+        assert_eq!(find(&[], Seq(0)), None);
     }
 
     /// Returns as many headers as fit, each of a batch that reaches to the end of the file.
@@ -241,7 +235,7 @@ mod tests {
                 read += part.len();
                 crc32c::crc32c_append(sum, part)
             };
-            assert_eq!(find_by(&bytes, 0, Seq(0), append), Some(mark));
+            assert_eq!(find_by(&bytes, Seq(0), append), Some(mark));
             let (per_header, headers) = (2 * PART_BYTES, size / 16);
             assert!(read <= bytes.len() + (headers + 1) * per_header, "{read} bytes of {size}");
             assert!(read > headers * PART_BYTES / 2, "{read} bytes: the headers were looked at");
@@ -255,9 +249,9 @@ mod tests {
             let mut bytes = vec![MAGIC[0]; before];
             bytes.extend(batch(9, &[&record]));
             bytes.extend([0; 700]);
-            assert_eq!(find(&bytes, 0, Seq(9)), Some(before), "{body} bytes");
+            assert_eq!(find(&bytes, Seq(9)), Some(before), "{body} bytes");
             bytes[before + HEADER_BYTES + body / 2] ^= 1;
-            assert_eq!(find(&bytes, 0, Seq(9)), None, "{body} bytes, damaged");
+            assert_eq!(find(&bytes, Seq(9)), None, "{body} bytes, damaged");
         }
     }
 }

@@ -324,7 +324,7 @@ pub(crate) fn scan_on(
     mut visit: impl FnMut(usize, &JournalRecord<'_>),
 ) -> Option<ScanEnd> {
     let rest = file.bytes.get(damaged.position..)?;
-    let position = damaged.position + batch::find(rest, 0, Seq(damaged.next.0.checked_add(1)?))?;
+    let position = damaged.position + batch::find(rest, Seq(damaged.next.0.checked_add(1)?))?;
     let next = JournalBatch::parse(&file.bytes[position..])?.first;
     visit_intact(file, damaged.position..position, damaged.next..next, &mut visit);
     Some(scan_from(file, ScanEnd { position, next, damage: None }, visit))
@@ -377,7 +377,7 @@ fn scan_from(
     // Only the last batch can be incomplete, so an intact one after it proves damage. A batch of the same
     // number proves nothing: it may be an old content of a block before the file grew.
     let rest = file.bytes.get(end.position + 1..).unwrap_or_default();
-    if batch::find(rest, 0, Seq(end.next.0 + 1)).is_some() {
+    if batch::find(rest, Seq(end.next.0 + 1)).is_some() {
         end.damage = Some(file.damaged(end.position, "a batch is not intact"));
     }
     end
