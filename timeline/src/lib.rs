@@ -3,7 +3,7 @@
 //! An acknowledged event survives a crash and a power cut, whole, unaltered and under the same number; a
 //! batch is there whole or not at all; a damaged byte is reported by file and offset, never skipped or
 //! served. This requires disks that keep what they synced; any part of the rest may survive. Knows no run
-//! states and no owners. Long because it is the whole interface.
+//! states and no owners.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -39,7 +39,7 @@ mod writer;
 
 use std::{path::Path, sync::Arc};
 
-use media::{RunId, Seq, Signal, StreamId, WallTime};
+use media::{RunId, Seq, Signal, WallTime};
 
 pub use blob::{BlobStore, BlobSweep, BlobWriteLease};
 pub use compaction::{CompactionStats, CompactionThrottle};
@@ -297,48 +297,6 @@ impl Timeline {
             LogState::Poisoned { reason } => Some(TimelineError::Poisoned { reason }),
             LogState::Closed => Some(TimelineError::Closed),
         }
-    }
-
-    /// Returns up to `limit` events of `run` from `from` on, in order, and only of `kind` if given.
-    pub fn read(
-        &self,
-        run: RunId,
-        from: Seq,
-        limit: usize,
-        kind: Option<EventKind>,
-    ) -> Result<Vec<StoredEvent>> {
-        let parts = self.read_parts(run, from, limit, kind)?;
-        parts.into_iter().map(StreamedEvent::whole).collect()
-    }
-
-    /// As [`Timeline::read`], for readers that write the events' text in pieces.
-    pub fn read_parts(
-        &self,
-        run: RunId,
-        from: Seq,
-        limit: usize,
-        kind: Option<EventKind>,
-    ) -> Result<Vec<StreamedEvent>> {
-        self.0.store.read(run, from, limit, kind)
-    }
-
-    /// Returns the event at `seq`; `None` if there is none or it was purged.
-    pub fn get(&self, seq: Seq) -> Result<Option<StoredEvent>> {
-        self.get_parts(seq)?.map(StreamedEvent::whole).transpose()
-    }
-
-    /// Returns the last event of `run` of this kind.
-    pub fn latest(&self, run: RunId, kind: EventKind) -> Option<EventMeta> {
-        self.0.store.last_of(run, Seq(u64::MAX), kind).map(|hit| hit.head)
-    }
-
-    /// Returns the newest `frames_decoded` of `run` (and `stream`, if given), with its signals as stored.
-    pub fn latest_frames(
-        &self,
-        run: RunId,
-        stream: Option<&StreamId>,
-    ) -> Result<Option<(EventMeta, FramesDecoded)>> {
-        self.0.store.latest_frames(run, stream)
     }
 
     /// Returns the signals, read from their column file if they are in one.

@@ -2,11 +2,11 @@
 
 use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
-use media::{RunId, Seq, StreamId};
+use media::{RunId, Seq};
 
 use crate::{
     EventMeta, LogState, Result, StreamedEvent, TimelineError,
-    event::{Event, EventKind, FramesDecoded},
+    event::EventKind,
     index::{BackwardStep, EventLocation, FileId, FileIndex, LogIndex},
     journal::{self, Journal},
     record::JournalRecord,
@@ -103,21 +103,6 @@ impl SharedLog {
         listeners.iter().for_each(|listener| listener(heads));
     }
 
-    pub(crate) fn read(
-        &self,
-        run: RunId,
-        from: Seq,
-        limit: usize,
-        kind: Option<EventKind>,
-    ) -> Result<Vec<StreamedEvent>> {
-        let (mut hits, mut from) = (Vec::new(), Some(from));
-        while let Some(next) = from {
-            from = self.index().collect(run, next, limit, kind, &mut hits);
-        }
-        let mut buffer = Vec::new();
-        hits.iter().filter_map(|hit| self.load(hit, &mut buffer).transpose()).collect()
-    }
-
     /// Reads the event at `hit`; `None` if it was purged meanwhile. `buffer` is reused memory. Damage of its
     /// record affects this event only.
     pub(crate) fn load(
@@ -154,29 +139,8 @@ impl SharedLog {
         }
     }
 
-    /// Returns the newest `frames_decoded` of `run` and `stream`, with its signals as stored.
-    pub(crate) fn latest_frames(
-        &self,
-        run: RunId,
-        stream: Option<&StreamId>,
-    ) -> Result<Option<(EventMeta, FramesDecoded)>> {
-        let mut before = Seq(u64::MAX);
-        let mut buffer = Vec::new();
-        loop {
-            let hit = self.last_of(run, before, EventKind::FramesDecoded);
-            let Some(hit) = hit else { return Ok(None) };
-            let decoded = self.with_record(&hit, &mut buffer, |record| record.decode())?;
-            if let Some(Event::FramesDecoded(frames)) = decoded
-                && stream.is_none_or(|stream| *stream == frames.stream_id)
-            {
-                return Ok(Some((hit.head, frames)));
-            }
-            before = hit.head.seq;
-        }
-    }
-
     /// Reads the record at `hit`, even if a compaction has moved it meanwhile; `None` if it was purged.
-    fn with_record<T>(
+    pub(crate) fn with_record<T>(
         &self,
         hit: &EventLocation,
         buffer: &mut Vec<u8>,

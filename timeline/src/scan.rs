@@ -1,8 +1,10 @@
-//! Metadata of events from the index without reading the log, and reads of single events.
+//! Reads: events by run, kind and number, and their metadata from the index without reading the log.
 
-use media::{RunId, Seq, WallTime};
+use media::{RunId, Seq, StreamId, WallTime};
 
-use crate::{EventMeta, Result, StreamedEvent, Timeline};
+use crate::{
+    Event, EventKind, EventMeta, FramesDecoded, Result, StoredEvent, StreamedEvent, Timeline,
+};
 
 /// Most events or numbers per lock, so that a reader does not hold up the writer for long.
 const STEP: usize = 4096;
@@ -37,6 +39,63 @@ impl Timeline {
             from = Seq(last.seq.0 + 1);
             heads.into_iter().for_each(&mut visit);
         }
+    }
+
+    /// Returns up to `limit` events of `run` from `from` on, in order, and only of `kind` if given.
+    pub fn read(
+        &self,
+        run: RunId,
+        from: Seq,
+        limit: usize,
+        kind: Option<EventKind>,
+    ) -> Result<Vec<StoredEvent>> {
+        let parts = self.read_parts(run, from, limit, kind)?;
+        parts.into_iter().map(StreamedEvent::whole).collect()
+    }
+
+    /// As [`Timeline::read`], for readers that write the events' text in pieces.
+    pub fn read_parts(
+        &self,
+        run: RunId,
+        from: Seq,
+        limit: usize,
+        kind: Option<EventKind>,
+    ) -> Result<Vec<StreamedEvent>> {
+        let (store, mut hits, mut from) = (&self.0.store, Vec::new(), Some(from));
+        while let Some(next) = from {
+            from = store.index().collect(run, next, limit, kind, &mut hits);
+        }
+        let mut buffer = Vec::new();
+        hits.iter().filter_map(|hit| store.load(hit, &mut buffer).transpose()).collect()
+    }
+
+    /// Returns the event at `seq`; `None` if there is none or it was purged.
+    pub fn get(&self, seq: Seq) -> Result<Option<StoredEvent>> {
+        self.get_parts(seq)?.map(StreamedEvent::whole).transpose()
+    }
+
+    /// Returns the last event of `run` of this kind.
+    pub fn latest(&self, run: RunId, kind: EventKind) -> Option<EventMeta> {
+        self.0.store.last_of(run, Seq(u64::MAX), kind).map(|hit| hit.head)
+    }
+
+    /// Returns the newest `frames_decoded` of `run` (and `stream`, if given), with its signals as stored.
+    pub fn latest_frames(
+        &self,
+        run: RunId,
+        stream: Option<&StreamId>,
+    ) -> Result<Option<(EventMeta, FramesDecoded)>> {
+        let (store, mut before, mut buffer) = (&self.0.store, Seq(u64::MAX), Vec::new());
+        while let Some(hit) = store.last_of(run, before, EventKind::FramesDecoded) {
+            let decoded = store.with_record(&hit, &mut buffer, |record| record.decode())?;
+            if let Some(Event::FramesDecoded(frames)) = decoded
+                && stream.is_none_or(|stream| *stream == frames.stream_id)
+            {
+                return Ok(Some((hit.head, frames)));
+            }
+            before = hit.head.seq;
+        }
+        Ok(None)
     }
 
     /// Returns the event at `seq`, with signals left in their column; `None` if there is none.
