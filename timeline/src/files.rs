@@ -88,15 +88,14 @@ impl Files {
     fn name(&self, hash: &BlobHash) -> PathBuf {
         match self.layout {
             Layout::Flat => hash.to_string().into(),
-            Layout::Sharded => Path::new(&shard_name(hash)).join(hash.to_string()),
+            Layout::Sharded => format!("{:02x}/{hash}", hash.as_bytes()[0]).into(),
         }
     }
 
     fn folder(&self, hash: &BlobHash) -> PathBuf {
-        match self.layout {
-            Layout::Flat => self.dir.path().to_owned(),
-            Layout::Sharded => self.dir.path().join(shard_name(hash)),
-        }
+        let mut folder = self.path(hash);
+        folder.pop();
+        folder
     }
 
     fn folders(&self) -> Result<Vec<PathBuf>> {
@@ -311,10 +310,6 @@ impl Files {
         }
         Ok(())
     }
-}
-
-fn shard_name(hash: &BlobHash) -> String {
-    format!("{:02x}", hash.as_bytes()[0])
 }
 
 /// Parses the hash and the marker from a file name.
