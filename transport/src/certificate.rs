@@ -41,15 +41,13 @@ pub struct CertificatePaths {
 
 /// Error of loading a certificate.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the name of a field says it")]
+#[allow(missing_docs, reason = "the message of each says it")]
 pub enum CertificateError {
     /// A file is missing, unreadable or not PEM.
     #[error("cannot read {what} ({reason}): {path}")]
     File { what: &'static str, path: PathBuf, reason: String },
-    /// The chain file holds no certificate.
     #[error("no certificate found in the file: {0}")]
     Empty(PathBuf),
-    /// The key does not match the certificate, or its type is unsupported.
     #[error(
         "certificate and key do not match, or the key is not RSA (2048 bits or more), ECDSA or \
          Ed25519: {0}"

@@ -17,12 +17,11 @@ use rustls::{
 
 /// Error of loading trusted certificates.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the name of a field says it")]
+#[allow(missing_docs, reason = "the message of each says it")]
 pub enum TrustError {
     /// The file is missing, unreadable or not PEM.
     #[error("no certificates can be read ({reason}): {path}")]
     File { path: PathBuf, reason: String },
-    /// The file holds no certificate.
     #[error("no certificate found in the file: {0}")]
     Empty(PathBuf),
     /// The library rejects its own defaults, which is a bug.
