@@ -14,7 +14,6 @@ pub struct Fence {
     pub text: String,
 }
 
-/// A page.
 pub struct Page {
     /// Path beneath the root.
     pub name: String,
@@ -23,7 +22,6 @@ pub struct Page {
     pub faults: Vec<(usize, String)>,
 }
 
-/// The list of the pages.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// Every page of the book, the README first.

@@ -128,7 +128,6 @@ impl Load<'_> {
         Some(())
     }
 
-    /// Requests of each kind that were taken, or refused.
     fn counts(&self, are_refused: bool) -> [usize; KINDS.len()] {
         self.counts.each_ref().map(|counts| counts[usize::from(are_refused)].load(Relaxed))
     }

@@ -40,7 +40,6 @@ use crate::{
 
 /// The folder that today's server adds.
 const NEWEST: &str = "v1";
-/// Lists of a run.
 const LISTS: [&str; 7] =
     ["events", "markers", "keyframes", "signals", "activity", "interactions", "jobs"];
 

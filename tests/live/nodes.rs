@@ -31,7 +31,6 @@ struct Fleet {
     client: Client,
 }
 
-/// The node of an id by its tag.
 fn node(id: &str) -> usize {
     let tag = &id.split_once('-').expect("an id").1[..4];
     TAGS.iter().position(|known| *known == tag).unwrap_or_else(|| panic!("{id} has no node's tag"))

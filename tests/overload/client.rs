@@ -24,14 +24,12 @@ use crate::support::{PATIENCE, Server};
 /// A request, which may be sent again.
 pub type Ask = Request<Full<Bytes>>;
 
-/// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The server did it, or took it on.
     Taken,
     /// It has no room, and says when to ask again; or the principal has as many runs as it may have.
     Refused,
-    /// Anything else.
     Wrong(String),
 }
 
@@ -145,7 +143,6 @@ impl Client {
         }
     }
 
-    /// Closes all connections.
     pub async fn close(&self) {
         for connection in &*self.connections {
             *connection.lock().await = None;
@@ -153,7 +150,6 @@ impl Client {
     }
 }
 
-/// A request with one header more.
 pub fn with(mut ask: Ask, name: HeaderName, value: HeaderValue) -> Ask {
     ask.headers_mut().insert(name, value);
     ask

@@ -30,7 +30,6 @@ const STAY: Duration = Duration::from_millis(250);
 /// Requests on one connection: half of what the server lets one have, as turns are not shared evenly.
 const ON_A_CONNECTION: usize = 64;
 
-/// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Lists, queries and searches in turn.
@@ -46,7 +45,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Kinds of a flood.
     pub const ALL: [Kind; 4] = [Kind::Read, Kind::Job, Kind::Follow, Kind::Publish];
 
     /// The kind whose end is the end of the work.

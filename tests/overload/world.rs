@@ -45,7 +45,6 @@ const BOUNDED: [(&str, &str); 4] = [
     ("service_live_memory_reserved_bytes", "live_session_memory"),
     ("service_connections", "connections"),
 ];
-/// Series that are told.
 const TOLD: [&str; 2] = ["process_resident_memory_bytes", "process_cpu_seconds_total"];
 /// Seconds in which threads of the server and of this client ran, and were ready to and had no processor.
 const SCHEDULED: [&str; 4] = ["server_ran_s", "server_waited_s", "client_ran_s", "client_waited_s"];

@@ -158,7 +158,6 @@ fn of_runs() -> Vec<Event> {
     ]
 }
 
-/// Events of inference.
 fn of_models() -> Vec<Event> {
     let finding = FindingPayload {
         session_id: Some(SESSION),

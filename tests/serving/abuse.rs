@@ -21,7 +21,6 @@ fn head() -> Vec<u8> {
 /// The stream that something is said on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum On {
-    /// A request's.
     Request,
     /// One of the client's own, which ends the connection where a rule is broken.
     OneWay,

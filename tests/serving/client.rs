@@ -18,7 +18,6 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::support::{ALICE, PATIENCE, Server, Setup};
 
-/// Versions of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     Http1,
@@ -88,7 +87,6 @@ impl Served {
     }
 }
 
-/// A request.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub method: &'static str,
@@ -151,7 +149,6 @@ pub fn served() -> (tempfile::TempDir, Served) {
     (dir, served)
 }
 
-/// Answer as received.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -160,7 +157,6 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A header, or nothing.
     pub fn header(&self, name: &str) -> String {
         self.headers.get(name).map_or("", |value| value.to_str().expect("ASCII")).to_owned()
     }
@@ -178,7 +174,6 @@ pub struct Client {
     roots: RootCertStore,
 }
 
-/// Sender of HTTP/3 requests.
 pub type SendRequest = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
 
 impl Client {
@@ -212,7 +207,6 @@ impl Client {
         self.runtime.block_on(answer).unwrap_or_else(|_| panic!("{version:?}: {call:?}"))
     }
 
-    /// A TLS connection.
     pub async fn dial(&self, protocol: &[u8]) -> std::io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.tcp).await?;
         let connector = TlsConnector::from(Arc::new(self.tls(protocol)));
@@ -262,7 +256,6 @@ impl Client {
         self.connect(&self.endpoint(TransportConfig::default())).await
     }
 
-    /// An HTTP/3 connection.
     pub async fn http3(&self) -> (quinn::Connection, SendRequest) {
         let quic = self.quic().await;
         let requests = http3(&quic).await;
@@ -284,7 +277,6 @@ async fn collect(response: http::Response<hyper::body::Incoming>) -> Answer {
     Answer { status: parts.status.as_u16(), headers: parts.headers, body }
 }
 
-/// One request on HTTP/3.
 pub async fn exchange(
     requests: &mut SendRequest,
     call: &Call,

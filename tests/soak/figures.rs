@@ -14,7 +14,6 @@ const SLOPE_MAX: f64 = 1024.0;
 /// Growth between the second and the last quarter of a run that is too short for a slope, kB.
 const GROWTH_MAX: f64 = 32_768.0;
 
-/// Resources at a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub memory_kb: u64,
@@ -97,7 +96,6 @@ impl Figures {
         assert!(growth < GROWTH_MAX, "memory grew by {growth:.0} kB");
     }
 
-    /// Writes `samples.csv` and `curves.svg` into `dir`.
     pub fn write(&self, dir: &Path) {
         std::fs::create_dir_all(dir).expect("made");
         let samples = self.samples();

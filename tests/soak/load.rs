@@ -25,7 +25,6 @@ use crate::support::{
 const FRAMES: usize = 2000;
 /// Runs that are kept before the oldest is deleted.
 const KEPT: usize = 40;
-/// Kinds of work.
 const KINDS: usize = 4;
 /// Most of each kind that are under way at once.
 const AT_ONCE: u32 = 2;
@@ -133,7 +132,6 @@ impl<'a> Load<'a> {
         assert!(number(&self.starved) * 100 <= number(recordings), "{self}");
     }
 
-    /// Deletes every run that is kept.
     pub fn delete_all(&self) {
         let runs = std::mem::take(&mut *self.runs.lock().expect("no panic"));
         runs.iter().for_each(|run| self.delete(run));

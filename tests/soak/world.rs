@@ -113,7 +113,6 @@ impl World {
         std::thread::sleep(until.saturating_duration_since(Instant::now()));
     }
 
-    /// Resources of the server at this moment.
     pub fn sample(&self) -> Sample {
         let process = PathBuf::from(format!("/proc/{}", self.server.pid()));
         let entries = |folder: &str| fs::read_dir(process.join(folder)).map_or(0, Iterator::count);

@@ -51,7 +51,6 @@ pub struct Spec {
     pub cores: usize,
 }
 
-/// Outcome of a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Offers and files that clients sent.
@@ -136,7 +135,6 @@ struct Camera {
     at: Option<(usize, MemoryReservation)>,
 }
 
-/// A day under way.
 pub struct Day {
     spec: Spec,
     principal: Principal,
