@@ -21,10 +21,6 @@ fn is_replay(reply: &Reply) -> bool {
     reply.header("idempotency-replayed") == "true"
 }
 
-fn run_of(reply: &Reply) -> String {
-    reply.json()["run_id"].as_str().unwrap_or_default().to_owned()
-}
-
 #[test]
 fn every_route_that_acts_once_gives_its_first_answer_again() {
     let setup = Setup::temporary().clips();
@@ -70,8 +66,8 @@ fn a_key_is_one_callers_for_one_route_and_one_body() {
     let bobs = server.call("POST", "/v1/runs").key(Some(BOB)).header("idempotency-key", "k");
     let bobs = bobs.json(&json!({"mode": "custom"})).send();
     assert_eq!((bobs.status, is_replay(&bobs)), (200, false), "{}", bobs.text);
-    assert_ne!(run_of(&bobs), run_of(&first));
-    let run = run_of(&first);
+    let run = first.run();
+    assert_ne!(bobs.run(), run);
     let elsewhere =
         keyed(&server, "k", &format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
     assert_eq!((elsewhere.status, elsewhere.fields()), (422, vec!["frames".to_owned()]));
@@ -98,13 +94,13 @@ fn what_did_nothing_is_not_kept() {
     let setup = Setup::temporary().own_root();
     let server = setup.var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
     assert_eq!(keyed(&server, "k", "/v1/runs", &json!({"mode": "odd"})).status, 422);
-    let run = run_of(&keyed(&server, "k", "/v1/runs", &json!({})));
-    assert!(run.starts_with("run-"), "the key was still free");
+    // The key is still free.
+    let run = keyed(&server, "k", "/v1/runs", &json!({})).run();
     assert_eq!(keyed(&server, "l", "/v1/runs", &json!({})).status, 409, "one run is active");
     assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     let reply = keyed(&server, "l", "/v1/runs", &json!({}));
     assert_eq!((reply.status, is_replay(&reply)), (200, false), "{}", reply.text);
-    let ingest = format!("/v1/runs/{}/ingest", run_of(&reply));
+    let ingest = format!("/v1/runs/{}/ingest", reply.run());
     let body = json!({"source_uri": "late.mp4"});
     for _ in 0..2 {
         let reply = keyed(&server, "m", &ingest, &body);
@@ -264,7 +260,7 @@ fn no_kill_makes_a_request_act_twice() {
             let reply = keyed(&server, key, "/v1/runs", &json!({}));
             // The key's run is told in either case: as the answer, or as what was done.
             let found = match reply.status {
-                200 => run_of(&reply),
+                200 => reply.run(),
                 409 => reply.json()["error"]["details"][0]["message"].as_str().unwrap_or("").into(),
                 status => panic!("{status}: {}", reply.text),
             };
@@ -283,7 +279,7 @@ fn no_kill_makes_a_request_act_twice() {
                     let key = format!("{cycle}-{writer}-{at}");
                     let call = server.call("POST", "/v1/runs").header("idempotency-key", &key);
                     let reply = call.json(&json!({})).try_send();
-                    let run = reply.as_ref().ok().map(run_of);
+                    let run = reply.as_ref().ok().map(Reply::run);
                     sent.push((key, run));
                     if reply.is_err() || at == 7 {
                         return sent;
