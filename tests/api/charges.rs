@@ -9,7 +9,7 @@ use super::{
     retention::{ingest, used},
     uploads::{TYPE, file_form},
 };
-use crate::support::{BOB, Server, Setup, can_mount, eventually, files, wait_until};
+use crate::support::{ALICE, BOB, Server, Setup, can_mount, eventually, files, wait_until};
 
 const QUOTA: &str = "SERVICE_PRINCIPAL_QUOTA_BYTES";
 
@@ -138,19 +138,16 @@ fn a_principal_among_others_has_a_share_of_the_disk() {
     let setup = Setup::new(dir.path()).var("SERVICE_DISK_RESERVE_MIB", "16").on_disk(96);
     let server = setup.start();
     let bytes = minute();
-    let upload = |key: Option<&str>| {
-        let mut call = server.call("POST", "/v1/upload").header("content-type", TYPE);
-        if let Some(key) = key {
-            call = call.key(Some(key));
-        }
-        call.body(file_form("a.mkv", &bytes)).send()
+    let upload = |key: &str| {
+        let call = server.call("POST", "/v1/upload").header("content-type", TYPE);
+        call.key(Some(key)).body(file_form("a.mkv", &bytes)).send()
     };
-    let refused = (0..96).map(|_| upload(None)).find(|reply| reply.status != 200);
+    let refused = (0..96).map(|_| upload(ALICE)).find(|reply| reply.status != 200);
     refused.expect("there is an end to it").assert_refused(409, "conflict");
     let stored = server.get("/v1/limits").json()["limits"]["principal_stored"].clone();
     let number = |name: &str| stored[name].as_u64().expect("a number");
     assert!(number("used") <= number("max") && number("max") < 48 << 20, "{stored}");
-    let bobs = upload(Some(BOB));
+    let bobs = upload(BOB);
     assert_eq!(bobs.status, 200, "what is left is for others: {}", bobs.text);
     drop(server);
 
