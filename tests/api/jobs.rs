@@ -238,20 +238,6 @@ fn a_kill_amid_a_stop_leaves_a_run_that_has_ended_or_takes_the_stop_again() {
 }
 
 #[test]
-fn a_long_poll_on_a_run_that_has_ended_waits_for_nothing() {
-    let server = shared();
-    let run = server.create_run();
-    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    let next = server.post("/v1/query", &json!({"run_id": run})).json()["next_from_seq"].clone();
-    let query = json!({"run_id": run, "from_seq": next, "wait_ms": 30_000});
-    std::thread::scope(|scope| {
-        let polling = scope.spawn(|| server.post("/v1/query", &query).json());
-        wait_until("the poll ends", || polling.is_finished());
-        assert_eq!(polling.join().expect("no panic")["matches"], json!([]));
-    });
-}
-
-#[test]
 fn an_answer_longer_than_the_ledger_keeps_is_kept_whole_until_its_run_is_gone() {
     let setup = reading();
     let mut server = setup.start();

@@ -137,7 +137,7 @@ fn a_long_poll_wakes_for_its_event_and_ends_in_time() {
 }
 
 #[test]
-fn a_deleted_run_ends_its_long_polls() {
+fn a_run_that_is_deleted_or_has_ended_ends_its_long_polls() {
     let server = shared();
     let run = server.create_run();
     let body = json!({"run_id": run, "kind": "vlm", "wait_ms": 20_000});
@@ -148,4 +148,11 @@ fn a_deleted_run_ends_its_long_polls() {
         poll.join().expect("no panic")
     });
     assert_eq!(status, 404);
+    let run = server.create_run();
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
+    let next = server.post("/v1/query", &json!({"run_id": run})).json()["next_from_seq"].clone();
+    let query = json!({"run_id": run, "from_seq": next, "wait_ms": 30_000});
+    let started = Instant::now();
+    assert_eq!(server.post("/v1/query", &query).json()["matches"], json!([]));
+    assert!(started.elapsed() < Duration::from_secs(20), "it waits for nothing");
 }
