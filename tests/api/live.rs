@@ -3,7 +3,6 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    time::{Duration, Instant},
 };
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -11,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::whip::{offer, publishing};
 use crate::support::{
-    ALICE, BOB, PATIENCE, Server, Setup,
+    ALICE, BOB, Server, Setup,
     python::{installed, run},
-    this_test,
+    shared, this_test,
     whip::picture::{Picture, is_near},
 };
 
@@ -25,7 +24,8 @@ fn folder() -> PathBuf {
 fn publish(python: &Path, server: &Server, codec: &str, attach: &Value) -> Value {
     let url = format!("http://{}/v1/stream/whip", server.addr());
     let mut command = Command::new(python.join("python"));
-    command.arg(folder().join("publish.py")).arg(url).args(["--key", ALICE, "--codec", codec]);
+    let key = server.key(ALICE);
+    command.arg(folder().join("publish.py")).arg(url).args(["--key", &key, "--codec", codec]);
     command.args(["--attach", &BASE64_URL_SAFE_NO_PAD.encode(attach.to_string())]);
     let said = run(&mut command).unwrap_or_else(|error| panic!("{error}"));
     serde_json::from_slice(&said.stdout).expect("JSON")
@@ -41,7 +41,7 @@ fn middle(server: &Server, still: &Value) -> [u8; 3] {
 #[test]
 fn aiortc_publishes_what_is_then_on_the_timeline() {
     let Some(python) = installed(&this_test(), &folder().join("requirements.txt")) else { return };
-    let server = Setup::temporary().start();
+    let server = shared();
     for codec in ["VP8", "H264"] {
         let said = publish(&python, &server, codec, &json!({"index_name": codec, "clip_mode": {}}));
         assert_eq!(
@@ -67,34 +67,6 @@ fn aiortc_publishes_what_is_then_on_the_timeline() {
         let frames = server.payloads(run, "run_completed")[0]["frames"].as_u64().expect("a count");
         assert!((50..=120).contains(&frames), "{codec}: {frames} frames of at least 75");
     }
-    a_killed_media_worker_ends_its_own_sessions_by_name(&python, &server);
-}
-
-fn a_killed_media_worker_ends_its_own_sessions_by_name(python: &Path, server: &Server) {
-    let url = format!("http://{}/v1/stream/whip", server.addr());
-    let mut command = Command::new(python.join("python"));
-    command.arg(folder().join("publish.py")).arg(url).args(["--key", ALICE, "--seconds", "60"]);
-    let mut publisher = command.spawn().expect("started");
-    let started = Instant::now();
-    let (run, killed) = loop {
-        assert!(started.elapsed() < PATIENCE, "no picture came");
-        let runs = server.get("/v1/runs").json();
-        // Two were published before.
-        let run = runs[0]["run_id"].as_str().filter(|_| runs[2].is_object()).map(str::to_owned);
-        if let Some(run) =
-            run.filter(|run| server.kinds(run).contains(&"keyframe_stored".to_owned()))
-        {
-            break (run, server.kill_workers());
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    };
-    assert_eq!(killed, 1, "one worker");
-    let failed = server.wait_for_event(&run, "run_failed");
-    let reason = failed["reason"].as_str().expect("a reason");
-    publisher.kill().expect("killed");
-    publisher.wait().expect("waited for");
-    assert!(reason.contains("media worker"), "{reason}");
-    assert_eq!(server.get("/v1/health").status, 200);
 }
 
 /// Memory reserved for a session.
