@@ -1,11 +1,6 @@
 //! Recordings in progress: read, analysed and cut off while they grow, from a camera and from a publisher.
 
-use std::{
-    net::{Shutdown, TcpListener, TcpStream},
-    path::Path,
-    sync::{Arc, Mutex},
-    thread::Builder,
-};
+use std::{path::Path, thread::sleep, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -15,7 +10,9 @@ use crate::{
         remote_rtsp::Camera,
     },
     support::{
-        Server, wait_until,
+        Server,
+        postgres::{Proxy, Weather},
+        wait_until,
         whip::{Publication, clip, sightline},
         with,
     },
@@ -165,56 +162,20 @@ fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
     assert_eq!(left, 0, "nothing stays of a recording that has ended");
 }
 
-/// A way to a camera that can be cut.
-struct Way {
-    port: u16,
-    open: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Way {
-    fn to(camera: u16) -> Way {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        let open = Arc::<Mutex<Vec<TcpStream>>>::default();
-        let kept = Arc::clone(&open);
-        let thread = |name: &str| Builder::new().name(name.to_owned());
-        let relay = move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let server = TcpStream::connect(("127.0.0.1", camera)).expect("a camera");
-                let ends = [(&client, &server), (&server, &client)].map(|(from, to)| {
-                    (from.try_clone().expect("a socket"), to.try_clone().expect("a socket"))
-                });
-                for (mut from, mut to) in ends {
-                    // It ends with either side.
-                    let copy = move || std::io::copy(&mut from, &mut to);
-                    thread("way").spawn(copy).expect("a thread");
-                }
-                kept.lock().expect("no panic").extend([client, server]);
-            }
-        };
-        thread("ways").spawn(relay).expect("a thread");
-        Way { port, open }
-    }
-
-    fn cut(&self) {
-        for socket in self.open.lock().expect("no panic").drain(..) {
-            // The other side may have closed it.
-            socket.shutdown(Shutdown::Both).ok();
-        }
-    }
-}
-
 #[test]
 fn a_camera_that_is_lost_goes_on_behind_a_gap() {
     let server = watching().start();
     let camera = Camera::start("none", &[ball("")]);
-    let way = Way::to(camera.port);
-    let run = record(&server, way.port);
+    let way = Proxy::start(camera.port);
+    let run = record(&server, way.port());
     let frames = || recorded(&server, &run).0;
     for gaps in 1..=2 {
         let before = frames();
         wait_until("frames come", || frames() > before + 40);
-        way.cut();
+        way.set(Weather::Cut);
+        // Longer than it takes to notice, and less than until it is tried again.
+        sleep(Duration::from_millis(500));
+        way.set(Weather::Fair);
         wait_until("it is there again", || {
             server.payloads(&run, "source_reconnected").len() == gaps
         });

@@ -1,12 +1,13 @@
 //! Uploads over HTTP: what is kept, what is refused and why, and that refusals leave nothing.
 
 use std::{
-    io::{Read, Write},
+    io::{Cursor, Read, Write, repeat},
     net::TcpStream,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
+use reqwest::blocking::Body;
 use serde_json::{Value, json};
 
 use super::remote;
@@ -184,7 +185,7 @@ fn a_file_may_be_as_large_as_the_limit_and_no_larger() {
     assert_eq!(send(&server, file_form("a.mp4", &clip)).status, 200);
     let larger = |by: usize| file_form("a.mp4", &[&clip[..], &vec![0; by]].concat());
     // Chunked bodies do not tell their length.
-    let chunked = |body: Vec<u8>| reqwest::blocking::Body::new(std::io::Cursor::new(body));
+    let chunked = |body: Vec<u8>| Body::new(Cursor::new(body));
     for by in [1, 5 << 20] {
         for told in [true, false] {
             let call = server.call("POST", "/v1/upload").header("content-type", TYPE);
@@ -334,4 +335,45 @@ fn a_file_is_served_as_what_was_found_in_it_and_not_as_it_is_called() {
         let disposition = format!("inline; filename=\"{name}\"");
         assert_eq!(served.header("content-disposition"), disposition);
     }
+}
+
+/// A clip, and nothing behind it until the form is `size` bytes long: an MP4 may have as much free
+/// space as it likes (ISO 14496-12 8.1.2). Gives it bit by bit.
+fn long_form(clip: &[u8], size: u64) -> impl Read + Send + use<> {
+    let head = format!(
+        "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.mp4\"\r\n\r\n"
+    );
+    let tail = format!("\r\n--{BOUNDARY}--\r\n");
+    let free = size - (head.len() + clip.len() + tail.len()) as u64;
+    let mut start = head.into_bytes();
+    start.extend_from_slice(clip);
+    start.extend_from_slice(&[0, 0, 0, 1]);
+    start.extend_from_slice(b"free");
+    start.extend_from_slice(&free.to_be_bytes());
+    let space = repeat(0).take(free - 16);
+    Cursor::new(start).chain(space).chain(Cursor::new(tail.into_bytes()))
+}
+
+#[test]
+fn a_long_upload_takes_no_memory_to_speak_of() {
+    let size: u64 = clips::sized(256 << 20, 1 << 30);
+    let setup = Setup::temporary().var("SERVICE_MAX_UPLOAD_BYTES", &(size + 1).to_string());
+    let server = setup.start();
+    let clip = clip_bytes("motion.mp4");
+    upload(&server, "first.mp4", &clip);
+    // The peak from here on (proc(5), clear_refs).
+    std::fs::write(format!("/proc/{}/clear_refs", server.pid()), "5").expect("reset");
+    let before = server.memory_kb("VmRSS");
+    let form = Body::sized(long_form(&clip, size), size);
+    let reply = server
+        .call("POST", "/v1/upload")
+        .header("content-type", TYPE)
+        .body(form)
+        .send()
+        .assert_ok();
+    let grown = server.memory_kb("VmHWM").saturating_sub(before);
+    println!("{size} bytes uploaded: {grown} kB more at the most");
+    assert!(grown < 32 << 10, "{grown} kB more");
+    let kept = reply.json()["bytes"].as_u64().expect("a size");
+    assert!(size - kept < 1000, "{kept} bytes are kept");
 }

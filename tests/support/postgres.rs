@@ -221,7 +221,7 @@ pub enum Weather {
     Cut,
 }
 
-/// Stands before a cluster and fails on command.
+/// Stands before what listens on a port, and fails on command.
 pub struct Proxy {
     port: u16,
     weather: Arc<AtomicU8>,
