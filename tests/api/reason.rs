@@ -5,6 +5,7 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use scripted_model::{Seen, Step};
 use serde_json::{Value, json};
+use worker::Supervisor;
 
 use crate::support::{
     Reply, Server, Setup, assert_has,
@@ -42,12 +43,19 @@ pub fn state(server: &Server, run: &str) -> String {
     state["state"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Number of requests in flight, of all classes, by the server's metrics.
-pub fn in_flight(server: &Server) -> u64 {
+/// Requests to models in flight or waiting, in every unit, by the server's metrics: 0 once all is
+/// given back.
+pub fn load(server: &Server) -> f64 {
     let metrics = server.get("/v1/metrics").text;
-    let lines = metrics.lines().filter(|line| line.starts_with("service_inference_in_flight"));
-    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
-    values.sum()
+    let gauges = metrics.lines().filter(|line| {
+        let name = line.split(['{', ' ']).next().unwrap_or_default();
+        let of_what = name.strip_prefix("service_inference_").unwrap_or_default();
+        matches!(of_what, "waiting" | "in_flight" | "image_bytes" | "tokens_in_flight")
+    });
+    let values: Vec<f64> =
+        gauges.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+    assert!(values.len() == 6, "{values:?}");
+    values.iter().sum()
 }
 
 /// Captions and pictures of a question.
@@ -65,17 +73,14 @@ fn shown(seen: &Seen) -> (Vec<String>, usize) {
     (captions.map(str::to_owned).collect(), pictures.count())
 }
 
-/// Columns and rows of the first picture of a question, as its JPEG's frame header tells (T.81
-/// B.2.2).
-fn picture_size(seen: &Seen) -> (u16, u16) {
+/// Columns and rows of the first picture of a question.
+fn picture_size(seen: &Seen) -> (u32, u32) {
     let body = String::from_utf8_lossy(&seen.body).into_owned();
     let encoded = body.split("data:image/jpeg;base64,").nth(1).expect("a picture");
     let encoded = encoded.split('"').next().expect("an end");
     let jpeg = STANDARD.decode(encoded).expect("base64");
-    let start = jpeg.windows(2).position(|pair| matches!(pair, [0xff, 0xc0 | 0xc2]));
-    let at = start.expect("a frame header") + 5;
-    let number = |at: usize| u16::from_be_bytes([jpeg[at], jpeg[at + 1]]);
-    (number(at + 2), number(at))
+    let extent = Supervisor::still_extent(&jpeg).expect("a JPEG");
+    (extent.width, extent.height)
 }
 
 #[test]
@@ -302,7 +307,7 @@ fn chunks_are_asked_about_at_once_while_the_rest_is_decoded_and_once_by_a_key() 
         let reply = reason(&server, &run, &more).assert_ok();
         assert_eq!(reply.json()["tokens"]["chunks_analyzed"], 18);
         assert_eq!(model.server.in_flight_max(), at_once, "{asked}");
-        wait_until("every place comes back", || in_flight(&server) == 0);
+        wait_until("every place comes back", || load(&server) == 0.0);
     }
     let (path, before) =
         (format!("/v1/runs/{}/reason", server.create_run()), model.server.seen().len());

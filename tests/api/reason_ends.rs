@@ -11,7 +11,7 @@ use std::{
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-use super::reason::{LARGE, MODEL, finding, in_flight, reason, state};
+use super::reason::{LARGE, MODEL, finding, load, reason, state};
 use crate::support::{
     Server, Setup, assert_has,
     model::{Model, prompt},
@@ -90,7 +90,7 @@ fn a_stop_gives_up_what_is_asked_and_keeps_what_is_known() {
             assert_eq!(reply.status, last, "{}", reply.text);
         });
         wait_until("nothing is asked any more", || model.server.in_flight() == 0);
-        wait_until("every place comes back", || in_flight(&server) == 0);
+        wait_until("every place comes back", || load(&server) == 0.0);
         if action == "/stop" {
             let kinds = server.kinds(&run);
             assert_eq!(state(&server, &run), "cancelled");
@@ -119,7 +119,7 @@ fn with_reasonings(server: &Server, more: &Value, look: impl FnOnce(&[String])) 
             assert_eq!(server.post_run(run, "stop", &json!({})).status, 200);
         }
     });
-    wait_until("every place comes back", || in_flight(server) == 0);
+    wait_until("every place comes back", || load(server) == 0.0);
 }
 
 #[test]
@@ -170,21 +170,6 @@ fn weather(number: u64) -> Step {
         13 => Step::chat(&"x".repeat(10_000_000)),
         _ => Step::chat_finished(&good, "length"),
     }
-}
-
-/// Requests to models in flight or waiting, in every unit, by the server's metrics: 0 once all is
-/// given back.
-fn load(server: &Server) -> f64 {
-    let metrics = server.get("/v1/metrics").text;
-    let gauges = metrics.lines().filter(|line| {
-        let name = line.split(['{', ' ']).next().unwrap_or_default();
-        let of_what = name.strip_prefix("service_inference_").unwrap_or_default();
-        matches!(of_what, "waiting" | "in_flight" | "image_bytes" | "tokens_in_flight")
-    });
-    let values: Vec<f64> =
-        gauges.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
-    assert!(values.len() == 6, "{values:?}");
-    values.iter().sum()
 }
 
 /// A run that reasons in bad weather, and its state at the end; stopped midway where `is_stopped`.

@@ -243,11 +243,8 @@ fn a_mode_is_a_keepalive_that_thresholds_go_before() {
     let keepalive = |gate: &Value| (gate["keepalive_frames"].clone(), gate["keepalive_ms"].clone());
     let own = (json!(0), json!(2000));
     let rows = [
-        (json!({}), json!({}), own.clone()),
-        (json!({"mode": "balanced"}), json!({}), own.clone()),
         (json!({"mode": "custom"}), json!({}), own.clone()),
         (json!({"mode": "detailed"}), json!({}), (json!(30), Value::Null)),
-        (json!({"mode": "efficiency"}), json!({}), (json!(0), json!(10_000))),
         (json!({"mode": "efficiency"}), json!({"flicker": 1}), (json!(0), json!(10_000))),
         (json!({"mode": "efficiency"}), json!({"keepalive_frames": 7}), (json!(7), Value::Null)),
     ];

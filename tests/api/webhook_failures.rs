@@ -133,25 +133,6 @@ fn a_server_killed_before_its_cursor_moves_sends_again_under_the_same_id() {
 }
 
 #[test]
-fn a_restart_goes_on_where_the_last_server_stopped() {
-    let receiver = Receiver::start();
-    let setup = setup(&receiver);
-    let mut server = setup.start();
-    let run = server.create_run();
-    let made = hook(&server, &run, &receiver.url("/x"));
-    events(&server, &run, 5);
-    receiver.wait("/x", 5);
-    receiver.on("/x", Behaviour::Close);
-    events(&server, &run, 5);
-    wait_for_status(&server, &run, &made["webhook_id"], "failing");
-    server.terminate();
-    assert!(server.wait(Duration::from_secs(30)).success());
-    receiver.on("/x", OK);
-    let server = setup.start();
-    wait_for(&seqs(&server, &run)[1..].to_vec(), || arrived(&receiver, "/x"));
-}
-
-#[test]
 fn nothing_of_a_deleted_run_is_sent() {
     let receiver = Receiver::start();
     // Long enough that no retry is due before the deletion.
