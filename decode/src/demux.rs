@@ -6,7 +6,7 @@ mod excerpt;
 mod limits;
 
 use std::{
-    io::{Read, Seek},
+    io::{self, Read, Seek},
     sync::Arc,
 };
 
@@ -166,7 +166,8 @@ impl Demuxer {
         limits: DemuxLimits,
     ) -> Result<Demuxer, DecodeError> {
         check_first_bytes(&mut input)?;
-        Demuxer::of_format(FormatContext::open(input, check_container, limits.streams)?, limits)
+        let format = FormatContext::open(input, check_container, limits.streams, false)?;
+        Demuxer::of_format(format, limits)
     }
 
     /// As [`Demuxer::open`], for an input that can be read only once: damage is concealed at once, since
@@ -176,7 +177,7 @@ impl Demuxer {
         limits: DemuxLimits,
     ) -> Result<Demuxer, DecodeError> {
         check_first_bytes(&mut input)?;
-        let format = FormatContext::open_live(input, check_container, limits.streams)?;
+        let format = FormatContext::open(input, check_container, limits.streams, true)?;
         Ok(Demuxer { is_live: true, ..Demuxer::of_format(format, limits)? })
     }
 
@@ -395,22 +396,15 @@ fn length_by_count(facts: &StreamParameters) -> Option<Timestamp> {
 }
 
 fn check_first_bytes(input: &mut Box<dyn ByteSource>) -> Result<(), DecodeError> {
-    let mut head = [0; 16];
-    let mut filled = 0;
-    while filled < head.len() {
-        match input.read(&mut head[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(DecodeError::Input { detail: error.to_string() }),
-        }
-    }
-    if filled == 0 {
+    let failed = |error: io::Error| DecodeError::Input { detail: error.to_string() };
+    let mut head = Vec::new();
+    input.by_ref().take(16).read_to_end(&mut head).map_err(failed)?;
+    if head.is_empty() {
         return Err(DecodeError::Empty);
     }
     let known = PLAYLIST_MAGIC.iter().find(|(magic, _)| head.starts_with(magic));
     if let Some(name) = known.map(|(_, name)| *name).or(is_playlist(&head).then_some("m3u")) {
         return Err(DecodeError::NestedResource { name: name.to_owned() });
     }
-    input.rewind().map_err(|error| DecodeError::Input { detail: error.to_string() })
+    input.rewind().map_err(failed)
 }

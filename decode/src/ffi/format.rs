@@ -51,26 +51,16 @@ pub(crate) struct StreamParameters {
 
 impl FormatContext {
     /// Opens a container. `allowed` accepts its name before more than its first bytes are parsed; a container
-    /// of more than `streams_max` streams is refused before any decoder reads it.
+    /// of more than `streams_max` streams is refused before any decoder reads it. libav would probe seconds
+    /// of a live source with audio; here it does so only if the first [`LIVE_LOOK_US`] contain no picture.
     pub(crate) fn open(
         input: Box<dyn ByteSource>,
         allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
         streams_max: usize,
+        is_live: bool,
     ) -> Result<FormatContext, DecodeError> {
         let mut format = FormatContext::recognise(input, allowed)?;
-        format.look_at_streams(streams_max)?;
-        Ok(format)
-    }
-
-    /// As [`FormatContext::open`], for a live source. libav would probe seconds of a source with audio; here
-    /// it does so only if the first [`LIVE_LOOK_US`] contain no picture.
-    pub(crate) fn open_live(
-        input: Box<dyn ByteSource>,
-        allowed: impl FnOnce(&str) -> Result<(), DecodeError>,
-        streams_max: usize,
-    ) -> Result<FormatContext, DecodeError> {
-        let mut format = FormatContext::recognise(input, allowed)?;
-        for longest in [LIVE_LOOK_US, 0] {
+        for longest in is_live.then_some(LIVE_LOOK_US).into_iter().chain([0]) {
             // SAFETY: a plain field of an open context; 0 means libav's own limit.
             unsafe { (*format.context).max_analyze_duration = longest };
             format.look_at_streams(streams_max)?;

@@ -54,16 +54,11 @@ impl RemoteInput {
 
     /// Returns true if the bytes begin like a playlist.
     pub(super) fn is_playlist(&mut self) -> Result<bool, RemoteSourceError> {
-        let mut first = [0; PLAYLIST_HEAD_BYTES];
-        let mut filled = 0;
-        while filled < first.len() {
-            match self.read(&mut first[filled..]).map_err(RemoteSourceError::Reading)? {
-                0 => break,
-                len => filled += len,
-            }
-        }
+        let mut first = Vec::new();
+        let mut head = self.by_ref().take(PLAYLIST_HEAD_BYTES as u64);
+        head.read_to_end(&mut first).map_err(RemoteSourceError::Reading)?;
         self.at = 0;
-        Ok(is_playlist(&first[..filled]))
+        Ok(is_playlist(&first))
     }
 
     /// Returns true if the length is unknown and the source cannot be read again.
