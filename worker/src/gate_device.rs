@@ -83,14 +83,12 @@ struct Shared {
 impl GateMeasurement {
     /// Opens `device` and runs the smoke part of the conformance table on it; `None` is the CPU.
     pub fn open(device: Option<&GateDevice>) -> Result<GateMeasurement, GateBackendError> {
-        let opened = match device {
-            None => return Ok(GateMeasurement::default()),
-            Some(device) => match open_device(device) {
-                Err(error) if device.was_there => {
-                    return Ok(GateMeasurement::gone(device.backend, &error));
-                }
-                opened => opened?,
-            },
+        let Some(device) = device else { return Ok(GateMeasurement::default()) };
+        let opened = match open_device(device) {
+            Err(error) if device.was_there => {
+                return Ok(GateMeasurement::gone(device.backend, &error));
+            }
+            opened => opened?,
         };
         let Some(opened) = opened else { return Ok(GateMeasurement::default()) };
         GateMeasurement::at(opened).map_err(|error| GateBackendError {

@@ -333,61 +333,41 @@ fn messages_survive_the_wire() {
     replies().iter().for_each(survives);
 }
 
+/// Checks that a value within its bounds is read, and one beyond is not.
+fn bounded<T: DeserializeOwned>(name: &str, within: impl Serialize, beyond: impl Serialize) {
+    let written = [postcard::to_stdvec(&within), postcard::to_stdvec(&beyond)];
+    let read = written.map(|raw| postcard::from_bytes::<T>(&raw.expect("written")).is_ok());
+    assert_eq!(read, [true, false], "{name}");
+}
+
 #[test]
 fn what_is_read_is_within_its_bounds() {
-    fn reads<T: DeserializeOwned>(raw: impl Serialize) -> bool {
-        let bytes = postcard::to_stdvec(&raw).expect("written");
-        postcard::from_bytes::<T>(&bytes).is_ok()
-    }
     let one = Score::SCALE;
     let sample = |shift| SampleFormat::U16 { shift };
-    let bounded = |number| spec(number).within_bounds();
-    let frames = |count| vec![records().remove(2); count];
-    let event = |count| JobEvent::Frames(frames(count));
-    // A value within its bounds, and one beyond.
-    let rows = [
-        ("score", reads::<Score>(one), reads::<Score>(one + 1)),
-        ("width", reads::<Dimensions>((1_u32, 1_u32)), reads::<Dimensions>((0_u32, 1_u32))),
-        ("height", reads::<Dimensions>((u32::MAX, 1_u32)), reads::<Dimensions>((1_u32, 0_u32))),
-        ("numerator", reads::<Timebase>((1_u32, 9_u32)), reads::<Timebase>((0_u32, 9_u32))),
-        ("denominator", reads::<Timebase>((9_u32, 1_u32)), reads::<Timebase>((9_u32, 0_u32))),
-        ("reduced rate", reads::<FrameRate>((2_u32, 1_u32)), reads::<FrameRate>((4_u32, 2_u32))),
-        ("rate", reads::<FrameRate>((4000_u32, 1_u32)), reads::<FrameRate>((4001_u32, 1_u32))),
-        ("column", reads::<CellBox>((0, 0, 64_u8, 0_u8)), reads::<CellBox>((0, 0, 65_u8, 0_u8))),
-        ("row", reads::<CellBox>((0, 0, 0, 40_u8)), reads::<CellBox>((0, 0, 0, 41_u8))),
-        ("shift", reads::<SampleFormat>(sample(8)), reads::<SampleFormat>(sample(9))),
-        ("crop", reads::<Crop>((0_u32, 0_u32, one, one)), reads::<Crop>((1_u32, 0_u32, one, one))),
-        ("empty crop", reads::<Crop>((0_u32, 0_u32, 1_u32, 1_u32)), reads::<Crop>([0_u32; 4])),
-        ("zones", reads::<Zones>(zones(16)), reads::<Zones>(zones(17))),
-        ("name", reads::<Zone>(zone(64, 3)), reads::<Zone>(zone(65, 3))),
-        ("few corners", reads::<Zone>(zone(0, 3)), reads::<Zone>(zone(0, 2))),
-        ("corners", reads::<Zone>(zone(0, 32)), reads::<Zone>(zone(0, 33))),
-        ("small session", reads::<SessionSpec>(bounded(0)), reads::<SessionSpec>(spec(0))),
-        ("session", reads::<SessionSpec>(bounded(u32::MAX)), reads::<SessionSpec>(spec(u32::MAX))),
-        (
-            "cells",
-            reads::<NoveltyInput>(novelty(CELLS, 32)),
-            reads::<NoveltyInput>(novelty(CELLS + 1, 32)),
-        ),
-        (
-            "side",
-            reads::<NoveltyInput>(novelty(CELLS, 512)),
-            reads::<NoveltyInput>(novelty(CELLS, 513)),
-        ),
-        (
-            "records",
-            reads::<JobEvent>(event(RECORDS_MAX)),
-            reads::<JobEvent>(event(RECORDS_MAX + 1)),
-        ),
-        (
-            "list",
-            reads::<SandboxReport>(report(LIST_MAX)),
-            reads::<SandboxReport>(report(LIST_MAX + 1)),
-        ),
-    ];
-    for (name, within, beyond) in rows {
-        assert_eq!((within, beyond), (true, false), "{name}");
-    }
+    let session = |number| spec(number).within_bounds();
+    let frames = |count| JobEvent::Frames(vec![records().remove(2); count]);
+    bounded::<Score>("score", one, one + 1);
+    bounded::<Dimensions>("width", (1_u32, 1_u32), (0_u32, 1_u32));
+    bounded::<Dimensions>("height", (u32::MAX, 1_u32), (1_u32, 0_u32));
+    bounded::<Timebase>("numerator", (1_u32, 9_u32), (0_u32, 9_u32));
+    bounded::<Timebase>("denominator", (9_u32, 1_u32), (9_u32, 0_u32));
+    bounded::<FrameRate>("reduced rate", (2_u32, 1_u32), (4_u32, 2_u32));
+    bounded::<FrameRate>("rate", (4000_u32, 1_u32), (4001_u32, 1_u32));
+    bounded::<CellBox>("column", (0, 0, 64_u8, 0_u8), (0, 0, 65_u8, 0_u8));
+    bounded::<CellBox>("row", (0, 0, 0, 40_u8), (0, 0, 0, 41_u8));
+    bounded::<SampleFormat>("shift", sample(8), sample(9));
+    bounded::<Crop>("crop", (0_u32, 0_u32, one, one), (1_u32, 0_u32, one, one));
+    bounded::<Crop>("empty crop", (0_u32, 0_u32, 1_u32, 1_u32), [0_u32; 4]);
+    bounded::<Zones>("zones", zones(16), zones(17));
+    bounded::<Zone>("name", zone(64, 3), zone(65, 3));
+    bounded::<Zone>("few corners", zone(0, 3), zone(0, 2));
+    bounded::<Zone>("corners", zone(0, 32), zone(0, 33));
+    bounded::<SessionSpec>("small session", session(0), spec(0));
+    bounded::<SessionSpec>("session", session(u32::MAX), spec(u32::MAX));
+    bounded::<NoveltyInput>("cells", novelty(CELLS, 32), novelty(CELLS + 1, 32));
+    bounded::<NoveltyInput>("side", novelty(CELLS, 512), novelty(CELLS, 513));
+    bounded::<JobEvent>("records", frames(RECORDS_MAX), frames(RECORDS_MAX + 1));
+    bounded::<SandboxReport>("list", report(LIST_MAX), report(LIST_MAX + 1));
 }
 
 #[test]

@@ -152,20 +152,17 @@ pub fn signals_alone() -> SessionSpec {
 #[test]
 fn a_live_session_says_what_the_file_says() {
     let _alone = alone();
-    live_says_what_the_file_says(&annex_b("testsrc2"));
-    live_says_what_the_file_says(&pick_one("annex-b.264", "screen_oh264-pdf.264"));
-}
-
-fn live_says_what_the_file_says(path: &Path) {
-    let file = run(spec(path)).expect("a result");
     let hashes = |signals: &[Signal]| -> Vec<_> {
         signals.iter().map(|signal| (signal.perceptual_hash, signal.luma_mean)).collect()
     };
-    say(with_stills(), &access_units(path), |said| {
-        assert_eq!(said.closed[&1], file.signals.len() as u64);
-        assert_eq!(hashes(&said.signals[&1]), hashes(&file.signals));
-        assert!(said.stills[&1] == file.stills, "stills");
-    });
+    for path in [annex_b("testsrc2"), pick_one("annex-b.264", "screen_oh264-pdf.264")] {
+        let (file, name) = (run(spec(&path)).expect("a result"), path.display());
+        say(with_stills(), &access_units(&path), |said| {
+            assert_eq!(said.closed[&1], file.signals.len() as u64, "{name}");
+            assert_eq!(hashes(&said.signals[&1]), hashes(&file.signals), "{name}");
+            assert!(said.stills[&1] == file.stills, "stills of {name}");
+        });
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Views and clips of a live session.
 
 use media::Score;
+use turbojpeg::read_header;
 use worker::{
     ClipSampler, ClipSpec, Crop, EncodedImage, FrameChunk, FrameRecord, FrameView, ModelImageSpec,
     NoveltyInput, NoveltySpec, SessionSpec,
@@ -21,11 +22,9 @@ fn lower_right() -> Option<Crop> {
     Crop::new(half, half, half, half)
 }
 
-fn jpeg_size(jpeg: &[u8]) -> (u16, u16) {
-    // SOF0: marker, length, precision, height, width (T.81 B.2.2).
-    let at = jpeg.windows(2).position(|pair| pair == [0xff, 0xc0]).expect("a baseline JPEG");
-    let number = |at: usize| u16::from_be_bytes([jpeg[at], jpeg[at + 1]]);
-    (number(at + 7), number(at + 5))
+fn jpeg_size(jpeg: &[u8]) -> (u32, u32) {
+    let header = read_header(jpeg).expect("a JPEG");
+    (header.width as u32, header.height as u32)
 }
 
 #[test]
@@ -62,7 +61,7 @@ fn a_view_is_the_still_or_a_picture_of_its_own() {
                     FrameView::Still => None,
                     FrameView::Own(EncodedImage { extent, jpeg }) => {
                         let size = jpeg_size(jpeg);
-                        assert_eq!((extent.width, extent.height), (size.0.into(), size.1.into()));
+                        assert_eq!((extent.width, extent.height), size);
                         Some(size)
                     }
                 };

@@ -10,11 +10,11 @@ use std::{
 };
 
 use media::ErrorKind;
-use worker::{CancelToken, JobOptions, JobSpec, Supervisor, WorkerError, WorkerLimits};
+use worker::{CancelToken, JobSpec, Supervisor, WorkerError, WorkerLimits};
 
 use crate::{
     damaged::{MUTANTS, Mutants},
-    support::{alone, options, program, spec},
+    support::{alone, program, spec, with},
 };
 
 /// Far more time than forty frames of 176x144 take on the busiest machine: only a hang reaches it.
@@ -22,6 +22,13 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Most mutants that may exceed the memory limit: a header can announce pictures of 8192x8192.
 const HUNGRY_MAX: usize = 5;
+
+/// Limits a job on a damaged source to forty frames, and gives it time.
+pub fn patient(spec: JobSpec) -> JobSpec {
+    let (first_frame, stall, wall) = (PATIENCE, PATIENCE, PATIENCE);
+    let limits = WorkerLimits { first_frame, stall, wall, ..spec.limits };
+    with(JobSpec { limits, ..spec }, |it| (it.max_frames, it.threads) = (40, 1))
+}
 
 pub fn verdict(error: &WorkerError) -> &'static str {
     match error {
@@ -56,16 +63,8 @@ fn mutants_end_in_a_result_or_a_clear_error() {
             let path = folder.path().join(format!("mutant-{share}"));
             fs::write(&path, bytes).expect("written");
             let started = Instant::now();
-            let limits = WorkerLimits {
-                first_frame: PATIENCE,
-                stall: PATIENCE,
-                wall: PATIENCE,
-                ..WorkerLimits::default()
-            };
-            let options = JobOptions { max_frames: 40, threads: 1, ..options() };
-            let spec = JobSpec { options, limits, ..spec(&path) };
             let heard = &mut |_| ControlFlow::Continue(());
-            let outcome = supervisor.run_job(spec, &CancelToken::new(), heard);
+            let outcome = supervisor.run_job(patient(spec(&path)), &CancelToken::new(), heard);
             let took = started.elapsed();
             let verdict = outcome.as_ref().map_or_else(verdict, |_| "result");
             if !matches!(verdict, "result" | "clear error") {

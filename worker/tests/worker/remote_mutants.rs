@@ -9,29 +9,18 @@ use std::{
 };
 
 use fastrand::Rng;
-use worker::{JobOptions, JobSpec, WorkerLimits};
+use worker::JobSpec;
 
 use crate::{
     damaged::mutate,
     hls::{H264, segmented},
-    mutants::{PATIENCE, verdict},
+    mutants::{patient, verdict},
     rtsp::{Server, job, pipeline},
-    support::{alone, options, rendered, run},
+    support::{alone, rendered, run},
 };
 
 /// Mutants of live playlists: each takes ten seconds to be found not growing.
 const LIVE_MAX: u64 = 2;
-
-fn patient(spec: JobSpec) -> JobSpec {
-    let limits = WorkerLimits {
-        first_frame: PATIENCE,
-        stall: PATIENCE,
-        wall: PATIENCE,
-        ..WorkerLimits::remote()
-    };
-    let options = JobOptions { max_frames: 40, threads: 1, ..options() };
-    JobSpec { options, limits, ..spec }
-}
 
 /// Runs every mutant that `make` returns, and checks its outcome.
 fn assert_all_end_well(make: impl Fn(u64, &mut Rng) -> JobSpec) {
