@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, iter::Peekable, sync::Arc};
 
-use axum::extract::State;
 use gate::Episode;
 use http::Uri;
 use media::{BlobHash, RequestId, Seq, StreamId, Zones};
@@ -12,9 +11,9 @@ use timeline::{ActivityEpisode, Event, EventKind, FramesDecoded, KeyframeStored,
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    ApiResult, App,
+    ApiResult,
     error::ApiError,
-    extract::{Caller, OwnedRun, QueryParams},
+    extract::{OwnedRun, QueryParams},
     openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
     responses::Region,
@@ -278,9 +277,7 @@ fn from(value: &Value) -> Result<i64, ValueError> {
     responses((status = 200, description = "The episodes", body = RunActivity), FailureResponse<503>),
 )]
 pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     QueryParams((query, page)): QueryParams<(ActivityQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {

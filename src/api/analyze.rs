@@ -6,7 +6,6 @@ mod dry_run;
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use dry_run::GateDryRun;
 use gate::{GateConfig, SelectionReason};
 use media::{Activity, AnalysisId, FrameRate, Marker, RequestId, Signal, StreamId, Zones};
@@ -21,7 +20,7 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, JsonBody, OwnedRun},
+    extract::{JsonBody, OwnedRun},
     ingest::{check_rate, default_stream, sampling},
     jobs::{JobAnswer, Prefer, Working},
     metadata::{self, MetadataContext},
@@ -475,9 +474,7 @@ fn too_many(markers: usize) -> ApiError {
     ),
 )]
 pub async fn analyze(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     job: Working,
     body: JsonBody,
 ) -> ApiResult {

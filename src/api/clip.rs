@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, body::Body, extract::State, response::IntoResponse};
+use axum::{Extension, body::Body, response::IntoResponse};
 use decode::{DecodeError, ExcerptContainer, ExcerptStart};
 use http::header;
 use utoipa::IntoParams;
 use worker::{ExcerptEvent, JobFault, WorkerError};
 
 use super::{
-    ApiResult, App,
+    ApiResult,
     error::ApiError,
-    extract::{Caller, OwnedRun, QueryParams},
+    extract::{OwnedRun, QueryParams},
     jobs::Joined,
     openapi::{FailureResponse, schema_types},
     send_budget::{self, BufferedBytes},
@@ -89,9 +89,7 @@ fn told(error: IngestError) -> ApiError {
     ),
 )]
 pub async fn fetch(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     QueryParams(ClipQuery { from_ms: BoundedInt(from), to_ms: BoundedInt(to) }): QueryParams<
         ClipQuery,
     >,

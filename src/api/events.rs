@@ -158,9 +158,7 @@ struct RunEvents {
     responses((status = 200, description = "Its events as they are now", body = RunEvents), FailureResponse<503>),
 )]
 pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     QueryParams((query, page)): QueryParams<(EventsQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {

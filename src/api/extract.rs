@@ -99,8 +99,8 @@ fn is_prefix(text: &str) -> bool {
             .all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// Run named by the path, if it is visible and belongs to the caller.
-pub struct OwnedRun(pub Arc<Run>);
+/// The server, the caller, and the run that the path names, if it is visible and belongs to the caller.
+pub struct OwnedRun(pub Arc<App>, pub Caller, pub Arc<Run>);
 
 impl FromRequestParts<Arc<App>> for OwnedRun {
     type Rejection = ApiError;
@@ -108,7 +108,8 @@ impl FromRequestParts<Arc<App>> for OwnedRun {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<OwnedRun, ApiError> {
         let caller = Caller::from_request_parts(parts, app).await?;
         let id = path_id(parts, app, "id", "run_id").await?;
-        app.registry.find(id, &caller.principal).map(OwnedRun).ok_or(ApiError::RUN_NOT_FOUND)
+        let run = app.registry.find(id, &caller.principal).ok_or(ApiError::RUN_NOT_FOUND)?;
+        Ok(OwnedRun(Arc::clone(app), caller, run))
     }
 }
 

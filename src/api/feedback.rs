@@ -88,9 +88,7 @@ pub struct Submitted {
     responses((status = 200, description = "Kept", body = Submitted)),
 )]
 pub async fn submit(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     body: JsonBody,
 ) -> Result<Json<Submitted>, ApiError> {
     let FeedbackRequest { rating: BoundedInt(rating), category, feedback } = body.read()?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
+use axum::Json;
 use media::{FrameRate, StreamId, Zones};
 use serde::Serialize;
 use timeline::SamplingPolicy;
@@ -161,9 +161,7 @@ pub struct IngestResult {
     ),
 )]
 pub async fn ingest(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     job: Working,
     body: JsonBody,
 ) -> Result<Json<IngestResult>, ApiError> {

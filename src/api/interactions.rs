@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use axum::{extract::State, response::Response};
+use axum::response::Response;
 use http::Uri;
 use media::{Label, Seq};
 use serde::Serialize;
@@ -14,8 +14,8 @@ use timeline::{Event, FindingPayload, SemanticChunkInferred, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    ApiError, ApiResult, App,
-    extract::{Caller, OwnedRun, QueryParams},
+    ApiError, ApiResult,
+    extract::{OwnedRun, QueryParams},
     openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
     streamed_json::{DamagedEvents, READING_BYTES, list as list_answer, record_texts},
@@ -168,9 +168,7 @@ struct RunInteractions {
     responses((status = 200, description = "What they said", body = RunInteractions), FailureResponse<503>),
 )]
 pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     QueryParams((query, page)): QueryParams<(InteractionsQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {

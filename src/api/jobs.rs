@@ -7,12 +7,9 @@ mod record;
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{
-    Json,
-    extract::{FromRequestParts, State},
-};
+use axum::{Json, extract::FromRequestParts};
 use http::request::Parts;
-use media::{JobId, RequestId};
+use media::JobId;
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -38,8 +35,10 @@ pub use record::{JobAnswer, JobRecord};
 /// Maximum wait for a cancelled job: its worker is killed and its last report recorded.
 const CANCEL_WAIT: Duration = Duration::from_secs(30);
 
-/// Job named by the path, and its run.
+/// The server, the caller, and the job that the path names, with its run.
 pub struct Named {
+    app: Arc<App>,
+    caller: Caller,
     run: Arc<Run>,
     id: JobId,
 }
@@ -48,41 +47,41 @@ impl FromRequestParts<Arc<App>> for Named {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Named, ApiError> {
-        let OwnedRun(run) = OwnedRun::from_request_parts(parts, app).await?;
-        let id = path_id(parts, app, "job_id", "job_id").await;
+        let OwnedRun(app, caller, run) = OwnedRun::from_request_parts(parts, app).await?;
+        let id = path_id(parts, &app, "job_id", "job_id").await;
         let told = |_| ApiError::field("job_id", "must be job- and 32 hexadecimal digits");
-        id.map(|id| Named { run, id }).map_err(told)
+        id.map(|id| Named { app, caller, run, id }).map_err(told)
     }
 }
 
 impl Named {
     /// Returns the job if it is running.
-    fn entry(&self, app: &App) -> Option<Arc<Entry>> {
-        app.desk.find(self.run.id(), self.id)
+    fn entry(&self) -> Option<Arc<Entry>> {
+        self.app.desk.find(self.run.id(), self.id)
     }
 
     /// Answers with the state of the job.
-    async fn answer(&self, app: &Arc<App>, request_id: RequestId) -> ApiResult {
-        let Some(job) = self.view(app).await? else { return Err(ApiError::NotFound("job")) };
+    async fn answer(&self) -> ApiResult {
+        let Some(job) = self.view().await? else { return Err(ApiError::NotFound("job")) };
         let owner = &self.run.origin().principal;
-        answer(app, owner, &job, request_id).await
+        answer(&self.app, owner, &job, self.caller.request_id).await
     }
 
-    async fn view(&self, app: &Arc<App>) -> Result<Option<JobView>, ApiError> {
-        if let Some(job) = self.entry(app).and_then(|entry| entry.view()) {
+    async fn view(&self) -> Result<Option<JobView>, ApiError> {
+        if let Some(job) = self.entry().and_then(|entry| entry.view()) {
             return Ok(Some(job));
         }
-        let (runner, run, id) = (Arc::clone(&app.runner), self.run.id(), self.id);
-        Ok(app.blocking(move || runner.find_job(run, id)).await??)
+        let (runner, run, id) = (Arc::clone(&self.app.runner), self.run.id(), self.id);
+        Ok(self.app.blocking(move || runner.find_job(run, id)).await??)
     }
 
     /// Waits for the end of the job, for at most `wait`.
-    async fn wait(&self, app: &App, wait: Duration) {
-        if let Some(entry) = self.entry(app) {
+    async fn wait(&self, wait: Duration) {
+        if let Some(entry) = self.entry() {
             tokio::select! {
                 _ = entry.ended() => {}
                 () = tokio::time::sleep(wait) => {}
-                () = app.draining.cancelled() => {}
+                () = self.app.draining.cancelled() => {}
             }
         }
     }
@@ -106,14 +105,12 @@ declared!(JobQuery { wait_ms });
     responses((status = 200, description = "The job", body = JobAnswer), FailureResponse<503>),
 )]
 pub async fn fetch(
-    State(app): State<Arc<App>>,
-    caller: Caller,
     named: Named,
     QueryParams(JobQuery { wait_ms }): QueryParams<JobQuery>,
 ) -> ApiResult {
     let wait = wait_ms.map_or(0, |BoundedInt(wait)| wait);
-    named.wait(&app, Duration::from_millis(wait)).await;
-    named.answer(&app, caller.request_id).await
+    named.wait(Duration::from_millis(wait)).await;
+    named.answer().await
 }
 
 /// Cancel a job: its recorded events stay, and its run goes on.
@@ -123,12 +120,12 @@ pub async fn fetch(
     delete, path = "/v1/runs/{id}/jobs/{job_id}", operation_id = "cancelJob", tag = "work",
     responses((status = 200, description = "The job", body = JobAnswer), FailureResponse<503>),
 )]
-pub async fn cancel(State(app): State<Arc<App>>, caller: Caller, named: Named) -> ApiResult {
-    if let Some(entry) = named.entry(&app) {
+pub async fn cancel(named: Named) -> ApiResult {
+    if let Some(entry) = named.entry() {
         entry.token.call_off();
     }
-    named.wait(&app, CANCEL_WAIT).await;
-    named.answer(&app, caller.request_id).await
+    named.wait(CANCEL_WAIT).await;
+    named.answer().await
 }
 
 /// The jobs of a run.
@@ -147,11 +144,7 @@ pub struct JobList {
     get, path = "/v1/runs/{id}/jobs", operation_id = "listJobs", tag = "work",
     responses((status = 200, description = "The jobs", body = JobList), FailureResponse<503>),
 )]
-pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
-) -> Result<Json<JobList>, ApiError> {
+pub async fn list(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<JobList>, ApiError> {
     let (runner, id) = (Arc::clone(&app.runner), run.id());
     let under_way: Vec<_> = app.desk.of_run(id).iter().filter_map(|entry| entry.view()).collect();
     let mut jobs = app.blocking(move || runner.jobs_of(id)).await??;

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::{Path, State},
-    response::IntoResponse,
-};
+use axum::{extract::Path, response::IntoResponse};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri, header};
 use media::{BlobHash, Seq};
@@ -16,7 +13,7 @@ use super::{
     ApiResult, App,
     conditional::{Preconditions, ResourceVersion, caller_is_current},
     error::ApiError,
-    extract::{Caller, OwnedRun, QueryParams, RawParams},
+    extract::{OwnedRun, QueryParams, RawParams},
     openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
     responses::KeyframeRecord,
@@ -68,9 +65,7 @@ struct RunKeyframes {
     responses((status = 200, description = "The stills", body = RunKeyframes), FailureResponse<503>),
 )]
 pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     QueryParams(page): QueryParams<PageQuery>,
     uri: Uri,
 ) -> ApiResult {
@@ -122,9 +117,7 @@ declared!(StillQuery { max_edge });
     ),
 )]
 pub async fn fetch(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     Path((_run, sha256)): Path<(String, String)>,
     params: RawParams,
     headers: HeaderMap,

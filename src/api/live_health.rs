@@ -1,15 +1,12 @@
 //! Health of the live session of a run.
 
-use std::sync::Arc;
-
-use axum::{Json, extract::State};
+use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    App,
     error::ApiError,
-    extract::{Caller, OwnedRun},
+    extract::OwnedRun,
     openapi::{FailureResponse, schema_types},
 };
 use crate::base::clock::millis;
@@ -62,11 +59,7 @@ fn tenths(value: f64) -> f64 {
     get, path = "/v1/runs/{id}/health", operation_id = "getSessionHealth", tag = "live",
     responses((status = 200, description = "Its figures", body = SessionHealth), FailureResponse<409>),
 )]
-pub async fn fetch(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
-) -> Result<Json<SessionHealth>, ApiError> {
+pub async fn fetch(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<SessionHealth>, ApiError> {
     let session = app.live.of(&run).ok_or(ApiError::NotLive)?;
     let health = session.health();
     Ok(Json(SessionHealth {

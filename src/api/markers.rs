@@ -2,7 +2,6 @@
 
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
-use axum::extract::State;
 use http::Uri;
 use media::{AnalysisId, Marker, MarkerId, MarkerOrigin, MarkerStatus, Seq, StreamId};
 use serde_json::Value;
@@ -10,9 +9,9 @@ use timeline::{Event, EventKind, Timeline};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    ApiResult, App,
+    ApiResult,
     error::ApiError,
-    extract::{Caller, OwnedRun, QueryParams},
+    extract::{OwnedRun, QueryParams},
     openapi::{FailureResponse, schema_types},
     pagination::{NO_CURSOR, PageLimit, limit, linked},
     responses::MarkerRecord,
@@ -223,9 +222,7 @@ struct RunMarkers {
     responses((status = 200, description = "The markers", body = RunMarkers), FailureResponse<503>),
 )]
 pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     QueryParams(query): QueryParams<MarkersQuery>,
     uri: Uri,
 ) -> ApiResult {

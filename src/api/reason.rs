@@ -4,7 +4,6 @@ mod request;
 
 use std::{sync::Arc, time::Duration};
 
-use axum::extract::State;
 use infer::scheduler::Priority;
 use media::{Dimensions, FrameRate, Label};
 use serde::Serialize;
@@ -188,9 +187,7 @@ fn outlasts(chunks: ChunkBoundary, rate: Option<FrameRate>, longest_ms: u64) -> 
     ),
 )]
 pub async fn reason(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     job: Working,
     body: JsonBody,
 ) -> ApiResult {

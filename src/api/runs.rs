@@ -154,11 +154,7 @@ pub async fn list(
     get, path = "/v1/runs/{id}", operation_id = "getRun", tag = "runs",
     responses((status = 200, description = "The run", body = RunRecord)),
 )]
-pub async fn fetch(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
-) -> Result<Json<RunRecord>, ApiError> {
+pub async fn fetch(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<RunRecord>, ApiError> {
     record(&app, run, caller.request_id).await
 }
 
@@ -189,9 +185,7 @@ declared!(RunUpdate { label });
     responses((status = 200, description = "The run", body = RunRecord), FailureResponse<409>, FailureResponse<503>),
 )]
 pub async fn update(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     body: JsonBody,
 ) -> Result<Json<RunRecord>, ApiError> {
     let RunUpdate { label: Nullable(label) } = body.read()?;
@@ -214,11 +208,7 @@ pub struct RunDeleted {
     delete, path = "/v1/runs/{id}", operation_id = "deleteRun", tag = "runs",
     responses((status = 200, description = "Deleted", body = RunDeleted), FailureResponse<503>),
 )]
-pub async fn delete(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
-) -> Result<Json<RunDeleted>, ApiError> {
+pub async fn delete(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<RunDeleted>, ApiError> {
     app.registry.delete(&run, caller.request_id).await?;
     Ok(Json(RunDeleted { request_id: caller.request_id.into(), run_id: run.id().into() }))
 }
@@ -236,11 +226,7 @@ pub struct RunEnded {
     post, path = "/v1/runs/{id}/stop", operation_id = "stopRun", tag = "runs",
     responses((status = 200, description = "Stopped", body = RunEnded), FailureResponse<409>, FailureResponse<503>),
 )]
-pub async fn stop(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
-) -> Result<Json<RunEnded>, ApiError> {
+pub async fn stop(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<RunEnded>, ApiError> {
     app.registry.stop(&run, caller.request_id).await?;
     let status = RunState::Cancelled.into();
     Ok(Json(RunEnded { request_id: caller.request_id.into(), run_id: run.id().into(), status }))
@@ -251,11 +237,7 @@ pub async fn stop(
     post, path = "/v1/runs/{id}/finish", operation_id = "finishRun", tag = "runs",
     responses((status = 200, description = "Completed", body = RunEnded), FailureResponse<409>, FailureResponse<503>),
 )]
-pub async fn finish(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
-) -> Result<Json<RunEnded>, ApiError> {
+pub async fn finish(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<RunEnded>, ApiError> {
     app.registry.finish(&run, caller.request_id).await?;
     let status = RunState::Completed.into();
     Ok(Json(RunEnded { request_id: caller.request_id.into(), run_id: run.id().into(), status }))
@@ -278,11 +260,7 @@ pub struct RunStatus {
     post, path = "/v1/runs/{id}/keepalive", operation_id = "keepaliveRun", tag = "runs",
     responses((status = 200, description = "Refreshed", body = RunStatus), FailureResponse<409>, FailureResponse<503>),
 )]
-pub async fn keepalive(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
-) -> Result<Json<RunStatus>, ApiError> {
+pub async fn keepalive(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<RunStatus>, ApiError> {
     run.check_active()?;
     app.check_open()?;
     app.quota.check(&caller.principal)?;
@@ -300,7 +278,7 @@ pub async fn keepalive(
     get, path = "/v1/runs/{id}/state", operation_id = "getRunState", tag = "runs",
     responses((status = 200, description = "Its state", body = RunStatus)),
 )]
-pub async fn state(caller: Caller, OwnedRun(run): OwnedRun) -> Json<RunStatus> {
+pub async fn state(OwnedRun(_app, caller, run): OwnedRun) -> Json<RunStatus> {
     Json(RunStatus {
         request_id: caller.request_id.into(),
         run_id: run.id().into(),

@@ -8,10 +8,7 @@ mod columns;
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use axum::{
-    Json,
-    extract::{Path, State},
-};
+use axum::{Json, extract::Path};
 use gate::{Decision, Gate, GateConfig, SelectionReason};
 use http::HeaderMap;
 use media::{Signal, StreamId};
@@ -22,7 +19,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, OwnedRun, QueryParams, RawParams},
+    extract::{OwnedRun, QueryParams, RawParams},
     openapi::{FailureResponse, schema_types},
     responses::Region,
     streamed_json::{READING_BYTES, list as listed, record_texts},
@@ -205,9 +202,7 @@ struct RunSignals {
     ),
 )]
 pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     QueryParams(query): QueryParams<SignalsQuery>,
     headers: HeaderMap,
 ) -> ApiResult {
@@ -299,9 +294,7 @@ pub struct FrameExplanation {
     responses((status = 200, description = "The frame", body = FrameExplanation), FailureResponse<503>),
 )]
 pub async fn fetch(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     Path((_run, frame_index)): Path<(String, String)>,
     params: RawParams,
 ) -> Result<Json<FrameExplanation>, ApiError> {

@@ -11,14 +11,13 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use axum::extract::State;
 use http::{HeaderMap, Method};
 
 use super::{
     ApiResult, App,
     conditional::{Preconditions, ResourceVersion},
     error::ApiError,
-    extract::{Caller, OwnedRun},
+    extract::OwnedRun,
     files::{self, FileHeaders, Found},
     openapi::{FailureResponse, schema_types},
     send_budget,
@@ -92,9 +91,7 @@ fn told(error: SourceError) -> ApiError {
     ),
 )]
 pub async fn fetch(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     method: Method,
     headers: HeaderMap,
 ) -> ApiResult {

@@ -88,9 +88,7 @@ fn asked(app: &App, headers: &HeaderMap, params: &RawParams) -> Result<(Seq, Fil
     ),
 )]
 pub async fn of_run(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     headers: HeaderMap,
     params: RawParams,
 ) -> ApiResult {

@@ -1,10 +1,10 @@
 //! Media tickets: query parameters that replace the key in URLs of images and videos, which cannot send one.
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use axum::{
     Json,
-    extract::{MatchedPath, Request, State},
+    extract::{MatchedPath, Request},
 };
 use http::Method;
 use media::{RunId, WallTime};
@@ -82,11 +82,7 @@ pub struct MediaTicket {
     post, path = "/v1/runs/{id}/media-ticket", operation_id = "createMediaTicket", tag = "runs",
     responses((status = 200, description = "The ticket", body = MediaTicket), FailureResponse<503>),
 )]
-pub async fn create(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
-) -> Result<Json<MediaTicket>, ApiError> {
+pub async fn create(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<MediaTicket>, ApiError> {
     let Caller { request_id, principal, .. } = caller;
     let ticket = app.tickets.issue(&principal, run.id(), Instant::now());
     let ticket = ticket.map_err(ApiError::TicketsFull)?;

@@ -5,10 +5,7 @@ pub mod of_all;
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::{FromRequestParts, State},
-};
+use axum::{Json, extract::FromRequestParts};
 use http::request::Parts;
 use media::{RunId, WebhookId};
 use serde::Serialize;
@@ -113,9 +110,7 @@ fn names(kinds: &[EventKind]) -> Vec<&'static str> {
     ),
 )]
 pub async fn create(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
+    OwnedRun(app, caller, run): OwnedRun,
     body: JsonBody,
 ) -> Result<Json<WebhookCreated>, ApiError> {
     made(&app, caller, Some(&run), &body).await
@@ -176,11 +171,7 @@ pub struct WebhookList {
     get, path = "/v1/runs/{id}/webhooks", operation_id = "listWebhooks", tag = "webhooks",
     responses((status = 200, description = "The webhooks", body = WebhookList)),
 )]
-pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedRun(run): OwnedRun,
-) -> Result<Json<WebhookList>, ApiError> {
+pub async fn list(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<WebhookList>, ApiError> {
     listed(&app, &caller, Some(run.id())).await
 }
 
@@ -198,8 +189,8 @@ async fn listed(
     }))
 }
 
-/// Webhook named by the path, of the run named there or of all runs.
-pub struct OwnedWebhook(Arc<Webhook>);
+/// The server, the caller, and the webhook that the path names, of the run named there or of all runs.
+pub struct OwnedWebhook(Arc<App>, Caller, Arc<Webhook>);
 
 impl FromRequestParts<Arc<App>> for OwnedWebhook {
     type Rejection = ApiError;
@@ -210,12 +201,13 @@ impl FromRequestParts<Arc<App>> for OwnedWebhook {
     ) -> Result<OwnedWebhook, ApiError> {
         let caller = Caller::from_request_parts(parts, app).await?;
         let run = match parts.uri.path().starts_with("/v1/runs/") {
-            true => Some(OwnedRun::from_request_parts(parts, app).await?.0.id()),
+            true => Some(OwnedRun::from_request_parts(parts, app).await?.2.id()),
             false => None,
         };
         let id = path_id(parts, app, "webhook_id", "webhook_id").await?;
         let webhook = app.webhooks.find(&caller.principal, run, id);
-        webhook.map(OwnedWebhook).ok_or(ApiError::NotFound("webhook"))
+        let webhook = webhook.ok_or(ApiError::NotFound("webhook"))?;
+        Ok(OwnedWebhook(Arc::clone(app), caller, webhook))
     }
 }
 
@@ -236,9 +228,7 @@ pub struct WebhookDeleted {
     responses((status = 200, description = "Removed", body = WebhookDeleted), FailureResponse<503>),
 )]
 pub async fn remove(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedWebhook(webhook): OwnedWebhook,
+    OwnedWebhook(app, caller, webhook): OwnedWebhook,
 ) -> Result<Json<WebhookDeleted>, ApiError> {
     app.webhooks.remove(webhook.id).await?;
     Ok(Json(WebhookDeleted {
@@ -293,9 +283,7 @@ pub struct DeadLetterList {
     responses((status = 200, description = "The dead letters", body = DeadLetterList), FailureResponse<503>),
 )]
 pub async fn dead_letters(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedWebhook(webhook): OwnedWebhook,
+    OwnedWebhook(app, caller, webhook): OwnedWebhook,
 ) -> Result<Json<DeadLetterList>, ApiError> {
     let letters = app.webhooks.dead_letters(webhook.id).await?;
     Ok(Json(DeadLetterList {
@@ -335,9 +323,7 @@ pub struct RedeliverResult {
     ),
 )]
 pub async fn redeliver(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    OwnedWebhook(webhook): OwnedWebhook,
+    OwnedWebhook(app, caller, webhook): OwnedWebhook,
 ) -> Result<Json<RedeliverResult>, ApiError> {
     let queued = app.webhooks.redeliver(webhook.id).await?;
     Ok(Json(RedeliverResult {

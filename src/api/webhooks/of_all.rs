@@ -53,12 +53,8 @@ pub async fn list(
     tag = "webhooks",
     responses((status = 200, description = "Removed", body = WebhookDeleted), FailureResponse<404>, FailureResponse<503>),
 )]
-pub async fn remove(
-    app: State<Arc<App>>,
-    caller: Caller,
-    webhook: OwnedWebhook,
-) -> Result<Json<WebhookDeleted>, ApiError> {
-    super::remove(app, caller, webhook).await
+pub async fn remove(webhook: OwnedWebhook) -> Result<Json<WebhookDeleted>, ApiError> {
+    super::remove(webhook).await
 }
 
 /// List the events that the target of a webhook of all runs did not accept: the newest 100, oldest first.
@@ -67,12 +63,8 @@ pub async fn remove(
     operation_id = "listDeadLettersOfAll", tag = "webhooks",
     responses((status = 200, description = "The dead letters", body = DeadLetterList), FailureResponse<404>, FailureResponse<503>),
 )]
-pub async fn dead_letters(
-    app: State<Arc<App>>,
-    caller: Caller,
-    webhook: OwnedWebhook,
-) -> Result<Json<DeadLetterList>, ApiError> {
-    super::dead_letters(app, caller, webhook).await
+pub async fn dead_letters(webhook: OwnedWebhook) -> Result<Json<DeadLetterList>, ApiError> {
+    super::dead_letters(webhook).await
 }
 
 /// Redeliver the dead letters of a webhook of all runs.
@@ -84,10 +76,6 @@ pub async fn dead_letters(
         FailureResponse<404>, FailureResponse<503>,
     ),
 )]
-pub async fn redeliver(
-    app: State<Arc<App>>,
-    caller: Caller,
-    webhook: OwnedWebhook,
-) -> Result<Json<RedeliverResult>, ApiError> {
-    super::redeliver(app, caller, webhook).await
+pub async fn redeliver(webhook: OwnedWebhook) -> Result<Json<RedeliverResult>, ApiError> {
+    super::redeliver(webhook).await
 }
