@@ -1,15 +1,12 @@
 //! Runs the checks of the server's setup and reports them.
 
-use std::sync::Arc;
-
-use axum::{Json, extract::State};
+use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    App,
     checks::{self, Check},
-    extract::Caller,
+    extract::Call,
     openapi::schema_types,
 };
 
@@ -27,7 +24,7 @@ pub struct DoctorReport {
     get, path = "/v1/doctor", operation_id = "diagnose", tag = "server",
     responses((status = 200, description = "What was found", body = DoctorReport)),
 )]
-pub async fn diagnose(State(app): State<Arc<App>>, caller: Caller) -> Json<DoctorReport> {
+pub async fn diagnose(Call(app, caller): Call) -> Json<DoctorReport> {
     let checks = checks::checks(&app).await;
     Json(DoctorReport { request_id: caller.request_id.into(), checks })
 }

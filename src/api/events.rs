@@ -2,7 +2,6 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use axum::extract::State;
 use http::Uri;
 use media::{Label, Seq};
 use serde_json::Value;
@@ -12,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, JsonBody, OwnedRun, QueryParams},
+    extract::{Call, JsonBody, OwnedRun, QueryParams},
     openapi::{
         FailureResponse,
         events::{EventRecord, QueryMatch},
@@ -242,7 +241,7 @@ struct AppliedQuery {
     request_body = QueryRequest,
     responses((status = 200, description = "What was found", body = QueryResult), FailureResponse<404>, FailureResponse<503>),
 )]
-pub async fn query(State(app): State<Arc<App>>, caller: Caller, body: JsonBody) -> ApiResult {
+pub async fn query(Call(app, caller): Call, body: JsonBody) -> ApiResult {
     let QueryRequest { run_id: schema_types::RunId(id), kind, from_seq, limit, wait_ms } =
         body.read()?;
     let kind = kind.map(|schema_types::EventKind(kind)| kind);

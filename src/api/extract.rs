@@ -43,6 +43,17 @@ impl FromRequestParts<Arc<App>> for Caller {
     }
 }
 
+/// The server, and the caller of a request.
+pub struct Call(pub Arc<App>, pub Caller);
+
+impl FromRequestParts<Arc<App>> for Call {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Call, ApiError> {
+        Ok(Call(Arc::clone(app), Caller::from_request_parts(parts, app).await?))
+    }
+}
+
 /// Path prefix of a reverse proxy, from `x-forwarded-prefix`; empty without one. Trusted only if the peer is
 /// loopback or on a private network, as an installation's proxy is.
 pub struct Prefix(String);

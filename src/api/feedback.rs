@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
+use axum::Json;
 use http::Uri;
 use media::{FeedbackId, RunId};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, JsonBody, OwnedRun, QueryParams},
+    extract::{Call, JsonBody, OwnedRun, QueryParams},
     openapi::schema_types,
     pagination::{PageQuery, linked},
     streamed_json::{READING_BYTES, list as listed, record_texts},
@@ -147,8 +147,7 @@ struct Listed {
     responses((status = 200, description = "The feedback", body = Listed)),
 )]
 pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
+    Call(app, caller): Call,
     QueryParams(page): QueryParams<PageQuery>,
     uri: Uri,
 ) -> ApiResult {

@@ -12,11 +12,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use axum::{
-    Json,
-    extract::{Path as UrlPath, State},
-    response::IntoResponse,
-};
+use axum::{Json, extract::Path as UrlPath, response::IntoResponse};
 use http::{HeaderMap, Method, StatusCode, Uri};
 use serde::Serialize;
 use serde_json::Value;
@@ -26,7 +22,7 @@ use super::{
     ApiResult, App,
     conditional::{Preconditions, ResourceVersion},
     error::ApiError,
-    extract::{Caller, QueryParams},
+    extract::{Call, QueryParams},
     openapi::{FailureResponse, schema_types},
     pagination::{NO_CURSOR, PageLimit, limit, linked},
     send_budget,
@@ -106,8 +102,7 @@ fn told(error: SourceError) -> ApiError {
     ),
 )]
 pub async fn fetch(
-    State(app): State<Arc<App>>,
-    caller: Caller,
+    Call(app, caller): Call,
     UrlPath(name): UrlPath<String>,
     method: Method,
     headers: HeaderMap,
@@ -204,8 +199,7 @@ fn cursor(value: &Value) -> Result<StoredName, ValueError> {
     responses((status = 200, description = "The uploads", body = FilePage), FailureResponse<503>),
 )]
 pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
+    Call(app, caller): Call,
     QueryParams(FilesQuery { limit, cursor: before }): QueryParams<FilesQuery>,
     uri: Uri,
 ) -> ApiResult {
@@ -261,11 +255,7 @@ fn files(
         (status = 503, description = "Records cannot be read or written now", content_type = "text/plain", body = String),
     ),
 )]
-pub async fn delete(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    UrlPath(name): UrlPath<String>,
-) -> ApiResult {
+pub async fn delete(Call(app, caller): Call, UrlPath(name): UrlPath<String>) -> ApiResult {
     check_name(&name)?;
     let (uploads, owner) = (Arc::clone(&app.uploads), caller.principal);
     let removed = app.blocking(move || -> Result<Option<StoredName>, UploadError> {

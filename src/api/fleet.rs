@@ -1,15 +1,13 @@
 //! Lists and searches the caller's runs on all servers that mirror their events to one database.
 
-use std::sync::Arc;
-
-use axum::{Json, extract::State, response::IntoResponse};
+use axum::{Json, response::IntoResponse};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    ApiResult, App,
-    extract::{Caller, JsonBody, QueryParams},
+    ApiResult,
+    extract::{Call, JsonBody, QueryParams},
     openapi::schema_types,
     pagination::PageLimit,
     search::{QUERY_BYTES_MAX, SEARCH_DEFAULT, SearchLimit},
@@ -76,8 +74,7 @@ struct Listed {
     responses((status = 200, description = "The runs", body = Listed)),
 )]
 pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
+    Call(app, caller): Call,
     QueryParams(FleetQuery { limit }): QueryParams<FleetQuery>,
 ) -> ApiResult {
     let limit = limit.map_or(RUNS_DEFAULT, |BoundedInt(limit)| limit) as usize;
@@ -159,7 +156,7 @@ fn needle(value: &Value) -> Result<String, ValueError> {
     request_body = FleetSearchRequest,
     responses((status = 200, description = "What was found", body = Found)),
 )]
-pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: JsonBody) -> ApiResult {
+pub async fn search(Call(app, caller): Call, body: JsonBody) -> ApiResult {
     let FleetSearchRequest { query, limit } = body.read()?;
     let limit = limit.map_or(SEARCH_DEFAULT, |BoundedInt(limit)| limit) as usize;
     let hits = app.database()?.fleet_search(&caller.principal, &query, limit).await?;

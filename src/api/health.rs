@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State, response::IntoResponse};
+use axum::{Json, response::IntoResponse};
 use http::StatusCode;
 use serde::Serialize;
 use timeline::LogState;
 use utoipa::ToSchema;
 
-use super::{ApiResult, App, extract::Caller, openapi::schema_types};
+use super::{ApiResult, App, extract::Call, openapi::schema_types};
 
 /// Liveness of the server.
 #[derive(Serialize, ToSchema)]
@@ -63,7 +63,7 @@ struct MissingTool {
          headers(("retry-after" = u32, description = "Seconds after which to ask again"))),
     ),
 )]
-pub async fn ready(State(app): State<Arc<App>>, caller: Caller) -> ApiResult {
+pub async fn ready(Call(app, caller): Call) -> ApiResult {
     let work = Arc::clone(&app);
     let reasons = app.blocking(move || reasons(&work)).await?;
     let missing = app.settings.tools.iter().filter(|tool| tool.path.is_none());

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{Json, extract::State};
+use axum::Json;
 use infer::{
     BackendError, Completion, FailureKind, FinishReason, TokenUsage,
     scheduler::{AdmissionError, LimitKind, Priority},
@@ -26,7 +26,7 @@ use utoipa::ToSchema;
 use super::{
     App,
     error::ApiError,
-    extract::{Caller, JsonBody},
+    extract::{Call, Caller, JsonBody},
     openapi::{FailureResponse, schema_types},
 };
 use crate::{
@@ -142,11 +142,7 @@ fn held_bytes(value: &Value) -> usize {
         FailureResponse<404>, FailureResponse<409>, FailureResponse<503>,
     ),
 )]
-pub async fn infer(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    body: JsonBody,
-) -> Result<Json<InferAnswer>, ApiError> {
+pub async fn infer(Call(app, caller): Call, body: JsonBody) -> Result<Json<InferAnswer>, ApiError> {
     let since = Instant::now();
     let catalog = app.inference.catalog_for(&body.models()).await;
     // Compiling the output schema is CPU work for a blocking thread.

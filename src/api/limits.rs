@@ -10,11 +10,10 @@ use std::{
     collections::BTreeMap,
     num::{NonZeroU32, NonZeroU64},
     ops::RangeInclusive,
-    sync::Arc,
     time::Duration,
 };
 
-use axum::{Json, extract::State};
+use axum::Json;
 use infer::finding::{DESCRIPTION_BYTES_MAX, SUMMARY_BYTES_MAX};
 use media::FrameRate;
 use serde::Serialize;
@@ -26,7 +25,7 @@ use super::{
     ANALYSES_WAITING, App, DRAIN, FAILURES_MAX, READERS_WAITING,
     analyze::{self, SegmentMs, WindowSize},
     events::{self, QueryLimit, WaitMs},
-    extract::{BODY_BYTES_MAX, Caller},
+    extract::{BODY_BYTES_MAX, Call, Caller},
     feedback::{Category, FeedbackText, Rating},
     idempotency,
     infer::{
@@ -143,7 +142,7 @@ fn rates() -> RangeInclusive<Number> {
     get, path = "/v1/limits", operation_id = "getLimits", tag = "server",
     responses((status = 200, description = "The limits", body = Limits)),
 )]
-pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Limits> {
+pub async fn list(Call(app, caller): Call) -> Json<Limits> {
     let mut limits = of_fields();
     let used = app.quota.used(&caller.principal);
     limits.extend(of_connections(&app));

@@ -1,13 +1,11 @@
 //! Lists the models a caller can name, their backends, and this server's decode and gate backends.
 
-use std::sync::Arc;
-
-use axum::{Json, extract::State};
+use axum::Json;
 use infer::{ProbeResult, Standing};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{App, extract::Caller, openapi::schema_types};
+use super::{extract::Call, openapi::schema_types};
 use crate::{
     base::{
         clock::millis,
@@ -176,7 +174,7 @@ fn model_record(
     get, path = "/v1/models", operation_id = "listModels", tag = "server",
     responses((status = 200, description = "The models", body = Models)),
 )]
-pub async fn list(State(app): State<Arc<App>>, caller: Caller) -> Json<Models> {
+pub async fn list(Call(app, caller): Call) -> Json<Models> {
     let able = app.workers.capabilities.as_ref();
     let probes = app.inference.probe().await;
     let catalog = app.inference.catalog();

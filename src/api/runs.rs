@@ -4,7 +4,7 @@ mod summary;
 
 use std::sync::Arc;
 
-use axum::{Json, extract::State};
+use axum::Json;
 use http::Uri;
 use media::{RequestId, Seq};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, JsonBody, OwnedRun, QueryParams},
+    extract::{Call, JsonBody, OwnedRun, QueryParams},
     openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
     reason::ModelName,
@@ -67,11 +67,7 @@ pub struct RunCreated {
     request_body = RunRequest,
     responses((status = 200, description = "The run", body = RunCreated), FailureResponse<409>, FailureResponse<503>),
 )]
-pub async fn create(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    body: JsonBody,
-) -> Result<Json<RunCreated>, ApiError> {
+pub async fn create(Call(app, caller): Call, body: JsonBody) -> Result<Json<RunCreated>, ApiError> {
     let catalog = app.inference.catalog_for(&body.models()).await;
     let RunRequest { mode, model, label } = body.read_as(Form::Naming(&catalog))?;
     let mode = mode.map_or_else(Mode::default, |mode| mode.0);
@@ -117,8 +113,7 @@ declared!(RunsQuery { status, include });
     responses((status = 200, description = "The runs", body = Vec<RunRecord>), FailureResponse<503>),
 )]
 pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
+    Call(app, caller): Call,
     QueryParams((query, page)): QueryParams<(RunsQuery, PageQuery)>,
     uri: Uri,
 ) -> ApiResult {

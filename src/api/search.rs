@@ -1,17 +1,15 @@
 //! Substring search over stored descriptions.
 
-use std::sync::Arc;
-
-use axum::{Json, extract::State, response::IntoResponse};
+use axum::{Json, response::IntoResponse};
 use search::FoldedPattern;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    ApiResult, App,
+    ApiResult,
     error::ApiError,
-    extract::{Caller, JsonBody},
+    extract::{Call, JsonBody},
     openapi::{FailureResponse, schema_types},
     send_budget,
 };
@@ -63,7 +61,7 @@ declared!(SearchRequest { query, limit, run_id });
         FailureResponse<404>, FailureResponse<503>,
     ),
 )]
-pub async fn search(State(app): State<Arc<App>>, caller: Caller, body: JsonBody) -> ApiResult {
+pub async fn search(Call(app, caller): Call, body: JsonBody) -> ApiResult {
     let SearchRequest { query, limit, run_id } = body.read()?;
     let find = |id| app.registry.find(id, &caller.principal);
     let run = match run_id {

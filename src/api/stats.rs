@@ -2,14 +2,14 @@
 
 use std::{sync::Arc, time::Instant};
 
-use axum::{Json, extract::State};
+use axum::Json;
 use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     App,
     error::ApiError,
-    extract::{Caller, QueryParams},
+    extract::{Call, QueryParams},
     openapi::schema_types,
 };
 use crate::base::{
@@ -105,8 +105,7 @@ struct MachineMinute {
     responses((status = 200, description = "The minutes", body = Stats)),
 )]
 pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
+    Call(app, caller): Call,
     QueryParams(StatsQuery { minutes }): QueryParams<StatsQuery>,
 ) -> Result<Json<Stats>, ApiError> {
     let minutes = minutes.map_or(MINUTES_MAX, |BoundedInt(minutes)| minutes as usize);

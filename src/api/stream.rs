@@ -1,8 +1,6 @@
 //! Server-Sent Events: live events of one run, or of all runs of the caller.
 
-use std::sync::Arc;
-
-use axum::{extract::State, response::IntoResponse};
+use axum::response::IntoResponse;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use media::Seq;
 use serde_json::Value;
@@ -12,7 +10,7 @@ use super::{
     ApiResult, App,
     error::ApiError,
     events::FromSeq,
-    extract::{Caller, OwnedRun, RawParams},
+    extract::{Call, OwnedRun, RawParams},
     openapi::{FailureResponse, schema_types},
 };
 use crate::{
@@ -108,12 +106,7 @@ pub async fn of_run(
         FailureResponse<429>, FailureResponse<503>,
     ),
 )]
-pub async fn of_all(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    headers: HeaderMap,
-    params: RawParams,
-) -> ApiResult {
+pub async fn of_all(Call(app, caller): Call, headers: HeaderMap, params: RawParams) -> ApiResult {
     let (after, filter) = asked(&app, &headers, &params)?;
     let scope = StreamScope::Owner(caller.principal.clone());
     stream(&app, caller.principal, scope, after, filter).await

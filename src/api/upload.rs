@@ -7,7 +7,7 @@ mod form;
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use bytes::Bytes;
 use http::{HeaderMap, header};
 use media::RequestId;
@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, check_body},
+    extract::{Call, check_body},
     idempotency::{DeferredKey, response},
     middleware::REQUEST_ID,
     openapi::{FailureResponse, schema_types},
@@ -99,11 +99,7 @@ impl UploadAnswer {
         FailureResponse<409>, FailureResponse<503>,
     ),
 )]
-pub async fn upload(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    mut request: Request,
-) -> ApiResult {
+pub async fn upload(Call(app, caller): Call, mut request: Request) -> ApiResult {
     let ticket = request.extensions_mut().remove::<DeferredKey>();
     check_head(request.headers(), app.settings.upload_bytes_max)?;
     app.check_open()?;

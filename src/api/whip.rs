@@ -5,12 +5,10 @@
 
 pub mod attach_config;
 
-use std::sync::Arc;
-
 use axum::{
     Json,
     body::Body as RawBody,
-    extract::{Path, State},
+    extract::Path,
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -23,7 +21,7 @@ use utoipa::ToSchema;
 use super::{
     ApiResult, App,
     error::ApiError,
-    extract::{Caller, JsonBody, check_body},
+    extract::{Call, Caller, JsonBody, check_body},
     openapi::schema_types,
 };
 use crate::{
@@ -82,12 +80,7 @@ pub fn accepted() -> impl Iterator<Item = (HeaderName, HeaderValue)> {
         (status = 503, description = "No capacity", body = String, content_type = "text/plain"),
     ),
 )]
-pub async fn offer(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    headers: HeaderMap,
-    body: RawBody,
-) -> ApiResult {
+pub async fn offer(Call(app, caller): Call, headers: HeaderMap, body: RawBody) -> ApiResult {
     check_body(&headers, SDP, |essence| essence == SDP)?;
     let offer = text(body).await?;
     let mut given = headers.get_all(ATTACH).iter();
@@ -145,8 +138,7 @@ pub async fn offer(
     ),
 )]
 pub async fn patch(
-    State(app): State<Arc<App>>,
-    caller: Caller,
+    Call(app, caller): Call,
     Path(session): Path<String>,
     headers: HeaderMap,
     body: RawBody,
@@ -177,11 +169,7 @@ pub async fn patch(
         (status = 404, description = "No such session of the caller's", body = String, content_type = "text/plain"),
     ),
 )]
-pub async fn terminate(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    Path(session): Path<String>,
-) -> ApiResult {
+pub async fn terminate(Call(app, caller): Call, Path(session): Path<String>) -> ApiResult {
     if let SessionLookup::Live(session) = find(&app, &caller.principal, &session)? {
         session.end(EndReason::Deleted(caller.request_id)).await;
     }
@@ -213,8 +201,7 @@ pub struct PromptApplied {
     ),
 )]
 pub async fn prompt(
-    State(app): State<Arc<App>>,
-    caller: Caller,
+    Call(app, caller): Call,
     Path(session): Path<String>,
     body: JsonBody,
 ) -> ApiResult {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{Json, extract::State};
+use axum::Json;
 use infer::scheduler::{AdmissionError, LimitKind, Priority};
 use media::RequestId;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use crate::{
     api::{
         App,
         error::{ApiError, ErrorBody},
-        extract::{Caller, JsonBody},
+        extract::{Call, Caller, JsonBody},
         openapi::{FailureResponse, schema_types},
     },
     base::json::{BoundedInt, Form, List, declared},
@@ -100,8 +100,7 @@ impl ItemRecord {
     responses((status = 200, description = "What became of each", body = BatchResult), FailureResponse<409>, FailureResponse<503>),
 )]
 pub async fn infer_batch(
-    State(app): State<Arc<App>>,
-    caller: Caller,
+    Call(app, caller): Call,
     body: JsonBody,
 ) -> Result<Json<BatchResult>, ApiError> {
     let catalog = app.inference.catalog_for(&body.models()).await;

@@ -1,14 +1,11 @@
 //! Routes of webhooks of all runs of a principal, later ones included; the work is that of run webhooks.
 
-use std::sync::Arc;
-
-use axum::{Json, extract::State};
+use axum::Json;
 
 use super::{
     super::{
-        App,
         error::ApiError,
-        extract::{Caller, JsonBody},
+        extract::{Call, JsonBody},
         openapi::FailureResponse,
     },
     DeadLetterList, OwnedWebhook, RedeliverResult, WebhookCreated, WebhookDeleted, WebhookList,
@@ -28,8 +25,7 @@ use super::{
     ),
 )]
 pub async fn create(
-    State(app): State<Arc<App>>,
-    caller: Caller,
+    Call(app, caller): Call,
     body: JsonBody,
 ) -> Result<Json<WebhookCreated>, ApiError> {
     made(&app, caller, None, &body).await
@@ -40,10 +36,7 @@ pub async fn create(
     get, path = "/v1/webhooks", operation_id = "listWebhooksOfAll", tag = "webhooks",
     responses((status = 200, description = "The webhooks", body = WebhookList)),
 )]
-pub async fn list(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-) -> Result<Json<WebhookList>, ApiError> {
+pub async fn list(Call(app, caller): Call) -> Result<Json<WebhookList>, ApiError> {
     listed(&app, &caller, None).await
 }
 
