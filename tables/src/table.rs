@@ -65,28 +65,17 @@ impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
     }
 }
 
-impl From<i64> for Cell<'_> {
-    fn from(value: i64) -> Self {
-        Cell::Int(value)
-    }
+macro_rules! cells {
+    ($($type:ty => $cell:ident),*) => { $(impl From<$type> for Cell<'_> {
+        fn from(value: $type) -> Self { Cell::$cell(value) }
+    })* };
 }
+cells!(i64 => Int, f64 => Real, bool => Flag);
 
 /// Converts positions and counts of the API, which stay within JSON's integers.
 impl From<u64> for Cell<'_> {
     fn from(value: u64) -> Self {
         Cell::Int(i64::try_from(value).unwrap_or(i64::MAX))
-    }
-}
-
-impl From<f64> for Cell<'_> {
-    fn from(value: f64) -> Self {
-        Cell::Real(value)
-    }
-}
-
-impl From<bool> for Cell<'_> {
-    fn from(value: bool) -> Self {
-        Cell::Flag(value)
     }
 }
 
