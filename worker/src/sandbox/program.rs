@@ -5,7 +5,7 @@
 
 use std::{io, path::PathBuf};
 
-use landlock::{ABI, Access, AccessFs};
+use landlock::{ABI, AccessFs};
 use rustix::process::Resource;
 
 use super::{
