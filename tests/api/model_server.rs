@@ -64,23 +64,21 @@ fn answered(reply: &Reply) -> Value {
     answer
 }
 
-#[test]
-fn llama_cpp_answers_in_words_in_part_and_by_a_schema() {
-    let Some(models) = ModelServer::start(&this_test(), 0) else { return };
-    let server = server(&models, KEY).start();
-    let words = answered(&infer(&server, json!({})));
+/// It answers in words, in part and by a schema.
+fn check_answers(server: &Server) {
+    let words = answered(&infer(server, json!({})));
     let expected = json!({
         "provider": "noise", "model": MODEL, "finish_reason": "stop", "fallback_used": false, "output_json": null,
     });
     assert_has(&words, &expected);
     assert!(words["output_text"].as_str().is_some_and(|text| !text.is_empty()), "{words}");
-    let part = answered(&infer(&server, json!({"max_tokens": 2})));
+    let part = answered(&infer(server, json!({"max_tokens": 2})));
     assert_eq!(part["finish_reason"], "length");
     assert_eq!(part["tokens"]["completion_tokens"], 2);
     let run = server.create_run();
     for temperature in [0.0, 0.7, 2.0] {
         let asked = json!({"output_schema": schema(), "temperature": temperature, "run_id": run});
-        let found = answered(&infer(&server, asked));
+        let found = answered(&infer(server, asked));
         assert_valid(&found["output_json"]);
         let text = found["output_text"].as_str().expect("a text");
         assert_eq!(serde_json::from_str::<Value>(text).ok(), Some(found["output_json"].clone()));
@@ -95,9 +93,13 @@ fn llama_cpp_answers_in_words_in_part_and_by_a_schema() {
 }
 
 #[test]
-fn what_llama_cpp_refuses_is_said_without_its_words() {
+fn llama_cpp_answers_as_it_is_asked_and_what_it_refuses_is_said_without_its_words() {
     let Some(models) = ModelServer::start(&this_test(), 0) else { return };
-    let right = server(&models, KEY).start();
+    let right = server(&models, KEY).clips().start();
+    check_answers(&right);
+    check_batch(&right);
+    check_stills(&right);
+    check_chunks(&right);
     // A letter is a token: more than the model has room for.
     let long = infer(&right, json!({"prompt": "n".repeat(32_768)}));
     drop(right);
@@ -111,10 +113,8 @@ fn what_llama_cpp_refuses_is_said_without_its_words() {
     }
 }
 
-#[test]
-fn a_batch_by_llama_cpp_is_in_order() {
-    let Some(models) = ModelServer::start(&this_test(), 0) else { return };
-    let server = server(&models, KEY).start();
+/// A batch is in order.
+fn check_batch(server: &Server) {
     // A letter is a token: the seventh has more than there is room for, and the others are told
     // apart by their counts.
     let request = |index: usize| {
@@ -154,21 +154,15 @@ fn hidden_reasoning_is_no_part_of_an_answer() {
     }
 }
 
-#[test]
-fn stored_stills_are_pictures_that_llama_cpp_takes() {
-    let Some(models) = ModelServer::start(&this_test(), 0) else { return };
-    let server = server(&models, KEY).clips().start();
+/// Stored stills are pictures that it takes.
+fn check_stills(server: &Server) {
     let run = server.ingested(&json!({"source_uri": "talk.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 40}));
     let kept = server.get(&format!("/v1/runs/{run}/keyframes")).json();
-    let hashes: Vec<&Value> = kept["keyframes"]
-        .as_array()
-        .expect("an array")
-        .iter()
-        .map(|still| &still["image_sha256"])
-        .collect();
-    assert!(!hashes.is_empty(), "{kept}");
+    let kept = kept["keyframes"].as_array().expect("an array");
+    let hashes: Vec<&Value> = kept.iter().map(|still| &still["image_sha256"]).collect();
+    assert!(!hashes.is_empty(), "{kept:?}");
     let prompt_tokens = |images: Vec<Value>| {
-        let found = answered(&infer(&server, json!({"images": images, "output_schema": schema()})));
+        let found = answered(&infer(server, json!({"images": images, "output_schema": schema()})));
         assert_valid(&found["output_json"]);
         found["tokens"]["prompt_tokens"].as_u64().expect("a count")
     };
@@ -179,10 +173,8 @@ fn stored_stills_are_pictures_that_llama_cpp_takes() {
     assert!(none < one && one < two, "pictures are tokens: {none}, {one}, {two}");
 }
 
-#[test]
-fn llama_cpp_is_asked_about_every_chunk_of_a_clip() {
-    let Some(models) = ModelServer::start(&this_test(), 0) else { return };
-    let server = server(&models, KEY).clips().start();
+/// It is asked about every chunk of a clip.
+fn check_chunks(server: &Server) {
     let diff = json!({"visual_diff": true, "semantic_frames_per_chunk": 1});
     for more in [json!({}), json!({"temporal_chain": true}), diff] {
         let run = server.create_run();

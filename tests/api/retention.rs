@@ -4,7 +4,7 @@ use std::{fs::File, io::Write, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::routes::frame;
+use super::routes::work;
 use crate::support::{BOB, Reply, Server, Setup, can_mount, files, wait_until};
 
 /// An age in days that has passed by the next start: a few milliseconds.
@@ -103,26 +103,13 @@ fn without_room_for_anything_new_work_is_told_and_old_work_ends() {
         ("SERVICE_QUOTA_BYTES", 503, "unavailable"),
     ] {
         let server = Setup::new(dir.path()).var(name, &total.to_string()).start();
-        let run_path = format!("/v1/runs/{run}");
-        for (path, body) in [
-            ("/v1/runs".to_owned(), json!({})),
-            (format!("{run_path}/ingest"), json!({ "source_uri": "x.mp4" })),
-            (format!("{run_path}/analyze"), json!({ "model": "qwen3-vl-8b", "frames": [frame()] })),
-            (
-                format!("{run_path}/reason"),
-                json!({ "source_uri": "x.mp4", "model": "qwen3-vl-4b" }),
-            ),
-            (
-                "/v1/infer".to_owned(),
-                json!({ "model": "qwen3-vl-4b", "prompt": "p", "run_id": run }),
-            ),
-        ] {
+        for (path, body) in work(&run) {
             let refused = server.post(&path, &body);
             assert_eq!((refused.status, refused.code().as_str()), (status, code), "{path}");
             let retry = refused.header("retry-after");
             assert_eq!(retry.is_empty(), status == 409, "{path}: {retry:?}");
         }
-        let refused = server.post(&format!("{run_path}/keepalive"), &json!({}));
+        let refused = server.post_run(&run, "keepalive", &json!({}));
         assert_eq!((refused.status, refused.code().as_str()), (status, code));
     }
     let server = Setup::new(dir.path()).var("SERVICE_QUOTA_BYTES", "1").start();

@@ -36,6 +36,18 @@ fn question(run: Option<&str>) -> Value {
     json!({"model": "qwen3-vl-4b", "prompt": "p", "run_id": run})
 }
 
+/// Work of each kind, some of it for `run`: paths and bodies.
+pub fn work(run: &str) -> [(String, Value); 5] {
+    let of = |what: &str| format!("/v1/runs/{run}/{what}");
+    [
+        ("/v1/runs".to_owned(), json!({})),
+        (of("ingest"), json!({"source_uri": "talk.mp4"})),
+        (of("analyze"), json!({"model": "qwen3-vl-8b", "frames": [frame()]})),
+        (of("reason"), json!({"source_uri": "talk.mp4", "model": "qwen3-vl-4b"})),
+        ("/v1/infer".to_owned(), question(Some(run))),
+    ]
+}
+
 /// Statuses that no test here shows, and why.
 fn shown_elsewhere(operation: &str, status: u16) -> bool {
     match (operation, status) {
@@ -407,24 +419,16 @@ fn check_internal(reply: &Reply, path: &str) {
 /// Answers of a server without room on disk, which had some when `run` was made.
 fn without_room(setup: &Setup, book: &mut Book, run: &str) {
     let server = setup.clone().var("SERVICE_DISK_RESERVE_MIB", "16777216").start();
-    let frames = json!({"model": "qwen3-vl-8b", "frames": [frame()]});
+    let hook = json!({"url": "https://127.0.0.1:9/hook"});
     let rows = [
-        ("POST", "/v1/runs".to_owned(), json!({})),
         ("PATCH", format!("/v1/runs/{run}"), json!({"label": "gate 3"})),
-        ("POST", format!("/v1/runs/{run}/ingest"), json!({"source_uri": "talk.mp4"})),
-        ("POST", format!("/v1/runs/{run}/analyze"), frames),
-        (
-            "POST",
-            format!("/v1/runs/{run}/reason"),
-            json!({"source_uri": "talk.mp4", "model": "qwen3-vl-4b"}),
-        ),
-        ("POST", format!("/v1/runs/{run}/webhooks"), json!({"url": "https://127.0.0.1:9/hook"})),
-        ("POST", "/v1/webhooks".to_owned(), json!({"url": "https://127.0.0.1:9/hook"})),
-        ("POST", "/v1/infer".to_owned(), question(None)),
+        ("POST", format!("/v1/runs/{run}/webhooks"), hook.clone()),
+        ("POST", "/v1/webhooks".to_owned(), hook),
         ("POST", "/v1/infer/batch".to_owned(), json!({"requests": [question(None)]})),
         ("GET", "/v1/ready".to_owned(), Value::Null),
     ];
-    for (method, path, body) in rows {
+    let work = work(run).map(|(path, body)| ("POST", path, body));
+    for (method, path, body) in work.into_iter().chain(rows) {
         let call = server.call(method, &path);
         let reply = if body.is_null() { call.send() } else { call.json(&body).send() };
         let why = reply.text.contains("16777216 MiB reserved");

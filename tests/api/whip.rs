@@ -3,39 +3,14 @@
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-use crate::support::{BOB, Call, PATIENCE, Reply, Server, Setup, shared};
+use crate::support::{BOB, Call, PATIENCE, Reply, Server, Setup, shared, whip::OFFER};
 
 const PATH: &str = "/v1/stream/whip";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
-/// An offer of one video section with `codec` at payload type 96.
+
+/// An offer of one video section with `codec`.
 pub fn offer(codec: &str) -> String {
-    let fingerprint = vec!["AB"; 32].join(":");
-    let lines = [
-        "v=0",
-        "o=- 4611731400430051336 2 IN IP4 127.0.0.1",
-        "s=-",
-        "t=0 0",
-        "a=group:BUNDLE 0",
-        "m=video 9 UDP/TLS/RTP/SAVPF 96 97",
-        "c=IN IP4 0.0.0.0",
-        "a=rtcp:9 IN IP4 0.0.0.0",
-        "a=ice-ufrag:4ZcD",
-        "a=ice-pwd:2/1muCWoOi3uLifh0NuRHlSS",
-        "a=ice-options:trickle",
-        &format!("a=fingerprint:sha-256 {fingerprint}"),
-        "a=setup:actpass",
-        "a=mid:0",
-        "a=sendonly",
-        "a=rtcp-mux",
-        &format!("a=rtpmap:96 {codec}/90000"),
-        "a=rtcp-fb:96 nack",
-        "a=rtcp-fb:96 nack pli",
-        "a=rtpmap:97 rtx/90000",
-        "a=fmtp:97 apt=96",
-        "a=ssrc:2 cname:x",
-        "",
-    ];
-    lines.join("\r\n")
+    OFFER.replace("VP8", codec)
 }
 
 /// The request that brings an offer.
@@ -135,10 +110,10 @@ fn candidates_and_restarts_follow_the_entity_tag() {
     let tag = reply.header("etag").to_owned();
     let candidate = "candidate:1 1 udp 2130706431 192.0.2.7 50000 typ host";
     let trickled = format!(
-        "a=ice-ufrag:4ZcD\r\na=ice-pwd:2/1muCWoOi3uLifh0NuRHlSS\r\n\
+        "a=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\n\
         m=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:0\r\na={candidate}\r\na=end-of-candidates\r\n"
     );
-    let restart = trickled.replace("4ZcD", "9uB6").replace("2/1mu", "3/2nv");
+    let restart = trickled.replace("abcd", "efgh").replace("pwd:0", "pwd:9");
     let patch = |body: &str, tag: Option<&str>| {
         let call = server.call("PATCH", &session).header("content-type", FRAGMENT);
         let call = match tag {
