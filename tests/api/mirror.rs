@@ -383,24 +383,21 @@ async fn a_database_that_is_replaced_while_the_server_runs_is_filled_from_the_st
     own.append(&["a", "b"]);
     let is_there = "SELECT to_regclass('sightline_skipped') IS NOT NULL";
     let all = "SELECT count(*), min(seq), max(seq) FROM sightline_events";
-    let work = tokio::task::spawn_blocking(move || {
-        postgres.wait_for(is_there, "t");
-        postgres.wait_for(all, "2|1|2");
-        // An empty one in its place.
-        postgres.sql(
-            "DROP TABLE sightline_events, sightline_feedback, sightline_migrations, \
-             sightline_database, sightline_skipped, sightline_progress, sightline_log, \
-             sightline_log_progress, sightline_runs",
-        );
-        own.append(&["c"]);
-        postgres.wait_for(is_there, "t");
-        postgres.wait_for(all, "3|1|3");
-        // One that another server has used.
-        postgres.sql("DELETE FROM sightline_events; UPDATE sightline_database SET id = 'other'");
-        own.append(&["d"]);
-        postgres.wait_for(all, "4|1|4");
-    });
-    work.await.expect("copied");
+    postgres.wait_for(is_there, "t");
+    postgres.wait_for(all, "2|1|2");
+    // An empty one in its place.
+    postgres.sql(
+        "DROP TABLE sightline_events, sightline_feedback, sightline_migrations, \
+         sightline_database, sightline_skipped, sightline_progress, sightline_log, \
+         sightline_log_progress, sightline_runs",
+    );
+    own.append(&["c"]);
+    postgres.wait_for(is_there, "t");
+    postgres.wait_for(all, "3|1|3");
+    // One that another server has used.
+    postgres.sql("DELETE FROM sightline_events; UPDATE sightline_database SET id = 'other'");
+    own.append(&["d"]);
+    postgres.wait_for(all, "4|1|4");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -422,26 +419,23 @@ async fn rows_that_a_restore_takes_back_while_the_server_runs_are_copied_again()
 async fn an_event_that_the_database_never_takes_is_listed_and_passed() {
     let postgres = Postgres::start();
     let own = Own::start(Scope::Descriptions, &postgres.url());
-    let work = tokio::task::spawn_blocking(move || {
-        postgres.wait_for("SELECT to_regclass('sightline_skipped') IS NOT NULL", "t");
-        postgres.sql(
-            "ALTER TABLE sightline_events ADD CONSTRAINT edible \
-             CHECK (payload::text NOT LIKE '%poison%')",
-        );
-        own.append(&["a", "b", "poison", "c", "poison too", "d"]);
-        postgres.wait_for(
-            "SELECT string_agg(seq::text, ' ' ORDER BY seq) FROM sightline_events",
-            "1 2 4 6",
-        );
-        let skipped = postgres.sql("SELECT seq, kind, reason FROM sightline_skipped ORDER BY seq");
-        let rows: Vec<&str> = skipped.lines().collect();
-        assert!(rows[0].starts_with("3|vlm|") && rows[0].contains("edible"), "{skipped}");
-        assert!(rows[1].starts_with("5|vlm|") && rows.len() == 2, "{skipped}");
-        assert_eq!(own.metrics.mirror_skipped.get(), 2);
-        own.append(&["e"]);
-        postgres.wait_for(COUNT, "5");
-    });
-    work.await.expect("copied");
+    postgres.wait_for("SELECT to_regclass('sightline_skipped') IS NOT NULL", "t");
+    postgres.sql(
+        "ALTER TABLE sightline_events ADD CONSTRAINT edible \
+         CHECK (payload::text NOT LIKE '%poison%')",
+    );
+    own.append(&["a", "b", "poison", "c", "poison too", "d"]);
+    postgres.wait_for(
+        "SELECT string_agg(seq::text, ' ' ORDER BY seq) FROM sightline_events",
+        "1 2 4 6",
+    );
+    let skipped = postgres.sql("SELECT seq, kind, reason FROM sightline_skipped ORDER BY seq");
+    let rows: Vec<&str> = skipped.lines().collect();
+    assert!(rows[0].starts_with("3|vlm|") && rows[0].contains("edible"), "{skipped}");
+    assert!(rows[1].starts_with("5|vlm|") && rows.len() == 2, "{skipped}");
+    assert_eq!(own.metrics.mirror_skipped.get(), 2);
+    own.append(&["e"]);
+    postgres.wait_for(COUNT, "5");
 }
 
 /// Appends one by one; the times they took, sorted.
@@ -478,5 +472,5 @@ async fn a_hanging_database_delays_no_append_and_gets_all_of_them_later() {
     assert_eq!(read.len(), 2 * count);
     proxy.set(Weather::Fair);
     let all = format!("{0}|{0}|1|{0}", 2 * count);
-    tokio::task::spawn_blocking(move || postgres.wait_for(WHOLE, &all)).await.expect("copied");
+    postgres.wait_for(WHOLE, &all);
 }

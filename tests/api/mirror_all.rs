@@ -53,68 +53,63 @@ fn batch(run: RunId, first: u64, count: u64) -> Vec<NewEvent> {
 /// events a second, and an outage of one.
 #[tokio::test(flavor = "multi_thread")]
 async fn four_nodes_are_mirrored_whole_through_an_outage() {
-    let postgres = Postgres::start();
+    let mut postgres = Postgres::start();
     let nodes: Vec<Own> = (0..NODES).map(|_| Own::start(Scope::All, &postgres.url())).collect();
     let (batches, size, outage_s) = clips::sized((40, 50, 1), (6000, 250, 60));
-    let work = tokio::task::spawn_blocking(move || {
-        let mut postgres = postgres;
-        postgres.wait_for(IS_THERE, "t");
-        let (started, behind) = (Instant::now(), AtomicU64::new(0));
-        let lag = || nodes.iter().map(|node| node.metrics.mirror_lag.get()).max().unwrap_or(0);
-        let failures = || nodes.iter().map(|node| node.metrics.mirror_failures.get()).sum::<u64>();
-        let copied = || nodes.iter().map(|node| node.metrics.mirrored.get()).sum::<u64>();
-        thread::scope(|scope| {
-            let append = |(node, number): (&Own, u8)| {
-                let run = RunId::from_bytes([number + 1; 16]);
-                node.log.append_wait(vec![session(run, "alice")]).expect("appended");
-                for tick in 0..batches {
-                    let due = Duration::from_millis(100 * tick);
-                    thread::sleep(due.saturating_sub(started.elapsed()));
-                    node.log.append_wait(batch(run, tick * size, size)).expect("appended");
-                }
-            };
-            let appending: Vec<_> =
-                nodes.iter().zip(0..NODES).map(|one| scope.spawn(move || append(one))).collect();
-            let half = Duration::from_millis(50 * batches);
-            while started.elapsed() < half {
-                thread::sleep(Duration::from_millis(100));
-                behind.fetch_max(lag().unsigned_abs(), Relaxed);
+    postgres.wait_for(IS_THERE, "t");
+    let (started, behind) = (Instant::now(), AtomicU64::new(0));
+    let lag = || nodes.iter().map(|node| node.metrics.mirror_lag.get()).max().unwrap_or(0);
+    let failures = || nodes.iter().map(|node| node.metrics.mirror_failures.get()).sum::<u64>();
+    let copied = || nodes.iter().map(|node| node.metrics.mirrored.get()).sum::<u64>();
+    thread::scope(|scope| {
+        let append = |(node, number): (&Own, u8)| {
+            let run = RunId::from_bytes([number + 1; 16]);
+            node.log.append_wait(vec![session(run, "alice")]).expect("appended");
+            for tick in 0..batches {
+                let due = Duration::from_millis(100 * tick);
+                thread::sleep(due.saturating_sub(started.elapsed()));
+                node.log.append_wait(batch(run, tick * size, size)).expect("appended");
             }
-            println!(
-                "before the outage, {:?}: {} events, most lag {behind:?} s, failures {}",
-                started.elapsed(),
-                copied(),
-                failures()
-            );
-            postgres.kill();
-            thread::sleep(Duration::from_secs(outage_s));
-            postgres.run();
-            let back = Instant::now();
-            appending.into_iter().for_each(|one| one.join().expect("appended"));
-            println!("appended in {:?}, failures {}", started.elapsed(), failures());
-            // A batch whose answer was lost is there and counted by nobody.
-            let there = || {
-                let sum = postgres.sql("SELECT coalesce(sum(seq), 0) FROM sightline_log_progress");
-                sum.parse().expect("a number")
-            };
-            wait_until_there(&there, u64::from(NODES) * (batches * size + 1));
-            println!("all copied {:?} after the outage", back.elapsed());
-        });
-        let count = batches * size + 1;
-        let whole = "SELECT count(*), min(count), max(count), min(of_seqs), max(last) FROM (SELECT count(*), \
-             count(DISTINCT seq) AS of_seqs, max(seq) AS last FROM sightline_log GROUP BY node_id) AS node";
-        assert_eq!(postgres.sql(whole), format!("4|{count}|{count}|{count}|{count}"));
-        let runs = "SELECT count(*), min(status), max(status), min(principal) FROM sightline_runs";
-        assert_eq!(postgres.sql(runs), "4|processing|processing|alice");
-        let days =
-            "SELECT count(*) >= 1 FROM pg_inherits WHERE inhparent = 'sightline_log'::regclass";
-        assert_eq!(postgres.sql(days), "t", "a partition a day");
-        let plan = postgres.sql(
-            "SET enable_seqscan = off; EXPLAIN SELECT * FROM sightline_log WHERE description ILIKE '%forklift%'",
+        };
+        let appending: Vec<_> =
+            nodes.iter().zip(0..NODES).map(|one| scope.spawn(move || append(one))).collect();
+        let half = Duration::from_millis(50 * batches);
+        while started.elapsed() < half {
+            thread::sleep(Duration::from_millis(100));
+            behind.fetch_max(lag().unsigned_abs(), Relaxed);
+        }
+        println!(
+            "before the outage, {:?}: {} events, most lag {behind:?} s, failures {}",
+            started.elapsed(),
+            copied(),
+            failures()
         );
-        assert!(plan.contains("Bitmap Index Scan on sightline_log_"), "{plan}");
+        postgres.kill();
+        thread::sleep(Duration::from_secs(outage_s));
+        postgres.run();
+        let back = Instant::now();
+        appending.into_iter().for_each(|one| one.join().expect("appended"));
+        println!("appended in {:?}, failures {}", started.elapsed(), failures());
+        // A batch whose answer was lost is there and counted by nobody.
+        let there = || {
+            let sum = postgres.sql("SELECT coalesce(sum(seq), 0) FROM sightline_log_progress");
+            sum.parse().expect("a number")
+        };
+        wait_until_there(&there, u64::from(NODES) * (batches * size + 1));
+        println!("all copied {:?} after the outage", back.elapsed());
     });
-    work.await.expect("mirrored");
+    let count = batches * size + 1;
+    let whole = "SELECT count(*), min(count), max(count), min(of_seqs), max(last) FROM (SELECT count(*), \
+         count(DISTINCT seq) AS of_seqs, max(seq) AS last FROM sightline_log GROUP BY node_id) AS node";
+    assert_eq!(postgres.sql(whole), format!("4|{count}|{count}|{count}|{count}"));
+    let runs = "SELECT count(*), min(status), max(status), min(principal) FROM sightline_runs";
+    assert_eq!(postgres.sql(runs), "4|processing|processing|alice");
+    let days = "SELECT count(*) >= 1 FROM pg_inherits WHERE inhparent = 'sightline_log'::regclass";
+    assert_eq!(postgres.sql(days), "t", "a partition a day");
+    let plan = postgres.sql(
+        "SET enable_seqscan = off; EXPLAIN SELECT * FROM sightline_log WHERE description ILIKE '%forklift%'",
+    );
+    assert!(plan.contains("Bitmap Index Scan on sightline_log_"), "{plan}");
 }
 
 fn wait_until_there(there: &dyn Fn() -> u64, count: u64) {

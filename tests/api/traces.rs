@@ -70,12 +70,10 @@ impl Collector {
 fn collector() -> (Collector, SocketAddr, Runtime) {
     let runtime = Runtime::new().expect("a runtime");
     let collector = Collector::default();
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");
     let addr = listener.local_addr().expect("bound");
     let taking = collector.clone();
-    listener.set_nonblocking(true).expect("a socket");
     runtime.spawn(async move {
-        let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
         while let Ok((stream, _)) = listener.accept().await {
             let taking = taking.clone();
             let service = service_fn(move |call| taking.clone().answer(call));

@@ -340,18 +340,12 @@ fn a_file_is_served_as_what_was_found_in_it_and_not_as_it_is_called() {
 /// A clip, and nothing behind it until the form is `size` bytes long: an MP4 may have as much free
 /// space as it likes (ISO 14496-12 8.1.2). Gives it bit by bit.
 fn long_form(clip: &[u8], size: u64) -> impl Read + Send + use<> {
-    let head = format!(
-        "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.mp4\"\r\n\r\n"
-    );
-    let tail = format!("\r\n--{BOUNDARY}--\r\n");
-    let free = size - (head.len() + clip.len() + tail.len()) as u64;
-    let mut start = head.into_bytes();
-    start.extend_from_slice(clip);
-    start.extend_from_slice(&[0, 0, 0, 1]);
-    start.extend_from_slice(b"free");
-    start.extend_from_slice(&free.to_be_bytes());
+    let form = file_form("a.mp4", clip);
+    let (start, end) = form.split_at(form.len() - format!("\r\n--{BOUNDARY}--\r\n").len());
+    let free = size - form.len() as u64;
+    let start = [start, &[0, 0, 0, 1], b"free", &free.to_be_bytes()].concat();
     let space = repeat(0).take(free - 16);
-    Cursor::new(start).chain(space).chain(Cursor::new(tail.into_bytes()))
+    Cursor::new(start).chain(space).chain(Cursor::new(end.to_vec()))
 }
 
 #[test]
