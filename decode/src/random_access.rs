@@ -200,81 +200,51 @@ fn inspect_av1(data: &[u8]) -> PacketInfo {
 mod tests {
     use super::*;
 
-    const START: PacketInfo = PacketInfo {
-        is_start: true,
-        decodes_alone: true,
-        needs_earlier: false,
-        is_leading: false,
-        is_hidden: false,
-        is_unreferenced: false,
-        temporal_layer: 0,
-        prelude: None,
-    };
+    fn start() -> PacketInfo {
+        PacketInfo { is_start: true, decodes_alone: true, ..PacketInfo::default() }
+    }
 
     #[test]
     fn starts_are_told_by_the_bytes_of_every_codec() {
-        let plain = PacketInfo::default();
-        let joins = PacketInfo { decodes_alone: true, ..plain.clone() };
+        use Codec::{Av1, H264, H265, Mpeg4, Vp8, Vp9};
+        let plain = PacketInfo::default;
+        let joins = || PacketInfo { decodes_alone: true, ..plain() };
+        let hidden = || PacketInfo { is_hidden: true, ..plain() };
+        let late = |is_leading| PacketInfo { needs_earlier: true, is_leading, ..plain() };
+        let leading = PacketInfo { is_leading: true, ..plain() };
+        let unreferenced = PacketInfo { is_unreferenced: true, ..plain() };
+        let of_layer_2 = PacketInfo { temporal_layer: 2, ..unreferenced.clone() };
         let many_sets: Vec<u8> =
             (0..100).flat_map(|id| [0, 0, 1, 0x67, id + 1]).chain([0, 0, 1, 0x65, 1]).collect();
-        let hidden = PacketInfo { is_hidden: true, ..plain.clone() };
+        // A set that others may need.
+        let with_set = [0, 0, 1, 0x44, 1, 9, 0, 0, 1, 0x12, 1, 0];
         let cases: [(&str, Codec, &[u8], PacketInfo); 26] = [
-            ("h264 IDR", Codec::H264, &[0, 0, 1, 0x09, 0xf0, 0, 0, 1, 0x65, 1], START),
-            (
-                "h264 IDR after more sets than are remembered",
-                Codec::H264,
-                &many_sets,
-                joins.clone(),
-            ),
-            ("h264 I of an open GOP", Codec::H264, &[0, 0, 1, 0x61, 1], plain.clone()),
-            (
-                "h264 unreferenced",
-                Codec::H264,
-                &[0, 0, 1, 0x01, 1],
-                PacketInfo { is_unreferenced: true, ..plain.clone() },
-            ),
-            ("h264 without a slice", Codec::H264, &[0, 0, 1, 0x06, 1], hidden.clone()),
-            ("h265 IDR", Codec::H265, &[0, 0, 1, 0x26, 1, 0], START),
-            ("h265 IDR that drops", Codec::H265, &[0, 0, 1, 0x26, 1, 0xc0], joins.clone()),
-            ("h265 CRA that drops", Codec::H265, &[0, 0, 1, 0x2a, 1, 0xc0], joins.clone()),
-            ("h265 inter", Codec::H265, &[0, 0, 1, 0x02, 1, 0x80], plain.clone()),
-            ("h265 CRA", Codec::H265, &[0, 0, 1, 0x2a, 1, 0], START),
-            (
-                "h265 RASL",
-                Codec::H265,
-                &[0, 0, 1, 0x12, 1, 0],
-                PacketInfo { needs_earlier: true, is_leading: true, ..plain.clone() },
-            ),
-            (
-                "h265 RADL",
-                Codec::H265,
-                &[0, 0, 1, 0x0e, 1, 0],
-                PacketInfo { is_leading: true, ..plain.clone() },
-            ),
-            (
-                "h265 RASL with a set that others may need",
-                Codec::H265,
-                &[0, 0, 1, 0x44, 1, 9, 0, 0, 1, 0x12, 1, 0],
-                PacketInfo { needs_earlier: true, ..plain.clone() },
-            ),
-            (
-                "h265 TRAIL_N of layer 2",
-                Codec::H265,
-                &[0, 0, 1, 0x00, 3, 0],
-                PacketInfo { is_unreferenced: true, temporal_layer: 2, ..plain.clone() },
-            ),
-            ("h265 second view", Codec::H265, &[0, 0, 1, 0x26, 0x09, 0], hidden.clone()),
-            ("vp8 key", Codec::Vp8, &[0x10, 0, 0], START),
-            ("vp8 inter", Codec::Vp8, &[0x11, 0, 0], plain.clone()),
-            ("vp8 hidden", Codec::Vp8, &[0x01, 0, 0], hidden.clone()),
-            ("vp9 key", Codec::Vp9, &[0x82, 0x49], START),
-            ("vp9 inter", Codec::Vp9, &[0x86, 0], plain.clone()),
-            ("vp9 repeats a frame", Codec::Vp9, &[0x88], plain.clone()),
-            ("vp9 profile 3 key", Codec::Vp9, &[0xb1, 0], START),
-            ("vp9 hidden", Codec::Vp9, &[0x84, 0], hidden.clone()),
-            ("av1 key", Codec::Av1, &[0x12, 0, 0x0a, 1, 0, 0x32, 1, 0x10], START),
-            ("av1 key without sequence", Codec::Av1, &[0x12, 0, 0x32, 1, 0x10], plain.clone()),
-            ("mpeg4 never", Codec::Mpeg4, &[0, 0, 1, 0xb3], plain.clone()),
+            ("h264 IDR", H264, &[0, 0, 1, 0x09, 0xf0, 0, 0, 1, 0x65, 1], start()),
+            ("h264 IDR after more sets than are remembered", H264, &many_sets, joins()),
+            ("h264 I of an open GOP", H264, &[0, 0, 1, 0x61, 1], plain()),
+            ("h264 unreferenced", H264, &[0, 0, 1, 0x01, 1], unreferenced),
+            ("h264 without a slice", H264, &[0, 0, 1, 0x06, 1], hidden()),
+            ("h265 IDR", H265, &[0, 0, 1, 0x26, 1, 0], start()),
+            ("h265 IDR that drops", H265, &[0, 0, 1, 0x26, 1, 0xc0], joins()),
+            ("h265 CRA that drops", H265, &[0, 0, 1, 0x2a, 1, 0xc0], joins()),
+            ("h265 inter", H265, &[0, 0, 1, 0x02, 1, 0x80], plain()),
+            ("h265 CRA", H265, &[0, 0, 1, 0x2a, 1, 0], start()),
+            ("h265 RASL", H265, &[0, 0, 1, 0x12, 1, 0], late(true)),
+            ("h265 RADL", H265, &[0, 0, 1, 0x0e, 1, 0], leading),
+            ("h265 RASL with a set", H265, &with_set, late(false)),
+            ("h265 TRAIL_N of layer 2", H265, &[0, 0, 1, 0x00, 3, 0], of_layer_2),
+            ("h265 second view", H265, &[0, 0, 1, 0x26, 0x09, 0], hidden()),
+            ("vp8 key", Vp8, &[0x10, 0, 0], start()),
+            ("vp8 inter", Vp8, &[0x11, 0, 0], plain()),
+            ("vp8 hidden", Vp8, &[0x01, 0, 0], hidden()),
+            ("vp9 key", Vp9, &[0x82, 0x49], start()),
+            ("vp9 inter", Vp9, &[0x86, 0], plain()),
+            ("vp9 repeats a frame", Vp9, &[0x88], plain()),
+            ("vp9 profile 3 key", Vp9, &[0xb1, 0], start()),
+            ("vp9 hidden", Vp9, &[0x84, 0], hidden()),
+            ("av1 key", Av1, &[0x12, 0, 0x0a, 1, 0, 0x32, 1, 0x10], start()),
+            ("av1 key without sequence", Av1, &[0x12, 0, 0x32, 1, 0x10], plain()),
+            ("mpeg4 never", Mpeg4, &[0, 0, 1, 0xb3], plain()),
         ];
         for (name, codec, data, expected) in cases {
             assert_eq!(RandomAccessDetector::new(codec, &[]).inspect(data), expected, "{name}");
@@ -284,7 +254,7 @@ mod tests {
     #[test]
     fn lengths_come_from_the_configuration_record() {
         let mut inspector = RandomAccessDetector::new(Codec::H264, &[1, 66, 0, 30, 0xff]);
-        assert_eq!(inspector.inspect(&[0, 0, 0, 2, 0x65, 1]), START);
+        assert_eq!(inspector.inspect(&[0, 0, 0, 2, 0x65, 1]), start());
         assert!(!inspector.inspect(&[0, 0, 0, 9, 0x65, 1]).is_start, "length past the end");
     }
 

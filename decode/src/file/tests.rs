@@ -164,8 +164,12 @@ fn with_fault(
     fault: Fault,
     packets: i64,
 ) -> (FileReport, Vec<Seen>) {
+    hurried_by(&flaky(fault, packets), bytes, options)
+}
+
+fn flaky(fault: Fault, packets: i64) -> DecoderChain {
     let flaky = Flaky { fault, packets_left: Arc::new(AtomicI64::new(packets)) };
-    hurried_by(&DecoderChain::with_engines(Box::new(flaky), vec![Codec::H264]), bytes, options)
+    DecoderChain::with_engines(Box::new(flaky), vec![Codec::H264])
 }
 
 fn hurried_by(
@@ -260,9 +264,7 @@ fn pixels_that_are_lost_with_their_device_cost_no_frame_and_double_none() {
                 [0, 1, 5, 12].into_iter().flat_map(|frames| [(frames, false), (frames, true)])
             {
                 let case = format!("{name}, after {frames}, late: {is_late}, {options:?}");
-                let packets_left = Arc::new(AtomicI64::new(i64::MAX));
-                let device = Flaky { fault: Fault::Packet, packets_left };
-                let decoders = DecoderChain::with_engines(Box::new(device), vec![Codec::H264]);
+                let decoders = flaky(Fault::Packet, i64::MAX);
                 let frames_left = Arc::new(AtomicI64::new(frames));
                 let make_sink = || Loser {
                     seen: Recorder::default(),
@@ -332,8 +334,7 @@ fn what_stays_is_used_to_the_end() {
 #[test]
 fn a_source_that_comes_once_is_decoded_by_the_reference() {
     let (_, bytes) = CLIPS[0];
-    let flaky = Flaky { fault: Fault::Packet, packets_left: Arc::new(AtomicI64::new(9)) };
-    let decoders = DecoderChain::with_engines(Box::new(flaky), vec![Codec::H264]);
+    let decoders = flaky(Fault::Packet, 9);
     let demuxer = Demuxer::open_live(Box::new(Cursor::new(bytes)), DemuxLimits::default());
     let demuxer = demuxer.expect("opens");
     let (report, _) = collected(&decoders, demuxer, &every(2), Recorder::default);
