@@ -10,7 +10,7 @@ use media::{Codec, ErrorKind};
 
 use crate::{
     Capabilities, GateBackend, JobFault, SandboxReport, Supervisor, WorkerError, WorkerProgram,
-    gate_device::GateDevice,
+    gate_device::GateDevice, launcher,
 };
 
 /// Choice of the decoding or of the measuring backend.
@@ -131,10 +131,9 @@ impl Supervisor {
             wanted,
             |gate| try_gate(program, gate),
             |decoder, gate| {
-                let program = program.clone();
                 let program = match gate {
-                    Some(gate) => program.with_gate(gate),
-                    None => program,
+                    Some(gate) => program.clone().with_gate(gate),
+                    None => program.clone(),
                 };
                 try_backend(&program, wanted, decoder)
             },
@@ -148,7 +147,7 @@ fn select_by(
     wanted: &BackendRequest,
     mut measures: impl FnMut(GateDevice) -> Result<(), WorkerError>,
     mut decodes: impl FnMut(DecodeBackend, Option<GateDevice>) -> Result<Found, WorkerError>,
-) -> Result<(Supervisor, DecodeSelection), BackendSelectError> {
+) -> Result<Selected, BackendSelectError> {
     let (supervisor, found) = match wanted.gate {
         BackendChoice::Named(backend) => {
             let refused = |source| BackendSelectError::Gate { backend, source };
@@ -187,14 +186,14 @@ fn gates_beside(decoder: DecodeBackend) -> &'static [GateBackend] {
     }
 }
 
+/// Supervisor of workers with the selected backends, and the report about them.
+type Selected = (Supervisor, DecodeSelection);
+
 /// Replaces the CPU by the first measuring device that works beside the decoder found, according to `attempt`.
 fn beside(
-    (supervisor, mut found): (Supervisor, DecodeSelection),
-    mut attempt: impl FnMut(
-        DecodeBackend,
-        GateBackend,
-    ) -> Result<(Supervisor, DecodeSelection), WorkerError>,
-) -> (Supervisor, DecodeSelection) {
+    (supervisor, mut found): Selected,
+    mut attempt: impl FnMut(DecodeBackend, GateBackend) -> Result<Selected, WorkerError>,
+) -> Selected {
     for &backend in gates_beside(found.backend) {
         match attempt(found.backend, backend) {
             Ok((supervisor, both)) => {
@@ -262,7 +261,7 @@ fn usable(program: &WorkerProgram, ffmpeg: Option<&PathBuf>) -> Result<PathBuf, 
     let searched = || "SERVICE_FFMPEG_PATH and PATH".to_owned();
     let found = ffmpeg.ok_or_else(|| BackendError::Program { searched: searched() });
     let found = found.map_err(JobFault::Backend)?;
-    program.check_external(found).map_err(JobFault::Backend)?;
+    launcher::check(&program.path, found).map_err(JobFault::Backend)?;
     Ok(found.clone())
 }
 
@@ -293,7 +292,7 @@ fn is_of(backend: DecodeBackend, tried: &CodecProbeResult) -> bool {
 fn first_that_decodes(
     candidates: &[DecodeBackend],
     mut attempt: impl FnMut(DecodeBackend) -> Result<Found, WorkerError>,
-) -> Result<(Supervisor, DecodeSelection), WorkerError> {
+) -> Result<Selected, WorkerError> {
     let mut passed_over: Vec<(DecodeBackend, WorkerError)> = Vec::new();
     for &backend in candidates {
         match attempt(backend) {

@@ -5,16 +5,16 @@ use std::{
     ffi::{OsStr, OsString},
     io,
     os::unix::process::CommandExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     sync::Arc,
 };
 
-use decode::{BackendError, HwDeviceSpec};
+use decode::HwDeviceSpec;
 use media::Codec;
 
 use crate::{
-    EscapeAttempt, WorkerError,
+    WorkerError,
     child::Child,
     fork_server::{Ends, ForkServer, WorkerStart},
     gate_device::GateDevice,
@@ -32,7 +32,7 @@ const PROGRAM_THREADS: u64 = 4;
 /// Binary that becomes a worker when it is started with the worker's argument.
 #[derive(Clone, Debug)]
 pub struct WorkerProgram {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Least sandbox in which media may be read.
     policy: SandboxPolicy,
     pub(crate) device: Option<RequestedDevice>,
@@ -124,11 +124,6 @@ impl WorkerProgram {
         WorkerProgram { external: Some((program, codecs)), ..self }
     }
 
-    /// Checks that `external` can be used as the program.
-    pub(crate) fn check_external(&self, external: &Path) -> Result<(), BackendError> {
-        launcher::check(&self.path, external)
-    }
-
     /// Returns the codecs that the program decodes.
     pub(crate) fn external_codecs(&self) -> Vec<Codec> {
         self.external.as_ref().map(|(_, codecs)| codecs.clone()).unwrap_or_default()
@@ -142,11 +137,6 @@ impl WorkerProgram {
             }
             _ => Err(io::ErrorKind::Unsupported.into()),
         }
-    }
-
-    /// Attempts forbidden actions in a decoding program's sandbox, with this binary as the program.
-    pub(crate) fn probe_external(&self) -> io::Result<Vec<EscapeAttempt>> {
-        launcher::probe(&self.path)
     }
 
     /// Returns the threads besides those that decode: of drivers, or of a program's pipes.

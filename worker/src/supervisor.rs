@@ -20,7 +20,7 @@ use crate::{
     Capabilities, ChunkImageOptions, EncodedImage, EscapeAttempt, JobEvent, JobInput, JobOptions,
     SandboxReport, WorkerError, WorkerProgram,
     input_provider::InputProvider,
-    jpeg,
+    jpeg, launcher,
     process::{SocketState, WorkerLifetime, WorkerProcess},
     protocol::{WorkerReply, WorkerRequest},
     said::JobCheck,
@@ -188,7 +188,7 @@ impl Supervisor {
 
     /// Like [`Supervisor::probe_sandbox`], for a decoding program beside a worker; it may stat any path.
     pub fn probe_program_sandbox(&self) -> Result<Vec<EscapeAttempt>, WorkerError> {
-        self.program.probe_external().map_err(WorkerError::Spawn)
+        launcher::probe(&self.program.path).map_err(WorkerError::Spawn)
     }
 
     /// Returns the size of a still in pixels, from its header.

@@ -86,40 +86,26 @@ pub fn opened(path: &Path) -> Demuxer {
     Demuxer::open(Box::new(input), DemuxLimits::default()).expect("recognised")
 }
 
-/// Decodes a file and returns its frames in order.
-pub fn decode(
-    path: &Path,
-    options: &FileOptions,
-    digests: bool,
-) -> Result<(FileReport, Vec<Seen>), DecodeError> {
+/// Report of a file, and its frames in order.
+pub type Decoded = Result<(FileReport, Vec<Seen>), DecodeError>;
+
+pub fn decode(path: &Path, options: &FileOptions, digests: bool) -> Decoded {
     decode_demuxer(&DecoderChain::software(), opened(path), options, digests)
 }
 
 /// Decodes a file with limits on the size of its pictures.
-pub fn decode_within(
-    path: &Path,
-    limits: DemuxLimits,
-    options: &FileOptions,
-) -> Result<(FileReport, Vec<Seen>), DecodeError> {
+pub fn decode_within(path: &Path, limits: DemuxLimits, options: &FileOptions) -> Decoded {
     let input = File::open(path).expect("the clip opens");
     let demuxer = Demuxer::open(Box::new(input), limits)?;
     decode_demuxer(&DecoderChain::software(), demuxer, options, false)
 }
 
-/// Decodes bytes and returns their frames in order.
-pub fn decode_bytes(
-    bytes: Vec<u8>,
-    options: &FileOptions,
-) -> Result<(FileReport, Vec<Seen>), DecodeError> {
+pub fn decode_bytes(bytes: Vec<u8>, options: &FileOptions) -> Decoded {
     decode_bytes_by(&DecoderChain::software(), bytes, options)
 }
 
 /// As [`decode_bytes`], with these decoders.
-pub fn decode_bytes_by(
-    decoders: &DecoderChain,
-    bytes: Vec<u8>,
-    options: &FileOptions,
-) -> Result<(FileReport, Vec<Seen>), DecodeError> {
+pub fn decode_bytes_by(decoders: &DecoderChain, bytes: Vec<u8>, options: &FileOptions) -> Decoded {
     let demuxer = Demuxer::open(Box::new(Cursor::new(bytes)), DemuxLimits::default())?;
     decode_demuxer(decoders, demuxer, options, true)
 }
@@ -129,7 +115,7 @@ fn decode_demuxer(
     demuxer: Demuxer,
     options: &FileOptions,
     digests: bool,
-) -> Result<(FileReport, Vec<Seen>), DecodeError> {
+) -> Decoded {
     let mut seen: Vec<Seen> = Vec::new();
     let make_sink = || Recorder { seen: Vec::new(), digests };
     let report = decode_file_by(decoders, demuxer, options, make_sink, |frames| {
