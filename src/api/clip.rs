@@ -12,7 +12,6 @@ use super::{
     ApiResult,
     error::ApiError,
     extract::{OwnedRun, QueryParams},
-    jobs::Joined,
     openapi::{FailureResponse, schema_types},
     send_budget::{self, BufferedBytes},
     source::find,
@@ -22,7 +21,7 @@ use super::{
 use crate::{
     base::{
         json::{BoundedInt, declared},
-        stepped_body::{Step, stepped},
+        stepped_body::{Step, joined, stepped},
     },
     record::runner::{EXCERPT_MS_MAX, Excerpt, ExcerptRest, IngestError},
 };
@@ -108,7 +107,7 @@ pub async fn fetch(
         ExcerptContainer::Matroska => "video/x-matroska",
     };
     let about = [(header::CONTENT_TYPE, kind)];
-    let body = Body::new(Joined::new([Body::from(first), stepped(rest, read_on)]));
+    let body = joined([Body::from(first), stepped(rest, read_on)]);
     let holds = Extension(BufferedBytes(READING_BYTES as u64));
     Ok((holds, about, [(STARTS_AT, starts_at_ms.to_string())], body).into_response())
 }

@@ -28,7 +28,6 @@ use crate::{
 pub use desk::Desk;
 use desk::Entry;
 pub use layer::{PREFERENCE_APPLIED, Prefer, Working, as_job, kind_in};
-pub use long::Joined;
 use record::answer;
 pub use record::{JobAnswer, JobRecord};
 

@@ -19,11 +19,11 @@ use media::Seq;
 use serde::Serialize;
 use timeline::{EventKind, EventMeta, PayloadChunks, StreamedEvent, Timeline};
 
-use super::{error::ApiError, jobs::Joined, send_budget::BufferedBytes};
+use super::{error::ApiError, send_budget::BufferedBytes};
 use crate::{
     base::{
         blocking::blocking,
-        stepped_body::{Step, stepped},
+        stepped_body::{Step, joined, stepped},
     },
     runs::registry::Run,
 };
@@ -216,8 +216,7 @@ pub fn sent(kind: &'static str, mut parts: Parts, held: usize) -> Result<Respons
         Some(part) => {
             let parts: Parts = Box::new(std::iter::once(part).chain(parts));
             let holds = first.len() + held;
-            let bodies = [Body::from(first), stepped(parts, read_on)];
-            (holds, Body::new(Joined::new(bodies)))
+            (holds, joined([Body::from(first), stepped(parts, read_on)]))
         }
     };
     let kind = [(header::CONTENT_TYPE, kind)];

@@ -1,6 +1,7 @@
-//! Response body of pieces, each made in a future of its own when the client has room for it.
+//! Response bodies of pieces, each made in a future of its own when the client has room for it.
 
 use std::{
+    collections::VecDeque,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -8,6 +9,7 @@ use std::{
 use axum::{BoxError, body::Body};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame};
+use http_body_util::BodyExt;
 
 /// Next piece, and the state from which the one after it is made; `None` at the end.
 pub type Step<S> = Result<Option<(Bytes, S)>, BoxError>;
@@ -20,6 +22,22 @@ where
     Made: Future<Output = Step<S>> + Send + 'static,
 {
     Body::new(SteppedBody { state: Some(state), step, making: None })
+}
+
+/// Returns the body of `bodies`, one after the other.
+pub fn joined(bodies: impl IntoIterator<Item = Body>) -> Body {
+    let bodies: VecDeque<Body> = bodies.into_iter().collect();
+    stepped(bodies, next_of)
+}
+
+async fn next_of(mut bodies: VecDeque<Body>) -> Step<VecDeque<Body>> {
+    while let Some(body) = bodies.front_mut() {
+        match body.frame().await.transpose()? {
+            Some(frame) => return Ok(Some((frame.into_data().unwrap_or_default(), bodies))),
+            None => _ = bodies.pop_front(),
+        }
+    }
+    Ok(None)
 }
 
 struct SteppedBody<S, F, Made> {

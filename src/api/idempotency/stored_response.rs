@@ -15,10 +15,11 @@ use crate::{
     api::{
         error::{ApiError, ErrorExtension},
         extract::Caller,
-        jobs::{Joined, PREFERENCE_APPLIED},
+        jobs::PREFERENCE_APPLIED,
         middleware::REQUEST_ID,
         send_budget::BufferedBytes,
     },
+    base::stepped_body::joined,
     runs::idempotency::{
         ANSWER_BYTES_MAX, BodyDigest, KeyedRequest, RecoveredOutcome, StoredResponse, TRACED_MAX,
     },
@@ -162,7 +163,7 @@ async fn collect(mut body: Body) -> Result<Collected, ApiError> {
         read.push(bytes);
         if size > ANSWER_BYTES_MAX {
             let bodies = read.into_iter().map(Body::from).chain([body]);
-            return Ok(Collected::More(Body::new(Joined::new(bodies))));
+            return Ok(Collected::More(joined(bodies)));
         }
     }
     Ok(Collected::Whole(read.concat().into()))
@@ -177,7 +178,7 @@ mod tests {
         for (pieces, is_kept) in [(8, true), (9, false), (20, false)] {
             let chunks = (0..pieces).map(|at: u8| vec![at; 1 << 20]);
             let sent: Vec<u8> = chunks.clone().flatten().collect();
-            let body = Body::new(Joined::new(chunks.map(Body::from)));
+            let body = joined(chunks.map(Body::from));
             let (found, whole) = match collect(body).await {
                 Ok(Collected::Whole(bytes)) => (bytes, true),
                 Ok(Collected::More(body)) => {
@@ -194,7 +195,7 @@ mod tests {
     async fn an_answer_is_charged_for_what_was_read_of_it() {
         for (pieces, charged) in [(1, None), (9, Some(5 + ANSWER_BYTES_MAX as u64))] {
             let chunks = (0..pieces).map(|at: u8| vec![at; 1 << 20]);
-            let mut response = Response::new(Body::new(Joined::new(chunks.map(Body::from))));
+            let mut response = Response::new(joined(chunks.map(Body::from)));
             response.extensions_mut().insert(BufferedBytes(5));
             let parts = match taken(response, RequestId::from_bytes([7; 8])).await {
                 Ok(Taken::Whole(_, parts)) => parts,

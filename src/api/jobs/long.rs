@@ -1,28 +1,20 @@
 //! Job answers too long to be held in memory: written to a file as they are produced, and sent from
 //! that file.
 
-use std::{
-    collections::VecDeque,
-    fs::File,
-    io,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-};
+use std::{fs::File, io, sync::Arc};
 
 use axum::{
     BoxError, Extension,
     body::Body,
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
 use http::header;
-use http_body::{Body as HttpBody, Frame};
 use http_body_util::BodyExt;
 
 use super::record::JobAnswer;
 use crate::{
     api::{App, files::FileBody, send_budget::BufferedBytes},
+    base::stepped_body::{joined, stepped},
     record::runner::Writing,
     runs::registry::JobOrder,
 };
@@ -34,14 +26,14 @@ pub async fn keep(app: &Arc<App>, order: &JobOrder, response: Response) -> Respo
     let begun = app.blocking(move || runner.begin_answer(run, job)).await;
     let (body, stored) = match begun.map_err(io::Error::other).flatten() {
         Ok((writing, file)) => written(app, writing, file, body).await,
-        Err(error) => (Joined::new([body]), Err(error)),
+        Err(error) => (joined([body]), Err(error)),
     };
     match stored {
         // What was read is in the file, and no longer in memory.
         Ok(holds) => _ = parts.extensions.insert(holds),
         Err(error) => tracing::error!(%job, %error, "what a job came to could not be kept"),
     }
-    Response::from_parts(parts, Body::new(body))
+    Response::from_parts(parts, body)
 }
 
 /// Writes all of `body` to the file; returns a body that replays it, also after an error, and what that buffers.
@@ -50,7 +42,7 @@ async fn written(
     mut writing: Writing,
     file: File,
     mut body: Body,
-) -> (Joined, io::Result<BufferedBytes>) {
+) -> (Body, io::Result<BufferedBytes>) {
     let mut bytes = 0;
     let replayed = |bytes| FileBody::new(file, 0..bytes);
     loop {
@@ -59,11 +51,8 @@ async fn written(
             Ok(None) => break,
             Err(error) => {
                 let told = io::Error::other(error.to_string());
-                let joined = Joined {
-                    bodies: [Body::new(replayed(bytes))].into(),
-                    error: Some(error.into()),
-                };
-                return (joined, Err(told));
+                let ended = stepped(BoxError::from(error), |error| async { Err(error) });
+                return (joined([Body::new(replayed(bytes)), ended]), Err(told));
             }
         };
         let given = part.clone();
@@ -72,7 +61,7 @@ async fn written(
             Ok(back) => (writing, bytes) = (back, bytes + part.len() as u64),
             Err(error) => {
                 let bodies = [Body::new(replayed(bytes)), Body::from(part), body];
-                return (Joined::new(bodies), Err(error));
+                return (joined(bodies), Err(error));
             }
         }
     }
@@ -81,7 +70,7 @@ async fn written(
     let body = replayed(bytes);
     let holds = body.holds();
     let stored = stored.map_err(io::Error::other).flatten();
-    (Joined::new([Body::new(body)]), stored.map(|()| holds))
+    (joined([Body::new(body)]), stored.map(|()| holds))
 }
 
 /// Returns the answer about a job whose result is in a file.
@@ -94,37 +83,7 @@ pub fn with_result(answer: &JobAnswer, file: File, bytes: u64) -> Response {
     let holds = body.holds();
     let bodies = [Body::from(before), Body::new(body), Body::from(r#","error":null}"#)];
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    (Extension(holds), kind, Body::new(Joined::new(bodies))).into_response()
+    (Extension(holds), kind, joined(bodies)).into_response()
 }
 
 const NOTHING: &str = r#","result":null,"error":null}"#;
-
-/// Bodies sent one after the other, and the error that ends them.
-pub struct Joined {
-    bodies: VecDeque<Body>,
-    error: Option<BoxError>,
-}
-
-impl Joined {
-    pub fn new(bodies: impl IntoIterator<Item = Body>) -> Joined {
-        Joined { bodies: bodies.into_iter().collect(), error: None }
-    }
-}
-
-impl HttpBody for Joined {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        while let Some(body) = self.bodies.front_mut() {
-            match ready!(Pin::new(body).poll_frame(cx)) {
-                Some(frame) => return Poll::Ready(Some(frame.map_err(BoxError::from))),
-                None => drop(self.bodies.pop_front()),
-            }
-        }
-        Poll::Ready(self.error.take().map(Err))
-    }
-}
