@@ -233,6 +233,14 @@ impl ApiClient {
     }
 }
 
+/// Returns the body of a request without the fields that are null.
+pub fn given(mut body: Value) -> Value {
+    if let Value::Object(fields) = &mut body {
+        fields.retain(|_, value| !value.is_null());
+    }
+    body
+}
+
 /// Notes that a list leaves out events, unless there are none.
 pub fn note_damaged(count: u64) {
     if count > 0 {

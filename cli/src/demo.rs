@@ -29,7 +29,6 @@ use crate::{
     output::{StdoutWriter, grouped, printable},
     progress::MediaProgress,
     report::{Report, ReportStill, StillSampler},
-    runs::{AnalyzeBody, IngestBody},
     wire::{QueryReply, RunRecord},
 };
 
@@ -168,8 +167,8 @@ fn work(
     let stream = video::look(worker, video);
     let duration_ms = stream.as_ref().and_then(|stream| Some(stream.duration?.as_millis()));
     let ingested = ingest(client, &run.run_id, video, duration_ms, cancel)?;
-    let body = AnalyzeBody { model: MODEL.to_owned(), ..AnalyzeBody::default() };
-    let _: Value = client.post(&run_path(&run.run_id, "/analyze")?, &body, LONG)?;
+    let analyze = run_path(&run.run_id, "/analyze")?;
+    let _: Value = client.post(&analyze, &json!({ "model": MODEL }), LONG)?;
     let markers = markers::fetch(client, &run.run_id, &[])?;
     let decoded = frames_decoded(client, &run.run_id)?;
     let signals: Option<Vec<Signal>> = decoded.signals.iter().map(SignalRecord::signal).collect();
@@ -237,11 +236,7 @@ fn ingest(
     duration_ms: Option<i64>,
     cancel: &CancelToken,
 ) -> Result<Ingested, CliError> {
-    let body = IngestBody {
-        source_uri: video.to_string_lossy().into_owned(),
-        max_frames: Some(MAX_FRAMES),
-        ..IngestBody::default()
-    };
+    let body = json!({ "source_uri": video.to_string_lossy(), "max_frames": MAX_FRAMES });
     let path = run_path(run, "/ingest")?;
     let (done, outcome) = sync_channel(1);
     std::thread::scope(|scope| {

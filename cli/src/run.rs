@@ -5,18 +5,16 @@
 
 use std::path::Path;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use worker::CancelToken;
 
 use crate::{
     activity,
-    client::{ApiClient, QUICK, ServerArgs, run_path},
+    client::{ApiClient, QUICK, ServerArgs, given, run_path},
     error::CliError,
     events::{self, Printer},
     interactions, interrupt, markers, models,
     output::{StdoutWriter, clock, printable},
-    runs::{AnalyzeBody, IngestBody},
     thresholds::GateArgs,
     upload,
     wire::{EventRecord, MarkerRecord},
@@ -65,15 +63,13 @@ pub struct RunArgs {
     server: ServerArgs,
 }
 
-/// Body of `POST /v1/runs/{id}/reason`.
-#[derive(Serialize)]
-pub struct ReasonBody {
-    #[serde(flatten)]
-    pub ingest: IngestBody,
-    pub model: String,
-    pub semantic_prompt: String,
-    /// True to get an object per frame, which this command does not use.
-    pub include_frame_metadata: bool,
+/// Returns the body of `POST /v1/runs/{id}/reason`: that of an ingest, and the question.
+pub fn reason_body(mut ingest: Value, model: &str, prompt: &str) -> Value {
+    ingest["model"] = model.into();
+    ingest["semantic_prompt"] = prompt.into();
+    // An object per frame, which no command uses.
+    ingest["include_frame_metadata"] = false.into();
+    ingest
 }
 
 /// Returns a source without the credentials and the query of a URL.
@@ -131,15 +127,16 @@ fn carry_out(
     source_uri: String,
     cancel: &CancelToken,
 ) -> Result<bool, CliError> {
-    let ingest = IngestBody {
-        source_uri,
-        sampling_policy: args.fps.map(|_| "fixed"),
-        fixed_fps: args.fps,
-        max_frames: Some(args.max_frames),
-        gate: args.gate.chosen(),
-        zones: args.zones.fields()?,
-        ..IngestBody::default()
-    };
+    let [zones, only] = args.zones.fields()?;
+    let ingest = given(json!({
+        "source_uri": source_uri,
+        "sampling_policy": args.fps.map(|_| "fixed"),
+        "fixed_fps": args.fps,
+        "max_frames": args.max_frames,
+        "gate": args.gate.chosen(),
+        "zones": zones,
+        "activity_zones_only": only,
+    }));
     let mut cursor = Cursor::start(run);
     let mut printer = Printer::new(args.json);
     let mut told = String::new();
@@ -150,20 +147,11 @@ fn carry_out(
             Ok(())
         }
     };
-    let ended = match &args.prompt {
-        Some(prompt) => {
-            let reason = ReasonBody {
-                ingest,
-                model: model.to_owned(),
-                semantic_prompt: prompt.clone(),
-                include_frame_metadata: false,
-            };
-            work::carry_out(client, (run, "reason"), &reason, cancel, &mut cursor, &mut on_event)
-        }
-        None => {
-            work::carry_out(client, (run, "ingest"), &ingest, cancel, &mut cursor, &mut on_event)
-        }
+    let (kind, body) = match &args.prompt {
+        Some(prompt) => ("reason", reason_body(ingest, model, prompt)),
+        None => ("ingest", ingest),
     };
+    let ended = work::carry_out(client, (run, kind), &body, cancel, &mut cursor, &mut on_event);
     let ended = ended.map_err(|error| explained(error, &args.source))?;
     let was_cut = matches!(ended, Ended::Cancelled);
     if was_cut && matches!(record(client, run)?["status"].as_str(), Some("cancelled" | "completed"))
@@ -180,7 +168,7 @@ fn carry_out(
         );
     }
     if args.prompt.is_none() {
-        let analyze = AnalyzeBody { model: model.to_owned(), ..AnalyzeBody::default() };
+        let analyze = json!({ "model": model });
         // Ctrl-C has ended the source, but the frames so far are analysed.
         let never = CancelToken::new();
         work::carry_out(client, (run, "analyze"), &analyze, &never, &mut cursor, &mut on_event)?;

@@ -11,7 +11,6 @@ use crate::{
     wire::RunRecord,
     work::post_nothing,
 };
-pub use steps::{AnalyzeBody, IngestBody};
 
 /// Arguments of `runs`.
 #[derive(clap::Args)]

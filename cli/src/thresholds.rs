@@ -3,6 +3,9 @@
 use gate::GateConfig;
 use media::Score;
 use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::client::given;
 
 const KEEPALIVE_FRAMES_MAX: i64 = 1_000_000;
 const KEEPALIVE_MS_MAX: i64 = 3_600_000;
@@ -14,40 +17,31 @@ const KEEPALIVE_MS_MAX: i64 = 3_600_000;
 pub struct GateArgs {
     /// Keep a frame at least every so many frames; 0 is never
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=KEEPALIVE_FRAMES_MAX))]
-    #[serde(skip_serializing_if = "Option::is_none")]
     keepalive_frames: Option<u32>,
     /// Keep the first frame at or after each multiple of so many milliseconds, in place of one every so many frames
     /// [default: 2000, or the server's]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=KEEPALIVE_MS_MAX))]
-    #[serde(skip_serializing_if = "Option::is_none")]
     keepalive_ms: Option<u32>,
     /// Least scene score of a cut, 0 to 1 [default: 0.5]
     #[arg(long, value_name = "SCORE", value_parser = score)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     scene_cut: Option<f64>,
     /// Least activity score that starts an episode, 0 to 1 [default: 0.0015]
     #[arg(long, value_name = "SCORE", value_parser = score)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     activity_on: Option<f64>,
     /// An episode ends where the activity score stays below this, 0 to 1 [default: 0.0011]
     #[arg(long, value_name = "SCORE", value_parser = score)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     activity_off: Option<f64>,
     /// Least step of mean luma that is an exposure shift once it has stayed for a second, 0 to 1 [default: 0.15]
     #[arg(long, value_name = "SCORE", value_parser = score)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     luma_shift: Option<f64>,
     /// Least score of suspected flicker, 0 to 1 [default: 0.55]
     #[arg(long, value_name = "SCORE", value_parser = score)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     flicker: Option<f64>,
     /// Least score of suspected ghosting, 0 to 1 [default: 0.55]
     #[arg(long, value_name = "SCORE", value_parser = score)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     ghosting: Option<f64>,
     /// Least score of a noise spike, 0 to 1 [default: 0.55]
     #[arg(long, value_name = "SCORE", value_parser = score)]
-    #[serde(skip_serializing_if = "Option::is_none")]
     noise: Option<f64>,
 }
 
@@ -58,8 +52,8 @@ fn score(text: &str) -> Result<f64, String> {
 
 impl GateArgs {
     /// Returns the thresholds to send as `gate`; `None` leaves them to the server.
-    pub fn chosen(self) -> Option<GateArgs> {
-        (self != GateArgs::default()).then_some(self)
+    pub fn chosen(self) -> Option<Value> {
+        (self != GateArgs::default()).then(|| given(json!(self)))
     }
 
     /// Returns the defaults, overridden by the options given.

@@ -1,7 +1,7 @@
 //! Zones of the picture as options, sent to a server or used locally.
 
 use media::{Score, Zone, Zones};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::error::CliError;
 
@@ -18,21 +18,6 @@ pub struct ZoneArgs {
     zones_only: bool,
 }
 
-/// Zones as fields of an ingest request.
-#[derive(Serialize, Default)]
-pub struct ZoneFields {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    zones: Vec<ZoneField>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    activity_zones_only: bool,
-}
-
-#[derive(Serialize)]
-struct ZoneField {
-    name: String,
-    polygon: Vec<[f64; 2]>,
-}
-
 impl ZoneArgs {
     /// Returns the zones, after checking their number and names.
     pub fn zones(&self) -> Result<Zones, CliError> {
@@ -46,13 +31,16 @@ impl ZoneArgs {
         Ok(Zones { zones: self.zones.clone(), only: self.zones_only })
     }
 
-    /// Returns the zones as fields of a request.
-    pub fn fields(&self) -> Result<ZoneFields, CliError> {
-        let corners =
-            |zone: &Zone| zone.polygon.iter().map(|(x, y)| [x.as_f64(), y.as_f64()]).collect();
-        let field = |zone: &Zone| ZoneField { name: zone.name.clone(), polygon: corners(zone) };
+    /// Returns `zones` and `activity_zones_only` for the body of a request, as far as they are given.
+    pub fn fields(&self) -> Result<[Option<Value>; 2], CliError> {
         let Zones { zones, only } = self.zones()?;
-        Ok(ZoneFields { zones: zones.iter().map(field).collect(), activity_zones_only: only })
+        let corner = |(x, y): &(Score, Score)| json!([x.as_f64(), y.as_f64()]);
+        let field = |zone: &Zone| {
+            let polygon: Value = zone.polygon.iter().map(corner).collect();
+            json!({ "name": zone.name, "polygon": polygon })
+        };
+        let zones = (!zones.is_empty()).then(|| zones.iter().map(field).collect());
+        Ok([zones, only.then(|| true.into())])
     }
 }
 
@@ -112,11 +100,9 @@ mod tests {
         let square = zone("yard=0,0;1,0;1,0.25").expect("a zone");
         let args = |zones| ZoneArgs { zones, zones_only: true };
         let fields = args(vec![square.clone()]).fields().expect("one zone");
-        let sent = serde_json::to_string(&fields).expect("JSON");
-        let expected = r#"{"zones":[{"name":"yard","polygon":[[0.0,0.0],[1.0,0.0],[1.0,0.25]]}],"activity_zones_only":true}"#;
-        assert_eq!(sent, expected);
-        let none = ZoneArgs::default().fields().expect("no zones");
-        assert_eq!(serde_json::to_string(&none).expect("JSON"), "{}");
+        let zones = json!([{ "name": "yard", "polygon": [[0.0, 0.0], [1.0, 0.0], [1.0, 0.25]] }]);
+        assert_eq!(fields, [Some(zones), Some(json!(true))]);
+        assert_eq!(ZoneArgs::default().fields().expect("no zones"), [None, None]);
         assert!(args(vec![square.clone(); 2]).zones().is_err(), "one name twice");
         let many = (0..17).map(|at| Zone { name: at.to_string(), ..square.clone() });
         assert!(args(many.collect()).zones().is_err(), "17 zones");

@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::{
     activity,
-    client::{ApiClient, LONG, run_path},
+    client::{ApiClient, LONG, given, run_path},
     error::CliError,
     interrupt, models,
     output::{StdoutWriter, say, text},
-    run::{ReasonBody, semantic},
+    run::{reason_body, semantic},
     thresholds::GateArgs,
     upload,
     wire::RunRecord,
     work::{self, Cursor, Ended, explained},
-    zones::{ZoneArgs, ZoneFields},
+    zones::ZoneArgs,
 };
 
 /// Source and sampling of an ingest.
@@ -92,58 +92,24 @@ pub struct ReasonArgs {
     model: Option<String>,
 }
 
-/// Body of `POST /v1/runs/{id}/ingest`.
-#[derive(Serialize, Default)]
-pub struct IngestBody {
-    pub source_uri: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sampling_policy: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fixed_fps: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_frames: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stream_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gate: Option<GateArgs>,
-    #[serde(flatten)]
-    pub zones: ZoneFields,
-}
-
-/// Body of `POST /v1/runs/{id}/analyze`.
-#[derive(Serialize, Default)]
-pub struct AnalyzeBody {
-    pub model: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub window_size: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub segment_ms: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub marker_correction_window_frames: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gate: Option<GateArgs>,
-    #[serde(flatten)]
-    pub zones: ZoneFields,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub dry_run: bool,
-}
-
 impl SourceArgs {
-    fn body(&self, client: &ApiClient) -> Result<IngestBody, CliError> {
-        let zones = self.zones.fields()?;
+    /// Returns the body of `POST /v1/runs/{id}/ingest`.
+    fn body(&self, client: &ApiClient) -> Result<Value, CliError> {
+        let [zones, only] = self.zones.fields()?;
         let source_uri = match self.upload {
             true => upload::path_of(&upload::send(client, Path::new(&self.source))?),
             false => self.source.clone(),
         };
-        Ok(IngestBody {
-            source_uri,
-            sampling_policy: self.fps.map(|_| "fixed"),
-            fixed_fps: self.fps,
-            max_frames: self.max_frames,
-            stream_id: self.stream_id.clone(),
-            gate: self.gate.chosen(),
-            zones,
-        })
+        Ok(given(json!({
+            "source_uri": source_uri,
+            "sampling_policy": self.fps.map(|_| "fixed"),
+            "fixed_fps": self.fps,
+            "max_frames": self.max_frames,
+            "stream_id": self.stream_id,
+            "gate": self.gate.chosen(),
+            "zones": zones,
+            "activity_zones_only": only,
+        })))
     }
 
     /// Runs `work` on the source as a job and shows its progress; Ctrl-C cancels it and keeps its results.
@@ -151,7 +117,7 @@ impl SourceArgs {
         &self,
         client: &ApiClient,
         (run, work): (&str, &'static str),
-        body: &impl Serialize,
+        body: &Value,
     ) -> Result<Value, CliError> {
         let cancel = interrupt::token()?;
         let mut quietly = |_: &_| Ok(());
@@ -202,15 +168,18 @@ fn model(
 impl AnalyzeArgs {
     /// Runs `runs analyze`.
     pub fn run(&self, client: &ApiClient, json: bool) -> Result<(), CliError> {
-        let body = AnalyzeBody {
-            model: model(client, &self.run, self.model.as_ref(), false)?,
-            window_size: self.window_size,
-            segment_ms: self.segment_ms,
-            marker_correction_window_frames: self.correction_window,
-            gate: self.gate.chosen(),
-            zones: self.zones.fields()?,
-            dry_run: self.dry_run,
-        };
+        let model = model(client, &self.run, self.model.as_ref(), false)?;
+        let [zones, only] = self.zones.fields()?;
+        let body = given(json!({
+            "model": model,
+            "window_size": self.window_size,
+            "segment_ms": self.segment_ms,
+            "marker_correction_window_frames": self.correction_window,
+            "gate": self.gate.chosen(),
+            "zones": zones,
+            "activity_zones_only": only,
+            "dry_run": self.dry_run.then_some(true),
+        }));
         let reply: Value = client.post(&run_path(&self.run, "/analyze")?, &body, LONG)?;
         say(json, &reply, |reply| match self.dry_run {
             true => tried(&reply["dry_run"]),
@@ -244,12 +213,8 @@ fn tried(trial: &Value) -> String {
 impl ReasonArgs {
     /// Runs `runs reason`.
     pub fn run(&self, client: &ApiClient, json: bool) -> Result<(), CliError> {
-        let body = ReasonBody {
-            model: model(client, &self.run, self.model.as_ref(), true)?,
-            ingest: self.source.body(client)?,
-            semantic_prompt: self.prompt.clone(),
-            include_frame_metadata: false,
-        };
+        let model = model(client, &self.run, self.model.as_ref(), true)?;
+        let body = reason_body(self.source.body(client)?, &model, &self.prompt);
         let reply = self.source.work(client, (&self.run, "reason"), &body)?;
         say(json, &reply, |reply| {
             let described = &reply["tokens"]["chunks_analyzed"];
