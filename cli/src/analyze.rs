@@ -11,7 +11,7 @@ use std::{
 
 use decode::Sampling;
 use gate::Loops;
-use media::{FrameRate, RunId, WallTime};
+use media::{FrameRate, RunId, Signal, WallTime};
 use serde::Serialize;
 use serde_json::{Value, json};
 use timeline::SignalRecord;
@@ -109,11 +109,11 @@ struct Document<'a> {
     sampling: Value,
     frames: Value,
     episodes: &'a [EpisodeRecord],
-    kept: Vec<KeptRecord>,
+    kept: Vec<Value>,
     markers: &'a [MarkerRecord],
     #[serde(skip_serializing_if = "Option::is_none")]
     signals: Option<Vec<FrameRecord>>,
-    stills: &'a [StillRecord],
+    stills: &'a [Value],
 }
 
 #[derive(Serialize)]
@@ -125,36 +125,17 @@ struct FrameRecord {
     loop_entered: bool,
 }
 
-#[derive(Serialize)]
-struct KeptRecord {
-    frame_index: u64,
-    pts_ms: i64,
-    reason: &'static str,
-}
-
-#[derive(Serialize)]
-struct StillRecord {
-    frame_index: u64,
-    pts_ms: i64,
-    reason: &'static str,
-    width: u32,
-    height: u32,
-    bytes: usize,
-    path: PathBuf,
-}
-
-impl StillRecord {
-    fn new(still: &Still, path: PathBuf) -> StillRecord {
-        StillRecord {
-            frame_index: still.frame_index,
-            pts_ms: still.pts_ms,
-            reason: still.reason.as_str(),
-            width: still.picture.extent.width,
-            height: still.picture.extent.height,
-            bytes: still.picture.jpeg.len(),
-            path,
-        }
-    }
+/// Describes a still that was written to `path`.
+fn described(still: &Still, path: &Path) -> Value {
+    json!({
+        "frame_index": still.frame_index,
+        "pts_ms": still.pts_ms,
+        "reason": still.reason.as_str(),
+        "width": still.picture.extent.width,
+        "height": still.picture.extent.height,
+        "bytes": still.picture.jpeg.len(),
+        "path": path.to_string_lossy(),
+    })
 }
 
 impl From<Still> for ReportStill {
@@ -204,7 +185,7 @@ pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
     };
     let analysis = analysis::analyze(&supervisor, &job, &cancel, |still| {
         let path = args.stills.as_deref().map(|dir| save(dir, &still)).transpose()?;
-        stills.extend(path.map(|path| StillRecord::new(&still, path)));
+        stills.extend(path.map(|path| described(&still, &path)));
         if args.report.is_some() {
             shelf.push(still.into());
         }
@@ -279,7 +260,7 @@ fn tell(args: &AnalyzeArgs, analysis: &Analysis, stills: usize, started: Instant
     }
 }
 
-fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[StillRecord]) -> Result<(), CliError> {
+fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[Value]) -> Result<(), CliError> {
     let mut out = StdoutWriter::stdout();
     if !args.json {
         activity::print(&mut out, &analysis.decided.episodes)?;
@@ -323,14 +304,14 @@ fn print(args: &AnalyzeArgs, analysis: &Analysis, stills: &[StillRecord]) -> Res
     out.finish()
 }
 
-fn kept(analysis: &Analysis) -> Vec<KeptRecord> {
+fn kept(analysis: &Analysis) -> Vec<Value> {
     let pairs = analysis.signals.iter().zip(&analysis.decided.decisions);
     pairs
         .filter(|(_, decision)| decision.selected)
-        .map(|(signal, decision)| KeptRecord {
-            frame_index: signal.frame_index,
-            pts_ms: signal.pts_ms,
-            reason: decision.reason.as_str(),
+        .map(|(signal, decision)| {
+            let Signal { frame_index, pts_ms, .. } = signal;
+            let reason = decision.reason.as_str();
+            json!({ "frame_index": frame_index, "pts_ms": pts_ms, "reason": reason })
         })
         .collect()
 }

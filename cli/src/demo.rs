@@ -24,7 +24,6 @@ use crate::{
     client::{ApiClient, LONG, QUICK, run_path},
     environment,
     error::CliError,
-    events::Query,
     interrupt, markers,
     output::{StdoutWriter, grouped, printable},
     progress::MediaProgress,
@@ -272,8 +271,7 @@ fn ingest(
 }
 
 fn frames_decoded(client: &ApiClient, run: &str) -> Result<FramesDecoded, CliError> {
-    let kind = Some("frames_decoded");
-    let query = Query { run_id: run, kind, from_seq: 0, limit: 1, wait_ms: None };
+    let query = json!({ "run_id": run, "kind": "frames_decoded", "from_seq": 0, "limit": 1 });
     let reply: QueryReply = client.post("v1/query", &query, LONG)?;
     let event = reply.matches.first();
     let event = event.ok_or_else(|| client.target.odd("no frames_decoded event"))?;
@@ -291,8 +289,9 @@ fn stills<'a>(
     let mut shelf = StillSampler::default();
     let mut from_seq = 0;
     loop {
-        let kind = Some("keyframe_stored");
-        let query = Query { run_id: run, kind, from_seq, limit: PAGE, wait_ms: None };
+        let query = json!({
+            "run_id": run, "kind": "keyframe_stored", "from_seq": from_seq, "limit": PAGE,
+        });
         let reply: QueryReply = client.post("v1/query", &query, QUICK)?;
         from_seq = reply.next_from_seq;
         for event in reply.matches {

@@ -6,11 +6,12 @@
 use std::time::{Duration, Instant};
 
 use media::WallTime;
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Value, json};
 
 use crate::{
     activity,
-    client::{ApiClient, QUICK, ServerArgs, run_path},
+    client::{ApiClient, QUICK, ServerArgs, given, run_path},
     error::CliError,
     output::{StdoutWriter, TextTable, clock, printable},
     wire::{EventRecord, QueryReply},
@@ -45,18 +46,6 @@ pub struct EventsArgs {
     json: bool,
     #[command(flatten)]
     server: ServerArgs,
-}
-
-/// Body of `POST /v1/query`.
-#[derive(Serialize)]
-pub struct Query<'a> {
-    pub run_id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<&'a str>,
-    pub from_seq: u64,
-    pub limit: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wait_ms: Option<u32>,
 }
 
 /// Fields used of a run.
@@ -114,14 +103,14 @@ impl Timeline<'_> {
             // The event that ends the run may be of another kind than asked for, so the run's state is
             // checked; then events before the end are read once more.
             let over = !more && self.is_over(&mut is_told)?;
-            let query = Query {
-                run_id: &self.args.run,
-                kind: self.args.kind.as_deref(),
-                from_seq: self.next,
-                limit: PAGE,
-                wait_ms: (!over).then_some(WAIT_MS),
-            };
-            let reply = ask(self.client, &query, true)?;
+            let query = json!({
+                "run_id": self.args.run,
+                "kind": self.args.kind,
+                "from_seq": self.next,
+                "limit": PAGE,
+                "wait_ms": (!over).then_some(WAIT_MS),
+            });
+            let reply = ask(self.client, &given(query))?;
             reply.matches.iter().try_for_each(|event| self.take(event))?;
             self.printer.flush()?;
             (self.next, more) = (reply.next_from_seq, reply.has_more);
@@ -151,10 +140,10 @@ impl Timeline<'_> {
     }
 }
 
-/// Polls once; if `patient`, waits for a server that went away to come back.
-pub fn ask(client: &ApiClient, query: &Query<'_>, patient: bool) -> Result<QueryReply, CliError> {
+/// Polls once; waits for a server that went away to come back.
+pub fn ask(client: &ApiClient, query: &Value) -> Result<QueryReply, CliError> {
     let patience = QUICK + Duration::from_millis(WAIT_MS.into());
-    retry_unreachable(patient, || client.post("v1/query", query, patience))
+    retry_unreachable(true, || client.post("v1/query", query, patience))
 }
 
 /// Retries while the server is unreachable, for `RECONNECT` at most and only if `patient`.

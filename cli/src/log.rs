@@ -13,7 +13,6 @@ use std::{
 };
 
 use media::{BlobHash, RunId, Seq};
-use serde::Serialize;
 use serde_json::{json, value::RawValue};
 use timeline::{BlobStore, CutBytes, Event, EventKind, RepairPlan, StoredEvent, TimelineError};
 
@@ -278,21 +277,6 @@ fn print(out: &mut StdoutWriter, event: StoredEvent) -> Result<(), CliError> {
     })
 }
 
-#[derive(Serialize)]
-struct Repaired {
-    events: u64,
-    damage: Option<String>,
-    removed: Vec<RemovedRecord>,
-}
-
-#[derive(Serialize)]
-struct RemovedRecord {
-    from: PathBuf,
-    offset: u64,
-    bytes: u64,
-    kept_in: PathBuf,
-}
-
 /// Returns a line about the events that a repair would cut; `None` if nothing is damaged.
 fn plan(dir: &Path) -> Result<Option<String>, CliError> {
     let plan = timeline::plan_repair(dir)
@@ -316,31 +300,30 @@ fn repair(dir: &Path, json: bool) -> Result<(), CliError> {
     }
     let report =
         timeline::repair(dir).map_err(|source| CliError::Log { dir: dir.to_owned(), source })?;
-    let removed = report.removed.into_iter().map(|cut| {
-        let CutBytes { from, offset, bytes, kept_in } = cut;
-        RemovedRecord { from, offset, bytes, kept_in }
-    });
-    let repaired = Repaired {
-        events: report.events,
-        damage: report.damage.as_ref().map(TimelineError::to_string),
-        removed: removed.collect(),
-    };
     let mut out = StdoutWriter::stdout();
     if json {
-        out.json(&repaired)?;
+        let removed = report.removed.iter().map(|CutBytes { from, offset, bytes, kept_in }| {
+            let (from, kept_in) = (from.to_string_lossy(), kept_in.to_string_lossy());
+            json!({ "from": from, "offset": offset, "bytes": bytes, "kept_in": kept_in })
+        });
+        out.json(&json!({
+            "events": report.events,
+            "damage": report.damage.as_ref().map(TimelineError::to_string),
+            "removed": removed.collect::<Vec<_>>(),
+        }))?;
         return out.finish();
     }
-    match &repaired.damage {
+    match &report.damage {
         Some(damage) => out.line(format_args!("cut at: {damage}"))?,
         None => out.line("nothing is damaged, nothing was cut")?,
     }
-    for cut in &repaired.removed {
+    for cut in &report.removed {
         let (from, kept) = (cut.from.display(), cut.kept_in.display());
         out.line(format_args!(
             "{} bytes of {from} from offset {} are now in {kept}",
             cut.bytes, cut.offset
         ))?;
     }
-    out.line(format_args!("{} events are left", grouped(repaired.events)))?;
+    out.line(format_args!("{} events are left", grouped(report.events)))?;
     out.finish()
 }

@@ -1,10 +1,9 @@
 //! `sightline search`: finds descriptions that contain a text.
 
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
-    client::{ApiClient, QUICK, ServerArgs, note_damaged},
+    client::{ApiClient, QUICK, ServerArgs, given, note_damaged},
     error::CliError,
     output::{self, TextTable, clock, grouped, text},
 };
@@ -27,19 +26,11 @@ pub struct SearchArgs {
     server: ServerArgs,
 }
 
-#[derive(Serialize)]
-struct Request<'a> {
-    query: &'a str,
-    limit: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    run_id: Option<&'a str>,
-}
-
 /// Runs `search`.
 pub fn run(args: &SearchArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
-    let (query, limit, run_id) = (args.query.as_str(), args.limit, args.run.as_deref());
-    let reply: Value = client.post("v1/search", &Request { query, limit, run_id }, QUICK)?;
+    let asked = json!({ "query": args.query, "limit": args.limit, "run_id": args.run });
+    let reply: Value = client.post("v1/search", &given(asked), QUICK)?;
     let hits = reply["hits"].as_array().ok_or_else(|| client.target.odd("no hits"))?;
     note_damaged(reply["damaged_events"].as_u64().unwrap_or(0));
     output::print(args.json, &reply, |_| table(hits))?;

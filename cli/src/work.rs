@@ -5,13 +5,13 @@
 
 use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use worker::CancelToken;
 
 use crate::{
-    client::{ApiClient, LONG, QUICK, api_error, run_path},
+    client::{ApiClient, LONG, QUICK, api_error, given, run_path},
     error::{ApiError, CliError},
-    events::{self, Query},
+    events,
     output::grouped,
     progress::FrameProgress,
     wire::EventRecord,
@@ -55,9 +55,10 @@ impl Cursor<'_> {
     ) -> Result<(), CliError> {
         loop {
             let (run_id, from_seq) = (self.run, self.from_seq);
-            let query =
-                Query { run_id, kind: None, from_seq, limit: PAGE, wait_ms: wait_ms.take() };
-            let reply = events::ask(client, &query, true)?;
+            let query = json!({
+                "run_id": run_id, "from_seq": from_seq, "limit": PAGE, "wait_ms": wait_ms.take(),
+            });
+            let reply = events::ask(client, &given(query))?;
             reply.matches.iter().try_for_each(&mut *on_event)?;
             self.from_seq = reply.next_from_seq;
             if !reply.has_more {
