@@ -299,19 +299,15 @@ fn requests_that_do_not_end_have_a_bound_after_which_their_owner_is_refused() {
     wait_until("room", || ask(ALICE).status == 200);
 }
 
-/// A log with one run of alice's, of which a page of events takes about a megabyte.
-fn seed_large_pages(dir: &std::path::Path) -> RunId {
-    let run = RunId::from_bytes([7; 16]);
-    let log = seed::log(dir);
-    seed::append(&log, run, [seed::created("alice")]);
-    seed::append(&log, run, vec![seed::described(&"d".repeat(1024)); 1000]);
-    run
-}
-
 #[test]
 fn answers_that_nobody_takes_have_a_bound_after_which_their_owner_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
-    let run = seed_large_pages(dir.path());
+    let run = RunId::from_bytes([7; 16]);
+    let log = seed::log(dir.path());
+    // A page of its events takes about a megabyte.
+    let events = vec![seed::described(&"d".repeat(1024)); 1000];
+    seed::append(&log, run, [seed::created("alice")].into_iter().chain(events));
+    drop(log);
     let server = Setup::new(dir.path()).start();
     let path = format!("/v1/runs/{run}/events?limit=1000");
     let wait_for = |status: u16| {

@@ -20,7 +20,8 @@ fn text(value: &Value) -> &str {
 
 #[test]
 fn every_check_says_what_it_found_and_what_to_do() {
-    let reply = shared().get("/v1/doctor");
+    let server = shared();
+    let reply = server.get("/v1/doctor");
     let found = reply.json();
     assert_eq!(found["request_id"], reply.header("x-request-id"));
     for check in found["checks"].as_array().expect("an array") {
@@ -28,12 +29,9 @@ fn every_check_says_what_it_found_and_what_to_do() {
         let is_ok = check["status"] == "ok";
         assert_eq!(is_ok, check["advice"].is_null(), "advice goes with what is not well: {check}");
     }
-    assert_eq!(check(&shared(), "keys")["status"], "ok");
-}
-
-#[test]
-fn a_worker_tried_its_sandbox_when_the_server_started() {
-    let check = check(&shared(), "sandbox");
+    assert_eq!(check(&server, "keys")["status"], "ok");
+    // A worker tried its sandbox when the server started.
+    let check = check(&server, "sandbox");
     let refused = text(&check["message"]).split(' ').find_map(|word| word.parse::<u32>().ok());
     let is_whole = policy(env!("CARGO_BIN_EXE_sightline-server")) == SandboxPolicy::Require;
     assert_eq!(refused.is_some_and(|refused| refused >= 12), is_whole, "{check}");
