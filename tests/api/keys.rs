@@ -21,8 +21,10 @@ fn a_flood_of_wrong_keys_learns_nothing_leaves_nothing_and_locks_nobody_else_out
     assert_eq!((first.0, first.2[1].as_str()), (401, "Bearer"));
     assert!((1..20).all(|_| refused("/v1/runs", "wrong") == first), "twenty at once");
     // One a second is given back meanwhile.
-    let warm = |at: u32| refused("/v1/metrics", &format!("warm-{at}"));
-    let late = (0..500).map(warm).find(|reply| *reply != first).expect("an end of them");
+    let of_metrics = |at: u32| refused("/v1/metrics", &format!("warm-{at}")).0;
+    assert_eq!((0..500).map(of_metrics).find(|status| *status != 401), Some(429));
+    let late = (0..500).map(|_| refused("/v1/runs", "wrong")).find(|reply| *reply != first);
+    let late = late.expect("an end of them");
     assert_eq!((late.0, late.2[0].as_str()), (429, "1"));
     assert!(late.1.contains("\"rate_limited\""), "{}", late.1);
     let known = |reply| reply == first || reply == late;
