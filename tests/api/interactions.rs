@@ -103,7 +103,7 @@ fn a_cursor_that_names_no_interaction_is_refused(server: &Server, run: RunId) {
     }
 }
 
-/// Of more than are read at a time there are failures between.
+/// Returns true for two chunks of three: failures stand between them.
 fn is_said(index: u64) -> bool {
     index % 3 != 1
 }
