@@ -75,18 +75,6 @@ struct FramesDecoded {
     signals: Vec<SignalRecord>,
 }
 
-/// Fields used of a run's state.
-#[derive(Deserialize)]
-struct RunState {
-    progress: Option<JobProgress>,
-}
-
-#[derive(Deserialize)]
-struct JobProgress {
-    frames: u64,
-    pts_ms: i64,
-}
-
 /// Fields used of a `keyframe_stored` payload.
 #[derive(Deserialize)]
 struct KeyframeStored {
@@ -261,8 +249,11 @@ fn ingest(
                 Err(RecvTimeoutError::Timeout) => {}
             }
             // A failed look is passed over: the ingest tells what is wrong, and has to be waited for anyway.
-            if let Ok(RunState { progress: Some(done) }) = client.get(&state, &[]) {
-                progress.at(done.pts_ms, format!("{} frames", grouped(done.frames)));
+            let found: Value = client.get(&state, &[]).unwrap_or_default();
+            let done = &found["progress"];
+            if let (Some(frames), Some(pts_ms)) = (done["frames"].as_u64(), done["pts_ms"].as_i64())
+            {
+                progress.at(pts_ms, format!("{} frames", grouped(frames)));
             }
         };
         progress.clear();

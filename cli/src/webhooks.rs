@@ -1,9 +1,9 @@
 //! `sightline webhooks`: manages the URLs that events of a run, or of all the caller's runs, are sent to.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use crate::{
-    client::{ApiClient, QUICK, ServerArgs, run_path},
+    client::{ApiClient, QUICK, ServerArgs, given, run_path},
     error::CliError,
     output::{StdoutWriter, TextTable, or_dash, printable, text},
 };
@@ -70,19 +70,16 @@ pub fn run(args: &WebhooksArgs) -> Result<(), CliError> {
     let reply: Value = match &args.command {
         WebhooksCommand::List => client.get(&base, &[])?,
         WebhooksCommand::Create { url, kinds, description } => {
-            let mut body = Map::from_iter([("url".to_owned(), url.clone().into())]);
-            if !kinds.is_empty() {
-                body.insert("kinds".to_owned(), kinds.clone().into());
-            }
-            body.extend(description.clone().map(|text| ("description".to_owned(), text.into())));
-            client.post(&base, &body, QUICK)?
+            let kinds = (!kinds.is_empty()).then_some(kinds);
+            let body = json!({ "url": url, "kinds": kinds, "description": description });
+            client.post(&base, &given(body), QUICK)?
         }
         WebhooksCommand::Delete { webhook } => client.delete(&of(webhook, "")?)?,
         WebhooksCommand::DeadLetters { webhook } => {
             client.get(&of(webhook, "/dead-letters")?, &[])?
         }
         WebhooksCommand::Redeliver { webhook } => {
-            client.post(&of(webhook, "/redeliver")?, &Map::new(), QUICK)?
+            client.post(&of(webhook, "/redeliver")?, &json!({}), QUICK)?
         }
     };
     let mut out = StdoutWriter::stdout();

@@ -9,7 +9,10 @@ use super::{
     text::{block, picked},
     tools::Told,
 };
-use crate::{client::QUICK, error::CliError};
+use crate::{
+    client::{QUICK, given},
+    error::CliError,
+};
 
 /// Fields of a run that a list shows.
 pub const RUN: &[&str] = &[
@@ -61,11 +64,8 @@ pub async fn list(api: &Api, args: ListRuns) -> Told {
     query.extend(args.cursor.map(|cursor| ("cursor", cursor)));
     let page = api.page("v1/runs", &query).await?;
     let runs: Vec<Value> = items(&page.value).iter().map(|run| picked(run, RUN)).collect();
-    let mut told = json!({ "runs": runs });
-    if let Some(cursor) = page.next.as_deref().and_then(cursor) {
-        told["next"] = cursor.into();
-    }
-    Ok(vec![block(&told)])
+    let next = page.next.as_deref().and_then(cursor);
+    Ok(vec![block(&given(json!({ "runs": runs, "next": next })))])
 }
 
 /// Returns the cursor in the query of a next page.
@@ -90,11 +90,8 @@ pub struct Search {
 /// Searches the descriptions.
 pub async fn search(api: &Api, args: Search) -> Told {
     let limit = args.limit.unwrap_or(20).clamp(1, MOST);
-    let mut body = json!({ "query": args.query, "limit": limit });
-    if let Some(run) = args.run_id {
-        body["run_id"] = run.into();
-    }
-    let found = api.post("v1/search", &body, QUICK).await?;
+    let body = json!({ "query": args.query, "limit": limit, "run_id": args.run_id });
+    let found = api.post("v1/search", &given(body), QUICK).await?;
     let fields = ["run_id", "pts_ms", "kind", "index_name", "snippet", "seq"];
     let hits: Vec<Value> = items(&found["hits"]).iter().map(|hit| picked(hit, &fields)).collect();
     let mut told = picked(&found, &["scanned", "total_hits", "damaged_events"]);

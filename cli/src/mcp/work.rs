@@ -10,7 +10,10 @@ use super::{
     text::{block, picked},
     tools::Told,
 };
-use crate::{client::QUICK, error::CliError};
+use crate::{
+    client::{QUICK, given},
+    error::CliError,
+};
 
 /// Arguments of `start_ingest`.
 #[derive(Deserialize, JsonSchema)]
@@ -30,8 +33,12 @@ pub struct StartIngest {
 
 /// Starts decoding a source.
 pub async fn ingest(api: &Api, args: StartIngest) -> Told {
-    let mut body = json!({ "source_uri": args.source_uri });
-    bounded(&mut body, args.fps, args.max_frames);
+    let body = given(json!({
+        "source_uri": args.source_uri,
+        "sampling_policy": args.fps.map(|_| "fixed"),
+        "fixed_fps": args.fps,
+        "max_frames": args.max_frames,
+    }));
     let job = match args.run_id {
         Some(run) => begun(api, &run, "/ingest", &body).await?,
         None => begun_anew(api, &json!({ "label": args.label }), "/ingest", &body).await?,
@@ -49,16 +56,6 @@ async fn begun_anew(api: &Api, about: &Value, rest: &str, body: &Value) -> Resul
         api.delete(&run_path(run, "")?).await.ok();
     }
     begun
-}
-
-fn bounded(body: &mut Value, fps: Option<f64>, max_frames: Option<u64>) {
-    if let Some(fps) = fps {
-        body["sampling_policy"] = "fixed".into();
-        body["fixed_fps"] = fps.into();
-    }
-    if let Some(most) = max_frames {
-        body["max_frames"] = most.into();
-    }
 }
 
 /// Starts a job in `run`, and returns its description.
@@ -111,13 +108,15 @@ pub struct StartReasoning {
 /// Starts a job in which a model describes a source.
 pub async fn reasoning(api: &Api, args: StartReasoning) -> Told {
     let about = json!({ "label": args.label, "model": args.model });
-    let mut body = json!({
+    let body = given(json!({
         "source_uri": args.source_uri,
         "model": args.model,
         "semantic_prompt": args.question,
         "include_frame_metadata": false,
-    });
-    bounded(&mut body, args.fps, args.max_frames);
+        "sampling_policy": args.fps.map(|_| "fixed"),
+        "fixed_fps": args.fps,
+        "max_frames": args.max_frames,
+    }));
     Ok(vec![block(&begun_anew(api, &about, "/reason", &body).await?)])
 }
 
