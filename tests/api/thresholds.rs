@@ -53,14 +53,11 @@ fn an_analysis_has_the_thresholds_that_it_is_given_and_records_them() {
         ("scene_cut", 8),
         (CALM, 9),
     ];
+    let changed = json!({"flicker": 0.5, "scene_cut": 0.25});
     let rows = [
         (json!({}), json!({}), &plain[..]),
         (json!({"gate": {}}), json!({}), &plain),
-        (
-            json!({"gate": {"flicker": 0.5, "scene_cut": 0.25}}),
-            json!({"flicker": 0.5, "scene_cut": 0.25}),
-            &keen,
-        ),
+        (json!({"gate": changed}), changed, &keen),
         (json!({"gate": null}), json!({}), &plain),
     ];
     for (at, (more, changed, expected)) in rows.into_iter().enumerate() {

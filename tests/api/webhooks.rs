@@ -163,15 +163,11 @@ fn where_a_webhook_goes_is_what_was_checked_and_is_checked_at_every_delivery() {
     let made = hook(&server, &run, &receiver.url("/moved"));
     drop(server);
     // Its target when the webhook was made does not count.
-    let rows = [
-        (trusting.clone().var("SERVICE_EGRESS_ALLOWED_NETWORKS", ""), "blocked address"),
-        // The toggle is for sources alone.
-        (
-            trusting.var("SERVICE_EGRESS_CA_PATH", "").var("SERVICE_ALLOW_INSECURE_TLS", "true"),
-            "tls: ",
-        ),
-    ];
-    for (suspicious, why) in rows {
+    let closed = trusting.clone().var("SERVICE_EGRESS_ALLOWED_NETWORKS", "");
+    // The toggle is for sources alone.
+    let strange =
+        trusting.var("SERVICE_EGRESS_CA_PATH", "").var("SERVICE_ALLOW_INSECURE_TLS", "true");
+    for (suspicious, why) in [(closed, "blocked address"), (strange, "tls: ")] {
         let server = suspicious.start();
         events(&server, &run, 1);
         let webhook = || listed(&server, &run, &made["webhook_id"]);
@@ -187,6 +183,7 @@ fn what_a_webhook_may_be_is_checked_and_whose_it_is() {
     let trusting = setup(&receiver);
     let server = trusting.clone().var("SERVICE_EGRESS_ALLOWED_NETWORKS", "").start();
     let run = server.create_run();
+    let long = "d".repeat(257);
     let table = [
         (json!({}), "url", "is required"),
         (json!({ "url": 1 }), "url", "must be a string"),
@@ -202,11 +199,7 @@ fn what_a_webhook_may_be_is_checked_and_whose_it_is() {
         (json!({ "url": "https://x.invalid", "kinds": ["no"] }), "kinds", "vlm"),
         (json!({ "url": "https://x.invalid", "kinds": ["run_deleted"] }), "kinds", "1 to 32"),
         (json!({ "url": "https://x.invalid", "secret": "whsec_x" }), "secret", "base64"),
-        (
-            json!({ "url": "https://x.invalid", "description": "d".repeat(257) }),
-            "description",
-            "256",
-        ),
+        (json!({ "url": "https://x.invalid", "description": long }), "description", "256"),
     ];
     for (body, field, message) in table {
         let reply = create(&server, &run, &body).assert_invalid(field, &body);
