@@ -44,9 +44,8 @@ fn metrics_have_a_toggle_of_their_own() {
 }
 
 #[test]
-fn requests_and_refusals_are_counted_by_what_they_were() {
-    let setup = Setup::temporary().var("SERVICE_ACTIVE_STREAM_LIMIT", "1");
-    let server = setup.start();
+fn requests_and_refusals_are_counted_by_what_they_were_and_by_minutes() {
+    let server = Setup::temporary().clips().var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
     let run = server.create_run();
     for _ in 0..3 {
         assert_eq!(server.get(&format!("/v1/runs/{run}")).status, 200);
@@ -76,6 +75,7 @@ fn requests_and_refusals_are_counted_by_what_they_were() {
     assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
     assert_eq!(server.metric(r#"service_runs{state="pending"}"#), 0.0);
     assert_eq!(server.metric(r#"service_runs{state="cancelled"}"#), 1.0);
+    check_last_hour(&server);
 }
 
 /// A program of Debian's package `prometheus`, or a loud line that says why a test did nothing.
@@ -214,9 +214,8 @@ fn sum(points: &[Value], field: &str) -> u64 {
     points.iter().map(|point| point["own"][field].as_u64().expect("a number")).sum()
 }
 
-#[test]
-fn work_counts_for_its_owner_alone_and_for_the_machine() {
-    let server = Setup::temporary().clips().var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
+/// Work counts for its owner alone and for the machine; three more requests were refused before.
+fn check_last_hour(server: &Server) {
     let run = server.ingested(&json!({"source_uri": "talk.mp4", "max_frames": 40}));
     let stills = server.get(&format!("/v1/runs/{run}/keyframes")).json();
     let analyze = json!({"model": "qwen3-vl-8b"});
@@ -228,10 +227,10 @@ fn work_counts_for_its_owner_alone_and_for_the_machine() {
     for minutes in ["0", "61", "1.0", ""] {
         server.get(&format!("/v1/stats?minutes={minutes}")).assert_invalid("minutes", minutes);
     }
-    let own = points(&server, ALICE);
+    let own = points(server, ALICE);
     assert_eq!(sum(&own, "frames"), 80, "of the ingest and of the analysis");
     assert_eq!(sum(&own, "kept"), 2 * stills["keyframes"].as_array().expect("stills").len() as u64);
-    assert_eq!((sum(&own, "refused"), sum(&own, "descriptions"), sum(&own, "tokens")), (1, 0, 0));
+    assert_eq!((sum(&own, "refused"), sum(&own, "descriptions"), sum(&own, "tokens")), (4, 0, 0));
     let last = &own[own.len() - 1];
     let machine = &last["machine"];
     assert!(machine["server_memory_bytes"].as_u64() > Some(1 << 20), "{machine}");
@@ -243,7 +242,7 @@ fn work_counts_for_its_owner_alone_and_for_the_machine() {
     assert_eq!((&machine["live_sessions"], &machine["jobs"]), (&json!(0), &json!(0)));
     assert!(last["seconds"].as_f64().is_some_and(|seconds| (0.0..=61.0).contains(&seconds)));
 
-    let bobs = points(&server, BOB);
+    let bobs = points(server, BOB);
     for field in ["frames", "kept", "descriptions", "tokens", "refused"] {
         assert_eq!(sum(&bobs, field), 0, "{field} is Alice's");
     }

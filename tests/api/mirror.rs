@@ -19,7 +19,7 @@ use sightline::{
     deliver::mirror::{EventMirror, Scope},
 };
 use timeline::{Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, Timeline};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::support::{
     Server, Setup, copy,
@@ -341,7 +341,7 @@ fn another_database_is_filled_from_the_start() {
 pub struct Own {
     pub log: Timeline,
     pub metrics: Arc<Metrics>,
-    stop: CancellationToken,
+    _stop: DropGuard,
     _dir: tempfile::TempDir,
 }
 
@@ -361,18 +361,12 @@ impl Own {
         mirror.start(stop.clone());
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(database.keep_prepared()).await });
-        Own { log, metrics, stop, _dir: dir }
+        Own { log, metrics, _stop: stop.drop_guard(), _dir: dir }
     }
 
     fn append(&self, descriptions: &[&str]) {
         let events = descriptions.iter().map(|text| described(text)).collect();
         self.log.append_wait(events).expect("appended");
-    }
-}
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        self.stop.cancel();
     }
 }
 

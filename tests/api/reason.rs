@@ -249,7 +249,7 @@ fn a_second_model_is_asked_where_the_first_is_unsure_and_its_failure_told_beside
 }
 
 #[test]
-fn the_ways_to_show_and_to_ask_reach_the_model() {
+fn the_ways_to_show_and_to_ask_reach_the_model_and_the_gates_markers_stand_beside_its() {
     let model = Model::start(|_| Step::chat(&finding("van waits", 0.9)));
     let server = model.behind(Setup::temporary().clips()).start();
     let asked = |more: Value| {
@@ -293,6 +293,7 @@ fn the_ways_to_show_and_to_ask_reach_the_model() {
     let (own, _) = asked(json!({"max_frames": 30, "output_schema": schema}));
     let sent = String::from_utf8_lossy(&own[0].body).into_owned();
     assert!(sent.contains(r#""required":["event_type"]"#), "the caller's own schema is sent");
+    check_origins(&server);
 }
 
 #[test]
@@ -332,29 +333,26 @@ fn outline(markers: &[Value]) -> Vec<Value> {
     markers.iter().map(of).collect()
 }
 
-#[test]
-fn the_gates_own_markers_are_recorded_beside_a_models() {
-    let model = Model::start(|_| Step::chat(&finding("van waits", 0.875)));
-    let server = model.behind(Setup::temporary().clips()).start();
-
+/// The gate's own markers are recorded beside those of a model for which a van waits.
+fn check_origins(server: &Server) {
     let plain = server.create_run();
-    reason(&server, &plain, &json!({"semantic_inference": false})).assert_ok();
-    let own = markers(&server, &plain, "");
+    reason(server, &plain, &json!({"semantic_inference": false})).assert_ok();
+    let own = markers(server, &plain, "");
     assert!(own.len() > 1 && own.iter().all(|marker| marker["origin"] == "gate"), "{own:?}");
-    assert_eq!(own, markers(&server, &plain, "origin=gate"));
-    assert_eq!(markers(&server, &plain, "origin=model"), Vec::<Value>::new());
+    assert_eq!(own, markers(server, &plain, "origin=gate"));
+    assert_eq!(markers(server, &plain, "origin=model"), Vec::<Value>::new());
 
     let run = server.create_run();
-    let reply = reason(&server, &run, &json!({})).assert_ok();
-    let derived = markers(&server, &run, "");
+    let reply = reason(server, &run, &json!({})).assert_ok();
+    let derived = markers(server, &run, "");
     assert_eq!(Some(&derived), reply.json()["markers"].as_array());
-    assert_eq!(derived, markers(&server, &run, "origin=model"));
+    assert_eq!(derived, markers(server, &run, "origin=model"));
     let found: Vec<_> = derived.iter().map(|marker| &marker["event_type"]).collect();
     assert_eq!(found, ["van_waits"]);
-    let gates = markers(&server, &run, "origin=gate");
+    let gates = markers(server, &run, "origin=gate");
     assert_eq!(outline(&gates), outline(&own));
     assert!(gates.iter().all(|marker| marker["beside"] == true), "{gates:?}");
-    assert_eq!(markers(&server, &run, "origin=all").len(), derived.len() + gates.len());
+    assert_eq!(markers(server, &run, "origin=all").len(), derived.len() + gates.len());
     let told = &server.payloads(&run, "analysis_generated")[0]["markers"];
     assert_eq!(told, &json!(derived.len()), "what is beside the analysis is not counted");
 
