@@ -173,7 +173,7 @@ fn a_real_prometheus_scrapes_what_an_ingest_did() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Setup::new(dir.path()).clips().start();
     let run = server.create_run();
-    let body = json!({ "source_uri": "talk.mp4" });
+    let body = json!({ "source_uri": "talk.mp4", "max_frames": 60 });
     let ingested = server.post_run(&run, "ingest", &body).assert_ok();
     let frames = ingested.json()["decoded_frames"].as_f64().expect("a number");
     let stills = server.kinds(&run).iter().filter(|kind| *kind == "keyframe_stored").count();

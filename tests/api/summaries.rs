@@ -102,7 +102,7 @@ fn a_summary_says_what_the_routes_of_its_run_say_and_of_live_video_what_models_s
     assert_eq!(list.as_array().expect("an array").len(), 2, "a deleted run is not told of");
 }
 
-/// What is told of the live run of the log.
+/// Checks the summary of the live run of the log.
 fn check_live(found: &Value) {
     let counts = json!({"frames": 31, "kept": 2, "markers": {}, "descriptions": 2});
     // The still is the described one.

@@ -118,7 +118,8 @@ fn a_collector_gets_the_whole_path_of_an_ingest() {
         let run = server.create_run();
         let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
         let call = call.header("traceparent", &format!("00-{TRACE}-{CALLER}-01"));
-        let ingested = call.json(&json!({ "source_uri": "talk.mp4" })).send().assert_ok();
+        let ingested =
+            call.json(&json!({ "source_uri": "talk.mp4", "max_frames": 30 })).send().assert_ok();
         let unsampled = format!("00-{}-{CALLER}-00", "1".repeat(32));
         server.call("GET", "/v1/runs").header("traceparent", &unsampled).send().assert_ok();
         ingest = Some((run, ingested));
