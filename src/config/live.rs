@@ -1,6 +1,6 @@
 //! Settings of live sessions.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{EnvReader, fraction, one_of, parts, whole};
 use crate::{
@@ -47,11 +47,7 @@ pub(super) fn live(
 /// Returns the address that receives on all interfaces: IPv6 if one of `ips` is, else IPv4.
 fn unspecified(ips: &[IpAddr]) -> IpAddr {
     let wants_v6 = ips.iter().any(IpAddr::is_ipv6);
-    if wants_v6 {
-        std::net::Ipv6Addr::UNSPECIFIED.into()
-    } else {
-        std::net::Ipv4Addr::UNSPECIFIED.into()
-    }
+    if wants_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }
 
 fn addresses(text: &str) -> Result<Vec<IpAddr>, ValueError> {

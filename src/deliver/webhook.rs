@@ -67,14 +67,6 @@ pub struct WebhookSettings {
     pub timeout: Duration,
 }
 
-impl WebhookSettings {
-    fn places(self) -> ScheduleLimits {
-        let longest = Duration::from_secs(86_400);
-        let backoff = Backoff { first: self.retry, factor: 4, longest };
-        ScheduleLimits { turns: TURNS, retries: RETRIES, backoff }
-    }
-}
-
 /// A webhook as created.
 #[derive(Clone, Debug)]
 pub struct Webhook {
@@ -156,7 +148,10 @@ impl WebhookService {
     ) -> Result<Arc<WebhookService>, MetaStoreError> {
         let source = format!("urn:sightline:{}", node::name(&ledger)?);
         let store = WebhookStore::new(ledger);
-        let (table, outbox) = (WebhookTable::default(), DeliveryQueue::new(settings.places()));
+        let longest = Duration::from_secs(86_400);
+        let backoff = Backoff { first: settings.retry, factor: 4, longest };
+        let outbox = DeliveryQueue::new(ScheduleLimits { turns: TURNS, retries: RETRIES, backoff });
+        let table = WebhookTable::default();
         for live in store.load()? {
             outbox.add(live.webhook.id, live.attempts);
             table.insert(live);
