@@ -79,7 +79,7 @@ pub use state::App;
 pub(crate) use state::{ANALYSES_WAITING, DRAIN, FETCHERS, READERS_WAITING};
 pub(crate) use thresholds::KEEPALIVE_FRAMES_MAX;
 
-type ApiResult = Result<Response, ApiError>;
+type ApiResult<T = Response> = Result<T, ApiError>;
 
 /// Routes that need a key. The annotation at each handler gives its method and path, both for the
 /// router and for the OpenAPI document.

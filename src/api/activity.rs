@@ -127,7 +127,7 @@ impl Reader {
         run: &Arc<Run>,
         from: Seq,
         damaged: DamagedEvents,
-    ) -> Result<Reader, ApiError> {
+    ) -> ApiResult<Reader> {
         let newest = newest(timeline, run, &damaged)?;
         let of = |kind| Snapshot::new(timeline, run, from, Some(kind)).peekable();
         Ok(Reader {
@@ -149,7 +149,7 @@ impl Reader {
     }
 
     /// Returns the next episode, the sequence number of its first event, and its still.
-    fn read(&mut self) -> Result<Option<(Seq, ActivityEpisode, Option<BlobHash>)>, ApiError> {
+    fn read(&mut self) -> ApiResult<Option<(Seq, ActivityEpisode, Option<BlobHash>)>> {
         loop {
             let Some(start) = next_before(&mut self.starts, Seq(u64::MAX), &self.damaged)? else {
                 return Ok(None);
@@ -180,7 +180,7 @@ impl Reader {
     }
 
     /// Returns the still of frame `peak`: the last one before the event `seq`, or one between it and `until`.
-    fn still_of(&mut self, peak: u64, seq: Seq, until: Seq) -> Result<Option<BlobHash>, ApiError> {
+    fn still_of(&mut self, peak: u64, seq: Seq, until: Seq) -> ApiResult<Option<BlobHash>> {
         while let Some((_, event)) = next_before(&mut self.stills, seq, &self.damaged)? {
             self.keep(event);
         }
@@ -212,7 +212,7 @@ fn newest(
     timeline: &Timeline,
     run: &Arc<Run>,
     damaged: &DamagedEvents,
-) -> Result<BTreeMap<StreamId, Newest>, ApiError> {
+) -> ApiResult<BTreeMap<StreamId, Newest>> {
     // Read before the events, because the recording may end meanwhile.
     let growing = run.growing().map(|growing| growing.decoded.clone());
     let mut newest = BTreeMap::new();
@@ -236,8 +236,8 @@ fn next_before(
     events: &mut Peekable<Snapshot>,
     until: Seq,
     damaged: &DamagedEvents,
-) -> Result<Option<(Seq, Event)>, ApiError> {
-    let is_before = |event: &Result<_, ApiError>| match event {
+) -> ApiResult<Option<(Seq, Event)>> {
+    let is_before = |event: &ApiResult<_>| match event {
         Ok(timeline::StreamedEvent { head, .. }) => head.seq < until,
         Err(_) => true,
     };
@@ -304,7 +304,7 @@ pub async fn list(
         let mut episodes = read.filter(move |episode| {
             episode.as_ref().map_or(true, |(_, episode, _)| is_wanted(episode))
         });
-        let record = |read: Result<(Seq, ActivityEpisode, Option<BlobHash>), ApiError>| {
+        let record = |read: ApiResult<(Seq, ActivityEpisode, Option<BlobHash>)>| {
             let (_, episode, still) = read?;
             let image_sha256 = still.map(|hash| hash.to_string());
             Ok(RecordedEpisode { episode: episode.into(), image_sha256 })

@@ -290,7 +290,7 @@ impl Input {
 }
 
 /// Returns the frames of the request, or those of the last ingest of the run that it names, or else of `run`.
-fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> Result<Input, ApiError> {
+fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> ApiResult<Input> {
     let from = request.from_run.as_ref().map(|id| app.registry.find(id.0, &run.origin().principal));
     let no_such = || ApiError::field("from_run", "names no run of the caller");
     let from = from.map(|from| from.ok_or_else(no_such)).transpose()?;
@@ -339,7 +339,7 @@ fn input(app: &App, run: &Arc<Run>, request: &mut AnalyzeRequest) -> Result<Inpu
 }
 
 /// Refuses a request that contradicts the recording of its frames.
-fn check_recorded(request: &AnalyzeRequest, decoded: &FramesDecoded) -> Result<(), ApiError> {
+fn check_recorded(request: &AnalyzeRequest, decoded: &FramesDecoded) -> ApiResult<()> {
     let recorded = decoded.sampling_policy;
     if request.sampling_policy.as_ref().is_some_and(|policy| policy.0 != recorded) {
         let name = recorded.as_str();
@@ -377,7 +377,7 @@ fn analysis(
     run: &Arc<Run>,
     request_id: RequestId,
     mut request: AnalyzeRequest,
-) -> Result<Analysis, ApiError> {
+) -> ApiResult<Analysis> {
     let input = input(app, run, &mut request)?;
     let (labels, tenant) = (app.labels.get(), run.origin().tenant.as_deref());
     let rename = |event_type| labels.event_type(tenant, event_type);

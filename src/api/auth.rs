@@ -13,7 +13,7 @@ use tracing::Span;
 use transport::Peer;
 
 use super::{
-    App,
+    ApiResult, App,
     error::{ApiError, is_refused},
     extract::Caller,
     send_budget,
@@ -51,7 +51,7 @@ fn count_refusal(app: &App, principal: &Principal) {
     app.metrics.owners.of(principal).refused.fetch_add(1, Relaxed);
 }
 
-fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
+fn caller(app: &App, request: &Request) -> ApiResult<Caller> {
     let (extensions, headers) = (request.extensions(), request.headers());
     // An API key takes precedence over a keyless credential.
     let shown = Shown::of(request).filter(|_| matches!(credential(headers), Ok(None)));
@@ -76,11 +76,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, ApiError> {
 }
 
 /// Checks the key of a metrics scrape, which belongs to no principal and needs no tenant.
-pub fn check_scraper(
-    app: &App,
-    extensions: &Extensions,
-    headers: &HeaderMap,
-) -> Result<(), ApiError> {
+pub fn check_scraper(app: &App, extensions: &Extensions, headers: &HeaderMap) -> ApiResult<()> {
     let Some(keys) = &app.settings.metrics_keys else { return Ok(()) };
     if keys.is_empty() {
         return Err(ApiError::MetricsUnavailable);
@@ -96,7 +92,7 @@ fn principal(
     keys: &ApiKeys,
     extensions: &Extensions,
     headers: &HeaderMap,
-) -> Result<Principal, ApiError> {
+) -> ApiResult<Principal> {
     let found = match credential(headers) {
         Ok(None) => return Err(UNKNOWN),
         Ok(Some(key)) => keys.principal(key).cloned().ok_or(UNKNOWN),
@@ -110,8 +106,8 @@ fn principal(
 fn counted(
     app: &App,
     extensions: &Extensions,
-    found: Result<Principal, ApiError>,
-) -> Result<Principal, ApiError> {
+    found: ApiResult<Principal>,
+) -> ApiResult<Principal> {
     found.or_else(|error| {
         let Peer(address) = *extensions.get().ok_or(ApiError::Bug("a request from nowhere"))?;
         app.rates.of_failure(address)?;
@@ -120,7 +116,7 @@ fn counted(
 }
 
 /// Returns the request's credential from either header; fails if there are two different ones.
-fn credential(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
+fn credential(headers: &HeaderMap) -> ApiResult<Option<&[u8]>> {
     let keys = headers.get_all(API_KEY).into_iter().map(|value| value.as_bytes());
     let bearers = headers.get_all(header::AUTHORIZATION).into_iter().filter_map(|value| {
         let (scheme, token) = value.as_bytes().split_at_checked(7)?;
@@ -135,7 +131,7 @@ fn credential(headers: &HeaderMap) -> Result<Option<&[u8]>, ApiError> {
     Ok(found)
 }
 
-fn tenant(headers: &HeaderMap, required: bool) -> Result<Option<String>, ApiError> {
+fn tenant(headers: &HeaderMap, required: bool) -> ApiResult<Option<String>> {
     let mut given = headers.get_all(TENANT_ID).iter();
     let first = given.next();
     if given.any(|other| Some(other) != first) {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use utoipa::IntoParams;
 
-use super::error::ApiError;
+use super::{ApiResult, error::ApiError};
 
 /// Validators of one version of a stored resource (RFC 9110 8.8).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Preconditions {
 
 /// Evaluates the preconditions in the order of RFC 9110 13.2.2. Returns true if the caller has this version
 /// (304); fails if it requires another one (412).
-pub fn caller_is_current(headers: &HeaderMap, version: &ResourceVersion) -> Result<bool, ApiError> {
+pub fn caller_is_current(headers: &HeaderMap, version: &ResourceVersion) -> ApiResult<bool> {
     let failed = || {
         let text = "precondition failed: the condition does not match the current state".to_owned();
         Err(ApiError::Plain(StatusCode::PRECONDITION_FAILED, text))

@@ -101,7 +101,7 @@ impl Page {
     }
 }
 
-fn read(timeline: &Timeline, run: &Arc<Run>, wanted: &Wanted) -> Result<Page, ApiError> {
+fn read(timeline: &Timeline, run: &Arc<Run>, wanted: &Wanted) -> ApiResult<Page> {
     let mut page = Page { events: Vec::new(), next: wanted.from, more: false };
     let mut bytes = 0;
     for event in Snapshot::new(timeline, run, wanted.from, wanted.kind) {
@@ -270,7 +270,7 @@ async fn poll(
     run: &Arc<Run>,
     wanted: Wanted,
     wait: Duration,
-) -> Result<Page, ApiError> {
+) -> ApiResult<Page> {
     let mut over = pin!(tokio::time::sleep(wait));
     loop {
         let mut published = pin!(run.published());

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use timeline::JsonText;
 use transport::Peer;
 
-use super::{App, error::ApiError, send_budget};
+use super::{ApiResult, App, error::ApiError, send_budget};
 use crate::{
     base::{
         json::{self, Declared, Faults, FieldError, Form},
@@ -37,7 +37,7 @@ pub struct Caller {
 impl FromRequestParts<Arc<App>> for Caller {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Caller, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> ApiResult<Caller> {
         let caller = parts.extensions.get::<Caller>().cloned();
         caller.ok_or(ApiError::Bug("a route outside the authentication layer asks for its caller"))
     }
@@ -49,7 +49,7 @@ pub struct Call(pub Arc<App>, pub Caller);
 impl FromRequestParts<Arc<App>> for Call {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Call, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<Call> {
         Ok(Call(Arc::clone(app), Caller::from_request_parts(parts, app).await?))
     }
 }
@@ -116,7 +116,7 @@ pub struct OwnedRun(pub Arc<App>, pub Caller, pub Arc<Run>);
 impl FromRequestParts<Arc<App>> for OwnedRun {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<OwnedRun, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<OwnedRun> {
         let caller = Caller::from_request_parts(parts, app).await?;
         let id = path_id(parts, app, "id", "run_id").await?;
         let run = app.registry.find(id, &caller.principal).ok_or(ApiError::RUN_NOT_FOUND)?;
@@ -131,7 +131,7 @@ pub async fn path_id<T: FromStr<Err = ParseError>>(
     app: &Arc<App>,
     name: &str,
     field: &str,
-) -> Result<T, ApiError> {
+) -> ApiResult<T> {
     let Path(names) = Path::<Vec<(String, String)>>::from_request_parts(parts, app)
         .await
         .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
@@ -185,7 +185,7 @@ impl JsonBody {
 impl FromRequest<Arc<App>> for JsonBody {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &Arc<App>) -> Result<JsonBody, ApiError> {
+    async fn from_request(request: Request, app: &Arc<App>) -> ApiResult<JsonBody> {
         let is_json = |essence: &str| {
             essence == "application/json"
                 || essence.starts_with("application/") && essence.ends_with("+json")
@@ -197,7 +197,7 @@ impl FromRequest<Arc<App>> for JsonBody {
 }
 
 /// Reads the whole body of a request.
-pub async fn whole(request: Request, app: &Arc<App>) -> Result<(Parts, Bytes), ApiError> {
+pub async fn whole(request: Request, app: &Arc<App>) -> ApiResult<(Parts, Bytes)> {
     let (parts, body) = request.into_parts();
     // A body of unknown length counts as the longest.
     let bytes = body.size_hint().upper().unwrap_or(u64::MAX).min(BODY_BYTES_MAX as u64);
@@ -220,7 +220,7 @@ pub async fn whole(request: Request, app: &Arc<App>) -> Result<(Parts, Bytes), A
 }
 
 /// Returns the caller of a request, for a middleware inside the authenticating one.
-pub fn caller(request: &Request) -> Result<Caller, ApiError> {
+pub fn caller(request: &Request) -> ApiResult<Caller> {
     let caller = request.extensions().get::<Caller>().cloned();
     caller.ok_or(ApiError::Bug("a layer outside the authentication layer asks for its caller"))
 }
@@ -230,7 +230,7 @@ pub fn check_body(
     headers: &HeaderMap,
     expected: &str,
     is_expected: impl Fn(&str) -> bool,
-) -> Result<(), ApiError> {
+) -> ApiResult<()> {
     let refuse = |text: String| Err(ApiError::Plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     let encoding = headers.contains_key(header::CONTENT_ENCODING);
@@ -257,7 +257,7 @@ impl RawParams {
 impl FromRequestParts<Arc<App>> for RawParams {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<RawParams, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<RawParams> {
         let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, app)
             .await
             .map_err(|rejection| ApiError::Plain(rejection.status(), rejection.body_text()))?;
@@ -281,10 +281,7 @@ pub struct QueryParams<T>(pub T);
 impl<T: Declared> FromRequestParts<Arc<App>> for QueryParams<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        app: &Arc<App>,
-    ) -> Result<QueryParams<T>, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<QueryParams<T>> {
         Ok(QueryParams(RawParams::from_request_parts(parts, app).await?.read()?))
     }
 }

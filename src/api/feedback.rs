@@ -29,7 +29,7 @@ const SLICE: usize = 100;
 
 impl App {
     /// Returns the database, or an error if none is configured.
-    pub(super) fn database(&self) -> Result<&Database, ApiError> {
+    pub(super) fn database(&self) -> ApiResult<&Database> {
         self.database.as_ref().ok_or(ApiError::DatabaseMissing)
     }
 }
@@ -90,7 +90,7 @@ pub struct Submitted {
 pub async fn submit(
     OwnedRun(app, caller, run): OwnedRun,
     body: JsonBody,
-) -> Result<Json<Submitted>, ApiError> {
+) -> ApiResult<Json<Submitted>> {
     let FeedbackRequest { rating: BoundedInt(rating), category, feedback } = body.read()?;
     let id = FeedbackId::from_bytes(crate::base::random_bytes());
     let (run, principal) = (run.id(), caller.principal);
@@ -177,7 +177,7 @@ fn whole(
     app: Arc<App>,
     owner: Principal,
     page: FeedbackPage,
-) -> impl Iterator<Item = Result<FeedbackRecord, ApiError>> + Send + 'static {
+) -> impl Iterator<Item = ApiResult<FeedbackRecord>> + Send + 'static {
     let runtime = Handle::current();
     let (mut next, mut read) = (page.next, page.feedback.into_iter());
     let more = move |before| {

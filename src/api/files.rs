@@ -49,7 +49,7 @@ fn plain(status: StatusCode, text: &str) -> ApiError {
 }
 
 /// Returns the caller's upload named `path`.
-fn find(app: &App, caller: &Principal, path: &str) -> Result<Found, ApiError> {
+fn find(app: &App, caller: &Principal, path: &str) -> ApiResult<Found> {
     let missing = || told(SourceError::NotFound);
     let name = app.uploads.named(caller, Path::new(path)).ok_or_else(missing)?;
     let upload = app.uploads.find(caller, &name.map_err(told)?)?.ok_or_else(missing)?;
@@ -115,7 +115,7 @@ pub async fn fetch(
     answer(found, &method, &headers)
 }
 
-fn check_name(name: &str) -> Result<(), ApiError> {
+fn check_name(name: &str) -> ApiResult<()> {
     let bad = |part: &str| matches!(part, "" | "." | "..");
     if name.split('/').any(bad) || name.bytes().any(|byte| byte.is_ascii_control()) {
         let text =
@@ -228,7 +228,7 @@ fn files(
     app: Arc<App>,
     owner: Principal,
     mut before: Option<StoredName>,
-) -> impl Iterator<Item = Result<FileRecord, ApiError>> + Send + 'static {
+) -> impl Iterator<Item = ApiResult<FileRecord>> + Send + 'static {
     let (mut read, mut ended) = (Vec::new().into_iter(), false);
     std::iter::from_fn(move || {
         if read.len() == 0 && !ended {

@@ -62,7 +62,7 @@ pub enum DeferredKey {
 
 impl DeferredKey {
     /// Returns the stored answer if there is one; fails if its request had another body.
-    pub fn check(&self, fingerprint: BodyDigest) -> Result<Option<Response>, ApiError> {
+    pub fn check(&self, fingerprint: BodyDigest) -> ApiResult<Option<Response>> {
         match self {
             DeferredKey::Act(_) => Ok(None),
             DeferredKey::Answered(known, answer) => {
@@ -167,13 +167,13 @@ async fn begin(
     scope: KeyScope,
     fingerprint: Option<BodyDigest>,
     caller: &Caller,
-) -> Result<KeyLookup, ApiError> {
+) -> ApiResult<KeyLookup> {
     let (keys, id, head) =
         (Arc::clone(&app.idempotency), caller.request_id, app.registry.timeline().head());
     let timeline = app.registry.timeline().clone();
     // The answer will be stored, whatever else the request stores.
     let room = app.check_disk().and_then(|()| Ok(app.quota.check(scope.owner())?));
-    let begin = move || -> Result<KeyLookup, ApiError> {
+    let begin = move || -> ApiResult<KeyLookup> {
         let owner = scope.owner().clone();
         let mut begun = keys.begin(scope.clone(), fingerprint, id, head, keys.now())?;
         // Removes records without an answer before it refuses the request.
@@ -201,9 +201,9 @@ async fn resume(
     past: Interrupted,
     fingerprint: BodyDigest,
     run: Option<RunId>,
-) -> Result<KeyedRequest, ApiError> {
+) -> ApiResult<KeyedRequest> {
     let timeline = app.registry.timeline().clone();
-    let resumed = move || -> Result<KeyedRequest, ApiError> {
+    let resumed = move || -> ApiResult<KeyedRequest> {
         let trace = past.trace(&timeline, run, TRACED_MAX)?;
         if trace == RecoveredOutcome::Nothing {
             attempt.write(Some(fingerprint), timeline.head())?;
@@ -223,7 +223,7 @@ async fn resume(
     app.blocking(resumed).await?
 }
 
-fn check_body(known: BodyDigest, asked: BodyDigest) -> Result<(), ApiError> {
+fn check_body(known: BodyDigest, asked: BodyDigest) -> ApiResult<()> {
     if known == asked {
         return Ok(());
     }
@@ -232,13 +232,13 @@ fn check_body(known: BodyDigest, asked: BodyDigest) -> Result<(), ApiError> {
 }
 
 /// Returns the scope of the request's key; `None` without a key.
-fn scope(request: &Request) -> Result<Option<KeyScope>, ApiError> {
+fn scope(request: &Request) -> ApiResult<Option<KeyScope>> {
     let Some(key) = key(request.headers())? else { return Ok(None) };
     let route = format!("{} {}", request.method(), request.uri().path());
     Ok(Some(KeyScope::new(&caller(request)?.principal, &route, key)))
 }
 
-fn key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+fn key(headers: &HeaderMap) -> ApiResult<Option<&str>> {
     let mut keys = headers.get_all(KEY).into_iter();
     let Some(key) = keys.next() else { return Ok(None) };
     let visible = key.as_bytes().iter().all(u8::is_ascii_graphic);

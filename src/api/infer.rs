@@ -24,8 +24,7 @@ use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
 use super::{
-    App,
-    error::ApiError,
+    ApiResult, App,
     extract::{Call, Caller, JsonBody},
     openapi::{FailureResponse, schema_types},
 };
@@ -142,7 +141,7 @@ fn held_bytes(value: &Value) -> usize {
         FailureResponse<404>, FailureResponse<409>, FailureResponse<503>,
     ),
 )]
-pub async fn infer(Call(app, caller): Call, body: JsonBody) -> Result<Json<InferAnswer>, ApiError> {
+pub async fn infer(Call(app, caller): Call, body: JsonBody) -> ApiResult<Json<InferAnswer>> {
     let since = Instant::now();
     let catalog = app.inference.catalog_for(&body.models()).await;
     // Compiling the output schema is CPU work for a blocking thread.
@@ -186,7 +185,7 @@ async fn ask(
     question: PreparedInference,
     index: u64,
     manner: Manner,
-) -> Result<InferAnswer, ApiError> {
+) -> ApiResult<InferAnswer> {
     let PreparedInference { mut request, run, pictures, tokens } = question;
     // The caller's timeout covers the wait for a permit; in a batch, it covers each inference alone.
     let is_awaited = manner.class == Priority::Live;
@@ -253,7 +252,7 @@ async fn record(
     request_id: RequestId,
     prompt_bytes: usize,
     answer: &Completion,
-) -> Result<Option<RunId>, ApiError> {
+) -> ApiResult<Option<RunId>> {
     let completed = Event::InferenceCompleted(InferenceCompleted {
         request_id,
         provider: answer.provider.to_string(),

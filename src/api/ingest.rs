@@ -9,7 +9,7 @@ use timeline::SamplingPolicy;
 use utoipa::ToSchema;
 
 use super::{
-    App,
+    ApiResult, App,
     error::ApiError,
     extract::{Caller, JsonBody, OwnedRun},
     jobs::{JobAnswer, Prefer, Working},
@@ -164,7 +164,7 @@ pub async fn ingest(
     OwnedRun(app, caller, run): OwnedRun,
     job: Working,
     body: JsonBody,
-) -> Result<Json<IngestResult>, ApiError> {
+) -> ApiResult<Json<IngestResult>> {
     run.check_active()?;
     let request: IngestRequest = body.read()?;
     app.check_open()?;
@@ -206,7 +206,7 @@ pub async fn opened(
     caller: &Caller,
     body: &JsonBody,
     uri: &str,
-) -> Result<IngestJob, ApiError> {
+) -> ApiResult<IngestJob> {
     let (source, source_uri) = source(app, &caller.principal, uri).await?;
     let echo = if source_uri == uri { body.text() } else { body.with("source_uri", &source_uri) };
     let echo = echo.ok_or(ApiError::Bug("a parsed body is not JSON"))?;
@@ -235,7 +235,7 @@ async fn source(
     app: &Arc<App>,
     caller: &Principal,
     uri: &str,
-) -> Result<(IngestSource, String), ApiError> {
+) -> ApiResult<(IngestSource, String)> {
     if let Some(remote) = source::remote::read(uri, &app.settings.remote)? {
         let shown = source::remote::shown(uri, &remote);
         return Ok((IngestSource::Remote(remote), shown));

@@ -5,7 +5,6 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use axum::response::Response;
 use http::Uri;
 use media::{Label, Seq};
 use serde::Serialize;
@@ -111,8 +110,8 @@ fn said(
     seqs: Vec<Seq>,
     index: Option<Label>,
     damaged: DamagedEvents,
-) -> impl Iterator<Item = Result<Interaction, ApiError>> + Send + 'static {
-    let read = move |seq: Seq| -> Result<Option<Interaction>, ApiError> {
+) -> impl Iterator<Item = ApiResult<Interaction>> + Send + 'static {
+    let read = move |seq: Seq| -> ApiResult<Option<Interaction>> {
         let stored = timeline.get_parts(seq)?;
         if !run.lifecycle().is_visible() {
             return Err(ApiError::RUN_NOT_FOUND);
@@ -198,10 +197,10 @@ pub async fn list(
 /// Streams the list of `interactions`, followed by their count and that of the `damaged` events.
 fn listed(
     before: String,
-    interactions: impl Iterator<Item = Result<Interaction, ApiError>> + Send + 'static,
+    interactions: impl Iterator<Item = ApiResult<Interaction>> + Send + 'static,
     damaged: DamagedEvents,
     held: usize,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let written = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&written);
     let counted = interactions.inspect(move |_| {

@@ -45,7 +45,7 @@ pub struct Named {
 impl FromRequestParts<Arc<App>> for Named {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Named, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<Named> {
         let OwnedRun(app, caller, run) = OwnedRun::from_request_parts(parts, app).await?;
         let id = path_id(parts, &app, "job_id", "job_id").await;
         let told = |_| ApiError::field("job_id", "must be job- and 32 hexadecimal digits");
@@ -66,7 +66,7 @@ impl Named {
         answer(&self.app, owner, &job, self.caller.request_id).await
     }
 
-    async fn view(&self) -> Result<Option<JobView>, ApiError> {
+    async fn view(&self) -> ApiResult<Option<JobView>> {
         if let Some(job) = self.entry().and_then(|entry| entry.view()) {
             return Ok(Some(job));
         }
@@ -143,7 +143,7 @@ pub struct JobList {
     get, path = "/v1/runs/{id}/jobs", operation_id = "listJobs", tag = "work",
     responses((status = 200, description = "The jobs", body = JobList), FailureResponse<503>),
 )]
-pub async fn list(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<JobList>, ApiError> {
+pub async fn list(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<JobList>> {
     let (runner, id) = (Arc::clone(&app.runner), run.id());
     let under_way: Vec<_> = app.desk.of_run(id).iter().filter_map(|entry| entry.view()).collect();
     let mut jobs = app.blocking(move || runner.jobs_of(id)).await??;

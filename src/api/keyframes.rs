@@ -34,7 +34,7 @@ fn stills(
     run: &Arc<Run>,
     from: Seq,
     damaged: DamagedEvents,
-) -> impl Iterator<Item = Result<KeyframeRecord, ApiError>> + Send + 'static {
+) -> impl Iterator<Item = ApiResult<KeyframeRecord>> + Send + 'static {
     let events = Snapshot::new(timeline, run, from, Some(EventKind::KeyframeStored));
     events.filter(move |event| damaged.intact(event)).filter_map(|event| {
         let read = event.and_then(|event| Ok((event.head.seq, event.decode()?)));
@@ -145,12 +145,7 @@ fn parsed_hash(text: &str) -> Result<BlobHash, ValueError> {
 }
 
 /// Returns the still of `run` with this hash, scaled down to `edge` if that is given.
-fn picture(
-    app: &App,
-    run: &Run,
-    hash: BlobHash,
-    edge: Option<u32>,
-) -> Result<Option<Bytes>, ApiError> {
+fn picture(app: &App, run: &Run, hash: BlobHash, edge: Option<u32>) -> ApiResult<Option<Bytes>> {
     let Some(bytes) = run.still_bytes(app.registry.timeline(), &hash)? else { return Ok(None) };
     let kept =
         edge.and_then(|edge| app.small_stills.kept(&hash, edge)).filter(|_| app.blobs.has(&hash));

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use axum::extract::Request;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header, uri::Authority};
 
-use super::{error::ApiError, settings::Settings};
+use super::{ApiResult, error::ApiError, settings::Settings};
 
 const HEALTH: &str = "/v1/health";
 
@@ -30,7 +30,7 @@ const OF_A_FORM: &str = "keys are off (SERVICE_REQUIRE_API_KEY=false), so a POST
     without a body the header x-requested-with with any value";
 
 /// Refuses requests that a page of another site may have sent.
-pub fn check(settings: &Settings, request: &Request) -> Result<(), ApiError> {
+pub fn check(settings: &Settings, request: &Request) -> ApiResult<()> {
     if settings.keys.is_some() || request.uri().path() == HEALTH {
         return Ok(());
     }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
+    ApiResult,
     error::ApiError,
     extract::OwnedRun,
     openapi::{FailureResponse, schema_types},
@@ -59,7 +60,7 @@ fn tenths(value: f64) -> f64 {
     get, path = "/v1/runs/{id}/health", operation_id = "getSessionHealth", tag = "live",
     responses((status = 200, description = "Its figures", body = SessionHealth), FailureResponse<409>),
 )]
-pub async fn fetch(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<SessionHealth>, ApiError> {
+pub async fn fetch(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<SessionHealth>> {
     let session = app.live.of(&run).ok_or(ApiError::NotLive)?;
     let health = session.health();
     Ok(Json(SessionHealth {

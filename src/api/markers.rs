@@ -106,7 +106,7 @@ fn order(
     run: &Arc<Run>,
     wanted: &Wanted,
     damaged: &DamagedEvents,
-) -> Result<Vec<(Key, Seq)>, ApiError> {
+) -> ApiResult<Vec<(Key, Seq)>> {
     let mut order = Vec::new();
     let events = Snapshot::new(timeline, run, Seq(0), Some(EventKind::MarkerEmitted));
     for event in events.filter(|event| damaged.intact(event)) {
@@ -126,8 +126,8 @@ fn markers(
     timeline: Timeline,
     run: Arc<Run>,
     order: Vec<(Key, Seq)>,
-) -> impl Iterator<Item = Result<MarkerRecord, ApiError>> + Send + 'static {
-    let read = move |seq: Seq| -> Result<MarkerRecord, ApiError> {
+) -> impl Iterator<Item = ApiResult<MarkerRecord>> + Send + 'static {
+    let read = move |seq: Seq| -> ApiResult<MarkerRecord> {
         let stored = timeline.get(seq)?.filter(|_| run.lifecycle().is_visible());
         match stored.ok_or(ApiError::RUN_NOT_FOUND)?.decode()? {
             Event::MarkerEmitted(marker) => Ok(marker.into()),

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::error::ApiError;
+use super::{ApiResult, error::ApiError};
 use crate::base::{keys::Principal, metrics::RefusalReason};
 use parking_lot::Mutex;
 
@@ -42,13 +42,13 @@ impl RateLimits {
     }
 
     /// Counts a failed authentication of `address`, or refuses it.
-    pub(super) fn of_failure(&self, address: IpAddr) -> Result<(), ApiError> {
+    pub(super) fn of_failure(&self, address: IpAddr) -> ApiResult<()> {
         let mut failures = self.failures.lock();
         limited(RefusalReason::FailedAuthentications, failures.take(address, Instant::now()))
     }
 
     /// Counts a request against the global limit, or refuses it.
-    pub(super) fn of_all(&self) -> Result<(), ApiError> {
+    pub(super) fn of_all(&self) -> ApiResult<()> {
         let Some(bucket) = &self.global else { return Ok(()) };
         let taken = bucket.lock().take(Instant::now());
         limited(RefusalReason::GlobalRate, taken)
@@ -64,7 +64,7 @@ impl RateLimits {
     }
 
     /// Counts a request of `principal`, or refuses it. The number of principals is bounded by that of keys.
-    pub(super) fn of_principal(&self, principal: &Principal) -> Result<(), ApiError> {
+    pub(super) fn of_principal(&self, principal: &Principal) -> ApiResult<()> {
         let Some(rate) = self.per_second else { return Ok(()) };
         let now = Instant::now();
         let mut principals = self.principals.lock();
@@ -87,7 +87,7 @@ impl Failures {
 }
 
 /// Converts the result of taking a token; the error is the time until the next one.
-fn limited(of: RefusalReason, taken: Result<(), Duration>) -> Result<(), ApiError> {
+fn limited(of: RefusalReason, taken: Result<(), Duration>) -> ApiResult<()> {
     taken.map_err(|retry_after| ApiError::RateLimited { of, retry_after })
 }
 

@@ -112,7 +112,7 @@ fn asked(
     run: &Arc<Run>,
     wanted: Option<ModelOptions>,
     rate: Option<FrameRate>,
-) -> Result<ModelStage, ApiError> {
+) -> ApiResult<ModelStage> {
     let Some(ModelOptions { mut views, mut inquiry, ask }) = wanted else {
         return Ok(ModelStage::Off);
     };

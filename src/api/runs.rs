@@ -12,7 +12,6 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     ApiResult, App,
-    error::ApiError,
     extract::{Call, JsonBody, OwnedRun, QueryParams},
     openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
@@ -67,7 +66,7 @@ pub struct RunCreated {
     request_body = RunRequest,
     responses((status = 200, description = "The run", body = RunCreated), FailureResponse<409>, FailureResponse<503>),
 )]
-pub async fn create(Call(app, caller): Call, body: JsonBody) -> Result<Json<RunCreated>, ApiError> {
+pub async fn create(Call(app, caller): Call, body: JsonBody) -> ApiResult<Json<RunCreated>> {
     let catalog = app.inference.catalog_for(&body.models()).await;
     let RunRequest { mode, model, label } = body.read_as(Form::Naming(&catalog))?;
     let mode = mode.map_or_else(Mode::default, |mode| mode.0);
@@ -149,15 +148,11 @@ pub async fn list(
     get, path = "/v1/runs/{id}", operation_id = "getRun", tag = "runs",
     responses((status = 200, description = "The run", body = RunRecord)),
 )]
-pub async fn fetch(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<RunRecord>, ApiError> {
+pub async fn fetch(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<RunRecord>> {
     record(&app, run, caller.request_id).await
 }
 
-async fn record(
-    app: &App,
-    run: Arc<Run>,
-    request_id: RequestId,
-) -> Result<Json<RunRecord>, ApiError> {
+async fn record(app: &App, run: Arc<Run>, request_id: RequestId) -> ApiResult<Json<RunRecord>> {
     let registry = Arc::clone(&app.registry);
     let record = move || RunRecord::new(&run, &registry, Some(request_id));
     Ok(Json(app.blocking(record).await?))
@@ -182,7 +177,7 @@ declared!(RunUpdate { label });
 pub async fn update(
     OwnedRun(app, caller, run): OwnedRun,
     body: JsonBody,
-) -> Result<Json<RunRecord>, ApiError> {
+) -> ApiResult<Json<RunRecord>> {
     let RunUpdate { label: Nullable(label) } = body.read()?;
     let label = label.map(|schema_types::Label(label)| label);
     app.check_open()?;
@@ -203,7 +198,7 @@ pub struct RunDeleted {
     delete, path = "/v1/runs/{id}", operation_id = "deleteRun", tag = "runs",
     responses((status = 200, description = "Deleted", body = RunDeleted), FailureResponse<503>),
 )]
-pub async fn delete(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<RunDeleted>, ApiError> {
+pub async fn delete(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<RunDeleted>> {
     app.registry.delete(&run, caller.request_id).await?;
     Ok(Json(RunDeleted { request_id: caller.request_id.into(), run_id: run.id().into() }))
 }
@@ -221,7 +216,7 @@ pub struct RunEnded {
     post, path = "/v1/runs/{id}/stop", operation_id = "stopRun", tag = "runs",
     responses((status = 200, description = "Stopped", body = RunEnded), FailureResponse<409>, FailureResponse<503>),
 )]
-pub async fn stop(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<RunEnded>, ApiError> {
+pub async fn stop(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<RunEnded>> {
     app.registry.stop(&run, caller.request_id).await?;
     let status = RunState::Cancelled.into();
     Ok(Json(RunEnded { request_id: caller.request_id.into(), run_id: run.id().into(), status }))
@@ -232,7 +227,7 @@ pub async fn stop(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<RunEnded>
     post, path = "/v1/runs/{id}/finish", operation_id = "finishRun", tag = "runs",
     responses((status = 200, description = "Completed", body = RunEnded), FailureResponse<409>, FailureResponse<503>),
 )]
-pub async fn finish(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<RunEnded>, ApiError> {
+pub async fn finish(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<RunEnded>> {
     app.registry.finish(&run, caller.request_id).await?;
     let status = RunState::Completed.into();
     Ok(Json(RunEnded { request_id: caller.request_id.into(), run_id: run.id().into(), status }))
@@ -255,7 +250,7 @@ pub struct RunStatus {
     post, path = "/v1/runs/{id}/keepalive", operation_id = "keepaliveRun", tag = "runs",
     responses((status = 200, description = "Refreshed", body = RunStatus), FailureResponse<409>, FailureResponse<503>),
 )]
-pub async fn keepalive(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<RunStatus>, ApiError> {
+pub async fn keepalive(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<RunStatus>> {
     run.check_active()?;
     app.check_open()?;
     app.quota.check(&caller.principal)?;

@@ -15,7 +15,7 @@ use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::{App, error::ApiError};
+use super::{ApiResult, App, error::ApiError};
 use crate::base::{
     keys::Principal,
     owner_limit::LimitScope,
@@ -40,12 +40,12 @@ pub fn accounts() -> Arc<Quota> {
 }
 
 /// Refuses a read request of `owner` while the unsent bytes, its own or all, reach their limit.
-pub fn check(app: &App, owner: &Principal) -> Result<(), ApiError> {
+pub fn check(app: &App, owner: &Principal) -> ApiResult<()> {
     app.unsent.check(owner).map_err(full)
 }
 
 /// Charges `owner` for a body of at most `bytes` that arrives, until the result is dropped.
-pub fn receive(app: &App, owner: &Principal, bytes: u64) -> Result<QuotaReservation, ApiError> {
+pub fn receive(app: &App, owner: &Principal, bytes: u64) -> ApiResult<QuotaReservation> {
     let mut hold = app.arriving.hold(owner);
     hold.grow(bytes).map_err(full)?;
     Ok(hold)

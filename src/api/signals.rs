@@ -98,15 +98,11 @@ struct Recorded {
 }
 
 /// A frame with its decision, or the error that ends the list.
-type Decided = Result<(Signal, Decision), ApiError>;
+type Decided = ApiResult<(Signal, Decision)>;
 
 impl Recorded {
     /// Returns the newest recording of `run`, of `stream` if that is given.
-    fn find(
-        app: &App,
-        run: Arc<Run>,
-        stream: Option<&StreamId>,
-    ) -> Result<Option<Recorded>, ApiError> {
+    fn find(app: &App, run: Arc<Run>, stream: Option<&StreamId>) -> ApiResult<Option<Recorded>> {
         let found = Frames::find(app.registry.timeline(), app.runner.columns(), &run, stream)?;
         Ok(found.map(|frames| {
             let gate = frames.decoded.gate.unwrap_or(app.settings.gate);
@@ -119,7 +115,7 @@ impl Recorded {
     }
 
     /// Returns the frames up to `last` in order, with decisions based on all frames before them.
-    fn frames(&self, last: u64) -> Result<impl Iterator<Item = Decided> + Send + use<>, ApiError> {
+    fn frames(&self, last: u64) -> ApiResult<impl Iterator<Item = Decided> + Send + use<>> {
         let rows = self.frames.rows()?;
         let (run, mut gate) = (Arc::clone(&self.run), Gate::new(self.gate));
         let decided = rows.map(move |signal| {
@@ -135,7 +131,7 @@ impl Recorded {
         }))
     }
 
-    fn count(&self, range: &RangeInclusive<u64>) -> Result<u64, ApiError> {
+    fn count(&self, range: &RangeInclusive<u64>) -> ApiResult<u64> {
         let mut count = 0;
         for signal in self.frames.rows()? {
             count += u64::from(range.contains(&signal?.frame_index));
@@ -247,7 +243,7 @@ fn answer<T: Serialize>(
     head: &Value,
     columns: Option<Vec<Column>>,
     [name, other]: [&str; 2],
-    records: impl Iterator<Item = Result<T, ApiError>> + Send + 'static,
+    records: impl Iterator<Item = ApiResult<T>> + Send + 'static,
 ) -> ApiResult {
     if let (Some(columns), Value::Object(head)) = (columns, head) {
         return columns::answer(columns, head, records);
@@ -297,7 +293,7 @@ pub async fn fetch(
     OwnedRun(app, caller, run): OwnedRun,
     Path((_run, frame_index)): Path<(String, String)>,
     params: RawParams,
-) -> Result<Json<FrameExplanation>, ApiError> {
+) -> ApiResult<Json<FrameExplanation>> {
     let mut faults = Faults::default();
     let query = faults.part("", params.read());
     let index = faults.part("frame_index", FrameNumber::digits(&Value::String(frame_index)));

@@ -32,7 +32,7 @@ use crate::runs::{
 const MISSING: ApiError = ApiError::NotFound("source file of this run");
 
 /// Returns the file that `run` decoded last.
-pub fn find(app: &App, run: &Run) -> Result<Found, ApiError> {
+pub fn find(app: &App, run: &Run) -> ApiResult<Found> {
     let decoded = app.registry.timeline().latest_frames(run.id(), None)?;
     let uri = decoded.map(|(_, decoded)| decoded.source_uri).ok_or(MISSING)?;
     if remote::kind(&uri) != "file" {

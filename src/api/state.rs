@@ -6,7 +6,7 @@ use timeline::BlobStore;
 use tokio_util::sync::CancellationToken;
 use transport::ConnectionLimiter;
 
-use super::{ApiError, Desk, Growth, RateLimits, Settings, send_budget};
+use super::{ApiError, ApiResult, Desk, Growth, RateLimits, Settings, send_budget};
 use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
@@ -108,7 +108,7 @@ pub struct App {
 
 impl App {
     /// Opens the file named by `uri`: an upload of the caller, or a file beneath an ingest root.
-    pub fn open_source(&self, caller: &Principal, uri: &str) -> Result<File, ApiError> {
+    pub fn open_source(&self, caller: &Principal, uri: &str) -> ApiResult<File> {
         let path = path_of(uri)?;
         let upload = match self.uploads.named(caller, &path) {
             Some(name) => self.uploads.find(caller, &name?)?.ok_or(SourceError::NotFound)?,
@@ -123,7 +123,7 @@ impl App {
     }
 
     /// Fails if the server is shutting down or free disk space is below the reserve.
-    pub(super) fn check_open(&self) -> Result<(), ApiError> {
+    pub(super) fn check_open(&self) -> ApiResult<()> {
         if self.draining.is_cancelled() {
             return Err(ApiError::Draining);
         }
@@ -131,7 +131,7 @@ impl App {
     }
 
     /// Fails if free disk space is below the reserve, or the data directory was moved.
-    pub(super) fn check_disk(&self) -> Result<(), ApiError> {
+    pub(super) fn check_disk(&self) -> ApiResult<()> {
         match self.reserve.check() {
             Ok(Some(refusal)) => Err(ApiError::Disk(refusal)),
             // If the disk cannot be measured, the write to the log decides.
@@ -143,7 +143,7 @@ impl App {
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
+    ) -> ApiResult<T> {
         blocking(work).await.map_err(|TaskPanicked| ApiError::Bug("blocking work panicked"))
     }
 
@@ -153,7 +153,7 @@ impl App {
         &self,
         owner: &Principal,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
+    ) -> ApiResult<T> {
         self.in_turn(&self.readers, owner, work).await
     }
 
@@ -163,7 +163,7 @@ impl App {
         places: &JobQueue,
         owner: &Principal,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, ApiError> {
+    ) -> ApiResult<T> {
         let turn = places.enter(owner).await.map_err(|_| ApiError::ReadersFull)?;
         let turn = Arc::new(turn);
         // Requests ahead in the queue may have filled the send budget.

@@ -7,8 +7,7 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    App,
-    error::ApiError,
+    ApiResult, App,
     extract::{Call, QueryParams},
     openapi::schema_types,
 };
@@ -107,7 +106,7 @@ struct MachineMinute {
 pub async fn list(
     Call(app, caller): Call,
     QueryParams(StatsQuery { minutes }): QueryParams<StatsQuery>,
-) -> Result<Json<Stats>, ApiError> {
+) -> ApiResult<Json<Stats>> {
     let minutes = minutes.map_or(MINUTES_MAX, |BoundedInt(minutes)| minutes as usize);
     let owner = caller.principal;
     let reader = Arc::clone(&app);

@@ -49,7 +49,7 @@ struct Resume {
 }
 
 /// Reads the start of the stream and the filter of its events.
-fn asked(app: &App, headers: &HeaderMap, params: &RawParams) -> Result<(Seq, Filter), ApiError> {
+fn asked(app: &App, headers: &HeaderMap, params: &RawParams) -> ApiResult<(Seq, Filter)> {
     let mut faults = Faults::default();
     let query = faults.part("", params.read());
     let last = headers.get(LAST_EVENT_ID).map(|value| {

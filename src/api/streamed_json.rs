@@ -8,18 +8,14 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use axum::{
-    BoxError, Extension,
-    body::Body,
-    response::{IntoResponse, Response},
-};
+use axum::{BoxError, Extension, body::Body, response::IntoResponse};
 use bytes::Bytes;
 use http::header;
 use media::Seq;
 use serde::Serialize;
 use timeline::{EventKind, EventMeta, PayloadChunks, StreamedEvent, Timeline};
 
-use super::{error::ApiError, send_budget::BufferedBytes};
+use super::{ApiResult, error::ApiError, send_budget::BufferedBytes};
 use crate::{
     base::{
         blocking::blocking,
@@ -36,7 +32,7 @@ const READ: usize = 16;
 pub const READING_BYTES: usize = 1 << 20;
 
 /// Piece of an answer's text, or the error that ends the answer early.
-pub type Text = Result<String, ApiError>;
+pub type Text = ApiResult<String>;
 
 /// Iterator over a run's events, of one kind or all, up to the end of the log at its creation; reads disk.
 ///
@@ -63,7 +59,7 @@ impl Snapshot {
         Snapshot { timeline, run, kind, next: from, last, read }
     }
 
-    fn read_on(&mut self) -> Result<(), ApiError> {
+    fn read_on(&mut self) -> ApiResult<()> {
         let read = self.timeline.read_parts(self.run.id(), self.next, READ, self.kind)?;
         if !self.run.lifecycle().is_visible() {
             return Err(ApiError::RUN_NOT_FOUND);
@@ -75,9 +71,9 @@ impl Snapshot {
 }
 
 impl Iterator for Snapshot {
-    type Item = Result<StreamedEvent, ApiError>;
+    type Item = ApiResult<StreamedEvent>;
 
-    fn next(&mut self) -> Option<Result<StreamedEvent, ApiError>> {
+    fn next(&mut self) -> Option<ApiResult<StreamedEvent>> {
         if self.read.len() == 0
             && self.next <= self.last
             && let Err(error) = self.read_on()
@@ -95,7 +91,7 @@ pub struct DamagedEvents(Arc<AtomicU64>);
 
 impl DamagedEvents {
     /// Returns true if the event is readable. An unreadable one is logged and counted.
-    pub fn intact(&self, event: &Result<StreamedEvent, ApiError>) -> bool {
+    pub fn intact(&self, event: &ApiResult<StreamedEvent>) -> bool {
         let damage = event.as_ref().ok().and_then(StreamedEvent::damage);
         let Some(error) = damage else { return true };
         tracing::error!(%error, "an event cannot be read");
@@ -119,7 +115,7 @@ impl DamagedEvents {
 
 /// Returns the events as items of a JSON array, each with its run id if `with_run`.
 pub fn event_texts(
-    events: impl Iterator<Item = Result<StreamedEvent, ApiError>> + Send + 'static,
+    events: impl Iterator<Item = ApiResult<StreamedEvent>> + Send + 'static,
     with_run: bool,
 ) -> impl Iterator<Item = Text> + Send + 'static {
     EventTexts { events, payload: None, with_run, comma: "" }
@@ -133,7 +129,7 @@ struct EventTexts<I> {
     comma: &'static str,
 }
 
-impl<I: Iterator<Item = Result<StreamedEvent, ApiError>>> Iterator for EventTexts<I> {
+impl<I: Iterator<Item = ApiResult<StreamedEvent>>> Iterator for EventTexts<I> {
     type Item = Text;
 
     fn next(&mut self) -> Option<Text> {
@@ -180,7 +176,7 @@ impl<I> EventTexts<I> {
 
 /// Returns the records as items of a JSON array.
 pub fn record_texts<T: Serialize>(
-    records: impl Iterator<Item = Result<T, ApiError>> + Send + 'static,
+    records: impl Iterator<Item = ApiResult<T>> + Send + 'static,
 ) -> impl Iterator<Item = Text> + Send + 'static {
     let mut comma = "";
     records.map(move |record| {
@@ -198,7 +194,7 @@ pub fn list(
     items: impl Iterator<Item = Text> + Send + 'static,
     after: impl FnOnce() -> String + Send + 'static,
     held: usize,
-) -> Result<Response, ApiError> {
+) -> ApiResult {
     let before = std::iter::once_with(move || Ok(before + "["));
     let after = std::iter::once_with(move || Ok("]".to_owned() + &after()));
     let texts = before.chain(items).chain(after).map(|text| text.map(String::into_bytes));
@@ -206,10 +202,10 @@ pub fn list(
 }
 
 /// Parts of an answer; an error ends the answer early.
-pub type Parts = Box<dyn Iterator<Item = Result<Vec<u8>, ApiError>> + Send>;
+pub type Parts = Box<dyn Iterator<Item = ApiResult<Vec<u8>>> + Send>;
 
 /// Returns an answer of media type `kind` made of `parts`; see [`list`].
-pub fn sent(kind: &'static str, mut parts: Parts, held: usize) -> Result<Response, ApiError> {
+pub fn sent(kind: &'static str, mut parts: Parts, held: usize) -> ApiResult {
     let first = piece(&mut parts)?.unwrap_or_default();
     let (holds, body) = match parts.next() {
         None => (first.len(), Body::from(first)),
@@ -224,7 +220,7 @@ pub fn sent(kind: &'static str, mut parts: Parts, held: usize) -> Result<Respons
 }
 
 /// Returns the next piece of `parts`; `None` at the end.
-fn piece(parts: &mut Parts) -> Result<Option<Vec<u8>>, ApiError> {
+fn piece(parts: &mut Parts) -> ApiResult<Option<Vec<u8>>> {
     let mut piece = Vec::new();
     while piece.len() < PIECE_BYTES {
         match parts.next() {
@@ -237,9 +233,8 @@ fn piece(parts: &mut Parts) -> Result<Option<Vec<u8>>, ApiError> {
 
 /// Returns the next piece of `parts`, read on a thread for blocking work.
 async fn read_on(mut parts: Parts) -> Step<Parts> {
-    let read = move || -> Result<_, ApiError> {
-        Ok(piece(&mut parts)?.map(|piece| (Bytes::from(piece), parts)))
-    };
+    let read =
+        move || -> ApiResult<_> { Ok(piece(&mut parts)?.map(|piece| (Bytes::from(piece), parts))) };
     let read = blocking(read).await.map_err(BoxError::from).and_then(|read| Ok(read?));
     // The status was already sent; only a truncated body shows the error.
     read.inspect_err(|error| tracing::error!(%error, "an answer ends early"))
@@ -271,7 +266,7 @@ mod tests {
         event_texts(events.into_iter().map(Ok), true)
     }
 
-    fn answer(log: &Timeline, run: RunId) -> Result<Response, ApiError> {
+    fn answer(log: &Timeline, run: RunId) -> ApiResult {
         list("{\"events\":".to_owned(), texts(log, run), || ",\"next\":9}".to_owned(), 0)
     }
 

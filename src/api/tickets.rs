@@ -12,7 +12,7 @@ use serde::Serialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    App,
+    ApiResult, App,
     error::ApiError,
     extract::{Caller, OwnedRun},
     openapi::{FailureResponse, schema_types},
@@ -82,7 +82,7 @@ pub struct MediaTicket {
     post, path = "/v1/runs/{id}/media-ticket", operation_id = "createMediaTicket", tag = "runs",
     responses((status = 200, description = "The ticket", body = MediaTicket), FailureResponse<503>),
 )]
-pub async fn create(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<MediaTicket>, ApiError> {
+pub async fn create(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<MediaTicket>> {
     let Caller { request_id, principal, .. } = caller;
     let ticket = app.tickets.issue(&principal, run.id(), Instant::now());
     let ticket = ticket.map_err(ApiError::TicketsFull)?;

@@ -118,7 +118,7 @@ pub async fn upload(Call(app, caller): Call, mut request: Request) -> ApiResult 
     }
     let container = probe(&app, &caller.principal, &incoming).await?;
     let server = Arc::clone(&app);
-    let kept = move || -> Result<StoredResponse, ApiError> {
+    let kept = move || -> ApiResult<StoredResponse> {
         // Holds the permit until the work ends, even if the caller disconnects.
         let _place = place;
         let extension = extension(&container, &file_name);
@@ -142,7 +142,7 @@ pub async fn upload(Call(app, caller): Call, mut request: Request) -> ApiResult 
 }
 
 /// Refuses the request by its headers alone, if possible.
-fn check_head(headers: &HeaderMap, bytes_max: u64) -> Result<(), ApiError> {
+fn check_head(headers: &HeaderMap, bytes_max: u64) -> ApiResult<()> {
     check_body(headers, "multipart/form-data", |essence| essence == "multipart/form-data")?;
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     let length: Option<u64> = length.and_then(|length| length.parse().ok());
@@ -158,11 +158,7 @@ struct Received {
 }
 
 /// Receives the one file of the form.
-async fn receive(
-    app: &Arc<App>,
-    owner: &Principal,
-    request: Request,
-) -> Result<Received, ApiError> {
+async fn receive(app: &Arc<App>, owner: &Principal, request: Request) -> ApiResult<Received> {
     let mut form = MultipartForm::open(request, app).await?;
     let mut received = None;
     while let Some(mut part) = form.next().await? {
@@ -198,7 +194,7 @@ async fn store(
     app: &App,
     part: &mut FormPart<'_>,
     mut incoming: UploadWriter,
-) -> Result<UploadWriter, ApiError> {
+) -> ApiResult<UploadWriter> {
     let (mut batch, mut size) = (Vec::new(), 0);
     loop {
         let chunk = part.chunk().await?;
@@ -224,7 +220,7 @@ async fn store(
 }
 
 /// Returns the container format of the file, as detected by a media worker.
-async fn probe(app: &App, owner: &Principal, incoming: &UploadWriter) -> Result<String, ApiError> {
+async fn probe(app: &App, owner: &Principal, incoming: &UploadWriter) -> ApiResult<String> {
     let file = incoming.reopen()?;
     let probed = app.runner.probe(owner, file).await;
     probed.map(|stream| stream.container).map_err(refusal)

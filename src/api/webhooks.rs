@@ -13,7 +13,7 @@ use timeline::{EventKind, Timeline};
 use utoipa::ToSchema;
 
 use super::{
-    App,
+    ApiResult, App,
     error::ApiError,
     extract::{Caller, JsonBody, OwnedRun, path_id},
     openapi::{FailureResponse, schema_types},
@@ -112,7 +112,7 @@ fn names(kinds: &[EventKind]) -> Vec<&'static str> {
 pub async fn create(
     OwnedRun(app, caller, run): OwnedRun,
     body: JsonBody,
-) -> Result<Json<WebhookCreated>, ApiError> {
+) -> ApiResult<Json<WebhookCreated>> {
     made(&app, caller, Some(&run), &body).await
 }
 
@@ -122,7 +122,7 @@ async fn made(
     caller: Caller,
     run: Option<&Run>,
     body: &JsonBody,
-) -> Result<Json<WebhookCreated>, ApiError> {
+) -> ApiResult<Json<WebhookCreated>> {
     let form = if run.is_some() { Form::OfRun } else { Form::Body };
     let WebhookRequest { url, kinds, secret, description } = body.read_as(form)?;
     app.check_open()?;
@@ -171,16 +171,12 @@ pub struct WebhookList {
     get, path = "/v1/runs/{id}/webhooks", operation_id = "listWebhooks", tag = "webhooks",
     responses((status = 200, description = "The webhooks", body = WebhookList)),
 )]
-pub async fn list(OwnedRun(app, caller, run): OwnedRun) -> Result<Json<WebhookList>, ApiError> {
+pub async fn list(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<WebhookList>> {
     listed(&app, &caller, Some(run.id())).await
 }
 
 /// Returns the webhooks of `run`, or those of all runs of the caller.
-async fn listed(
-    app: &App,
-    caller: &Caller,
-    run: Option<RunId>,
-) -> Result<Json<WebhookList>, ApiError> {
+async fn listed(app: &App, caller: &Caller, run: Option<RunId>) -> ApiResult<Json<WebhookList>> {
     let webhooks = app.webhooks.of(&caller.principal, run).await?.into_iter();
     Ok(Json(WebhookList {
         request_id: caller.request_id.into(),
@@ -195,10 +191,7 @@ pub struct OwnedWebhook(Arc<App>, Caller, Arc<Webhook>);
 impl FromRequestParts<Arc<App>> for OwnedWebhook {
     type Rejection = ApiError;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        app: &Arc<App>,
-    ) -> Result<OwnedWebhook, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> ApiResult<OwnedWebhook> {
         let caller = Caller::from_request_parts(parts, app).await?;
         let run = match parts.uri.path().starts_with("/v1/runs/") {
             true => Some(OwnedRun::from_request_parts(parts, app).await?.2.id()),
@@ -229,7 +222,7 @@ pub struct WebhookDeleted {
 )]
 pub async fn remove(
     OwnedWebhook(app, caller, webhook): OwnedWebhook,
-) -> Result<Json<WebhookDeleted>, ApiError> {
+) -> ApiResult<Json<WebhookDeleted>> {
     app.webhooks.remove(webhook.id).await?;
     Ok(Json(WebhookDeleted {
         request_id: caller.request_id.into(),
@@ -284,7 +277,7 @@ pub struct DeadLetterList {
 )]
 pub async fn dead_letters(
     OwnedWebhook(app, caller, webhook): OwnedWebhook,
-) -> Result<Json<DeadLetterList>, ApiError> {
+) -> ApiResult<Json<DeadLetterList>> {
     let letters = app.webhooks.dead_letters(webhook.id).await?;
     Ok(Json(DeadLetterList {
         request_id: caller.request_id.into(),
@@ -324,7 +317,7 @@ pub struct RedeliverResult {
 )]
 pub async fn redeliver(
     OwnedWebhook(app, caller, webhook): OwnedWebhook,
-) -> Result<Json<RedeliverResult>, ApiError> {
+) -> ApiResult<Json<RedeliverResult>> {
     let queued = app.webhooks.redeliver(webhook.id).await?;
     Ok(Json(RedeliverResult {
         request_id: caller.request_id.into(),

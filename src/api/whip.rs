@@ -217,12 +217,12 @@ pub async fn prompt(
     Ok(Json(PromptApplied { prompt, output_schema, applied_from_frame }).into_response())
 }
 
-fn find(app: &App, owner: &Principal, session: &str) -> Result<SessionLookup, ApiError> {
+fn find(app: &App, owner: &Principal, session: &str) -> ApiResult<SessionLookup> {
     let id: Option<SessionId> = session.parse().ok();
     id.and_then(|id| app.live.find(owner, id)).ok_or(ApiError::NotFound("session"))
 }
 
-async fn text(body: RawBody) -> Result<String, ApiError> {
+async fn text(body: RawBody) -> ApiResult<String> {
     let refuse = |status, text: &str| Err(ApiError::Plain(status, text.to_owned()));
     match Limited::new(body, SDP_BYTES_MAX).collect().await {
         Ok(collected) => match String::from_utf8(collected.to_bytes().into()) {

@@ -109,7 +109,7 @@ pub enum Taken {
 }
 
 /// Reads the answer to the request `request_id`.
-pub async fn taken(response: Response, request_id: RequestId) -> Result<Taken, ApiError> {
+pub async fn taken(response: Response, request_id: RequestId) -> ApiResult<Taken> {
     let (mut parts, body) = response.into_parts();
     let whole = match collect(body).await? {
         Collected::Whole(bytes) => bytes,
@@ -136,7 +136,7 @@ pub async fn taken(response: Response, request_id: RequestId) -> Result<Taken, A
 
 /// Removes the record of a failed request if the log shows that it had no effect: enough such records
 /// would leave the caller without keys for a day.
-fn forget_idle(app: &App, asked: &KeyedRequestContext) -> Result<(), ApiError> {
+fn forget_idle(app: &App, asked: &KeyedRequestContext) -> ApiResult<()> {
     let timeline = app.registry.timeline();
     let did_nothing = asked.log_failed
         || asked.attempt.trace(timeline, asked.run, TRACED_MAX)? == RecoveredOutcome::Nothing
@@ -154,7 +154,7 @@ enum Collected {
 }
 
 /// Reads all of `body`, or returns an equivalent body if it is too long.
-async fn collect(mut body: Body) -> Result<Collected, ApiError> {
+async fn collect(mut body: Body) -> ApiResult<Collected> {
     let (mut read, mut size) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiError::Bug("an answer could not be written"))?;

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 use super::{InferAnswer, Manner, ask, prepare::PreparedInference, request::InferRequest};
 use crate::{
     api::{
-        App,
+        ApiResult, App,
         error::{ApiError, ErrorBody},
         extract::{Call, Caller, JsonBody},
         openapi::{FailureResponse, schema_types},
@@ -78,7 +78,7 @@ struct ItemRecord {
 }
 
 impl ItemRecord {
-    fn new(index: usize, request_id: RequestId, outcome: Result<InferAnswer, ApiError>) -> Self {
+    fn new(index: usize, request_id: RequestId, outcome: ApiResult<InferAnswer>) -> Self {
         let (result, error) = match outcome {
             Ok(answer) => (Some(answer), None),
             Err(error) => (None, Some(error.body(request_id))),
@@ -99,10 +99,7 @@ impl ItemRecord {
     request_body = BatchRequest,
     responses((status = 200, description = "What became of each", body = BatchResult), FailureResponse<409>, FailureResponse<503>),
 )]
-pub async fn infer_batch(
-    Call(app, caller): Call,
-    body: JsonBody,
-) -> Result<Json<BatchResult>, ApiError> {
+pub async fn infer_batch(Call(app, caller): Call, body: JsonBody) -> ApiResult<Json<BatchResult>> {
     let catalog = app.inference.catalog_for(&body.models()).await;
     let read = app.blocking(move || body.read_as(Form::Naming(&catalog)));
     let BatchRequest { requests: List(asked), max_parallel } = read.await??;
@@ -125,7 +122,7 @@ async fn accept(
     app: &Arc<App>,
     caller: &Caller,
     asked: Vec<InferRequest>,
-) -> Result<Vec<PreparedInference>, ApiError> {
+) -> ApiResult<Vec<PreparedInference>> {
     let (mut questions, mut refused) = (Vec::with_capacity(asked.len()), Vec::new());
     for (index, asked) in asked.into_iter().enumerate() {
         match PreparedInference::accept(app, caller, asked).await {
@@ -182,7 +179,7 @@ async fn ask_all(
 }
 
 /// Returns the error of a batch whose answers exceed the size limit.
-fn too_large(held: usize) -> Result<InferAnswer, ApiError> {
+fn too_large(held: usize) -> ApiResult<InferAnswer> {
     let (asked, limit) = (held as u64, ANSWERS_BYTES_MAX as u64);
     let refused = AdmissionError::TooLarge { what: LimitKind::Answers, asked, limit };
     Err(InferenceError::from(refused).into())

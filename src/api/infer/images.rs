@@ -7,7 +7,7 @@ use infer::PromptImage;
 use media::BlobHash;
 
 use super::{prepare::owned, request::StillRef};
-use crate::api::{App, error::ApiError, extract::Caller};
+use crate::api::{ApiResult, App, error::ApiError, extract::Caller};
 
 const MISSING: ApiError = ApiError::NotFound("keyframe");
 
@@ -25,12 +25,12 @@ impl RequestImages {
         app: &Arc<App>,
         caller: &Caller,
         pictures: &[StillRef],
-    ) -> Result<RequestImages, ApiError> {
+    ) -> ApiResult<RequestImages> {
         if pictures.is_empty() {
             return Ok(RequestImages::default());
         }
         let owned = pictures.iter().map(|one| Ok((owned(app, caller, one.run_id)?, one.sha256)));
-        let owned: Vec<_> = owned.collect::<Result<_, ApiError>>()?;
+        let owned: Vec<_> = owned.collect::<ApiResult<_>>()?;
         let (timeline, blobs) = (app.registry.timeline().clone(), app.blobs.clone());
         let look = move || {
             let mut found = RequestImages::default();
@@ -64,7 +64,7 @@ impl RequestImages {
     }
 
     /// Loads the stills, each with its caption.
-    pub async fn load(&self, app: &App) -> Result<Vec<PromptImage>, ApiError> {
+    pub async fn load(&self, app: &App) -> ApiResult<Vec<PromptImage>> {
         if self.stills.is_empty() {
             return Ok(Vec::new());
         }

@@ -11,7 +11,7 @@ use super::{
     request::{InferRequest, MaxTokens},
 };
 use crate::{
-    api::{App, error::ApiError, extract::Caller},
+    api::{ApiResult, App, error::ApiError, extract::Caller},
     base::json::FieldError,
     runs::registry::Run,
 };
@@ -48,7 +48,7 @@ impl PreparedInference {
         Ok(PreparedInference { request, run, pictures, tokens })
     }
 
-    fn run(app: &App, caller: &Caller, id: RunId) -> Result<Arc<Run>, ApiError> {
+    fn run(app: &App, caller: &Caller, id: RunId) -> ApiResult<Arc<Run>> {
         let run = owned(app, caller, id)?;
         run.check_active()?;
         app.quota.check(&caller.principal)?;
@@ -57,7 +57,7 @@ impl PreparedInference {
 }
 
 /// Returns the caller's run `id` if it is visible.
-pub(super) fn owned(app: &App, caller: &Caller, id: RunId) -> Result<Arc<Run>, ApiError> {
+pub(super) fn owned(app: &App, caller: &Caller, id: RunId) -> ApiResult<Arc<Run>> {
     app.registry.find(id, &caller.principal).ok_or(ApiError::RUN_NOT_FOUND)
 }
 
@@ -75,7 +75,7 @@ impl InferRejection {
 
     /// Returns the faults of request number `index` of a batch; an error that does not concern a single
     /// request is returned as `Err`.
-    pub fn of_batch(self, index: usize) -> Result<Vec<FieldError>, ApiError> {
+    pub fn of_batch(self, index: usize) -> ApiResult<Vec<FieldError>> {
         let InferRejection { field, error } = self;
         let named = match &error {
             ApiError::NotFound(_) | ApiError::Run(_) => {

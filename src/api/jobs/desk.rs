@@ -111,7 +111,7 @@ impl Desk {
         request: RequestId,
         fingerprint: BodyDigest,
         may_begin: bool,
-    ) -> Result<(Arc<Entry>, bool), ApiError> {
+    ) -> ApiResult<(Arc<Entry>, bool)> {
         match self.0.lock().entry((run, kind == JobKind::Analysis)) {
             Place::Occupied(entry) if entry.get().fingerprint == fingerprint => {
                 Ok((Arc::clone(entry.get()), false))

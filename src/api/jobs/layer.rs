@@ -67,7 +67,7 @@ pub struct Working {
 impl FromRequestParts<Arc<App>> for Working {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Working, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> ApiResult<Working> {
         let working = parts.extensions.get::<Working>().cloned();
         working.ok_or(ApiError::Bug("a route outside the layer of jobs asks for its job"))
     }
@@ -132,7 +132,7 @@ fn with_job(mut request: Request, token: JobToken, is_left: bool) -> Request {
 }
 
 /// Fails if the storage of the caller's answers is full.
-async fn check_room(app: &Arc<App>, caller: &Caller) -> Result<(), ApiError> {
+async fn check_room(app: &Arc<App>, caller: &Caller) -> ApiResult<()> {
     let (keys, owner) = (Arc::clone(&app.idempotency), caller.principal.clone());
     let frees_in = app.blocking(move || keys.frees_in(&owner)).await??;
     frees_in.map_or(Ok(()), |frees_in| Err(ApiError::KeysFull { frees_in }))

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    super::{error::ApiError, openapi::schema_types},
+    super::{ApiResult, error::ApiError, openapi::schema_types},
     Decided,
 };
 
@@ -127,9 +127,9 @@ impl<I> Buckets<I> {
 }
 
 impl<I: Iterator<Item = Decided>> Iterator for Buckets<I> {
-    type Item = Result<FrameBucket, ApiError>;
+    type Item = ApiResult<FrameBucket>;
 
-    fn next(&mut self) -> Option<Result<FrameBucket, ApiError>> {
+    fn next(&mut self) -> Option<ApiResult<FrameBucket>> {
         self.at += 1;
         // No overflow: at most half a million frames in 20,000 buckets.
         let end = self.at.min(self.points) * self.count / self.points;

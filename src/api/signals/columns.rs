@@ -1,13 +1,12 @@
 //! Signals as columns: the records of the JSON answer as an Arrow stream.
 
-use axum::response::Response;
 use gate::SelectionReason;
 use http::{HeaderMap, header};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::super::{
-    error::ApiError,
+    ApiResult,
     streamed_json::{READING_BYTES, sent},
 };
 use crate::base::arrow::{self, Column, Kind, ROWS_MAX};
@@ -96,15 +95,15 @@ pub fn of_buckets() -> Vec<Column> {
 pub fn answer<T: Serialize>(
     columns: Vec<Column>,
     about: &Map<String, Value>,
-    mut records: impl Iterator<Item = Result<T, ApiError>> + Send + 'static,
-) -> Result<Response, ApiError> {
+    mut records: impl Iterator<Item = ApiResult<T>> + Send + 'static,
+) -> ApiResult {
     let schema = arrow::schema(&columns, about);
     let batches = std::iter::from_fn(move || {
         let rows = records.by_ref().take(ROWS_MAX).map(|record| {
             let row = serde_json::to_value(record?);
             Ok(row.expect("our own types with string keys are writable"))
         });
-        match rows.collect::<Result<Vec<Value>, ApiError>>() {
+        match rows.collect::<ApiResult<Vec<Value>>>() {
             Ok(rows) if rows.is_empty() => None,
             Ok(rows) => Some(Ok(arrow::batch(&columns, &rows))),
             Err(error) => Some(Err(error)),

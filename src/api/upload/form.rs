@@ -24,7 +24,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::{ApiError, App, FORM_BYTES_MAX};
+use super::{ApiError, ApiResult, App, FORM_BYTES_MAX};
 
 /// A form being read.
 pub struct MultipartForm {
@@ -39,7 +39,7 @@ pub struct FormPart<'a> {
 
 impl MultipartForm {
     /// Opens the form in the body of `request`.
-    pub async fn open(request: Request, app: &Arc<App>) -> Result<MultipartForm, ApiError> {
+    pub async fn open(request: Request, app: &Arc<App>) -> ApiResult<MultipartForm> {
         let idle_bytes = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&idle_bytes);
         let mut request =
@@ -53,7 +53,7 @@ impl MultipartForm {
     }
 
     /// Returns the next part; skips the rest of the previous one.
-    pub async fn next(&mut self) -> Result<Option<FormPart<'_>>, ApiError> {
+    pub async fn next(&mut self) -> ApiResult<Option<FormPart<'_>>> {
         let idle_bytes = &*self.idle_bytes;
         match self.parts.next_field().await {
             Ok(field) => Ok(field.map(|field| FormPart { field, idle_bytes })),
@@ -72,7 +72,7 @@ impl FormPart<'_> {
     }
 
     /// Returns the next bytes of the content; `None` at its end.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, ApiError> {
+    pub async fn chunk(&mut self) -> ApiResult<Option<Bytes>> {
         let chunk = self.field.chunk().await.map_err(|error| refusal(&error, self.idle_bytes))?;
         self.idle_bytes.store(0, Relaxed);
         Ok(chunk)

@@ -4,7 +4,7 @@ use axum::Json;
 
 use super::{
     super::{
-        error::ApiError,
+        ApiResult,
         extract::{Call, JsonBody},
         openapi::FailureResponse,
     },
@@ -24,10 +24,7 @@ use super::{
         FailureResponse<409>, FailureResponse<503>,
     ),
 )]
-pub async fn create(
-    Call(app, caller): Call,
-    body: JsonBody,
-) -> Result<Json<WebhookCreated>, ApiError> {
+pub async fn create(Call(app, caller): Call, body: JsonBody) -> ApiResult<Json<WebhookCreated>> {
     made(&app, caller, None, &body).await
 }
 
@@ -36,7 +33,7 @@ pub async fn create(
     get, path = "/v1/webhooks", operation_id = "listWebhooksOfAll", tag = "webhooks",
     responses((status = 200, description = "The webhooks", body = WebhookList)),
 )]
-pub async fn list(Call(app, caller): Call) -> Result<Json<WebhookList>, ApiError> {
+pub async fn list(Call(app, caller): Call) -> ApiResult<Json<WebhookList>> {
     listed(&app, &caller, None).await
 }
 
@@ -46,7 +43,7 @@ pub async fn list(Call(app, caller): Call) -> Result<Json<WebhookList>, ApiError
     tag = "webhooks",
     responses((status = 200, description = "Removed", body = WebhookDeleted), FailureResponse<404>, FailureResponse<503>),
 )]
-pub async fn remove(webhook: OwnedWebhook) -> Result<Json<WebhookDeleted>, ApiError> {
+pub async fn remove(webhook: OwnedWebhook) -> ApiResult<Json<WebhookDeleted>> {
     super::remove(webhook).await
 }
 
@@ -56,7 +53,7 @@ pub async fn remove(webhook: OwnedWebhook) -> Result<Json<WebhookDeleted>, ApiEr
     operation_id = "listDeadLettersOfAll", tag = "webhooks",
     responses((status = 200, description = "The dead letters", body = DeadLetterList), FailureResponse<404>, FailureResponse<503>),
 )]
-pub async fn dead_letters(webhook: OwnedWebhook) -> Result<Json<DeadLetterList>, ApiError> {
+pub async fn dead_letters(webhook: OwnedWebhook) -> ApiResult<Json<DeadLetterList>> {
     super::dead_letters(webhook).await
 }
 
@@ -69,6 +66,6 @@ pub async fn dead_letters(webhook: OwnedWebhook) -> Result<Json<DeadLetterList>,
         FailureResponse<404>, FailureResponse<503>,
     ),
 )]
-pub async fn redeliver(webhook: OwnedWebhook) -> Result<Json<RedeliverResult>, ApiError> {
+pub async fn redeliver(webhook: OwnedWebhook) -> ApiResult<Json<RedeliverResult>> {
     super::redeliver(webhook).await
 }

@@ -12,6 +12,7 @@ use worker::ClipSpec;
 
 use crate::{
     api::{
+        ApiResult,
         error::ApiError,
         extract::JsonBody,
         openapi::schema_types,
@@ -124,7 +125,7 @@ impl From<ClipMode> for ClipSpec {
 }
 
 /// Decodes the JSON of the attach config; `None` without the header.
-pub fn decoded(header: Option<&HeaderValue>) -> Result<Option<Value>, ApiError> {
+pub fn decoded(header: Option<&HeaderValue>) -> ApiResult<Option<Value>> {
     let Some(header) = header else { return Ok(None) };
     let refused = |text: &str| bad(format!("x-attach-config {text}"));
     if header.len() > ENCODED_BYTES_MAX {
@@ -141,7 +142,7 @@ pub fn read(
     config: Option<&Value>,
     catalog: &Catalog,
     server: GateConfig,
-) -> Result<SessionOptions, ApiError> {
+) -> ApiResult<SessionOptions> {
     let Some(config) = config else {
         return Ok(SessionOptions { gate: server, ..SessionOptions::default() });
     };
@@ -182,7 +183,7 @@ declared!(PromptUpdate {
 });
 
 /// Reads a new prompt; also returns its output schema as given.
-pub fn instruction(body: &JsonBody) -> Result<(Instruction, Option<Value>), ApiError> {
+pub fn instruction(body: &JsonBody) -> ApiResult<(Instruction, Option<Value>)> {
     let read = body.read().map_err(|faults| listed("the prompt", faults))?;
     let PromptUpdate { prompt: BoundedText(prompt), output_schema } = read;
     let (schema, given) = output_schema.unzip();
