@@ -76,7 +76,20 @@ fn a_summary_says_what_the_routes_of_its_run_say_and_of_live_video_what_models_s
     let telling = of("scene_cut").or_else(|| of("artifact_suspected")).unwrap_or(&stills[0]);
     assert_eq!(found["still_sha256"], telling["image_sha256"]);
 
-    let shape = &found["shape"];
+    check_shape(&found["shape"], frames, &kept);
+
+    server.kill();
+    let server = setup.start();
+    assert_eq!(summary(&server, &run), found, "rebuilt from what is stored");
+    assert_eq!(summary(&server, &empty), Value::Null);
+    check_live(&summary(&server, &LIVE.to_string()));
+    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+    let list = server.get("/v1/runs?include=summary").json();
+    assert_eq!(list.as_array().expect("an array").len(), 2, "a deleted run is not told of");
+}
+
+/// Checks the shape of a recording against its frames and those that are kept.
+fn check_shape(shape: &Value, frames: &[Value], kept: &[&Value]) {
     let with = |reason: &str| kept.iter().filter(|frame| frame["reason"] == reason).count();
     assert_eq!(sum(array(shape, "kept")), kept.len() as u64);
     assert_eq!(sum(array(shape, "cuts")), with("scene_cut") as u64);
@@ -91,15 +104,6 @@ fn a_summary_says_what_the_routes_of_its_run_say_and_of_live_video_what_models_s
     ["luma_mean", "kept", "cuts", "artifacts", "descriptions"]
         .iter()
         .for_each(|field| assert_eq!(array(shape, field).len(), 64, "{field}"));
-
-    server.kill();
-    let server = setup.start();
-    assert_eq!(summary(&server, &run), found, "rebuilt from what is stored");
-    assert_eq!(summary(&server, &empty), Value::Null);
-    check_live(&summary(&server, &LIVE.to_string()));
-    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
-    let list = server.get("/v1/runs?include=summary").json();
-    assert_eq!(list.as_array().expect("an array").len(), 2, "a deleted run is not told of");
 }
 
 /// Checks the summary of the live run of the log.

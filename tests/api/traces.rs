@@ -155,16 +155,21 @@ fn a_collector_gets_the_whole_path_of_an_ingest() {
     assert!(resources.iter().any(|attribute| attribute.key == "service.name"));
 }
 
-#[test]
-fn each_question_to_a_model_is_a_span_in_the_words_of_the_conventions() {
-    let model = Model::start(|seen| match seen.json()["model"].as_str() {
+/// Models that answer, refuse, are unsure, and are sure.
+fn models() -> Model {
+    Model::start(|seen| match seen.json()["model"].as_str() {
         Some("qwen3-vl-4b") => Step::chat("hello"),
         Some("gemma-3-4b") => Step::chat_finished("", "content_filter"),
         Some("qwen3-vl-32b") => Step::chat(&finding("e", 0.1)),
         _ => Step::chat(&finding("e", 0.9)),
-    });
+    })
+}
+
+#[test]
+fn each_question_to_a_model_is_a_span_in_the_words_of_the_conventions() {
+    let models = models();
     let mut run = String::new();
-    let collector = traced(model.behind(Setup::temporary().clips()), |server| {
+    let collector = traced(models.behind(Setup::temporary().clips()), |server| {
         for (model, status) in [("qwen3-vl-4b", 200), ("gemma-3-4b", 500)] {
             let body = json!({"model": model, "prompt": "private words", "max_tokens": 9});
             assert_eq!(server.post("/v1/infer", &body).status, status, "{model}");
