@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    super::{ApiResult, error::ApiError, openapi::schema_types},
+    super::{ApiResult, openapi::schema_types},
     Decided,
 };
 
