@@ -200,98 +200,89 @@ impl ApiError {
 
     /// Returns the limit that refused the request, if one did.
     pub fn refusal(&self) -> Option<RefusalReason> {
-        match self {
-            ApiError::RateLimited { of, .. } => Some(*of),
-            ApiError::SendBufferFull(_) => Some(RefusalReason::Unsent),
-            ApiError::AnalysesFull => Some(RefusalReason::Analyses),
-            ApiError::ReadersFull => Some(RefusalReason::Readers),
-            ApiError::TicketsFull(_) => Some(RefusalReason::Tickets),
-            ApiError::Run(RunError::ActiveLimit { .. }) => Some(RefusalReason::ActiveRuns),
-            ApiError::Ingest(IngestError::QueueFull(_)) => Some(RefusalReason::FileJobs),
-            ApiError::Draining | ApiError::Ingest(IngestError::Shutdown) => {
-                Some(RefusalReason::Draining)
-            }
-            ApiError::Disk(_) => Some(RefusalReason::Disk),
-            ApiError::KeysFull { .. } => Some(RefusalReason::Keys),
-            ApiError::Log(_) => Some(RefusalReason::Log),
-            ApiError::Ledger(error) if error.kind() == ErrorKind::Exhausted => {
-                Some(RefusalReason::Disk)
-            }
-            ApiError::Upload(UploadError::Busy { .. }) => Some(RefusalReason::Uploads),
-            ApiError::Upload(UploadError::DiskFull) => Some(RefusalReason::Disk),
-            ApiError::Webhook(WebhookError::TooMany { .. }) => Some(RefusalReason::Webhooks),
-            ApiError::Search(SearchFailure::Full(_)) => Some(RefusalReason::Searches),
-            ApiError::Stream(_) => Some(RefusalReason::Streams),
-            ApiError::Inference(error) => match error {
-                InferenceError::Refused(AdmissionError::DaySpent { .. }) => {
-                    Some(RefusalReason::DayTokens)
+        Some(match self {
+            ApiError::RateLimited { of, .. } => *of,
+            ApiError::SendBufferFull(_) => RefusalReason::Unsent,
+            ApiError::AnalysesFull => RefusalReason::Analyses,
+            ApiError::ReadersFull => RefusalReason::Readers,
+            ApiError::TicketsFull(_) => RefusalReason::Tickets,
+            ApiError::Run(RunError::ActiveLimit { .. }) => RefusalReason::ActiveRuns,
+            ApiError::Ingest(IngestError::QueueFull(_)) => RefusalReason::FileJobs,
+            ApiError::Draining | ApiError::Ingest(IngestError::Shutdown) => RefusalReason::Draining,
+            ApiError::Disk(_) => RefusalReason::Disk,
+            ApiError::KeysFull { .. } => RefusalReason::Keys,
+            ApiError::Log(_) => RefusalReason::Log,
+            ApiError::Ledger(error) if error.kind() == ErrorKind::Exhausted => RefusalReason::Disk,
+            ApiError::Upload(UploadError::Busy { .. }) => RefusalReason::Uploads,
+            ApiError::Upload(UploadError::DiskFull) => RefusalReason::Disk,
+            ApiError::Webhook(WebhookError::TooMany { .. }) => RefusalReason::Webhooks,
+            ApiError::Search(SearchFailure::Full(_)) => RefusalReason::Searches,
+            ApiError::Stream(_) => RefusalReason::Streams,
+            ApiError::Inference(InferenceError::Refused(error)) => match error {
+                AdmissionError::DaySpent { .. } => RefusalReason::DayTokens,
+                AdmissionError::QueueFull { .. } | AdmissionError::TimedOut { .. } => {
+                    RefusalReason::Inferences
                 }
-                InferenceError::Refused(
-                    AdmissionError::QueueFull { .. } | AdmissionError::TimedOut { .. },
-                ) => Some(RefusalReason::Inferences),
-                _ => None,
+                _ => return None,
             },
-            _ => None,
-        }
+            _ => return None,
+        })
     }
 
     fn status_and_code(&self) -> (StatusCode, &'static str) {
         match self {
-            ApiError::OriginMissing => return (StatusCode::BAD_REQUEST, "validation_error"),
+            ApiError::OriginMissing => (StatusCode::BAD_REQUEST, "validation_error"),
             ApiError::RateLimited { .. }
             | ApiError::SendBufferFull(_)
             | ApiError::TicketsFull(LimitScope::Own)
             | ApiError::KeysFull { .. }
             | ApiError::Upload(UploadError::Busy { whose: LimitScope::Own, .. })
             | ApiError::Stream(StreamRefusal::Principal(_)) => {
-                return (StatusCode::TOO_MANY_REQUESTS, "rate_limited");
+                (StatusCode::TOO_MANY_REQUESTS, "rate_limited")
             }
             ApiError::MetricsUnavailable => {
-                return (StatusCode::SERVICE_UNAVAILABLE, "metrics_unavailable");
+                (StatusCode::SERVICE_UNAVAILABLE, "metrics_unavailable")
             }
-            ApiError::Plain(status, _) => return (*status, "plain"),
+            ApiError::Plain(status, _) => (*status, "plain"),
             ApiError::Fragment(PatchError::TagMissing) => {
-                return (StatusCode::PRECONDITION_REQUIRED, "precondition_required");
+                (StatusCode::PRECONDITION_REQUIRED, "precondition_required")
             }
             ApiError::Fragment(error) if error.kind() == ErrorKind::Conflict => {
-                return (StatusCode::PRECONDITION_FAILED, "precondition_failed");
+                (StatusCode::PRECONDITION_FAILED, "precondition_failed")
             }
             // An unreadable message violates the protocol; no single field is to blame.
             ApiError::Live(_) | ApiError::Fragment(_) if self.kind() == ErrorKind::InvalidInput => {
-                return (StatusCode::BAD_REQUEST, "validation_error");
+                (StatusCode::BAD_REQUEST, "validation_error")
             }
-            _ => {}
-        }
-        match self.kind() {
-            ErrorKind::InvalidInput | ErrorKind::Unsupported => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "validation_error")
-            }
-            ErrorKind::Unauthenticated => (StatusCode::UNAUTHORIZED, "unauthorized"),
-            ErrorKind::Forbidden => (StatusCode::FORBIDDEN, "cors_forbidden"),
-            ErrorKind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
-            ErrorKind::Conflict | ErrorKind::Cancelled => (StatusCode::CONFLICT, "conflict"),
-            ErrorKind::Exhausted | ErrorKind::Unavailable => {
-                (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
-            }
-            ErrorKind::DataLoss | ErrorKind::Internal => {
-                (StatusCode::INTERNAL_SERVER_ERROR, "internal_error")
-            }
+            _ => match self.kind() {
+                ErrorKind::InvalidInput | ErrorKind::Unsupported => {
+                    (StatusCode::UNPROCESSABLE_ENTITY, "validation_error")
+                }
+                ErrorKind::Unauthenticated => (StatusCode::UNAUTHORIZED, "unauthorized"),
+                ErrorKind::Forbidden => (StatusCode::FORBIDDEN, "cors_forbidden"),
+                ErrorKind::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+                ErrorKind::Conflict | ErrorKind::Cancelled => (StatusCode::CONFLICT, "conflict"),
+                ErrorKind::Exhausted | ErrorKind::Unavailable => {
+                    (StatusCode::SERVICE_UNAVAILABLE, "unavailable")
+                }
+                ErrorKind::DataLoss | ErrorKind::Internal => {
+                    (StatusCode::INTERNAL_SERVER_ERROR, "internal_error")
+                }
+            },
         }
     }
 
     fn details(&self) -> Vec<FieldError> {
-        let source = |message| vec![FieldError::new("source_uri", message)];
+        let one = |field: &str, message: String| vec![FieldError::new(field, message)];
         match self {
             ApiError::Invalid(details) => details.clone(),
-            ApiError::Source(error) => source(error.to_string()),
-            ApiError::Ingest(error @ IngestError::Crop { .. }) => {
-                vec![FieldError::new("crop", error.to_string())]
-            }
+            ApiError::Source(error) => one("source_uri", error.to_string()),
+            ApiError::Ingest(error @ IngestError::Crop { .. }) => one("crop", error.to_string()),
             ApiError::Ingest(error) if self.kind() == ErrorKind::InvalidInput => {
-                source(error.told())
+                one("source_uri", error.told())
             }
             ApiError::Webhook(error @ (WebhookError::Url(_) | WebhookError::Target(_))) => {
-                vec![FieldError::new("url", error.to_string())]
+                one("url", error.to_string())
             }
             ApiError::Webhook(WebhookError::TooMany { limit, count, .. }) => vec![
                 FieldError::new("limit", limit.to_string()),
@@ -301,11 +292,9 @@ impl ApiError {
                 FieldError::new("limit", limit.to_string()),
                 FieldError::new("active", active.to_string()),
             ],
-            ApiError::Run(RunError::Busy { job: Some(job) }) => {
-                vec![FieldError::new("job_id", job.to_string())]
-            }
+            ApiError::Run(RunError::Busy { job: Some(job) }) => one("job_id", job.to_string()),
             ApiError::Inference(error) => infer::details(error),
-            ApiError::AnswerLost { run, .. } => vec![FieldError::new("run_id", run.to_string())],
+            ApiError::AnswerLost { run, .. } => one("run_id", run.to_string()),
             ApiError::Quota(QuotaError::Principal { quota, used, asked }) => vec![
                 FieldError::new("quota", quota.to_string()),
                 FieldError::new("used", used.to_string()),
