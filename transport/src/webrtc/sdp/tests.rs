@@ -2,82 +2,8 @@
 
 use super::*;
 
-/// Main parts of a Chromium offer for a camera.
-pub(in crate::webrtc) const CHROMIUM: &str = "v=0\r\n\
-    o=- 5228595038118931041 2 IN IP4 127.0.0.1\r\n\
-    s=-\r\n\
-    t=0 0\r\n\
-    a=group:BUNDLE 0 1\r\n\
-    a=extmap-allow-mixed\r\n\
-    a=msid-semantic: WMS stream\r\n\
-    m=audio 9 UDP/TLS/RTP/SAVPF 111 63 9\r\n\
-    c=IN IP4 0.0.0.0\r\n\
-    a=rtcp:9 IN IP4 0.0.0.0\r\n\
-    a=ice-ufrag:EsAw\r\n\
-    a=ice-pwd:P2uYro0UCOQ4zxjKXaWCBui1\r\n\
-    a=ice-options:trickle\r\n\
-    a=fingerprint:sha-256 DA:39:A3:EE:5E:6B:4B:0D:32:55:BF:EF:95:60:18:90:AF:D8:07:09:DA:39:A3:EE:5E:6B:4B:0D:32:55:BF:EF\r\n\
-    a=setup:actpass\r\n\
-    a=mid:0\r\n\
-    a=extmap:4 urn:ietf:params:rtp-hdrext:sdes:mid\r\n\
-    a=sendonly\r\n\
-    a=rtcp-mux\r\n\
-    a=rtpmap:111 opus/48000/2\r\n\
-    a=rtcp-fb:111 transport-cc\r\n\
-    a=fmtp:111 minptime=10;useinbandfec=1\r\n\
-    a=rtpmap:63 red/48000/2\r\n\
-    a=rtpmap:9 G722/8000\r\n\
-    m=video 9 UDP/TLS/RTP/SAVPF 96 97 103 104 107 108 109 114 98 99 45 46 116 117 118\r\n\
-    c=IN IP4 0.0.0.0\r\n\
-    a=ice-ufrag:EsAw\r\n\
-    a=ice-pwd:P2uYro0UCOQ4zxjKXaWCBui1\r\n\
-    a=fingerprint:sha-256 DA:39:A3:EE:5E:6B:4B:0D:32:55:BF:EF:95:60:18:90:AF:D8:07:09:DA:39:A3:EE:5E:6B:4B:0D:32:55:BF:EF\r\n\
-    a=setup:actpass\r\n\
-    a=mid:1\r\n\
-    a=extmap:14 urn:ietf:params:rtp-hdrext:toffset\r\n\
-    a=extmap:4 urn:ietf:params:rtp-hdrext:sdes:mid\r\n\
-    a=sendonly\r\n\
-    a=msid:stream track\r\n\
-    a=rtcp-mux\r\n\
-    a=rtcp-rsize\r\n\
-    a=rtpmap:96 VP8/90000\r\n\
-    a=rtcp-fb:96 goog-remb\r\n\
-    a=rtcp-fb:96 transport-cc\r\n\
-    a=rtcp-fb:96 ccm fir\r\n\
-    a=rtcp-fb:96 nack\r\n\
-    a=rtcp-fb:96 nack pli\r\n\
-    a=rtpmap:97 rtx/90000\r\n\
-    a=fmtp:97 apt=96\r\n\
-    a=rtpmap:103 H264/90000\r\n\
-    a=rtcp-fb:103 nack\r\n\
-    a=rtcp-fb:103 nack pli\r\n\
-    a=fmtp:103 level-asymmetry-allowed=1;packetization-mode=0;profile-level-id=42001f\r\n\
-    a=rtpmap:104 rtx/90000\r\n\
-    a=fmtp:104 apt=103\r\n\
-    a=rtpmap:107 H264/90000\r\n\
-    a=fmtp:107 level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f\r\n\
-    a=rtpmap:108 rtx/90000\r\n\
-    a=fmtp:108 apt=107\r\n\
-    a=rtpmap:109 H264/90000\r\n\
-    a=fmtp:109 level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=f4001f\r\n\
-    a=rtpmap:114 H264/90000\r\n\
-    a=fmtp:114 level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=64001f\r\n\
-    a=rtpmap:98 VP9/90000\r\n\
-    a=fmtp:98 profile-id=0\r\n\
-    a=rtpmap:99 rtx/90000\r\n\
-    a=fmtp:99 apt=98\r\n\
-    a=rtpmap:45 AV1/90000\r\n\
-    a=fmtp:45 level-idx=5;profile=0;tier=0\r\n\
-    a=rtpmap:46 rtx/90000\r\n\
-    a=fmtp:46 apt=45\r\n\
-    a=rtpmap:116 red/90000\r\n\
-    a=rtpmap:117 rtx/90000\r\n\
-    a=fmtp:117 apt=116\r\n\
-    a=rtpmap:118 ulpfec/90000\r\n\
-    a=ssrc-group:FID 1111 2222\r\n\
-    a=ssrc:1111 cname:c\r\n\
-    a=ssrc:1111 msid:stream track\r\n\
-    a=ssrc:2222 cname:c\r\n";
+/// Main parts of a Chromium offer for a camera, from the corpus of the fuzzer.
+pub(in crate::webrtc) const CHROMIUM: &str = include_str!("../../../../fuzz/corpus/offer/chromium");
 
 #[test]
 fn an_offer_of_chromium_is_read() {
