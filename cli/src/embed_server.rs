@@ -143,7 +143,7 @@ async fn serve(
 /// Prints the counts of the work done to standard error.
 fn report(shared: &EmbedServerState, clients: u64, hung_up: u64, cut_off: usize) {
     let counts = shared.embedder().counts();
-    let (refused, batches, busy) = (shared.refused(), counts.batch.batches, counts.busy);
+    let (refused, batches, busy) = (shared.refused(), counts.batches, counts.busy);
     note!(
         "{} pictures in {batches} batches, {refused} refused, model busy for {} ms; {clients} clients, \
          {hung_up} hung up on, {cut_off} cut off",

@@ -4,16 +4,17 @@
 //! A request always ends within the deadline. Pictures whose requesters gave up are not embedded.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
     time::{Duration, Instant},
 };
 
 use tokio::sync::oneshot;
 
-use crate::{
-    batch::{BatchCounts, BatchLimits, Batcher},
-    embedding::{EmbedError, Embedding, ModelInputImage},
-};
+use crate::embedding::{EmbedError, Embedding, ModelInputImage};
 
 #[cfg(test)]
 mod tests;
@@ -30,56 +31,67 @@ pub trait EmbeddingModel: Send {
     fn embed(&mut self, pictures: &[ModelInputImage]) -> Result<Vec<Embedding>, EmbedError>;
 }
 
-/// Counts of the requests so far.
+/// Size of a batch, and limits of the pictures that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Most pictures of a batch; as soon as this many wait, a batch is ready. At least 1.
+    pub size_max: usize,
+    /// Longest time that a picture waits for others.
+    pub age_max: Duration,
+    /// Most pictures that wait, of all streams together.
+    pub waiting_max: usize,
+    /// Most pictures of one stream that wait, so that none fills the queue alone.
+    pub stream_waiting_max: usize,
+}
+
+impl Default for BatchLimits {
+    /// A batch gains nothing on a CPU, and little on a GPU below 16 pictures; 5 ms are a sixth of a frame.
+    fn default() -> BatchLimits {
+        BatchLimits {
+            size_max: 16,
+            age_max: Duration::from_millis(5),
+            waiting_max: 256,
+            stream_waiting_max: 8,
+        }
+    }
+}
+
+/// Counts of the work done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EmbedderCounts {
-    /// Pictures that waited, and batches made of them.
-    pub batch: BatchCounts,
     /// Pictures that were embedded.
     pub embedded: u64,
-    /// Pictures that were not embedded because the model failed.
-    pub failed: u64,
-    /// Pictures that were not embedded because their requesters gave up.
-    pub abandoned: u64,
+    /// Batches of pictures.
+    pub batches: u64,
     /// Total time for which the model ran.
     pub busy: Duration,
 }
 
-type Reply = oneshot::Sender<Result<Embedding, EmbedError>>;
-
 struct EmbedJob {
+    since: Instant,
+    stream: u64,
     picture: ModelInputImage,
-    reply: Reply,
+    reply: oneshot::Sender<Result<Embedding, EmbedError>>,
 }
 
+#[derive(Default)]
 struct State {
-    batcher: Batcher<u64, EmbedJob>,
+    /// Number of waiting pictures by stream, without zeros.
+    waiting: HashMap<u64, usize>,
     counts: EmbedderCounts,
-    stopped: bool,
 }
 
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-impl Shared {
-    /// A poisoned lock is used on: counts and queue are consistent between any two statements.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn stop(&self) {
-        let mut state = self.lock();
-        state.stopped = true;
-        state.batcher.clear();
-        self.changed.notify_all();
-    }
+/// A poisoned lock is used on: the state is consistent between any two statements.
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Handle to the model's thread. Dropping it ends the thread after its current batch.
 pub struct Embedder {
-    shared: Arc<Shared>,
+    /// Queue with room for all pictures that may wait; without a receiver once the model has panicked.
+    jobs: SyncSender<EmbedJob>,
+    state: Arc<Mutex<State>>,
+    limits: BatchLimits,
     side: u32,
     provider: &'static str,
     deadline: Duration,
@@ -93,16 +105,13 @@ impl Embedder {
         deadline: Duration,
     ) -> std::io::Result<Embedder> {
         let (side, provider) = (model.side(), model.provider());
-        let counts = EmbedderCounts::default();
-        let state = State { batcher: Batcher::new(limits), counts, stopped: false };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-        let of_thread = Arc::clone(&shared);
-        std::thread::Builder::new().name("embed".to_owned()).spawn(move || {
-            // Stops also when the model panics: waiting requests fail, later ones are refused.
-            let ended = StopOnDrop(of_thread);
-            run(&ended.0, model);
-        })?;
-        Ok(Embedder { shared, side, provider, deadline })
+        let (jobs, queue) = sync_channel(limits.waiting_max);
+        let state = Arc::<Mutex<State>>::default();
+        let of_thread = Arc::clone(&state);
+        std::thread::Builder::new()
+            .name("embed".to_owned())
+            .spawn(move || run(model, limits, queue, &of_thread))?;
+        Ok(Embedder { jobs, state, limits, side, provider, deadline })
     }
 
     /// Returns the side of the pictures that the model takes, in pixels.
@@ -115,10 +124,9 @@ impl Embedder {
         self.provider
     }
 
-    /// Returns the counts of the requests so far.
+    /// Returns the counts of the work done so far.
     pub fn counts(&self) -> EmbedderCounts {
-        let state = self.shared.lock();
-        EmbedderCounts { batch: state.batcher.counts(), ..state.counts }
+        locked(&self.state).counts
     }
 
     /// Returns the embedding of `picture`, which belongs to `stream`.
@@ -130,66 +138,71 @@ impl Embedder {
         if picture.side() != self.side {
             return Err(EmbedError::Side { side: self.side, got: picture.side() });
         }
+        self.enter(stream)?;
         let (reply, answer) = oneshot::channel();
-        {
-            let mut state = self.shared.lock();
-            if state.stopped {
-                return Err(EmbedError::Stopped);
-            }
-            let pushed = state.batcher.push(Instant::now(), stream, EmbedJob { picture, reply });
-            pushed.map_err(|_| EmbedError::Full)?;
-            self.shared.changed.notify_one();
-        }
+        let job = EmbedJob { since: Instant::now(), stream, picture, reply };
+        self.jobs.try_send(job).map_err(|_| EmbedError::Stopped)?;
         match tokio::time::timeout(self.deadline, answer).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(EmbedError::Stopped),
             Err(_) => Err(EmbedError::Late(self.deadline.as_millis() as u64)),
         }
     }
-}
 
-impl Drop for Embedder {
-    fn drop(&mut self) {
-        self.shared.stop();
-    }
-}
-
-struct StopOnDrop(Arc<Shared>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
-}
-
-fn run(shared: &Shared, mut model: impl EmbeddingModel) {
-    while let Some(mut batch) = next_batch(shared) {
-        let pushed = batch.len();
-        batch.retain(|ask| !ask.reply.is_closed());
-        let abandoned = pushed - batch.len();
-        let (pictures, replies): (Vec<ModelInputImage>, Vec<Reply>) =
-            batch.into_iter().map(|ask| (ask.picture, ask.reply)).unzip();
-        let started = Instant::now();
-        let result = if pictures.is_empty() { Ok(Vec::new()) } else { model.embed(&pictures) };
-        let busy = started.elapsed();
-
-        let result = result.and_then(|embeddings| {
-            if embeddings.len() == replies.len() {
-                return Ok(embeddings);
-            }
-            let (got, asked) = (embeddings.len(), replies.len());
-            Err(EmbedError::Model(format!("{got} embeddings for {asked} pictures")))
-        });
-        {
-            let counts = &mut shared.lock().counts;
-            counts.abandoned += abandoned as u64;
-            counts.busy += busy;
-            let count = if result.is_ok() { &mut counts.embedded } else { &mut counts.failed };
-            *count += replies.len() as u64;
+    /// Counts a further picture of `stream` as waiting; fails if too many wait.
+    fn enter(&self, stream: u64) -> Result<(), EmbedError> {
+        let waiting = &mut locked(&self.state).waiting;
+        let own = waiting.get(&stream).copied().unwrap_or(0);
+        let all: usize = waiting.values().sum();
+        if own >= self.limits.stream_waiting_max || all >= self.limits.waiting_max {
+            return Err(EmbedError::Full);
         }
-        let answers: Vec<Result<Embedding, EmbedError>> = match result {
+        waiting.insert(stream, own + 1);
+        Ok(())
+    }
+}
+
+/// Embeds the pictures of `queue` until the handle is dropped. If the model panics, the waiting requests fail and
+/// later ones are refused, as the queue ends.
+fn run(
+    mut model: impl EmbeddingModel,
+    limits: BatchLimits,
+    queue: Receiver<EmbedJob>,
+    state: &Mutex<State>,
+) {
+    while let Ok(first) = queue.recv() {
+        let due = first.since + limits.age_max;
+        let mut batch = vec![first];
+        while batch.len() < limits.size_max
+            && let Ok(next) = queue.recv_timeout(due.saturating_duration_since(Instant::now()))
+        {
+            batch.push(next);
+        }
+        begin(&batch, &mut locked(state));
+        batch.retain(|job| !job.reply.is_closed());
+        let (pictures, replies): (Vec<ModelInputImage>, Vec<_>) =
+            batch.into_iter().map(|job| (job.picture, job.reply)).unzip();
+        if pictures.is_empty() {
+            continue;
+        }
+        let started = Instant::now();
+        let embedded = model.embed(&pictures);
+        let busy = started.elapsed();
+        let (got, asked) = (embedded.as_ref().map_or(0, Vec::len), replies.len());
+        let embedded = match embedded {
+            Ok(_) if got != asked => {
+                Err(EmbedError::Model(format!("{got} embeddings for {asked} pictures")))
+            }
+            embedded => embedded,
+        };
+        {
+            let counts = &mut locked(state).counts;
+            counts.busy += busy;
+            counts.embedded += if embedded.is_ok() { asked as u64 } else { 0 };
+        }
+        let answers: Vec<Result<Embedding, EmbedError>> = match embedded {
             Ok(embeddings) => embeddings.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error); replies.len()],
+            Err(error) => vec![Err(error); asked],
         };
         for (reply, answer) in replies.into_iter().zip(answers) {
             // The caller may have given up while the model ran; its picture still counts as embedded.
@@ -198,23 +211,15 @@ fn run(shared: &Shared, mut model: impl EmbeddingModel) {
     }
 }
 
-/// Waits for the next batch; `None` once the embedder has stopped.
-fn next_batch(shared: &Shared) -> Option<Vec<EmbedJob>> {
-    let mut state = shared.lock();
-    loop {
-        if state.stopped {
-            return None;
-        }
-        let now = Instant::now();
-        if let Some(batch) = state.batcher.poll(now) {
-            return Some(batch);
-        }
-        state = match state.batcher.due() {
-            Some(due) => {
-                let wait = shared.changed.wait_timeout(state, due.saturating_duration_since(now));
-                wait.unwrap_or_else(PoisonError::into_inner).0
+/// Counts a batch, whose pictures wait no more.
+fn begin(batch: &[EmbedJob], state: &mut State) {
+    state.counts.batches += 1;
+    for job in batch {
+        if let Some(count) = state.waiting.get_mut(&job.stream) {
+            *count -= 1;
+            if *count == 0 {
+                state.waiting.remove(&job.stream);
             }
-            None => shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-        };
+        }
     }
 }

@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod backoff;
-mod batch;
 mod cell_means;
 mod client;
 #[cfg(test)]
@@ -21,10 +20,9 @@ mod onnx;
 pub mod protocol;
 mod settings;
 
-pub use batch::{BatchCounts, BatchLimits, Batcher};
 pub use cell_means::{COLUMNS, CellMeans, ROWS};
 pub use client::{DEADLINE, SidecarClient, SidecarError};
-pub use embedder::{Embedder, EmbedderCounts, EmbeddingModel};
+pub use embedder::{BatchLimits, Embedder, EmbedderCounts, EmbeddingModel};
 pub use embedding::{DIMENSIONS_MAX, EmbedError, Embedding, ModelInputImage};
 pub use novelty_rule::{FrameFeatures, NoveltyDetector, NoveltyReason, NoveltyVerdict, ReuseRule};
 pub use onnx::{ExecutionProvider, OnnxConfig, OnnxError, OnnxModel, RUNTIME_LIBRARY};

@@ -69,18 +69,33 @@ fn expected(byte: u8) -> Result<Embedding, EmbedError> {
 
 #[tokio::test]
 async fn pictures_of_many_streams_are_one_batch_and_each_gets_its_own() {
-    let three = BatchLimits { size_max: 3, age_max: ENDLESS, ..BatchLimits::default() };
+    let three =
+        BatchLimits { size_max: 3, age_max: ENDLESS, waiting_max: 3, stream_waiting_max: 2 };
     let Stage { embedder, batches, steps } = stage(three, ENDLESS);
+    for round in 1..=3 {
+        steps.send(Step::Embed).expect("a script");
+        let (a, b, c) = tokio::join!(
+            embedder.embed(1, picture(10)),
+            embedder.embed(2, picture(20)),
+            embedder.embed(1, picture(30)),
+        );
+        assert_eq!([a, b, c], [expected(10), expected(20), expected(30)], "round {round}");
+        assert_eq!(batches.recv(), Ok(vec![10, 20, 30]), "round {round}");
+        let counts = embedder.counts();
+        assert_eq!((counts.embedded, counts.batches), (3 * round, round));
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_ready_once_its_first_picture_is_old() {
+    let ten = BatchLimits { age_max: Duration::from_millis(20), ..BatchLimits::default() };
+    let Stage { embedder, batches, steps } = stage(ten, ENDLESS);
     steps.send(Step::Embed).expect("a script");
-    let (a, b, c) = tokio::join!(
-        embedder.embed(1, picture(10)),
-        embedder.embed(2, picture(20)),
-        embedder.embed(1, picture(30)),
-    );
-    assert_eq!([a, b, c], [expected(10), expected(20), expected(30)]);
-    assert_eq!(batches.recv(), Ok(vec![10, 20, 30]));
-    let counts = embedder.counts();
-    assert_eq!((counts.embedded, counts.batch.batches), (3, 1));
+    let since = Instant::now();
+    let (a, b) = tokio::join!(embedder.embed(1, picture(1)), embedder.embed(2, picture(2)));
+    assert_eq!([a, b], [expected(1), expected(2)]);
+    assert!(since.elapsed() >= ten.age_max);
+    assert_eq!(batches.recv(), Ok(vec![1, 2]), "the young one goes with it");
 }
 
 #[tokio::test]
@@ -95,7 +110,7 @@ async fn each_failure_of_the_model_is_told_to_all_of_the_batch_and_to_no_other()
         steps.send(step).expect("a script");
         assert_eq!(embedder.embed(1, picture(7)).await, answer);
     }
-    assert_eq!((embedder.counts().failed, embedder.counts().embedded), (2, 1));
+    assert_eq!(embedder.counts().embedded, 1);
 }
 
 #[tokio::test]
@@ -123,16 +138,18 @@ async fn an_asker_that_gave_up_costs_nothing() {
     assert_eq!(busy.await.expect("it ends"), expected(1));
     assert_eq!(embedder.embed(3, picture(3)).await, expected(3));
     assert_eq!(batches.recv(), Ok(vec![3]));
-    assert_eq!(embedder.counts().abandoned, 1);
+    assert_eq!(embedder.counts().embedded, 2);
 }
 
 #[tokio::test]
 async fn an_ask_ends_at_its_deadline_and_at_the_bound_of_the_queue() {
-    let one = BatchLimits { age_max: ENDLESS, waiting_max: 1, ..BatchLimits::default() };
-    let Stage { embedder, batches: _batches, .. } = stage(one, Duration::from_millis(1));
-    assert_eq!(embedder.embed(1, picture(1)).await, Err(EmbedError::Late(1)));
-    assert_eq!(embedder.embed(1, picture(1)).await, Err(EmbedError::Full));
-    let two = ModelInputImage::new(2, vec![0; 12]).expect("four pixels");
-    assert_eq!(embedder.embed(1, two).await, Err(EmbedError::Side { side: 1, got: 2 }));
-    assert_eq!(embedder.counts().batch.refused, 1);
+    let two = BatchLimits { age_max: ENDLESS, waiting_max: 2, stream_waiting_max: 1, size_max: 16 };
+    let Stage { embedder, batches: _batches, .. } = stage(two, Duration::from_millis(1));
+    let (late, full) = (EmbedError::Late(1), EmbedError::Full);
+    for (stream, expected) in [(1, &late), (1, &full), (2, &late), (3, &full)] {
+        let ended = embedder.embed(stream, picture(1)).await;
+        assert_eq!(ended.as_ref(), Err(expected), "stream {stream}");
+    }
+    let large = ModelInputImage::new(2, vec![0; 12]).expect("four pixels");
+    assert_eq!(embedder.embed(4, large).await, Err(EmbedError::Side { side: 1, got: 2 }));
 }
