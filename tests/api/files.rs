@@ -130,61 +130,23 @@ fn replacements() -> [fn(&Path); 3] {
     [fifo, zero, longer]
 }
 
+/// What the unit tests of ranges and conditions and `source.rs`, whose bytes go the same way, do not say.
 #[test]
 fn ranges_and_conditions_are_honoured() {
     let (server, bytes) = (shared(), clip());
     let (_, path) = uploaded(&server, &bytes);
-    let size = bytes.len();
     let whole = server.get(&path);
-    assert_eq!((whole.status, whole.bytes == bytes), (200, true));
-    assert_eq!(whole.header("accept-ranges"), "bytes");
-    assert_eq!(whole.header("cache-control"), "private, no-cache");
+    let told = ["accept-ranges", "cache-control"].map(|name| whole.header(name));
+    assert_eq!(told, ["bytes", "private, no-cache"]);
     let (etag, modified) = (whole.header("etag"), whole.header("last-modified"));
-    assert!(etag.starts_with('"') && modified.ends_with("GMT"), "{etag} {modified}");
-    let weak = format!("W/{etag}");
-    let early = "Sun, 09 Sep 2001 01:46:40 GMT";
-    type Row<'a> = (&'a [(&'a str, &'a str)], u16, String, std::ops::Range<usize>);
-    let of = |range: &str| format!("bytes {range}/{size}");
-    let end = format!("bytes={size}-");
-    let tail = format!("bytes={}-", size - 10);
-    let last = of(&format!("{}-{}", size - 10, size - 1));
-    let all = of(&format!("0-{}", size - 1));
-    let rows: [Row<'_>; 19] = [
-        (&[("range", "bytes=0-0")], 206, of("0-0"), 0..1),
-        (&[("range", "bytes=10-19")], 206, of("10-19"), 10..20),
-        (&[("range", &*tail)], 206, last.clone(), size - 10..size),
-        (&[("range", "bytes=-10")], 206, last, size - 10..size),
-        (&[("range", "bytes=0-99999999")], 206, all, 0..size),
-        (&[("range", &*end)], 416, of("*"), 0..0),
-        (&[("range", "bytes=-0")], 416, of("*"), 0..0),
-        (&[("range", "bytes=0-0,5-6")], 200, String::new(), 0..size),
-        (&[("range", "bytes=9-1")], 200, String::new(), 0..size),
-        (&[("range", "lines=0-1")], 200, String::new(), 0..size),
-        (&[("range", "bytes=1-1"), ("if-range", etag)], 206, of("1-1"), 1..2),
-        (&[("range", "bytes=1-1"), ("if-range", "\"x\"")], 200, String::new(), 0..size),
-        (&[("range", "bytes=1-1"), ("if-range", &weak)], 200, String::new(), 0..size),
-        (&[("range", "bytes=1-1"), ("if-range", early)], 200, String::new(), 0..size),
-        (&[("if-none-match", etag)], 304, String::new(), 0..0),
-        (&[("range", "bytes=1-1"), ("if-none-match", etag)], 304, String::new(), 0..0),
-        (&[("if-modified-since", modified)], 304, String::new(), 0..0),
-        (&[("if-match", "\"x\"")], 412, String::new(), 0..0),
-        (&[("if-unmodified-since", early)], 412, String::new(), 0..0),
-    ];
-    for (headers, status, range, expected) in rows {
-        let mut call = server.call("GET", &path);
-        for (name, value) in headers {
-            call = call.header(name, value);
-        }
-        let reply = call.send();
-        assert_eq!((reply.status, reply.header("content-range")), (status, &*range), "{headers:?}");
-        if matches!(status, 200 | 206) {
-            assert!(reply.bytes == bytes[expected], "{headers:?}: {} bytes", reply.bytes.len());
-        }
-        assert_eq!(reply.header("etag"), if status == 412 { "" } else { etag }, "{headers:?}");
+    let (end, none) = (format!("bytes={}-", bytes.len()), format!("bytes */{}", bytes.len()));
+    for (header, value, status, range) in [
+        ("range", &*end, 416, &*none),
+        ("if-modified-since", modified, 304, ""),
+        ("if-unmodified-since", "Sun, 09 Sep 2001 01:46:40 GMT", 412, ""),
+    ] {
+        let reply = server.call("GET", &path).header(header, value).send();
+        assert_eq!((reply.status, reply.header("content-range")), (status, range), "{header}");
+        assert_eq!(reply.header("etag"), if status == 412 { "" } else { etag }, "{header}");
     }
-    let head = server.call("HEAD", &path).header("range", "bytes=0-0").send();
-    assert_eq!(
-        (head.status, head.header("content-length"), head.bytes.len()),
-        (200, &*size.to_string(), 0)
-    );
 }
