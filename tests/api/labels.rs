@@ -1,48 +1,11 @@
-//! Names that owners give their runs: bounds, changes, and what a restart knows.
+//! Names that owners give their runs: changes, and what a restart knows. [`super::limits`] has their bounds.
 
 use serde_json::{Value, json};
 
-use crate::support::{BOB, Server, Setup, shared};
+use crate::support::{Server, Setup};
 
 fn label(server: &Server, run: &str) -> Value {
     server.record(run)["label"].clone()
-}
-
-#[test]
-fn a_label_holds_at_its_bound_and_not_past_it() {
-    let server = shared();
-    let run = server.create_run();
-    let path = format!("/v1/runs/{run}");
-    // A label, whether it is one, and whether a run can be made with it: there null is none.
-    let rows = [
-        (json!("gate 3"), true),
-        (json!("é".repeat(64)), true),
-        (json!("<b>'\"\\ \u{202e}\u{1f6a7}"), true),
-        (Value::Null, true),
-        (json!("é".repeat(65)), false),
-        (json!("\u{85}"), false),
-    ];
-    for (value, is_one) in rows {
-        let body = json!({"label": value});
-        let changed = server.call("PATCH", &path).json(&body).send();
-        let made = server.post("/v1/runs", &body);
-        if is_one {
-            assert_eq!((changed.status, made.status), (200, 200), "{body}: {}", changed.text);
-            assert_eq!((&changed.json()["label"], &label(&server, &run)), (&value, &value));
-            let made = made.run();
-            assert_eq!(label(&server, &made), value);
-        } else {
-            assert_eq!((changed.status, made.status), (422, 422), "{body}: {}", changed.text);
-            assert_eq!(
-                (changed.fields(), made.fields()),
-                (vec!["label".into()], vec!["label".into()])
-            );
-        }
-    }
-    let missing = server.call("PATCH", &path).json(&json!({"lable": "x"})).send();
-    assert_eq!((missing.status, missing.fields()), (422, vec!["label".to_owned()]));
-    let foreign = server.call("PATCH", &path).key(Some(BOB)).json(&json!({"label": "x"})).send();
-    assert_eq!(foreign.status, 404);
 }
 
 #[test]
