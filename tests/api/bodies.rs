@@ -50,31 +50,6 @@ fn with(mut base: Value, field: &str, value: Value) -> Value {
 }
 
 #[test]
-fn an_ingest_names_the_field_that_does_not_go_with_the_others() {
-    let server = shared();
-    let path = format!("/v1/runs/{}/ingest", server.create_run());
-    let rated = |sample_fps: u32| json!({"sampling_policy": "fixed", "fixed_fps": 1, "sample_fps": sample_fps});
-    let rows = [
-        (json!({"max_frames": 1.0}), "max_frames"),
-        (json!({"max_frames": "1"}), "max_frames"),
-        (json!({"stream_id": "a\nb"}), "stream_id"),
-        (json!({"unknown": 1}), "unknown"),
-        (json!({"sampling_policy": "fixed", "fixed_fps": null}), "fixed_fps"),
-        // Within its limits it gets as far as the file, which is not there.
-        (rated(1), "source_uri"),
-        (rated(2), "source_uri"),
-    ];
-    for (fields, field) in rows {
-        let mut body = json!({"source_uri": "missing.mp4"});
-        body.as_object_mut().expect("an object").extend(fields.as_object().expect("one").clone());
-        let reply = server.post(&path, &body);
-        assert_eq!((reply.status, reply.fields()), (422, vec![field.to_owned()]), "{body}");
-        let is_read = field != "source_uri" || reply.source_message() == "not found";
-        assert!(is_read, "{body}: {}", reply.text);
-    }
-}
-
-#[test]
 fn an_analysis_names_the_frame_or_field_that_does_not_go_with_the_others() {
     let server = shared();
     let path = format!("/v1/runs/{}/analyze", server.create_run());
