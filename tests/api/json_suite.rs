@@ -3,88 +3,39 @@
 use std::{fs, path::PathBuf};
 
 use clips::beside_media;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
-    api::{
-        routes::book,
-        uploads::{TYPE, file_form},
-    },
+    api::routes::book,
     support::{Server, setting, shared},
 };
 
-/// Bodies of our own, named as the suite names its files: `y` is JSON, `n` is none, `i` may be taken for either.
+/// Bodies of our own, named as the suite names its files: `y` is JSON, `n` is none, `i` may be taken for either. The parser
+/// has tests of its own: these are one of each kind of fault.
 const OWN: &[(&str, &[u8])] = &[
     ("y_object", br#"{"a": 1, "b": [true, false, null], "c": {"d": "e"}}"#),
-    ("y_empty_object", b"{}"),
-    ("y_empty_array", b"[]"),
     ("y_white_space", b" \t\r\n{ \n\"a\" \t:\r 1 } \n"),
     ("y_string_alone", br#""a""#),
-    ("y_number_alone", b"42"),
     ("y_null_alone", b"null"),
-    ("y_true_alone", b"true"),
-    ("y_empty_name", br#"{"": 0}"#),
-    ("y_escapes", br#"["\" \\ \/ \b \f \n \r \t"]"#),
     ("y_escaped_nul", br#"{"\u0000": "\u0000"}"#),
     ("y_surrogate_pair", br#"["\ud834\udd1e"]"#),
-    ("y_noncharacter", br#"["\uffff"]"#),
-    ("y_utf8", "[\"\u{1f33c}\u{e9}\u{20ac}\"]".as_bytes()),
-    ("y_delete_character", b"[\"\x7f\"]"),
-    ("y_line_separators", "[\"\u{2028}\u{2029}\"]".as_bytes()),
     ("y_numbers", b"[0, -0, 1, -1, 10, 1.5, -0.25, 1e5, 1E+5, 1e-5, 0e1, 1.0e0]"),
-    ("y_many_digits", b"[0.12345678901234567890123456789]"),
-    ("y_small", b"[-1e-307]"),
     ("y_nested", b"[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]"),
     ("n_nothing", b""),
     ("n_white_space", b" \n"),
     ("n_word", b"hello"),
-    ("n_capital_true", b"[True]"),
-    ("n_capital_null", b"[NULL]"),
-    ("n_cut_true", b"[tru"),
     ("n_nan", b"[NaN]"),
-    ("n_infinity", b"[-Infinity]"),
     ("n_trailing_comma", b"[1,]"),
-    ("n_trailing_comma_of_object", br#"{"a": 1,}"#),
-    ("n_leading_comma", b"[,1]"),
-    ("n_two_commas", b"[1,,2]"),
-    ("n_no_comma", b"[1 2]"),
-    ("n_no_comma_of_object", br#"{"a": 1 "b": 2}"#),
-    ("n_no_colon", br#"{"a" 1}"#),
-    ("n_two_colons", br#"{"a":: 1}"#),
-    ("n_no_value", br#"{"a":}"#),
-    ("n_no_name", b"{: 1}"),
-    ("n_bare_name", b"{a: 1}"),
-    ("n_number_for_name", b"{1: 1}"),
     ("n_single_quotes", b"{'a': 'b'}"),
     ("n_open_array", b"[1"),
-    ("n_open_object", br#"{"a": 1"#),
     ("n_open_string", br#"["a"#),
-    ("n_open_escape", br#"["a\"#),
     ("n_wrong_bracket", b"[1}"),
-    ("n_bracket_alone", b"]"),
     ("n_two_values", b"{} {}"),
     ("n_more_behind", b"[]x"),
     ("n_nul_behind", b"{}\0"),
     ("n_comment", b"[1 /* one */]"),
-    ("n_line_comment", b"[1] // one"),
-    ("n_plus", b"[+1]"),
     ("n_leading_zero", b"[01]"),
-    ("n_leading_zero_of_negative", b"[-01]"),
-    ("n_minus_alone", b"[-]"),
-    ("n_no_digit_before_point", b"[.5]"),
-    ("n_no_digit_behind_point", b"[1.]"),
-    ("n_no_exponent", b"[1e]"),
-    ("n_sign_of_no_exponent", b"[1e+]"),
-    ("n_hexadecimal", b"[0x1f]"),
-    ("n_full_width_digit", "[\u{ff11}]".as_bytes()),
-    ("n_tab_in_string", b"[\"a\tb\"]"),
     ("n_line_end_in_string", b"[\"a\nb\"]"),
-    ("n_nul_in_string", b"[\"a\0b\"]"),
-    ("n_unknown_escape", br#"["\x41"]"#),
-    ("n_short_escape", br#"["\u00g1"]"#),
-    ("n_form_feed", b"[\x0c]"),
-    ("n_no_break_space", "[\u{a0}]".as_bytes()),
-    ("n_byte_order_mark_inside", "[\u{feff}]".as_bytes()),
     ("n_ampersand", b"a=1&b=2"),
     ("n_markup", b"<a/>"),
     ("i_byte_order_mark", b"\xef\xbb\xbf{}"),
@@ -171,23 +122,4 @@ fn no_body_of_the_suite_is_taken_for_what_it_is_not() {
     }
     assert_eq!(wrong, Vec::<String>::new());
     assert_eq!(server.get("/v1/health").status, 200);
-}
-
-/// Routes whose bodies are no JSON are given the files as what they take.
-#[test]
-fn no_body_of_the_suite_is_taken_for_media_or_an_offer() {
-    let files = bodies();
-    let server = shared();
-    for (name, body) in &files {
-        let upload = server.call("POST", "/v1/upload").header("content-type", TYPE);
-        let upload = upload.body(file_form("a.mp4", body)).send();
-        assert_eq!(upload.status, 422, "upload of {name}: {}", upload.text);
-        let offer =
-            server.call("POST", "/v1/stream/whip").header("content-type", "application/sdp");
-        let offer = offer.body(body.clone()).send();
-        let refused = if body.len() > 64 << 10 { 413 } else { 400 };
-        assert_eq!(offer.status, refused, "offer of {name}: {}", offer.text);
-    }
-    assert_eq!(server.get("/v1/files").json()["files"], json!([]), "nothing is kept");
-    assert_eq!(server.get("/v1/runs").json(), json!([]));
 }
