@@ -1,7 +1,7 @@
 //! Bodies that are small to send and could be dear to read: each is refused by a 4xx for a bounded share of the server's own
 //! processor time and memory, and health answers beside it.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     api::abuse::resident,
@@ -55,28 +55,10 @@ fn values() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Schemas that would be dear to read or to hold an answer against.
-fn schemas() -> Vec<(&'static str, Value)> {
-    let named = |count: usize, of: &dyn Fn(usize) -> Value| -> Value {
-        (0..count).map(|at| (format!("a{at}"), of(at))).collect::<Map<_, _>>().into()
-    };
-    let to = |at: usize| json!({"$ref": format!("#/$defs/a{at}")});
-    let trees = |keyword: &str| {
-        let defs = named(40, &|at| {
-            if at == 39 { json!({}) } else { json!({keyword: [to(at + 1), to(at + 1)]}) }
-        });
-        json!({"$ref": "#/$defs/a0", "$defs": defs})
-    };
-    let dear = json!({"pattern": "^[01]*1[01]{100}x$"});
-    vec![
-        ("a cycle of one", json!({"$ref": "#"})),
-        (
-            "a cycle of many",
-            json!({"$ref": "#/$defs/a0", "$defs": named(500, &|at| to((at + 1) % 500))}),
-        ),
-        ("a tree of allOf", trees("allOf")),
-        ("a tree of anyOf", trees("anyOf")),
-        ("a tree of oneOf", trees("oneOf")),
+/// Schemas that would be dear to read or to hold an answer against, beside those that `infer` refuses by name in its own tests.
+fn schemas() -> [(&'static str, Value); 4] {
+    let again = |inner: Value, _: i32| json!({"unevaluatedProperties": inner});
+    [
         (
             "two ways down",
             json!({"anyOf": [{"items": {"$ref": "#"}}, {"contains": {"$ref": "#"}}]}),
@@ -85,20 +67,8 @@ fn schemas() -> Vec<(&'static str, Value)> {
             "names of names",
             json!({"additionalProperties": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}),
         ),
-        ("a chain", json!({"$ref": "#/$defs/a0", "$defs": named(1200, &|at| to((at + 1) % 1201))})),
         ("a huge enum", json!({"enum": (0..20_000).collect::<Vec<_>>()})),
-        ("a pattern that repeats", json!({"pattern": "((a{100}){100}){100}"})),
-        ("a pattern of many letters", json!({"pattern": "\\pL{1000}"})),
-        ("a pattern that looks back", json!({"pattern": "^(a+)+\\1$"})),
-        ("a pattern that looks ahead", json!({"pattern": "^(?=(a+)+$).*"})),
-        ("many patterns", json!({"patternProperties": named(65, &|_| json!({}))})),
-        ("a pattern met often", json!({"allOf": vec![to(0); 40], "$defs": {"a0": dear}})),
-        (
-            "unevaluated again and again",
-            (0..20)
-                .fold(json!({"pattern": "a"}), |inner, _| json!({"unevaluatedProperties": inner})),
-        ),
-        ("elsewhere", json!({"$ref": "http://127.0.0.1/bomb"})),
+        ("unevaluated again and again", (0..20).fold(json!({"pattern": "a"}), again)),
     ]
 }
 
