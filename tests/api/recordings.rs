@@ -1,6 +1,6 @@
 //! Recordings in progress: read, analysed and cut off while they grow, from a camera and from a publisher.
 
-use std::{path::Path, thread::sleep, time::Duration};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -10,9 +10,7 @@ use crate::{
         remote_rtsp::Camera,
     },
     support::{
-        Server,
-        postgres::{Proxy, Weather},
-        wait_until,
+        Server, wait_until,
         whip::{Publication, clip, sightline},
         with,
     },
@@ -160,32 +158,6 @@ fn a_recording_is_read_while_it_grows_and_kept_when_it_is_stopped_or_killed() {
     }
     let left = std::fs::read_dir(setup.dir().join("data/open-columns")).expect("there").count();
     assert_eq!(left, 0, "nothing stays of a recording that has ended");
-}
-
-#[test]
-fn a_camera_that_is_lost_goes_on_behind_a_gap() {
-    let server = watching().start();
-    let camera = Camera::start("none", &[ball("")]);
-    let way = Proxy::start(camera.port);
-    let run = record(&server, way.port());
-    let frames = || recorded(&server, &run).0;
-    for gaps in 1..=2 {
-        let before = frames();
-        wait_until("frames come", || frames() > before + 40);
-        way.set(Weather::Cut);
-        // Longer than it takes to notice, and less than until it is tried again.
-        sleep(Duration::from_millis(500));
-        way.set(Weather::Fair);
-        wait_until("it is there again", || {
-            server.payloads(&run, "source_reconnected").len() == gaps
-        });
-    }
-    let before = frames();
-    wait_until("frames come", || frames() > before + 40);
-    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    server.wait_for_event(&run, "frames_decoded");
-    check_whole(&server, &run, "two gaps");
-    check_gaps(&server, &run);
 }
 
 /// Checks that frames are numbered on and led on in time behind each gap, which is told of as it was.
