@@ -95,7 +95,8 @@ pub struct AnalyzeArgs {
     threads: Option<NonZeroUsize>,
 }
 
-fn rate(text: &str) -> Result<FrameRate, String> {
+/// Parses the rate of analysed frames.
+pub fn rate(text: &str) -> Result<FrameRate, String> {
     let fps: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     FrameRate::from_f64(fps)
         .filter(|_| FrameRate::ANALYSED.contains(&fps))

@@ -5,11 +5,13 @@
 
 use std::path::Path;
 
+use media::FrameRate;
 use serde_json::{Value, json};
 use worker::CancelToken;
 
 use crate::{
     activity,
+    analyze::rate,
     client::{ApiClient, QUICK, ServerArgs, given, run_path},
     error::CliError,
     events::{self, Printer},
@@ -40,9 +42,9 @@ pub struct RunArgs {
     /// Upload the source first: it is a file of this machine
     #[arg(long)]
     upload: bool,
-    /// Analyse so many frames a second instead of all
-    #[arg(long, value_name = "RATE")]
-    fps: Option<f64>,
+    /// Analyse so many frames a second, 0.2 to 120, instead of all
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    fps: Option<FrameRate>,
     /// Most frames to analyse; a camera goes on until then, or until Ctrl-C
     #[arg(long, value_name = "N", default_value_t = 500_000)]
     max_frames: u64,
@@ -131,7 +133,7 @@ fn carry_out(
     let ingest = given(json!({
         "source_uri": source_uri,
         "sampling_policy": args.fps.map(|_| "fixed"),
-        "fixed_fps": args.fps,
+        "fixed_fps": args.fps.map(FrameRate::as_f64),
         "max_frames": args.max_frames,
         "gate": args.gate.chosen(),
         "zones": zones,

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
+use media::FrameRate;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
     activity,
+    analyze::rate,
     client::{ApiClient, LONG, given, run_path},
     error::CliError,
     interrupt, models,
@@ -27,9 +29,9 @@ struct SourceArgs {
     /// The source is a file of this machine: upload it first
     #[arg(long)]
     upload: bool,
-    /// Analyse so many frames a second instead of all
-    #[arg(long, value_name = "RATE")]
-    fps: Option<f64>,
+    /// Analyse so many frames a second, 0.2 to 120, instead of all
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    fps: Option<FrameRate>,
     /// Most frames to analyse, 500000 at most [default: the server's, 512]
     #[arg(long, value_name = "N")]
     max_frames: Option<u64>,
@@ -103,7 +105,7 @@ impl SourceArgs {
         Ok(given(json!({
             "source_uri": source_uri,
             "sampling_policy": self.fps.map(|_| "fixed"),
-            "fixed_fps": self.fps,
+            "fixed_fps": self.fps.map(FrameRate::as_f64),
             "max_frames": self.max_frames,
             "stream_id": self.stream_id,
             "gate": self.gate.chosen(),

@@ -9,11 +9,16 @@ use crate::support::{command, doctor, finish, sightline};
 #[test]
 fn wrong_arguments_end_with_two_and_say_what_is_wrong() {
     let run = "run-000102030405060708090a0b0c0d0eff";
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 13] = [
         (&[], "Usage"),
         (&["nonsense"], "nonsense"),
         (&["analyze"], "FILE"),
         (&["analyze", "x.mp4", "--fps", "0.1"], "0.2 to 120"),
+        (&["analyze", "x.mp4", "--fps", "nan"], "0.2 to 120"),
+        (&["run", "x.mp4", "--fps", "nan"], "0.2 to 120"),
+        (&["run", "x.mp4", "--fps", "inf"], "0.2 to 120"),
+        (&["runs", "ingest", run, "x.mp4", "--fps", "nan"], "0.2 to 120"),
+        (&["runs", "reason", run, "x.mp4", "--prompt", "?", "--fps", "inf"], "0.2 to 120"),
         (&["analyze", "x.mp4", "--max-frames", "0"], "--max-frames"),
         (&["runs", "show", "../../etc/passwd"], "run id"),
         (&["markers", run, "--server", "ftp://example.org"], "https://"),
