@@ -26,6 +26,8 @@ pub enum ApiError {
     Plain(http::StatusCode, String),
 }
 
+pub type ApiResult<T> = Result<T, ApiError>;
+
 /// A body that comes in pieces.
 struct Pieces(VecDeque<Bytes>);
 
@@ -44,7 +46,7 @@ impl http_body::Body for Pieces {
 /// Names and bytes of the parts of a form.
 type Parts = Vec<(Option<String>, String, Vec<u8>)>;
 
-async fn read(bytes: &[u8], piece: usize) -> Result<Parts, ApiError> {
+async fn read(bytes: &[u8], piece: usize) -> ApiResult<Parts> {
     let pieces = bytes.chunks(piece).map(Bytes::copy_from_slice).collect();
     let request = Request::builder().header("content-type", "multipart/form-data; boundary=x");
     let request = request.body(Body::new(Pieces(pieces))).expect("a request");

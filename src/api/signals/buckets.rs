@@ -157,6 +157,7 @@ mod tests {
     use gate::{Gate, GateConfig};
 
     use super::*;
+    use crate::api::error::ApiError;
 
     fn frame(gate: &mut Gate, index: u64, flicker: u32, scene: Option<u32>) -> Decided {
         let signal = Signal {
