@@ -2,9 +2,7 @@
 //!
 //! Values are read from the constants and settings that enforce them, never repeated here.
 
-mod live;
-mod recorded;
-mod remote;
+mod sources;
 
 use std::{
     collections::BTreeMap,
@@ -148,10 +146,10 @@ pub async fn list(Call(app, caller): Call) -> Json<Limits> {
     limits.extend(of_connections(&app));
     limits.extend(of_work(&app));
     limits.extend(of_deliveries(&app));
-    limits.extend(remote::of_remote(&app));
-    limits.extend(recorded::of_media(app.jobs));
+    limits.extend(sources::of_remote(&app));
+    limits.extend(sources::of_media(app.jobs));
     limits.extend(of_reason());
-    limits.extend(live::of_live(&app));
+    limits.extend(sources::of_live(&app));
     limits.extend(of_workers());
     limits.extend(of_inference(&app, &caller));
     // Without a quota of its own, each of several principals is limited to a share of the disk.
