@@ -8,7 +8,6 @@ mod clip;
 mod conditional;
 mod console;
 mod cors;
-mod doctor;
 mod embedded;
 mod error;
 mod events;
@@ -88,7 +87,7 @@ fn protected<R: Routes>(table: R) -> R {
         table,
         openapi::document,
         health::ready,
-        doctor::diagnose,
+        checks::diagnose,
         limits::list,
         stats::list,
         models::list,

@@ -10,10 +10,11 @@ mod store;
 
 use std::sync::Arc;
 
+use axum::Json;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{App, openapi::schema_types};
+use super::{App, extract::Call, openapi::schema_types};
 use crate::base::blocking::blocking;
 
 pub use growth::Growth;
@@ -68,8 +69,27 @@ impl Check {
     }
 }
 
+/// Results of all checks.
+#[derive(Serialize, ToSchema)]
+pub struct DoctorReport {
+    request_id: schema_types::RequestId,
+    checks: Vec<Check>,
+}
+
+/// Check for common mistakes in the setup: keys, addresses, roots, disk, backends, time, devices.
+///
+/// Returns no secret and no path of the server's files. Probes backends at most every five seconds.
+#[utoipa::path(
+    get, path = "/v1/doctor", operation_id = "diagnose", tag = "server",
+    responses((status = 200, description = "What was found", body = DoctorReport)),
+)]
+pub async fn diagnose(Call(app, caller): Call) -> Json<DoctorReport> {
+    let checks = checks(&app).await;
+    Json(DoctorReport { request_id: caller.request_id.into(), checks })
+}
+
 /// Runs every check of the server.
-pub async fn checks(app: &Arc<App>) -> Vec<Check> {
+async fn checks(app: &Arc<App>) -> Vec<Check> {
     let probes = app.inference.probe().await;
     let work = Arc::clone(app);
     let looked = blocking(move || {

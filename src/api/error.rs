@@ -4,7 +4,6 @@
 //! there, where the request id is known. Its sources are logged there, and only there.
 
 mod answer;
-mod sources;
 
 use std::time::Duration;
 
@@ -17,14 +16,19 @@ use worker::WorkerError;
 use super::{infer, rate_limit::exceeded};
 use crate::{
     base::{
-        database::DatabaseError, disk_reserve::DiskRefusal, json::FieldError,
-        meta_store::MetaStoreError, metrics::RefusalReason, owner_limit::LimitScope,
+        database::DatabaseError,
+        disk_reserve::DiskRefusal,
+        json::{Faults, FieldError, JsonError},
+        meta_store::MetaStoreError,
+        metrics::RefusalReason,
+        owner_limit::LimitScope,
         quota::QuotaError,
     },
     deliver::{search::SearchFailure, sse::StreamRefusal, webhook::WebhookError},
     record::{
         inference::InferenceError,
         live::{LiveError, PatchError, PromptError},
+        recording::RecordError,
         runner::IngestError,
     },
     runs::{registry::RunError, source::SourceError, upload::UploadError},
@@ -301,6 +305,69 @@ impl ApiError {
                 FieldError::new("asked", asked.to_string()),
             ],
             _ => Vec::new(),
+        }
+    }
+}
+
+impl From<Faults> for ApiError {
+    fn from(faults: Faults) -> ApiError {
+        ApiError::Invalid(faults.into())
+    }
+}
+
+impl From<JsonError> for ApiError {
+    fn from(error: JsonError) -> ApiError {
+        match error {
+            JsonError::Malformed(text) => {
+                ApiError::Plain(StatusCode::BAD_REQUEST, format!("malformed JSON: {text}"))
+            }
+            JsonError::Invalid(details) => ApiError::Invalid(details),
+        }
+    }
+}
+
+impl From<UploadError> for ApiError {
+    fn from(error: UploadError) -> ApiError {
+        match error {
+            UploadError::Quota(error) => ApiError::Quota(error),
+            UploadError::Ledger(error) => ApiError::Ledger(error),
+            UploadError::TooLarge { .. } => {
+                ApiError::Plain(StatusCode::PAYLOAD_TOO_LARGE, error.to_string())
+            }
+            error => ApiError::Upload(error),
+        }
+    }
+}
+
+impl From<WebhookError> for ApiError {
+    fn from(error: WebhookError) -> ApiError {
+        match error {
+            WebhookError::Log(error) => ApiError::Log(error),
+            WebhookError::Ledger(error) => ApiError::Ledger(error),
+            error => ApiError::Webhook(error),
+        }
+    }
+}
+
+impl From<RunError> for ApiError {
+    fn from(error: RunError) -> ApiError {
+        match error {
+            RunError::NotFound => ApiError::RUN_NOT_FOUND,
+            RunError::Log(error) => ApiError::Log(error),
+            error => ApiError::Run(error),
+        }
+    }
+}
+
+impl From<IngestError> for ApiError {
+    fn from(error: IngestError) -> ApiError {
+        match error {
+            IngestError::Record(RecordError::Run(error)) => error.into(),
+            IngestError::Record(RecordError::Store(error)) => ApiError::Log(error),
+            IngestError::Record(RecordError::Quota(error)) => ApiError::Quota(error),
+            IngestError::Record(RecordError::Disk(refusal)) => ApiError::Disk(refusal),
+            IngestError::Ledger(error) => ApiError::Ledger(error),
+            error => ApiError::Ingest(error),
         }
     }
 }

@@ -6,7 +6,6 @@
 mod http;
 mod inference;
 mod labelled;
-mod live;
 mod outcomes;
 mod owners;
 mod process;
@@ -23,10 +22,9 @@ pub(crate) use http::HttpMetrics;
 pub(crate) use inference::{ChunkEnd, InferenceMetrics, RefusalLabel};
 use labelled::labels;
 pub(crate) use labelled::{Counters, Gauges, Label};
-pub(crate) use live::{EmbeddingProvider, NoveltyDecision, SessionEnd, ShedReason};
 pub(crate) use outcomes::{
-    ConnectionOutcome, DeliveryOutcome, QueueLabel, RefusalReason, RemoteFailure, SpanOutcome,
-    StoredFile,
+    ConnectionOutcome, DeliveryOutcome, EmbeddingProvider, NoveltyDecision, QueueLabel,
+    RefusalReason, RemoteFailure, SessionEnd, ShedReason, SpanOutcome, StoredFile,
 };
 pub(crate) use owners::{Owners, Tally, Work};
 
