@@ -3,7 +3,6 @@
 //! Rejects a key that appears twice and a number too large for a double, and names the field, which
 //! `serde_json` alone does not. Does not know which fields exist; the declared types do.
 
-mod bounds;
 mod declared;
 mod faults;
 mod values;
@@ -17,11 +16,12 @@ use std::{
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, error::Category};
 
-pub use bounds::{BoundedInt, BoundedText};
 pub(crate) use declared::declared;
 pub use declared::{Declared, Form, List, Nullable, Object};
 pub use faults::Faults;
-pub use values::{digits, integer, name, number, parsed, said, score, signed, text};
+pub use values::{
+    BoundedInt, BoundedText, digits, integer, name, number, parsed, said, score, signed, text,
+};
 
 /// Error in one field, as text for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

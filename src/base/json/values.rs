@@ -1,11 +1,11 @@
-//! Readers of single JSON values.
+//! Readers of single JSON values, and bounds as types, which the OpenAPI document and `/v1/limits` share.
 
 use std::{ops::RangeInclusive, str::FromStr};
 
 use media::{ParseError, Score};
 use serde_json::Value;
 
-use super::ValueError;
+use super::{Declared, Faults, Form, ValueError};
 
 /// Reads a JSON integer in `range`.
 pub fn integer(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, ValueError> {
@@ -80,5 +80,53 @@ pub fn name<T>(
     move |value| {
         let read = value.as_str().and_then(&read);
         read.ok_or_else(|| format!("must be one of {}", names.as_ref().join(", ")).into())
+    }
+}
+
+/// An integer in `[MIN, MAX]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoundedInt<const MIN: u64, const MAX: u64>(pub u64);
+
+impl<const MIN: u64, const MAX: u64> BoundedInt<MIN, MAX> {
+    /// Accepted values.
+    pub const RANGE: RangeInclusive<u64> = MIN..=MAX;
+
+    /// Reads the integer from a body.
+    pub fn read(value: &Value) -> Result<Self, ValueError> {
+        integer(Self::RANGE)(value).map(BoundedInt)
+    }
+
+    /// Reads the integer from a query.
+    pub fn digits(value: &Value) -> Result<u64, ValueError> {
+        digits(Self::RANGE)(value)
+    }
+}
+
+/// A string of `MIN` to `MAX` bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoundedText<const MIN: usize, const MAX: usize>(pub String);
+
+impl<const MIN: usize, const MAX: usize> BoundedText<MIN, MAX> {
+    /// Accepted lengths in bytes.
+    pub const BYTES: RangeInclusive<usize> = MIN..=MAX;
+
+    /// Reads the string.
+    pub fn read(value: &Value) -> Result<Self, ValueError> {
+        text(Self::BYTES)(value).map(|text| BoundedText(text.to_owned()))
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Declared for BoundedInt<MIN, MAX> {
+    fn take(value: &Value, form: Form<'_>) -> Result<Self, Faults> {
+        Ok(match form {
+            Form::Query => BoundedInt(Self::digits(value)?),
+            _ => Self::read(value)?,
+        })
+    }
+}
+
+impl<const MIN: usize, const MAX: usize> Declared for BoundedText<MIN, MAX> {
+    fn take(value: &Value, _: Form<'_>) -> Result<Self, Faults> {
+        Ok(Self::read(value)?)
     }
 }
