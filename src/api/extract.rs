@@ -196,12 +196,17 @@ impl FromRequest<Arc<App>> for JsonBody {
     }
 }
 
+/// Marks a request whose body was read by [`whole`], which then charges nobody for it again.
+#[derive(Clone, Copy)]
+struct Arrived;
+
 /// Reads the whole body of a request.
 pub async fn whole(request: Request, app: &Arc<App>) -> ApiResult<(Parts, Bytes)> {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     // A body of unknown length counts as the longest.
     let bytes = body.size_hint().upper().unwrap_or(u64::MAX).min(BODY_BYTES_MAX as u64);
-    let caller = parts.extensions.get::<Caller>();
+    let has_arrived = parts.extensions.insert(Arrived).is_some();
+    let caller = parts.extensions.get::<Caller>().filter(|_| !has_arrived);
     let charged = caller.map(|caller| send_budget::receive(app, &caller.principal, bytes));
     let _hold = charged.transpose()?;
     let mut copy = Request::new(body);
