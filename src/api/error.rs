@@ -57,6 +57,7 @@ pub enum ApiError {
     NotLive,
     #[error("{}", exceeded(*of))]
     RateLimited { of: RefusalReason, retry_after: Duration },
+    /// Limit of unsent answer bytes, or of bytes of arriving bodies.
     #[error("{}", unsent(*.0))]
     SendBufferFull(LimitScope),
     #[error("{0}")]

@@ -223,7 +223,7 @@ fn of_reason() -> Vec<Limit> {
     ]
 }
 
-/// Returns the server's limits on connections, requests and unsent answers.
+/// Returns the server's limits on connections, requests, unsent answers and arriving bodies.
 fn of_connections(app: &App) -> Vec<Limit> {
     let settings = &app.settings;
     let (transport, limiter) = (transport::ServerLimits::default(), app.limiter.limits());

@@ -2,8 +2,8 @@
 //! completely, per principal and in total.
 //!
 //! While a principal's unsent answers reach its limit, its read requests are refused before any work is
-//! done. Requests that act are admitted and always answered. Event streams are not counted; they have
-//! limits of their own.
+//! done. Requests that act are always answered once their body has arrived. Event streams are not counted;
+//! they have limits of their own.
 
 use std::{
     pin::Pin,

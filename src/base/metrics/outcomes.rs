@@ -50,7 +50,7 @@ labels! {
         PrincipalRate = "principal_rate",
         FailedAuthentications = "failed_authentications",
         FileJobs = "file_jobs",
-        /// Bytes of answers that clients have not read yet.
+        /// Bytes of answers that clients have not read yet, or of JSON bodies that they have not sent completely.
         Unsent = "unsent",
         /// Number of long answers that wait to be produced.
         Readers = "readers",
