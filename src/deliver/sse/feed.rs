@@ -105,7 +105,7 @@ impl EventStreamCursor {
             return Ok(None);
         }
         if let Some(payload) = self.payload.take() {
-            return self.payload(payload).await.map(Some);
+            return self.payload_piece(payload).await.map(Some);
         }
         let streams = Arc::clone(&self.subscription.streams);
         let wake = Arc::clone(&self.subscription.wake);
@@ -159,7 +159,7 @@ impl EventStreamCursor {
         Ok(text.into())
     }
 
-    async fn payload(&mut self, mut payload: PayloadChunks) -> Result<Bytes, Broken> {
+    async fn payload_piece(&mut self, mut payload: PayloadChunks) -> Result<Bytes, Broken> {
         let read = move || next_piece(&mut payload).transpose().map(|piece| (piece, payload));
         let (piece, payload) = reading(read).await?;
         match piece {
