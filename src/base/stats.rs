@@ -38,6 +38,7 @@ pub struct Machine {
     /// Resident memory of the server without media workers, bytes.
     pub server_bytes: u64,
     pub live_sessions: u64,
+    /// Jobs running or waiting.
     pub jobs: u64,
 }
 
@@ -94,6 +95,7 @@ fn server_bytes(status: &str) -> Option<u64> {
 /// Statistics of a minute, or of the part of the current minute so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
+    /// End of the period.
     pub at: WallTime,
     pub span: Duration,
     /// State of the machine at the beginning and at the end of the period.

@@ -114,6 +114,7 @@ labels! {
         Keyframes = "keyframes",
         /// Clips that waited for a model when newer ones arrived, and chunks of a camera.
         Clips = "clips",
+        /// Descriptions that the session's token rate did not allow.
         TokenRate = "token_rate",
         /// Descriptions that repeated another one of the same loop.
         Repeats = "repeats",

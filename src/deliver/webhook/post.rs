@@ -21,6 +21,7 @@ pub enum AttemptOutcome {
     /// The target wants no further messages.
     Gone,
     Failed {
+        /// Reason, which the owner is told.
         reason: String,
         /// `Retry-After` of the target; zero without one.
         at_least: Duration,
