@@ -22,6 +22,8 @@ fn defaults_are_those_of_the_contract() {
         assert_eq!((gate.keepalive_frames, gate.keepalive_ms), (frames, None));
     }
     assert!(config.ingest_stills && !config.api.require_tenant_id);
+    let live = &config.api.live;
+    assert_eq!(live.memory_share, live.memory_budget, "nobody else has a key");
     assert_eq!(
         (config.api.rate_global, config.api.rate_principal),
         (NonZeroU32::new(2000), NonZeroU32::new(400))
