@@ -2,8 +2,8 @@
 //!
 //! Promises that every access unit is complete and decodable after those before it: no unit precedes a start,
 //! and after a loss none follows until the next start. A complete unit is returned at once; only missing
-//! packets cause a wait. Every buffer has a bound, and overflows are counted. Opens no socket and reads no
-//! clock: packets and instants are arguments.
+//! packets cause a wait. Every buffer has a bound; what exceeds it is dropped like a lost packet. Opens no
+//! socket and reads no clock: packets and instants are arguments.
 
 mod clock;
 mod depacketize;

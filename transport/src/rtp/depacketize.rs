@@ -30,14 +30,10 @@ const AHEAD_BYTES_MAX: usize = 256 << 10;
 /// Most leading zeros in the ue(v) of a parameter set id or a slice address, far above real streams.
 const ID_ZEROS_MAX: u32 = 24;
 
-/// Reason to reject a payload, and its unit with it.
+/// Error of a payload, and of its unit with it, that violates the payload format or makes the unit larger
+/// than [`UNIT_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DepacketizeError {
-    /// The payload format is violated.
-    Malformed,
-    /// The unit exceeds [`UNIT_BYTES_MAX`].
-    TooLarge,
-}
+pub(super) struct Malformed;
 
 /// Role of a unit in decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +69,7 @@ pub(super) struct DepacketizedUnit {
 }
 
 /// Completed unit; `None` if it held no picture.
-pub(super) type DepacketizeResult = Result<Option<DepacketizedUnit>, DepacketizeError>;
+pub(super) type DepacketizeResult = Result<Option<DepacketizedUnit>, Malformed>;
 
 /// Depacketizer of one codec's payload format.
 pub(super) trait Depacketizer: Send {
@@ -94,7 +90,7 @@ pub(super) trait Depacketizer: Send {
     }
 
     /// Appends the next payload to the unit.
-    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError>;
+    fn push(&mut self, payload: &[u8]) -> Result<(), Malformed>;
 
     /// Returns true if part of a picture has arrived, not only data that precedes one.
     fn has_picture(&self) -> bool;
@@ -129,9 +125,9 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn extend(&mut self, bytes: &[u8]) -> Result<(), DepacketizeError> {
+    fn extend(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         if self.data.len() + bytes.len() > UNIT_BYTES_MAX {
-            return Err(DepacketizeError::TooLarge);
+            return Err(Malformed);
         }
         if self.data.capacity() == 0 {
             self.data.reserve(self.expected);
@@ -141,7 +137,7 @@ impl Gathered {
     }
 
     /// Appends a start code; returns the offset of the NAL unit.
-    fn begin_nal(&mut self) -> Result<usize, DepacketizeError> {
+    fn begin_nal(&mut self) -> Result<usize, Malformed> {
         self.extend(&START_CODE)?;
         Ok(self.len())
     }
@@ -162,9 +158,9 @@ impl Gathered {
     }
 
     /// Takes the unit and prepends `prefix`.
-    fn take_after(&mut self, prefix: &[u8]) -> Result<Vec<u8>, DepacketizeError> {
+    fn take_after(&mut self, prefix: &[u8]) -> Result<Vec<u8>, Malformed> {
         if prefix.len() + self.data.len() > UNIT_BYTES_MAX {
-            return Err(DepacketizeError::TooLarge);
+            return Err(Malformed);
         }
         let mut data = self.take();
         data.splice(0..0, prefix.iter().copied());

@@ -9,10 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
+use media::{AccessUnit, Codec, Timebase, Timestamp};
+
 use super::{
-    ReceiverStats,
-    depacketize::{self, DepacketizeError, Depacketizer, UnitKind},
+    ReceivedUnit, UNIT_BYTES_MAX,
+    clock::RtpClock,
+    depacketize::{Depacketizer, Malformed, PayloadPart, UnitKind},
+    jitter_buffer::{BYTES_MAX, HELD_MAX},
 };
+
+/// Most units waiting to be polled: as many as a filled gap can release.
+const READY_MAX: usize = HELD_MAX;
+/// Most bytes of waiting units.
+const READY_BYTES_MAX: usize = BYTES_MAX + UNIT_BYTES_MAX;
 
 /// Next packet in order.
 #[derive(Clone, Copy, Debug)]
@@ -21,15 +30,6 @@ pub(super) struct Part<'a> {
     pub(super) marker: bool,
     pub(super) payload: &'a [u8],
     pub(super) at: Instant,
-}
-
-/// Complete, decodable unit.
-#[derive(Debug)]
-pub(super) struct CompleteUnit {
-    pub(super) timestamp: u32,
-    pub(super) data: Vec<u8>,
-    pub(super) keyframe: bool,
-    pub(super) last_at: Instant,
 }
 
 /// Units in a row with the marker on the last packet only, after which the marker is checked again.
@@ -78,7 +78,9 @@ impl Marker {
 
 /// Assembler of the units of one source.
 pub(super) struct FrameAssembler {
+    codec: Codec,
     depacketizer: Box<dyn Depacketizer>,
+    pub(super) clock: RtpClock,
     open: Option<Open>,
     /// True if the packet before the next one has arrived.
     is_contiguous: bool,
@@ -89,13 +91,16 @@ pub(super) struct FrameAssembler {
     marker: Marker,
     /// Timestamp of the previous unit, if its marker ended it.
     ended: Option<u32>,
-    ready: VecDeque<CompleteUnit>,
+    ready: VecDeque<ReceivedUnit>,
+    ready_bytes: usize,
 }
 
 impl FrameAssembler {
-    pub(super) fn new(depacketizer: Box<dyn Depacketizer>) -> FrameAssembler {
+    pub(super) fn new(codec: Codec, depacketizer: Box<dyn Depacketizer>) -> FrameAssembler {
         FrameAssembler {
+            codec,
             depacketizer,
+            clock: RtpClock::default(),
             open: None,
             is_contiguous: false,
             is_started: false,
@@ -103,6 +108,7 @@ impl FrameAssembler {
             marker: Marker::Unproven,
             ended: None,
             ready: VecDeque::new(),
+            ready_bytes: 0,
         }
     }
 
@@ -121,9 +127,11 @@ impl FrameAssembler {
         self.open.as_ref()?.ended_at.map(|at| at + hold)
     }
 
-    /// Returns the next complete unit.
-    pub(super) fn pop(&mut self) -> Option<CompleteUnit> {
-        self.ready.pop_front()
+    /// Returns the next complete, decodable unit.
+    pub(super) fn pop(&mut self) -> Option<ReceivedUnit> {
+        let unit = self.ready.pop_front()?;
+        self.ready_bytes -= unit.access_unit.data.len();
+        Some(unit)
     }
 
     /// Records that packets before the next one are lost.
@@ -135,70 +143,56 @@ impl FrameAssembler {
         self.is_started = false;
     }
 
-    /// Drops complete units that the caller cannot take; units that refer to them are undecodable.
-    pub(super) fn lose(&mut self) {
-        self.ready.clear();
-        self.is_started = false;
-        if let Some(open) = &mut self.open {
-            open.is_skipped = true;
-        }
-    }
-
     /// Takes the next packet, after the previous one or a gap.
-    pub(super) fn push(&mut self, part: &Part<'_>, counts: &mut ReceiverStats) {
+    pub(super) fn push(&mut self, part: &Part<'_>) {
         // A packet of padding has a sequence number but no payload.
         if part.payload.is_empty() {
             return;
         }
-        self.end_before(part, counts);
+        self.end_before(part);
         if self.open.is_none() {
             self.begin(part);
         }
         self.is_contiguous = true;
+        let ignores_marker = self.ignores_marker();
         let Some(open) = &mut self.open else { return };
         open.last_at = open.last_at.max(part.at);
         open.packets = open.packets.saturating_add(1);
         open.marked = open.marked.saturating_add(u32::from(part.marker));
         open.ends_marked = part.marker;
-        if !open.is_skipped
-            && let Err(refusal) = self.depacketizer.push(part.payload)
-        {
-            open.is_skipped = true;
-            self.refuse(refusal, counts);
+        if !open.is_skipped && self.depacketizer.push(part.payload).is_err() {
+            (open.is_skipped, self.is_started) = (true, false);
         }
-        let ignores_marker = self.ignores_marker();
-        let Some(open) = &mut self.open else { return };
         let is_picture = open.is_skipped || self.depacketizer.has_picture();
         if part.marker && is_picture && !ignores_marker {
             open.ended_at = Some(part.at);
             if self.marker == Marker::Trusted {
-                self.close(counts);
+                self.close();
             }
         }
     }
 
     /// Closes the open unit if it has waited long enough for another packet.
-    pub(super) fn release(&mut self, hold: Duration, now: Instant, counts: &mut ReceiverStats) {
+    pub(super) fn release(&mut self, hold: Duration, now: Instant) {
         if self.held_until(hold).is_some_and(|until| until <= now) {
-            self.close(counts);
+            self.close();
         }
     }
 
     /// Closes the open unit at the end of the source if its marker has arrived.
-    pub(super) fn end(&mut self, counts: &mut ReceiverStats) {
+    pub(super) fn end(&mut self) {
         if self.open.as_ref().is_some_and(|open| open.ended_at.is_some()) {
-            self.close(counts);
+            self.close();
         }
     }
 
     /// Closes the open unit if this packet belongs to another one.
-    fn end_before(&mut self, part: &Part<'_>, counts: &mut ReceiverStats) {
+    fn end_before(&mut self, part: &Part<'_>) {
         let Some(open) = &mut self.open else {
             let is_rest = self.ended == Some(part.timestamp);
-            let says_more = self.depacketizer.part(part.payload) == depacketize::PayloadPart::Some;
+            let says_more = self.depacketizer.part(part.payload) == PayloadPart::Some;
             if is_rest && says_more && !self.depacketizer.begins_unit(part.payload) {
                 // The unit that was returned was incomplete.
-                counts.markers_wrong += 1;
                 self.marker = Marker::Ignored { clean: 0 };
                 self.is_started = false;
             }
@@ -207,15 +201,14 @@ impl FrameAssembler {
         let is_another = open.timestamp != part.timestamp
             || self.depacketizer.begins_another(part.payload)
             || open.ended_at.is_some()
-                && self.depacketizer.part(part.payload) == depacketize::PayloadPart::Beginning;
+                && self.depacketizer.part(part.payload) == PayloadPart::Beginning;
         if is_another {
             self.marker = self.marker.after(open);
-            self.close(counts);
+            self.close();
         } else if open.ended_at.is_some()
-            && self.depacketizer.part(part.payload) == depacketize::PayloadPart::Some
+            && self.depacketizer.part(part.payload) == PayloadPart::Some
         {
             open.ended_at = None;
-            counts.markers_wrong += 1;
             self.marker = Marker::Ignored { clean: 0 };
         }
     }
@@ -242,17 +235,19 @@ impl FrameAssembler {
         });
     }
 
-    fn close(&mut self, counts: &mut ReceiverStats) {
+    fn close(&mut self) {
         let Some(open) = self.open.take() else { return };
         self.ended = open.ended_at.map(|_| open.timestamp);
         if open.is_skipped {
-            counts.skipped += 1;
             return;
         }
         let picture = match self.depacketizer.finish() {
             Ok(Some(picture)) => picture,
             Ok(None) => return,
-            Err(refusal) => return self.refuse(refusal, counts),
+            Err(Malformed) => {
+                self.is_started = false;
+                return;
+            }
         };
         let keyframe = match picture.role {
             UnitKind::Start { breaks_link } => {
@@ -260,21 +255,27 @@ impl FrameAssembler {
                 self.is_started = true;
                 true
             }
-            kind if !self.is_started || kind == UnitKind::Leading && self.skips_leading => {
-                counts.skipped += 1;
-                return;
-            }
+            kind if !self.is_started || kind == UnitKind::Leading && self.skips_leading => return,
             UnitKind::Leading | UnitKind::Other => false,
         };
-        let (timestamp, last_at, data) = (open.timestamp, open.last_at, picture.data);
-        self.ready.push_back(CompleteUnit { timestamp, data, keyframe, last_at });
+        let (bytes, last_packet_at) = (picture.data.len(), open.last_at);
+        if self.ready.len() >= READY_MAX || self.ready_bytes + bytes > READY_BYTES_MAX {
+            // Units that refer to this one are undecodable.
+            self.is_started = false;
+            return;
+        }
+        let ticks = self.clock.ticks(open.timestamp, last_packet_at);
+        let pts = Timestamp::new(ticks, Timebase::RTP_VIDEO);
+        let access_unit = AccessUnit { codec: self.codec, pts, keyframe, data: picture.data };
+        let captured_at = self.clock.wall(ticks);
+        self.ready_bytes += bytes;
+        self.ready.push_back(ReceivedUnit { access_unit, last_packet_at, captured_at });
     }
 
-    fn refuse(&mut self, refusal: DepacketizeError, counts: &mut ReceiverStats) {
-        match refusal {
-            DepacketizeError::Malformed => counts.malformed += 1,
-            DepacketizeError::TooLarge => counts.too_large += 1,
-        }
-        self.is_started = false;
+    /// Checks the invariants after every step, for tests and fuzzers.
+    pub(super) fn check(&self) {
+        assert!(self.ready.len() <= READY_MAX, "{} units", self.ready.len());
+        let bytes: usize = self.ready.iter().map(|unit| unit.access_unit.data.len()).sum();
+        assert!(bytes == self.ready_bytes && bytes <= READY_BYTES_MAX, "{bytes} bytes");
     }
 }

@@ -39,7 +39,6 @@ pub fn packets(bytes: &[u8]) -> usize {
     }
     now += Duration::from_secs(60);
     given += polled(&mut receiver, now, given == 0);
-    assert_eq!(receiver.counts().units, given as u64);
     assert!(receiver.timeout().is_none_or(|at| at > now), "something is due for ever");
     if let Some(packet) = RtpPacket::parse(bytes) {
         assert!(packet.payload.len() <= bytes.len());

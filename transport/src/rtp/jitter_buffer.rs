@@ -74,9 +74,8 @@ pub(super) enum InsertOutcome {
         /// True if the packet had been requested.
         is_repaired: bool,
     },
-    Duplicate,
-    /// The packet was used or given up before.
-    Late,
+    /// The packet was received or given up before.
+    Useless,
     /// The packet is too far ahead: skip some missing ones and offer it again.
     Full,
 }
@@ -174,12 +173,12 @@ impl JitterBuffer {
     /// [`InsertOutcome::Held`].
     pub(super) fn arrive(&mut self, number: i64, bytes: usize) -> InsertOutcome {
         let next = *self.next.get_or_insert(number);
-        let Ok(ahead) = usize::try_from(number - next) else { return InsertOutcome::Late };
+        let Ok(ahead) = usize::try_from(number - next) else { return InsertOutcome::Useless };
         if ahead == 0 {
             return InsertOutcome::Next;
         }
         match self.slots.get(ahead) {
-            Some(Slot::Held(_)) => return InsertOutcome::Duplicate,
+            Some(Slot::Held(_)) => return InsertOutcome::Useless,
             Some(Slot::Missing(missing)) if self.bytes + bytes <= BYTES_MAX => {
                 return InsertOutcome::Held { is_repaired: missing.asked > 0 };
             }

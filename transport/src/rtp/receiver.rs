@@ -1,26 +1,17 @@
 //! Receiver of one source: packets in any order to decodable units, and requests to the sender.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use media::{AccessUnit, Codec, Timebase, Timestamp};
+use media::Codec;
 
 use super::{
-    ReceivedUnit, ReceiverOutput, RtpPacket, UNIT_BYTES_MAX,
-    clock::RtpClock,
-    depacketize,
+    ReceiverOutput, RtpPacket, depacketize,
     frame_assembler::{FrameAssembler, Part},
-    jitter_buffer::{BYTES_MAX, HELD_MAX, InsertOutcome, JitterBuffer},
+    jitter_buffer::{InsertOutcome, JitterBuffer},
     jitter_estimate::PlayoutDelay,
     sequence::{SequenceUnwrapper, UnwrappedSeq},
 };
 
-/// Most units waiting to be polled: as many as a filled gap can release.
-const READY_MAX: usize = HELD_MAX;
-/// Most bytes of waiting units.
-const READY_BYTES_MAX: usize = BYTES_MAX + UNIT_BYTES_MAX;
 /// Time until a keyframe is requested again, doubled each time; covers a round trip and the coding of a
 /// picture.
 const REQUEST_FIRST: Duration = Duration::from_millis(250);
@@ -29,33 +20,13 @@ const REQUEST_LAST: Duration = Duration::from_secs(4);
 /// Shortest time to a request after another loss; the sender may just have answered the last one.
 const REQUEST_GAP: Duration = Duration::from_millis(100);
 
-/// Counts of packets and units by outcome, since the receiver was made.
+/// Counts of missing packets, since the receiver was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverStats {
-    /// Packets received, whatever their outcome.
-    pub packets: u64,
-    /// Packets received after they were used or given up.
-    pub late: u64,
     /// Packets given up as lost.
     pub lost: u64,
-    /// Retransmission requests, counted per packet.
-    pub asked: u64,
     /// Packets received after they were requested.
     pub repaired: u64,
-    /// Units returned.
-    pub units: u64,
-    /// Units dropped as undecodable: incomplete, or without a start before them.
-    pub skipped: u64,
-    /// Payloads and units that violate their payload format.
-    pub malformed: u64,
-    /// Units larger than [`UNIT_BYTES_MAX`].
-    pub too_large: u64,
-    /// Units dropped because too many waited to be polled.
-    pub overflowed: u64,
-    /// Units that continued after their marker.
-    pub markers_wrong: u64,
-    /// Restarts of the source's sequence numbers.
-    pub restarts: u64,
 }
 
 /// Schedule of keyframe requests.
@@ -68,14 +39,10 @@ struct Request {
 /// Receiver of one source. Poll it until it returns `None`, after each packet and at each
 /// [`RtpReceiver::timeout`].
 pub struct RtpReceiver {
-    codec: Codec,
     sequences: SequenceUnwrapper,
     jitter: JitterBuffer,
     assembler: FrameAssembler,
     hold: PlayoutDelay,
-    clock: RtpClock,
-    ready: VecDeque<ReceivedUnit>,
-    ready_bytes: usize,
     request: Option<Request>,
     requested_at: Option<Instant>,
     /// True if the next packet is the first of another source.
@@ -92,14 +59,10 @@ impl RtpReceiver {
     pub fn new(codec: Codec, parameter_sets: &[Vec<u8>]) -> Option<RtpReceiver> {
         let depacketizer = depacketize::of(codec, parameter_sets)?;
         Some(RtpReceiver {
-            codec,
             sequences: SequenceUnwrapper::default(),
             jitter: JitterBuffer::new(),
-            assembler: FrameAssembler::new(depacketizer),
+            assembler: FrameAssembler::new(codec, depacketizer),
             hold: PlayoutDelay::default(),
-            clock: RtpClock::default(),
-            ready: VecDeque::new(),
-            ready_bytes: 0,
             request: None,
             requested_at: None,
             is_anew: false,
@@ -130,7 +93,7 @@ impl RtpReceiver {
 
     /// Records a sender report: the sender's wall clock was `ntp` at the timestamp `rtp`.
     pub fn sender_report(&mut self, ntp: u64, rtp: u32) {
-        self.clock.report(ntp, rtp);
+        self.assembler.clock.report(ntp, rtp);
     }
 
     /// Prepares for another SSRC: sequence numbers and ticks restart, presentation times continue.
@@ -141,28 +104,21 @@ impl RtpReceiver {
 
     /// Ends the source: gives up missing packets, so that the remaining complete units can be polled.
     pub fn finish(&mut self) {
-        self.end_unit();
+        self.assembler.end();
         while self.jitter.give_up_at().is_some() {
             self.give_up();
-            self.end_unit();
+            self.assembler.end();
         }
-    }
-
-    fn end_unit(&mut self) {
-        self.assembler.end(&mut self.counts);
-        self.collect();
     }
 
     /// Returns the next output at `now`; `None` if there is none.
     pub fn poll(&mut self, now: Instant) -> Option<ReceiverOutput> {
         self.handle_timeout(now);
-        if let Some(unit) = self.ready.pop_front() {
-            self.ready_bytes -= unit.access_unit.data.len();
+        if let Some(unit) = self.assembler.pop() {
             return Some(ReceiverOutput::Unit(unit));
         }
         let missing = self.jitter.collect_nacks(now);
         if !missing.is_empty() {
-            self.counts.asked += missing.len() as u64;
             return Some(ReceiverOutput::Nack(missing));
         }
         let request = self.request.as_mut().filter(|request| request.at <= now)?;
@@ -182,14 +138,13 @@ impl RtpReceiver {
             .min()
     }
 
-    /// Returns the counts of packets and units by outcome.
+    /// Returns the counts of missing packets.
     pub fn counts(&self) -> ReceiverStats {
         self.counts
     }
 
     /// Returns the unwrapped number of a packet; `None` if it is out of range.
     fn place(&mut self, packet: &RtpPacket<'_>, now: Instant) -> Option<i64> {
-        self.counts.packets += 1;
         if std::mem::take(&mut self.is_anew) {
             self.sequences = SequenceUnwrapper::default();
             self.begin_anew(packet.timestamp, now);
@@ -212,11 +167,10 @@ impl RtpReceiver {
     }
 
     fn begin_anew(&mut self, timestamp: u32, now: Instant) {
-        self.counts.restarts += 1;
         self.hold.restart();
         self.jitter = JitterBuffer::new();
         self.assembler.gap();
-        self.clock.restart(timestamp, now);
+        self.assembler.clock.restart(timestamp, now);
     }
 
     fn arrive(&mut self, number: i64, packet: &RtpPacket<'_>, now: Instant) {
@@ -230,7 +184,7 @@ impl RtpReceiver {
                     self.counts.repaired += u64::from(self.jitter.advance(now));
                     let (timestamp, marker) = (packet.timestamp, packet.marker);
                     let part = Part { timestamp, marker, payload: packet.payload, at: now };
-                    self.assembler.push(&part, &mut self.counts);
+                    self.assembler.push(&part);
                     return self.drain();
                 }
                 InsertOutcome::Held { is_repaired } => {
@@ -243,8 +197,7 @@ impl RtpReceiver {
                     }
                     return;
                 }
-                InsertOutcome::Duplicate => return,
-                InsertOutcome::Late => return self.counts.late += 1,
+                InsertOutcome::Useless => return,
                 InsertOutcome::Full if self.jitter.is_empty() => {
                     self.counts.lost += self.jitter.skip_to(number);
                     self.assembler.gap();
@@ -257,11 +210,9 @@ impl RtpReceiver {
     fn drain(&mut self) {
         while let Some(held) = self.jitter.pop() {
             let (timestamp, marker, at) = (held.timestamp, held.marker, held.at);
-            let part = Part { timestamp, marker, payload: &held.payload, at };
-            self.assembler.push(&part, &mut self.counts);
+            self.assembler.push(&Part { timestamp, marker, payload: &held.payload, at });
             self.jitter.recycle(held);
         }
-        self.collect();
     }
 
     /// Gives up the packets missing first and moves on.
@@ -280,36 +231,11 @@ impl RtpReceiver {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.assembler.release(self.hold.get(), now, &mut self.counts);
-        self.collect();
+        self.assembler.release(self.hold.get(), now);
         while self.jitter.give_up_at().is_some_and(|at| at <= now) {
             self.give_up();
         }
         self.note_request(None, now);
-    }
-
-    fn collect(&mut self) {
-        while let Some(whole) = self.assembler.pop() {
-            let bytes = whole.data.len();
-            if self.ready.len() >= READY_MAX || self.ready_bytes + bytes > READY_BYTES_MAX {
-                self.counts.overflowed += 1;
-                self.assembler.lose();
-                return;
-            }
-            let ticks = self.clock.ticks(whole.timestamp, whole.last_at);
-            self.counts.units += 1;
-            self.ready_bytes += bytes;
-            self.ready.push_back(ReceivedUnit {
-                access_unit: AccessUnit {
-                    codec: self.codec,
-                    pts: Timestamp::new(ticks, Timebase::RTP_VIDEO),
-                    keyframe: whole.keyframe,
-                    data: whole.data,
-                },
-                last_packet_at: whole.last_at,
-                captured_at: self.clock.wall(ticks),
-            });
-        }
     }
 
     /// Schedules keyframe requests from the first packet or a loss until a start is received.
@@ -318,7 +244,7 @@ impl RtpReceiver {
             self.request = None;
             return;
         }
-        if self.request.is_some() || self.counts.packets == 0 {
+        if self.request.is_some() || self.jitter.is_new() {
             return;
         }
         let is_coming = payload.is_some_and(|payload| self.assembler.begins_start(payload));
@@ -333,8 +259,6 @@ impl RtpReceiver {
     /// Checks the invariants after every step, for tests and fuzzers.
     pub(super) fn check(&self) {
         self.jitter.check();
-        assert!(self.ready.len() <= READY_MAX, "{} units", self.ready.len());
-        let bytes: usize = self.ready.iter().map(|unit| unit.access_unit.data.len()).sum();
-        assert!(bytes == self.ready_bytes && bytes <= READY_BYTES_MAX, "{bytes} bytes");
+        self.assembler.check();
     }
 }

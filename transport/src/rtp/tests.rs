@@ -113,12 +113,12 @@ fn what_is_whole_when_a_source_ends_comes_out() {
 fn units_are_whole_whatever_the_marker_says() {
     /// Returns true if the part with this index out of this many has the marker.
     type IsMarked = fn(usize, usize) -> bool;
-    let cases: [(&str, IsMarked, u64); 3] = [
-        ("never set", |_, _| false, 0),
-        ("always set", |_, _| true, 1),
-        ("set on the first packet", |part, _| part == 0, 1),
+    let cases: [(&str, IsMarked); 3] = [
+        ("never set", |_, _| false),
+        ("always set", |_, _| true),
+        ("set on the first packet", |part, _| part == 0),
     ];
-    for (name, marker, wrong) in cases {
+    for (name, marker) in cases {
         let mut link = Link::new(Codec::Vp8);
         for index in 0..5_u8 {
             let payloads = frame(index == 0, index, 3);
@@ -132,7 +132,6 @@ fn units_are_whole_whatever_the_marker_says() {
             let ReceiverOutput::Unit(unit) = output else { continue };
             assert_eq!(unit.access_unit.data.last(), Some(&2), "{name}: all three parts");
         }
-        assert_eq!(link.receiver.counts().markers_wrong, wrong, "{name}");
     }
 }
 
@@ -167,7 +166,7 @@ fn what_goes_with_a_picture_is_no_evidence_against_its_marker() {
     }
     let units =
         link.poll().iter().filter(|output| matches!(output, ReceiverOutput::Unit(_))).count();
-    assert_eq!((units, link.receiver.counts().markers_wrong), (9, 0));
+    assert_eq!(units, 9);
 }
 
 #[test]
@@ -219,7 +218,6 @@ fn a_keyframe_is_asked_for_until_it_comes() {
     assert_eq!(names(&link.poll()), [2, 3]);
     link.pass(ms(60_000));
     assert_eq!(link.poll(), [], "no longer");
-    assert_eq!(link.receiver.counts().skipped, 200);
 }
 
 #[test]
@@ -244,10 +242,9 @@ fn what_is_missing_is_asked_for_and_used() {
     link.pass(ms(40));
     link.deliver(&lost);
     assert_eq!(names(&link.poll()), [5, 6]);
-    let counts = link.receiver.counts();
-    assert_eq!((counts.repaired, counts.asked, counts.lost), (1, 1, 0));
     link.deliver(&lost);
-    assert_eq!(link.receiver.counts().late, 1);
+    assert_eq!(link.poll(), [], "it was used");
+    assert_eq!(link.receiver.counts(), ReceiverStats { lost: 0, repaired: 1 });
     assert_eq!(link.receiver.timeout(), None);
 }
 
@@ -268,8 +265,7 @@ fn after_a_loss_nothing_comes_before_the_next_start() {
     link.frame(&frame(true, 8, 2), 18_000);
     link.frame(&frame(false, 9, 2), 21_000);
     assert_eq!(names(&link.poll()), [8, 9]);
-    let counts = link.receiver.counts();
-    assert_eq!((counts.lost, counts.skipped), (1, 2));
+    assert_eq!(link.receiver.counts().lost, 1);
 }
 
 #[test]
@@ -319,7 +315,6 @@ fn a_source_that_begins_anew_goes_on_in_time() {
     link.skip(1000);
     link.frame(&frame(true, 5, 2), 777);
     assert_eq!(ticks(&link.poll()), 3000 + 90_000);
-    assert_eq!(link.receiver.counts().restarts, 1);
 }
 
 #[test]
@@ -376,14 +371,14 @@ fn units_have_a_largest_size_and_a_largest_number() {
     }
     link.send(&large, 9000, true);
     assert_eq!(names(&link.poll()), [0; 0]);
-    assert_eq!(link.receiver.counts().too_large, 1);
 
     let mut link = Link::started(Codec::Vp8);
     for index in 0..3000 {
         link.frame(&frame(false, 6, 1), 9000 + 10 * index);
     }
-    assert_eq!(names(&link.poll()).len(), 2048, "nobody polled");
-    assert_eq!(link.receiver.counts().overflowed, 1);
+    let outputs = link.poll();
+    assert_eq!(names(&outputs).len(), 2048, "nobody polled");
+    assert!(outputs.contains(&ReceiverOutput::NeedKeyframe), "the others refer to what is gone");
 }
 
 #[test]
@@ -393,7 +388,6 @@ fn padding_is_nothing_but_a_number() {
     link.send(&[], 3000, true);
     link.frame(&frame(false, 5, 2), 9000);
     assert_eq!(names(&link.poll()), [5]);
-    assert_eq!(link.receiver.counts().markers_wrong, 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use media::{Obu, leb128, to_leb128};
 
 use super::{
-    AHEAD_BYTES_MAX, DepacketizeError, DepacketizeResult, DepacketizedUnit, Depacketizer, Gathered,
+    AHEAD_BYTES_MAX, DepacketizeResult, DepacketizedUnit, Depacketizer, Gathered, Malformed,
     UnitKind,
 };
 use crate::rtp::UNIT_BYTES_MAX;
@@ -27,20 +27,15 @@ pub(super) struct Av1Depacketizer {
 }
 
 impl Av1Depacketizer {
-    fn element(
-        &mut self,
-        bytes: &[u8],
-        continues: bool,
-        is_cut: bool,
-    ) -> Result<(), DepacketizeError> {
+    fn element(&mut self, bytes: &[u8], continues: bool, is_cut: bool) -> Result<(), Malformed> {
         if continues != self.is_fragmented {
-            return Err(DepacketizeError::Malformed);
+            return Err(Malformed);
         }
         if !continues && !is_cut {
             return self.obu(bytes);
         }
         if self.fragment.len() + bytes.len() > UNIT_BYTES_MAX {
-            return Err(DepacketizeError::TooLarge);
+            return Err(Malformed);
         }
         self.fragment.extend_from_slice(bytes);
         self.is_fragmented = is_cut;
@@ -56,16 +51,16 @@ impl Av1Depacketizer {
     }
 
     /// Appends a complete OBU, received with or without its size.
-    fn obu(&mut self, bytes: &[u8]) -> Result<(), DepacketizeError> {
+    fn obu(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         let Some(&header) = bytes.first() else { return Ok(()) };
         if header & 0x80 != 0 {
-            return Err(DepacketizeError::Malformed);
+            return Err(Malformed);
         }
         let kind = Obu::kind_of(header);
         if matches!(kind, Obu::DELIMITER | Obu::TILE_LIST | Obu::PADDING) {
             return Ok(());
         }
-        let (obu, _) = Obu::split(bytes).ok_or(DepacketizeError::Malformed)?;
+        let (obu, _) = Obu::split(bytes).ok_or(Malformed)?;
         if self.unit.len() == 0 {
             self.unit.extend(&DELIMITER)?;
         }
@@ -110,12 +105,12 @@ impl Depacketizer for Av1Depacketizer {
             && (is_new_sequence || matches!(first, Some(Ok(element)) if is_first(element.bytes)))
     }
 
-    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
-        let (&aggregation, rest) = payload.split_first().ok_or(DepacketizeError::Malformed)?;
+    fn push(&mut self, payload: &[u8]) -> Result<(), Malformed> {
+        let (&aggregation, rest) = payload.split_first().ok_or(Malformed)?;
         let (continues, is_cut) = (aggregation & 0x80 != 0, aggregation & 0x40 != 0);
         // A new coded video sequence begins with a whole OBU (4.4).
         if continues && aggregation & 0x08 != 0 {
-            return Err(DepacketizeError::Malformed);
+            return Err(Malformed);
         }
         for (index, element) in Elements::new(aggregation, rest).enumerate() {
             let element = element?;
@@ -130,7 +125,7 @@ impl Depacketizer for Av1Depacketizer {
 
     fn finish(&mut self) -> DepacketizeResult {
         if self.is_fragmented {
-            return Err(DepacketizeError::Malformed);
+            return Err(Malformed);
         }
         let Some(is_key) = self.is_key else { return Ok(None) };
         let role = if is_key { UnitKind::Start { breaks_link: false } } else { UnitKind::Other };
@@ -174,7 +169,7 @@ impl<'a> Elements<'a> {
 }
 
 impl<'a> Iterator for Elements<'a> {
-    type Item = Result<Element<'a>, DepacketizeError>;
+    type Item = Result<Element<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let bytes = match &mut self.counted {
@@ -191,7 +186,7 @@ impl<'a> Iterator for Elements<'a> {
         };
         let Some(bytes) = bytes else {
             (self.rest, self.counted) = (&[], None);
-            return Some(Err(DepacketizeError::Malformed));
+            return Some(Err(Malformed));
         };
         let is_last = match self.counted {
             Some(left) => left == 0,

@@ -3,8 +3,7 @@
 use std::marker::PhantomData;
 
 use super::{
-    DepacketizeError, DepacketizeResult, DepacketizedUnit, Depacketizer, Gathered, PayloadPart,
-    UnitKind,
+    DepacketizeResult, DepacketizedUnit, Depacketizer, Gathered, Malformed, PayloadPart, UnitKind,
     parameter_sets::{self, ParameterSetId, ParameterSetKind, ParameterSets},
 };
 
@@ -105,9 +104,9 @@ impl<F: NalFormat> NalDepacketizer<F> {
         }
     }
 
-    fn nal_unit(&mut self, bytes: &[u8]) -> Result<(), DepacketizeError> {
+    fn nal_unit(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         if bytes.len() < F::HEADER_BYTES {
-            return Err(DepacketizeError::Malformed);
+            return Err(Malformed);
         }
         if F::is_decoded(bytes) {
             let start = self.unit.begin_nal()?;
@@ -136,10 +135,9 @@ impl<F: NalFormat> NalDepacketizer<F> {
         }
     }
 
-    fn fragment(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
-        let (packet, rest) =
-            payload.split_at_checked(F::HEADER_BYTES).ok_or(DepacketizeError::Malformed)?;
-        let (&header, rest) = rest.split_first().ok_or(DepacketizeError::Malformed)?;
+    fn fragment(&mut self, payload: &[u8]) -> Result<(), Malformed> {
+        let (packet, rest) = payload.split_at_checked(F::HEADER_BYTES).ok_or(Malformed)?;
+        let (&header, rest) = rest.split_first().ok_or(Malformed)?;
         let (starts, ends, kind) = (header & 0x80 != 0, header & 0x40 != 0, header & F::KIND_BITS);
         let at = match (starts, self.fragmented) {
             (true, None) if !F::class(kind).is_packet() => {
@@ -152,10 +150,10 @@ impl<F: NalFormat> NalDepacketizer<F> {
                 }
             }
             (false, Some(Fragmented::Kept(start))) if F::kind(self.unit.since(start)) != kind => {
-                return Err(DepacketizeError::Malformed);
+                return Err(Malformed);
             }
             (false, Some(at)) => at,
-            _ => return Err(DepacketizeError::Malformed),
+            _ => return Err(Malformed),
         };
         if let Fragmented::Kept(start) = at {
             self.unit.extend(rest)?;
@@ -241,21 +239,21 @@ impl<F: NalFormat> Depacketizer for NalDepacketizer<F> {
         }
     }
 
-    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
+    fn push(&mut self, payload: &[u8]) -> Result<(), Malformed> {
         // A set forbidden_zero_bit marks a damaged payload (RFC 6184 1.3, RFC 7798 1.1.4).
         if payload.len() < F::HEADER_BYTES || payload[0] & 0x80 != 0 {
-            return Err(DepacketizeError::Malformed);
+            return Err(Malformed);
         }
         let class = Self::class(payload);
         if self.fragmented.is_some() && class != NalClass::Fragment {
-            return Err(DepacketizeError::Malformed);
+            return Err(Malformed);
         }
         match class {
             NalClass::Aggregation => {
                 Self::aggregated(payload).try_for_each(|nal| self.nal_unit(nal?))
             }
             NalClass::Fragment => self.fragment(payload),
-            NalClass::Refused => Err(DepacketizeError::Malformed),
+            NalClass::Refused => Err(Malformed),
             NalClass::Undefined => Ok(()),
             _ => self.nal_unit(payload),
         }
@@ -267,7 +265,7 @@ impl<F: NalFormat> Depacketizer for NalDepacketizer<F> {
 
     fn finish(&mut self) -> DepacketizeResult {
         if self.fragmented.is_some() {
-            return Err(DepacketizeError::Malformed);
+            return Err(Malformed);
         }
         let Some(role) = self.picture else { return Ok(None) };
         let lacking = match role {
@@ -291,9 +289,9 @@ impl<F: NalFormat> Depacketizer for NalDepacketizer<F> {
 struct AggregatedNals<'a>(&'a [u8]);
 
 impl<'a> Iterator for AggregatedNals<'a> {
-    type Item = Result<&'a [u8], DepacketizeError>;
+    type Item = Result<&'a [u8], Malformed>;
 
-    fn next(&mut self) -> Option<Result<&'a [u8], DepacketizeError>> {
+    fn next(&mut self) -> Option<Result<&'a [u8], Malformed>> {
         if self.0.is_empty() {
             return None;
         }
@@ -303,6 +301,6 @@ impl<'a> Iterator for AggregatedNals<'a> {
         });
         let (nal, rest) = whole.unzip();
         self.0 = rest.unwrap_or_default();
-        Some(nal.ok_or(DepacketizeError::Malformed))
+        Some(nal.ok_or(Malformed))
     }
 }

@@ -1,11 +1,9 @@
 //! Payloads of NAL units, and depacketizing them to pictures, for tests.
 
-use super::{
-    DepacketizeError, DepacketizeResult, DepacketizedUnit, Depacketizer, START_CODE, UnitKind,
-};
+use super::{DepacketizeResult, DepacketizedUnit, Depacketizer, Malformed, START_CODE, UnitKind};
 
 pub const START: UnitKind = UnitKind::Start { breaks_link: false };
-pub const MALFORMED: DepacketizeResult = Err(DepacketizeError::Malformed);
+pub const MALFORMED: DepacketizeResult = Err(Malformed);
 
 /// Returns an aggregation packet: its header, and each unit after its length.
 pub fn aggregated(header: &[u8], nals: &[&[u8]]) -> Vec<u8> {

@@ -27,7 +27,7 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{DepacketizeError, DepacketizedUnit, Depacketizer, UnitKind, vpx::Vpx},
+        super::{DepacketizedUnit, Depacketizer, Malformed, UnitKind, vpx::Vpx},
         *,
     };
 
@@ -63,10 +63,10 @@ mod tests {
         let mut vp8 = Vpx::new(part, is_key);
         let first = [&[0x10][..], &KEY].concat();
         assert!(vp8.starts_keyframe(&first) && !vp8.begins_another(&first));
-        assert_eq!(vp8.push(&[0x00, 1]), Err(DepacketizeError::Malformed), "no beginning");
+        assert_eq!(vp8.push(&[0x00, 1]), Err(Malformed), "no beginning");
         vp8.push(&first).expect("valid");
         assert!(vp8.begins_another(&first));
-        assert_eq!(vp8.push(&first), Err(DepacketizeError::Malformed), "two beginnings");
+        assert_eq!(vp8.push(&first), Err(Malformed), "two beginnings");
         vp8.push(&[0x00, 7]).expect("valid");
         let data = [&KEY[..], &[7]].concat();
         let role = UnitKind::Start { breaks_link: false };

@@ -76,7 +76,7 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{DepacketizeError, DepacketizedUnit, Depacketizer, UnitKind, vpx::Vpx},
+        super::{DepacketizedUnit, Depacketizer, Malformed, UnitKind, vpx::Vpx},
         *,
     };
 
@@ -143,6 +143,6 @@ mod tests {
         assert_eq!(vp9.finish(), Ok(Some(expected)));
         vp9.push(&[0x2c, 0x03, 7, 0x86, 2]).expect("valid");
         assert_eq!(vp9.finish(), Ok(None), "nothing but a higher layer");
-        assert_eq!(vp9.push(&[0x20, 0x00, 7, 1]), Err(DepacketizeError::Malformed), "no beginning");
+        assert_eq!(vp9.push(&[0x20, 0x00, 7, 1]), Err(Malformed), "no beginning");
     }
 }

@@ -1,8 +1,6 @@
 //! Gathering of frames whose payloads have a descriptor: VP8 and VP9.
 
-use super::{
-    DepacketizeError, DepacketizeResult, DepacketizedUnit, Depacketizer, Gathered, UnitKind,
-};
+use super::{DepacketizeResult, DepacketizedUnit, Depacketizer, Gathered, Malformed, UnitKind};
 
 /// Payload without its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +50,13 @@ impl Depacketizer for Vpx {
         self.unit.len() > 0 && self.begins_unit(payload)
     }
 
-    fn push(&mut self, payload: &[u8]) -> Result<(), DepacketizeError> {
-        let part = (self.part)(payload).ok_or(DepacketizeError::Malformed)?;
+    fn push(&mut self, payload: &[u8]) -> Result<(), Malformed> {
+        let part = (self.part)(payload).ok_or(Malformed)?;
         if part.spatial_layer > 0 {
             return Ok(());
         }
         if part.begins_frame != (self.unit.len() == 0) {
-            return Err(DepacketizeError::Malformed);
+            return Err(Malformed);
         }
         self.unit.extend(part.bytes)
     }

@@ -40,14 +40,14 @@ fn every_packet_has_its_place() {
     let held = InsertOutcome::Held { is_repaired: false };
     let cases: [(&str, &[i64], &[InsertOutcome]); 7] = [
         ("in order", &[5, 6], &[InsertOutcome::Next, InsertOutcome::Next]),
-        ("late", &[5, 4], &[InsertOutcome::Next, InsertOutcome::Late]),
-        ("twice", &[5, 5], &[InsertOutcome::Next, InsertOutcome::Late]),
+        ("late", &[5, 4], &[InsertOutcome::Next, InsertOutcome::Useless]),
+        ("twice", &[5, 5], &[InsertOutcome::Next, InsertOutcome::Useless]),
         (
             "early",
             &[5, 7, 6, 8],
             &[InsertOutcome::Next, held, InsertOutcome::Next, InsertOutcome::Next],
         ),
-        ("early twice", &[5, 7, 7], &[InsertOutcome::Next, held, InsertOutcome::Duplicate]),
+        ("early twice", &[5, 7, 7], &[InsertOutcome::Next, held, InsertOutcome::Useless]),
         ("into a hole", &[5, 9, 7], &[InsertOutcome::Next, held, held]),
         ("an outage", &[5, 6 + 513], &[InsertOutcome::Next, InsertOutcome::Full]),
     ];
@@ -72,7 +72,7 @@ fn what_is_missing_is_asked_for_with_growing_patience() {
     assert_eq!(jitter.give_up_at(), Some(at(500)));
     assert_eq!(jitter.arrive(6, 100), InsertOutcome::Next);
     assert!(jitter.advance(at(450)), "was asked for");
-    assert_eq!(jitter.arrive(8, 100), InsertOutcome::Duplicate);
+    assert_eq!(jitter.arrive(8, 100), InsertOutcome::Useless);
     assert_eq!(jitter.skip_hole(), 1);
     assert!(jitter.pop().is_some());
     assert!(jitter.is_empty());
@@ -113,7 +113,7 @@ fn packets_before_the_first_may_come_and_are_not_lost_if_not() {
     assert_eq!(jitter.first_start(), Some(98));
     assert_eq!(jitter.skip_to(98), 0, "nobody knows of those before");
     assert_eq!(jitter.pop().map(|held| held.begins_start), Some(true));
-    assert_eq!(jitter.arrive(35, 100), InsertOutcome::Late);
+    assert_eq!(jitter.arrive(35, 100), InsertOutcome::Useless);
     let mut jitter = JitterBuffer::new();
     jitter.expect_earlier(100, zero);
     jitter.hold(100, &packet(100), false, zero);
