@@ -271,9 +271,7 @@ impl LiveService {
         let shared = Arc::clone(inbox.shared());
         let intake = FrameRouter::new(Arc::clone(metrics), shared, Arc::clone(&turns));
         let (link, answer) = self.port.answer(offer, Box::new(RouterSink(Arc::clone(&intake))))?;
-        if let Some(&codec) = answer.codecs.first() {
-            intake.expect(codec);
-        }
+        intake.expect(answer.codec);
         let id = SessionId::from_bytes(crate::base::id_bytes(registry.limits().tag));
         let (run, guard) = self.run_of(id, &who, &wishes).await?;
         inbox.shared().show_in(&guard.token);

@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if offer == "close\r\n" {
             offer.clear();
             sessions.clear();
-            while port.counts().sessions > 0 {
+            while port.counts().sessions() > 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
             println!("closed");
@@ -89,10 +89,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         out.flush()?;
     }
     let counts = port.counts();
-    println!(
-        "{} datagrams, {} wakeups, {} replies",
-        counts.datagrams, counts.wakeups, counts.replies
-    );
     for why in DropReason::ALL {
         if counts.refused(why) > 0 {
             println!("refused: {} {}", why.as_str(), counts.refused(why));

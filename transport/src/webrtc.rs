@@ -77,8 +77,8 @@ pub struct SdpAnswer {
     pub sdp: String,
     /// Entity tag of the ICE session, quotes included (RFC 9725 4.3.1).
     pub etag: String,
-    /// Codecs that may arrive, the peer's first choice first.
-    pub codecs: Vec<media::Codec>,
+    /// First choice of the peer among the codecs that may arrive.
+    pub codec: media::Codec,
 }
 
 /// Answer to an ICE restart.

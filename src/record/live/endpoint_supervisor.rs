@@ -74,7 +74,7 @@ impl EndpointSupervisor {
 
     /// Adds the datagrams dropped since the last call to the metrics.
     pub fn tell(&self) {
-        self.dropped.tell(&self.current().counts(), &self.metrics);
+        self.dropped.tell(self.current().counts(), &self.metrics);
     }
 
     /// Reopens the endpoint whenever it has ended, until the server shuts down.
@@ -111,7 +111,7 @@ impl EndpointSupervisor {
         let opened = WebRtcEndpoint::open(self.settings.clone())?;
         let mut port = self.port.lock();
         // The counts of a new endpoint start at zero.
-        self.dropped.tell(&port.counts(), &self.metrics);
+        self.dropped.tell(port.counts(), &self.metrics);
         self.dropped.begin_anew();
         *port = opened;
         Ok(())

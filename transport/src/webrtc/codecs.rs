@@ -66,8 +66,8 @@ impl PayloadTypeMap {
     }
 }
 
-/// Returns the supported payload types of a video section in the peer's order, except that H.264
-/// packetization mode 1 goes before mode 0, which sends one NAL unit per packet and cannot fragment.
+/// Returns the supported payload types of a video section, at least one, in the peer's order, except that
+/// H.264 packetization mode 1 goes before mode 0, which sends one NAL unit per packet and cannot fragment.
 pub(super) fn select(section: &MediaSection) -> Result<Vec<PayloadFormat>, OfferError> {
     let mut chosen: Vec<PayloadFormat> = Vec::new();
     for number in section.formats.iter().filter_map(|format| format.parse::<u8>().ok()) {
@@ -93,17 +93,6 @@ pub(super) fn select(section: &MediaSection) -> Result<Vec<PayloadFormat>, Offer
         chosen[at] = payload;
     }
     Ok(chosen)
-}
-
-/// Returns the codecs of `payloads` without duplicates, in order.
-pub(super) fn distinct(payloads: &[PayloadFormat]) -> Vec<Codec> {
-    let mut codecs = Vec::new();
-    for payload in payloads {
-        if !codecs.contains(&payload.codec) {
-            codecs.push(payload.codec);
-        }
-    }
-    codecs
 }
 
 /// Returns a format parameter of a payload type; names are case-insensitive.

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     SessionHandler,
     sdp_answer::{IceCredentials, NegotiatedMedia},
-    stats::{EndpointCounters, SharedSessionStats},
+    stats::{EndpointStats, SharedSessionStats},
 };
 
 /// Most commands waiting, closings of sessions excluded; far more than HTTP requests can make between two
@@ -63,7 +63,7 @@ pub(super) struct CommandQueue {
     pub(super) ended: AtomicBool,
     /// Cancelled once the thread and its socket are gone.
     pub(super) gone: CancellationToken,
-    pub(super) counts: EndpointCounters,
+    pub(super) counts: EndpointStats,
 }
 
 impl CommandQueue {
@@ -75,7 +75,7 @@ impl CommandQueue {
             waker: eventfd(0, flags)?,
             ended: AtomicBool::new(false),
             gone: CancellationToken::new(),
-            counts: EndpointCounters::default(),
+            counts: EndpointStats::default(),
         })
     }
 

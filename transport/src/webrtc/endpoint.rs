@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     EndpointConfig, EndpointError, EndpointStats, IceRestartAnswer, OfferError, SdpAnswer,
-    SdpFragError, SessionHandler, SessionStats, codecs,
+    SdpFragError, SessionHandler, SessionStats,
     command_queue::{CommandQueue, EndpointCommand, NewSession},
     dtls::DtlsIdentity,
     event_loop::EndpointThread,
@@ -120,8 +120,8 @@ impl WebRtcEndpoint {
     }
 
     /// Returns the counts of the endpoint.
-    pub fn counts(&self) -> EndpointStats {
-        self.0.shared.counts.snapshot()
+    pub fn counts(&self) -> &EndpointStats {
+        &self.0.shared.counts
     }
 
     /// Answers an offer. Media goes to `sink` once the peer has connected; the session ends when the returned
@@ -149,7 +149,7 @@ impl WebRtcEndpoint {
                 session: random::number().ok_or(OfferError::Random)? >> 1,
             },
         );
-        let codecs = codecs::distinct(&negotiated.video);
+        let codec = negotiated.video[0].codec;
         let max = inner.settings.sessions_max;
         let sessions = &inner.shared.counts.sessions;
         let more = |open: usize| (open < max).then_some(open + 1);
@@ -169,7 +169,7 @@ impl WebRtcEndpoint {
             let has_ended = inner.shared.ended.load(Relaxed);
             return Err(if has_ended { OfferError::Ended } else { OfferError::Busy });
         }
-        Ok((session, SdpAnswer { sdp, etag, codecs }))
+        Ok((session, SdpAnswer { sdp, etag, codec }))
     }
 }
 

@@ -66,7 +66,6 @@ impl EndpointThread {
             std::thread::sleep(ROUND.saturating_sub(round.elapsed()));
             self.wait();
             round = Instant::now();
-            self.shared.counts.wakeups.fetch_add(1, Relaxed);
             self.sessions.handle_command(Instant::now());
             failures = match self.receive() {
                 Ok(()) => 0,
@@ -115,35 +114,23 @@ impl EndpointThread {
     }
 
     fn receive(&mut self) -> io::Result<()> {
-        let EndpointThread { socket, shared, sessions } = self;
-        let (mut datagrams, mut read) = (0, Ok(()));
+        let EndpointThread { socket, sessions, .. } = self;
         for _ in 0..READS_MAX {
             let now = Instant::now();
-            let received = socket.receive(|datagram, pair| {
-                datagrams += 1;
-                sessions.datagram(datagram, pair, now);
-            });
-            match received {
-                Ok(0) => break,
-                Ok(_) => sessions.flush_session(now),
-                Err(error) => {
-                    read = Err(error);
-                    break;
-                }
+            let filled = socket.receive(|datagram, pair| sessions.datagram(datagram, pair, now))?;
+            if filled == 0 {
+                break;
             }
+            sessions.flush_session(now);
         }
-        shared.counts.datagrams.fetch_add(datagrams, Relaxed);
-        read
+        Ok(())
     }
 
     fn send(&mut self) {
         let EndpointThread { socket, shared, sessions } = self;
-        sessions.send(|pair, datagram| match socket.send(pair, datagram) {
-            Ok(()) => {
-                shared.counts.replies.fetch_add(1, Relaxed);
-            }
+        sessions.send(|pair, datagram| {
             // The send queue is full or the route is gone; the peer repeats its request.
-            Err(error) => {
+            if let Err(error) = socket.send(pair, datagram) {
                 tracing::trace!(%error, "a reply is not sent");
                 shared.counts.refuse(DropReason::ReplyUnsent);
             }

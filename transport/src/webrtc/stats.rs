@@ -50,50 +50,26 @@ media::named! {
     }
 }
 
-/// Live counters of an endpoint.
+/// Live counts of an endpoint.
 #[derive(Debug, Default)]
-pub(super) struct EndpointCounters {
-    pub(super) datagrams: AtomicU64,
-    pub(super) replies: AtomicU64,
-    pub(super) wakeups: AtomicU64,
+pub struct EndpointStats {
     pub(super) sessions: AtomicUsize,
     refused: [AtomicU64; DropReason::ALL.len()],
 }
 
-impl EndpointCounters {
+impl EndpointStats {
     pub(super) fn refuse(&self, why: DropReason) {
         self.refused[why as usize].fetch_add(1, Relaxed);
     }
 
-    pub(super) fn snapshot(&self) -> EndpointStats {
-        EndpointStats {
-            datagrams: self.datagrams.load(Relaxed),
-            replies: self.replies.load(Relaxed),
-            wakeups: self.wakeups.load(Relaxed),
-            sessions: self.sessions.load(Relaxed),
-            refused: std::array::from_fn(|at| self.refused[at].load(Relaxed)),
-        }
+    /// Returns the number of open sessions.
+    pub fn sessions(&self) -> usize {
+        self.sessions.load(Relaxed)
     }
-}
 
-/// Counts of an endpoint since it was opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndpointStats {
-    /// Datagrams received.
-    pub datagrams: u64,
-    /// Datagrams sent.
-    pub replies: u64,
-    /// Number of wake-ups of the thread.
-    pub wakeups: u64,
-    /// Open sessions.
-    pub sessions: usize,
-    refused: [u64; DropReason::ALL.len()],
-}
-
-impl EndpointStats {
-    /// Returns the number of drops for `why`.
+    /// Returns the number of drops for `why` since the endpoint was opened.
     pub fn refused(&self, why: DropReason) -> u64 {
-        self.refused[why as usize]
+        self.refused[why as usize].load(Relaxed)
     }
 }
 
@@ -143,15 +119,14 @@ mod tests {
 
     #[test]
     fn each_reason_has_its_own_place_and_word() {
-        let counts = EndpointCounters::default();
+        let counts = EndpointStats::default();
         for (at, why) in DropReason::ALL.into_iter().enumerate() {
             assert_eq!(why as usize, at, "{why:?}");
             (0..=at).for_each(|_| counts.refuse(why));
         }
-        let snapshot = counts.snapshot();
         let mut words = std::collections::HashSet::new();
         for (at, why) in DropReason::ALL.into_iter().enumerate() {
-            assert_eq!(snapshot.refused(why), at as u64 + 1);
+            assert_eq!(counts.refused(why), at as u64 + 1);
             assert!(words.insert(why.as_str()));
         }
     }

@@ -145,7 +145,7 @@ impl Live {
 
 fn wait_until_free(port: &WebRtcEndpoint) {
     let deadline = Instant::now() + Duration::from_secs(120);
-    while port.counts().sessions > 0 {
+    while port.counts().sessions() > 0 {
         assert!(Instant::now() < deadline, "every session is freed within two minutes");
         std::thread::sleep(Duration::from_millis(5));
     }
