@@ -112,6 +112,10 @@ fn heads_without_an_end_and_noise_cost_nothing() {
         send.write_all(&[0x01, 0xbf, 0xff, 0xff, 0xff]).await.expect("sent");
         let endless = async { while send.write_all(&[0; 10_000]).await.is_ok() {} };
         timeout(PATIENCE, endless).await.expect("the server ends it");
+        let closed = timeout(PATIENCE, quic.closed()).await.expect("in time");
+        let ConnectionError::ApplicationClosed(close) = closed else { panic!("{closed}") };
+        // H3_EXCESSIVE_LOAD
+        assert_eq!(close.error_code, VarInt::from_u32(0x107));
         assert_eq!(health(client).await.status, 200);
     });
     let rss = served.server.memory_kb("VmRSS") >> 10;

@@ -32,14 +32,6 @@ impl Pair {
         CertificatePaths { chain: path("chain.pem"), key: path("key.pem") }
     }
 
-    /// Replaces both files by those of another pair.
-    pub fn take_from(&self, other: &Pair) {
-        for name in ["chain.pem", "key.pem"] {
-            let text = fs::read_to_string(other.dir.path().join(name)).expect("readable");
-            self.write(name, &text);
-        }
-    }
-
     /// Returns a client that trusts only this certificate and speaks `protocol`.
     pub fn client(&self, protocol: &[u8]) -> ClientConfig {
         let roots = roots_in(&self.files().chain).expect("a root");

@@ -10,8 +10,7 @@ use http::{HeaderMap, HeaderName};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::ReloadingCertificate;
-use crate::{ConnectionLimits, certificate::tests::Pair};
+use crate::{ConnectionLimits, ReloadingCertificate, certificate::tests::Pair};
 
 const IDLE: Duration = Duration::from_millis(300);
 const X_ID: HeaderName = HeaderName::from_static("x-id");
@@ -58,12 +57,12 @@ fn serve_on(listener: Listener, limits: ServerLimits, connections: usize) -> Ser
     Served { addr, ends, task }
 }
 
-/// Starts a server with TLS; returns its certificate, on disk and as it is served.
-fn start_tls(limits: ServerLimits) -> (Served, Pair, Arc<ReloadingCertificate>) {
+/// Starts a server with TLS; returns its certificate.
+fn start_tls(limits: ServerLimits) -> (Served, Pair) {
     let pair = Pair::new("site.example");
     let certificate = ReloadingCertificate::open(pair.files()).expect("a pair");
     let listener = listener().with_tls(&certificate).expect("a TLS listener");
-    (serve_on(listener, limits, 64), pair, certificate)
+    (serve_on(listener, limits, 64), pair)
 }
 
 fn short() -> ServerLimits {
@@ -155,17 +154,6 @@ async fn a_long_answer_is_not_silence_and_an_idle_connection_ends() {
     let reply = exchange(&served, b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert!(reply.ends_with("slow"), "{reply:?}");
     assert!(started.elapsed() >= IDLE * 4, "kept for the next request: {:?}", started.elapsed());
-}
-
-#[tokio::test]
-async fn http2_is_spoken_on_the_same_port() {
-    let served = start(short());
-    let mut stream = TcpStream::connect(served.addr).await.expect("accepted");
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    stream.write_all(preface).await.expect("sent");
-    let mut frame = [0; 9];
-    stream.read_exact(&mut frame).await.expect("an answer");
-    assert_eq!(frame[3], 4, "a SETTINGS frame: {frame:?}");
 }
 
 #[tokio::test]
@@ -290,7 +278,7 @@ async fn heads_that_drip_are_all_given_up_on_in_time() {
 #[tokio::test]
 async fn with_tls_the_handshake_counts() {
     let limits = ServerLimits { handshake: IDLE, ..ServerLimits::default() };
-    let (served, pair, _) = start_tls(limits);
+    let (served, pair) = start_tls(limits);
     let hello = TcpStream::connect(served.addr).await.expect("accepted");
     let silent = dial(&served, pair.client(b"http/1.1")).await.expect("a handshake");
     let mut half = dial(&served, pair.client(b"http/1.1")).await.expect("a handshake");
@@ -350,38 +338,17 @@ async fn dial(
     connector.connect("site.example".try_into().expect("a name"), stream).await
 }
 
-async fn ask<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> String {
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
-    let mut reply = [0; 512];
-    let count = stream.read(&mut reply).await.expect("answered");
-    String::from_utf8_lossy(&reply[..count]).into_owned()
-}
-
 #[tokio::test]
 async fn with_tls_both_versions_are_offered_and_clear_text_is_told_so() {
-    let (served, pair, _) = start_tls(ServerLimits::default());
+    let (served, pair) = start_tls(ServerLimits::default());
     for protocol in [&b"http/1.1"[..], b"h2"] {
         let stream = dial(&served, pair.client(protocol)).await.expect("a handshake");
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol));
     }
     let mut stream = dial(&served, pair.client(b"http/1.1")).await.expect("a handshake");
-    assert!(ask(&mut stream).await.starts_with("HTTP/1.1 200 OK\r\n"));
+    stream.write_all(GET).await.expect("sent");
+    assert!(rest(stream).await.starts_with("HTTP/1.1 200 OK\r\n"));
     let told = exchange(&served, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert!(told.starts_with("HTTP/1.1 400 "), "{told}");
     assert!(told.ends_with("\r\n\r\nthis port speaks HTTPS"), "{told}");
-}
-
-#[tokio::test]
-async fn another_certificate_is_shown_to_newcomers_and_drops_nobody() {
-    let (served, pair, certificate) = start_tls(ServerLimits::default());
-    // Two clients, because one would resume its TLS session without seeing the new certificate.
-    let [first, old] = [b"http/1.1"; 2].map(|protocol| pair.client(protocol));
-    let mut before = dial(&served, first).await.expect("a handshake");
-    assert!(ask(&mut before).await.starts_with("HTTP/1.1 200 OK\r\n"));
-    let next = Pair::new("site.example");
-    pair.take_from(&next);
-    assert!(certificate.reload_if_changed().expect("a pair"));
-    assert!(ask(&mut before).await.starts_with("HTTP/1.1 200 OK\r\n"), "still open");
-    assert!(dial(&served, old).await.is_err(), "the old one is gone");
-    assert!(dial(&served, next.client(b"http/1.1")).await.is_ok());
 }
