@@ -223,12 +223,4 @@ mod tests {
             assert_eq!((kinds(&out)[0].2, out.last()), (out.len(), Some(&last)), "{bytes}");
         }
     }
-
-    #[test]
-    fn a_request_is_bounded() {
-        let mut out = Vec::new();
-        let far: Vec<u16> = (0..100).map(|at| at * 100).collect();
-        assert_eq!(nack(&mut out, 9, 7, &far), NACK_ENTRIES_MAX);
-        assert_eq!(out.len(), 12 + 4 * NACK_ENTRIES_MAX);
-    }
 }

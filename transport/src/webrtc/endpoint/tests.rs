@@ -87,11 +87,7 @@ impl Live {
         let (session, answer) =
             port.answer(&client.offer(), Box::new(Forward(sender))).expect("answered");
         client.accept(&answer.sdp);
-        let local: SocketAddr = match client.candidates[0] {
-            SocketAddr::V4(_) => ([127, 0, 0, 1], 0).into(),
-            SocketAddr::V6(_) => "[::1]:0".parse().expect("an address"),
-        };
-        let socket = UdpSocket::bind(local).expect("a socket");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         socket.connect(client.candidates[0]).expect("connected");
         socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
         Live { client, began, flight: Vec::new(), sent_at: began, socket, session, came }
@@ -151,15 +147,15 @@ fn wait_until_free(port: &WebRtcEndpoint) {
     }
 }
 
-fn sees_first_unit(port: &WebRtcEndpoint) -> Duration {
-    let started = Instant::now();
-    let mut live = Live::new(port);
+#[test]
+fn a_publisher_is_received_and_its_session_closed() {
+    let port = WebRtcEndpoint::open(settings()).expect("opened");
+    let mut live = Live::new(&port);
     live.connect();
     let packets = live.client.picture(true, 5000, 3000);
     live.send(&packets);
     assert_eq!(live.next_told(), SessionEvent::Connected);
     let came = live.came.recv_timeout(Duration::from_secs(60)).expect("a unit comes");
-    let took = started.elapsed();
     let Came::Unit(unit) = came else { panic!("{came:?}") };
     assert!(unit.access_unit.keyframe);
     assert_eq!(unit.access_unit.data.len(), 5000);
@@ -169,25 +165,6 @@ fn sees_first_unit(port: &WebRtcEndpoint) -> Duration {
     drop(session);
     let last = came.recv_timeout(Duration::from_secs(60)).expect("the sink is dropped");
     assert!(matches!(last, Came::Dropped), "closing from this side tells nothing: {last:?}");
-    took
-}
-
-#[test]
-fn a_publisher_is_received_over_both_families() {
-    let v4 = WebRtcEndpoint::open(settings()).expect("opened");
-    let took = sees_first_unit(&v4);
-    println!("first unit after {took:?} over IPv4");
-    let mapped = EndpointConfig {
-        bind: "[::]:0".parse().expect("an address"),
-        public_ips: vec![[127, 0, 0, 1].into()],
-        ..settings()
-    };
-    // On a machine without IPv6 only IPv4 is tested.
-    if let Ok(port) = WebRtcEndpoint::open(mapped.clone()) {
-        sees_first_unit(&port);
-        let v6 = EndpointConfig { public_ips: vec!["::1".parse().expect("an address")], ..mapped };
-        sees_first_unit(&WebRtcEndpoint::open(v6).expect("opened"));
-    }
 }
 
 #[test]
