@@ -190,24 +190,6 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_given_the_latest_of_what_it_lacks() {
-        let mut sets = ParameterSets::default();
-        sets.note(name(ParameterSetKind::Picture, 0, 3), &[0x68, 1], false);
-        assert!(!sets.are_complete(0, ParameterSetKind::Sequence), "its sequence set is unknown");
-        sets.note(name(ParameterSetKind::Sequence, 3, 0), &[0x67, 1], true);
-        assert!(sets.are_complete(0, ParameterSetKind::Sequence));
-        assert!(
-            !sets.are_complete(0, ParameterSetKind::Video)
-                && !sets.are_complete(1, ParameterSetKind::Sequence)
-        );
-        assert_eq!(sets.missing_sets(&[0]), [0, 0, 0, 1, 0x68, 1]);
-        sets.begin_unit();
-        sets.note(name(ParameterSetKind::Sequence, 3, 0), &[0x67, 2], false);
-        assert_eq!(sets.missing_sets(&[0]), [0, 0, 0, 1, 0x67, 2, 0, 0, 0, 1, 0x68, 1]);
-        assert_eq!(sets.missing_sets(&[7]), [0; 0], "a set that is not known");
-    }
-
-    #[test]
     fn a_unit_is_given_what_it_names_and_little_else() {
         let mut sets = ParameterSets::default();
         for sequence in 0..4 {

@@ -185,14 +185,4 @@ proptest! {
         prop_assert_eq!(outputs, originals);
         prop_assert_eq!(counts.lost, 0);
     }
-
-    #[test]
-    fn a_path_that_only_reorders_loses_nothing(mut path in path()) {
-        for fate in &mut path.fates {
-            *fate = Fate { is_lost: false, repair: None, ..*fate };
-        }
-        let (originals, outputs, counts) = travel(&path, 30);
-        prop_assert_eq!(outputs, originals);
-        prop_assert_eq!(counts.lost, 0);
-    }
 }
