@@ -158,7 +158,7 @@ mod tests {
         let (checked, out) = offer(&mut agent, &plain, 1);
         assert_eq!(checked, ACCEPTED);
         let seen = response(&out, "ours password");
-        assert_eq!(seen.1, Some(pair(1).remote));
+        assert_eq!(seen.0, Some(pair(1).remote));
         assert_eq!(agent.selected_pair(), Some(pair(1)), "media may come before a nomination");
         assert_eq!(offer(&mut agent, &nominating, 2).0, ACCEPTED);
         assert_eq!(offer(&mut agent, &plain, 1).0, ACCEPTED);
@@ -181,10 +181,10 @@ mod tests {
         }
         let conflict = check("ours:theirs", "ours password", &[CONTROLLED]);
         let (checked, out) = offer(&mut agent, &conflict, 1);
-        assert_eq!((checked, response(&out, "ours password").2), (CheckOutcome::Refused, 487));
+        assert_eq!((checked, response(&out, "ours password").1), (CheckOutcome::Refused, 487));
         let strange = check("ours:theirs", "ours password", &[(0x0033, b"x")]);
         let (checked, out) = offer(&mut agent, &strange, 1);
-        assert_eq!((checked, response(&out, "ours password").2), (CheckOutcome::Refused, 420));
+        assert_eq!((checked, response(&out, "ours password").1), (CheckOutcome::Refused, 420));
         assert_eq!(agent.pairs(), []);
     }
 

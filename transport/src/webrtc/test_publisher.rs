@@ -102,7 +102,7 @@ impl Client {
         match datagram[0] {
             0..=3 => {
                 let (_, pwd) = self.remote.as_ref().expect("answered");
-                let (_, address, _) = stun::response(datagram, pwd);
+                let (address, _) = stun::response(datagram, pwd);
                 self.checked += usize::from(address.is_some());
             }
             20..=63 => {

@@ -1,4 +1,16 @@
-//! Tests with the vectors of RFC 5769, client-side checks of responses, and malformed bytes.
+//! Tests with the vectors of RFC 5769 and of malformed bytes; checks and responses for others, by another
+//! implementation.
+
+use rtc_dtls::crypto_provider::{RTCCryptoProvider as _, providers::AwsLcRsProvider};
+use rtc_stun::{
+    attributes::{ATTR_PRIORITY, ATTR_USERNAME, AttrType},
+    error_code::ErrorCodeAttribute,
+    fingerprint::FINGERPRINT,
+    integrity::MessageIntegrity,
+    message::{BINDING_REQUEST, Getter, Message, Setter, TransactionId},
+    textattrs::TextAttribute,
+    xoraddr::XorMappedAddress,
+};
 
 use super::*;
 
@@ -7,60 +19,47 @@ pub(in crate::webrtc) fn key(password: &str) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, password.as_bytes())
 }
 
-/// Returns a check of a controlling agent, with `more` attributes before the integrity.
+/// Returns a check of another implementation, with `more` attributes before the integrity.
 pub(in crate::webrtc) fn check(username: &str, password: &str, more: &[(u16, &[u8])]) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.extend_from_slice(&BINDING_REQUEST.to_be_bytes());
-    out.extend_from_slice(&[0, 0]);
-    out.extend_from_slice(&COOKIE.to_be_bytes());
-    out.extend_from_slice(b"transaction!");
-    attribute(USERNAME, username.as_bytes(), &mut out);
-    attribute(PRIORITY, &1u32.to_be_bytes(), &mut out);
-    for (kind, value) in more {
-        attribute(*kind, value, &mut out);
-    }
-    close(0, &key(password), &mut out);
-    out
+    let provider = AwsLcRsProvider::new();
+    let integrity = MessageIntegrity::new_short_term_integrity_with_provider(
+        password.to_owned(),
+        provider.crypto(),
+    );
+    let user = TextAttribute::new(ATTR_USERNAME, username.to_owned());
+    let mut message = Message::new();
+    let head: [Box<dyn Setter>; 3] =
+        [Box::new(BINDING_REQUEST), Box::new(TransactionId::new()), Box::new(user)];
+    message.build(&head).expect("it fits");
+    message.add(ATTR_PRIORITY, &1u32.to_be_bytes());
+    more.iter().for_each(|(kind, value)| message.add(AttrType(*kind), value));
+    integrity.add_to(&mut message).expect("signed");
+    FINGERPRINT.add_to(&mut message).expect("it fits");
+    message.raw
 }
 
 pub(in crate::webrtc) const NOMINATE: (u16, &[u8]) = (USE_CANDIDATE, &[]);
 pub(in crate::webrtc) const CONTROLLING: (u16, &[u8]) = (0x802A, &[7; 8]);
 pub(in crate::webrtc) const CONTROLLED: (u16, &[u8]) = (ICE_CONTROLLED, &[7; 8]);
 
-/// Returns the type of a response and its address or error code; checks the integrity.
-pub(in crate::webrtc) fn response(bytes: &[u8], password: &str) -> (u16, Option<SocketAddr>, u16) {
-    let (mut at, mut address, mut code, mut signed) = (HEADER_BYTES, None, 0, false);
-    while at < bytes.len() {
-        let (kind, length) = (word(bytes, at), usize::from(word(bytes, at + 2)));
-        let value = &bytes[at + 4..at + 4 + length];
-        match kind {
-            XOR_MAPPED_ADDRESS => {
-                let port = word(value, 2) ^ (COOKIE >> 16) as u16;
-                let plain: Vec<u8> =
-                    value[4..].iter().zip(&bytes[4..20]).map(|(one, other)| one ^ other).collect();
-                let ip: IpAddr = match value[1] {
-                    1 => <[u8; 4]>::try_from(plain).expect("four octets").into(),
-                    _ => <[u8; 16]>::try_from(plain).expect("sixteen octets").into(),
-                };
-                address = Some(SocketAddr::new(ip, port));
-            }
-            ERROR_CODE => code = u16::from(value[2]) * 100 + u16::from(value[3]),
-            MESSAGE_INTEGRITY => {
-                let length = at + INTEGRITY_BYTES - HEADER_BYTES;
-                let tag = sign(&key(password), &bytes[..at], length);
-                signed = tag.as_ref() == value;
-            }
-            FINGERPRINT => {
-                assert_eq!(long(value, 0), crc32fast::hash(&bytes[..at]) ^ FINGERPRINT_XOR);
-                assert_eq!(at + 8, bytes.len());
-            }
-            _ => {}
-        }
-        at += 4 + length.next_multiple_of(4);
-    }
-    assert!(signed, "a response is signed");
-    assert_eq!(usize::from(word(bytes, 2)), bytes.len() - HEADER_BYTES);
-    (word(bytes, 0), address, code)
+/// Parses a response and verifies its checksum and signature.
+pub(in crate::webrtc) fn verified(bytes: &[u8], password: &str) -> Message {
+    let mut message = Message::new();
+    message.unmarshal_binary(bytes).expect("a message");
+    FINGERPRINT.check(&message).expect("its checksum");
+    let provider = AwsLcRsProvider::new();
+    MessageIntegrity::check(&mut message, password.as_bytes(), provider.crypto()).expect("signed");
+    message
+}
+
+/// Returns the address in a response and its error code, 0 without one.
+pub(in crate::webrtc) fn response(bytes: &[u8], password: &str) -> (Option<SocketAddr>, u16) {
+    let message = verified(bytes, password);
+    let (mut seen, mut refused) = (XorMappedAddress::default(), ErrorCodeAttribute::default());
+    let has_address = seen.get_from(&message).is_ok();
+    let has_code = refused.get_from(&message).is_ok();
+    let address = has_address.then(|| SocketAddr::new(seen.ip, seen.port));
+    (address, if has_code { refused.code.0 } else { 0 })
 }
 
 /// Sample request of RFC 5769 2.1.

@@ -8,7 +8,6 @@ use std::{
 
 use bytes::Bytes;
 use proptest::{collection::vec, option, prelude::*};
-use rtc_dtls::crypto_provider::{RTCCryptoProvider as _, providers::AwsLcRsProvider};
 use rtc_rtcp::{
     goodbye::Goodbye,
     packet::{self as compound, Packet as Report},
@@ -27,14 +26,9 @@ use rtc_rtp::{header::Header, packet::Packet as Peer};
 use rtc_sdp::description::session::SessionDescription;
 use rtc_shared::marshal::Marshal;
 use rtc_stun::{
-    attributes::{self, ATTR_UNKNOWN_ATTRIBUTES, ATTR_USERNAME},
+    attributes::{self, ATTR_UNKNOWN_ATTRIBUTES},
     error_code::ErrorCodeAttribute,
-    fingerprint::FINGERPRINT,
-    integrity::MessageIntegrity,
-    message::{
-        BINDING_ERROR, BINDING_REQUEST, BINDING_SUCCESS, Getter, Message, Setter, TransactionId,
-    },
-    textattrs::TextAttribute,
+    message::{BINDING_ERROR, BINDING_SUCCESS, Getter},
     xoraddr::XorMappedAddress,
 };
 
@@ -43,41 +37,15 @@ use super::{
     rtcp::{self, ReportBlock, RtcpEvent},
     sdp::{SdpOffer, tests::CHROMIUM},
     sdp_answer::tests::answer,
-    stun::{BindingRequest, tests::key},
+    stun::{
+        BindingRequest,
+        tests::{check, key, verified},
+    },
     twcc::TwccRecorder,
 };
 use crate::rtp::{RtpPacket, extension};
 
 const PASSWORD: &str = "a password of 22 chars";
-
-/// Returns a binding request of the other implementation, with `more` before the integrity.
-fn check(username: &str, more: &[(attributes::AttrType, &[u8])]) -> Message {
-    let provider = AwsLcRsProvider::new();
-    let integrity = MessageIntegrity::new_short_term_integrity_with_provider(
-        PASSWORD.to_owned(),
-        provider.crypto(),
-    );
-    let user = TextAttribute::new(ATTR_USERNAME, username.to_owned());
-    let mut message = Message::new();
-    let head: [Box<dyn Setter>; 3] =
-        [Box::new(BINDING_REQUEST), Box::new(TransactionId::new()), Box::new(user)];
-    message.build(&head).expect("it fits");
-    more.iter().for_each(|(kind, value)| message.add(*kind, value));
-    integrity.add_to(&mut message).expect("signed");
-    FINGERPRINT.add_to(&mut message).expect("it fits");
-    message
-}
-
-/// Parses a response to `check` and verifies its signature and checksum.
-fn response(check: &Message, bytes: &[u8]) -> Message {
-    let mut message = Message::new();
-    message.unmarshal_binary(bytes).expect("a message");
-    assert_eq!(message.transaction_id, check.transaction_id);
-    FINGERPRINT.check(&message).expect("its checksum");
-    let provider = AwsLcRsProvider::new();
-    MessageIntegrity::check(&mut message, PASSWORD.as_bytes(), provider.crypto()).expect("signed");
-    message
-}
 
 #[test]
 fn offers_and_answers_are_read_alike() {
@@ -151,10 +119,10 @@ proptest! {
             true => attributes::ATTR_ICE_CONTROLLED,
             false => attributes::ATTR_ICE_CONTROLLING,
         };
-        let mut more = vec![(attributes::ATTR_PRIORITY, &[0, 0, 0, 9][..]), (role, &[7; 8])];
-        more.extend(nominates.then_some((attributes::ATTR_USE_CANDIDATE, &[][..])));
-        let check = check(&format!("{ours}:{theirs}"), &more);
-        let request = BindingRequest::parse(&check.raw).expect("a check");
+        let mut more = vec![(role.0, &[7; 8][..])];
+        more.extend(nominates.then_some((attributes::ATTR_USE_CANDIDATE.0, &[][..])));
+        let check = check(&format!("{ours}:{theirs}"), PASSWORD, &more);
+        let request = BindingRequest::parse(&check).expect("a check");
         prop_assert_eq!(request.users(), Some((&*ours, &*theirs)));
         prop_assert_eq!((request.nominates, request.controlled), (nominates, controlled));
         prop_assert_eq!(request.unknown, None);
@@ -163,7 +131,9 @@ proptest! {
         let answered = |write: &dyn Fn(&mut Vec<u8>)| {
             let mut out = vec![9, 9];
             write(&mut out);
-            response(&check, &out[2..])
+            let message = verified(&out[2..], PASSWORD);
+            assert_eq!(message.transaction_id.0[..], check[8..20]);
+            message
         };
         let key = key(PASSWORD);
         let accepted = answered(&|out| request.accept(SocketAddr::new(ip, port), &key, out));
