@@ -3,7 +3,7 @@
 //!
 //! `SIGHTLINE_SOAK_MINUTES` says how long; in two hours ten million events, 5,000 runs, 2,000 recordings and 500
 //! live sessions. Where it is not set, five minutes at a sixth of that pace. `SIGHTLINE_SOAK_OUT` names a folder for
-//! the curves.
+//! the samples.
 
 mod figures;
 mod load;
@@ -51,7 +51,7 @@ fn all_of_it_for_long_leaves_the_server_as_it_was() {
     if let Some(out) = setting("SIGHTLINE_SOAK_OUT") {
         figures.write(Path::new(&out));
     }
-    // What one found is told behind the curves of all.
+    // What one found is told behind the samples of all.
     ended.unwrap_or_else(|found| resume_unwind(found));
     load.delete_all();
     wait_until("no still is in the store", || world.stills() == 0);

@@ -1,4 +1,4 @@
-//! Resources of the server over time: taken, drawn, and held to what was promised.
+//! Resources of the server over time: taken, written, and held to what was promised.
 
 use std::{
     fmt::Write as _,
@@ -106,7 +106,6 @@ impl Figures {
             writeln!(table, "{at:.1};{}", values.join(";")).expect("a string");
         }
         std::fs::write(dir.join("samples.csv"), table).expect("written");
-        std::fs::write(dir.join("curves.svg"), curves(&samples)).expect("written");
     }
 }
 
@@ -125,37 +124,4 @@ fn median(points: &[(f64, f64)]) -> f64 {
     let mut values: Vec<f64> = points.iter().map(|(_, value)| *value).collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-/// A plot of each figure from 0 to its most, below one another.
-fn curves(samples: &[(f64, Sample)]) -> String {
-    const WIDTH: f64 = 900.0;
-    const HEIGHT: f64 = 110.0;
-    let end = samples.last().map_or(1.0, |(at, _)| *at);
-    let mut svg = String::new();
-    for (place, (name, _)) in samples[0].1.figures().iter().enumerate() {
-        let values: Vec<(f64, f64)> =
-            samples.iter().map(|(at, sample)| (*at, sample.figures()[place].1)).collect();
-        let most = values.iter().fold(1.0, |most: f64, (_, value)| most.max(*value));
-        let top = 20.0 + place as f64 * HEIGHT;
-        let points: Vec<String> = values
-            .iter()
-            .map(|(at, value)| {
-                format!("{:.1},{:.1}", at / end * WIDTH, top + 80.0 * (1.0 - value / most))
-            })
-            .collect();
-        writeln!(
-            svg,
-            "<text x=\"0\" y=\"{}\">{name}, most {most:.0}</text><polyline points=\"{}\"/>",
-            top - 6.0,
-            points.join(" ")
-        )
-        .expect("a string");
-    }
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-10 0 {} {}\" font-family=\"sans-serif\" font-size=\"12\" \
-         fill=\"none\" stroke=\"#2060c0\"><style>text{{fill:#333;stroke:none}}</style>\n{svg}</svg>\n",
-        WIDTH + 20.0,
-        HEIGHT * 7.0 + 20.0
-    )
 }
