@@ -209,8 +209,8 @@ pub async fn prompt(
     let (instruction, output_schema) =
         app.blocking(move || attach_config::instruction(&body)).await??;
     let applied = match found {
-        SessionLookup::Live(session) => session.instruct(instruction.clone()).await,
-        SessionLookup::Ended => Err(PromptError::Closed),
+        SessionLookup::Live(session) => session.instruct(&instruction),
+        SessionLookup::Ended => Err(PromptError),
     };
     let applied_from_frame = applied.map_err(ApiError::Prompt)?;
     let Instruction { prompt, .. } = instruction;

@@ -284,11 +284,10 @@ impl LiveService {
         let recorded = self.recording(&who, &wishes, &journal);
         inbox.shared().record_by(recorded.recorder());
         let describers = self.describers(&who, &wishes, &journal);
-        let clips = describers.clips.iter();
-        let orders = std::iter::once(&describers.keyframes).chain(clips);
-        let orders = PromptUpdater::new(orders.map(|handle| handle.orders.clone()).collect());
+        let workers = std::iter::once(&describers.keyframes).chain(&describers.clips);
+        let prompts = PromptUpdater::new(workers.map(|worker| worker.prompt.clone()).collect());
         let (session, ends, over) =
-            LiveSession::new(id, run, link, orders, Arc::clone(inbox.shared()));
+            LiveSession::new(id, run, link, prompts, Arc::clone(inbox.shared()));
         let session = Arc::new(session);
         let task = SessionTask {
             session: Arc::clone(&session),

@@ -8,11 +8,9 @@ use timeline::FindingPayload;
 /// Maximum number of descriptions kept.
 const REMEMBERED: usize = 8;
 
-/// Last answers of one description worker, and the index of the next frame it takes.
+/// Last answers of one description worker.
 #[derive(Default)]
 pub struct DescriptionHistory {
-    /// Index of the first frame after the last job that the worker took.
-    pub next_frame: u64,
     /// Class of the last recorded failure; `None` since the last answer.
     pub failing: Option<&'static str>,
     /// Last descriptions and the sequence numbers of their events, newest last.
@@ -36,11 +34,5 @@ impl DescriptionHistory {
             self.told.pop_front();
         }
         self.told.push_back((seq, finding));
-    }
-
-    /// Clears the history after a prompt change: answers to the previous prompt must not be reused.
-    pub fn forget(&mut self) {
-        self.failing = None;
-        self.told.clear();
     }
 }

@@ -6,8 +6,7 @@
 //! failure is recorded when it begins, not each time. Long because it covers every outcome of a job.
 
 use std::{
-    pin::pin,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, Weak, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -20,7 +19,6 @@ use embed::FrameFeatures;
 use media::{Score, Seq};
 use parking_lot::Mutex;
 use timeline::{Event, FindingKind, FindingPayload};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use worker::NoveltyInput;
 
@@ -28,7 +26,7 @@ use super::{
     description_history::DescriptionHistory,
     drop_oldest_queue::DropOldestQueue,
     novelty::{NoveltyOutcome, SessionNovelty},
-    prompt_updates::{PendingPrompt, orders},
+    prompt_updates::PromptSlot,
     session_log::SessionLog,
     token_rate::TokenRateLimit,
     word_overlap::{TRANSITION, overlap},
@@ -95,8 +93,8 @@ pub struct ModelChoice {
 /// The session's handle to a description worker.
 pub struct DescriptionHandle {
     looks: Arc<DropOldestQueue<DescribeJob>>,
-    /// Channel for prompt updates.
-    pub orders: mpsc::Sender<PendingPrompt>,
+    /// Slot for a new prompt; gone once the worker has ended.
+    pub prompt: Weak<PromptSlot>,
     subject: DescriptionTarget,
     metrics: Arc<Metrics>,
 }
@@ -156,13 +154,14 @@ impl DescriptionWorker {
         end: CancellationToken,
         cut: CancellationToken,
     ) -> (DescriptionHandle, impl Future<Output = ()> + Send) {
-        let (orders, taken) = orders();
+        let prompts = Arc::<PromptSlot>::default();
         let looks = Arc::new(DropOldestQueue::new(WAITING));
         let (subject, metrics) = (self.subject, Arc::clone(&self.metrics));
-        let handle = DescriptionHandle { looks: Arc::clone(&looks), orders, subject, metrics };
+        let prompt = Arc::downgrade(&prompts);
+        let handle = DescriptionHandle { looks: Arc::clone(&looks), prompt, subject, metrics };
         let work = async move {
             let metrics = Arc::clone(&self.metrics);
-            let run = self.run(&looks, taken, &end);
+            let run = self.run(&looks, prompts, &end);
             // Dropping the future gives the permit of the model request back.
             cut.run_until_cancelled_owned(run).await;
             std::iter::from_fn(|| looks.try_take()).for_each(|_| count_ended(&metrics));
@@ -173,56 +172,31 @@ impl DescriptionWorker {
     async fn run(
         mut self,
         looks: &DropOldestQueue<DescribeJob>,
-        mut orders: mpsc::Receiver<PendingPrompt>,
+        prompts: Arc<PromptSlot>,
         end: &CancellationToken,
     ) {
         let mut memory = DescriptionHistory::default();
         loop {
             let mut look = tokio::select! {
                 biased;
-                Some(order) = orders.recv() => {
-                    if let Some(instruction) = order.accepted(memory.next_frame) {
-                        self.apply(instruction, &mut memory);
-                    }
-                    continue;
-                }
                 look = looks.take() => look,
                 () = end.cancelled() => return,
             };
             let unanswered = Unanswered(Some(Arc::clone(&self.metrics)));
-            memory.next_frame = look.last_frame + 1;
+            if let Some(instruction) = prompts.begin(look.last_frame) {
+                // Answers to the previous prompt must not be reused.
+                self.instruction = instruction;
+                memory = DescriptionHistory::default();
+                self.novelty.iter_mut().for_each(SessionNovelty::forget);
+            }
             if self.models.first.is_none() {
                 self.models.first = self.inference.offered_model().await;
             }
-            // Accepts prompt updates while the model works; they apply to the frames after this one.
-            let mut ordered = None;
-            let came = {
-                let mut asking = pin!(self.ask(&mut look));
-                loop {
-                    tokio::select! {
-                        came = &mut asking => break came,
-                        Some(order) = orders.recv() => {
-                            ordered = order.accepted(memory.next_frame).or(ordered);
-                        }
-                    }
-                }
-            };
+            let came = self.ask(&mut look).await;
             unanswered.answered();
-            let goes_on = self.record(&look, came, &mut memory).await;
-            if let Some(instruction) = ordered {
-                self.apply(instruction, &mut memory);
-            }
-            if !goes_on {
+            if !self.record(&look, came, &mut memory).await {
                 return;
             }
-        }
-    }
-
-    fn apply(&mut self, instruction: Instruction, memory: &mut DescriptionHistory) {
-        self.instruction = instruction;
-        memory.forget();
-        if let Some(novelty) = &mut self.novelty {
-            novelty.forget();
         }
     }
 

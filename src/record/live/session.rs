@@ -104,8 +104,8 @@ pub struct LiveSession {
     /// The connection, until the session ends.
     link: Mutex<Option<Link>>,
     ends: mpsc::Sender<EndReason>,
-    /// Sends prompt updates to the description workers.
-    orders: PromptUpdater,
+    /// Prompts of the description workers.
+    prompts: PromptUpdater,
     over: watch::Receiver<bool>,
     packets: PacketCounters,
     shared: Arc<SessionProgress>,
@@ -150,14 +150,14 @@ impl LiveSession {
         id: SessionId,
         run: Arc<Run>,
         link: Link,
-        orders: PromptUpdater,
+        prompts: PromptUpdater,
         shared: Arc<SessionProgress>,
     ) -> (LiveSession, mpsc::Receiver<EndReason>, watch::Sender<bool>) {
         let (ends, ended) = mpsc::channel(1);
         let (tell, over) = watch::channel(false);
         let (link, packets) = (Mutex::new(Some(link)), PacketCounters::default());
         let samples = Mutex::default();
-        (LiveSession { id, run, link, ends, orders, over, packets, shared, samples }, ended, tell)
+        (LiveSession { id, run, link, ends, prompts, over, packets, shared, samples }, ended, tell)
     }
 
     /// Id of the session.
@@ -235,9 +235,9 @@ impl LiveSession {
         }
     }
 
-    /// Sends `instruction` to every description worker; returns the first frame that all of them apply it to.
-    pub async fn instruct(&self, instruction: Instruction) -> Result<u64, PromptError> {
-        self.orders.give(instruction).await
+    /// Sets `instruction` for every description worker; returns the first frame that all of them apply it to.
+    pub fn instruct(&self, instruction: &Instruction) -> Result<u64, PromptError> {
+        self.prompts.give(instruction)
     }
 
     /// Ends the session, and waits until its run has ended.
