@@ -34,63 +34,6 @@ fn request() -> AdmissionRequest {
     }
 }
 
-/// Waits until `count` live requests wait.
-async fn waiting(admission: &InferenceAdmission, count: usize) {
-    while admission.load().waiting_live != count {
-        tokio::task::yield_now().await;
-    }
-}
-
-#[tokio::test]
-async fn places_come_back_and_wake_who_waits() {
-    let (admission, _) = admission(LIMITS);
-    let first = admission.enter(request()).await.expect("free");
-    let second = admission.enter(request()).await.expect("free");
-    let queued = tokio::spawn({
-        let admission = admission.clone();
-        async move { admission.enter(request()).await.map(drop) }
-    });
-    waiting(&admission, 1).await;
-    drop(first);
-    assert_eq!(queued.await.expect("no panic"), Ok(()));
-    drop(second);
-    assert_eq!(admission.load(), SchedulerLoad::default());
-}
-
-#[tokio::test]
-async fn whoever_stops_waiting_leaves_the_queue() {
-    let (admission, _) = admission(LIMITS);
-    let held = [admission.enter(request()).await, admission.enter(request()).await];
-    for _ in 0..5 {
-        let soon = Duration::from_millis(2);
-        let waited = tokio::time::timeout(soon, admission.enter(request())).await;
-        assert!(waited.is_err(), "no place");
-    }
-    assert_eq!(admission.load().waiting_live, 0);
-    drop(held);
-    assert_eq!(admission.load(), SchedulerLoad::default());
-}
-
-#[tokio::test]
-async fn the_queue_is_bounded_and_waiting_ends() {
-    let (admission, _) = admission(LIMITS);
-    let _held = [admission.enter(request()).await, admission.enter(request()).await];
-    let waiters = [(); 2].map(|()| {
-        let admission = admission.clone();
-        tokio::spawn(async move { admission.enter(request()).await.map(drop) })
-    });
-    waiting(&admission, 2).await;
-    let refused = admission.enter(request()).await.expect_err("full");
-    assert_eq!(refused, AdmissionError::QueueFull { waiters: 2 });
-    waiters.iter().for_each(tokio::task::JoinHandle::abort);
-    waiting(&admission, 0).await;
-    let soon = Some(Duration::from_millis(3));
-    let refused =
-        admission.enter(AdmissionRequest { wait_max: soon, ..request() }).await.expect_err("late");
-    assert!(matches!(refused, AdmissionError::TimedOut { .. }), "{refused}");
-    assert_eq!(admission.load().waiting_live, 0);
-}
-
 #[tokio::test]
 async fn whoever_must_rest_waits_without_a_place() {
     let (admission, _) = admission(LIMITS);

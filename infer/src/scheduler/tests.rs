@@ -342,25 +342,6 @@ fn asks_go_side_by_side_only_where_a_multiple_of_their_estimates_fits() {
 }
 
 #[test]
-fn every_request_of_an_ask_is_reserved_for() {
-    let mut state = Desk::new(AdmissionLimits { tokens_per_day: 100, ..LIMITS });
-    let first = state.push("first", of("a", 30));
-    assert_eq!(state.poll(), ["first"]);
-    let scheduler = &mut state.scheduler;
-    assert!(scheduler.reserve(first, 1, 30));
-    scheduler.commit(first, 1, 35);
-    assert!(!scheduler.reserve(first, 1, 66), "65 are left");
-    assert!(scheduler.reserve(first, 1, 60));
-    scheduler.commit(first, 1, 20);
-    let used = scheduler.used(&"a".into(), 1).expect("a budget");
-    assert_eq!((used.used, used.reserved), (55, 0), "nothing is set aside between requests");
-    assert!(scheduler.reserve(first, 1, 45));
-    let used = scheduler.release(first, 1).expect("a budget");
-    assert_eq!((used.used, used.reserved), (100, 0), "given up in mid-request");
-    assert!(!scheduler.reserve(first, 1, 1), "it is over");
-}
-
-#[test]
 fn those_that_wait_are_refused_once_the_day_has_no_room_for_them() {
     let mut state = Desk::new(AdmissionLimits { tokens_per_day: 100, ..LIMITS });
     state.push("first", of("a", 60));

@@ -124,11 +124,10 @@ impl EndpointSupervisor {
 
 #[cfg(test)]
 mod tests {
-    use media::ErrorKind;
     use transport::webrtc::{SessionEvent, SessionFailure};
 
     use super::*;
-    use crate::record::live::{LiveError, frame_router::tests::sink};
+    use crate::record::live::frame_router::tests::sink;
 
     /// Offer of a browser, reduced to the lines that are parsed.
     const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
@@ -181,23 +180,6 @@ mod tests {
         }
         draining.cancel();
         keeping.await.expect("ends with the server");
-    }
-
-    #[tokio::test]
-    async fn while_its_address_is_taken_there_is_no_port_and_offers_are_told_so() {
-        let metrics = Arc::new(Metrics::new());
-        let port = port(&metrics);
-        port.current().end();
-        port.current().ended().await;
-        let taken = std::net::UdpSocket::bind(port.local_addr()).expect("it is free");
-        assert!(matches!(port.reopen(), Err(EndpointError::Socket(_))));
-        let refused = port.answer(OFFER, Box::new(sink(&metrics).0)).err().expect("no port");
-        assert_eq!(refused, OfferError::Ended);
-        // Unavailable is answered with status 503 and `Retry-After`.
-        assert_eq!(LiveError::from(refused).kind(), ErrorKind::Unavailable);
-        drop(taken);
-        port.reopen().expect("it is free again");
-        port.answer(OFFER, Box::new(sink(&metrics).0)).expect("answered");
     }
 
     #[tokio::test]

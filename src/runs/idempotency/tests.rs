@@ -221,27 +221,6 @@ fn accepting_a_source_alone_is_no_effect() {
 }
 
 #[test]
-fn a_request_that_did_nothing_leaves_its_place_and_one_that_did_stays() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let log = open_log(dir.path());
-    let keys = open(dir.path(), NOW);
-    let begin = |key: &str| {
-        let begun = keys.begin(scope(key), None, ID, log.head(), moment(NOW));
-        fresh(begun.expect("readable"))
-    };
-    let idle = begin("idle");
-    assert_eq!(idle.trace(&log, None, 9).expect("readable"), RecoveredOutcome::Nothing);
-    idle.refused().expect("written");
-    let busy = begin("busy");
-    let failed = failed(ID);
-    let run = failed.run;
-    log.append_wait(vec![failed]).expect("durable");
-    assert_eq!(busy.trace(&log, None, 9).expect("readable"), RecoveredOutcome::Run(run));
-    let found = begin("late").trace(&log, None, 9).expect("readable");
-    assert_eq!(found, RecoveredOutcome::Nothing, "begun since");
-}
-
-#[test]
 fn what_is_over_is_forgotten_while_running() {
     let dir = tempfile::tempdir().expect("a directory");
     let keys = open(dir.path(), NOW);
