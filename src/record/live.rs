@@ -60,7 +60,7 @@ use frame_router::{FrameRouter, RouterSink};
 use novelty::SessionNovelty;
 use prompt_updates::PromptUpdater;
 use publisher_state::PublisherSignals;
-use recording::{LiveRecording, LiveRecordingSpec};
+use recording::LiveRecording;
 use session::{DescriptionWorkers, SessionTask, TaskInputs};
 use session_events::inbox;
 use session_log::SessionLog;
@@ -281,8 +281,15 @@ impl LiveService {
             session: id,
             index_name: wishes.index_name.clone(),
         };
-        let recorded = self.recording(&who, &wishes, &journal);
-        inbox.shared().record_by(recorded.recorder());
+        let log = RunLog {
+            registry: Arc::clone(registry),
+            run: Arc::clone(&run),
+            runtime: Handle::current(),
+            patience: LOG_WAIT,
+        };
+        let stores = self.parts.stores.clone();
+        let (recording, recorder) = LiveRecording::new(log, stores, id, &who, &wishes);
+        inbox.shared().record_by(recorder);
         let describers = self.describers(&who, &wishes, &journal);
         let workers = std::iter::once(&describers.keyframes).chain(&describers.clips);
         let prompts = PromptUpdater::new(workers.map(|worker| worker.prompt.clone()).collect());
@@ -291,7 +298,7 @@ impl LiveService {
         let session = Arc::new(session);
         let task = SessionTask {
             session: Arc::clone(&session),
-            recording: LiveRecording::new(recorded),
+            recording,
             guard,
             metrics: Arc::clone(metrics),
             workers: Arc::clone(&self.workers),
@@ -312,25 +319,6 @@ impl LiveService {
             task.run().await;
         });
         Ok((session, answer))
-    }
-
-    fn recording(
-        &self,
-        who: &PublisherIdentity,
-        wishes: &SessionOptions,
-        journal: &SessionLog,
-    ) -> LiveRecordingSpec {
-        let (registry, run) = (Arc::clone(&journal.registry), Arc::clone(&journal.run));
-        LiveRecordingSpec {
-            log: RunLog { registry, run, runtime: Handle::current(), patience: LOG_WAIT },
-            stores: self.parts.stores.clone(),
-            session: journal.session,
-            request_id: who.request_id,
-            gate: wishes.gate,
-            zones: wishes.zones.clone(),
-            index_name: wishes.index_name.clone(),
-            words: who.words.clone(),
-        }
     }
 
     /// Creates a run for the session `id`, and takes the run's one job slot.

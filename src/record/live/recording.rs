@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use gate::GateConfig;
-use media::{Dimensions, JobId, Label, RequestId, SessionId, Zones};
+use media::{Dimensions, JobId, Label, SessionId, StreamId};
 use timeline::{AnalysisKey, Event, FramesDecoded, SamplingPolicy, Signals};
 
-use super::{session::EndReason, session_events::SessionProgress};
+use super::{
+    PublisherIdentity, SessionOptions, session::EndReason, session_events::SessionProgress,
+};
 use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
         clock::wall_now,
-        labels::TenantLabels,
     },
     record::{
         recorder::Recorder,
@@ -23,89 +23,66 @@ use crate::{
 /// Stream id of live video.
 const STREAM: &str = "main";
 
-/// Settings of a recording.
-pub struct LiveRecordingSpec {
-    /// Log of the run.
-    pub log: RunLog,
-    /// Stores that the recording is written to.
-    pub stores: JobStorage,
-    /// Id of the session.
-    pub session: SessionId,
-    /// Request that began the session.
-    pub request_id: RequestId,
-    /// Thresholds of the gate.
-    pub gate: GateConfig,
-    /// Zones of the picture that are watched.
-    pub zones: Zones,
-    /// Index name of the session's events.
-    pub index_name: Option<Label>,
-    /// Labels of the tenant.
-    pub words: TenantLabels,
-}
-
 /// Recording of a session; exists before the first frame.
 pub struct LiveRecording {
-    spec: LiveRecordingSpec,
+    log: RunLog,
+    stores: JobStorage,
+    job: JobId,
+    /// Events that close the recording, as far as they are known.
+    head: Head,
+    has_begun: bool,
+    /// Recording in progress; `None` before its first frame, and if it is left for the next start.
     recording: Option<Recording>,
-    head: Option<Head>,
-    decoder: Option<String>,
 }
 
-impl LiveRecordingSpec {
-    /// Creates the recorder of the session's frames; its markers are the first analysis of the run.
-    pub fn recorder(&self) -> Recorder {
-        let (words, session) = (self.words.clone(), Some(self.session));
-        self.head(None).recorder(self.gate, words, Some(self.analysis()), session)
-    }
-
-    fn analysis(&self) -> AnalysisKey {
-        let stream = STREAM.parse().expect("a valid stream id");
-        AnalysisKey { run: self.log.run.id(), stream, ordinal: 0 }
-    }
-
-    /// Returns the events that close the recording, as known at the first frame.
-    fn head(&self, extent: Option<Dimensions>) -> Head {
-        let key = self.analysis();
+impl LiveRecording {
+    /// Creates a recording without frames, and the recorder of its frames, whose markers are the
+    /// first analysis of the run.
+    pub fn new(
+        log: RunLog,
+        stores: JobStorage,
+        session: SessionId,
+        who: &PublisherIdentity,
+        wishes: &SessionOptions,
+    ) -> (LiveRecording, Recorder) {
+        let stream_id: StreamId = STREAM.parse().expect("a valid stream id");
+        let key = AnalysisKey { run: log.run.id(), stream: stream_id.clone(), ordinal: 0 };
         let decoded = FramesDecoded {
-            request_id: self.request_id,
-            source_uri: format!("whip:{}", self.session),
-            stream_id: key.stream.clone(),
+            request_id: who.request_id,
+            source_uri: format!("whip:{session}"),
+            stream_id,
             sampling_policy: SamplingPolicy::SourceFpsAdaptive,
             source_fps: None,
             sample_fps: None,
             decoded_frames: 0,
-            width: extent.map_or(0, |extent| extent.width),
-            height: extent.map_or(0, |extent| extent.height),
+            width: 0,
+            height: 0,
             pixel_format: "unknown".to_owned(),
             decoder: None,
             decoder_fallback: None,
             truncated: false,
             reason: None,
-            gate: Some(self.gate),
-            zones: self.zones.clone(),
-            wall_start_ms: Some(Some(wall_now())),
+            gate: Some(wishes.gate),
+            zones: wishes.zones.clone(),
+            wall_start_ms: None,
             signals: Signals::Inline(Vec::new()),
         };
-        let analysis = recording::analysis(&key, &decoded, self.gate, &self.log.run);
-        let index_name = self.index_name.clone();
-        Head { received: None, decoded, analysis: Some(analysis), index_name }
-    }
-}
-
-impl LiveRecording {
-    /// Creates a recording without frames.
-    pub fn new(spec: LiveRecordingSpec) -> LiveRecording {
-        LiveRecording { spec, recording: None, head: None, decoder: None }
+        let analysis = Some(recording::analysis(&key, &decoded, wishes.gate, &log.run));
+        let index_name = wishes.index_name.clone();
+        let head = Head { received: None, decoded, analysis, index_name };
+        let recorder = head.recorder(wishes.gate, who.words.clone(), Some(key), Some(session));
+        let job = JobId::from_bytes(*session.as_bytes());
+        (LiveRecording { log, stores, job, head, has_begun: false, recording: None }, recorder)
     }
 
     /// Index name of the session's events.
     pub fn index_name(&self) -> Option<&Label> {
-        self.spec.index_name.as_ref()
+        self.head.index_name.as_ref()
     }
 
     /// Sets the decoder that was really used.
     pub fn decoded_by(&mut self, decoder: String) {
-        self.decoder = Some(decoder).filter(|decoder| !decoder.is_empty());
+        self.head.decoded.decoder = Some(decoder).filter(|decoder| !decoder.is_empty());
     }
 
     /// Closes the open segment; returns the numbers of frames and markers.
@@ -124,7 +101,7 @@ impl LiveRecording {
         let mut recording = match self.recording.take() {
             Some(recording) => recording,
             // An earlier write failed: the recording is left for the next start.
-            None if self.head.is_some() => return Ok(()),
+            None if self.has_begun => return Ok(()),
             None => self.begin(shared).await?,
         };
         let written = blocking(move || {
@@ -139,15 +116,17 @@ impl LiveRecording {
         outcome.map_err(refused)
     }
 
-    /// Begins the recording.
+    /// Begins the recording, at its first frame.
     async fn begin(&mut self, shared: &SessionProgress) -> Result<Recording, EndReason> {
-        let head = self.spec.head(shared.extent());
-        let written = head.clone();
-        let (log, stores) = (self.spec.log.clone(), self.spec.stores.clone());
-        let job = JobId::from_bytes(*self.spec.session.as_bytes());
-        let begun = blocking(move || Recording::begin(log, stores, job, written));
+        if let Some(Dimensions { width, height }) = shared.extent() {
+            (self.head.decoded.width, self.head.decoded.height) = (width, height);
+        }
+        self.head.decoded.wall_start_ms = Some(Some(wall_now()));
+        let (log, stores) = (self.log.clone(), self.stores.clone());
+        let (job, head) = (self.job, self.head.clone());
+        let begun = blocking(move || Recording::begin(log, stores, job, head));
         let begun = begun.await.map_err(unrecorded)?.map_err(refused)?;
-        self.head = Some(head);
+        self.has_begun = true;
         Ok(begun)
     }
 
@@ -158,32 +137,28 @@ impl LiveRecording {
         cut: Option<&str>,
         last: Option<Event>,
     ) {
-        let run = Arc::clone(&self.spec.log.run);
+        let run = Arc::clone(&self.log.run);
         let (_, markers) = self.end(shared);
         // The session is ending already: a reason to end it is only logged.
         if let Err(EndReason::Failed(reason)) = self.write(shared).await {
             tracing::warn!(run = %run.id(), %reason, "the end of a live session is not recorded in full");
         }
-        let (log, mut head) = (self.spec.log.clone(), self.head.take());
-        let (recording, decoder) = (self.recording.take(), self.decoder.take());
-        let reason = cut.map(str::to_owned);
-        if let Some(head) = &mut head
-            && let Some(Some(start)) = &mut head.decoded.wall_start_ms
-        {
+        let (log, has_begun, mut head) = (self.log.clone(), self.has_begun, self.head.clone());
+        let recording = self.recording.take();
+        if let Some(Some(start)) = &mut head.decoded.wall_start_ms {
             *start = shared.wall_start(*start);
         }
+        head.decoded.truncated = cut.is_some();
+        head.decoded.reason = cut.map(str::to_owned);
         let closed = blocking(move || {
-            let Some(mut head) = head else {
+            if !has_begun {
                 return log
                     .append_all(Part::End, std::iter::empty(), last)
                     .map_err(RecordError::Run);
-            };
+            }
             // A recording that is left ends the run itself, at the next start.
             let Some(recording) = recording else { return Ok(false) };
             let sealed = recording.seal()?;
-            head.decoded.decoder = decoder;
-            head.decoded.truncated = reason.is_some();
-            head.decoded.reason = reason;
             head.decoded.signals = sealed.signals.clone();
             let frames = sealed.frames;
             Ok(sealed.close(head.events(frames, markers), last)?)
