@@ -9,7 +9,9 @@ use bytes::Bytes;
 use gate::{
     Decision, Episode, EpisodeChange, Episodes, Gate, GateConfig, GateState, Loops, SelectionReason,
 };
-use media::{BlobHash, EventType, MarkerOrigin, RequestId, RunId, Score, Signal, StreamId};
+use media::{
+    BlobHash, EventType, Label, MarkerOrigin, RequestId, RunId, SessionId, Signal, StreamId,
+};
 use timeline::{
     ActivityEpisode, Event, FindingKind, FindingPayload, FrameLabel, KeyframeStored, MarkerDeriver,
 };
@@ -99,34 +101,25 @@ pub struct RecorderSpec {
     pub words: TenantLabels,
     /// Deriver of markers, emitted as their segments close; `None` derives none.
     pub markers: Option<MarkerDeriver>,
-    /// Fields that all findings of the recording share.
-    pub finding: FindingPayload,
-    /// Fields that all activity episodes of the recording share.
-    pub watch: Watch,
-}
-
-/// Fields that all activity episodes of a recording share.
-#[derive(Clone, Debug)]
-pub struct Watch {
     /// Id of the request.
     pub request_id: RequestId,
     /// Stream of the run.
     pub stream_id: StreamId,
     /// Names of the zones, in the order of the bits in the signals.
     pub zones: Vec<String>,
+    /// Live session of the frames, if any.
+    pub session_id: Option<SessionId>,
+    /// Index name of the loop findings.
+    pub index_name: Option<Label>,
 }
 
 /// Recorder of the frames of one source, in order and without gaps.
 #[derive(Debug)]
 pub struct Recorder {
+    spec: RecorderSpec,
     gate: Gate,
     loops: Loops,
     episodes: Episodes,
-    quiet_below: Score,
-    words: TenantLabels,
-    markers: Option<MarkerDeriver>,
-    finding: FindingPayload,
-    watch: Watch,
     frames: u64,
     marker_count: u64,
     last: Option<Signal>,
@@ -136,16 +129,11 @@ pub struct Recorder {
 impl Recorder {
     /// Creates a recorder; its next frame is the first.
     pub fn new(spec: RecorderSpec) -> Recorder {
-        let RecorderSpec { gate, words, markers, finding, watch } = spec;
         Recorder {
-            gate: Gate::new(gate),
+            gate: Gate::new(spec.gate),
+            spec,
             loops: Loops::default(),
             episodes: Episodes::default(),
-            quiet_below: gate.quiet_below(),
-            words,
-            markers,
-            finding,
-            watch,
             frames: 0,
             marker_count: 0,
             last: None,
@@ -161,7 +149,7 @@ impl Recorder {
                 return Err(WireError::Unexpected("still"));
             }
             let Signal { frame_index, pts_ms, .. } = signal;
-            let event_type = self.words.event_type(decision.event_type.clone());
+            let event_type = self.spec.words.event_type(decision.event_type.clone());
             let reason = decision.reason;
             self.batch.stills.push(Kept { frame_index, pts_ms, event_type, reason, jpeg });
         }
@@ -178,12 +166,15 @@ impl Recorder {
                 pts_ms: signal.pts_ms,
                 confidence: entered.likeness,
                 description: format!("the picture is again that of frame {}", entered.to_frame),
-                ..self.finding.clone()
+                session_id: self.spec.session_id,
+                index_name: self.spec.index_name.clone(),
+                ..FindingPayload::default()
             };
             let entered = Event::Found(FindingKind::LoopDetected, finding);
             self.batch.events.push((frame_index, entered));
         }
-        if let Some(change) = self.episodes.push(&signal, &decision, self.quiet_below) {
+        let quiet_below = self.spec.gate.quiet_below();
+        if let Some(change) = self.episodes.push(&signal, &decision, quiet_below) {
             let event = match change {
                 EpisodeChange::Started(episode) => {
                     Event::ActivityStarted(self.told(episode, false))
@@ -192,11 +183,11 @@ impl Recorder {
             };
             self.batch.events.push((frame_index, event));
         }
-        if let Some(markers) = &mut self.markers {
+        if let Some(markers) = &mut self.spec.markers {
             let closed = markers.push(FrameLabel {
                 frame_index,
                 pts_ms: signal.pts_ms,
-                event_type: self.words.event_type(decision.event_type.clone()),
+                event_type: self.spec.words.event_type(decision.event_type.clone()),
                 is_scene_cut: decision.reason == SelectionReason::SceneCut,
                 confidence: decision.confidence,
                 origin: MarkerOrigin::Gate,
@@ -213,11 +204,10 @@ impl Recorder {
     }
 
     fn told(&self, episode: Episode, is_over: bool) -> ActivityEpisode {
-        let Watch { request_id, stream_id, zones } = &self.watch;
         ActivityEpisode {
-            request_id: *request_id,
-            stream_id: stream_id.clone(),
-            session_id: self.finding.session_id,
+            request_id: self.spec.request_id,
+            stream_id: self.spec.stream_id.clone(),
+            session_id: self.spec.session_id,
             start_frame: episode.start_frame,
             end_frame: is_over.then_some(episode.end_frame),
             start_pts_ms: episode.start_pts_ms,
@@ -225,7 +215,7 @@ impl Recorder {
             peak_score: episode.peak_score,
             peak_frame: episode.peak_frame,
             region: episode.region,
-            zones: episode.touched(zones),
+            zones: episode.touched(&self.spec.zones),
         }
     }
 
@@ -276,7 +266,7 @@ impl Recorder {
             let event = Event::ActivityEnded(self.told(episode, true));
             self.batch.events.push((last, event));
         }
-        for marker in self.markers.take().into_iter().flat_map(MarkerDeriver::finish) {
+        for marker in self.spec.markers.take().into_iter().flat_map(MarkerDeriver::finish) {
             self.marker_count += 1;
             self.batch.events.push((last, Event::MarkerEmitted(marker)));
         }

@@ -17,7 +17,7 @@ use timeline::{
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::recorder::{Batch, Kept, Recorder, RecorderSpec, Watch};
+use super::recorder::{Batch, Kept, Recorder, RecorderSpec};
 use crate::{
     base::{
         disk_reserve::{DiskRefusal, DiskReserve},
@@ -204,17 +204,15 @@ impl Head {
         session_id: Option<SessionId>,
     ) -> Recorder {
         let FramesDecoded { request_id, stream_id, zones, .. } = &self.decoded;
-        let index_name = self.index_name.clone();
         Recorder::new(RecorderSpec {
             gate,
             words,
             markers: key.map(|key| MarkerDeriver::new(key, MarkerConfig::default())),
-            finding: FindingPayload { session_id, index_name, ..FindingPayload::default() },
-            watch: Watch {
-                request_id: *request_id,
-                stream_id: stream_id.clone(),
-                zones: zones.names(),
-            },
+            request_id: *request_id,
+            stream_id: stream_id.clone(),
+            zones: zones.names(),
+            session_id,
+            index_name: self.index_name.clone(),
         })
     }
 

@@ -21,12 +21,11 @@ pub(crate) fn recorder_of(markers: Option<MarkerDeriver>) -> Recorder {
         gate: GateConfig::default(),
         words: TenantLabels::default(),
         markers,
-        finding: FindingPayload::default(),
-        watch: Watch {
-            request_id: RequestId::from_bytes([1; 8]),
-            stream_id: key().stream,
-            zones: Vec::new(),
-        },
+        request_id: RequestId::from_bytes([1; 8]),
+        stream_id: key().stream,
+        zones: Vec::new(),
+        session_id: None,
+        index_name: None,
     })
 }
 
