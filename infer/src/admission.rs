@@ -130,7 +130,7 @@ impl InferenceAdmission {
             id
         };
         // The scheduler holds the request from here on; `QueueEntry` removes it on drop.
-        let mut entry = QueueEntry { shared: Arc::clone(&self.0), id, stage: EntryStage::Waiting };
+        let entry = QueueEntry { shared: Arc::clone(&self.0), id };
         self.0.dispatch();
         loop {
             let next = self.0.state().scheduler.deadline(id, Instant::now());
@@ -144,10 +144,8 @@ impl InferenceAdmission {
             tokio::select! {
                 biased;
                 outcome = &mut outcome => {
-                    entry.stage = EntryStage::Over;
                     // The sender is dropped only after it has sent an outcome.
                     outcome.unwrap_or(Err(AdmissionError::TimedOut { waited: since.elapsed() }))?;
-                    entry.stage = EntryStage::UnderWay;
                     return Ok(InferencePermit { entry, principal, waited: since.elapsed() });
                 }
                 () = overdue => self.0.dispatch(),
@@ -173,52 +171,33 @@ impl Shared {
             }
         }
     }
-
-    /// Releases the permit of a request in flight and reports the usage.
-    fn release(&self, id: AdmissionId) {
-        let used = self.state().scheduler.release(id, (self.today)());
-        if let Some(used) = used {
-            (self.on_use)(used);
-        }
-        self.dispatch();
-    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EntryStage {
-    /// The request is queued, or was admitted and has not received the outcome.
-    Waiting,
-    UnderWay,
-    Over,
-}
-
-/// Entry of one request in the scheduler; removed or released on drop.
+/// Entry of one request in the scheduler, waiting or in flight; removed or released on drop.
 struct QueueEntry {
     shared: Arc<Shared>,
     id: AdmissionId,
-    stage: EntryStage,
 }
 
 impl Drop for QueueEntry {
     fn drop(&mut self) {
-        match self.stage {
-            EntryStage::Over => {}
-            EntryStage::UnderWay => self.shared.release(self.id),
-            EntryStage::Waiting => {
-                let waited = {
-                    let mut state = self.shared.state();
-                    state.senders.remove(&self.id);
-                    state.scheduler.cancel(self.id)
-                };
-                if waited {
-                    // The next request in the queue may be admissible.
-                    self.shared.dispatch();
-                } else {
-                    // The request was admitted before it could receive the outcome.
-                    self.shared.release(self.id);
-                }
+        let QueueEntry { shared, id } = self;
+        let used = {
+            let mut state = shared.state();
+            state.senders.remove(id);
+            // A request that does not wait any more was admitted, perhaps before it could learn of it;
+            // a refused one is gone already.
+            if state.scheduler.cancel(*id) {
+                None
+            } else {
+                state.scheduler.release(*id, (shared.today)())
             }
+        };
+        if let Some(used) = used {
+            (shared.on_use)(used);
         }
+        // The next request in the queue may be admissible.
+        shared.dispatch();
     }
 }
 
@@ -243,12 +222,12 @@ impl TokenBudget for InferencePermit {
     }
 
     fn reserve(&self, tokens: u64) -> bool {
-        let QueueEntry { shared, id, .. } = &self.entry;
+        let QueueEntry { shared, id } = &self.entry;
         shared.state().scheduler.reserve(*id, (shared.today)(), tokens)
     }
 
     fn commit(&self, tokens: u64) {
-        let QueueEntry { shared, id, .. } = &self.entry;
+        let QueueEntry { shared, id } = &self.entry;
         shared.state().scheduler.commit(*id, (shared.today)(), tokens);
     }
 }
