@@ -41,7 +41,7 @@ use crate::{
     },
     record::recording::JobStorage,
     runs::{
-        job_queue::{JobQueue, Reservation},
+        job_queue::JobQueue,
         registry::{JobGuard, JobToken, JobView, Run, RunRegistry},
         source::IngestSource,
     },
@@ -257,15 +257,11 @@ impl JobRunner {
     ) -> Result<T, IngestError> {
         let guard = run.begin_job(token)?;
         run.check_active()?;
-        let (tell, told) = oneshot::channel();
         let runner = Arc::clone(self);
-        let driven = async move {
-            let outcome = runner.run_to_end(guard, is_remote, job).await;
-            // The caller may be gone; the events are recorded anyway.
-            drop(tell.send(outcome));
-        };
-        self.jobs.spawn(driven.in_current_span());
-        told.await.map_err(|_| IngestError::Lost)?
+        // The caller may go away; the job runs to its end anyway, and its events are recorded.
+        let driven = async move { runner.run_to_end(guard, is_remote, job).await };
+        let task = self.jobs.spawn(driven.in_current_span());
+        task.await.map_err(|_| IngestError::Lost)?
     }
 
     /// Records a job before it begins and runs it; deletes the record if the job is refused.
@@ -275,39 +271,24 @@ impl JobRunner {
         is_remote: bool,
         job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
     ) -> Result<T, IngestError> {
-        let token = guard.token.clone();
-        let view = token.view().ok_or(IngestError::Lost)?;
-        let room = self.reserve(&guard.run.origin().principal, view.order.kind, is_remote)?;
-        self.begin_job(view).await?;
-        let source = (is_remote, room);
-        let outcome = self.drive_recorded(guard, view.order.request, source, job).await;
-        if !token.is_accepted() {
-            self.end_job(view.order, None).await;
-        }
-        outcome
-    }
-
-    async fn drive_recorded<T: Send + 'static>(
-        self: &Arc<Self>,
-        guard: JobGuard,
-        request_id: RequestId,
-        (is_remote, room): (bool, Reservation),
-        job: impl FnOnce(Begun) -> Result<T, IngestError> + Send + 'static,
-    ) -> Result<T, IngestError> {
         // The run stays busy until the last event of the job is on its timeline.
         let guard = Arc::new(guard);
         let (run, token) = (Arc::clone(&guard.run), guard.token.clone());
+        let view = token.view().ok_or(IngestError::Lost)?;
+        let (owner, request_id) = (&run.origin().principal, view.order.request);
+        let room = self.reserve(owner, view.order.kind, is_remote)?;
+        self.begin_job(view).await?;
         let places = if self.closing.is_cancelled() {
             None
         } else {
-            let entering = self.places(&run.origin().principal, &token, is_remote, room);
+            let entering = self.places(owner, &token, is_remote, room);
             token.waiting.run_until_cancelled(entering).await
         };
         let outcome = match places {
             Some((_asks, places)) => self.on_thread(Arc::clone(&guard), places, job).await,
             None => Err(IngestError::Worker(WorkerError::Cancelled)),
         };
-        match outcome {
+        let outcome = match outcome {
             Err(IngestError::Worker(WorkerError::Cancelled)) => {
                 Err(self.cancelled(&run, &token, request_id).await)
             }
@@ -320,7 +301,12 @@ impl JobRunner {
                 Err(IngestError::Remote(error))
             }
             outcome => outcome,
+        };
+        drop(guard);
+        if !token.is_accepted() {
+            self.end_job(view.order, None).await;
         }
+        outcome
     }
 
     /// Returns the error of a cancelled job. Stop and delete record their own event, and a job
