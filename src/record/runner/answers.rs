@@ -5,11 +5,12 @@ use std::{
     collections::HashMap,
     fs::{self, File},
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use media::{JobId, RunId};
 use parking_lot::Mutex;
+use tempfile::TempPath;
 use timeline::held::{HeldDir, Links};
 
 use super::JobRunner;
@@ -30,19 +31,10 @@ pub struct Answers {
 /// Long answer that is being written.
 pub struct Writing {
     key: Key,
-    unfinished: UnfinishedFile,
+    /// Removed when dropped, unless renamed; one that stays is removed by the sweep of the next start.
+    unfinished: TempPath,
     file: File,
     hold: QuotaReservation,
-}
-
-/// File of an answer that is being written; removed when dropped, unless it was renamed.
-struct UnfinishedFile(PathBuf);
-
-impl Drop for UnfinishedFile {
-    fn drop(&mut self) {
-        // A file that stays is removed by the sweep of the next start.
-        fs::remove_file(&self.0).ok();
-    }
 }
 
 impl Answers {
@@ -78,7 +70,7 @@ impl JobRunner {
         let hold = registry.quota().hold(&found.origin().principal);
         let path = self.parts.answers.dir.path().join(name((run, job)) + UNFINISHED);
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        let unfinished = UnfinishedFile(path);
+        let unfinished = TempPath::try_from_path(path)?;
         let reading = file.try_clone()?;
         Ok((Writing { key: (run, job), unfinished, file, hold }, reading))
     }
@@ -88,7 +80,7 @@ impl JobRunner {
         let Writing { key, unfinished, file, hold } = writing;
         let dir = self.parts.answers.dir.path();
         file.sync_data()?;
-        fs::rename(&unfinished.0, dir.join(name(key)))?;
+        unfinished.persist(dir.join(name(key)))?;
         File::open(dir)?.sync_all()?;
         self.parts.answers.kept.lock().insert(key, hold);
         Ok(())

@@ -1,13 +1,10 @@
 //! Writer of an unfinished upload: writes, counts, charges and hashes; removes the file unless published.
 
-use std::{
-    fs::{self, File},
-    io::Write,
-    path::{Path, PathBuf},
-};
+use std::{fs::File, io::Write, path::Path};
 
 use media::BlobHash;
 use sha2::{Digest, Sha256};
+use tempfile::TempPath;
 
 use super::{UploadError, folder::sync_parent};
 use crate::base::quota::QuotaReservation;
@@ -15,7 +12,8 @@ use crate::base::quota::QuotaReservation;
 /// Unfinished upload; dropping it removes the file.
 #[derive(Debug)]
 pub struct UploadWriter {
-    path: Unnamed,
+    /// Removed when dropped, unless renamed; best effort, as the next start removes the file.
+    path: TempPath,
     file: File,
     digest: Sha256,
     bytes: u64,
@@ -33,8 +31,8 @@ impl UploadWriter {
         let path = dir.join(crate::base::hex(&crate::base::random_bytes::<16>()));
         let file = File::options().write(true).create_new(true).open(&path);
         let file = file.map_err(UploadError::io("create an upload", &path))?;
-        let (path, digest) = (Unnamed(path), Sha256::new());
-        Ok(UploadWriter { path, file, digest, bytes: 0, bytes_max, hold })
+        let path = TempPath::try_from_path(path).map_err(UploadError::io("find an upload", dir))?;
+        Ok(UploadWriter { path, file, digest: Sha256::new(), bytes: 0, bytes_max, hold })
     }
 
     /// Appends `bytes`; fails if they exceed the limit or the quota.
@@ -45,7 +43,7 @@ impl UploadWriter {
         }
         self.hold.grow(bytes.len() as u64)?;
         self.digest.update(bytes);
-        self.file.write_all(bytes).map_err(UploadError::io("write an upload", &self.path.0))
+        self.file.write_all(bytes).map_err(UploadError::io("write an upload", &self.path))
     }
 
     /// Number of bytes so far.
@@ -60,30 +58,17 @@ impl UploadWriter {
 
     /// Opens the written bytes for reading from their start.
     pub fn reopen(&self) -> Result<File, UploadError> {
-        File::open(&self.path.0).map_err(UploadError::io("open an upload", &self.path.0))
+        File::open(&self.path).map_err(UploadError::io("open an upload", &self.path))
     }
 
     /// Renames the file to `target`, durable on return; the caller must keep the returned charge.
     pub(super) fn publish(self, target: &Path) -> Result<QuotaReservation, UploadError> {
-        let UploadWriter { mut path, file, hold, .. } = self;
+        let UploadWriter { path, file, hold, .. } = self;
         // Synced before the rename: the name must never stand for incomplete content.
-        file.sync_data().map_err(UploadError::io("sync an upload", &path.0))?;
-        fs::rename(&path.0, target).map_err(UploadError::io("name an upload", target))?;
-        path.0 = PathBuf::new();
+        file.sync_data().map_err(UploadError::io("sync an upload", &path))?;
+        let named = path.persist(target).map_err(|failed| failed.error);
+        named.map_err(UploadError::io("name an upload", target))?;
         sync_parent(target)?;
         Ok(hold)
-    }
-}
-
-/// Path of an unfinished file, removed when dropped; empty once the file is published.
-#[derive(Debug)]
-struct Unnamed(PathBuf);
-
-impl Drop for Unnamed {
-    fn drop(&mut self) {
-        if !self.0.as_os_str().is_empty() {
-            // Best effort: the next start removes the file.
-            drop(fs::remove_file(&self.0));
-        }
     }
 }
