@@ -19,19 +19,17 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use transport::webrtc::{IceRestartAnswer, SdpFragError, SessionEvent, SessionHandle as Link};
-use worker::{FrameChunk, SessionSpec, WorkerError};
+use worker::{SessionSpec, WorkerError};
 
 use super::{
-    description_worker::{DescribeJob, DescriptionHandle, Instruction},
+    description_worker::{DescriptionHandle, Instruction},
     frame_router::FrameRouter,
     health::{Health, Sample, Samples},
     memory_budget::MemoryReservation,
     prompt_updates::{PromptError, PromptUpdater},
     publisher_state::{PublisherChanges, PublisherSignals},
     recording::LiveRecording,
-    session_events::{
-        Heard, LiveModelImage, SessionOutput, SessionOutputSender, SessionProgress, Shot,
-    },
+    session_events::{Heard, SessionOutput, SessionOutputSender, SessionProgress},
     transport_metrics::PacketCounters,
     worker_pool::{LiveWorkerPool, WorkerSlot},
 };
@@ -359,14 +357,16 @@ impl SessionTask {
     /// Handles the worker's output; returns a reason if the session must end.
     async fn hear(&mut self, said: SessionOutput) -> Option<EndReason> {
         match said {
-            SessionOutput::View(view) => {
+            SessionOutput::View(look) => {
                 // Records the frame before its description, which refers to it.
                 let written = self.recording.write(self.inbox.shared()).await;
-                self.show(view);
+                self.describers.keyframes.show(look);
                 written.err()
             }
-            SessionOutput::Clip(clip, is_looping) => {
-                self.show_clip(clip, is_looping);
+            SessionOutput::Clip(look) => {
+                if let Some(clips) = &self.describers.clips {
+                    clips.show(look);
+                }
                 None
             }
             // The session did not ask the worker to close: there is nothing to do.
@@ -374,33 +374,8 @@ impl SessionTask {
             SessionOutput::Behind => {
                 Some(EndReason::Failed("the log is too slow for its frames".to_owned()))
             }
-            // An exhausted resource is not a fault of the pictures.
-            SessionOutput::Failed(fault) if fault.kind() == ErrorKind::Exhausted => {
-                Some(EndReason::Failed(fault.to_string()))
-            }
-            SessionOutput::Failed(fault) => {
-                Some(EndReason::Failed(format!("the pictures cannot be decoded: {fault}")))
-            }
-            SessionOutput::WorkerEnded(reason) => {
-                Some(EndReason::Failed(format!("the media worker ended: {reason}")))
-            }
+            SessionOutput::Failed(reason) => Some(EndReason::Failed(reason)),
         }
-    }
-
-    fn show(&self, view: LiveModelImage) {
-        let LiveModelImage { frame_index, pts_ms, jpeg, novelty, is_looping } = view;
-        let pictures = vec![(pts_ms, jpeg)];
-        let look =
-            DescribeJob { frame_index, last_frame: frame_index, pictures, is_looping, novelty };
-        self.describers.keyframes.show(look);
-    }
-
-    fn show_clip(&self, clip: FrameChunk<Shot>, is_looping: bool) {
-        let Some(clips) = &self.describers.clips else { return };
-        let (frame_index, frames) = (clip.first_frame, clip.frames);
-        let last_frame = frame_index + frames.saturating_sub(1);
-        let pictures = clip.views;
-        clips.show(DescribeJob { frame_index, last_frame, pictures, is_looping, novelty: None });
     }
 
     /// Handles the remaining output of the media worker, for at most `LAST_WORDS`.
@@ -417,7 +392,7 @@ impl SessionTask {
         while let Ok(said) = timeout_at(until, self.inlets.said.recv()).await {
             match said {
                 Some(SessionOutput::Closed(decoder)) => return self.recording.decoded_by(decoder),
-                Some(SessionOutput::Failed(_) | SessionOutput::WorkerEnded(_)) | None => return,
+                Some(SessionOutput::Failed(_)) | None => return,
                 // The session is ending already: a further reason is ignored.
                 Some(said) => drop(self.hear(said).await),
             }

@@ -17,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use gate::Decision;
-use media::{Dimensions, Signal, Timestamp, WallTime};
+use media::{Dimensions, ErrorKind, Signal, Timestamp, WallTime};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use worker::{
@@ -27,9 +27,9 @@ use worker::{
 
 use pictures::LeftOut;
 pub use pictures::Pictures;
-pub use said::{LiveModelImage, SessionOutput, Shot};
+pub use said::{SessionOutput, Shot};
 
-use super::publisher_state::PublisherSignals;
+use super::{description_worker::DescribeJob, publisher_state::PublisherSignals};
 use crate::{
     base::metrics::{Metrics, ShedReason, Work},
     record::recorder::{Recorder, SIGNALS_MAX, STILLS_BYTES_MAX},
@@ -184,7 +184,13 @@ impl SessionOutputSender {
                 self.clip(clip, self.shared.recorder().is_some_and(|it| it.is_looping()));
                 self.end(SessionOutput::Closed(decoder));
             }
-            WorkerSessionEvent::Failed(fault) => self.end(SessionOutput::Failed(fault)),
+            // An exhausted resource is not a fault of the pictures.
+            WorkerSessionEvent::Failed(fault) if fault.kind() == ErrorKind::Exhausted => {
+                self.end(SessionOutput::Failed(fault.to_string()));
+            }
+            WorkerSessionEvent::Failed(fault) => {
+                self.end(SessionOutput::Failed(format!("the pictures cannot be decoded: {fault}")));
+            }
         }
         Ok(())
     }
@@ -192,7 +198,7 @@ impl SessionOutputSender {
     /// Ends the session, because its worker ended.
     pub fn worker_ended(&self, error: &WorkerError) {
         if self.shared.state.lock().place == self.place {
-            self.end(SessionOutput::WorkerEnded(error.to_string()));
+            self.end(SessionOutput::Failed(format!("the media worker ended: {error}")));
         }
     }
 
@@ -237,8 +243,9 @@ impl SessionOutputSender {
         };
         if let Some(jpeg) = jpeg {
             let Signal { frame_index, pts_ms, .. } = signal;
-            let view = LiveModelImage { frame_index, pts_ms, jpeg, novelty, is_looping };
-            self.pass_on(SessionOutput::View(view), ShedReason::Keyframes);
+            let (last_frame, pictures) = (frame_index, vec![(pts_ms, jpeg)]);
+            let look = DescribeJob { frame_index, last_frame, pictures, is_looping, novelty };
+            self.pass_on(SessionOutput::View(look), ShedReason::Keyframes);
         }
         Ok(())
     }
@@ -265,9 +272,14 @@ impl SessionOutputSender {
 
     /// Queues a clip for the session's task, unless all its pictures were lost.
     fn clip(&self, clip: Option<FrameChunk<Shot>>, is_looping: bool) {
-        if let Some(clip) = clip.filter(|clip| !clip.views.is_empty()) {
-            self.pass_on(SessionOutput::Clip(clip, is_looping), ShedReason::Clips);
-        }
+        let Some(FrameChunk { first_frame, frames, views: pictures, .. }) =
+            clip.filter(|clip| !clip.views.is_empty())
+        else {
+            return;
+        };
+        let (frame_index, last_frame) = (first_frame, first_frame + frames.saturating_sub(1));
+        let look = DescribeJob { frame_index, last_frame, pictures, is_looping, novelty: None };
+        self.pass_on(SessionOutput::Clip(look), ShedReason::Clips);
     }
 
     /// Counts and times a frame that the gate decided about.
