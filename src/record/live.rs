@@ -61,7 +61,7 @@ use novelty::SessionNovelty;
 use prompt_updates::PromptUpdater;
 use publisher_state::PublisherSignals;
 use recording::LiveRecording;
-use session::{DescriptionWorkers, SessionTask, TaskInputs};
+use session::{DescriptionWorkers, SessionTask};
 use session_events::inbox;
 use session_log::SessionLog;
 use token_rate::TokenRateLimit;
@@ -293,8 +293,7 @@ impl LiveService {
         let describers = self.describers(&who, &wishes, &journal);
         let workers = std::iter::once(&describers.keyframes).chain(&describers.clips);
         let prompts = PromptUpdater::new(workers.map(|worker| worker.prompt.clone()).collect());
-        let (session, ends, over) =
-            LiveSession::new(id, run, link, prompts, Arc::clone(inbox.shared()));
+        let (session, ends) = LiveSession::new(id, run, link, prompts, Arc::clone(inbox.shared()));
         let session = Arc::new(session);
         let task = SessionTask {
             session: Arc::clone(&session),
@@ -305,10 +304,11 @@ impl LiveService {
             spec: self.spec(&wishes),
             inbox,
             intake,
-            inlets: TaskInputs { said, turns, ends },
+            said,
+            turns,
+            ends,
             describers,
             draining: self.parts.draining.clone(),
-            over,
             memory,
         };
         self.tables.lock().live.insert(id, Arc::clone(&session));

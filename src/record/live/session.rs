@@ -13,7 +13,7 @@ use media::{Codec, ErrorKind, RequestId, SessionId};
 use parking_lot::Mutex;
 use timeline::{Event, JsonText, RunCompleted, RunDeleted, RunFailed};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::mpsc,
     task::JoinSet,
     time::{timeout, timeout_at},
 };
@@ -101,10 +101,10 @@ pub struct LiveSession {
     run: Arc<Run>,
     /// The connection, until the session ends.
     link: Mutex<Option<Link>>,
+    /// Closed once the session's task has ended.
     ends: mpsc::Sender<EndReason>,
     /// Prompts of the description workers.
     prompts: PromptUpdater,
-    over: watch::Receiver<bool>,
     packets: PacketCounters,
     shared: Arc<SessionProgress>,
     samples: Mutex<Samples>,
@@ -120,18 +120,12 @@ pub struct SessionTask {
     pub(super) spec: SessionSpec,
     pub(super) inbox: SessionOutputSender,
     pub(super) intake: Arc<FrameRouter>,
-    pub(super) inlets: TaskInputs,
-    pub(super) describers: DescriptionWorkers,
-    pub(super) draining: CancellationToken,
-    pub(super) over: watch::Sender<bool>,
-    pub(super) memory: MemoryReservation,
-}
-
-/// Channels that feed a session's task.
-pub struct TaskInputs {
     pub(super) said: Heard,
     pub(super) turns: Arc<PublisherSignals>,
     pub(super) ends: mpsc::Receiver<EndReason>,
+    pub(super) describers: DescriptionWorkers,
+    pub(super) draining: CancellationToken,
+    pub(super) memory: MemoryReservation,
 }
 
 /// Description workers of a session, and the tokens that end them.
@@ -150,12 +144,11 @@ impl LiveSession {
         link: Link,
         prompts: PromptUpdater,
         shared: Arc<SessionProgress>,
-    ) -> (LiveSession, mpsc::Receiver<EndReason>, watch::Sender<bool>) {
+    ) -> (LiveSession, mpsc::Receiver<EndReason>) {
         let (ends, ended) = mpsc::channel(1);
-        let (tell, over) = watch::channel(false);
         let (link, packets) = (Mutex::new(Some(link)), PacketCounters::default());
         let samples = Mutex::default();
-        (LiveSession { id, run, link, ends, prompts, over, packets, shared, samples }, ended, tell)
+        (LiveSession { id, run, link, ends, prompts, packets, shared, samples }, ended)
     }
 
     /// Id of the session.
@@ -242,8 +235,7 @@ impl LiveSession {
     pub async fn end(&self, end: EndReason) {
         // The send fails only if another end came first, or the session is over.
         self.ends.try_send(end).ok();
-        // An error means that the task has ended.
-        self.over.clone().wait_for(|over| *over).await.ok();
+        self.ends.closed().await;
     }
 }
 
@@ -262,13 +254,13 @@ impl SessionTask {
         self.metrics.live_ends.of(SessionEnd::from(&end)).inc();
         tracing::info!(session = %self.session.id, run = %self.session.run.id(), ?end,
             "a live session ended");
-        let SessionTask { intake, guard, over, memory, .. } = self;
+        let SessionTask { intake, guard, memory, ends, .. } = self;
         // Dropping a slot may wait for a worker that ends with it.
         if blocking(move || drop((seat, intake))).await.is_err() {
             tracing::error!("task that closes a worker session panicked");
         }
-        drop((guard, memory));
-        over.send_replace(true);
+        // In this order: whoever waits for the end finds the rest released.
+        drop((guard, memory, ends));
     }
 
     /// Serves the session until something ends it; returns the reason.
@@ -278,20 +270,20 @@ impl SessionTask {
         let mut tick = every(RECORD_EVERY);
         loop {
             tokio::select! {
-                Some(end) = self.inlets.ends.recv() => return end,
+                Some(end) = self.ends.recv() => return end,
                 () = self.draining.cancelled() => return EndReason::Shutdown,
                 () = stopped.cancelled() => {
                     // A server shutdown cancels every job too.
                     let is_shutdown = self.draining.is_cancelled();
                     return if is_shutdown { EndReason::Shutdown } else { EndReason::RunOver };
                 }
-                happened = self.inlets.turns.next() => {
+                happened = self.turns.next() => {
                     if let Some(end) = self.turn(happened, seat).await {
                         // A delete by the publisher wins over a loss found at the same time.
-                        return self.inlets.ends.try_recv().unwrap_or(end);
+                        return self.ends.try_recv().unwrap_or(end);
                     }
                 }
-                Some(said) = self.inlets.said.recv() => {
+                Some(said) = self.said.recv() => {
                     if let Some(end) = self.hear(said).await {
                         return end;
                     }
@@ -389,7 +381,7 @@ impl SessionTask {
         // The timeout covers only the receive: a cancelled write would go on and end after the
         // event that ends the run.
         let until = tokio::time::Instant::now() + LAST_WORDS;
-        while let Ok(said) = timeout_at(until, self.inlets.said.recv()).await {
+        while let Ok(said) = timeout_at(until, self.said.recv()).await {
             match said {
                 Some(SessionOutput::Closed(decoder)) => return self.recording.decoded_by(decoder),
                 Some(SessionOutput::Failed(_)) | None => return,
