@@ -46,7 +46,7 @@ fn begun(server: &Server) -> (String, String) {
 }
 
 #[test]
-fn work_that_is_left_is_found_again_across_a_restart() {
+fn work_that_is_left_is_found_again_after_a_kill_which_says_what_came() {
     let setup = reading();
     let mut server = setup.start();
     let run = server.create_run();
@@ -87,9 +87,11 @@ fn work_that_is_left_is_found_again_across_a_restart() {
     let listed = jobs(&server);
     assert_eq!(listed.as_array().map(Vec::len), Some(3), "{listed}");
     assert_eq!((&listed[0]["job_id"], listed[0].get("result")), (&job["job_id"], None));
-    server.terminate();
-    assert!(server.wait(PATIENCE).success());
+    let (killed, cut) = begun(&server);
+    server.signal_kill();
+    server.wait(PATIENCE);
     let server = setup.start();
+    check_killed(&server, &killed, &cut);
     assert_eq!(jobs(&server), listed);
     for (path, before) in [(&location, &ended), (&analysis, &analyzed), (&failing, &failed)] {
         let (mut again, mut before) = (server.get(path).json(), before.clone());
@@ -185,56 +187,20 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
     server.post_run(&run, "ingest", &json!({"source_uri": "motion.mp4"})).assert_ok();
 }
 
-#[test]
-fn a_stop_and_a_kill_leave_a_job_that_says_what_came() {
-    let setup = reading();
-    let mut server = setup.start();
-    let (stopped, location) = begun(&server);
-    assert_eq!(server.post_run(&stopped, "stop", &json!({})).status, 200);
-    let job = server.get(&format!("{location}?wait_ms=30000")).json();
-    assert_eq!(job["status"], "cancelled", "{job}");
-    let (killed, location) = begun(&server);
-    server.signal_kill();
-    server.wait(PATIENCE);
-    let server = setup.start();
-    let job = server.get(&location).json();
+/// Checks what a kill left of the ingest `location` of the long clip.
+fn check_killed(server: &Server, run: &str, location: &str) {
+    let job = server.get(location).json();
     assert_eq!((&job["status"], &job["result"]), (&json!("failed"), &Value::Null));
     let message = job["error"]["error"]["message"].as_str().unwrap_or_default();
     assert!(message.starts_with("interrupted"), "{job}");
-    let frames = server.payloads(&killed, "frames_decoded").remove(0);
+    let frames = server.payloads(run, "frames_decoded").remove(0);
     assert_eq!((&frames["truncated"], &frames["reason"]), (&json!(true), &json!("interrupted")));
     assert_eq!(job["frames_done"], frames["decoded_frames"]);
     let signals = frames["signals"].as_array().expect("an array");
     let indices: Vec<_> = signals.iter().filter_map(|row| row["frame_index"].as_u64()).collect();
     let decoded = frames["decoded_frames"].as_u64().expect("a number");
     assert!(decoded > 0 && indices == (0..decoded).collect::<Vec<_>>(), "{decoded}: {indices:?}");
-    assert_eq!(server.record(&killed)["source_uri"], long()["source_uri"]);
-    let left = std::fs::read_dir(setup.dir().join("data/open-columns")).expect("there").count();
-    assert_eq!(left, 0, "nothing stays of a recording that is told");
-}
-
-#[test]
-fn a_kill_amid_a_stop_leaves_a_run_that_has_ended_or_takes_the_stop_again() {
-    let setup = reading();
-    let mut server = setup.start();
-    for _ in 0..3 {
-        let (run, _) = begun(&server);
-        let (stop, state) = (format!("/v1/runs/{run}/stop"), format!("/v1/runs/{run}/state"));
-        std::thread::scope(|scope| {
-            // Nobody hears its answer.
-            scope.spawn(|| server.call("POST", &stop).try_send());
-            wait_until("it is cancelled", || server.get(&state).json()["state"] == "cancelled");
-            server.signal_kill();
-        });
-        server.wait(PATIENCE);
-        server = setup.start();
-        let kinds = server.kinds(&run);
-        assert!(kinds.contains(&"frames_decoded".to_owned()), "{kinds:?}");
-        let again = server.post(&stop, &json!({})).status;
-        let last = server.kinds(&run).pop().expect("events");
-        let ended = matches!(last.as_str(), "stop_requested" | "run_failed");
-        assert!(ended && matches!(again, 200 | 409), "{again}, {kinds:?}");
-    }
+    assert_eq!(server.record(run)["source_uri"], long()["source_uri"]);
 }
 
 #[test]
