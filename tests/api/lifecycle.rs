@@ -18,51 +18,26 @@ fn at_once(server: &Server, count: usize, method: &str, path: &str) -> Vec<u16> 
     statuses
 }
 
+/// `orders.rs` has every order of ends, and reads the log behind them.
 #[test]
-fn of_many_stops_at_once_one_wins() {
+fn of_many_stops_and_deletions_at_once_one_wins_and_no_keepalive_follows() {
     let server = shared();
     for _ in 0..20 {
         let run = server.create_run();
-        let statuses = at_once(&server, 8, "POST", &format!("/v1/runs/{run}/stop"));
-        assert_eq!(statuses, [200, 409, 409, 409, 409, 409, 409, 409]);
-        assert_eq!(server.kinds(&run), ["run_created", "stop_requested"]);
-        let state = server.get(&format!("/v1/runs/{run}/state")).json();
-        assert_eq!(state["state"], "cancelled");
-    }
-}
-
-#[test]
-fn many_deletes_at_once_leave_one_event() {
-    let setup = Setup::temporary();
-    let mut server = setup.start();
-    let runs: Vec<String> = (0..10).map(|_| server.create_run()).collect();
-    for run in &runs {
         let path = format!("/v1/runs/{run}");
-        let told = at_once(&server, 6, "DELETE", &path);
-        assert_eq!(told, [200, 404, 404, 404, 404, 404]);
-        assert_eq!(server.get(&path).status, 404);
-    }
-    server.terminate();
-    assert!(server.wait(Duration::from_secs(15)).success());
-    let log = setup.dir().join("data/log");
-    let (timeline, _) = timeline::Timeline::open_read_only(&log).expect("readable");
-    let mut deleted = 0;
-    timeline.scan(|head| deleted += usize::from(head.kind == timeline::EventKind::RunDeleted));
-    assert_eq!(deleted, runs.len());
-}
-
-#[test]
-fn stops_and_keepalives_at_once_never_follow_the_stop() {
-    let server = shared();
-    for _ in 0..10 {
-        let run = server.create_run();
-        std::thread::scope(|scope| {
-            scope.spawn(|| at_once(&server, 6, "POST", &format!("/v1/runs/{run}/keepalive")));
-            scope.spawn(|| at_once(&server, 2, "POST", &format!("/v1/runs/{run}/stop")));
+        let stops = std::thread::scope(|scope| {
+            scope.spawn(|| at_once(&server, 6, "POST", &format!("{path}/keepalive")));
+            at_once(&server, 8, "POST", &format!("{path}/stop"))
         });
-        let kinds = server.kinds(&run);
-        let stops = kinds.iter().filter(|kind| *kind == "stop_requested").count();
-        assert_eq!((stops, kinds.last().map(String::as_str)), (1, Some("stop_requested")));
+        assert_eq!(stops, [200, 409, 409, 409, 409, 409, 409, 409]);
+        let mut kinds = server.kinds(&run);
+        kinds.retain(|kind| kind != "keepalive_refreshed");
+        assert_eq!(kinds, ["run_created", "stop_requested"]);
+        assert_eq!(server.kinds(&run).last().map(String::as_str), Some("stop_requested"));
+        assert_eq!(server.get(&format!("{path}/state")).json()["state"], "cancelled");
+        let deletions = at_once(&server, 6, "DELETE", &path);
+        assert_eq!(deletions, [200, 404, 404, 404, 404, 404]);
+        assert_eq!(server.get(&path).status, 404);
     }
 }
 
