@@ -4,7 +4,6 @@ use std::{
     collections::HashMap, io::Write, net::TcpStream, path::Path, sync::mpsc, time::Duration,
 };
 
-use redb::{Database, ReadableDatabase, ReadableTableMetadata, TableDefinition};
 use scripted_model::Step;
 use serde_json::{Value, json};
 
@@ -87,52 +86,6 @@ fn a_key_is_visible_ascii_and_bounded() {
     assert_eq!((twice.status, twice.fields()), (422, vec!["idempotency-key".to_owned()]));
     let large = json!({ "x": "a".repeat(3 << 20) });
     assert_eq!(keyed(&server, "large", "/v1/runs", &large).status, 413);
-}
-
-#[test]
-fn what_did_nothing_is_not_kept() {
-    let setup = Setup::temporary().own_root();
-    let server = setup.var("SERVICE_ACTIVE_STREAM_LIMIT", "1").start();
-    assert_eq!(keyed(&server, "k", "/v1/runs", &json!({"mode": "odd"})).status, 422);
-    // The key is still free.
-    let run = keyed(&server, "k", "/v1/runs", &json!({})).run();
-    assert_eq!(keyed(&server, "l", "/v1/runs", &json!({})).status, 409, "one run is active");
-    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    let reply = keyed(&server, "l", "/v1/runs", &json!({}));
-    assert_eq!((reply.status, is_replay(&reply)), (200, false), "{}", reply.text);
-    let ingest = format!("/v1/runs/{}/ingest", reply.run());
-    let body = json!({"source_uri": "late.mp4"});
-    for _ in 0..2 {
-        let reply = keyed(&server, "m", &ingest, &body);
-        assert_eq!((reply.status, is_replay(&reply)), (422, false), "{}", reply.text);
-    }
-}
-
-/// Number of keys that the ledger in `dir` knows.
-fn known_keys(dir: &Path) -> u64 {
-    let ages: TableDefinition<'_, (&str, i64, [u8; 32]), u64> =
-        TableDefinition::new("idempotency_ages");
-    let ledger = Database::open(dir.join("data/ledger")).expect("opens");
-    let view = ledger.begin_read().expect("readable");
-    view.open_table(ages).expect("there").len().expect("readable")
-}
-
-#[test]
-fn what_is_refused_for_now_takes_no_keys() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let mut server = Setup::new(dir.path()).start();
-    assert_eq!(keyed(&server, "k", "/v1/runs", &json!({})).status, 200);
-    server.kill();
-    assert_eq!(known_keys(dir.path()), 1);
-    // No disk has so much room.
-    let mut server = Setup::new(dir.path()).var("SERVICE_DISK_RESERVE_MIB", "16777216").start();
-    for at in 0..3 {
-        keyed(&server, &format!("new-{at}"), "/v1/runs", &json!({}))
-            .assert_refused(503, "unavailable");
-    }
-    assert!(is_replay(&keyed(&server, "k", "/v1/runs", &json!({}))), "answered before");
-    server.kill();
-    assert_eq!(known_keys(dir.path()), 1);
 }
 
 #[test]
