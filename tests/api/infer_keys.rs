@@ -1,15 +1,12 @@
 //! The keys of model backends: sent to them, and found nowhere else.
 
-use std::{
-    fs::{self, File},
-    process::Stdio,
-};
+use std::fs;
 
 use scripted_model::Step;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::{
-    ALICE, Setup, eventually,
+    Setup,
     model::{Model, prompt},
 };
 
@@ -38,30 +35,13 @@ fn keys_are_in_no_log_no_event_and_no_answer() {
     );
     fs::write(&file, text).expect("written");
     let log = dir.path().join("log");
-    let both = File::create(&log).expect("a file");
-    let mut child = Setup::new(dir.path())
+    let server = Setup::new(dir.path())
         .var("SERVICE_CONFIG", &file.display().to_string())
         .var("ONE_KEY", OPENAI_KEY)
         .var("RUST_LOG", "trace")
-        .command()
-        .stdout(both.try_clone().expect("two ends"))
-        .stderr(Stdio::from(both))
-        .spawn()
-        .expect("it starts");
-    let logged = || String::from_utf8_lossy(&fs::read(&log).expect("readable")).into_owned();
-    let addr = eventually("it listens", || {
-        let text = logged();
-        let line = text.lines().find_map(|line| line.split_once("listening addr="));
-        line.map(|(_, addr)| addr.trim().to_owned())
-    });
-    let client = reqwest::blocking::Client::new();
-    let post = |path: &str, body: &Value| {
-        let request = client.post(format!("http://{addr}{path}")).header("x-api-key", ALICE);
-        let request = request.header("content-type", "application/json").body(body.to_string());
-        request.send().expect("an answer").text().expect("text")
-    };
-    let created: Value = serde_json::from_str(&post("/v1/runs", &json!({}))).expect("JSON");
-    let run = &created["run_id"];
+        .log_to(&log)
+        .start();
+    let run = server.create_run();
     let mut answers = String::new();
     for (model, prompt) in [
         ("qwen3-vl-4b", "p"),
@@ -70,16 +50,16 @@ fn keys_are_in_no_log_no_event_and_no_answer() {
         ("qwen3-vl-4b", "malformed"),
         ("gemini-2.5-flash", "p"),
     ] {
-        answers += &post("/v1/infer", &json!({"model": model, "prompt": prompt, "run_id": run}));
+        let asked = json!({"model": model, "prompt": prompt, "run_id": run});
+        answers += &server.post("/v1/infer", &asked).text;
     }
-    let events = post("/v1/query", &json!({"run_id": run}));
-    child.kill().expect("killed");
-    child.wait().expect("waited for");
+    let events = server.post("/v1/query", &json!({"run_id": run})).text;
+    drop(server);
     let sent = model.server.seen()[0].header("authorization").map(str::to_owned);
     assert_eq!(sent.as_deref(), Some(&*format!("Bearer {OPENAI_KEY}")));
     assert_eq!(gemini.server.seen()[0].header("x-goog-api-key"), Some(GEMINI_KEY));
     assert!(events.contains("inference_completed"), "{events}");
-    let text = logged();
+    let text = String::from_utf8_lossy(&fs::read(&log).expect("readable")).into_owned();
     assert!(text.contains("TRACE"), "nothing of the least is logged");
     for (place, text) in [("log", &text), ("events", &events), ("answers", &answers)] {
         for key in [OPENAI_KEY, GEMINI_KEY] {
