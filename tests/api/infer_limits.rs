@@ -1,4 +1,4 @@
-//! Limits of inference, slots and the queue, and their counts; backends that fail: who stands in, waits, or leaves them alone.
+//! Limits of inference, slots and the queue, and their counts; backends that fail: who waits for them, or leaves them alone.
 
 use std::{
     io::Write,
@@ -177,26 +177,6 @@ fn a_batch_waits_for_places_in_the_queue(server: &Server) {
     let refused = server.metric(r#"service_inference_refusals_total{reason="queue_full"}"#);
     assert!(refused > 0.0, "the queue was never full");
     assert_eq!(server.metric(r#"service_inference_in_flight{class="offline"}"#), 0.0);
-}
-
-#[test]
-fn who_stood_in_for_a_backend_that_fails_is_told() {
-    let (bad, good) = (Model::start(|_| Step::html(500)), Model::start(|_| Step::chat("hello")));
-    let setup = bad.behind(Setup::temporary());
-    let server = setup.var("SERVICE_SGLANG_BASE_URL", &good.server.base_url()).start();
-    let run = server.create_run();
-    let mut body = question("p");
-    body["run_id"] = json!(run);
-    let reply = server.post("/v1/infer", &body).assert_ok();
-    let answer = reply.json();
-    assert_eq!((&answer["provider"], &answer["fallback_used"]), (&json!("sglang"), &json!(true)));
-    assert_eq!(answer["tokens"]["total_tokens"], 17, "an error costs nothing");
-    let event = server.events(&run)[1]["payload"].clone();
-    let told = ["provider", "fallback_used", "attempts", "total_tokens"].map(|name| &event[name]);
-    assert_eq!(told, [&json!("sglang"), &json!(true), &json!(2), &json!(17)], "{event}");
-    body["allow_fallback"] = json!(false);
-    assert_eq!(server.post("/v1/infer", &body).status, 500);
-    assert_eq!(good.server.seen().len(), 1);
 }
 
 /// Longer than the first pause of a breaker.
