@@ -135,17 +135,13 @@ fn without_stills_signals_are_those_of_the_instants_and_the_same_each_time() {
     sampling_takes_the_first_frame_at_or_after_each_instant(&server);
 }
 
-/// Sources that must be refused, and what each is told: beside those of the unit tests, by what is in them.
+/// Sources that must be refused, and what each is told: beside those of `decode`'s tests and of `remote.rs`.
 fn hostile(root: &Path, clips: &Path) -> Vec<(String, &'static str)> {
     let write = |name: &str, bytes: &[u8]| std::fs::write(root.join(name), bytes).expect("written");
     let outside = root.parent().expect("has one").join("outside.mp4");
     std::fs::write(&outside, b"secret").expect("written");
     let playlist = format!("#EXTM3U\n#EXTINF:1,\n{}\n#EXT-X-ENDLIST\n", outside.display());
     write("playlist.mp4", playlist.as_bytes());
-    write("concat.mp4", format!("ffconcat version 1.0\nfile '{}'\n", outside.display()).as_bytes());
-    write("empty.mp4", b"");
-    write("noise.mp4", &[0x5a; 4096]);
-    write("text.mp4", b"not a video, only words\n");
     symlink(&outside, root.join("link.mp4")).expect("linked");
     let clip = |name: &str| std::fs::read(clips.join(name)).expect("readable");
     write("audio.mp4", &clip("audio.mp4"));
@@ -154,16 +150,8 @@ fn hostile(root: &Path, clips: &Path) -> Vec<(String, &'static str)> {
         ("audio.mp4".to_owned(), "no video stream"),
         ("head.mp4".to_owned(), "truncated"),
         ("playlist.mp4".to_owned(), "playlist"),
-        ("concat.mp4".to_owned(), "playlist"),
-        ("empty.mp4".to_owned(), "is empty"),
-        ("noise.mp4".to_owned(), "unsupported container"),
-        ("text.mp4".to_owned(), "unsupported container"),
         ("link.mp4".to_owned(), "symbolic link"),
         (outside.display().to_string(), "outside the ingest roots"),
-        ("http://example.com/a.mp4".to_owned(), "needs SERVICE_ALLOW_INSECURE_HTTP=true"),
-        ("ftp://example.com/a.mp4".to_owned(), "scheme not served: ftp"),
-        ("https://".to_owned(), "malformed url"),
-        ("https://example.com:0/a.mp4".to_owned(), "malformed url: port 0"),
     ]
 }
 
@@ -178,15 +166,6 @@ fn a_hostile_source_is_refused_and_a_damaged_one_kept_with_its_reason() {
     let run = server.create_run();
     refused(&server, &run, rows);
     a_clip_cut_short_or_damaged_keeps_the_frames_it_has_and_says_so(&server, &root, &clips);
-}
-
-#[test]
-fn a_run_that_has_ended_looks_at_no_source() {
-    let server = shared();
-    let run = server.create_run();
-    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    let reply = ingest(&server, &run, "missing.mp4").assert_refused(409, "conflict");
-    assert!(reply.text.contains("create a new run"), "{}", reply.text);
 }
 
 fn a_clip_cut_short_or_damaged_keeps_the_frames_it_has_and_says_so(
