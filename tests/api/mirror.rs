@@ -123,36 +123,6 @@ fn descriptions_of_live_sessions_are_copied_as_they_are_and_nothing_else() {
 }
 
 #[test]
-fn a_hundred_thousand_events_catch_up_through_kills_on_both_sides() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let count = 100_000;
-    seed(dir.path(), many(count));
-    let mut postgres = Postgres::start();
-    let mut server = start(dir.path(), &postgres.url());
-    let more_than = |postgres: &Postgres, wanted: usize| {
-        let sql = format!("SELECT count(*) > {wanted} FROM sightline_events");
-        postgres.wait_for(IS_THERE, "t");
-        postgres.wait_for(&sql, "t");
-    };
-    more_than(&postgres, 5_000);
-    postgres.kill();
-    assert_eq!(server.get(&format!("/v1/runs/{RUN}")).status, 200);
-    postgres.run();
-    let before: usize = postgres.sql(COUNT).parse().expect("a number");
-    more_than(&postgres, before + 5_000);
-    server.kill();
-    let before: usize = postgres.sql(COUNT).parse().expect("a number");
-    assert!(before < count, "killed too late to show anything");
-    let server = start(dir.path(), &postgres.url());
-    let started = Instant::now();
-    postgres.wait_for(COUNT, &count.to_string());
-    let rate = (count - before) as f64 / started.elapsed().as_secs_f64();
-    println!("caught up {} events at {rate:.0} events/s", count - before);
-    assert_eq!(postgres.sql(WHOLE), whole(count));
-    drop(server);
-}
-
-#[test]
 fn what_waits_for_a_database_that_comes_after_the_server_is_counted_and_copied() {
     let dir = tempfile::tempdir().expect("a directory");
     seed(dir.path(), many(600));
@@ -320,19 +290,6 @@ fn a_log_that_was_put_back_is_copied_once_what_it_lost_is_gone_from_the_database
         postgres.wait_for(&count("new"), "9");
         assert_eq!(postgres.sql(&count("kept")), "1", "{scope}");
         assert_eq!(postgres.sql(&count("lost")), "0", "{scope}");
-        drop(server);
-    }
-}
-
-#[test]
-fn another_database_is_filled_from_the_start() {
-    let dir = tempfile::tempdir().expect("a directory");
-    seed(dir.path(), many(50));
-    let (first, second) = (Postgres::start(), Postgres::start());
-    for postgres in [&first, &second, &first] {
-        let server = start(dir.path(), &postgres.url());
-        postgres.wait_for(IS_THERE, "t");
-        postgres.wait_for(WHOLE, &whole(50));
         drop(server);
     }
 }
