@@ -26,12 +26,7 @@ impl World {
 
     /// A server called `node` that keeps no still here that the store has.
     fn setup(&self, node: &str) -> Setup {
-        self.setup_in(&self.dir.path().join(node), node)
-    }
-
-    /// The same with its data in `dir`.
-    fn setup_in(&self, dir: &Path, node: &str) -> Setup {
-        Setup::new(dir)
+        Setup::new(&self.dir.path().join(node))
             .clips()
             .var("SERVICE_NODE_TAG", node)
             .var("SERVICE_BLOB_URL", &format!("s3://{BUCKET}/cameras"))
@@ -185,26 +180,6 @@ fn a_store_that_fails_delays_nothing_and_gets_all_of_it_after_a_kill() {
 }
 
 #[test]
-fn a_kill_while_stills_are_sent_loses_none_that_an_event_names() {
-    let world = World::new();
-    world.store.set(Fault::Delayed(std::time::Duration::from_millis(150)));
-    let setup = world.setup("000c");
-    let mut server = setup.start();
-    let run = server.create_run();
-    let body = json!({ "source_uri": "street.mp4" });
-    server.start_job(&run, "ingest", &body);
-    let is_told = |server: &Server| server.kinds(&run).contains(&"keyframe_stored".to_owned());
-    wait_until("a still is told of", || is_told(&server));
-    server.kill();
-    world.store.set(Fault::None);
-    let server = setup.start();
-    let kept = bytes(&stills(&server, &run));
-    assert!(!kept.is_empty());
-    wait_until("no still stays here", || here(&world.data("000c")) == 0);
-    assert_eq!(bytes(&stills(&server, &run)), kept);
-}
-
-#[test]
 fn the_export_goes_to_a_store_once_that_is_there() {
     let world = World::new();
     world.store.set(Fault::Closed);
@@ -228,24 +203,6 @@ fn the_export_goes_to_a_store_once_that_is_there() {
             assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"), "{key}");
         }
     }
-}
-
-#[test]
-fn two_servers_of_one_tag_do_not_share_a_prefix() {
-    let world = World::new();
-    let first = world.setup("000e").start();
-    let run = ingested(&first, FEW);
-    let count = stills(&first, &run).len();
-    wait_until("the store has all of it", || world.keys("000e").len() == count);
-    let keys = world.keys("000e");
-    let data = world.dir.path().join("other");
-    let second = world.setup_in(&data, "000e").start();
-    let other = ingested(&second, FEW);
-    let series = "service_object_store_failures_total{fault=\"foreign\"}";
-    wait_until("it is refused", || second.metric(series) > 0.0);
-    assert_eq!(world.keys("000e"), keys);
-    let kept = bytes(&stills(&second, &other));
-    assert_eq!(kept.len(), bytes(&stills(&first, &run)).len());
 }
 
 #[test]
