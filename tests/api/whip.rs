@@ -231,17 +231,3 @@ fn every_end_is_on_the_timeline() {
     assert_eq!(server.wait_for_event(&run_drained, "run_failed")["reason"], "shutdown");
     assert_eq!(server.get("/v1/runs").json().as_array().map(Vec::len), Some(4));
 }
-
-#[test]
-fn offers_beyond_the_rate_are_refused_in_words_with_a_time() {
-    let server = Setup::temporary().var("SERVICE_RATE_LIMIT_TENANT_RPS", "1").start();
-    let replies: Vec<Reply> = (0..8).map(|_| publishing(&server, &offer("VP8")).send()).collect();
-    let refused = replies.iter().find(|reply| reply.status == 429).expect("eight at once are many");
-    assert!(replies.iter().all(|reply| matches!(reply.status, 201 | 429)));
-    let again: u64 = refused.header("retry-after").parse().expect("seconds");
-    assert!(
-        again >= 1 && refused.text.contains("your limit of requests a second"),
-        "{}",
-        refused.text
-    );
-}
