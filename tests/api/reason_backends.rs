@@ -90,19 +90,3 @@ fn a_model_that_is_away_for_a_moment_costs_no_chunk() {
     let attempts: u64 = inferred.iter().filter_map(|chunk| chunk["attempts"].as_u64()).sum();
     assert!(attempts > 18, "what was asked in vain is told: {attempts}");
 }
-
-/// A backend that keeps asking for a retry later costs a reasoning as much as its outage may.
-#[test]
-fn a_rest_that_is_longer_than_an_outage_may_be_is_not_waited_for() {
-    let model = Model::start(|_| Step::rate_limited(Some("3600")));
-    let setup = model.behind(Setup::temporary().clips());
-    let server = setup.var("SERVICE_REASON_OUTAGE_MS", "60000").start();
-    let run = server.create_run();
-    reason(&server, &run, &json!({"max_frames": 30})).assert_ok();
-    let chunk = &server.payloads(&run, "semantic_chunk_inferred")[0];
-    let why = chunk["semantic_error"].as_str().unwrap_or_default();
-    assert!(why.contains("rate limited"), "{why}");
-    // A short rest is waited for in the place, and the question put once more.
-    let asked = model.server.seen().len();
-    assert!((1..=2).contains(&asked), "{asked}");
-}
