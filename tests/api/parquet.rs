@@ -63,19 +63,3 @@ fn analysts_read_what_the_api_answers_row_for_row() {
     look.arg(settings().join("check.py")).arg("--picture").arg(out.join("timeline.png"));
     python::run(&mut look).unwrap_or_else(|said| panic!("{said}"));
 }
-
-#[test]
-fn a_run_that_is_not_there_leaves_no_files() {
-    let Some(sightline) = sightline() else { return };
-    let server = shared();
-    let dir = tempfile::tempdir().expect("a directory");
-    let out = dir.path().join("out");
-    let unknown = format!("run-{}", "0".repeat(32));
-    for (run, code, says) in [(unknown.as_str(), 3, "not found"), ("../runs", 2, "../runs")] {
-        let refused = export(&sightline, &server, run, &out);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(code), "{said}");
-        assert!(said.contains(says), "{said}");
-        assert!(!out.exists(), "{run}");
-    }
-}
