@@ -168,17 +168,3 @@ fn a_deleted_run_is_gone_and_a_refusal_says_why() {
         assert_eq!(error["message"], begins, "{path}");
     }
 }
-
-#[test]
-fn a_marker_names_what_it_replaces_or_null() {
-    let server = shared();
-    let run = server.create_run();
-    let body = json!({"model": "qwen3-vl-8b", "frames": [frame()]});
-    let analyzed = server.post_run(&run, "analyze", &body).json();
-    let listed = server.get(&format!("/v1/runs/{run}/markers")).json();
-    let told = server.payloads(&run, "marker_emitted");
-    for marker in [&analyzed["markers"][0], &listed["markers"][0], &told[0]] {
-        let marker = marker.as_object().expect("a marker");
-        assert_eq!(marker.get("supersedes_marker_id"), Some(&Value::Null), "{marker:?}");
-    }
-}
