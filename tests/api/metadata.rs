@@ -1,4 +1,4 @@
-//! Frame metadata: alike for frames of an ingest and of a caller, with no part that is not a value.
+//! Frame metadata: alike for frames of an ingest and of a caller.
 
 use serde_json::{Value, json};
 
