@@ -198,65 +198,25 @@ fn a_clip_cut_short_or_damaged_keeps_the_frames_it_has_and_says_so(
     }
 }
 
-/// Sends an ingest that takes a while, does `act` meanwhile, and returns the ingest's answer.
-fn during_ingest(server: &Server, run: &str, act: impl FnOnce()) -> Reply {
-    std::thread::scope(|scope| {
-        let body = json!({"source_uri": "screen.mp4", "max_frames": 500_000});
-        let long = scope.spawn(move || server.post_run(run, "ingest", &body));
+#[test]
+fn a_worker_that_is_killed_from_outside_costs_a_retry() {
+    let server = Setup::temporary().clips().start();
+    let run = server.create_run();
+    let body = json!({"source_uri": "screen.mp4", "max_frames": 500_000});
+    let reply = std::thread::scope(|scope| {
+        let long = scope.spawn(|| server.post_run(&run, "ingest", &body));
         std::thread::sleep(Duration::from_millis(700));
         assert!(!long.is_finished(), "the clip is too short for this test");
-        act();
+        assert_eq!(server.kill_workers(), 1);
         long.join().expect("no panic")
-    })
-}
-
-#[test]
-fn a_worker_that_dies_and_a_run_that_ends_take_their_ingest_with_them() {
-    let server = Setup::temporary().clips().start();
-    a_worker_that_is_killed_from_outside_costs_a_retry(&server);
-    a_run_that_ends_takes_its_ingest_with_it(&server);
-}
-
-fn a_run_that_ends_takes_its_ingest_with_it(server: &Server) {
-    let (run, path) = (server.create_run(), "/v1/runs");
-    let reply = during_ingest(server, &run, || {
-        let busy = ingest(server, &run, "motion.mp4");
-        assert_eq!((busy.status, busy.code().as_str()), (409, "conflict"), "one ingest at a time");
-        let frames = || {
-            let state = server.get(&format!("{path}/{run}/state")).json();
-            state["progress"]["frames"].as_u64().expect("the job is under way")
-        };
-        // Signals come by whole GOPs, later than the frames that are told of.
-        while frames() < 600 {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        assert_eq!(server.post(&format!("{path}/{run}/stop"), &json!({})).status, 200);
     });
-    assert_eq!((reply.status, reply.code().as_str()), (409, "conflict"), "{}", reply.text);
-    // Its worker may still be ending when the stop is answered.
-    let kept = server.wait_for_event(&run, "frames_decoded");
-    assert_eq!(kept["truncated"], true, "{kept}");
-    assert!(server.kinds(&run).contains(&"stop_requested".to_owned()));
-    let state = server.get(&format!("{path}/{run}/state")).json();
-    assert!(state.get("progress").is_none(), "the job is gone: {state}");
-
-    let run = server.create_run();
-    during_ingest(server, &run, || {
-        assert_eq!(server.call("DELETE", &format!("{path}/{run}")).send().status, 200);
-    })
-    .assert_refused(404, "not_found");
-}
-
-fn a_worker_that_is_killed_from_outside_costs_a_retry(server: &Server) {
-    let run = server.create_run();
-    let reply = during_ingest(server, &run, || assert_eq!(server.kill_workers(), 1));
     let reply = reply.assert_refused(503, "unavailable");
     let message = &reply.json()["error"]["message"];
     assert!(message.as_str().is_some_and(|told| told.contains("killed from outside")), "{message}");
     assert!(!reply.header("retry-after").is_empty());
     let next = server.create_run();
     for run in [run, next.clone()] {
-        assert_eq!(ingest(server, &run, "motion.mp4").status, 200, "the run and the server go on");
+        assert_eq!(ingest(&server, &run, "motion.mp4").status, 200, "the run and the server go on");
     }
     let kinds = server.kinds(&next);
     let (last, stills) = (kinds.len() - 2, &kinds[2..kinds.len() - 2]);
