@@ -4,7 +4,6 @@ use std::{fs::File, io::Write, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::routes::work;
 use crate::support::{BOB, Reply, Server, Setup, can_mount, files, wait_until};
 
 /// An age in days that has passed by the next start: a few milliseconds.
@@ -89,34 +88,6 @@ fn an_ingest_past_the_quota_is_refused_until_something_is_deleted() {
     // What the log says of them is there until it is compacted.
     wait_until("what is gone counts no more", || used(&server) < before / 2);
     ingested(&server, "motion.mp4");
-}
-
-#[test]
-fn without_room_for_anything_new_work_is_told_and_old_work_ends() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
-    let run = server.create_run();
-    let total = used(&server);
-    drop(server);
-    for (name, status, code) in [
-        ("SERVICE_PRINCIPAL_QUOTA_BYTES", 409, "conflict"),
-        ("SERVICE_QUOTA_BYTES", 503, "unavailable"),
-    ] {
-        let server = Setup::new(dir.path()).var(name, &total.to_string()).start();
-        for (path, body) in work(&run) {
-            let refused = server.post(&path, &body);
-            assert_eq!((refused.status, refused.code().as_str()), (status, code), "{path}");
-            let retry = refused.header("retry-after");
-            assert_eq!(retry.is_empty(), status == 409, "{path}: {retry:?}");
-        }
-        let refused = server.post_run(&run, "keepalive", &json!({}));
-        assert_eq!((refused.status, refused.code().as_str()), (status, code));
-    }
-    let server = Setup::new(dir.path()).var("SERVICE_QUOTA_BYTES", "1").start();
-    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
-    wait_until("a deleted run in the way is purged", || used(&server) == 0);
-    server.create_run();
 }
 
 #[test]
