@@ -63,37 +63,6 @@ pub fn made(server: &Server, source: &str) -> (Value, Vec<Value>) {
 }
 
 #[test]
-fn a_clip_behind_a_url_gives_what_the_same_file_gives() {
-    let clips = clips();
-    let certificate = Certificate::new();
-    let root = clips.clone();
-    let host = Host::start(&certificate, move |asked, out| {
-        let (how, name) = asked.path[1..].split_once('/').expect("two parts");
-        let bytes = std::fs::read(root.join(name))?;
-        match how {
-            "ranges" => out.ranged(asked, &bytes, &["etag: \"1\""]),
-            "whole" => out.whole(&bytes),
-            "moved" => out.redirect(&format!("../ranges/{name}")),
-            _ => out.status("404 Not Found"),
-        }
-    });
-    let server = setup(&certificate).root(&clips).start();
-    let names = ["motion.mp4", "water.webm", "signing.mkv"];
-    for name in names {
-        let local = made(&server, name);
-        for how in ["ranges", "whole", "moved"] {
-            let remote = made(&server, &host.url(&format!("/{how}/{name}")));
-            assert!(remote == local, "{how}/{name} differs from the file");
-        }
-    }
-    let run = server.create_run();
-    let url = host.url("/ranges/motion.mp4");
-    assert_eq!(ingest(&server, &run, &url).status, 200);
-    let record = server.get(&format!("/v1/runs/{run}")).json();
-    assert_eq!((&record["source"], &record["source_uri"]), (&json!("url"), &json!(url)));
-}
-
-#[test]
 fn credentials_reach_their_host_and_nobody_else() {
     let certificate = Certificate::new();
     let bytes = Arc::new(clip_bytes("motion.mp4"));
