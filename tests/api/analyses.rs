@@ -1,4 +1,5 @@
-//! Analyses have names: markers are those of the newest of a stream unless another is asked for.
+//! Analyses: their names, markers of the newest of a stream unless another is asked for, what they refuse, and what they say of
+//! recorded frames.
 
 use media::{EventType, Marker, RunId};
 use serde_json::{Value, json};
@@ -146,4 +147,54 @@ fn markers_of_older_logs_are_those_of_an_analysis_before_all_others(server: &Ser
     let new = analyze(server, &RUN.to_string(), "main", &frames(0, 3));
     assert_eq!(array(&server.get(&path)), new);
     assert_eq!(array(&server.get(&format!("{path}?analysis_id=all"))).len(), 5);
+}
+
+#[test]
+fn a_run_that_has_ended_is_a_conflict_before_its_frames_are_looked_for() {
+    let server = shared();
+    let run = server.create_run();
+    let path = format!("/v1/runs/{run}/analyze");
+    assert_eq!(server.post(&path, &json!({"model": "qwen3-vl-8b"})).fields(), ["frames"]);
+    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
+    assert_eq!(server.post(&path, &json!({"model": "qwen3-vl-8b"})).status, 409);
+    assert_eq!(server.post(&path, &json!({"model": ""})).status, 422, "the body comes first");
+}
+
+#[test]
+fn a_name_that_is_none_of_a_list_is_answered_with_where_the_list_is() {
+    let server = shared();
+    let query = json!({"run_id": server.create_run(), "kind": "markers"});
+    let kinds = server.post("/v1/query", &query).assert_invalid("kind", "a list's name").text;
+    assert!(kinds.contains("marker_emitted") && kinds.contains("run_created"), "{kinds}");
+    let models = server.post("/v1/runs", &json!({"model": "gpt"})).assert_invalid("model", "gpt");
+    assert!(models.text.contains("GET /v1/models lists them"), "{}", models.text);
+}
+
+#[test]
+fn recorded_frames_are_reported_as_they_were_decoded() {
+    let server = shared().with_clips();
+    let run = server.ingested(&json!({"source_uri": "motion.mp4", "sampling_policy": "fixed", "fixed_fps": 2, "max_frames": 6, "stream_id": "cam"}));
+    let rows = [
+        (json!({}), ""),
+        (json!({"stream_id": "cam"}), ""),
+        (json!({"stream_id": "other"}), "stream_id"),
+        (json!({"sampling_policy": "fixed", "fixed_fps": 2}), ""),
+        (json!({"sampling_policy": "fixed", "fixed_fps": 3}), "fixed_fps"),
+        (json!({"sampling_policy": "fixed"}), "fixed_fps"),
+        (json!({"sampling_policy": "source_fps_adaptive"}), "sampling_policy"),
+    ];
+    for (mut body, field) in rows {
+        body["model"] = json!("qwen3-vl-8b");
+        let reply = server.post_run(&run, "analyze", &body);
+        assert_eq!(reply.fields().first().map_or("", |field| field), field, "{body}");
+        assert_eq!(reply.status, if field.is_empty() { 200 } else { 422 }, "{body}");
+        if field.is_empty() {
+            let metadata = &reply.json()["metadata"][0];
+            let found = (&metadata["sampling_policy"], &metadata["sample_fps"]);
+            assert_eq!(found, (&json!("fixed"), &json!(2.0)), "{body}");
+        }
+    }
+    let analysed = server.payloads(&run, "analysis_generated");
+    assert_eq!(analysed.len(), 3);
+    assert!(analysed.iter().all(|payload| payload["sampling_policy"] == "fixed"));
 }
