@@ -151,9 +151,17 @@ fn plain_words_are_a_description_and_the_callers_object_is_an_output() {
 fn what_would_change_the_meaning_is_refused_and_a_longer_source_is_said() {
     let server = shared().with_clips();
     let run = server.create_run();
-    for field in ["media", "local_audio"] {
-        let refused = reason(&server, &run, &json!({ field: {} }));
-        assert_eq!((refused.status, refused.fields()), (422, vec![field.to_owned()]));
+    let rows = [
+        (json!({"media": {}}), "media"),
+        (json!({"local_audio": {}}), "local_audio"),
+        (json!({"first_pass_model": "gpt-0"}), "first_pass_model"),
+        (json!({"semantic_frames_per_chunk": 2, "visual_diff": true}), "semantic_frames_per_chunk"),
+        (json!({"crop": {"x": 0.6, "y": 0, "width": 0.5, "height": 1}}), "crop.width"),
+        (json!({"output_schema": {"$ref": "http://a/b"}}), "output_schema"),
+    ];
+    for (more, field) in rows {
+        let refused = reason(&server, &run, &more).assert_status(422);
+        assert_eq!(refused.fields()[0], field, "{more}: {}", refused.text);
     }
     let ingest = |max_frames: u64, more: Value| {
         let mut body = json!({"source_uri": "talk.mp4", "max_frames": max_frames});
