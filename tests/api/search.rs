@@ -246,50 +246,15 @@ fn check_descriptions(server: &Server) {
     }
 }
 
-/// Queries and limits hold at the bound and not past it.
+/// A query is bounded in bytes once white space around it is gone; `limits.rs` has the rest.
 fn check_bounds(server: &Server) {
     let rows = [
-        (json!({"query": "a"}), 200, ""),
-        (json!({"query": "\u{0}"}), 200, ""),
-        (json!({"query": "a".repeat(1024)}), 200, ""),
-        (json!({"query": format!("\u{3000} {}\n", "a".repeat(1024))}), 200, ""),
-        (json!({"query": "ΐ".repeat(512)}), 200, ""),
-        (json!({"query": "a", "unknown": 1}), 200, ""),
-        (json!({"query": "a", "run_id": null, "limit": null}), 200, ""),
-        (json!({"query": "a".repeat(1025)}), 422, "query"),
-        (json!({"query": "é".repeat(513)}), 422, "query"),
-        (json!({"query": ""}), 422, "query"),
-        (json!({"query": " \t\u{a0}"}), 422, "query"),
-        (json!({"query": 1}), 422, "query"),
-        (json!({"query": null}), 422, "query"),
-        (json!({}), 422, "query"),
-        (json!([]), 422, "body"),
-        (json!({"query": "a", "limit": 1}), 200, ""),
-        (json!({"query": "a", "limit": 500}), 200, ""),
-        (json!({"query": "a", "limit": 0}), 422, "limit"),
-        (json!({"query": "a", "limit": 501}), 422, "limit"),
-        (json!({"query": "a", "limit": 1.0}), 422, "limit"),
-        (json!({"query": "a", "limit": "1"}), 422, "limit"),
-        (json!({"query": "a", "run_id": 1}), 422, "run_id"),
-        (json!({"query": "a", "run_id": "run-1"}), 422, "run_id"),
-        (json!({"query": "a", "run_id": run(9).to_string()}), 404, ""),
-        (json!({"query": "a", "run_id": run(4).to_string()}), 404, ""),
-        (json!({"query": "a", "run_id": run(3).to_string()}), 404, ""),
-        (json!({"query": "a", "run_id": run(1).to_string()}), 200, ""),
+        (format!("\u{3000} {}\n", "a".repeat(1024)), 200),
+        ("ΐ".repeat(512), 200),
+        ("é".repeat(513), 422),
+        (" \t\u{a0}".to_owned(), 422),
     ];
-    for (body, status, field) in rows {
-        let reply = server.post("/v1/search", &body);
-        let name: String = body.to_string().chars().take(80).collect();
-        assert_eq!(reply.status, status, "{name}: {}", reply.text);
-        assert_eq!(reply.fields().first().map_or("", |field| field), field, "{name}");
-        if status == 404 {
-            assert_eq!(reply.code(), "not_found", "{name}");
-        }
+    for (query, status) in rows {
+        server.post("/v1/search", &json!({ "query": query })).assert_status(status);
     }
-    let plain = server.call("POST", "/v1/search").body("{\"query\":\"a\"}").send();
-    assert_eq!(plain.status, 415);
-    let broken = server.call("POST", "/v1/search").header("content-type", "application/json");
-    assert_eq!(broken.body("{\"query\":").send().status, 400);
-    let nobody = server.call("POST", "/v1/search").key(None).json(&json!({"query": "a"}));
-    assert_eq!((nobody.send().status, server.get("/v1/search").status), (401, 405));
 }
