@@ -1,7 +1,5 @@
 //! A model that fails is said: in the answer, the events, the run, the log and the metrics.
 
-use std::net::TcpListener;
-
 use scripted_model::Step;
 use serde_json::{Value, json};
 
@@ -10,7 +8,7 @@ use super::{
     routes::frame,
 };
 use crate::support::{
-    Server, Setup,
+    Server, Setup, free_address,
     model::{Model, prompt, stock},
     shared,
 };
@@ -61,8 +59,7 @@ fn a_wrong_name_is_said_everywhere() {
 
 #[test]
 fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
-    let unused = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    let gone = format!("http://{}", unused.expect("a port"));
+    let gone = format!("http://{}", free_address());
     let alone = shared().with_clips();
     let rows = [
         ("no backend", json!({}), json!([true, 0, 0, "no inference backend is configured", true])),

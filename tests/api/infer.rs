@@ -6,7 +6,7 @@ use scripted_model::{Seen, Step};
 use serde_json::{Value, json};
 
 use crate::support::{
-    BOB, Server, Setup,
+    BOB, Server, Setup, free_address,
     model::{Model, list, prompt},
     shared,
 };
@@ -305,9 +305,7 @@ fn a_batch_returns_in_order_with_a_failure_for_each_that_failed(model: &Model, s
 #[test]
 fn models_say_who_serves_them_and_whether_they_can_be_reached() {
     let model = says_hello();
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let nowhere = closed.local_addr().expect("bound");
-    drop(closed);
+    let nowhere = free_address();
     model.server.answer_probes(list(&["org/house-7b-awq"]));
     let house = "openai_kind = \"sglang\"\nmodel = \"house-7b\"\n\
         upstream_model = \"org/house-7b-awq\"\npriority = 1";
