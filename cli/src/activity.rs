@@ -147,23 +147,22 @@ pub fn print(out: &mut StdoutWriter, episodes: &[EpisodeRecord]) -> Result<(), C
 
 /// Makes a table with one line per episode.
 fn table(episodes: &[EpisodeRecord]) -> TextTable {
-    let mut table =
-        TextTable::new(&["ACTIVITY", ">START", ">LENGTH", ">PEAK", ">PEAK FRAME", "WHERE"]);
-    for (number, episode) in (1..).zip(episodes) {
+    let row = |(number, episode): (u64, &EpisodeRecord)| {
         let length = match episode.length_ms() {
             Some(length_ms) => format!("{:.1} s", length_ms as f64 / 1000.0),
             None => "lasts".to_owned(),
         };
-        table.push(vec![
+        [
             number.to_string(),
             clock(episode.start_pts_ms),
             length,
             format!("{:.3}", episode.peak_score),
             episode.peak_frame.to_string(),
             episode.place(),
-        ]);
-    }
-    table
+        ]
+    };
+    let columns = ["ACTIVITY", ">START", ">LENGTH", ">PEAK", ">PEAK FRAME", "WHERE"];
+    TextTable::of(columns, (1..).zip(episodes).map(row))
 }
 
 #[cfg(test)]

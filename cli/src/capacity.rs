@@ -91,31 +91,19 @@ pub fn run(args: &FleetArgs) -> Result<(), CliError> {
         out.json(&json!({ "given": args, "lines": lines, "shared": shared }))?;
         return out.finish();
     }
-    let mut table = TextTable::new(&["ABOUT", "WHAT", ">VALUE", "UNIT", "ARITHMETIC"]);
-    for line in &lines {
-        table.push([
-            line.about.to_owned(),
-            line.what.to_owned(),
-            plan::figure(line.value),
-            line.unit.to_owned(),
-            line.arithmetic.clone(),
-        ]);
-    }
-    out.table(&table)?;
+    let rows = lines.iter().map(|line| {
+        let value = plan::figure(line.value);
+        [line.about, line.what, &value, line.unit, &line.arithmetic].map(str::to_owned)
+    });
+    let columns = ["ABOUT", "WHAT", ">VALUE", "UNIT", "ARITHMETIC"];
+    out.table(&TextTable::of(columns, rows))?;
     out.line("")?;
-    let mut table =
-        TextTable::new(&["ALL SHARE", ">MOST", ">NOW", ">10 TIMES", ">100 TIMES", "ARITHMETIC"]);
-    for one in &shared {
+    let rows = shared.iter().map(|one| {
         let [now, ten, hundred] = one.at.map(|part| format!("{}%", plan::figure(part * 100.0)));
-        table.push([
-            one.what.to_owned(),
-            plan::figure(one.most),
-            now,
-            ten,
-            hundred,
-            one.arithmetic.clone(),
-        ]);
-    }
-    out.table(&table)?;
+        let most = plan::figure(one.most);
+        [one.what.to_owned(), most, now, ten, hundred, one.arithmetic.clone()]
+    });
+    let columns = ["ALL SHARE", ">MOST", ">NOW", ">10 TIMES", ">100 TIMES", "ARITHMETIC"];
+    out.table(&TextTable::of(columns, rows))?;
     out.finish()
 }

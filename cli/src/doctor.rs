@@ -169,18 +169,17 @@ pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
         let version = env!("CARGO_PKG_VERSION");
         out.json(&json!({ "version": version, "healthy": failed.is_empty(), "checks": checks }))?;
     } else {
-        let mut table = TextTable::new(&["AREA", "CHECK", "STATE", "DETAIL"]);
-        for check in &checks {
+        let row = |check: &Check| {
             let state = match check.state {
                 CheckState::Ok => "ok",
                 CheckState::Warn => "warn",
                 CheckState::Fail => "FAIL",
                 CheckState::Absent => "no",
             };
-            let cells = [check.area, &check.name, state, &check.detail];
-            table.push(cells.map(str::to_owned));
-        }
-        out.table(&table)?;
+            [check.area, &check.name, state, &check.detail].map(str::to_owned)
+        };
+        let columns = ["AREA", "CHECK", "STATE", "DETAIL"];
+        out.table(&TextTable::of(columns, checks.iter().map(row)))?;
     }
     out.finish()?;
     match failed.as_slice() {

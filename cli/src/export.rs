@@ -58,10 +58,11 @@ pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     export.frames(&mut folder, streams)?;
     export.episodes(&mut folder)?;
     export.markers(&mut folder)?;
-    let mut table = output::TextTable::new(&["FILE", ">ROWS", ">BYTES"]);
-    for file in &folder.whole {
-        table.push([file.path.display().to_string(), grouped(file.rows), grouped(file.bytes)]);
-    }
+    let rows = folder
+        .whole
+        .iter()
+        .map(|file| [file.path.display().to_string(), grouped(file.rows), grouped(file.bytes)]);
+    let table = output::TextTable::of(["FILE", ">ROWS", ">BYTES"], rows);
     folder.keep()?;
     let mut out = StdoutWriter::stdout();
     out.table(&table)?;

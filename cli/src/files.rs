@@ -78,18 +78,16 @@ pub fn save(content: &[u8], to: Option<&std::path::Path>) -> Result<(), CliError
 
 fn list(client: &ApiClient, json: bool) -> Result<(), CliError> {
     let files: Vec<Value> = client.pages("v1/files", &[], "/files")?;
-    output::print(json, &files, |files| {
-        let mut table = TextTable::new(&["NAME", "UPLOADED", ">SIZE", "TYPE", "CALLED", "SOURCE"]);
-        for file in files {
-            table.push([
-                text(&file["file_name"]),
-                text(&file["uploaded_at"]),
-                bytes(file["bytes"].as_u64().unwrap_or(0)),
-                text(&file["media_type"]),
-                text(&file["original_name"]),
-                text(&file["file_path"]),
-            ]);
-        }
-        table
-    })
+    let row = |file: &Value| {
+        [
+            text(&file["file_name"]),
+            text(&file["uploaded_at"]),
+            bytes(file["bytes"].as_u64().unwrap_or(0)),
+            text(&file["media_type"]),
+            text(&file["original_name"]),
+            text(&file["file_path"]),
+        ]
+    };
+    let columns = ["NAME", "UPLOADED", ">SIZE", "TYPE", "CALLED", "SOURCE"];
+    output::print(json, &files, |files| TextTable::of(columns, files.iter().map(row)))
 }

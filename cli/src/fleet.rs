@@ -56,11 +56,6 @@ pub fn run(args: &FleetArgs) -> Result<(), CliError> {
         ),
     };
     let rows = found[list].as_array().ok_or_else(|| client.target.odd(format!("no {list}")))?;
-    output::print(args.json, &found, |_| {
-        let mut table = TextTable::new(&columns);
-        for row in rows {
-            table.push(fields.map(|field| or_dash(&row[field])));
-        }
-        table
-    })
+    let row = |row: &Value| fields.map(|field| or_dash(&row[field]));
+    output::print(args.json, &found, |_| TextTable::of(columns, rows.iter().map(row)))
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::{
     client::{ApiClient, ServerArgs, run_path},
     error::CliError,
-    output::{self, TextTable, clock, text},
+    output::{self, TextTable, clock_or_dash, text},
 };
 
 /// Arguments of `interactions`.
@@ -37,17 +37,16 @@ pub fn fetch(client: &ApiClient, run: &str, index: Option<&str>) -> Result<Vec<V
 
 /// Makes a table with one line per answer.
 pub fn table(said: &[Value]) -> TextTable {
-    let mut table = TextTable::new(&[">START", ">END", "TYPE", ">CONFIDENCE", "DESCRIPTION"]);
-    let at = |value: &Value| value.as_i64().map_or_else(|| "-".to_owned(), clock);
-    for one in said {
+    let row = |one: &Value| {
         let confidence = one["confidence"].as_f64();
-        table.push([
-            at(&one["start_pts_ms"]),
-            at(&one["end_pts_ms"]),
+        [
+            clock_or_dash(&one["start_pts_ms"]),
+            clock_or_dash(&one["end_pts_ms"]),
             text(&one["event_type"]),
             confidence.map_or_else(|| "-".to_owned(), |confidence| format!("{confidence:.3}")),
             text(&one["description"]),
-        ]);
-    }
-    table
+        ]
+    };
+    let columns = [">START", ">END", "TYPE", ">CONFIDENCE", "DESCRIPTION"];
+    TextTable::of(columns, said.iter().map(row))
 }

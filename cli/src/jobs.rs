@@ -44,12 +44,10 @@ pub fn run(args: &JobsArgs) -> Result<(), CliError> {
     if args.json {
         out.json(&reply)?;
     } else if let Some(jobs) = reply["jobs"].as_array() {
-        let mut table = TextTable::new(&["JOB", "STARTED", "PROGRESS"]);
-        for job in jobs {
-            let progress = under_way(job).unwrap_or_default();
-            table.push([text(&job["job_id"]), text(&job["started_at"]), progress]);
-        }
-        out.table(&table)?;
+        let row = |job: &Value| {
+            [text(&job["job_id"]), text(&job["started_at"]), under_way(job).unwrap_or_default()]
+        };
+        out.table(&TextTable::of(["JOB", "STARTED", "PROGRESS"], jobs.iter().map(row)))?;
     } else {
         out.line(under_way(&reply).unwrap_or_else(|| text(&reply)))?;
         for (name, value) in [("result", &reply["result"]), ("error", &reply["error"])] {

@@ -47,21 +47,18 @@ fn fetch(client: &ApiClient, run: &str) -> Result<Vec<Value>, CliError> {
 /// Runs `keyframes`.
 pub fn list(args: &KeyframesArgs) -> Result<(), CliError> {
     let stills = fetch(&ApiClient::new(&args.server)?, &args.run)?;
-    output::print(args.json, &stills, |stills| {
-        let columns = [">TIME", ">FRAME", "TYPE", ">SIZE", "SHA256", "DESCRIPTION"];
-        let mut table = TextTable::new(&columns);
-        for still in stills {
-            table.push([
-                clock(still["pts_ms"].as_i64().unwrap_or(0)),
-                text(&still["frame_index"]),
-                text(&still["event_type"]),
-                bytes(still["image_bytes"].as_u64().unwrap_or(0)),
-                text(&still["image_sha256"]),
-                text(&still["description"]),
-            ]);
-        }
-        table
-    })
+    let row = |still: &Value| {
+        [
+            clock(still["pts_ms"].as_i64().unwrap_or(0)),
+            text(&still["frame_index"]),
+            text(&still["event_type"]),
+            bytes(still["image_bytes"].as_u64().unwrap_or(0)),
+            text(&still["image_sha256"]),
+            text(&still["description"]),
+        ]
+    };
+    let columns = [">TIME", ">FRAME", "TYPE", ">SIZE", "SHA256", "DESCRIPTION"];
+    output::print(args.json, &stills, |stills| TextTable::of(columns, stills.iter().map(row)))
 }
 
 /// Runs `keyframe`.

@@ -74,7 +74,10 @@ pub fn run(args: &MarkersArgs) -> Result<(), CliError> {
 pub fn print(out: &mut StdoutWriter, markers: &[MarkerRecord], all: bool) -> Result<(), CliError> {
     let shown = markers.iter().filter(|marker| all || marker.event_type != NOTHING);
     let shown: Vec<&MarkerRecord> = shown.collect();
-    out.table(&table(&shown))?;
+    out.table(&TextTable::of(
+        ["TYPE", "STATUS", ">START", ">END", ">FRAMES", ">CONFIDENCE"],
+        shown.iter().map(|marker| row(marker)),
+    ))?;
     out.flush()?;
     match markers.len() - shown.len() {
         0 => {}
@@ -92,21 +95,16 @@ pub fn fetch(
     client.pages(&run_path(run, "/markers")?, query, "/markers")
 }
 
-/// Makes a table with one line per marker.
-fn table(markers: &[&MarkerRecord]) -> TextTable {
-    let mut table = TextTable::new(&["TYPE", "STATUS", ">START", ">END", ">FRAMES", ">CONFIDENCE"]);
-    for marker in markers {
-        table.push([
-            marker.event_type.clone(),
-            marker.status.clone(),
-            clock(marker.start_pts_ms),
-            clock(marker.end_pts_ms),
-            match marker.start_frame == marker.end_frame {
-                true => marker.start_frame.to_string(),
-                false => format!("{}-{}", marker.start_frame, marker.end_frame),
-            },
-            format!("{:.3}", marker.confidence),
-        ]);
-    }
-    table
+fn row(marker: &MarkerRecord) -> [String; 6] {
+    [
+        marker.event_type.clone(),
+        marker.status.clone(),
+        clock(marker.start_pts_ms),
+        clock(marker.end_pts_ms),
+        match marker.start_frame == marker.end_frame {
+            true => marker.start_frame.to_string(),
+            false => format!("{}-{}", marker.start_frame, marker.end_frame),
+        },
+        format!("{:.3}", marker.confidence),
+    ]
 }

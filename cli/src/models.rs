@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     client::{ApiClient, ServerArgs},
     error::CliError,
-    output::{StdoutWriter, TextTable, or_dash, text},
+    output::{StdoutWriter, TextTable, joined, or_dash, text},
 };
 
 const READY: &str = "ready";
@@ -48,37 +48,32 @@ pub fn run(args: &ModelsArgs) -> Result<(), CliError> {
         return out.finish();
     }
     let found: Models = client.get("v1/models", &[])?;
-    let mut table = TextTable::new(&["MODEL", "TIER", "AVAILABILITY", "BACKENDS"]);
     let total = found.models.len();
     let is_there = |model: &Model| matches!(&*model.availability, READY | "unreachable");
     let shown = |model: &Model| args.all || is_there(model);
     let listed: Vec<Model> = found.models.into_iter().filter(shown).collect();
     let left_out = total - listed.len();
-    for Model { id, tier, availability, providers_available } in listed {
-        table.push([id, tier, availability, providers_available.join(", ")]);
-    }
-    out.table(&table)?;
-    let mut table =
-        TextTable::new(&["BACKEND", "TYPE", "REACHABLE", "ASKED FOR", "LISTS", "LAST ERROR"]);
-    for provider in &found.providers {
-        let lists = provider["lists"].as_array().map_or_else(
-            || "-".to_owned(),
-            |names| names.iter().map(text).collect::<Vec<_>>().join(", "),
-        );
-        table.push([
-            text(&provider["name"]),
-            text(&provider["type"]),
-            text(&provider["reachable"]),
-            or_dash(&provider["asked_for"]),
-            lists,
-            or_dash(&provider["last_error"]),
-        ]);
-    }
+    let row = |model: Model| {
+        [model.id, model.tier, model.availability, model.providers_available.join(", ")]
+    };
+    let columns = ["MODEL", "TIER", "AVAILABILITY", "BACKENDS"];
+    out.table(&TextTable::of(columns, listed.into_iter().map(row)))?;
     if found.providers.is_empty() {
         note!("sightline: no model backend: SERVICE_VLLM_BASE_URL of the server names one");
     } else {
         out.line("")?;
-        out.table(&table)?;
+        let row = |provider: &Value| {
+            [
+                text(&provider["name"]),
+                text(&provider["type"]),
+                text(&provider["reachable"]),
+                or_dash(&provider["asked_for"]),
+                joined(&provider["lists"], "-"),
+                or_dash(&provider["last_error"]),
+            ]
+        };
+        let columns = ["BACKEND", "TYPE", "REACHABLE", "ASKED FOR", "LISTS", "LAST ERROR"];
+        out.table(&TextTable::of(columns, found.providers.iter().map(row)))?;
     }
     out.finish()?;
     if left_out > 0 {

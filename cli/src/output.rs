@@ -167,6 +167,16 @@ impl TextTable {
         }
     }
 
+    /// Creates a table of these rows.
+    pub fn of<const N: usize>(
+        columns: [&str; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) -> TextTable {
+        let mut table = TextTable::new(&columns);
+        rows.into_iter().for_each(|cells| table.push(cells));
+        table
+    }
+
     /// Adds a row with one cell per column.
     pub fn push(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<String> = cells.into_iter().map(|cell| printable(&cell)).collect();
@@ -230,6 +240,17 @@ pub fn or_dash(value: &Value) -> String {
     if value.is_null() { "-".to_owned() } else { text(value) }
 }
 
+/// Formats a list of JSON values for a cell, as `none` if it is no list.
+pub fn joined(list: &Value, none: &str) -> String {
+    let items = list.as_array().map(|items| items.iter().map(text).collect::<Vec<_>>());
+    items.map_or_else(|| none.to_owned(), |items| items.join(", "))
+}
+
+/// Formats media time in milliseconds like [`clock`], with a dash for anything else.
+pub fn clock_or_dash(pts_ms: &Value) -> String {
+    pts_ms.as_i64().map_or_else(|| "-".to_owned(), clock)
+}
+
 /// Formats media time as `m:ss.mmm`, with hours if there are any.
 pub fn clock(pts_ms: i64) -> String {
     let sign = if pts_ms < 0 { "-" } else { "" };
@@ -291,9 +312,8 @@ mod tests {
 
     #[test]
     fn columns_align() {
-        let mut table = TextTable::new(&["name", ">n"]);
-        table.push(["a".to_owned(), "1".to_owned()]);
-        table.push(["long".to_owned(), "1000".to_owned()]);
+        let rows = [["a", "1"], ["long", "1000"]].map(|row| row.map(str::to_owned));
+        let table = TextTable::of(["name", ">n"], rows);
         let widths = table.widths();
         assert_eq!(table.row(&table.head, &widths), "name     n");
         assert_eq!(table.row(&table.rows[0], &widths), "a        1");

@@ -177,24 +177,22 @@ fn list(
     let mut query = vec![("limit", limit.to_string())];
     query.extend(status.map(|status| ("status", status)));
     let runs: Vec<Value> = client.get("v1/runs", &query)?;
-    output::print(json, &runs, |runs| {
-        let mut table = TextTable::new(&["RUN", "STATUS", "NOW", "CREATED", "LABEL", "SOURCE"]);
-        for run in runs {
-            let live = || match run["session_id"].is_null() {
-                true => "-".to_owned(),
-                false => or_dash(&run["source"]),
-            };
-            table.push([
-                text(&run["run_id"]),
-                text(&run["status"]),
-                under_way(&run["active_job"]).unwrap_or_else(live),
-                or_dash(&run["created_at"]),
-                or_dash(&run["label"]),
-                or_dash(&run["source_uri"]),
-            ]);
-        }
-        table
-    })
+    let row = |run: &Value| {
+        let live = || match run["session_id"].is_null() {
+            true => "-".to_owned(),
+            false => or_dash(&run["source"]),
+        };
+        [
+            text(&run["run_id"]),
+            text(&run["status"]),
+            under_way(&run["active_job"]).unwrap_or_else(live),
+            or_dash(&run["created_at"]),
+            or_dash(&run["label"]),
+            or_dash(&run["source_uri"]),
+        ]
+    };
+    let columns = ["RUN", "STATUS", "NOW", "CREATED", "LABEL", "SOURCE"];
+    output::print(json, &runs, |runs| TextTable::of(columns, runs.iter().map(row)))
 }
 
 fn show(json: bool, run: &Map<String, Value>) -> Result<(), CliError> {

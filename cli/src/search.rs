@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     client::{ApiClient, QUICK, ServerArgs, given, note_damaged},
     error::CliError,
-    output::{self, TextTable, clock, grouped, text},
+    output::{self, TextTable, clock_or_dash, grouped, text},
 };
 
 /// Arguments of `search`.
@@ -33,25 +33,21 @@ pub fn run(args: &SearchArgs) -> Result<(), CliError> {
     let reply: Value = client.post("v1/search", &given(asked), QUICK)?;
     let hits = reply["hits"].as_array().ok_or_else(|| client.target.odd("no hits"))?;
     note_damaged(reply["damaged_events"].as_u64().unwrap_or(0));
-    output::print(args.json, &reply, |_| table(hits))?;
+    let row = |hit: &Value| {
+        [
+            text(&hit["seq"]),
+            text(&hit["run_id"]),
+            clock_or_dash(&hit["pts_ms"]),
+            text(&hit["kind"]),
+            text(&hit["snippet"]),
+        ]
+    };
+    let columns = [">SEQ", "RUN", ">TIME", "KIND", "TEXT"];
+    output::print(args.json, &reply, |_| TextTable::of(columns, hits.iter().map(row)))?;
     if !args.json {
         let count = |name: &str| grouped(reply[name].as_u64().unwrap_or(0));
         let (hits, scanned) = (count("total_hits"), count("scanned"));
         note!("sightline: {hits} of {scanned} descriptions");
     }
     Ok(())
-}
-
-fn table(hits: &[Value]) -> TextTable {
-    let mut table = TextTable::new(&[">SEQ", "RUN", ">TIME", "KIND", "TEXT"]);
-    for hit in hits {
-        table.push([
-            text(&hit["seq"]),
-            text(&hit["run_id"]),
-            hit["pts_ms"].as_i64().map_or_else(|| "-".to_owned(), clock),
-            text(&hit["kind"]),
-            text(&hit["snippet"]),
-        ]);
-    }
-    table
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     client::{ApiClient, QUICK, ServerArgs, given, run_path},
     error::CliError,
-    output::{StdoutWriter, TextTable, or_dash, printable, text},
+    output::{StdoutWriter, TextTable, joined, or_dash, printable, text},
 };
 
 /// Arguments of `webhooks`.
@@ -101,29 +101,22 @@ pub fn run(args: &WebhooksArgs) -> Result<(), CliError> {
 }
 
 fn listed(reply: &Value) -> TextTable {
-    let mut table = TextTable::new(&["WEBHOOK", "STATUS", ">DEAD", "KINDS", "URL", "LAST ERROR"]);
-    for hook in reply["webhooks"].as_array().into_iter().flatten() {
-        let kinds = hook["kinds"].as_array().map_or_else(
-            || "all".to_owned(),
-            |kinds| kinds.iter().map(text).collect::<Vec<_>>().join(", "),
-        );
-        table.push([
+    let row = |hook: &Value| {
+        [
             text(&hook["webhook_id"]),
             text(&hook["status"]),
             text(&hook["dead_letters"]),
-            kinds,
+            joined(&hook["kinds"], "all"),
             text(&hook["url"]),
             or_dash(&hook["last_error"]["message"]),
-        ]);
-    }
-    table
+        ]
+    };
+    let columns = ["WEBHOOK", "STATUS", ">DEAD", "KINDS", "URL", "LAST ERROR"];
+    TextTable::of(columns, reply["webhooks"].as_array().into_iter().flatten().map(row))
 }
 
 fn dead(reply: &Value) -> TextTable {
-    let mut table = TextTable::new(&[">SEQ", "KIND", ">ATTEMPTS", "ERROR"]);
-    for letter in reply["dead_letters"].as_array().into_iter().flatten() {
-        let cells = ["seq", "kind", "attempts", "error"];
-        table.push(cells.map(|name| text(&letter[name])));
-    }
-    table
+    let row = |letter: &Value| ["seq", "kind", "attempts", "error"].map(|name| text(&letter[name]));
+    let letters = reply["dead_letters"].as_array().into_iter().flatten();
+    TextTable::of([">SEQ", "KIND", ">ATTEMPTS", "ERROR"], letters.map(row))
 }

@@ -145,8 +145,7 @@ pub fn run(args: &WhipArgs) -> Result<(), CliError> {
     if args.json {
         out.json(&PublishReport { runs: &runs, figures: &figures })?;
     } else {
-        let mut table = TextTable::new(&["figure", ">value"]);
-        for (name, value) in [
+        let rows = [
             ("sessions connected", figures.connected),
             ("slowest connect, ms", figures.connect_ms_max),
             ("pictures sent", figures.pictures),
@@ -157,10 +156,9 @@ pub fn run(args: &WhipArgs) -> Result<(), CliError> {
             ("packets sent again", figures.repeated),
             ("keyframes requested", figures.keyframes_requested),
             ("jumps to a keyframe", figures.jumps),
-        ] {
-            table.push([name.to_owned(), grouped(value)]);
-        }
-        out.table(&table)?;
+        ];
+        let rows = rows.map(|(name, value)| [name.to_owned(), grouped(value)]);
+        out.table(&TextTable::of(["figure", ">value"], rows))?;
     }
     out.finish()
 }

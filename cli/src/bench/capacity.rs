@@ -252,17 +252,16 @@ fn render(
 
 fn table(capacity: &Capacity) -> TextTable {
     let streams = format!("STREAMS AT {}/S", capacity.fps);
-    let mut table =
-        TextTable::new(&["CODEC", "PICTURE", "DECODER", "MS/FRAME", "FRAMES/S", &streams]);
-    for row in &capacity.rows {
-        table.push([
+    let columns = ["CODEC", "PICTURE", "DECODER", "MS/FRAME", "FRAMES/S", &streams];
+    let rows = capacity.rows.iter().map(|row| {
+        [
             row.codec.to_owned(),
             format!("{}x{}", row.width, row.height),
             row.decoder.clone(),
             format!("{:.2}", row.ms_per_frame),
             format!("{:.0}", row.frames_per_second),
             row.streams.to_string(),
-        ]);
-    }
-    table
+        ]
+    });
+    TextTable::of(columns, rows)
 }
