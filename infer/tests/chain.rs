@@ -9,8 +9,6 @@ mod failures;
 mod order;
 #[path = "chain/probe.rs"]
 mod probe;
-#[path = "chain/structured.rs"]
-mod structured;
 #[path = "chain/support.rs"]
 mod support;
 #[path = "chain/tiers.rs"]

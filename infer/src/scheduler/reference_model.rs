@@ -209,6 +209,7 @@ impl Model {
         let (request, _) = self.in_flight.remove(&id).expect("under way");
         let found = self.scheduler.release(id, self.day);
         assert_eq!(self.scheduler.release(id, self.day), None, "once");
+        assert!(!self.scheduler.reserve(id, self.day, 1), "it is over");
         let senders = found.map(|found| (found.used, found.reserved));
         let expected = (self.used(&request.principal), self.reserved(&request.principal));
         assert_eq!(senders, (self.limits.tokens_per_day > 0).then_some(expected));

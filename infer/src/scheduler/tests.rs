@@ -280,24 +280,6 @@ fn an_ask_that_can_go_at_once_needs_no_room_in_the_queue() {
     assert_eq!(state.poll(), ["b"], "nobody is refused for it");
 }
 
-#[test]
-fn whoever_must_rest_waits_and_holds_nobody() {
-    let (mut state, first) = busy(LIMITS);
-    let retry_after = Duration::from_secs(30);
-    let rests =
-        state.push("rests", AdmissionRequest { retry_after, ..request("a", "s", Priority::Live) });
-    state.push("b", request("b", "s", Priority::Live));
-    let ready = state.now + retry_after;
-    assert_eq!(state.scheduler.deadline(rests, state.now), Some(ready));
-    assert_eq!(state.release(first), ["b"]);
-    assert_eq!(state.release(state.id("b")), [""; 0], "there is a place, and it is not taken");
-    state.now = ready - Duration::from_millis(1);
-    assert_eq!(state.poll(), [""; 0]);
-    state.now = ready;
-    assert_eq!(state.scheduler.deadline(rests, state.now), Some(ready - retry_after + LONG));
-    assert_eq!(state.poll(), ["rests"]);
-}
-
 fn of(principal: &str, tokens: u64) -> AdmissionRequest {
     AdmissionRequest { tokens, ..request(principal, "s", Priority::Live) }
 }
@@ -339,15 +321,4 @@ fn asks_go_side_by_side_only_where_a_multiple_of_their_estimates_fits() {
     assert_eq!(state.poll(), ["3"], "alone");
     assert_eq!(state.spend("3", 40).used, 120, "the one that may pass the limit");
     assert_eq!(state.poll(), ["4: spent"]);
-}
-
-#[test]
-fn those_that_wait_are_refused_once_the_day_has_no_room_for_them() {
-    let mut state = Desk::new(AdmissionLimits { tokens_per_day: 100, ..LIMITS });
-    state.push("first", of("a", 60));
-    state.push("second", of("a", 60));
-    state.push("third", of("a", 20));
-    assert_eq!(state.poll(), ["first"]);
-    state.spend("first", 70);
-    assert_eq!(state.poll(), ["second: spent", "third"]);
 }

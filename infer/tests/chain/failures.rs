@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use infer::{BackendChain, FailureKind, InferenceRequest, REPLY_BYTES_MAX};
+use infer::{BackendChain, FailureKind, InferError, InferenceRequest, REPLY_BYTES_MAX};
 use scripted_model::{ScriptedServer, Step, chat_body, refusing_url};
 use serde_json::json;
 
 use crate::support::{
-    KEY, alone, chain, configs, known, only_failure, request, server, tls, until,
+    KEY, alone, chain, configs, known, only_failure, request, server, structured, tls, until,
 };
 
 /// Returns unusable answers, each with its failure class.
@@ -246,4 +246,19 @@ async fn a_backend_that_keeps_failing_is_left_alone_and_comes_back() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(server.seen().len(), 6, "one trial");
+}
+
+#[tokio::test]
+async fn one_correction_is_all_that_a_question_gets() {
+    let wrong = || server(Step::chat("{\"label\": 7}"));
+    let (first, second) = (wrong().await, wrong().await);
+    let result = chain(&[&first.base_url(), &second.base_url()]).infer(&structured(), &()).await;
+    let Err(InferError::Failed(failed)) = result else { panic!("a failure: {result:?}") };
+    for (one, (attempts, tokens)) in failed.iter().zip([(2, 34), (1, 17)]) {
+        let FailureKind::Schema { problem } = &one.failure else { panic!("{one:?}") };
+        assert!(problem.contains("/label"), "{problem}");
+        assert_eq!((one.attempts, one.tokens.total), (attempts, tokens), "{}", one.provider);
+    }
+    let asked = [&first, &second].map(|server| server.seen().len());
+    assert_eq!((failed.len(), asked), (2, [2, 1]));
 }
