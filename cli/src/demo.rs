@@ -24,7 +24,7 @@ use crate::{
     client::{ApiClient, LONG, QUICK, run_path},
     environment,
     error::CliError,
-    interrupt, markers,
+    interrupt, keyframes, markers,
     output::{StdoutWriter, grouped, printable},
     progress::MediaProgress,
     report::{Report, ReportStill, StillSampler},
@@ -35,7 +35,6 @@ use crate::{
 const MODEL: &str = "qwen3-vl-8b";
 const MAX_FRAMES: u64 = 500_000;
 const LOOK_EVERY: Duration = Duration::from_millis(150);
-const PAGE: u32 = 500;
 
 /// Arguments of `demo`.
 #[derive(clap::Args)]
@@ -75,9 +74,9 @@ struct FramesDecoded {
     signals: Vec<SignalRecord>,
 }
 
-/// Fields used of a `keyframe_stored` payload.
+/// Fields used of a still in the response of `GET /v1/runs/{id}/keyframes`.
 #[derive(Deserialize)]
-struct KeyframeStored {
+struct Still {
     frame_index: u64,
     pts_ms: i64,
     image_sha256: String,
@@ -278,32 +277,20 @@ fn stills<'a>(
     cancel: &CancelToken,
 ) -> Result<StillSampler, CliError> {
     let mut shelf = StillSampler::default();
-    let mut from_seq = 0;
-    loop {
-        let query = json!({
-            "run_id": run, "kind": "keyframe_stored", "from_seq": from_seq, "limit": PAGE,
+    for still in keyframes::fetch(client, run)? {
+        if cancel.is_cancelled() {
+            return Err(CliError::Interrupted);
+        }
+        // Skips a still of another form, which a later server may write, as the API contract asks.
+        let Ok(still) = serde_json::from_value::<Still>(still) else { continue };
+        let path = run_path(run, &format!("/keyframes/{}", still.image_sha256))?;
+        shelf.push(ReportStill {
+            frame_index: still.frame_index,
+            pts_ms: still.pts_ms,
+            reason: reason(still.frame_index).to_owned(),
+            extent: Some(extent),
+            jpeg: client.bytes(&path)?,
         });
-        let reply: QueryReply = client.post("v1/query", &query, QUICK)?;
-        from_seq = reply.next_from_seq;
-        for event in reply.matches {
-            // Skips a payload of another form, which a later server may write, as the API contract asks.
-            let Ok(still) = serde_json::from_str::<KeyframeStored>(event.payload.get()) else {
-                continue;
-            };
-            if cancel.is_cancelled() {
-                return Err(CliError::Interrupted);
-            }
-            let path = run_path(run, &format!("/keyframes/{}", still.image_sha256))?;
-            shelf.push(ReportStill {
-                frame_index: still.frame_index,
-                pts_ms: still.pts_ms,
-                reason: reason(still.frame_index).to_owned(),
-                extent: Some(extent),
-                jpeg: client.bytes(&path)?,
-            });
-        }
-        if !reply.has_more {
-            return Ok(shelf);
-        }
     }
+    Ok(shelf)
 }

@@ -40,7 +40,8 @@ pub struct KeyframeArgs {
     server: ServerArgs,
 }
 
-fn fetch(client: &ApiClient, run: &str) -> Result<Vec<Value>, CliError> {
+/// Fetches the stored stills of `run`.
+pub fn fetch(client: &ApiClient, run: &str) -> Result<Vec<Value>, CliError> {
     client.pages(&run_path(run, "/keyframes")?, &[], "/keyframes")
 }
 
