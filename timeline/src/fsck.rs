@@ -246,17 +246,9 @@ impl<V: FnMut(StoredEvent) -> ControlFlow<()>> Events<V> {
 pub fn plan_repair(dir: &Path) -> Result<Option<RepairPlan>> {
     let disk = DirStorage::read_only(&dir.join("journal"));
     let files = recovery::list(&disk)?.files;
-    let (mut head, mut kept) = (Seq(0), 0);
-    for (position, first) in files.iter().enumerate() {
-        let sound = inspect(&disk, *first, files.get(position + 1).copied(), head)?;
-        head = sound.head;
-        kept += sound.events;
-        if let Some(damage) = sound.damage {
-            let readable = verify_once(dir)?.events.saturating_sub(kept);
-            return Ok(Some(RepairPlan { damage, from: Seq(head.0 + 1), readable }));
-        }
-    }
-    Ok(None)
+    let Some(found) = first_damage(&disk, &files)? else { return Ok(None) };
+    let readable = verify_once(dir)?.events.saturating_sub(found.kept);
+    Ok(Some(RepairPlan { damage: found.damage, from: Seq(found.head.0 + 1), readable }))
 }
 
 /// Cuts the log in `dir` at its first damage and keeps the removed bytes in files beside it.
@@ -271,65 +263,64 @@ pub fn repair(dir: &Path) -> Result<RepairReport> {
     let disk: Arc<dyn Storage> = Arc::new(DirStorage::create(&journal_dir).map_err(io)?);
     let files = recovery::list(&*disk)?.files;
     let mut report = RepairReport::default();
-    let mut head = Seq(0);
-    for (position, first) in files.iter().enumerate() {
-        let sound = inspect(&*disk, *first, files.get(position + 1).copied(), head)?;
-        head = sound.head;
-        if sound.damage.is_none() {
-            continue;
-        }
-        report.damage = sound.damage;
-        cut(&*disk, *first, sound.end, sound.shortened, &mut report)?;
-        for later in &files[position + 1..] {
+    if let Some(found) = first_damage(&*disk, &files)? {
+        cut(&*disk, files[found.position], found.end, found.shortened, &mut report)?;
+        for later in &files[found.position + 1..] {
             cut(&*disk, *later, 0, None, &mut report)?;
         }
-        break;
-    }
-    if report.damage.is_some() {
-        create_empty(&disk, Seq(head.0 + 1))?;
+        create_empty(&disk, Seq(found.head.0 + 1))?;
+        report.damage = Some(found.damage);
     }
     report.events = recovery::recover(&*disk)?.recovery.events;
     Ok(report)
 }
 
-/// Intact part of a file.
-struct Sound {
-    /// End of its intact batches.
+/// First damage of a log, and the intact part before it.
+struct FirstDamage {
+    damage: TimelineError,
+    /// Position of the damaged file in the list of files.
+    position: usize,
+    /// End of the intact batches of that file.
     end: u64,
     /// Last number that the intact batches cover.
     head: Seq,
-    /// Number of events in them.
-    events: u64,
+    /// Number of events in them, and in the files before.
+    kept: u64,
     /// Header with that range, for a compacted file.
     shortened: Option<JournalHeader>,
-    /// Damage after that end.
-    damage: Option<TimelineError>,
 }
 
-fn inspect(disk: &dyn Storage, first: Seq, successor: Option<Seq>, head: Seq) -> Result<Sound> {
-    let checked = recovery::check_continues(disk, first, head)
-        .and_then(|()| recovery::read_file(disk, first));
-    let file = match checked {
-        Err(damage @ TimelineError::Damaged { .. }) => {
-            return Ok(Sound { end: 0, head, events: 0, shortened: None, damage: Some(damage) });
+/// Reads `files` up to the first damage; returns `None` if all are intact.
+fn first_damage(disk: &dyn Storage, files: &[Seq]) -> Result<Option<FirstDamage>> {
+    let (mut head, mut kept) = (Seq(0), 0);
+    for (position, first) in files.iter().enumerate() {
+        let read = recovery::check_continues(disk, *first, head)
+            .and_then(|()| recovery::read_file(disk, *first));
+        let file = match read {
+            Err(damage @ TimelineError::Damaged { .. }) => {
+                let (end, shortened) = (0, None);
+                return Ok(Some(FirstDamage { damage, position, end, head, kept, shortened }));
+            }
+            read => read?,
+        };
+        let mut count = 0;
+        let scanned = recovery::scan(&file, |_, _| count += 1);
+        let (end, next) = (scanned.position as u64, scanned.next);
+        (head, kept) = (Seq(next.0 - 1), kept + count);
+        let checked = match files.get(position + 1) {
+            Some(successor) => scanned.continued_by(&file, *successor).map(drop),
+            None => scanned.sound().and_then(|_| recovery::check_not_sealed(disk, &file)),
+        };
+        match checked {
+            Err(damage @ TimelineError::Damaged { .. }) => {
+                let span = file.header.span.map(|_| SeqRange { next, count });
+                let shortened = span.map(|span| JournalHeader { span: Some(span), ..file.header });
+                return Ok(Some(FirstDamage { damage, position, end, head, kept, shortened }));
+            }
+            checked => checked?,
         }
-        checked => checked?,
-    };
-    let mut count = 0;
-    let end = recovery::scan(&file, |_, _| count += 1);
-    let span = file.header.span.map(|_| SeqRange { next: end.next, count });
-    let shortened = span.map(|span| JournalHeader { span: Some(span), ..file.header });
-    let (position, head) = (end.position as u64, Seq(end.next.0 - 1));
-    let sound = |damage| Ok(Sound { end: position, head, events: count, shortened, damage });
-    let checked = match successor {
-        Some(successor) => end.continued_by(&file, successor).map(drop),
-        None => end.sound().and_then(|_| recovery::check_not_sealed(disk, &file)),
-    };
-    match checked {
-        Ok(()) => sound(None),
-        Err(damage @ TimelineError::Damaged { .. }) => sound(Some(damage)),
-        Err(other) => Err(other),
     }
+    Ok(None)
 }
 
 /// Moves all bytes from `offset` on out of the file of `first`, durably.
