@@ -41,8 +41,8 @@ pub enum WireError {
     Unexpected(&'static str),
 }
 
-/// Version of the messages; both ends are one binary, so another version is an error.
-pub(crate) const VERSION: u8 = 2;
+/// Version of the messages. A command line may start the server's program of another release, which is an error.
+pub(crate) const VERSION: u8 = 3;
 
 /// Most bytes of a message: a frame with a still of the largest picture, below 50 MB, and a view.
 pub(crate) const MESSAGE_BYTES_MAX: u32 = 64 << 20;
