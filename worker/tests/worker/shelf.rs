@@ -30,8 +30,6 @@ pub struct Shelf {
     pub ranges: bool,
     /// Redirects from one path to another.
     moved: Arc<Mutex<HashMap<String, String>>>,
-    /// Most bytes that any resource delivers.
-    pub cut: Option<usize>,
     /// Most bytes that the resource of this name delivers.
     pub cut_one: Option<(String, usize)>,
 }
@@ -98,8 +96,8 @@ impl ResourceOpener for Shelf {
             return Err(ResourceError(format!("http status 404: {url}")));
         };
         let (size, from) = (bytes.len(), from as usize);
-        let one = self.cut_one.iter().find(|(name, _)| name == path).map(|(_, cut)| *cut);
-        let end = one.or(self.cut).map_or(size, |cut| size.min(cut));
+        let cut = self.cut_one.iter().find(|(name, _)| name == path).map(|(_, cut)| *cut);
+        let end = cut.map_or(size, |cut| size.min(cut));
         let (read, write) = std::io::pipe().expect("a pipe");
         let send = move || {
             let mut write = write;
