@@ -112,7 +112,7 @@ fn recorded(server: &Server, path: &str) -> Vec<u8> {
     };
     let ask = thread::Builder::new().name("ask".into()).spawn(ask).expect("a thread");
     let record = thread::Builder::new().name("record".into()).spawn(record).expect("a thread");
-    let heard = run(job(theirs, server.url(path), None)).expect("a result");
+    let heard = run(job(theirs, server.url(path))).expect("a result");
     assert_eq!(heard.signals.len(), 25);
     ask.join().expect("no panic");
     record.join().expect("no panic")
@@ -128,7 +128,7 @@ fn replay(words: Vec<u8>) -> JobSpec {
         io::copy(&mut &ours, &mut io::sink()).ok();
     };
     thread::Builder::new().name("say".into()).spawn(say).expect("a thread");
-    job(theirs, "rtsp://camera.test/live".to_owned(), None)
+    job(theirs, "rtsp://camera.test/live".to_owned())
 }
 
 #[test]
@@ -138,13 +138,10 @@ fn damaged_rtsp_conversations_end_in_a_result_or_a_clear_error() {
     let h264 = rendered("mutant-h264.mp4", source, "-g 8");
     let options = "-c:v mjpeg -pix_fmt yuvj420p -huffman default";
     let jpeg = rendered("mutant-jpeg.mov", source, options);
-    let server = Server::start(
-        "none",
-        &[
-            ("/h264", pipeline(&h264, "qtdemux ! h264parse", "rtph264pay config-interval=-1")),
-            ("/jpeg", pipeline(&jpeg, "qtdemux ! jpegparse", "rtpjpegpay")),
-        ],
-    );
+    let server = Server::start(&[
+        ("/h264", pipeline(&h264, "qtdemux ! h264parse", "rtph264pay config-interval=-1")),
+        ("/jpeg", pipeline(&jpeg, "qtdemux ! jpegparse", "rtpjpegpay")),
+    ]);
     let records = [recorded(&server, "/h264"), recorded(&server, "/jpeg")];
     for record in &records {
         let heard = run(replay(record.clone())).expect("a result");
