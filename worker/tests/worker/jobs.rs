@@ -1,17 +1,10 @@
 //! Jobs on clips: a worker's result equals the in-process one, for any number of threads.
 
-use std::{
-    fs::{self, File},
-    io::BufReader,
-    path::Path,
-    sync::Mutex,
-};
+use std::{fs::File, io::BufReader, path::Path, sync::Mutex};
 
 use clips::{pick, pick_one};
 use decode::Sampling;
-use gate::{Gate, GateConfig};
-use media::{Codec, ErrorKind, FrameRate, Signal};
-use turbojpeg::read_header;
+use media::{FrameRate, Signal};
 use worker::{CancelToken, JobOptions, JobSpec, LiveEnd, Resume, analyze};
 
 use crate::support::{Heard, alone, long_clip, options, rendered, run, spec, supervisor, with};
@@ -71,31 +64,6 @@ fn a_machine_of_many_cores_may_ask_for_all_of_them() {
 }
 
 #[test]
-fn stills_are_the_frames_that_a_gate_selects_from_the_signals() {
-    let _alone = alone();
-    let path = pick_one("bikes.mp4", "surv_car-detection.mp4");
-    let heard = in_process(&path, &options());
-    let mut gate = Gate::new(GateConfig::default());
-    let selected: Vec<_> = heard
-        .signals
-        .iter()
-        .map(|signal| (signal.frame_index, gate.offer(signal)))
-        .filter(|(_, decision)| decision.selected)
-        .map(|(index, _)| index)
-        .collect();
-    let stills: Vec<_> = heard.stills.iter().map(|(frame_index, _)| *frame_index).collect();
-    assert_eq!(stills, selected);
-    for (_, still) in &heard.stills {
-        let header = read_header(&still.jpeg).expect("a JPEG");
-        let size = (still.extent.width as usize, still.extent.height as usize);
-        assert_eq!((header.width, header.height), size);
-    }
-    let without = in_process(&path, &JobOptions { stills: false, ..options() });
-    assert_eq!(without.signals, heard.signals);
-    assert_eq!(without.stills, []);
-}
-
-#[test]
 fn stills_of_a_turned_clip_stand_upright() {
     let _alone = alone();
     let path = pick_one("rotated.mp4", "anim_mb-rotate-bbb.mp4");
@@ -103,41 +71,6 @@ fn stills_of_a_turned_clip_stand_upright() {
     let stream = heard.opened.expect("opened");
     assert_ne!(stream.rotation.degrees(), 0);
     assert_eq!(heard.stills[0].1.extent, stream.extent.rotated(stream.rotation));
-}
-
-#[test]
-fn sampling_and_the_frame_limit_reach_the_decoder() {
-    let _alone = alone();
-    let path = pick_one("bikes.mp4", "surv_car-detection.mp4");
-    let two = FrameRate::new(2, 1).expect("positive");
-    let sampled = with(spec(&path), |it| {
-        (it.sampling, it.max_frames) = (Sampling::Fixed(two), 20);
-    });
-    let heard = run(sampled).expect("a result");
-    let indices: Vec<u64> = heard.signals.iter().map(|signal| signal.frame_index).collect();
-    assert_eq!(indices, (0..20).collect::<Vec<u64>>());
-    for (k, signal) in heard.signals.iter().enumerate() {
-        let due_ms = 500 * k as i64;
-        assert!((due_ms..due_ms + 90).contains(&signal.pts_ms), "{k}: {} ms", signal.pts_ms);
-    }
-}
-
-#[test]
-fn a_probe_says_what_a_file_holds() {
-    let _alone = alone();
-    let path = long_clip();
-    let stream = supervisor()
-        .probe(File::open(&path).expect("opens"), &CancelToken::new())
-        .expect("a video");
-    assert_eq!((stream.extent.width, stream.extent.height), (960, 540));
-    assert_eq!(stream.codec, Codec::H264);
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("text");
-    fs::write(&path, "not media at all, but longer than a few bytes").expect("written");
-    let text = File::open(&path).expect("opens");
-    let error = supervisor().probe(text, &CancelToken::new()).expect_err("text");
-    assert!(error.to_string().starts_with("unsupported container"), "{error}");
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
 #[test]

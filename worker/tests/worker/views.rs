@@ -104,28 +104,6 @@ fn the_number_of_threads_changes_no_chunk() {
 }
 
 #[test]
-fn chunks_of_time_follow_the_clock_of_a_clip_of_uneven_pace() {
-    let _alone = alone();
-    let path = pick_one("vfr.mp4", "screen_mb-vfr.mp4");
-    let views = options(ChunkBoundary::Span { ms: 1000 }, 2, Some(64));
-    let heard = in_process(&path, views, 2);
-    let chunks = chunks_of(&heard, views);
-    let spans: Vec<(i64, u64)> =
-        chunks.iter().map(|chunk| (chunk.start_pts_ms / 1000, chunk.frames)).collect();
-    let mut expected: Vec<(i64, u64)> = Vec::new();
-    for signal in &heard.signals {
-        let span = signal.pts_ms.div_euclid(1000);
-        match expected.last_mut() {
-            Some((last, frames)) if *last == span => *frames += 1,
-            _ => expected.push((span, 1)),
-        }
-    }
-    assert_eq!(spans, expected);
-    let lengths: Vec<u64> = spans.iter().map(|(_, frames)| *frames).collect();
-    assert!(lengths.iter().max() > lengths.iter().min(), "{lengths:?}");
-}
-
-#[test]
 fn views_of_a_turned_clip_are_cropped_as_it_is_seen() {
     let _alone = alone();
     let path = pick_one("rotated.mp4", "anim_mb-rotate-bbb.mp4");
