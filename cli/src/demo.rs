@@ -127,7 +127,7 @@ fn sandbox() -> Result<SandboxPolicy, CliError> {
         return Ok(asked);
     }
     match Supervisor::new(environment::worker_program()?).sandbox() {
-        Err(WorkerError::Sandbox { report }) => {
+        Err(WorkerError::Sandbox(report)) => {
             note!(
                 "sandbox: {report}; the demo decodes without it ({}=best-effort)",
                 environment::SANDBOX

@@ -67,12 +67,9 @@ pub enum BackendError {
         /// Path of the node.
         path: String,
     },
-    /// libav was built without the backend.
-    #[error("this libav was built without {backend}")]
-    NotBuilt {
-        /// Name of the backend.
-        backend: String,
-    },
+    /// libav was built without the backend of this name.
+    #[error("this libav was built without {0}")]
+    NotBuilt(String),
     /// The device is present but libav cannot use it.
     #[error("{call} failed: {detail}")]
     Refused {
@@ -81,12 +78,9 @@ pub enum BackendError {
         /// Error of libav.
         detail: String,
     },
-    /// The program was not found.
-    #[error("no program to run, looked for at {searched}")]
-    Program {
-        /// Paths that were searched.
-        searched: String,
-    },
+    /// The program was not found at these paths.
+    #[error("no program to run, looked for at {0}")]
+    Program(String),
     /// The program is not ffmpeg, or too old for the arguments that it would get.
     #[error(
         "{program} is no ffmpeg of version 5.1 or later: asked for its version it says {said:?}"
@@ -105,12 +99,9 @@ pub enum BackendError {
         /// Expected form of the value.
         expected: String,
     },
-    /// The backend opened but decoded none of the probe clips.
-    #[error("it failed to decode every probe clip: {reason}")]
-    DecodesNothing {
-        /// Error of the first clip.
-        reason: String,
-    },
+    /// The backend opened but decoded none of the probe clips; with the error of the first.
+    #[error("it failed to decode every probe clip: {0}")]
+    DecodesNothing(String),
 }
 
 impl BackendError {
@@ -118,8 +109,8 @@ impl BackendError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             BackendError::BadDevice { .. } => ErrorKind::InvalidInput,
-            BackendError::NotBuilt { .. }
-            | BackendError::DecodesNothing { .. }
+            BackendError::NotBuilt(_)
+            | BackendError::DecodesNothing(_)
             | BackendError::ProgramVersion { .. } => ErrorKind::Unsupported,
             _ => ErrorKind::Unavailable,
         }

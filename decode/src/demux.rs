@@ -111,9 +111,9 @@ fn check_container(name: &str) -> Result<(), DecodeError> {
     if CONTAINERS.contains(&name) {
         Ok(())
     } else if PLAYLISTS.contains(&name) {
-        Err(DecodeError::NestedResource { name: name.to_owned() })
+        Err(DecodeError::NestedResource(name.to_owned()))
     } else {
-        Err(DecodeError::UnsupportedContainer { name: Some(name.to_owned()) })
+        Err(DecodeError::UnsupportedContainer(Some(name.to_owned())))
     }
 }
 
@@ -219,7 +219,7 @@ impl Demuxer {
         let parameters = &facts.parameters;
         let codec = parameters
             .codec()
-            .ok_or_else(|| DecodeError::UnsupportedCodec { name: parameters.codec_name() })?;
+            .ok_or_else(|| DecodeError::UnsupportedCodec(parameters.codec_name()))?;
         let container = format.name().to_owned();
         let is_mov = container.starts_with("mov,");
         let damaged = |detail: &str| DecodeError::DamagedHeader {
@@ -306,7 +306,7 @@ impl Demuxer {
     /// Opens the same file again from its beginning.
     pub(crate) fn reopened(mut self) -> Result<Demuxer, DecodeError> {
         let mut input = self.format.take_input();
-        input.rewind().map_err(|error| DecodeError::Input { detail: error.to_string() })?;
+        input.rewind().map_err(|error| DecodeError::Input(error.to_string()))?;
         let mut demuxer = Demuxer::open(input, self.limits)?;
         if let Some(packets) = self.hurry {
             demuxer = demuxer.in_hurry(packets);
@@ -396,7 +396,7 @@ fn length_by_count(facts: &StreamParameters) -> Option<Timestamp> {
 }
 
 fn check_first_bytes(input: &mut Box<dyn ByteSource>) -> Result<(), DecodeError> {
-    let failed = |error: io::Error| DecodeError::Input { detail: error.to_string() };
+    let failed = |error: io::Error| DecodeError::Input(error.to_string());
     let mut head = Vec::new();
     input.by_ref().take(16).read_to_end(&mut head).map_err(failed)?;
     if head.is_empty() {
@@ -404,7 +404,7 @@ fn check_first_bytes(input: &mut Box<dyn ByteSource>) -> Result<(), DecodeError>
     }
     let known = PLAYLIST_MAGIC.iter().find(|(magic, _)| head.starts_with(magic));
     if let Some(name) = known.map(|(_, name)| *name).or(is_playlist(&head).then_some("m3u")) {
-        return Err(DecodeError::NestedResource { name: name.to_owned() });
+        return Err(DecodeError::NestedResource(name.to_owned()));
     }
     input.rewind().map_err(failed)
 }

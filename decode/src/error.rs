@@ -8,24 +8,15 @@ pub enum DecodeError {
     /// The input has no bytes.
     #[error("the file is empty")]
     Empty,
-    /// The bytes are no supported container; `name` is the recognised format, if any.
-    #[error("unsupported container: {}", .name.as_deref().unwrap_or("not recognised as media"))]
-    UnsupportedContainer {
-        /// Short name of the recognised format.
-        name: Option<String>,
-    },
-    /// A playlist, or a container that refers to another resource.
-    #[error("playlists and references to other resources are refused: {name}")]
-    NestedResource {
-        /// Short name of the playlist format, or of the container with the reference.
-        name: String,
-    },
-    /// Reading the input failed before the container was recognised.
-    #[error("the input cannot be read: {detail}")]
-    Input {
-        /// Error of the system.
-        detail: String,
-    },
+    /// The bytes are no supported container; with the short name of the recognised format, if any.
+    #[error("unsupported container: {}", .0.as_deref().unwrap_or("not recognised as media"))]
+    UnsupportedContainer(Option<String>),
+    /// A playlist, or a container that refers to another resource; with the short name of its format.
+    #[error("playlists and references to other resources are refused: {0}")]
+    NestedResource(String),
+    /// Reading the input failed with this error before the container was recognised.
+    #[error("the input cannot be read: {0}")]
+    Input(String),
     /// The container was recognised, but its header is unreadable.
     #[error("damaged or truncated {container} header: {detail}")]
     DamagedHeader {
@@ -48,12 +39,9 @@ pub enum DecodeError {
         /// Number of streams allowed.
         max: usize,
     },
-    /// The codec is outside [`media::Codec`], or this libav cannot decode it.
-    #[error("unsupported video codec: {name}")]
-    UnsupportedCodec {
-        /// Short name of the codec.
-        name: String,
-    },
+    /// The codec of this short name is outside [`media::Codec`], or this libav cannot decode it.
+    #[error("unsupported video codec: {0}")]
+    UnsupportedCodec(String),
     /// A side of the picture is longer than allowed.
     #[error("picture of {width}x{height} is larger than {max}x{max}")]
     PictureTooLarge {
@@ -88,12 +76,9 @@ pub enum DecodeError {
         /// Most bytes allowed.
         max: u64,
     },
-    /// The pixel format is neither planar or semi-planar YUV nor grey.
-    #[error("unsupported pixel format: {name}")]
-    UnsupportedPixelFormat {
-        /// Name of the format.
-        name: String,
-    },
+    /// The pixel format of this name is neither planar or semi-planar YUV nor grey.
+    #[error("unsupported pixel format: {0}")]
+    UnsupportedPixelFormat(String),
     /// The stream ended without one decodable picture.
     #[error("truncated or damaged: no frame could be decoded ({damaged_packets} damaged packets)")]
     NothingDecoded {
@@ -115,12 +100,9 @@ pub enum DecodeError {
         /// Media time of the first keyframe.
         start_ms: i64,
     },
-    /// An access unit of a live stream was refused; decoding resumes at the next clean start.
-    #[error("damaged access unit: {detail}")]
-    DamagedUnit {
-        /// Error of libav.
-        detail: String,
-    },
+    /// An access unit of a live stream was refused for this reason; decoding resumes at the next clean start.
+    #[error("damaged access unit: {0}")]
+    DamagedUnit(String),
     /// The access unit's codec differs from the decoder's.
     #[error("access unit of codec {}, the decoder is for {}", .got.as_str(), .expected.as_str())]
     WrongCodec {
@@ -137,12 +119,9 @@ pub enum DecodeError {
         /// Error of libav.
         detail: String,
     },
-    /// A worker thread could not be started.
-    #[error("cannot start a decoding thread: {detail}")]
-    Thread {
-        /// Error of the system.
-        detail: String,
-    },
+    /// A worker thread could not be started, by this error of the system.
+    #[error("cannot start a decoding thread: {0}")]
+    Thread(String),
 }
 
 impl DecodeError {
@@ -150,24 +129,24 @@ impl DecodeError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             DecodeError::Empty
-            | DecodeError::NestedResource { .. }
+            | DecodeError::NestedResource(_)
             | DecodeError::DamagedHeader { .. }
             | DecodeError::NoVideoStream { .. }
             | DecodeError::TooManyStreams { .. }
             | DecodeError::PictureTooLarge { .. }
             | DecodeError::TooManyPixels { .. }
             | DecodeError::NothingDecoded { .. }
-            | DecodeError::DamagedUnit { .. }
+            | DecodeError::DamagedUnit(_)
             | DecodeError::NoKeyframe
             | DecodeError::PastEnd { .. }
             | DecodeError::BeforeStart { .. }
-            | DecodeError::UnsupportedContainer { .. }
-            | DecodeError::UnsupportedCodec { .. }
-            | DecodeError::UnsupportedPixelFormat { .. } => ErrorKind::InvalidInput,
+            | DecodeError::UnsupportedContainer(_)
+            | DecodeError::UnsupportedCodec(_)
+            | DecodeError::UnsupportedPixelFormat(_) => ErrorKind::InvalidInput,
             DecodeError::TooManyBytes { .. } => ErrorKind::Unsupported,
             DecodeError::WrongCodec { .. } | DecodeError::Libav { .. } => ErrorKind::Internal,
-            DecodeError::Input { .. } => ErrorKind::Unavailable,
-            DecodeError::Thread { .. } => ErrorKind::Exhausted,
+            DecodeError::Input(_) => ErrorKind::Unavailable,
+            DecodeError::Thread(_) => ErrorKind::Exhausted,
         }
     }
 }

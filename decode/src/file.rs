@@ -211,7 +211,7 @@ fn decode_once<S: FrameSink>(
             );
             if let Err(error) = spawned {
                 schedule.stop();
-                return Err(DecodeError::Thread { detail: error.to_string() });
+                return Err(DecodeError::Thread(error.to_string()));
             }
         }
         drop(sender);

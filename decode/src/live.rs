@@ -77,8 +77,7 @@ impl LiveDecoder {
         }
         if self.gop.misses(unit) {
             self.lose();
-            let detail = "pictures before it are missing".to_owned();
-            return Err(DecodeError::DamagedUnit { detail });
+            return Err(DecodeError::DamagedUnit("pictures before it are missing".to_owned()));
         }
         if !self.gop.admits(unit) {
             return Ok(());
@@ -128,14 +127,14 @@ impl LiveDecoder {
     fn collect(&mut self) -> Result<(), DecodeError> {
         while let Some(frame) = self.engine.receive().map_err(damaged)? {
             if frame.is_damaged() {
-                return Err(DecodeError::DamagedUnit { detail: "parts are missing".to_owned() });
+                return Err(DecodeError::DamagedUnit("parts are missing".to_owned()));
             }
             let frame = self.pair(frame)?;
             self.ready.extend(frame);
         }
         if self.engine.has_reported_damage() {
-            let detail = "what it refers to is missing, or its data is".to_owned();
-            return Err(DecodeError::DamagedUnit { detail });
+            let detail = "what it refers to is missing, or its data is";
+            return Err(DecodeError::DamagedUnit(detail.to_owned()));
         }
         Ok(())
     }
@@ -168,7 +167,7 @@ impl LiveDecoder {
         let software = open_software(self.setup, 1)?;
         self.name = format!("{}+{}", self.name, software.name());
         self.engine = software;
-        Err(DecodeError::DamagedUnit { detail: reason })
+        Err(DecodeError::DamagedUnit(reason))
     }
 
     fn start_anew(&mut self) {
@@ -179,5 +178,5 @@ impl LiveDecoder {
 }
 
 fn damaged(error: AvError) -> DecodeError {
-    DecodeError::DamagedUnit { detail: error.to_string() }
+    DecodeError::DamagedUnit(error.to_string())
 }

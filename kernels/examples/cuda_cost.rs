@@ -29,8 +29,7 @@ fn main() {
         }
         Err(error) => {
             eprintln!("cuda_cost: {error}");
-            let is_missing =
-                matches!(error, CudaError::NoDriver { .. } | CudaError::NoDevice { .. });
+            let is_missing = matches!(error, CudaError::NoDriver(_) | CudaError::NoDevice(_));
             std::process::exit(if is_missing { 2 } else { 1 });
         }
     }

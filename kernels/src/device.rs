@@ -147,7 +147,7 @@ fn load_driver() -> Result<(), CudaError> {
     let asked = unsafe { Library::new("libcuda.so.1") };
     asked.map(drop).map_err(|error| {
         let words = error.source().map(ToString::to_string);
-        CudaError::NoDriver { reason: words.unwrap_or_else(|| error.to_string()) }
+        CudaError::NoDriver(words.unwrap_or_else(|| error.to_string()))
     })
 }
 
@@ -164,7 +164,7 @@ fn device_count() -> Result<usize, CudaError> {
     let count = result::init().and_then(|()| CudaContext::device_count());
     match count {
         Ok(count) if count > 0 => Ok(count as usize),
-        Ok(_) => Err(CudaError::NoDevice { reason: "it counts none".to_owned() }),
-        Err(error) => Err(CudaError::NoDevice { reason: error.to_string() }),
+        Ok(_) => Err(CudaError::NoDevice("it counts none".to_owned())),
+        Err(error) => Err(CudaError::NoDevice(error.to_string())),
     }
 }

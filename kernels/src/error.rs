@@ -6,12 +6,9 @@ use media::ErrorKind;
 /// Missing or unsuitable part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CudaError {
-    /// The driver is not installed, not visible to this process, or not loadable.
-    #[error("no NVIDIA driver: {reason}")]
-    NoDriver {
-        /// Message of the loader.
-        reason: String,
-    },
+    /// The driver is not installed, not visible to this process, or not loadable, as the loader says.
+    #[error("no NVIDIA driver: {0}")]
+    NoDriver(String),
     /// The driver is older than the PTX requires.
     #[error("the NVIDIA driver speaks CUDA {found}, and {needed} is needed: driver 525 or later")]
     DriverTooOld {
@@ -20,12 +17,9 @@ pub enum CudaError {
         /// Least CUDA version required.
         needed: CudaVersion,
     },
-    /// The driver is present but finds no device.
-    #[error("the NVIDIA driver finds no device: {reason}")]
-    NoDevice {
-        /// Message of the driver.
-        reason: String,
-    },
+    /// The driver is present but finds no device, for this reason.
+    #[error("the NVIDIA driver finds no device: {0}")]
+    NoDevice(String),
     /// No device has this number.
     #[error("no CUDA device {wanted}: there are {count}, counted from 0")]
     NoSuchDevice {
@@ -66,8 +60,8 @@ impl CudaError {
     /// Returns unavailable for a missing part, and unsupported for one that is too old or wrong.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            CudaError::NoDriver { .. }
-            | CudaError::NoDevice { .. }
+            CudaError::NoDriver(_)
+            | CudaError::NoDevice(_)
             | CudaError::NoSuchDevice { .. }
             | CudaError::Refused { .. } => ErrorKind::Unavailable,
             CudaError::DriverTooOld { .. }

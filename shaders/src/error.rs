@@ -42,12 +42,9 @@ pub enum WgpuError {
         /// Message of the driver.
         reason: String,
     },
-    /// The driver failed in a way that makes its binding panic.
-    #[error("the Vulkan driver failed: {reason}")]
-    Driver {
-        /// Message of the binding.
-        reason: String,
-    },
+    /// The driver failed in a way that makes its binding panic with this message.
+    #[error("the Vulkan driver failed: {0}")]
+    Driver(String),
     /// The adapter measures other integers than the reference.
     #[error("adapter {adapter} failed the conformance test: {fault}")]
     Nonconforming {
@@ -62,7 +59,7 @@ impl WgpuError {
     /// Returns unavailable for a missing part, and unsupported for one that is wrong.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            WgpuError::NoAdapter { .. } | WgpuError::Refused { .. } | WgpuError::Driver { .. } => {
+            WgpuError::NoAdapter { .. } | WgpuError::Refused { .. } | WgpuError::Driver(_) => {
                 ErrorKind::Unavailable
             }
             WgpuError::TooSmall { .. }

@@ -43,7 +43,7 @@ impl WgpuBackend {
     /// Opens an adapter, compiles the shader and runs the quick conformance check.
     pub fn open(choice: AdapterChoice<'_>) -> Result<WgpuBackend, WgpuError> {
         let opened = catch_unwind(AssertUnwindSafe(|| WgpuBackend::open_any(choice)));
-        opened.unwrap_or_else(|panic| Err(WgpuError::Driver { reason: said(panic.as_ref()) }))
+        opened.unwrap_or_else(|panic| Err(WgpuError::Driver(said(panic.as_ref()))))
     }
 
     fn open_any(choice: AdapterChoice<'_>) -> Result<WgpuBackend, WgpuError> {

@@ -9,7 +9,7 @@ use worker::{SandboxPolicy, Supervisor, WorkerError, WorkerProgram};
 pub fn policy(program: impl AsRef<Path>) -> SandboxPolicy {
     static FOUND: OnceLock<SandboxPolicy> = OnceLock::new();
     *FOUND.get_or_init(|| match Supervisor::new(WorkerProgram::at(program.as_ref())).sandbox() {
-        Err(error @ WorkerError::Sandbox { .. }) => {
+        Err(error @ WorkerError::Sandbox(_)) => {
             eprintln!("TESTS RUN WITHOUT A WHOLE SANDBOX: {error}");
             SandboxPolicy::BestEffort
         }

@@ -258,9 +258,8 @@ fn try_backend(
 
 /// Returns the program to decode with, after its version has been checked.
 fn usable(program: &WorkerProgram, ffmpeg: Option<&PathBuf>) -> Result<PathBuf, JobFault> {
-    let searched = || "SERVICE_FFMPEG_PATH and PATH".to_owned();
-    let found = ffmpeg.ok_or_else(|| BackendError::Program { searched: searched() });
-    let found = found.map_err(JobFault::Backend)?;
+    let searched = || BackendError::Program("SERVICE_FFMPEG_PATH and PATH".to_owned());
+    let found = ffmpeg.ok_or_else(searched).map_err(JobFault::Backend)?;
     launcher::check(&program.path, found).map_err(JobFault::Backend)?;
     Ok(found.clone())
 }
@@ -279,7 +278,7 @@ fn decoded_by(backend: DecodeBackend, tried: &[CodecProbeResult]) -> Result<Vec<
     }
     let reason = tried.iter().find_map(|tried| tried.reason.clone());
     let reason = reason.unwrap_or_else(|| "nothing was tried".to_owned());
-    Err(JobFault::Backend(BackendError::DecodesNothing { reason }))
+    Err(JobFault::Backend(BackendError::DecodesNothing(reason)))
 }
 
 fn is_of(backend: DecodeBackend, tried: &CodecProbeResult) -> bool {

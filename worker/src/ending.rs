@@ -44,11 +44,11 @@ impl LiveEnd {
             WorkerError::Fault(JobFault::Over) => LiveEnd::Over,
             WorkerError::Fault(JobFault::Source { .. })
             | WorkerError::KilledOutside
-            | WorkerError::FirstFrameTimeout { .. }
-            | WorkerError::Stalled { .. } => LiveEnd::Lost,
+            | WorkerError::FirstFrameTimeout(_)
+            | WorkerError::Stalled(_) => LiveEnd::Lost,
             WorkerError::MemoryLimit { .. }
-            | WorkerError::ThreadLimit { .. }
-            | WorkerError::WallClock { .. }
+            | WorkerError::ThreadLimit(_)
+            | WorkerError::WallClock(_)
             | WorkerError::ProcessorTime
             | WorkerError::OutputBudget { .. } => LiveEnd::Limit,
             error => match error.kind() {
@@ -92,7 +92,7 @@ mod tests {
             (source(false), LiveEnd::Lost),
             (source(true), LiveEnd::Refused),
             (Err(WorkerError::Refused(ResourceError(String::new()))), LiveEnd::Refused),
-            (Err(WorkerError::Stalled { after }), LiveEnd::Lost),
+            (Err(WorkerError::Stalled(after)), LiveEnd::Lost),
             (Err(WorkerError::KilledOutside), LiveEnd::Lost),
             (Err(WorkerError::ProcessorTime), LiveEnd::Limit),
             (Err(WorkerError::OutputBudget { limit_bytes: 1 }), LiveEnd::Limit),

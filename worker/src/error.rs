@@ -39,14 +39,9 @@ pub enum JobFault {
     /// A device was lost with the pixels in its memory.
     #[error(transparent)]
     PixelsLost(#[from] DeviceMemoryLost),
-    /// The gate selected a frame whose pixels have been dropped: a bug of the predictor.
-    #[error(
-        "internal error: selected frame {frame_index} has no image (the predictor did not foresee it)"
-    )]
-    UnpredictedFrame {
-        /// The selected frame.
-        frame_index: u64,
-    },
+    /// The gate selected the frame of this index, whose pixels have been dropped: a bug of the predictor.
+    #[error("internal error: selected frame {0} has no image (the predictor did not foresee it)")]
+    UnpredictedFrame(u64),
     /// A live source that was resumed has ended, with nothing new since the earlier job.
     #[error("the playlist has ended")]
     Over,
@@ -65,7 +60,7 @@ impl JobFault {
             JobFault::PixelsLost(_) => ErrorKind::Unavailable,
             JobFault::Source { .. } | JobFault::Over => ErrorKind::InvalidInput,
             JobFault::Other { kind, .. } => *kind,
-            JobFault::UnpredictedFrame { .. } => ErrorKind::Internal,
+            JobFault::UnpredictedFrame(_) => ErrorKind::Internal,
             JobFault::Stopped => ErrorKind::Cancelled,
         }
     }
@@ -124,15 +119,12 @@ pub enum WorkerError {
     /// The process could not be started, or its descriptors could not be created.
     #[error("cannot start a media worker: {0}")]
     Spawn(#[source] io::Error),
-    /// The worker's sandbox does not meet the policy; the worker was given no media.
+    /// The worker's sandbox does not meet the policy, by its report; the worker was given no media.
     #[error(
-        "media is refused: the sandbox of media workers is {report}. Use a kernel that has landlock \
+        "media is refused: the sandbox of media workers is {0}. Use a kernel that has landlock \
          and seccomp, or set SERVICE_SANDBOX=best-effort to decode without"
     )]
-    Sandbox {
-        /// The worker's report of its sandbox.
-        report: SandboxReport,
-    },
+    Sandbox(SandboxReport),
     /// A system call of the supervisor failed while the worker ran.
     #[error("cannot supervise the media worker: {0}")]
     Io(#[source] io::Error),
@@ -161,30 +153,18 @@ pub enum WorkerError {
         /// Limit in bytes.
         limit_bytes: u64,
     },
-    /// The worker started more threads than its limit.
-    #[error("the media worker started more than {limit} threads")]
-    ThreadLimit {
-        /// Limit of threads.
-        limit: u64,
-    },
-    /// The first frame did not come in time.
-    #[error("no frame was decoded within {} s", .after.as_secs_f32())]
-    FirstFrameTimeout {
-        /// Time limit.
-        after: Duration,
-    },
-    /// No further frame came in time.
-    #[error("decoding made no progress for {} s", .after.as_secs_f32())]
-    Stalled {
-        /// Time limit.
-        after: Duration,
-    },
-    /// The whole job took too long.
-    #[error("decoding took longer than {} s", .after.as_secs_f32())]
-    WallClock {
-        /// Time limit.
-        after: Duration,
-    },
+    /// The worker started more threads than this limit.
+    #[error("the media worker started more than {0} threads")]
+    ThreadLimit(u64),
+    /// The first frame did not come within this time.
+    #[error("no frame was decoded within {} s", .0.as_secs_f32())]
+    FirstFrameTimeout(Duration),
+    /// No further frame came within this time.
+    #[error("decoding made no progress for {} s", .0.as_secs_f32())]
+    Stalled(Duration),
+    /// The whole job took longer than this time.
+    #[error("decoding took longer than {} s", .0.as_secs_f32())]
+    WallClock(Duration),
     /// The worker used more processor time than its limit.
     #[error("the media needs too much processor time")]
     ProcessorTime,
@@ -207,18 +187,12 @@ pub enum WorkerError {
         /// Bytes of the session that wait.
         queued_bytes: usize,
     },
-    /// The session number is in use: opened and not closed.
-    #[error("live session {session} is in use")]
-    SessionInUse {
-        /// The caller's session number.
-        session: u32,
-    },
-    /// No session with this number is open.
-    #[error("live session {session} is not open")]
-    NoSession {
-        /// The caller's session number.
-        session: u32,
-    },
+    /// The session of this number is in use: opened and not closed.
+    #[error("live session {0} is in use")]
+    SessionInUse(u32),
+    /// No session of this number is open.
+    #[error("live session {0} is not open")]
+    NoSession(u32),
     /// The callback for a live worker's events panicked; no further event arrives.
     #[error("the handler of media worker events failed")]
     Listener,
@@ -235,10 +209,10 @@ impl WorkerError {
             WorkerError::NotAFile
             | WorkerError::Refused(_)
             | WorkerError::MemoryLimit { .. }
-            | WorkerError::ThreadLimit { .. }
-            | WorkerError::FirstFrameTimeout { .. }
-            | WorkerError::Stalled { .. }
-            | WorkerError::WallClock { .. }
+            | WorkerError::ThreadLimit(_)
+            | WorkerError::FirstFrameTimeout(_)
+            | WorkerError::Stalled(_)
+            | WorkerError::WallClock(_)
             | WorkerError::ProcessorTime
             | WorkerError::OutputBudget { .. }
             // A decoder crashes or is taken over because of the media that it was given.
@@ -246,12 +220,12 @@ impl WorkerError {
             | WorkerError::Exited { .. }
             | WorkerError::Protocol(_) => ErrorKind::InvalidInput,
             WorkerError::Spawn(_)
-            | WorkerError::Sandbox { .. }
+            | WorkerError::Sandbox(_)
             | WorkerError::Io(_)
             | WorkerError::KilledOutside
             | WorkerError::Ended => ErrorKind::Unavailable,
-            WorkerError::SessionInUse { .. } => ErrorKind::Conflict,
-            WorkerError::NoSession { .. } => ErrorKind::NotFound,
+            WorkerError::SessionInUse(_) => ErrorKind::Conflict,
+            WorkerError::NoSession(_) => ErrorKind::NotFound,
             WorkerError::Backlog { .. } => ErrorKind::Exhausted,
             WorkerError::Cancelled => ErrorKind::Cancelled,
             WorkerError::Listener => ErrorKind::Internal,

@@ -259,7 +259,7 @@ fn listen(
                 clear(&line.wake);
                 // Bytes that have just arrived may be the message that was overdue.
                 if is_overdue && process.received() == received {
-                    return Err(WorkerError::Stalled { after: limits.stall });
+                    return Err(WorkerError::Stalled(limits.stall));
                 }
             }
         }

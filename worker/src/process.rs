@@ -157,7 +157,7 @@ impl WorkerProcess {
             }
             let after = self.limits.first_frame;
             if asked.elapsed() > after {
-                return Err(WorkerError::FirstFrameTimeout { after });
+                return Err(WorkerError::FirstFrameTimeout(after));
             }
             if self.wait(None)? == SocketState::Closed {
                 return Err(self.exit_error());
@@ -258,7 +258,7 @@ impl WorkerProcess {
             return Err(WorkerError::MemoryLimit { limit_bytes });
         }
         if used.threads > limit {
-            return Err(WorkerError::ThreadLimit { limit });
+            return Err(WorkerError::ThreadLimit(limit));
         }
         // If a program takes too much of the memory they share, it is ended and the worker goes on.
         self.externals.keep_within(limit_bytes - used.memory_bytes, limit);

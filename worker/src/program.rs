@@ -74,7 +74,7 @@ impl WorkerProgram {
     pub(crate) fn judge(&self, report: SandboxReport) -> Result<SandboxReport, WorkerError> {
         match self.policy.accepts(&report) {
             true => Ok(report),
-            false => Err(WorkerError::Sandbox { report }),
+            false => Err(WorkerError::Sandbox(report)),
         }
     }
 

@@ -220,7 +220,7 @@ fn note_damage(
     events: &mut Vec<WorkerSessionEvent>,
 ) -> Result<(), JobFault> {
     let detail = match outcome {
-        Err(JobFault::Decode(DecodeError::DamagedUnit { detail })) => detail,
+        Err(JobFault::Decode(DecodeError::DamagedUnit(detail))) => detail,
         Err(JobFault::PixelsLost(lost)) => lost.to_string(),
         other => return other,
     };

@@ -53,13 +53,13 @@ impl Watchdog<'_> {
         let WorkerLimits { wall, first_frame, stall, .. } = *self.limits;
         let silence = self.heard.elapsed();
         if self.started.elapsed() > wall {
-            Err(WorkerError::WallClock { after: wall })
+            Err(WorkerError::WallClock(wall))
         } else if !self.frames_seen && self.started.elapsed() > first_frame + self.excused {
-            Err(WorkerError::FirstFrameTimeout { after: first_frame })
+            Err(WorkerError::FirstFrameTimeout(first_frame))
         } else if self.frames_seen && silence > stall
             || self.source_ended.is_some_and(|ended| ended.elapsed() > stall)
         {
-            Err(WorkerError::Stalled { after: stall })
+            Err(WorkerError::Stalled(stall))
         } else {
             Ok(())
         }
@@ -80,6 +80,6 @@ mod tests {
             // The worker keeps sending events.
             watchdog.resume(Instant::now());
         }
-        assert!(matches!(watchdog.check(), Err(WorkerError::Stalled { .. })));
+        assert!(matches!(watchdog.check(), Err(WorkerError::Stalled(_))));
     }
 }

@@ -181,7 +181,7 @@ impl AvFrame {
     }
 
     fn unsupported(&self) -> DecodeError {
-        DecodeError::UnsupportedPixelFormat { name: format_name(self.raw().format) }
+        DecodeError::UnsupportedPixelFormat(format_name(self.raw().format))
     }
 
     /// As [`AvFrame::into_shown`], for a frame in host memory.
@@ -194,9 +194,8 @@ impl AvFrame {
         let picture = HostFrame { frame: self, extent, shape };
         let chroma_is_whole = is_grey || picture.try_chroma().is_some();
         if picture.try_luma().is_none() || !chroma_is_whole {
-            return Err(DecodeError::UnsupportedPixelFormat {
-                name: format!("{} with missing planes", format_name(picture.frame.raw().format)),
-            });
+            let name = format_name(picture.frame.raw().format);
+            return Err(DecodeError::UnsupportedPixelFormat(format!("{name} with missing planes")));
         }
         Ok(picture)
     }

@@ -98,7 +98,7 @@ impl CodecContext {
         // SAFETY: the name is a C string.
         let decoder = unsafe { ffi::avcodec_find_decoder_by_name(decoder_name(codec).as_ptr()) };
         if decoder.is_null() {
-            return Err(DecodeError::UnsupportedCodec { name: codec.as_str().to_owned() });
+            return Err(DecodeError::UnsupportedCodec(codec.as_str().to_owned()));
         }
         CodecContext::make(decoder, setup, threads, None)
             .map_err(|(call, error)| super::failed(call)(error))
@@ -114,8 +114,9 @@ impl CodecContext {
             // SAFETY: the name is a C string.
             unsafe { ffi::avcodec_find_decoder_by_name(name.as_ptr()) }
         });
-        let format = device.format_of(decoder).ok_or_else(|| BackendError::NotBuilt {
-            backend: format!("{} for {}", device.backend().as_str(), codec.as_str()),
+        let format = device.format_of(decoder).ok_or_else(|| {
+            let backend = device.backend().as_str();
+            BackendError::NotBuilt(format!("{backend} for {}", codec.as_str()))
         })?;
         let device = Some((device, format));
         CodecContext::make(decoder, setup, 1, device).map_err(|(call, error)| {

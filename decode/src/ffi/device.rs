@@ -58,8 +58,7 @@ impl HwDevice {
         super::silence_log();
         let backend = spec.backend;
         let kind = kind(backend).filter(|kind| is_built(*kind));
-        let kind =
-            kind.ok_or_else(|| BackendError::NotBuilt { backend: backend.as_str().to_owned() })?;
+        let kind = kind.ok_or_else(|| BackendError::NotBuilt(backend.as_str().to_owned()))?;
         let (device, number, flags) = match backend {
             DecodeBackend::Vaapi => (render_node(spec.device.as_deref())?, None, 0),
             _ => {

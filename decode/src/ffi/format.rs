@@ -90,7 +90,7 @@ impl FormatContext {
             )
         };
         if probed < 0 || kind.is_null() {
-            return Err(DecodeError::UnsupportedContainer { name: None });
+            return Err(DecodeError::UnsupportedContainer(None));
         }
         // SAFETY: a static descriptor whose name is a C string.
         let name = unsafe { CStr::from_ptr((*kind).name) }.to_string_lossy().into_owned();
@@ -193,7 +193,7 @@ impl FormatContext {
 
     fn header_error(&self, error: AvError) -> DecodeError {
         if self.io.refused() {
-            return DecodeError::NestedResource { name: self.name.clone() };
+            return DecodeError::NestedResource(self.name.clone());
         }
         DecodeError::DamagedHeader { container: self.name.clone(), detail: error.to_string() }
     }

@@ -97,7 +97,7 @@ pub fn frames(decoder: &mut LiveDecoder, units: &[AccessUnit]) -> (Vec<(i64, Str
     let (mut frames, mut damaged) = (Vec::new(), 0);
     let mut note = |outcome: Result<(), DecodeError>| match outcome {
         Ok(()) => {}
-        Err(DecodeError::DamagedUnit { .. }) => damaged += 1,
+        Err(DecodeError::DamagedUnit(_)) => damaged += 1,
         Err(error) => panic!("{error}"),
     };
     for unit in units {

@@ -97,7 +97,7 @@ impl IngestError {
     /// Returns true if the job reached its limit of wall-clock or processor time.
     pub(super) fn is_out_of_time(&self) -> bool {
         use WorkerError::{ProcessorTime, WallClock};
-        matches!(self, IngestError::Worker(WallClock { .. } | ProcessorTime))
+        matches!(self, IngestError::Worker(WallClock(_) | ProcessorTime))
     }
 
     /// Returns the reason of an early end, for the recording.

@@ -113,6 +113,6 @@ impl Album for Candidates {
             None => None,
         };
         // A candidate may have more pictures than are wanted, or lack one that is.
-        made.and_then(|made| made.only(wanted)).ok_or(JobFault::UnpredictedFrame { frame_index })
+        made.and_then(|made| made.only(wanted)).ok_or(JobFault::UnpredictedFrame(frame_index))
     }
 }

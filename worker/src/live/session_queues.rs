@@ -121,7 +121,7 @@ impl SessionQueues {
             running: None,
         });
         if lane.is_open {
-            return Err(WorkerError::SessionInUse { session });
+            return Err(WorkerError::SessionInUse(session));
         }
         (lane.codec, lane.is_open, lane.is_refusing, lane.has_gap) =
             (spec.codec, true, false, false);
@@ -278,7 +278,7 @@ impl SessionQueues {
 
     fn opened(&mut self, session: u32) -> Result<&mut Lane, WorkerError> {
         let lane = self.lanes.get_mut(&session).filter(|lane| lane.is_open);
-        lane.ok_or(WorkerError::NoSession { session })
+        lane.ok_or(WorkerError::NoSession(session))
     }
 
     fn add(&mut self, session: u32, request: WorkerRequest) {

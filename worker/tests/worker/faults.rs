@@ -82,7 +82,7 @@ fn a_stopped_worker_stalls() {
     let after = Duration::from_millis(300);
     let spec = limited(&path, |limits| limits.stall = after);
     let error = run_and(spec, || signal_worker(Signal::STOP)).expect_err("stopped");
-    assert!(matches!(error, WorkerError::Stalled { after: limit } if limit == after), "{error}");
+    assert!(matches!(error, WorkerError::Stalled(limit) if limit == after), "{error}");
     assert_eq!(children(), BTreeSet::new());
 }
 
@@ -99,8 +99,7 @@ fn a_worker_without_a_first_frame_is_ended() {
     });
     // On a fast machine the first frame is sent before the worker is stopped.
     let error = outcome.expect_err("stopped");
-    let expected =
-        matches!(error, WorkerError::FirstFrameTimeout { .. } | WorkerError::Stalled { .. });
+    let expected = matches!(error, WorkerError::FirstFrameTimeout(_) | WorkerError::Stalled(_));
     assert!(expected, "{error}");
     assert_eq!(children(), BTreeSet::new());
 }
@@ -114,13 +113,13 @@ fn each_limit_ends_the_job_by_its_name() {
 
     let wall = Duration::from_millis(200);
     let error = run(limited(&path, |limits| limits.wall = wall)).expect_err("wall clock");
-    assert!(matches!(error, WorkerError::WallClock { after } if after == wall), "{error}");
+    assert!(matches!(error, WorkerError::WallClock(after) if after == wall), "{error}");
 
     let error = run(limited(&path, |limits| limits.output_bytes = 2000)).expect_err("output");
     assert!(matches!(error, WorkerError::OutputBudget { limit_bytes: 2000 }), "{error}");
 
     let error = run(limited(&path, |limits| limits.threads = Some(1))).expect_err("threads");
-    assert!(matches!(error, WorkerError::ThreadLimit { limit: 1 }), "{error}");
+    assert!(matches!(error, WorkerError::ThreadLimit(1)), "{error}");
     assert_eq!(children(), BTreeSet::new());
 }
 
@@ -167,7 +166,7 @@ fn ends_leave_no_process_and_no_descriptor() {
             let expected = matches!(
                 error,
                 WorkerError::KilledOutside
-                    | WorkerError::WallClock { .. }
+                    | WorkerError::WallClock(_)
                     | WorkerError::Fault(JobFault::Decode(_))
             );
             assert!(expected, "round {round}: {error}");

@@ -90,8 +90,7 @@ fn a_worker_that_stands_still_stalls() {
     signal_worker(Kill::STOP);
     push(&live, 1, &units[0]);
     let said = listener.wait("ended", |said| said.ended.is_some());
-    let is_stalled =
-        matches!(said.ended, Some(WorkerError::Stalled { after: limit }) if limit == after);
+    let is_stalled = matches!(said.ended, Some(WorkerError::Stalled(limit)) if limit == after);
     assert!(is_stalled, "{:?}", said.ended);
 }
 

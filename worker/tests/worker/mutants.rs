@@ -34,9 +34,9 @@ pub fn verdict(error: &WorkerError) -> &'static str {
     match error {
         WorkerError::Fault(fault) if fault.kind() == ErrorKind::Internal => "internal",
         WorkerError::Fault(_) => "clear error",
-        WorkerError::FirstFrameTimeout { .. }
-        | WorkerError::Stalled { .. }
-        | WorkerError::WallClock { .. }
+        WorkerError::FirstFrameTimeout(_)
+        | WorkerError::Stalled(_)
+        | WorkerError::WallClock(_)
         | WorkerError::ProcessorTime => "watchdog",
         WorkerError::MemoryLimit { .. } => "memory limit",
         WorkerError::Killed { .. } | WorkerError::KilledOutside | WorkerError::Exited { .. } => {

@@ -244,7 +244,7 @@ fn explained(
         }
         (Err(IngestError::Worker(Cancelled)), _) => Err(IngestError::Worker(Cancelled)),
         (Ok(_) | Err(IngestError::Worker(_)), Some(cause)) => Err(told_by_host(cause)),
-        (Err(IngestError::Worker(FirstFrameTimeout { after } | Stalled { after })), None) => {
+        (Err(IngestError::Worker(FirstFrameTimeout(after) | Stalled(after))), None) => {
             Err(IngestError::Remote(RemoteError::Slow(after)))
         }
         (outcome, _) => outcome.map(whole),

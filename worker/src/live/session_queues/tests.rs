@@ -284,10 +284,10 @@ fn a_closed_number_is_free_and_its_end_comes_first() {
     lanes.push(1, unit(0, true, 9)).expect("taken");
     lanes.close(1).expect("open");
     for refused in [lanes.push(1, unit(1, true, 9)), lanes.close(1), lanes.close(2)] {
-        assert!(matches!(refused, Err(WorkerError::NoSession { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(WorkerError::NoSession(_))), "{refused:?}");
     }
     lanes.open(1, spec()).expect("a closed number is free");
-    assert!(matches!(lanes.open(1, spec()), Err(WorkerError::SessionInUse { session: 1 })));
+    assert!(matches!(lanes.open(1, spec()), Err(WorkerError::SessionInUse(1))));
     lanes.push(1, unit(2, true, 9)).expect("taken");
     assert_eq!(sent(&mut lanes, now), Some((1, 0, false)));
     lanes.taken(1, now).expect("under way");
