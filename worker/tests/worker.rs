@@ -44,8 +44,6 @@ mod remote;
 mod remote_mutants;
 #[path = "worker/rtsp.rs"]
 mod rtsp;
-#[path = "worker/sandbox.rs"]
-mod sandbox;
 #[path = "../../tests/support/sandbox.rs"]
 mod sandbox_here;
 #[path = "worker/shelf.rs"]

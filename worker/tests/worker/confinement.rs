@@ -1,13 +1,13 @@
-//! The sandbox that a worker must have before it gets media, and its dropped privileges.
+//! The sandbox that a worker must have before it gets media, forked or executed, and its dropped privileges.
 
 use std::fs;
 
-use worker::{CancelToken, SandboxPolicy, Supervisor, WorkerError, WorkerLimits};
+use worker::{CancelToken, SandboxPolicy, Supervisor, WorkerError, WorkerLimits, WorkerStart};
 
 use crate::{
     fork_server::until_there_are,
     no_landlock::without_landlock,
-    support::{alone, program, rendered, run_by, spec, supervisor},
+    support::{alone, has_landlock, program, rendered, run_by, spec, supervisor},
 };
 
 /// CAP_SETPCAP, which allows dropping capabilities from the bounding set.
@@ -47,6 +47,21 @@ fn without_landlock_no_worker_reads_media_unless_that_is_allowed() {
         assert!(missing.iter().any(|what| what.starts_with("landlock")), "{missing:?}");
         assert_eq!(run_by(&lenient, spec(&path)).expect("a job").signals.len(), 25);
     });
+}
+
+#[test]
+fn the_sandbox_is_full() {
+    let _alone = alone();
+    let forked = program().with_fork_server(|start, failure| {
+        assert_eq!(start, WorkerStart::Forked, "{failure:?}");
+    });
+    for supervisor in [supervisor(), Supervisor::new(forked)] {
+        let (_, report) = supervisor.capabilities().expect("a worker starts");
+        assert_eq!(report.is_full(), has_landlock(), "{report}");
+        assert_eq!(report.landlock_abi >= 1, has_landlock(), "{report:?}");
+        // The filter counts only if it has refused every attempt.
+        assert!(report.seccomp && report.rlimits && report.refused >= 12, "{report:?}");
+    }
 }
 
 /// Returns a field of `/proc/<pid>/status`.
