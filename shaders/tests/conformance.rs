@@ -13,16 +13,13 @@ mod real;
 #[path = "../../tests/support/skip.rs"]
 mod skip;
 
-use std::sync::Arc;
+use std::io;
 
 use gate::{
     CpuBackend, FallbackBackend, MeasureBackend, MeasureError,
     conformance::{TestPicture, check, check_batch, first_difference},
 };
-use media::{
-    Dimensions, ErrorKind, Frame, HostFrameBuffer, PixelLayout, Pixels, Plane, SampleFormat,
-    Subsampling, Timestamp,
-};
+use media::{Dimensions, ErrorKind, Frame, PixelLayout, SampleFormat, Subsampling};
 use shaders::{AdapterChoice, WgpuBackend, WgpuError};
 
 use any::check_any_batches;
@@ -112,38 +109,11 @@ fn a_device_that_is_lost_is_an_error_and_the_cpu_goes_on_with_the_same_integers(
     assert_eq!(steady.name(), CpuBackend::new().name());
 }
 
-/// Black ten-bit samples, shared by all planes.
-struct Black(Vec<u8>);
-
-const VAST: Dimensions = Dimensions { width: 8192, height: 8192 };
-
-impl Black {
-    fn plane(&self, extent: Dimensions) -> Plane<'_> {
-        let sample = SampleFormat::U16 { shift: 2 };
-        Plane::new(&self.0, 2 * extent.width as usize, extent, sample, 1).expect("fits")
-    }
-}
-
-impl HostFrameBuffer for Black {
-    fn luma(&self) -> Plane<'_> {
-        self.plane(VAST)
-    }
-
-    fn chroma(&self) -> Option<[Plane<'_>; 2]> {
-        let extent = Subsampling::Yuv420.chroma_extent(VAST)?;
-        Some([self.plane(extent); 2])
-    }
-}
-
 /// Returns the largest allowed picture, which takes 192 MiB on a device.
 fn vast() -> Frame {
-    Frame {
-        pts: Timestamp::from_millis(0),
-        source_index: 0,
-        extent: VAST,
-        layout: PixelLayout { sample: SampleFormat::U16 { shift: 2 }, ..raw::PLANAR },
-        pixels: Pixels::Host(Arc::new(Black(vec![0; 2 * VAST.area() as usize]))),
-    }
+    let extent = Dimensions { width: 8192, height: 8192 };
+    let layout = PixelLayout { sample: SampleFormat::U16 { shift: 2 }, ..raw::PLANAR };
+    raw::read_frame(&mut io::repeat(0), extent, layout, 0).expect("endless")
 }
 
 #[test]
