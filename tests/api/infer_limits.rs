@@ -180,6 +180,33 @@ fn a_batch_waits_for_places_in_the_queue(server: &Server) {
     assert_eq!(server.metric(r#"service_inference_in_flight{class="offline"}"#), 0.0);
 }
 
+/// What waits for a rest of more than 2 s gives its place back meanwhile.
+#[test]
+fn a_backend_that_rests_holds_nobodys_place() {
+    let weary = Model::start(|seen| match seen.number {
+        0 => Step::rate_limited(Some("5")),
+        _ => Step::chat("awake"),
+    });
+    let fresh = Model::start(|_| Step::chat("hello"));
+    let (first, second) =
+        ("model = \"weary-model\"\npriority = 1", "model = \"fresh-model\"\npriority = 2");
+    let server = Setup::temporary()
+        .backend("weary", &weary.server.base_url(), first)
+        .backend("fresh", &fresh.server.base_url(), second)
+        .var("SERVICE_INFERENCE_GLOBAL_LIMIT", "1")
+        .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "60000")
+        .start();
+    let ask = |model: &str| server.post("/v1/infer", &json!({"model": model, "prompt": "p"}));
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| ask("weary-model"));
+        until(&server, WAITING, 1.0);
+        assert_eq!(server.metric(IN_FLIGHT), 0.0, "the one place is free");
+        ask("fresh-model").assert_ok();
+        assert_eq!(waits.join().expect("no panic").assert_ok().json()["output_text"], "awake");
+    });
+    assert_eq!((weary.server.seen().len(), fresh.server.seen().len()), (2, 1));
+}
+
 /// Longer than the first pause of a breaker.
 const PAUSE: Duration = Duration::from_millis(1200);
 
