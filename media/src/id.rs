@@ -227,7 +227,11 @@ mod tests {
     fn labels_have_a_length_and_no_control_characters() {
         assert!("a".repeat(128).parse::<StreamId>().is_ok());
         assert!("a".repeat(129).parse::<StreamId>().is_err());
-        assert!("".parse::<StreamId>().is_err());
-        assert!("cam\n1".parse::<Label>().is_err());
+        assert!("é".repeat(64).parse::<Label>().is_ok());
+        assert!("é".repeat(65).parse::<Label>().is_err(), "bytes are counted");
+        for text in ["", "cam\n1", "a\u{7f}", "\u{85}"] {
+            assert!(text.parse::<Label>().is_err(), "{text:?}");
+        }
+        assert!("<b>'\"\\ \u{202e}\u{1f6a7}".parse::<Label>().is_ok());
     }
 }
