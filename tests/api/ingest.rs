@@ -2,10 +2,11 @@
 
 use std::{os::unix::fs::symlink, path::Path, time::Duration};
 
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::remote::refused;
-use crate::support::{Reply, Server, Setup, clips, is_of_frames, shared};
+use super::{reason::state, remote::refused};
+use crate::support::{Reply, Server, Setup, assert_has, clips, is_of_frames, shared};
 
 fn ingest(server: &Server, run: &str, source: &str) -> Reply {
     server.post_run(run, "ingest", &json!({ "source_uri": source }))
@@ -198,18 +199,38 @@ fn a_clip_cut_short_or_damaged_keeps_the_frames_it_has_and_says_so(
     }
 }
 
-#[test]
-fn a_worker_that_is_killed_from_outside_costs_a_retry() {
-    let server = Setup::temporary().clips().start();
-    let run = server.create_run();
-    let body = json!({"source_uri": "screen.mp4", "max_frames": 500_000});
-    let reply = std::thread::scope(|scope| {
-        let long = scope.spawn(|| server.post_run(&run, "ingest", &body));
+/// Sends an ingest that takes a while, ends its worker by `signal` meanwhile, and returns the ingest's answer.
+fn struck(server: &Server, run: &str, signal: Signal) -> Reply {
+    std::thread::scope(|scope| {
+        let body = json!({"source_uri": "screen.mp4", "max_frames": 500_000});
+        let long = scope.spawn(move || server.post_run(run, "ingest", &body));
         std::thread::sleep(Duration::from_millis(700));
         assert!(!long.is_finished(), "the clip is too short for this test");
-        assert_eq!(server.kill_workers(), 1);
+        let workers = server.workers();
+        assert_eq!(workers.len(), 1, "one worker");
+        kill_process(workers[0], signal).expect("signalled");
         long.join().expect("no panic")
-    });
+    })
+}
+
+#[test]
+fn a_worker_that_crashes_ends_its_run_and_one_killed_from_outside_costs_a_retry() {
+    let server = Setup::temporary().clips().start();
+    let run = server.create_run();
+    let message = "the media worker crashed on this source";
+    let reply = struck(&server, &run, Signal::ILL);
+    assert_eq!(reply.assert_invalid("source_uri", "a crash").source_message(), message);
+    let last = server.events(&run).pop().expect("its end");
+    let end = (&last["kind"], &last["payload"]["reason"]);
+    assert_eq!(end, (&json!("run_failed"), &json!(message)));
+    // It may have died before its first frame.
+    for decoded in server.payloads(&run, "frames_decoded") {
+        assert_has(&decoded, &json!({"truncated": true, "reason": message}));
+    }
+    assert_eq!(state(&server, &run), "failed");
+
+    let run = server.create_run();
+    let reply = struck(&server, &run, Signal::KILL);
     let reply = reply.assert_refused(503, "unavailable");
     let message = &reply.json()["error"]["message"];
     assert!(message.as_str().is_some_and(|told| told.contains("killed from outside")), "{message}");
