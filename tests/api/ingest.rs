@@ -88,6 +88,12 @@ fn sampling_takes_the_first_frame_at_or_after_each_instant(server: &Server) {
     let run = server.create_run();
     // Neither the order nor the spelling that a serialiser would choose; fixed_fps wins.
     let body = r#"{ "stream_id":"cam", "source_uri": "motion.mp4", "sampling_policy": "fixed", "fixed_fps": 2.0, "sample_fps": 7e0, "max_frames": 6 }"#;
+    for (refused, field) in [
+        (json!({"source_uri": "motion.mp4", "sampling_policy": "fixed"}), "fixed_fps"),
+        (json!({"source_uri": "motion.mp4", "unknown": 1}), "unknown"),
+    ] {
+        server.post_run(&run, "ingest", &refused).assert_invalid(field, &refused);
+    }
     let path = format!("/v1/runs/{run}/ingest");
     let call = server.call("POST", &path).header("content-type", "application/json");
     let answer = call.body(body).send().json();
