@@ -64,6 +64,7 @@ fn record(server: &Server, notes: &Notes, clip: &[u8]) {
 #[derive(Default)]
 struct Expected {
     events: Acknowledged,
+    /// Runs by their keys.
     runs: HashMap<String, String>,
     recordings: Vec<String>,
     uploads: Vec<String>,

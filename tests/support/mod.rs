@@ -364,6 +364,7 @@ impl Server {
         self.signal(Signal::HUP);
     }
 
+    /// Sends SIGKILL, and does not wait.
     pub fn signal_kill(&self) {
         self.signal(Signal::KILL);
     }
