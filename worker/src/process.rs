@@ -283,10 +283,12 @@ impl WorkerProcess {
             Some(libc::SIGABRT) if stderr.contains("memory allocation of") => {
                 WorkerError::MemoryLimit { limit_bytes: self.limits.memory_bytes }
             }
-            Some(libc::SIGKILL) => WorkerError::KilledOutside,
             Some(signal) => {
                 self.program.forget_layout();
-                WorkerError::Killed { signal, stderr }
+                match signal {
+                    libc::SIGKILL => WorkerError::KilledOutside,
+                    signal => WorkerError::Killed { signal, stderr },
+                }
             }
             None => WorkerError::Exited { code: status.code().unwrap_or(-1), stderr },
         }

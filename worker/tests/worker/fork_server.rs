@@ -71,18 +71,24 @@ fn a_fork_server_that_fails_costs_no_job_and_one_whose_worker_was_killed_is_repl
     assert!(second.is_disjoint(&first));
     assert_eq!(told(), [(WorkerStart::Executed, true), (WorkerStart::Forked, false)]);
 
-    let mut struck = false;
-    let ended = supervisor.run_job(spec(&long_clip()), &CancelToken::new(), &mut |_| {
-        if !std::mem::replace(&mut struck, true) {
-            strike(&(&children() - &second), Signal::ILL);
-        }
-        ControlFlow::Continue(())
-    });
-    let error = ended.expect_err("killed");
-    assert!(matches!(error, WorkerError::Killed { signal: 4, .. }), "{error}");
-    job().expect("a job");
-    assert!(until_there_are(1).is_disjoint(&second), "another layout of memory");
-    assert_eq!(told(), [(WorkerStart::Forked, false); 2]);
+    let mut server = second;
+    for signal in [Signal::ILL, Signal::KILL] {
+        let mut struck = false;
+        let ended = supervisor.run_job(spec(&long_clip()), &CancelToken::new(), &mut |_| {
+            if !std::mem::replace(&mut struck, true) {
+                strike(&(&children() - &server), signal);
+            }
+            ControlFlow::Continue(())
+        });
+        let error = ended.expect_err("killed");
+        let killed = matches!(error, WorkerError::Killed { .. } | WorkerError::KilledOutside);
+        assert!(killed, "{signal:?}: {error}");
+        job().expect("a job");
+        let next = until_there_are(1);
+        assert!(next.is_disjoint(&server), "another layout of memory after {signal:?}");
+        assert_eq!(told(), [(WorkerStart::Forked, false); 2], "{signal:?}");
+        server = next;
+    }
     drop(supervisor);
     until_there_are(0);
 }
