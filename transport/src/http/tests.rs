@@ -247,12 +247,13 @@ async fn drip(mut stream: TcpStream, pause: Duration) -> String {
         }
         std::future::pending::<()>().await;
     };
-    let mut reply = String::new();
+    // Bytes, as a text would be lost with a reset after it: a byte that drips after the close causes one.
+    let mut reply = Vec::new();
     tokio::select! {
         () = drips => {}
-        read = reader.read_to_string(&mut reply) => drop(read),
+        read = reader.read_to_end(&mut reply) => drop(read),
     }
-    reply
+    String::from_utf8_lossy(&reply).into_owned()
 }
 
 #[tokio::test]
