@@ -55,15 +55,16 @@ mod tests {
 
     #[test]
     fn only_what_follows_a_clean_start_without_loss_is_admitted() {
-        const IDR: &[u8] = &[0, 0, 1, 0x65, 1];
-        const INTER: &[u8] = &[0, 0, 1, 0x41, 1];
+        // Decodes alone, and yet files are not cut at it, as it drops earlier pictures.
+        const IDR: &[u8] = &[0, 0, 1, 0x26, 1, 0xc0];
+        const INTER: &[u8] = &[0, 0, 1, 0x02, 1, 0x80];
         let unit = |data: &[u8]| AccessUnit {
-            codec: Codec::H264,
+            codec: Codec::H265,
             pts: Timestamp::from_millis(0),
             keyframe: data == INTER,
             data: data.to_vec(),
         };
-        let mut gop = KeyframeGate::new(Codec::H264);
+        let mut gop = KeyframeGate::new(Codec::H265);
         assert!(!gop.admits(&unit(INTER)), "the key flag proves nothing");
         assert!(gop.admits(&unit(IDR)));
         assert!(gop.admits(&unit(INTER)));
