@@ -20,11 +20,12 @@ use crate::webrtc::{
 /// Password with which checks of the corpus are signed.
 pub const PASSWORD: &str = "a-password-of-the-server";
 
-/// Parses an SDP offer; asserts that the answer has one section per offered section.
+/// Parses an SDP offer; asserts that the answer has a codec, and one section per offered section.
 pub fn offer(bytes: &[u8]) -> usize {
     let text = String::from_utf8_lossy(bytes);
     let Ok(offer) = SdpOffer::parse(&text) else { return 0 };
     let Ok(negotiated) = negotiate(&offer) else { return 0 };
+    assert!(!negotiated.video.is_empty(), "{text}");
     let credentials = IceCredentials { ufrag: "abcd".to_owned(), pwd: PASSWORD.to_owned() };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
     let local = LocalParameters {
