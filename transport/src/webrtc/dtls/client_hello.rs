@@ -1,5 +1,7 @@
 //! Filter for DTLS datagrams before they are parsed (RFC 6347 4.1, 4.2.2).
 
+use bytes::Buf as _;
+
 const RECORD_BYTES: usize = 13;
 const FRAGMENT_BYTES: usize = 12;
 const CHANGE_CIPHER_SPEC: u8 = 20;
@@ -12,24 +14,6 @@ const AEAD_AES_128_GCM: u16 = 7;
 /// Most messages of a client in one handshake (two hellos, certificate, key, signature, Finished), with
 /// reserve; a message with a higher number is dropped.
 const MESSAGES_MAX: u16 = 8;
-
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
-        let (one, rest) = self.0.split_at_checked(bytes)?;
-        self.0 = rest;
-        Some(one)
-    }
-
-    fn byte(&mut self) -> Option<usize> {
-        self.take(1).map(|bytes| usize::from(bytes[0]))
-    }
-
-    fn word(&mut self) -> Option<usize> {
-        self.take(2).map(|bytes| usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
-    }
-}
 
 /// Stage of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +46,13 @@ pub(in crate::webrtc) fn filter_records(
     stage: HandshakeStage,
     numbers: &mut u64,
 ) -> Option<FilteredDatagram> {
-    let mut reader = Reader(datagram);
+    let mut rest = datagram;
     let mut sifted = FilteredDatagram::default();
-    while !reader.0.is_empty() {
-        let start = reader.0;
-        let head = reader.take(RECORD_BYTES)?;
+    while !rest.is_empty() {
+        let start = rest;
+        let head = rest.split_off(..RECORD_BYTES)?;
         let bytes = usize::from(u16::from_be_bytes([head[11], head[12]]));
-        let content = reader.take(bytes)?;
+        let content = rest.split_off(..bytes)?;
         let in_the_clear = head[3..5] == [0, 0];
         match (head[0], in_the_clear, stage) {
             (HANDSHAKE, false, HandshakeStage::Established) => sifted.repeats = true,
@@ -76,7 +60,7 @@ pub(in crate::webrtc) fn filter_records(
                 sifted.fragments += 1;
                 sifted.datagram.extend_from_slice(&start[..RECORD_BYTES + bytes]);
             }
-            (HANDSHAKE, true, _) => sifted.split(head, Reader(content), stage, numbers)?,
+            (HANDSHAKE, true, _) => sifted.split(head, content, stage, numbers)?,
             (CHANGE_CIPHER_SPEC, true, HandshakeStage::Shaking(_)) if content == [1] => {
                 sifted.fragments += 1;
                 sifted.record(head, content, numbers);
@@ -92,15 +76,15 @@ impl FilteredDatagram {
     fn split(
         &mut self,
         head: &[u8],
-        mut content: Reader<'_>,
+        mut content: &[u8],
         stage: HandshakeStage,
         numbers: &mut u64,
     ) -> Option<()> {
-        while !content.0.is_empty() {
-            let start = content.0;
-            let fragment = content.take(FRAGMENT_BYTES)?;
+        while !content.is_empty() {
+            let start = content;
+            let fragment = content.split_off(..FRAGMENT_BYTES)?;
             let bytes = u32::from_be_bytes([0, fragment[9], fragment[10], fragment[11]]) as usize;
-            content.take(bytes)?;
+            content.split_off(..bytes)?;
             let message = u16::from_be_bytes([fragment[4], fragment[5]]);
             match stage {
                 HandshakeStage::Shaking(answered) if message < MESSAGES_MAX => {
@@ -145,24 +129,24 @@ pub(in crate::webrtc) fn offers_gcm(datagram: &[u8]) -> bool {
 
 /// Returns the profiles in the `use_srtp` extension of a ClientHello (RFC 5764 4.1.1).
 fn profiles(datagram: &[u8]) -> Option<&[u8]> {
-    let mut reader = Reader(datagram);
-    let (record, message) = (reader.take(RECORD_BYTES)?, reader.take(FRAGMENT_BYTES)?);
+    let mut rest = datagram;
+    let (record, message) = (rest.split_off(..RECORD_BYTES)?, rest.split_off(..FRAGMENT_BYTES)?);
     if record[0] != HANDSHAKE || message[0] != CLIENT_HELLO {
         return None;
     }
     // Version and random; then session, cookie, cipher suites and compressions, each after its length.
-    reader.take(2 + 32)?;
-    for length in [Reader::byte, Reader::byte, Reader::word, Reader::byte] {
-        let bytes = length(&mut reader)?;
-        reader.take(bytes)?;
+    rest.split_off(..2 + 32)?;
+    for length_bytes in [1, 1, 2, 1] {
+        let bytes = rest.try_get_uint(length_bytes).ok()? as usize;
+        rest.split_off(..bytes)?;
     }
-    reader.word()?;
+    rest.try_get_u16().ok()?;
     loop {
-        let (kind, bytes) = (reader.word()?, reader.word()?);
-        let mut extension = Reader(reader.take(bytes)?);
-        if kind == usize::from(USE_SRTP) {
-            let list = extension.word()?;
-            return extension.take(list);
+        let (kind, bytes) = (rest.try_get_u16().ok()?, rest.try_get_u16().ok()?);
+        let mut extension = rest.split_off(..usize::from(bytes))?;
+        if kind == USE_SRTP {
+            let list = extension.try_get_u16().ok()?;
+            return extension.split_off(..usize::from(list));
         }
     }
 }
@@ -209,11 +193,11 @@ mod tests {
 
     /// Returns content type, epoch and content of each record.
     fn records(datagram: &[u8]) -> Vec<(u8, u8, Vec<u8>)> {
-        let mut reader = Reader(datagram);
+        let mut rest = datagram;
         std::iter::from_fn(|| {
-            let head = reader.take(RECORD_BYTES)?;
+            let head = rest.split_off(..RECORD_BYTES)?;
             let bytes = usize::from(u16::from_be_bytes([head[11], head[12]]));
-            Some((head[0], head[4], reader.take(bytes)?.to_vec()))
+            Some((head[0], head[4], rest.split_off(..bytes)?.to_vec()))
         })
         .collect()
     }
