@@ -159,7 +159,7 @@ impl SrtpReceiver {
             // After a loss of more than half a rollover period every guess is one too low.
             self.open_as(&[guess, guess + ROLLOVER], packet, header, ssrc)?
         } else if source.window.is_new(guess) {
-            let tag = PacketIndex::Media { ssrc, index: guess };
+            let tag = PacketIndex { ssrc, index: guess, is_control: false };
             self.media.open(packet, header, tag).map_err(refused)?;
             guess
         } else {
@@ -186,7 +186,8 @@ impl SrtpReceiver {
         self.scratch.clear();
         self.scratch.extend_from_slice(packet);
         for &index in indices {
-            if self.media.open(packet, header, PacketIndex::Media { ssrc, index }).is_ok() {
+            let tag = PacketIndex { ssrc, index, is_control: false };
+            if self.media.open(packet, header, tag).is_ok() {
                 return Ok(index);
             }
             packet.copy_from_slice(&self.scratch);
@@ -223,7 +224,7 @@ impl SrtpReceiver {
             }
             _ => {}
         }
-        let tag = PacketIndex::Control { ssrc, index: index as u32 };
+        let tag = PacketIndex { ssrc, index, is_control: true };
         self.control.open(packet, RTCP_HEADER_BYTES, tag).map_err(refused)?;
         let at = known.unwrap_or_else(|| {
             self.control_sources.push(Source::new(ssrc));

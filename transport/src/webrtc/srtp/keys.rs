@@ -23,26 +23,11 @@ pub(super) const CONTROL: [u8; 3] = [3, 4, 5];
 
 /// Index of a packet, which makes its key stream unique.
 #[derive(Clone, Copy)]
-pub(super) enum PacketIndex {
-    /// 48-bit packet index: rollover counter and sequence number.
-    Media { ssrc: u32, index: u64 },
-    /// 31-bit SRTCP index.
-    Control { ssrc: u32, index: u32 },
-}
-
-impl PacketIndex {
-    fn ssrc(self) -> u32 {
-        match self {
-            PacketIndex::Media { ssrc, .. } | PacketIndex::Control { ssrc, .. } => ssrc,
-        }
-    }
-
-    fn index(self) -> u64 {
-        match self {
-            PacketIndex::Media { index, .. } => index,
-            PacketIndex::Control { index, .. } => u64::from(index),
-        }
-    }
+pub(super) struct PacketIndex {
+    pub(super) ssrc: u32,
+    /// 48-bit packet index (rollover counter and sequence number) or 31-bit SRTCP index.
+    pub(super) index: u64,
+    pub(super) is_control: bool,
 }
 
 /// Keys of one direction and one protocol.
@@ -108,15 +93,14 @@ impl SrtpCipher {
             SrtpCipher::Gcm { key, salt } => {
                 let nonce = Nonce::assume_unique_for_key(gcm_nonce(salt, tag));
                 let (head, rest) = packet.split_at_mut(header);
-                let opened = match tag {
-                    PacketIndex::Media { .. } => key.open_in_place(nonce, Aad::from(&*head), rest),
-                    PacketIndex::Control { .. } => {
-                        let (sealed, trailer) = rest.split_at_mut(rest.len() - TRAILER_BYTES);
-                        let mut associated = [0u8; 12];
-                        associated[..8].copy_from_slice(head);
-                        associated[8..].copy_from_slice(trailer);
-                        key.open_in_place(nonce, Aad::from(&associated), sealed)
-                    }
+                let opened = if tag.is_control {
+                    let (sealed, trailer) = rest.split_at_mut(rest.len() - TRAILER_BYTES);
+                    let mut associated = [0u8; 12];
+                    associated[..8].copy_from_slice(head);
+                    associated[8..].copy_from_slice(trailer);
+                    key.open_in_place(nonce, Aad::from(&associated), sealed)
+                } else {
+                    key.open_in_place(nonce, Aad::from(&*head), rest)
                 };
                 opened.map(|_| ())
             }
@@ -124,8 +108,7 @@ impl SrtpCipher {
                 let Sha1 { key, authentication, salt } = &**keys;
                 let (signed, given) = packet.split_at_mut(packet.len() - SHA1_TAG_BYTES);
                 verify_slices_are_equal(&sign(authentication, signed, tag), given)?;
-                let trailer =
-                    if matches!(tag, PacketIndex::Control { .. }) { TRAILER_BYTES } else { 0 };
+                let trailer = if tag.is_control { TRAILER_BYTES } else { 0 };
                 let end = signed.len() - trailer;
                 apply(key, salt, tag, &mut signed[header..end])
             }
@@ -141,7 +124,7 @@ impl SrtpCipher {
         ssrc: u32,
         index: u32,
     ) -> Result<(), Unspecified> {
-        let tag = PacketIndex::Control { ssrc, index };
+        let tag = PacketIndex { ssrc, index: u64::from(index), is_control: true };
         let trailer = (index | 0x8000_0000).to_be_bytes();
         match self {
             SrtpCipher::Gcm { key, salt } => {
@@ -191,10 +174,10 @@ fn apply(
 ) -> Result<(), Unspecified> {
     let mut counter = [0u8; 16];
     counter[..SALT_BYTES_MAX].copy_from_slice(salt);
-    for (at, byte) in tag.ssrc().to_be_bytes().into_iter().enumerate() {
+    for (at, byte) in tag.ssrc.to_be_bytes().into_iter().enumerate() {
         counter[4 + at] ^= byte;
     }
-    for (at, byte) in tag.index().to_be_bytes()[2..].iter().enumerate() {
+    for (at, byte) in tag.index.to_be_bytes()[2..].iter().enumerate() {
         counter[8 + at] ^= byte;
     }
     key.decrypt(content, DecryptionContext::Iv128(counter.into())).map(|_| ())
@@ -204,8 +187,8 @@ fn apply(
 fn sign(key: &hmac::Key, signed: &[u8], tag: PacketIndex) -> [u8; SHA1_TAG_BYTES] {
     let mut context = hmac::Context::with_key(key);
     context.update(signed);
-    if let PacketIndex::Media { index, .. } = tag {
-        context.update(&((index >> 16) as u32).to_be_bytes());
+    if !tag.is_control {
+        context.update(&((tag.index >> 16) as u32).to_be_bytes());
     }
     let mut sum = [0u8; SHA1_TAG_BYTES];
     sum.copy_from_slice(&context.sign().as_ref()[..SHA1_TAG_BYTES]);
@@ -215,8 +198,8 @@ fn sign(key: &hmac::Key, signed: &[u8], tag: PacketIndex) -> [u8; SHA1_TAG_BYTES
 /// Returns the GCM nonce (RFC 7714 8.1, 9.1): SSRC and index, XORed with the salt.
 fn gcm_nonce(salt: &[u8; 12], tag: PacketIndex) -> [u8; 12] {
     let mut nonce = [0u8; 12];
-    nonce[2..6].copy_from_slice(&tag.ssrc().to_be_bytes());
-    nonce[6..].copy_from_slice(&tag.index().to_be_bytes()[2..]);
+    nonce[2..6].copy_from_slice(&tag.ssrc.to_be_bytes());
+    nonce[6..].copy_from_slice(&tag.index.to_be_bytes()[2..]);
     for (byte, salt) in nonce.iter_mut().zip(salt) {
         *byte ^= salt;
     }
