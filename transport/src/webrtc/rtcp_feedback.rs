@@ -122,43 +122,32 @@ impl RtcpFeedback {
         if is_report {
             self.report_at = Some(now + REPORT_EVERY);
         }
+        // To the video source: REMB if a report is due, a NACK, and a keyframe request.
         if let Some(ssrc) = ssrc {
-            self.ask(out, ssrc, (is_report, names, asks), &mut written, now);
+            if is_report && self.remb {
+                rtcp::bit_rate(out, self.us, ssrc, BITS_A_SECOND);
+            }
+            if names {
+                written.missing = rtcp::nack(out, self.us, ssrc, &self.missing);
+                self.missing.drain(..written.missing);
+                self.missing_after = Some(now + MISSING_GAP);
+            }
+            if asks {
+                if self.full_intra {
+                    self.full_intras = self.full_intras.wrapping_add(1);
+                    rtcp::full_intra(out, self.us, ssrc, self.full_intras);
+                } else {
+                    rtcp::picture_loss(out, self.us, ssrc);
+                }
+                self.keyframe_wanted = false;
+                self.keyframe_after = Some(now + KEYFRAME_GAP);
+                written.keyframe = true;
+            }
         }
         if let Some(arrivals) = arrivals {
             rtcp::transport_wide(out, self.us, ssrc.unwrap_or(0), &arrivals);
         }
         Some(written)
-    }
-
-    /// Appends the messages to the video source: REMB if a report is due, a NACK, and a keyframe request.
-    fn ask(
-        &mut self,
-        out: &mut Vec<u8>,
-        ssrc: u32,
-        (is_report, names, asks): (bool, bool, bool),
-        written: &mut FeedbackSent,
-        now: Instant,
-    ) {
-        if is_report && self.remb {
-            rtcp::bit_rate(out, self.us, ssrc, BITS_A_SECOND);
-        }
-        if names {
-            written.missing = rtcp::nack(out, self.us, ssrc, &self.missing);
-            self.missing.drain(..written.missing);
-            self.missing_after = Some(now + MISSING_GAP);
-        }
-        if asks {
-            if self.full_intra {
-                self.full_intras = self.full_intras.wrapping_add(1);
-                rtcp::full_intra(out, self.us, ssrc, self.full_intras);
-            } else {
-                rtcp::picture_loss(out, self.us, ssrc);
-            }
-            self.keyframe_wanted = false;
-            self.keyframe_after = Some(now + KEYFRAME_GAP);
-            written.keyframe = true;
-        }
     }
 }
 
