@@ -208,7 +208,7 @@ async fn ask(
         let enter = |_| app.inference.enter(&asker, model, pictures.bytes(), tokens, &waiting);
         let in_queue = if is_awaited { Duration::ZERO } else { waiting.left() };
         let entered = retry_while_full(in_queue, &CancellationToken::new(), is_full, enter).await;
-        let permit = entered.map_err(|error| waiting.without_place(error))?;
+        let permit = entered.map_err(|error| waiting.failed_with_earlier(error))?;
         if let Some(run) = &asker.run {
             // The run may have ended during the wait for the permit.
             run.check_active()?;

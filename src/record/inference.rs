@@ -195,7 +195,7 @@ impl Inference {
             WaitBudget::new(asker.patience.unwrap_or(self.limits.wait), asker.waits_out);
         loop {
             let entered = self.enter(asker, &first.model, bytes, tokens, &waiting).await;
-            let permit = entered.map_err(|error| waiting.without_place(error))?;
+            let permit = entered.map_err(|error| waiting.failed_with_earlier(error))?;
             let span = spans::begin(asker, first);
             let described = self.chain.describe(tiered, &permit).instrument(span.clone()).await;
             let answer = described.as_ref().map(|described| &described.answer);

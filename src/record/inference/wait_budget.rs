@@ -45,8 +45,8 @@ pub struct WaitBudget {
     until: Instant,
     /// True to wait for backends as well as for permits.
     waits_out: bool,
-    /// Failure that the request waits to retry.
-    cause: Option<InferError>,
+    /// Failures that the request waits to retry, without their cost, which is in `earlier`.
+    cause: Vec<BackendError>,
     rest: Option<Instant>,
     /// True while another request's half-open probe is in flight.
     is_on_trial: bool,
@@ -59,7 +59,7 @@ impl WaitBudget {
         WaitBudget {
             until: Instant::now() + patience,
             waits_out,
-            cause: None,
+            cause: Vec::new(),
             rest: None,
             is_on_trial: false,
             earlier: RequestCost::default(),
@@ -102,21 +102,13 @@ impl WaitBudget {
         self.is_on_trial = error.awaits_half_open() && !self.left().is_zero();
         let goes_on = self.rest.is_some() || self.is_on_trial;
         if goes_on {
-            self.cause = Some(error.clone());
+            let (tokens, latency) = (TokenUsage::default(), Duration::ZERO);
+            let failed = error.failed().iter().cloned();
+            self.cause =
+                failed.map(|one| BackendError { tokens, attempts: 0, latency, ..one }).collect();
             self.earlier.add(error.failed());
         }
         goes_on
-    }
-
-    /// Returns the error of a request that was refused: after an earlier attempt the failure that
-    /// it waited to retry, with its cost.
-    pub fn without_place(&self, refused: InferenceError) -> InferenceError {
-        let Some(InferError::Failed(mut failed)) = self.cause.clone() else { return refused };
-        for one in &mut failed {
-            // The cost is added up below.
-            (one.tokens, one.attempts, one.latency) = (TokenUsage::default(), 0, Duration::ZERO);
-        }
-        self.failed_with_earlier(InferError::Failed(failed).into())
     }
 
     /// Returns `answer` with the cost of the earlier attempts.
@@ -124,11 +116,11 @@ impl WaitBudget {
         self.earlier.with(answer)
     }
 
-    /// Returns `error` with the cost of the earlier attempts, charged to the backend that failed last.
-    /// For a refusal, returns the same as [`WaitBudget::without_place`].
+    /// Returns `error` with the cost of the earlier attempts, charged to the backend that failed last. A
+    /// refusal after an attempt becomes the failure that the request waited to retry.
     pub fn failed_with_earlier(&self, mut error: InferenceError) -> InferenceError {
-        if let InferenceError::Refused(_) = error {
-            return self.without_place(error);
+        if matches!(error, InferenceError::Refused(_)) && !self.cause.is_empty() {
+            error = InferError::Failed(self.cause.clone()).into();
         }
         if let InferenceError::Infer(InferError::Failed(failed)) = &mut error
             && let Some(last) = failed.last_mut()
@@ -213,13 +205,12 @@ mod tests {
         };
         assert_eq!(error.attempts(), 3, "of both places");
         let refused = || AdmissionError::TimedOut { waited: Duration::ZERO }.into();
-        for told in [waiting.without_place(refused()), waiting.failed_with_earlier(refused())] {
-            assert!(matches!(told.kind(), ErrorKind::Internal), "what was waited for: {told}");
-            let InferenceError::Infer(error) = told else { panic!("the failure") };
-            assert_eq!((error.failed().len(), error.attempts()), (2, 2), "and what it cost");
-        }
+        let told = waiting.failed_with_earlier(refused());
+        assert!(matches!(told.kind(), ErrorKind::Internal), "what was waited for: {told}");
+        let InferenceError::Infer(error) = told else { panic!("the failure") };
+        assert_eq!((error.failed().len(), error.attempts()), (2, 2), "and what it cost");
         let waiting = WaitBudget::new(Duration::from_secs(30), true);
-        assert!(matches!(waiting.without_place(refused()), InferenceError::Refused(_)));
+        assert!(matches!(waiting.failed_with_earlier(refused()), InferenceError::Refused(_)));
         let mut alone = WaitBudget::new(Duration::from_secs(30), false);
         assert!(!alone.goes_on(&rested(&[Some(5)])), "for a place alone");
         assert_eq!(alone.rest(Some(Duration::from_secs(5))), Duration::ZERO);
