@@ -20,7 +20,7 @@ use tokio::{
 use tracing::Instrument;
 
 use crate::{
-    FailureKind, FinishReason, InferenceRequest, TokenBudget, TokenUsage,
+    FailureKind, FinishReason, InferenceRequest, RequestCost, TokenBudget, TokenUsage,
     circuit_breaker::{BreakerOpen, BreakerTransition, CircuitBreaker, RequestSignal},
     config::{ApiProtocol, BackendConfig},
     http::{HttpClient, key_header, timed_out},
@@ -62,11 +62,11 @@ impl From<FailureKind> for BackendFailure {
     }
 }
 
-/// Cost of the attempts, whatever the outcome.
+/// Usage of the attempts, whatever the outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestUsage {
-    pub tokens: TokenUsage,
-    pub attempts: u32,
+    /// Tokens and attempts; the caller knows the time.
+    pub cost: RequestCost,
     /// True if a repair prompt was sent.
     pub corrected: bool,
 }
@@ -219,7 +219,7 @@ impl Backend {
             let attempt = BackendAttempt { provider, model: &asked, failure, latency, tokens };
             options.observer.attempted(&attempt);
         };
-        usage.attempts = usage.attempts.saturating_add(1);
+        usage.cost.attempts = usage.cost.attempts.saturating_add(1);
         let Some((retries, evaluated)) =
             options.validation.validate(retries, received, pause_max, deadline).await
         else {
@@ -236,7 +236,7 @@ impl Backend {
         }
         options.budget.commit(cost(&evaluated, estimate));
         observe(evaluated.failure.as_ref(), evaluated.tokens);
-        usage.tokens = usage.tokens + evaluated.tokens;
+        usage.cost.tokens = usage.cost.tokens + evaluated.tokens;
         usage.corrected |= retries.has_corrected();
         Ok((retries, evaluated))
     }

@@ -15,8 +15,8 @@ use tokio::{
 };
 
 use crate::{
-    BackendError, Completion, InferError, InferenceRequest, ProviderKind, TIMEOUT_DEFAULT,
-    TokenBudget, TokenUsage,
+    BackendError, Completion, InferError, InferenceRequest, ProviderKind, RequestCost,
+    TIMEOUT_DEFAULT, TokenBudget,
     backend::{Backend, BackendFailure, CallOptions, RequestUsage},
     circuit_breaker::BreakerOpen,
     config::{ApiProtocol, BackendConfig},
@@ -179,8 +179,7 @@ impl BackendChain {
         let (order, stands_in) = self.order(request)?;
         let request = Arc::new(request.clone());
         let started = Instant::now();
-        let mut failed = Vec::new();
-        let (mut tokens, mut attempts) = (TokenUsage::default(), 0_u32);
+        let (mut failed, mut spent) = (Vec::new(), RequestCost::default());
         for (position, backend) in order.iter().enumerate() {
             let left = request.timeout.map(|all| all.saturating_sub(started.elapsed()));
             // The failures so far explain the time spent.
@@ -201,8 +200,8 @@ impl BackendChain {
             let began = Instant::now();
             let answer = backend.complete(&request, &options, &mut usage).await;
             *may_correct &= !usage.corrected;
-            tokens = tokens + usage.tokens;
-            attempts = attempts.saturating_add(usage.attempts);
+            let cost = RequestCost { latency: began.elapsed(), ..usage.cost };
+            spent = spent + cost;
             let provider = Arc::clone(&backend.config.name);
             match answer {
                 Ok(answer) => {
@@ -213,15 +212,11 @@ impl BackendChain {
                         text: answer.text,
                         json: answer.json,
                         finish: answer.finish,
-                        latency: started.elapsed(),
-                        tokens,
-                        attempts,
+                        cost: RequestCost { latency: started.elapsed(), ..spent },
                     });
                 }
                 Err(BackendFailure::Failed(failure)) => {
-                    let RequestUsage { tokens, attempts, .. } = usage;
-                    let latency = began.elapsed();
-                    failed.push(BackendError { provider, failure, tokens, attempts, latency });
+                    failed.push(BackendError { provider, failure, cost });
                 }
                 Err(BackendFailure::NoBudget) => break,
             }

@@ -1,6 +1,6 @@
 //! Completion returned by a model.
 
-use std::{ops::Add, sync::Arc, time::Duration};
+use std::{iter::Sum, ops::Add, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
@@ -43,6 +43,35 @@ impl Add for TokenUsage {
     }
 }
 
+/// Cost of requests to backends, failed ones included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestCost {
+    /// Tokens, as counted by the backends.
+    pub tokens: TokenUsage,
+    /// Time spent.
+    pub latency: Duration,
+    /// Number of requests sent.
+    pub attempts: u32,
+}
+
+impl Add for RequestCost {
+    type Output = RequestCost;
+
+    fn add(self, other: RequestCost) -> RequestCost {
+        RequestCost {
+            tokens: self.tokens + other.tokens,
+            latency: self.latency + other.latency,
+            attempts: self.attempts.saturating_add(other.attempts),
+        }
+    }
+}
+
+impl Sum for RequestCost {
+    fn sum<I: Iterator<Item = RequestCost>>(costs: I) -> RequestCost {
+        costs.fold(RequestCost::default(), Add::add)
+    }
+}
+
 media::named! {
     /// Reason that a model stopped writing.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +104,6 @@ pub struct Completion {
     pub json: Option<Value>,
     /// Reason that the model stopped.
     pub finish: FinishReason,
-    /// Time from the start of the call to the complete answer, failed attempts included.
-    pub latency: Duration,
-    /// Tokens of all attempts, as counted by the backends.
-    pub tokens: TokenUsage,
-    /// Number of requests sent, failed ones included.
-    pub attempts: u32,
+    /// Cost of all attempts, from the start of the call to the complete answer.
+    pub cost: RequestCost,
 }

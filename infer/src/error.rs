@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use media::ErrorKind;
 
-use crate::{ProviderKind, TokenUsage, excerpt::cleaned};
+use crate::{ProviderKind, RequestCost, excerpt::cleaned};
 
 /// Failure of one backend.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -161,12 +161,8 @@ pub struct BackendError {
     pub provider: Arc<str>,
     /// The failure.
     pub failure: FailureKind,
-    /// Tokens counted by the backend before the failure.
-    pub tokens: TokenUsage,
-    /// Number of requests sent to the backend.
-    pub attempts: u32,
-    /// Time spent on the backend.
-    pub latency: Duration,
+    /// Cost of the requests to it.
+    pub cost: RequestCost,
 }
 
 /// Reason that there is no answer.
@@ -210,9 +206,9 @@ impl InferError {
         }
     }
 
-    /// Returns the tokens counted by the backends despite the failure.
-    pub fn tokens(&self) -> TokenUsage {
-        self.failed().iter().fold(TokenUsage::default(), |sum, one| sum + one.tokens)
+    /// Returns the cost of all requests, despite the failure.
+    pub fn cost(&self) -> RequestCost {
+        self.failed().iter().map(|one| one.cost).sum()
     }
 
     /// Returns the failures of the backends in the order of the attempts.
@@ -221,16 +217,6 @@ impl InferError {
             InferError::Failed(failed) => failed,
             _ => &[],
         }
-    }
-
-    /// Returns the number of requests sent.
-    pub fn attempts(&self) -> u32 {
-        self.failed().iter().fold(0, |sum, one| sum.saturating_add(one.attempts))
-    }
-
-    /// Returns the time spent on all backends.
-    pub fn latency(&self) -> Duration {
-        self.failed().iter().map(|one| one.latency).sum()
     }
 
     /// Returns true if another caller's probe request is in flight to one of the backends.

@@ -36,7 +36,7 @@ mod validation_pool;
 
 pub use admission::{InferenceAdmission, InferencePermit, UsageCallback, UtcDayFn};
 pub use chain::BackendChain;
-pub use completion::{Completion, FinishReason, TokenUsage};
+pub use completion::{Completion, FinishReason, RequestCost, TokenUsage};
 pub use config::{
     ApiKey, ApiProtocol, BACKENDS_MAX, BackendConfig, BaseUrl, ConfigError, FieldProblem,
     OpenaiKind, TIMEOUT_DEFAULT, TIMEOUT_MAX, UrlProblem,

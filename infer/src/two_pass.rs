@@ -25,7 +25,7 @@ pub enum Pass {
 /// Answer of one or two passes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwoPassAnswer {
-    /// The answer; its tokens, latency and attempts are sums over both passes.
+    /// The answer; its cost is the sum over both passes.
     pub answer: Completion,
     /// Pass that gave the answer.
     pub tier: Pass,
@@ -50,23 +50,18 @@ impl BackendChain {
         };
         let mut second = request.first.clone();
         second.model.clone_from(model);
-        second.timeout = second.timeout.map(|all| all.saturating_sub(first.latency));
+        second.timeout = second.timeout.map(|all| all.saturating_sub(first.cost.latency));
         Ok(match self.run(&second, budget, &mut may_correct).await {
             Ok(second) => {
                 let answer = Completion {
-                    tokens: first.tokens + second.tokens,
-                    latency: first.latency + second.latency,
-                    attempts: first.attempts.saturating_add(second.attempts),
+                    cost: first.cost + second.cost,
                     fallback_used: first.fallback_used || second.fallback_used,
                     ..second
                 };
                 TwoPassAnswer { answer, tier: Pass::Second, second_failed: None }
             }
             Err(error) => {
-                let tokens = first.tokens + error.tokens();
-                let attempts = first.attempts.saturating_add(error.attempts());
-                let latency = first.latency + error.latency();
-                let answer = Completion { tokens, attempts, latency, ..first };
+                let answer = Completion { cost: first.cost + error.cost(), ..first };
                 TwoPassAnswer { answer, tier: Pass::First, second_failed: Some(error) }
             }
         })

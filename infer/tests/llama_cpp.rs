@@ -76,9 +76,9 @@ fn request() -> InferenceRequest {
 /// Returns the answer of the only attempt and checks that its tokens are counted.
 async fn answered(chain: &BackendChain, request: &InferenceRequest) -> Completion {
     let answer = chain.infer(request, &()).await.expect("an answer");
-    assert_eq!((&*answer.provider, answer.attempts), ("noise", 1), "{answer:?}");
-    assert!(answer.tokens.prompt > 0 && answer.tokens.completion > 0, "{answer:?}");
-    assert_eq!(answer.tokens.total, answer.tokens.prompt + answer.tokens.completion);
+    assert_eq!((&*answer.provider, answer.cost.attempts), ("noise", 1), "{answer:?}");
+    assert!(answer.cost.tokens.prompt > 0 && answer.cost.tokens.completion > 0, "{answer:?}");
+    assert_eq!(answer.cost.tokens.total, answer.cost.tokens.prompt + answer.cost.tokens.completion);
     answer
 }
 
@@ -108,7 +108,7 @@ async fn words_end_by_themselves_or_where_they_must() {
         assert!(!whole.text.is_empty(), "{temperature:?}");
     }
     let cut = answered(&chain, &InferenceRequest { max_tokens: Some(2), ..request() }).await;
-    assert_eq!((cut.finish, cut.tokens.completion), (FinishReason::Length, 2));
+    assert_eq!((cut.finish, cut.cost.tokens.completion), (FinishReason::Length, 2));
 }
 
 #[tokio::test]
@@ -125,8 +125,8 @@ async fn a_schema_is_kept_with_and_without_pictures_and_reasoning() {
                 let asked = InferenceRequest { images, schema: Some(schema()), ..request() };
                 let answer = answered(&chain, &asked).await;
                 assert_structured(&answer);
-                assert!(answer.tokens.prompt > counted, "pictures are tokens: {answer:?}");
-                counted = answer.tokens.prompt;
+                assert!(answer.cost.tokens.prompt > counted, "pictures are tokens: {answer:?}");
+                counted = answer.cost.tokens.prompt;
             }
         }
     }
@@ -151,7 +151,7 @@ async fn more_at_once_than_it_has_slots_get_their_own_answers() {
     // One letter is one token, so that each answer can be attributed to its prompt.
     for ((_, before), (length, after)) in answers.iter().zip(&answers[1..]) {
         assert_structured(after);
-        assert_eq!(after.tokens.prompt, before.tokens.prompt + 1, "{length}");
+        assert_eq!(after.cost.tokens.prompt, before.cost.tokens.prompt + 1, "{length}");
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use axum::Json;
 use infer::{
-    BackendError, Completion, FailureKind, FinishReason, TokenUsage,
+    BackendError, Completion, FailureKind, FinishReason, RequestCost, TokenUsage,
     scheduler::{AdmissionError, LimitKind, Priority},
 };
 use media::{RequestId, RunId};
@@ -104,8 +104,8 @@ impl InferAnswer {
             output_text: answer.text,
             output_json: answer.json,
             finish_reason: FinishReason::as_str(answer.finish),
-            inference_latency_ms: millis(answer.latency),
-            tokens: answer.tokens.into(),
+            inference_latency_ms: millis(answer.cost.latency),
+            tokens: answer.cost.tokens.into(),
         }
     }
 
@@ -253,6 +253,7 @@ async fn record(
     prompt_bytes: usize,
     answer: &Completion,
 ) -> ApiResult<Option<RunId>> {
+    let RequestCost { tokens, latency, attempts } = answer.cost;
     let completed = Event::InferenceCompleted(InferenceCompleted {
         request_id,
         provider: answer.provider.to_string(),
@@ -260,13 +261,13 @@ async fn record(
         fallback_used: answer.fallback_used,
         prompt_bytes: prompt_bytes as u64,
         output_bytes: answer.text.len() as u64,
-        prompt_tokens: Some(answer.tokens.prompt),
-        completion_tokens: Some(answer.tokens.completion),
-        thinking_tokens: Some(answer.tokens.thinking),
-        total_tokens: Some(answer.tokens.total),
-        inference_latency_ms: Some(millis(answer.latency)),
+        prompt_tokens: Some(tokens.prompt),
+        completion_tokens: Some(tokens.completion),
+        thinking_tokens: Some(tokens.thinking),
+        total_tokens: Some(tokens.total),
+        inference_latency_ms: Some(millis(latency)),
         tier: Some(Pass::First),
-        attempts: Some(answer.attempts),
+        attempts: Some(attempts),
     });
     match app.registry.commit(run, vec![completed]).await {
         Ok(_) => Ok(Some(run.id())),

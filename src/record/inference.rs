@@ -46,7 +46,7 @@ use crate::{
 };
 use daily_usage_store::DailyUsageStore;
 pub use error::{InferenceError, InferenceStartError};
-pub use wait_budget::{RequestCost, WaitBudget};
+pub use wait_budget::WaitBudget;
 
 /// Settings of the model backends and of admission to them.
 #[derive(Clone, Debug)]
@@ -279,7 +279,7 @@ impl Inference {
         spans::end(span, answer);
         if let Ok(answer) = answer {
             let work = self.metrics.owners.of(&asker.principal);
-            work.tokens.fetch_add(answer.tokens.total, Relaxed);
+            work.tokens.fetch_add(answer.cost.tokens.total, Relaxed);
         }
         drop(permit);
         self.tell_if_low(asker).await;

@@ -97,7 +97,7 @@ async fn counts_that_cannot_be_are_not_believed() {
         let (server, purse) = (server(Step::json(200, &body)).await, Requests::new(1));
         let answer = chain(&[&server.base_url()]).infer(&asked, &purse).await.expect("an answer");
         assert_eq!(purse.spent(), vec![cost], "{name}");
-        assert!(answer.tokens.total <= 33, "{name}: {:?}", answer.tokens);
+        assert!(answer.cost.tokens.total <= 33, "{name}: {:?}", answer.cost.tokens);
     }
 }
 
@@ -142,5 +142,5 @@ async fn a_second_pass_without_the_tokens_for_it_leaves_the_first_answer() {
         (described.tier, described.second_failed),
         (Pass::First, Some(InferError::NoBudget))
     );
-    assert_eq!((described.answer.attempts, unsure.seen().len()), (1, 1));
+    assert_eq!((described.answer.cost.attempts, unsure.seen().len()), (1, 1));
 }

@@ -58,7 +58,7 @@ async fn each_failure_has_its_class_and_shows_no_key() {
 async fn the_key_goes_out_in_its_header_and_nowhere_else() {
     let (server, chain) = alone(Vec::new(), Step::chat("a car")).await;
     let answer = chain.infer(&request(), &()).await.expect("an answer");
-    assert_eq!((answer.text.as_str(), answer.attempts), ("a car", 1));
+    assert_eq!((answer.text.as_str(), answer.cost.attempts), ("a car", 1));
     let seen = server.seen();
     let [question] = seen.as_slice() else {
         panic!("one question: {seen:?}");
@@ -127,12 +127,12 @@ async fn a_connection_that_was_given_up_is_replaced_and_counted() {
     // The client decides when the connection is idle again.
     let answer = loop {
         match chain.infer(&request(), &()).await {
-            Ok(answer) if answer.attempts > 1 => break answer,
+            Ok(answer) if answer.cost.attempts > 1 => break answer,
             other => assert!(Instant::now() < deadline, "never reused: {other:?}"),
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     };
-    assert_eq!((answer.text.as_str(), answer.attempts), ("a car", 2));
+    assert_eq!((answer.text.as_str(), answer.cost.attempts), ("a car", 2));
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn a_rest_within_the_time_is_waited_for_and_kept() {
     let started = Instant::now();
     let answer = chain.infer(&request(), &()).await.expect("an answer");
     assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
-    assert_eq!((answer.attempts, server.seen().len()), (2, 2));
+    assert_eq!((answer.cost.attempts, server.seen().len()), (2, 2));
 }
 
 #[tokio::test]

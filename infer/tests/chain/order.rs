@@ -29,8 +29,13 @@ async fn the_next_backend_answers_where_the_first_fails() {
         let log = Arc::new(Log::default());
         let chain = chain(&[&url, &good.base_url()]).observed_by(log.clone());
         let answer = chain.infer(&request(), &()).await.expect("an answer");
-        assert!(answer.latency < Duration::from_secs(5), "{name}: {:?}", answer.latency);
-        let read = (&*answer.provider, answer.fallback_used, answer.attempts, answer.tokens.total);
+        assert!(answer.cost.latency < Duration::from_secs(5), "{name}: {:?}", answer.cost.latency);
+        let read = (
+            &*answer.provider,
+            answer.fallback_used,
+            answer.cost.attempts,
+            answer.cost.tokens.total,
+        );
         assert_eq!(read, ("b", true, 2, 17), "{name}");
         let told: Vec<_> = log.attempts().into_iter().map(|(who, how, _)| (who, how)).collect();
         assert_eq!(told[1], ("b".to_owned(), "ok"), "{name}");

@@ -32,8 +32,8 @@ async fn an_unsure_first_pass_is_followed_by_a_second() {
     let (server, chain) = tiered(Step::chat("{\"label\": \"large\", \"confidence\": 0.3}")).await;
     let both = described(&chain, &question(0.7, Some("gemma-3-27b"))).await;
     assert_eq!((both.tier, field(&both.answer, "label")), (Pass::Second, json!("large")));
-    assert_eq!((both.answer.model.as_str(), both.answer.tokens.total), ("gemma-3-27b", 34));
-    assert_eq!((both.answer.attempts, server.seen().len()), (2, 2));
+    assert_eq!((both.answer.model.as_str(), both.answer.cost.tokens.total), ("gemma-3-27b", 34));
+    assert_eq!((both.answer.cost.attempts, server.seen().len()), (2, 2));
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn one_pass_is_enough_where_it_is_sure_or_alone() {
     {
         let one = described(&chain, &question).await;
         assert_eq!((one.tier, &one.second_failed), (Pass::First, &None), "{name}");
-        assert_eq!((one.answer.attempts, one.answer.tokens.total), (1, 17), "{name}");
+        assert_eq!((one.answer.cost.attempts, one.answer.cost.tokens.total), (1, 17), "{name}");
     }
     assert_eq!(server.seen().len(), 2);
 }
@@ -70,9 +70,9 @@ async fn a_second_pass_that_fails_leaves_the_first_answer() {
             "{name}"
         );
         assert!(kept.second_failed.is_some(), "{name}");
-        assert_eq!(kept.answer.tokens.total, total, "{name}: what failed was spent too");
-        assert_eq!(kept.answer.attempts, attempts, "{name}");
-        assert!(kept.answer.latency >= Duration::from_millis(30), "{name}: and took its time");
+        assert_eq!(kept.answer.cost.tokens.total, total, "{name}: what failed was spent too");
+        assert_eq!(kept.answer.cost.attempts, attempts, "{name}");
+        assert!(kept.answer.cost.latency >= Duration::from_millis(30), "{name}: and took its time");
     }
 }
 
@@ -88,7 +88,7 @@ async fn a_correction_of_the_first_pass_is_the_only_one() {
     let server = server.await.expect("a server");
     let chain = chain(&[&server.base_url()]);
     let kept = described(&chain, &question(0.7, Some("gemma-3-27b"))).await;
-    assert_eq!((kept.tier, kept.answer.attempts, server.seen().len()), (Pass::First, 3, 3));
+    assert_eq!((kept.tier, kept.answer.cost.attempts, server.seen().len()), (Pass::First, 3, 3));
     assert!(kept.second_failed.is_some());
 }
 
@@ -116,6 +116,6 @@ async fn a_first_pass_that_fails_is_the_failure() {
     let unasked = InferenceRequest { model: "qwen3-vl-8b".to_owned(), ..structured() };
     let tiered = TwoPassRequest { first: unasked, ..question(0.7, Some("gemma-3-27b")) };
     let error = chain.describe(&tiered, &()).await.expect_err("a failure");
-    assert_eq!((error.attempts(), error.failed().len()), (1, 1), "{error}");
+    assert_eq!((error.cost().attempts, error.failed().len()), (1, 1), "{error}");
     assert_eq!(server.seen().len(), 1);
 }

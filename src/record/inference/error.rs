@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use infer::{BackendError, InferError, SetupError, TokenUsage, scheduler::AdmissionError};
+use infer::{BackendError, InferError, RequestCost, SetupError, scheduler::AdmissionError};
 use media::ErrorKind;
 use transport::tls::TrustError;
 
@@ -74,11 +74,11 @@ impl InferenceError {
         }
     }
 
-    /// Tokens that the failed request used.
-    pub fn tokens(&self) -> TokenUsage {
+    /// Cost of the failed request.
+    pub fn cost(&self) -> RequestCost {
         match self {
-            InferenceError::Refused(_) => TokenUsage::default(),
-            InferenceError::Infer(error) => error.tokens(),
+            InferenceError::Refused(_) => RequestCost::default(),
+            InferenceError::Infer(error) => error.cost(),
         }
     }
 

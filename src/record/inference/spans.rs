@@ -45,7 +45,7 @@ pub fn end(span: &Span, answer: Result<&Completion, &InferError>) {
             let reasons = vec![StringValue::from(answer.finish.as_str())];
             let reasons = Value::Array(Array::String(reasons));
             span.set_attribute("gen_ai.response.finish_reasons", reasons);
-            record_tokens(span, answer.tokens);
+            record_tokens(span, answer.cost.tokens);
         }
         Err(error) => {
             span.record("otel.status_code", "ERROR");
@@ -53,7 +53,7 @@ pub fn end(span: &Span, answer: Result<&Completion, &InferError>) {
             if let Some(last) = error.failed().last() {
                 span.record("gen_ai.provider.name", &*last.provider);
             }
-            record_tokens(span, error.tokens());
+            record_tokens(span, error.cost().tokens);
         }
     }
 }

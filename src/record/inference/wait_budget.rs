@@ -3,41 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use infer::{BackendError, Completion, InferError, TokenUsage};
+use infer::{BackendError, Completion, InferError, RequestCost};
 
 use super::InferenceError;
-
-/// Cost of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequestCost {
-    /// Tokens used.
-    pub tokens: TokenUsage,
-    /// Time from each request to its end.
-    pub latency: Duration,
-    /// Number of requests sent.
-    pub attempts: u32,
-}
-
-impl RequestCost {
-    /// Adds the cost of failed requests.
-    pub fn add(&mut self, failed: &[BackendError]) {
-        for one in failed {
-            self.tokens = self.tokens + one.tokens;
-            self.latency += one.latency;
-            self.attempts = self.attempts.saturating_add(one.attempts);
-        }
-    }
-
-    /// Returns `answer` with this cost added to its own.
-    pub fn with(&self, answer: Completion) -> Completion {
-        Completion {
-            tokens: self.tokens + answer.tokens,
-            latency: self.latency + answer.latency,
-            attempts: self.attempts.saturating_add(answer.attempts),
-            ..answer
-        }
-    }
-}
 
 /// Waiting time left to a request, the reason for its wait, and the cost of its earlier attempts.
 #[derive(Clone, Debug)]
@@ -102,18 +70,16 @@ impl WaitBudget {
         self.is_on_trial = error.awaits_half_open() && !self.left().is_zero();
         let goes_on = self.rest.is_some() || self.is_on_trial;
         if goes_on {
-            let (tokens, latency) = (TokenUsage::default(), Duration::ZERO);
-            let failed = error.failed().iter().cloned();
-            self.cause =
-                failed.map(|one| BackendError { tokens, attempts: 0, latency, ..one }).collect();
-            self.earlier.add(error.failed());
+            let (failed, cost) = (error.failed().iter().cloned(), RequestCost::default());
+            self.cause = failed.map(|one| BackendError { cost, ..one }).collect();
+            self.earlier = self.earlier + error.cost();
         }
         goes_on
     }
 
     /// Returns `answer` with the cost of the earlier attempts.
     pub fn with_earlier(&self, answer: Completion) -> Completion {
-        self.earlier.with(answer)
+        Completion { cost: self.earlier + answer.cost, ..answer }
     }
 
     /// Returns `error` with the cost of the earlier attempts, charged to the backend that failed last. A
@@ -125,9 +91,7 @@ impl WaitBudget {
         if let InferenceError::Infer(InferError::Failed(failed)) = &mut error
             && let Some(last) = failed.last_mut()
         {
-            last.tokens = self.earlier.tokens + last.tokens;
-            last.attempts = self.earlier.attempts.saturating_add(last.attempts);
-            last.latency += self.earlier.latency;
+            last.cost = self.earlier + last.cost;
         }
         error
     }
@@ -135,7 +99,7 @@ impl WaitBudget {
 
 #[cfg(test)]
 mod tests {
-    use infer::{BackendError, FailureKind, InferError, TokenUsage, scheduler::AdmissionError};
+    use infer::{FailureKind, scheduler::AdmissionError};
     use media::ErrorKind;
 
     use super::*;
@@ -144,9 +108,7 @@ mod tests {
         let failed = failures.into_iter().map(|failure| BackendError {
             provider: "a".into(),
             failure,
-            tokens: TokenUsage::default(),
-            attempts: 1,
-            latency: Duration::ZERO,
+            cost: RequestCost { attempts: 1, ..RequestCost::default() },
         });
         InferError::Failed(failed.collect()).into()
     }
@@ -203,12 +165,12 @@ mod tests {
         let InferenceError::Infer(error) = waiting.failed_with_earlier(rested(&[None])) else {
             panic!("the same failure");
         };
-        assert_eq!(error.attempts(), 3, "of both places");
+        assert_eq!(error.cost().attempts, 3, "of both places");
         let refused = || AdmissionError::TimedOut { waited: Duration::ZERO }.into();
         let told = waiting.failed_with_earlier(refused());
         assert!(matches!(told.kind(), ErrorKind::Internal), "what was waited for: {told}");
         let InferenceError::Infer(error) = told else { panic!("the failure") };
-        assert_eq!((error.failed().len(), error.attempts()), (2, 2), "and what it cost");
+        assert_eq!((error.failed().len(), error.cost().attempts), (2, 2), "and what it cost");
         let waiting = WaitBudget::new(Duration::from_secs(30), true);
         assert!(matches!(waiting.failed_with_earlier(refused()), InferenceError::Refused(_)));
         let mut alone = WaitBudget::new(Duration::from_secs(30), false);

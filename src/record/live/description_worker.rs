@@ -11,8 +11,8 @@ use std::{
 };
 
 use ::infer::{
-    Finding, InferError, OutputSchema, Pass, Prompt, PromptImage, PromptKind, TokenUsage,
-    TwoPassAnswer, TwoPassRequest, finding::default_answer, prompt::PromptParts,
+    Finding, InferError, OutputSchema, Pass, Prompt, PromptImage, PromptKind, RequestCost,
+    TokenUsage, TwoPassAnswer, TwoPassRequest, finding::default_answer, prompt::PromptParts,
 };
 use bytes::Bytes;
 use embed::FrameFeatures;
@@ -269,7 +269,7 @@ impl DescriptionWorker {
         let (events, remembered) = match came {
             Came::Described(described, version, remembered) => {
                 memory.failing = None;
-                self.spend(described.answer.tokens);
+                self.spend(described.answer.cost.tokens);
                 let (kind, found) = self.found(look, &described, version);
                 if let Some(told) = memory.repeated(&found).filter(|_| look.is_looping) {
                     self.metrics.live_shed.of(ShedReason::Repeats).inc();
@@ -291,7 +291,7 @@ impl DescriptionWorker {
                 return true;
             }
             Came::Failed(error) => {
-                self.spend(error.tokens());
+                self.spend(error.cost().tokens);
                 let failed = self.failed(look, &error, memory);
                 let Some(event) = failed else { return true };
                 return self.journal.write(vec![event]).await.is_some();
@@ -361,14 +361,10 @@ impl DescriptionWorker {
             semantic_error: second_failed,
             provider: Some(answer.provider.to_string()),
             model: Some(answer.model.clone()),
-            total_tokens: Some(answer.tokens.total),
-            completion_tokens: Some(answer.tokens.completion),
-            inference_latency_ms: Some(answer.latency.as_millis() as u64),
-            attempts: Some(answer.attempts),
             truncated: found.truncated,
             prompt_version: Some(version),
             confidence: found.confidence.unwrap_or_default(),
-            ..self.finding(look, found.description)
+            ..charged(answer.cost, self.finding(look, found.description))
         };
         (self.kind(*tier), finding)
     }
@@ -425,11 +421,7 @@ impl DescriptionWorker {
             provider: Some(last.provider.to_string()),
             // An error is always of the first pass: when the second fails, the first pass's answer is kept.
             model: self.model(),
-            total_tokens: Some(error.tokens().total),
-            completion_tokens: Some(error.tokens().completion),
-            inference_latency_ms: Some(error.latency().as_millis() as u64),
-            attempts: Some(error.attempts()),
-            ..finding
+            ..charged(error.cost(), finding)
         }
     }
 
@@ -453,6 +445,18 @@ impl DescriptionWorker {
             (DescriptionTarget::Clips, Pass::First) => FindingKind::ClipVlm,
             (DescriptionTarget::Clips, Pass::Second) => FindingKind::ClipVlmTiered,
         }
+    }
+}
+
+/// Adds the cost of the requests to `finding`.
+fn charged(cost: RequestCost, finding: FindingPayload) -> FindingPayload {
+    let RequestCost { tokens, latency, attempts } = cost;
+    FindingPayload {
+        total_tokens: Some(tokens.total),
+        completion_tokens: Some(tokens.completion),
+        inference_latency_ms: Some(latency.as_millis() as u64),
+        attempts: Some(attempts),
+        ..finding
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::pin::Pin;
 
-use infer::TwoPassAnswer;
+use infer::{RequestCost, TwoPassAnswer};
 
 use super::chunk_tracker::ChunkPrompt;
-use crate::record::inference::RequestCost;
 
 /// Reason that a chunk has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]

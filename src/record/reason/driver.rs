@@ -3,15 +3,11 @@
 //! Holds the pictures of the chunks in progress and of a few that wait for an answer, then applies
 //! backpressure. Ends at once when cancelled; requests in progress are dropped.
 
-use std::{
-    future::pending,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{future::pending, sync::Arc, time::Instant};
 
 use embed::NoveltyReason;
 use gate::SelectionReason;
-use infer::{Finding, TokenUsage, TwoPassAnswer};
+use infer::{Finding, RequestCost, TwoPassAnswer};
 use media::{EventType, Label, RequestId, StreamId};
 use timeline::{SemanticChunkGenerated, SemanticChunkInferred, SemanticOutcome};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -186,13 +182,11 @@ impl Work {
 }
 
 impl Outcome {
-    fn cost(&self) -> (TokenUsage, Duration) {
+    fn cost(&self) -> RequestCost {
         match self {
-            Outcome::Answered(answered) => (answered.0.answer.tokens, answered.0.answer.latency),
-            Outcome::Unanswered(DescribeError { sent: Some(sent), .. }) => {
-                (sent.cost.tokens, sent.cost.latency)
-            }
-            _ => (TokenUsage::default(), Duration::ZERO),
+            Outcome::Answered(answered) => answered.0.answer.cost,
+            Outcome::Unanswered(DescribeError { sent: Some(sent), .. }) => sent.cost,
+            _ => RequestCost::default(),
         }
     }
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use infer::{
-    InferenceRequest, OutputSchema, Prompt, PromptImage, TwoPassAnswer, TwoPassRequest,
-    finding::default_answer, scheduler::AdmissionError,
+    Completion, InferenceRequest, OutputSchema, Prompt, PromptImage, RequestCost, TwoPassAnswer,
+    TwoPassRequest, finding::default_answer, scheduler::AdmissionError,
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     base::retry_while_full::retry_while_full,
-    record::inference::{Inference, InferenceError, RequestCost, Requester},
+    record::inference::{Inference, InferenceError, Requester},
 };
 
 /// Maximum tokens of a description; a thinking model uses most of them for thinking.
@@ -85,7 +85,7 @@ impl ModelDescriber {
                 Err(error) => error,
             };
             let pause = self.outage.pause(error.failed(), chunk, Instant::now());
-            cost.add(error.failed());
+            cost = cost + error.cost();
             let Some(pause) = pause else {
                 return Err(unanswered(&error, &tiered.first.model, cost));
             };
@@ -99,7 +99,8 @@ impl ModelDescriber {
             let model = tiered.second_model.as_deref();
             tracing::warn!(model, %error, "a second pass has no answer");
         }
-        Ok(TwoPassAnswer { answer: cost.with(described.answer), ..described })
+        let answer = Completion { cost: cost + described.answer.cost, ..described.answer };
+        Ok(TwoPassAnswer { answer, ..described })
     }
 }
 

@@ -103,15 +103,14 @@ fn rest(failure: &FailureKind) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use infer::TokenUsage;
+    use infer::RequestCost;
 
     use super::*;
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
     fn failed(failure: FailureKind) -> BackendError {
-        let (tokens, latency) = (TokenUsage::default(), Duration::ZERO);
-        BackendError { provider: "a".into(), failure, tokens, attempts: 1, latency }
+        BackendError { provider: "a".into(), failure, cost: RequestCost::default() }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use infer::{Finding, TokenUsage, TwoPassAnswer};
+use infer::{Finding, RequestCost, TokenUsage, TwoPassAnswer};
 use media::EventType;
 use timeline::{JsonText, Pass, SemanticChunkGenerated, SemanticChunkInferred};
 
@@ -33,7 +33,7 @@ impl ReasonDriver {
             Outcome::Reused(answer) => Some(answer.said.description.as_str()),
             Outcome::Unanswered(_) => None,
         };
-        let (tokens, latency) = outcome.cost();
+        let RequestCost { tokens, latency, .. } = outcome.cost();
         let now = work.started.elapsed();
         let (span, timing) = work.ledger.complete(chunk_index, said, tokens, latency, now)?;
         let generated = self.generated(span, timing, counted(tokens), latency);
@@ -110,7 +110,7 @@ impl ReasonDriver {
             infer::Pass::Second => Pass::Second,
         });
         inferred.model = Some(answer.model);
-        inferred.attempts = Some(answer.attempts);
+        inferred.attempts = Some(answer.cost.attempts);
         said
     }
 

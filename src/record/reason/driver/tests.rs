@@ -1,9 +1,12 @@
 //! Tests of the driver on a real log: recorded events, chunks held at once, and each kind of end.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use gate::SelectionReason;
-use infer::{Completion, FinishReason, InferError};
+use infer::{Completion, FinishReason, InferError, TokenUsage};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use timeline::{Event, Pass};
@@ -11,10 +14,7 @@ use tokio::{sync::Semaphore, task::JoinHandle};
 
 use super::{record::cut, *};
 use crate::{
-    record::{
-        inference::RequestCost,
-        reason::{DescribeFuture, FailedAttempts, chunk_tracker},
-    },
+    record::reason::{DescribeFuture, FailedAttempts, chunk_tracker},
     runs::registry::tests::samples,
 };
 
@@ -88,9 +88,11 @@ impl Describer for Scripted {
                         text: json.to_string(),
                         json: Some(json),
                         finish: FinishReason::Stop,
-                        latency: Duration::from_millis(5),
-                        tokens,
-                        attempts: 1,
+                        cost: RequestCost {
+                            tokens,
+                            latency: Duration::from_millis(5),
+                            attempts: 1,
+                        },
                     },
                     tier: infer::Pass::First,
                 }),
