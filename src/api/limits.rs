@@ -335,7 +335,7 @@ fn of_inference(app: &App, caller: &Caller) -> Vec<Limit> {
         (limits.tokens_per_day > 0).then_some(limits.tokens_per_day),
         "tokens of a UTC day",
     );
-    day.used = app.inference.day(&caller.principal).map(|(used, _)| used.into());
+    day.used = app.inference.day(&caller.principal).map(Into::into);
     vec![
         Limit::most("inferences", limits.in_flight, "at once").by("SERVICE_INFERENCE_GLOBAL_LIMIT"),
         Limit::most("principal_inferences", limits.in_flight_per_principal, "at once")

@@ -175,10 +175,9 @@ impl Inference {
         self.limits.tokens_per_day > 0
     }
 
-    /// Tokens that `principal` has used today, and the limit; `None` without a limit.
-    pub fn day(&self, principal: &Principal) -> Option<(u64, u64)> {
-        let limit = self.limits.tokens_per_day;
-        (limit > 0).then(|| (self.days.used_of(principal, today()), limit))
+    /// Tokens that `principal` has used today; `None` without a limit.
+    pub fn day(&self, principal: &Principal) -> Option<u64> {
+        self.admission.used(&principal.as_str().into()).map(|found| found.used)
     }
 
     /// Asks a model, and a second one if the first is not confident enough, with one permit. Takes

@@ -124,13 +124,6 @@ impl DailyUsageStore {
         self.noted.notify_one();
     }
 
-    /// Tokens used on `day`, or on a later day if the clock was set back.
-    pub fn used_of(&self, principal: &Principal, day: u64) -> u64 {
-        let book = self.book.lock();
-        let record = book.records.get(principal.as_str()).filter(|record| record.day >= day);
-        record.map_or(0, |record| record.used)
-    }
-
     /// Writes the noted usage; blocks on the disk. Returns false if the write failed.
     pub fn flush(&self) -> bool {
         let _writing = self.writing.lock();
@@ -220,13 +213,11 @@ mod tests {
         drop(days);
         let days = open(7);
         assert_eq!(days.used(), [(Arc::clone(&alice), 7, 95)]);
-        assert_eq!((days.used_of(&owner, 7), days.used_of(&owner, 8)), (95, 0));
         assert!(!days.tell(&owner, 7), "also after a start");
         assert!(days.tell(&owner, 8), "a day has its own");
         assert!(!days.note(&of(8, 10)) && days.note(&of(8, 90)));
         assert!(!days.note(&of(7, 99)), "one of the day before, heard after midnight");
-        assert_eq!(days.used_of(&owner, 8), 90, "and the new day stands");
-        assert_eq!(days.used_of(&owner, 7), 90, "as admission counts when the clock is set back");
+        assert_eq!(days.used(), [(Arc::clone(&alice), 8, 90)], "and the new day stands");
         days.untell(&owner, 7);
         assert!(!days.tell(&owner, 8), "that was of another day");
         days.untell(&owner, 8);
