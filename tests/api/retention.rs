@@ -134,32 +134,6 @@ fn a_deleted_run_is_purged_and_everything_else_stays_as_it_was() {
 }
 
 #[test]
-fn stills_past_their_age_answer_404_and_their_events_stay() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).clips();
-    let server = setup.start();
-    let run = ingested(&server, "motion.mp4");
-    let_time_pass(&server);
-    let (events, paths, before) = (server.events(&run), server.still_paths(&run), used(&server));
-    assert!(!paths.is_empty());
-    drop(server);
-    let setup = setup.var("SERVICE_RETENTION_STILLS_DAYS", SOON);
-    for _ in 0..2 {
-        let server = setup.start();
-        swept(&server);
-        assert_eq!(server.events(&run), events);
-        assert_eq!(server.still_paths(&run), paths);
-        for path in &paths {
-            let reply = server.get(path);
-            assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{path}");
-        }
-        assert!(used(&server) < before, "they count no more");
-        drop(server);
-        verify(&dir.path().join("data"));
-    }
-}
-
-#[test]
 fn ended_runs_past_their_age_and_files_that_nothing_names_are_removed_by_the_service() {
     let setup = Setup::temporary();
     let server = setup.start();
