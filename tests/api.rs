@@ -39,7 +39,6 @@ mod ledger;
 mod lifecycle;
 mod limits;
 mod live;
-mod metadata;
 mod metrics;
 mod mirror;
 mod mirror_all;

@@ -5,7 +5,7 @@ use media::{EventType, Marker, RunId};
 use serde_json::{Value, json};
 use timeline::Event;
 
-use crate::support::{Reply, Server, Setup, seed, shared};
+use crate::support::{Reply, Server, Setup, seed, shared, with};
 
 /// A calm frame, of 25 a second.
 pub fn frame(index: u64) -> Value {
@@ -197,4 +197,30 @@ fn recorded_frames_are_reported_as_they_were_decoded() {
     let analysed = server.payloads(&run, "analysis_generated");
     assert_eq!(analysed.len(), 3);
     assert!(analysed.iter().all(|payload| payload["sampling_policy"] == "fixed"));
+}
+
+/// Metadata of an analysis without what names the run, the request and where the frames come from.
+fn common(server: &Server, run: &str, body: &Value) -> Vec<Value> {
+    let mut answer = server.post_run(run, "analyze", body).assert_ok().json();
+    let metadata = answer["metadata"].as_array_mut().expect("an array");
+    for frame in &mut *metadata {
+        for name in ["run_id", "ordering_key", "trace"] {
+            frame.as_object_mut().expect("an object").remove(name).expect("there");
+        }
+        frame["window"]["source"].take();
+    }
+    metadata.clone()
+}
+
+#[test]
+fn frames_of_a_caller_are_told_as_those_of_an_ingest_are() {
+    let server = shared().with_clips();
+    let mut body = json!({"sampling_policy": "fixed", "fixed_fps": 5});
+    let source = with(body.clone(), &json!({"source_uri": "motion.mp4", "max_frames": 12}));
+    let run = server.ingested(&source);
+    let decoded = server.payloads(&run, "frames_decoded").remove(0);
+    body["model"] = json!("qwen3-vl-8b");
+    let ingested = common(&server, &run, &body);
+    body["frames"] = decoded["signals"].clone();
+    assert_eq!(common(&server, &server.create_run(), &body), ingested);
 }
