@@ -9,14 +9,12 @@ use std::{
 };
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use decode::{
-    DemuxLimits, Demuxer, FileOptions, FrameSink, Sampling, SegmentInfo, SinkStop, decode_file,
-};
+use decode::{DemuxLimits, Demuxer, FileOptions, FrameCollector, Sampling, decode_file};
 use gate::{
     AHEAD, CpuBackend, FrameMeta, MeasureBackend, ReferenceBackend, SignalWindow,
     conformance::{Fill, TestPicture},
 };
-use media::{Codec, DeviceMemoryLost, Frame, FrameRate, RunId, SampleFormat, Score, Seq, Signal};
+use media::{Codec, Frame, FrameRate, RunId, SampleFormat, Score, Seq, Signal};
 use search::{FoldedPattern, IndexLimits, SearchIndex};
 use timeline::{Event, FindingKind, FindingPayload, NewEvent, Timeline, TimelineOptions};
 use transport::rtp::{ReceiverOutput, RtpPacket, RtpReceiver};
@@ -88,27 +86,6 @@ fn signals(criterion: &mut Criterion) {
     }
 }
 
-/// Counts the frames of a segment.
-struct Count(u64);
-
-impl FrameSink for Count {
-    type Output = u64;
-
-    fn begin(&mut self, _segment: SegmentInfo) {
-        self.0 = 0;
-    }
-
-    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<SinkStop> {
-        black_box(frame);
-        self.0 += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn end(&mut self) -> Result<u64, DeviceMemoryLost> {
-        Ok(self.0)
-    }
-}
-
 /// Decoding of a file of 640x360, or of the traffic camera's 1280x720 in the media folder.
 fn decoding(criterion: &mut Criterion) {
     let path = clips::pick_one("street.mp4", "surv_traffic-camera.mp4");
@@ -127,7 +104,13 @@ fn decoding(criterion: &mut Criterion) {
                     black_box(frames);
                     ControlFlow::Continue(())
                 };
-                decode_file(demuxer, &options, || Count(0), go_on).expect("decoded")
+                let count = || {
+                    FrameCollector::new(|_, frame| {
+                        black_box(frame);
+                        Ok(())
+                    })
+                };
+                decode_file(demuxer, &options, count, go_on).expect("decoded")
             });
         });
     }

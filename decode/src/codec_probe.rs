@@ -5,10 +5,10 @@
 
 use std::{io::Cursor, ops::ControlFlow};
 
-use media::{Codec, DeviceMemoryLost, Frame, Plane, SampleFormat};
+use media::{Codec, Frame, Plane, SampleFormat};
 
 use crate::{
-    DecoderChain, DemuxLimits, Demuxer, FileOptions, FrameSink, Sampling, SegmentInfo, SinkStop,
+    DecoderChain, DemuxLimits, Demuxer, FileOptions, FrameCollector, Sampling, SinkStop,
     decode_file_by,
 };
 
@@ -93,8 +93,9 @@ impl Clip {
             threads: 1,
             plan: false,
         };
-        let report = decode_file_by(decoders, demuxer, &options, Digests::default, |frames| {
-            frames.into_iter().for_each(|frame| digest.add(frame));
+        let make_sink = || FrameCollector::new(|_, frame| Digest::of(&frame));
+        let report = decode_file_by(decoders, demuxer, &options, make_sink, |frames| {
+            frames.into_iter().for_each(|frame: Digest| digest.add(frame.0));
             ControlFlow::Continue(())
         })
         .map_err(|error| error.to_string())?;
@@ -119,6 +120,14 @@ impl Default for Digest {
 }
 
 impl Digest {
+    fn of(frame: &Frame) -> Result<Digest, SinkStop> {
+        let picture = frame.pixels.host().map_err(SinkStop::PixelsLost)?;
+        let mut digest = Digest::default();
+        digest.add_plane(picture.luma());
+        picture.chroma().into_iter().flatten().for_each(|plane| digest.add_plane(plane));
+        Ok(digest)
+    }
+
     fn add(&mut self, number: u64) {
         self.0 = (self.0 ^ number).wrapping_mul(0x0000_0100_0000_01b3);
     }
@@ -151,34 +160,6 @@ impl Digest {
             }
         }
         self.add(number);
-    }
-}
-
-/// Sink that returns one digest per frame.
-#[derive(Default)]
-struct Digests(Vec<u64>);
-
-impl FrameSink for Digests {
-    type Output = Vec<u64>;
-
-    fn begin(&mut self, _segment: SegmentInfo) {
-        self.0.clear();
-    }
-
-    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<SinkStop> {
-        let picture = match frame.pixels.host() {
-            Ok(picture) => picture,
-            Err(lost) => return ControlFlow::Break(SinkStop::PixelsLost(lost)),
-        };
-        let mut digest = Digest::default();
-        digest.add_plane(picture.luma());
-        picture.chroma().into_iter().flatten().for_each(|plane| digest.add_plane(plane));
-        self.0.push(digest.0);
-        ControlFlow::Continue(())
-    }
-
-    fn end(&mut self) -> Result<Vec<u64>, DeviceMemoryLost> {
-        Ok(std::mem::take(&mut self.0))
     }
 }
 

@@ -7,6 +7,7 @@
 //! before the next is awaited.
 
 mod decode_pass;
+mod frame_collector;
 mod preferred_decoder;
 mod schedule;
 mod worker;
@@ -18,6 +19,7 @@ use media::{DeviceMemoryLost, Dimensions, Frame, FrameRate};
 use crate::{
     DecodeError, DecoderChain, Demuxer, Sampling, decoder::DecoderFactory, sampling::SamplerState,
 };
+pub use frame_collector::FrameCollector;
 use preferred_decoder::PreferredDecoderState;
 pub(crate) use schedule::frame_ticks;
 use schedule::{DecodeRound, SegmentJob, SegmentScheduler, StopOnPanic};

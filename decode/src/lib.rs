@@ -45,7 +45,8 @@ pub use error::DecodeError;
 pub use ffi::{CbcDecryptor, HwDevice, HwDeviceSpec};
 pub use ffmpeg_cli::{FfmpegPipes, FfmpegStdin, SpawnFn, arguments as program_arguments};
 pub use file::{
-    FileOptions, FileReport, FrameSink, SegmentInfo, SinkStop, decode_file, decode_file_by,
+    FileOptions, FileReport, FrameCollector, FrameSink, SegmentInfo, SinkStop, decode_file,
+    decode_file_by,
 };
 pub use live::LiveDecoder;
 pub use sampling::Sampling;

@@ -14,10 +14,10 @@ use std::{
 use clips::{pick, rendered};
 use crc32c::crc32c_append;
 use decode::{
-    CodedPicture, DecoderChain, DemuxLimits, Demuxer, FileOptions, FrameSink, LiveDecoder,
-    Sampling, SegmentInfo, SinkStop, decode_file,
+    CodedPicture, DecoderChain, DemuxLimits, Demuxer, FileOptions, FrameCollector, LiveDecoder,
+    Sampling, decode_file,
 };
-use media::{Codec, DeviceMemoryLost, Frame, Plane, Timestamp};
+use media::{Codec, Frame, Plane, Timestamp};
 use packetize::Packetizer;
 use transport::rtp::{ReceivedUnit, ReceiverOutput, RtpPacket, RtpReceiver};
 
@@ -43,26 +43,6 @@ fn digest(frame: &Frame) -> u32 {
 /// Timestamp and digest of a frame.
 type Seen = (Timestamp, u32);
 
-#[derive(Default)]
-struct Recorder(Vec<Seen>);
-
-impl FrameSink for Recorder {
-    type Output = Vec<Seen>;
-
-    fn begin(&mut self, _segment: SegmentInfo) {
-        self.0.clear();
-    }
-
-    fn frame(&mut self, _index: u64, frame: Frame) -> ControlFlow<SinkStop> {
-        self.0.push((frame.pts, digest(&frame)));
-        ControlFlow::Continue(())
-    }
-
-    fn end(&mut self) -> Result<Vec<Seen>, DeviceMemoryLost> {
-        Ok(std::mem::take(&mut self.0))
-    }
-}
-
 /// Returns the first frames as the file decoder outputs them.
 fn of_file(path: &Path) -> Vec<Seen> {
     let options = FileOptions {
@@ -72,7 +52,8 @@ fn of_file(path: &Path) -> Vec<Seen> {
         plan: true,
     };
     let mut seen = Vec::new();
-    decode_file(demuxer(path), &options, Recorder::default, |frames| {
+    let make_sink = || FrameCollector::new(|_, frame| Ok((frame.pts, digest(&frame))));
+    decode_file(demuxer(path), &options, make_sink, |frames| {
         seen.extend(frames);
         ControlFlow::Continue(())
     })

@@ -15,7 +15,7 @@ use media::{Codec, DeviceMemoryLost, Frame, FrameRate, Timestamp};
 
 use crate::{
     BackendError, DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport,
-    FrameSink, LiveDecoder, Sampling, SegmentInfo, SinkStop, decode_file_by,
+    FrameCollector, FrameSink, LiveDecoder, Sampling, SegmentInfo, SinkStop, decode_file_by,
     decoder::{DecoderFactory, FrameDecoder, open_software},
     ffi::{AvError, AvFrame, DamagePolicy, DecoderSetup, Packet},
 };
@@ -121,27 +121,13 @@ impl FrameDecoder for FlakyEngine {
 /// Index, source index, time and luma of a frame.
 type Seen = (u64, u64, Timestamp, Vec<u8>);
 
-#[derive(Default)]
-struct Recorder(Vec<Seen>);
-
-impl FrameSink for Recorder {
-    type Output = Vec<Seen>;
-
-    fn begin(&mut self, _segment: SegmentInfo) {
-        self.0.clear();
-    }
-
-    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<SinkStop> {
+fn recorder() -> impl FrameSink<Output = Vec<Seen>> {
+    FrameCollector::new(|index, frame| {
         let picture = frame.pixels.host().expect("in host memory");
         let luma = picture.luma();
         let rows = (0..luma.extent().height).map(|y| luma.row(y)).collect::<Vec<_>>().concat();
-        self.0.push((index, frame.source_index, frame.pts, rows));
-        ControlFlow::Continue(())
-    }
-
-    fn end(&mut self) -> Result<Vec<Seen>, DeviceMemoryLost> {
-        Ok(std::mem::take(&mut self.0))
-    }
+        Ok((index, frame.source_index, frame.pts, rows))
+    })
 }
 
 fn open(bytes: &'static [u8]) -> Demuxer {
@@ -168,7 +154,7 @@ fn hurried_by(
     bytes: &'static [u8],
     options: &FileOptions,
 ) -> (FileReport, Vec<Seen>) {
-    collected(decoders, open(bytes), options, Recorder::default)
+    collected(decoders, open(bytes), options, recorder)
 }
 
 /// Decodes a file, and collects what its sinks have seen.
@@ -209,22 +195,20 @@ fn a_decoder_that_is_lost_costs_no_frame_and_doubles_none() {
 }
 
 /// Sink that finds, after this many frames of all threads, that the device lost its pictures.
-struct Loser {
-    seen: Recorder,
+struct Loser<S> {
+    seen: S,
     frames_left: Arc<AtomicI64>,
     /// True if the loss is found only at the end of a segment.
     is_late: bool,
     is_lost: bool,
 }
 
-impl Loser {
-    fn lost() -> DeviceMemoryLost {
-        DeviceMemoryLost { reason: "unplugged".to_owned() }
-    }
+fn lost() -> DeviceMemoryLost {
+    DeviceMemoryLost { reason: "unplugged".to_owned() }
 }
 
-impl FrameSink for Loser {
-    type Output = Vec<Seen>;
+impl<S: FrameSink> FrameSink for Loser<S> {
+    type Output = S::Output;
 
     fn begin(&mut self, segment: SegmentInfo) {
         self.is_lost = false;
@@ -234,13 +218,13 @@ impl FrameSink for Loser {
     fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<SinkStop> {
         self.is_lost |= self.frames_left.fetch_sub(1, Ordering::Relaxed) == 0;
         if self.is_lost && !self.is_late {
-            return ControlFlow::Break(SinkStop::PixelsLost(Loser::lost()));
+            return ControlFlow::Break(SinkStop::PixelsLost(lost()));
         }
         self.seen.frame(index, frame)
     }
 
-    fn end(&mut self) -> Result<Vec<Seen>, DeviceMemoryLost> {
-        if self.is_lost { Err(Loser::lost()) } else { self.seen.end() }
+    fn end(&mut self) -> Result<S::Output, DeviceMemoryLost> {
+        if self.is_lost { Err(lost()) } else { self.seen.end() }
     }
 }
 
@@ -258,7 +242,7 @@ fn pixels_that_are_lost_with_their_device_cost_no_frame_and_double_none() {
                 let decoders = flaky(Fault::Packet, i64::MAX);
                 let frames_left = Arc::new(AtomicI64::new(frames));
                 let make_sink = || Loser {
-                    seen: Recorder::default(),
+                    seen: recorder(),
                     frames_left: Arc::clone(&frames_left),
                     is_late,
                     is_lost: false,
@@ -318,7 +302,7 @@ fn a_source_that_comes_once_is_decoded_by_the_reference() {
     let decoders = flaky(Fault::Packet, 9);
     let demuxer = Demuxer::open_live(Box::new(Cursor::new(bytes)), DemuxLimits::default());
     let demuxer = demuxer.expect("opens");
-    let (report, _) = collected(&decoders, demuxer, &every(2), Recorder::default);
+    let (report, _) = collected(&decoders, demuxer, &every(2), recorder);
     assert_eq!((report.decoder.as_str(), report.frames), ("software:h264", 96));
     assert_eq!(report.fallback, None);
 }

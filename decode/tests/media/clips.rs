@@ -4,9 +4,9 @@ use std::{ops::ControlFlow, path::Path};
 
 use clips::{pick_one, pick_with, rendered, rendered_from, sized};
 use decode::{
-    DecodeError, DemuxLimits, FileOptions, FrameSink, SegmentInfo, SinkStop, decode_file,
+    DecodeError, DemuxLimits, FileOptions, FrameCollector, FrameSink, SinkStop, decode_file,
 };
-use media::{Codec, DeviceMemoryLost, Frame, Rotation, SampleFormat};
+use media::{Codec, Rotation, SampleFormat};
 
 use crate::support::*;
 
@@ -251,39 +251,23 @@ fn max_frames_stops_early_and_is_no_truncation() {
     });
 }
 
-/// Sink that ends at the frame with this index.
-struct Impatient(u64);
-
-impl FrameSink for Impatient {
-    type Output = ();
-
-    fn begin(&mut self, _segment: SegmentInfo) {}
-
-    fn frame(&mut self, index: u64, _frame: Frame) -> ControlFlow<SinkStop> {
-        if index == self.0 {
-            ControlFlow::Break(SinkStop::Ended)
-        } else {
-            ControlFlow::Continue(())
-        }
-    }
-
-    fn end(&mut self) -> Result<(), DeviceMemoryLost> {
-        Ok(())
-    }
+/// Makes a sink that ends at the frame with this index.
+fn until(last: u64) -> impl FrameSink<Output = Vec<()>> {
+    FrameCollector::new(move |index, _| if index == last { Err(SinkStop::Ended) } else { Ok(()) })
 }
 
 #[test]
 fn sinks_and_receivers_can_end_the_work() {
     made(&["h264.mp4", "one-gop.mp4"], |path, _| {
-        let go_on = |()| ControlFlow::Continue(());
-        let report = decode_file(opened(path), &every(2), || Impatient(70), go_on).expect("ends");
+        let go_on = |_| ControlFlow::Continue(());
+        let report = decode_file(opened(path), &every(2), || until(70), go_on).expect("ends");
         assert!(report.frames <= 70 && !report.truncated, "{path:?}: {report:?}");
         let mut delivered = 0;
-        let stop = |()| {
+        let stop = |_| {
             delivered += 1;
             ControlFlow::Break(())
         };
-        decode_file(opened(path), &every(2), || Impatient(u64::MAX), stop).expect("ends");
+        decode_file(opened(path), &every(2), || until(u64::MAX), stop).expect("ends");
         assert_eq!(delivered, 1, "{path:?}");
     });
 }
@@ -291,9 +275,8 @@ fn sinks_and_receivers_can_end_the_work() {
 #[test]
 fn a_receiver_that_panics_does_not_hang() {
     made(&["h264.mp4", "one-gop.mp4"], |path, _| {
-        let work = || {
-            decode_file(opened(path), &every(2), || Impatient(u64::MAX), |()| panic!("as meant"))
-        };
+        let work =
+            || decode_file(opened(path), &every(2), || until(u64::MAX), |_| panic!("as meant"));
         let caught = std::panic::catch_unwind(work);
         assert!(caught.is_err(), "{path:?}: the panic reaches the caller");
     });

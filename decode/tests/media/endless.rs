@@ -49,7 +49,7 @@ fn the_first_picture_beside_sound_waits_for_no_more_than_two_seconds() {
     let demuxer = Demuxer::open_live(Box::new(input), DemuxLimits::default()).expect("recognised");
     assert_eq!(demuxer.stream().source_rate.map(|rate| rate.as_f64()), Some(25.0));
     let (mut first, mut pieces) = (None, 0);
-    let sink = || Recorder { seen: Vec::new(), digests: false };
+    let sink = || recorder(false);
     let report = decode_file(demuxer.endless(), &every(2), sink, |frames| {
         if !frames.is_empty() {
             first.get_or_insert(read.load(Relaxed));

@@ -3,10 +3,10 @@
 use std::{fs::File, io::Cursor, ops::ControlFlow, path::Path, process::Command};
 
 use decode::{
-    DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport, FrameSink, Sampling,
-    SegmentInfo, SinkStop, decode_file, decode_file_by,
+    DecodeError, DecoderChain, DemuxLimits, Demuxer, FileOptions, FileReport, FrameCollector,
+    FrameSink, Sampling, decode_file, decode_file_by,
 };
-use media::{DeviceMemoryLost, Dimensions, Frame, FrameRate, Plane};
+use media::{Dimensions, Frame, FrameRate, Plane};
 use sha2::{Digest, Sha256};
 
 /// Runs a tool on a file, `{}` in its line, and returns its standard output.
@@ -31,32 +31,16 @@ pub struct Seen {
 }
 
 /// Records frames; reads pixels only with `digests`.
-pub struct Recorder {
-    pub seen: Vec<Seen>,
-    pub digests: bool,
-}
-
-impl FrameSink for Recorder {
-    type Output = Vec<Seen>;
-
-    fn begin(&mut self, _segment: SegmentInfo) {
-        self.seen.clear();
-    }
-
-    fn frame(&mut self, index: u64, frame: Frame) -> ControlFlow<SinkStop> {
-        self.seen.push(Seen {
+pub fn recorder(digests: bool) -> impl FrameSink<Output = Vec<Seen>> {
+    FrameCollector::new(move |index, frame| {
+        Ok(Seen {
             index,
             source_index: frame.source_index,
             ticks: frame.pts.ticks,
             extent: frame.extent,
-            digest: if self.digests { digest(&frame) } else { String::new() },
-        });
-        ControlFlow::Continue(())
-    }
-
-    fn end(&mut self) -> Result<Vec<Seen>, DeviceMemoryLost> {
-        Ok(std::mem::take(&mut self.seen))
-    }
+            digest: if digests { digest(&frame) } else { String::new() },
+        })
+    })
 }
 
 /// Returns the SHA-256 of the planes, row by row.
@@ -117,7 +101,7 @@ fn decode_demuxer(
     digests: bool,
 ) -> Decoded {
     let mut seen: Vec<Seen> = Vec::new();
-    let make_sink = || Recorder { seen: Vec::new(), digests };
+    let make_sink = || recorder(digests);
     let report = decode_file_by(decoders, demuxer, options, make_sink, |frames| {
         seen.extend(frames);
         ControlFlow::Continue(())
@@ -129,7 +113,7 @@ fn decode_demuxer(
 
 /// As [`decode`], with early output: returns the frames of each output.
 pub fn decode_in_hurry(path: &Path, options: &FileOptions) -> (FileReport, Vec<Vec<Seen>>) {
-    let make_sink = || Recorder { seen: Vec::new(), digests: true };
+    let make_sink = || recorder(true);
     let mut outputs = Vec::new();
     let report = decode_file(opened(path).in_hurry(0), options, make_sink, |frames| {
         outputs.push(frames);

@@ -114,7 +114,7 @@ fn decoded_by(
 ) -> (FileReport, Vec<Seen>) {
     let input = Cursor::new(bytes.to_vec());
     let demuxer = Demuxer::open(Box::new(input), DemuxLimits::default()).expect("opens");
-    collected(decoders, demuxer, options, Recorder::default)
+    collected(decoders, demuxer, options, recorder)
 }
 
 fn one_decoder(bytes: &[u8], options: &FileOptions) -> (FileReport, Vec<Seen>) {
