@@ -137,6 +137,7 @@ fn a_caller_that_goes_away_takes_its_question_back(model: &Model, server: &Serve
     };
     let first = send();
     until(server, IN_FLIGHT, 1.0);
+    wait_until("it is asked", || model.server.seen().len() == 1);
     // The time of a caller is for the wait too.
     let mut hasty = question("p");
     hasty["timeout_ms"] = json!(200);
