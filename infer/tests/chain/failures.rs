@@ -257,7 +257,12 @@ async fn one_correction_is_all_that_a_question_gets() {
     for (one, (attempts, tokens)) in failed.iter().zip([(2, 34), (1, 17)]) {
         let FailureKind::Schema { problem } = &one.failure else { panic!("{one:?}") };
         assert!(problem.contains("/label"), "{problem}");
-        assert_eq!((one.attempts, one.tokens.total), (attempts, tokens), "{}", one.provider);
+        assert_eq!(
+            (one.cost.attempts, one.cost.tokens.total),
+            (attempts, tokens),
+            "{}",
+            one.provider
+        );
     }
     let asked = [&first, &second].map(|server| server.seen().len());
     assert_eq!((failed.len(), asked), (2, [2, 1]));
