@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    link::{Link, Sent, ms},
-    *,
-};
+use super::*;
 
 /// Packets per picture; pictures are 33 ms apart.
 const PACKETS: u64 = 6;
@@ -23,7 +20,7 @@ struct Road {
     repeats_apart: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Driven {
     packets: u64,
     /// Requests for each packet, in milliseconds since the arrival of the next one.
@@ -50,53 +47,35 @@ fn chance(packet: u64, of: u64) -> u64 {
 fn drive(road: &Road) -> Driven {
     const PICTURES: u64 = 300;
     let mut link = Link::new(Codec::Vp8);
-    let mut sent: Vec<Sent> = Vec::new();
-    // Arrivals in order of time: the packet, and true for a retransmission.
-    let mut coming: BTreeMap<(u64, u64), (usize, bool)> = BTreeMap::new();
+    let mut sent = Vec::new();
+    // First arrival of each packet.
+    let (mut coming, mut arrivals) = (BTreeMap::new(), BTreeMap::new());
     for picture in 0..PICTURES {
         let payloads = frame(picture % 30 == 0, picture as u8, PACKETS as usize);
         for (part, payload) in (0..).zip(&payloads) {
             let number = sent.len() as u64;
-            sent.push(link.lose(payload, 3000 * picture as u32, part + 1 == PACKETS));
+            let packet = link.lose(payload, 3000 * picture as u32, part + 1 == PACKETS);
             if !(road.is_lost)(number) {
                 let at = 33 * picture + (road.delay_ms)(number);
-                coming.insert((at, number), (number as usize, false));
+                coming.insert((at, sent.len()), (packet.clone(), false));
+                arrivals.insert(number, at);
             }
+            sent.push(packet);
         }
     }
-    let mut driven = Driven { packets: sent.len() as u64, ..Driven::default() };
     let numbers: BTreeMap<u16, u64> =
         (0..).zip(&sent).map(|(number, sent)| (sent.sequence, number)).collect();
-    let (mut came, mut order) = (BTreeMap::new(), sent.len() as u64);
-    for now in 0..PICTURES * 33 + 1000 {
-        while let Some(first) = coming.first_entry().filter(|first| first.key().0 <= now) {
-            let (number, is_repeat) = first.remove();
-            if is_repeat && road.repeats_apart {
-                link.deliver_again(&sent[number]);
-            } else {
-                link.deliver(&sent[number]);
-            }
-            came.entry(number as u64).or_insert(now);
-        }
-        for output in link.poll() {
-            match output {
-                ReceiverOutput::Unit(_) => driven.pictures += 1,
-                ReceiverOutput::Nack(missing) => {
-                    for number in missing.iter().map(|sequence| numbers[sequence]) {
-                        order += 1;
-                        coming.insert((now + road.repeat_ms, order), (number as usize, true));
-                        let next = came.range(number + 1..).map(|(_, at)| *at).min();
-                        let since = now - next.expect("a later one came");
-                        driven.asked.entry(number).or_default().push(since);
-                    }
-                }
-                ReceiverOutput::NeedKeyframe => {}
-            }
-        }
-        link.pass(ms(1));
-    }
-    driven.lost = link.receiver.counts().lost;
-    driven
+    let mut asked: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let units = link.carry(coming, PICTURES * 33 + 1000, |now, sequence| {
+        let number = numbers[&sequence];
+        let next = arrivals.range(number + 1..).map(|(_, at)| *at).min();
+        asked.entry(number).or_default().push(now - next.expect("a later one came"));
+        let at = now + road.repeat_ms;
+        arrivals.entry(number).and_modify(|first| *first = at.min(*first)).or_insert(at);
+        Some((at, sent[number as usize].clone(), road.repeats_apart))
+    });
+    let (packets, lost) = (sent.len() as u64, link.receiver.counts().lost);
+    Driven { packets, asked, pictures: units.len(), lost }
 }
 
 #[test]

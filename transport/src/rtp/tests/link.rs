@@ -1,5 +1,9 @@
 //! Sender and receiver connected by a scripted path.
 
+use std::collections::BTreeMap;
+
+use media::AccessUnit;
+
 use super::*;
 
 /// Packet that owns its payload.
@@ -108,5 +112,41 @@ impl Link {
             output
         })
         .collect()
+    }
+
+    /// Delivers what is on the way, by its millisecond and order, for `until_ms`; `repeat` returns when a
+    /// requested packet arrives again, and true if as a retransmission. Returns the units.
+    pub(super) fn carry(
+        &mut self,
+        mut on_the_way: BTreeMap<(u64, usize), (Sent, bool)>,
+        until_ms: u64,
+        mut repeat: impl FnMut(u64, u16) -> Option<(u64, Sent, bool)>,
+    ) -> Vec<AccessUnit> {
+        let (mut units, mut order) = (Vec::new(), usize::MAX / 2);
+        for now in 0..until_ms {
+            while let Some(first) = on_the_way.first_entry().filter(|first| first.key().0 <= now) {
+                match first.remove() {
+                    (sent, true) => self.deliver_again(&sent),
+                    (sent, false) => self.deliver(&sent),
+                }
+            }
+            for output in self.poll() {
+                match output {
+                    ReceiverOutput::Unit(unit) => units.push(unit.access_unit),
+                    ReceiverOutput::Nack(missing) => {
+                        for sequence in missing {
+                            let Some((at, sent, is_apart)) = repeat(now, sequence) else {
+                                continue;
+                            };
+                            order += 1;
+                            on_the_way.insert((at, order), (sent, is_apart));
+                        }
+                    }
+                    ReceiverOutput::NeedKeyframe => {}
+                }
+            }
+            self.pass(ms(1));
+        }
+        units
     }
 }

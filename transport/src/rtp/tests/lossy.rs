@@ -5,11 +5,7 @@ use std::collections::BTreeMap;
 use media::{AccessUnit, Timebase, Timestamp};
 use proptest::{collection::vec, prelude::*};
 
-use super::{
-    link::{Link, Sent, ms},
-    packetize::Packetizer,
-    *,
-};
+use super::{packetize::Packetizer, *};
 
 const CODECS: [Codec; 5] = [Codec::H264, Codec::H265, Codec::Vp8, Codec::Vp9, Codec::Av1];
 
@@ -97,9 +93,8 @@ fn path() -> impl Strategy<Value = Path> {
 fn travel(path: &Path, first_within_ms: u64) -> (Vec<AccessUnit>, Vec<AccessUnit>, ReceiverStats) {
     let mut link = Link::new(path.codec);
     let mut packetizer = Packetizer::new(path.codec, path.payload_bytes).expect("is served");
-    let mut on_the_way: BTreeMap<(u64, usize), Sent> = BTreeMap::new();
-    let mut sent_before: BTreeMap<u16, (Sent, Fate)> = BTreeMap::new();
-    let (mut originals, mut count) = (Vec::new(), 0);
+    let (mut on_the_way, mut sent_before) = (BTreeMap::new(), BTreeMap::new());
+    let (mut originals, mut count) = (Vec::new(), 0_usize);
     for (index, (body, keyframe)) in path.pictures.iter().enumerate() {
         let unit = picture(path.codec, index == 0 || *keyframe, index, body);
         let payloads = packetizer.payloads(&unit);
@@ -114,38 +109,21 @@ fn travel(path: &Path, first_within_ms: u64) -> (Vec<AccessUnit>, Vec<AccessUnit
             let fate = if index == 0 { at_first } else { fate };
             let at = index as u64 * 33 + fate.delay_ms;
             if !fate.is_lost {
-                on_the_way.insert((at, 2 * count), sent.clone());
+                on_the_way.insert((at, 2 * count), (sent.clone(), false));
             }
             if fate.comes_twice {
-                on_the_way.insert((at + 7, 2 * count + 1), sent.clone());
+                on_the_way.insert((at + 7, 2 * count + 1), (sent.clone(), false));
             }
             sent_before.insert(sent.sequence, (sent, fate));
             count += 1;
         }
         originals.push(unit);
     }
-    let mut outputs = Vec::new();
-    for now in 0..path.pictures.len() as u64 * 33 + 2000 {
-        while let Some(first) = on_the_way.first_entry().filter(|first| first.key().0 <= now) {
-            link.deliver(&first.remove());
-        }
-        for output in link.poll() {
-            match output {
-                ReceiverOutput::Unit(unit) => outputs.push(unit.access_unit),
-                ReceiverOutput::Nack(missing) => {
-                    for sequence in missing {
-                        let (sent, fate) = &sent_before[&sequence];
-                        if let Some(repair) = fate.repair {
-                            count += 1;
-                            on_the_way.insert((now + repair, 2 * count), sent.clone());
-                        }
-                    }
-                }
-                ReceiverOutput::NeedKeyframe => {}
-            }
-        }
-        link.pass(ms(1));
-    }
+    let until_ms = path.pictures.len() as u64 * 33 + 2000;
+    let outputs = link.carry(on_the_way, until_ms, |now, sequence| {
+        let (sent, fate) = &sent_before[&sequence];
+        Some((now + fate.repair?, sent.clone(), false))
+    });
     (originals, outputs, link.receiver.counts())
 }
 
