@@ -221,8 +221,8 @@ impl Session {
                 ReceiverOutput::NeedKeyframe => self.feedback.keyframe_wanted = true,
             }
         }
-        self.counts.lost = self.video.lost();
-        self.counts.repaired = self.video.repaired();
+        let video = self.video.counts();
+        (self.counts.lost, self.counts.repaired) = (video.lost, video.repaired);
         self.counts.jitter = Duration::from_micros(self.video.jitter_us());
         let pair = self.agent.selected_pair();
         if let (Some(pair), Some(keys)) = (pair, &mut self.keys) {

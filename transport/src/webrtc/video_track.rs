@@ -17,7 +17,7 @@ use super::{
     rtcp::ReportBlock,
     stats::DropReason,
 };
-use crate::rtp::{ReceivedUnit, ReceiverOutput, RtpPacket, RtpReceiver};
+use crate::rtp::{ReceivedUnit, ReceiverOutput, ReceiverStats, RtpPacket, RtpReceiver};
 
 /// Silence of the current source after which another one may replace it: a simulcast layer that was not
 /// negotiated must not alternate with it.
@@ -32,10 +32,8 @@ pub(super) struct VideoTrack {
     current: Option<Current>,
     /// Units of replaced receivers, which bound their number.
     finished: VecDeque<ReceivedUnit>,
-    /// Packets given up by replaced receivers.
-    lost: u64,
-    /// Packets repaired in replaced receivers.
-    repaired: u64,
+    /// Counts of replaced receivers.
+    replaced: ReceiverStats,
     /// Latest timestamp returned, and the arrival of its unit.
     last: Option<(i64, Instant)>,
 }
@@ -59,8 +57,8 @@ impl Current {
 
 impl VideoTrack {
     pub(super) fn new(payloads: PayloadTypeMap, video: Vec<PayloadFormat>) -> VideoTrack {
-        let (current, finished, last) = (None, VecDeque::new(), None);
-        VideoTrack { payloads, video, current, finished, lost: 0, repaired: 0, last }
+        let (finished, replaced) = (VecDeque::new(), ReceiverStats::default());
+        VideoTrack { payloads, video, current: None, finished, replaced, last: None }
     }
 
     pub(super) fn carries(&self, payload_type: u8) -> PayloadKind {
@@ -172,8 +170,7 @@ impl VideoTrack {
     fn collect(&mut self, now: Instant) {
         let Some(current) = &mut self.current else { return };
         current.receiver.finish();
-        self.lost += current.receiver.counts().lost;
-        self.repaired += current.receiver.counts().repaired;
+        self.replaced = self.counts();
         while let Some(output) = self.receive(now) {
             if let ReceiverOutput::Unit(unit) = output {
                 self.finished.push_back(unit);
@@ -224,15 +221,14 @@ impl VideoTrack {
         self.current.as_mut().map(|current| current.reception.block(now))
     }
 
-    /// Returns the packets of all sources that were given up, with no retransmission in time either.
-    pub(super) fn lost(&self) -> u64 {
-        self.lost + self.current.as_ref().map_or(0, |current| current.receiver.counts().lost)
-    }
-
-    /// Returns the packets of all sources that arrived after they were requested.
-    pub(super) fn repaired(&self) -> u64 {
-        let current = self.current.as_ref();
-        self.repaired + current.map_or(0, |current| current.receiver.counts().repaired)
+    /// Returns the counts of all sources.
+    pub(super) fn counts(&self) -> ReceiverStats {
+        let counts = self.current.as_ref().map(|current| current.receiver.counts());
+        let ReceiverStats { lost, repaired } = counts.unwrap_or_default();
+        ReceiverStats {
+            lost: self.replaced.lost + lost,
+            repaired: self.replaced.repaired + repaired,
+        }
     }
 
     /// Returns the interarrival jitter of the video, in microseconds.

@@ -166,10 +166,10 @@ fn what_is_repaired_is_not_lost_and_losses_of_every_source_add_up() {
                 Waits => now += Duration::from_secs(2),
             }
             while video.poll(now).is_some() {}
-            assert!(video.lost() >= before, "{name}: {step:?} takes back");
-            before = video.lost();
+            assert!(video.counts().lost >= before, "{name}: {step:?} takes back");
+            before = video.counts().lost;
         }
-        assert_eq!(video.lost(), lost, "{name}");
+        assert_eq!(video.counts().lost, lost, "{name}");
     }
 }
 
