@@ -81,8 +81,8 @@ pub async fn ready(Call(app, caller): Call) -> ApiResult {
         status,
         reasons,
         missing_tools: missing_tools.collect(),
-        sandbox: app.workers.sandbox.as_str(),
-        sandbox_detail: app.workers.sandbox_detail.clone(),
+        sandbox: app.workers.sandbox(),
+        sandbox_detail: app.workers.sandbox_detail(),
     };
     let mut response = (code, Json(body)).into_response();
     if code == StatusCode::SERVICE_UNAVAILABLE {

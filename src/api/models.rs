@@ -175,7 +175,7 @@ fn model_record(
     responses((status = 200, description = "The models", body = Models)),
 )]
 pub async fn list(Call(app, caller): Call) -> Json<Models> {
-    let able = app.workers.capabilities.as_ref();
+    let able = app.workers.selection().map(|found| &found.capabilities);
     let probes = app.inference.probe().await;
     let catalog = app.inference.catalog();
     let models =
@@ -189,24 +189,20 @@ pub async fn list(Call(app, caller): Call) -> Json<Models> {
         decoder: tried(codec).and_then(|tried| tried.decoder.clone()),
         reason: tried(codec).and_then(|tried| tried.reason.clone()),
     });
-    let skipped = |backend, reason: &String| SkippedBackend { backend, reason: reason.clone() };
-    let passed_over = app.workers.passed_over.iter();
-    let passed_over = passed_over.map(|(backend, why)| skipped(backend.as_str(), why));
-    let gate_passed_over = app.workers.gate_passed_over.iter();
-    let gate_passed_over = gate_passed_over.map(|(backend, why)| skipped(backend.as_str(), why));
+    let skipped = |(backend, reason)| SkippedBackend { backend, reason };
     Json(Models {
         request_id: caller.request_id.into(),
         models,
         providers: probes.iter().map(ProviderRecord::from).collect(),
         decode: DecodeRecord {
-            backend: app.workers.backend.as_str(),
-            passed_over: passed_over.collect(),
-            sandbox: app.workers.sandbox.as_str(),
+            backend: app.workers.backend().as_str(),
+            passed_over: app.workers.passed_over().map(skipped).collect(),
+            sandbox: app.workers.sandbox(),
             codecs: codecs.into(),
         },
         gate: GateRecord {
-            backend: app.workers.gate.as_str(),
-            passed_over: gate_passed_over.collect(),
+            backend: app.workers.gate().as_str(),
+            passed_over: app.workers.gate_passed_over().map(skipped).collect(),
             measurer: able.map(|able| able.measurer.clone()),
         },
         embedding: EmbeddingRecord {

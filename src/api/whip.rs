@@ -97,7 +97,7 @@ pub async fn offer(Call(app, caller): Call, headers: HeaderMap, body: RawBody) -
         app.blocking(move || attach_config::read(attached.as_ref(), &catalog, gate)).await??;
     app.check_open()?;
     if let Some(refusal) = app.workers.refusal() {
-        return Err(ApiError::MediaRefused(refusal.to_owned()));
+        return Err(ApiError::MediaRefused(refusal));
     }
     let Caller { request_id, principal, tenant } = caller;
     app.quota.check(&principal)?;

@@ -2,8 +2,8 @@
 
 use decode::DecodeBackend;
 use worker::{
-    BackendChoice, BackendRequest, BackendSelectError, Capabilities, DecodeSelection, GateBackend,
-    SandboxReport, Supervisor, WorkerError, WorkerProgram,
+    BackendChoice, BackendRequest, BackendSelectError, DecodeSelection, GateBackend, Supervisor,
+    WorkerError, WorkerProgram,
 };
 
 /// Reason that the configured backends cannot be used.
@@ -27,52 +27,9 @@ pub enum WorkersError {
     },
 }
 
-/// Capabilities and isolation of media workers.
+/// Backends and isolation of media workers that were selected, or the reason that no worker starts.
 #[derive(Debug)]
-pub struct WorkerCapabilities {
-    /// Preferred decode backend.
-    pub backend: DecodeBackend,
-    /// Decode backends tried before, and why they are not used.
-    pub passed_over: Vec<(DecodeBackend, String)>,
-    /// Preferred gate backend.
-    pub gate: GateBackend,
-    /// Gate backends tried before, and why they are not used.
-    pub gate_passed_over: Vec<(GateBackend, String)>,
-    /// Capabilities of a worker; `None` if no worker starts.
-    pub capabilities: Option<Capabilities>,
-    /// Isolation of the workers.
-    pub sandbox: SandboxStatus,
-    /// Missing parts of the isolation, or the reason that no worker starts; `None` if isolation is full.
-    pub sandbox_detail: Option<String>,
-    /// Forbidden actions that a worker tried at startup and the sandbox refused.
-    pub refused: usize,
-}
-
-media::named! {
-    /// Isolation of media workers.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum SandboxStatus {
-        /// Isolated by every mechanism.
-        Full = "full",
-        /// Isolated in part: the system lacks a mechanism, or a device needs its driver's files.
-        Partial = "partial",
-        /// No worker starts.
-        Unavailable = "unavailable",
-    }
-}
-
-impl SandboxStatus {
-    /// Maps the report of a worker to its isolation and the missing parts.
-    fn of(report: &SandboxReport) -> (SandboxStatus, Option<String>) {
-        if report.is_full() {
-            tracing::info!(%report, "media workers are sandboxed");
-            (SandboxStatus::Full, None)
-        } else {
-            tracing::warn!(%report, "media workers are sandboxed in part only");
-            (SandboxStatus::Partial, Some(report.to_string()))
-        }
-    }
-}
+pub struct WorkerCapabilities(pub Result<DecodeSelection, WorkerError>);
 
 impl WorkerCapabilities {
     /// Starts workers until one decodes; fails if a device that the settings name is missing.
@@ -82,7 +39,8 @@ impl WorkerCapabilities {
     ) -> Result<(Supervisor, WorkerCapabilities), WorkersError> {
         let error = match Supervisor::select(&program, wanted) {
             Ok((supervisor, selection)) => {
-                return Ok((supervisor, WorkerCapabilities::of(selection)));
+                log(&selection);
+                return Ok((supervisor, WorkerCapabilities(Ok(selection))));
             }
             Err(BackendSelectError::Gate { backend, source }) => {
                 return Err(WorkersError::Gate { backend: backend.as_str(), source });
@@ -95,64 +53,80 @@ impl WorkerCapabilities {
             return Err(WorkersError::Decode { backend: backend.as_str(), source: error });
         }
         tracing::error!(%error, "no media worker starts: no media is read");
-        let workers = WorkerCapabilities {
-            backend: DecodeBackend::Software,
-            passed_over: Vec::new(),
-            gate: GateBackend::Cpu,
-            gate_passed_over: Vec::new(),
-            capabilities: None,
-            sandbox: SandboxStatus::Unavailable,
-            sandbox_detail: Some(error.to_string()),
-            refused: 0,
-        };
-        Ok((Supervisor::new(program), workers))
+        Ok((Supervisor::new(program), WorkerCapabilities(Err(error))))
     }
 
-    fn of(selection: DecodeSelection) -> WorkerCapabilities {
-        let DecodeSelection { backend, capabilities, sandbox, passed_over, gate } = selection;
-        let passed_over: Vec<(DecodeBackend, String)> =
-            passed_over.into_iter().map(|(backend, error)| (backend, error.to_string())).collect();
-        for (backend, reason) in &passed_over {
-            tracing::info!(backend = backend.as_str(), reason, "decode backend not used");
+    /// What was selected; `None` if no worker starts.
+    pub fn selection(&self) -> Option<&DecodeSelection> {
+        self.0.as_ref().ok()
+    }
+
+    /// Preferred decode backend.
+    pub fn backend(&self) -> DecodeBackend {
+        self.selection().map_or(DecodeBackend::Software, |found| found.backend)
+    }
+
+    /// Decode backends tried before, and why they are not used.
+    pub fn passed_over(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let tried = self.selection().into_iter().flat_map(|found| &found.passed_over);
+        tried.map(|(backend, error)| (backend.as_str(), error.to_string()))
+    }
+
+    /// Preferred gate backend.
+    pub fn gate(&self) -> GateBackend {
+        self.selection().map_or(GateBackend::Cpu, |found| found.gate.backend)
+    }
+
+    /// Gate backends tried before, and why they are not used.
+    pub fn gate_passed_over(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let tried = self.selection().into_iter().flat_map(|found| &found.gate.passed_over);
+        tried.map(|(backend, error)| (backend.as_str(), error.to_string()))
+    }
+
+    /// Isolation of the workers: `full`, `partial` if the system lacks a mechanism or a device needs its
+    /// driver's files, or `unavailable`.
+    pub fn sandbox(&self) -> &'static str {
+        match &self.0 {
+            Ok(found) if found.sandbox.is_full() => "full",
+            Ok(_) => "partial",
+            Err(_) => "unavailable",
         }
-        for tried in capabilities.codecs.iter().filter(|tried| tried.reason.is_some()) {
-            let (codec, bits, reason) = (tried.codec.as_str(), tried.bits, tried.reason.as_deref());
-            tracing::warn!(codec, bits, reason, decoder = tried.decoder, "not decoded as asked");
-        }
-        tracing::info!(backend = backend.as_str(), "media is decoded");
-        let gate_passed_over = told(gate.passed_over);
-        let (gate, measurer) = (gate.backend, capabilities.measurer.as_str());
-        tracing::info!(backend = gate.as_str(), measurer, "frames are measured");
-        let refused = sandbox.refused;
-        let (sandbox, sandbox_detail) = SandboxStatus::of(&sandbox);
-        let capabilities = Some(capabilities);
-        WorkerCapabilities {
-            backend,
-            passed_over,
-            gate,
-            gate_passed_over,
-            capabilities,
-            sandbox,
-            sandbox_detail,
-            refused,
-        }
+    }
+
+    /// Missing parts of the isolation, or the reason that no worker starts; `None` if isolation is full.
+    pub fn sandbox_detail(&self) -> Option<String> {
+        let found = self.selection().map(|found| &found.sandbox);
+        let lacks = found.filter(|report| !report.is_full()).map(ToString::to_string);
+        lacks.or_else(|| self.refusal())
     }
 
     /// Reason that no media can be read; `None` if some can.
-    pub fn refusal(&self) -> Option<&str> {
-        match self.sandbox {
-            SandboxStatus::Unavailable => self.sandbox_detail.as_deref(),
-            SandboxStatus::Full | SandboxStatus::Partial => None,
-        }
+    pub fn refusal(&self) -> Option<String> {
+        self.0.as_ref().err().map(ToString::to_string)
     }
 }
 
-/// Logs each gate backend that is not used, and returns the reasons as text.
-fn told(passed_over: Vec<(GateBackend, WorkerError)>) -> Vec<(GateBackend, String)> {
-    let told = |(backend, error): (GateBackend, WorkerError)| {
+/// Logs what was selected, and what was passed over.
+fn log(selection: &DecodeSelection) {
+    let DecodeSelection { backend, capabilities, sandbox, passed_over, gate } = selection;
+    for (backend, error) in passed_over {
+        let reason = error.to_string();
+        tracing::info!(backend = backend.as_str(), reason, "decode backend not used");
+    }
+    for tried in capabilities.codecs.iter().filter(|tried| tried.reason.is_some()) {
+        let (codec, bits, reason) = (tried.codec.as_str(), tried.bits, tried.reason.as_deref());
+        tracing::warn!(codec, bits, reason, decoder = tried.decoder, "not decoded as asked");
+    }
+    tracing::info!(backend = backend.as_str(), "media is decoded");
+    for (backend, error) in &gate.passed_over {
         let reason = error.to_string();
         tracing::info!(backend = backend.as_str(), reason, "gate backend not used");
-        (backend, reason)
-    };
-    passed_over.into_iter().map(told).collect()
+    }
+    let (gate, measurer) = (gate.backend, capabilities.measurer.as_str());
+    tracing::info!(backend = gate.as_str(), measurer, "frames are measured");
+    if sandbox.is_full() {
+        tracing::info!(report = %sandbox, "media workers are sandboxed");
+    } else {
+        tracing::warn!(report = %sandbox, "media workers are sandboxed in part only");
+    }
 }

@@ -5,10 +5,7 @@ use std::{fs, path::Path};
 use worker::GateBackend;
 
 use super::Check;
-use crate::{
-    api::App,
-    record::worker_backends::{SandboxStatus, WorkerCapabilities},
-};
+use crate::{api::App, record::worker_backends::WorkerCapabilities};
 
 /// Runs every check of the machine.
 pub fn checks(app: &App) -> Vec<Check> {
@@ -21,42 +18,39 @@ pub fn checks(app: &App) -> Vec<Check> {
 }
 
 fn sandbox(workers: &WorkerCapabilities) -> Check {
-    let (name, lacks) = ("sandbox", workers.sandbox_detail.as_deref());
-    match workers.sandbox {
-        SandboxStatus::Full => {
-            let tried = format!("{} attempts at the start were refused", workers.refused);
+    let name = "sandbox";
+    match &workers.0 {
+        Ok(found) if found.sandbox.is_full() => {
+            let tried = format!("{} attempts at the start were refused", found.sandbox.refused);
             Check::ok(name, format!("media workers read no file and reach no network: {tried}"))
         }
-        SandboxStatus::Partial => Check::advice(
+        Ok(found) => Check::advice(
             name,
-            format!("in part: {}", lacks.unwrap_or_default()),
+            format!("in part: {}", found.sandbox),
             "a kernel with landlock and seccomp closes it; a device's driver widens it",
         ),
-        SandboxStatus::Unavailable => Check::problem(
+        Err(error) => Check::problem(
             name,
-            format!("no media worker starts: {}", lacks.unwrap_or_default()),
+            format!("no media worker starts: {error}"),
             "SERVICE_SANDBOX=best-effort reads media behind what the kernel has",
         ),
     }
 }
 
 fn decode(workers: &WorkerCapabilities) -> Check {
-    let passed = workers.passed_over.iter().map(|(backend, why)| (backend.as_str(), why.as_str()));
-    device("decode", workers.backend.as_str(), passed)
+    device("decode", workers.backend().as_str(), workers.passed_over())
 }
 
 fn gate(workers: &WorkerCapabilities) -> Check {
-    let passed = workers.gate_passed_over.iter();
-    let passed = passed.map(|(backend, why)| (backend.as_str(), why.as_str()));
-    let used = match workers.gate {
+    let used = match workers.gate() {
         GateBackend::Cpu => "cpu, which measures unless a device decodes or is named",
         device => device.as_str(),
     };
-    device("gate", used, passed)
+    device("gate", used, workers.gate_passed_over())
 }
 
 /// Reports the backend `used` and the faster ones passed over; advises if a GPU is idle.
-fn device<'a>(name: &str, used: &str, passed: impl Iterator<Item = (&'a str, &'a str)>) -> Check {
+fn device(name: &str, used: &str, passed: impl Iterator<Item = (&'static str, String)>) -> Check {
     let passed: Vec<String> = passed.map(|(backend, why)| format!("{backend}: {why}")).collect();
     if passed.is_empty() {
         return Check::ok(name, used);
