@@ -1,6 +1,8 @@
 //! Limiter of open items, per owner and in total.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
 
 use crate::base::keys::Principal;
 
@@ -11,45 +13,66 @@ pub enum LimitScope {
     Own,
 }
 
-/// Counts of open items, in total and by owner.
+/// Counts of open items, in total and by owner; clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct OwnerLimiter(Arc<Mutex<Open>>);
+
 #[derive(Debug, Default)]
-pub struct OwnerLimiter {
+struct Open {
     all: usize,
     own: HashMap<Principal, usize>,
+}
+
+/// Open item of an owner, counted until dropped.
+#[derive(Debug)]
+pub struct OwnerPermit {
+    limiter: OwnerLimiter,
+    owner: Principal,
 }
 
 impl OwnerLimiter {
     /// Adds one item of `owner`, or returns the limit that is reached.
     pub fn enter(
-        &mut self,
+        &self,
         owner: &Principal,
         all_max: usize,
         own_max: usize,
-    ) -> Result<(), LimitScope> {
-        if self.all >= all_max {
+    ) -> Result<OwnerPermit, LimitScope> {
+        let mut open = self.0.lock();
+        if open.all >= all_max {
             return Err(LimitScope::All);
         }
-        if self.own.get(owner).is_some_and(|open| *open >= own_max) {
+        if open.own.get(owner).is_some_and(|open| *open >= own_max) {
             return Err(LimitScope::Own);
         }
-        self.all += 1;
-        *self.own.entry(owner.clone()).or_default() += 1;
-        Ok(())
-    }
-
-    /// Removes one item of `owner`, which must have entered.
-    pub fn leave(&mut self, owner: &Principal) {
-        let Some(open) = self.own.get_mut(owner) else { return };
-        self.all -= 1;
-        *open -= 1;
-        if *open == 0 {
-            self.own.remove(owner);
-        }
+        open.all += 1;
+        *open.own.entry(owner.clone()).or_default() += 1;
+        Ok(OwnerPermit { limiter: self.clone(), owner: owner.clone() })
     }
 
     /// Returns the number of items of all owners.
     pub fn all(&self) -> usize {
-        self.all
+        self.0.lock().all
+    }
+}
+
+impl OwnerPermit {
+    /// Owner of the item.
+    pub fn owner(&self) -> &Principal {
+        &self.owner
+    }
+}
+
+impl Drop for OwnerPermit {
+    fn drop(&mut self) {
+        let mut open = self.limiter.0.lock();
+        open.all -= 1;
+        if let Some(own) = open.own.get_mut(&self.owner) {
+            *own -= 1;
+            if *own == 0 {
+                open.own.remove(&self.owner);
+            }
+        }
     }
 }
 
@@ -60,7 +83,7 @@ mod tests {
     #[test]
     fn each_owner_and_all_together_are_bounded_and_nothing_is_left_behind() {
         let [alice, bob] = ["alice", "bob"].map(Principal::named);
-        let mut open = OwnerLimiter::default();
+        let (open, mut held) = (OwnerLimiter::default(), Vec::new());
         let rows = [
             (&alice, Ok(()), 1),
             (&alice, Ok(()), 2),
@@ -69,11 +92,10 @@ mod tests {
             (&bob, Err(LimitScope::All), 3),
         ];
         for (owner, expected, all) in rows {
-            assert_eq!((open.enter(owner, 3, 2), open.all()), (expected, all), "{owner:?}");
+            let entered = open.enter(owner, 3, 2).map(|permit| held.push(permit));
+            assert_eq!((entered, open.all()), (expected, all), "{owner:?}");
         }
-        for owner in [&alice, &bob, &alice, &alice] {
-            open.leave(owner);
-        }
-        assert_eq!((open.all(), open.own.len()), (0, 0));
+        drop(held);
+        assert_eq!((open.all(), open.0.lock().own.len()), (0, 0));
     }
 }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     base::{
         keys::Principal,
-        owner_limit::{LimitScope, OwnerLimiter},
+        owner_limit::{LimitScope, OwnerLimiter, OwnerPermit},
     },
     runs::registry::{Run, RunRegistry},
 };
@@ -170,7 +170,7 @@ impl EventStreams {
     ) -> Result<Subscription, StreamRefusal> {
         let StreamLimits { all, principal: own } = self.limits;
         let mut topics = self.topics.lock();
-        topics.open.enter(&principal, all, own).map_err(|whose| match whose {
+        let _permit = topics.open.enter(&principal, all, own).map_err(|whose| match whose {
             LimitScope::All => StreamRefusal::All(all),
             LimitScope::Own => StreamRefusal::Principal(own),
         })?;
@@ -181,7 +181,7 @@ impl EventStreams {
         topic.streams += 1;
         let wake = Arc::clone(&topic.wake);
         drop(topics);
-        Ok(Subscription { streams: Arc::clone(self), principal, scope, wake })
+        Ok(Subscription { streams: Arc::clone(self), _permit, scope, wake })
     }
 
     /// Returns the page of `key`, read once for all streams that need it; `None` if the log fails.
@@ -215,7 +215,7 @@ impl EventStreams {
 /// Open stream, counted and woken until dropped.
 pub struct Subscription {
     streams: Arc<EventStreams>,
-    principal: Principal,
+    _permit: OwnerPermit,
     scope: StreamScope,
     wake: Arc<Notify>,
 }
@@ -231,7 +231,6 @@ impl Drop for Subscription {
             }
         }
         let mut topics = self.streams.topics.lock();
-        topics.open.leave(&self.principal);
         match &self.scope {
             StreamScope::Run(run) => leave(&mut topics.runs, &run.id()),
             StreamScope::Owner(owner) => leave(&mut topics.owners, owner),

@@ -170,7 +170,7 @@ pub struct LiveDependencies {
 pub struct LiveService {
     parts: LiveDependencies,
     port: Arc<EndpointSupervisor>,
-    budget: Arc<MemoryBudget>,
+    budget: MemoryBudget,
     workers: Arc<LiveWorkerPool>,
     tables: Mutex<Tables>,
     tasks: TaskTracker,

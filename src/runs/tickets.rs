@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::base::{
     keys::Principal,
-    owner_limit::{LimitScope, OwnerLimiter},
+    owner_limit::{LimitScope, OwnerLimiter, OwnerPermit},
 };
 
 /// Lifetime of a ticket.
@@ -40,7 +40,7 @@ struct Issued {
 
 struct Ticket {
     run: RunId,
-    owner: Principal,
+    permit: OwnerPermit,
     until: Instant,
 }
 
@@ -49,13 +49,12 @@ impl Tickets {
     pub fn issue(&self, owner: &Principal, run: RunId, now: Instant) -> Result<String, LimitScope> {
         let mut issued = self.0.lock();
         issued.drop_ended(now);
-        issued.open.enter(owner, ALL_MAX, OWN_MAX)?;
+        let permit = issued.open.enter(owner, ALL_MAX, OWN_MAX)?;
         let secret: [u8; 32] = crate::base::random_bytes();
         let ticket = format!("tk-{}", crate::base::hex(&secret));
         let digest = digest(&ticket);
         issued.order.push_back(digest);
-        let kept = Ticket { run, owner: owner.clone(), until: now + LIFE };
-        issued.by_digest.insert(digest, kept);
+        issued.by_digest.insert(digest, Ticket { run, permit, until: now + LIFE });
         Ok(ticket)
     }
 
@@ -64,7 +63,7 @@ impl Tickets {
         let issued = self.0.lock();
         // Looked up by digest, so that the timing reveals nothing about a ticket.
         let found = issued.by_digest.get(&digest(ticket))?;
-        (found.run == run && found.until > now).then(|| found.owner.clone())
+        (found.run == run && found.until > now).then(|| found.permit.owner().clone())
     }
 }
 
@@ -74,9 +73,7 @@ impl Issued {
             if self.by_digest.get(digest).is_some_and(|ticket| ticket.until > now) {
                 return;
             }
-            if let Some(ended) = self.by_digest.remove(digest) {
-                self.open.leave(&ended.owner);
-            }
+            self.by_digest.remove(digest);
             self.order.pop_front();
         }
     }

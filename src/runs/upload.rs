@@ -28,7 +28,7 @@ use crate::{
     base::{
         keys::Principal,
         meta_store::{self, MetaStore, MetaStoreError},
-        owner_limit::LimitScope,
+        owner_limit::{LimitScope, OwnerLimiter, OwnerPermit},
         quota::{Quota, QuotaError},
     },
     runs::source::SourceError,
@@ -41,7 +41,7 @@ pub use incoming::UploadWriter;
 pub use kind::{extension, media_type};
 pub use name::StoredName;
 use upload_limit::told;
-pub use upload_limit::{ALL_MAX, OWN_MAX, UploadLimiter, UploadPermit};
+pub use upload_limit::{ALL_MAX, OWN_MAX};
 
 /// Folder and name.
 type Key = (&'static str, &'static str);
@@ -168,7 +168,7 @@ pub struct UploadStore {
     root: HeldDir,
     ledger: MetaStore,
     quota: Arc<Quota>,
-    under_way: Arc<UploadLimiter>,
+    under_way: OwnerLimiter,
 }
 
 impl UploadStore {
@@ -186,7 +186,7 @@ impl UploadStore {
         let real = dir.canonicalize().map_err(failed("find the upload directory"))?;
         sync_parent(&real)?;
         let root = HeldDir::open(&real).map_err(failed("open the upload directory"))?;
-        let under_way = Arc::default();
+        let under_way = OwnerLimiter::default();
         let uploads = UploadStore { dirs: [absolute, real], tag, root, ledger, quota, under_way };
         uploads.require_records()?;
         let swept = uploads.sweep()?;
@@ -300,8 +300,8 @@ impl UploadStore {
     }
 
     /// Takes a permit to upload for `owner`.
-    pub fn enter(&self, owner: &Principal) -> Result<UploadPermit, UploadError> {
-        self.under_way.enter(owner)
+    pub fn enter(&self, owner: &Principal) -> Result<OwnerPermit, UploadError> {
+        upload_limit::enter(&self.under_way, owner)
     }
 
     /// Creates an empty file for up to `bytes_max` bytes, which are charged to `owner`.

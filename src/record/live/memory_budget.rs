@@ -1,12 +1,11 @@
 //! Memory budget of live sessions: reserved before a session begins, released when it ends.
 
-use std::sync::Arc;
-
 use crate::base::{
     keys::Principal,
     owner_limit::{LimitScope, OwnerLimiter},
 };
-use parking_lot::Mutex;
+
+pub use crate::base::owner_limit::OwnerPermit as MemoryReservation;
 
 /// Memory reserved for a session: decoder, pictures in flight and queues at 1080p.
 pub const SESSION_BYTES: u64 = 25 << 20;
@@ -16,7 +15,7 @@ pub const SESSION_BYTES: u64 = 25 << 20;
 pub struct MemoryBudget {
     limit: u64,
     share: u64,
-    sessions: Mutex<OwnerLimiter>,
+    sessions: OwnerLimiter,
 }
 
 /// The memory left is too small for another session.
@@ -38,42 +37,25 @@ fn words(whose: LimitScope) -> &'static str {
     }
 }
 
-/// Memory reserved for one session, until dropped.
-#[derive(Debug)]
-pub struct MemoryReservation {
-    budget: Arc<MemoryBudget>,
-    owner: Principal,
-}
-
 impl MemoryBudget {
     /// Creates a budget of `limit` bytes, of which one principal may reserve `share`.
-    pub fn new(limit: u64, share: u64) -> Arc<MemoryBudget> {
-        Arc::new(MemoryBudget { limit, share, sessions: Mutex::default() })
+    pub fn new(limit: u64, share: u64) -> MemoryBudget {
+        MemoryBudget { limit, share, sessions: OwnerLimiter::default() }
     }
 
     /// Reserves the memory of one session of `owner`.
-    pub fn reserve(
-        self: &Arc<MemoryBudget>,
-        owner: &Principal,
-    ) -> Result<MemoryReservation, MemoryExhausted> {
+    pub fn reserve(&self, owner: &Principal) -> Result<MemoryReservation, MemoryExhausted> {
         let most = |bytes: u64| usize::try_from(bytes / SESSION_BYTES).unwrap_or(usize::MAX);
-        let entered = self.sessions.lock().enter(owner, most(self.limit), most(self.share));
+        let entered = self.sessions.enter(owner, most(self.limit), most(self.share));
         entered.map_err(|whose| {
             let limit = if whose == LimitScope::All { self.limit } else { self.share };
             MemoryExhausted { whose, limit }
-        })?;
-        Ok(MemoryReservation { budget: Arc::clone(self), owner: owner.clone() })
+        })
     }
 
     /// Returns the bytes reserved.
     pub fn used(&self) -> u64 {
-        self.sessions.lock().all() as u64 * SESSION_BYTES
-    }
-}
-
-impl Drop for MemoryReservation {
-    fn drop(&mut self) {
-        self.budget.sessions.lock().leave(&self.owner);
+        self.sessions.all() as u64 * SESSION_BYTES
     }
 }
 

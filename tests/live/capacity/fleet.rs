@@ -6,7 +6,6 @@ use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -89,7 +88,7 @@ struct Node {
     is_up: bool,
     is_drained: bool,
     life: u64,
-    budget: Arc<MemoryBudget>,
+    budget: MemoryBudget,
     jobs: JobQueue,
     waiting: Vec<Entering>,
     running: HashMap<u64, JobPermit>,
