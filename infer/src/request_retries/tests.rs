@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{EvaluatedResponse, NextStep, RequestRetries};
 use crate::{
-    FailureKind, FinishReason, InferenceRequest, OutputSchema,
+    FailureKind, InferenceRequest, OutputSchema,
     config::{ApiProtocol, OpenaiKind},
     http::{HttpResponse, NoResponse},
 };
@@ -236,15 +236,4 @@ fn the_forms_of_each_program_are_tried_in_order() {
         }
         assert_eq!(forms, expected, "{kind:?}");
     }
-}
-
-#[test]
-fn an_answer_in_a_fence_is_json_too() {
-    let request = request(true);
-    let mut turns = RequestRetries::new(API, Arc::new(request), "m");
-    let judged = turns.evaluate(chat("```json\n{\"n\": 1}\n```", "stop"), PATIENCE);
-    let NextStep::Done { json, finish, .. } = judged.next else {
-        panic!("an answer: {judged:?}");
-    };
-    assert_eq!((json, finish), (Some(json!({"n": 1})), FinishReason::Stop));
 }

@@ -219,27 +219,6 @@ fn a_large_ask_is_not_passed_by_small_ones() {
 }
 
 #[test]
-fn what_could_never_go_is_refused_at_once() {
-    let mut state = Desk::new(LIMITS);
-    for large in [
-        AdmissionRequest { image_bytes: 1001, ..request("a", "s", Priority::Live) },
-        AdmissionRequest { tokens: 1001, ..request("a", "s", Priority::Live) },
-    ] {
-        let refused = state.scheduler.push(state.now, 1, large).expect_err("too large");
-        assert_eq!(refused.kind(), ErrorKind::InvalidInput);
-    }
-    assert_eq!(state.scheduler.load(), SchedulerLoad::default());
-    let mut state = Desk::new(AdmissionLimits { tokens_per_day: 100, ..LIMITS });
-    let of = |tokens| AdmissionRequest { tokens, ..request("a", "s", Priority::Live) };
-    let refused = state.scheduler.push(state.now, 1, of(101)).expect_err("no day has as many");
-    assert_eq!(
-        refused,
-        AdmissionError::TooLarge { what: LimitKind::DayTokens, asked: 101, limit: 100 }
-    );
-    assert!(state.scheduler.push(state.now, 1, of(100)).is_ok(), "a whole day");
-}
-
-#[test]
 fn waiting_ends_with_the_time_for_it() {
     let (mut state, _) = busy(LIMITS);
     let usual = state
