@@ -1,7 +1,7 @@
 //! Tests of the index against a naive search: random texts, runs and queries.
 #![allow(missing_docs)]
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use media::{RunId, Seq};
 use proptest::{collection::vec, prelude::*, sample::select};
@@ -206,37 +206,5 @@ fn a_scan_sees_the_index_as_it_was_when_it_began() {
         assert_eq!(index.memory_bytes(), 0, "{limits:?}");
         scan.work().expect("readable");
         assert_eq!(scan.result().total_hits, 50, "{limits:?}");
-    }
-}
-
-#[test]
-fn the_cases_that_people_name() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let run = RunId::from_bytes([1; 16]);
-    let texts = ["Straße", "ΟΔΟΣ", "273 \u{212a}", "İstanbul", "ısı", "ﬃ", "naïve", "nai\u{308}ve"];
-    let all: Vec<Description> = texts
-        .iter()
-        .map(|text| Description { owner: "alice", run, text: (*text).to_owned() })
-        .collect();
-    let index = index_of(&all, LIMITS[0], dir.path());
-    let cases: BTreeMap<&str, &[&str]> = BTreeMap::from([
-        ("STRASSE", &["Straße"][..]),
-        ("ſ", &["Straße", "İstanbul", "ısı"]),
-        ("οδος", &["ΟΔΟΣ"]),
-        ("k", &["273 \u{212a}"]),
-        ("\u{212a}", &["273 \u{212a}"]),
-        ("i", &["İstanbul", "ﬃ", "nai\u{308}ve"]),
-        ("I", &["İstanbul", "ﬃ", "nai\u{308}ve"]),
-        ("istanbul", &[]),
-        ("i\u{307}stanbul", &["İstanbul"]),
-        ("ı", &["ısı"]),
-        ("FI", &["ﬃ"]),
-        ("NAÏVE", &["naïve"]),
-    ]);
-    for (query, expected) in cases {
-        let found = search(&index, "alice", &HashSet::from([run]), query, 500);
-        let hits: Vec<&str> =
-            found.hits.iter().map(|hit| texts[(hit.0 as usize - 1) / 3]).collect();
-        assert_eq!(hits, expected, "{query}");
     }
 }
