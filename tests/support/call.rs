@@ -15,10 +15,10 @@ pub struct Call<'a> {
     key: Option<&'a str>,
 }
 
-impl<'a> Call<'a> {
-    pub fn new(server: &'a Server, method: &str, path: &str) -> Call<'a> {
+impl Server {
+    pub fn call(&self, method: &str, path: &str) -> Call<'_> {
         Call {
-            server,
+            server: self,
             method: method.to_owned(),
             path: path.to_owned(),
             headers: Vec::new(),
@@ -26,7 +26,9 @@ impl<'a> Call<'a> {
             key: Some(ALICE),
         }
     }
+}
 
+impl<'a> Call<'a> {
     /// Acts as the owner of `key`, or of none.
     pub fn key(mut self, key: Option<&'a str>) -> Call<'a> {
         self.key = key;

@@ -297,10 +297,6 @@ impl Server {
         PathBuf::from(format!("/proc/{}/root{}", self.child().id(), path.display()))
     }
 
-    pub fn call(&self, method: &str, path: &str) -> Call<'_> {
-        Call::new(self, method, path)
-    }
-
     pub fn get(&self, path: &str) -> Reply {
         self.call("GET", path).send()
     }
