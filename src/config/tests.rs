@@ -66,6 +66,7 @@ fn a_bad_value_is_named() {
         ("SERVICE_TRACES_ENDPOINT", "http://"),
         ("SERVICE_METRICS_REQUIRE_API_KEY", "maybe"),
         ("SERVICE_DB_MIRROR", "everything"),
+        ("SERVICE_DB_URL", "mysql://alice@db.example/sightline"),
         ("SERVICE_EXPORT_URL", "file://relative/dir"),
         ("SERVICE_EXPORT_URL", "ftp://host/dir"),
         ("SERVICE_EXPORT_AGE_SECS", "0"),
@@ -192,10 +193,16 @@ fn unknown_variables_get_a_suggestion() {
 
 #[test]
 fn no_secret_is_shown_or_debugged() {
-    let config = resolve(&[("SERVICE_API_KEYS", "alice:hush-hush-hush-hush")]).expect("valid");
+    let secrets = [
+        ("SERVICE_API_KEYS", "alice:hush-hush-hush-hush"),
+        ("SERVICE_DB_URL", "postgres://alice:hush-hush-hush@db.example/sightline"),
+    ];
+    let config = resolve(&secrets).expect("valid");
     let shown: String = config.shown.iter().map(ToString::to_string).collect();
     assert!(!shown.contains("hush") && !format!("{config:?}").contains("hush"), "{shown}");
-    assert!(shown.contains("SERVICE_API_KEYS=(set, hidden)"), "{shown}");
+    for (name, _) in secrets {
+        assert!(shown.contains(&format!("{name}=(set, hidden)")), "{shown}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::control_characters::ODD;
 use crate::support::{
     ALICE, BOB, Reply, Server, Setup,
-    postgres::{PASSWORD, Postgres, Proxy, Weather, assert_kept_secret, url},
+    postgres::{Postgres, Proxy, Weather, assert_kept_secret, url},
     shared, wait_until,
 };
 use serde_json::json;
@@ -202,18 +202,4 @@ fn a_database_that_others_wrote_to_is_full_or_changed_is_told_of_and_used_again(
         "ALTER TABLE sightline_feedback ALTER COLUMN rating TYPE smallint USING rating::smallint",
     );
     assert_eq!(ids(&server.get("/v1/feedback")).len(), 2);
-}
-
-#[test]
-fn the_url_is_a_secret_and_a_bad_one_stops_the_start() {
-    let bad = url(1).replace("postgres:", "mysql:");
-    for (value, code, words) in
-        [(url(1), 0, "SERVICE_DB_URL=(set, hidden)"), (bad, 2, "SERVICE_DB_URL must be a URL")]
-    {
-        let output = setup(&value).command().arg("--check-config").output().expect("starts");
-        let told = [output.stdout, output.stderr].concat();
-        let told = String::from_utf8_lossy(&told);
-        assert_eq!(output.status.code(), Some(code), "{told}");
-        assert!(told.contains(words) && !told.contains(PASSWORD), "{told}");
-    }
 }

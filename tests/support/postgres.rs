@@ -16,8 +16,8 @@ use tempfile::TempDir;
 
 use super::on_thread;
 
-/// The password of the cluster's one user: must show up nowhere.
-pub const PASSWORD: &str = "hush-hush-hush";
+/// Password of the cluster's one user: must show up nowhere.
+const PASSWORD: &str = "hush-hush-hush";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cluster in a temporary directory on a free port.
