@@ -4,11 +4,11 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::{
-    reason::{MODEL, finding, reason},
+    reason::{LARGE, MODEL, finding, reason},
     routes::frame,
 };
 use crate::support::{
-    Server, Setup, free_address,
+    Server, Setup, assert_has, free_address,
     model::{Model, prompt, stock},
     shared,
 };
@@ -60,9 +60,14 @@ fn a_wrong_name_is_said_everywhere() {
 #[test]
 fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
     let gone = format!("http://{}", free_address());
-    let alone = shared().with_clips();
+    let (alone, unserved) = (shared().with_clips(), "no inference backend is configured");
     let rows = [
-        ("no backend", json!({}), json!([true, 0, 0, "no inference backend is configured", true])),
+        ("no backend", json!({}), json!([true, 0, 0, unserved, true])),
+        (
+            "nor for another",
+            json!({"first_pass_model": LARGE}),
+            json!([true, 0, 0, unserved, true]),
+        ),
         ("no prompt", json!({"semantic_prompt": ""}), json!([false, 0, 0, null, false])),
         ("not wanted", json!({"semantic_inference": false}), json!([false, 0, 0, null, false])),
     ];
@@ -75,12 +80,24 @@ fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
         let reply = reason(&alone, &run, &more);
         assert_eq!(reply.status, 200, "{name}: {}", reply.text);
         assert_eq!(shown(&semantic(&alone, &run, &reply.json())), expected, "{name}");
-        let metadata = &reply.json()["metadata"][0];
+        let metadata = reply.json()["metadata"][0].take();
+        assert_eq!(metadata["finish_reason"], "gate", "{name}");
+        let asked = more["first_pass_model"].as_str().unwrap_or(MODEL);
+        assert!(asked != MODEL || metadata["model"] == MODEL, "{name}: {metadata}");
+        // The run is told of it once.
+        let (told, fallback) =
+            (alone.payloads(&run, "semantic_fallback_activated"), &metadata["fallback"]);
+        let is_used = expected[4] == true;
         assert_eq!(
-            (&metadata["finish_reason"], &metadata["model"]),
-            (&json!("gate"), &json!(MODEL)),
+            (told.len(), &fallback["used"]),
+            (usize::from(is_used), &json!(is_used)),
             "{name}"
         );
+        if is_used {
+            let why = told[0]["reason"].as_str().expect("a text");
+            assert!(why.contains(unserved), "{name}: {why}");
+            assert_has(fallback, &json!({"reason": why, "from_model": asked}));
+        }
     }
     let setup = Setup::temporary().clips().var("SERVICE_VLLM_BASE_URL", &gone);
     let server = setup.var("SERVICE_REASON_OUTAGE_MS", "0").start();

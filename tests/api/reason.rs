@@ -10,7 +10,7 @@ use worker::Supervisor;
 use crate::support::{
     Reply, Server, Setup, assert_has,
     model::{Model, prompt},
-    shared, wait_until, with,
+    wait_until, with,
 };
 
 pub const MODEL: &str = "qwen3-vl-4b";
@@ -180,43 +180,6 @@ fn check_questions(model: &Model, inferred: &[Value], frames_ms: &[i64]) {
         });
         assert!(times.iter().all(|time| frames_ms.contains(time)), "{times:?} of {frames_ms:?}");
         assert!(chunk.is_some() && times[0] < times[1], "{captions:?}");
-    }
-}
-
-#[test]
-fn without_a_model_the_gate_decides_and_says_so_once() {
-    let server = shared().with_clips();
-    let by_gate = server.create_run();
-    let ingest = json!({"source_uri": "talk.mp4", "max_frames": 90});
-    assert_eq!(server.post_run(&by_gate, "ingest", &ingest).status, 200);
-    let path = format!("/v1/runs/{by_gate}/analyze");
-    let by_gate = server.post(&path, &json!({"model": MODEL})).json();
-    // Models are asked for, and not.
-    for (more, fallbacks, asked) in [
-        (json!({}), 1, MODEL),
-        (json!({"first_pass_model": LARGE}), 1, LARGE),
-        (json!({"semantic_inference": false}), 0, ""),
-    ] {
-        let run = server.create_run();
-        let reply = reason(&server, &run, &more).assert_ok();
-        let answer = reply.json();
-        let told = server.payloads(&run, "semantic_fallback_activated");
-        assert_eq!(told.len(), fallbacks, "{more}");
-        assert_eq!(server.payloads(&run, "semantic_chunk_inferred"), [] as [Value; 0]);
-        assert_eq!(answer["tokens"]["chunks_analyzed"], 0);
-        let spans = |answer: &Value| -> Vec<Value> {
-            let markers = answer["markers"].as_array().expect("an array").iter();
-            markers.map(|marker| json!([marker["event_type"], marker["start_frame"]])).collect()
-        };
-        assert_eq!(spans(&answer), spans(&by_gate), "as an analysis gives it");
-        let fallback = &answer["metadata"][0]["fallback"];
-        assert_eq!(fallback["used"], fallbacks == 1, "{fallback}");
-        if fallbacks == 1 {
-            let why = told[0]["reason"].as_str().expect("a text");
-            assert!(why.contains("no inference backend is configured"), "{why}");
-            assert_has(fallback, &json!({"reason": why, "from_model": asked}));
-        }
-        assert_eq!(state(&server, &run), "completed");
     }
 }
 
