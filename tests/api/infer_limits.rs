@@ -92,31 +92,14 @@ fn a_full_queue_refuses_and_places_come_back() {
 }
 
 #[test]
-fn a_wait_ends_and_one_principal_does_not_hold_another() {
-    let model = model();
-    let server = model
-        .behind(Setup::temporary())
-        .var("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1")
-        .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "50")
-        .start();
-    thread::scope(|scope| {
-        let holds = scope.spawn(|| server.post("/v1/infer", &hanging(4000)));
-        until(&server, IN_FLIGHT, 1.0);
-        let late = server.post("/v1/infer", &question("p"));
-        assert!(is_unavailable(&late), "{} {}", late.status, late.text);
-        server.call("POST", "/v1/infer").key(Some(BOB)).json(&question("p")).send().assert_ok();
-        assert_eq!(holds.join().expect("no panic").status, 500);
-    });
-    assert_eq!(server.metric(r#"service_inference_refusals_total{reason="timed_out"}"#), 1.0);
-}
-
-#[test]
 fn one_place_of_a_principal_is_waited_for_and_comes_back() {
     let model = model();
     let setup = model.behind(Setup::temporary());
     let server = setup
         .var("SERVICE_INFERENCE_PER_PRINCIPAL_LIMIT", "1")
         .var("SERVICE_INFERENCE_WAITER_LIMIT", "2")
+        .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "2000")
+        .var("SERVICE_INFERENCE_TOKENS_PER_DAY", "1000000")
         .start();
     a_caller_that_goes_away_takes_its_question_back(&model, &server);
     an_answer_is_the_callers_though_its_run_was_stopped(&server);
@@ -141,9 +124,15 @@ fn a_caller_that_goes_away_takes_its_question_back(model: &Model, server: &Serve
     // The time of a caller is for the wait too.
     let mut hasty = question("p");
     hasty["timeout_ms"] = json!(200);
-    let late = server.post("/v1/infer", &hasty);
-    assert!(is_unavailable(&late), "{} {}", late.status, late.text);
+    for body in [hasty, question("p")] {
+        let late = server.post("/v1/infer", &body);
+        assert!(is_unavailable(&late), "{} {}", late.status, late.text);
+    }
+    assert_eq!(server.metric(r#"service_inference_refusals_total{reason="timed_out"}"#), 2.0);
     assert_eq!((server.metric(IN_FLIGHT), model.server.seen().len()), (1.0, 1), "never asked");
+    let unbounded = json!({"model": "qwen3-vl-4b", "prompt": "p"});
+    server.call("POST", "/v1/infer").key(Some(BOB)).json(&unbounded).send().assert_ok();
+    assert_eq!(model.server.seen()[1].json()["max_tokens"], 4096, "a budget needs a bound");
     let second = send();
     until(server, WAITING, 1.0);
     drop(second);
@@ -329,13 +318,4 @@ fn the_word_is_owed_until_a_run_can_take_it() {
     let found = runs.each_ref().map(|run| told(&server, run).len());
     assert_eq!(found, [0, 1], "the youngest takes the word, though nothing is asked for it");
     assert_eq!(told(&server, &runs[1])[0]["used_tokens"], 3 * COST);
-}
-
-#[test]
-fn a_question_without_a_bound_is_given_one_by_a_budget() {
-    let model = Model::start(|_| Step::chat("hello"));
-    let setup = model.behind(Setup::temporary()).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "10000");
-    let body = json!({"model": "qwen3-vl-4b", "prompt": "p"});
-    setup.start().post("/v1/infer", &body).assert_ok();
-    assert_eq!(model.server.seen()[0].json()["max_tokens"], 4096);
 }
