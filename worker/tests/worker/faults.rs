@@ -178,6 +178,7 @@ fn ends_leave_no_process_and_no_descriptor() {
 
 #[test]
 fn what_is_no_file_says_so() {
+    let _alone = alone();
     for path in ["/", "/dev/zero"] {
         let outcome = run(whole(File::open(path).expect("opens")));
         assert!(matches!(outcome, Err(WorkerError::NotAFile)), "{path}: {outcome:?}");
