@@ -61,6 +61,10 @@ fn what_a_model_gets_wrong_is_told_and_never_taken_for_an_answer() {
         assert_eq!(said["count"], 0, "{name}");
         assert_eq!(state(&server, &run), "completed", "{name}");
     }
+    // A short rest is waited for in the place and the question put once more; no outage is waited for.
+    let seen = model.server.seen();
+    let asked = seen.iter().filter(|seen| prompt(seen).contains("too many questions")).count();
+    assert!((1..=2).contains(&asked), "{asked}");
 }
 
 #[test]
