@@ -306,7 +306,8 @@ mod tests {
         }
         assert!(roots.open_source(".hidden.mp4").is_ok(), "an ingest may read it");
         let none = IngestRoots::open(&[]).expect("nothing to open");
-        assert!(matches!(none.open_source("a b.mp4"), Err(SourceError::NoRoots)));
+        let refused = none.open_source("a b.mp4").err().map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), Some("no ingest root is configured"), "the CLI reads it");
     }
 
     #[test]
