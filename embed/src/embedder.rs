@@ -4,7 +4,7 @@
 //! A request always ends within the deadline. Pictures whose requesters gave up are not embedded.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, SyncSender, sync_channel},
@@ -69,8 +69,8 @@ pub struct EmbedderCounts {
 
 struct EmbedJob {
     since: Instant,
-    stream: u64,
     picture: ModelInputImage,
+    _waiting: Waiting,
     reply: oneshot::Sender<Result<Embedding, EmbedError>>,
 }
 
@@ -79,6 +79,23 @@ struct State {
     /// Number of waiting pictures by stream, without zeros.
     waiting: HashMap<u64, usize>,
     counts: EmbedderCounts,
+}
+
+/// Counts a picture of `stream` as waiting, until dropped: by a batch, or with the queue.
+struct Waiting {
+    state: Arc<Mutex<State>>,
+    stream: u64,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut own) = locked(&self.state).waiting.entry(self.stream) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
+    }
 }
 
 /// A poisoned lock is used on: the state is consistent between any two statements.
@@ -138,9 +155,9 @@ impl Embedder {
         if picture.side() != self.side {
             return Err(EmbedError::Side { side: self.side, got: picture.side() });
         }
-        self.enter(stream)?;
+        let _waiting = self.enter(stream)?;
         let (reply, answer) = oneshot::channel();
-        let job = EmbedJob { since: Instant::now(), stream, picture, reply };
+        let job = EmbedJob { since: Instant::now(), picture, _waiting, reply };
         self.jobs.try_send(job).map_err(|_| EmbedError::Stopped)?;
         match tokio::time::timeout(self.deadline, answer).await {
             Ok(Ok(result)) => result,
@@ -150,7 +167,7 @@ impl Embedder {
     }
 
     /// Counts a further picture of `stream` as waiting; fails if too many wait.
-    fn enter(&self, stream: u64) -> Result<(), EmbedError> {
+    fn enter(&self, stream: u64) -> Result<Waiting, EmbedError> {
         let waiting = &mut locked(&self.state).waiting;
         let own = waiting.get(&stream).copied().unwrap_or(0);
         let all: usize = waiting.values().sum();
@@ -158,7 +175,7 @@ impl Embedder {
             return Err(EmbedError::Full);
         }
         waiting.insert(stream, own + 1);
-        Ok(())
+        Ok(Waiting { state: Arc::clone(&self.state), stream })
     }
 }
 
@@ -178,8 +195,9 @@ fn run(
         {
             batch.push(next);
         }
-        begin(&batch, &mut locked(state));
+        locked(state).counts.batches += 1;
         batch.retain(|job| !job.reply.is_closed());
+        // The pictures wait no more.
         let (pictures, replies): (Vec<ModelInputImage>, Vec<_>) =
             batch.into_iter().map(|job| (job.picture, job.reply)).unzip();
         if pictures.is_empty() {
@@ -207,19 +225,6 @@ fn run(
         for (reply, answer) in replies.into_iter().zip(answers) {
             // The caller may have given up while the model ran; its picture still counts as embedded.
             reply.send(answer).ok();
-        }
-    }
-}
-
-/// Counts a batch, whose pictures wait no more.
-fn begin(batch: &[EmbedJob], state: &mut State) {
-    state.counts.batches += 1;
-    for job in batch {
-        if let Some(count) = state.waiting.get_mut(&job.stream) {
-            *count -= 1;
-            if *count == 0 {
-                state.waiting.remove(&job.stream);
-            }
         }
     }
 }
