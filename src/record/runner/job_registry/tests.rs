@@ -131,6 +131,9 @@ fn completed(at: u8) -> Event {
 fn a_job_is_over_where_its_own_last_event_is() {
     let dir = tempfile::tempdir().expect("a directory");
     let (log, _) = Timeline::open(dir.path(), TimelineOptions::default()).expect("opened");
+    // As many events of the kind as one step reads.
+    let before = (0..1000).map(|_| NewEvent { run: RUN, event: decoded(8) });
+    log.append_wait(before.collect()).expect("durable");
     let events = [
         (RUN, decoded(1)),
         (RUN, decoded(2)),
