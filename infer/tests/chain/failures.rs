@@ -267,3 +267,20 @@ async fn one_correction_is_all_that_a_question_gets() {
     let asked = [&first, &second].map(|server| server.seen().len());
     assert_eq!((failed.len(), asked), (2, [2, 1]));
 }
+
+#[tokio::test]
+async fn the_short_patience_of_one_caller_shuts_no_backend() {
+    let server = ScriptedServer::start(|seen| match seen.json()["max_tokens"].as_u64() {
+        Some(1) => Step::hang(),
+        _ => Step::chat("a car"),
+    });
+    let server = server.await.expect("a server");
+    let chain = chain(&[&server.base_url()]);
+    let timeout = Some(Duration::from_millis(40));
+    let hasty = InferenceRequest { timeout, max_tokens: Some(1), ..request() };
+    for _ in 0..5 {
+        assert_eq!(only_failure(chain.infer(&hasty, &()).await).class(), "timeout");
+    }
+    let patient = chain.infer(&request(), &()).await;
+    assert!(patient.is_ok(), "{patient:?}");
+}
