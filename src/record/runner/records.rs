@@ -19,7 +19,7 @@ const RECORDS: TableDefinition<'static, Key, Value> = TableDefinition::new("jobs
 /// Ended jobs recorded per run; the oldest are removed first.
 pub(super) const ENDED_MAX: usize = 1000;
 
-/// Returns the position of `one`, which records keep: variants may only be added at the end.
+/// Returns the position of `one`, which records keep.
 fn code<T: PartialEq>(all: &[T], one: T) -> u8 {
     all.iter().position(|known| *known == one).unwrap_or(0) as u8
 }

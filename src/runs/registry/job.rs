@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::clock::wall_now;
 
 media::named! {
-    /// Kind of a job.
+    /// Kind of a job. Records keep the position of a variant: more may only be added at the end.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum JobKind {
         /// Decodes a source.
@@ -28,7 +28,7 @@ media::named! {
 }
 
 media::named! {
-    /// State of a job.
+    /// State of a job. Records keep the position of a variant: more may only be added at the end.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum JobStatus {
         /// Waits for a permit.
