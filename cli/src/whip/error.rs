@@ -2,7 +2,7 @@
 
 use media::ErrorKind;
 
-/// Reason that a file is not published, or not completely.
+/// Reason that a file is not published, or not completely; sessions are numbered from 1.
 #[derive(Debug, thiserror::Error)]
 pub enum WhipError {
     /// The file is no readable video.
