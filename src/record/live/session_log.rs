@@ -29,7 +29,7 @@ pub struct SessionLog {
 
 impl SessionLog {
     /// Appends `events` atomically; waits while the log is full. Returns `None` if the run takes no more
-    /// events, and no result if the log failed or was full for too long.
+    /// events, and an empty list if the log failed or was full for too long, which is logged.
     pub async fn write(&self, events: Vec<Event>) -> Option<Vec<AppendResult>> {
         let attempt = |_| self.registry.commit(&self.run, events.clone());
         let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
