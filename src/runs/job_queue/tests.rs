@@ -14,12 +14,10 @@ fn ask(admission: &JobQueue, owner: &str) -> Entering {
     entering
 }
 
-/// Requests a permit that nothing refuses; returns the future once it waits in the queue.
+/// Requests a permit that nothing refuses.
 fn pass(admission: &JobQueue, owner: &str, stay: JobLength) -> Entering {
     let (admission, owner) = (admission.clone(), Principal::named(owner));
-    let mut passing: Entering = Box::pin(async move { Ok(admission.pass(&owner, stay).await) });
-    assert!(poll(&mut passing).is_pending(), "it waits");
-    passing
+    Box::pin(async move { Ok(admission.pass(&owner, stay).await) })
 }
 
 fn poll<F: Future + ?Sized>(entering: &mut Pin<Box<F>>) -> Poll<F::Output> {
@@ -48,6 +46,7 @@ async fn long_work_leaves_a_place_to_the_rest_however_many_there_are() {
             held.push(admission.pass(&Principal::named("long"), JobLength::Long).await);
         }
         let mut next = pass(&admission, "long", JobLength::Long);
+        assert!(poll(&mut next).is_pending(), "{places}: it waits");
         held.push(admission.enter(&owner).await.expect("a place is left"));
         let mut short = ask(&admission, "a");
         drop(held.pop());
@@ -141,7 +140,8 @@ async fn what_others_have_let_in_waits_behind_a_full_queue() {
     let running = admission.enter(&alice).await.expect("free");
     let first = ask(&admission, "alice");
     assert!(admission.reserve(&alice, JobLength::Short).is_err(), "the queue is full");
-    let passed = pass(&admission, "alice", JobLength::Short);
+    let mut passed = pass(&admission, "alice", JobLength::Short);
+    assert!(poll(&mut passed).is_pending(), "it waits");
     drop(running);
     drop(first.await.expect("not refused"));
     assert!(passed.await.is_ok());
