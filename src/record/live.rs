@@ -59,7 +59,6 @@ use endpoint_supervisor::EndpointSupervisor;
 use frame_router::{FrameRouter, RouterSink};
 use novelty::SessionNovelty;
 use prompt_updates::PromptUpdater;
-use publisher_state::PublisherSignals;
 use recording::LiveRecording;
 use session::{DescriptionWorkers, SessionTask};
 use session_events::inbox;
@@ -265,11 +264,8 @@ impl LiveService {
     ) -> Result<(Arc<LiveSession>, SdpAnswer), LiveError> {
         let LiveDependencies { registry, metrics, .. } = &self.parts;
         let memory = self.budget.reserve(&who.principal)?;
-        let turns = Arc::<PublisherSignals>::default();
-        let (inbox, said) =
-            inbox(Arc::clone(metrics), metrics.owners.of(&who.principal), Arc::clone(&turns));
-        let shared = Arc::clone(inbox.shared());
-        let intake = FrameRouter::new(Arc::clone(metrics), shared, Arc::clone(&turns));
+        let (inbox, said) = inbox(Arc::clone(metrics), metrics.owners.of(&who.principal));
+        let intake = FrameRouter::new(Arc::clone(inbox.shared()));
         let (link, answer) = self.port.answer(offer, Box::new(RouterSink(Arc::clone(&intake))))?;
         intake.expect(answer.codec);
         let id = SessionId::from_bytes(crate::base::id_bytes(registry.limits().tag));
@@ -305,7 +301,6 @@ impl LiveService {
             inbox,
             intake,
             said,
-            turns,
             ends,
             describers,
             draining: self.parts.draining.clone(),

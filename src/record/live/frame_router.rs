@@ -13,10 +13,7 @@ use transport::{
     webrtc::{SessionEvent, SessionFailure, SessionHandler},
 };
 
-use super::{
-    publisher_state::PublisherSignals, session_events::SessionProgress, worker_pool::WorkerSlot,
-};
-use crate::base::metrics::Metrics;
+use super::{session_events::SessionProgress, worker_pool::WorkerSlot};
 
 /// Access units buffered before there is a slot: as many as a worker queues for one session.
 const WAITING_UNITS: usize = 64;
@@ -25,9 +22,7 @@ const WAITING_BYTES: usize = 2 << 20;
 
 /// Router of a session's access units to its worker.
 pub struct FrameRouter {
-    metrics: Arc<Metrics>,
     shared: Arc<SessionProgress>,
-    turns: Arc<PublisherSignals>,
     lane: Mutex<Lane>,
 }
 
@@ -51,14 +46,10 @@ pub struct RouterSink(pub Arc<FrameRouter>);
 
 impl FrameRouter {
     /// Creates a router without a worker slot.
-    pub fn new(
-        metrics: Arc<Metrics>,
-        shared: Arc<SessionProgress>,
-        turns: Arc<PublisherSignals>,
-    ) -> Arc<FrameRouter> {
+    pub fn new(shared: Arc<SessionProgress>) -> Arc<FrameRouter> {
         let lane = Lane { expected: None, codec: None, to: To::empty(), is_broken: false };
         let lane = Mutex::new(lane);
-        Arc::new(FrameRouter { metrics, shared, turns, lane })
+        Arc::new(FrameRouter { shared, lane })
     }
 
     /// Sets the codec that the publisher most likely sends.
@@ -116,7 +107,7 @@ impl FrameRouter {
             self.shared.dropped();
             // A refused keyframe has to be requested again.
             if is_start || !was_broken {
-                self.turns.broken();
+                self.shared.turns.broken();
             }
         }
     }
@@ -137,21 +128,21 @@ impl SessionHandler for RouterSink {
             && let Some(codec) = lane.expected
         {
             lane.codec = Some(codec);
-            intake.turns.coded(codec);
+            intake.shared.turns.coded(codec);
         }
     }
 
     fn on_access_unit(&mut self, unit: ReceivedUnit) {
         let intake = &self.0;
         let codec = unit.access_unit.codec;
-        intake.metrics.live_pictures.inc();
+        intake.shared.metrics.live_pictures.inc();
         let pts_ms = unit.access_unit.pts.as_millis();
         let start = unit.captured_at.map(|at| WallTime { epoch_ms: at.epoch_ms - pts_ms });
         intake.shared.pictured(unit.last_packet_at, start);
         let mut lane = intake.lane.lock();
         if lane.codec != Some(codec) && !matches!(lane.to, To::Nowhere) {
             (lane.codec, lane.to, lane.is_broken) = (Some(codec), To::empty(), false);
-            intake.turns.coded(codec);
+            intake.shared.turns.coded(codec);
         }
         intake.give(&mut lane, unit);
     }
@@ -160,14 +151,14 @@ impl SessionHandler for RouterSink {
         if what == SessionEvent::Connected {
             self.0.shared.connected(Instant::now());
         }
-        self.0.turns.told(what);
+        self.0.shared.turns.told(what);
     }
 }
 
 /// The endpoint drops the handler of a session only when the session is over.
 impl Drop for RouterSink {
     fn drop(&mut self) {
-        self.0.turns.told(SessionEvent::Failed(SessionFailure::PortEnded));
+        self.0.shared.turns.told(SessionEvent::Failed(SessionFailure::PortEnded));
     }
 }
 
@@ -176,8 +167,8 @@ pub(super) mod tests {
     use media::{AccessUnit, Timebase, Timestamp};
 
     use super::*;
-    use crate::base::metrics::ShedReason;
-    use crate::record::live::session_events::inbox;
+    use crate::base::metrics::{Metrics, ShedReason};
+    use crate::record::live::{publisher_state::PublisherSignals, session_events::inbox};
 
     fn unit(ticks: i64, keyframe: bool, bytes: usize) -> ReceivedUnit {
         let pts = Timestamp::new(ticks, Timebase::RTP_VIDEO);
@@ -186,11 +177,9 @@ pub(super) mod tests {
     }
 
     pub fn sink(metrics: &Arc<Metrics>) -> (RouterSink, Arc<PublisherSignals>) {
-        let turns = Arc::<PublisherSignals>::default();
-        let (inbox, _) = inbox(Arc::clone(metrics), Arc::default(), Arc::clone(&turns));
-        let shared = Arc::clone(inbox.shared());
-        let intake = FrameRouter::new(Arc::clone(metrics), shared, Arc::clone(&turns));
-        (RouterSink(intake), turns)
+        let (inbox, _) = inbox(Arc::clone(metrics), Arc::default());
+        let shared = inbox.shared();
+        (RouterSink(FrameRouter::new(Arc::clone(shared))), Arc::clone(&shared.turns))
     }
 
     fn intake() -> (RouterSink, Arc<PublisherSignals>, Arc<Metrics>) {

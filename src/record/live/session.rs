@@ -27,7 +27,7 @@ use super::{
     health::{Health, Sample, Samples},
     memory_budget::MemoryReservation,
     prompt_updates::{PromptError, PromptUpdater},
-    publisher_state::{PublisherChanges, PublisherSignals},
+    publisher_state::PublisherChanges,
     recording::LiveRecording,
     session_events::{Heard, SessionOutput, SessionOutputSender, SessionProgress},
     transport_metrics::PacketCounters,
@@ -121,7 +121,6 @@ pub struct SessionTask {
     pub(super) inbox: SessionOutputSender,
     pub(super) intake: Arc<FrameRouter>,
     pub(super) said: Heard,
-    pub(super) turns: Arc<PublisherSignals>,
     pub(super) ends: mpsc::Receiver<EndReason>,
     pub(super) describers: DescriptionWorkers,
     pub(super) draining: CancellationToken,
@@ -277,7 +276,7 @@ impl SessionTask {
                     let is_shutdown = self.draining.is_cancelled();
                     return if is_shutdown { EndReason::Shutdown } else { EndReason::RunOver };
                 }
-                happened = self.turns.next() => {
+                happened = shared.turns.next() => {
                     if let Some(end) = self.turn(happened, seat).await {
                         // A delete by the publisher wins over a loss found at the same time.
                         return self.ends.try_recv().unwrap_or(end);

@@ -62,10 +62,10 @@ pub struct SessionOutputSender {
 
 /// State shared by both ends of the queue.
 pub struct SessionProgress {
-    metrics: Arc<Metrics>,
+    pub(super) metrics: Arc<Metrics>,
     /// Counters of the owner.
     work: Arc<Work>,
-    turns: Arc<PublisherSignals>,
+    pub(super) turns: Arc<PublisherSignals>,
     frames: AtomicU64,
     /// Job that shows the session's progress, once its run exists.
     job: OnceLock<JobToken>,
@@ -101,16 +101,12 @@ struct State {
 }
 
 /// Creates the queue of one session.
-pub fn inbox(
-    metrics: Arc<Metrics>,
-    work: Arc<Work>,
-    turns: Arc<PublisherSignals>,
-) -> (SessionOutputSender, Heard) {
+pub fn inbox(metrics: Arc<Metrics>, work: Arc<Work>) -> (SessionOutputSender, Heard) {
     let (said, queue) = mpsc::channel(WAITING);
     let shared = Arc::new(SessionProgress {
         metrics,
         work,
-        turns,
+        turns: Arc::default(),
         frames: AtomicU64::new(0),
         job: OnceLock::new(),
         recorder: OnceLock::new(),

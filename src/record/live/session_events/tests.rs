@@ -31,7 +31,7 @@ fn shown(frame_index: u64, hash: u64, bytes: usize) -> FrameRecord {
 
 /// Queue with a recorder for its frames.
 fn recorded(metrics: &Arc<Metrics>) -> (SessionOutputSender, Heard) {
-    let (inbox, queue) = inbox(Arc::clone(metrics), Arc::default(), Arc::default());
+    let (inbox, queue) = inbox(Arc::clone(metrics), Arc::default());
     inbox.shared().record_by(recorder_of(None));
     (inbox, queue)
 }
