@@ -211,18 +211,36 @@ fn sigterm_finishes_what_is_under_way_and_loses_nothing() {
     let ingest = json!({"source_uri": "motion.mp4"});
     let poll = json!({"run_id": idle, "kind": "vlm", "wait_ms": 30_000});
     let started = Instant::now();
+    let form = uploads::file_form("a.mp4", &clip_bytes("motion.mp4"));
+    let (first, second) = form.split_at(form.len() / 2);
+    let mut upload = TcpStream::connect(server.addr()).expect("connected");
+    let head = format!(
+        "POST /v1/upload HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx-api-key: {ALICE}\r\n\
+         content-type: {}\r\ncontent-length: {}\r\n\r\n",
+        uploads::TYPE,
+        form.len()
+    );
+    upload.write_all(&[head.as_bytes(), first].concat()).expect("sent");
+    uploads::wait_for_files(setup.dir(), 1);
     let (ingested, polled) = std::thread::scope(|scope| {
         let long = scope.spawn(|| server.post_run(&run, "ingest", &ingest));
         let poll = scope.spawn(|| server.post("/v1/query", &poll));
         std::thread::sleep(Duration::from_millis(150));
         server.terminate();
+        wait_until("a drain", || server.get("/v1/ready").status == 503);
+        upload.write_all(second).expect("sent");
         (long.join().expect("no panic"), poll.join().expect("no panic"))
     });
+    let mut uploaded = String::new();
+    upload.read_to_string(&mut uploaded).expect("answered");
+    assert!(uploaded.starts_with("HTTP/1.1 200"), "{uploaded}");
     assert_eq!(ingested.status, 200, "{}", ingested.text);
     assert_eq!((polled.status, &polled.json()["matches"]), (200, &json!([])));
     assert!(server.wait(Duration::from_secs(15)).success());
     assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     let server = setup.start();
+    let listed = server.get("/v1/files").json();
+    assert_eq!(listed["files"].as_array().expect("files").len(), 1, "{listed}");
     let kinds = server.kinds(&run);
     assert_eq!(kinds.last().map(String::as_str), Some("frames_decoded"));
     assert_eq!(state(&server, &run), "processing");
@@ -268,32 +286,4 @@ fn a_job_that_outlasts_the_drain_fails_by_name_and_a_second_signal_waits_for_non
         assert_eq!(told, (&json!("run_failed"), &json!("shutdown")), "{signals}");
         assert_eq!(state(&server, &run), "failed", "{signals}");
     }
-}
-
-#[test]
-fn an_upload_that_has_begun_ends_within_the_drain() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path());
-    let mut server = setup.start();
-    let content = clip_bytes("motion.mp4");
-    let form = uploads::file_form("a.mp4", &content);
-    let (first, second) = form.split_at(form.len() / 2);
-    let mut stream = TcpStream::connect(server.addr()).expect("connected");
-    let head = format!(
-        "POST /v1/upload HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx-api-key: {ALICE}\r\n\
-         content-type: {}\r\ncontent-length: {}\r\n\r\n",
-        uploads::TYPE,
-        form.len()
-    );
-    stream.write_all(&[head.as_bytes(), first].concat()).expect("sent");
-    uploads::wait_for_files(dir.path(), 1);
-    server.terminate();
-    wait_until("a drain", || server.get("/v1/ready").status == 503);
-    stream.write_all(second).expect("sent");
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).expect("answered");
-    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
-    assert!(server.wait(Duration::from_secs(20)).success());
-    let listed = setup.start().get("/v1/files").json();
-    assert_eq!(listed["files"].as_array().expect("files").len(), 1, "{listed}");
 }
