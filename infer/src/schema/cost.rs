@@ -53,19 +53,24 @@ const INSIDE_ONE: [&str; 2] = ["properties", "prefixItems"];
 
 /// Rejects external references and unbounded cost; returns the number of patterns.
 pub(super) fn check(root: &Value) -> Result<usize, SchemaError> {
-    let mut patterns = 0;
-    keywords(root, "", &mut patterns)?;
-    let (known, open, mut anchors) = (HashMap::new(), HashSet::new(), HashMap::new());
-    gather(root, "", &mut anchors);
+    let (mut patterns, mut anchors) = (0, HashMap::new());
+    keywords(root, "", &mut patterns, &mut anchors)?;
+    let (known, open) = (HashMap::new(), HashSet::new());
     let mut walk = CostWalker { root, known, open, anchors };
     walk.work(root, DEPTH_MAX, "").map(|_| patterns)
 }
 
-fn keywords(value: &Value, place: &str, patterns: &mut usize) -> Result<(), SchemaError> {
+/// Counts the patterns of `value`, and gathers its anchors.
+fn keywords<'a>(
+    value: &'a Value,
+    place: &str,
+    patterns: &mut usize,
+    anchors: &mut Anchors<'a>,
+) -> Result<(), SchemaError> {
     match value {
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                keywords(item, &format!("{place}/{index}"), patterns)?;
+                keywords(item, &format!("{place}/{index}"), patterns, anchors)?;
             }
         }
         Value::Object(fields) => {
@@ -78,8 +83,12 @@ fn keywords(value: &Value, place: &str, patterns: &mut usize) -> Result<(), Sche
             if *patterns > PATTERNS_MAX {
                 return Err(SchemaError::TooManyPatterns);
             }
+            if let Some(name) = fields.get("$anchor").and_then(Value::as_str) {
+                let own = Some((value, place.to_owned()));
+                anchors.entry(name).and_modify(|known| *known = None).or_insert(own);
+            }
             for (name, field) in fields {
-                keywords(field, &format!("{place}/{name}"), patterns)?;
+                keywords(field, &format!("{place}/{name}"), patterns, anchors)?;
             }
         }
         _ => {}
@@ -120,26 +129,6 @@ fn fragment(target: &str) -> Option<String> {
 
 /// Schemas by `$anchor`, each with its place; `None` for a name used twice.
 type Anchors<'a> = HashMap<&'a str, Option<(&'a Value, String)>>;
-
-fn gather<'a>(node: &'a Value, place: &str, anchors: &mut Anchors<'a>) {
-    match node {
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                gather(item, &format!("{place}/{index}"), anchors);
-            }
-        }
-        Value::Object(fields) => {
-            if let Some(name) = fields.get("$anchor").and_then(Value::as_str) {
-                let own = Some((node, place.to_owned()));
-                anchors.entry(name).and_modify(|known| *known = None).or_insert(own);
-            }
-            for (key, field) in fields {
-                gather(field, &format!("{place}/{key}"), anchors);
-            }
-        }
-        _ => {}
-    }
-}
 
 /// Computes the cost of each schema at each depth, once.
 struct CostWalker<'a> {
