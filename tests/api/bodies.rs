@@ -44,7 +44,7 @@ fn a_body_is_json_or_its_fault_is_named() {
     }
 }
 
-fn with(mut base: Value, field: &str, value: Value) -> Value {
+pub fn with(mut base: Value, field: &str, value: Value) -> Value {
     base[field] = value;
     base
 }

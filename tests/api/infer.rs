@@ -5,21 +5,16 @@ use std::time::Duration;
 use scripted_model::{Seen, Step};
 use serde_json::{Value, json};
 
+use super::bodies::with;
 use crate::support::{
     BOB, Server, Setup, free_address,
     model::{Model, list, prompt},
-    shared,
 };
 
 const MODEL: &str = "qwen3-vl-4b";
 
 fn question(prompt: &str) -> Value {
     json!({"model": MODEL, "prompt": prompt})
-}
-
-fn with(mut body: Value, field: &str, value: Value) -> Value {
-    body[field] = value;
-    body
 }
 
 fn says_hello() -> Model {
@@ -162,18 +157,6 @@ fn each_that_is_wrong_in_a_batch_is_named(server: &Server) {
     assert_no_batch(server, &json!([unread, unserved]), &unread_first);
     let both = [0, 1].map(|at| format!("requests[{at}].primary_provider"));
     assert_no_batch(server, &json!([unserved, unserved]), &both);
-}
-
-#[test]
-fn without_a_backend_the_answer_says_so() {
-    let server = shared();
-    let batch = json!({"requests": [question("p")]});
-    for (path, body) in [("/v1/infer", &question("p")), ("/v1/infer/batch", &batch)] {
-        let reply = server.post(path, body);
-        assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"), "{path}");
-        let message = reply.json()["error"]["message"].clone();
-        assert_eq!(message, "no inference backend is configured", "{path}");
-    }
 }
 
 /// `infer/tests/chain/failures.rs` has every class.

@@ -318,9 +318,11 @@ fn a_prompt_is_bounded_in_bytes() {
     let server = shared();
     let asked = |prompt: String| {
         let reply = server.post("/v1/infer", &json!({"model": "qwen3-vl-4b", "prompt": prompt}));
-        (reply.status, reply.fields())
+        (reply.status, reply.fields(), reply.text)
     };
     // Without a backend what is accepted fails later.
-    assert_eq!(asked("\u{e9}".repeat(16_384)).0, 500);
-    assert_eq!(asked("\u{e9}".repeat(16_384) + "x"), (422, vec!["prompt".to_owned()]));
+    let (status, _, text) = asked("\u{e9}".repeat(16_384));
+    assert!(status == 500 && text.contains("no inference backend is configured"), "{text}");
+    let (status, fields, text) = asked("\u{e9}".repeat(16_384) + "x");
+    assert_eq!((status, fields), (422, vec!["prompt".to_owned()]), "{text}");
 }
