@@ -6,6 +6,7 @@ use s3_server::{ACCESS_KEY, BUCKET, Fault, S3Server, SECRET_KEY};
 use serde_json::json;
 use tempfile::TempDir;
 
+use super::shutdown::ended;
 use crate::support::{Reply, Server, Setup, files, wait_until};
 
 /// A store, and a directory for servers that use it.
