@@ -15,7 +15,16 @@ use crate::{
 #[test]
 fn only_the_zones_count_where_that_is_asked_for_and_of_two_recordings_the_newer() {
     let dir = tempfile::tempdir().expect("a directory");
+    let corners =
+        Zones { zones: vec![Zone { name: "door".to_owned(), polygon: Vec::new() }], only: false };
+    let older = FramesDecoded {
+        zones: corners,
+        ..crate::api::signals::decoded(Signals::Inline(Vec::new()))
+    };
+    write(dir.path(), vec![(1, seed::created("alice")), (1, Event::FramesDecoded(older))]);
+    let older = RunId::from_bytes([1; 16]).to_string();
     let server = start(Setup::new(dir.path()));
+    other_zones_give_the_episodes_that_they_would_have_had(&server, &older);
     let run = server.create_run();
     ingested(&server, &run, json!({}));
     let all = activity(&server, &run, "");
@@ -69,20 +78,9 @@ fn only_the_zones_count_where_that_is_asked_for_and_of_two_recordings_the_newer(
     assert_passes(&activity(&server, &reasoned, ""), [json!(["left"]), json!(["right"])]);
 }
 
-#[test]
-fn other_zones_give_the_episodes_that_they_would_have_had() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let corners =
-        Zones { zones: vec![Zone { name: "door".to_owned(), polygon: Vec::new() }], only: false };
-    let older = FramesDecoded {
-        zones: corners,
-        ..crate::api::signals::decoded(Signals::Inline(Vec::new()))
-    };
-    write(dir.path(), vec![(1, seed::created("alice")), (1, Event::FramesDecoded(older))]);
-    let older = RunId::from_bytes([1; 16]).to_string();
-    let server = start(Setup::new(dir.path()));
+fn other_zones_give_the_episodes_that_they_would_have_had(server: &Server, older: &str) {
     let run = server.create_run();
-    ingested(&server, &run, json!({}));
+    ingested(server, &run, json!({}));
     let asked = |run: &str, more: &Value| {
         server.post_run(run, "analyze", &with(json!({"model": "qwen3-vl-8b"}), more))
     };
@@ -101,8 +99,8 @@ fn other_zones_give_the_episodes_that_they_would_have_had() {
     ];
     for zones in &rows {
         let other = server.create_run();
-        ingested(&server, &other, zones.clone());
-        let mut recorded = activity(&server, &other, "");
+        ingested(server, &other, zones.clone());
+        let mut recorded = activity(server, &other, "");
         for episode in &mut recorded {
             episode.as_object_mut().expect("one").remove("image_sha256");
         }
@@ -128,9 +126,9 @@ fn other_zones_give_the_episodes_that_they_would_have_had() {
     );
     let frames = json!([crate::api::analyses::frames(0, 1)[0]]);
     let rows = [
-        (&run, json!({"zones": halves(), "frames": frames}), "zones"),
+        (&*run, json!({"zones": halves(), "frames": frames}), "zones"),
         (&run, json!({"activity_zones_only": true}), "activity_zones_only"),
-        (&older, json!({"zones": halves(), "dry_run": true}), "zones"),
+        (older, json!({"zones": halves(), "dry_run": true}), "zones"),
     ];
     for (run, more, field) in rows {
         asked(run, &more).assert_invalid(field, &more);
