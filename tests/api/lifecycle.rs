@@ -172,17 +172,12 @@ fn seed(dir: &std::path::Path, runs: [(RunId, bool); 2]) {
     }
 }
 
-#[test]
-fn an_idle_run_completes_where_it_was_analyzed_and_else_expires() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let [analyzed, other] = [1, 2].map(|number| RunId::from_bytes([number; 16]));
-    seed(dir.path(), [(analyzed, true), (other, false)]);
-    let server = Setup::new(dir.path()).start();
-    let (analyzed, other) = (analyzed.to_string(), other.to_string());
+fn an_idle_run_completes_where_it_was_analyzed_and_else_expires(server: &Server, runs: [RunId; 2]) {
+    let [analyzed, other] = runs.map(|run| run.to_string());
     for (run, status) in [(&analyzed, "completed"), (&other, "expired")] {
         wait_until(status, || server.record(run)["status"] == status);
     }
-    let told = completed(&server, &analyzed);
+    let told = completed(server, &analyzed);
     let expected = json!({
         "request_id": null, "stream_id": "yard", "frames": 7, "markers": 3, "index_name": null,
         "semantic": null, "reason": "idle",
@@ -196,9 +191,12 @@ fn label(server: &Server, run: &str) -> Value {
 }
 
 #[test]
-fn labels_are_known_after_a_restart_and_change_no_state() {
+fn idle_runs_end_and_labels_are_known_after_a_restart_and_change_no_state() {
     let setup = Setup::temporary();
+    let idle = [1, 2].map(|number| RunId::from_bytes([number; 16]));
+    seed(setup.dir(), [(idle[0], true), (idle[1], false)]);
     let mut server = setup.start();
+    an_idle_run_completes_where_it_was_analyzed_and_else_expires(&server, idle);
     let made = |label: &str| server.post("/v1/runs", &json!({"label": label})).assert_ok().run();
     let (kept, changed, removed, ended) = (made("kept"), made("old"), made("old"), made("old"));
     let patch = |run: &str, label: Value| {
