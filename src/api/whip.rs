@@ -188,7 +188,7 @@ pub struct PromptApplied {
 
 /// Change the prompt for a session's pictures.
 ///
-/// Answers when the session's workers have applied it.
+/// Holds for every worker of the session from its next question on.
 #[utoipa::path(
     patch, path = "/v1/stream/whip/{sess}/prompt", operation_id = "whipUpdatePrompt", tag = "live",
     request_body = PromptUpdate,
@@ -197,7 +197,7 @@ pub struct PromptApplied {
         (status = 400, description = "A prompt or schema that cannot be used", body = String, content_type = "text/plain"),
         (status = 404, description = "No such session of the caller's", body = String, content_type = "text/plain"),
         (status = 409, description = "The session has ended", body = String, content_type = "text/plain"),
-        (status = 503, description = "No worker took it up within two seconds", body = String, content_type = "text/plain"),
+        (status = 503, description = "It cannot be taken now", body = String, content_type = "text/plain"),
     ),
 )]
 pub async fn prompt(

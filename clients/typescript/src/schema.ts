@@ -969,7 +969,7 @@ export interface paths {
         head?: never;
         /**
          * Change the prompt for a session's pictures.
-         * @description Answers when the session's workers have applied it.
+         * @description Holds for every worker of the session from its next question on.
          */
         patch: operations["whipUpdatePrompt"];
         trace?: never;
@@ -7625,7 +7625,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description No worker took it up within two seconds */
+            /** @description It cannot be taken now */
             503: {
                 headers: {
                     /** @description Id of the request */
