@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
+use media::ErrorKind;
 use worker::{CancelToken, JobEvent, LiveEnd, Resume};
 
 use crate::{
@@ -208,6 +209,28 @@ fn nothing_but_http_is_ever_asked_for() {
     shelf.put("a", "#EXTM3U\nb\n#EXT-X-ENDLIST\n");
     let error = shelf.run("list.m3u8").expect_err("a playlist as a segment").to_string();
     assert_eq!(error, "playlists and references to other resources are refused: m3u");
+}
+
+#[test]
+fn playlists_that_ask_for_too_much_are_refused() {
+    let _alone = alone();
+    let shelf = Shelf::new();
+    let master = |to: &str| format!("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n{to}\n");
+    shelf.put("1", master("2"));
+    shelf.put("2", master("3"));
+    shelf.put("3", master("1"));
+    shelf.put("wide", format!("#EXTM3U\n#{}\na\n", " ".repeat(4 << 20)));
+    shelf.put("gone", "#EXTM3U\nnothing.ts\n#EXT-X-ENDLIST\n");
+    for (path, told) in [
+        ("1", "too large: playlists are nested more than 3 deep"),
+        ("wide", "too large: a playlist is over 4 MiB"),
+        ("gone", "http status 404: https://media.test/nothing.ts"),
+        ("missing", "http status 404: https://media.test/missing"),
+    ] {
+        let error = shelf.run(path).expect_err(path);
+        assert_eq!(error.to_string(), told, "{path}");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{path}");
+    }
 }
 
 #[test]
