@@ -456,10 +456,15 @@ fn without_quota(dir: &std::path::Path, book: &mut Book) {
     let upload = server.call("POST", "/v1/upload").header("content-type", FORM);
     let reply = upload.body(file_form("a.mp4", &[b'x'; 4096])).send().assert_status(409);
     book.note("POST", "/v1/upload", &reply);
-    let path = format!("/v1/runs/{}", server.create_run());
-    let reply =
-        server.call("PATCH", &path).json(&json!({"label": "gate 3"})).send().assert_status(409);
-    book.note("PATCH", &path, &reply);
+    let run = server.create_run();
+    let label = ("PATCH", format!("/v1/runs/{run}"), json!({"label": "gate 3"}));
+    let work = work(&run).map(|(path, body)| ("POST", path, body));
+    for (method, path, body) in work.into_iter().chain([label]) {
+        let reply = server.call(method, &path).json(&body).send();
+        let is_for_quota = reply.text.contains("delete runs or uploads");
+        assert_eq!((reply.status, is_for_quota), (409, true), "{method} {path}: {}", reply.text);
+        book.note(method, &path, &reply);
+    }
 }
 
 #[test]
