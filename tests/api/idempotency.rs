@@ -74,6 +74,8 @@ fn every_route_that_acts_once_gives_its_first_answer_again() {
 #[test]
 fn a_key_is_one_callers_for_one_route_and_one_body() {
     let server = shared();
+    // What is refused leaves the key free.
+    keyed(&server, "k", "/v1/runs", &json!({"mode": "odd"})).assert_status(422);
     let first = keyed(&server, "k", "/v1/runs", &json!({"mode": "custom"})).assert_ok();
     let other = keyed(&server, "k", "/v1/runs", &json!({"mode": "detailed"}));
     assert_eq!((other.status, other.fields()), (422, vec!["idempotency-key".to_owned()]));
