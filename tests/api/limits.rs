@@ -282,7 +282,7 @@ fn the_limits_route_and_the_document_say_the_same() {
     for (name, limit) in limits.as_object().expect("an object") {
         let Some((route, field)) = name.split_once('.') else { continue };
         let path = match route {
-            "ingest" | "analyze" => format!("/v1/runs/{{id}}/{route}"),
+            "ingest" | "analyze" | "reason" => format!("/v1/runs/{{id}}/{route}"),
             "search" | "query" | "infer" => format!("/v1/{route}"),
             "batch" => "/v1/infer/batch".to_owned(),
             _ => continue,
