@@ -67,22 +67,26 @@ fn settings_are_checked_before_anything_starts() {
 }
 
 #[test]
-fn a_decode_backend_that_is_missing_stops_the_start_and_says_what_is() {
+fn a_backend_that_is_missing_stops_the_start_and_says_what_is() {
     let dir = tempfile::tempdir().expect("a directory");
     let libraries = dir.path().join("libraries");
     std::fs::create_dir(&libraries).expect("made");
-    std::fs::write(libraries.join("libcuda.so.1"), "not a library").expect("written");
+    // A machine with a driver may have one of the first name as well.
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        std::fs::write(libraries.join(name), "not a library").expect("written");
+    }
     let rows = [
-        ("nvdec", "0", "libcuda.so.1 cannot be loaded"),
-        ("vaapi", "/dev/dri/none", "the render node cannot be opened: No such file"),
+        ("DECODE", "nvdec", "0", "libcuda.so.1 cannot be loaded"),
+        ("DECODE", "vaapi", "/dev/dri/none", "the render node cannot be opened: No such file"),
+        ("GATE", "cuda", "", "no NVIDIA driver: "),
     ];
-    for (backend, device, missing) in rows {
-        let setup = Setup::new(dir.path())
-            .var("SERVICE_DECODE_BACKEND", backend)
-            .var("SERVICE_DECODE_DEVICE", device);
+    for (kind, backend, device, missing) in rows {
+        let setting = format!("SERVICE_{kind}_BACKEND");
+        let setup =
+            Setup::new(dir.path()).var(&setting, backend).var("SERVICE_DECODE_DEVICE", device);
         let (code, _, said) = ended(setup.command().env("LD_LIBRARY_PATH", &libraries));
         assert_eq!(code, Some(1), "{said}");
-        let named = format!("SERVICE_DECODE_BACKEND asks for {backend}: {missing}");
+        let named = format!("{setting} asks for {backend}: {missing}");
         assert!(said.contains(&named), "{said}");
     }
 }
