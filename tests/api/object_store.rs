@@ -210,6 +210,9 @@ fn without_the_store_that_alone_has_the_stills_no_server_starts() {
     let server = world.setup("000f").start();
     let run = ingested(&server, FEW);
     wait_until("no still stays here", || here(&world.data("000f")) == 0);
+    // A second server of this tag finds that the prefix is another's; `objects/tests/owners.rs` has what it may then do.
+    let owner = world.store.object("cameras/000f/owner").expect("claimed");
+    assert!(owner.starts_with(b"node-"), "the server's own name, not the tag");
     drop(server);
     for url in ["file:".to_owned(), format!("s3://{BUCKET}/elsewhere")] {
         let elsewhere = world.setup("000f").var("SERVICE_BLOB_URL", &url);
