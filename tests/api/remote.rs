@@ -84,7 +84,8 @@ fn credentials_reach_their_host_and_nobody_else() {
     let reply = ingest(&server, &run, &source).assert_ok();
     let masked = source.replace("alice:p%40ss", "***").replace("token=x", "token=***");
     assert_eq!(reply.json()["source_uri"], masked);
-    assert_eq!(server.get(&format!("/v1/runs/{run}")).json()["source_uri"], masked);
+    let record = server.record(&run);
+    assert_eq!((&record["source"], &record["source_uri"]), (&json!("url"), &json!(masked)));
     let events = server.get(&format!("/v1/runs/{run}/events")).text;
     assert!(events.contains(&masked) && !events.contains("p%40ss") && !events.contains("alice:"));
     assert!(!events.contains("token=x"), "{events}");
