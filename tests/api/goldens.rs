@@ -224,6 +224,10 @@ fn every_end_leaves_the_kinds_of_the_golden_file() {
             }
         }
         let told = server.wait_for_event(&run, "frames_decoded");
+        if matches!(end, "stop" | "cancel") {
+            let job = server.get(&format!("/v1/runs/{run}/jobs/{job}?wait_ms=30000")).json();
+            assert_eq!(job["status"], "cancelled", "{end}: {job}");
+        }
         if end == "finish" {
             assert_eq!((&told["truncated"], &told["reason"]), (&json!(true), &json!("stopped")));
             assert_eq!(server.record(&run)["status"], "completed");
