@@ -304,6 +304,12 @@ fn check_origins(server: &Server) {
     assert!(own.len() > 1 && own.iter().all(|marker| marker["origin"] == "gate"), "{own:?}");
     assert_eq!(own, markers(server, &plain, "origin=gate"));
     assert_eq!(markers(server, &plain, "origin=model"), Vec::<Value>::new());
+    let analysed = server.ingested(&json!({"source_uri": "talk.mp4", "max_frames": 90}));
+    server.post_run(&analysed, "analyze", &json!({"model": MODEL})).assert_ok();
+    let spans = |all: &[Value]| -> Vec<Value> {
+        all.iter().map(|it| json!([it["event_type"], it["start_frame"]])).collect()
+    };
+    assert_eq!(spans(&own), spans(&markers(server, &analysed, "")), "as an analysis gives them");
 
     let run = server.create_run();
     let reply = reason(server, &run, &json!({})).assert_ok();
