@@ -93,7 +93,7 @@ pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next)
     if status >= 500 {
         span.record("otel.status_code", "ERROR");
     }
-    app.metrics.http.answered(template, &method, status, took.as_secs_f64());
+    app.metrics.answered(template, &method, response.status(), took.as_secs_f64());
     tracing::info!(%request_id, %method, path, status, us = took.as_micros() as u64, "request");
     response
 }

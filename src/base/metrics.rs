@@ -1,7 +1,7 @@
 //! Table of all metric series, each a typed handle; `docs/METRICS.md` explains them.
 //!
-//! Counting takes no lock and allocates nothing, and every label has a fixed set of values. Knows no
-//! HTTP and samples nothing itself: the handler of a scrape sets the gauges first.
+//! Counting allocates nothing, and every label has a fixed set of values. Samples nothing itself: the handler
+//! of a scrape sets the gauges first.
 
 mod http;
 mod inference;
@@ -12,13 +12,14 @@ mod process;
 
 use ::infer::scheduler::Priority;
 use objects::Operation;
-use prometheus::{Encoder, Histogram, IntCounter, IntGauge, Registry, TextEncoder};
+use prometheus::{
+    Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder,
+};
 use timeline::{EventKind, RemoteFault};
 use transport::webrtc::DropReason;
 use worker::WorkerStart;
 
 use super::keys::Principal;
-pub(crate) use http::HttpMetrics;
 pub(crate) use inference::{ChunkEnd, InferenceMetrics, RefusalLabel};
 use labelled::labels;
 pub(crate) use labelled::{Counters, Gauges, Label};
@@ -93,7 +94,9 @@ series! {
     /// Readable runs.
     runs: Gauges<RunState> = Gauges::new, "service_runs", "state";
     /// Requests by route, method and status of their answers.
-    http: HttpMetrics = HttpMetrics::new, "service_http_requests_total", SHORT;
+    http_requests: IntCounterVec = labelled::counters, "service_http_requests_total", &["route", "method", "status"];
+    /// Time from a request's head to the head of its answer.
+    http_seconds: HistogramVec = labelled::histograms, "service_http_request_duration_seconds", SHORT, &["route"];
     /// Time from the first to the last byte of a received file, stored or not.
     upload_seconds: Histogram = labelled::histogram, "service_upload_receive_seconds", LONG;
     /// Bytes of received files, stored or not.
@@ -295,12 +298,14 @@ fn doc(attributes: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ::http::{Method, StatusCode};
+
     use super::*;
 
     #[test]
     fn every_series_has_the_prefix_and_a_text_that_helps() {
         let metrics = Metrics::new();
-        metrics.http.answered("/v1/runs/{id}", &::http::Method::GET, 200, 0.5);
+        metrics.answered("/v1/runs/{id}", &Method::GET, StatusCode::OK, 0.5);
         metrics.inference.name_providers(["vllm".into()].into_iter());
         let families = metrics.registry.gather();
         assert!(families.len() > 10);
@@ -318,7 +323,7 @@ mod tests {
         let rows = document.lines().filter(|line| line.starts_with("| `")).filter_map(named);
         let documented: std::collections::BTreeSet<String> = rows.collect();
         let metrics = Metrics::new();
-        metrics.http.answered("/v1/health", &::http::Method::GET, 200, 0.5);
+        metrics.answered("/v1/health", &Method::GET, StatusCode::OK, 0.5);
         metrics.inference.name_providers(["vllm".into()].into_iter());
         let families = metrics.registry.gather();
         let exposed = families.iter().map(|family| family.name().to_owned()).collect();

@@ -1,13 +1,11 @@
 //! Series of requests to the model backends, by backend; the backends are registered once at the start.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use infer::{BackendAttempt, FailureKind, Observer, TokenUsage, scheduler::AdmissionError};
-use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
-};
+use prometheus::{HistogramVec, IntCounterVec, Registry};
 
-use super::labelled::{labels, register};
+use super::labelled::{counters, histograms, labels};
 
 /// Outcome of a successful request to a backend.
 const OK: &str = "ok";
@@ -19,16 +17,6 @@ pub struct InferenceMetrics {
     requests: IntCounterVec,
     seconds: HistogramVec,
     tokens: IntCounterVec,
-    /// Backends in the order of their registration.
-    providers: Arc<OnceLock<Vec<Provider>>>,
-}
-
-struct Provider {
-    name: Arc<str>,
-    /// Counters by outcome: `ok` first, then each class of failure.
-    outcomes: Vec<(&'static str, IntCounter)>,
-    seconds: Histogram,
-    tokens: [IntCounter; KINDS.len()],
 }
 
 impl InferenceMetrics {
@@ -38,50 +26,39 @@ impl InferenceMetrics {
         help: String,
         le: &[f64],
     ) -> InferenceMetrics {
-        let requests = IntCounterVec::new(Opts::new(name, help), &["provider", "outcome"]);
-        let seconds = HistogramOpts::new(
-            "service_inference_request_duration_seconds",
-            "Time from a request to a model backend to its whole answer, or its failure.",
-        );
-        let seconds = HistogramVec::new(seconds.buckets(le.to_vec()), &["provider"]);
-        let tokens = Opts::new("service_inference_tokens_total", "Tokens that backends counted.");
-        let tokens = IntCounterVec::new(tokens, &["provider", "kind"]);
-        let valid = "the names of the table are valid";
-        let (requests, seconds) = (requests.expect(valid), seconds.expect(valid));
-        let tokens = tokens.expect(valid);
-        register(registry, requests.clone());
-        register(registry, seconds.clone());
-        register(registry, tokens.clone());
-        InferenceMetrics { requests, seconds, tokens, providers: Arc::default() }
+        let took = "Time from a request to a model backend to its whole answer, or its failure.";
+        let seconds = "service_inference_request_duration_seconds";
+        let (tokens, counted) =
+            ("service_inference_tokens_total", "Tokens that backends counted.".to_owned());
+        InferenceMetrics {
+            requests: counters(registry, name, help, &["provider", "outcome"]),
+            seconds: histograms(registry, seconds, took.to_owned(), le, &["provider"]),
+            tokens: counters(registry, tokens, counted, &["provider", "kind"]),
+        }
     }
 
-    /// Registers the backends, once; their series start at zero.
+    /// Names the backends, once; their series start at zero.
     pub fn name_providers(&self, names: impl Iterator<Item = Arc<str>>) {
-        self.providers.get_or_init(|| names.map(|name| self.provider(name)).collect());
-    }
-
-    fn provider(&self, name: Arc<str>) -> Provider {
-        let outcomes = [OK].into_iter().chain(FailureKind::CLASSES);
-        let counter = |outcome| self.requests.with_label_values(&[&*name, outcome]);
-        let outcomes = outcomes.map(|outcome| (outcome, counter(outcome))).collect();
-        let tokens = KINDS.map(|kind| self.tokens.with_label_values(&[&*name, kind]));
-        let seconds = self.seconds.with_label_values(&[&*name]);
-        Provider { outcomes, seconds, tokens, name }
+        for name in names {
+            for outcome in [OK].into_iter().chain(FailureKind::CLASSES) {
+                self.requests.with_label_values(&[&*name, outcome]);
+            }
+            for kind in KINDS {
+                self.tokens.with_label_values(&[&*name, kind]);
+            }
+            self.seconds.with_label_values(&[&*name]);
+        }
     }
 }
 
 impl Observer for InferenceMetrics {
     fn attempted(&self, attempt: &BackendAttempt<'_>) {
-        let mut known = self.providers.get().into_iter().flatten();
-        let Some(provider) = known.find(|known| *known.name == *attempt.provider) else { return };
-        let outcome = attempt.outcome();
-        if let Some((_, counter)) = provider.outcomes.iter().find(|(known, _)| *known == outcome) {
-            counter.inc();
-        }
-        provider.seconds.observe(attempt.latency.as_secs_f64());
+        let provider = attempt.provider;
+        self.requests.with_label_values(&[provider, attempt.outcome()]).inc();
+        self.seconds.with_label_values(&[provider]).observe(attempt.latency.as_secs_f64());
         let TokenUsage { prompt, completion, thinking, .. } = attempt.tokens;
-        for (counter, count) in provider.tokens.iter().zip([prompt, completion, thinking]) {
-            counter.inc_by(count);
+        for (kind, count) in KINDS.into_iter().zip([prompt, completion, thinking]) {
+            self.tokens.with_label_values(&[provider, kind]).inc_by(count);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Constructors of series, and families with one label that has a fixed set of values.
 
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry,
     core::{Collector, MetricVec, MetricVecBuilder},
 };
 
@@ -98,4 +99,30 @@ pub(super) fn histogram(registry: &Registry, name: &str, help: String, le: &[f64
     let histogram = Histogram::with_opts(options).expect(VALID);
     register(registry, histogram.clone());
     histogram
+}
+
+/// Registers a family of counters, whose series begin when they are first counted.
+pub(super) fn counters(
+    registry: &Registry,
+    name: &str,
+    help: String,
+    labels: &[&str],
+) -> IntCounterVec {
+    let family = IntCounterVec::new(Opts::new(name, help), labels).expect(VALID);
+    register(registry, family.clone());
+    family
+}
+
+/// Registers a family of histograms, whose series begin when they first observe.
+pub(super) fn histograms(
+    registry: &Registry,
+    name: &str,
+    help: String,
+    le: &[f64],
+    labels: &[&str],
+) -> HistogramVec {
+    let options = HistogramOpts::new(name, help).buckets(le.to_vec());
+    let family = HistogramVec::new(options, labels).expect(VALID);
+    register(registry, family.clone());
+    family
 }
