@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     base::json::Form,
-    deliver::webhook::{DeadLetter, SigningSecret, Webhook, WebhookSummary},
+    deliver::webhook::{DeadLetter, SigningSecret, Webhook, WebhookState},
     runs::registry::{Run, RunError},
 };
 
@@ -55,15 +55,15 @@ struct DeliveryError {
     message: String,
 }
 
-impl From<(WebhookSummary, usize)> for WebhookRecord {
-    fn from((shown, dead_letters): (WebhookSummary, usize)) -> WebhookRecord {
+impl From<(WebhookState, usize)> for WebhookRecord {
+    fn from((shown, dead_letters): (WebhookState, usize)) -> WebhookRecord {
         let webhook = &shown.webhook;
         WebhookRecord {
             webhook_id: webhook.id.into(),
             url: webhook.url.url().to_string(),
             kinds: webhook.kinds.as_deref().map(names),
             description: webhook.description.clone(),
-            status: shown.status.into(),
+            status: shown.status().into(),
             created_at: webhook.created_at.into(),
             dead_letters,
             dead_letters_dropped: shown.dropped,
@@ -143,7 +143,7 @@ async fn made(
         secret: secret.unwrap_or_else(SigningSecret::generate),
         created_at: crate::base::clock::wall_now(),
     };
-    let webhook = app.webhooks.create(webhook).await?.webhook;
+    let webhook = app.webhooks.create(webhook).await?;
     Ok(Json(WebhookCreated {
         request_id: caller.request_id.into(),
         run_id: webhook.run.map(|run| run.to_string()),

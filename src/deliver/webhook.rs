@@ -38,11 +38,11 @@ use crate::{
 
 use message::WebhookMessage;
 use store::WebhookStore;
-use table::{WebhookState, WebhookTable};
+use table::WebhookTable;
 
 pub use secret::{SecretError, SigningSecret};
 pub use store::DeadLetter;
-pub use table::{Status, WebhookSummary};
+pub use table::{Status, WebhookState};
 
 /// Maximum webhooks of one run.
 pub const PER_RUN_MAX: usize = 8;
@@ -222,10 +222,7 @@ impl WebhookService {
     }
 
     /// Creates a webhook for the events appended from this moment on.
-    pub async fn create(
-        self: &Arc<Self>,
-        webhook: Webhook,
-    ) -> Result<WebhookSummary, WebhookError> {
+    pub async fn create(self: &Arc<Self>, webhook: Webhook) -> Result<Arc<Webhook>, WebhookError> {
         let webhooks = Arc::clone(self);
         whole(async move {
             let _order = webhooks.creating.lock().await;
@@ -233,17 +230,17 @@ impl WebhookService {
             let live = WebhookState::new(webhook, Seq(webhooks.timeline().head().0 + 1));
             let (keeper, kept) = (Arc::clone(&webhooks), live.clone());
             blocking(move || keeper.store.create(&kept)).await??;
-            let (shown, id) = (WebhookSummary::from(&live), live.webhook.id);
-            let owner = live.webhook.owner.clone();
+            let webhook = Arc::clone(&live.webhook);
+            let owner = webhook.owner.clone();
             webhooks.table.insert(live);
-            webhooks.outbox.add(id, 0);
+            webhooks.outbox.add(webhook.id, 0);
             for done in webhooks.table.done(&owner, |run| webhooks.has_ended(run), DONE_MAX) {
                 // The new webhook exists even if the removal of an old one fails.
                 if let Err(error) = webhooks.remove(done).await {
                     tracing::warn!(webhook = %done, %error, "could not remove a finished webhook");
                 }
             }
-            Ok(shown)
+            Ok(webhook)
         })
         .await
     }
@@ -267,16 +264,9 @@ impl WebhookService {
         self: &Arc<Self>,
         owner: &Principal,
         run: Option<RunId>,
-    ) -> Result<Vec<(WebhookSummary, usize)>, WebhookError> {
-        let shown = self.table.of(owner, run);
-        let ids: Vec<WebhookId> = shown.iter().map(|shown| shown.webhook.id).collect();
-        let webhooks = Arc::clone(self);
-        let counts = blocking(move || webhooks.store.count_letters(&ids)).await??;
-        let counted = |shown: WebhookSummary| {
-            let count = counts.get(&shown.webhook.id).copied().unwrap_or_default();
-            (shown, count)
-        };
-        Ok(shown.into_iter().map(counted).collect())
+    ) -> Result<Vec<(WebhookState, usize)>, WebhookError> {
+        let (webhooks, shown) = (Arc::clone(self), self.table.of(owner, run));
+        Ok(blocking(move || webhooks.store.with_letters(shown)).await??)
     }
 
     /// Returns the webhook `id` of `owner` for `run`, or for all its runs.

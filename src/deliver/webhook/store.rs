@@ -1,7 +1,5 @@
 //! Webhooks in the ledger: their settings, their progress, and their dead letters.
 
-use std::collections::HashMap;
-
 use media::{RunId, Seq, WallTime, WebhookId};
 use redb::{ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
 use serde::{Deserialize, Serialize};
@@ -217,12 +215,18 @@ impl WebhookStore {
         })
     }
 
-    /// Number of dead letters of each webhook in `ids`.
-    pub fn count_letters(
+    /// Returns each of `webhooks` with the number of its dead letters.
+    pub fn with_letters(
         &self,
-        ids: &[WebhookId],
-    ) -> Result<HashMap<WebhookId, usize>, MetaStoreError> {
-        self.ledger.read(|view| ids.iter().map(|id| Ok((*id, letters(view, *id)?.len()))).collect())
+        webhooks: Vec<WebhookState>,
+    ) -> Result<Vec<(WebhookState, usize)>, MetaStoreError> {
+        self.ledger.read(|view| {
+            let counted = |live: WebhookState| -> Result<_, redb::Error> {
+                let count = letters(view, live.webhook.id)?.len();
+                Ok((live, count))
+            };
+            webhooks.into_iter().map(counted).collect()
+        })
     }
 
     /// Queues every dead letter of a webhook, and enables the webhook; returns the number of

@@ -62,6 +62,16 @@ impl WebhookState {
         }
     }
 
+    /// Returns the delivery status, as lists show it.
+    pub fn status(&self) -> Status {
+        match self {
+            WebhookState { is_disabled: true, .. } => Status::Disabled,
+            WebhookState { is_finished: true, .. } => Status::Finished,
+            WebhookState { last_error: Some(_), .. } => Status::Failing,
+            WebhookState { .. } => Status::Active,
+        }
+    }
+
     /// Returns true if no further message can follow.
     fn is_done(&self, has_ended: impl Fn(Option<RunId>) -> bool) -> bool {
         self.is_finished || self.is_disabled && has_ended(self.webhook.run)
@@ -84,32 +94,6 @@ impl WebhookState {
     /// Notes that the attempt for `seq` failed.
     pub fn failed(&mut self, seq: Seq, reason: String) {
         self.last_error = Some((seq, reason));
-    }
-}
-
-/// Webhook as lists show it.
-#[derive(Clone, Debug)]
-pub struct WebhookSummary {
-    pub webhook: Arc<Webhook>,
-    pub status: Status,
-    pub dropped: u64,
-    pub last_error: Option<(Seq, String)>,
-}
-
-impl From<&WebhookState> for WebhookSummary {
-    fn from(live: &WebhookState) -> WebhookSummary {
-        let status = match live {
-            WebhookState { is_disabled: true, .. } => Status::Disabled,
-            WebhookState { is_finished: true, .. } => Status::Finished,
-            WebhookState { last_error: Some(_), .. } => Status::Failing,
-            WebhookState { .. } => Status::Active,
-        };
-        WebhookSummary {
-            webhook: Arc::clone(&live.webhook),
-            status,
-            dropped: live.dropped,
-            last_error: live.last_error.clone(),
-        }
     }
 }
 
@@ -192,11 +176,11 @@ impl WebhookTable {
     }
 
     /// Returns the webhooks of `run`, or those of all runs of `owner`, oldest first.
-    pub fn of(&self, owner: &Principal, run: Option<RunId>) -> Vec<WebhookSummary> {
+    pub fn of(&self, owner: &Principal, run: Option<RunId>) -> Vec<WebhookState> {
         let tables = self.0.lock();
         let ids = tables.of(owner, run).iter();
-        let mut shown: Vec<WebhookSummary> =
-            ids.filter_map(|id| tables.by_id.get(id)).map(WebhookSummary::from).collect();
+        let mut shown: Vec<WebhookState> =
+            ids.filter_map(|id| tables.by_id.get(id)).cloned().collect();
         shown.sort_by_key(|shown| (shown.webhook.created_at.epoch_ms, shown.webhook.id));
         shown
     }
