@@ -6,7 +6,6 @@ use axum::Json;
 use http::Uri;
 use media::{FeedbackId, RunId};
 use serde::Serialize;
-use serde_json::Value;
 use tokio::runtime::Handle;
 use utoipa::ToSchema;
 
@@ -20,7 +19,7 @@ use super::{
 };
 use crate::base::{
     database::{Database, Feedback, FeedbackPage, NewFeedback},
-    json::{BoundedInt, BoundedText, ValueError, declared, text},
+    json::{BoundedInt, BoundedText, ValueError, declared},
     keys::Principal,
 };
 
@@ -34,14 +33,11 @@ impl App {
     }
 }
 
-/// Reads a string of this length in bytes; rejects NUL, which PostgreSQL cannot store.
-fn storable(
-    bytes: std::ops::RangeInclusive<usize>,
-) -> impl Fn(&Value) -> Result<String, ValueError> {
-    move |value| match text(bytes.clone())(value)? {
-        found if found.contains('\0') => Err("must not hold the character U+0000".into()),
-        found => Ok(found.to_owned()),
-    }
+/// Rejects NUL, which PostgreSQL cannot store.
+fn storable<const MIN: usize, const MAX: usize>(
+    BoundedText(text): BoundedText<MIN, MAX>,
+) -> Result<String, ValueError> {
+    if text.contains('\0') { Err("must not hold the character U+0000".into()) } else { Ok(text) }
 }
 
 /// Rating from 0 (worthless) to 10 (perfect).
@@ -66,8 +62,8 @@ struct FeedbackRequest {
 
 declared!(FeedbackRequest {
     rating,
-    category: required storable(Category::BYTES),
-    feedback: optional storable(FeedbackText::BYTES),
+    category: required | value | Category::read(value).and_then(storable),
+    feedback: optional | value | FeedbackText::read(value).and_then(storable),
 });
 
 /// Feedback that was stored.

@@ -19,9 +19,7 @@ use serde_json::{Map, Value, error::Category};
 pub(crate) use declared::declared;
 pub use declared::{Declared, Form, List, Nullable, Object};
 pub use faults::Faults;
-pub use values::{
-    BoundedInt, BoundedText, digits, integer, name, number, parsed, said, score, signed, text,
-};
+pub use values::{BoundedInt, BoundedText, name, number, parsed, said, score, signed};
 
 /// Error in one field, as text for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

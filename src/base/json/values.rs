@@ -7,25 +7,6 @@ use serde_json::Value;
 
 use super::{Declared, Faults, Form, ValueError};
 
-/// Reads a JSON integer in `range`.
-pub fn integer(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, ValueError> {
-    move |value| within(value.as_u64(), &range)
-}
-
-/// Reads an integer in `range` from a string of digits, as in a query.
-pub fn digits(range: RangeInclusive<u64>) -> impl Fn(&Value) -> Result<u64, ValueError> {
-    move |value| {
-        let text = value.as_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        within(text.and_then(|text| text.parse().ok()), &range)
-    }
-}
-
-fn within(found: Option<u64>, range: &RangeInclusive<u64>) -> Result<u64, ValueError> {
-    found
-        .filter(|found| range.contains(found))
-        .ok_or_else(|| format!("must be an integer in [{}, {}]", range.start(), range.end()).into())
-}
-
 /// Reads a JSON integer of 64 bits, signed.
 pub fn signed(value: &Value) -> Result<i64, ValueError> {
     value.as_i64().ok_or_else(|| "must be a 64-bit integer".into())
@@ -44,14 +25,6 @@ pub fn number(range: RangeInclusive<f64>) -> impl Fn(&Value) -> Result<f64, Valu
 pub fn score(value: &Value) -> Result<Score, ValueError> {
     let found = value.as_f64().and_then(|found| Score::from_f64(found).ok());
     found.ok_or_else(|| "must be a number in [0, 1]".into())
-}
-
-/// Reads a string whose length in bytes is in `bytes`.
-pub fn text(bytes: RangeInclusive<usize>) -> impl Fn(&Value) -> Result<&str, ValueError> {
-    move |value| match value.as_str() {
-        Some(found) if bytes.contains(&found.len()) => Ok(found),
-        _ => Err(format!("must be a string of {} to {} bytes", bytes.start(), bytes.end()).into()),
-    }
 }
 
 /// Rejects a string of white space only; passes other values to `read`.
@@ -93,12 +66,18 @@ impl<const MIN: u64, const MAX: u64> BoundedInt<MIN, MAX> {
 
     /// Reads the integer from a body.
     pub fn read(value: &Value) -> Result<Self, ValueError> {
-        integer(Self::RANGE)(value).map(BoundedInt)
+        Self::within(value.as_u64())
     }
 
-    /// Reads the integer from a query.
+    /// Reads the integer from a string of digits, as in a query.
     pub fn digits(value: &Value) -> Result<u64, ValueError> {
-        digits(Self::RANGE)(value)
+        let text = value.as_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        Self::within(text.and_then(|text| text.parse().ok())).map(|BoundedInt(found)| found)
+    }
+
+    fn within(found: Option<u64>) -> Result<Self, ValueError> {
+        let found = found.filter(|found| Self::RANGE.contains(found)).map(BoundedInt);
+        found.ok_or_else(|| format!("must be an integer in [{MIN}, {MAX}]").into())
     }
 }
 
@@ -112,7 +91,10 @@ impl<const MIN: usize, const MAX: usize> BoundedText<MIN, MAX> {
 
     /// Reads the string.
     pub fn read(value: &Value) -> Result<Self, ValueError> {
-        text(Self::BYTES)(value).map(|text| BoundedText(text.to_owned()))
+        match value.as_str() {
+            Some(found) if Self::BYTES.contains(&found.len()) => Ok(BoundedText(found.to_owned())),
+            _ => Err(format!("must be a string of {MIN} to {MAX} bytes").into()),
+        }
     }
 }
 
