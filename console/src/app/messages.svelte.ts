@@ -47,7 +47,11 @@ export function parts(key: Key, parameters: Parameters = {}): { text: string; na
   });
 }
 
-/** A number as the language writes it. */
+const formats = new Map<string, Intl.NumberFormat>();
+/** A number as the language writes it; formats are costly to make, and tables ask for thousands. */
 export function number(value: number, options: Intl.NumberFormatOptions = {}): string {
-  return new Intl.NumberFormat(settings.language, options).format(value);
+  const key = settings.language + JSON.stringify(options);
+  let format = formats.get(key);
+  if (!format) formats.set(key, (format = new Intl.NumberFormat(settings.language, options)));
+  return format.format(value);
 }
