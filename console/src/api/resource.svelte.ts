@@ -2,6 +2,7 @@
 import { HttpError } from 'sightline-client';
 import { causeOf } from './client';
 import { connection } from './connection.svelte';
+import { every } from './every';
 
 /** Longer than this and the page shows the skeleton of what will be there. */
 const SLOW_MS = 150;
@@ -61,11 +62,7 @@ export function keep<T>(resource: Resource<T>, everyMs: () => number | null = ()
     return () => resource.stop();
   });
   $effect(() => {
-    const every = everyMs();
-    if (every === null) return;
-    const timer = setInterval(() => {
-      if (!document.hidden && connection.online && !connection.refused && !resource.loading) void resource.load();
-    }, every);
-    return () => clearInterval(timer);
+    const ms = everyMs();
+    if (ms !== null) return every(ms, async () => { if (!resource.loading) await resource.load(); });
   });
 }

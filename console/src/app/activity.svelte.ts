@@ -1,6 +1,7 @@
 /** State of the server in the top bar: the number of live runs, and any trouble with the machine. */
 import { client } from '../api/client';
 import { connection } from '../api/connection.svelte';
+import { every } from '../api/every';
 import { isLive } from '../runs/words';
 
 const EVERY_MS = 10_000;
@@ -18,7 +19,6 @@ export const activity = {
 export function watchActivity(): void {
   let turn = 0;
   async function look(): Promise<void> {
-    if (document.hidden || !connection.online || connection.refused) return;
     const machine = turn++ % MACHINE_EVERY === 0;
     try {
       state.live = (await client.listRuns({ status: 'processing', limit: 1000 })).filter(isLive).length;
@@ -32,8 +32,7 @@ export function watchActivity(): void {
   $effect(() => {
     void connection.epoch;
     turn = 0;
-    void look();
-    const timer = setInterval(() => void look(), EVERY_MS);
-    return () => clearInterval(timer);
+    if (!connection.refused) void look();
+    return every(EVERY_MS, look);
   });
 }

@@ -3,6 +3,7 @@
 import type { RunEvent } from 'sightline-client';
 import { client, isGone, type Run, type Schemas } from '../api/client';
 import { connection } from '../api/connection.svelte';
+import { every } from '../api/every';
 import { DESCRIBED, follow } from '../api/follow';
 import { ask } from '../api/http';
 import { isLive } from '../runs/words';
@@ -91,6 +92,7 @@ export class RunData {
   });
 
   private seq = 0;
+  private round = new AbortController();
   private readonly noted = <T extends { damaged_events?: number }>(list: T): T => ((this.damaged ||= !!list.damaged_events), list);
 
   constructor(
@@ -104,8 +106,10 @@ export class RunData {
     );
   }
 
-  /** Loads all, and follows what comes until `end`. */
+  /** Loads all, and follows what comes until `end`, or until it begins anew. */
   async begin(): Promise<void> {
+    this.round.abort();
+    const { signal } = (this.round = new AbortController());
     this.error = null;
     try {
       // The record first: one that has ended is not followed, so all must be read after its end.
@@ -114,16 +118,18 @@ export class RunData {
       const [signals, stills] = [this.loadSignals(), this.loadStills()];
       const told = Promise.all([stills.then(() => this.loadWords()), Promise.all([signals, stills]).then(() => this.loadEpisodes())]);
       await Promise.all([signals, this.loadMarkers(), told, this.loadAnalyses()]);
+      if (signal.aborted) return;
       void this.loadLoops();
       void this.loadCut();
-      void this.keepUp();
+      void this.keepUp(signal);
     } catch (error) {
-      this.failed(error);
+      if (!signal.aborted) this.failed(error);
     }
   }
 
   end(): void {
     this.stopped.abort();
+    this.round.abort();
     this.windows.end();
     this.work.end();
   }
@@ -301,20 +307,18 @@ export class RunData {
     this.cut = { at: this.limits.end, reason: /"reason":"([^"]{0,200})"/.exec(said)?.[1] ?? '' };
   }
 
-  private async keepUp(): Promise<void> {
+  private async keepUp(signal: AbortSignal): Promise<void> {
     if (this.record?.status === 'failed') await this.loadFailure();
-    const { signal } = this.stopped;
-    const every = (ms: number, act: () => Promise<void>, when: () => boolean = () => true) => {
-      const timer = setInterval(() => {
-        if (!document.hidden && when()) act().catch((error) => this.failed(error));
-      }, ms);
-      signal.addEventListener('abort', () => clearInterval(timer));
+    if (signal.aborted) return;
+    const poll = (ms: number, act: () => Promise<void>, when: () => boolean) => {
+      const end = every(ms, async () => { if (when() && !this.gone) await act().catch((error) => this.failed(error)); });
+      signal.addEventListener('abort', end);
     };
-    every(RECORD_EVERY_MS, () => this.loadRecord(), () => !this.terminal && !this.gone);
-    every(REST_EVERY_MS, () => this.loadRecord(), () => this.terminal && !this.gone);
+    poll(RECORD_EVERY_MS, () => this.loadRecord(), () => !this.terminal);
+    poll(REST_EVERY_MS, () => this.loadRecord(), () => this.terminal);
     if (this.terminal) return;
-    every(ROWS_EVERY_MS, () => this.loadSignals(), () => !this.gone && (this.live || this.record?.active_job != null));
-    await follow(this.id, this.seq, signal, (events) => this.take(events)).catch((error) => this.failed(error));
+    poll(ROWS_EVERY_MS, () => this.loadSignals(), () => this.live || this.record?.active_job != null);
+    await follow(this.id, this.seq, signal, (events) => this.take(events)).catch((error) => { if (!signal.aborted) this.failed(error); });
     if (signal.aborted || this.gone) return;
     await Promise.all([this.loadRecord(), this.loadSignals(), this.loadMarkers(), this.loadAnalyses(), this.loadEpisodes()]).catch((error) => this.failed(error));
     if (this.record?.status === 'failed') await this.loadFailure();
