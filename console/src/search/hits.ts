@@ -28,17 +28,18 @@ export function byRun(hits: readonly Hit[], runs: readonly Pick<Run, 'run_id'>[]
     .sort((a, b) => (place.get(a.key) ?? runs.length) - (place.get(b.key) ?? runs.length));
 }
 
-/** Returns the wall time of a hit: by its stream's start where that is known, else by its run's beginning. */
+/** Returns the wall time of a hit: by its stream's start where that is known, else by its run's beginning; `-Infinity` of an unknown run. */
 export function wallOf(hit: Hit, run: Pick<Run, 'created_at' | 'wall_start_ms'> | undefined): number {
-  const starts = Object.values(run?.wall_start_ms ?? {}).filter((at) => typeof at === 'number');
-  return (starts[0] ?? Date.parse(run?.created_at ?? '') ?? 0) + (hit.pts_ms ?? 0);
+  if (!run) return -Infinity;
+  const start = Object.values(run.wall_start_ms).find((at) => at !== null);
+  return (start ?? Date.parse(run.created_at)) + (hit.pts_ms ?? 0);
 }
 
-/** Hits by the day that `dayOf` gives, the newest first. */
+/** Hits by the day that `dayOf` gives, the newest first; last, under an empty key, those of unknown runs. */
 export function byTime(hits: readonly Hit[], at: (hit: Hit) => number, dayOf: (at: number) => string): Group[] {
   const groups: Group[] = [];
   for (const hit of [...hits].sort((a, b) => at(b) - at(a))) {
-    const key = dayOf(at(hit));
+    const key = at(hit) === -Infinity ? '' : dayOf(at(hit));
     const last = groups[groups.length - 1];
     if (last?.key === key) last.hits.push(hit);
     else groups.push({ key, hits: [hit] });

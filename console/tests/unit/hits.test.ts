@@ -20,9 +20,10 @@ test('hits are grouped by run in the order of the runs, unknown ones last, by me
 });
 
 test('hits are grouped by day, the newest first', () => {
-  const at = (one: Hit): number => one.pts_ms ?? 0;
-  const groups = byTime([hit(1, 'a', 10), hit(2, 'a', 31), hit(3, 'a', 12)], at, (ms) => String(Math.floor(ms / 10)));
-  expect(groups.map(({ key, hits }) => [key, hits.map(({ seq }) => seq)])).toEqual([['3', [2]], ['1', [3, 1]]]);
+  const run = { created_at: '2026-11-24T10:00:00Z', wall_start_ms: { main: 0 } };
+  const at = (one: Hit): number => wallOf(one, one.run_id === 'a' ? run : undefined);
+  const groups = byTime([hit(4, 'x', 99), hit(1, 'a', 10), hit(2, 'a', 31), hit(3, 'a', 12)], at, (ms) => new Date(Math.floor(ms / 10)).toISOString().slice(-4, -1));
+  expect(groups.map(({ key, hits }) => [key, hits.map(({ seq }) => seq)])).toEqual([['003', [2]], ['001', [3, 1]], ['', [4]]]);
 });
 
 test('wall time is the stream\'s start, else the run\'s beginning', () => {
