@@ -5,6 +5,9 @@ import { nearest } from './hits';
 
 const AT_ONCE = 3;
 const RUNS_MAX = 200;
+const PAGE = 1000;
+/** Of a run; hits behind them are shown with the last one. */
+const STILLS_MAX = 20_000;
 
 export class Stills {
   #lists = new SvelteMap<string, readonly Schemas.Keyframe[]>();
@@ -43,11 +46,20 @@ export class Stills {
     const run = this.#waiting.shift();
     if (run === undefined) return;
     this.#under += 1;
-    client.getKeyframes(run, { limit: 1000 })
-      .then(({ keyframes }) => this.#lists.set(run, [...keyframes].sort((a, b) => a.pts_ms - b.pts_ms)), () => this.#asked.delete(run))
-      .finally(() => {
-        this.#under -= 1;
-        this.#next();
-      });
+    this.#load(run).catch(() => this.#asked.delete(run)).finally(() => {
+      this.#under -= 1;
+      this.#next();
+    });
+  }
+
+  async #load(run: string): Promise<void> {
+    const all: Schemas.Keyframe[] = [];
+    let cursor: string | undefined;
+    do {
+      const page: Schemas.RunKeyframes & { nextCursor?: string } = await client.getKeyframes(run, { limit: PAGE, cursor });
+      all.push(...page.keyframes);
+      cursor = page.nextCursor;
+      this.#lists.set(run, all.toSorted((a, b) => a.pts_ms - b.pts_ms));
+    } while (cursor !== undefined && all.length < STILLS_MAX);
   }
 }
