@@ -51,12 +51,22 @@ export interface Sending {
 class Additions {
   sending = $state<Sending[]>([]);
   #count = 0;
+  #before: Promise<unknown> = Promise.resolve();
 
-  /** Uploads a file and starts its analysis; resolves to the run, or `null` where that failed or was called off. */
-  async upload(file: File, chosen: Choice): Promise<string | null> {
+  /**
+   * Uploads a file, after those that were given before it, and starts its analysis; resolves to the run, or `null` where that
+   * failed or was called off. A browser has few connections to a server: all at once, files would leave the page none.
+   */
+  upload(file: File, chosen: Choice): Promise<string | null> {
     const id = ++this.#count;
     const abort = new AbortController();
     this.sending.unshift({ id, name: file.name, bytes: file.size, sent: 0, left: null, problem: null, abort });
+    const turn = this.#before.then(() => this.#send(id, file, chosen, abort));
+    this.#before = turn;
+    return turn;
+  }
+
+  async #send(id: number, file: File, chosen: Choice, abort: AbortController): Promise<string | null> {
     const mine = (): Sending | undefined => this.sending.find((other) => other.id === id);
     const began = performance.now();
     try {
@@ -86,6 +96,8 @@ class Additions {
 }
 
 export const additions = new Additions();
+
+addEventListener('beforeunload', (event) => { if (additions.sending.some((sending) => sending.problem === null)) event.preventDefault(); });
 
 /** Makes a run for a source and starts its analysis, which watches `zones`; gives the run's id. A run whose source was refused is not left behind. */
 export async function analyse(source: string, label: string | null, { model, prompt, every }: Choice, zones: ZoneFields = kept.fields): Promise<string> {
