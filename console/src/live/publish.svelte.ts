@@ -26,6 +26,8 @@ class Publisher {
   stream = $state.raw<MediaStream | null>(null);
   session = $state<string | null>(null);
   #peer: RTCPeerConnection | null = null;
+  /** Counts the ends: what was begun before one goes no further. */
+  #turn = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   /** Asks the browser for the picture, offers it to the server, and gives the run's id; `null` where that failed. */
@@ -38,14 +40,21 @@ class Publisher {
       return null;
     }
     this.phase = 'asking';
+    const turn = this.#turn;
     try {
-      this.stream = source === 'camera'
+      const stream = source === 'camera'
         ? await navigator.mediaDevices.getUserMedia({ video: { width: { ideal: 1280 }, height: { ideal: 720 } } })
         : await navigator.mediaDevices.getDisplayMedia({ video: { frameRate: { ideal: 15 } } });
+      if (turn !== this.#turn) {
+        stream.getTracks().forEach((track) => track.stop());
+        return null;
+      }
+      this.stream = stream;
       this.phase = 'connecting';
-      await this.#offer(this.stream, attach);
+      await this.#offer(stream, attach);
       return this.run;
     } catch (error) {
+      if (turn !== this.#turn) return null;
       this.problem = this.#said(error);
       await this.stop();
       return null;
@@ -64,8 +73,10 @@ class Publisher {
         this.phase = 'on';
       } else if (peer.connectionState === 'failed') void this.#lost();
     };
+    const turn = this.#turn;
     await peer.setLocalDescription();
     const answer = await client.whipOffer(peer.localDescription?.sdp ?? '', { attach });
+    if (turn !== this.#turn) return void client.whipTerminate(answer.session_id).catch(() => undefined);
     this.session = answer.session_id;
     this.run = answer.run_id;
     this.#timer = setTimeout(() => { if (this.phase === 'connecting') void this.#lost(); }, CONNECT_MS);
@@ -80,6 +91,7 @@ class Publisher {
   /** Ends the session; what it recorded stays. `keepalive` where the page goes away. */
   async stop({ leaving = false } = {}): Promise<void> {
     clearTimeout(this.#timer);
+    this.#turn += 1;
     const session = this.session;
     this.session = null;
     this.#peer?.close();
