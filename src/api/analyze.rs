@@ -33,6 +33,7 @@ use super::{
 use crate::{
     base::{
         json::{BoundedInt, BoundedText, Form, List, ValueError, declared, parsed},
+        labels::TenantLabels,
         model_catalog::Mode,
     },
     record::{
@@ -287,6 +288,21 @@ impl Input {
             None => (None, self.terms(self.gate, None)),
         })
     }
+
+    /// Compares `after`, on which the analysis that gave `markers` would be made, with the last terms.
+    fn dry_run(
+        &self,
+        timeline: &Timeline,
+        run: &Run,
+        after: &Terms,
+        zones: Option<&Zones>,
+        markers: &[Marker],
+    ) -> ApiResult<GateDryRun> {
+        let names = zones.unwrap_or(&self.zones).names();
+        let (compared_with, before) = self.last_terms(timeline, run)?;
+        let (before, watched) = ((compared_with, &before), (&self.stream_id, &*names));
+        Ok(GateDryRun::of(&self.signals, before, after, markers, watched))
+    }
 }
 
 /// Returns the frames of the request, or those of the last ingest of the run that it names, or else of `run`.
@@ -379,8 +395,7 @@ fn analysis(
     mut request: AnalyzeRequest,
 ) -> ApiResult<Analysis> {
     let input = input(app, run, &mut request)?;
-    let (labels, tenant) = (app.labels.get(), run.origin().tenant.as_deref());
-    let rename = |event_type| labels.event_type(tenant, event_type);
+    let words = TenantLabels { maps: app.labels.get(), tenant: run.origin().tenant.clone() };
     let mode = request.mode.as_ref().map(|it| it.0);
     let is_dry = request.dry_run.unwrap_or(false);
     let zones =
@@ -388,7 +403,7 @@ fn analysis(
     let gate = request.gate.take().unwrap_or_default().of(input.gate_in(mode, app.settings.gate));
     let wanted = input.terms(gate, zones.as_ref());
     let shown = input.signals.iter().map(|signal| wanted.signal(signal));
-    let frames = gate_replay::replay(shown, gate, rename);
+    let frames = gate_replay::replay(shown, gate, |name| words.event_type(name));
     if !is_dry {
         let selected = frames.iter().filter(|frame| frame.reason != SelectionReason::NoTrigger);
         let (principal, selected) = (&run.origin().principal, selected.count() as u64);
@@ -401,49 +416,53 @@ fn analysis(
     if markers.len() >= BATCH_RECORDS_MAX {
         return Err(too_many(markers.len()));
     }
-    let dry_run = is_dry.then(|| {
-        let names = zones.as_ref().unwrap_or(&input.zones).names();
-        let (compared_with, before) = input.last_terms(timeline, run)?;
-        let (before, watched) = ((compared_with, &before), (&input.stream_id, &*names));
-        Ok::<_, ApiError>(GateDryRun::of(&input.signals, before, &wanted, &markers, watched))
-    });
+    let dry_run = is_dry.then(|| input.dry_run(timeline, run, &wanted, zones.as_ref(), &markers));
     let dry_run = dry_run.transpose()?;
-    let sample_fps = input.sample_fps.unwrap_or_else(|| gate_replay::rate_of(&frames));
-    let mode = mode.map_or_else(|| run.origin().mode.clone(), |mode| mode.as_str().into());
-    let model = request.model.0.as_str().to_owned();
-    let windowing = windowing(request.window_size, request.segment_ms);
-    let mut events = vec![Event::AnalysisGenerated(AnalysisGenerated {
-        request_id,
-        stream_id: input.stream_id.clone(),
-        frames: frames.len() as u64,
-        window_size: windowing.frames,
-        segment_ms: windowing.span_ms,
-        sampling_policy: input.policy,
-        sample_fps: Some(sample_fps),
-        mode: Some(mode.clone()),
-        model: model.clone(),
-        markers: markers.len() as u64,
-        analysis_id: Some(analysis.id()),
-        gate: Some(gate),
-        zones,
-    })];
-    events.extend(markers.iter().cloned().map(Event::MarkerEmitted));
     let context = MetadataContext {
         request_id,
         run_id: run.id(),
         stream_id: input.stream_id,
-        mode,
-        model,
+        mode: mode.map_or_else(|| run.origin().mode.clone(), |mode| mode.as_str().into()),
+        model: request.model.0.as_str().to_owned(),
         trace_id: request.trace_id,
         policy: input.policy,
-        sample_fps,
+        sample_fps: input.sample_fps.unwrap_or_else(|| gate_replay::rate_of(&frames)),
         source: input.source,
         asked_model: None,
         is_included: !is_dry,
         is_asked: false,
         coordinates: None,
     };
+    let windowing = windowing(request.window_size, request.segment_ms);
+    let made = (analysis.id(), gate, zones);
+    let events = events(&context, windowing, made, frames.len(), &markers);
     Ok(Analysis { dry_run, events, markers, frames, windowing, context })
+}
+
+/// Returns the event of an analysis, and those of its markers.
+fn events(
+    context: &MetadataContext,
+    windowing: Windowing,
+    (id, gate, zones): (AnalysisId, GateConfig, Option<Zones>),
+    frames: usize,
+    markers: &[Marker],
+) -> Vec<Event> {
+    let generated = Event::AnalysisGenerated(AnalysisGenerated {
+        request_id: context.request_id,
+        stream_id: context.stream_id.clone(),
+        frames: frames as u64,
+        window_size: windowing.frames,
+        segment_ms: windowing.span_ms,
+        sampling_policy: context.policy,
+        sample_fps: Some(context.sample_fps),
+        mode: Some(context.mode.clone()),
+        model: context.model.clone(),
+        markers: markers.len() as u64,
+        analysis_id: Some(id),
+        gate: Some(gate),
+        zones,
+    });
+    std::iter::once(generated).chain(markers.iter().cloned().map(Event::MarkerEmitted)).collect()
 }
 
 fn too_many(markers: usize) -> ApiError {

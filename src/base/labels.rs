@@ -3,7 +3,6 @@
 //! Entries match the whole normalised label; `*` applies to tenants without an entry of their own.
 
 use std::{
-    borrow::Cow,
     collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
@@ -101,26 +100,6 @@ impl LabelMaps {
         }
         faults.finish(|| Some(LabelMaps(maps))).map_err(|faults| JsonError::Invalid(faults.into()))
     }
-
-    fn of(&self, tenant: Option<&str>) -> Option<&Labels> {
-        tenant.and_then(|tenant| self.0.get(tenant)).or_else(|| self.0.get("*"))
-    }
-
-    /// Returns the name that `tenant` gives the event type, or the type itself.
-    pub fn event_type(&self, tenant: Option<&str>, event_type: EventType) -> EventType {
-        let renamed = self
-            .of(tenant)
-            .and_then(|labels| labels.event_types.as_ref()?.get(&normalised(event_type.as_str())));
-        renamed.map_or(event_type, |name| EventType::from_name(name))
-    }
-
-    /// Returns the name that `tenant` gives the object label, or the label itself.
-    pub fn object_label<'a>(&'a self, tenant: Option<&str>, label: &'a str) -> Cow<'a, str> {
-        let renamed = self
-            .of(tenant)
-            .and_then(|labels| labels.object_labels.as_ref()?.get(&normalised(label)));
-        Cow::Borrowed(renamed.map_or(label, String::as_str))
-    }
 }
 
 /// Labels of one tenant.
@@ -132,14 +111,24 @@ pub struct TenantLabels {
 }
 
 impl TenantLabels {
+    fn own(&self) -> Option<&Labels> {
+        let LabelMaps(maps) = &*self.maps;
+        self.tenant.as_ref().and_then(|tenant| maps.get(tenant)).or_else(|| maps.get("*"))
+    }
+
     /// Returns the tenant's name for an event type, or the type itself.
     pub fn event_type(&self, event_type: EventType) -> EventType {
-        self.maps.event_type(self.tenant.as_deref(), event_type)
+        let renamed = self
+            .own()
+            .and_then(|labels| labels.event_types.as_ref()?.get(&normalised(event_type.as_str())));
+        renamed.map_or(event_type, |name| EventType::from_name(name))
     }
 
     /// Returns the tenant's name for an object label, or the label itself.
     pub fn object_label(&self, label: &str) -> String {
-        self.maps.object_label(self.tenant.as_deref(), label).into_owned()
+        let renamed =
+            self.own().and_then(|labels| labels.object_labels.as_ref()?.get(&normalised(label)));
+        renamed.map_or(label, String::as_str).to_owned()
     }
 }
 
@@ -168,7 +157,11 @@ mod tests {
 
     #[test]
     fn a_tenant_has_its_own_words_and_the_rest_share_some() {
-        let maps = LabelMaps::parse(MAPS.as_bytes()).expect("valid");
+        let maps = Arc::new(LabelMaps::parse(MAPS.as_bytes()).expect("valid"));
+        let of = |tenant: Option<&str>| {
+            let (maps, tenant) = (Arc::clone(&maps), tenant.map(str::to_owned));
+            TenantLabels { maps, tenant }
+        };
         let cases = [
             (Some("acme"), EventType::SceneCut, "shot change"),
             (Some("acme"), EventType::KeyframeKeep, "keyframe_keep"),
@@ -177,12 +170,12 @@ mod tests {
             (None, EventType::KeyframeKeep, "kept"),
         ];
         for (tenant, event_type, expected) in cases {
-            assert_eq!(maps.event_type(tenant, event_type).as_str(), expected, "{tenant:?}");
+            assert_eq!(of(tenant).event_type(event_type).as_str(), expected, "{tenant:?}");
         }
-        assert_eq!(maps.object_label(Some("acme"), "Car"), "vehicle");
-        assert_eq!(maps.object_label(None, "Car"), "Car");
-        let none = LabelMaps::default();
-        assert_eq!(none.event_type(None, EventType::SceneCut), EventType::SceneCut);
+        assert_eq!(of(Some("acme")).object_label("Car"), "vehicle");
+        assert_eq!(of(None).object_label("Car"), "Car");
+        let none = TenantLabels::default();
+        assert_eq!(none.event_type(EventType::SceneCut), EventType::SceneCut);
     }
 
     #[test]
