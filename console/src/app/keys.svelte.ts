@@ -46,8 +46,7 @@ addEventListener('keydown', (event) => {
   const field = inField(event.target);
   // Those of what is open over the page are its own, Escape first.
   if (document.querySelector('dialog[open], :popover-open')) return;
-  const plain = pressed.length === 1;
-  if (plain && !settings.keys) return;
+  if (!settings.keys && pressed.replace('Shift+', '').length === 1) return;
   for (const group of [...bound].reverse()) {
     for (const binding of group.bindings) {
       if (!binding.keys.includes(pressed) || (field && !binding.inFields)) continue;
