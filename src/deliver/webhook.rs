@@ -83,15 +83,6 @@ pub struct Webhook {
     pub created_at: WallTime,
 }
 
-/// Scope of a limit on the number of webhooks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WebhookLimitScope {
-    #[error("run")]
-    Run,
-    #[error("principal")]
-    Principal,
-}
-
 /// Reason that a webhook is not created, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
@@ -100,7 +91,7 @@ pub enum WebhookError {
     #[error(transparent)]
     Target(#[from] EgressError),
     #[error("{count} of at most {limit} webhooks of this {of} exist: delete one")]
-    TooMany { of: WebhookLimitScope, limit: usize, count: usize },
+    TooMany { of: &'static str, limit: usize, count: usize },
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
     #[error(transparent)]
@@ -249,10 +240,10 @@ impl WebhookService {
         let too_many = |of, limit, count| Err(WebhookError::TooMany { of, limit, count });
         match self.table.count(webhook.run, &webhook.owner, |run| self.has_ended(run)) {
             (count, _) if webhook.run.is_some() && count >= PER_RUN_MAX => {
-                too_many(WebhookLimitScope::Run, PER_RUN_MAX, count)
+                too_many("run", PER_RUN_MAX, count)
             }
             (_, count) if count >= PER_PRINCIPAL_MAX => {
-                too_many(WebhookLimitScope::Principal, PER_PRINCIPAL_MAX, count)
+                too_many("principal", PER_PRINCIPAL_MAX, count)
             }
             _ => Ok(()),
         }
