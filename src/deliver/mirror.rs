@@ -256,7 +256,8 @@ impl EventMirror {
             match insert(std::slice::from_ref(row)).await {
                 Ok(copied) => self.metrics.mirrored.inc_by(copied),
                 Err(error) if error.is_about_rows() && self.is_hopeless(row.head.seq) => {
-                    self.skip(&SkippedEvent::new(&row.head, error.to_string())).await?;
+                    let (head, reason) = (row.head, error.to_string());
+                    self.skip(&SkippedEvent { head, reason }).await?;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -282,8 +283,8 @@ impl EventMirror {
     async fn skip(&self, skipped: &SkippedEvent) -> Result<(), MirrorError> {
         if self.database.insert_skipped(&self.node, skipped).await? {
             self.metrics.mirror_skipped.inc();
-            let SkippedEvent { seq, reason, .. } = skipped;
-            tracing::error!(%seq, reason, "an event is not mirrored: see sightline_skipped");
+            let SkippedEvent { head, reason } = skipped;
+            tracing::error!(seq = %head.seq, reason, "an event is not mirrored: see sightline_skipped");
         }
         Ok(())
     }
@@ -318,7 +319,7 @@ impl EventMirror {
                 Ok(None) => continue,
                 // A retry would fail too.
                 Err(error) if error.kind() == ErrorKind::DataLoss => {
-                    batch.unreadable.push(SkippedEvent::new(&head, error.to_string()));
+                    batch.unreadable.push(SkippedEvent { head, reason: error.to_string() });
                     continue;
                 }
                 Err(error) => return Err(error),

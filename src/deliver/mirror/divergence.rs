@@ -10,21 +10,8 @@ use crate::base::database::{Database, DatabaseError};
 /// Maximum reads, of 256 rows each, in search of an event that log and database share.
 const PAGES: usize = 64;
 
-/// Row of the database, with the fields that identify its event.
-#[derive(PartialEq, Eq)]
-struct KnownRow {
-    seq: Seq,
-    run: String,
-    kind: String,
-    at_ms: i64,
-}
-
-impl KnownRow {
-    fn of(head: &EventMeta) -> KnownRow {
-        let (run, kind) = (head.run.to_string(), head.kind.as_str().to_owned());
-        KnownRow { seq: head.seq, run, kind, at_ms: head.at.epoch_ms }
-    }
-}
+/// Number, run, kind and time of an event, as a row of the database has them.
+type KnownRow = (Seq, String, String, i64);
 
 impl Database {
     /// Returns the first event of `node`, up to `last`, that differs from the log's.
@@ -39,15 +26,16 @@ impl Database {
         for _ in 0..PAGES {
             let rows = self.newest(scope, node, below).await?;
             for row in &rows {
-                match timeline.heads(row.seq, 1).pop() {
-                    Some(told) if *row == KnownRow::of(&told) => return Ok(first),
+                let (seq, ..) = *row;
+                match timeline.heads(seq, 1).pop() {
+                    Some(told) if *row == known(&told) => return Ok(first),
                     // A purged event proves nothing.
-                    None if row.seq <= head => {}
-                    _ => first = Some(row.seq),
+                    None if seq <= head => {}
+                    _ => first = Some(seq),
                 }
             }
-            let Some(row) = rows.last() else { return Ok(first) };
-            below = Seq(row.seq.0.saturating_sub(1));
+            let Some((seq, ..)) = rows.last() else { return Ok(first) };
+            below = Seq(seq.0.saturating_sub(1));
         }
         Ok(first)
     }
@@ -72,11 +60,14 @@ impl Database {
             let found = lease.query(&query, &[&node, &(last.0 as i64)]).await?;
             let row = |row: &tokio_postgres::Row| -> Result<KnownRow, tokio_postgres::Error> {
                 let seq: i64 = row.try_get(0)?;
-                let (run, kind, at_ms) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
-                Ok(KnownRow { seq: Seq(seq.unsigned_abs()), run, kind, at_ms })
+                Ok((Seq(seq.unsigned_abs()), row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))
             };
             Ok((lease, found.iter().map(row).collect::<Result<_, _>>()?))
         };
         self.bounded(work).await
     }
+}
+
+fn known(head: &EventMeta) -> KnownRow {
+    (head.seq, head.run.to_string(), head.kind.as_str().to_owned(), head.at.epoch_ms)
 }

@@ -1,7 +1,7 @@
 //! Rows for the database, and records of events that cannot be copied.
 
-use media::{RunId, Seq};
-use timeline::{EventKind, EventMeta};
+use media::Seq;
+use timeline::EventMeta;
 use tokio_postgres::types::ToSql;
 
 use super::{Scope, log::Told};
@@ -42,18 +42,9 @@ pub(super) struct Row {
 }
 
 /// Event that is not copied.
-#[derive(Clone, Debug)]
 pub(super) struct SkippedEvent {
-    pub(super) seq: Seq,
-    run: RunId,
-    kind: EventKind,
+    pub(super) head: EventMeta,
     pub(super) reason: String,
-}
-
-impl SkippedEvent {
-    pub(super) fn new(head: &EventMeta, reason: String) -> SkippedEvent {
-        SkippedEvent { seq: head.seq, run: head.run, kind: head.kind, reason }
-    }
 }
 
 impl Database {
@@ -125,12 +116,12 @@ impl Database {
     ) -> Result<bool, DatabaseError> {
         const INSERT: &str = "INSERT INTO sightline_skipped (node_id, seq, run_id, kind, reason) \
              VALUES ($1, $2, $3, $4, $5) ON CONFLICT (node_id, seq) DO NOTHING";
-        let (seq, run) = (skipped.seq.0 as i64, skipped.run.to_string());
+        let EventMeta { seq, run, kind, .. } = skipped.head;
+        let (seq, run, kind) = (seq.0 as i64, run.to_string(), kind.as_str());
         // PostgreSQL text cannot hold NUL.
         let reason = skipped.reason.replace('\0', "");
         let work = async {
             let lease = self.connection().await?;
-            let kind = skipped.kind.as_str();
             let listed = lease.execute(INSERT, &[&node, &seq, &run, &kind, &reason]).await?;
             Ok((lease, listed == 1))
         };
