@@ -8,7 +8,6 @@ mod page;
 
 use std::{
     collections::HashMap,
-    hash::Hash,
     sync::{Arc, Weak},
 };
 
@@ -57,6 +56,18 @@ pub enum StreamScope {
     Owner(Principal),
 }
 
+/// Run, or else owner, whose events a stream tells.
+type Whose = Result<RunId, Principal>;
+
+impl StreamScope {
+    fn whose(&self) -> Whose {
+        match self {
+            StreamScope::Run(run) => Ok(run.id()),
+            StreamScope::Owner(owner) => Err(owner.clone()),
+        }
+    }
+}
+
 /// Wake-up of the streams of one run or owner.
 #[derive(Default)]
 struct Topic {
@@ -66,9 +77,16 @@ struct Topic {
 
 #[derive(Default)]
 struct Topics {
-    runs: HashMap<RunId, Topic>,
-    owners: HashMap<Principal, Topic>,
+    by_scope: HashMap<Whose, Topic>,
     open: OwnerLimiter,
+}
+
+impl Topics {
+    fn wake(&self, whose: &Whose) {
+        if let Some(topic) = self.by_scope.get(whose) {
+            topic.wake.notify_waiters();
+        }
+    }
 }
 
 /// Page read that several streams wait for; `None` if the log fails.
@@ -102,7 +120,8 @@ impl EventStreams {
         let waker = Arc::downgrade(&streams);
         streams.registry.on_job_end(move |run| {
             if let Some(streams) = waker.upgrade() {
-                streams.wake_run(run);
+                // Streams of the run's owner do not end with it.
+                streams.topics.lock().wake(&Ok(run));
             }
         });
         streams
@@ -140,25 +159,17 @@ impl EventStreams {
         }
     }
 
-    /// Wakes the streams of `run` only: those of its owner do not end with it.
-    fn wake_run(&self, run: RunId) {
-        if let Some(topic) = self.topics.lock().runs.get(&run) {
-            topic.wake.notify_waiters();
-        }
-    }
-
     fn wake(&self, runs: &[RunId]) {
         let topics = self.topics.lock();
-        for topic in runs.iter().filter_map(|run| topics.runs.get(run)) {
-            topic.wake.notify_waiters();
-        }
-        if topics.owners.is_empty() {
+        if topics.by_scope.is_empty() {
             return;
         }
-        let owners = runs.iter().filter_map(|run| self.registry.run(*run));
-        for topic in owners.filter_map(|run| topics.owners.get(&run.origin().principal)) {
-            // A repeated call has no effect.
-            topic.wake.notify_waiters();
+        for run in runs {
+            topics.wake(&Ok(*run));
+            if let Some(run) = self.registry.run(*run) {
+                // A repeated call has no effect.
+                topics.wake(&Err(run.origin().principal.clone()));
+            }
         }
     }
 
@@ -174,10 +185,7 @@ impl EventStreams {
             LimitScope::All => StreamRefusal::All(all),
             LimitScope::Own => StreamRefusal::Principal(own),
         })?;
-        let topic = match &scope {
-            StreamScope::Run(run) => topics.runs.entry(run.id()).or_default(),
-            StreamScope::Owner(owner) => topics.owners.entry(owner.clone()).or_default(),
-        };
+        let topic = topics.by_scope.entry(scope.whose()).or_default();
         topic.streams += 1;
         let wake = Arc::clone(&topic.wake);
         drop(topics);
@@ -222,18 +230,12 @@ pub struct Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        fn leave<K: Hash + Eq>(topics: &mut HashMap<K, Topic>, key: &K) {
-            if let Some(topic) = topics.get_mut(key) {
-                topic.streams -= 1;
-                if topic.streams == 0 {
-                    topics.remove(key);
-                }
+        let (mut topics, whose) = (self.streams.topics.lock(), self.scope.whose());
+        if let Some(topic) = topics.by_scope.get_mut(&whose) {
+            topic.streams -= 1;
+            if topic.streams == 0 {
+                topics.by_scope.remove(&whose);
             }
-        }
-        let mut topics = self.streams.topics.lock();
-        match &self.scope {
-            StreamScope::Run(run) => leave(&mut topics.runs, &run.id()),
-            StreamScope::Owner(owner) => leave(&mut topics.owners, owner),
         }
     }
 }

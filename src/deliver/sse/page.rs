@@ -3,17 +3,14 @@
 use std::fmt::Write;
 
 use bytes::Bytes;
-use media::{Label, RunId, Seq};
+use media::{Label, Seq};
 use timeline::{Event, EventKind, EventMeta, StreamedEvent, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
 
-use super::StreamScope;
-use crate::{
-    base::keys::Principal,
-    runs::{
-        lifecycle::RunState,
-        registry::{RunRegistry, next_piece},
-    },
+use super::{StreamScope, Whose};
+use crate::runs::{
+    lifecycle::RunState,
+    registry::{RunRegistry, next_piece},
 };
 
 /// Bytes from which a page is complete.
@@ -41,7 +38,7 @@ pub struct Filter {
 /// Key of a shared page: everything that its contents depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PageKey {
-    scope: Result<RunId, Principal>,
+    whose: Whose,
     from: Seq,
     /// Head of the log at the request: an earlier page may lack newer events.
     head: Seq,
@@ -55,11 +52,7 @@ impl PageKey {
         from: Seq,
         filter: &Filter,
     ) -> PageKey {
-        let scope = match scope {
-            StreamScope::Run(run) => Ok(run.id()),
-            StreamScope::Owner(owner) => Err(owner.clone()),
-        };
-        PageKey { scope, from, head: timeline.head(), filter: filter.clone() }
+        PageKey { whose: scope.whose(), from, head: timeline.head(), filter: filter.clone() }
     }
 }
 

@@ -227,7 +227,7 @@ async fn places_are_bounded_and_come_back() {
     drop((mine, other));
     assert_eq!(log.streams.open(), 0);
     let topics = log.streams.topics.lock();
-    assert!(topics.runs.is_empty() && topics.owners.is_empty() && topics.open.all() == 0);
+    assert!(topics.by_scope.is_empty() && topics.open.all() == 0);
 }
 
 #[tokio::test]
