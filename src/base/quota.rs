@@ -296,14 +296,6 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_everything_is_counted_and_nothing_refused() {
-        let (alice, quota) = (Principal::named("alice"), quota(0, 0));
-        assert_eq!(quota.charge(&alice, u64::MAX / 2), Ok(()));
-        assert_eq!(quota.check(&alice), Ok(()));
-        assert_eq!(quota.used(&alice), u64::MAX / 2);
-    }
-
-    #[test]
     fn without_a_quota_of_its_own_a_principal_has_half_of_the_room() {
         let [alice, bob, carol] = ["alice", "bob", "carol"].map(Principal::named);
         let (limits, mut accounts) = (QuotaLimits::default(), Accounts::default());

@@ -201,6 +201,8 @@ fn listed(what: &str, faults: Faults) -> ApiError {
 
 #[cfg(test)]
 mod tests {
+    use media::Score;
+
     use super::*;
     use crate::base::model_catalog::Mode;
 
@@ -217,7 +219,7 @@ mod tests {
         let wishes = read_json(
             r#"{"prompt":"count","max_output_tokens_per_second":5,"clip_mode":{"target_fps":2},
                 "crop":{"x":0.5,"y":0,"width":0.5,"height":1},"output_schema":{"type":"object"},
-                "model":"qwen3-vl-8b","index_name":"yard","gate":{"keepalive_frames":9}}"#,
+                "model":"qwen3-vl-8b","index_name":"yard","mode":"efficiency","gate":{"flicker":1}}"#,
         );
         let wishes = wishes.expect("acceptable");
         assert_eq!(
@@ -228,29 +230,11 @@ mod tests {
         assert_eq!((clips.target_fps, clips.length_ms, clips.delay_ms), (2, 500, 500));
         assert!(wishes.crop.is_some() && wishes.instruction.schema.is_some());
         assert_eq!(wishes.model.as_deref(), Some("qwen3-vl-8b"));
-        let expected =
-            GateConfig { keepalive_frames: 9, keepalive_ms: None, ..GateConfig::default() };
-        assert_eq!(wishes.gate, expected);
+        let (keepalive_ms, flicker) = (Some(10_000), Score::ONE);
+        let expected = GateConfig { keepalive_ms, flicker, ..GateConfig::default() };
+        assert_eq!((wishes.mode, wishes.gate), (Mode::Efficiency, expected));
         let none = read(None, &Catalog::default(), expected);
         assert!(none.is_ok_and(|wishes| wishes.clips.is_none() && wishes.gate == expected));
-    }
-
-    #[test]
-    fn a_mode_is_a_keepalive_that_thresholds_go_before() {
-        let rows = [
-            ("{}", Mode::Balanced, (0, Some(2000))),
-            (r#"{"mode":"balanced"}"#, Mode::Balanced, (0, Some(2000))),
-            (r#"{"mode":"custom"}"#, Mode::Custom, (0, Some(2000))),
-            (r#"{"mode":"detailed"}"#, Mode::Detailed, (30, None)),
-            (r#"{"mode":"efficiency"}"#, Mode::Efficiency, (0, Some(10_000))),
-            (r#"{"mode":"efficiency","gate":{"flicker":1}}"#, Mode::Efficiency, (0, Some(10_000))),
-            (r#"{"mode":"custom","gate":{"keepalive_frames":7}}"#, Mode::Custom, (7, None)),
-        ];
-        for (text, mode, keepalive) in rows {
-            let SessionOptions { mode: found, gate, .. } = read_json(text).expect(text);
-            let found = (found, (gate.keepalive_frames, gate.keepalive_ms));
-            assert_eq!(found, (mode, keepalive), "{text}");
-        }
     }
 
     #[test]

@@ -88,38 +88,21 @@ impl WebhookMessage {
 mod tests {
     use std::sync::Arc;
 
-    use media::{RequestId, RunId, Score, Signal, WallTime};
-    use serde_json::{Value, json};
+    use media::{RunId, Score, WallTime};
+    use serde_json::Value;
     use timeline::{Event, FindingKind, FindingPayload, NewEvent, Timeline, TimelineOptions};
 
     use super::*;
-    use crate::{deliver::webhook::tests::webhook, runs::registry::tests::samples};
+    use crate::deliver::webhook::tests::webhook;
 
     const RUN: RunId = RunId::from_bytes([1; 16]);
 
-    fn open() -> (tempfile::TempDir, Timeline) {
+    /// Returns the message of a finding with a description of this size.
+    fn found(description_bytes: usize) -> Value {
         let dir = tempfile::tempdir().expect("a directory");
         let clock = Arc::new(|| WallTime { epoch_ms: 62_000 });
         let options = TimelineOptions { clock, ..TimelineOptions::default() };
         let (log, _) = Timeline::open(dir.path(), options).expect("opens");
-        (dir, log)
-    }
-
-    fn append(log: &Timeline, event: Event) {
-        log.append_wait(vec![NewEvent { run: RUN, event }]).expect("appended");
-    }
-
-    /// Returns the message of the first event.
-    fn message(log: &Timeline) -> Value {
-        let event = log.get_parts(Seq(1)).expect("readable").expect("there");
-        let message =
-            WebhookMessage::new(&webhook(RUN), "urn:sightline:node-x", event).expect("made");
-        assert_eq!(message.id, "wh-02020202020202020202020202020202_1_62000");
-        serde_json::from_slice(&message.body).expect("JSON")
-    }
-
-    fn found(description_bytes: usize) -> Value {
-        let (_dir, log) = open();
         let finding = FindingPayload {
             frame_index: 1,
             pts_ms: 40,
@@ -127,8 +110,13 @@ mod tests {
             description: "d".repeat(description_bytes),
             ..FindingPayload::default()
         };
-        append(&log, Event::Found(FindingKind::Vlm, finding));
-        message(&log)
+        let event = Event::Found(FindingKind::Vlm, finding);
+        log.append_wait(vec![NewEvent { run: RUN, event }]).expect("appended");
+        let event = log.get_parts(Seq(1)).expect("readable").expect("there");
+        let message =
+            WebhookMessage::new(&webhook(RUN), "urn:sightline:node-x", event).expect("made");
+        assert_eq!(message.id, "wh-02020202020202020202020202020202_1_62000");
+        serde_json::from_slice(&message.body).expect("JSON")
     }
 
     #[test]
@@ -141,26 +129,5 @@ mod tests {
         assert_eq!(large["data"].get("payload"), None);
         assert_eq!(large["dataref"], format!("/v1/runs/{RUN}/events?from_seq=1&limit=1"));
         assert_eq!(large["data"]["kind"], "vlm");
-    }
-
-    #[test]
-    fn an_event_whose_signals_cannot_be_read_is_sent_as_damaged() {
-        /// Signals that are too long for the event, and short enough for the message.
-        const FRAMES: u64 = 600;
-        let (dir, log) = open();
-        let mut column = log.column_writer();
-        (0..FRAMES).for_each(|at| column.push(&Signal::plain(at, at as i64 * 40)).expect("room"));
-        let (signals, _lease) = column.finish().expect("durable");
-        let decoded = samples::decoded(RequestId::from_bytes([1; 8]), signals);
-        append(&log, Event::FramesDecoded(decoded));
-        let signals = |message: &Value| message["data"]["payload"]["signals"].clone();
-        assert_eq!(signals(&message(&log)).as_array().map(Vec::len), Some(FRAMES as usize));
-        let column = std::fs::read_dir(dir.path().join("columns")).expect("there").next();
-        std::fs::remove_file(column.expect("one").expect("readable").path()).expect("removed");
-        let damaged = message(&log);
-        assert_eq!(
-            (signals(&damaged), &damaged["data"]["payload"]["damaged"]),
-            (Value::Null, &json!(true))
-        );
     }
 }
