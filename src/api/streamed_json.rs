@@ -21,7 +21,7 @@ use crate::{
         blocking::blocking,
         stepped_body::{Step, joined, stepped},
     },
-    runs::registry::Run,
+    runs::registry::{Run, next_piece},
 };
 
 /// Minimum size of a piece, bytes.
@@ -134,20 +134,11 @@ impl<I: Iterator<Item = ApiResult<StreamedEvent>>> Iterator for EventTexts<I> {
 
     fn next(&mut self) -> Option<Text> {
         if let Some(payload) = &mut self.payload {
-            return Some(match payload.next() {
-                Some(Ok(piece)) => Ok(piece),
-                // Damage of one event does not affect the others.
-                Some(Err(error)) => {
-                    tracing::error!(%error, "signals of an event cannot be read");
-                    let closing = payload.closing();
-                    self.payload = None;
-                    Ok(closing + "}")
-                }
-                None => {
-                    self.payload = None;
-                    Ok("}".to_owned())
-                }
-            });
+            let piece = next_piece(payload);
+            if piece.is_none() {
+                self.payload = None;
+            }
+            return Some(piece.unwrap_or_else(|| Ok("}".to_owned())).map_err(ApiError::from));
         }
         let event = match self.events.next()? {
             Ok(event) => event,
