@@ -34,10 +34,14 @@ export function copyCurl(page: RunPage): void {
 
 export async function copyJson(page: RunPage): Promise<void> {
   const { marker, selection, data } = page;
-  const json = marker ?? (selection?.kind === 'range'
-    ? { run_id: data.id, from_ms: Math.round(selection.from), to_ms: Math.round(selection.to) }
-    : await client.getFrame(data.id, page.frame, { stream_id: data.stream }).catch(() => null));
-  if (json) await copyText(JSON.stringify(json, null, 2), t('run.copied'));
+  try {
+    const json = marker ?? (selection?.kind === 'range'
+      ? { run_id: data.id, from_ms: Math.round(selection.from), to_ms: Math.round(selection.to) }
+      : await client.getFrame(data.id, page.frame, { stream_id: data.stream }));
+    await copyText(JSON.stringify(json, null, 2), t('run.copied'));
+  } catch (error) {
+    say(reasonOf(error));
+  }
 }
 
 /** A link to what is seen: absolute in time, and without the place of a live edge. */
@@ -75,6 +79,9 @@ export async function downloadClip(page: RunPage): Promise<void> {
 export async function downloadStill(page: RunPage): Promise<void> {
   const still = page.data.stillIndex.meeting(page.head, page.head)[0] ?? page.data.stillIndex.at(page.head);
   if (!still) return;
-  const jpeg = await client.getKeyframe(page.data.id, still.image_sha256).catch(() => null);
-  if (jpeg) download(jpeg, `${fileName(page)}-${still.frame_index}.jpg`);
+  try {
+    download(await client.getKeyframe(page.data.id, still.image_sha256), `${fileName(page)}-${still.frame_index}.jpg`);
+  } catch (error) {
+    say(reasonOf(error));
+  }
 }

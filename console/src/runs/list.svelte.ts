@@ -34,11 +34,11 @@ export class RunList {
         const page: Run[] & { nextCursor?: string } = await client.listRuns({ limit: PAGE, include: 'summary', cursor }, { signal });
         all.push(...page);
         cursor = page.nextCursor;
+        this.#heard();
         if (this.first || all.length > this.runs.length) this.#show([...all]);
       } while (cursor !== undefined && all.length < RUNS_MAX);
       this.#show(all);
       this.cut = cursor !== undefined;
-      this.error = undefined;
     } catch (error) {
       if (signal.aborted) return;
       this.#failed(error);
@@ -63,7 +63,7 @@ export class RunList {
         for (const run of await client.listRuns({ status: 'processing', limit: PAGE, include: 'summary' }, { signal })) known.set(run.run_id, run);
       }
       this.#show([...newest, ...older.map((run) => known.get(run.run_id) ?? run)]);
-      this.error = undefined;
+      this.#heard();
     } catch (error) {
       if (signal.aborted) return;
       this.#failed(error);
@@ -92,7 +92,11 @@ export class RunList {
   #show(runs: Run[]): void {
     this.runs = runs.filter((run) => !this.#hidden.has(run.run_id));
     this.first = false;
+  }
+
+  #heard(): void {
     this.at = Date.now();
+    this.error = undefined;
   }
 
   #failed(error: unknown): void {
