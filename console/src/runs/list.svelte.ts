@@ -78,15 +78,16 @@ export class RunList {
   }
 
   /** Puts it back. */
-  unhide(id: string): void {
-    this.#hidden.delete(id);
+  unhide(run: Run): void {
+    this.#hidden.delete(run.run_id);
+    this.put(run);
     void this.refresh();
   }
 
-  /** Puts a changed or new run into the list before the server is asked. */
+  /** Puts a run at its place in the list before the server is asked. */
   put(run: Run): void {
-    const at = this.runs.findIndex((other) => other.run_id === run.run_id);
-    this.#show(at < 0 ? [run, ...this.runs] : this.runs.with(at, { ...this.runs[at], ...run }));
+    const others = this.runs.filter((other) => other.run_id !== run.run_id);
+    this.#show([...others, run].sort((a, b) => b.created_at.localeCompare(a.created_at)));
   }
 
   #show(runs: Run[]): void {
