@@ -27,7 +27,7 @@ export class LiveFeed {
   ended = $state(false);
   gone = $state(false);
   error = $state.raw<unknown>();
-  #shas = new Map<number, string>();
+  readonly #shas = $derived(new Map(this.stills.map(({ frame, sha }) => [frame, sha])));
   #wallStart: number | null = null;
   #seq = 0;
   /** Words that were loaded and come again as events. */
@@ -71,13 +71,14 @@ export class LiveFeed {
   #begin(record: Run, keyframes: readonly Keyframe[], interactions: readonly Interaction[]): void {
     this.#wallStart = Object.values(record.wall_start_ms).find((start) => start !== null) ?? null;
     const created = Date.parse(record.created_at);
-    const stills = keyframes.map((still) => this.#still(still, this.at(still.pts_ms, created + still.pts_ms)));
+    const at = (pts: number): number => this.at(pts, created + pts);
+    const stills = keyframes.map((still) => this.#still(still, at(still.pts_ms)));
     const frames = new Map(keyframes.map((still) => [still.pts_ms, still.frame_index]));
     const words = interactions.map((said) => {
       const pts = said.start_pts_ms ?? 0;
-      return this.#words(said.seq, pts, this.at(pts, created + pts), { ...said, frame_index: frames.get(pts) ?? -1 });
+      return this.#words(said.seq, pts, at(pts), { ...said, frame_index: frames.get(pts) ?? -1 });
     });
-    const moments = keyframes.flatMap((still) => this.#moment(still.seq, still.pts_ms, this.at(still.pts_ms, created), still.event_type, still.frame_index));
+    const moments = keyframes.map((still) => this.#moment(still, at(still.pts_ms)));
     this.#seq = keyframes.reduce((seq, still) => Math.max(seq, still.seq), 0);
     this.#known = new Set(interactions.map((said) => said.seq));
     this.stills = stills.slice(-STILLS_MAX);
@@ -99,9 +100,9 @@ export class LiveFeed {
       if (this.#wallStart === null && pts !== null) this.#wallStart = event.pts_ms - pts;
       const at = pts === null ? event.pts_ms : this.at(pts, event.pts_ms);
       if (kind === 'keyframe_stored') {
-        const still = payload as unknown as Keyframe;
+        const still = { ...(payload as unknown as Keyframe), seq: event.seq };
         stills.push(this.#still(still, at));
-        items.push(...this.#moment(event.seq, still.pts_ms, at, still.event_type, still.frame_index));
+        items.push(this.#moment(still, at));
       } else if (DESCRIBED.has(kind)) items.push(this.#words(event.seq, pts ?? 0, at, payload as unknown as Said));
       else if (kind === 'loop_detected') items.push({ seq: event.seq, pts, at, kind: 'loop', text: t('feed.loop'), frame: Number(payload['frame_index']) });
       else if (kind === 'activity_started' || kind === 'activity_ended') items.push(this.#activity(event.seq, kind, payload as unknown as Schemas.Episode, event.pts_ms));
@@ -121,13 +122,12 @@ export class LiveFeed {
   }
 
   #still(still: Keyframe, at: number): LiveStill {
-    this.#shas.set(still.frame_index, still.image_sha256);
     return { frame: still.frame_index, pts: still.pts_ms, sha: still.image_sha256, type: still.event_type, at };
   }
 
-  #moment(seq: number, pts: number, at: number, type: string, frame: number): Item[] {
+  #moment({ seq, pts_ms: pts, event_type: type, frame_index: frame }: Keyframe, at: number): Item {
     const kind = type === 'scene_cut' ? 'cut' : type === 'artifact_suspected' ? 'artifact' : 'still';
-    return [{ seq, pts, at, kind, text: t(`feed.${kind}`), frame }];
+    return { seq, pts, at, kind, text: t(`feed.${kind}`), frame };
   }
 
   #activity(seq: number, kind: 'activity_started' | 'activity_ended', { start_pts_ms: start, end_pts_ms: end, peak_score, peak_frame }: Schemas.Episode, now: number): Item {
