@@ -68,7 +68,7 @@ export class LiveFeed {
     this.#abort.abort();
   }
 
-  #begin(record: Run, keyframes: readonly Keyframe[], interactions: readonly Interaction[]): void {
+  #begin(record: Run, keyframes: readonly Schemas.Keyframe[], interactions: readonly Schemas.Interaction[]): void {
     this.#wallStart = Object.values(record.wall_start_ms).find((start) => start !== null) ?? null;
     const created = Date.parse(record.created_at);
     const at = (pts: number): number => this.at(pts, created + pts);
@@ -100,7 +100,7 @@ export class LiveFeed {
       if (this.#wallStart === null && pts !== null) this.#wallStart = event.pts_ms - pts;
       const at = pts === null ? event.pts_ms : this.at(pts, event.pts_ms);
       if (kind === 'keyframe_stored') {
-        const still = { ...(payload as unknown as Keyframe), seq: event.seq };
+        const still = { ...(payload as unknown as Schemas.Keyframe), seq: event.seq };
         stills.push(this.#still(still, at));
         items.push(this.#moment(still, at));
       } else if (DESCRIBED.has(kind)) items.push(this.#words(event.seq, pts ?? 0, at, payload as unknown as Said));
@@ -121,11 +121,11 @@ export class LiveFeed {
     this.items = [...newer, ...this.items].slice(0, ITEMS_MAX);
   }
 
-  #still(still: Keyframe, at: number): LiveStill {
+  #still(still: Schemas.Keyframe, at: number): LiveStill {
     return { frame: still.frame_index, pts: still.pts_ms, sha: still.image_sha256, type: still.event_type, at };
   }
 
-  #moment({ seq, pts_ms: pts, event_type: type, frame_index: frame }: Keyframe, at: number): Item {
+  #moment({ seq, pts_ms: pts, event_type: type, frame_index: frame }: Schemas.Keyframe, at: number): Item {
     const kind = type === 'scene_cut' ? 'cut' : type === 'artifact_suspected' ? 'artifact' : 'still';
     return { seq, pts, at, kind, text: t(`feed.${kind}`), frame };
   }
@@ -144,15 +144,5 @@ export class LiveFeed {
   }
 }
 
-interface Keyframe { seq: number; frame_index: number; pts_ms: number; event_type: string; image_sha256: string }
-interface Interaction extends Omit<Said, 'frame_index'> { seq: number; start_pts_ms: number | null }
-interface Said {
-  frame_index: number;
-  description: string;
-  summary?: string | undefined;
-  event_type?: string | null | undefined;
-  object_label?: string | null | undefined;
-  confidence: number | null;
-  reused_from_seq?: number | null | undefined;
-  semantic_error?: string | null | undefined;
-}
+/** Fields that a chunk's answer and a finding of a frame share. */
+type Said = Pick<Schemas.FindingPayload, 'frame_index' | 'description' | 'semantic_error'> & Omit<Partial<Schemas.Interaction>, 'confidence'> & Pick<Schemas.Interaction, 'confidence'>;

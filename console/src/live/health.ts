@@ -1,16 +1,8 @@
 /** Health of a live session in words: the server's figures, and advice about the one that is over. */
+import type { Schemas } from '../api/client';
 import type { Key } from '../app/messages.svelte';
 
-export interface Health {
-  word: 'good' | 'fair' | 'poor' | 'silent';
-  rule: string;
-  lost_percent: number;
-  jitter_ms: number;
-  behind_ms: number;
-  bits_per_second: number;
-  dropped: number;
-  since_packet_ms: number | null;
-}
+export type Health = Schemas.SessionHealth;
 
 /** Figures past these are said, as the server's rule has them. */
 const BOUNDS = { lost_percent: 1, jitter_ms: 30, behind_ms: 1000 } as const;

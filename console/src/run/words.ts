@@ -1,5 +1,6 @@
 /** Names, moments and sentences of the run page. */
 
+import type { Schemas } from '../api/client';
 import { score, share, span } from '../app/format';
 import { t, type Key } from '../app/messages.svelte';
 import type { RunPage } from './page.svelte';
@@ -39,20 +40,10 @@ export function episodeText(page: Pick<RunPage, 'clock' | 'origin'>, episode: Ep
 }
 
 /** A frame as `GET frames/{n}` tells of it. */
-export interface FrameAnswer {
-  frame_index: number;
-  pts_ms: number;
-  luma_mean: number;
-  flicker_score: number;
-  ghosting_score: number;
-  noise_variance_score: number;
-  scene_score: number | null;
-  activity_score: number | null;
-  kept: boolean;
-  reason: string;
-  luma_shift: number | null;
-  thresholds: Thresholds;
-}
+export type FrameAnswer = Pick<
+  Schemas.FrameExplanation,
+  'frame_index' | 'pts_ms' | 'flicker_score' | 'ghosting_score' | 'noise_variance_score' | 'scene_score' | 'activity_score' | 'luma_shift' | 'kept'
+> & { reason: string; thresholds: Thresholds };
 
 /** As much moves in it as starts an episode of activity. */
 export const isOver = ({ activity_score: score, thresholds }: FrameAnswer): boolean => score !== null && score >= (thresholds.activity_on ?? Infinity);

@@ -1,24 +1,11 @@
 /** Rows of the timeline: which lanes there are, what lies in each, how high they are. */
 
+import type { Schemas } from 'sightline-client';
 import { IntervalIndex } from './intervals';
 import { SIGNALS, type SignalName } from './pyramid';
 import { limitOf, type Thresholds } from './signals';
 
-export interface Marker {
-  marker_id: string;
-  stream_id: string;
-  event_type: string;
-  status: 'exact' | 'provisional' | 'finalized';
-  start_frame: number;
-  end_frame: number;
-  start_pts_ms: number;
-  end_pts_ms: number;
-  confidence: number;
-  supersedes_marker_id: string | null;
-  analysis_id?: string;
-  origin?: 'gate' | 'model';
-  beside?: boolean;
-}
+export type Marker = Omit<Schemas.Marker, 'run_id'>;
 
 export type Kind = 'seen' | 'cut' | 'art' | 'plain';
 

@@ -1,5 +1,6 @@
 /** Reads an answer of `GET signals` into points. */
 
+import type { Schemas } from 'sightline-client';
 import { firstWhere } from './order';
 import { emptySeries, SIGNALS, type Series, type SignalName } from './pyramid';
 
@@ -19,18 +20,8 @@ export const FIELDS: Record<SignalName, string> = {
   activity: 'activity_score',
 };
 
-export interface Thresholds {
-  keepalive_frames: number;
-  /** A frame is kept each so many ms in place of that. */
-  keepalive_ms?: number | null;
-  activity_on?: number;
-  activity_off?: number;
-  scene_cut: number;
-  luma_shift: number;
-  flicker: number;
-  ghosting: number;
-  noise: number;
-}
+/** Those of activity are missing in logs of before there was any. */
+export type Thresholds = Omit<Schemas.GateThresholds, 'activity_on' | 'activity_off'> & Partial<Schemas.GateThresholds>;
 
 /** Threshold of a curve; luma has none, its step has. */
 export const limitOf = (name: SignalName, limits: Thresholds): number | null =>
@@ -59,12 +50,6 @@ export interface Window {
   points: Series;
   /** Perceptual hashes, where each point is a frame. */
   hashes: BigUint64Array | null;
-}
-
-interface Spread {
-  min: number;
-  max: number;
-  mean: number;
 }
 
 const bit = (reason: string): number => 1 << Math.max(0, REASONS.indexOf(reason as Reason));
@@ -106,7 +91,7 @@ function readBucket(row: Record<string, unknown>, points: Series, i: number) {
   points.kept[i] = row.kept_frames as number;
   for (const reason of Object.keys(row.reasons as object)) points.reasons[i]! |= bit(reason);
   for (const name of SIGNALS) {
-    const spread = row[FIELDS[name]] as Spread | null;
+    const spread = row[FIELDS[name]] as Schemas.SignalSpread | null;
     const curve = points.curves[name];
     curve.min[i] = spread?.min ?? NaN;
     curve.max[i] = spread?.max ?? NaN;

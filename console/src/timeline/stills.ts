@@ -1,15 +1,9 @@
 /** Choice of the still for a slot of the film strip. */
 
+import type { Schemas } from 'sightline-client';
 import type { IntervalIndex } from './intervals';
 
-export interface Still {
-  frame_index: number;
-  pts_ms: number;
-  event_type: string;
-  description: string;
-  image_sha256: string;
-  reason?: string | null;
-}
+export type Still = Pick<Schemas.Keyframe, 'frame_index' | 'pts_ms' | 'event_type' | 'description' | 'image_sha256'> & Partial<Pick<Schemas.Keyframe, 'reason'>>;
 
 export interface Slot {
   from: number;

@@ -15,7 +15,7 @@ beforeAll(async () => ({ why } = await import('../../../src/run/words')));
 
 const thresholds = { keepalive_frames: 30, scene_cut: 0.5, luma_shift: 0.15, flicker: 0.55, ghosting: 0.55, noise: 0.55, activity_on: 0.005 };
 const frame = (reason: string, kept: boolean, over: Partial<FrameAnswer> = {}): FrameAnswer => ({
-  frame_index: 621, pts_ms: 62_100, luma_mean: 0.5, flicker_score: 0, ghosting_score: 0, noise_variance_score: 0, scene_score: 0, activity_score: 0,
+  frame_index: 621, pts_ms: 62_100, flicker_score: 0, ghosting_score: 0, noise_variance_score: 0, scene_score: 0, activity_score: 0,
   luma_shift: 0, kept, reason, thresholds, ...over,
 });
 
