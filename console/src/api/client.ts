@@ -11,14 +11,13 @@ export type Job = Schemas.Job;
 export type Model = Schemas.Model;
 
 const address = location.origin + base.replace(/\/$/, '');
-/** `x-requested-with` is what a server without keys asks of a POST: no page of another site can send it. */
-const common = { apiKey: (): string | undefined => connection.key ?? undefined, headers: { 'x-requested-with': 'sightline-console' } };
+const apiKey = (): string | undefined => connection.key ?? undefined;
 
 /** Every call tells the status strip and the key gate how it went; waiting for a server that is away is the strip's. */
-export const client = new SightlineClient(address, { ...common, fetch: observedFetch, maxRetries: 1 });
+export const client = new SightlineClient(address, { apiKey, fetch: observedFetch, maxRetries: 1 });
 
 /** For uploads, which tell how far they have come. */
-export const uploader = new SightlineClient(address, { ...common, maxRetries: 0 });
+export const uploader = new SightlineClient(address, { apiKey, maxRetries: 0 });
 
 /** Returns the innermost cause of a failure: uploads and retries wrap it.  */
 export function causeOf(error: unknown): unknown {

@@ -28,6 +28,16 @@ export function apiUrl(path: string, query: Query = {}): string {
   return build(base, path, query);
 }
 
+/** The key, for requests that the client library does not send. */
+export function keyHeader(): Record<string, string> {
+  return state.key === null ? {} : { 'x-api-key': state.key };
+}
+
+/** Deletes what is at `path` while the page goes away: all that a page then may send. */
+export function deleteLeaving(path: string): void {
+  fetch(apiUrl(path), { method: 'DELETE', headers: keyHeader(), keepalive: true }).catch(() => undefined);
+}
+
 /** Key that the address brings after `#key=`, for the gate to offer; the address is cleared of it at once. */
 export const brought = new URLSearchParams(location.hash.slice(1)).get('key') ?? '';
 if (brought !== '') history.replaceState(history.state, '', location.pathname + location.search);

@@ -1,6 +1,6 @@
 /** Requests whose answers are read as bytes, which the client library parses. */
 import { HttpError } from 'sightline-client';
-import { apiUrl, connection, observedFetch } from './connection.svelte';
+import { apiUrl, keyHeader, observedFetch } from './connection.svelte';
 
 interface Asked {
   query?: Record<string, string | number | undefined>;
@@ -12,9 +12,7 @@ interface Asked {
 /** Asks for JSON at `path`; throws an `HttpError` where the answer is no success. */
 export async function ask(path: string, { query = {}, body, signal }: Asked): Promise<Response> {
   const method = body === undefined ? 'GET' : 'POST';
-  const headers: Record<string, string> = { accept: 'application/json', 'x-requested-with': 'sightline-console' };
-  if (connection.key !== null) headers['x-api-key'] = connection.key;
-  if (body !== undefined) headers['content-type'] = 'application/json';
+  const headers = { accept: 'application/json', ...keyHeader(), ...(body === undefined ? {} : { 'content-type': 'application/json' }) };
   const response = await observedFetch(apiUrl(path, query), { method, headers, body: body === undefined ? null : JSON.stringify(body), signal });
   if (!response.ok) throw new HttpError(`${method} ${path}`, response, await response.text().catch(() => ''));
   return response;

@@ -2,13 +2,13 @@
 
 export interface Toast {
   text: string;
-  /** Seconds left; `null` where there is nothing to undo and it goes by itself. */
+  /** Seconds left. */
   left: number;
   undo: (() => void) | null;
 }
 
 let toast = $state<Toast | null>(null);
-let end: (() => void) | null = null;
+let end: ((leaving: boolean) => void) | null = null;
 let timer: ReturnType<typeof setInterval> | undefined;
 
 export const toasts = {
@@ -25,24 +25,21 @@ export function undoable(text: string, act: (leaving: boolean) => void, undo: ()
   show({ text, left: 8, undo }, act);
 }
 
-function show(next: Toast, act: ((leaving: boolean) => void) | null): void {
+function show(next: Toast, act: typeof end): void {
   finish(false);
   toast = next;
-  end = act ? () => act(leaving) : null;
+  end = act;
   timer = setInterval(() => {
     if (toast && (toast.left -= 1) <= 0) finish(false);
   }, 1000);
 }
 
-let leaving = false;
-
-function finish(left: boolean): void {
+function finish(leaving: boolean): void {
   clearInterval(timer);
-  leaving = left;
   const act = end;
   end = null;
   toast = null;
-  act?.();
+  act?.(leaving);
 }
 
 /** Takes back what was said. */

@@ -1,7 +1,7 @@
 /** Publishing from this browser, over WHIP: one camera or screen at a time, which goes on while the person visits other pages. */
 import { HttpError, type Schemas } from 'sightline-client';
 import { causeOf, client, reasonOf } from '../api/client';
-import { apiUrl, connection } from '../api/connection.svelte';
+import { deleteLeaving } from '../api/connection.svelte';
 import { t, type Key } from '../app/messages.svelte';
 
 export type Source = 'camera' | 'screen';
@@ -88,7 +88,7 @@ class Publisher {
     this.problem = t('publish.lost');
   }
 
-  /** Ends the session; what it recorded stays. `keepalive` where the page goes away. */
+  /** Ends the session; what it recorded stays. */
   async stop({ leaving = false } = {}): Promise<void> {
     clearTimeout(this.#timer);
     this.#turn += 1;
@@ -101,10 +101,8 @@ class Publisher {
     this.run = null;
     this.phase = 'idle';
     if (session === null) return;
-    if (leaving) {
-      const headers: Record<string, string> = connection.key === null ? {} : { 'x-api-key': connection.key };
-      fetch(apiUrl(`v1/stream/whip/${session}`), { method: 'DELETE', headers, keepalive: true }).catch(() => undefined);
-    } else await client.whipTerminate(session).catch(() => undefined);
+    if (leaving) deleteLeaving(`v1/stream/whip/${session}`);
+    else await client.whipTerminate(session).catch(() => undefined);
   }
 
   #said(error: unknown): string {

@@ -1,6 +1,6 @@
 /** Data of a run: loaded once, then kept up with its events while it goes on. */
 
-import type { RunEvent } from 'sightline-client';
+import type { Answer, Page, Query, RunEvent } from 'sightline-client';
 import { client, isGone, type Run, type Schemas } from '../api/client';
 import { connection } from '../api/connection.svelte';
 import { every } from '../api/every';
@@ -192,7 +192,7 @@ export class RunData {
   private async loadEpisodes(): Promise<void> {
     const page = await this.pageOfEpisodes({});
     this.episodes = page.episodes;
-    void this.loadMoreEpisodes(page.next).catch(() => {});
+    void this.loadMoreEpisodes(page.nextCursor).catch(() => {});
   }
 
   private async loadMoreEpisodes(next: string | undefined): Promise<void> {
@@ -200,15 +200,13 @@ export class RunData {
       if (count >= MOST_EPISODES) return void (this.heldEpisodes = this.episodes);
       const page = await this.pageOfEpisodes({ cursor: next });
       this.episodes = joined(this.episodes, page.episodes);
-      next = page.next;
+      next = page.nextCursor;
     }
   }
 
-  private async pageOfEpisodes(query: { cursor?: string; from?: number }): Promise<{ episodes: Episode[]; next: string | undefined }> {
+  private async pageOfEpisodes(query: Query<'getActivity'>): Promise<Page<Answer<'getActivity'>>> {
     const asked = { ...query, stream_id: this.episodesOf, limit: EPISODES_A_PAGE };
-    const answer = await ask(`v1/runs/${this.id}/activity`, { query: asked, signal: this.stopped.signal });
-    const { episodes } = this.noted((await answer.json()) as Schemas.RunActivity);
-    return { episodes, next: /[?&]cursor=([^&>]+)/.exec(answer.headers.get('link') ?? '')?.[1] };
+    return this.noted(await client.getActivity(this.id, asked, { signal: this.stopped.signal }));
   }
 
   /** The stream whose signals are shown. */
@@ -256,17 +254,13 @@ export class RunData {
 
   /** The zones of the newest recording of the stream that is shown. */
   async zones(): Promise<{ zones: Zone[]; only: boolean }> {
-    const asked = { stream_id: this.episodesOf, limit: 1 };
-    const answer = await ask(`v1/runs/${this.id}/activity`, { query: asked, signal: this.stopped.signal });
-    const [own] = ((await answer.json()) as { watched: { zones: Zone[]; activity_zones_only: boolean }[] }).watched;
-    return { zones: own?.zones ?? [], only: own?.activity_zones_only ?? false };
+    const { watched: [own] } = await client.getActivity(this.id, { stream_id: this.episodesOf, limit: 1 }, { signal: this.stopped.signal });
+    return { zones: (own?.zones ?? []) as unknown as Zone[], only: own?.activity_zones_only ?? false };
   }
 
   /** Boxes of what moves, of the frames that have one, where the run has at most so many. */
   async boxes(most: number, signal: AbortSignal): Promise<{ frame: number; box: Region }[]> {
-    const query = { stream_id: this.stream, max_points: most };
-    const answer = await ask(`v1/runs/${this.id}/signals`, { query, signal });
-    const { signals } = (await answer.json()) as { signals: Schemas.RecordedFrame[] | null };
+    const { signals } = await client.signals(this.id, { stream_id: this.stream, max_points: most }, { signal });
     return (signals ?? []).flatMap(({ frame_index: frame, activity_region: box }) => (box ? [{ frame, box }] : []));
   }
 
