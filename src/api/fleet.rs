@@ -1,8 +1,10 @@
 //! Lists and searches the caller's runs on all servers that mirror their events to one database.
 
 use axum::{Json, response::IntoResponse};
+use media::WallTime;
 use serde::Serialize;
 use serde_json::Value;
+use tokio_postgres::Row;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -13,7 +15,7 @@ use super::{
     search::{QUERY_BYTES_MAX, SEARCH_DEFAULT, SearchLimit},
 };
 use crate::base::{
-    database::{FleetHit, FleetRun},
+    database::DatabaseError,
     json::{BoundedInt, ValueError, declared},
 };
 
@@ -46,17 +48,26 @@ struct RunRecord {
     last_event_at: schema_types::Timestamp,
 }
 
-impl From<FleetRun> for RunRecord {
-    fn from(run: FleetRun) -> RunRecord {
-        RunRecord {
-            node: run.node,
-            run_id: run.run,
-            label: Some(run.label).filter(|label| !label.is_empty()),
-            status: run.status,
-            created_at: run.created_at.into(),
-            last_event_at: run.last_event_at.into(),
-        }
+impl RunRecord {
+    fn of(row: &Row) -> Result<RunRecord, DatabaseError> {
+        Ok(RunRecord {
+            node: row.try_get("node_id")?,
+            run_id: row.try_get("run_id")?,
+            label: label(row)?,
+            status: row.try_get("status")?,
+            created_at: time(row, "created_ms")?,
+            last_event_at: time(row, "last_event_ms")?,
+        })
     }
+}
+
+fn label(row: &Row) -> Result<Option<String>, DatabaseError> {
+    let label: String = row.try_get("label")?;
+    Ok((!label.is_empty()).then_some(label))
+}
+
+fn time(row: &Row, column: &str) -> Result<schema_types::Timestamp, DatabaseError> {
+    Ok(WallTime { epoch_ms: row.try_get(column)? }.into())
 }
 
 /// Runs of every server, newest first.
@@ -79,7 +90,7 @@ pub async fn list(
 ) -> ApiResult {
     let limit = limit.map_or(RUNS_DEFAULT, |BoundedInt(limit)| limit) as usize;
     let runs = app.database()?.fleet_runs(&caller.principal, limit).await?;
-    let runs = runs.into_iter().map(RunRecord::from).collect();
+    let runs = runs.iter().map(RunRecord::of).collect::<Result<_, DatabaseError>>()?;
     Ok(Json(Listed { request_id: caller.request_id.into(), runs }).into_response())
 }
 
@@ -114,17 +125,18 @@ struct HitRecord {
     description: String,
 }
 
-impl From<FleetHit> for HitRecord {
-    fn from(hit: FleetHit) -> HitRecord {
-        HitRecord {
-            node: hit.node,
-            run_id: hit.run,
-            label: Some(hit.label).filter(|label| !label.is_empty()),
-            seq: hit.seq,
-            kind: hit.kind,
-            appended_at: hit.appended_at.into(),
-            description: hit.description,
-        }
+impl HitRecord {
+    fn of(row: &Row) -> Result<HitRecord, DatabaseError> {
+        Ok(HitRecord {
+            node: row.try_get("node_id")?,
+            run_id: row.try_get("run_id")?,
+            label: label(row)?,
+            // Sequence numbers start at 1.
+            seq: row.try_get::<_, i64>("seq")?.unsigned_abs(),
+            kind: row.try_get("kind")?,
+            appended_at: time(row, "appended_ms")?,
+            description: row.try_get("description")?,
+        })
     }
 }
 
@@ -160,6 +172,6 @@ pub async fn search(Call(app, caller): Call, body: JsonBody) -> ApiResult {
     let FleetSearchRequest { query, limit } = body.read()?;
     let limit = limit.map_or(SEARCH_DEFAULT, |BoundedInt(limit)| limit) as usize;
     let hits = app.database()?.fleet_search(&caller.principal, &query, limit).await?;
-    let hits = hits.into_iter().map(HitRecord::from).collect();
+    let hits = hits.iter().map(HitRecord::of).collect::<Result<_, DatabaseError>>()?;
     Ok(Json(Found { request_id: caller.request_id.into(), hits }).into_response())
 }

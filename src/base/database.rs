@@ -22,7 +22,6 @@ use crate::base::backoff::{Backoff, jitter};
 
 pub use feedback::NewFeedback;
 pub(crate) use feedback::{Feedback, FeedbackPage};
-pub(crate) use fleet::{FleetHit, FleetRun};
 pub use target::DatabaseUrl;
 
 /// Delays between attempts to reach the database and apply its schema.
