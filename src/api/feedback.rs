@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use http::Uri;
-use media::{FeedbackId, RunId};
+use media::{FeedbackId, RunId, WallTime};
 use serde::Serialize;
 use tokio::runtime::Handle;
+use tokio_postgres::Row;
 use utoipa::ToSchema;
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
     streamed_json::{READING_BYTES, list as listed, record_texts},
 };
 use crate::base::{
-    database::{Database, Feedback, FeedbackPage, NewFeedback},
+    database::{Database, DatabaseError, FeedbackPage, NewFeedback},
     json::{BoundedInt, BoundedText, ValueError, declared},
     keys::Principal,
 };
@@ -115,16 +116,17 @@ struct FeedbackRecord {
     created_at: schema_types::Timestamp,
 }
 
-impl From<Feedback> for FeedbackRecord {
-    fn from(kept: Feedback) -> FeedbackRecord {
-        FeedbackRecord {
-            feedback_id: kept.id,
-            run_id: kept.run,
-            rating: kept.rating,
-            category: kept.category,
-            feedback: kept.feedback,
-            created_at: kept.created_at.into(),
-        }
+impl FeedbackRecord {
+    /// Reads a row, which may hold invalid values if the table was edited by hand.
+    fn of(row: &Row) -> Result<FeedbackRecord, DatabaseError> {
+        Ok(FeedbackRecord {
+            feedback_id: row.try_get("feedback_id")?,
+            run_id: row.try_get("run_id")?,
+            rating: row.try_get("rating")?,
+            category: row.try_get("category")?,
+            feedback: row.try_get("feedback")?,
+            created_at: WallTime { epoch_ms: row.try_get("created_ms")? }.into(),
+        })
     }
 }
 
@@ -157,7 +159,8 @@ pub async fn list(
     let request_id = caller.request_id;
     if let Some(limit) = page.limit {
         let page = database.feedback(principal, before, limit, is_visible).await?;
-        let feedback = page.feedback.into_iter().map(FeedbackRecord::from).collect();
+        let feedback = page.rows.iter().map(FeedbackRecord::of);
+        let feedback = feedback.collect::<Result<_, DatabaseError>>()?;
         let answer = Json(Listed { request_id: request_id.into(), feedback });
         return Ok(linked(answer, &uri, page.next));
     }
@@ -175,7 +178,7 @@ fn whole(
     page: FeedbackPage,
 ) -> impl Iterator<Item = ApiResult<FeedbackRecord>> + Send + 'static {
     let runtime = Handle::current();
-    let (mut next, mut read) = (page.next, page.feedback.into_iter());
+    let (mut next, mut read) = (page.next, page.rows.into_iter());
     let more = move |before| {
         let is_visible = |run: &str| {
             run.parse().is_ok_and(|run: RunId| app.registry.find(run, &owner).is_some())
@@ -187,10 +190,10 @@ fn whole(
     std::iter::from_fn(move || {
         while read.len() == 0 {
             match more(next.take()?) {
-                Ok(page) => (next, read) = (page.next, page.feedback.into_iter()),
+                Ok(page) => (next, read) = (page.next, page.rows.into_iter()),
                 Err(error) => return Some(Err(error)),
             }
         }
-        Some(Ok(read.next()?.into()))
+        Some(FeedbackRecord::of(&read.next()?).map_err(ApiError::from))
     })
 }

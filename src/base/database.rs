@@ -20,8 +20,8 @@ use tokio_postgres::error::SqlState;
 
 use crate::base::backoff::{Backoff, jitter};
 
+pub(crate) use feedback::FeedbackPage;
 pub use feedback::NewFeedback;
-pub(crate) use feedback::{Feedback, FeedbackPage};
 pub use target::DatabaseUrl;
 
 /// Delays between attempts to reach the database and apply its schema.

@@ -1,6 +1,6 @@
 //! Feedback of callers on runs. Does not know which runs still exist; the caller passes a filter.
 
-use media::{FeedbackId, RunId, WallTime};
+use media::{FeedbackId, RunId};
 use tokio_postgres::{Row, types::ToSql};
 
 use super::{Database, DatabaseError};
@@ -23,24 +23,10 @@ pub struct NewFeedback {
     pub feedback: Option<String>,
 }
 
-/// Feedback as stored.
-#[derive(Clone, Debug)]
-pub struct Feedback {
-    /// Position in the order of all feedback; the cursor of pages.
-    pub position: u64,
-    pub id: String,
-    pub run: String,
-    pub rating: i16,
-    pub category: String,
-    pub feedback: Option<String>,
-    /// Time of storage, by the database's clock.
-    pub created_at: WallTime,
-}
-
 /// A page, newest first.
-#[derive(Clone, Debug)]
 pub struct FeedbackPage {
-    pub feedback: Vec<Feedback>,
+    /// `feedback_id`, `run_id`, `rating`, `category`, `feedback`, and `created_ms` by the database's clock.
+    pub rows: Vec<Row>,
     /// Cursor of the next page, which holds feedback before this position; `None` on the last page.
     pub next: Option<u64>,
 }
@@ -77,7 +63,7 @@ impl Database {
         is_visible: impl Fn(&str) -> bool,
     ) -> Result<FeedbackPage, DatabaseError> {
         const SELECT: &str = "SELECT position, feedback_id, run_id, rating, category, feedback, \
-             (extract(epoch FROM created_at) * 1000)::bigint FROM sightline_feedback \
+             (extract(epoch FROM created_at) * 1000)::bigint AS created_ms FROM sightline_feedback \
              WHERE principal = $1 AND position < $2 ORDER BY position DESC LIMIT $3";
         let mut before =
             before.map_or(i64::MAX, |before| i64::try_from(before).unwrap_or(i64::MAX));
@@ -85,21 +71,22 @@ impl Database {
         let work = async {
             let lease = self.connection().await?;
             let select = lease.prepare_cached(SELECT).await?;
-            let mut page = FeedbackPage { feedback: Vec::new(), next: None };
+            let (mut page, mut last) = (FeedbackPage { rows: Vec::new(), next: None }, None);
             for _ in 0..STEPS {
                 let wanted: [&(dyn ToSql + Sync); 3] =
                     [&principal.as_str(), &before, &(step as i64)];
                 let rows = lease.query(&select, &wanted).await?;
                 let is_last = rows.len() < step;
-                for row in &rows {
-                    let feedback = feedback(row)?;
-                    if page.feedback.len() == limit {
-                        page.next = page.feedback.last().map(|last| last.position);
+                for row in rows {
+                    if page.rows.len() == limit {
+                        page.next = last;
                         break;
                     }
-                    before = feedback.position as i64;
-                    if is_visible(&feedback.run) {
-                        page.feedback.push(feedback);
+                    // The column is an identity, which starts at 1.
+                    before = row.try_get("position")?;
+                    if is_visible(row.try_get("run_id")?) {
+                        last = Some(before.unsigned_abs());
+                        page.rows.push(row);
                     }
                 }
                 if is_last || page.next.is_some() {
@@ -111,18 +98,4 @@ impl Database {
         };
         self.bounded(work).await
     }
-}
-
-/// Parses a row, which may hold invalid values if the table was edited by hand.
-fn feedback(row: &Row) -> Result<Feedback, tokio_postgres::Error> {
-    Ok(Feedback {
-        // The column is an identity, which starts at 1.
-        position: row.try_get::<_, i64>(0)?.max(0) as u64,
-        id: row.try_get(1)?,
-        run: row.try_get(2)?,
-        rating: row.try_get(3)?,
-        category: row.try_get(4)?,
-        feedback: row.try_get(5)?,
-        created_at: WallTime { epoch_ms: row.try_get(6)? },
-    })
 }
