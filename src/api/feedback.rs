@@ -158,13 +158,12 @@ pub async fn list(
     let database = app.database()?;
     let request_id = caller.request_id;
     if let Some(limit) = page.limit {
-        let page = database.feedback(principal, before, limit, is_visible).await?;
-        let feedback = page.rows.iter().map(FeedbackRecord::of);
-        let feedback = feedback.collect::<Result<_, DatabaseError>>()?;
-        let answer = Json(Listed { request_id: request_id.into(), feedback });
+        let read = FeedbackRecord::of;
+        let page = database.feedback(principal, before, limit, is_visible, read).await?;
+        let answer = Json(Listed { request_id: request_id.into(), feedback: page.feedback });
         return Ok(linked(answer, &uri, page.next));
     }
-    let first = database.feedback(principal, before, SLICE, is_visible).await?;
+    let first = database.feedback(principal, before, SLICE, is_visible, FeedbackRecord::of).await?;
     let text = format!(r#"{{"request_id":"{request_id}","feedback":"#);
     let feedback = record_texts(whole(Arc::clone(&app), caller.principal.clone(), first));
     let made = app.blocking(move || listed(text, feedback, || "}".to_owned(), READING_BYTES));
@@ -175,25 +174,25 @@ pub async fn list(
 fn whole(
     app: Arc<App>,
     owner: Principal,
-    page: FeedbackPage,
+    page: FeedbackPage<FeedbackRecord>,
 ) -> impl Iterator<Item = ApiResult<FeedbackRecord>> + Send + 'static {
     let runtime = Handle::current();
-    let (mut next, mut read) = (page.next, page.rows.into_iter());
+    let (mut next, mut read) = (page.next, page.feedback.into_iter());
     let more = move |before| {
         let is_visible = |run: &str| {
             run.parse().is_ok_and(|run: RunId| app.registry.find(run, &owner).is_some())
         };
         let database = app.database()?;
-        let page = runtime.block_on(database.feedback(&owner, Some(before), SLICE, is_visible))?;
-        Ok::<_, ApiError>(page)
+        let page = database.feedback(&owner, Some(before), SLICE, is_visible, FeedbackRecord::of);
+        Ok::<_, ApiError>(runtime.block_on(page)?)
     };
     std::iter::from_fn(move || {
         while read.len() == 0 {
             match more(next.take()?) {
-                Ok(page) => (next, read) = (page.next, page.rows.into_iter()),
+                Ok(page) => (next, read) = (page.next, page.feedback.into_iter()),
                 Err(error) => return Some(Err(error)),
             }
         }
-        Some(FeedbackRecord::of(&read.next()?).map_err(ApiError::from))
+        Some(Ok(read.next()?))
     })
 }

@@ -89,8 +89,7 @@ pub async fn list(
     QueryParams(FleetQuery { limit }): QueryParams<FleetQuery>,
 ) -> ApiResult {
     let limit = limit.map_or(RUNS_DEFAULT, |BoundedInt(limit)| limit) as usize;
-    let runs = app.database()?.fleet_runs(&caller.principal, limit).await?;
-    let runs = runs.iter().map(RunRecord::of).collect::<Result<_, DatabaseError>>()?;
+    let runs = app.database()?.fleet_runs(&caller.principal, limit, RunRecord::of).await?;
     Ok(Json(Listed { request_id: caller.request_id.into(), runs }).into_response())
 }
 
@@ -171,7 +170,7 @@ fn needle(value: &Value) -> Result<String, ValueError> {
 pub async fn search(Call(app, caller): Call, body: JsonBody) -> ApiResult {
     let FleetSearchRequest { query, limit } = body.read()?;
     let limit = limit.map_or(SEARCH_DEFAULT, |BoundedInt(limit)| limit) as usize;
-    let hits = app.database()?.fleet_search(&caller.principal, &query, limit).await?;
-    let hits = hits.iter().map(HitRecord::of).collect::<Result<_, DatabaseError>>()?;
+    let hits =
+        app.database()?.fleet_search(&caller.principal, &query, limit, HitRecord::of).await?;
     Ok(Json(Found { request_id: caller.request_id.into(), hits }).into_response())
 }

@@ -24,9 +24,8 @@ pub struct NewFeedback {
 }
 
 /// A page, newest first.
-pub struct FeedbackPage {
-    /// `feedback_id`, `run_id`, `rating`, `category`, `feedback`, and `created_ms` by the database's clock.
-    pub rows: Vec<Row>,
+pub struct FeedbackPage<T> {
+    pub feedback: Vec<T>,
     /// Cursor of the next page, which holds feedback before this position; `None` on the last page.
     pub next: Option<u64>,
 }
@@ -54,14 +53,16 @@ impl Database {
         self.bounded(work).await
     }
 
-    /// Returns the feedback of `principal` before position `before`, on runs for which `is_visible` is true.
-    pub async fn feedback(
+    /// Returns the feedback of `principal` before position `before`, on runs for which `is_visible` is true, as `read`
+    /// from `feedback_id`, `run_id`, `rating`, `category`, `feedback`, and `created_ms` by the database's clock.
+    pub async fn feedback<T>(
         &self,
         principal: &Principal,
         before: Option<u64>,
         limit: usize,
         is_visible: impl Fn(&str) -> bool,
-    ) -> Result<FeedbackPage, DatabaseError> {
+        read: fn(&Row) -> Result<T, DatabaseError>,
+    ) -> Result<FeedbackPage<T>, DatabaseError> {
         const SELECT: &str = "SELECT position, feedback_id, run_id, rating, category, feedback, \
              (extract(epoch FROM created_at) * 1000)::bigint AS created_ms FROM sightline_feedback \
              WHERE principal = $1 AND position < $2 ORDER BY position DESC LIMIT $3";
@@ -71,14 +72,14 @@ impl Database {
         let work = async {
             let lease = self.connection().await?;
             let select = lease.prepare_cached(SELECT).await?;
-            let (mut page, mut last) = (FeedbackPage { rows: Vec::new(), next: None }, None);
+            let (mut page, mut last) = (FeedbackPage { feedback: Vec::new(), next: None }, None);
             for _ in 0..STEPS {
                 let wanted: [&(dyn ToSql + Sync); 3] =
                     [&principal.as_str(), &before, &(step as i64)];
                 let rows = lease.query(&select, &wanted).await?;
                 let is_last = rows.len() < step;
                 for row in rows {
-                    if page.rows.len() == limit {
+                    if page.feedback.len() == limit {
                         page.next = last;
                         break;
                     }
@@ -86,7 +87,7 @@ impl Database {
                     before = row.try_get("position")?;
                     if is_visible(row.try_get("run_id")?) {
                         last = Some(before.unsigned_abs());
-                        page.rows.push(row);
+                        page.feedback.push(read(&row)?);
                     }
                 }
                 if is_last || page.next.is_some() {

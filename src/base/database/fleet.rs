@@ -6,13 +6,14 @@ use super::{Database, DatabaseError};
 use crate::base::keys::Principal;
 
 impl Database {
-    /// Returns the newest runs of `principal` on all servers: `node_id`, `run_id`, `label`, empty if the run has
-    /// none, `status`, `created_ms` and `last_event_ms`.
-    pub async fn fleet_runs(
+    /// Returns the newest runs of `principal` on all servers, as `read` from `node_id`, `run_id`, `label`, empty if
+    /// the run has none, `status`, `created_ms` and `last_event_ms`.
+    pub async fn fleet_runs<T>(
         &self,
         principal: &Principal,
         limit: usize,
-    ) -> Result<Vec<Row>, DatabaseError> {
+        read: fn(&Row) -> Result<T, DatabaseError>,
+    ) -> Result<Vec<T>, DatabaseError> {
         const SELECT: &str = "SELECT node_id, run_id, label, status, \
              (extract(epoch FROM created_at) * 1000)::bigint AS created_ms, \
              (extract(epoch FROM last_event_at) * 1000)::bigint AS last_event_ms FROM sightline_runs \
@@ -21,19 +22,20 @@ impl Database {
             let lease = self.connection().await?;
             let select = lease.prepare_cached(SELECT).await?;
             let rows = lease.query(&select, &[&principal.as_str(), &(limit as i64)]).await?;
-            Ok((lease, rows))
+            Ok((lease, rows.iter().map(read).collect::<Result<_, DatabaseError>>()?))
         };
         self.bounded(work).await
     }
 
-    /// Returns the newest descriptions in runs of `principal`, on all servers, that contain `text`: `node_id`,
-    /// `run_id`, `label`, `seq`, `kind`, `appended_ms`, and the first 1024 characters of `description`.
-    pub async fn fleet_search(
+    /// Returns the newest descriptions in runs of `principal`, on all servers, that contain `text`, as `read` from
+    /// `node_id`, `run_id`, `label`, `seq`, `kind`, `appended_ms`, and the first 1024 characters of `description`.
+    pub async fn fleet_search<T>(
         &self,
         principal: &Principal,
         text: &str,
         limit: usize,
-    ) -> Result<Vec<Row>, DatabaseError> {
+        read: fn(&Row) -> Result<T, DatabaseError>,
+    ) -> Result<Vec<T>, DatabaseError> {
         const SELECT: &str = "SELECT node_id, run_id, run.label, log.seq, log.kind, \
              (extract(epoch FROM log.appended_at) * 1000)::bigint AS appended_ms, \
              left(log.description, 1024) AS description \
@@ -48,7 +50,7 @@ impl Database {
             let wanted: [&(dyn ToSql + Sync); 3] = [&principal.as_str(), &pattern, &(limit as i64)];
             // Not prepared, so that the planner sees the pattern.
             let rows = lease.query(SELECT, &wanted).await?;
-            Ok((lease, rows))
+            Ok((lease, rows.iter().map(read).collect::<Result<_, DatabaseError>>()?))
         };
         self.bounded(work).await
     }
