@@ -112,5 +112,5 @@ test('the server goes and comes back: no word is lost or twice', async ({ page, 
   await expect(page.getByText('Ended', { exact: true })).toBeVisible({ timeout: 30_000 });
   const run = /run-[0-9a-f]{32}/.exec(page.url())?.[0] ?? '';
   const { count } = await api<{ count: number }>(server, 'GET', `runs/${run}/interactions`);
-  await expect(page.getByRole('region', { name: 'Seen' }).locator('.head .dim')).toHaveText(String(count));
+  await expect(page.getByRole('region', { name: 'Seen' }).locator('.panel-head .dim')).toHaveText(String(count));
 });
