@@ -3,7 +3,7 @@
 import type { RunPage } from '../run/page.svelte';
 import type { Episode } from './episodes';
 import { endOf, type Layout, type Marker, type Row } from './lanes';
-import { levelOf, span, tOf } from './scale';
+import { levelOf, span, tOf, type View } from './scale';
 import { slots } from './stills';
 import { wheelFactor, whole } from './view';
 
@@ -252,30 +252,24 @@ export class Pointer {
   private clickedActivity(x: number): boolean {
     const page = this.plot.page();
     const found = this.episodesAt(x);
-    const perPx = span(page.view) / this.plot.width();
-    const small = found.filter((one) => (one.end_pts_ms ?? Infinity) - one.start_pts_ms < perPx * 4);
-    if (small.length > 2) {
-      const ends = small.map((one) => one.end_pts_ms!);
-      page.fit(Math.min(...small.map((one) => one.start_pts_ms)) - perPx * 4, Math.max(...ends) + perPx * 4);
-    } else if (found[0]) page.selectEpisode(found[0]);
-    return found.length > 0;
+    return this.chosen(found, (one) => ({ from: one.start_pts_ms, to: one.end_pts_ms ?? Infinity }), found[0], (one) => page.selectEpisode(one));
   }
 
-  /** A click on one marker selects it, on several that are drawn as one zooms to them. */
   private clickedLane(row: Row, x: number): boolean {
     const page = this.plot.page();
-    const found = this.markersAt(row, x);
-    const perPx = span(page.view) / this.plot.width();
-    const small = found.filter((marker) => endOf(marker, page.data.limits.frameMs) - marker.start_pts_ms < perPx * 4);
-    if (small.length > 2) {
-      const first = small[0]!;
-      const last = small[small.length - 1]!;
-      page.fit(first.start_pts_ms - perPx * 4, endOf(last, page.data.limits.frameMs) + perPx * 4);
-      return true;
-    }
-    const t = this.time(x);
-    const hit = found.find((marker) => marker.start_pts_ms <= t && endOf(marker, page.data.limits.frameMs) > t) ?? found[0];
-    if (hit) page.select(hit);
+    const place = (marker: Marker) => ({ from: marker.start_pts_ms, to: endOf(marker, page.data.limits.frameMs) });
+    const [found, t] = [this.markersAt(row, x), this.time(x)];
+    const hit = found.find((marker) => place(marker).from <= t && place(marker).to > t) ?? found[0];
+    return this.chosen(found, place, hit, (marker) => page.select(marker));
+  }
+
+  /** A click on one selects it, on several that are drawn as one zooms to them. */
+  private chosen<T>(found: T[], place: (one: T) => View, hit: T | undefined, select: (one: T) => void): boolean {
+    const page = this.plot.page();
+    const close = (span(page.view) / this.plot.width()) * 4;
+    const small = found.map(place).filter((at) => span(at) < close);
+    if (small.length > 2) page.fit(Math.min(...small.map((at) => at.from)) - close, Math.max(...small.map((at) => at.to)) + close);
+    else if (hit) select(hit);
     return hit !== undefined;
   }
 
