@@ -1,5 +1,4 @@
 /** Hits of a search in the order and groups that the page shows them in. */
-import { firstWhere } from '../timeline/order';
 import type { Run, Schemas } from '../api/client';
 
 export type Hit = Schemas.SearchHit;
@@ -45,11 +44,4 @@ export function byTime(hits: readonly Hit[], at: (hit: Hit) => number, dayOf: (a
     else groups.push({ key, hits: [hit] });
   }
   return groups;
-}
-
-/** The item of `sorted` (by time) that is nearest to `pts`. */
-export function nearest<T extends { pts_ms: number }>(sorted: readonly T[], pts: number): number {
-  const at = firstWhere(sorted.length, (i) => sorted[i]!.pts_ms >= pts);
-  const [before, after] = [sorted[at - 1], sorted[at]];
-  return before && (!after || pts - before.pts_ms <= after.pts_ms - pts) ? at - 1 : at;
 }

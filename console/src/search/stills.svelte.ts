@@ -1,7 +1,7 @@
 /** Stills of the runs that were found in: listed once a run, a few runs at a time. */
 import { SvelteMap } from 'svelte/reactivity';
 import { client, type Schemas } from '../api/client';
-import { nearest } from './hits';
+import { nearestOf } from '../timeline/order';
 
 const AT_ONCE = 3;
 const RUNS_MAX = 200;
@@ -31,14 +31,17 @@ export class Stills {
   /** The still nearest to a moment, and so many around it. */
   around(run: string, pts: number, count: number): readonly Schemas.Keyframe[] {
     const all = this.of(run);
-    const at = nearest(all, pts);
-    const from = Math.max(0, Math.min(at - Math.floor(count / 2), all.length - count));
+    const from = Math.max(0, Math.min(this.#nearest(all, pts) - Math.floor(count / 2), all.length - count));
     return all.slice(from, from + count);
   }
 
   at(run: string, pts: number | null): Schemas.Keyframe | undefined {
     const all = this.of(run);
-    return all[nearest(all, pts ?? 0)];
+    return all[this.#nearest(all, pts ?? 0)];
+  }
+
+  #nearest(all: readonly Schemas.Keyframe[], pts: number): number {
+    return nearestOf(all.length, (i) => all[i]!.pts_ms, pts);
   }
 
   #next(): void {

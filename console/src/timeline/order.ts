@@ -8,3 +8,9 @@ export function firstWhere(length: number, holds: (index: number) => boolean): n
   }
   return low;
 }
+
+/** The index of the sorted value that is nearest to `t`; -1 where there is none. */
+export function nearestOf(length: number, valueAt: (index: number) => number, t: number): number {
+  const at = firstWhere(length, (i) => valueAt(i) >= t);
+  return at > 0 && (at === length || t - valueAt(at - 1) <= valueAt(at) - t) ? at - 1 : at < length ? at : -1;
+}

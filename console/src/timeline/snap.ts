@@ -1,16 +1,13 @@
 /** Sticks the head to what is worth hitting. */
 
-import { firstWhere } from './order';
+import { nearestOf } from './order';
 import { span, type View } from './scale';
 
 const REACH_PX = 6;
 
 /** The value of a sorted list that is nearest to `t`. */
 export function nearest(sorted: ArrayLike<number>, t: number): number | undefined {
-  const at = firstWhere(sorted.length, (i) => sorted[i]! >= t);
-  const [before, after] = [sorted[at - 1], sorted[at]];
-  if (before === undefined || after === undefined) return after ?? before;
-  return t - before <= after - t ? before : after;
+  return sorted[nearestOf(sorted.length, (i) => sorted[i]!, t)];
 }
 
 export interface SnapTargets {

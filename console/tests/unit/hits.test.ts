@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { byRun, byTime, marked, nearest, wallOf, type Hit } from '../../src/search/hits';
+import { byRun, byTime, marked, wallOf, type Hit } from '../../src/search/hits';
 
 const hit = (seq: number, run_id: string, pts_ms: number | null): Hit => ({ seq, run_id, pts_ms, kind: 'vlm', description: '', snippet: '' });
 
@@ -30,8 +30,4 @@ test('wall time is the stream\'s start, else the run\'s beginning', () => {
   const run = { created_at: '2026-11-24T10:00:00Z', wall_start_ms: {} as Record<string, number | null> };
   expect(wallOf(hit(1, 'a', 1500), run)).toBe(Date.parse('2026-11-24T10:00:01.500Z'));
   expect(wallOf(hit(1, 'a', 1500), { ...run, wall_start_ms: { main: 1000 } })).toBe(2500);
-});
-
-test.each([[0, 0], [99, 0], [151, 1], [149, 0], [350, 2], [9999, 2]])('the still nearest to %i is the one at place %i', (pts, place) => {
-  expect(nearest([{ pts_ms: 100 }, { pts_ms: 200 }, { pts_ms: 300 }], pts)).toBe(place);
 });

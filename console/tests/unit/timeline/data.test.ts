@@ -116,6 +116,7 @@ describe('snap', () => {
     const frames = [0, 33, 67, 100];
     expect(snapped(60, view, 1000, { marks: [], frames }, false)).toBe(67);
   });
+  test.each([[0, 100], [99, 100], [149, 100], [150, 100], [151, 200], [350, 300], [9999, 300]])('the nearest to %i is %i', (t, value) => expect(nearest([100, 200, 300], t)).toBe(value));
   test('the nearest of nothing is nothing', () => expect(nearest([], 1)).toBeUndefined());
 });
 
