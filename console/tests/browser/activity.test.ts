@@ -1,23 +1,11 @@
 /** The lane of activity: episodes on the timeline, in lists and over the still, as they come too, against the server. */
-import { spawn } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import type { Page } from '@playwright/test';
 import { clip } from '../support/clips';
+import { choose, open, painted, player, plot, slider, why } from '../support/run-page';
 import { api, makeRun } from '../support/runs';
 import { axe, expect, picture, test, theme } from '../support/test';
 
 interface Episode { start_frame: number; end_frame: number; start_pts_ms: number; end_pts_ms: number; peak_frame: number; region: { x: number; y: number; width: number; height: number } }
-
-const CLI = process.env['SIGHTLINE_BINARY'] ?? fileURLToPath(new URL('../../../target/debug/sightline', import.meta.url));
-const plot = (page: Page) => page.locator('.plot');
-const player = (page: Page) => page.getByRole('region', { name: 'Picture' });
-const why = (page: Page) => page.getByRole('region', { name: 'Why this frame' });
-const slider = (page: Page) => page.getByRole('slider', { name: 'Head' });
-
-async function open(page: Page, address: string): Promise<void> {
-  await page.goto(address);
-  await expect(page.getByTestId('timeline')).toHaveAttribute('data-full', /[1-9]/);
-}
 
 /** A place of the lane's bars, at a moment of the run's 12 s. */
 async function barAt(page: Page, ms: number): Promise<{ x: number; y: number }> {
@@ -89,8 +77,7 @@ test.describe('two movements', () => {
 
   test('other limits show other episodes at once', async ({ page, site }) => {
     await open(page, `${site}runs/${run}`);
-    await page.getByRole('button', { name: 'More' }).click();
-    await page.getByRole('menuitem', { name: 'Try other limits' }).click();
+    await choose(page, 'Try other limits');
     const limits = page.getByRole('region', { name: 'Try other limits' });
     await limits.getByRole('slider', { name: 'Activity begins' }).fill('0.2');
     await expect(limits).toContainText('0 episodes of activity, 2 recorded.');
@@ -117,27 +104,23 @@ test.describe('two movements', () => {
   });
 });
 
-test('episodes of a camera come as they happen, open while they last', async ({ page, server, site }) => {
-  const publisher = spawn(CLI, ['whip', 'publish', '--loop', '--api-key', server.keys['tester'] ?? '', clip('walk.mp4'), `${server.url}/v1/stream/whip`], { stdio: 'ignore' });
-  try {
-    await page.goto(`${site}live?feed=all`);
-    await expect(page).toHaveURL(/\/live\/run-/, { timeout: 20_000 });
-    await page.getByRole('link', { name: 'Open timeline' }).first().click();
-    await expect(page.getByTestId('timeline')).toHaveAttribute('data-full', /[1-9]/, { timeout: 20_000 });
-    await page.keyboard.press('t');
-    const table = page.getByRole('region', { name: 'Table of what is in view' });
-    await table.getByRole('tab', { name: 'Activity' }).click();
-    await expect(table.getByRole('cell', { name: 'lasts' })).toBeVisible({ timeout: 30_000 });
-    await page.keyboard.press('t');
-    await picture(page, 'activity-live');
-    await page.keyboard.press('t');
-    await table.getByRole('tab', { name: 'Activity' }).click();
-    await expect(table.getByRole('cell', { name: 'lasts' })).toHaveCount(0, { timeout: 15_000 });
-    await expect(table.getByRole('row').nth(1).getByRole('cell').nth(2)).toHaveText(/ s$/);
-    await page.goBack();
-    await page.getByText('All events').click();
-    await expect(page.getByText(/^Something begins to move, [\d.]+ % of the picture$/).first()).toBeVisible({ timeout: 30_000 });
-  } finally {
-    publisher.kill('SIGINT');
-  }
+test('episodes of a camera come as they happen, open while they last', async ({ page, publish, site }) => {
+  await publish(clip('walk.mp4'));
+  await page.goto(`${site}live?feed=all`);
+  await expect(page).toHaveURL(/\/live\/run-/, { timeout: 20_000 });
+  await page.getByRole('link', { name: 'Open timeline' }).first().click();
+  await painted(page, 20_000);
+  await page.keyboard.press('t');
+  const table = page.getByRole('region', { name: 'Table of what is in view' });
+  await table.getByRole('tab', { name: 'Activity' }).click();
+  await expect(table.getByRole('cell', { name: 'lasts' })).toBeVisible({ timeout: 30_000 });
+  await page.keyboard.press('t');
+  await picture(page, 'activity-live');
+  await page.keyboard.press('t');
+  await table.getByRole('tab', { name: 'Activity' }).click();
+  await expect(table.getByRole('cell', { name: 'lasts' })).toHaveCount(0, { timeout: 15_000 });
+  await expect(table.getByRole('row').nth(1).getByRole('cell').nth(2)).toHaveText(/ s$/);
+  await page.goBack();
+  await page.getByText('All events').click();
+  await expect(page.getByText(/^Something begins to move, [\d.]+ % of the picture$/).first()).toBeVisible({ timeout: 30_000 });
 });

@@ -1,31 +1,10 @@
 /** The Live page: published from this browser's fake camera, watched from another program, asked about. */
-import { spawn, type ChildProcess } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { axe, expect, picture, signIn, test, theme } from '../support/test';
+import { WITH_CAMERA } from '../support/chromium';
 import { clip } from '../support/clips';
 import { api } from '../support/runs';
 
-const CLI = process.env.SIGHTLINE_BINARY ?? fileURLToPath(new URL('../../../target/debug/sightline', import.meta.url));
-
-test.use({
-  permissions: ['camera'],
-  launchOptions: {
-    executablePath: '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--use-fake-device-for-media-stream', '--use-fake-ui-for-media-stream', '--auto-select-desktop-capture-source=Entire screen'],
-  },
-});
-
-let publishers: ChildProcess[] = [];
-test.afterEach(() => {
-  publishers.forEach((child) => child.kill('SIGKILL'));
-  publishers = [];
-});
-
-/** Another program publishes a clip over and over. */
-function publish(server: { url: string; keys: Record<string, string> }, file: string, ...more: string[]): void {
-  const args = ['whip', 'publish', file, `${server.url}/v1/stream/whip`, '--loop', ...more];
-  publishers.push(spawn(CLI, args, { env: { ...process.env, SIGHTLINE_API_KEY: server.keys['tester'] ?? '' }, stdio: 'ignore' }));
-}
+test.use({ permissions: ['camera'], launchOptions: WITH_CAMERA });
 
 test('a camera is published: words, stills and figures come, a prompt is changed, the session is ended', async ({ page, site }) => {
   await page.goto(`${site}live`);
@@ -60,8 +39,8 @@ test('a camera is published: words, stills and figures come, a prompt is changed
   await expect(page.getByRole('dialog', { name: 'Ask about this' }).getByRole('textbox', { name: 'Question' })).toBeFocused();
 });
 
-test('another program is watched, and a model is asked about its newest still', async ({ page, site, server }) => {
-  publish(server, clip('cuts.mp4'));
+test('another program is watched, and a model is asked about its newest still', async ({ page, publish, site, server }) => {
+  await publish(clip('cuts.mp4'));
   await page.goto(`${site}live`);
   await expect(page.locator('.card').first()).toBeVisible({ timeout: 20_000 });
   await page.locator('.card').first().click();
@@ -100,8 +79,8 @@ test('a camera that may not be used is said, and what to do', async ({ page, sit
   await expect(page.getByRole('button', { name: 'Camera' })).toBeEnabled();
 });
 
-test('the server goes and comes back: no word is lost or twice', async ({ page, site, server }) => {
-  publish(server, clip('cuts.mp4'));
+test('the server goes and comes back: no word is lost or twice', async ({ page, publish, site, server }) => {
+  await publish(clip('cuts.mp4'));
   await page.goto(`${site}live`);
   await page.locator('.card').first().click({ timeout: 20_000 });
   await expect(page.getByText('Scene cut').first()).toBeVisible({ timeout: 30_000 });

@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, renameSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from '@playwright/test';
+import { player } from '../support/run-page';
 import { makeRun } from '../support/runs';
 import { expect, test } from '../support/test';
 
@@ -44,21 +45,21 @@ for (const [name, { filter, args, numberOf }] of Object.entries(KINDS)) {
   test(`${name}: the frame shown is the frame asked for`, async ({ page, server, site }) => {
     const run = await makeRun(server, { file: drawn(name, filter, args) });
     await page.goto(`${site}runs/${run}`);
-    const player = page.getByRole('region', { name: 'Picture' });
-    await expect(player).toHaveAttribute('data-state', 'ready');
+    const video = player(page);
+    await expect(video).toHaveAttribute('data-state', 'ready');
     for (const frame of [1, 2, 30, 31, 47, 48, 63, 7, 80, 0]) {
       await page.keyboard.press('g');
       await page.keyboard.type(`#${frame}`);
       await page.keyboard.press('Enter');
-      await expect(player).toHaveAttribute('data-frame', String(frame));
-      await expect(player).toHaveAttribute('data-shown', String(frame));
-      await expect(player).toHaveAttribute('data-off', '0');
+      await expect(video).toHaveAttribute('data-frame', String(frame));
+      await expect(video).toHaveAttribute('data-shown', String(frame));
+      await expect(video).toHaveAttribute('data-off', '0');
       expect(await shownNumber(page), `frame ${frame}`).toBe(numberOf(frame));
-      await expect(player).toContainText('Video in step');
+      await expect(video).toContainText('Video in step');
     }
     for (let frame = 1; frame < 12; frame++) {
       await page.keyboard.press('.');
-      await expect(player).toHaveAttribute('data-shown', String(frame));
+      await expect(video).toHaveAttribute('data-shown', String(frame));
       expect(await shownNumber(page), `step to ${frame}`).toBe(numberOf(frame));
     }
   });

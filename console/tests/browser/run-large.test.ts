@@ -1,6 +1,7 @@
 /** Three hours at 30 a second: 324,000 rows, 2,000 markers, 5,000 episodes of activity, 10,000 events. The answers are made here, in the shape of the server's. */
 import type { Page } from '@playwright/test';
 import { readFileSync } from 'node:fs';
+import { open } from '../support/run-page';
 import { expect, picture, test } from '../support/test';
 
 const RUN = `run-${'5'.repeat(32)}`;
@@ -77,14 +78,11 @@ async function answer(page: Page): Promise<void> {
 
 test('three hours paint soon and pan by shifting what is drawn', async ({ page, site }) => {
   await answer(page);
-  await page.goto(`${site}runs/${RUN}?t=5400000`);
-  const timeline = page.getByTestId('timeline');
-  await expect(timeline).toHaveAttribute('data-full', /[1-9]/);
+  await open(page, `${site}runs/${RUN}?t=5400000`);
   const painted = await page.evaluate(() => performance.getEntriesByName('timeline-painted')[0]?.startTime ?? NaN);
   await expect(page.getByText('324,000 frames at 30 fps')).toBeVisible();
   for (const [name, length] of [['hours', 3600_000], ['minutes', 300_000], ['frames', 4000]] as const) {
-    await page.goto(`${site}runs/${RUN}?t=5400000&from=${5_400_000 - length / 2}&to=${5_400_000 + length / 2}`);
-    await expect(timeline).toHaveAttribute('data-full', /[1-9]/);
+    await open(page, `${site}runs/${RUN}?t=5400000&from=${5_400_000 - length / 2}&to=${5_400_000 + length / 2}`);
     await page.waitForLoadState('networkidle');
     const told = await page.evaluate(async () => {
       const plot = document.querySelector('.plot')!;
@@ -119,8 +117,7 @@ test('a peak of one frame among 324,000 is seen at every zoom', async ({ page, s
   await answer(page);
   const peak = pts(9001 + 18_000 * 9);
   for (const length of [10_800_000, 600_000, 5000]) {
-    await page.goto(`${site}runs/${RUN}?t=0&from=${peak - length / 2}&to=${peak + length / 2}`);
-    await expect(page.getByTestId('timeline')).toHaveAttribute('data-full', /[1-9]/);
+    await open(page, `${site}runs/${RUN}?t=0&from=${peak - length / 2}&to=${peak + length / 2}`);
     await expect(page.locator('.label.signal').filter({ hasText: 'Scene' })).not.toHaveClass(/quiet/);
   }
 });

@@ -1,21 +1,13 @@
 /** The page of a run, by pointer and by keyboard, against the server. */
 import type { Page } from '@playwright/test';
 import { clip } from '../support/clips';
+import { choose, open, player, plot, slider, why } from '../support/run-page';
 import { api, makeRun } from '../support/runs';
 import { axe, expect, picture, test, theme } from '../support/test';
 
-const plot = (page: Page) => page.locator('.plot');
-const player = (page: Page) => page.getByRole('region', { name: 'Picture' });
-const why = (page: Page) => page.getByRole('region', { name: 'Why this frame' });
-const slider = (page: Page) => page.getByRole('slider', { name: 'Head' });
 const head = async (page: Page) => Number(await slider(page).getAttribute('aria-valuenow'));
 const query = (page: Page) => new URL(page.url()).searchParams;
 const view = (page: Page) => ({ from: Number(query(page).get('from')), to: Number(query(page).get('to')) });
-
-async function open(page: Page, address: string): Promise<void> {
-  await page.goto(address);
-  await expect(page.getByTestId('timeline')).toHaveAttribute('data-full', /[1-9]/);
-}
 
 test.describe('a described run', () => {
   let run: string;
@@ -256,8 +248,7 @@ test.describe('a described run', () => {
 
   test('an ended run lets limits be tried and says why they cannot be applied', async ({ page, site }) => {
     await open(page, `${site}runs/${run}`);
-    await page.getByRole('button', { name: 'More' }).click();
-    await page.getByRole('menuitem', { name: 'Try other limits' }).click();
+    await choose(page, 'Try other limits');
     const limits = page.getByRole('region', { name: 'Try other limits' });
     await limits.getByRole('slider', { name: 'Still every n seconds' }).fill('0');
     await expect(limits.getByRole('status')).toContainText(/\d+ stills kept instead of \d+\./);
@@ -275,8 +266,7 @@ test.describe('a described run', () => {
       expect(await axe(page)).toEqual([]);
     }
     await page.keyboard.press('t');
-    await page.getByRole('button', { name: 'More' }).click();
-    await page.getByRole('menuitem', { name: 'Try other limits' }).click();
+    await choose(page, 'Try other limits');
     for (const scheme of ['dark', 'light'] as const) {
       await theme(page, scheme);
       expect(await axe(page)).toEqual([]);

@@ -1,26 +1,20 @@
 /** Zones: drawn over a still by pointer and by keyboard, judged, used for a new analysis and a camera. */
 import type { Page } from '@playwright/test';
+import { WITH_CAMERA } from '../support/chromium';
 import { clip } from '../support/clips';
+import { choose, open } from '../support/run-page';
 import { api, makeRun } from '../support/runs';
 import { axe, expect, picture, test, theme } from '../support/test';
 
-test.use({
-  permissions: ['camera', 'clipboard-read', 'clipboard-write'],
-  launchOptions: {
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--use-fake-device-for-media-stream', '--use-fake-ui-for-media-stream'],
-  },
-});
+test.use({ permissions: ['camera', 'clipboard-read', 'clipboard-write'], launchOptions: WITH_CAMERA });
 
 const panel = (page: Page) => page.getByRole('region', { name: 'Zones' });
 const layer = (page: Page) => page.getByRole('group', { name: 'Zones on the picture' });
 const corner = (page: Page, n: number) => layer(page).getByRole('button', { name: new RegExp(`^Corner ${n} of`) });
 
 async function draw(page: Page, address: string): Promise<void> {
-  await page.goto(address);
-  await expect(page.getByTestId('timeline')).toHaveAttribute('data-full', /[1-9]/);
-  await page.getByRole('button', { name: 'More' }).click();
-  await page.getByRole('menuitem', { name: 'Draw zones' }).click();
+  await open(page, address);
+  await choose(page, 'Draw zones');
   await expect(panel(page)).toBeVisible();
 }
 
@@ -86,8 +80,7 @@ test('a zone is drawn, judged at once, refused where it is wrong, and used for a
   await expect(page.locator('.label.activity')).toContainText('1 episode', { timeout: 20_000 });
   await page.keyboard.press('e');
   await expect(page.getByRole('region', { name: 'Why this frame' })).toContainText('In the zone door.');
-  await page.getByRole('button', { name: 'More' }).click();
-  await page.getByRole('menuitem', { name: 'Draw zones' }).click();
+  await choose(page, 'Draw zones');
   await expect(panel(page).getByRole('textbox', { name: 'Name of zone 1' })).toHaveValue('door');
   await expect(panel(page).getByRole('checkbox')).toBeChecked();
 });

@@ -1,4 +1,5 @@
 /** `test` with a server, its console and a page that has its key; every page fails the test on a script error or a breach of the policy. */
+import { spawn, type ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test as bare, type Page } from '@playwright/test';
@@ -7,6 +8,8 @@ import { startServer, type Server } from './server';
 import { startSite } from './site';
 
 export { expect } from '@playwright/test';
+
+const CLI = process.env['SIGHTLINE_BINARY'] ?? fileURLToPath(new URL('../../../target/debug/sightline', import.meta.url));
 
 interface World {
   server: Server;
@@ -20,7 +23,7 @@ const SEEN = [
 ];
 
 /** One server for all tests of a worker: each makes runs of its own. */
-export const test = bare.extend<{ errors: string[] }, World & { world: World }>({
+export const test = bare.extend<{ errors: string[]; publish: (file: string) => Promise<string> }, World & { world: World }>({
   world: [async ({}, use) => {
     const model = await startModel((number) => finding(SEEN[number % SEEN.length] ?? '', number % 2 ? 'person' : 'vehicle', 0.6 + (number % 4) / 10));
     const server = await startServer({ names: ['tester', 'other'], model: model.url, env: { SERVICE_ACTIVE_STREAM_LIMIT: '100' } });
@@ -33,6 +36,23 @@ export const test = bare.extend<{ errors: string[] }, World & { world: World }>(
   server: [async ({ world }, use) => use(world.server), { scope: 'worker' }],
   site: [async ({ world }, use) => use(world.site), { scope: 'worker' }],
   errors: async ({}, use) => use([]),
+  /** Another program publishes a clip over and over until the test ends; gives the run's id. */
+  publish: async ({ server }, use) => {
+    const publishers: ChildProcess[] = [];
+    await use((file) => new Promise((resolve, reject) => {
+      const env = { ...process.env, SIGHTLINE_API_KEY: server.keys['tester'] ?? '' };
+      const publisher = spawn(CLI, ['whip', 'publish', file, `${server.url}/v1/stream/whip`, '--loop'], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+      publishers.push(publisher);
+      let said = '';
+      for (const stream of [publisher.stdout, publisher.stderr]) stream.on('data', (text: Buffer) => {
+        said += text.toString();
+        const run = /run-[0-9a-f]{32}/.exec(said);
+        if (run) resolve(run[0]);
+      });
+      publisher.on('exit', () => reject(new Error(said)));
+    }));
+    for (const publisher of publishers) publisher.kill('SIGINT');
+  },
   page: async ({ page, server, errors }, use) => {
     await signIn(page, server.keys['tester'] ?? '');
     page.on('pageerror', (error) => errors.push(error.message));
