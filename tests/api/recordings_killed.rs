@@ -122,16 +122,16 @@ fn a_recording_whose_end_finds_no_room_is_closed_as_soon_as_there_is() {
         return;
     }
     let disk = SmallDisk::new(64);
-    let setup = watching()
-        .var("SERVICE_GATE_KEEPALIVE_FRAMES", "2")
-        .var("SERVICE_DISK_RESERVE_MIB", "8")
-        .on_small_disk(&disk);
     let camera = Camera::start("none", &[format!("/live={FAST}")]);
-    // Cuts it off, the end of both its run and its job, and the reason.
-    for (cut, end, reason) in [
-        ("kill", "failed", "interrupted"),
-        ("stop", "cancelled", "there was no room to record its end"),
+    // Cuts it off, the end of both its run and its job, and the reason. A still without room would end the job before its stop.
+    for (cut, keepalive, end, reason) in [
+        ("kill", "2", "failed", "interrupted"),
+        ("stop", "10000", "cancelled", "there was no room to record its end"),
     ] {
+        let setup = watching()
+            .var("SERVICE_GATE_KEEPALIVE_FRAMES", keepalive)
+            .var("SERVICE_DISK_RESERVE_MIB", "8")
+            .on_small_disk(&disk);
         let mut server = setup.start();
         let run = record(&server, camera.port, &json!([]));
         // Few rows are part of their event, for which there is room.
