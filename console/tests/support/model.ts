@@ -24,20 +24,17 @@ export function finding(description: string, event_type = 'vehicle', confidence 
   return { event_type, object_label: event_type, summary: description, description, confidence };
 }
 
-/** Answers question after question with what `answer` gives for its number, as a finding or, where it is a text, as it is. */
-export async function startModel(answer: (number: number, question: string) => Finding | string): Promise<Model> {
+/** Answers question after question with what `answer` gives for its number. */
+export async function startModel(answer: (number: number) => Finding | Promise<Finding>): Promise<Model> {
   let asked = 0;
   const server: Server = createServer((request, response) => {
-    let body = '';
-    request.on('data', (chunk: Buffer) => (body += chunk.toString()));
-    request.on('end', () => {
+    request.resume().on('end', async () => {
       response.setHeader('content-type', 'application/json');
       if (request.method === 'GET') {
         response.end(JSON.stringify({ object: 'list', data: [{ id: 'Qwen/Qwen3-VL-8B-Instruct', object: 'model' }] }));
         return;
       }
-      const said = answer(asked++, body);
-      const content = typeof said === 'string' ? said : JSON.stringify(said);
+      const content = JSON.stringify(await answer(asked++));
       response.end(JSON.stringify({
         id: 'chatcmpl-1', object: 'chat.completion', created: 0, model: 'Qwen/Qwen3-VL-8B-Instruct',
         choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }],

@@ -1,9 +1,8 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Server } from "../../../../console/tests/support/server.js";
+import { Server, freePort } from "../../../../console/tests/support/server.js";
 import { type ClientOptions, SightlineClient } from "../../src/index.js";
 import type { Places, World } from "../e2e/world.js";
 import { startModel } from "./model.js";
@@ -93,15 +92,6 @@ async function server(env: Record<string, string>): Promise<Server> {
 export async function openServer(env: Record<string, string>) {
   const opened = await server(env);
   return { url: opened.url, client: new SightlineClient(opened.url, { apiKey: KEY }), stop: () => opened.remove() };
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const probe = createServer().listen(0, "127.0.0.1", () => {
-      const { port } = probe.address() as { port: number };
-      probe.close(() => resolve(port));
-    });
-  });
 }
 
 /** Three shots of fifteen frames, drawn once. */
