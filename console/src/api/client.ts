@@ -6,8 +6,6 @@ import { connection, observedFetch } from './connection.svelte';
 
 export type { Schemas } from 'sightline-client';
 export type Run = Schemas.Run;
-export type RunSummary = Schemas.RunSummary;
-export type Job = Schemas.Job;
 export type Model = Schemas.Model;
 
 const address = location.origin + base.replace(/\/$/, '');

@@ -22,11 +22,9 @@ import type { Zone } from '../zones/geometry';
 
 export interface Analysis {
   id: string;
-  seq: number;
   model: string;
   markers: number;
   gate: Thresholds | null;
-  stream: string;
 }
 
 /** Fields that a chunk's answer and a live finding share. */
@@ -235,18 +233,18 @@ export class RunData {
 
   async loadAnalyses(): Promise<void> {
     const found: Analysis[] = [];
-    await this.queried('analysis_generated', (payload, seq) => {
-      const made = payload as { analysis_id?: string; model: string; markers: number; gate?: Thresholds; stream_id: string };
-      if (made.analysis_id) found.push({ id: made.analysis_id, seq, model: made.model, markers: made.markers, gate: made.gate ?? null, stream: made.stream_id });
+    await this.queried('analysis_generated', (payload) => {
+      const { analysis_id: id, model, markers, gate = null } = payload as { analysis_id?: string; model: string; markers: number; gate?: Thresholds };
+      if (id) found.push({ id, model, markers, gate });
     });
     this.analyses = found;
   }
 
-  private async queried(kind: Schemas.EventKind, take: (payload: Record<string, unknown>, seq: number) => void): Promise<void> {
+  private async queried(kind: Schemas.EventKind, take: (payload: Record<string, unknown>) => void): Promise<void> {
     let from = 0;
     for (let page = 0; page < 10; page++) {
       const answer = await client.query({ run_id: this.id, kind, from_seq: from }, { signal: this.stopped.signal });
-      for (const { payload, seq } of answer.matches) take(payload as Record<string, unknown>, seq);
+      for (const { payload } of answer.matches) take(payload as Record<string, unknown>);
       if (!answer.has_more) return;
       from = answer.next_from_seq;
     }

@@ -119,7 +119,3 @@ export function why(frame: FrameAnswer, first: number, name: (signal: Bar['signa
 }
 
 const shareOf = (bar: Bar): number => (bar.limit > 0 ? bar.value / bar.limit : bar.value > 0 ? Infinity : 0);
-
-/** Colour of a reason among the data. */
-export const colourOf = (reason: string): 'cut' | 'art' | null =>
-  reason === 'scene_cut' ? 'cut' : reason === 'exposure_shift' || reason in ARTIFACTS ? 'art' : null;
