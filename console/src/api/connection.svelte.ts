@@ -4,6 +4,8 @@ import { base } from '../app/router.svelte';
 
 const PLACE = 'sightline.key';
 const WAITS_S = [1, 2, 4, 8, 10];
+/** A server that is tried and has not answered by then has not. */
+const ANSWER_MS = 5000;
 
 const state = $state({
   key: sessionStorage.getItem(PLACE),
@@ -76,23 +78,24 @@ export async function observedFetch(input: RequestInfo | URL, init?: RequestInit
 /** Notes that something of the server has arrived: an answer, an event, a heartbeat. */
 export function heard(): void {
   if (state.retryIn === null) return;
-  trying = false;
+  trying = null;
   state.retryIn = null;
   hurry();
   state.epoch += 1;
 }
 
-let trying = false;
+/** The loop that tries, by its name: another one may have begun while it waited for an answer. */
+let trying: symbol | null = null;
 let hurry: () => void = () => {};
 
 /** Tries until the server answers: after 1, 2, 4, 8 and then every 10 seconds, or when asked to hurry. */
 async function lost(): Promise<void> {
   if (trying) return;
-  trying = true;
-  for (let attempt = 0; trying; attempt += 1) {
+  const mine = (trying = Symbol());
+  for (let attempt = 0; trying === mine; attempt += 1) {
     await counted(WAITS_S[Math.min(attempt, WAITS_S.length - 1)] ?? 10);
     try {
-      if ((await fetch(`${base}v1/health`, { cache: 'no-store' })).ok) heard();
+      if ((await fetch(`${base}v1/health`, { cache: 'no-store', signal: AbortSignal.timeout(ANSWER_MS) })).ok) heard();
     } catch {
       // Still away.
     }
@@ -104,7 +107,7 @@ function counted(seconds: number): Promise<void> {
   return new Promise((resolve) => {
     state.retryIn = seconds;
     const timer = setInterval(() => {
-      if (!trying || (state.retryIn ?? 0) <= 1) hurry();
+      if ((state.retryIn ?? 0) <= 1) hurry();
       else state.retryIn = (state.retryIn ?? 0) - 1;
     }, 1000);
     hurry = () => {
