@@ -1,4 +1,5 @@
 /** Settings of a person for this browser; nothing of it leaves the browser. */
+import { keepStored, stored } from './stored';
 
 export type Theme = 'system' | 'light' | 'dark';
 export type Language = 'en' | 'de';
@@ -14,32 +15,22 @@ interface Stored {
 }
 
 const PLACE = 'sightline.settings';
-const FALLBACK: Stored = { theme: 'system', language: null, zone: null, keys: true };
-
-function read(): Stored {
-  try {
-    return { ...FALLBACK, ...(JSON.parse(localStorage.getItem(PLACE) ?? '{}') as Partial<Stored>) };
-  } catch {
-    return { ...FALLBACK };
-  }
-}
-
-const stored = $state(read());
+const own = $state(stored<Stored>(PLACE, { theme: 'system', language: null, zone: null, keys: true }));
 
 function browserLanguage(): Language {
   return navigator.language.startsWith('de') ? 'de' : 'en';
 }
 
 export const settings = {
-  get theme(): Theme { return stored.theme; },
-  get language(): Language { return stored.language ?? browserLanguage(); },
-  get languageChosen(): Language | null { return stored.language; },
-  get zone(): string { return stored.zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone; },
-  get zoneChosen(): string | null { return stored.zone; },
-  get keys(): boolean { return stored.keys; },
+  get theme(): Theme { return own.theme; },
+  get language(): Language { return own.language ?? browserLanguage(); },
+  get languageChosen(): Language | null { return own.language; },
+  get zone(): string { return own.zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone; },
+  get zoneChosen(): string | null { return own.zone; },
+  get keys(): boolean { return own.keys; },
   set(change: Partial<Stored>): void {
-    Object.assign(stored, change);
-    localStorage.setItem(PLACE, JSON.stringify(stored));
+    Object.assign(own, change);
+    keepStored(PLACE, own);
     applyTheme();
   },
 };
@@ -54,9 +45,9 @@ export function shownTheme(): 'light' | 'dark' {
 
 export function applyTheme(): void {
   const root = document.documentElement;
-  if (stored.theme === 'system') delete root.dataset['theme'];
-  else root.dataset['theme'] = stored.theme;
-  shown.light = stored.theme === 'light' || (stored.theme === 'system' && systemLight.matches);
+  if (own.theme === 'system') delete root.dataset['theme'];
+  else root.dataset['theme'] = own.theme;
+  shown.light = own.theme === 'light' || (own.theme === 'system' && systemLight.matches);
 }
 
 systemLight.addEventListener('change', applyTheme);

@@ -1,6 +1,7 @@
 /** New runs: a file is uploaded, a run made for it, and its analysis started as a job that goes on by itself. */
 import { client, reasonOf, uploader, type Model } from '../api/client';
 import { t } from '../app/messages.svelte';
+import { keepStored, stored } from '../app/stored';
 import type { ZoneFields } from '../zones/geometry';
 import { kept } from '../zones/zones.svelte';
 
@@ -18,16 +19,11 @@ export interface Choice {
 }
 
 export function choice(): Choice {
-  const fallback: Choice = { model: null, prompt: '', every: 100 };
-  try {
-    return { ...fallback, ...(JSON.parse(localStorage.getItem(PLACE) ?? '{}') as Partial<Choice>) };
-  } catch {
-    return fallback;
-  }
+  return stored<Choice>(PLACE, { model: null, prompt: '', every: 100 });
 }
 
 export function remember(chosen: Choice): void {
-  localStorage.setItem(PLACE, JSON.stringify(chosen));
+  keepStored(PLACE, chosen);
 }
 
 /** Models that can be asked now. */

@@ -1,6 +1,7 @@
 /** Zones that are drawn over a run's picture, and those that this browser keeps for new runs. */
 
 import { t } from '../app/messages.svelte';
+import { keepStored, stored } from '../app/stored';
 import { fieldsOf, holds, inserted, LEAST_CORNERS, MOST_ZONES, nearestEdge, pointOf, withCorner, type Point, type Zone, type ZoneFields } from './geometry';
 
 const PLACE = 'sightline.zones';
@@ -14,17 +15,13 @@ class Kept {
   used = $state(true);
 
   constructor() {
-    try {
-      const { zones, only, used } = JSON.parse(localStorage.getItem(PLACE) ?? '{}') as Partial<Kept>;
-      [this.zones, this.only, this.used] = [zones ?? [], only ?? false, used ?? true];
-    } catch {
-      // What cannot be read is as if nothing were kept.
-    }
+    const { zones, only, used } = stored<Pick<Kept, 'zones' | 'only' | 'used'>>(PLACE, { zones: [], only: false, used: true });
+    [this.zones, this.only, this.used] = [zones, only, used];
   }
 
   keep(zones: readonly Zone[], only: boolean, used = true): void {
     [this.zones, this.only, this.used] = [zones, only, used];
-    localStorage.setItem(PLACE, JSON.stringify({ zones, only, used }));
+    keepStored(PLACE, { zones, only, used });
   }
 
   get fields(): ZoneFields {
