@@ -36,7 +36,7 @@ function name(event: KeyboardEvent): string {
 }
 
 /** Something that takes text has the focus. */
-export function inField(target: EventTarget | null): boolean {
+function inField(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 }
 

@@ -1,6 +1,6 @@
 /** The one line at the foot of the page that says what was done and offers to undo it. */
 
-export interface Toast {
+interface Toast {
   text: string;
   /** Seconds left. */
   left: number;

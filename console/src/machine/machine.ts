@@ -6,7 +6,7 @@ export type Check = Schemas.DoctorCheck;
 export type Point = Schemas.StatsMinute;
 
 /** Something that needs a person. */
-export interface Trouble {
+interface Trouble {
   what: string;
   todo: string | null;
 }

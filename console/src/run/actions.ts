@@ -19,7 +19,7 @@ export function askAbout(page: RunPage): void {
 }
 
 /** Returns the selection as a path of the API: a marker's range of markers, a frame, a range of signals. */
-export function selectedPath(page: RunPage): string {
+function selectedPath(page: RunPage): string {
   const run = `v1/runs/${page.data.id}`;
   const { selection, marker } = page;
   if (marker) return apiUrl(`${run}/markers`, { event_type: marker.event_type, from_frame: marker.start_frame, to_frame: marker.end_frame, analysis_id: marker.analysis_id, origin: 'all' });

@@ -20,7 +20,7 @@ import { Windows, type Asked } from '../timeline/windows';
 import { Work } from '../timeline/work';
 import type { Zone } from '../zones/geometry';
 
-export interface Analysis {
+interface Analysis {
   id: string;
   model: string;
   markers: number;

@@ -15,7 +15,7 @@ import { advanced, clamped, fitted, panned, revealed, tailed, ViewStack, whole, 
 import type { Draft } from '../zones/zones.svelte';
 import { worthALane, type RunData } from './data.svelte';
 
-export type Selection =
+type Selection =
   | { kind: 'marker'; id: string }
   | { kind: 'frame'; frame: number }
   /** By its first frame. */

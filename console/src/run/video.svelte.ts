@@ -4,14 +4,14 @@ import { haveTicket, mediaUrl } from '../api/tickets.svelte';
 import { Lru } from '../timeline/tiles';
 import type { FrameRow, Windows } from '../timeline/windows';
 
-export type VideoState = 'none' | 'loading' | 'ready' | 'cannot';
+type VideoState = 'none' | 'loading' | 'ready' | 'cannot';
 
 const MOST_CORRECTIONS = 2;
 const MOST_GRABBED = 160;
 const GRAB_PX = 240;
 const GRAB_WAIT_MS = 1500;
 
-export const middleOf = (row: FrameRow): number => (row.pts + row.next) / 2000;
+const middleOf = (row: FrameRow): number => (row.pts + row.next) / 2000;
 
 export class Video {
   state = $state<VideoState>('none');

@@ -66,7 +66,7 @@ export function barsOf(frame: FrameAnswer): Bar[] {
   ];
 }
 
-export interface Sentence {
+interface Sentence {
   key: Key;
   parameters: Record<string, string | number>;
   /** Colour of the number that decided. */

@@ -24,7 +24,7 @@ export function isLive(run: Run): boolean {
   return (run.status === 'processing' || run.status === 'pending') && (run.session_id !== null || run.source === 'rtsp');
 }
 
-export type Standing = 'live' | 'waiting' | 'working' | 'completed' | 'resting' | 'empty' | 'failed' | 'cancelled' | 'expired';
+type Standing = 'live' | 'waiting' | 'working' | 'completed' | 'resting' | 'empty' | 'failed' | 'cancelled' | 'expired';
 
 export function standingOf(run: Run): Standing {
   if (run.status === 'completed' || run.status === 'failed' || run.status === 'cancelled' || run.status === 'expired') return run.status;

@@ -77,7 +77,7 @@ export interface Row {
   quiet?: number;
 }
 
-export interface LayoutOptions {
+interface LayoutOptions {
   lanes: readonly MarkerLane[];
   signals: readonly SignalName[];
   /** Folded signals with their highest value in view. */
@@ -90,7 +90,7 @@ export interface LayoutOptions {
   compare: boolean;
 }
 
-export const HEIGHTS = {
+const HEIGHTS = {
   overview: 35, ruler: 23, film: 49, ticks: 18, words: 43, activity: 44, lane: 22, compared: 38, signal: 30, folded: 18,
 } as const;
 /** Still and ticks of the phone. */

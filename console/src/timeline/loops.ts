@@ -1,6 +1,6 @@
 /** Spans in which pictures repeat, as `gate::loops` finds their start. */
 
-export interface Loop {
+interface Loop {
   /** Places of the first frame of the repetition and of the last frame of it. */
   first: number;
   last: number;

@@ -7,7 +7,7 @@ import { levelOf, span, tOf, type View } from './scale';
 import { slots } from './stills';
 import { wheelFactor, whole } from './view';
 
-export interface Plot {
+interface Plot {
   page: () => RunPage;
   width: () => number;
   rows: () => Layout;

@@ -5,7 +5,7 @@ import { firstWhere } from './order';
 export const SIGNALS = ['scene', 'luma', 'flicker', 'ghosting', 'noise', 'activity'] as const;
 export type SignalName = (typeof SIGNALS)[number];
 
-export interface Curve {
+interface Curve {
   min: Float32Array;
   max: Float32Array;
   mean: Float32Array;

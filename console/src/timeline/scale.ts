@@ -13,7 +13,7 @@ export const xOf = (view: View, width: number, t: number): number =>
 export const tOf = (view: View, width: number, x: number): number =>
   view.from + (x / width) * span(view);
 
-export type Level = 'density' | 'cluster' | 'bars' | 'frames';
+type Level = 'density' | 'cluster' | 'bars' | 'frames';
 
 /** Names what is drawn at a number of milliseconds a pixel. */
 export function levelOf(msPerPx: number): Level {
@@ -30,7 +30,7 @@ const STEPS: readonly (readonly [number, number])[] = [
   [36e5, 6e5], [72e5, 18e5], [108e5, 36e5], [216e5, 36e5], [432e5, 72e5], [864e5, 216e5],
 ];
 
-export interface Ticks {
+interface Ticks {
   step: number;
   major: number[];
   minor: number[];
@@ -95,9 +95,9 @@ export function clockText(local: number, digits = 0, seconds = true): string {
   return seconds || digits ? `${text}:${two(Math.floor(day / 1000) % 60)}${rest}` : text;
 }
 
-export type Goal = { kind: 'time'; ms: number } | { kind: 'frame'; frame: number };
+type Goal = { kind: 'time'; ms: number } | { kind: 'frame'; frame: number };
 
-export interface GoalContext {
+interface GoalContext {
   end: number;
   /** Time of the shown clock at media time 0, null without one. */
   origin: number | null;

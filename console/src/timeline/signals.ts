@@ -11,7 +11,7 @@ export const REASONS = [
 ] as const;
 export type Reason = (typeof REASONS)[number];
 
-export const FIELDS: Record<SignalName, string> = {
+const FIELDS: Record<SignalName, string> = {
   scene: 'scene_score',
   luma: 'luma_mean',
   flicker: 'flicker_score',

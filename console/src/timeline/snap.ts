@@ -10,7 +10,7 @@ export function nearest(sorted: ArrayLike<number>, t: number): number | undefine
   return sorted[nearestOf(sorted.length, (i) => sorted[i]!, t)];
 }
 
-export interface SnapTargets {
+interface SnapTargets {
   /** Sorted edges of markers, kept frames and cuts. */
   marks: ArrayLike<number>;
   /** Sorted times of the frames in view, where single frames are shown. */

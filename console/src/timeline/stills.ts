@@ -5,7 +5,7 @@ import type { IntervalIndex } from './intervals';
 
 export type Still = Pick<Schemas.Keyframe, 'frame_index' | 'pts_ms' | 'event_type' | 'description' | 'image_sha256'> & Partial<Pick<Schemas.Keyframe, 'reason'>>;
 
-export interface Slot {
+interface Slot {
   from: number;
   to: number;
   /** The most telling still in it; where it has none, the last one before it. */

@@ -1,6 +1,6 @@
 /** Windows of data on a grid of 2^k ms, and a store of them that forgets what was used longest ago. */
 
-export interface Tile {
+interface Tile {
   from: number;
   to: number;
 }

@@ -105,7 +105,7 @@ export interface Tail {
   unseen: number;
 }
 
-export type TailEvent =
+type TailEvent =
   | { kind: 'arrived'; count: number }
   | { kind: 'moved'; view: View; edge: number; by: 'user' | 'edge' }
   | { kind: 'live' };

@@ -13,7 +13,7 @@ export interface Asked {
 }
 
 /** Fetches and reads signals of frames `from..=to`. */
-export type Fetch = (asked: Asked, signal: AbortSignal) => Promise<Levels>;
+type Fetch = (asked: Asked, signal: AbortSignal) => Promise<Levels>;
 
 export interface Piece {
   levels: Series[];

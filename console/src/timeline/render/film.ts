@@ -29,7 +29,7 @@ export function paintFilm(c: CanvasRenderingContext2D, row: Row, scene: Scene, t
   paintLoops(c, row.y, scene, theme, width);
 }
 
-export function slotLength(scene: Scene, width: number, high: number): number {
+function slotLength(scene: Scene, width: number, high: number): number {
   return ((high * RATIO + GAP) / width) * span(scene.view);
 }
 
@@ -78,7 +78,7 @@ function ring(c: CanvasRenderingContext2D, x: number, y: number, wide: number, h
 const EXPOSURE = REASONS.indexOf('exposure_shift');
 const MOVES = REASONS.indexOf('activity_settled');
 
-export const rankOf = (still: Still): number =>
+const rankOf = (still: Still): number =>
   still.reason ? REASONS.indexOf(still.reason as Reason) : REASONS.indexOf(still.event_type === 'scene_cut' ? 'scene_cut' : still.event_type === 'artifact_suspected' ? 'flicker_suspected' : 'periodic_keepalive');
 
 const colourOf = (rank: number, theme: Theme): string => {

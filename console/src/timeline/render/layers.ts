@@ -4,7 +4,7 @@ export const LAYERS = ['ground', 'data', 'stills', 'head'] as const;
 export type LayerName = (typeof LAYERS)[number];
 
 /** Draws the columns from `x0` to `x1` of a layer, in CSS pixels. */
-export type Painter = (context: CanvasRenderingContext2D, x0: number, x1: number) => void;
+type Painter = (context: CanvasRenderingContext2D, x0: number, x1: number) => void;
 
 const MOST_SCALE = 2;
 

@@ -25,7 +25,7 @@ export interface Word {
   seq: number;
 }
 
-export interface Band {
+interface Band {
   from: number;
   to: number;
   text: string;
