@@ -2,6 +2,7 @@
 
 import type { RunPage } from '../run/page.svelte';
 import type { Episode } from './episodes';
+import { slotLength } from './render/film';
 import { endOf, type Layout, type Marker, type Row } from './lanes';
 import { levelOf, span, tOf, type View } from './scale';
 import { slots } from './stills';
@@ -229,8 +230,7 @@ export class Pointer {
       if (still) page.selectStill(still);
       return still !== undefined;
     }
-    const length = (((high * 16) / 9 + 3) / width) * span(view);
-    const slot = slots(data.stillIndex, this.time(x), this.time(x) + 1e-6, length, data.limits.end)[0];
+    const slot = slots(data.stillIndex, this.time(x), this.time(x) + 1e-6, slotLength(view, width, high), data.limits.end)[0];
     if (slot?.still) page.selectStill(slot.still);
     return slot?.still !== undefined;
   }

@@ -4,10 +4,11 @@ import { clusters, type Cluster } from '../clusters';
 import type { Row } from '../lanes';
 import { bitsBetween } from '../loops';
 import { indexAt } from '../pyramid';
-import { levelOf, span, tOf, xOf } from '../scale';
+import { levelOf, span, tOf, xOf, type View } from '../scale';
 import { REASONS, type Reason } from '../signals';
 import { slots, type Still } from '../stills';
 import type { Frames, Scene } from './scene';
+import { rounded } from './shapes';
 import type { Theme } from './theme';
 
 const TICKS = 18;
@@ -29,13 +30,14 @@ export function paintFilm(c: CanvasRenderingContext2D, row: Row, scene: Scene, t
   paintLoops(c, row.y, scene, theme, width);
 }
 
-function slotLength(scene: Scene, width: number, high: number): number {
-  return ((high * RATIO + GAP) / width) * span(scene.view);
+/** Time that a slot of the strip covers. */
+export function slotLength(view: View, width: number, high: number): number {
+  return ((high * RATIO + GAP) / width) * span(view);
 }
 
 function paintSlots(c: CanvasRenderingContext2D, top: number, high: number, scene: Scene, theme: Theme, width: number, x0: number, x1: number): void {
   const { view, limits } = scene;
-  const length = slotLength(scene, width, high);
+  const length = slotLength(view, width, high);
   const wide = high * RATIO;
   for (const slot of slots(scene.stills, tOf(view, width, x0), tOf(view, width, x1), length, limits.end)) {
     const x = xOf(view, width, slot.from);
@@ -70,9 +72,7 @@ function tile(
 function ring(c: CanvasRenderingContext2D, x: number, y: number, wide: number, high: number, colour: string): void {
   c.strokeStyle = colour;
   c.lineWidth = 2;
-  c.beginPath();
-  c.roundRect(x - 1, y - 1, wide + 2, high + 2, 5);
-  c.stroke();
+  c.stroke(rounded(x - 1, y - 1, wide + 2, high + 2, 5));
 }
 
 const EXPOSURE = REASONS.indexOf('exposure_shift');
@@ -132,9 +132,7 @@ function paintTried(c: CanvasRenderingContext2D, y: number, scene: Scene, theme:
 /** Many kept frames in one bar with their number. */
 function pulses(c: CanvasRenderingContext2D, at: Cluster, y: number, colour: string, theme: Theme): void {
   c.fillStyle = colour;
-  c.beginPath();
-  c.roundRect(at.x0, y - 1, at.x1 - at.x0, 10, 2);
-  c.fill();
+  c.fill(rounded(at.x0, y - 1, at.x1 - at.x0, 10, 2));
   if (at.x1 - at.x0 < 26) return;
   c.fillStyle = theme.panel;
   c.font = `700 8.5px ${theme.font}`;
@@ -198,9 +196,7 @@ function paintLoops(c: CanvasRenderingContext2D, y: number, scene: Scene, theme:
     const lit = c.measureText(text).width + 10;
     if (b - a < lit) continue;
     const left = Math.max(a, 0) + 4;
-    c.beginPath();
-    c.roundRect(left, y + 1, lit, 14, 4);
-    c.fill();
+    c.fill(rounded(left, y + 1, lit, 14, 4));
     c.fillStyle = theme.panel;
     c.textBaseline = 'middle';
     c.fillText(text, left + 5, y + 8.5);

@@ -7,6 +7,7 @@ import { clockText, digitsOf, ticks, timeText, tOf, xOf, type View } from '../sc
 import { whole } from '../view';
 import type { Hatches } from './lanes';
 import type { Scene } from './scene';
+import { rounded } from './shapes';
 import { fitText } from './text';
 import type { Theme } from './theme';
 
@@ -60,9 +61,7 @@ function paintGap(
   if (said.length < 8) return;
   const lit = c.measureText(said).width + 10;
   c.fillStyle = theme.panel;
-  c.beginPath();
-  c.roundRect(from - 5, top + 72, lit, 18, 4);
-  c.fill();
+  c.fill(rounded(from - 5, top + 72, lit, 18, 4));
   c.fillStyle = theme.ink2;
   c.textBaseline = 'middle';
   c.fillText(said, from, top + 81.5);
@@ -96,9 +95,7 @@ export function paintShape(c: CanvasRenderingContext2D, scene: Scene, theme: The
   const all = whole(scene.limits);
   const x = (t: number) => xOf(all, width, t);
   c.fillStyle = theme.strip;
-  c.beginPath();
-  c.roundRect(0, 2, width, height - 4, 5);
-  c.fill();
+  c.fill(rounded(0, 2, width, height - 4, 5));
   c.strokeStyle = theme.curve;
   c.globalAlpha = 0.45;
   c.lineWidth = 1;
@@ -141,14 +138,8 @@ export function paintWindow(c: CanvasRenderingContext2D, scene: Scene, theme: Th
   c.fillRect(head - 0.75, 1, 1.5, height - 2);
   c.strokeStyle = c.fillStyle = theme.accent;
   c.lineWidth = 1.5;
-  c.beginPath();
-  c.roundRect(from + 0.75, 1.5, Math.max(6, to - from - 1.5), height - 3, 5);
-  c.stroke();
-  for (const at of [from, to]) {
-    c.beginPath();
-    c.roundRect(Math.min(Math.max(at, 2.5), width - 2.5) - 2.5, height / 2 - 6, 5, 12, 2.5);
-    c.fill();
-  }
+  c.stroke(rounded(from + 0.75, 1.5, Math.max(6, to - from - 1.5), height - 3, 5));
+  for (const at of [from, to]) c.fill(rounded(Math.min(Math.max(at, 2.5), width - 2.5) - 2.5, height / 2 - 6, 5, 12, 2.5));
 }
 
 /** Returns the position of a view's window in the overview, never narrower than its handles. */

@@ -3,6 +3,7 @@
 import { xOf } from '../scale';
 import { whole } from '../view';
 import type { Scene } from './scene';
+import { rounded } from './shapes';
 import type { Theme } from './theme';
 
 export function paintHead(c: CanvasRenderingContext2D, scene: Scene, theme: Theme, width: number, height: number): void {
@@ -22,9 +23,7 @@ export function paintHead(c: CanvasRenderingContext2D, scene: Scene, theme: Them
   c.font = `640 11px ${theme.font}`;
   const wide = c.measureText(scene.headText).width + 20;
   const left = Math.min(Math.max(x - wide / 2, 0), width - wide);
-  c.beginPath();
-  c.roundRect(left, ruler.y + 2, wide, 18, 5);
-  c.fill();
+  c.fill(rounded(left, ruler.y + 2, wide, 18, 5));
   c.fillStyle = theme.panel;
   c.textBaseline = 'middle';
   c.fillText(scene.headText, left + 10, ruler.y + 11.5);

@@ -5,6 +5,7 @@ import { clusters, type Cluster } from '../clusters';
 import { endOf, type Marker, type MarkerLane, type Row } from '../lanes';
 import { levelOf, span, tOf, xOf } from '../scale';
 import type { Scene } from './scene';
+import { rounded } from './shapes';
 import { fitText } from './text';
 import type { Theme } from './theme';
 
@@ -93,9 +94,7 @@ function bar(
     c.strokeStyle = colour;
     c.lineWidth = 1.2;
     c.setLineDash([3, 2.5]);
-    c.beginPath();
-    c.roundRect(at.x0 + 0.6, top, Math.max(2, wide - 1), high, 3);
-    c.stroke();
+    c.stroke(rounded(at.x0 + 0.6, top, Math.max(2, wide - 1), high, 3));
     c.setLineDash([]);
     return;
   }
@@ -103,19 +102,14 @@ function bar(
   const before = c.globalAlpha;
   c.globalAlpha = before * (artifact ? 1 : 0.22);
   c.fillStyle = artifact ? hatches.art : colour;
-  c.beginPath();
-  c.roundRect(at.x0, top - 0.5, wide, high + 1, 3);
-  c.fill();
+  const shape = rounded(at.x0, top - 0.5, wide, high + 1, 3);
+  c.fill(shape);
   c.globalAlpha = before;
   c.strokeStyle = c.fillStyle = colour;
   if (artifact) {
     c.lineWidth = 1;
-    c.stroke();
-  } else {
-    c.beginPath();
-    c.roundRect(at.x0, top - 0.5, Math.min(3, wide), high + 1, 1.5);
-    c.fill();
-  }
+    c.stroke(shape);
+  } else c.fill(rounded(at.x0, top - 0.5, Math.min(3, wide), high + 1, 1.5));
   if (marker.status !== 'finalized') return;
   c.fillRect(at.x0 + 4.5, top - 0.5, 2, high + 1);
   const replaced = lane.replaced.get(marker.marker_id);
@@ -141,18 +135,14 @@ function diamond(c: CanvasRenderingContext2D, x: number, y: number, height: numb
 export function outline(c: CanvasRenderingContext2D, at: { x0: number; x1: number }, y: number, height: number, colour: string): void {
   c.strokeStyle = colour;
   c.lineWidth = 1.5;
-  c.beginPath();
-  c.roundRect(at.x0 - 0.5, y + 1.5, Math.max(4, at.x1 - at.x0), height - 3, 4);
-  c.stroke();
+  c.stroke(rounded(at.x0 - 0.5, y + 1.5, Math.max(4, at.x1 - at.x0), height - 3, 4));
 }
 
 /** A cluster: one bar with the number of marks in it. */
 export function counted(c: CanvasRenderingContext2D, at: Cluster, y: number, height: number, colour: string, theme: Theme): void {
   c.fillStyle = colour;
   c.globalAlpha = 0.55;
-  c.beginPath();
-  c.roundRect(at.x0 - 0.5, y + 4, Math.max(3, at.x1 - at.x0), height - 8, 2);
-  c.fill();
+  c.fill(rounded(at.x0 - 0.5, y + 4, Math.max(3, at.x1 - at.x0), height - 8, 2));
   c.globalAlpha = 1;
   if (height > 15 && at.x1 - at.x0 > 24)
     label(c, `×${at.count}`, at.x0 + 4, y, height, at.x1 - at.x0 - 6, theme.ink, 620, theme);
