@@ -1,4 +1,4 @@
-/** What is asked again and again. */
+/** Polling. */
 import { connection } from './connection.svelte';
 
 /** Does `act` every `ms` while the page is in view and a server answers that takes the key, never twice at once; gives what ends it. */

@@ -1,6 +1,6 @@
-/** What this browser keeps: settings and choices, under a name each. */
+/** Settings and choices that this browser keeps, under a name each. */
 
-/** What is kept at `place` over `fallback`, or that alone where nothing can be read. */
+/** Returns what is kept at `place` over `fallback`, or that alone where nothing can be read. */
 export function stored<T extends object>(place: string, fallback: T): T {
   try {
     return { ...fallback, ...(JSON.parse(localStorage.getItem(place) ?? '{}') as Partial<T>) };
