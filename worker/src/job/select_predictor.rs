@@ -161,11 +161,8 @@ impl SelectionPredictor {
     fn hold(&mut self, frame: Frame) -> Result<CandidateState, JobFault> {
         self.held_bytes += frame_bytes(&frame);
         if self.held_bytes > HELD_BYTES_MAX {
-            return Ok(CandidateState::Encoded(self.maker.make(
-                &frame,
-                &self.spec,
-                self.wanted,
-            )?));
+            let pictures = self.maker.make(&frame, &self.spec, self.wanted)?;
+            return Ok(CandidateState::Encoded(pictures));
         }
         Ok(CandidateState::Held(frame))
     }

@@ -2,8 +2,9 @@
 
 use std::{fs, path::Path, process::Command};
 
+use decode::FileReport;
 use media::ErrorKind;
-use worker::{CancelToken, JobEvent, LiveEnd, Resume};
+use worker::{CancelToken, JobEvent, JobSpec, LiveEnd, Resume, WorkerError};
 
 use crate::{
     shelf::Shelf,
@@ -257,6 +258,18 @@ fn a_discontinuity_loses_neither_frames_nor_time() {
     assert_eq!(seen(&twice.signals, 0), expected, "times go on");
 }
 
+/// Returns what a job said, the number of the segment after the last one that it began, and its outcome.
+fn followed(job: JobSpec) -> (Heard, Option<u64>, Result<FileReport, WorkerError>) {
+    let (mut heard, mut next) = (Heard::default(), None);
+    let outcome = supervisor().run_job(job, &CancelToken::new(), &mut |event| {
+        if let JobEvent::Segment { next: told } = event {
+            next = Some(told);
+        }
+        heard.take(event)
+    });
+    (heard, next, outcome)
+}
+
 #[test]
 fn a_playlist_that_is_gone_on_with_is_read_behind_what_was_read() {
     let _alone = alone();
@@ -279,14 +292,7 @@ fn a_playlist_that_is_gone_on_with_is_read_behind_what_was_read() {
     for (path, segment, frames, end) in rows {
         let (gate, begins_at_ms) = (Default::default(), 10_000);
         let resume = Some(Resume { last, gate, begins_at_ms, segment });
-        let (mut heard, mut next) = (Heard::default(), None);
-        let job = with(shelf.spec(path), |it| it.resume = resume);
-        let outcome = supervisor().run_job(job, &CancelToken::new(), &mut |event| {
-            if let JobEvent::Segment { next: told } = event {
-                next = Some(told);
-            }
-            heard.take(event)
-        });
+        let (heard, next, outcome) = followed(with(shelf.spec(path), |it| it.resume = resume));
         let name = format!("{path} from {segment:?}: {outcome:?}");
         assert_eq!(LiveEnd::of(&outcome, 500_000), end, "{name}");
         assert_eq!(next, (!frames.is_empty()).then_some(4), "{name}");
@@ -308,14 +314,7 @@ fn a_live_playlist_whose_host_fails_is_lost_behind_what_came() {
     let last = shelf.get("list3.ts");
     for (bytes, next) in [(0, 3), (last.len() / 2, 4)] {
         shelf.cut_one = Some(("list3.ts".to_owned(), bytes));
-        let (mut heard, mut told) = (Heard::default(), None);
-        let outcome =
-            supervisor().run_job(shelf.spec("live.m3u8"), &CancelToken::new(), &mut |event| {
-                if let JobEvent::Segment { next } = event {
-                    told = Some(next);
-                }
-                heard.take(event)
-            });
+        let (heard, told, outcome) = followed(shelf.spec("live.m3u8"));
         assert_eq!(LiveEnd::of(&outcome, 500_000), LiveEnd::Lost, "{outcome:?}");
         // Reading of a live playlist begins three segments before its end.
         let frames = heard.signals.len();

@@ -1,5 +1,7 @@
 //! Tests of the order of requests and of refusals, without a worker.
 
+use std::ops::Range;
+
 use gate::GateConfig;
 use media::{Signal, Timestamp};
 use proptest::prelude::*;
@@ -14,6 +16,13 @@ fn spec() -> SessionSpec {
 fn unit(at: i64, keyframe: bool, len: usize) -> AccessUnit {
     let pts = Timestamp::from_millis(at);
     AccessUnit { codec: Codec::H264, pts, keyframe, data: vec![0; len] }
+}
+
+/// Returns the queues of these sessions, all open.
+fn opened(sessions: impl IntoIterator<Item = u32>) -> SessionQueues {
+    let mut lanes = SessionQueues::default();
+    sessions.into_iter().for_each(|session| lanes.open(session, spec()).expect("open"));
+    lanes
 }
 
 /// Returns the session, the time and the gap flag of the next unit that is sent.
@@ -31,10 +40,7 @@ fn sent(lanes: &mut SessionQueues, now: Instant) -> Option<(u32, i64, bool)> {
 
 #[test]
 fn one_unit_a_session_is_under_way_and_sessions_take_turns() {
-    let (mut lanes, now) = (SessionQueues::default(), Instant::now());
-    for session in [1, 2] {
-        lanes.open(session, spec()).expect("open");
-    }
+    let (mut lanes, now) = (opened([1, 2]), Instant::now());
     for at in 0..3 {
         lanes.push(1, unit(at, at == 0, 9)).expect("taken");
     }
@@ -55,10 +61,7 @@ fn a_session_over_its_bound_is_refused_up_to_a_keyframe_and_others_are_not() {
     // Units accepted at first, and bytes of each.
     let bounds = [(SESSION_UNITS_MAX, 10), (4, SESSION_BYTES_MAX / 4), (1, 3 * SESSION_BYTES_MAX)];
     for (taken, bytes) in bounds {
-        let (mut lanes, now) = (SessionQueues::default(), Instant::now());
-        for session in [1, 2] {
-            lanes.open(session, spec()).expect("open");
-        }
+        let (mut lanes, now) = (opened([1, 2]), Instant::now());
         for at in 0..taken {
             lanes.push(1, unit(at as i64, at == 0, bytes)).expect("within its bound");
         }
@@ -87,10 +90,7 @@ fn a_session_over_its_bound_is_refused_up_to_a_keyframe_and_others_are_not() {
 
 #[test]
 fn all_sessions_together_have_a_bound_that_keeps_none_out() {
-    let (mut lanes, now) = (SessionQueues::default(), Instant::now());
-    for session in 0..9 {
-        lanes.open(session, spec()).expect("open");
-    }
+    let (mut lanes, now) = (opened(0..9), Instant::now());
     for session in 0..8 {
         lanes.push(session, unit(0, true, SESSION_BYTES_MAX)).expect("its share");
     }
@@ -119,7 +119,7 @@ fn look(lanes: &mut SessionQueues, session: u32, bytes: i64, now: Instant) -> Ev
 fn a_session_ends_behind_as_many_frames_as_it_said() {
     let now = Instant::now();
     for (frames, is_right) in [(2, false), (3, true), (4, false)] {
-        let mut lanes = eight(now);
+        let mut lanes = busy(0..8, now);
         let record = |at| FrameRecord {
             signal: Signal::plain(at, 0),
             pts: None,
@@ -132,11 +132,10 @@ fn a_session_ends_behind_as_many_frames_as_it_said() {
     }
 }
 
-/// Eight sessions of a worker, each with one unit in progress and one waiting.
-fn eight(now: Instant) -> SessionQueues {
-    let mut lanes = SessionQueues::default();
-    for session in 0..8 {
-        lanes.open(session, spec()).expect("open");
+/// Returns the queues of sessions that each have one unit in progress and one waiting.
+fn busy(sessions: Range<u32>, now: Instant) -> SessionQueues {
+    let mut lanes = opened(sessions.clone());
+    for session in sessions {
         lanes.push(session, unit(0, true, 9)).expect("taken");
         assert_eq!(sent(&mut lanes, now), Some((session, 0, false)));
         lanes.push(session, unit(1, false, 9)).expect("taken");
@@ -148,7 +147,7 @@ fn eight(now: Instant) -> SessionQueues {
 fn a_session_over_its_share_waits_and_the_others_go_on() {
     let start = Instant::now();
     let at = |ms| start + Duration::from_millis(ms);
-    let mut lanes = eight(start);
+    let mut lanes = busy(0..8, start);
     assert_eq!(look(&mut lanes, 0, SECOND_BYTES * 3 / 2, start), EventCheck::Wanted);
     (0..8).for_each(|session| lanes.taken(session, start).expect("under way"));
     for session in 1..8 {
@@ -166,7 +165,7 @@ fn a_session_over_its_share_waits_and_the_others_go_on() {
 #[test]
 fn sessions_that_say_all_they_may_end_nobody() {
     let start = Instant::now();
-    let mut lanes = eight(start);
+    let mut lanes = busy(0..8, start);
     let mut units = [0_u64; 8];
     // For three minutes, each session sends a second's output for every unit that it gets.
     for ms in (0..180_000).step_by(100) {
@@ -187,13 +186,8 @@ fn sessions_that_say_all_they_may_end_nobody() {
 
 #[test]
 fn a_session_that_says_far_too_much_is_closed_alone() {
-    let (mut lanes, now) = (SessionQueues::default(), Instant::now());
-    for session in [1, 2] {
-        lanes.open(session, spec()).expect("open");
-        lanes.push(session, unit(0, true, 9)).expect("taken");
-        lanes.push(session, unit(1, false, 9)).expect("taken");
-        assert_eq!(sent(&mut lanes, now), Some((session, 0, false)));
-    }
+    let now = Instant::now();
+    let mut lanes = busy(1..3, now);
     let most = SECOND_BYTES + OVER_BYTES_MAX;
     assert_eq!(look(&mut lanes, 1, most, now), EventCheck::Wanted);
     let EventCheck::Cut(fault) = look(&mut lanes, 1, 1, now) else { panic!("over its share") };
@@ -227,11 +221,8 @@ fn a_worker_stalls_when_it_finishes_nothing_and_not_when_sessions_wait_for_it() 
     let start = Instant::now();
     let stall = Duration::from_secs(5);
     let at = |seconds| start + Duration::from_secs(seconds);
-    let mut lanes = SessionQueues::default();
-    for session in 0..20 {
-        lanes.open(session, spec()).expect("open");
-        lanes.push(session, unit(0, true, 9)).expect("taken");
-    }
+    let mut lanes = opened(0..20);
+    (0..20).for_each(|session| lanes.push(session, unit(0, true, 9)).expect("taken"));
     assert!(!lanes.is_stalled(stall, at(100)), "nothing is under way");
     while sent(&mut lanes, start).is_some() {}
     for session in 0..10 {
@@ -253,11 +244,8 @@ fn a_unit_that_others_overtake_is_being_worked_at() {
     // Kind of the other session's units, and the second in which the first unit counts as stalled.
     let rows = [("decoded", false, 7), ("of a session that has failed", true, 6)];
     for (name, has_failed, lost_at) in rows {
-        let mut lanes = SessionQueues::default();
-        for session in [1, 2] {
-            lanes.open(session, spec()).expect("open");
-            lanes.push(session, unit(0, true, 9)).expect("taken");
-        }
+        let mut lanes = opened([1, 2]);
+        (1..3).for_each(|session| lanes.push(session, unit(0, true, 9)).expect("taken"));
         while sent(&mut lanes, start).is_some() {}
         if has_failed {
             let fault = JobFault::Other { kind: ErrorKind::Exhausted, message: String::new() };
@@ -276,8 +264,7 @@ fn a_unit_that_others_overtake_is_being_worked_at() {
 
 #[test]
 fn a_closed_number_is_free_and_its_end_comes_first() {
-    let (mut lanes, now) = (SessionQueues::default(), Instant::now());
-    lanes.open(1, spec()).expect("open");
+    let (mut lanes, now) = (opened([1]), Instant::now());
     let other = AccessUnit { codec: Codec::Vp8, ..unit(0, true, 9) };
     let error = lanes.push(1, other).expect_err("another codec");
     assert_eq!(error.to_string(), "access unit of codec vp8, the decoder is for h264");
