@@ -87,7 +87,10 @@ impl ColumnDir {
         };
         let mut file = BufReader::new(file);
         let mut magic = [0; MAGIC.len()];
-        file.read_exact(&mut magic).map_err(TimelineError::io("read a column", &path))?;
+        file.read_exact(&mut magic).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => damaged("not a column file"),
+            _ => TimelineError::io("read a column", &path)(error),
+        })?;
         let row_bytes = match magic {
             MAGIC => ROW_BYTES,
             MAGIC_PLAIN => PLAIN_ROW_BYTES,

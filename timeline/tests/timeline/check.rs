@@ -173,7 +173,7 @@ fn repair_needs_the_log_for_itself_and_keeps_what_is_left_when_a_file_is_missing
 
 #[test]
 fn a_damaged_or_missing_column_is_told_by_its_file() {
-    for damage in ["flip", "cut", "remove"] {
+    for damage in ["flip", "cut", "empty", "remove"] {
         let (dir, log) = new_log();
         let (signals, _lease) = stored(&log, 0..3000);
         log.append_wait(vec![frames(1, signals), found(1, "after")]).unwrap();
@@ -182,6 +182,7 @@ fn a_damaged_or_missing_column_is_told_by_its_file() {
         match damage {
             "flip" => flip(&column, 60_000),
             "cut" => fs::write(&column, &fs::read(&column).unwrap()[..60_000]).unwrap(),
+            "empty" => fs::write(&column, "").unwrap(),
             _ => fs::remove_file(&column).unwrap(),
         }
         let (printed, result) = printed(&dir);
