@@ -88,21 +88,32 @@ impl WebhookMessage {
 mod tests {
     use std::sync::Arc;
 
-    use media::{RunId, Score, WallTime};
+    use media::{BlobHash, RequestId, RunId, Score, WallTime};
     use serde_json::Value;
-    use timeline::{Event, FindingKind, FindingPayload, NewEvent, Timeline, TimelineOptions};
+    use timeline::{
+        Event, FindingKind, FindingPayload, NewEvent, Signals, Timeline, TimelineOptions,
+    };
 
     use super::*;
-    use crate::deliver::webhook::tests::webhook;
+    use crate::{deliver::webhook::tests::webhook, runs::registry::tests::samples};
 
     const RUN: RunId = RunId::from_bytes([1; 16]);
 
-    /// Returns the message of a finding with a description of this size.
-    fn found(description_bytes: usize) -> Value {
+    fn message(event: Event) -> Value {
         let dir = tempfile::tempdir().expect("a directory");
         let clock = Arc::new(|| WallTime { epoch_ms: 62_000 });
         let options = TimelineOptions { clock, ..TimelineOptions::default() };
         let (log, _) = Timeline::open(dir.path(), options).expect("opens");
+        log.append_wait(vec![NewEvent { run: RUN, event }]).expect("appended");
+        let event = log.get_parts(Seq(1)).expect("readable").expect("there");
+        let message =
+            WebhookMessage::new(&webhook(RUN), "urn:sightline:node-x", event).expect("made");
+        assert_eq!(message.id, "wh-02020202020202020202020202020202_1_62000");
+        serde_json::from_slice(&message.body).expect("JSON")
+    }
+
+    /// Returns the message of a finding with a description of this size.
+    fn found(description_bytes: usize) -> Value {
         let finding = FindingPayload {
             frame_index: 1,
             pts_ms: 40,
@@ -110,13 +121,7 @@ mod tests {
             description: "d".repeat(description_bytes),
             ..FindingPayload::default()
         };
-        let event = Event::Found(FindingKind::Vlm, finding);
-        log.append_wait(vec![NewEvent { run: RUN, event }]).expect("appended");
-        let event = log.get_parts(Seq(1)).expect("readable").expect("there");
-        let message =
-            WebhookMessage::new(&webhook(RUN), "urn:sightline:node-x", event).expect("made");
-        assert_eq!(message.id, "wh-02020202020202020202020202020202_1_62000");
-        serde_json::from_slice(&message.body).expect("JSON")
+        message(Event::Found(FindingKind::Vlm, finding))
     }
 
     #[test]
@@ -129,5 +134,13 @@ mod tests {
         assert_eq!(large["data"].get("payload"), None);
         assert_eq!(large["dataref"], format!("/v1/runs/{RUN}/events?from_seq=1&limit=1"));
         assert_eq!(large["data"]["kind"], "vlm");
+    }
+
+    #[test]
+    fn an_event_whose_signals_cannot_be_read_is_sent_as_damaged() {
+        let lost = Signals::Column { hash: BlobHash::from_bytes([7; 32]), count: 1 };
+        let decoded = samples::decoded(RequestId::from_bytes([1; 8]), lost);
+        let payload = message(Event::FramesDecoded(decoded))["data"]["payload"].take();
+        assert_eq!((&payload["signals"], &payload["damaged"]), (&Value::Null, &Value::Bool(true)));
     }
 }
