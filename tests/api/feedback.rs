@@ -140,7 +140,7 @@ fn a_database_that_comes_late_is_used_and_one_that_dies_is_used_again() {
 fn a_database_that_fails_in_any_way_fails_a_request_in_bounded_time_and_is_used_again() {
     let postgres = Postgres::start();
     let proxy = Proxy::start(postgres.port());
-    let server = setup(&url(proxy.port())).var("SERVICE_DB_TIMEOUT_MS", "1000").start();
+    let server = setup(&url(proxy.port())).var("SERVICE_DB_TIMEOUT_MS", "3000").start();
     let run = server.create_run();
     submit_in_the_end(&server, &run);
     one_that_others_wrote_to_is_full_or_changed(&postgres, &server, &run);
