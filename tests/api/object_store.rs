@@ -1,6 +1,9 @@
 //! Real servers with a real S3 server behind their stills and columns, which fails in every way that it knows.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use s3_server::{ACCESS_KEY, BUCKET, Fault, S3Server, SECRET_KEY};
 use serde_json::json;
@@ -131,6 +134,15 @@ fn check_loss(world: &World, server: &Server, run: &str) {
         assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{}", reply.text);
         assert!(reply.text.contains("the object store cannot be reached"), "{}", reply.text);
     }
+    // A column stays here; one that does not is as unavailable, and its event is not damaged.
+    let columns = files(&world.data("000a").join("log/columns"));
+    let is_column = |path: &&PathBuf| path.file_name().is_some_and(|name| name.len() == 64);
+    let column = columns.iter().find(is_column).expect("that of the run");
+    let away = column.with_extension("away");
+    std::fs::rename(column, &away).expect("moved");
+    let reply = server.get(&format!("/v1/runs/{run}/events"));
+    assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"), "{}", reply.text);
+    std::fs::rename(away, column).expect("moved back");
     world.store.set(Fault::None);
     let path = &server.still_paths(run)[0];
     world.store.put(&key(path), b"not what was stored").expect("put");
