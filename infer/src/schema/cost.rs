@@ -60,7 +60,7 @@ pub(super) fn check(root: &Value) -> Result<usize, SchemaError> {
     walk.work(root, DEPTH_MAX, "").map(|_| patterns)
 }
 
-/// Counts the patterns of `value`, and gathers its anchors.
+/// Rejects references that lead out of the schema; counts the patterns of `value`, and gathers its anchors.
 fn keywords<'a>(
     value: &'a Value,
     place: &str,
