@@ -17,6 +17,9 @@ interface Stored {
 const PLACE = 'sightline.settings';
 const own = $state(stored<Stored>(PLACE, { theme: 'system', language: null, zone: null, keys: true }));
 
+/** Asked for once: that takes as long as a format takes to make, and each date that is written asks. */
+export const browserZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
 function browserLanguage(): Language {
   return navigator.language.startsWith('de') ? 'de' : 'en';
 }
@@ -25,7 +28,7 @@ export const settings = {
   get theme(): Theme { return own.theme; },
   get language(): Language { return own.language ?? browserLanguage(); },
   get languageChosen(): Language | null { return own.language; },
-  get zone(): string { return own.zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone; },
+  get zone(): string { return own.zone ?? browserZone; },
   get zoneChosen(): string | null { return own.zone; },
   get keys(): boolean { return own.keys; },
   set(change: Partial<Stored>): void {
