@@ -14,6 +14,7 @@ export class Stills {
   #asked = new Set<string>();
   #waiting: string[] = [];
   #under = 0;
+  #abort = new AbortController();
 
   /** Has the stills of `run` listed. */
   want(run: string): void {
@@ -21,6 +22,12 @@ export class Stills {
     this.#asked.add(run);
     this.#waiting.push(run);
     this.#next();
+  }
+
+  /** Lists no more: the page is left. */
+  end(): void {
+    this.#waiting = [];
+    this.#abort.abort();
   }
 
   /** The stills of a run, as far as they are known. */
@@ -59,7 +66,7 @@ export class Stills {
     const all: Schemas.Keyframe[] = [];
     let cursor: string | undefined;
     do {
-      const page: Schemas.RunKeyframes & { nextCursor?: string } = await client.getKeyframes(run, { limit: PAGE, cursor });
+      const page: Schemas.RunKeyframes & { nextCursor?: string } = await client.getKeyframes(run, { limit: PAGE, cursor }, { signal: this.#abort.signal });
       all.push(...page.keyframes);
       cursor = page.nextCursor;
       this.#lists.set(run, all.toSorted((a, b) => a.pts_ms - b.pts_ms));
