@@ -7,8 +7,17 @@ const WAITS_S = [1, 2, 4, 8, 10];
 /** A server that is tried and has not answered by then has not. */
 const ANSWER_MS = 5000;
 
+/** What `act` gives of the tab's own storage; `null` where the browser forbids it: the key then goes with the page. */
+function tab<T>(act: (storage: Storage) => T): T | null {
+  try {
+    return act(sessionStorage);
+  } catch {
+    return null;
+  }
+}
+
 const state = $state({
-  key: sessionStorage.getItem(PLACE),
+  key: tab((storage) => storage.getItem(PLACE)),
   /** The key that there is, or that there is none, was refused. */
   refused: false,
   /** Seconds until the server is tried again; `null` while it answers. */
@@ -46,14 +55,14 @@ if (brought !== '') history.replaceState(history.state, '', location.pathname + 
 
 /** Takes a key for this tab, until it is closed. */
 export function enterKey(key: string): void {
-  sessionStorage.setItem(PLACE, key);
+  tab((storage) => storage.setItem(PLACE, key));
   state.key = key;
   state.refused = false;
   state.epoch += 1;
 }
 
 export function forgetKey(): void {
-  sessionStorage.removeItem(PLACE);
+  tab((storage) => storage.removeItem(PLACE));
   state.key = null;
   state.refused = true;
   state.epoch += 1;
