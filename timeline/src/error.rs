@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use media::{ErrorKind, Seq};
+use rustix::io::Errno;
 
 use crate::{held::FileError, journal::is_full, remote::RemoteError};
 
@@ -161,6 +162,13 @@ impl TimelineError {
         }
     }
 
+    /// Returns true if a retry would find what was stored as unreadable: damage, or a medium that fails (EIO).
+    pub fn is_lasting(&self) -> bool {
+        let has_failed = |error: &io::Error| error.raw_os_error() == Some(Errno::IO.raw_os_error());
+        self.kind() == ErrorKind::DataLoss
+            || matches!(self, TimelineError::Io { source, .. } if has_failed(source))
+    }
+
     /// Returns a function for `map_err`: an I/O error with operation and path, or a full disk.
     pub(crate) fn io(
         what: &'static str,
@@ -207,7 +215,9 @@ mod tests {
             (other, ErrorKind::Internal),
         ] {
             let text = source.to_string();
-            assert_eq!(TimelineError::io("write a blob", "b")(source).kind(), kind, "{text}");
+            let error = TimelineError::io("write a blob", "b")(source);
+            assert_eq!((error.kind(), error.is_lasting()), (kind, false), "{text}");
         }
+        assert!(TimelineError::io("read a column", "c")(Errno::IO.into()).is_lasting());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use media::{ErrorKind, RunId, Seq};
+use media::{RunId, Seq};
 use timeline::{Event, EventKind, PayloadChunks, StreamedEvent, Timeline, TimelineError};
 
 use super::{Run, RunRegistry};
@@ -41,7 +41,7 @@ pub fn each_of_kind(
 /// it too.
 pub fn next_piece(payload: &mut PayloadChunks) -> Option<Result<String, TimelineError>> {
     match payload.next()? {
-        Err(error) if error.kind() == ErrorKind::DataLoss => {
+        Err(error) if error.is_lasting() => {
             tracing::error!(%error, "signals of an event cannot be read");
             Some(Ok(payload.closing()))
         }
