@@ -106,6 +106,7 @@ export class RunList {
 
   #again(signal: AbortSignal): void {
     if (signal.aborted) return;
+    clearTimeout(this.#timer);
     const busy = this.runs.some((run) => run.active_job || isLive(run));
     this.#timer = setTimeout(() => {
       if (document.hidden || !connection.online || connection.refused) this.#again(signal);
