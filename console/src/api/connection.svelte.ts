@@ -7,7 +7,7 @@ const WAITS_S = [1, 2, 4, 8, 10];
 /** A server that is tried and has not answered by then has not. */
 const ANSWER_MS = 5000;
 
-/** What `act` gives of the tab's own storage; `null` where the browser forbids it: the key then goes with the page. */
+/** Does `act` with the tab's storage and returns its result; `null` where the browser forbids it: the key then goes with the page. */
 function tab<T>(act: (storage: Storage) => T): T | null {
   try {
     return act(sessionStorage);
