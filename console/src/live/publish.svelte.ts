@@ -52,7 +52,7 @@ class Publisher {
       this.stream = stream;
       this.phase = 'connecting';
       await this.#offer(stream, attach);
-      return this.run;
+      return turn === this.#turn ? this.run : null;
     } catch (error) {
       if (turn !== this.#turn) return null;
       this.problem = this.#said(error);
