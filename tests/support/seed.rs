@@ -8,22 +8,34 @@ use media::{
 };
 use timeline::{
     AnalysisGenerated, Event, FindingKind, FindingPayload, KeyframeStored, NewEvent, RunCreated,
-    SamplingPolicy, SessionRunCreated, Timeline, TimelineOptions,
+    SamplingPolicy, SessionRunCreated, Timeline, TimelineError, TimelineOptions,
 };
+
+use super::eventually;
 
 pub const SESSION: SessionId = SessionId::from_bytes([8; 16]);
 const REQUEST: RequestId = RequestId::from_bytes([1; 8]);
 
 /// The log of a server that keeps its data in `dir`; it is closed when dropped.
 pub fn log(dir: &Path) -> Timeline {
-    Timeline::open(&dir.join("data/log"), TimelineOptions::default()).expect("a log").0
+    opened(dir, &TimelineOptions::default())
 }
 
 /// The same by a clock that stands.
 pub fn log_at(dir: &Path, epoch_ms: i64) -> Timeline {
     let clock = Arc::new(move || WallTime { epoch_ms });
     let options = TimelineOptions { clock, ..TimelineOptions::default() };
-    Timeline::open(&dir.join("data/log"), options).expect("a log").0
+    opened(dir, &options)
+}
+
+/// A process that another thread forks has the lock of a log that is closed, until it is its own program.
+fn opened(dir: &Path, options: &TimelineOptions) -> Timeline {
+    eventually("the log is let go", || {
+        match Timeline::open(&dir.join("data/log"), options.clone()) {
+            Err(TimelineError::Locked { .. }) => None,
+            opened => Some(opened.expect("a log").0),
+        }
+    })
 }
 
 pub fn append(log: &Timeline, run: RunId, events: impl IntoIterator<Item = Event>) {
