@@ -56,7 +56,7 @@ impl WorkerCapabilities {
         Ok((Supervisor::new(program), WorkerCapabilities(Err(error))))
     }
 
-    /// What was selected; `None` if no worker starts.
+    /// Returns the selected decode backend; `None` if no worker starts.
     pub fn selection(&self) -> Option<&DecodeSelection> {
         self.0.as_ref().ok()
     }

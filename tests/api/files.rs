@@ -130,7 +130,7 @@ fn replacements() -> [fn(&Path); 3] {
     [fifo, zero, longer]
 }
 
-/// What the unit tests of ranges and conditions and `source.rs`, whose bytes go the same way, do not say.
+/// Only the rest of what the unit tests of ranges and conditions show, and `source.rs`, whose bytes go the same way.
 #[test]
 fn ranges_and_conditions_are_honoured() {
     let (server, bytes) = (shared(), clip());

@@ -172,7 +172,7 @@ fn a_batch_waits_for_places_in_the_queue(server: &Server) {
     assert_eq!(server.metric(r#"service_inference_in_flight{class="offline"}"#), 0.0);
 }
 
-/// What waits for a rest of more than 2 s gives its place back meanwhile.
+/// A question that waits for a rest of more than 2 s gives its place back meanwhile.
 #[test]
 fn a_backend_that_rests_holds_nobodys_place() {
     let weary = Model::start(|seen| match seen.number {

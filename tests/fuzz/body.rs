@@ -4,7 +4,7 @@ use sightline::base::json::{JsonError, parse};
 
 /// A request's body.
 ///
-/// What is accepted means the same when it is written and read again.
+/// An accepted one means the same when it is written and read again.
 pub fn body(bytes: &[u8]) {
     match parse(bytes) {
         Ok(value) => {
