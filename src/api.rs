@@ -33,6 +33,7 @@ mod middleware;
 mod models;
 mod openapi;
 mod pagination;
+mod prelude;
 mod rate_limit;
 mod reason;
 mod responses;

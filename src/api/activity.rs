@@ -1,28 +1,17 @@
 //! Lists episodes of activity: the time, score and region of motion.
 
-use std::{collections::BTreeMap, iter::Peekable, sync::Arc};
+use std::{collections::BTreeMap, iter::Peekable};
 
 use gate::Episode;
-use http::Uri;
-use media::{BlobHash, RequestId, Seq, StreamId, Zones};
-use serde::Serialize;
-use serde_json::Value;
-use timeline::{ActivityEpisode, Event, EventKind, FramesDecoded, KeyframeStored, Timeline};
-use utoipa::{IntoParams, ToSchema};
+use media::{BlobHash, Zones};
+use timeline::{ActivityEpisode, Event, FramesDecoded, KeyframeStored};
 
 use super::{
-    ApiResult,
-    error::ApiError,
-    extract::{OwnedRun, QueryParams},
-    openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
+    prelude::*,
     responses::Region,
     streamed_json::{DamagedEvents, READING_BYTES, Snapshot, list as listed, record_texts},
     zones::WatchedZones,
-};
-use crate::{
-    base::json::{ValueError, declared, parsed},
-    runs::registry::Run,
 };
 
 /// Episode of activity: a period of motion.

@@ -4,48 +4,33 @@
 
 mod dry_run;
 
-use std::sync::Arc;
-
 use dry_run::GateDryRun;
 use gate::{GateConfig, SelectionReason};
-use media::{Activity, AnalysisId, FrameRate, Marker, RequestId, Signal, StreamId, Zones};
-use serde::Serialize;
-use serde_json::Value;
+use media::{Activity, AnalysisId, FrameRate, Marker, Signal, Zones};
 use timeline::{
-    AnalysisGenerated, BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Event, EventKind, FramesDecoded,
-    MarkerConfig, SamplingPolicy, Timeline, TimelineError,
+    AnalysisGenerated, BATCH_BYTES_MAX, BATCH_RECORDS_MAX, Event, FramesDecoded, MarkerConfig,
+    SamplingPolicy, TimelineError,
 };
-use utoipa::ToSchema;
 
 use super::{
-    ApiResult, App,
-    error::ApiError,
-    extract::{JsonBody, OwnedRun},
     ingest::{check_rate, default_stream, sampling},
     jobs::{JobAnswer, Prefer, Working},
     metadata::{self, MetadataContext},
-    openapi::{FailureResponse, schema_types},
+    prelude::*,
     reason::ModelName,
     responses::MarkerRecord,
     thresholds::{self, GateFields},
     zones::{self, ZoneFields, ZoneList},
 };
 use crate::{
-    base::{
-        json::{BoundedInt, BoundedText, Form, List, ValueError, declared, parsed},
-        labels::TenantLabels,
-        model_catalog::Mode,
-    },
+    base::{json::List, labels::TenantLabels, model_catalog::Mode},
     record::{
         frames::Frames,
         gate_replay::{self, FrameAnalysis, Windowing, rezoned::Rezoned, trial::Terms},
         recording::WINDOWING_DEFAULT,
         runner::IngestError,
     },
-    runs::{
-        job_queue::JobLength,
-        registry::{Run, RunError},
-    },
+    runs::{job_queue::JobLength, registry::RunError},
 };
 
 /// Maximum number of frames in a request.

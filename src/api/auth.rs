@@ -1,25 +1,15 @@
 //! Authentication, tenants and the rate limit of principals.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use axum::{
-    extract::{Request, State},
-    middleware::Next,
-    response::{IntoResponse, Response},
-};
-use http::{Extensions, HeaderMap, HeaderName, Method, header};
-use media::{Label, RequestId};
+use axum::{extract::State, middleware::Next};
+use http::Extensions;
+use media::Label;
 use tracing::Span;
 use transport::Peer;
 
-use super::{
-    ApiResult, App,
-    error::{ApiError, is_refused},
-    extract::Caller,
-    send_budget,
-    tickets::Shown,
-};
-use crate::base::keys::{ApiKeys, Principal};
+use super::{error::is_refused, prelude::*, send_budget, tickets::Shown};
+use crate::base::keys::ApiKeys;
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const READY: &str = "/v1/ready";

@@ -8,13 +8,7 @@ mod machine;
 mod network;
 mod store;
 
-use std::sync::Arc;
-
-use axum::Json;
-use serde::Serialize;
-use utoipa::ToSchema;
-
-use super::{App, extract::Call, openapi::schema_types};
+use super::prelude::*;
 use crate::base::blocking::blocking;
 
 pub use growth::Growth;

@@ -1,28 +1,18 @@
 //! Serves a part of a run's source as a file, cut by a worker while it is sent.
 
-use std::sync::Arc;
-
-use axum::{Extension, body::Body, response::IntoResponse};
+use axum::Extension;
 use decode::{DecodeError, ExcerptContainer, ExcerptStart};
-use http::header;
-use utoipa::IntoParams;
 use worker::{ExcerptEvent, JobFault, WorkerError};
 
 use super::{
-    ApiResult,
-    error::ApiError,
-    extract::{OwnedRun, QueryParams},
-    openapi::{FailureResponse, schema_types},
+    prelude::*,
     send_budget::{self, BufferedBytes},
     source::find,
     streamed_json::READING_BYTES,
     tickets::TicketQuery,
 };
 use crate::{
-    base::{
-        json::{BoundedInt, declared},
-        stepped_body::{Step, joined, stepped},
-    },
+    base::stepped_body::{Step, joined, stepped},
     record::runner::{EXCERPT_MS_MAX, Excerpt, ExcerptRest, IngestError},
 };
 

@@ -2,10 +2,7 @@
 
 use std::time::SystemTime;
 
-use http::{HeaderMap, HeaderName, StatusCode, header};
-use utoipa::IntoParams;
-
-use super::{ApiResult, error::ApiError};
+use super::prelude::*;
 
 /// Validators of one version of a stored resource (RFC 9110 8.8).
 #[derive(Clone, Debug, PartialEq, Eq)]

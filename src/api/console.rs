@@ -1,16 +1,8 @@
 //! Console: pages and assets embedded at build time; served without a key, as they hold no data.
 
-use std::sync::Arc;
+use axum::{Router, extract::Path, response::Html, routing::get};
 
-use axum::{
-    Router,
-    extract::Path,
-    response::{Html, IntoResponse, Response},
-    routing::get,
-};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-
-use super::{App, embedded::Packed, error::ApiError};
+use super::{embedded::Packed, prelude::*};
 
 /// Files of the built console by path, sorted; `x.gz` is `x` compressed. Empty if the console was not built.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console.rs"));

@@ -1,13 +1,6 @@
 //! Cross-origin requests of browsers: preflights, and the origins that may read answers.
 
-use http::{HeaderName, HeaderValue, Method, StatusCode, header};
-
-use axum::{
-    extract::Request,
-    response::{IntoResponse, Response},
-};
-
-use super::{error::ApiError, whip};
+use super::{prelude::*, whip};
 /// Origins whose pages may read answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CorsOrigins {

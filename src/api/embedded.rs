@@ -2,10 +2,9 @@
 
 use std::io::Read as _;
 
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use flate2::read::GzDecoder;
-use http::{HeaderMap, HeaderValue, header};
+
+use super::prelude::*;
 
 /// A gzip-compressed file.
 pub struct Packed(pub &'static [u8]);

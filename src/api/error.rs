@@ -5,20 +5,17 @@
 
 mod answer;
 
-use std::time::Duration;
-
 use ::infer::scheduler::AdmissionError;
-use http::StatusCode;
-use media::{ErrorKind, JobId, RunId};
+use media::{ErrorKind, JobId};
 use timeline::TimelineError;
 use worker::WorkerError;
 
-use super::{infer, rate_limit::exceeded};
+use super::{infer, prelude::*, rate_limit::exceeded};
 use crate::{
     base::{
         database::DatabaseError,
         disk_reserve::DiskRefusal,
-        json::{Faults, FieldError, JsonError},
+        json::{FieldError, JsonError},
         meta_store::MetaStoreError,
         metrics::RefusalReason,
         owner_limit::LimitScope,

@@ -1,34 +1,18 @@
 //! Reads a run's timeline: snapshots, pages and long polling.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::pin::pin;
 
-use http::Uri;
-use media::{Label, Seq};
-use serde_json::Value;
-use timeline::{Event, EventKind, StreamedEvent, Timeline};
-use utoipa::{IntoParams, ToSchema};
+use media::Label;
+use timeline::{Event, StreamedEvent};
 
 use super::{
-    ApiResult, App,
-    error::ApiError,
-    extract::{Call, JsonBody, OwnedRun, QueryParams},
-    openapi::{
-        FailureResponse,
-        events::{EventRecord, QueryMatch},
-        schema_types,
-    },
+    openapi::events::{EventRecord, QueryMatch},
     pagination::{PageQuery, linked},
+    prelude::*,
     streamed_json::{READING_BYTES, Snapshot, event_texts, list as listed},
     zones::ZoneName,
 };
-use crate::{
-    base::{
-        json::{BoundedInt, ValueError, declared},
-        keys::Principal,
-    },
-    deliver::sse::index_of,
-    runs::registry::Run,
-};
+use crate::deliver::sse::index_of;
 
 /// Bytes of payloads after which a page ends.
 const PAGE_BYTES: u64 = 8 << 20;

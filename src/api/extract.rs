@@ -1,25 +1,19 @@
 //! Validating extractors: caller, run, body and query.
 
-use std::{net::IpAddr, str::FromStr, sync::Arc};
+use std::{net::IpAddr, str::FromStr};
 
 use axum::{
-    body::{Bytes, HttpBody},
-    extract::{FromRequest, FromRequestParts, Path, Query, Request},
+    body::HttpBody,
+    extract::{FromRequest, FromRequestParts, Path, Query},
 };
-use http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts};
-use media::{ParseError, RequestId};
-use serde_json::{Map, Value};
+use http::request::Parts;
+use media::ParseError;
+use serde_json::Map;
 use timeline::JsonText;
 use transport::Peer;
 
-use super::{ApiResult, App, error::ApiError, send_budget};
-use crate::{
-    base::{
-        json::{self, Declared, Faults, FieldError, Form},
-        keys::Principal,
-    },
-    runs::registry::Run,
-};
+use super::{prelude::*, send_budget};
+use crate::base::json::{self, Declared, FieldError};
 
 /// Maximum size of a JSON body, bytes.
 pub const BODY_BYTES_MAX: usize = 2 << 20;

@@ -1,28 +1,15 @@
 //! Feedback of callers on their runs: stored in the database, listed newest first.
 
-use std::sync::Arc;
-
-use axum::Json;
-use http::Uri;
-use media::{FeedbackId, RunId, WallTime};
-use serde::Serialize;
+use media::{FeedbackId, WallTime};
 use tokio::runtime::Handle;
 use tokio_postgres::Row;
-use utoipa::ToSchema;
 
 use super::{
-    ApiResult, App,
-    error::ApiError,
-    extract::{Call, JsonBody, OwnedRun, QueryParams},
-    openapi::schema_types,
     pagination::{PageQuery, linked},
+    prelude::*,
     streamed_json::{READING_BYTES, list as listed, record_texts},
 };
-use crate::base::{
-    database::{Database, DatabaseError, FeedbackPage, NewFeedback},
-    json::{BoundedInt, BoundedText, ValueError, declared},
-    keys::Principal,
-};
+use crate::base::database::{Database, DatabaseError, FeedbackPage, NewFeedback};
 
 /// Rows fetched at a time for an unpaged list.
 const SLICE: usize = 100;

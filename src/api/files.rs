@@ -6,37 +6,20 @@ mod body;
 mod range;
 mod served;
 
-use std::{
-    path::Path,
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::{path::Path, time::UNIX_EPOCH};
 
-use axum::{Json, extract::Path as UrlPath, response::IntoResponse};
-use http::{HeaderMap, Method, StatusCode, Uri};
-use serde::Serialize;
-use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use axum::extract::Path as UrlPath;
 
 use super::{
-    ApiResult, App,
     conditional::{Preconditions, ResourceVersion},
-    error::ApiError,
-    extract::{Call, QueryParams},
-    openapi::{FailureResponse, schema_types},
     pagination::{NO_CURSOR, PageLimit, limit, linked},
+    prelude::*,
     send_budget,
     streamed_json::{READING_BYTES, list as listed, record_texts},
 };
-use crate::{
-    base::{
-        json::{ValueError, declared},
-        keys::Principal,
-    },
-    runs::{
-        source::SourceError,
-        upload::{StoredName, StoredUpload, UploadError, media_type},
-    },
+use crate::runs::{
+    source::SourceError,
+    upload::{StoredName, StoredUpload, UploadError, media_type},
 };
 pub use body::FileBody;
 pub use served::{FileHeaders, Found, answer};

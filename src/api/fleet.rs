@@ -1,23 +1,14 @@
 //! Lists and searches the caller's runs on all servers that mirror their events to one database.
 
-use axum::{Json, response::IntoResponse};
 use media::WallTime;
-use serde::Serialize;
-use serde_json::Value;
 use tokio_postgres::Row;
-use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    ApiResult,
-    extract::{Call, JsonBody, QueryParams},
-    openapi::schema_types,
     pagination::PageLimit,
+    prelude::*,
     search::{QUERY_BYTES_MAX, SEARCH_DEFAULT, SearchLimit},
 };
-use crate::base::{
-    database::DatabaseError,
-    json::{BoundedInt, ValueError, declared},
-};
+use crate::base::database::DatabaseError;
 
 /// Maximum number of runs if the caller gives no limit.
 const RUNS_DEFAULT: u64 = 100;

@@ -1,14 +1,8 @@
 //! Liveness of the server, and its readiness to work.
 
-use std::sync::Arc;
-
-use axum::{Json, response::IntoResponse};
-use http::StatusCode;
-use serde::Serialize;
 use timeline::LogState;
-use utoipa::ToSchema;
 
-use super::{ApiResult, App, extract::Call, openapi::schema_types};
+use super::prelude::*;
 
 /// Liveness of the server.
 #[derive(Serialize, ToSchema)]

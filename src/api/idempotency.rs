@@ -6,26 +6,17 @@
 
 mod stored_response;
 
-use std::{ops::RangeInclusive, sync::Arc};
+use std::ops::RangeInclusive;
 
-use axum::{
-    body::Body,
-    extract::{Request, State},
-    middleware::Next,
-    response::Response,
-};
-use http::{HeaderMap, HeaderName};
-use media::RunId;
+use axum::{extract::State, middleware::Next};
 use redb::WriteTransaction;
 use timeline::LogState;
 use tracing::Instrument;
-use utoipa::IntoParams;
 
 use super::{
-    ApiResult, App,
-    error::ApiError,
-    extract::{Caller, caller, whole},
+    extract::{caller, whole},
     jobs,
+    prelude::*,
 };
 use crate::runs::idempotency::{
     BodyDigest, IdempotencyError, Interrupted, KeyLookup, KeyScope, KeyedRequest, RecoveredOutcome,

@@ -5,40 +5,24 @@ mod images;
 mod prepare;
 mod request;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
-use axum::Json;
 use infer::{
     BackendError, Completion, FailureKind, FinishReason, RequestCost, TokenUsage,
     scheduler::{AdmissionError, LimitKind, Priority},
 };
-use media::{RequestId, RunId};
-use serde::Serialize;
-use serde_json::Value;
 use timeline::{Event, InferenceCompleted, Pass};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use utoipa::ToSchema;
 
-use super::{
-    ApiResult, App,
-    extract::{Call, Caller, JsonBody},
-    openapi::{FailureResponse, schema_types},
-};
+use super::prelude::*;
 use crate::{
-    base::{
-        clock::millis,
-        json::{FieldError, Form},
-        retry_while_full::retry_while_full,
-    },
+    base::{clock::millis, json::FieldError, retry_while_full::retry_while_full},
     record::{
         inference::{InferenceError, Requester, WaitBudget},
         reason::{ChunkAttempt, RetryPolicy},
     },
-    runs::registry::{Run, RunError},
+    runs::registry::RunError,
 };
 use prepare::PreparedInference;
 use request::InferRequest;

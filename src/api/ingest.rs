@@ -1,26 +1,18 @@
 //! Ingest: decodes a source and records its frames on the run's timeline.
 
-use std::sync::Arc;
-
-use axum::Json;
-use media::{FrameRate, StreamId, Zones};
-use serde::Serialize;
+use media::{FrameRate, Zones};
 use timeline::SamplingPolicy;
-use utoipa::ToSchema;
 
 use super::{
-    ApiResult, App,
-    error::ApiError,
-    extract::{Caller, JsonBody, OwnedRun},
     jobs::{JobAnswer, Prefer, Working},
-    openapi::{DenyUnknownFields, FailureResponse, schema_types},
+    openapi::DenyUnknownFields,
+    prelude::*,
     thresholds::{self, GateFields},
     zones::{self, ZoneFields, ZoneList},
 };
 use crate::{
     base::{
-        json::{BoundedInt, BoundedText, Object, ValueError, declared, number, parsed},
-        keys::Principal,
+        json::{Object, number},
         labels::TenantLabels,
         model_catalog::Mode,
     },

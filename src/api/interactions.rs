@@ -1,28 +1,17 @@
 //! Lists answers of models about chunks of a run, or about a live session, without the events' metrics.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use http::Uri;
-use media::{Label, Seq};
-use serde::Serialize;
+use media::Label;
 use serde_json::value::RawValue;
-use timeline::{Event, FindingPayload, SemanticChunkInferred, Timeline};
-use utoipa::{IntoParams, ToSchema};
+use timeline::{Event, FindingPayload, SemanticChunkInferred};
 
 use super::{
-    ApiError, ApiResult,
-    extract::{OwnedRun, QueryParams},
-    openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
+    prelude::*,
     streamed_json::{DamagedEvents, READING_BYTES, list as list_answer, record_texts},
 };
-use crate::{
-    base::json::declared,
-    runs::registry::{NoSuchChunk, Run, readable},
-};
+use crate::runs::registry::{NoSuchChunk, readable};
 
 /// Answer of a model about a chunk, or about a picture or clip of a live session.
 #[derive(Serialize, ToSchema)]

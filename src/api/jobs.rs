@@ -5,25 +5,12 @@ mod layer;
 mod long;
 mod record;
 
-use std::{sync::Arc, time::Duration};
-
-use axum::{Json, extract::FromRequestParts};
+use axum::extract::FromRequestParts;
 use http::request::Parts;
 use media::JobId;
-use serde::Serialize;
-use utoipa::{IntoParams, ToSchema};
 
-use super::{
-    ApiResult, App,
-    error::ApiError,
-    events::WaitMs,
-    extract::{Caller, OwnedRun, QueryParams, path_id},
-    openapi::{FailureResponse, schema_types},
-};
-use crate::{
-    base::json::{BoundedInt, declared},
-    runs::registry::{JobToken, JobView, Run},
-};
+use super::{events::WaitMs, extract::path_id, prelude::*};
+use crate::runs::registry::{JobToken, JobView};
 
 pub use desk::Desk;
 use desk::Entry;

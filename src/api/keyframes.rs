@@ -1,28 +1,17 @@
 //! Stored stills, called keyframes in the API.
 
-use std::sync::Arc;
-
-use axum::{extract::Path, response::IntoResponse};
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode, Uri, header};
-use media::{BlobHash, Seq};
-use timeline::{Event, EventKind, Timeline};
-use utoipa::{IntoParams, ToSchema};
+use axum::extract::Path;
+use media::BlobHash;
+use timeline::Event;
 
 use super::{
-    ApiResult, App,
     conditional::{Preconditions, ResourceVersion, caller_is_current},
-    error::ApiError,
-    extract::{OwnedRun, QueryParams, RawParams},
-    openapi::{FailureResponse, schema_types},
+    extract::RawParams,
     pagination::{PageQuery, linked},
+    prelude::*,
     responses::KeyframeRecord,
     streamed_json::{DamagedEvents, READING_BYTES, Snapshot, list as listed, record_texts},
     tickets::TicketQuery,
-};
-use crate::{
-    base::json::{BoundedInt, Faults, ValueError, declared},
-    runs::registry::Run,
 };
 
 /// The content of a hash never changes, and belongs to one caller.

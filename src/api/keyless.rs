@@ -4,10 +4,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use axum::extract::Request;
-use http::{HeaderMap, HeaderName, Method, StatusCode, header, uri::Authority};
+use http::uri::Authority;
 
-use super::{ApiResult, error::ApiError, settings::Settings};
+use super::{prelude::*, settings::Settings};
 
 const HEALTH: &str = "/v1/health";
 

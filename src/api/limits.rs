@@ -8,22 +8,18 @@ use std::{
     collections::BTreeMap,
     num::{NonZeroU32, NonZeroU64},
     ops::RangeInclusive,
-    time::Duration,
 };
 
-use axum::Json;
 use infer::finding::{DESCRIPTION_BYTES_MAX, SUMMARY_BYTES_MAX};
 use media::FrameRate;
-use serde::Serialize;
 use serde_json::Number;
 use timeline::MarkerConfig;
-use utoipa::ToSchema;
 
 use super::{
-    ANALYSES_WAITING, App, DRAIN, FAILURES_MAX, READERS_WAITING,
+    ANALYSES_WAITING, DRAIN, FAILURES_MAX, READERS_WAITING,
     analyze::{self, SegmentMs, WindowSize},
     events::{self, QueryLimit, WaitMs},
-    extract::{BODY_BYTES_MAX, Call, Caller},
+    extract::BODY_BYTES_MAX,
     feedback::{Category, FeedbackText, Rating},
     idempotency,
     infer::{
@@ -31,8 +27,8 @@ use super::{
         TimeoutMs,
     },
     ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri},
-    openapi::schema_types,
     pagination::PageLimit,
+    prelude::*,
     reason::{self, ChunkPictures, ChunkSize, MaxEdge, SemanticPrompt, SemanticTimeout},
     search::{self, SearchLimit},
     send_budget,

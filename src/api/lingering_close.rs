@@ -6,15 +6,14 @@
 use std::{
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
-use axum::{body::Body, extract::Request};
-use bytes::Bytes;
-use http::{Method, Version, header};
+use http::Version;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::runtime::Handle;
+
+use super::prelude::*;
 
 /// Maximum time for which a refused body is read.
 const LINGER: Duration = Duration::from_secs(5);

@@ -1,15 +1,6 @@
 //! Health of the live session of a run.
 
-use axum::Json;
-use serde::Serialize;
-use utoipa::ToSchema;
-
-use super::{
-    ApiResult,
-    error::ApiError,
-    extract::OwnedRun,
-    openapi::{FailureResponse, schema_types},
-};
+use super::prelude::*;
 use crate::base::clock::millis;
 
 /// Health of a live session. Figures cover the last `window_ms`, about five seconds at most.

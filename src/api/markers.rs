@@ -1,26 +1,17 @@
 //! Lists the markers of a run.
 
-use std::{cmp::Reverse, collections::HashMap, sync::Arc};
+use std::{cmp::Reverse, collections::HashMap};
 
-use http::Uri;
-use media::{AnalysisId, Marker, MarkerId, MarkerOrigin, MarkerStatus, Seq, StreamId};
-use serde_json::Value;
-use timeline::{Event, EventKind, Timeline};
-use utoipa::{IntoParams, ToSchema};
+use media::{AnalysisId, Marker, MarkerId, MarkerOrigin, MarkerStatus};
+use timeline::Event;
 
 use super::{
-    ApiResult,
-    error::ApiError,
-    extract::{OwnedRun, QueryParams},
-    openapi::{FailureResponse, schema_types},
     pagination::{NO_CURSOR, PageLimit, limit, linked},
+    prelude::*,
     responses::MarkerRecord,
     streamed_json::{DamagedEvents, READING_BYTES, Snapshot, list as listed, record_texts},
 };
-use crate::{
-    base::json::{BoundedInt, BoundedText, ValueError, declared, name, parsed},
-    runs::registry::{Made, Run},
-};
+use crate::{base::json::name, runs::registry::Made};
 
 /// Sort key of a marker: first frame, last frame, id.
 type Key = (u64, u64, MarkerId);

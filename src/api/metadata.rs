@@ -4,16 +4,13 @@
 
 mod coordinates;
 
-use media::{FrameRate, Marker, RequestId, RunId, StreamId};
-use serde::Serialize;
+use media::{FrameRate, Marker};
 use timeline::SamplingPolicy;
-use utoipa::ToSchema;
 
 pub use coordinates::Coordinates;
 
 use super::{
-    ApiResult,
-    openapi::schema_types,
+    prelude::*,
     responses::MarkerRecord,
     streamed_json::{READING_BYTES, list},
 };

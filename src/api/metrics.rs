@@ -1,14 +1,12 @@
 //! `GET /v1/metrics`: every series for a scraper, with a key requirement of its own.
 
-use std::sync::Arc;
-
-use axum::{extract::State, response::IntoResponse};
-use http::{Extensions, HeaderMap, header};
+use axum::extract::State;
+use http::Extensions;
 use infer::scheduler::Priority;
 use parking_lot::Mutex;
 use prometheus::IntCounter;
 
-use super::{ApiResult, App, auth, error::ApiError, openapi::FailureResponse};
+use super::{auth, prelude::*};
 use crate::base::metrics::{CONTENT_TYPE, ConnectionOutcome, QueueLabel, RunState};
 
 /// Return all metric series in the Prometheus text format.

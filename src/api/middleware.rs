@@ -4,26 +4,17 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
-    sync::Arc,
     task::Poll,
     time::Instant,
 };
 
 use axum::{
-    extract::{MatchedPath, Request, State},
+    extract::{MatchedPath, State},
     middleware::Next,
-    response::{IntoResponse, Response},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use media::RequestId;
 use tracing::{Instrument, Span, field::Empty};
 
-use super::{
-    App, cors,
-    error::{ApiError, ErrorExtension},
-    extract::Prefix,
-    keyless, whip,
-};
+use super::{cors, error::ErrorExtension, extract::Prefix, keyless, prelude::*, whip};
 use crate::base::telemetry::{SPANS, continue_trace};
 
 /// Response header with the id of the request.

@@ -1,11 +1,8 @@
 //! Lists the models a caller can name, their backends, and this server's decode and gate backends.
 
-use axum::Json;
 use infer::{ProbeResult, Standing};
-use serde::Serialize;
-use utoipa::ToSchema;
 
-use super::{extract::Call, openapi::schema_types};
+use super::prelude::*;
 use crate::{
     base::{
         clock::millis,

@@ -8,11 +8,9 @@ pub mod schema_types;
 
 use std::{collections::BTreeMap, marker::PhantomData, sync::LazyLock};
 
-use axum::{Extension, response::IntoResponse};
-use bytes::Bytes;
-use http::{HeaderMap, header};
+use axum::Extension;
 use utoipa::{
-    IntoResponses, OpenApi, PartialSchema, ToSchema,
+    IntoResponses, OpenApi, PartialSchema,
     openapi::{
         self, Content, HeaderBuilder, Ref, RefOr, Required, Response, ResponseBuilder,
         path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem},
@@ -24,7 +22,7 @@ use utoipa::{
 };
 
 use super::{
-    embedded::Packed, error, extract::BODY_BYTES_MAX, middleware::fails_in_plain_text,
+    embedded::Packed, error, extract::BODY_BYTES_MAX, middleware::fails_in_plain_text, prelude::*,
     send_budget::BufferedBytes, signals::FrameNumber, whip,
 };
 

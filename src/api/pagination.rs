@@ -2,14 +2,7 @@
 
 use std::fmt::Display;
 
-use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, Uri, header};
-use media::Seq;
-use serde_json::Value;
-use utoipa::IntoParams;
-
-use super::openapi::schema_types;
-use crate::base::json::{BoundedInt, ValueError, declared};
+use super::prelude::*;
 
 /// Maximum number of items per page.
 pub type PageLimit = BoundedInt<1, 1000>;

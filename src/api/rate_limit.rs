@@ -1,14 +1,9 @@
 //! Rate limits: token buckets for requests and for failed authentications.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    num::NonZeroU32,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, net::IpAddr, num::NonZeroU32, time::Instant};
 
-use super::{ApiResult, error::ApiError};
-use crate::base::{keys::Principal, metrics::RefusalReason};
+use super::prelude::*;
+use crate::base::metrics::RefusalReason;
 use parking_lot::Mutex;
 
 /// Burst of failed authentications per address; one more is allowed per second.

@@ -2,28 +2,22 @@
 
 mod request;
 
-use std::{sync::Arc, time::Duration};
-
 use infer::scheduler::Priority;
 use media::{Dimensions, FrameRate, Label};
-use serde::Serialize;
-use utoipa::ToSchema;
 use worker::{ChunkBoundary, NoveltySpec};
 
 use super::{
-    ApiError, ApiResult, App,
     analyze::{marker_rules, windowing},
-    extract::{Caller, JsonBody, OwnedRun},
     ingest::{MAX_FRAMES_DEFAULT, default_stream, opened, sampling},
     jobs::{JobAnswer, Prefer, Working},
     metadata::{self, Coordinates, MetadataContext},
-    openapi::{FailureResponse, schema_types},
+    prelude::*,
     responses::{MarkerRecord, SemanticRecord},
     thresholds,
     zones::zones,
 };
 use crate::{
-    base::{json::Form, labels::TenantLabels, model_catalog::Mode},
+    base::{labels::TenantLabels, model_catalog::Mode},
     record::{
         gate_replay::rate_of,
         inference::Requester,
@@ -33,7 +27,6 @@ use crate::{
         },
         runner::{IngestJob, IngestResult},
     },
-    runs::registry::Run,
 };
 pub use request::*;
 

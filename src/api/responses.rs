@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use media::{CellBox, Marker, MarkerOrigin, RequestId, WallTime};
-use serde::Serialize;
+use media::{CellBox, Marker, MarkerOrigin, WallTime};
 use timeline::{KeyframeStored, SemanticOutcome};
-use utoipa::ToSchema;
 
-use super::{jobs::JobRecord, openapi::schema_types, runs::SummaryRecord};
+use super::{jobs::JobRecord, prelude::*, runs::SummaryRecord};
 use crate::runs::{
-    registry::{ChunkProgress, JobProgress, Run, RunRegistry},
+    registry::{ChunkProgress, JobProgress, RunRegistry},
     source::remote,
 };
 

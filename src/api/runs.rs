@@ -2,32 +2,16 @@
 
 mod summary;
 
-use std::sync::Arc;
-
-use axum::Json;
-use http::Uri;
-use media::{RequestId, Seq};
-use serde::Serialize;
-use utoipa::{IntoParams, ToSchema};
-
 use super::{
-    ApiResult, App,
-    extract::{Call, JsonBody, OwnedRun, QueryParams},
-    openapi::{FailureResponse, schema_types},
     pagination::{PageQuery, linked},
+    prelude::*,
     reason::ModelName,
     responses::{ProgressRecord, RunRecord},
     streamed_json::{READING_BYTES, list as listed, record_texts},
 };
 use crate::{
-    base::{
-        json::{Form, Nullable, declared},
-        model_catalog::Mode,
-    },
-    runs::{
-        lifecycle::RunState,
-        registry::{Run, RunOrigin},
-    },
+    base::{json::Nullable, model_catalog::Mode},
+    runs::{lifecycle::RunState, registry::RunOrigin},
 };
 pub use summary::SummaryRecord;
 

@@ -1,22 +1,9 @@
 //! Substring search over stored descriptions.
 
-use axum::{Json, response::IntoResponse};
 use search::FoldedPattern;
-use serde::Serialize;
-use serde_json::Value;
-use utoipa::ToSchema;
 
-use super::{
-    ApiResult,
-    error::ApiError,
-    extract::{Call, JsonBody},
-    openapi::{FailureResponse, schema_types},
-    send_budget,
-};
-use crate::{
-    base::json::{BoundedInt, ValueError, declared},
-    deliver::search::{Hit, SearchQuery},
-};
+use super::{prelude::*, send_budget};
+use crate::deliver::search::{Hit, SearchQuery};
 
 /// Maximum length of a trimmed query, bytes.
 pub const QUERY_BYTES_MAX: usize = 1024;

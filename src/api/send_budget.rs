@@ -7,17 +7,13 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
-use axum::{body::Body, response::Response};
-use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::{ApiResult, App, error::ApiError};
+use super::prelude::*;
 use crate::base::{
-    keys::Principal,
     owner_limit::LimitScope,
     quota::{Quota, QuotaError, QuotaLimits, QuotaReservation},
 };

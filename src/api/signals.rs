@@ -6,33 +6,20 @@
 mod buckets;
 mod columns;
 
-use std::{ops::RangeInclusive, sync::Arc};
+use std::ops::RangeInclusive;
 
-use axum::{Json, extract::Path};
+use axum::extract::Path;
 use gate::{Decision, Gate, GateConfig, SelectionReason};
-use http::HeaderMap;
-use media::{Signal, StreamId};
-use serde::Serialize;
-use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use media::Signal;
 
 use super::{
-    ApiResult, App,
-    error::ApiError,
-    extract::{OwnedRun, QueryParams, RawParams},
-    openapi::{FailureResponse, schema_types},
+    extract::RawParams,
+    prelude::*,
     responses::Region,
     streamed_json::{READING_BYTES, list as listed, record_texts},
     thresholds::GateRecord,
 };
-use crate::{
-    base::{
-        arrow::Column,
-        json::{BoundedInt, Faults, declared, parsed},
-    },
-    record::frames::Frames,
-    runs::registry::Run,
-};
+use crate::{base::arrow::Column, record::frames::Frames};
 use buckets::{Buckets, FrameBucket};
 use columns::{of_buckets, of_frames, wants_arrow};
 

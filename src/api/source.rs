@@ -3,28 +3,16 @@
 //! Ingest roots are not served: a run's owner gets only the file that the run has decoded. The file is
 //! opened again by name, beneath the root's open directory and without following links.
 
-use std::{
-    fs::File,
-    os::unix::fs::MetadataExt,
-    path::Path,
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
-
-use http::{HeaderMap, Method};
+use std::{fs::File, os::unix::fs::MetadataExt, path::Path, time::UNIX_EPOCH};
 
 use super::{
-    ApiResult, App,
     conditional::{Preconditions, ResourceVersion},
-    error::ApiError,
-    extract::OwnedRun,
     files::{self, FileHeaders, Found},
-    openapi::{FailureResponse, schema_types},
+    prelude::*,
     send_budget,
     tickets::TicketQuery,
 };
 use crate::runs::{
-    registry::Run,
     source::{SourceError, path_of, remote},
     upload::media_type,
 };

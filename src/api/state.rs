@@ -1,18 +1,17 @@
 //! Application state of the handlers: every part of the server, and helpers to run work on it.
 
-use std::{fs::File, sync::Arc, time::Duration};
+use std::fs::File;
 
 use timeline::BlobStore;
 use tokio_util::sync::CancellationToken;
 use transport::ConnectionLimiter;
 
-use super::{ApiError, ApiResult, Desk, Growth, RateLimits, Settings, send_budget};
+use super::{Desk, Growth, RateLimits, Settings, prelude::*, send_budget};
 use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
         database::Database,
         disk_reserve::DiskReserve,
-        keys::Principal,
         labels::CurrentLabels,
         meta_store::MetaStore,
         metrics::Metrics,

@@ -1,19 +1,10 @@
 //! `GET /v1/stats`: the last hour by minutes.
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
-use axum::Json;
-use serde::Serialize;
-use utoipa::{IntoParams, ToSchema};
-
-use super::{
-    ApiResult, App,
-    extract::{Call, QueryParams},
-    openapi::schema_types,
-};
+use super::prelude::*;
 use crate::base::{
     clock::wall_now,
-    json::{BoundedInt, declared},
     metrics::Tally,
     stats::{MINUTES_MAX, Machine, Point, Snapshot},
 };

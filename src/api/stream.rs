@@ -1,25 +1,7 @@
 //! Server-Sent Events: live events of one run, or of all runs of the caller.
 
-use axum::response::IntoResponse;
-use http::{HeaderMap, HeaderName, StatusCode, header};
-use media::Seq;
-use serde_json::Value;
-use utoipa::IntoParams;
-
-use super::{
-    ApiResult, App,
-    error::ApiError,
-    events::FromSeq,
-    extract::{Call, OwnedRun, RawParams},
-    openapi::{FailureResponse, schema_types},
-};
-use crate::{
-    base::{
-        json::{BoundedInt, Faults, ValueError, declared},
-        keys::Principal,
-    },
-    deliver::sse::{EventStreamCursor, Filter, StreamScope},
-};
+use super::{events::FromSeq, extract::RawParams, prelude::*};
+use crate::deliver::sse::{EventStreamCursor, Filter, StreamScope};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 

@@ -3,25 +3,18 @@
 //! A frame's signals are a few hundred bytes of JSON; an event may hold half a million frames, and a run a
 //! million events. Only one piece is in memory, however slowly the client reads.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use axum::{BoxError, Extension, body::Body, response::IntoResponse};
-use bytes::Bytes;
-use http::header;
-use media::Seq;
-use serde::Serialize;
-use timeline::{EventKind, EventMeta, PayloadChunks, StreamedEvent, Timeline};
+use axum::{BoxError, Extension};
+use timeline::{EventMeta, PayloadChunks, StreamedEvent};
 
-use super::{ApiResult, error::ApiError, send_budget::BufferedBytes};
+use super::{prelude::*, send_budget::BufferedBytes};
 use crate::{
     base::{
         blocking::blocking,
         stepped_body::{Step, joined, stepped},
     },
-    runs::registry::{Run, next_piece},
+    runs::registry::next_piece,
 };
 
 /// Minimum size of a piece, bytes.

@@ -1,14 +1,9 @@
 //! Gate thresholds chosen by a caller, for one analysis or one recording.
 
 use gate::GateConfig;
-use serde::Serialize;
-use utoipa::ToSchema;
 
-use super::openapi::schema_types;
-use crate::base::{
-    json::{BoundedInt, declared},
-    model_catalog::Mode,
-};
+use super::prelude::*;
+use crate::base::model_catalog::Mode;
 
 /// Maximum of `keepalive_frames`.
 pub const KEEPALIVE_FRAMES_MAX: u64 = 1_000_000;

@@ -2,25 +2,11 @@
 
 use std::time::Instant;
 
-use axum::{
-    Json,
-    extract::{MatchedPath, Request},
-};
-use http::Method;
-use media::{RunId, WallTime};
-use serde::Serialize;
-use utoipa::{IntoParams, ToSchema};
+use axum::extract::MatchedPath;
+use media::WallTime;
 
-use super::{
-    ApiResult, App,
-    error::ApiError,
-    extract::{Caller, OwnedRun},
-    openapi::{FailureResponse, schema_types},
-};
-use crate::{
-    base::{clock::wall_now, keys::Principal},
-    runs::tickets::LIFE,
-};
+use super::prelude::*;
+use crate::{base::clock::wall_now, runs::tickets::LIFE};
 
 /// Routes that accept a ticket, for GET and HEAD.
 const OPENED: [&str; 3] =

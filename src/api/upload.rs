@@ -5,25 +5,14 @@
 
 mod form;
 
-use std::sync::Arc;
-
-use axum::extract::Request;
-use bytes::Bytes;
-use http::{HeaderMap, header};
-use media::RequestId;
-use serde::Serialize;
-use utoipa::ToSchema;
-
 use super::{
-    ApiResult, App,
-    error::ApiError,
-    extract::{Call, check_body},
+    extract::check_body,
     idempotency::{DeferredKey, response},
     middleware::REQUEST_ID,
-    openapi::{FailureResponse, schema_types},
+    prelude::*,
 };
 use crate::{
-    base::{clock::wall_now, keys::Principal},
+    base::clock::wall_now,
     record::runner::IngestError,
     runs::{
         idempotency::{BodyDigest, StoredResponse},

@@ -3,25 +3,14 @@
 mod asked;
 pub mod of_all;
 
-use std::sync::Arc;
-
-use axum::{Json, extract::FromRequestParts};
+use axum::extract::FromRequestParts;
 use http::request::Parts;
-use media::{RunId, WebhookId};
-use serde::Serialize;
-use timeline::{EventKind, Timeline};
-use utoipa::ToSchema;
+use media::WebhookId;
 
-use super::{
-    ApiResult, App,
-    error::ApiError,
-    extract::{Caller, JsonBody, OwnedRun, path_id},
-    openapi::{FailureResponse, schema_types},
-};
+use super::{extract::path_id, prelude::*};
 use crate::{
-    base::json::Form,
     deliver::webhook::{DeadLetter, SigningSecret, Webhook, WebhookState},
-    runs::registry::{Run, RunError},
+    runs::registry::RunError,
 };
 
 use asked::WebhookRequest;

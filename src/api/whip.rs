@@ -5,27 +5,13 @@
 
 pub mod attach_config;
 
-use axum::{
-    Json,
-    body::Body as RawBody,
-    extract::Path,
-    response::{IntoResponse, Response},
-};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::{body::Body as RawBody, extract::Path};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use media::SessionId;
-use serde::Serialize;
-use serde_json::Value;
-use utoipa::ToSchema;
 
-use super::{
-    ApiResult, App,
-    error::ApiError,
-    extract::{Call, Caller, JsonBody, check_body},
-    openapi::schema_types,
-};
+use super::{extract::check_body, prelude::*};
 use crate::{
-    base::{keys::Principal, labels::TenantLabels},
+    base::labels::TenantLabels,
     record::live::{
         EndReason, IceServer, Instruction, LiveError, PromptError, PublisherIdentity, SessionLookup,
     },

@@ -1,15 +1,13 @@
 //! Zones: parts of the picture that a caller watches.
 
-use media::{Label, Score, StreamId, Zone, Zones};
-use serde::Serialize;
-use serde_json::Value;
+use media::{Label, Score, Zone, Zones};
 use utoipa::{
-    PartialSchema, ToSchema,
+    PartialSchema,
     openapi::{ArrayBuilder, ObjectBuilder, RefOr, Schema, Type},
 };
 
-use super::openapi::schema_types;
-use crate::base::json::{BoundedText, List, Object, ValueError, declared, parsed, score};
+use super::prelude::*;
+use crate::base::json::{List, Object, score};
 
 pub type ZoneName = BoundedText<1, { Zone::NAME_BYTES_MAX }>;
 

@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 
 use gate::GateConfig;
-use media::{AnalysisId, Marker, Signal, StreamId};
-use serde::Serialize;
-use utoipa::ToSchema;
+use media::{AnalysisId, Marker, Signal};
 
 use crate::{
-    api::{activity::EpisodeRecord, openapi::schema_types, thresholds::GateRecord},
+    api::{activity::EpisodeRecord, prelude::*, thresholds::GateRecord},
     record::gate_replay::trial::{Difference, Tally, Terms, Trial, Verdict},
 };
 

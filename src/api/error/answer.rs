@@ -1,20 +1,9 @@
 //! Formats errors as the envelope or as plain text, and carries them to the layer that sends them.
 
-use std::{sync::Arc, time::Duration};
-
-use axum::{
-    Json,
-    response::{IntoResponse, Response},
-};
-use http::{HeaderValue, StatusCode, header};
-use media::RequestId;
-use serde::Serialize;
 use timeline::{RemoteFault, TimelineError};
-use utoipa::ToSchema;
 
-use super::ApiError;
 use crate::{
-    api::openapi::schema_types, base::json::FieldError, deliver::search::SearchFailure,
+    api::prelude::*, base::json::FieldError, deliver::search::SearchFailure,
     runs::upload::UploadError,
 };
 

@@ -2,18 +2,14 @@
 
 use std::{fmt::Write, fs::File, time::SystemTime};
 
-use axum::{Extension, body::Body, response::IntoResponse};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use utoipa::IntoParams;
+use axum::Extension;
 
 use super::{
-    super::{
-        ApiResult,
-        conditional::{ResourceVersion, allows_range, caller_is_current},
-    },
+    super::conditional::{ResourceVersion, allows_range, caller_is_current},
     body::FileBody,
     range::{RangeOutcome, wanted},
 };
+use crate::api::prelude::*;
 
 /// Only the caller may cache the file, and must revalidate it each time.
 const CACHE: HeaderValue = HeaderValue::from_static("private, no-cache");

@@ -1,22 +1,12 @@
 //! Converts answers to stored form and back.
 
-use std::sync::Arc;
-
-use axum::{
-    body::{Body, Bytes},
-    response::Response,
-};
-use http::{HeaderName, HeaderValue, StatusCode, header, response::Parts};
+use http::response::Parts;
 use http_body_util::BodyExt;
-use media::{RequestId, RunId};
 
-use super::{ApiResult, App, takes_events};
+use super::takes_events;
 use crate::{
     api::{
-        error::{ApiError, ErrorExtension},
-        extract::Caller,
-        jobs::PREFERENCE_APPLIED,
-        middleware::REQUEST_ID,
+        error::ErrorExtension, jobs::PREFERENCE_APPLIED, middleware::REQUEST_ID, prelude::*,
         send_budget::BufferedBytes,
     },
     base::stepped_body::joined,

@@ -1,28 +1,15 @@
 //! Batches of inferences: run in parallel, listed in order, each with its own error.
 
-use std::{
-    ops::RangeInclusive,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{ops::RangeInclusive, time::Instant};
 
-use axum::Json;
 use infer::scheduler::{AdmissionError, LimitKind, Priority};
-use media::RequestId;
-use serde::Serialize;
 use tokio::task::JoinSet;
 use tracing::Instrument;
-use utoipa::ToSchema;
 
 use super::{InferAnswer, Manner, ask, prepare::PreparedInference, request::InferRequest};
 use crate::{
-    api::{
-        ApiResult, App,
-        error::{ApiError, ErrorBody},
-        extract::{Call, Caller, JsonBody},
-        openapi::{FailureResponse, schema_types},
-    },
-    base::json::{BoundedInt, Form, List, declared},
+    api::{error::ErrorBody, prelude::*},
+    base::json::List,
     record::{inference::InferenceError, reason::RetryPolicy},
 };
 

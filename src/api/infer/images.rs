@@ -1,13 +1,10 @@
 //! Stills that an inference refers to: looked up before the wait for a permit, loaded after it.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
 use infer::PromptImage;
 use media::BlobHash;
 
 use super::{prepare::owned, request::StillRef};
-use crate::api::{ApiResult, App, error::ApiError, extract::Caller};
+use crate::api::prelude::*;
 
 const MISSING: ApiError = ApiError::NotFound("keyframe");
 

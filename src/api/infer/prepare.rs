@@ -1,20 +1,13 @@
 //! Prepares an inference: checks that its run and stills exist and that a backend serves the model.
 
-use std::sync::Arc;
-
 use infer::InferenceRequest;
-use media::RunId;
 
 use super::{
     details,
     images::RequestImages,
     request::{InferRequest, MaxTokens},
 };
-use crate::{
-    api::{ApiResult, App, error::ApiError, extract::Caller},
-    base::json::FieldError,
-    runs::registry::Run,
-};
+use crate::{api::prelude::*, base::json::FieldError};
 
 /// An inference that was accepted.
 pub struct PreparedInference {

@@ -1,17 +1,13 @@
 //! Fields of an inference request, shared by single requests and batches.
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::ops::RangeInclusive;
 
 use infer::{InferenceRequest, OutputSchema};
-use media::{BlobHash, RunId};
-use serde_json::Value;
-use utoipa::ToSchema;
+use media::BlobHash;
 
 use crate::{
-    api::{openapi::schema_types, reason::ModelName},
-    base::json::{
-        BoundedInt, BoundedText, Declared, Faults, Form, List, ValueError, declared, parsed, said,
-    },
+    api::{prelude::*, reason::ModelName},
+    base::json::{Declared, List, said},
 };
 
 pub type PromptText = BoundedText<1, 32_768>;

@@ -1,22 +1,14 @@
 //! Table of running jobs by run, with their waiters and outcomes.
 
-use std::{
-    collections::{HashMap, hash_map::Entry as Place},
-    sync::Arc,
-};
+use std::collections::{HashMap, hash_map::Entry as Place};
 
-use axum::response::{IntoResponse, Response};
-use media::{JobId, RequestId, RunId};
+use media::JobId;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{JobToken, JobView};
 use crate::{
-    api::{
-        ApiResult,
-        error::{ApiError, ErrorExtension},
-        idempotency::response,
-    },
+    api::{error::ErrorExtension, idempotency::response, prelude::*},
     runs::{
         idempotency::{BodyDigest, StoredResponse},
         registry::{JobKind, JobOrder, RunError},

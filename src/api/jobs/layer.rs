@@ -3,20 +3,13 @@
 //! The work runs in its own task: the caller may disconnect and find the job later. A request refused
 //! before its work begins gets a normal error and leaves no job.
 
-use std::sync::Arc;
-
 use axum::{
-    Json,
-    body::Body,
-    extract::{FromRequestParts, Request, State},
+    extract::{FromRequestParts, State},
     middleware::Next,
-    response::{IntoResponse, Response},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts};
+use http::request::Parts;
 use http_body_util::BodyExt;
-use media::RequestId;
 use tracing::Instrument;
-use utoipa::IntoParams;
 
 use super::{
     JobToken, JobView,
@@ -26,10 +19,10 @@ use super::{
 };
 use crate::{
     api::{
-        ApiResult, App,
-        error::{ApiError, ErrorExtension},
-        extract::{Caller, caller, whole},
+        error::ErrorExtension,
+        extract::{caller, whole},
         idempotency::{JoinsOnly, Taken, run_in, taken},
+        prelude::*,
     },
     base::clock::wall_now,
     record::runner::IngestError,

@@ -1,19 +1,14 @@
 //! Job answers too long to be held in memory: written to a file as they are produced, and sent from
 //! that file.
 
-use std::{fs::File, io, sync::Arc};
+use std::{fs::File, io};
 
-use axum::{
-    BoxError, Extension,
-    body::Body,
-    response::{IntoResponse, Response},
-};
-use http::header;
+use axum::{BoxError, Extension};
 use http_body_util::BodyExt;
 
 use super::record::JobAnswer;
 use crate::{
-    api::{App, files::FileBody, send_budget::BufferedBytes},
+    api::{files::FileBody, prelude::*, send_budget::BufferedBytes},
     base::stepped_body::{joined, stepped},
     record::runner::Writing,
     runs::registry::JobOrder,

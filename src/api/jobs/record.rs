@@ -1,18 +1,11 @@
 //! JSON records of jobs, with their stored answers.
 
-use std::sync::Arc;
-
-use media::{JobId, RequestId, WallTime};
-use serde::Serialize;
+use media::{JobId, WallTime};
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
-
-use axum::{Json, response::IntoResponse};
 
 use super::long;
 use crate::{
-    api::{ApiResult, App, openapi::schema_types},
-    base::keys::Principal,
+    api::prelude::*,
     runs::{
         idempotency::{KeyScope, StoredResponse},
         registry::{JobStatus, JobView},

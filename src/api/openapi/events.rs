@@ -4,29 +4,27 @@
 //! may gain fields, so no schema refuses unknown ones. A test checks real events against them.
 
 use media::{
-    AnalysisId, BlobHash, EventType, FrameRate, GateConfig, JobId, Label, RequestId, Score, Seq,
-    SessionId, StreamId, WallTime, Zones,
+    AnalysisId, BlobHash, EventType, FrameRate, GateConfig, JobId, Label, Score, SessionId,
+    WallTime, Zones,
 };
 use timeline::{
-    EventKind, HasShape, JsonText, Member, MemberSink, ModeName, Pass, PayloadShape,
-    SamplingPolicy, SelectionReasonName, SemanticOutcome, Signals, StillMediaType, TokenCounts,
+    HasShape, JsonText, Member, MemberSink, ModeName, Pass, PayloadShape, SamplingPolicy,
+    SelectionReasonName, SemanticOutcome, Signals, StillMediaType, TokenCounts,
 };
 use utoipa::{
-    PartialSchema, ToSchema,
+    PartialSchema,
     openapi::{
         ArrayBuilder, Object, ObjectBuilder, OneOfBuilder, Ref, RefOr, Type,
         schema::{Schema, SchemaType},
     },
 };
 
-use super::{
-    super::{
-        responses::{MarkerRecord, Region, SemanticRecord},
-        thresholds::GateRecord,
-        zones::ZoneRecord,
-    },
-    schema_types,
+use super::super::{
+    responses::{MarkerRecord, Region, SemanticRecord},
+    thresholds::GateRecord,
+    zones::ZoneRecord,
 };
+use crate::api::prelude::*;
 
 /// Named schemas of the document.
 type Schemas = Vec<(String, RefOr<Schema>)>;

@@ -1,25 +1,18 @@
 //! Fields of a reason request.
 
-use std::{sync::Arc, time::Duration};
-
 use infer::{OutputSchema, finding::default_answer};
-use media::{Label, Score, StreamId};
-use serde_json::Value;
-use utoipa::ToSchema;
+use media::{Label, Score};
 use worker::{ChunkBoundary, ChunkImageOptions, Crop};
 
 use crate::{
     api::{
         analyze::{FrameIndex, SegmentMs, WindowSize, trace},
         ingest::{MaxFrames, SourceUri, check_rate},
-        openapi::schema_types,
+        prelude::*,
         thresholds::GateFields,
         zones::{self, ZoneFields, ZoneList},
     },
-    base::json::{
-        BoundedInt, BoundedText, Declared, Faults, Form, ValueError, declared, number, parsed,
-        said, score,
-    },
+    base::json::{Declared, number, said, score},
     record::reason::{PromptConfig, ReasonQuery},
 };
 

@@ -1,15 +1,12 @@
 //! Summaries of runs, which lists include on request.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use media::{FrameRate, Score};
-use serde::Serialize;
-use utoipa::ToSchema;
 
-use super::super::{App, openapi::schema_types};
-use crate::runs::{
-    registry::Run,
-    summary::{Bucket, Records, Summary},
+use crate::{
+    api::prelude::*,
+    runs::summary::{Bucket, Records, Summary},
 };
 
 /// Summary of a run.

@@ -4,13 +4,9 @@ use std::collections::BTreeMap;
 
 use gate::Decision;
 use media::{Score, Signal};
-use serde::Serialize;
-use utoipa::ToSchema;
 
-use super::{
-    super::{ApiResult, openapi::schema_types},
-    Decided,
-};
+use super::Decided;
+use crate::api::prelude::*;
 
 /// Range and mean of a signal over the frames of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]

@@ -1,15 +1,13 @@
 //! Signals as columns: the records of the JSON answer as an Arrow stream.
 
 use gate::SelectionReason;
-use http::{HeaderMap, header};
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Map;
 
-use super::super::{
-    ApiResult,
-    streamed_json::{READING_BYTES, sent},
+use super::super::streamed_json::{READING_BYTES, sent};
+use crate::{
+    api::prelude::*,
+    base::arrow::{self, Column, Kind, ROWS_MAX},
 };
-use crate::base::arrow::{self, Column, Kind, ROWS_MAX};
 
 /// Media type of an Arrow IPC stream.
 pub const ARROW: &str = "application/vnd.apache.arrow.stream";

@@ -1,12 +1,8 @@
 //! Fields of a webhook request.
 
-use serde_json::Value;
-use timeline::EventKind;
-use utoipa::ToSchema;
-
-use super::super::openapi::schema_types;
 use crate::{
-    base::json::{BoundedText, Declared, Faults, Form, ValueError, declared},
+    api::prelude::*,
+    base::json::Declared,
     deliver::webhook::{SecretError, SigningSecret},
 };
 

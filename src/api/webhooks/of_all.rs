@@ -1,16 +1,10 @@
 //! Routes of webhooks of all runs of a principal, later ones included; the work is that of run webhooks.
 
-use axum::Json;
-
 use super::{
-    super::{
-        ApiResult,
-        extract::{Call, JsonBody},
-        openapi::FailureResponse,
-    },
     DeadLetterList, OwnedWebhook, RedeliverResult, WebhookCreated, WebhookDeleted, WebhookList,
     WebhookRequest, listed, made,
 };
+use crate::api::prelude::*;
 
 /// Deliver the future events of all the caller's runs, later ones included, to a URL.
 ///

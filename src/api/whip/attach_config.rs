@@ -1,30 +1,19 @@
 //! Configuration that a publisher attaches to its offer, and later prompt updates.
 
-use std::sync::Arc;
-
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use gate::GateConfig;
-use http::{HeaderValue, StatusCode};
 use infer::OutputSchema;
-use serde_json::Value;
-use utoipa::ToSchema;
 use worker::ClipSpec;
 
 use crate::{
     api::{
-        ApiResult,
-        error::ApiError,
-        extract::JsonBody,
-        openapi::schema_types,
+        prelude::*,
         reason::{CropFields, ModelName, output_schema},
         thresholds::{self, GateFields},
         zones::{self, ZoneFields, ZoneList},
     },
     base::{
-        json::{
-            self, BoundedInt, BoundedText, Declared, Faults, FieldError, Form, declared, number,
-            said,
-        },
+        json::{self, Declared, FieldError, number, said},
         model_catalog::Catalog,
     },
     record::live::{Instruction, SessionOptions},
