@@ -14,12 +14,12 @@ use timeline::{
 
 use super::{
     ingest::{check_rate, default_stream, sampling},
-    jobs::{JobAnswer, Prefer, Working},
+    jobs::{JobDetails, Prefer, Working},
     metadata::{self, MetadataContext},
     prelude::*,
     reason::ModelName,
     responses::MarkerRecord,
-    thresholds::{self, GateFields},
+    thresholds::{self, GateOverrides},
     zones::{self, ZoneFields, ZoneList},
 };
 use crate::{
@@ -77,7 +77,7 @@ struct AnalyzeRequest {
     #[schema(inline)]
     marker_correction_window_frames: Option<FrameIndex>,
     /// Thresholds of this analysis, which override those of the mode or of the recording.
-    gate: Option<GateFields>,
+    gate: Option<GateOverrides>,
     /// Watched zones, which replace those of the recording; not with `frames`. A recorded frame has
     /// the box of its motion and the touched zones, not the cells: a zone counts as touched if the
     /// box reaches into it, except for its parts in recorded zones that were not touched.
@@ -155,7 +155,7 @@ struct AnalyzeResult {
     generated: u64,
     /// Markers; in a dry run, those that the analysis would emit.
     markers: Vec<MarkerRecord>,
-    metadata: Vec<metadata::Metadata<'static>>,
+    metadata: Vec<metadata::FrameMetadata<'static>>,
     /// Effect of a dry run; absent otherwise.
     #[schema(required = false)]
     dry_run: GateDryRun,
@@ -470,7 +470,7 @@ fn too_many(markers: usize) -> ApiError {
     request_body = AnalyzeRequest,
     responses(
         (status = 200, description = "Analyzed", body = AnalyzeResult),
-        (status = 202, description = "Accepted, where `Prefer: respond-async` asks for that", body = JobAnswer, headers(
+        (status = 202, description = "Accepted, where `Prefer: respond-async` asks for that", body = JobDetails, headers(
             ("location" = String, description = "The job"),
             ("preference-applied" = String, description = "`respond-async`"),
         )),

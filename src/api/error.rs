@@ -31,7 +31,7 @@ use crate::{
     runs::{registry::RunError, source::SourceError, upload::UploadError},
 };
 
-pub use answer::{Envelope, ErrorBody, ErrorExtension, is_refused};
+pub use answer::{ErrorBody, ErrorExtension, ErrorResponse, is_refused};
 
 /// Error of a request.
 #[derive(Debug, thiserror::Error)]

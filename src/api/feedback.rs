@@ -9,7 +9,7 @@ use super::{
     prelude::*,
     streamed_json::{READING_BYTES, list as listed, record_texts},
 };
-use crate::base::database::{Database, DatabaseError, FeedbackPage, NewFeedback};
+use crate::base::database::{self, Database, DatabaseError, NewFeedback};
 
 /// Rows fetched at a time for an unpaged list.
 const SLICE: usize = 100;
@@ -56,8 +56,7 @@ declared!(FeedbackRequest {
 
 /// Feedback that was stored.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FeedbackCreated)]
-pub struct Submitted {
+pub struct FeedbackCreated {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
     feedback_id: schema_types::FeedbackId,
@@ -69,18 +68,18 @@ pub struct Submitted {
 #[utoipa::path(
     post, path = "/v1/runs/{id}/feedback", operation_id = "submitFeedback", tag = "feedback",
     request_body = FeedbackRequest,
-    responses((status = 200, description = "Kept", body = Submitted)),
+    responses((status = 200, description = "Kept", body = FeedbackCreated)),
 )]
 pub async fn submit(
     OwnedRun(app, caller, run): OwnedRun,
     body: JsonBody,
-) -> ApiResult<Json<Submitted>> {
+) -> ApiResult<Json<FeedbackCreated>> {
     let FeedbackRequest { rating: BoundedInt(rating), category, feedback } = body.read()?;
     let id = FeedbackId::from_bytes(crate::base::random_bytes());
     let (run, principal) = (run.id(), caller.principal);
     let feedback = NewFeedback { id, run, principal, rating: rating as u8, category, feedback };
     app.database()?.submit(&feedback).await?;
-    Ok(Json(Submitted {
+    Ok(Json(FeedbackCreated {
         request_id: caller.request_id.into(),
         run_id: run.into(),
         feedback_id: id.into(),
@@ -90,8 +89,7 @@ pub async fn submit(
 
 /// Feedback on a run.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Feedback)]
-struct FeedbackRecord {
+struct Feedback {
     #[schema(value_type = schema_types::FeedbackId)]
     feedback_id: String,
     #[schema(value_type = schema_types::RunId)]
@@ -103,10 +101,10 @@ struct FeedbackRecord {
     created_at: schema_types::Timestamp,
 }
 
-impl FeedbackRecord {
+impl Feedback {
     /// Reads a row, which may hold invalid values if the table was edited by hand.
-    fn of(row: &Row) -> Result<FeedbackRecord, DatabaseError> {
-        Ok(FeedbackRecord {
+    fn of(row: &Row) -> Result<Feedback, DatabaseError> {
+        Ok(Feedback {
             feedback_id: row.try_get("feedback_id")?,
             run_id: row.try_get("run_id")?,
             rating: row.try_get("rating")?,
@@ -119,17 +117,16 @@ impl FeedbackRecord {
 
 /// Feedback on the caller's runs.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FeedbackPage)]
-struct Listed {
+struct FeedbackPage {
     request_id: schema_types::RequestId,
-    feedback: Vec<FeedbackRecord>,
+    feedback: Vec<Feedback>,
 }
 
 /// List feedback on the caller's runs, newest first; needs the database.
 #[utoipa::path(
     get, path = "/v1/feedback", operation_id = "listFeedback", tag = "feedback",
     params(PageQuery),
-    responses((status = 200, description = "The feedback", body = Listed)),
+    responses((status = 200, description = "The feedback", body = FeedbackPage)),
 )]
 pub async fn list(
     Call(app, caller): Call,
@@ -145,12 +142,12 @@ pub async fn list(
     let database = app.database()?;
     let request_id = caller.request_id;
     if let Some(limit) = page.limit {
-        let read = FeedbackRecord::of;
+        let read = Feedback::of;
         let page = database.feedback(principal, before, limit, is_visible, read).await?;
-        let answer = Json(Listed { request_id: request_id.into(), feedback: page.feedback });
+        let answer = Json(FeedbackPage { request_id: request_id.into(), feedback: page.feedback });
         return Ok(linked(answer, &uri, page.next));
     }
-    let first = database.feedback(principal, before, SLICE, is_visible, FeedbackRecord::of).await?;
+    let first = database.feedback(principal, before, SLICE, is_visible, Feedback::of).await?;
     let text = format!(r#"{{"request_id":"{request_id}","feedback":"#);
     let feedback = record_texts(whole(Arc::clone(&app), caller.principal.clone(), first));
     let made = app.blocking(move || listed(text, feedback, || "}".to_owned(), READING_BYTES));
@@ -161,8 +158,8 @@ pub async fn list(
 fn whole(
     app: Arc<App>,
     owner: Principal,
-    page: FeedbackPage<FeedbackRecord>,
-) -> impl Iterator<Item = ApiResult<FeedbackRecord>> + Send + 'static {
+    page: database::FeedbackPage<Feedback>,
+) -> impl Iterator<Item = ApiResult<Feedback>> + Send + 'static {
     let runtime = Handle::current();
     let (mut next, mut read) = (page.next, page.feedback.into_iter());
     let more = move |before| {
@@ -170,7 +167,7 @@ fn whole(
             run.parse().is_ok_and(|run: RunId| app.registry.find(run, &owner).is_some())
         };
         let database = app.database()?;
-        let page = database.feedback(&owner, Some(before), SLICE, is_visible, FeedbackRecord::of);
+        let page = database.feedback(&owner, Some(before), SLICE, is_visible, Feedback::of);
         Ok::<_, ApiError>(runtime.block_on(page)?)
     };
     std::iter::from_fn(move || {

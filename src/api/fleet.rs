@@ -26,8 +26,7 @@ declared!(FleetQuery { limit });
 
 /// A run of one of the servers.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FleetRun)]
-struct RunRecord {
+struct FleetRun {
     /// Server that holds the run.
     node: String,
     #[schema(value_type = schema_types::RunId)]
@@ -39,9 +38,9 @@ struct RunRecord {
     last_event_at: schema_types::Timestamp,
 }
 
-impl RunRecord {
-    fn of(row: &Row) -> Result<RunRecord, DatabaseError> {
-        Ok(RunRecord {
+impl FleetRun {
+    fn of(row: &Row) -> Result<FleetRun, DatabaseError> {
+        Ok(FleetRun {
             node: row.try_get("node_id")?,
             run_id: row.try_get("run_id")?,
             label: label(row)?,
@@ -63,25 +62,24 @@ fn time(row: &Row, column: &str) -> Result<schema_types::Timestamp, DatabaseErro
 
 /// Runs of every server, newest first.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FleetRuns)]
-struct Listed {
+struct FleetRuns {
     request_id: schema_types::RequestId,
-    runs: Vec<RunRecord>,
+    runs: Vec<FleetRun>,
 }
 
 /// List the caller's runs on every server that mirrors all events to this one's database.
 #[utoipa::path(
     get, path = "/v1/fleet/runs", operation_id = "listFleetRuns", tag = "fleet",
     params(FleetQuery),
-    responses((status = 200, description = "The runs", body = Listed)),
+    responses((status = 200, description = "The runs", body = FleetRuns)),
 )]
 pub async fn list(
     Call(app, caller): Call,
     QueryParams(FleetQuery { limit }): QueryParams<FleetQuery>,
 ) -> ApiResult {
     let limit = limit.map_or(RUNS_DEFAULT, |BoundedInt(limit)| limit) as usize;
-    let runs = app.database()?.fleet_runs(&caller.principal, limit, RunRecord::of).await?;
-    Ok(Json(Listed { request_id: caller.request_id.into(), runs }).into_response())
+    let runs = app.database()?.fleet_runs(&caller.principal, limit, FleetRun::of).await?;
+    Ok(Json(FleetRuns { request_id: caller.request_id.into(), runs }).into_response())
 }
 
 /// Text to search for.
@@ -98,8 +96,7 @@ declared!(FleetSearchRequest { query: required needle, limit });
 
 /// A description that contains the text.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FleetHit)]
-struct HitRecord {
+struct FleetHit {
     /// Server that holds the run.
     node: String,
     #[schema(value_type = schema_types::RunId)]
@@ -115,9 +112,9 @@ struct HitRecord {
     description: String,
 }
 
-impl HitRecord {
-    fn of(row: &Row) -> Result<HitRecord, DatabaseError> {
-        Ok(HitRecord {
+impl FleetHit {
+    fn of(row: &Row) -> Result<FleetHit, DatabaseError> {
+        Ok(FleetHit {
             node: row.try_get("node_id")?,
             run_id: row.try_get("run_id")?,
             label: label(row)?,
@@ -132,10 +129,9 @@ impl HitRecord {
 
 /// Descriptions of every server that contain the text, newest first.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FleetHits)]
-struct Found {
+struct FleetHits {
     request_id: schema_types::RequestId,
-    hits: Vec<HitRecord>,
+    hits: Vec<FleetHit>,
 }
 
 /// Reads the search text, without surrounding white space.
@@ -156,12 +152,11 @@ fn needle(value: &Value) -> Result<String, ValueError> {
 #[utoipa::path(
     post, path = "/v1/fleet/search", operation_id = "searchFleet", tag = "fleet",
     request_body = FleetSearchRequest,
-    responses((status = 200, description = "What was found", body = Found)),
+    responses((status = 200, description = "What was found", body = FleetHits)),
 )]
 pub async fn search(Call(app, caller): Call, body: JsonBody) -> ApiResult {
     let FleetSearchRequest { query, limit } = body.read()?;
     let limit = limit.map_or(SEARCH_DEFAULT, |BoundedInt(limit)| limit) as usize;
-    let hits =
-        app.database()?.fleet_search(&caller.principal, &query, limit, HitRecord::of).await?;
-    Ok(Json(Found { request_id: caller.request_id.into(), hits }).into_response())
+    let hits = app.database()?.fleet_search(&caller.principal, &query, limit, FleetHit::of).await?;
+    Ok(Json(FleetHits { request_id: caller.request_id.into(), hits }).into_response())
 }

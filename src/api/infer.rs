@@ -32,8 +32,7 @@ pub use request::{IMAGES, MaxTokens, PromptText, TEMPERATURE, TimeoutMs};
 
 /// Answer of a model.
 #[derive(Serialize, ToSchema)]
-#[schema(as = InferResult)]
-pub struct InferAnswer {
+pub struct InferResult {
     request_id: schema_types::RequestId,
     /// Run that records the answer; null without a run, or if the run ended before the answer.
     #[schema(value_type = Option<schema_types::RunId>, required = true)]
@@ -77,9 +76,9 @@ impl From<TokenUsage> for TokensRecord {
     }
 }
 
-impl InferAnswer {
-    fn new(request_id: RequestId, run: Option<RunId>, answer: Completion) -> InferAnswer {
-        InferAnswer {
+impl InferResult {
+    fn new(request_id: RequestId, run: Option<RunId>, answer: Completion) -> InferResult {
+        InferResult {
             request_id: request_id.into(),
             run_id: run.map(|run| run.to_string()),
             provider: answer.provider.to_string(),
@@ -121,11 +120,11 @@ fn held_bytes(value: &Value) -> usize {
     params(super::idempotency::IdempotencyKey),
     request_body = InferRequest,
     responses(
-        (status = 200, description = "The answer", body = InferAnswer),
+        (status = 200, description = "The answer", body = InferResult),
         FailureResponse<404>, FailureResponse<409>, FailureResponse<503>,
     ),
 )]
-pub async fn infer(Call(app, caller): Call, body: JsonBody) -> ApiResult<Json<InferAnswer>> {
+pub async fn infer(Call(app, caller): Call, body: JsonBody) -> ApiResult<Json<InferResult>> {
     let since = Instant::now();
     let catalog = app.inference.catalog_for(&body.models()).await;
     // Compiling the output schema is CPU work for a blocking thread.
@@ -169,7 +168,7 @@ async fn ask(
     question: PreparedInference,
     index: u64,
     manner: Manner,
-) -> ApiResult<InferAnswer> {
+) -> ApiResult<InferResult> {
     let PreparedInference { mut request, run, pictures, tokens } = question;
     // The caller's timeout covers the wait for a permit; in a batch, it covers each inference alone.
     let is_awaited = manner.class == Priority::Live;
@@ -221,7 +220,7 @@ async fn ask(
         Some(run) => record(app, run, caller.request_id, request.prompt.len(), &answer).await?,
         None => None,
     };
-    Ok(InferAnswer::new(caller.request_id, run_id, answer))
+    Ok(InferResult::new(caller.request_id, run_id, answer))
 }
 
 fn is_full(error: &InferenceError) -> bool {

@@ -4,10 +4,10 @@ use media::{FrameRate, Zones};
 use timeline::SamplingPolicy;
 
 use super::{
-    jobs::{JobAnswer, Prefer, Working},
+    jobs::{JobDetails, Prefer, Working},
     openapi::DenyUnknownFields,
     prelude::*,
-    thresholds::{self, GateFields},
+    thresholds::{self, GateOverrides},
     zones::{self, ZoneFields, ZoneList},
 };
 use crate::{
@@ -88,7 +88,7 @@ struct IngestRequest {
     stream_id: Option<StreamId>,
     /// Thresholds of this recording, which override those of the run's mode. They are recorded, and used by
     /// an analysis without thresholds of its own, whatever the server's settings are by then.
-    gate: Option<GateFields>,
+    gate: Option<GateOverrides>,
     /// Watched zones; an episode of activity names those that it touches.
     #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
     zones: Option<ZoneList>,
@@ -145,7 +145,7 @@ pub struct IngestResult {
     request_body = inline(IngestBody),
     responses(
         (status = 200, description = "Decoded", body = IngestResult),
-        (status = 202, description = "Accepted, where `Prefer: respond-async` asks for that", body = JobAnswer, headers(
+        (status = 202, description = "Accepted, where `Prefer: respond-async` asks for that", body = JobDetails, headers(
             ("location" = String, description = "The job"),
             ("preference-applied" = String, description = "`respond-async`"),
         )),

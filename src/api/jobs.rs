@@ -16,7 +16,7 @@ pub use desk::Desk;
 use desk::Entry;
 pub use layer::{PREFERENCE_APPLIED, Prefer, Working, as_job, kind_in};
 use record::answer;
-pub use record::{JobAnswer, JobRecord};
+pub use record::{Job, JobDetails};
 
 /// Maximum wait for a cancelled job: its worker is killed and its last report recorded.
 const CANCEL_WAIT: Duration = Duration::from_secs(30);
@@ -88,7 +88,7 @@ declared!(JobQuery { wait_ms });
 #[utoipa::path(
     get, path = "/v1/runs/{id}/jobs/{job_id}", operation_id = "getJob", tag = "work",
     params(JobQuery),
-    responses((status = 200, description = "The job", body = JobAnswer), FailureResponse<503>),
+    responses((status = 200, description = "The job", body = JobDetails), FailureResponse<503>),
 )]
 pub async fn fetch(
     named: Named,
@@ -104,7 +104,7 @@ pub async fn fetch(
 /// Answers when the worker has stopped. A job that has ended is not changed.
 #[utoipa::path(
     delete, path = "/v1/runs/{id}/jobs/{job_id}", operation_id = "cancelJob", tag = "work",
-    responses((status = 200, description = "The job", body = JobAnswer), FailureResponse<503>),
+    responses((status = 200, description = "The job", body = JobDetails), FailureResponse<503>),
 )]
 pub async fn cancel(named: Named) -> ApiResult {
     if let Some(entry) = named.entry() {
@@ -120,7 +120,7 @@ pub struct JobList {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
     /// Jobs in the order of their requests, without results.
-    jobs: Vec<JobRecord>,
+    jobs: Vec<Job>,
 }
 
 /// List the jobs of a run: running ones, and those of the last day.
@@ -138,6 +138,6 @@ pub async fn list(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<JobLis
     jobs.retain(|job| under_way.iter().all(|other| other.order.id != job.order.id));
     jobs.extend(under_way);
     jobs.sort_by_key(|job| (job.order.started_at, job.order.id));
-    let jobs = jobs.iter().map(JobRecord::new).collect();
+    let jobs = jobs.iter().map(Job::new).collect();
     Ok(Json(JobList { request_id: caller.request_id.into(), run_id: id.into(), jobs }))
 }

@@ -9,7 +9,7 @@ use super::{
     extract::RawParams,
     pagination::{PageQuery, linked},
     prelude::*,
-    responses::KeyframeRecord,
+    responses::Keyframe,
     streamed_json::{DamagedEvents, READING_BYTES, Snapshot, list as listed, record_texts},
     tickets::TicketQuery,
 };
@@ -23,12 +23,12 @@ fn stills(
     run: &Arc<Run>,
     from: Seq,
     damaged: DamagedEvents,
-) -> impl Iterator<Item = ApiResult<KeyframeRecord>> + Send + 'static {
+) -> impl Iterator<Item = ApiResult<Keyframe>> + Send + 'static {
     let events = Snapshot::new(timeline, run, from, Some(EventKind::KeyframeStored));
     events.filter(move |event| damaged.intact(event)).filter_map(|event| {
         let read = event.and_then(|event| Ok((event.head.seq, event.decode()?)));
         match read {
-            Ok((seq, Event::KeyframeStored(still))) => Some(Ok(KeyframeRecord::new(seq, still))),
+            Ok((seq, Event::KeyframeStored(still))) => Some(Ok(Keyframe::new(seq, still))),
             Ok(_) => None,
             Err(error) => Some(Err(error)),
         }
@@ -41,7 +41,7 @@ fn stills(
 struct RunKeyframes {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
-    keyframes: Vec<KeyframeRecord>,
+    keyframes: Vec<Keyframe>,
     /// Number of events that cannot be read, so that this answer leaves them out; absent if there are none.
     #[schema(required = false)]
     damaged_events: u64,

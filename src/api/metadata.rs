@@ -7,7 +7,7 @@ mod coordinates;
 use media::{FrameRate, Marker};
 use timeline::SamplingPolicy;
 
-pub use coordinates::Coordinates;
+pub use coordinates::FrameCoordinates;
 
 use super::{
     prelude::*,
@@ -37,7 +37,7 @@ pub struct MetadataContext {
     /// True if the model could be, and was, asked.
     pub is_asked: bool,
     /// Region of the pictures shown to the model; `None` if that is the whole picture.
-    pub coordinates: Option<Coordinates>,
+    pub coordinates: Option<FrameCoordinates>,
 }
 
 /// Returns the answer of an analysis; the fields of `figures` are added to the top level.
@@ -97,8 +97,7 @@ fn written(value: &impl Serialize) -> String {
 
 /// Metadata of one analysed frame, as `schemas/frame-metadata.schema.json` says.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FrameMetadata)]
-pub struct Metadata<'a> {
+pub struct FrameMetadata<'a> {
     #[schema(value_type = schema_types::RunId)]
     run_id: String,
     #[schema(value_type = schema_types::Label)]
@@ -109,12 +108,12 @@ pub struct Metadata<'a> {
     mode: &'a str,
     #[schema(value_type = schema_types::Label)]
     model: &'a str,
-    window: WindowRecord,
-    annotations: Annotations<'a>,
+    window: FrameWindow,
+    annotations: FrameAnnotations<'a>,
     #[schema(value_type = schema_types::Fraction)]
     confidence: f64,
-    fallback: Fallback<'a>,
-    trace: Trace<'a>,
+    fallback: FrameFallback<'a>,
+    trace: FrameTrace<'a>,
     /// `run_id:pts_ms:frame_index`.
     ordering_key: String,
     sampling_policy: schema_types::Sampling,
@@ -127,7 +126,7 @@ pub struct Metadata<'a> {
     /// Region of the pictures that a model was shown; absent without a model or a crop.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
-    coordinates: Option<Coordinates>,
+    coordinates: Option<FrameCoordinates>,
     /// `sightline.image.v1`; present with `coordinates`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -136,8 +135,7 @@ pub struct Metadata<'a> {
 
 /// Window of frames that were analysed together.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FrameWindow)]
-struct WindowRecord {
+struct FrameWindow {
     start_ms: i64,
     end_ms: i64,
     segment_id: String,
@@ -147,21 +145,19 @@ struct WindowRecord {
 
 /// Findings in the frame.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FrameAnnotations)]
-struct Annotations<'a> {
+struct FrameAnnotations<'a> {
     /// Summary by a model; empty if no model described the frame.
     summary: &'a str,
     /// Main object, if a model named one.
-    objects: Vec<ObjectRecord<'a>>,
+    objects: Vec<FrameObject<'a>>,
     /// Findings; the first is the frame's event type. If that is a model's, the gate's follows.
     #[schema(min_items = 1)]
-    events: Vec<Finding<'a>>,
+    events: Vec<FrameFinding<'a>>,
 }
 
 /// An object that a model named.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FrameObject)]
-struct ObjectRecord<'a> {
+struct FrameObject<'a> {
     label: &'a str,
     #[schema(value_type = schema_types::Fraction)]
     score: f64,
@@ -169,8 +165,7 @@ struct ObjectRecord<'a> {
 
 /// A finding in the frame.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FrameFinding)]
-struct Finding<'a> {
+struct FrameFinding<'a> {
     #[serde(rename = "type")]
     event_type: &'a str,
     #[schema(value_type = schema_types::Fraction)]
@@ -181,8 +176,7 @@ struct Finding<'a> {
 
 /// Fallback to the gate's decision if a model gave no answer.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FrameFallback)]
-struct Fallback<'a> {
+struct FrameFallback<'a> {
     used: bool,
     /// Reason why there was no answer; absent if there was one, or no model was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,8 +190,7 @@ struct Fallback<'a> {
 
 /// Ids that identify the analysis.
 #[derive(Serialize, ToSchema)]
-#[schema(as = FrameTrace)]
-struct Trace<'a> {
+struct FrameTrace<'a> {
     #[schema(value_type = schema_types::RequestId)]
     request_id: String,
     #[schema(value_type = String)]
@@ -210,7 +203,7 @@ fn metadata<'a>(
     context: &'a MetadataContext,
     window: &MetadataWindow,
     frame: &'a FrameAnalysis,
-) -> Metadata<'a> {
+) -> FrameMetadata<'a> {
     let run_id = context.run_id.to_string();
     let request_id = context.request_id.to_string();
     let (pts_ms, frame_index) = (frame.pts_ms, frame.frame_index);
@@ -218,7 +211,7 @@ fn metadata<'a>(
         Some(ModelOutcome::Unsaid(reason)) => Some(reason.as_str()),
         _ => None,
     };
-    Metadata {
+    FrameMetadata {
         ordering_key: format!("{run_id}:{pts_ms}:{frame_index}"),
         run_id,
         stream_id: context.stream_id.as_str(),
@@ -226,7 +219,7 @@ fn metadata<'a>(
         pts_ms,
         mode: &context.mode,
         model: frame.said().and_then(|said| said.model.as_deref()).unwrap_or(&context.model),
-        window: WindowRecord {
+        window: FrameWindow {
             start_ms: window.start_ms,
             end_ms: window.end_ms,
             segment_id: format!("seg-{}", window.ordinal),
@@ -234,12 +227,12 @@ fn metadata<'a>(
         },
         annotations: annotations(frame),
         confidence: frame.finding().1.as_f64(),
-        fallback: Fallback {
+        fallback: FrameFallback {
             used: reason.is_some(),
             reason,
             from_model: reason.and(context.asked_model.as_deref()),
         },
-        trace: Trace {
+        trace: FrameTrace {
             // Without a caller's trace id, the request id is used.
             trace_id: match &context.trace_id {
                 Some(trace_id) => trace_id.into(),
@@ -261,23 +254,24 @@ fn metadata<'a>(
     }
 }
 
-fn annotations(frame: &FrameAnalysis) -> Annotations<'_> {
-    let gate = Finding {
+fn annotations(frame: &FrameAnalysis) -> FrameAnnotations<'_> {
+    let gate = FrameFinding {
         event_type: frame.event_type.as_str(),
         score: frame.confidence.as_f64(),
         description: frame.reason.as_str(),
     };
     let Some(said) = frame.said() else {
-        return Annotations { summary: "", objects: Vec::new(), events: vec![gate] };
+        return FrameAnnotations { summary: "", objects: Vec::new(), events: vec![gate] };
     };
     let score = said.confidence.unwrap_or(frame.confidence).as_f64();
     let event_type = said.event_type.as_ref();
     let description = said.summary.as_str();
-    let model = event_type.map(|name| Finding { event_type: name.as_str(), score, description });
+    let model =
+        event_type.map(|name| FrameFinding { event_type: name.as_str(), score, description });
     let label = said.object_label.as_deref();
-    Annotations {
+    FrameAnnotations {
         summary: &said.summary,
-        objects: label.map(|label| ObjectRecord { label, score }).into_iter().collect(),
+        objects: label.map(|label| FrameObject { label, score }).into_iter().collect(),
         events: model.into_iter().chain([gate]).collect(),
     }
 }

@@ -15,18 +15,17 @@ use crate::{
 #[derive(Serialize, ToSchema)]
 pub struct Models {
     request_id: schema_types::RequestId,
-    models: Vec<ModelRecord>,
+    models: Vec<Model>,
     /// Configured backends.
-    providers: Vec<ProviderRecord>,
-    decode: DecodeRecord,
-    gate: GateRecord,
-    embedding: EmbeddingRecord,
+    providers: Vec<Provider>,
+    decode: DecodeSupport,
+    gate: GateSupport,
+    embedding: EmbeddingSupport,
 }
 
 /// A model that a caller can name.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Model)]
-struct ModelRecord {
+struct Model {
     id: String,
     tier: schema_types::ModelTier,
     /// `ready`: a reachable backend lists the model, has answered for it, or lists nothing.
@@ -43,8 +42,7 @@ struct ModelRecord {
 
 /// A backend that runs models.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Provider)]
-struct ProviderRecord {
+struct Provider {
     name: String,
     /// `openai_compat` or `gemini`.
     #[serde(rename = "type")]
@@ -66,8 +64,7 @@ struct ProviderRecord {
 
 /// Decode backend and supported codecs.
 #[derive(Serialize, ToSchema)]
-#[schema(as = DecodeSupport)]
-struct DecodeRecord {
+struct DecodeSupport {
     /// Preferred decode backend: `software`, `nvdec`, `vaapi` or `ffmpeg-cli`.
     backend: &'static str,
     /// Backends that were tried before it at the start.
@@ -75,7 +72,7 @@ struct DecodeRecord {
     /// Isolation of media workers: `full`, `partial` or `unavailable`.
     sandbox: &'static str,
     /// All codecs that the service knows.
-    codecs: Vec<CodecRecord>,
+    codecs: Vec<CodecSupport>,
 }
 
 /// A backend that does not work on this machine.
@@ -88,8 +85,7 @@ struct SkippedBackend {
 
 /// Support of a codec.
 #[derive(Serialize, ToSchema)]
-#[schema(as = CodecSupport)]
-struct CodecRecord {
+struct CodecSupport {
     codec: &'static str,
     /// Decoder that decoded a test clip bit-exactly in a sandboxed worker at the start; null if none did.
     #[schema(required = true)]
@@ -101,8 +97,7 @@ struct CodecRecord {
 
 /// Gate backend, which measures frames.
 #[derive(Serialize, ToSchema)]
-#[schema(as = GateSupport)]
-struct GateRecord {
+struct GateSupport {
     backend: &'static str,
     /// Devices that were tried before it.
     passed_over: Vec<SkippedBackend>,
@@ -113,8 +108,7 @@ struct GateRecord {
 
 /// Image embedder of novelty detection.
 #[derive(Serialize, ToSchema)]
-#[schema(as = EmbeddingSupport)]
-struct EmbeddingRecord {
+struct EmbeddingSupport {
     /// `ready`, or `not_configured` if novelty detection is off.
     availability: &'static str,
     /// Execution provider: `cpu`, `cuda`, `tensorrt` or `sidecar`; null without an embedder.
@@ -125,9 +119,9 @@ struct EmbeddingRecord {
 /// Availability of a model or embedder for which nothing is configured.
 const NOT_CONFIGURED: &str = "not_configured";
 
-impl From<&ProbeResult> for ProviderRecord {
-    fn from(probe: &ProbeResult) -> ProviderRecord {
-        ProviderRecord {
+impl From<&ProbeResult> for Provider {
+    fn from(probe: &ProbeResult) -> Provider {
+        Provider {
             name: probe.name.to_string(),
             kind: probe.api.as_str(),
             reachable: probe.reachable,
@@ -139,11 +133,7 @@ impl From<&ProbeResult> for ProviderRecord {
     }
 }
 
-fn model_record(
-    model: CatalogEntry<'_>,
-    inference: &Inference,
-    probes: &[ProbeResult],
-) -> ModelRecord {
+fn model_record(model: CatalogEntry<'_>, inference: &Inference, probes: &[ProbeResult]) -> Model {
     let serving = inference.standing(model.id, probes);
     let of = |standing| serving.iter().filter(move |one| one.standing == standing);
     let available: Vec<String> = of(Standing::Ready).map(|one| one.name.to_string()).collect();
@@ -155,7 +145,7 @@ fn model_record(
     };
     let lesser =
         model_catalog::model(model.id).into_iter().flat_map(model_catalog::CuratedModel::fallbacks);
-    ModelRecord {
+    Model {
         id: model.id.to_owned(),
         tier: model.tier.into(),
         availability,
@@ -181,7 +171,7 @@ pub async fn list(Call(app, caller): Call) -> Json<Models> {
         let all = able.map(|able| able.codecs.as_slice()).unwrap_or_default();
         all.iter().find(|tried| tried.codec == codec && tried.bits == 8)
     };
-    let codecs = media::Codec::ALL.map(|codec| CodecRecord {
+    let codecs = media::Codec::ALL.map(|codec| CodecSupport {
         codec: codec.as_str(),
         decoder: tried(codec).and_then(|tried| tried.decoder.clone()),
         reason: tried(codec).and_then(|tried| tried.reason.clone()),
@@ -190,19 +180,19 @@ pub async fn list(Call(app, caller): Call) -> Json<Models> {
     Json(Models {
         request_id: caller.request_id.into(),
         models,
-        providers: probes.iter().map(ProviderRecord::from).collect(),
-        decode: DecodeRecord {
+        providers: probes.iter().map(Provider::from).collect(),
+        decode: DecodeSupport {
             backend: app.workers.backend().as_str(),
             passed_over: app.workers.passed_over().map(skipped).collect(),
             sandbox: app.workers.sandbox(),
             codecs: codecs.into(),
         },
-        gate: GateRecord {
+        gate: GateSupport {
             backend: app.workers.gate().as_str(),
             passed_over: app.workers.gate_passed_over().map(skipped).collect(),
             measurer: able.map(|able| able.measurer.clone()),
         },
-        embedding: EmbeddingRecord {
+        embedding: EmbeddingSupport {
             availability: app.live.eyes().map_or(NOT_CONFIGURED, |_| "ready"),
             provider: app.live.eyes().map(ImageEmbedder::provider),
         },

@@ -34,7 +34,7 @@ use super::{
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     servers((url = "/")),
-    components(schemas(error::Envelope, schema_types::RequestId, whip::PublishConfig)),
+    components(schemas(error::ErrorResponse, schema_types::RequestId, whip::PublishConfig)),
 )]
 struct Document;
 
@@ -274,7 +274,7 @@ fn add_request_id(response: Option<&mut RefOr<Response>>) {
 fn described(status: u16, when: &str) -> RefOr<Response> {
     let (media_type, schema): (_, RefOr<Schema>) = match PLAIN.contains(&status) {
         true => ("text/plain", String::schema()),
-        false => ("application/json", Ref::from_schema_name(error::Envelope::name()).into()),
+        false => ("application/json", Ref::from_schema_name(error::ErrorResponse::name()).into()),
     };
     let mut response = ResponseBuilder::new()
         .description(match status {

@@ -9,10 +9,10 @@ use worker::{ChunkBoundary, NoveltySpec};
 use super::{
     analyze::{marker_rules, windowing},
     ingest::{MAX_FRAMES_DEFAULT, default_stream, opened, sampling},
-    jobs::{JobAnswer, Prefer, Working},
-    metadata::{self, Coordinates, MetadataContext},
+    jobs::{JobDetails, Prefer, Working},
+    metadata::{self, FrameCoordinates, MetadataContext},
     prelude::*,
-    responses::{MarkerRecord, SemanticRecord},
+    responses::{MarkerRecord, SemanticResult},
     thresholds,
     zones::zones,
 };
@@ -56,7 +56,7 @@ struct Figures {
     lag_p95_ms: i64,
     lag_p99_ms: i64,
     tokens: ReasonTokens,
-    semantic: SemanticRecord,
+    semantic: SemanticResult,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
     more_frames: bool,
@@ -86,14 +86,14 @@ struct ReasonResult {
     #[schema(minimum = 0)]
     lag_p99_ms: i64,
     tokens: ReasonTokens,
-    semantic: SemanticRecord,
+    semantic: SemanticResult,
     /// True if the source ended early or is damaged; absent otherwise.
     #[schema(required = false)]
     truncated: bool,
     /// True if the source has more than `max_frames` frames; later frames were not processed.
     more_frames: bool,
     markers: Vec<MarkerRecord>,
-    metadata: Vec<metadata::Metadata<'static>>,
+    metadata: Vec<metadata::FrameMetadata<'static>>,
 }
 
 /// Returns the model stage, if models can be asked.
@@ -172,7 +172,7 @@ fn outlasts(chunks: ChunkBoundary, rate: Option<FrameRate>, longest_ms: u64) -> 
     request_body = ReasonRequest,
     responses(
         (status = 200, description = "Completed", body = ReasonResult),
-        (status = 202, description = "Accepted, where `Prefer: respond-async` asks for that", body = JobAnswer, headers(
+        (status = 202, description = "Accepted, where `Prefer: respond-async` asks for that", body = JobDetails, headers(
             ("location" = String, description = "The job"),
             ("preference-applied" = String, description = "`respond-async`"),
         )),
@@ -249,7 +249,7 @@ pub async fn reason(
         asked_model,
         is_included,
         is_asked: views.is_some(),
-        coordinates: views.and_then(|views| Coordinates::of(&views, upright)),
+        coordinates: views.and_then(|views| FrameCoordinates::of(&views, upright)),
     };
     let figures = Figures::of(&reasoned, is_included);
     let Reasoned { frames, markers, .. } = reasoned;
@@ -274,7 +274,7 @@ impl Figures {
                 inference_latency_ms: totals.latency.as_millis() as u64,
                 chunks_analyzed: totals.chunks_analyzed,
             },
-            semantic: SemanticRecord::from(semantic),
+            semantic: SemanticResult::from(semantic),
             truncated: ingested.truncated,
             more_frames: ingested.more_frames,
         }

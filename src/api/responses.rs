@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use media::{CellBox, Marker, MarkerOrigin, WallTime};
 use timeline::{KeyframeStored, SemanticOutcome};
 
-use super::{jobs::JobRecord, prelude::*, runs::SummaryRecord};
+use super::{jobs::Job, prelude::*, runs::RunSummary};
 use crate::runs::{
     registry::{ChunkProgress, JobProgress, RunRegistry},
     source::remote,
@@ -75,8 +75,7 @@ impl From<JobProgress> for ProgressRecord {
 
 /// Outcome of the model stage for the chunks of a source.
 #[derive(Serialize, ToSchema)]
-#[schema(as = SemanticResult)]
-pub struct SemanticRecord {
+pub struct SemanticResult {
     /// False if there was no prompt, so that no model was to be asked.
     requested: bool,
     /// Chunks sent to models, or reusing another chunk's answer.
@@ -91,11 +90,11 @@ pub struct SemanticRecord {
     fallback_used: bool,
 }
 
-impl From<&SemanticOutcome> for SemanticRecord {
-    fn from(outcome: &SemanticOutcome) -> SemanticRecord {
+impl From<&SemanticOutcome> for SemanticResult {
+    fn from(outcome: &SemanticOutcome) -> SemanticResult {
         let SemanticOutcome { requested, chunks_asked, chunks_failed, error, fallback_used } =
             outcome.clone();
-        SemanticRecord { requested, chunks_asked, chunks_failed, error, fallback_used }
+        SemanticResult { requested, chunks_asked, chunks_failed, error, fallback_used }
     }
 }
 
@@ -119,10 +118,10 @@ pub struct RunRecord {
     model: Option<String>,
     /// Outcome of the model stage of the last reason job; null without one.
     #[schema(required = true)]
-    semantic: Option<SemanticRecord>,
+    semantic: Option<SemanticResult>,
     /// Job that is running.
     #[schema(required = true)]
-    active_job: Option<JobRecord>,
+    active_job: Option<Job>,
     /// Source of the last ingest.
     #[schema(required = true)]
     source_uri: Option<String>,
@@ -145,8 +144,8 @@ pub struct RunRecord {
     expires_at: Option<String>,
     /// Summary of the run; null if nothing is decoded, absent unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<SummaryRecord>, required = false)]
-    summary: Option<Option<SummaryRecord>>,
+    #[schema(value_type = Option<RunSummary>, required = false)]
+    summary: Option<Option<RunSummary>>,
     /// Number of events that cannot be read, so that this record lacks what they say; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
@@ -173,7 +172,7 @@ impl RunRecord {
             label: snapshot.label.as_ref().map(|label| label.as_str().to_owned()),
             status: snapshot.lifecycle.into(),
             mode: origin.mode.clone(),
-            active_job: run.active_job().as_ref().map(JobRecord::new),
+            active_job: run.active_job().as_ref().map(Job::new),
             source,
             session_id: origin.session.map(|session| session.to_string()),
             tenant_id: origin.tenant.clone(),
@@ -182,14 +181,14 @@ impl RunRecord {
             updated_at: snapshot.updated_at.into(),
             expires_at: snapshot.expires_at(registry.limits().ttl).map(WallTime::rfc3339),
             source_uri: snapshot.source_uri.as_deref().map(str::to_owned),
-            semantic: snapshot.semantic.as_deref().map(SemanticRecord::from),
+            semantic: snapshot.semantic.as_deref().map(SemanticResult::from),
             model: snapshot.model,
             summary: None,
             damaged_events: (damaged_events > 0).then_some(damaged_events),
         }
     }
 
-    pub fn with_summary(self, summary: Option<SummaryRecord>) -> RunRecord {
+    pub fn with_summary(self, summary: Option<RunSummary>) -> RunRecord {
         RunRecord { summary: Some(summary), ..self }
     }
 }
@@ -252,8 +251,7 @@ impl From<Marker> for MarkerRecord {
 
 /// A stored still.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Keyframe)]
-pub struct KeyframeRecord {
+pub struct Keyframe {
     /// Sequence number of the event that names the still.
     pub seq: u64,
     frame_index: u64,
@@ -273,10 +271,10 @@ pub struct KeyframeRecord {
     image_sha256: schema_types::Sha256,
 }
 
-impl KeyframeRecord {
+impl Keyframe {
     /// Creates the record of the still named by the event at `seq`.
-    pub fn new(seq: media::Seq, still: KeyframeStored) -> KeyframeRecord {
-        KeyframeRecord {
+    pub fn new(seq: media::Seq, still: KeyframeStored) -> Keyframe {
+        Keyframe {
             seq: seq.0,
             frame_index: still.frame_index,
             pts_ms: still.pts_ms,

@@ -13,7 +13,7 @@ use crate::{
     base::{json::Nullable, model_catalog::Mode},
     runs::{lifecycle::RunState, registry::RunOrigin},
 };
-pub use summary::SummaryRecord;
+pub use summary::RunSummary;
 
 /// Runs fetched at a time for an unpaged list.
 const SLICE: usize = 256;
@@ -107,7 +107,7 @@ pub async fn list(
     let reader = Arc::clone(&app);
     let record = move |run: &Arc<Run>| {
         let record = RunRecord::new(run, &reader.registry, None);
-        if in_short { record.with_summary(SummaryRecord::of(&reader, run)) } else { record }
+        if in_short { record.with_summary(RunSummary::of(&reader, run)) } else { record }
     };
     let Some(limit) = page.limit else {
         let (registry, owner) = (Arc::clone(&app.registry), caller.principal.clone());

@@ -17,7 +17,7 @@ use super::{
     prelude::*,
     responses::Region,
     streamed_json::{READING_BYTES, list as listed, record_texts},
-    thresholds::GateRecord,
+    thresholds::GateThresholds,
 };
 use crate::{base::arrow::Column, record::frames::Frames};
 use buckets::{Buckets, FrameBucket};
@@ -29,8 +29,7 @@ pub type FrameNumber = BoundedInt<0, { u64::MAX }>;
 
 /// A recorded frame with the gate's decision.
 #[derive(Serialize, ToSchema)]
-#[schema(as = RecordedFrame)]
-struct FrameRecord {
+struct RecordedFrame {
     /// Index among the analysed frames.
     frame_index: u64,
     /// Index of the frame in the source.
@@ -57,9 +56,9 @@ struct FrameRecord {
     reason: schema_types::GateReason,
 }
 
-impl From<(Signal, Decision)> for FrameRecord {
-    fn from((signal, decision): (Signal, Decision)) -> FrameRecord {
-        FrameRecord {
+impl From<(Signal, Decision)> for RecordedFrame {
+    fn from((signal, decision): (Signal, Decision)) -> RecordedFrame {
+        RecordedFrame {
             frame_index: signal.frame_index,
             source_frame_index: signal.source_frame_index,
             pts_ms: signal.pts_ms,
@@ -158,10 +157,10 @@ struct RunSignals {
     stream_id: Option<schema_types::Label>,
     /// Number of frames in the requested range.
     frames: u64,
-    thresholds: GateRecord,
+    thresholds: GateThresholds,
     /// Frames, if there are no more of them than `max_points`; else null.
     #[schema(required = true)]
-    signals: Option<Vec<FrameRecord>>,
+    signals: Option<Vec<RecordedFrame>>,
     /// Frames combined into `max_points` buckets of equal length; else null.
     #[schema(required = true)]
     buckets: Option<Vec<FrameBucket>>,
@@ -204,7 +203,7 @@ pub async fn list(
             "run_id": run_id.to_string(),
             "stream_id": recorded.as_ref().map(|recorded| recorded.stream_id().as_str()),
             "frames": count,
-            "thresholds": GateRecord::from(recorded.as_ref().map_or(gate, |one| one.gate)),
+            "thresholds": GateThresholds::from(recorded.as_ref().map_or(gate, |one| one.gate)),
         });
         let frames = recorded.map(|recorded| recorded.frames(to)).transpose()?;
         let frames = frames.into_iter().flatten().filter(move |frame| {
@@ -212,7 +211,7 @@ pub async fn list(
         });
         match points.filter(|points| *points < count) {
             None => {
-                let records = frames.map(|frame| frame.map(FrameRecord::from));
+                let records = frames.map(|frame| frame.map(RecordedFrame::from));
                 answer(&head, as_arrow.then(of_frames), ["signals", "buckets"], records)
             }
             Some(points) => {
@@ -260,14 +259,14 @@ pub struct FrameExplanation {
     #[schema(value_type = schema_types::Label)]
     stream_id: String,
     #[serde(flatten)]
-    frame: FrameRecord,
+    frame: RecordedFrame,
     /// Change of `luma_mean` from the previous frame; null for the first frame.
     #[schema(required = true)]
     luma_shift: Option<schema_types::Fraction>,
     /// Reason of the decision about the previous frame; null for the first frame.
     #[schema(value_type = Option<schema_types::GateReason>, required = true)]
     previous_reason: Option<&'static str>,
-    thresholds: GateRecord,
+    thresholds: GateThresholds,
 }
 
 /// Fetch the signals of one frame, the gate's decision about it and the thresholds used.

@@ -16,8 +16,7 @@ pub type KeepaliveMs = BoundedInt<1, 3_600_000>;
 /// Thresholds that override those of the mode or of the recording; missing ones stay unchanged. Other fields
 /// are refused.
 #[derive(Default, ToSchema)]
-#[schema(as = GateOverrides)]
-pub struct GateFields {
+pub struct GateOverrides {
     /// Maximum distance between kept frames, in frames; 0 turns it off.
     #[schema(inline)]
     keepalive_frames: Option<KeepaliveFrames>,
@@ -41,11 +40,11 @@ pub struct GateFields {
     noise: Option<schema_types::Fraction>,
 }
 
-declared!(GateFields {
+declared!(GateOverrides {
     keepalive_frames, keepalive_ms, scene_cut, activity_on, activity_off, luma_shift, flicker, ghosting, noise,
 }; closed);
 
-impl GateFields {
+impl GateOverrides {
     /// Returns `base` with the chosen thresholds.
     pub fn of(self, base: GateConfig) -> GateConfig {
         // If only one of the two intervals is chosen, it replaces both.
@@ -81,14 +80,13 @@ pub fn preset(mode: Mode, server: GateConfig) -> GateConfig {
 }
 
 /// Returns the thresholds of a recording from its mode and the chosen overrides.
-pub fn chosen(gate: Option<GateFields>, mode: Option<Mode>, server: GateConfig) -> GateConfig {
+pub fn chosen(gate: Option<GateOverrides>, mode: Option<Mode>, server: GateConfig) -> GateConfig {
     gate.unwrap_or_default().of(preset(mode.unwrap_or_default(), server))
 }
 
 /// Thresholds in use.
 #[derive(Serialize, ToSchema)]
-#[schema(as = GateThresholds)]
-pub struct GateRecord {
+pub struct GateThresholds {
     /// Maximum distance between kept frames, in frames; 0 turns it off.
     keepalive_frames: u32,
     /// The first frame at or after each multiple of this media time, in milliseconds, is kept; null turns it
@@ -111,9 +109,9 @@ pub struct GateRecord {
     noise: schema_types::Fraction,
 }
 
-impl From<GateConfig> for GateRecord {
-    fn from(gate: GateConfig) -> GateRecord {
-        GateRecord {
+impl From<GateConfig> for GateThresholds {
+    fn from(gate: GateConfig) -> GateThresholds {
+        GateThresholds {
             keepalive_frames: gate.keepalive_frames,
             keepalive_ms: gate.keepalive_ms,
             scene_cut: gate.scene_cut.into(),

@@ -39,8 +39,7 @@ struct UploadForm {
 
 /// An uploaded file.
 #[derive(Serialize, ToSchema)]
-#[schema(as = UploadResult)]
-struct UploadAnswer {
+struct UploadResult {
     /// Path on the server: a `source_uri` for its owner.
     file_path: String,
     /// Name of the file under `/v1/files/`.
@@ -51,9 +50,9 @@ struct UploadAnswer {
     media_type: &'static str,
 }
 
-impl UploadAnswer {
-    fn new(app: &App, upload: &StoredUpload) -> UploadAnswer {
-        UploadAnswer {
+impl UploadResult {
+    fn new(app: &App, upload: &StoredUpload) -> UploadResult {
+        UploadResult {
             file_path: app.uploads.path(upload).display().to_string(),
             file_name: upload.name.to_string(),
             bytes: upload.bytes,
@@ -82,7 +81,7 @@ impl UploadAnswer {
     params(super::idempotency::IdempotencyKey),
     request_body(content = inline(UploadForm), content_type = "multipart/form-data"),
     responses(
-        (status = 200, description = "Kept", body = UploadAnswer, headers(
+        (status = 200, description = "Kept", body = UploadResult, headers(
             ("location" = String, description = "Where it is served"),
         )),
         FailureResponse<409>, FailureResponse<503>,
@@ -119,7 +118,7 @@ pub async fn upload(Call(app, caller): Call, mut request: Request) -> ApiResult 
         };
         let mut given = None;
         app.uploads.keep(incoming, new, |change, upload| {
-            let answer = given.insert(UploadAnswer::new(&app, upload).answer(caller.request_id));
+            let answer = given.insert(UploadResult::new(&app, upload).answer(caller.request_id));
             match &ticket {
                 Some(ticket) => ticket.answered(change, fingerprint, answer.clone()),
                 None => Ok(()),

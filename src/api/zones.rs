@@ -51,18 +51,17 @@ pub type ZoneList = List<ZoneFields, 0, { Zone::MAX }>;
 
 /// A zone that was watched.
 #[derive(Serialize, ToSchema)]
-#[schema(as = WatchedZone)]
-pub struct ZoneRecord {
+pub struct WatchedZone {
     name: String,
     /// Corners in order, as given; empty for recordings of an older server.
     #[schema(inline, value_type = Vec<Vec<f64>>, max_items = 32)]
     polygon: Vec<[f64; 2]>,
 }
 
-impl From<&Zone> for ZoneRecord {
-    fn from(Zone { name, polygon }: &Zone) -> ZoneRecord {
+impl From<&Zone> for WatchedZone {
+    fn from(Zone { name, polygon }: &Zone) -> WatchedZone {
         let polygon = polygon.iter().map(|(x, y)| [x.as_f64(), y.as_f64()]).collect();
-        ZoneRecord { name: name.clone(), polygon }
+        WatchedZone { name: name.clone(), polygon }
     }
 }
 
@@ -71,7 +70,7 @@ impl From<&Zone> for ZoneRecord {
 pub struct WatchedZones {
     #[schema(value_type = schema_types::Label)]
     stream_id: String,
-    zones: Vec<ZoneRecord>,
+    zones: Vec<WatchedZone>,
     /// True if motion outside of the zones is ignored.
     activity_zones_only: bool,
 }
@@ -81,7 +80,7 @@ impl WatchedZones {
     pub fn of(stream: &StreamId, Zones { zones, only }: &Zones) -> WatchedZones {
         WatchedZones {
             stream_id: stream.as_str().to_owned(),
-            zones: zones.iter().map(ZoneRecord::from).collect(),
+            zones: zones.iter().map(WatchedZone::from).collect(),
             activity_zones_only: *only,
         }
     }

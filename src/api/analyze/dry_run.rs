@@ -6,7 +6,7 @@ use gate::GateConfig;
 use media::{AnalysisId, Marker, Signal};
 
 use crate::{
-    api::{activity::EpisodeRecord, prelude::*, thresholds::GateRecord},
+    api::{activity::EpisodeRecord, prelude::*, thresholds::GateThresholds},
     record::gate_replay::trial::{Difference, Tally, Terms, Trial, Verdict},
 };
 
@@ -17,15 +17,15 @@ pub struct GateDryRun {
     /// not record them: `before` then uses those of the recording.
     #[schema(value_type = Option<schema_types::AnalysisId>, required = true)]
     compared_with: Option<String>,
-    before: Decisions,
+    before: GateDecisionCounts,
     /// Decisions with the thresholds and zones of the request.
-    after: Decisions,
+    after: GateDecisionCounts,
     /// Number of markers by type, as the analysis would emit them.
     marker_types: BTreeMap<String, u64>,
     /// Number of frames with a different decision.
     changed_frames: u64,
     /// First 10000 frames with a different decision.
-    differences: Vec<DifferenceRecord>,
+    differences: Vec<GateDifference>,
     /// Number of episodes of activity with the thresholds and zones of the request.
     episode_count: u64,
     /// First 10000 of these episodes.
@@ -34,9 +34,8 @@ pub struct GateDryRun {
 
 /// Counts of a gate's decisions.
 #[derive(Serialize, ToSchema)]
-#[schema(as = GateDecisionCounts)]
-struct Decisions {
-    gate: GateRecord,
+struct GateDecisionCounts {
+    gate: GateThresholds,
     /// Number of frames that are kept.
     kept: u64,
     /// Number of frames by the reason of the decision.
@@ -45,18 +44,16 @@ struct Decisions {
 
 /// A frame with a different decision.
 #[derive(Serialize, ToSchema)]
-#[schema(as = GateDifference)]
-struct DifferenceRecord {
+struct GateDifference {
     frame_index: u64,
     pts_ms: i64,
-    before: VerdictRecord,
-    after: VerdictRecord,
+    before: GateDecision,
+    after: GateDecision,
 }
 
 /// Decision of a gate about a frame.
 #[derive(Serialize, ToSchema)]
-#[schema(as = GateDecision)]
-struct VerdictRecord {
+struct GateDecision {
     reason: &'static str,
     kept: bool,
 }
@@ -77,11 +74,11 @@ impl GateDryRun {
         }
         GateDryRun {
             compared_with: compared_with.map(|id| id.to_string()),
-            before: Decisions::of(before.gate, &trial.before),
-            after: Decisions::of(after.gate, &trial.after),
+            before: GateDecisionCounts::of(before.gate, &trial.before),
+            after: GateDecisionCounts::of(after.gate, &trial.after),
             marker_types,
             changed_frames: trial.changed,
-            differences: trial.differences.into_iter().map(DifferenceRecord::from).collect(),
+            differences: trial.differences.into_iter().map(GateDifference::from).collect(),
             episode_count: trial.episode_count,
             episodes: trial
                 .episodes
@@ -92,22 +89,22 @@ impl GateDryRun {
     }
 }
 
-impl Decisions {
-    fn of(gate: GateConfig, tally: &Tally) -> Decisions {
+impl GateDecisionCounts {
+    fn of(gate: GateConfig, tally: &Tally) -> GateDecisionCounts {
         let reasons = tally.reasons().map(|(reason, count)| (reason.as_str(), count));
-        Decisions { gate: gate.into(), kept: tally.kept, reasons: reasons.collect() }
+        GateDecisionCounts { gate: gate.into(), kept: tally.kept, reasons: reasons.collect() }
     }
 }
 
-impl From<Difference> for DifferenceRecord {
-    fn from(difference: Difference) -> DifferenceRecord {
+impl From<Difference> for GateDifference {
+    fn from(difference: Difference) -> GateDifference {
         let Difference { frame_index, pts_ms, before, after } = difference;
-        DifferenceRecord { frame_index, pts_ms, before: before.into(), after: after.into() }
+        GateDifference { frame_index, pts_ms, before: before.into(), after: after.into() }
     }
 }
 
-impl From<Verdict> for VerdictRecord {
-    fn from(verdict: Verdict) -> VerdictRecord {
-        VerdictRecord { reason: verdict.reason.as_str(), kept: verdict.selected }
+impl From<Verdict> for GateDecision {
+    fn from(verdict: Verdict) -> GateDecision {
+        GateDecision { reason: verdict.reason.as_str(), kept: verdict.selected }
     }
 }

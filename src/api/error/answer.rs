@@ -18,7 +18,7 @@ impl ApiError {
             return (status, text.clone()).into_response();
         }
         let mut response =
-            (status, Json(Envelope { error: self.body(request_id) })).into_response();
+            (status, Json(ErrorResponse { error: self.body(request_id) })).into_response();
         self.add_headers(status, &mut response);
         response
     }
@@ -117,8 +117,7 @@ impl ApiError {
 
 /// Error answer.
 #[derive(Serialize, ToSchema)]
-#[schema(as = ErrorResponse)]
-pub struct Envelope {
+pub struct ErrorResponse {
     error: ErrorBody,
 }
 

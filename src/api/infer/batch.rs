@@ -6,7 +6,7 @@ use infer::scheduler::{AdmissionError, LimitKind, Priority};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 
-use super::{InferAnswer, Manner, ask, prepare::PreparedInference, request::InferRequest};
+use super::{InferResult, Manner, ask, prepare::PreparedInference, request::InferRequest};
 use crate::{
     api::{error::ErrorBody, prelude::*},
     base::json::List,
@@ -47,30 +47,29 @@ pub struct BatchResult {
     /// Number of requests without an answer.
     failed: usize,
     /// One result per request, in order.
-    results: Vec<ItemRecord>,
+    results: Vec<BatchItem>,
 }
 
 /// Result of a request of a batch.
 #[derive(Serialize, ToSchema)]
-#[schema(as = BatchItem)]
-struct ItemRecord {
+struct BatchItem {
     index: usize,
     ok: bool,
     /// Answer; null if there is none.
     #[schema(required = true)]
-    result: Option<InferAnswer>,
+    result: Option<InferResult>,
     /// Error, as in the envelope of a single request; null beside an answer.
     #[schema(required = true)]
     error: Option<ErrorBody>,
 }
 
-impl ItemRecord {
-    fn new(index: usize, request_id: RequestId, outcome: ApiResult<InferAnswer>) -> Self {
+impl BatchItem {
+    fn new(index: usize, request_id: RequestId, outcome: ApiResult<InferResult>) -> Self {
         let (result, error) = match outcome {
             Ok(answer) => (Some(answer), None),
             Err(error) => (None, Some(error.body(request_id))),
         };
-        ItemRecord { index, ok: result.is_some(), result, error }
+        BatchItem { index, ok: result.is_some(), result, error }
     }
 }
 
@@ -126,7 +125,7 @@ async fn ask_all(
     caller: &Caller,
     questions: Vec<PreparedInference>,
     max_parallel: usize,
-) -> Vec<ItemRecord> {
+) -> Vec<BatchItem> {
     let outage = Some(Arc::new(RetryPolicy::new(PATIENCE)));
     let manner =
         Manner { class: Priority::Offline, since: Instant::now(), patience: PATIENCE, outage };
@@ -145,7 +144,7 @@ async fn ask_all(
         }
         match tasks.join_next().await {
             Some(Ok((index, outcome))) => {
-                held += outcome.as_ref().map_or(0, InferAnswer::held_bytes);
+                held += outcome.as_ref().map_or(0, InferResult::held_bytes);
                 let fits = held <= ANSWERS_BYTES_MAX;
                 outcomes[index] =
                     Some(outcome.and_then(|a| if fits { Ok(a) } else { too_large(held) }));
@@ -160,13 +159,13 @@ async fn ask_all(
     }
     let told = outcomes.into_iter().enumerate().map(|(index, outcome)| {
         let panicked = || Err(ApiError::Bug("a question of a batch panicked"));
-        ItemRecord::new(index, caller.request_id, outcome.unwrap_or_else(panicked))
+        BatchItem::new(index, caller.request_id, outcome.unwrap_or_else(panicked))
     });
     told.collect()
 }
 
 /// Returns the error of a batch whose answers exceed the size limit.
-fn too_large(held: usize) -> ApiResult<InferAnswer> {
+fn too_large(held: usize) -> ApiResult<InferResult> {
     let (asked, limit) = (held as u64, ANSWERS_BYTES_MAX as u64);
     let refused = AdmissionError::TooLarge { what: LimitKind::Answers, asked, limit };
     Err(InferenceError::from(refused).into())

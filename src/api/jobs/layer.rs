@@ -15,7 +15,7 @@ use super::{
     JobToken, JobView,
     desk::{Entry, Outcome},
     long,
-    record::{JobAnswer, scope},
+    record::{JobDetails, scope},
 };
 use crate::{
     api::{
@@ -137,7 +137,7 @@ fn accepted(entry: &Entry, caller: &Caller) -> Response {
     let Some(job) = entry.token.view() else {
         return ApiError::Bug("a job that nobody asked for").into_response();
     };
-    let body = JobAnswer::new(&job, caller.request_id);
+    let body = JobDetails::new(&job, caller.request_id);
     let location = format!("/v1/runs/{}/jobs/{}", order.run, order.id);
     let mut response = (StatusCode::ACCEPTED, Json(body)).into_response();
     let headers = response.headers_mut();

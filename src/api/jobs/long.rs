@@ -6,7 +6,7 @@ use std::{fs::File, io};
 use axum::{BoxError, Extension};
 use http_body_util::BodyExt;
 
-use super::record::JobAnswer;
+use super::record::JobDetails;
 use crate::{
     api::{files::FileBody, prelude::*, send_budget::BufferedBytes},
     base::stepped_body::{joined, stepped},
@@ -69,7 +69,7 @@ async fn written(
 }
 
 /// Returns the answer about a job whose result is in a file.
-pub fn with_result(answer: &JobAnswer, file: File, bytes: u64) -> Response {
+pub fn with_result(answer: &JobDetails, file: File, bytes: u64) -> Response {
     let text = serde_json::to_string(answer);
     let text = text.expect("our own types with string keys are writable");
     // `result` and `error` are both null and come last.

@@ -14,8 +14,7 @@ use crate::{
 
 /// A job, as in lists and in the record of its run.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Job)]
-pub struct JobRecord {
+pub struct Job {
     run_id: schema_types::RunId,
     job_id: schema_types::JobId,
     kind: schema_types::JobKind,
@@ -39,9 +38,9 @@ pub struct JobRecord {
     ended_at: Option<String>,
 }
 
-impl JobRecord {
-    pub fn new(job: &JobView) -> JobRecord {
-        JobRecord {
+impl Job {
+    pub fn new(job: &JobView) -> Job {
+        Job {
             run_id: job.order.run.into(),
             job_id: job.order.id.into(),
             kind: job.order.kind.into(),
@@ -59,12 +58,11 @@ impl JobRecord {
 
 /// A job with its outcome.
 #[derive(Serialize, ToSchema)]
-#[schema(as = JobDetails)]
-pub struct JobAnswer {
+pub struct JobDetails {
     request_id: schema_types::RequestId,
     #[serde(flatten)]
     #[schema(inline)]
-    job: JobRecord,
+    job: Job,
     /// Answer to the request without `Prefer`. Stored for a day if the job was requested with `Prefer` or
     /// its caller disconnected. Null otherwise, and if the server ended between the last event of the job
     /// and its answer; the events tell the outcome then.
@@ -75,15 +73,10 @@ pub struct JobAnswer {
     error: Option<Box<RawValue>>,
 }
 
-impl JobAnswer {
+impl JobDetails {
     /// Creates the answer about a job without an outcome.
-    pub fn new(job: &JobView, request_id: RequestId) -> JobAnswer {
-        JobAnswer {
-            request_id: request_id.into(),
-            job: JobRecord::new(job),
-            result: None,
-            error: None,
-        }
+    pub fn new(job: &JobView, request_id: RequestId) -> JobDetails {
+        JobDetails { request_id: request_id.into(), job: Job::new(job), result: None, error: None }
     }
 }
 
@@ -100,7 +93,7 @@ pub async fn answer(
     job: &JobView,
     request_id: RequestId,
 ) -> ApiResult {
-    let mut answer = JobAnswer::new(job, request_id);
+    let mut answer = JobDetails::new(job, request_id);
     if job.status.is_over() {
         let (keys, scope) = (Arc::clone(&app.idempotency), scope(owner, job.order.id));
         let kept = app.blocking(move || keys.kept(&scope)).await??;

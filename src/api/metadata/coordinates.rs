@@ -12,27 +12,24 @@ pub const SCHEMA: &str = "sightline.image.v1";
 
 /// Region of the pictures that a model was shown, given for the first picture after rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = FrameCoordinates)]
-pub struct Coordinates {
-    source_extent: Size,
-    requested_region: Fractions,
-    resolved_region: Pixels,
+pub struct FrameCoordinates {
+    source_extent: FrameSize,
+    requested_region: FrameFractions,
+    resolved_region: FramePixels,
     /// Size of the region after scaling.
-    analysis_extent: Size,
+    analysis_extent: FrameSize,
 }
 
 /// A size in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = FrameSize)]
-struct Size {
+struct FrameSize {
     width: u32,
     height: u32,
 }
 
 /// A rectangle as fractions of the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = FrameFractions)]
-struct Fractions {
+struct FrameFractions {
     #[schema(value_type = schema_types::Fraction)]
     x: f64,
     #[schema(value_type = schema_types::Fraction)]
@@ -45,29 +42,28 @@ struct Fractions {
 
 /// A rectangle of whole pixels of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = FramePixels)]
-struct Pixels {
+struct FramePixels {
     x: u32,
     y: u32,
     width: u32,
     height: u32,
 }
 
-impl From<Dimensions> for Size {
-    fn from(Dimensions { width, height }: Dimensions) -> Size {
-        Size { width, height }
+impl From<Dimensions> for FrameSize {
+    fn from(Dimensions { width, height }: Dimensions) -> FrameSize {
+        FrameSize { width, height }
     }
 }
 
-impl Coordinates {
+impl FrameCoordinates {
     /// Returns the region that `views` crop from pictures of size `source`; `None` without a crop.
-    pub fn of(views: &ChunkImageOptions, source: Dimensions) -> Option<Coordinates> {
+    pub fn of(views: &ChunkImageOptions, source: Dimensions) -> Option<FrameCoordinates> {
         let [x, y, width, height] = views.crop?.sides().map(|side| side.as_f64());
         let (region, shown) = views.images_per_chunk(source);
-        Some(Coordinates {
+        Some(FrameCoordinates {
             source_extent: source.into(),
-            requested_region: Fractions { x, y, width, height },
-            resolved_region: Pixels {
+            requested_region: FrameFractions { x, y, width, height },
+            resolved_region: FramePixels {
                 x: region.x,
                 y: region.y,
                 width: region.width,
@@ -94,7 +90,7 @@ mod tests {
         let views =
             ChunkImageOptions { chunks, per_chunk: 1, max_edge: Some(64), crop, novelty: None };
         let source = Dimensions { width: 640, height: 360 };
-        let told = Coordinates::of(&views, source).map(|told| json!(told));
+        let told = FrameCoordinates::of(&views, source).map(|told| json!(told));
         let expected = json!({
             "source_extent": {"width": 640, "height": 360},
             "requested_region": {"x": 0.25, "y": 0.0, "width": 0.5, "height": 0.75},
@@ -102,6 +98,6 @@ mod tests {
             "analysis_extent": {"width": 64, "height": 54},
         });
         assert_eq!(told, Some(expected));
-        assert_eq!(Coordinates::of(&ChunkImageOptions { crop: None, ..views }, source), None);
+        assert_eq!(FrameCoordinates::of(&ChunkImageOptions { crop: None, ..views }, source), None);
     }
 }

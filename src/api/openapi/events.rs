@@ -20,9 +20,9 @@ use utoipa::{
 };
 
 use super::super::{
-    responses::{MarkerRecord, Region, SemanticRecord},
-    thresholds::GateRecord,
-    zones::ZoneRecord,
+    responses::{MarkerRecord, Region, SemanticResult},
+    thresholds::GateThresholds,
+    zones::WatchedZone,
 };
 use crate::api::prelude::*;
 
@@ -187,7 +187,7 @@ impl MemberSink<Option<Zones>> for Members {
 
 impl Members {
     fn watched(&mut self, zones: Member, only: &'static [&'static str]) {
-        MemberSink::<Vec<ZoneRecord>>::member(self, Member { is_optional: true, ..zones });
+        MemberSink::<Vec<WatchedZone>>::member(self, Member { is_optional: true, ..zones });
         let only = Member { name: "activity_zones_only", doc: only, is_optional: true };
         MemberSink::<bool>::member(self, only);
     }
@@ -224,7 +224,7 @@ documented! {
     by name {
         AnalysisId as schema_types::AnalysisId,
         BlobHash as schema_types::Sha256,
-        GateConfig as GateRecord,
+        GateConfig as GateThresholds,
         JobId as schema_types::JobId,
         JsonText as schema_types::AnyObject,
         Label as schema_types::Label,
@@ -234,12 +234,12 @@ documented! {
         SamplingPolicy as schema_types::Sampling,
         Score as schema_types::Fraction,
         SelectionReasonName as schema_types::GateReason,
-        SemanticOutcome as SemanticRecord,
+        SemanticOutcome as SemanticResult,
         SessionId as schema_types::SessionId,
         SignalSample as SignalSample,
         StillMediaType as schema_types::Jpeg,
         StreamId as schema_types::Label,
-        ZoneRecord as ZoneRecord,
+        WatchedZone as WatchedZone,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
         analyze::{FrameIndex, SegmentMs, WindowSize, trace},
         ingest::{MaxFrames, SourceUri, check_rate},
         prelude::*,
-        thresholds::GateFields,
+        thresholds::GateOverrides,
         zones::{self, ZoneFields, ZoneList},
     },
     base::json::{Declared, number, said, score},
@@ -170,7 +170,7 @@ pub struct ReasonRequest {
     /// True, or missing, for one object per frame in `metadata`; false leaves it empty.
     pub(super) include_frame_metadata: Option<bool>,
     /// Thresholds of this recording and its analysis, which override those of the mode.
-    pub(super) gate: Option<GateFields>,
+    pub(super) gate: Option<GateOverrides>,
     /// Watched zones; an episode of activity names those that it touches.
     #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
     pub(super) zones: Option<ZoneList>,

@@ -11,9 +11,8 @@ use crate::{
 
 /// Summary of a run.
 #[derive(Serialize, ToSchema)]
-#[schema(as = RunSummary)]
-pub struct SummaryRecord {
-    counts: Counts,
+pub struct RunSummary {
+    counts: RunCounts,
     /// Media time from the first frame to the last, milliseconds; null if there is no frame.
     #[schema(required = true)]
     length_ms: Option<u64>,
@@ -35,7 +34,7 @@ pub struct SummaryRecord {
     /// Frame rate of the source; null until it is known.
     #[schema(required = true)]
     source_fps: Option<f64>,
-    shape: ShapeRecord,
+    shape: RunHistogram,
     /// Number of events that cannot be read, so that this summary leaves them out; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64, required = false)]
@@ -44,8 +43,7 @@ pub struct SummaryRecord {
 
 /// Counts of a run.
 #[derive(Serialize, ToSchema)]
-#[schema(as = RunCounts)]
-struct Counts {
+struct RunCounts {
     /// Frames of the newest decoding.
     frames: u64,
     /// Frames among them that the gate selected.
@@ -58,8 +56,7 @@ struct Counts {
 
 /// Histograms of a run's frames over time; each array has 64 spans of equal length.
 #[derive(Serialize, ToSchema)]
-#[schema(as = RunHistogram)]
-struct ShapeRecord {
+struct RunHistogram {
     /// Mean brightness; null for spans without a measured frame.
     #[schema(value_type = Vec<Option<schema_types::Fraction>>, min_items = 64, max_items = 64)]
     luma_mean: Vec<Option<f64>>,
@@ -77,10 +74,10 @@ struct ShapeRecord {
     descriptions: Vec<u32>,
 }
 
-impl From<&Summary> for ShapeRecord {
-    fn from(Summary { shape, named, .. }: &Summary) -> ShapeRecord {
+impl From<&Summary> for RunHistogram {
+    fn from(Summary { shape, named, .. }: &Summary) -> RunHistogram {
         let counts = |count: fn(&Bucket) -> u32| shape.buckets.iter().map(count).collect();
-        ShapeRecord {
+        RunHistogram {
             luma_mean: shape
                 .buckets
                 .iter()
@@ -99,9 +96,9 @@ fn thousandths(score: Score) -> f64 {
     f64::from((score.millionths() + 500) / 1000) / 1000.0
 }
 
-impl SummaryRecord {
+impl RunSummary {
     /// Returns the summary of `run`; `None` if nothing is decoded. May read the log.
-    pub fn of(app: &App, run: &Arc<Run>) -> Option<SummaryRecord> {
+    pub fn of(app: &App, run: &Arc<Run>) -> Option<RunSummary> {
         let timeline = app.registry.timeline();
         let gate = app.settings.gate;
         let kept = app.summaries.of(run, Records { timeline, blobs: &app.blobs, gate });
@@ -115,9 +112,9 @@ impl SummaryRecord {
             (summary.frames, summary.shape) = (frames, shape.told());
             summary.kept = summary.shape.kept();
         }
-        let (extent, shape) = (summary.extent, ShapeRecord::from(&summary));
-        Some(SummaryRecord {
-            counts: Counts {
+        let (extent, shape) = (summary.extent, RunHistogram::from(&summary));
+        Some(RunSummary {
+            counts: RunCounts {
                 frames: summary.frames,
                 kept: summary.kept,
                 markers: summary.markers,

@@ -10,8 +10,7 @@ use crate::api::prelude::*;
 
 /// Range and mean of a signal over the frames of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = SignalSpread)]
-pub struct Spread {
+pub struct SignalSpread {
     min: schema_types::Fraction,
     max: schema_types::Fraction,
     mean: schema_types::Fraction,
@@ -21,10 +20,10 @@ pub struct Spread {
     count: u64,
 }
 
-impl Spread {
-    fn of(score: Score) -> Spread {
+impl SignalSpread {
+    fn of(score: Score) -> SignalSpread {
         let sum = u64::from(score.millionths());
-        Spread { min: score.into(), max: score.into(), mean: score.into(), sum, count: 1 }
+        SignalSpread { min: score.into(), max: score.into(), mean: score.into(), sum, count: 1 }
     }
 
     fn add(&mut self, score: Score) {
@@ -51,16 +50,16 @@ pub struct FrameBucket {
     /// Number of frames by reason, for reasons that occur.
     #[schema(value_type = BTreeMap<String, u64>)]
     reasons: BTreeMap<&'static str, u64>,
-    luma_mean: Spread,
-    flicker_score: Spread,
-    ghosting_score: Spread,
-    noise_variance_score: Spread,
+    luma_mean: SignalSpread,
+    flicker_score: SignalSpread,
+    ghosting_score: SignalSpread,
+    noise_variance_score: SignalSpread,
     /// Spread over the frames that have this score; null if none has.
     #[schema(required = true)]
-    scene_score: Option<Spread>,
+    scene_score: Option<SignalSpread>,
     /// Spread over the frames that have this score; null if none has.
     #[schema(required = true)]
-    activity_score: Option<Spread>,
+    activity_score: Option<SignalSpread>,
 }
 
 impl FrameBucket {
@@ -73,12 +72,12 @@ impl FrameBucket {
             frames: 1,
             kept_frames: u64::from(decision.selected),
             reasons: BTreeMap::from([(decision.reason.as_str(), 1)]),
-            luma_mean: Spread::of(signal.luma_mean),
-            flicker_score: Spread::of(signal.flicker_score),
-            ghosting_score: Spread::of(signal.ghosting_score),
-            noise_variance_score: Spread::of(signal.noise_variance_score),
-            scene_score: signal.scene_score.map(Spread::of),
-            activity_score: signal.activity.map(|activity| Spread::of(activity.score)),
+            luma_mean: SignalSpread::of(signal.luma_mean),
+            flicker_score: SignalSpread::of(signal.flicker_score),
+            ghosting_score: SignalSpread::of(signal.ghosting_score),
+            noise_variance_score: SignalSpread::of(signal.noise_variance_score),
+            scene_score: signal.scene_score.map(SignalSpread::of),
+            activity_score: signal.activity.map(|activity| SignalSpread::of(activity.score)),
         }
     }
 
@@ -98,7 +97,7 @@ impl FrameBucket {
         {
             match (spread, score) {
                 (Some(spread), Some(score)) => spread.add(score),
-                (none, score) => *none = none.take().or(score.map(Spread::of)),
+                (none, score) => *none = none.take().or(score.map(SignalSpread::of)),
             }
         }
     }
@@ -206,7 +205,7 @@ mod tests {
             .map(|(flicker, at)| frame(&mut gate, at, flicker, None))
             .collect();
         let cut = Buckets::new(frames.drain(..), 3, 1).next().expect("one").expect("no error");
-        let Spread { min, max, mean, .. } = cut.flicker_score;
+        let SignalSpread { min, max, mean, .. } = cut.flicker_score;
         assert_eq!([min, max, mean].map(|score| score.0.millionths()), [0, 1_000_000, 333_333]);
         assert_eq!(cut.scene_score, None);
         frames.extend([

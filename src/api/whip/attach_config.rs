@@ -9,7 +9,7 @@ use crate::{
     api::{
         prelude::*,
         reason::{CropFields, ModelName, output_schema},
-        thresholds::{self, GateFields},
+        thresholds::{self, GateOverrides},
         zones::{self, ZoneFields, ZoneList},
     },
     base::{
@@ -65,7 +65,7 @@ pub struct PublishConfig {
     /// Mode of the run; `balanced` when missing.
     mode: Option<schema_types::AnalysisMode>,
     /// Thresholds of this recording, which override those of the mode.
-    gate: Option<GateFields>,
+    gate: Option<GateOverrides>,
     /// Watched zones; an episode of activity names those that it touches.
     #[schema(value_type = Option<Vec<ZoneFields>>, max_items = 16)]
     zones: Option<ZoneList>,
