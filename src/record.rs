@@ -2,15 +2,18 @@
 //!
 //! [`recorder`] decides and is pure, [`recording`] writes. Neither depends on the kind of source.
 
-pub mod frames;
-pub mod gate_replay;
-pub mod image_embedder;
-pub mod inference;
-pub mod live;
-pub mod reason;
-pub mod recorder;
-pub mod recording;
-pub mod remote;
-pub mod runner;
-pub mod small_stills;
-pub mod worker_backends;
+pub(crate) mod frames;
+pub(crate) mod gate_replay;
+pub(crate) mod image_embedder;
+pub(crate) mod inference;
+pub(crate) mod live;
+pub(crate) mod reason;
+pub(crate) mod recorder;
+pub(crate) mod recording;
+pub(crate) mod remote;
+pub(crate) mod runner;
+pub(crate) mod small_stills;
+pub(crate) mod worker_backends;
+
+pub use live::{LOST_AFTER, MemoryBudget, MemoryReservation, SESSION_BYTES};
+pub use runner::QUEUE_MAX;

@@ -1,11 +1,13 @@
 //! Runs: their states, their registry and their stored data. Depends on no media, model or route.
 
-pub mod idempotency;
-pub mod job_queue;
-pub mod lifecycle;
-pub mod registry;
-pub mod retention;
-pub mod source;
-pub mod summary;
-pub mod tickets;
-pub mod upload;
+pub(crate) mod idempotency;
+pub(crate) mod job_queue;
+pub(crate) mod lifecycle;
+pub(crate) mod registry;
+pub(crate) mod retention;
+pub(crate) mod source;
+pub(crate) mod summary;
+pub(crate) mod tickets;
+pub(crate) mod upload;
+
+pub use job_queue::{JobPermit, JobQueue, QueueFull};

@@ -67,7 +67,7 @@ use token_rate::TokenRateLimit;
 use worker_pool::LiveWorkerPool;
 
 pub use description_worker::Instruction;
-pub use health::{Health, Word};
+pub use health::Word;
 pub use memory_budget::{MemoryBudget, MemoryExhausted, MemoryReservation, SESSION_BYTES};
 pub use prompt_updates::PromptError;
 pub use session::{EndReason, LiveSession, PatchError};

@@ -11,8 +11,8 @@ mod model_describer;
 mod retry_policy;
 
 pub use chunk_dedup::{ChunkComparer, ChunkNovelty};
-pub use chunk_tracker::{ChunkPrompt, FrameRange, PromptConfig, Totals};
-pub use describer::{DescribeError, DescribeFuture, Describer, FailedAttempts};
+pub use chunk_tracker::{FrameRange, PromptConfig, Totals};
+pub use describer::Describer;
 pub use driver::{EventContext, RAW_BYTES_MAX, ReasonDriver, ReasonOutcome};
 pub use model_describer::{ModelDescriber, ReasonQuery};
 pub use retry_policy::{ChunkAttempt, RetryPolicy};

@@ -54,7 +54,6 @@ use recovered::failed;
 pub use answers::{Answers, Writing};
 pub use error::IngestError;
 pub use excerpt::{EXCERPT_IDLE, EXCERPT_MS_MAX, EXCERPT_TIME, Excerpt, Rest as ExcerptRest};
-pub use held::DrainGuard;
 pub use job::RECONNECT_WITHIN;
 
 /// Reason of a `run_failed` event caused by a shutdown.

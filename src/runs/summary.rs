@@ -19,7 +19,7 @@ use timeline::{BlobStore, Timeline};
 use crate::runs::registry::Run;
 use digest::Digest;
 
-pub use shape::{BUCKETS, Bucket, Named, Shape, Told};
+pub use shape::{Bucket, Named, Shape, Told};
 
 /// Maximum digests kept: 3 KiB each, up to 16 of live video, and 4 more where models named objects.
 pub const KEPT_MAX: usize = 8192;

@@ -12,11 +12,8 @@ use std::{
 
 use sightline::{
     base::keys::Principal,
-    record::{
-        live::{LOST_AFTER, MemoryBudget, MemoryReservation, SESSION_BYTES},
-        runner::QUEUE_MAX,
-    },
-    runs::job_queue::{JobPermit, JobQueue, QueueFull},
+    record::{LOST_AFTER, MemoryBudget, MemoryReservation, QUEUE_MAX, SESSION_BYTES},
+    runs::{JobPermit, JobQueue, QueueFull},
 };
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -14,7 +14,10 @@ use tokio::{sync::Semaphore, task::JoinHandle};
 
 use super::{record::cut, *};
 use crate::{
-    record::reason::{DescribeFuture, FailedAttempts, chunk_tracker},
+    record::reason::{
+        chunk_tracker,
+        describer::{DescribeFuture, FailedAttempts},
+    },
     runs::registry::tests::samples,
 };
 
