@@ -65,7 +65,7 @@ pub async fn create(Call(app, caller): Call, body: JsonBody) -> ApiResult<Json<R
         model: model.clone(),
         session: None,
     };
-    let run = app.registry.create_labelled(origin, label, caller.request_id).await?;
+    let run = app.registry.create(origin, label, caller.request_id).await?;
     Ok(Json(RunCreated {
         request_id: caller.request_id.into(),
         run_id: run.id().into(),

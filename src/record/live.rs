@@ -331,7 +331,7 @@ impl LiveService {
             model: None,
             session: Some(id),
         };
-        let run = registry.create_labelled(origin, wishes.label.clone(), who.request_id).await?;
+        let run = registry.create(origin, wishes.label.clone(), who.request_id).await?;
         let begun = run.begin_job(JobToken::default()).and_then(|guard| {
             // Fails if the run was stopped or deleted before; a later stop finds the job.
             run.check_active()?;

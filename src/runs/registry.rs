@@ -233,15 +233,6 @@ impl RunRegistry {
     pub async fn create(
         self: &Arc<Self>,
         origin: RunOrigin,
-        request_id: RequestId,
-    ) -> Result<Arc<Run>, RunError> {
-        self.create_labelled(origin, None, request_id).await
-    }
-
-    /// Creates a run as [`RunRegistry::create`] does, with a label.
-    pub async fn create_labelled(
-        self: &Arc<Self>,
-        origin: RunOrigin,
         label: Option<Label>,
         request_id: RequestId,
     ) -> Result<Arc<Run>, RunError> {

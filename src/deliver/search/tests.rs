@@ -48,7 +48,7 @@ fn wanted(owner: &str, query: &str) -> SearchQuery {
 
 impl Log {
     async fn run(&self, owner: &str) -> Arc<Run> {
-        self.registry.create(samples::origin(owner), request()).await.expect("created")
+        self.registry.create(samples::origin(owner), None, request()).await.expect("created")
     }
 
     async fn describe(&self, run: &Arc<Run>, texts: &[&str]) -> Seq {

@@ -36,7 +36,7 @@ fn failed() -> Event {
 
 impl Log {
     async fn run(&self, owner: &str) -> Arc<Run> {
-        self.registry.create(samples::origin(owner), REQUEST).await.expect("created")
+        self.registry.create(samples::origin(owner), None, REQUEST).await.expect("created")
     }
 
     fn feed(&self, scope: &StreamScope, filter: &Filter, after: u64) -> EventStreamCursor {

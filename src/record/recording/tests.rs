@@ -20,7 +20,7 @@ fn a_still_that_the_disk_refuses_is_not_charged() {
     let place = |name: &str| dir.path().join(name);
     let runtime = tokio::runtime::Runtime::new().expect("threads");
     let registry = samples::registry(dir.path(), 5);
-    let run = registry.create(samples::origin("alice"), REQUEST);
+    let run = registry.create(samples::origin("alice"), None, REQUEST);
     let run = runtime.block_on(run).expect("created");
     let stores = JobStorage {
         blobs: BlobStore::open(&place("blobs"), None).expect("opened"),

@@ -38,8 +38,8 @@ fn ids(registry: &RunRegistry, name: &str) -> Vec<RunId> {
 async fn a_run_whose_owner_cannot_be_read_is_counted_and_others_are_served() {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = open(dir.path(), HOUR);
-    let run = registry.create(origin("alice"), REQUEST).await.expect("created");
-    registry.create(origin("bertha"), REQUEST).await.expect("created");
+    let run = registry.create(origin("alice"), None, REQUEST).await.expect("created");
+    registry.create(origin("bertha"), None, REQUEST).await.expect("created");
     damage(dir.path(), "alice");
     let again = rebuilt(registry.timeline().clone(), HOUR);
     assert_eq!((registry.unowned().len(), again.unowned().len()), (0, 1));
@@ -53,7 +53,7 @@ async fn a_run_whose_owner_cannot_be_read_is_counted_and_others_are_served() {
 async fn a_run_counts_the_damaged_events_that_its_record_lacks() {
     let (dir, registry) = fresh();
     let label = Some("yard".parse().expect("a label"));
-    let run = registry.create_labelled(origin("a"), label, REQUEST).await.expect("created");
+    let run = registry.create(origin("a"), label, REQUEST).await.expect("created");
     let decoded = samples::decoded(REQUEST, timeline::Signals::Inline(Vec::new()));
     registry.commit(&run, vec![Event::FramesDecoded(decoded)]).await.expect("active");
     let told = |registry: &RunRegistry| {
@@ -71,8 +71,8 @@ async fn a_run_counts_the_damaged_events_that_its_record_lacks() {
 #[tokio::test]
 async fn an_idle_run_expires_once_and_a_busy_one_does_not() {
     let (_dir, registry) = fresh();
-    let idle = registry.create(origin("a"), REQUEST).await.expect("created");
-    let busy = registry.create(origin("a"), REQUEST).await.expect("created");
+    let idle = registry.create(origin("a"), None, REQUEST).await.expect("created");
+    let busy = registry.create(origin("a"), None, REQUEST).await.expect("created");
     let job = busy.begin_job(JobToken::default()).expect("free");
     let now = Instant::now();
     assert_eq!(registry.end_idle(now).await, 0, "not idle for long enough");
@@ -91,7 +91,7 @@ async fn an_idle_run_expires_once_and_a_busy_one_does_not() {
 #[tokio::test]
 async fn time_spent_down_counts_as_idle() {
     let (dir, registry) = fresh();
-    registry.create(origin("a"), REQUEST).await.expect("created");
+    registry.create(origin("a"), None, REQUEST).await.expect("created");
     registry.timeline().close();
     drop(registry);
     let registry = open(dir.path(), HOUR);
@@ -101,7 +101,7 @@ async fn time_spent_down_counts_as_idle() {
 #[tokio::test]
 async fn a_caller_that_goes_away_leaves_the_order_intact() {
     let (_dir, registry) = fresh();
-    let run = registry.create(origin("a"), REQUEST).await.expect("created");
+    let run = registry.create(origin("a"), None, REQUEST).await.expect("created");
     for _ in 0..100 {
         let stop = registry.stop(&run, REQUEST);
         // Polled once, so that the change is in progress, then dropped.
@@ -117,7 +117,7 @@ async fn a_caller_that_goes_away_leaves_the_order_intact() {
 async fn an_end_on_request_holds_at_once_and_is_told_behind_what_was_recorded() {
     let (_dir, registry) = fresh();
     for end in [RunState::Cancelled, RunState::Completed] {
-        let run = registry.create(origin("a"), REQUEST).await.expect("created");
+        let run = registry.create(origin("a"), None, REQUEST).await.expect("created");
         let kinds = || -> Vec<_> {
             let heads = registry.timeline().heads_of(run.id(), Seq(0), 10);
             heads.iter().map(|head| head.kind).collect()
@@ -152,7 +152,7 @@ async fn an_end_on_request_holds_at_once_and_is_told_behind_what_was_recorded() 
 #[tokio::test]
 async fn an_end_that_the_log_does_not_take_is_none() {
     let (_dir, registry) = fresh();
-    let run = registry.create(origin("a"), REQUEST).await.expect("created");
+    let run = registry.create(origin("a"), None, REQUEST).await.expect("created");
     registry.timeline().close();
     for _ in 0..2 {
         let refused = registry.stop(&run, REQUEST).await;
@@ -166,13 +166,13 @@ async fn a_failed_creation_gives_its_slot_back_even_if_its_caller_goes_away() {
     let (_dir, registry) = fresh();
     registry.timeline().close();
     for _ in 0..3 {
-        let create = registry.create(origin("a"), REQUEST);
+        let create = registry.create(origin("a"), None, REQUEST);
         // Polled once, so that the slot is taken, then dropped.
         tokio::time::timeout(Duration::ZERO, create).await.ok();
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
     for _ in 0..5 {
-        let refused = registry.create(origin("a"), REQUEST).await;
+        let refused = registry.create(origin("a"), None, REQUEST).await;
         assert!(matches!(refused, Err(RunError::Log(_))), "{:?}", refused.err());
     }
     assert!(ids(&registry, "a").is_empty());
@@ -181,7 +181,7 @@ async fn a_failed_creation_gives_its_slot_back_even_if_its_caller_goes_away() {
 #[tokio::test]
 async fn what_a_reasoning_said_of_its_run_is_known_after_a_restart() {
     let (dir, registry) = fresh();
-    let run = registry.create(origin("a"), REQUEST).await.expect("created");
+    let run = registry.create(origin("a"), None, REQUEST).await.expect("created");
     let body = r#"{"source_uri":"a.mp4","model":"qwen3-vl-4b"}"#;
     let received = Event::IngestReceived(timeline::IngestReceived {
         request_id: REQUEST,
@@ -204,10 +204,10 @@ async fn what_a_reasoning_said_of_its_run_is_known_after_a_restart() {
 async fn a_list_goes_on_behind_a_slice() {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = samples::registry(dir.path(), 1);
-    let oldest = registry.create(origin("a"), REQUEST).await.expect("created");
+    let oldest = registry.create(origin("a"), None, REQUEST).await.expect("created");
     registry.stop(&oldest, REQUEST).await.expect("active");
     for _ in 0..LIST_SLICE {
-        let run = registry.create(origin("a"), REQUEST).await.expect("created");
+        let run = registry.create(origin("a"), None, REQUEST).await.expect("created");
         registry.stop(&run, REQUEST).await.expect("active");
     }
     let owner = Principal::named("a");
@@ -238,7 +238,7 @@ async fn carry_out(registry: &Arc<RunRegistry>, asks: &[(Ask, usize)]) -> Vec<Ar
     for (ask, which) in asks {
         let outcome = match (ask, runs.get(which % runs.len().max(1))) {
             (Ask::Create, _) => {
-                let created = registry.create(origin(["a", "b"][which % 2]), REQUEST).await;
+                let created = registry.create(origin(["a", "b"][which % 2]), None, REQUEST).await;
                 created.map(|run| runs.push(run))
             }
             (_, None) => Ok(()),
@@ -276,7 +276,7 @@ proptest! {
                     run.origin().principal == Principal::named(name) && run.lifecycle().is_active()
                 });
                 let active = active.count();
-                let refused = registry.create(origin(name), REQUEST).await.is_err();
+                let refused = registry.create(origin(name), None, REQUEST).await.is_err();
                 assert_eq!(refused, active == 3, "{name} has {active} active runs");
             }
         });
@@ -296,7 +296,7 @@ async fn what_the_job_of_an_ended_run_came_to_is_kept_and_ends_nothing() {
         ("finish", RunState::Completed, 1, [Some(1), Some(1)]),
     ];
     for (done, state, kept, more) in rows {
-        let run = registry.create(origin(done), REQUEST).await.expect("created");
+        let run = registry.create(origin(done), None, REQUEST).await.expect("created");
         match done {
             "stop" => registry.stop(&run, REQUEST).await.expect("active"),
             "finish" => registry.finish(&run, REQUEST).await.expect("active"),
@@ -310,7 +310,7 @@ async fn what_the_job_of_an_ended_run_came_to_is_kept_and_ends_nothing() {
         assert_eq!(run.lifecycle(), state, "{done}");
         assert_eq!([end(Part::Middle, None).await, end(Part::End, None).await], more, "{done}");
     }
-    let run = registry.create(origin("d"), REQUEST).await.expect("created");
+    let run = registry.create(origin("d"), None, REQUEST).await.expect("created");
     registry.delete(&run, REQUEST).await.expect("deleted");
     let refused = registry.wind_up(&run, Part::End, vec![found()], None).await;
     assert!(matches!(refused, Err(RunError::NotFound)), "{refused:?}");
@@ -320,7 +320,7 @@ async fn what_the_job_of_an_ended_run_came_to_is_kept_and_ends_nothing() {
 async fn a_run_is_busy_and_has_not_ended_while_a_recording_of_it_is_left() {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = open(dir.path(), Duration::ZERO);
-    let run = registry.create(origin("a"), REQUEST).await.expect("created");
+    let run = registry.create(origin("a"), None, REQUEST).await.expect("created");
     let job = media::JobId::from_bytes([1; 16]);
     run.leave_recording(job);
     let refused = run.begin_job(JobToken::default()).err();

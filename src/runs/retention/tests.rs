@@ -53,7 +53,7 @@ impl Bench {
     }
 
     async fn run(&self) -> Arc<Run> {
-        self.registry.create(samples::origin("alice"), REQUEST).await.expect("created")
+        self.registry.create(samples::origin("alice"), None, REQUEST).await.expect("created")
     }
 
     async fn still(&self, run: &Arc<Run>, jpeg: &[u8]) -> PathBuf {

@@ -150,7 +150,7 @@ async fn stage(
 ) -> Stage {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = samples::registry(dir.path(), 3);
-    let run = registry.create(samples::origin("a"), REQUEST).await.expect("created");
+    let run = registry.create(samples::origin("a"), None, REQUEST).await.expect("created");
     let subject = EventContext {
         request_id: REQUEST,
         stream_id: "main".parse().expect("an id"),
