@@ -12,14 +12,11 @@ use gate::{Gate, GateConfig, SelectionReason};
 use media::{EventType, FrameRate, Marker, MarkerId, MarkerOrigin, Score, Signal};
 use timeline::{AnalysisKey, FrameLabel, MarkerConfig, derive_markers};
 
-/// Result of the analysis of one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameAnalysis {
     /// Position among the analysed frames.
     pub frame_index: u64,
-    /// Presentation time, in ms.
     pub pts_ms: i64,
-    /// Reason of the gate's decision.
     pub reason: SelectionReason,
     /// Event type by the gate, renamed by the tenant's labels.
     pub event_type: EventType,
@@ -32,13 +29,11 @@ pub struct FrameAnalysis {
 /// Outcome of the model stage for a range of frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModelOutcome {
-    /// Finding of a model.
     Said(ModelFinding),
     /// Reason that there is no finding, for the owner.
     Unsaid(String),
 }
 
-/// Finding of a model about frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelFinding {
     /// Event type, renamed by the tenant's labels; `None` if the model named none.
@@ -51,12 +46,10 @@ pub struct ModelFinding {
     pub object_label: Option<String>,
     /// Summary of one line.
     pub summary: String,
-    /// Model that answered.
     pub model: Option<String>,
 }
 
 impl FrameAnalysis {
-    /// Returns the finding of a model, if one answered.
     pub fn said(&self) -> Option<&ModelFinding> {
         match self.insight.as_deref() {
             Some(ModelOutcome::Said(said)) => Some(said),
@@ -72,7 +65,6 @@ impl FrameAnalysis {
         (event_type, confidence.unwrap_or(self.confidence))
     }
 
-    /// Label of the frame by the gate alone.
     fn by_gate(&self) -> FrameLabel {
         FrameLabel {
             frame_index: self.frame_index,
@@ -122,7 +114,6 @@ pub fn replay(
     results.collect()
 }
 
-/// Derives the markers of `frames`.
 pub fn markers(
     analysis: &AnalysisKey,
     frames: &[FrameAnalysis],
@@ -168,16 +159,13 @@ pub fn rate_of(frames: &[FrameAnalysis]) -> FrameRate {
 /// Limits of the windows into which frames are grouped for their metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windowing {
-    /// Maximum number of frames in a window.
     pub frames: u32,
-    /// Longest span of a window, in ms.
     pub span_ms: u32,
 }
 
 /// A group of consecutive frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataWindow {
-    /// Position among the windows.
     pub ordinal: u64,
     /// Presentation time of the first frame, in ms.
     pub start_ms: i64,
@@ -185,7 +173,6 @@ pub struct MetadataWindow {
     pub end_ms: i64,
     /// Index of the first frame; the window is `first..first + len`.
     pub first: usize,
-    /// Number of frames.
     pub len: usize,
 }
 

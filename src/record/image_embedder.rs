@@ -20,7 +20,6 @@ use worker::NoveltyInput;
 
 use crate::base::metrics::{EmbeddingProvider, Label, Metrics, NoveltyDecision};
 
-/// Choice of the image embedder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EmbedderConfig {
     /// No embedder: every selected frame is described.
@@ -31,36 +30,27 @@ pub enum EmbedderConfig {
         model: Option<PathBuf>,
         /// Path of the ONNX Runtime library; `None` lets the loader search.
         runtime: Option<PathBuf>,
-        /// Execution provider for the model.
         provider: ExecutionProvider,
     },
     /// A sidecar at `host:port`.
     Sidecar(String),
 }
 
-/// Settings of novelty detection.
 #[derive(Clone, Debug)]
 pub struct NoveltyConfig {
-    /// Choice of the image embedder.
     pub eyes: EmbedderConfig,
-    /// Timeout of one embedding.
     pub timeout: Duration,
-    /// Rule for reusing a description.
     pub rule: ReuseRule,
 }
 
-/// Reason that the image embedder cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedderError {
-    /// The model cannot be loaded or run.
     #[error("SERVICE_NOVELTY_MODEL_PATH: {0}")]
     Model(#[from] OnnxError),
-    /// The thread of the model cannot be started.
     #[error("no thread for the embedding model: {0}")]
     Thread(#[from] io::Error),
 }
 
-/// Reason that a picture was not embedded.
 #[derive(Debug, thiserror::Error)]
 enum Unseen {
     #[error(transparent)]
@@ -69,12 +59,9 @@ enum Unseen {
     Sidecar(#[from] SidecarError),
 }
 
-/// Image embedder, in this process or in a sidecar.
 #[derive(Clone)]
 pub enum ImageEmbedder {
-    /// An ONNX model in this process.
     Model(Arc<Embedder>),
-    /// Client of a sidecar.
     Sidecar(Arc<SidecarClient>),
 }
 

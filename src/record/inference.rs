@@ -53,7 +53,6 @@ pub use wait_budget::WaitBudget;
 pub struct InferenceConfig {
     /// Model backends; an empty list turns inference off.
     pub backends: Vec<BackendConfig>,
-    /// Limits of requests and tokens.
     pub limits: AdmissionLimits,
     /// Longest wait of a reasoning for backends that are unavailable.
     pub outage: Duration,
@@ -64,9 +63,7 @@ const DAY_MS: i64 = 86_400_000;
 /// Requester of an inference, and the terms of its waits.
 #[derive(Clone)]
 pub struct Requester {
-    /// Id of the request.
     pub request_id: RequestId,
-    /// Principal that is charged.
     pub principal: Principal,
     /// Run that the request is for; runs are served in turn.
     pub run: Option<Arc<Run>>,
@@ -150,7 +147,6 @@ impl Inference {
         self.days.flush();
     }
 
-    /// Returns true if a backend is configured.
     pub fn is_configured(&self) -> bool {
         self.chain.backends().next().is_some()
     }
@@ -160,7 +156,6 @@ impl Inference {
         self.chain.candidates(model).map(|backend| Arc::clone(&backend.name)).collect()
     }
 
-    /// Waiting and running requests.
     pub fn load(&self) -> SchedulerLoad {
         self.admission.load()
     }
@@ -254,7 +249,6 @@ impl Inference {
         Ok(permit)
     }
 
-    /// Asks a model with a permit.
     pub async fn answer(
         &self,
         asker: &Requester,

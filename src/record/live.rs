@@ -82,22 +82,17 @@ pub const LOST_AFTER: Duration = Duration::from_secs(10);
 /// Longest edge, in pixels, of the pictures that models are shown.
 const VIEW_EDGE: u32 = 1280;
 
-/// Reason that a session cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// The memory budget of live sessions is exhausted.
     #[error(transparent)]
     NoRoom(#[from] MemoryExhausted),
-    /// The offer cannot be answered.
     #[error(transparent)]
     Offer(#[from] OfferError),
-    /// The session's run cannot be created.
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
 impl LiveError {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             LiveError::NoRoom(_) => ErrorKind::Exhausted,
@@ -110,7 +105,6 @@ impl LiveError {
 /// Options that a publisher sends with its offer.
 #[derive(Clone, Debug, Default)]
 pub struct SessionOptions {
-    /// Prompt and schema for models.
     pub instruction: Instruction,
     /// Limit of output tokens per second; `None` is unlimited.
     pub tokens_per_second: Option<u32>,
@@ -122,50 +116,35 @@ pub struct SessionOptions {
     pub model: Option<String>,
     /// Index name in the session's events, which can be filtered by it.
     pub index_name: Option<Label>,
-    /// Mode of the session's run.
     pub mode: Mode,
-    /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Zones of the picture that are watched.
     pub zones: Zones,
     /// Name that the owner gave the run.
     pub label: Option<Label>,
 }
 
-/// Identity of a publisher and its request.
 #[derive(Clone, Debug)]
 pub struct PublisherIdentity {
-    /// Id of the request.
     pub request_id: RequestId,
-    /// Owner of the run.
     pub principal: Principal,
     /// Tenant of the publisher, metadata only, and its labels.
     pub words: TenantLabels,
 }
 
-/// Dependencies of live sessions.
 pub struct LiveDependencies {
-    /// Registry of all runs.
     pub registry: Arc<RunRegistry>,
-    /// Stores of recordings.
     pub stores: JobStorage,
-    /// Starts media workers.
     pub supervisor: Supervisor,
-    /// Client of the models.
     pub inference: Arc<Inference>,
-    /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
-    /// Settings of live sessions.
     pub config: LiveConfig,
     /// Image embedder; with `None` every selected frame is described.
     pub eyes: Option<ImageEmbedder>,
-    /// Rule for reusing a description.
     pub reuse: ReuseRule,
     /// Cancelled when the server begins to shut down.
     pub draining: CancellationToken,
 }
 
-/// Service of all live sessions.
 pub struct LiveService {
     parts: LiveDependencies,
     port: Arc<EndpointSupervisor>,
@@ -183,7 +162,6 @@ struct Tables {
 
 /// Result of a look-up of a session by its owner.
 pub enum SessionLookup {
-    /// The session is live.
     Live(Arc<LiveSession>),
     /// The session ended less than ten minutes ago.
     Ended,
@@ -221,12 +199,10 @@ impl LiveService {
         Ok(live)
     }
 
-    /// Embedder of selected frames.
     pub fn eyes(&self) -> Option<&ImageEmbedder> {
         self.parts.eyes.as_ref()
     }
 
-    /// Address on which packets are received.
     pub fn local_addr(&self) -> SocketAddr {
         self.port.local_addr()
     }
@@ -358,7 +334,6 @@ impl LiveService {
         tables.ended.has(id, owner, Instant::now()).then_some(SessionLookup::Ended)
     }
 
-    /// Returns the live session that fills `run`.
     pub fn of(&self, run: &Run) -> Option<Arc<LiveSession>> {
         self.tables.lock().live.get(&run.origin().session?).cloned()
     }

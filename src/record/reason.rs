@@ -28,64 +28,45 @@ use crate::record::gate_replay::{FrameAnalysis, Windowing};
 
 /// A checked request to reason over a source.
 pub struct ReasonJob {
-    /// Source and how it is decoded.
     pub ingest: IngestJob,
-    /// Model stage of the job.
     pub semantics: ModelStage,
-    /// Settings of the events and the answer.
     pub terms: LabelOptions,
 }
 
 /// Settings of the events and the answer of a reasoning.
 #[derive(Clone, Debug)]
 pub struct LabelOptions {
-    /// Mode of the analysis.
     pub mode: String,
-    /// Model asked for.
     pub model: Label,
-    /// Limits of the windows into which frames are grouped.
     pub windowing: Windowing,
-    /// Settings of the markers.
     pub markers: MarkerConfig,
-    /// Index name of the events.
     pub index_name: Option<Label>,
     /// True if the caller gave an output schema: events then carry the whole output.
     pub keeps_output: bool,
 }
 
-/// Model stage of a reasoning.
 pub enum ModelStage {
     /// No model is asked: the gate alone decides.
     Off,
     /// No model is available; the reason.
     Missing(String),
-    /// Models describe each chunk.
     Chunks(DescriptionOptions),
 }
 
 /// Settings of describing the chunks of a source.
 pub struct DescriptionOptions {
-    /// Settings of chunks and their images.
     pub views: ChunkImageOptions,
-    /// Prompt for each chunk.
     pub inquiry: PromptConfig,
-    /// Client of the models.
     pub describer: Arc<dyn Describer>,
     /// Novelty check; with `None` every chunk is described.
     pub novelty: Option<ChunkNovelty>,
 }
 
-/// Result of a reasoning.
 #[derive(Debug)]
 pub struct Reasoned {
-    /// Result of the decoding.
     pub ingested: IngestResult,
-    /// Analysis of every frame.
     pub frames: Vec<FrameAnalysis>,
-    /// Markers that were emitted.
     pub markers: Vec<Marker>,
-    /// Totals over all chunks.
     pub totals: Totals,
-    /// Outcome of the model stage.
     pub semantic: SemanticOutcome,
 }

@@ -26,18 +26,13 @@ const STILLS_MAX: usize = 32;
 /// Bytes of stills that may wait: 32 of 1080p. A still of any size is accepted while none wait.
 pub const STILLS_BYTES_MAX: usize = 8 << 20;
 
-/// Still of a selected frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
-    /// Position among the analysed frames.
     pub frame_index: u64,
-    /// Presentation time of the frame, in ms.
     pub pts_ms: i64,
     /// Event type by the gate, renamed by the tenant's labels.
     pub event_type: EventType,
-    /// Reason of the gate's decision.
     pub reason: SelectionReason,
-    /// JPEG of the frame.
     pub jpeg: Bytes,
 }
 
@@ -70,17 +65,14 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Returns true if the batch holds stills or events.
     pub fn tells(&self) -> bool {
         !self.stills.is_empty() || !self.events.is_empty()
     }
 
-    /// Returns true if the batch is empty.
     pub fn is_empty(&self) -> bool {
         self.signals.is_empty() && !self.tells()
     }
 
-    /// Bytes of the stills.
     pub fn picture_bytes(&self) -> usize {
         self.stills.iter().map(|still| still.jpeg.len()).sum()
     }
@@ -92,22 +84,16 @@ impl Batch {
     }
 }
 
-/// Settings of a recorder.
 #[derive(Clone, Debug)]
 pub struct RecorderSpec {
-    /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Labels of the tenant for event types.
     pub words: TenantLabels,
     /// Deriver of markers, emitted as their segments close; `None` derives none.
     pub markers: Option<MarkerDeriver>,
-    /// Id of the request.
     pub request_id: RequestId,
-    /// Stream of the run.
     pub stream_id: StreamId,
     /// Names of the zones, in the order of the bits in the signals.
     pub zones: Vec<String>,
-    /// Live session of the frames, if any.
     pub session_id: Option<SessionId>,
     /// Index name of the loop findings.
     pub index_name: Option<Label>,
@@ -127,7 +113,6 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Creates a recorder; its next frame is the first.
     pub fn new(spec: RecorderSpec) -> Recorder {
         Recorder {
             gate: Gate::new(spec.gate),
@@ -224,32 +209,26 @@ impl Recorder {
         self.batch.events.push((frame_index, event));
     }
 
-    /// Returns the last signal, and the state of the gate after it.
     pub fn last(&self) -> Option<(Signal, GateState)> {
         Some((self.last?, self.gate.state()))
     }
 
-    /// Number of frames so far.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Number of markers so far.
     pub fn markers(&self) -> u64 {
         self.marker_count
     }
 
-    /// Returns the batch that is not taken yet.
     pub fn pending(&self) -> &Batch {
         &self.batch
     }
 
-    /// Returns true if the last frame belongs to a loop.
     pub fn is_looping(&self) -> bool {
         self.loops.is_inside()
     }
 
-    /// Takes the batch, leaving it empty.
     pub fn take(&mut self) -> Batch {
         mem::take(&mut self.batch)
     }

@@ -41,16 +41,13 @@ const BY_GATE: &str = "gate";
 /// Longest wait of a job's events for room in the log.
 pub const LOG_WAIT: Duration = Duration::from_secs(30);
 
-/// Reason that a part of a recording was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The run takes no more events, or the log failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The disk failed.
     #[error(transparent)]
     Store(#[from] TimelineError),
-    /// A quota of the owner is exhausted.
     #[error(transparent)]
     Quota(#[from] QuotaError),
     /// The write would use the reserved disk space, or the data directory was moved.
@@ -59,7 +56,6 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             RecordError::Run(error) => error.kind(),
@@ -87,18 +83,14 @@ impl RecordError {
 /// Log of one run, for threads that may block.
 #[derive(Clone)]
 pub struct RunLog {
-    /// Registry of all runs.
     pub registry: Arc<RunRegistry>,
-    /// Run that the events belong to.
     pub run: Arc<Run>,
-    /// Runtime that the appends run on.
     pub runtime: Handle,
     /// Longest wait of events for room in the log.
     pub patience: Duration,
 }
 
 impl RunLog {
-    /// Appends events to an active run.
     pub fn commit(&self, events: Vec<Event>) -> Result<(), RunError> {
         self.runtime.block_on(self.registry.commit(&self.run, events))?;
         Ok(())
@@ -137,16 +129,12 @@ impl RunLog {
     }
 }
 
-/// Stores of recordings on disk.
 #[derive(Clone)]
 pub struct JobStorage {
-    /// Store of stills.
     pub blobs: BlobStore,
-    /// Open columns of recordings in progress.
     pub columns: OpenColumns,
     /// Disk space that recordings must leave free.
     pub reserve: Arc<DiskReserve>,
-    /// Durations of storing a still.
     pub still_seconds: Histogram,
 }
 
@@ -155,7 +143,6 @@ pub struct JobStorage {
 pub struct Head {
     /// Event of the source, if an ingest asked for it.
     pub received: Option<IngestReceived>,
-    /// Event of the frames.
     pub decoded: FramesDecoded,
     /// Event of the recording's own analysis, if its markers are emitted as it grows.
     pub analysis: Option<AnalysisGenerated>,
@@ -189,7 +176,6 @@ impl Head {
         self.events(0, 0).chain(found)
     }
 
-    /// Live session of the recording, if any.
     pub fn session(&self) -> Option<SessionId> {
         // A file path may begin like the URI of a session.
         self.decoded.source_uri.strip_prefix("whip:").and_then(|id| id.parse().ok())
@@ -236,7 +222,6 @@ pub struct Recording {
     job: JobId,
     shown: RecordingGuard,
     column: OpenColumn,
-    /// Quota reservation for the column.
     hold: QuotaReservation,
     /// True once a batch was written completely, or an event may be in the log.
     has_written: bool,
@@ -245,7 +230,6 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Begins the recording of `job`.
     pub fn begin(
         log: RunLog,
         stores: JobStorage,
@@ -367,7 +351,6 @@ impl Recording {
 }
 
 impl JobStorage {
-    /// Removes an open column.
     pub fn remove(&self, run: RunId, job: JobId) {
         if let Err(error) = self.columns.remove(run, job) {
             tracing::warn!(%run, %job, %error, "an open column stays until the next start");
@@ -377,11 +360,8 @@ impl JobStorage {
 
 /// A recording whose rows are in a sealed column that events can name.
 pub struct Sealed {
-    /// Log of the run.
     pub log: RunLog,
-    /// Reference to the rows for events.
     pub signals: Signals,
-    /// Number of rows.
     pub frames: u64,
     /// True if rows that were written are lost.
     pub is_damaged: bool,

@@ -40,37 +40,28 @@ const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Longest time to the first frame of a file or playlist that sends bytes.
 const FIRST_FRAME: Duration = Duration::from_secs(30);
 
-/// Reason that a remote source was not read to its end.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The other host, or the connection to it, failed.
     #[error(transparent)]
     Egress(#[from] EgressError),
-    /// The source is a playlist, and the operator has not enabled them.
     #[error("scheme not enabled: HLS playlists need SERVICE_ALLOW_REMOTE_HLS=true on this server")]
     Playlist,
-    /// The bytes did not suffice for a frame in time.
     #[error("timeout: the source sent too little to decode a frame within {} s", .0.as_secs())]
     Slow(Duration),
-    /// The source sends fewer bytes per second than the minimum.
     #[error(
         "timeout: the source sent less than {RATE_MIN} bytes a second: ingest a copy of it that is \
          uploaded, or beneath an ingest root"
     )]
     Dripping,
-    /// The source was waited for too long in total.
     #[error("timeout: the source was waited for during {} s in all", WAIT_MAX.as_secs())]
     Late,
-    /// A pipe or socket could not be created.
     #[error("no pipe to the media worker: {0}")]
     Pipe(Arc<io::Error>),
-    /// The job was cancelled.
     #[error("the work was cancelled")]
     Cancelled,
 }
 
 impl RemoteError {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             RemoteError::Pipe(_) => ErrorKind::Unavailable,
@@ -113,12 +104,9 @@ impl RemoteSource {
     }
 }
 
-/// Opens remote sources; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RemoteSources {
-    /// Client for requests to other hosts.
     pub egress: EgressClient,
-    /// Settings of the operator.
     pub config: RemoteConfig,
 }
 
@@ -141,13 +129,10 @@ impl Cause {
 pub struct Errand<'a> {
     /// True if the source is a playlist that is known to grow.
     pub is_endless: bool,
-    /// Time limit of all requests together.
     pub wall: Duration,
     /// Lends the job's permit to others while it waits.
     pub lender: Lender,
-    /// Cancels the job.
     pub cancel: &'a CancellationToken,
-    /// Runtime of the connections.
     pub runtime: &'a Handle,
 }
 
@@ -164,7 +149,6 @@ impl RemoteConnections {
         self.cause.take()
     }
 
-    /// Bytes fetched so far.
     pub fn bytes(&self) -> u64 {
         self.budget.used()
     }
@@ -246,7 +230,6 @@ impl RemoteSources {
     }
 }
 
-/// Fetches the resources of one job.
 struct Fetches {
     fetcher: Fetcher,
     playlists: bool,

@@ -62,48 +62,32 @@ pub const SHUTDOWN: &str = "shutdown";
 /// A checked request to ingest a source.
 #[derive(Debug)]
 pub struct IngestJob {
-    /// Id of the request.
     pub request_id: RequestId,
-    /// Source to read.
     pub source: IngestSource,
     /// Name of the source in the request, credentials masked.
     pub source_uri: String,
-    /// Stream of the run.
     pub stream_id: StreamId,
-    /// Sampling policy.
     pub policy: SamplingPolicy,
     /// Sampling rate; `None` analyses every frame.
     pub rate: Option<FrameRate>,
-    /// Maximum frames to analyse.
     pub max_frames: u64,
-    /// Thresholds of the gate.
     pub gate: GateConfig,
-    /// Zones of the picture that are watched.
     pub zones: Zones,
-    /// Model asked for, if any.
     pub model: Option<Label>,
-    /// Labels of the tenant.
     pub words: TenantLabels,
     /// Body of the request.
     pub echo: JsonText,
 }
 
-/// Result of an ingest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IngestResult {
-    /// Number of analysed frames.
     pub decoded_frames: u64,
-    /// Frame rate of the source.
     pub source_fps: Option<FrameRate>,
-    /// Rate of analysed frames.
     pub sample_fps: Option<FrameRate>,
-    /// Width of the first picture, in pixels.
     pub width: u32,
-    /// Height of the first picture, in pixels.
     pub height: u32,
     /// Rotation that makes the pictures upright.
     pub rotation: Rotation,
-    /// Decoder that was really used.
     pub decoder: String,
     /// True if the source ended early or is damaged.
     pub truncated: bool,
@@ -111,31 +95,20 @@ pub struct IngestResult {
     pub more_frames: bool,
 }
 
-/// Dependencies of the job runner.
 pub struct RunnerDependencies {
-    /// Registry of all runs.
     pub registry: Arc<RunRegistry>,
-    /// Stores of recordings.
     pub stores: JobStorage,
-    /// Store of long job results.
     pub answers: Answers,
-    /// Meta store of the job records.
     pub ledger: MetaStore,
-    /// Labels of the tenants.
     pub labels: Arc<CurrentLabels>,
-    /// Clock for the age of job records.
     pub clock: RetentionClock,
-    /// Starts media workers.
     pub supervisor: Supervisor,
-    /// Opens remote sources.
     pub remote: RemoteSources,
     /// Thresholds of the gate for recordings of older versions that name none.
     pub gate: GateConfig,
-    /// True if jobs store stills.
     pub stills: bool,
     /// Maximum concurrent jobs, and decoding threads of each.
     pub threads: usize,
-    /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
 }
 
@@ -148,7 +121,6 @@ struct Begun {
     runtime: Handle,
 }
 
-/// Runner of jobs.
 pub struct JobRunner {
     parts: RunnerDependencies,
     records: Jobs,
@@ -181,7 +153,6 @@ pub fn shared_max(jobs: usize) -> (usize, usize) {
 }
 
 impl JobRunner {
-    /// Creates a runner with the limits of `parts`.
     pub fn new(parts: RunnerDependencies) -> Arc<JobRunner> {
         let [admission, looks] = [(); 2].map(|()| JobQueue::new(parts.threads, QUEUE_MAX));
         let reasonings = JobQueue::new(REASONINGS_MAX, QUEUE_MAX);
@@ -203,12 +174,10 @@ impl JobRunner {
         })
     }
 
-    /// Open columns of recordings in progress.
     pub fn columns(&self) -> &OpenColumns {
         &self.parts.stores.columns
     }
 
-    /// Number of jobs that wait for a permit.
     pub fn waiting(&self) -> usize {
         [&self.admission, &self.reasonings, &self.remotes].map(JobQueue::waiting).iter().sum()
     }

@@ -30,7 +30,6 @@ pub struct SmallStills {
 #[derive(Default)]
 struct Kept {
     pictures: HashMap<Key, Bytes>,
-    /// Keys, oldest first.
     order: VecDeque<Key>,
     bytes: usize,
 }
@@ -41,7 +40,6 @@ impl SmallStills {
         SmallStills { supervisor, metrics, kept: Mutex::default() }
     }
 
-    /// Returns the kept picture of `still` with this longer edge, in pixels.
     pub fn kept(&self, still: &BlobHash, edge: u32) -> Option<Bytes> {
         self.kept.lock().pictures.get(&(*still, edge)).cloned()
     }

@@ -9,22 +9,10 @@ use worker::{
 /// Reason that the configured backends cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkersError {
-    /// A decode backend that the settings name does not decode.
     #[error("SERVICE_DECODE_BACKEND asks for {backend}: {source}")]
-    Decode {
-        /// Name of the backend.
-        backend: &'static str,
-        /// Error of the worker.
-        source: WorkerError,
-    },
-    /// A gate backend that the settings name does not measure.
+    Decode { backend: &'static str, source: WorkerError },
     #[error("SERVICE_GATE_BACKEND asks for {backend}: {source}")]
-    Gate {
-        /// Name of the backend.
-        backend: &'static str,
-        /// Error of the worker.
-        source: WorkerError,
-    },
+    Gate { backend: &'static str, source: WorkerError },
 }
 
 /// Backends and isolation of media workers that were selected, or the reason that no worker starts.
@@ -61,7 +49,6 @@ impl WorkerCapabilities {
         self.0.as_ref().ok()
     }
 
-    /// Preferred decode backend.
     pub fn backend(&self) -> DecodeBackend {
         self.selection().map_or(DecodeBackend::Software, |found| found.backend)
     }
@@ -72,7 +59,6 @@ impl WorkerCapabilities {
         tried.map(|(backend, error)| (backend.as_str(), error.to_string()))
     }
 
-    /// Preferred gate backend.
     pub fn gate(&self) -> GateBackend {
         self.selection().map_or(GateBackend::Cpu, |found| found.gate.backend)
     }

@@ -14,7 +14,6 @@ pub const EPISODES_MAX: usize = 10_000;
 /// Settings of a gate.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// Thresholds of the gate.
     pub gate: GateConfig,
     /// Mapping to other zones; `None` keeps those of the recording.
     pub zones: Option<Rezoned>,
@@ -30,18 +29,14 @@ impl Terms {
 /// Decision of a gate about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Reason of the decision.
     pub reason: SelectionReason,
-    /// True if the frame is selected.
     pub selected: bool,
 }
 
 /// Frame that the two settings decide differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Position among the analysed frames.
     pub frame_index: u64,
-    /// Presentation time, in ms.
     pub pts_ms: i64,
     /// Decision with the old settings.
     pub before: Verdict,
@@ -58,7 +53,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Number of frames per reason.
     pub fn reasons(&self) -> impl Iterator<Item = (SelectionReason, u64)> {
         SelectionReason::ALL.into_iter().zip(self.reasons)
     }
@@ -74,9 +68,7 @@ impl Tally {
 /// Decisions with two settings on the same signals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
-    /// Counts with the old settings.
     pub before: Tally,
-    /// Counts with the new settings.
     pub after: Tally,
     /// Number of frames that are decided differently.
     pub changed: u64,
@@ -89,7 +81,6 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Compares the settings `after` with `before`.
     pub fn of(signals: &[Signal], before: &Terms, after: &Terms) -> Trial {
         let (mut trial, terms) = (Trial::default(), [before, after]);
         let mut gates = terms.map(|terms| Gate::new(terms.gate));

@@ -29,7 +29,6 @@ const AGAIN: Backoff =
 struct Record {
     day: u64,
     used: u64,
-    /// True once the tokens have run low.
     low: bool,
     told: bool,
 }
@@ -42,7 +41,6 @@ struct Book {
     dirty: bool,
 }
 
-/// Daily usage of all principals.
 pub struct DailyUsageStore {
     ledger: MetaStore,
     book: Mutex<Book>,

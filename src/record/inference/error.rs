@@ -13,13 +13,11 @@ use crate::base::{
     metrics::{Label, RefusalLabel},
 };
 
-/// Reason that inference cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum InferenceStartError {
     /// The client of a backend cannot be created.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The trusted certificates cannot be used.
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// The daily token usage cannot be read.
@@ -27,10 +25,8 @@ pub enum InferenceStartError {
     Ledger(#[from] MetaStoreError),
 }
 
-/// Reason that a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum InferenceError {
-    /// Admission refused the request.
     #[error("{0}")]
     Refused(#[from] AdmissionError),
     /// The backends failed, or none is configured.
@@ -39,7 +35,6 @@ pub enum InferenceError {
 }
 
 impl InferenceError {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             InferenceError::Refused(refused) => refused.kind(),
@@ -74,7 +69,6 @@ impl InferenceError {
         }
     }
 
-    /// Cost of the failed request.
     pub fn cost(&self) -> RequestCost {
         match self {
             InferenceError::Refused(_) => RequestCost::default(),
@@ -93,7 +87,6 @@ impl InferenceError {
     }
 }
 
-/// Returns a stable name for the kind of `error`.
 pub(super) fn class(error: &InferError) -> &'static str {
     match error {
         InferError::Failed(failed) => failed.last().map_or("failed", |one| one.failure.class()),

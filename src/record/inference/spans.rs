@@ -10,7 +10,6 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 use super::{Requester, error::class};
 use crate::base::telemetry::SPANS;
 
-/// Creates the span of a request.
 pub fn begin(asker: &Requester, request: &InferenceRequest) -> Span {
     tracing::info_span!(
         target: SPANS,
@@ -35,7 +34,6 @@ pub fn begin(asker: &Requester, request: &InferenceRequest) -> Span {
     )
 }
 
-/// Records the outcome of the request.
 pub fn end(span: &Span, answer: Result<&Completion, &InferError>) {
     match answer {
         Ok(answer) => {

@@ -39,7 +39,6 @@ impl WaitBudget {
         self.until += pause;
     }
 
-    /// Time left.
     pub fn left(&self) -> Duration {
         self.until.saturating_duration_since(Instant::now())
     }

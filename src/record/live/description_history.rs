@@ -23,7 +23,6 @@ impl DescriptionHistory {
         self.told.iter().find(|(_, told)| told.description == found.description).cloned()
     }
 
-    /// Returns the last description.
     pub fn last(&self) -> Option<&FindingPayload> {
         self.told.back().map(|(_, finding)| finding)
     }

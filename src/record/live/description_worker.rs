@@ -49,9 +49,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Kind of input that a worker describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DescriptionTarget {
-    /// Selected frames.
     Keyframes,
-    /// Clips.
     Clips,
 }
 
@@ -75,11 +73,9 @@ pub struct DescribeJob {
     pub last_frame: u64,
     /// True while the session's pictures repeat.
     pub is_looping: bool,
-    /// Features for the novelty check.
     pub novelty: Option<NoveltyInput>,
 }
 
-/// Models of a description worker.
 #[derive(Clone, Debug)]
 pub struct ModelChoice {
     /// Model that is asked about everything; `None` until a backend that offers one is found.
@@ -90,7 +86,6 @@ pub struct ModelChoice {
     pub threshold: Score,
 }
 
-/// The session's handle to a description worker.
 pub struct DescriptionHandle {
     looks: Arc<DropOldestQueue<DescribeJob>>,
     /// Slot for a new prompt; gone once the worker has ended.
@@ -99,19 +94,12 @@ pub struct DescriptionHandle {
     metrics: Arc<Metrics>,
 }
 
-/// Description worker of a session, for frames or for clips.
 pub struct DescriptionWorker {
-    /// Client of the models.
     pub inference: Arc<Inference>,
-    /// Requester on whose behalf the models are asked.
     pub asker: Requester,
-    /// Models to ask.
     pub models: ModelChoice,
-    /// Log that findings are written to.
     pub journal: SessionLog,
-    /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
-    /// Kind of input that is described.
     pub subject: DescriptionTarget,
     /// Initial prompt and schema.
     pub instruction: Instruction,
@@ -121,7 +109,6 @@ pub struct DescriptionWorker {
     pub novelty: Option<SessionNovelty>,
 }
 
-/// Outcome of a describe job.
 enum Came {
     /// Answer of a model, version of its prompt, and the frame's features for later novelty checks.
     Described(Box<TwoPassAnswer>, String, Option<FrameFeatures>),
@@ -129,7 +116,6 @@ enum Came {
     Reused(Seq, Box<FindingPayload>),
     /// The token rate limit of the session is exceeded.
     NotAllowed,
-    /// The models returned no answer.
     Failed(InferenceError),
 }
 
@@ -200,7 +186,6 @@ impl DescriptionWorker {
         }
     }
 
-    /// Describes `look` with the current instruction.
     async fn ask(&mut self, look: &mut DescribeJob) -> Came {
         let (tiered, version) = self.question(look);
         let is_allowed = self.allowance.lock().allows(Instant::now());
@@ -336,7 +321,6 @@ impl DescriptionWorker {
         }
     }
 
-    /// Returns the finding of an answer and the kind of its event.
     fn found(
         &self,
         look: &DescribeJob,
@@ -448,7 +432,6 @@ impl DescriptionWorker {
     }
 }
 
-/// Adds the cost of the requests to `finding`.
 fn charged(cost: RequestCost, finding: FindingPayload) -> FindingPayload {
     let RequestCost { tokens, latency, attempts } = cost;
     FindingPayload {

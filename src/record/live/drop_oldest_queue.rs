@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Bounded queue with one receiver that drops its oldest entries.
 #[derive(Debug)]
 pub struct DropOldestQueue<T> {
     places: usize,
@@ -15,7 +14,6 @@ pub struct DropOldestQueue<T> {
 }
 
 impl<T> DropOldestQueue<T> {
-    /// Creates an empty queue of at most `places` items.
     pub fn new(places: usize) -> DropOldestQueue<T> {
         DropOldestQueue { places, waiting: Mutex::default(), put: Notify::new() }
     }
@@ -30,7 +28,6 @@ impl<T> DropOldestQueue<T> {
         shed
     }
 
-    /// Waits for the oldest item and removes it.
     pub async fn take(&self) -> T {
         loop {
             if let Some(item) = self.try_take() {
@@ -40,7 +37,6 @@ impl<T> DropOldestQueue<T> {
         }
     }
 
-    /// Removes and returns the oldest item, if any.
     pub fn try_take(&self) -> Option<T> {
         self.waiting.lock().pop_front()
     }

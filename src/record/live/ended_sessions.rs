@@ -9,12 +9,9 @@ use media::SessionId;
 
 use crate::base::keys::Principal;
 
-/// Time for which an ended session is remembered.
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
-/// Maximum number of ended sessions remembered.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// Ended sessions by id.
 #[derive(Default)]
 pub struct EndedSessions {
     sessions: HashMap<SessionId, (Instant, Principal)>,
@@ -35,7 +32,6 @@ impl EndedSessions {
         self.sessions.insert(id, (now, owner));
     }
 
-    /// Returns true if the session `id` of `owner` is remembered at `now`.
     pub fn has(&self, id: SessionId, owner: &Principal, now: Instant) -> bool {
         self.sessions.get(&id).is_some_and(|(at, whose)| whose == owner && !is_old(*at, now))
     }

@@ -33,7 +33,6 @@ pub struct EndpointSupervisor {
 }
 
 impl EndpointSupervisor {
-    /// Opens the first endpoint.
     pub fn open(
         settings: EndpointConfig,
         metrics: Arc<Metrics>,
@@ -48,12 +47,10 @@ impl EndpointSupervisor {
         })
     }
 
-    /// Address on which packets are received.
     pub fn local_addr(&self) -> SocketAddr {
         self.settings.bind
     }
 
-    /// Answers an offer, as [`WebRtcEndpoint::answer`] does.
     pub fn answer(
         &self,
         offer: &str,
@@ -62,7 +59,6 @@ impl EndpointSupervisor {
         self.current().answer(offer, sink)
     }
 
-    /// Returns true while the endpoint runs.
     pub fn is_open(&self) -> bool {
         !self.current().has_ended()
     }
@@ -106,7 +102,6 @@ impl EndpointSupervisor {
         }
     }
 
-    /// Replaces an ended endpoint with a new one.
     fn reopen(&self) -> Result<(), EndpointError> {
         let opened = WebRtcEndpoint::open(self.settings.clone())?;
         let mut port = self.port.lock();

@@ -45,7 +45,6 @@ enum To {
 pub struct RouterSink(pub Arc<FrameRouter>);
 
 impl FrameRouter {
-    /// Creates a router without a worker slot.
     pub fn new(shared: Arc<SessionProgress>) -> Arc<FrameRouter> {
         let lane = Lane { expected: None, codec: None, to: To::empty(), is_broken: false };
         let lane = Mutex::new(lane);

@@ -41,24 +41,19 @@ media::named! {
 /// Counters of a session at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Time of the sample.
     pub at: Instant,
-    /// Packet counts of the session.
     pub packets: SessionStats,
-    /// Counts and delays of the session's pictures.
     pub pictures: Pictures,
 }
 
 /// Figures of the last seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
-    /// Time that the figures cover.
     pub window: Duration,
     /// Packets that did not arrive when sent, in percent; most are retransmitted in time.
     pub lost_percent: f64,
     /// Packets that never arrived.
     pub given_up: u64,
-    /// Interarrival jitter of packets.
     pub jitter: Duration,
     /// Bit rate of video, retransmissions included.
     pub bits_per_second: u64,
@@ -76,13 +71,11 @@ pub struct Health {
     pub since_packet: Option<Duration>,
     /// Time since the last complete access unit; `None` before the first.
     pub since_picture: Option<Duration>,
-    /// Rating in one word.
     pub word: Word,
     /// Rule behind the word, and the remedy.
     pub rule: String,
 }
 
-/// The samples of the last seconds.
 #[derive(Debug, Default)]
 pub struct Samples(VecDeque<Sample>);
 
@@ -95,7 +88,6 @@ impl Samples {
         self.0.push_back(sample);
     }
 
-    /// Computes the health of the session from the kept samples and the sample `now`.
     pub fn health(&self, now: Sample) -> Health {
         let first = self.0.front().copied().unwrap_or(now);
         let window = now.at.saturating_duration_since(first.at);

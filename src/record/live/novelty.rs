@@ -15,17 +15,14 @@ use crate::{
     record::image_embedder::ImageEmbedder,
 };
 
-/// Novelty check of one session's frames.
 pub struct SessionNovelty {
     eyes: ImageEmbedder,
     stream: u64,
     reuse: NoveltyDetector,
     metrics: Arc<Metrics>,
-    /// The last description and its event.
     last: Option<(Seq, timeline::FindingPayload)>,
 }
 
-/// Outcome of the novelty check of a frame.
 pub enum NoveltyOutcome {
     /// The frame is new, or cannot be judged; its features, if computed.
     New(Option<FrameFeatures>),
@@ -34,7 +31,6 @@ pub enum NoveltyOutcome {
 }
 
 impl SessionNovelty {
-    /// Creates the novelty check of `stream`, with nothing described.
     pub fn new(
         eyes: ImageEmbedder,
         rule: ReuseRule,
@@ -50,7 +46,6 @@ impl SessionNovelty {
         }
     }
 
-    /// Judges the frame with presentation time `pts_ms`.
     pub async fn judge(
         &mut self,
         pts_ms: i64,

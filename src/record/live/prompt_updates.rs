@@ -38,13 +38,11 @@ impl PromptSlot {
     }
 }
 
-/// The session has ended, and takes no new prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the session has ended")]
 pub struct PromptError;
 
 impl PromptError {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         ErrorKind::Conflict
     }
@@ -54,7 +52,6 @@ impl PromptError {
 pub struct PromptUpdater(Mutex<Vec<Weak<PromptSlot>>>);
 
 impl PromptUpdater {
-    /// Creates an updater of `workers`.
     pub fn new(workers: Vec<Weak<PromptSlot>>) -> PromptUpdater {
         PromptUpdater(Mutex::new(workers))
     }

@@ -13,13 +13,11 @@ pub struct PublisherChanges {
     pub coded: Option<Codec>,
     /// Access units are missing: nothing can be decoded until the next keyframe.
     pub is_broken: bool,
-    /// The publisher has connected.
     pub has_connected: bool,
     /// Reason why the publisher is gone.
     pub end: Option<SessionEvent>,
 }
 
-/// Pending changes, and the signal for them.
 #[derive(Debug, Default)]
 pub struct PublisherSignals {
     happened: Mutex<PublisherChanges>,
@@ -33,13 +31,11 @@ impl PublisherSignals {
         self.bell.notify_one();
     }
 
-    /// Signals that access units are missing.
     pub fn broken(&self) {
         self.happened.lock().is_broken = true;
         self.bell.notify_one();
     }
 
-    /// Signals a state change of the connection.
     pub fn told(&self, told: SessionEvent) {
         let mut happened = self.happened.lock();
         match told {
@@ -50,7 +46,6 @@ impl PublisherSignals {
         self.bell.notify_one();
     }
 
-    /// Waits for changes and takes them.
     pub async fn next(&self) -> PublisherChanges {
         self.bell.notified().await;
         std::mem::take(&mut self.happened.lock())

@@ -20,7 +20,6 @@ use crate::{
     runs::registry::{Part, RunError},
 };
 
-/// Stream id of live video.
 const STREAM: &str = "main";
 
 /// Recording of a session; exists before the first frame.
@@ -75,12 +74,10 @@ impl LiveRecording {
         (LiveRecording { log, stores, job, head, has_begun: false, recording: None }, recorder)
     }
 
-    /// Index name of the session's events.
     pub fn index_name(&self) -> Option<&Label> {
         self.head.index_name.as_ref()
     }
 
-    /// Sets the decoder that was really used.
     pub fn decoded_by(&mut self, decoder: String) {
         self.head.decoded.decoder = Some(decoder).filter(|decoder| !decoder.is_empty());
     }

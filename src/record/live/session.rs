@@ -52,41 +52,31 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Interval of writes of signals while no event is pending.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
 
-/// Reason of a session's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndReason {
     /// The publisher deleted the session with this request.
     Deleted(RequestId),
-    /// The publisher closed the connection.
     Closed,
-    /// The publisher fell silent.
     Lost,
-    /// The publisher never connected.
     NeverConnected,
     /// The run was stopped or deleted, or has expired.
     RunOver,
-    /// The server shuts down.
     Shutdown,
     /// The session failed; the reason, for its owner.
     Failed(String),
 }
 
-/// Reason for refusing an SDP fragment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
-    /// An ICE restart without the entity tag of the ICE session that it ends.
     #[error("an ICE restart needs If-Match: the ETag of the session, or *")]
     TagMissing,
-    /// The entity tag is of another ICE session.
     #[error("precondition failed: the condition does not match the current state")]
     TagOther,
-    /// The fragment cannot be used.
     #[error(transparent)]
     Fragment(#[from] SdpFragError),
 }
 
 impl PatchError {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             PatchError::TagMissing | PatchError::TagOther => ErrorKind::Conflict,
@@ -95,7 +85,6 @@ impl PatchError {
     }
 }
 
-/// A live session, as its routes see it.
 pub struct LiveSession {
     id: SessionId,
     run: Arc<Run>,
@@ -103,14 +92,12 @@ pub struct LiveSession {
     link: Mutex<Option<Link>>,
     /// Closed once the session's task has ended.
     ends: mpsc::Sender<EndReason>,
-    /// Prompts of the description workers.
     prompts: PromptUpdater,
     packets: PacketCounters,
     shared: Arc<SessionProgress>,
     samples: Mutex<Samples>,
 }
 
-/// Inputs and resources of a session's task.
 pub struct SessionTask {
     pub(super) session: Arc<LiveSession>,
     pub(super) recording: LiveRecording,
@@ -127,7 +114,6 @@ pub struct SessionTask {
     pub(super) memory: MemoryReservation,
 }
 
-/// Description workers of a session, and the tokens that end them.
 pub struct DescriptionWorkers {
     pub(super) keyframes: DescriptionHandle,
     pub(super) clips: Option<DescriptionHandle>,
@@ -150,17 +136,14 @@ impl LiveSession {
         (LiveSession { id, run, link, ends, prompts, packets, shared, samples }, ended)
     }
 
-    /// Id of the session.
     pub fn id(&self) -> SessionId {
         self.id
     }
 
-    /// Owner of the session.
     pub fn owner(&self) -> &Principal {
         &self.run.origin().principal
     }
 
-    /// Run that the session fills.
     pub fn run(&self) -> &Arc<Run> {
         &self.run
     }
@@ -170,13 +153,11 @@ impl LiveSession {
         (self.shared.frames(), self.shared.shape().clone())
     }
 
-    /// Returns the current health of the session.
     pub fn health(&self) -> Health {
         let now = self.counted();
         self.samples.lock().health(now)
     }
 
-    /// Adds a sample of the current counters.
     pub(super) fn sample(&self) {
         let now = self.counted();
         self.samples.lock().add(now);
@@ -239,7 +220,6 @@ impl LiveSession {
 }
 
 impl SessionTask {
-    /// Runs the session to its end.
     pub async fn run(mut self) {
         let mut seat = None;
         let end = self.serve(&mut seat).await;
@@ -403,7 +383,6 @@ impl SessionTask {
         }
     }
 
-    /// Closes the recording with the event for the reason `end`.
     async fn record(&mut self, end: &EndReason) {
         let (frames, markers) = self.recording.end(self.inbox.shared());
         let index_name = self.recording.index_name().cloned();

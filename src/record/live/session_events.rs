@@ -76,7 +76,6 @@ pub struct SessionProgress {
     /// Bytes of the pictures in the queue.
     waiting: AtomicUsize,
     state: Mutex<State>,
-    /// Distribution of the frames of the whole session.
     shape: Mutex<Shape>,
     left_out: LeftOut,
 }
@@ -100,7 +99,6 @@ struct State {
     extent: Option<Dimensions>,
 }
 
-/// Creates the queue of one session.
 pub fn inbox(metrics: Arc<Metrics>, work: Arc<Work>) -> (SessionOutputSender, Heard) {
     let (said, queue) = mpsc::channel(WAITING);
     let shared = Arc::new(SessionProgress {
@@ -127,7 +125,6 @@ impl Heard {
         Some(self.taken(next))
     }
 
-    /// Returns the next output, if one is queued.
     #[cfg(test)]
     fn try_recv(&mut self) -> Option<SessionOutput> {
         let next = self.said.try_recv().ok()?;
@@ -141,7 +138,6 @@ impl Heard {
 }
 
 impl SessionOutputSender {
-    /// State shared by both ends.
     pub fn shared(&self) -> &Arc<SessionProgress> {
         &self.shared
     }
@@ -191,7 +187,6 @@ impl SessionOutputSender {
         Ok(())
     }
 
-    /// Ends the session, because its worker ended.
     pub fn worker_ended(&self, error: &WorkerError) {
         if self.shared.state.lock().place == self.place {
             self.end(SessionOutput::Failed(format!("the media worker ended: {error}")));
@@ -334,7 +329,6 @@ impl SessionOutputSender {
 }
 
 impl SessionProgress {
-    /// Sets the job that shows the session's progress.
     pub fn show_in(&self, job: &JobToken) {
         self.job.get_or_init(|| job.clone());
     }
@@ -355,7 +349,6 @@ impl SessionProgress {
         self.recordable.notified().await;
     }
 
-    /// Dimensions of the first still.
     pub fn extent(&self) -> Option<Dimensions> {
         self.state.lock().extent
     }
@@ -369,12 +362,10 @@ impl SessionProgress {
         state.undecided.push_back((pts_ms, came));
     }
 
-    /// Notes that the publisher has connected.
     pub fn connected(&self, now: Instant) {
         self.state.lock().connected_at = Some(now);
     }
 
-    /// Frames that the gate decided about.
     pub fn frames(&self) -> u64 {
         self.frames.load(Relaxed)
     }

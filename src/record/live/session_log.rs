@@ -17,13 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Writer of a session's events to the timeline of its run.
 #[derive(Clone)]
 pub struct SessionLog {
-    /// Registry of all runs.
     pub registry: Arc<RunRegistry>,
-    /// The run of the session.
     pub run: Arc<Run>,
-    /// Id of the session.
     pub session: SessionId,
-    /// Index name of the session's events.
     pub index_name: Option<Label>,
 }
 

@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use media::Score;
 
-/// Settings of live sessions.
 #[derive(Clone, Debug)]
 pub struct LiveConfig {
     /// Address at which packets are received.
@@ -27,7 +26,6 @@ pub struct LiveConfig {
     pub threshold: Score,
 }
 
-/// A STUN or TURN server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IceServer {
     /// URL such as `stun:stun.example:3478` (RFC 7064) or `turn:turn.example` (RFC 7065).

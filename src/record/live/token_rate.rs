@@ -3,7 +3,6 @@
 
 use std::time::Instant;
 
-/// Token bucket of one session.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenRateLimit {
     /// Output tokens per second; `None` is unlimited.
@@ -20,7 +19,6 @@ impl TokenRateLimit {
         TokenRateLimit { per_second, balance, counted_at: now }
     }
 
-    /// Returns true if a model may be asked at `now`.
     pub fn allows(&mut self, now: Instant) -> bool {
         let Some(rate) = self.per_second.map(f64::from) else { return true };
         let elapsed = now.saturating_duration_since(self.counted_at).as_secs_f64();
@@ -29,7 +27,6 @@ impl TokenRateLimit {
         self.balance > 0.0
     }
 
-    /// Takes the tokens of an answer out of the bucket.
     pub fn spend(&mut self, tokens: u64) {
         self.balance -= tokens as f64;
     }

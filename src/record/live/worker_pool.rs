@@ -33,11 +33,9 @@ const BESIDE_BYTES: u64 = 1 << 30;
 /// Resident memory of a device driver: its code and its mappings.
 const DRIVER_BYTES: u64 = 1 << 30;
 
-/// Running media workers of live sessions.
 pub struct LiveWorkerPool {
     supervisor: Supervisor,
     is_shared: bool,
-    /// Maximum sessions of one worker.
     per_worker: usize,
     metrics: Arc<Metrics>,
     /// Workers that serve at least one session.
@@ -46,7 +44,6 @@ pub struct LiveWorkerPool {
     starting: Mutex<()>,
 }
 
-/// A worker and its sessions.
 struct Hosted {
     owner: Principal,
     worker: LiveWorker,
@@ -70,7 +67,6 @@ pub struct WorkerSlot {
 }
 
 impl LiveWorkerPool {
-    /// Creates a pool without workers; `is_shared` lets principals share one.
     pub fn new(
         supervisor: Supervisor,
         is_shared: bool,
@@ -81,14 +77,12 @@ impl LiveWorkerPool {
         Arc::new(LiveWorkerPool { supervisor, is_shared, per_worker, metrics, running, starting })
     }
 
-    /// Resource limits of a worker.
     fn limits(&self) -> WorkerLimits {
         let has_device = self.supervisor.has_device();
         let memory_bytes = memory_bytes(self.is_shared, has_device, self.per_worker);
         WorkerLimits { memory_bytes, ..WorkerLimits::default() }
     }
 
-    /// Number of running workers.
     pub fn count(&self) -> usize {
         self.running.lock().len()
     }

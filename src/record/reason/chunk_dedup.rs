@@ -24,14 +24,10 @@ use crate::{
     },
 };
 
-/// Settings of the novelty check of chunks.
 #[derive(Clone)]
 pub struct ChunkNovelty {
-    /// Image embedder.
     pub eyes: ImageEmbedder,
-    /// Rule for reusing an answer.
     pub rule: ReuseRule,
-    /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
 }
 
@@ -44,7 +40,6 @@ pub struct ChunkComparer {
     anchor: Option<u64>,
 }
 
-/// Result of comparing a chunk.
 pub(super) struct ComparedChunk {
     pub judge: ChunkComparer,
     pub chunk: FrameChunk,
@@ -57,11 +52,8 @@ pub(super) type CompareFuture = Pin<Box<dyn Future<Output = ComparedChunk> + Sen
 
 /// Recorded answer of a model, for reuse.
 pub(super) struct ReusableAnswer {
-    /// Sequence number of the event.
     pub seq: Seq,
-    /// Event as recorded.
     pub said: SemanticChunkInferred,
-    /// Insight for the frames of the chunk.
     pub insight: Arc<ModelOutcome>,
 }
 
@@ -78,16 +70,13 @@ pub(super) struct AnswerCache<T> {
 
 /// Decision about a chunk that shows all that an earlier one does.
 pub(super) enum DuplicateAction {
-    /// Reuse the answer to the earlier chunk.
     Answered(Arc<ReusableAnswer>),
-    /// Wait for that answer.
     Waits,
     /// No answer will come: ask about the chunk as the earlier one's deputy.
     Deputy,
 }
 
 impl ChunkComparer {
-    /// Creates the comparer of `stream`, for which nothing has been asked.
     pub fn new(novelty: ChunkNovelty, stream: u64) -> ChunkComparer {
         let reuse = NoveltyDetector::new(novelty.rule, stream);
         ChunkComparer { novelty, stream, reuse, anchor: None }
@@ -197,7 +186,6 @@ impl<T> Default for AnswerCache<T> {
 }
 
 impl<T> AnswerCache<T> {
-    /// Number of waiting chunks.
     pub fn waiting(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()
     }
@@ -216,7 +204,6 @@ impl<T> AnswerCache<T> {
         DuplicateAction::Deputy
     }
 
-    /// Makes `chunk` wait for the answer to `other`.
     pub fn wait(&mut self, chunk: u64, other: u64, one: T) {
         self.waiting.entry(other).or_default().push_back((chunk, one));
     }

@@ -11,7 +11,6 @@ use worker::{FrameChunk, ModelImage};
 
 use crate::runs::registry::ChunkProgress;
 
-/// Settings of the prompts of a source's chunks.
 #[derive(Clone, Debug)]
 pub struct PromptConfig {
     /// Task of the caller; empty selects the default.
@@ -27,39 +26,28 @@ pub struct PromptConfig {
 }
 
 impl PromptConfig {
-    /// Maximum concurrent requests.
     pub fn places(&self) -> usize {
         if self.is_chained { 1 } else { self.concurrency }
     }
 }
 
-/// Prompt for one chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkPrompt {
-    /// Index of the chunk.
     pub chunk_index: u64,
-    /// Text of the prompt.
     pub prompt: Prompt,
     /// Pictures of the chunk, each with a caption.
     pub images: Vec<PromptImage>,
 }
 
-/// Frames of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRange {
-    /// Index of the chunk.
     pub chunk_index: u64,
-    /// Index of the first frame.
     pub first_frame: u64,
-    /// Number of frames.
     pub frames: u64,
-    /// Presentation time of the first frame, in ms.
     pub start_pts_ms: i64,
-    /// Presentation time of the last frame, in ms.
     pub end_pts_ms: i64,
 }
 
-/// Durations of a closed chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Time from request to outcome, in ms.
@@ -93,14 +81,10 @@ pub struct ChunkTracker {
     totals: Totals,
 }
 
-/// Totals over all closed chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// 95th percentile of the lag, in ms.
     pub lag_p95_ms: i64,
-    /// 99th percentile of the lag, in ms.
     pub lag_p99_ms: i64,
-    /// Tokens used.
     pub tokens: TokenUsage,
     /// Sum of all request durations.
     pub latency: Duration,
@@ -109,7 +93,6 @@ pub struct Totals {
 }
 
 impl ChunkTracker {
-    /// Creates a tracker without chunks.
     pub fn new(inquiry: PromptConfig) -> ChunkTracker {
         ChunkTracker {
             inquiry,
@@ -127,12 +110,10 @@ impl ChunkTracker {
         self.asked.len().saturating_sub(waiting) < self.inquiry.places()
     }
 
-    /// Returns true if chunk `index` is open.
     pub fn is_asked(&self, index: u64) -> bool {
         self.asked.contains_key(&index)
     }
 
-    /// Opens the next chunk and returns its prompt.
     pub fn ask(&mut self, chunk: FrameChunk, now: Duration) -> ChunkPrompt {
         let FrameChunk { index, first_frame, frames, start_pts_ms, end_pts_ms, views } = chunk;
         let span = FrameRange { chunk_index: index, first_frame, frames, start_pts_ms, end_pts_ms };
@@ -187,7 +168,6 @@ impl ChunkTracker {
         Some((span, Timing { process_ms, lag_ms }))
     }
 
-    /// Progress through the chunks.
     pub fn progress(&self) -> ChunkProgress {
         let closed = self.lags_ms.len() as u64;
         ChunkProgress {
@@ -197,7 +177,6 @@ impl ChunkTracker {
         }
     }
 
-    /// Totals so far.
     pub fn totals(&mut self) -> Totals {
         self.lags_ms.sort_unstable();
         Totals {

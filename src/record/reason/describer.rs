@@ -6,7 +6,6 @@ use infer::{RequestCost, TwoPassAnswer};
 
 use super::chunk_tracker::ChunkPrompt;
 
-/// Reason that a chunk has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescribeError {
     /// Error message for the owner.
@@ -17,14 +16,12 @@ pub struct DescribeError {
     pub sent: Option<FailedAttempts>,
 }
 
-/// Failed requests about a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedAttempts {
     /// Backend that failed last; `None` if unknown.
     pub provider: Option<String>,
     /// True if another backend had failed before.
     pub provider_fallback_used: bool,
-    /// Model that was asked.
     pub model: String,
     /// Cost of all failed requests, without waits for permits.
     pub cost: RequestCost,
@@ -36,6 +33,5 @@ pub type DescribeFuture =
 
 /// Model that describes images; every call must end by itself.
 pub trait Describer: Send + Sync {
-    /// Asks the model about a chunk.
     fn describe(&self, question: ChunkPrompt) -> DescribeFuture;
 }

@@ -45,15 +45,10 @@ const UNWRITTEN_MAX: usize = 16;
 /// Fields that all events of a reasoning share.
 #[derive(Clone, Debug)]
 pub struct EventContext {
-    /// Id of the request.
     pub request_id: RequestId,
-    /// Stream of the run.
     pub stream_id: StreamId,
-    /// Index name of the events.
     pub index_name: Option<Label>,
-    /// Labels of the tenant.
     pub words: TenantLabels,
-    /// True if the caller gave an output schema: events then carry the whole output.
     pub keeps_output: bool,
 }
 
@@ -62,7 +57,6 @@ pub struct EventContext {
 pub struct ReasonOutcome {
     /// Outcomes by the frames of each chunk, unordered.
     pub insights: Vec<(FrameRange, Arc<ModelOutcome>)>,
-    /// Totals over all chunks.
     pub totals: Totals,
     /// Counts of the chunks, and the error of the first unanswered one.
     pub semantic: SemanticOutcome,
@@ -79,30 +73,21 @@ impl ReasonOutcome {
     }
 }
 
-/// Model stage of one reasoning.
 pub struct ReasonDriver {
-    /// Registry of all runs.
     pub registry: Arc<RunRegistry>,
-    /// Run of the reasoning.
     pub run: Arc<Run>,
-    /// Counters and gauges of the service.
     pub metrics: Arc<Metrics>,
-    /// Client of the models.
     pub describer: Arc<dyn Describer>,
-    /// Fields that all events share.
     pub subject: EventContext,
-    /// Job whose progress is updated.
     pub token: JobToken,
 }
 
-/// Chunk that is about to be described.
 struct Asking {
     question: ChunkPrompt,
     /// Event type of the chunk by the gate.
     event_type: EventType,
 }
 
-/// Chunk with an outcome.
 struct Done {
     chunk_index: u64,
     event_type: EventType,
@@ -110,13 +95,10 @@ struct Done {
     outcome: Outcome,
 }
 
-/// Outcome of a chunk.
 enum Outcome {
     /// A model answered: its answer, and the finding in it.
     Answered(Box<(TwoPassAnswer, Finding)>),
-    /// No model answered; the error.
     Unanswered(DescribeError),
-    /// The answer to another chunk is reused.
     Reused(Arc<ReusableAnswer>),
 }
 
@@ -130,7 +112,6 @@ struct Closed {
     is_answered: bool,
 }
 
-/// State of a model stage.
 struct Work {
     ledger: ChunkTracker,
     started: Instant,
@@ -142,7 +123,6 @@ struct Work {
     judging: Option<CompareFuture>,
     standing: AnswerCache<Asking>,
     unwritten: WriteQueue,
-    /// Error of the first unanswered chunk.
     first_error: Option<String>,
 }
 
@@ -197,7 +177,6 @@ enum End {
     Cut,
     /// A request task panicked.
     Lost,
-    /// The log failed.
     Failed(RunError),
 }
 
@@ -329,7 +308,6 @@ impl ReasonDriver {
         self.begin(work, asking, answer);
     }
 
-    /// Asks about the chunk, or completes it with `answer`.
     fn begin(&self, work: &mut Work, asking: Asking, answer: Option<Arc<ReusableAnswer>>) {
         let Asking { question, event_type } = asking;
         let chunk_index = question.chunk_index;

@@ -36,20 +36,15 @@ pub struct ReasonQuery {
     pub threshold: f64,
     /// Timeout of one request, counted from its permit.
     pub timeout: Duration,
-    /// Schema that an answer must match.
     pub schema: Arc<OutputSchema>,
 }
 
 /// Describer that asks the configured backends; cheap to clone.
 #[derive(Clone)]
 pub struct ModelDescriber {
-    /// Client of the models.
     pub inference: Arc<Inference>,
-    /// Requester on whose behalf the models are asked.
     pub asker: Requester,
-    /// Settings that all requests share.
     pub ask: ReasonQuery,
-    /// Retry policy of the reasoning.
     pub outage: Arc<RetryPolicy>,
 }
 
@@ -105,12 +100,10 @@ impl ModelDescriber {
 }
 
 impl ReasonQuery {
-    /// Returns true if the caller gave an output schema.
     pub fn has_own_schema(&self) -> bool {
         !Arc::ptr_eq(&self.schema, &default_answer())
     }
 
-    /// Returns the request about `images`, and its second pass.
     pub fn tiered(&self, prompt: Prompt, images: Vec<PromptImage>) -> TwoPassRequest {
         let first = InferenceRequest {
             model: self.first.clone(),

@@ -29,15 +29,12 @@ pub struct RetryPolicy {
 /// Chunk, or other request, without an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkAttempt {
-    /// Index of the chunk.
     pub chunk: u64,
     /// Number of retries so far.
     pub again: u32,
-    /// Time of the first request.
     pub since: Instant,
 }
 
-/// Prospect of a retry after a failure.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Prospect {
     None,
@@ -53,7 +50,6 @@ impl RetryPolicy {
         RetryPolicy { patience, answered: Mutex::new(None) }
     }
 
-    /// Notes that a backend answered.
     pub fn answered(&self, now: Instant) {
         *self.answered.lock() = Some(now);
     }

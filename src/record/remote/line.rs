@@ -68,7 +68,6 @@ impl Line {
         outcome.map_err(|_| error)?.map_err(Into::into)
     }
 
-    /// Counts received bytes.
     pub(super) fn took(&self, bytes: usize) {
         self.pace.lock().bytes += bytes as u64;
     }

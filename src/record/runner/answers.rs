@@ -18,17 +18,13 @@ use crate::base::{meta_store::MetaStoreError, quota::QuotaReservation};
 
 const UNFINISHED: &str = ".tmp";
 
-/// Run and job of an answer.
 type Key = (RunId, JobId);
 
-/// Files of long answers.
 pub struct Answers {
     dir: HeldDir,
-    /// Quota reservations of the kept answers.
     kept: Mutex<HashMap<Key, QuotaReservation>>,
 }
 
-/// Long answer that is being written.
 pub struct Writing {
     key: Key,
     /// Removed when dropped, unless renamed; one that stays is removed by the sweep of the next start.
@@ -38,7 +34,6 @@ pub struct Writing {
 }
 
 impl Answers {
-    /// Opens the answers in `dir`, which is created if missing.
     pub fn open(dir: &Path) -> io::Result<Answers> {
         fs::create_dir_all(dir)?;
         Ok(Answers { dir: HeldDir::open(dir)?, kept: Mutex::default() })

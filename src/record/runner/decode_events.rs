@@ -15,13 +15,11 @@ pub(super) struct DecodedSource {
     pub sealed: Sealed,
     /// Analysis of the recording's own markers, and their number.
     pub analysis: Option<(AnalysisGenerated, u64)>,
-    /// Reason of an early end.
     pub reason: Option<String>,
     /// Error of an early end, unless the time limit ended it.
     pub cut: Option<IngestError>,
 }
 
-/// Failed job without recorded frames.
 pub(super) struct FailedJob {
     pub error: IngestError,
     /// True if the source was opened as supported media.
@@ -78,12 +76,10 @@ impl IngestJob {
 }
 
 impl DecodedSource {
-    /// Frame rate of the source.
     fn source_fps(&self) -> Option<FrameRate> {
         self.report.source_rate.or(self.stream.source_rate)
     }
 
-    /// Rate of analysed frames.
     pub fn sample_fps(&self) -> Option<FrameRate> {
         self.ingest.rate.or_else(|| self.source_fps().map(clamped))
     }

@@ -13,38 +13,28 @@ use crate::{
     runs::{job_queue::QueueFull, registry::RunError},
 };
 
-/// Error of an ingest or a reasoning.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     /// The run takes no events, or the recording failed.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The queue of waiting jobs is full.
     #[error(transparent)]
     QueueFull(#[from] QueueFull),
     /// The source is not supported, or the media worker failed.
     #[error(transparent)]
     Worker(WorkerError),
-    /// The remote source could not be read.
     #[error(transparent)]
     Remote(RemoteError),
-    /// The cropped or scaled pictures would be too small for models.
     #[error(
         "crops to {}x{} pixels; the minimum is {SIDE_MIN} per side",
         .shown.width,
         .shown.height
     )]
-    Crop {
-        /// Size of those pictures, in pixels.
-        shown: Dimensions,
-    },
-    /// The thread of the job could not be started.
+    Crop { shown: Dimensions },
     #[error("cannot start a thread for the job: {0}")]
     Thread(#[source] io::Error),
-    /// The owner cancelled the job.
     #[error("the job was cancelled: what it had recorded is kept")]
     CalledOff,
-    /// The server is shutting down.
     #[error("the server is shutting down")]
     Shutdown,
     /// The record of the job could not be written.
@@ -74,7 +64,6 @@ impl From<TimelineError> for IngestError {
 }
 
 impl IngestError {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             IngestError::Record(error) => error.kind(),
@@ -100,7 +89,6 @@ impl IngestError {
         matches!(self, IngestError::Worker(WallClock(_) | ProcessorTime))
     }
 
-    /// Returns the reason of an early end, for the recording.
     pub(super) fn why_cut(&self) -> String {
         match self {
             IngestError::Worker(WorkerError::Cancelled) => "stopped".to_owned(),
@@ -108,7 +96,6 @@ impl IngestError {
         }
     }
 
-    /// Returns true if events may be in the log in spite of this error.
     pub fn may_be_written(&self) -> bool {
         matches!(self, IngestError::Record(RecordError::Run(error)) if error.may_be_written())
     }

@@ -18,7 +18,6 @@ use worker::{ExcerptEvent, ExcerptSpec, WorkerError, WorkerLimits};
 use super::{IngestError, JobRunner, held::until_ended};
 use crate::base::keys::Principal;
 
-/// Maximum length of an excerpt, in milliseconds.
 pub const EXCERPT_MS_MAX: u64 = 600_000;
 /// Time limit for sending an excerpt: twice the playing time of the longest.
 pub const EXCERPT_TIME: Duration = Duration::from_secs(1200);
@@ -32,15 +31,11 @@ type Told = Result<ExcerptEvent, WorkerError>;
 
 /// Excerpt that is being cut; dropping it cancels the worker.
 pub struct Excerpt {
-    /// Actual start of the excerpt.
     pub start: ExcerptStart,
-    /// First bytes of the file.
     pub first: Vec<u8>,
-    /// Remaining bytes of the file.
     pub rest: Rest,
 }
 
-/// Remaining pieces of an excerpt.
 pub struct Rest {
     pieces: Receiver<Told>,
     _end: DropGuard,

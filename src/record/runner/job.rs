@@ -54,16 +54,13 @@ pub(super) struct JobThread {
     gap: Option<Gap>,
     /// Span from the opened container to the worker's report.
     decoding: Span,
-    /// Builder and sender of chunks, for a reasoning.
     chunks: Option<ChunkSender>,
     /// Lends the permit to other jobs while the source waits for the network.
     lender: Lender,
 }
 
-/// End of a decoding.
 struct Ended {
     report: FileReport,
-    /// Reason of an early end.
     reason: Option<String>,
     /// Error of an early end that the caller gets too.
     cut: Option<IngestError>,
@@ -151,7 +148,6 @@ impl JobThread {
         Ended { report, reason, cut }
     }
 
-    /// Report of the frames decoded so far.
     fn report(&self) -> FileReport {
         let frames = self.frames();
         FileReport { frames, source_frames: frames, ..FileReport::default() }
@@ -255,7 +251,6 @@ impl JobThread {
         Ok(())
     }
 
-    /// Begins the recording of the frames of `stream`.
     fn begin(&self, stream: StreamInfo) -> Result<Opened, IngestError> {
         let job = self.guard.token.order().ok_or(IngestError::Lost)?.id;
         let stream_id = &self.ingest.stream_id;
@@ -283,7 +278,6 @@ impl JobThread {
         Ok(Opened { stream, recorder, to, analysis, came: None })
     }
 
-    /// Sends the chunk in progress.
     fn end_chunk(
         &mut self,
         close: fn(&mut ChunkBuilder<ModelImage>) -> Option<FrameChunk>,

@@ -51,7 +51,6 @@ fn last_event(kind: JobKind) -> EventKind {
     }
 }
 
-/// Record that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pending {
     Ended(JobView),
@@ -67,7 +66,6 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Opens the job records of `ledger`.
     pub(super) fn new(ledger: MetaStore) -> Jobs {
         Jobs { ledger, pending: Arc::default() }
     }
@@ -94,7 +92,6 @@ impl Jobs {
         self.pending.lock().insert((order.run, order.id), pending);
     }
 
-    /// Writes all pending records.
     fn settle(&self) -> Result<(), MetaStoreError> {
         let pending: Vec<Pending> = self.pending.lock().values().copied().collect();
         if pending.is_empty() {
@@ -190,7 +187,6 @@ pub(super) async fn in_background<T: Send + 'static>(
 }
 
 impl JobRunner {
-    /// Returns the job `id` of `run`, in progress or over.
     pub fn find_job(&self, run: RunId, id: JobId) -> Result<Option<JobView>, MetaStoreError> {
         let left = self.left_jobs();
         Ok(self.records.find(run, id)?.map(|job| as_known(job, &left)))
@@ -210,7 +206,6 @@ impl JobRunner {
         self.interrupted.lock().keys().map(|(_, job)| *job).collect()
     }
 
-    /// Records that a job begins; if this fails, the job must not begin.
     pub async fn begin_job(&self, job: JobView) -> Result<(), IngestError> {
         let jobs = self.records.clone();
         Ok(in_background(move || jobs.begin(&job)).await??)
@@ -302,7 +297,6 @@ impl JobRunner {
         }
     }
 
-    /// Closes the recording of a job, and ends the job if it was interrupted.
     async fn close_one(self: &Arc<Self>, run: RunId, id: JobId) -> Result<(), IngestError> {
         let job = self.interrupted.lock().get(&(run, id)).copied();
         let (runner, is_cut_off) = (Arc::clone(self), job.is_some());

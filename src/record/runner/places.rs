@@ -9,11 +9,9 @@ use crate::{
     },
 };
 
-/// Permits of a job that decodes.
 pub(super) struct Decoding {
     /// Permit to decode; lent while the source waits for the network.
     pub(super) slot: JobPermit,
-    /// Permit of a job with a remote source.
     _remote: Option<JobPermit>,
 }
 

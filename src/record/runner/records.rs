@@ -46,7 +46,6 @@ fn view((run, id): Key, value: Value) -> Option<JobView> {
     })
 }
 
-/// Writes the record of a job.
 pub(super) fn put(change: &WriteTransaction, job: &JobView) -> Result<()> {
     let order = &job.order;
     let value = (
@@ -63,7 +62,6 @@ pub(super) fn put(change: &WriteTransaction, job: &JobView) -> Result<()> {
     Ok(())
 }
 
-/// Removes the record of a job.
 pub(super) fn remove(change: &WriteTransaction, order: &JobOrder) -> Result<()> {
     change.open_table(RECORDS)?.remove(key(order))?;
     Ok(())
@@ -91,7 +89,6 @@ fn range(run: RunId) -> std::ops::RangeInclusive<Key> {
     (run, [0; 16])..=(run, [255; 16])
 }
 
-/// Returns the jobs of a run.
 pub(super) fn of_run(view_of: &ReadTransaction, run: RunId) -> Result<Vec<JobView>> {
     let Some(records) = meta_store::table(view_of, RECORDS)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
@@ -102,7 +99,6 @@ pub(super) fn of_run(view_of: &ReadTransaction, run: RunId) -> Result<Vec<JobVie
     Ok(found)
 }
 
-/// Returns the job `id` of a run, if recorded.
 pub(super) fn find(view_of: &ReadTransaction, run: RunId, id: JobId) -> Result<Option<JobView>> {
     let Some(records) = meta_store::table(view_of, RECORDS)? else { return Ok(None) };
     let key = (*run.as_bytes(), *id.as_bytes());

@@ -200,7 +200,6 @@ fn began(timeline: &Timeline, run: RunId, job: JobId) -> Result<Seq, TimelineErr
     Ok(started)
 }
 
-/// Returns the event of a job that fails its run for `reason`.
 pub(super) fn failed(request_id: RequestId, reason: &str) -> Event {
     Event::RunFailed(RunFailed { request_id: Some(request_id), reason: reason.to_owned() })
 }

@@ -25,11 +25,9 @@ pub(super) struct LeftOut {
 /// Counts and delays of a session's pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pictures {
-    /// Frames that the gate decided about.
     pub decided: u64,
     /// Pictures that a worker had no room for, and pictures that depend on them.
     pub dropped: u64,
-    /// Pictures that failed to decode.
     pub damaged: u64,
     /// Stills, frames and clips for models, dropped for lack of room.
     pub unkept: u64,
@@ -55,13 +53,11 @@ impl SessionProgress {
         self.state.lock().reported_start.filter(near).unwrap_or(arrived)
     }
 
-    /// Counts a picture that is dropped.
     pub fn dropped(&self) {
         self.metrics.live_shed.of(ShedReason::Pictures).inc();
         self.left_out.pictures.fetch_add(1, Relaxed);
     }
 
-    /// Returns the counts and delays of the session's pictures at `now`.
     pub fn pictures(&self, now: Instant) -> Pictures {
         let state = self.state.lock();
         let waits = state.undecided.front().map(|(_, came)| now.saturating_duration_since(*came));

@@ -4,12 +4,9 @@ use bytes::Bytes;
 
 use crate::record::live::description_worker::DescribeJob;
 
-/// Worker output for the session's task.
 #[derive(Debug)]
 pub enum SessionOutput {
-    /// Selected frame to describe.
     View(DescribeJob),
-    /// Clip to describe.
     Clip(DescribeJob),
     /// The worker has sent all output; the name of the decoder.
     Closed(String),
@@ -23,7 +20,6 @@ pub enum SessionOutput {
 pub type Shot = (i64, Bytes);
 
 impl SessionOutput {
-    /// Bytes of the pictures in the output.
     pub(super) fn bytes(&self) -> usize {
         let (SessionOutput::View(look) | SessionOutput::Clip(look)) = self else { return 0 };
         let novelty = look.novelty.as_ref().map_or(0, |novelty| novelty.picture.rgb.len());

@@ -9,7 +9,6 @@ fn signal(frame_index: u64, perceptual_hash: u64) -> Signal {
     Signal { perceptual_hash, ..Signal::plain(frame_index, frame_index as i64 * 40) }
 }
 
-/// Sends worker output of a selected frame with this hash.
 fn say(inbox: &SessionOutputSender, frame_index: u64, hash: u64) {
     say_weighing(inbox, frame_index, hash, 1);
 }
@@ -29,7 +28,6 @@ fn shown(frame_index: u64, hash: u64, bytes: usize) -> FrameRecord {
     FrameRecord { signal, pts: None, pictures }
 }
 
-/// Queue with a recorder for its frames.
 fn recorded(metrics: &Arc<Metrics>) -> (SessionOutputSender, Heard) {
     let (inbox, queue) = inbox(Arc::clone(metrics), Arc::default());
     inbox.shared().record_by(recorder_of(None));

@@ -31,7 +31,6 @@ pub(super) struct WriteQueue {
 /// Write in progress; only a dead log keeps it from ending.
 type Writing = Pin<Box<dyn Future<Output = WriteOutcome> + Send>>;
 
-/// Chunks of a write, and its result.
 pub(super) struct WriteOutcome {
     leaves: Vec<Leaf>,
     outcome: Result<Vec<AppendResult>, RunError>,

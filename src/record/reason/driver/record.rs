@@ -114,7 +114,6 @@ impl ReasonDriver {
         said
     }
 
-    /// Returns the chunk's event without an answer.
     fn inferred(
         &self,
         span: FrameRange,
@@ -184,7 +183,6 @@ impl ChunkEnd {
 }
 
 impl EventContext {
-    /// Returns the finding of a model with the tenant's labels.
     fn said(&self, found: &Finding) -> ModelFinding {
         let event_type = found.event_type.clone();
         ModelFinding {

@@ -32,7 +32,6 @@ pub(super) struct Opened {
     pub came: Option<Instant>,
 }
 
-/// Destination of batches.
 pub(super) enum To {
     /// Written on this thread; a file's decoding waits. The time of the last write; `None` has the
     /// first frames written at once.

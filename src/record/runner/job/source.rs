@@ -26,7 +26,6 @@ pub const RECONNECT_WITHIN: Duration = Duration::from_secs(600);
 /// Gap of a lost live source.
 pub(super) struct Gap {
     reason: String,
-    /// Number of attempts to reconnect.
     attempts: u32,
 }
 

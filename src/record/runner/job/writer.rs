@@ -27,7 +27,6 @@ pub(super) struct Writer {
 
 struct Queue {
     waiting: Mutex<Waiting>,
-    /// Notified on every change.
     changed: Condvar,
     metrics: Arc<Metrics>,
     chunks: Option<Sender<FrameChunk>>,
@@ -117,7 +116,6 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Writes queued batches until the queue has ended.
     fn write(&self, mut recording: Recording) -> Recording {
         let _end = End(self);
         let (mut written_at, mut is_refused) = (None::<Instant>, false);
