@@ -46,26 +46,20 @@ pub const ANSWER_BYTES_MAX: usize = 8 << 20;
 const STEP: usize = 4096;
 /// Maximum events read to trace the effect of one request.
 pub const TRACED_MAX: usize = 1 << 16;
-/// Interval of removing expired records.
 const EXPIRE_EVERY: Duration = Duration::from_secs(600);
-/// Records removed in one transaction.
 const EXPIRED_AT_ONCE: usize = 1000;
 /// Minimum interval of traces for one owner that look for removable records: each reads up to
 /// [`TRACED_MAX`] events.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// Reason that no room could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum IdempotencyError {
-    /// The ledger failed.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
-    /// The log failed.
     #[error(transparent)]
     Log(#[from] TimelineError),
 }
 
-/// Scope of one key: an owner, a route and the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyScope {
     owner: Principal,
@@ -73,7 +67,6 @@ pub struct KeyScope {
 }
 
 impl KeyScope {
-    /// Owner of the key.
     pub fn owner(&self) -> &Principal {
         &self.owner
     }
@@ -84,7 +77,6 @@ impl KeyScope {
     }
 }
 
-/// Digest that distinguishes request bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyDigest([u8; 32]);
 
@@ -108,15 +100,12 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
 /// Response as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredResponse {
-    /// Status code.
     pub status: u16,
     /// Headers to repeat, by lower-case name.
     pub headers: Vec<(String, String)>,
-    /// Body of the response.
     pub body: Vec<u8>,
 }
 
-/// Result of a look-up of a key.
 pub enum KeyLookup {
     /// The key is new: carry the request out.
     Fresh(KeyedRequest),
@@ -124,7 +113,6 @@ pub enum KeyLookup {
     Answered(BodyDigest, StoredResponse),
     /// The earlier request began and has no response; it is not in progress.
     Interrupted(KeyedRequest, Interrupted),
-    /// The earlier request is in progress.
     UnderWay,
     /// The key is new, and its owner has the maximum number or bytes of records.
     Full {
@@ -138,13 +126,11 @@ pub enum KeyLookup {
 pub struct Interrupted {
     /// Digest of the body; `None` if it was not known when the request began.
     pub fingerprint: Option<BodyDigest>,
-    /// Id of the request.
     pub request_id: String,
     /// Last event of the log when the request began; its events come later.
     pub after: Seq,
 }
 
-/// Store of the used keys.
 pub struct IdempotencyStore {
     ledger: MetaStore,
     clock: RetentionClock,
@@ -189,7 +175,6 @@ impl IdempotencyStore {
         }
     }
 
-    /// Removes every record that is expired at `now`.
     fn expire(&self, now: WallTime) -> Result<(), MetaStoreError> {
         loop {
             let oldest = oldest_kept(now);
@@ -269,7 +254,6 @@ impl IdempotencyStore {
         self.settle(&scope.owner)
     }
 
-    /// Returns the response stored under `scope`.
     pub fn kept(&self, scope: &KeyScope) -> Result<Option<StoredResponse>, MetaStoreError> {
         let oldest = oldest_kept(self.now().counted);
         let found = self.ledger.read(|view| records::find(view, scope))?;

@@ -6,7 +6,6 @@
 use timeline::EventKind;
 
 media::named! {
-    /// State of a run.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub enum RunState {
         /// The `run_created` event is not durable yet; the run is invisible.
@@ -16,11 +15,8 @@ media::named! {
         Pending = "pending",
         /// Work was done in the run, or it was kept alive.
         Processing = "processing",
-        /// Ended normally.
         Completed = "completed",
-        /// Ended by a failure.
         Failed = "failed",
-        /// Stopped on request.
         Cancelled = "cancelled",
         /// Ended after idling for longer than its TTL.
         Expired = "expired",
@@ -102,7 +98,6 @@ impl RunState {
         self.is_active() || self.is_terminal()
     }
 
-    /// Returns the shown state with this name.
     pub fn from_shown_name(name: &str) -> Option<RunState> {
         RunState::SHOWN.into_iter().find(|state| state.as_str() == name)
     }

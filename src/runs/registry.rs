@@ -53,7 +53,6 @@ pub use origin::RunOrigin;
 pub use run::{JobGuard, Run};
 pub use snapshot::RunSnapshot;
 
-/// Limits on runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RunLimits {
     /// Maximum active runs of a principal that are untouched or have a job.
@@ -64,7 +63,6 @@ pub struct RunLimits {
     pub tag: Option<NodeTag>,
 }
 
-/// Registry of all runs in the log.
 pub struct RunRegistry {
     timeline: Timeline,
     limits: RunLimits,
@@ -77,7 +75,6 @@ pub struct RunRegistry {
 #[derive(Default)]
 struct Tables {
     runs: HashMap<RunId, Arc<Run>>,
-    /// Number of runs per shown state.
     by_state: [usize; RunState::SHOWN.len()],
     owners: HashMap<Principal, Owner>,
     /// Runs whose first event, which names their owner, was unreadable at start, without deleted ones.
@@ -208,7 +205,6 @@ impl RunRegistry {
         run.account(self.timeline.run_bytes(run.id()), &self.quota);
     }
 
-    /// Log of the runs.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
@@ -219,12 +215,10 @@ impl RunRegistry {
         self.tables.lock().unowned.clone()
     }
 
-    /// Quotas that stored data is charged to.
     pub fn quota(&self) -> &Arc<Quota> {
         &self.quota
     }
 
-    /// Limits on runs.
     pub fn limits(&self) -> RunLimits {
         self.limits
     }

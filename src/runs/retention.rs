@@ -62,10 +62,8 @@ pub struct RetentionAges {
 /// Function that returns the runs with events that a log reader has not read yet.
 pub type ReaderLag = Box<dyn Fn() -> Result<HashSet<RunId>, MetaStoreError> + Send + Sync>;
 
-/// Reason that a sweep, or a part of it, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RetentionError {
-    /// The log or a file store failed.
     #[error(transparent)]
     Store(#[from] TimelineError),
     /// The cursors of log readers cannot be read.
@@ -88,7 +86,6 @@ pub struct Retention {
     released_before: Mutex<Option<WallTime>>,
 }
 
-/// Counts of one sweep.
 #[derive(Clone, Debug, Default)]
 struct Sweep {
     runs_deleted: u64,
@@ -98,7 +95,6 @@ struct Sweep {
 }
 
 impl Retention {
-    /// Creates the retention with the given ages.
     pub fn new(
         ages: RetentionAges,
         registry: Arc<RunRegistry>,

@@ -18,51 +18,37 @@ use transport::egress::EgressError;
 use crate::base::percent;
 use remote::RemoteSource;
 
-/// Reason that a source cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// No ingest root is configured.
     #[error("no ingest root is configured")]
     NoRoots,
-    /// The text is neither a valid path nor a supported URL.
     #[error("is not a path or file URL: {0}")]
     Malformed(&'static str),
-    /// The URL is not allowed or not supported.
     #[error(transparent)]
     Remote(EgressError),
-    /// The path contains `..`.
     #[error("must not contain \"..\"")]
     ParentComponent,
-    /// The path lies beneath no ingest root.
     #[error("is outside the ingest roots")]
     OutsideRoots,
-    /// A symbolic link on the path leads out of its root.
     #[error(
         "leads out of its ingest root through a symbolic link, which must be relative and stay within"
     )]
     LinkOut,
-    /// The file does not exist.
     #[error("not found")]
     NotFound,
-    /// The server lacks permission to read the file.
     #[error("is not readable by the server")]
     Denied,
-    /// The path names something else than a regular file.
     #[error("is {0}, not a regular file")]
     NotAFile(&'static str),
-    /// The file is empty.
     #[error("is empty")]
     Empty,
-    /// The file of an upload was replaced.
     #[error("is not the file that was uploaded: it {0}")]
     Replaced(#[source] FileError),
-    /// The system failed otherwise.
     #[error("cannot be opened: {0}")]
     Io(#[source] io::Error),
 }
 
 impl SourceError {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             SourceError::Io(_) => ErrorKind::Internal,
@@ -71,23 +57,18 @@ impl SourceError {
         }
     }
 
-    /// Returns true if no ingest root has the file.
     pub fn is_missing(&self) -> bool {
         matches!(self, SourceError::NoRoots | SourceError::OutsideRoots | SourceError::NotFound)
     }
 }
 
-/// Source of an ingest.
 #[derive(Debug)]
 pub enum IngestSource {
-    /// Opened file.
     File(File),
-    /// Remote source that may be read.
     Remote(RemoteSource),
 }
 
 impl IngestSource {
-    /// Returns true if the source comes over a network.
     pub fn is_remote(&self) -> bool {
         matches!(self, IngestSource::Remote(_))
     }
@@ -125,7 +106,6 @@ impl IngestRoots {
         paths.iter().map(|path| Root::open(path)).collect::<io::Result<_>>().map(IngestRoots)
     }
 
-    /// Number of roots.
     pub fn count(&self) -> usize {
         self.0.len()
     }

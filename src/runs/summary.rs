@@ -23,21 +23,17 @@ pub use shape::{Bucket, Named, Shape, Told};
 
 /// Maximum digests kept: 3 KiB each, up to 16 of live video, and 4 more where models named objects.
 pub const KEPT_MAX: usize = 8192;
-/// Maximum bytes of the description.
 pub const DESCRIPTION_BYTES_MAX: usize = 256;
 
 /// Stores that summaries are computed from.
 #[derive(Clone, Copy)]
 pub struct Records<'a> {
-    /// Log of the events.
     pub timeline: &'a Timeline,
-    /// Store of the stills.
     pub blobs: &'a BlobStore,
     /// Thresholds of the gate for recordings that name none.
     pub gate: GateConfig,
 }
 
-/// Summary of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Number of frames of the newest decoding.
@@ -46,7 +42,6 @@ pub struct Summary {
     pub kept: u64,
     /// Number of markers of the newest analysis of each stream, by type.
     pub markers: BTreeMap<String, u64>,
-    /// Number of descriptions by models.
     pub descriptions: u64,
     /// Best still: of a scene cut, else of an artifact, else a described one, else the first.
     pub still: Option<BlobHash>,
@@ -56,9 +51,7 @@ pub struct Summary {
     pub truncated: bool,
     /// Last description, truncated.
     pub description: Option<String>,
-    /// Dimensions of the picture.
     pub extent: Option<Dimensions>,
-    /// Frame rate of the source.
     pub source_fps: Option<FrameRate>,
     /// Distribution of the frames over the duration.
     pub shape: Told,

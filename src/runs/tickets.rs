@@ -24,7 +24,6 @@ pub const ALL_MAX: usize = 16_384;
 /// Maximum tickets of one principal.
 pub const OWN_MAX: usize = 1024;
 
-/// All tickets that have not expired.
 #[derive(Default)]
 pub struct Tickets(Mutex<Issued>);
 
@@ -58,7 +57,6 @@ impl Tickets {
         Ok(ticket)
     }
 
-    /// Returns the owner of `run` if `ticket` opens the run.
     pub fn owner(&self, ticket: &str, run: RunId, now: Instant) -> Option<Principal> {
         let issued = self.0.lock();
         // Looked up by digest, so that the timing reveals nothing about a ticket.

@@ -43,7 +43,6 @@ pub use name::StoredName;
 use upload_limit::told;
 pub use upload_limit::{ALL_MAX, OWN_MAX};
 
-/// Folder and name.
 type Key = (&'static str, &'static str);
 /// Size in bytes, SHA-256, time in epoch ms, the uploader's file name, the owner.
 type Value = (u64, [u8; 32], i64, &'static str, &'static str);
@@ -59,53 +58,27 @@ const UNRECORDED_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Reason that a file is not stored, found or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
-    /// The upload has more bytes than allowed.
     #[error("the file is larger than {max} bytes, the most that is accepted")]
-    TooLarge {
-        /// Maximum bytes.
-        max: u64,
-    },
-    /// The limit of concurrent uploads is reached.
+    TooLarge { max: u64 },
     #[error("the limit of {limit} uploads {} is reached: retry later", told(*whose))]
-    Busy {
-        /// Maximum concurrent uploads.
-        limit: usize,
-        /// Scope of the limit.
-        whose: LimitScope,
-    },
-    /// The disk is full.
+    Busy { limit: usize, whose: LimitScope },
     #[error("the disk is full")]
     DiskFull,
-    /// The file system failed otherwise.
     #[error("cannot {what} at {}: {source}", path.display())]
-    Io {
-        /// Action that failed, for the message.
-        what: &'static str,
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// The upload would exceed a quota.
+    Io { what: &'static str, path: PathBuf, source: io::Error },
     #[error(transparent)]
     Quota(#[from] QuotaError),
-    /// The records cannot be read or written.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
-    /// Files of owners exist, but the ledger has no table of uploads.
     #[error(
         "the ledger knows of no upload, and there are some at {}: put back the file `ledger` that was beside them, \
          or move them away",
         path.display()
     )]
-    LedgerLost {
-        /// Folder of an owner.
-        path: PathBuf,
-    },
+    LedgerLost { path: PathBuf },
 }
 
 impl UploadError {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             UploadError::TooLarge { .. } => ErrorKind::InvalidInput,
@@ -129,37 +102,26 @@ impl UploadError {
     }
 }
 
-/// A stored upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredUpload {
     /// Name that it is served by.
     pub name: StoredName,
-    /// Owner of the upload.
     pub owner: Principal,
-    /// Size in bytes.
     pub bytes: u64,
-    /// SHA-256 of the file.
     pub sha256: BlobHash,
-    /// Time of the upload.
     pub at: WallTime,
     /// Name given by the uploader; no path, no control characters.
     pub original_name: String,
 }
 
-/// Fields of the record of a new upload.
 #[derive(Clone, Copy, Debug)]
 pub struct NewUpload<'a> {
-    /// Owner of the upload.
     pub owner: &'a Principal,
-    /// Extension of the stored name.
     pub extension: &'a str,
-    /// Name given by the uploader.
     pub file_name: &'a str,
-    /// Time of arrival.
     pub at: WallTime,
 }
 
-/// Store of all uploaded files.
 pub struct UploadStore {
     /// Path in the settings, and the path it resolves to: callers may use either.
     dirs: [PathBuf; 2],
@@ -299,7 +261,6 @@ impl UploadStore {
         Ok(found?)
     }
 
-    /// Takes a permit to upload for `owner`.
     pub fn enter(&self, owner: &Principal) -> Result<OwnerPermit, UploadError> {
         upload_limit::enter(&self.under_way, owner)
     }
@@ -366,7 +327,6 @@ impl UploadStore {
         Ok(upload)
     }
 
-    /// Finds the file `name` of `owner`.
     pub fn find(
         &self,
         owner: &Principal,
@@ -461,7 +421,6 @@ impl UploadStore {
         }
     }
 
-    /// Path of the file on this server.
     pub fn path(&self, upload: &StoredUpload) -> PathBuf {
         self.dirs[0].join(folder_of(&upload.owner)).join(upload.name.as_str())
     }

@@ -37,7 +37,6 @@ impl KeyedRequest {
         self.settle()
     }
 
-    /// Stores the response.
     pub fn answered(
         &self,
         fingerprint: BodyDigest,

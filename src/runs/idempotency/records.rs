@@ -8,7 +8,6 @@ use crate::base::{keys::Principal, meta_store};
 
 type Result<T> = std::result::Result<T, redb::Error>;
 
-/// Owner and digest of the scope.
 type Key = (&'static str, [u8; 32]);
 /// Time in epoch ms, body digest, request id, head of the log, status (0 if begun), headers, body.
 type Value = (
@@ -25,19 +24,16 @@ const RECORDS: TableDefinition<'static, Key, Value> = TableDefinition::new("idem
 const AGES: TableDefinition<'static, (&str, i64, [u8; 32]), u64> =
     TableDefinition::new("idempotency_ages");
 
-/// Record of a key.
 pub(super) struct KeyRecord {
     pub at: WallTime,
     pub state: KeyState,
 }
 
-/// State of a record's request.
 pub(super) enum KeyState {
     Begun(Interrupted),
     Answered(BodyDigest, StoredResponse),
 }
 
-/// Returns the record of `scope`.
 pub(super) fn find(view: &ReadTransaction, scope: &KeyScope) -> Result<Option<KeyRecord>> {
     let Some(table) = meta_store::table(view, RECORDS)? else { return Ok(None) };
     let found = table.get((scope.owner.as_str(), scope.digest))?;
@@ -62,7 +58,6 @@ pub(super) fn find(view: &ReadTransaction, scope: &KeyScope) -> Result<Option<Ke
     }))
 }
 
-/// Writes the record of `scope`.
 pub(super) fn put(
     change: &WriteTransaction,
     scope: &KeyScope,
@@ -93,7 +88,6 @@ pub(super) fn put(
     Ok(())
 }
 
-/// Removes the record of `scope`.
 pub(super) fn remove(change: &WriteTransaction, scope: &KeyScope) -> Result<()> {
     let owner = scope.owner.as_str();
     let mut records = change.open_table(RECORDS)?;
@@ -144,7 +138,6 @@ pub(super) fn oldest_of_full(
 /// Approximate bytes of a record on disk, without its response.
 const RECORD_BYTES: u64 = 256;
 
-/// Bytes that the records of `owner` take on disk.
 pub(super) fn bytes_of(view: &ReadTransaction, owner: &Principal) -> Result<u64> {
     let Some(ages) = meta_store::table(view, AGES)? else { return Ok(0) };
     let owner = owner.as_str();
@@ -152,7 +145,6 @@ pub(super) fn bytes_of(view: &ReadTransaction, owner: &Principal) -> Result<u64>
     own.map(|entry| Ok(entry?.1.value() + RECORD_BYTES)).sum()
 }
 
-/// Returns every owner of a record.
 pub(super) fn owners(view: &ReadTransaction) -> Result<Vec<Principal>> {
     let (mut owners, mut from) = (Vec::<Principal>::new(), String::new());
     let Some(ages) = meta_store::table(view, AGES)? else { return Ok(owners) };

@@ -10,9 +10,7 @@ use super::{Interrupted, STEP};
 /// Effect of a request, by the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveredOutcome {
-    /// The request had no effect.
     Nothing,
-    /// The request had an effect in this run.
     Run(RunId),
     /// Unknown: the log has too many events since.
     Unknown,

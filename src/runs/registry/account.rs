@@ -32,7 +32,6 @@ impl Charged {
 }
 
 impl Run {
-    /// Charges the owner for `log_bytes` of events.
     pub(super) fn account(&self, log_bytes: u64, quota: &Quota) {
         let mut charged = self.charged.lock();
         let owner = &self.origin().principal;
@@ -59,7 +58,6 @@ impl Run {
         charged.stills += still_bytes;
     }
 
-    /// Releases `bytes` of removed stills.
     pub fn release_stills(&self, bytes: u64, quota: &Quota) {
         let mut charged = self.charged.lock();
         let bytes = bytes.min(charged.stills);
@@ -67,7 +65,6 @@ impl Run {
         quota.release(&self.origin().principal, bytes);
     }
 
-    /// Releases all charges of a purged run.
     pub(super) fn release_all(&self, quota: &Quota) {
         let charged = std::mem::take(&mut *self.charged.lock());
         quota.release(&self.origin().principal, charged.records() + charged.stills);

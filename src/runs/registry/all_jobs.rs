@@ -10,22 +10,17 @@ use crate::base::keys::Principal;
 
 type Listener = Box<dyn Fn(RunId) + Send + Sync>;
 
-/// Jobs of all runs.
 #[derive(Default)]
 pub(super) struct AllJobs {
-    /// Runs with a job, by owner.
     busy: Mutex<HashMap<Principal, HashSet<RunId>>>,
-    /// Listeners for the end of a job.
     listeners: RwLock<Vec<Listener>>,
 }
 
 impl AllJobs {
-    /// Notes that a job of `run` has begun.
     pub(super) fn began(&self, owner: &Principal, run: RunId) {
         self.busy.lock().entry(owner.clone()).or_default().insert(run);
     }
 
-    /// Notes that the last job of `run` has ended.
     pub(super) fn rests(&self, owner: &Principal, run: RunId) {
         let mut busy = self.busy.lock();
         let Some(runs) = busy.get_mut(owner) else { return };
@@ -35,13 +30,11 @@ impl AllJobs {
         }
     }
 
-    /// Number of the runs of `owner` that have a job and satisfy `counts`.
     pub(super) fn count(&self, owner: &Principal, counts: impl Fn(&RunId) -> bool) -> usize {
         let busy = self.busy.lock();
         busy.get(owner).map_or(0, |runs| runs.iter().filter(|run| counts(run)).count())
     }
 
-    /// Tells the listeners that a job of `run` has ended.
     pub(super) fn tell(&self, run: RunId) {
         // Listeners are only added: the list stays whole after a panic.
         let listeners = self.listeners.read();

@@ -19,7 +19,6 @@ pub(super) struct Analyses {
     turn: Arc<Mutex<()>>,
 }
 
-/// Analysis on the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Made {
     seq: Seq,

@@ -8,18 +8,15 @@ use timeline::{Event, JsonText, RunDeleted, RunLabelled};
 use super::{Run, RunError};
 use crate::runs::lifecycle::RunState;
 
-/// A change of a run and the states in which it is allowed.
 pub(super) enum RunTransition {
     Create(Vec<Event>),
     Active(Vec<Event>),
     /// Events of a job, even after the run's end; and an event that ends an active run.
     WindUp(Part, Vec<Event>, Option<Event>),
-    /// Changes the label of a run, even of one that has ended.
     Label(RunLabelled),
     Delete(Event),
     /// Records the end that was requested for a run.
     End(Event),
-    /// Ends a run that is idle at the given time.
     EndIdle(Instant, Event),
     /// Deletes a run that ended before the given time, for retention.
     Reclaim(WallTime),

@@ -6,30 +6,20 @@ use timeline::TimelineError;
 use super::job;
 use crate::runs::lifecycle::RunState;
 
-/// Error of a change of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The run does not exist, or the caller may not see it.
     #[error("no such run")]
     NotFound,
-    /// The run has ended.
     #[error("the run is {}: create a new run", .0.as_str())]
     Terminal(RunState),
-    /// A job of the run is in progress.
     #[error("{}", job::busy(*.job))]
     Busy {
         /// Id of that job; `None` for a live session.
         job: Option<JobId>,
     },
-    /// The principal has the maximum number of active runs.
     #[error("{active} of at most {limit} runs are active: finish, stop or delete one")]
-    ActiveLimit {
-        /// Maximum number of active runs.
-        limit: usize,
-        /// Number of active runs.
-        active: usize,
-    },
-    /// The log failed.
+    ActiveLimit { limit: usize, active: usize },
     #[error(transparent)]
     Log(#[from] TimelineError),
     /// The change was abandoned before the log answered.
@@ -38,7 +28,6 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             RunError::NotFound => ErrorKind::NotFound,

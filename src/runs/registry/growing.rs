@@ -7,7 +7,6 @@ use timeline::{AnalysisGenerated, FramesDecoded};
 
 use super::run::Run;
 
-/// Recording in progress.
 #[derive(Debug)]
 pub struct Growing {
     /// Job of the recording, which names its column.
@@ -48,7 +47,6 @@ impl Drop for RecordingGuard {
 }
 
 impl Run {
-    /// Shows a recording that begins; returns its guard.
     pub fn begin_recording(self: &Arc<Self>, growing: Growing) -> RecordingGuard {
         let job = growing.job;
         self.show_recording(growing);
@@ -60,7 +58,6 @@ impl Run {
         *self.growing.lock() = Some(Arc::new(growing));
     }
 
-    /// Hides the recording of `job`, which is closed.
     pub fn end_recording(&self, job: JobId) {
         self.growing.lock().take_if(|growing| growing.job == job);
         self.left.lock().retain(|left| *left != job);
@@ -76,17 +73,14 @@ impl Run {
         }
     }
 
-    /// Returns true if the recording of `job` is left.
     pub fn has_left(&self, job: JobId) -> bool {
         self.left.lock().contains(&job)
     }
 
-    /// Returns a job whose recording is left, if any.
     pub fn left(&self) -> Option<JobId> {
         self.left.lock().first().copied()
     }
 
-    /// Recording in progress or left, if any.
     pub fn growing(&self) -> Option<Arc<Growing>> {
         self.growing.lock().clone()
     }

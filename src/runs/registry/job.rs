@@ -33,13 +33,9 @@ media::named! {
     pub enum JobStatus {
         /// Waits for a permit.
         Queued = "queued",
-        /// Runs.
         Running = "running",
-        /// Ended regularly.
         Succeeded = "succeeded",
-        /// Ended by a failure.
         Failed = "failed",
-        /// Ended on request.
         Cancelled = "cancelled",
         /// Cut off by a crash of the server; shown as failed.
         Interrupted = "failed",
@@ -56,35 +52,25 @@ impl JobStatus {
     }
 }
 
-/// Request of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JobOrder {
-    /// Id of the job.
     pub id: JobId,
-    /// Kind of the job.
     pub kind: JobKind,
-    /// Run of the job.
     pub run: RunId,
-    /// Request that started the job.
     pub request: RequestId,
     /// Time of the request.
     pub started_at: WallTime,
 }
 
-/// State of a job, as records show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JobView {
-    /// Request of the job.
     pub order: JobOrder,
-    /// State of the job.
     pub status: JobStatus,
-    /// Number of analysed frames.
     pub frames_done: u64,
     /// Expected number of frames, if the source's length is known.
     pub frames_total: Option<u64>,
     /// Time since the job began to run, or its total, in ms.
     pub worked_ms: u64,
-    /// Time of the job's end.
     pub ended_at: Option<WallTime>,
 }
 
@@ -95,7 +81,6 @@ impl JobView {
         Some((self.frames_done as f64 / total as f64).min(1.0))
     }
 
-    /// Frames per second so far.
     pub fn frames_per_second(&self) -> f64 {
         if self.worked_ms == 0 {
             0.0
@@ -112,7 +97,6 @@ impl JobView {
     }
 }
 
-/// Progress of a reasoning through the chunks of its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkProgress {
     /// Number of chunks asked about or waiting for an earlier answer.
@@ -126,11 +110,9 @@ pub struct ChunkProgress {
 /// Progress of a job; in memory only, dropped with the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobProgress {
-    /// Number of analysed frames.
     pub frames: u64,
     /// Presentation time of the last frame, in ms.
     pub pts_ms: i64,
-    /// Progress in chunks, if models are asked.
     pub chunks: Option<ChunkProgress>,
     /// Expected number of frames, if known.
     total: Option<u64>,
@@ -169,7 +151,6 @@ impl JobToken {
         self.order().is_some_and(|order| order.kind == JobKind::Analysis)
     }
 
-    /// Request that started the job.
     pub fn order(&self) -> Option<&JobOrder> {
         self.order.as_ref()
     }
@@ -179,17 +160,14 @@ impl JobToken {
         self.accepted.cancel();
     }
 
-    /// Returns true if the job is accepted.
     pub fn is_accepted(&self) -> bool {
         self.accepted.is_cancelled()
     }
 
-    /// Resolves when the job is accepted.
     pub async fn accepted(&self) {
         self.accepted.cancelled().await;
     }
 
-    /// Marks the job as running.
     pub fn begin_work(&self) {
         self.progress.lock().running_since.get_or_insert_with(Instant::now);
     }
@@ -202,17 +180,14 @@ impl JobToken {
         }
     }
 
-    /// Sets the expected number of frames.
     pub fn expect_frames(&self, total: u64) {
         self.progress.lock().total = Some(total);
     }
 
-    /// Sets the progress in chunks.
     pub fn tell_chunks(&self, chunks: ChunkProgress) {
         self.progress.lock().chunks = Some(chunks);
     }
 
-    /// Progress of the job.
     pub fn progress(&self) -> JobProgress {
         *self.progress.lock()
     }
@@ -238,7 +213,6 @@ impl JobToken {
         self.cancel();
     }
 
-    /// Returns true if the owner cancelled the job.
     pub fn is_called_off(&self) -> bool {
         self.is_called_off.load(Ordering::Relaxed)
     }
@@ -254,7 +228,6 @@ impl JobToken {
     }
 }
 
-/// Jobs of a run that are in progress.
 #[derive(Default)]
 pub(super) struct Jobs {
     /// Job that appends frames.
@@ -264,7 +237,6 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Returns the slot for the job of `token`.
     pub(super) fn place(&mut self, token: &JobToken) -> &mut Option<JobToken> {
         if token.is_analysis() { &mut self.analysis } else { &mut self.work }
     }
@@ -274,7 +246,6 @@ impl Jobs {
     }
 }
 
-/// Returns the error message for a further job.
 pub(super) fn busy(job: Option<JobId>) -> String {
     match job {
         Some(job) => format!("{job} of this run is under way: wait for it or cancel it"),

@@ -66,14 +66,12 @@ impl RunRegistry {
         self.tables.lock().runs.get(&id).cloned()
     }
 
-    /// Returns the active runs of live sessions.
     pub fn active_sessions(&self) -> Vec<Arc<Run>> {
         let tables = self.tables.lock();
         let runs = tables.runs.values().filter(|run| run.origin().session.is_some());
         runs.filter(|run| run.lifecycle().is_active()).cloned().collect()
     }
 
-    /// Returns the ids of the visible runs of `owner`.
     pub fn visible(&self, owner: &Principal) -> HashSet<RunId> {
         let (mut visible, mut before) = (HashSet::new(), Seq(u64::MAX));
         loop {
@@ -118,7 +116,6 @@ impl RunRegistry {
         runs.map(|(seq, run)| (*seq, Arc::clone(run))).collect()
     }
 
-    /// Number of runs in each shown state.
     pub fn count_by_state(&self) -> impl Iterator<Item = (RunState, usize)> {
         let counts = self.tables.lock().by_state;
         RunState::SHOWN.into_iter().zip(counts)

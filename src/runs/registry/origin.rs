@@ -8,13 +8,10 @@ use crate::base::keys::Principal;
 /// Fields of a run that are fixed when it is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOrigin {
-    /// Owner of the run.
     pub principal: Principal,
     /// The tenant, metadata only.
     pub tenant: Option<String>,
-    /// Mode asked for.
     pub mode: String,
-    /// Model asked for.
     pub model: Option<String>,
     /// Live session that created the run.
     pub session: Option<SessionId>,
@@ -42,7 +39,6 @@ impl RunOrigin {
         }
     }
 
-    /// Returns the run's first event.
     pub(super) fn created(&self, request_id: RequestId) -> Event {
         let (principal_key, tenant_id) = (self.principal.as_str().to_owned(), self.tenant.clone());
         match self.session {

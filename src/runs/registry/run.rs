@@ -22,7 +22,6 @@ use crate::{base::json, runs::lifecycle::RunState};
 /// Events read at a time while indexing the stills of a run.
 const STILLS_PAGE: usize = 1000;
 
-/// State and jobs of one run.
 pub struct Run {
     id: RunId,
     origin: RunOrigin,
@@ -72,9 +71,7 @@ struct Stills {
 
 /// Job slot of a run, until dropped.
 pub struct JobGuard {
-    /// The run of the job.
     pub run: Arc<Run>,
-    /// Token that ends the job.
     pub token: JobToken,
 }
 
@@ -113,17 +110,14 @@ impl Run {
         }
     }
 
-    /// Id of the run.
     pub fn id(&self) -> RunId {
         self.id
     }
 
-    /// Fields that were fixed at creation.
     pub fn origin(&self) -> &RunOrigin {
         &self.origin
     }
 
-    /// State of the run.
     pub fn lifecycle(&self) -> RunState {
         self.state.lock().shown()
     }
@@ -154,7 +148,6 @@ impl Run {
         self.state.lock().ending = None;
     }
 
-    /// Resolves when the run has no job.
     pub(super) async fn rests(&self) {
         loop {
             let mut rested = pin!(self.rested.notified());
@@ -175,7 +168,6 @@ impl Run {
         }
     }
 
-    /// Returns the fields that a record shows.
     pub fn snapshot(&self) -> RunSnapshot {
         let state = self.state.lock();
         RunSnapshot {
@@ -197,7 +189,6 @@ impl Run {
         self.published.notified()
     }
 
-    /// Sets the source of the run's frames.
     pub fn set_source(&self, uri: Option<&str>) {
         self.state.lock().source_uri = uri.map(Arc::from);
     }
@@ -208,17 +199,14 @@ impl Run {
         state.model = model.cloned().or(state.model.take());
     }
 
-    /// Name that the owner gave the run, if any.
     pub(super) fn label(&self) -> Option<Label> {
         self.state.lock().label.clone()
     }
 
-    /// Sets the name that the owner gave the run.
     pub(super) fn set_label(&self, label: Option<Label>) {
         self.state.lock().label = label;
     }
 
-    /// Sets the outcome of the models that a reasoning asked.
     pub fn set_semantic(&self, semantic: SemanticOutcome) {
         self.state.lock().semantic = Some(Arc::new(semantic));
     }
@@ -260,7 +248,6 @@ impl Run {
         Ok(JobGuard { run: Arc::clone(self), token })
     }
 
-    /// Progress of the run's job, if there is one.
     pub fn progress(&self) -> Option<JobProgress> {
         self.jobs.lock().work.as_ref().map(JobToken::progress)
     }
@@ -270,7 +257,6 @@ impl Run {
         self.jobs.lock().all().find_map(JobToken::view)
     }
 
-    /// Cancels the run's jobs.
     pub(super) fn cancel_job(&self) {
         self.jobs.lock().all().for_each(JobToken::cancel);
     }
@@ -303,7 +289,6 @@ impl Run {
         self.order.lock().await
     }
 
-    /// Returns true if the run has no job.
     pub fn is_at_rest(&self) -> bool {
         self.jobs.lock().all().next().is_none()
     }
@@ -312,12 +297,10 @@ impl Run {
         self.state.lock().created_seq
     }
 
-    /// Returns true if no work was done in the run.
     pub(super) fn is_untouched(&self) -> bool {
         !self.state.lock().worked
     }
 
-    /// Returns true if the run has an analysis.
     pub(super) fn is_analysed(&self) -> bool {
         self.state.lock().analysed
     }
@@ -357,7 +340,6 @@ impl State {
     }
 }
 
-/// Returns true if an event of this kind is work in its run.
 fn is_work(kind: EventKind) -> bool {
     use EventKind::{KeepaliveRefreshed, RunCreated, RunLabelled, TokenBudgetLow};
     !matches!(kind, RunCreated | RunLabelled | KeepaliveRefreshed | TokenBudgetLow)

@@ -10,17 +10,13 @@ use crate::runs::lifecycle::RunState;
 /// State of a run, as its record shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSnapshot {
-    /// State of the run.
     pub lifecycle: RunState,
-    /// Wall-clock time of the creation.
     pub created_at: WallTime,
-    /// Wall-clock time of the last event.
     pub updated_at: WallTime,
     /// URI of the last ingested source.
     pub source_uri: Option<Arc<str>>,
     /// Model that the run was created for, or else that of the last reasoning.
     pub model: Option<String>,
-    /// Name that the owner gave the run.
     pub label: Option<Label>,
     /// Outcome of the last reasoning's model stage.
     pub semantic: Option<Arc<SemanticOutcome>>,

@@ -218,7 +218,6 @@ async fn a_list_goes_on_behind_a_slice() {
     assert_eq!(next, page.last().map(|run| run.created_seq()));
 }
 
-/// Request to the registry.
 #[derive(Clone, Copy, Debug)]
 enum Ask {
     Create,

@@ -9,7 +9,6 @@ use super::Run;
 
 /// Event heads read in one step.
 const STEP: usize = 4096;
-/// Stream id of live video.
 const LIVE: &str = "main";
 
 /// Start times of the streams, from the events before `next`.

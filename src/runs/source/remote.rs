@@ -4,23 +4,17 @@ use transport::egress::{EgressError, RequestUrl};
 
 use super::SourceError;
 
-/// Remote source that may be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RemoteSource {
     /// File or playlist over HTTP.
     Url(RequestUrl),
-    /// Live RTSP stream.
     Rtsp(RequestUrl),
 }
 
-/// Settings of remote sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteConfig {
-    /// True if HLS playlists are allowed.
     pub hls: bool,
-    /// True if unencrypted HTTP is allowed.
     pub plain_http: bool,
-    /// True if unencrypted RTSP is allowed.
     pub plain_rtsp: bool,
     /// Maximum bytes that one job fetches.
     pub bytes_max: u64,
@@ -98,7 +92,6 @@ fn masked(query: &str) -> String {
     query.split('&').map(mask).collect::<Vec<_>>().join("&")
 }
 
-/// Replaces a masked value.
 const MASK: &str = "***";
 
 /// Returns true if the path ends as those of HLS playlists do (RFC 8216 4).

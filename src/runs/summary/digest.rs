@@ -43,7 +43,6 @@ struct Counted {
     types: BTreeMap<String, u64>,
 }
 
-/// Newest decoding.
 #[derive(Clone, Copy)]
 struct Decoding {
     frames: u64,

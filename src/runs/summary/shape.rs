@@ -6,12 +6,10 @@ use std::ops::AddAssign;
 
 use media::{EventType, Score};
 
-/// Number of spans in a summary.
 pub const BUCKETS: usize = 64;
 /// Maximum number of spans kept: after doubling at least half are used, so that the summary's are about even.
 const FINE: usize = 512;
 
-/// Frames of one span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     luma_sum: u64,
@@ -74,7 +72,6 @@ pub type Named = Line<Ends>;
 /// Distribution in [`BUCKETS`] spans over the whole duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Frames of each span.
     pub buckets: [Bucket; BUCKETS],
     /// Time from the first to the last frame, in ms; `None` without frames.
     pub length_ms: Option<u64>,
@@ -84,7 +81,6 @@ pub struct Told {
 }
 
 impl Shape {
-    /// Adds a measured frame.
     pub fn measured(&mut self, pts_ms: i64, luma: Score) {
         let bucket = self.at(pts_ms);
         bucket.luma_sum += u64::from(luma.millionths());
@@ -102,7 +98,6 @@ impl Shape {
         }
     }
 
-    /// Returns the frames in [`BUCKETS`] spans.
     pub fn told(&self) -> Told {
         let mut buckets = [Bucket::default(); BUCKETS];
         let used = self.fine.len().max(1);
@@ -116,7 +111,6 @@ impl Shape {
 }
 
 impl Told {
-    /// Number of selected frames.
     pub fn kept(&self) -> u64 {
         self.buckets.iter().map(|bucket| u64::from(bucket.kept)).sum()
     }

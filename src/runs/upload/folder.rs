@@ -19,12 +19,10 @@ pub(super) fn folder_of(owner: &Principal) -> String {
     crate::base::hex(&digest[..16])
 }
 
-/// Returns true if `name` has the form of [`folder_of`].
 pub(super) fn is_folder(name: &str) -> bool {
     name.len() == 32 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Returns the paths in `dir`.
 pub(super) fn list(dir: &Path) -> Result<Vec<PathBuf>, UploadError> {
     let paths = |entries: fs::ReadDir| entries.map(|entry| Ok(entry?.path())).collect();
     fs::read_dir(dir).and_then(paths).map_err(UploadError::io("list a directory", dir))

@@ -50,12 +50,10 @@ impl UploadWriter {
         self.file.write_all(bytes).map_err(UploadError::io("write an upload", &self.path))
     }
 
-    /// Number of bytes so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// SHA-256 of the bytes so far.
     pub fn sha256(&self) -> BlobHash {
         BlobHash::from_bytes(self.digest.clone().finalize().into())
     }

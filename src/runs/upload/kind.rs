@@ -26,7 +26,6 @@ const KINDS: [(&str, Extensions); 11] = [
     ("m4v", &[("mp4v", "video/mp4v-es")]),
 ];
 
-/// Media type of unknown files.
 const UNKNOWN: &str = "application/octet-stream";
 
 /// Returns the extension for a file of `container`: its own if that fits.
@@ -37,7 +36,6 @@ pub fn extension(container: &str, file_name: &str) -> &'static str {
     fits.or(kinds.first()).map_or("bin", |(extension, _)| extension)
 }
 
-/// Returns the media type of a file by its extension.
 pub fn media_type(file_name: &str) -> &'static str {
     let own = suffix(file_name);
     let mut all = KINDS.iter().flat_map(|(_, extensions)| extensions.iter());

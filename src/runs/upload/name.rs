@@ -6,7 +6,6 @@ use media::{NodeTag, WallTime};
 
 /// Hexadecimal digits of a name: 4 of the node's tag, if any, 12 of the time, the rest random.
 const DIGITS: usize = 32;
-/// Maximum characters of an extension.
 const EXTENSION_MAX: usize = 5;
 /// Maximum bytes of an uploader's file name.
 const ORIGINAL_NAME_MAX: usize = 255;
@@ -26,7 +25,6 @@ impl StoredName {
         StoredName(format!("{digits}.{extension}").into())
     }
 
-    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

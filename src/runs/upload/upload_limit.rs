@@ -6,9 +6,7 @@ use crate::base::{
     owner_limit::{LimitScope, OwnerLimiter, OwnerPermit},
 };
 
-/// Maximum concurrent uploads of one owner.
 pub const OWN_MAX: usize = 4;
-/// Maximum concurrent uploads of all owners.
 pub const ALL_MAX: usize = 16;
 
 /// Scope of the limit, for the error message.
@@ -19,7 +17,6 @@ pub(super) fn told(whose: LimitScope) -> &'static str {
     }
 }
 
-/// Takes a permit to upload for `owner`.
 pub(super) fn enter(open: &OwnerLimiter, owner: &Principal) -> Result<OwnerPermit, UploadError> {
     open.enter(owner, ALL_MAX, OWN_MAX).map_err(|whose| {
         let limit = if whose == LimitScope::All { ALL_MAX } else { OWN_MAX };
