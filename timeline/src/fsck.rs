@@ -378,7 +378,5 @@ fn create_empty(disk: &Arc<dyn Storage>, next: Seq) -> Result<()> {
         recovery::scan(&file, |_, record| base = base.max(record.head.at)).sound()?;
     }
     let sizes = JournalSizes { file: 0, grow: 1, spare: 0 };
-    Journal::create(disk.clone(), sizes, JournalHeader::new(next, base))
-        .map(drop)
-        .map_err(|failure| failure.error())
+    Journal::create(disk.clone(), sizes, JournalHeader::new(next, base)).map(drop)
 }

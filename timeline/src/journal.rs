@@ -1,7 +1,7 @@
 //! Journal being written: appends a batch, syncs it, marks it; begins and seals files.
 //!
 //! Files grow in zero-filled steps, so that most syncs change no metadata. After a failure with an unknown
-//! effect on the disk nothing more is written: the caller poisons the log.
+//! effect on the disk, which is `Poisoned`, nothing more is written: the caller poisons the log.
 
 use std::{io, path::PathBuf, sync::Arc, time::Instant};
 
@@ -134,42 +134,11 @@ impl JournalHeader {
     }
 }
 
-type Appended<T> = std::result::Result<T, AppendFailure>;
-
-/// Reason that a batch was not appended.
-#[derive(Debug)]
-pub(crate) enum AppendFailure {
-    /// Nothing of the batch is in the log, which continues.
-    Refused { what: &'static str, path: PathBuf, source: io::Error },
-    /// The log, which continues, cannot number the batch.
-    LogFull { limit: u64, unit: &'static str },
-    /// Part of the batch may be in the log, which must take nothing more.
-    Fatal { reason: String },
-}
-
-impl AppendFailure {
-    fn refused(what: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> AppendFailure {
-        move |source| AppendFailure::Refused { what, path, source }
-    }
-
-    fn fatal(what: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> AppendFailure {
-        move |source| AppendFailure::Fatal {
-            reason: format!("cannot {what}: {source}: {}", path.display()),
-        }
-    }
-
-    /// Returns the error for one of the callers that wait for the batch.
-    pub(crate) fn error(&self) -> TimelineError {
-        match self {
-            AppendFailure::Fatal { reason } => TimelineError::Poisoned { reason: reason.clone() },
-            AppendFailure::LogFull { limit, unit } => {
-                TimelineError::LogFull { limit: *limit, unit }
-            }
-            AppendFailure::Refused { what, path, source } => {
-                let source = io::Error::new(source.kind(), source.to_string());
-                TimelineError::io(what, path)(source)
-            }
-        }
+/// Returns a function for `map_err`: the reason that the log must take nothing more, because part of a batch or
+/// a file may be in it.
+fn fatal(what: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> TimelineError {
+    move |source| TimelineError::Poisoned {
+        reason: format!("cannot {what}: {source}: {}", path.display()),
     }
 }
 
@@ -208,7 +177,7 @@ impl Journal {
         disk: Arc<dyn Storage>,
         sizes: JournalSizes,
         header: JournalHeader,
-    ) -> Appended<Journal> {
+    ) -> Result<Journal> {
         let name = file_name(header.first);
         let temporary = temporary_name(header.first);
         let path = disk.path(&name);
@@ -224,10 +193,9 @@ impl Journal {
             disk.rename(&temporary, &name)?;
             Ok(file)
         };
-        let file = make().map_err(AppendFailure::refused("begin a journal file", path.clone()))?;
+        let file = make().map_err(TimelineError::io("begin a journal file", path.clone()))?;
         // From here on the name may or may not survive a crash: on a failure the log must not continue.
-        disk.sync_names()
-            .map_err(AppendFailure::fatal("sync the journal's directory", path.clone()))?;
+        disk.sync_names().map_err(fatal("sync the journal's directory", path.clone()))?;
         let position = HEADER_BYTES as u64;
         Ok(Journal { disk, sizes, file, path, position, allocated, next: header.first })
     }
@@ -251,7 +219,7 @@ impl Journal {
         file.sync().map_err(io("sync a journal file"))?;
         let allocated = file.size().map_err(io("measure a journal file"))?;
         let mut journal = Journal { disk, sizes, file, path, position, allocated, next };
-        journal.mark().map_err(|failure| failure.error())?;
+        journal.mark()?;
         Ok(journal)
     }
 
@@ -261,7 +229,7 @@ impl Journal {
     }
 
     /// Replaces this file, which must be empty, by one for events from `base` on.
-    pub(crate) fn truncate_to_empty(&mut self, base: WallTime) -> Appended<()> {
+    pub(crate) fn truncate_to_empty(&mut self, base: WallTime) -> Result<()> {
         let header = JournalHeader::new(self.next, base);
         *self = Journal::create(self.disk.clone(), self.sizes, header)?;
         Ok(())
@@ -291,7 +259,7 @@ impl Journal {
         count: u64,
         urgent: bool,
         on_sync: &SyncObserver,
-    ) -> Appended<u64> {
+    ) -> Result<u64> {
         let start = self.position;
         let end = start + batch.len() as u64;
         let grown = self.grow(end + batch::HEADER_BYTES as u64 + self.sizes.spare);
@@ -302,8 +270,7 @@ impl Journal {
             // Part of the batch may be written. A durable mark in its place invalidates it.
             self.mark()?;
             self.sync()?;
-            let (what, path) = ("append to the journal", self.path.clone());
-            return Err(AppendFailure::Refused { what, path, source });
+            return Err(TimelineError::io("append to the journal", &self.path)(source));
         }
         let started = Instant::now();
         self.sync()?;
@@ -320,10 +287,10 @@ impl Journal {
     }
 
     /// Begins a new file for events from `base` on and seals this one with `footer`.
-    pub(crate) fn rotate(&mut self, base: WallTime, footer: &[u8]) -> Appended<()> {
+    pub(crate) fn rotate(&mut self, base: WallTime, footer: &[u8]) -> Result<()> {
         // Allocates first: a disk that fills up later would leave the file half sealed.
         self.grow(self.position + footer.len() as u64)?;
-        let refused = || AppendFailure::refused("begin a journal file", self.path.clone());
+        let refused = || TimelineError::io("begin a journal file", &self.path);
         // A successor in another directory would be missing in the one of this file.
         if !self.file.is_at(&self.path).map_err(refused())? {
             return Err(refused()(io::Error::other("the last one was moved or replaced")));
@@ -333,10 +300,10 @@ impl Journal {
         let successor = Journal::create(self.disk.clone(), self.sizes, header)?;
         let sealed = std::mem::replace(self, successor);
         seal(&*sealed.file, sealed.position, footer)
-            .map_err(AppendFailure::fatal("seal a journal file", sealed.path))
+            .map_err(fatal("seal a journal file", sealed.path))
     }
 
-    fn grow(&mut self, needed: u64) -> Appended<()> {
+    fn grow(&mut self, needed: u64) -> Result<()> {
         if needed <= self.allocated {
             return Ok(());
         }
@@ -344,20 +311,20 @@ impl Journal {
         let zeros = vec![0; (steps * self.sizes.grow.max(1)) as usize];
         self.file
             .write_all_at(&zeros, self.allocated)
-            .map_err(AppendFailure::refused("grow the journal", self.path.clone()))?;
+            .map_err(TimelineError::io("grow the journal", self.path.clone()))?;
         self.allocated += zeros.len() as u64;
         Ok(())
     }
 
-    fn mark(&mut self) -> Appended<()> {
+    fn mark(&mut self) -> Result<()> {
         let mark = batch::commit_marker(self.next);
         self.file
             .write_all_at(&mark, self.position)
-            .map_err(AppendFailure::fatal("mark the journal", self.path.clone()))
+            .map_err(fatal("mark the journal", self.path.clone()))
     }
 
-    fn sync(&mut self) -> Appended<()> {
-        self.file.sync().map_err(AppendFailure::fatal("sync the journal", self.path.clone()))
+    fn sync(&mut self) -> Result<()> {
+        self.file.sync().map_err(fatal("sync the journal", self.path.clone()))
     }
 }
 

@@ -202,7 +202,7 @@ impl Timeline {
                 let base = (options.clock)();
                 found.index.begin_file(next, base, journal::HEADER_BYTES as u32);
                 let header = JournalHeader::new(next, base);
-                Journal::create(disk.clone(), sizes, header).map_err(|failure| failure.error())?
+                Journal::create(disk.clone(), sizes, header)?
             }
         };
         lock.as_ref().map_or(Ok(()), LogLock::remember_journal)?;

@@ -8,9 +8,10 @@ use std::{ops::Range, sync::Arc};
 use media::{Seq, WallTime};
 
 use crate::{
-    AppendResult, EventKind, EventMeta, LogState, SyncObserver, TimelineError, batch, footer,
+    AppendResult, EventKind, EventMeta, LogState, Result, SyncObserver, TimelineError, batch,
+    footer,
     index::{EVENTS_MAX, RUNS_MAX, RunEventRef},
-    journal::{self, AppendFailure, Journal},
+    journal::{self, Journal},
     log_state::SharedLog,
     queue::{AppendQueue, AppendRequest},
 };
@@ -50,23 +51,28 @@ impl LogWriter {
         drop(guard);
     }
 
-    fn serve(&mut self, group: Vec<AppendRequest>) {
+    fn serve(&mut self, mut group: Vec<AppendRequest>) {
         match self.commit(&group) {
             Ok(placed) => acknowledge(group, &placed),
+            Err(TimelineError::Poisoned { reason }) => {
+                self.store.poison(&reason);
+                refuse(group, &reason);
+            }
             // Requests refused together may fit one by one, and those that end a run may use the spare space.
-            Err(AppendFailure::Refused { .. } | AppendFailure::LogFull { .. })
-                if group.len() > 1 =>
-            {
+            Err(_) if group.len() > 1 => {
                 group.into_iter().for_each(|request| self.serve(vec![request]));
             }
-            Err(failure) => self.refuse(group, &failure),
+            Err(error) => {
+                let request = group.pop().expect("no group is empty");
+                (request.ack)(Err(error));
+            }
         }
     }
 
     /// Makes `group` durable and readable.
-    fn commit(&mut self, group: &[AppendRequest]) -> Result<Vec<Placed>, AppendFailure> {
+    fn commit(&mut self, group: &[AppendRequest]) -> Result<Vec<Placed>> {
         if let LogState::Poisoned { reason } = self.store.health() {
-            return Err(AppendFailure::Fatal { reason });
+            return Err(TimelineError::Poisoned { reason });
         }
         self.last = (self.clock)().max(self.last);
         let at = self.last;
@@ -104,27 +110,22 @@ impl LogWriter {
     }
 
     /// Returns the head if the log can number the `records` events of `group`, and their runs.
-    fn check_room(&self, group: &[AppendRequest], records: usize) -> Result<Seq, AppendFailure> {
+    fn check_room(&self, group: &[AppendRequest], records: usize) -> Result<Seq> {
         let index = self.store.index();
         let head = index.head();
         if head.0 + records as u64 > EVENTS_MAX {
-            return Err(AppendFailure::LogFull { limit: EVENTS_MAX, unit: "events" });
+            return Err(TimelineError::LogFull { limit: EVENTS_MAX, unit: "events" });
         }
         let runs = group.iter().flat_map(|request| &request.drafts).map(|draft| draft.run);
         // Near the limit only: most events are of runs that have a number.
         if index.run_count() + records > RUNS_MAX && !index.can_number(runs, RUNS_MAX) {
-            return Err(AppendFailure::LogFull { limit: RUNS_MAX as u64, unit: "runs" });
+            return Err(TimelineError::LogFull { limit: RUNS_MAX as u64, unit: "runs" });
         }
         Ok(head)
     }
 
     /// Begins another file if the last one has no room for `bytes` or cannot store the time `at`.
-    fn rotate_for(
-        &mut self,
-        bytes: usize,
-        at: WallTime,
-        urgent: bool,
-    ) -> Result<(), AppendFailure> {
+    fn rotate_for(&mut self, bytes: usize, at: WallTime, urgent: bool) -> Result<()> {
         let old = self.store.index().last_file().is_some_and(|file| file.is_too_old_for(at));
         if !old && !self.journal.is_full_for(bytes) {
             return Ok(());
@@ -137,8 +138,9 @@ impl LogWriter {
         }
         match self.rotate(at) {
             // No room for another file: events that end a run use the spare space of this one.
-            Err(AppendFailure::Refused { .. })
-                if urgent && !old && self.journal.has_room_for(bytes) =>
+            Err(error)
+                if !matches!(error, TimelineError::Poisoned { .. })
+                    && (urgent && !old && self.journal.has_room_for(bytes)) =>
             {
                 Ok(())
             }
@@ -147,7 +149,7 @@ impl LogWriter {
     }
 
     /// Seals the last file, unless it is empty, and begins another.
-    fn rotate(&mut self, at: WallTime) -> Result<(), AppendFailure> {
+    fn rotate(&mut self, at: WallTime) -> Result<()> {
         if self.journal.is_empty() {
             return Ok(());
         }
@@ -174,14 +176,12 @@ impl LogWriter {
         let heads: Vec<EventMeta> = placed.iter().map(|event| event.head).collect();
         self.store.notify_listeners(&heads);
     }
+}
 
-    fn refuse(&self, group: Vec<AppendRequest>, failure: &AppendFailure) {
-        if let AppendFailure::Fatal { reason } = failure {
-            self.store.poison(reason);
-        }
-        for request in group {
-            (request.ack)(Err(failure.error()));
-        }
+/// Answers each request of `group` that the log was poisoned for `reason`.
+fn refuse(group: Vec<AppendRequest>, reason: &str) {
+    for request in group {
+        (request.ack)(Err(TimelineError::Poisoned { reason: reason.to_owned() }));
     }
 }
 
@@ -210,9 +210,7 @@ impl Drop for PanicGuard {
         self.store.poison(STOPPED);
         self.queue.close();
         while let Some(group) = self.queue.drain() {
-            for request in group {
-                (request.ack)(Err(TimelineError::Poisoned { reason: STOPPED.to_owned() }));
-            }
+            refuse(group, STOPPED);
         }
     }
 }
