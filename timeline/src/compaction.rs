@@ -5,7 +5,12 @@
 //! until then. A crash at any point leaves every event in exactly one valid file. Readers and the writer
 //! continue; a damaged file stays as it is, and so do the later events of its runs.
 
-use std::{collections::HashSet, io, ops::ControlFlow, sync::Arc};
+use std::{
+    collections::HashSet,
+    io,
+    ops::{ControlFlow, Range},
+    sync::Arc,
+};
 
 use media::{ErrorKind, RunId, Seq, WallTime};
 
@@ -13,7 +18,7 @@ use crate::{
     EventMeta, Result, TimelineError,
     batch::BatchBuilder,
     footer,
-    index::{LogIndex, RunEventRef},
+    index::LogIndex,
     journal::{self, JournalHeader, SeqRange},
     log_state::SharedLog,
     storage::StorageFile,
@@ -46,11 +51,8 @@ pub struct CompactionStats {
 /// Called with the number of bytes after each write; `Break` stops the compaction.
 pub type CompactionThrottle<'a> = &'a mut dyn FnMut(usize) -> ControlFlow<()>;
 
-/// Range of numbers of adjacent sealed files to rewrite as one.
-struct Group {
-    first: Seq,
-    next: Seq,
-}
+/// Numbers of adjacent sealed files to rewrite as one.
+type Group = Range<Seq>;
 
 /// Returns true if the file that is being written holds events of `purged`.
 pub(crate) fn concerns_last(index: &LogIndex, purged: &HashSet<RunId>) -> bool {
@@ -74,11 +76,11 @@ pub(crate) fn compact(
         match rewrite(store, &group, &purged, pace, &mut done) {
             Err(error) if error.kind() == ErrorKind::DataLoss => {
                 let index = store.index();
-                let files = index.files_in(group.first, group.next);
+                let files = index.files_in(group.start, group.end);
                 for (_, head) in files.flat_map(|file| index.file_events(file)) {
                     purged.remove(&head.run);
                 }
-                groups = plan(&index, &purged, file_bytes, group.next).into_iter();
+                groups = plan(&index, &purged, file_bytes, group.end).into_iter();
                 damage = damage.and(Err(error));
             }
             step => done.stopped = step?.is_break(),
@@ -106,7 +108,7 @@ fn plan(index: &LogIndex, purged: &HashSet<RunId>, file_bytes: u64, after: Seq) 
             to += 1;
         }
         if garbage.range(from..to).next().is_some() || to - from >= MERGED_FILES {
-            groups.push(Group { first: index.file(from).first, next: index.file(to).first });
+            groups.push(index.file(from).first..index.file(to).first);
         }
         from = to;
     }
@@ -120,7 +122,7 @@ fn rewrite(
     pace: CompactionThrottle<'_>,
     done: &mut CompactionStats,
 ) -> Result<ControlFlow<()>> {
-    let temporary = journal::temporary_name(group.first);
+    let temporary = journal::temporary_name(group.start);
     let lost = |source| TimelineError::io("find the journal", store.disk.path(""))(source);
     // A file made in another directory would replace none of these.
     if !store.is_in_place().map_err(lost)? {
@@ -133,7 +135,7 @@ fn rewrite(
         return written.map(|_| ControlFlow::Break(()));
     };
     let events = made.len();
-    let name = journal::file_name(group.first);
+    let name = journal::file_name(group.start);
     let io = |what| TimelineError::io(what, store.disk.path(&name));
     let rename = || store.disk.rename(&temporary, &name);
     let replaced = store.replace(made, rename).map_err(io("name a compacted file"))?;
@@ -160,8 +162,8 @@ fn write(
 ) -> Result<ControlFlow<(), (LogIndex, u64)>> {
     let io = |what| TimelineError::io(what, store.disk.path(temporary));
     let file = store.disk.create(temporary).map_err(io("create a compacted file"))?;
-    let files = store.index().files_in(group.first, group.next);
-    let mut output = Output::new(file, group.first, store.index().file(files.start).base);
+    let files = store.index().files_in(group.start, group.end);
+    let mut output = Output::new(file, group.start, store.index().file(files.start).base);
     let mut buffer = Vec::new();
     for number in files {
         for from in (0..).step_by(STEP) {
@@ -179,7 +181,7 @@ fn write(
             }
         }
     }
-    let finished = output.finish(group.next).map_err(io("write a compacted file"))?;
+    let finished = output.finish(group.end).map_err(io("write a compacted file"))?;
     Ok(ControlFlow::Continue(finished))
 }
 
@@ -209,9 +211,7 @@ impl Output {
         let written = if full { self.flush(head.seq)? } else { 0 };
         let start = self.position + self.batch.len();
         self.batch.push(|out| out.extend_from_slice(record));
-        let run = self.index.number(head.run);
-        let event = RunEventRef { seq: head.seq, at: head.at, run, kind: head.kind };
-        self.index.push(event, start as u32..(start + record.len()) as u32);
+        self.index.push(head, start as u32..(start + record.len()) as u32);
         Ok(written)
     }
 

@@ -6,9 +6,9 @@
 use media::{RunId, Seq, WallTime};
 
 use crate::{
-    batch,
+    EventMeta, batch,
     event::EventKind,
-    index::{EVENTS_MAX, FileIndex, LogIndex, RunEventRef},
+    index::{EVENTS_MAX, FileIndex, LogIndex},
     journal::JournalHeader,
     record::{self, checksum, put_checksum, u32_at, u64_at},
 };
@@ -161,25 +161,18 @@ impl<'a> Footer<'a> {
 
     /// Adds the events of the described file to `index`.
     pub(crate) fn load(&self, index: &mut LogIndex) {
-        let numbers: Vec<u32> = self
-            .runs
-            .chunks_exact(RUN_BYTES)
-            .map(|id| {
-                let mut bytes = [0; 16];
-                bytes.copy_from_slice(id);
-                index.number(RunId::from_bytes(bytes))
-            })
-            .collect();
+        let ids = self.runs.as_chunks::<RUN_BYTES>().0.iter().map(|id| RunId::from_bytes(*id));
+        let runs: Vec<(RunId, u32)> = ids.map(|id| (id, index.number(id))).collect();
         index.reserve(self.entries().len());
         let mut entries = self.entries().zip(0..).peekable();
         while let Some((entry, position)) = entries.next() {
             let kind = EventKind::from_code(entry[12]).expect("checked by parse");
             let epoch_ms = self.base.epoch_ms + i64::from(u32_at(entry, 4));
             let end = entries.peek().map_or(self.end, |(next, _)| u32_at(next, 0));
-            let number = numbers[u32_at(entry, 8) as usize];
+            let (run, number) = runs[u32_at(entry, 8) as usize];
             let seq = self.seq(entry, position);
-            let head = RunEventRef { seq, at: WallTime { epoch_ms }, run: number, kind };
-            index.push(head, u32_at(entry, 0)..end);
+            let head = EventMeta { seq, at: WallTime { epoch_ms }, run, kind };
+            index.push_of(number, head, u32_at(entry, 0)..end);
         }
         index.end_file(self.next);
     }

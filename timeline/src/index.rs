@@ -7,7 +7,7 @@ mod replace;
 
 use std::{
     collections::{HashMap, HashSet},
-    ops::Range,
+    ops::{ControlFlow, Range},
 };
 
 use media::{RunId, Seq, WallTime};
@@ -115,15 +115,6 @@ impl Entry {
     }
 }
 
-/// Event with the index of its run.
-#[derive(Clone, Copy)]
-pub(crate) struct RunEventRef {
-    pub(crate) seq: Seq,
-    pub(crate) at: WallTime,
-    pub(crate) run: u32,
-    pub(crate) kind: EventKind,
-}
-
 /// Version of a journal file, which a compaction replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
@@ -140,14 +131,6 @@ pub(crate) struct EventLocation {
     pub(crate) offset: u32,
     /// Upper limit of the record's end.
     pub(crate) end: u32,
-}
-
-/// Outcome of a step of a backward search.
-pub(crate) enum BackwardStep {
-    Found(EventLocation),
-    /// Not found yet; continue before this number.
-    GoOn(Seq),
-    None,
 }
 
 /// Index of a whole log.
@@ -242,7 +225,13 @@ impl LogIndex {
     }
 
     /// Adds an event after the head to the last file; its record spans `record`.
-    pub(crate) fn push(&mut self, event: RunEventRef, record: Range<u32>) {
+    pub(crate) fn push(&mut self, event: EventMeta, record: Range<u32>) {
+        let run = self.number(event.run);
+        self.push_of(run, event, record);
+    }
+
+    /// As [`LogIndex::push`], for an event of the run with index `run`.
+    pub(crate) fn push_of(&mut self, run: u32, event: EventMeta, record: Range<u32>) {
         let file = self.files.last_mut().expect("a file is begun before its events");
         let after_base = u32::try_from(event.at.epoch_ms - file.base.epoch_ms)
             .expect("the writer begins a file before times outgrow it");
@@ -257,11 +246,11 @@ impl LogIndex {
         if let Some(before) = file.entries.last() {
             self.runs[before.run()].bytes += u64::from(record.start - file.end);
         }
-        let run_and_kind = event.run << 8 | u32::from(event.kind.code());
+        let run_and_kind = run << 8 | u32::from(event.kind.code());
         file.entries.push(Entry { offset: record.start, after_base, run_and_kind });
         file.next = Seq(event.seq.0 + 1);
         file.end = record.end;
-        let run = &mut self.runs[event.run as usize];
+        let run = &mut self.runs[run as usize];
         run.events.push(seq);
         run.bytes += u64::from(record.end - record.start);
     }
@@ -353,19 +342,26 @@ impl LogIndex {
 
     /// Returns the last event of `run` and `kind` before `before`.
     ///
-    /// Examines a limited number of events; `GoOn` holds the number before which to continue.
-    pub(crate) fn last_of(&self, run: RunId, before: Seq, kind: EventKind) -> BackwardStep {
-        let Some(number) = self.numbers.get(&run) else { return BackwardStep::None };
+    /// Examines a limited number of events; `Continue` holds the number before which to go on.
+    pub(crate) fn last_of(
+        &self,
+        run: RunId,
+        before: Seq,
+        kind: EventKind,
+    ) -> ControlFlow<Option<EventLocation>, Seq> {
+        let Some(number) = self.numbers.get(&run) else { return ControlFlow::Break(None) };
         let events = &self.runs[*number as usize].events;
         let older = events.partition_point(|seq| u64::from(*seq) < before.0);
         for (examined, seq) in events[..older].iter().rev().enumerate() {
             match self.locate(Seq(u64::from(*seq))) {
-                Some(hit) if hit.head.kind == kind => return BackwardStep::Found(hit),
-                Some(hit) if examined == EXAMINED_MAX => return BackwardStep::GoOn(hit.head.seq),
+                Some(hit) if hit.head.kind == kind => return ControlFlow::Break(Some(hit)),
+                Some(hit) if examined == EXAMINED_MAX => {
+                    return ControlFlow::Continue(hit.head.seq);
+                }
                 _ => {}
             }
         }
-        BackwardStep::None
+        ControlFlow::Break(None)
     }
 
     /// Returns the bytes of the index, without the table from run id to index.

@@ -1,13 +1,13 @@
 //! State shared by readers and the writer: index, open files, columns, health.
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc};
+use std::{collections::VecDeque, ops::ControlFlow, path::PathBuf, sync::Arc};
 
 use media::{RunId, Seq};
 
 use crate::{
     EventMeta, LogState, Result, StreamedEvent, TimelineError,
     event::EventKind,
-    index::{BackwardStep, EventLocation, FileId, FileIndex, LogIndex},
+    index::{EventLocation, FileId, FileIndex, LogIndex},
     journal::{self, Journal},
     record::JournalRecord,
     signal_column::ColumnDir,
@@ -132,9 +132,8 @@ impl SharedLog {
         loop {
             let step = self.index().last_of(run, before, kind);
             match step {
-                BackwardStep::Found(hit) => return Some(hit),
-                BackwardStep::GoOn(next) => before = next,
-                BackwardStep::None => return None,
+                ControlFlow::Break(found) => return found,
+                ControlFlow::Continue(next) => before = next,
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::{
     EventMeta, Result, TimelineError,
     batch::{self, JournalBatch},
     footer::{self, Footer},
-    index::{EVENTS_MAX, LogIndex, RunEventRef},
+    index::{EVENTS_MAX, LogIndex},
     journal::{self, JournalHeader, SeqRange},
     record::JournalRecord,
     storage::Storage,
@@ -413,10 +413,8 @@ fn visit_batch(
 pub(crate) fn scan_into(file: &FileBytes, index: &mut LogIndex) -> ScanEnd {
     index.begin_file(file.header.first, file.header.base, file.header.len() as u32);
     let end = scan(file, |offset, record| {
-        let EventMeta { seq, at, run, kind } = record.head;
-        let run = index.number(run);
         let end = (offset + record.record_bytes()) as u32;
-        index.push(RunEventRef { seq, at, run, kind }, offset as u32..end);
+        index.push(record.head, offset as u32..end);
     });
     index.end_file(end.next);
     end

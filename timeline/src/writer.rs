@@ -10,7 +10,7 @@ use media::{Seq, WallTime};
 use crate::{
     AppendResult, EventKind, EventMeta, LogState, Result, SyncObserver, TimelineError, batch,
     footer,
-    index::{EVENTS_MAX, RUNS_MAX, RunEventRef},
+    index::{EVENTS_MAX, RUNS_MAX},
     journal::{self, Journal},
     log_state::SharedLog,
     queue::{AppendQueue, AppendRequest},
@@ -166,11 +166,8 @@ impl LogWriter {
     fn publish(&self, placed: &[Placed], start: usize) {
         let mut index = self.store.index_mut();
         for event in placed {
-            let run = index.number(event.head.run);
-            let (from, to) =
-                ((start + event.record.start) as u32, (start + event.record.end) as u32);
-            let EventMeta { seq, at, kind, .. } = event.head;
-            index.push(RunEventRef { seq, at, run, kind }, from..to);
+            let (from, to) = (start + event.record.start, start + event.record.end);
+            index.push(event.head, from as u32..to as u32);
         }
         drop(index);
         let heads: Vec<EventMeta> = placed.iter().map(|event| event.head).collect();

@@ -14,10 +14,10 @@ fn index(count: u64, per_file: u64) -> LogIndex {
         if (seq - 1) % per_file == 0 {
             index.begin_file(Seq(seq), at, 32);
         }
-        let run = index.number(RUNS[seq as usize % 2]);
+        let run = RUNS[seq as usize % 2];
         let offset = 32 + 10 * ((seq - 1) % per_file) as u32;
         let kind = KINDS[seq as usize % 3];
-        index.push(RunEventRef { seq: Seq(seq), at, run, kind }, offset..offset + 10);
+        index.push(EventMeta { seq: Seq(seq), at, run, kind }, offset..offset + 10);
     }
     index
 }
@@ -69,9 +69,8 @@ fn the_last_of_a_kind_is_found_backwards_in_bounded_steps() {
         let mut steps = 1;
         loop {
             match index.last_of(RUNS[0], before, EventKind::RunCreated) {
-                BackwardStep::Found(hit) => return (Some(hit.head.seq.0), steps),
-                BackwardStep::None => return (None, steps),
-                BackwardStep::GoOn(next) => before = next,
+                ControlFlow::Break(found) => return (found.map(|hit| hit.head.seq.0), steps),
+                ControlFlow::Continue(next) => before = next,
             }
             steps += 1;
         }
@@ -80,10 +79,8 @@ fn the_last_of_a_kind_is_found_backwards_in_bounded_steps() {
     assert_eq!(last(&index, 96), (Some(90), 1));
     assert_eq!(last(&index, 6), (None, 1));
     for seq in 101..=10_101 {
-        let number = index.number(RUNS[0]);
-        let at = WallTime { epoch_ms: 2000 };
-        let head = RunEventRef { seq: Seq(seq.into()), at, run: number, kind: EventKind::Vlm };
-        index.push(head, seq..seq + 1);
+        let (at, run, kind) = (WallTime { epoch_ms: 2000 }, RUNS[0], EventKind::Vlm);
+        index.push(EventMeta { seq: Seq(seq.into()), at, run, kind }, seq..seq + 1);
     }
     assert_eq!(last(&index, u64::MAX), (Some(96), 3));
 }
@@ -95,10 +92,9 @@ fn a_compacted_file_takes_the_place_of_others_and_their_memory() {
     // Files 21..41 and 41..61 without the events of the first run.
     let mut made = LogIndex::default();
     made.begin_file(Seq(21), WallTime { epoch_ms: 0 }, 48);
-    let run = made.number(RUNS[1]);
     for seq in (21..61).step_by(2) {
-        let head = RunEventRef { seq: Seq(seq), at: WallTime { epoch_ms: 5 }, run, kind: KINDS[0] };
-        made.push(head, seq as u32 * 2..seq as u32 * 2 + 2);
+        let (at, run, kind) = (WallTime { epoch_ms: 5 }, RUNS[1], KINDS[0]);
+        made.push(EventMeta { seq: Seq(seq), at, run, kind }, seq as u32 * 2..seq as u32 * 2 + 2);
     }
     made.end_file(Seq(61));
     index.replace(made);
