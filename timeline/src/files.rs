@@ -4,7 +4,6 @@
 
 mod backed;
 mod cache;
-mod removal;
 mod settle;
 
 use std::{
@@ -242,19 +241,64 @@ impl Files {
         let mut swept = SweepStats::default();
         for folder in self.folders()? {
             let unnamed = self.unnamed(&folder, &named)?;
-            match &self.backed {
-                None => unnamed.iter().try_for_each(|hash| {
-                    let path = self.path(hash);
-                    let io = TimelineError::io("remove a file that no event names", &path);
-                    sweeping.remove(hash, &path, &mut swept).map(drop).map_err(io)
-                })?,
-                Some(backed) => {
-                    self.sweep_away(backed, sweeping, &unnamed, &mut swept)?;
-                }
+            if !unnamed.is_empty() {
+                self.sweep_folder(&folder, sweeping, &unnamed, &mut swept)?;
             }
             pace();
         }
         Ok(swept)
+    }
+
+    /// Removes `hashes`, all of `folder`, except those pinned since the sweep began: first here, so that they are
+    /// not read, then in the object store, if there is one, unless that has failed before.
+    fn sweep_folder(
+        &self,
+        folder: &Path,
+        sweeping: &SweepGuard,
+        hashes: &[BlobHash],
+        swept: &mut SweepStats,
+    ) -> Result<()> {
+        let Some(backed) = &self.backed else {
+            let removed = self.remove_here(sweeping, hashes, swept)?;
+            sweeping.end_removing(&removed);
+            return Ok(());
+        };
+        // Before the local removal: afterwards only the marker tells that the store has the file.
+        hashes.iter().try_for_each(|hash| self.mark(hash, GONE))?;
+        self.sync_folder(folder)?;
+        let before = swept.bytes;
+        let removing = self.remove_here(sweeping, hashes, swept);
+        backed.fewer(swept.bytes - before);
+        let removing = removing?;
+        if swept.left.is_none() && !removing.is_empty() {
+            swept.left = backed.backing.remote.remove(&removing).err();
+        }
+        if swept.left.is_none() {
+            removing.iter().try_for_each(|hash| self.unmark(hash, GONE))?;
+        }
+        sweeping.end_removing(&removing);
+        Ok(())
+    }
+
+    fn remove_here(
+        &self,
+        sweeping: &SweepGuard,
+        hashes: &[BlobHash],
+        swept: &mut SweepStats,
+    ) -> Result<Vec<BlobHash>> {
+        let mut removing = Vec::with_capacity(hashes.len());
+        for hash in hashes {
+            let path = self.path(hash);
+            let io = TimelineError::io("remove a file that no event names", &path);
+            // If the file is stored again from here on, it is queued again.
+            let forget = || self.backed.iter().for_each(|backed| self.forget(backed, hash));
+            let is_gone = sweeping.begin_removing(hash, &path, swept, forget).map_err(io)?;
+            removing.extend(is_gone.then_some(*hash));
+            if self.backed.is_some() && (is_gone || self.has(hash)) {
+                self.unmark(hash, if is_gone { AWAY } else { GONE })?;
+            }
+        }
+        Ok(removing)
     }
 
     fn unnamed(&self, folder: &Path, named: impl Fn(&BlobHash) -> bool) -> Result<Vec<BlobHash>> {

@@ -162,18 +162,9 @@ impl Drop for PinGuard {
 pub(crate) struct SweepGuard(Arc<PinTable>);
 
 impl SweepGuard {
-    /// Removes the file of `hash` at `path` unless pinned since the sweep began; returns true unless pinned.
-    pub(crate) fn remove(
-        &self,
-        hash: &BlobHash,
-        path: &Path,
-        swept: &mut SweepStats,
-    ) -> io::Result<bool> {
-        self.remove_in(&self.0.state(), hash, path, swept)
-    }
-
-    /// As [`SweepGuard::remove`], and marks it as being removed until [`SweepGuard::end_removing`]; calls
-    /// `forget` before the file can be pinned again.
+    /// Removes the file of `hash` at `path` unless pinned since the sweep began, and marks it as being removed
+    /// until [`SweepGuard::end_removing`]; returns true unless pinned. Calls `forget` before the file can be
+    /// pinned again.
     pub(crate) fn begin_removing(
         &self,
         hash: &BlobHash,
@@ -182,12 +173,16 @@ impl SweepGuard {
         forget: impl FnOnce(),
     ) -> io::Result<bool> {
         let mut state = self.0.state();
-        let is_gone = self.remove_in(&state, hash, path, swept)?;
-        if is_gone {
-            state.removing.insert(*hash);
-            forget();
+        if state.touched.as_ref().is_none_or(|touched| touched.contains(hash)) {
+            return Ok(false);
         }
-        Ok(is_gone)
+        if let Some(bytes) = removed(path)? {
+            swept.files += 1;
+            swept.bytes += bytes;
+        }
+        state.removing.insert(*hash);
+        forget();
+        Ok(true)
     }
 
     /// Ends the removal of `hashes`.
@@ -196,23 +191,6 @@ impl SweepGuard {
         for hash in hashes {
             state.removing.remove(hash);
         }
-    }
-
-    fn remove_in(
-        &self,
-        state: &State,
-        hash: &BlobHash,
-        path: &Path,
-        swept: &mut SweepStats,
-    ) -> io::Result<bool> {
-        if state.touched.as_ref().is_none_or(|touched| touched.contains(hash)) {
-            return Ok(false);
-        }
-        if let Some(bytes) = removed(path)? {
-            swept.files += 1;
-            swept.bytes += bytes;
-        }
-        Ok(true)
     }
 }
 
@@ -252,15 +230,19 @@ mod tests {
         let mut during = pins.lease();
         during.pin(hash(2));
         drop(during);
+        let remove = |sweep: &SweepGuard, number: u8, swept: &mut SweepStats| {
+            let path = path(number);
+            sweep.begin_removing(&hash(number), &path, swept, || ()).expect("removed");
+        };
         let mut swept = SweepStats::default();
         for number in 0..4 {
-            sweep.remove(&hash(number), &path(number), &mut swept).expect("removed");
+            remove(&sweep, number, &mut swept);
         }
         assert_eq!((swept.files, swept.bytes), (2, 20));
         assert_eq!([0, 1, 2, 3].map(|number| path(number).exists()), [false, true, true, false]);
         drop(sweep);
         let sweep = pins.sweep().expect("again");
-        sweep.remove(&hash(2), &path(2), &mut swept).expect("removed");
+        remove(&sweep, 2, &mut swept);
         assert!(!path(2).exists(), "nothing pins it any more");
     }
 

@@ -128,25 +128,13 @@ fn parse_as<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-impl JsonField for Seq {
-    fn write(&self, out: &mut Vec<u8>) {
-        put(out, self.0);
-    }
-
-    fn read(text: &str) -> Option<Seq> {
-        parse(text).map(Seq)
-    }
+macro_rules! number_fields {
+    ($($name:ident { $number:tt }),*) => { $(impl JsonField for $name {
+        fn write(&self, out: &mut Vec<u8>) { put(out, self.$number); }
+        fn read(text: &str) -> Option<Self> { Some($name { $number: parse(text)? }) }
+    })* };
 }
-
-impl JsonField for WallTime {
-    fn write(&self, out: &mut Vec<u8>) {
-        put(out, self.epoch_ms);
-    }
-
-    fn read(text: &str) -> Option<WallTime> {
-        parse(text).map(|epoch_ms| WallTime { epoch_ms })
-    }
-}
+number_fields!(Seq { 0 }, WallTime { epoch_ms });
 
 impl JsonField for bool {
     fn write(&self, out: &mut Vec<u8>) {
