@@ -99,7 +99,7 @@ macro_rules! events {
     ) => {
         /// Immutable fact of a run, before it has a sequence number: the payload of a kind.
         #[derive(Clone, Debug, PartialEq)]
-        #[allow(missing_docs, reason = "the kind of the same name says it")]
+        #[allow(missing_docs, reason = "the payload says it, or the kind of the same name")]
         pub enum Event {
             RunCreated(RunCreated),
             /// A run was created by a live session.
