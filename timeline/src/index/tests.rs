@@ -23,26 +23,6 @@ fn index(count: u64, per_file: u64) -> LogIndex {
 }
 
 #[test]
-fn an_event_is_found_with_everything_about_it() {
-    let index = index(10_000, 70);
-    for seq in (1..=10_000).map(Seq) {
-        let hit = index.locate(seq).expect("in the index");
-        let head = EventMeta {
-            seq,
-            at: WallTime { epoch_ms: 1000 + seq.0 as i64 },
-            run: RUNS[seq.0 as usize % 2],
-            kind: KINDS[seq.0 as usize % 3],
-        };
-        let in_file = (seq.0 - 1) % 70;
-        assert_eq!(hit.head, head);
-        assert_eq!((hit.file.first, hit.end - hit.offset), (Seq(seq.0 - in_file), 10));
-    }
-    assert!(index.locate(Seq(0)).is_none());
-    assert!(index.locate(Seq(10_001)).is_none());
-    assert_eq!(index.head(), Seq(10_000));
-}
-
-#[test]
 fn a_run_is_read_in_order_by_kind_and_across_the_bound_on_a_step() {
     let index = index(40_000, 7000);
     let read = |from, limit, kind| {

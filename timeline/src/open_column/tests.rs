@@ -3,7 +3,6 @@
 use std::{mem, path::PathBuf, thread};
 
 use media::{Activity, CellBox, Score};
-use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
@@ -116,6 +115,11 @@ fn readers_see_what_is_durable_and_no_more() {
     );
     column.flush().expect_err("not synced");
     column.file = file;
+    push(&mut column, 1200..1201);
+    for _ in 0..2 {
+        let told = column.flush().expect_err("what was lost stays lost").to_string();
+        assert!(told.contains("the disk failed before"), "{told}");
+    }
     assert_eq!(shown(), 1100, "nor what a sync failed for");
 }
 
@@ -212,24 +216,6 @@ fn a_disk_that_refuses_for_a_while_leaves_no_gap() {
 }
 
 #[test]
-fn a_sync_that_failed_is_never_taken_back() {
-    let (_dir, columns, _) = columns();
-    let mut column = begin(&columns);
-    push(&mut column, 0..3);
-    // Accepts writes but cannot sync.
-    let unsynced = File::options().write(true).open("/dev/null").expect("there");
-    let file = mem::replace(&mut column.file, unsynced);
-    column.flush().expect_err("not synced");
-    column.file = file;
-    push(&mut column, 3..4);
-    for _ in 0..2 {
-        let told = column.flush().expect_err("what was lost stays lost").to_string();
-        assert!(told.contains("the disk failed before"), "{told}");
-    }
-    assert_eq!(read(&columns).expect("readable").0, 0);
-}
-
-#[test]
 fn a_reader_beside_a_writer_sees_whole_blocks_and_never_fewer() {
     let (_dir, columns, _) = columns();
     let mut column = begin(&columns);
@@ -253,34 +239,6 @@ fn a_reader_beside_a_writer_sees_whole_blocks_and_never_fewer() {
         column.flush().expect("durable");
         reader.join().expect("no row was another");
     });
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn rows_are_the_same_however_they_are_flushed(
-        steps in prop::collection::vec((0..1500u64, 0..3u8), 0..6)
-    ) {
-        let (_dir, columns, path) = columns();
-        let mut column = begin(&columns);
-        let (mut count, mut shown) = (0, 0);
-        for (rows, step) in steps {
-            push(&mut column, count..count + rows);
-            count += rows;
-            match step {
-                0 => {}
-                1 => column.write().expect("written"),
-                _ => column.flush().expect("durable"),
-            }
-            shown = if step > 0 { count } else { shown };
-            let found = whole(&columns).0 as u64;
-            prop_assert!((shown..=count).contains(&found), "{} of {}..={}", found, shown, count);
-        }
-        column.flush().expect("durable");
-        prop_assert_eq!(whole(&columns).0 as u64, count);
-        prop_assert_eq!(fs::metadata(&path).expect("there").len(), column.bytes());
-    }
 }
 
 fn corpus(name: &str) -> PathBuf {
