@@ -40,53 +40,12 @@ fn text(text: &str) -> String {
 }
 
 /// Kinds and payloads, some as older versions wrote them.
-const PAYLOADS: &str = r#"
-run_created {"request_id":"req-1111111111111111","mode":"balanced","model":null,"principal_key":"ops","tenant_id":"acme \"north\""}
-run_created {"principal_key":"ops","session_id":"sess-000102030405060708090a0b0c0d0e0f","source":"whip"}
-run_created {"principal_key":"ops","session_id":"sess-000102030405060708090a0b0c0d0e0f","source":"whip","tenant_id":"acme"}
-stop_requested {"request_id":"req-1111111111111111"}
-keepalive_refreshed {"request_id":"req-1111111111111111"}
-run_labelled {"request_id":"req-1111111111111111","label":"gate 3"}
-run_labelled {"request_id":"req-1111111111111111","label":null}
-run_deleted {"request_id":"req-1111111111111111"}
-run_deleted {"reclaim":{"why": "never connected", "after_s":30}}
-run_failed {"reason":"shutdown"}
-run_expired {}
-run_completed {"request_id":"req-1111111111111111","stream_id":"yard","frames":7,"markers":2,"index_name":null,"semantic":null}
-run_completed {"request_id":"req-1111111111111111","stream_id":"yard","frames":7,"markers":2,"index_name":null,"semantic":{"requested":true,"chunks_asked":3,"chunks_failed":1,"error":"http 404","fallback_used":true}}
-run_completed {"request_id":null,"stream_id":"yard","frames":7,"markers":2,"index_name":null,"semantic":null,"reason":"idle"}
-ingest_started {"request_id":"req-1111111111111111","job_id":"job-02020202020202020202020202020202","ingest":{"source_uri":"/a.mp4"}}
-ingest_received {"request_id":"req-1111111111111111","ingest":{"source_uri":"/a.mp4","max_frames":  9}}
-ingest_received {"request_id":"req-1111111111111111","ingest":{"source_uri":"/a.mp4","max_frames":  9},"decoded_frames":9,"source_uri":"/a.mp4","sampling_policy":"source_fps_adaptive","sample_fps":12.5}
-frames_decoded {"request_id":"req-1111111111111111","source_uri":"/a.mp4","stream_id":"yard","sampling_policy":"fixed","source_fps":30.0,"sample_fps":null,"decoded_frames":0,"width":640,"height":360,"pixel_format":"yuv420p","gate":{"keepalive_frames":9,"keepalive_ms":700,"scene_cut":0.01,"activity_on":0.04,"activity_off":0.03,"luma_shift":0.02,"flicker":0.05,"ghosting":0.06,"noise":0.07},"signals":[]}
-marker_emitted {"marker_id":"mk-0000000000000001","run_id":"run-abababababababababababababababab","stream_id":"yard","event_type":"scene_cut","status":"exact","start_frame":3,"end_frame":4,"start_pts_ms":100,"end_pts_ms":133,"confidence":0.7,"supersedes_marker_id":null}
-marker_emitted {"marker_id":"mk-0000000000000001","run_id":"run-abababababababababababababababab","stream_id":"yard","event_type":"scene_cut","status":"exact","start_frame":3,"end_frame":4,"start_pts_ms":100,"end_pts_ms":133,"confidence":0.7,"supersedes_marker_id":"mk-0000000000000001","analysis_id":"an-0000000000000002","origin":"gate","beside":true}
-analysis_generated {"request_id":"req-1111111111111111","stream_id":"yard","frames":10,"window_size":16,"segment_ms":250,"sampling_policy":"fixed","sample_fps":2.0,"mode":null,"model":"qwen3-vl-8b","markers":3}
-analysis_generated {"request_id":"req-1111111111111111","stream_id":"yard","frames":10,"window_size":16,"segment_ms":250,"sampling_policy":"fixed","sample_fps":2.0,"mode":null,"model":"qwen3-vl-8b","markers":3,"analysis_id":"an-0000000000000002","gate":{"keepalive_frames":9,"keepalive_ms":700,"scene_cut":0.01,"activity_on":0.04,"activity_off":0.03,"luma_shift":0.02,"flicker":0.05,"ghosting":0.06,"noise":0.07}}
-analysis_generated {"request_id":"req-1111111111111111","stream_id":"yard","frames":10,"window_size":16,"segment_ms":250,"sampling_policy":"fixed","sample_fps":2.0,"mode":null,"model":"qwen3-vl-8b","markers":3,"analysis_id":"an-0000000000000002","gate":{"keepalive_frames":9,"keepalive_ms":700,"scene_cut":0.01,"activity_on":0.04,"activity_off":0.03,"luma_shift":0.02,"flicker":0.05,"ghosting":0.06,"noise":0.07},"zones":[]}
-loop_detected {"frame_index":4,"pts_ms":133,"confidence":1.0,"description":"a loop\n"}
-vlm {"frame_index":4,"pts_ms":133,"confidence":1.0,"description":"a van"}
-vlm_tiered {"frame_index":4,"pts_ms":133,"confidence":1.0,"description":"a van"}
-clip_vlm {"frame_index":4,"pts_ms":133,"confidence":1.0,"description":"a van","semantic_error":"timeout"}
-clip_vlm_tiered {"session_id":"sess-03030303030303030303030303030303","frame_index":4,"pts_ms":133,"end_pts_ms":200,"confidence":1.0,"description":"a van","summary":"van","event_type":"arrives","object_label":"van","provider":"vllm","model":"m","total_tokens":9,"completion_tokens":4,"inference_latency_ms":12,"attempts":2,"prompt_version":"clip-1","reused_from_seq":7,"index_name":"yard","truncated":true}
-state_transition {"frame_index":4,"pts_ms":133,"confidence":1.0,"description":"it is night"}
-keyframe_stored {"frame_index":4,"pts_ms":133,"event_type":"person_enters","reason":"scene_cut","description":"","image_ref":"keyframes/x","image_media_type":"image/jpeg","image_bytes":1234,"image_sha256":"cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd"}
-semantic_chunk_inferred {"request_id":"req-1111111111111111","stream_id":"yard","chunk_index":1,"provider":"vllm","provider_fallback_used":false,"semantic_fallback_used":false,"semantic_error":null,"event_type":"person_enters","object_label":null,"summary":"s","description":"d","confidence":0.25,"raw_output":"r","prompt_tokens":1,"completion_tokens":2,"thinking_tokens":3,"total_tokens":6,"inference_latency_ms":12,"tier":"second","model":"m","attempts":2,"prompt_version":"describe-1","start_pts_ms":-40,"end_pts_ms":960,"reused_from_seq":7}
-semantic_chunk_inferred {"request_id":"req-1111111111111111","stream_id":"yard","chunk_index":1,"provider":null,"provider_fallback_used":false,"semantic_fallback_used":true,"semantic_error":"x","event_type":"e","object_label":null,"summary":"","description":"","confidence":0.0,"raw_output":"","prompt_tokens":1,"completion_tokens":2,"thinking_tokens":3,"total_tokens":6,"inference_latency_ms":12}
-semantic_chunk_generated {"request_id":"req-1111111111111111","stream_id":"yard","chunk_index":1,"chunk_frames":30,"process_ms":5,"source_span_ms":1000,"lag_ms":-2,"index_name":"door","prompt_tokens":1,"completion_tokens":2,"thinking_tokens":3,"total_tokens":6,"inference_latency_ms":12}
-semantic_fallback_activated {"request_id":"req-1111111111111111","stream_id":"yard","reason":"no provider"}
-inference_completed {"request_id":"req-1111111111111111","provider":"vllm","model":"m","fallback_used":true,"prompt_bytes":10,"output_bytes":20}
-inference_completed {"request_id":"req-1111111111111111","provider":"vllm","model":"m","fallback_used":true,"prompt_bytes":10,"output_bytes":20,"prompt_tokens":3,"completion_tokens":2,"thinking_tokens":1,"total_tokens":6,"inference_latency_ms":40,"tier":"first","attempts":2}
-token_budget_low {"request_id":"req-1111111111111111","principal_key":"alice","day":"2026-01-31","used_tokens":90,"limit_tokens":100}
-source_reconnected {"request_id":"req-1111111111111111","stream_id":"main","frame_index":250,"pts_ms":14000,"gap_ms":4000,"attempts":2,"reason":"lost"}
-activity_started {"request_id":"req-1111111111111111","stream_id":"yard","start_frame":12,"start_pts_ms":480,"peak_score":0.016,"peak_frame":12,"region":{"x":0.0,"y":0.0,"width":1.0,"height":1.0},"zones":[]}
-activity_ended {"request_id":"req-1111111111111111","stream_id":"yard","session_id":"sess-03030303030303030303030303030303","start_frame":12,"end_frame":30,"start_pts_ms":480,"end_pts_ms":1200,"peak_score":0.016,"peak_frame":12,"region":{"x":0.0,"y":0.0,"width":1.0,"height":1.0},"zones":["door","yard"]}
-"#;
+const PAYLOADS: &str = include_str!("../../../fixtures/payloads.txt");
 
 #[test]
 fn a_payload_is_written_as_it_was_read() {
     let mut missing = EventKind::ALL.to_vec();
-    for row in PAYLOADS.trim().lines() {
+    for row in PAYLOADS.lines() {
         let (kind, text) = row.split_once(' ').expect("a kind and a payload");
         let kind = EventKind::from_name(kind).expect("a kind");
         check(Event::parse(kind, text).unwrap_or_else(|field| panic!("{field} of {row}")), text);
