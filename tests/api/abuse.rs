@@ -33,24 +33,21 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `GET /v1/health`, in HPACK without Huffman codes.
-fn health() -> Vec<u8> {
-    let mut block = vec![0x82, 0x86, 0x04, 10];
-    block.extend(b"/v1/health");
-    block.extend([0x01, 1, b'a']);
-    block
-}
-
-fn request(stream: u32) -> Vec<u8> {
-    frame(HEADERS, END_HEADERS | END_STREAM, stream, &health())
-}
-
 pub fn preface() -> Vec<u8> {
     [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()
 }
 
 /// The head of `GET /v1/health` with these fields, in place of its own where they have the name.
 pub fn h2_headers(fields: &[(&str, &str)]) -> Vec<u8> {
+    request(1, fields)
+}
+
+fn request(stream: u32, fields: &[(&str, &str)]) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(fields))
+}
+
+/// Fields in HPACK without Huffman codes.
+fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let own =
         [(":method", "GET"), (":scheme", "http"), (":path", "/v1/health"), (":authority", "a")];
     let kept = own.iter().filter(|(own, _)| !fields.iter().any(|(name, _)| name == own));
@@ -63,7 +60,7 @@ pub fn h2_headers(fields: &[(&str, &str)]) -> Vec<u8> {
         block.push(value.len() as u8);
         block.extend(value.as_bytes());
     }
-    frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)
+    block
 }
 
 fn setting(id: u16, value: u32) -> Vec<u8> {
@@ -123,7 +120,7 @@ fn floods() -> Vec<Flood> {
     let many = clips::sized(60_000, 500_000);
     let bomb = |at: usize| {
         // One entry of 4,000 bytes in the table, then nothing but references to it.
-        let mut block = health();
+        let mut block = block(&[]);
         if at == 0 {
             block.extend([0x40, 1, b'x', 0x7f, 0xa1, 0x1e]);
             block.extend([b'a'; 4000]);
@@ -133,7 +130,7 @@ fn floods() -> Vec<Flood> {
     };
     let reset = |at: usize| {
         let stream = 2 * at as u32 + 1;
-        [request(stream), frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())].concat()
+        [request(stream, &[]), frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())].concat()
     };
     // Empty header names and values.
     let empty = [0x00, 1, b'x', 0].repeat(2000);
@@ -152,7 +149,7 @@ fn floods() -> Vec<Flood> {
 /// The head of a request, and behind it the same frame again and again.
 fn behind_head(flags: u8, again: Vec<u8>) -> Box<dyn Fn(usize) -> Vec<u8>> {
     Box::new(move |at| match at {
-        0 => frame(HEADERS, flags, 1, &health()),
+        0 => frame(HEADERS, flags, 1, &block(&[])),
         _ => again.clone(),
     })
 }
@@ -192,7 +189,7 @@ fn windows_of_zero_hold_answers_and_nobody_else(server: &Server) {
         let mut stream = TcpStream::connect(server.addr()).expect("accepted");
         let mut bytes = [PREFACE, &frame(SETTINGS, 0, 0, &setting(4, 0))].concat();
         for at in 0..100 {
-            bytes.extend(request(2 * at + 1));
+            bytes.extend(request(2 * at + 1, &[]));
         }
         stream.write_all(&bytes).expect("sent");
         held.push(stream);
@@ -202,14 +199,6 @@ fn windows_of_zero_hold_answers_and_nobody_else(server: &Server) {
     }
     let grown = resident(server) - before;
     assert!(grown < 100e6, "{grown} bytes for 5,000 answers that nobody takes");
-}
-
-/// `GET path` with alice's key, in HPACK without Huffman codes.
-fn get(stream: u32, path: &str) -> Vec<u8> {
-    let literal = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
-    let mut block = [&[0x82, 0x86, 0x04][..], &literal(path), &[0x01, 1, b'a', 0]].concat();
-    block.extend([literal("x-api-key"), literal(ALICE)].concat());
-    frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)
 }
 
 #[test]
@@ -253,7 +242,8 @@ fn answers_that_nobody_takes_have_a_bound_after_which_their_owner_is_refused() {
             let mut stream = TcpStream::connect(server.addr()).expect("accepted");
             let no_window = frame(SETTINGS, 0, 0, &setting(4, 0));
             stream.write_all(&[PREFACE, &no_window].concat()).expect("sent");
-            let requests = (0..100).flat_map(|number| get(2 * number + 1, &path));
+            let fields = [(":path", &*path), ("x-api-key", ALICE)];
+            let requests = (0..100).flat_map(|number| request(2 * number + 1, &fields));
             stream.write_all(&requests.collect::<Vec<u8>>()).expect("sent");
             stream
         })

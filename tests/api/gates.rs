@@ -4,33 +4,18 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::replay::without_ids;
 use crate::support::{Server, Setup, skip, this_test};
 
-/// Fields whose values differ from run to run.
-const OF_A_RUN: [&str; 4] = ["request_id", "marker_id", "analysis_id", "job_id"];
-
-/// The events of a clip without what differs from run to run: kinds and payloads.
+/// The kinds and payloads of a clip's events, without what differs from run to run.
 fn events_of(server: &Server) -> Vec<Value> {
     let run = server.ingested(&json!({"source_uri": "motion.mp4"}));
     server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
-    let scrubbed = |event: &Value| {
+    let told = |event: &Value| -> Value {
         let event = json!({ "kind": event["kind"], "payload": event["payload"] });
-        settled(&event, &run)
+        serde_json::from_str(&without_ids(&event.to_string())).expect("JSON")
     };
-    server.events(&run).iter().map(scrubbed).collect()
-}
-
-/// The same without what is made of numbers of requests and runs, and another name for this run.
-fn settled(value: &Value, run: &str) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let kept = fields.iter().filter(|(name, _)| !OF_A_RUN.contains(&name.as_str()));
-            kept.map(|(name, value)| (name.clone(), settled(value, run))).collect()
-        }
-        Value::Array(items) => items.iter().map(|item| settled(item, run)).collect(),
-        Value::String(text) => Value::String(text.replace(run, "run")),
-        other => other.clone(),
-    }
+    server.events(&run).iter().map(told).collect()
 }
 
 #[test]
