@@ -15,7 +15,9 @@ use timeline::{Event, FramesDecoded, NewEvent, RunLabelled, Signals, system_cloc
 
 use crate::{
     api::signals::decoded,
-    support::{PATIENCE, Server, Setup, copy, python, seed, shim_of_disk, this_test, wait_until},
+    support::{
+        PATIENCE, Server, Setup, copy, files, python, seed, shim_of_disk, this_test, wait_until,
+    },
 };
 
 const DAY_MS: i64 = 86_400_000;
@@ -76,25 +78,16 @@ fn wait_for_export(server: &Server, exported: impl Fn() -> u64) {
     wait_until("no more waits", || server.metric("service_export_lag_seconds") == 0.0);
 }
 
-/// Files beneath `place`, hidden ones too, with what they hold.
-fn files(place: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let (mut found, mut folders) = (BTreeMap::new(), vec![place.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten() {
-            let path = entry.expect("an entry").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if let Ok(bytes) = fs::read(&path) {
-                found.insert(path, bytes);
-            }
-        }
-    }
-    found
+/// Files beneath `place`, hidden ones too, by their paths in it.
+fn tables(place: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    files::contents(place).into_iter().collect()
 }
 
 fn events(place: &Path) -> Vec<PathBuf> {
     let is_whole = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "parquet");
-    files(&place.join("events")).into_keys().filter(is_whole).collect()
+    let folder = place.join("events");
+    let found = if folder.exists() { files(&folder) } else { Vec::new() };
+    found.into_iter().filter(is_whole).collect()
 }
 
 /// The span of a file's events, by its name.
@@ -211,7 +204,7 @@ fn an_export_that_is_killed_and_repeated_has_every_event_once() {
     let mut server = server;
     wait_until("a part is written", || !events(&place).is_empty());
     server.kill();
-    let before = files(&place);
+    let before = tables(&place);
     let parts = events(&place).len();
     assert!((parts as u64) < count >> 16, "killed too late to show anything: {parts}");
 
@@ -219,7 +212,7 @@ fn an_export_that_is_killed_and_repeated_has_every_event_once() {
     wait_for_export(&server, || last(&place));
     let head = server.metric("service_log_head") as u64;
     drop(server);
-    let whole = files(&place);
+    let whole = tables(&place);
     for (path, bytes) in &before {
         let is_part = path.extension().is_some_and(|ending| ending == "part");
         assert!(is_part || whole[path] == *bytes, "{} is another file now", path.display());
@@ -237,7 +230,8 @@ fn an_export_that_is_killed_and_repeated_has_every_event_once() {
         let name = file.extension().is_some_and(|ending| ending == "parquet").then(|| span(file));
         name == Some((first, last_of_it))
     };
-    let again: Vec<PathBuf> = whole.keys().filter(is_of_it).cloned().collect();
+    let parts: Vec<&PathBuf> = whole.keys().filter(is_of_it).collect();
+    let again: Vec<PathBuf> = parts.iter().map(|part| place.join(part)).collect();
     again.iter().for_each(|file| fs::remove_file(file).expect("removed"));
     // As the files of a log that had more events: nothing is written beside them.
     let later =
@@ -250,8 +244,8 @@ fn an_export_that_is_killed_and_repeated_has_every_event_once() {
     wait_until("it is written again", || again.iter().all(|file| file.exists()));
     wait_for_export(&server, || last(&place));
     drop(server);
-    let repeated = files(&place);
-    assert!(again.iter().all(|file| repeated[file] == whole[file]), "the same bytes");
+    let repeated = tables(&place);
+    assert!(parts.iter().all(|part| repeated[*part] == whole[*part]), "the same bytes");
     let Some(found) = query(dir.path()) else { return };
     let row = &found["whole"][0];
     let ends = [&row[1], &row[2], &row[3], &row[4]].map(|value| value.as_u64().expect("a number"));
@@ -294,13 +288,10 @@ fn a_kill_at_any_step_of_an_export_leaves_the_files_that_no_kill_leaves() {
         let server = sound.start();
         wait_for_export(&server, || last(&place));
         drop(server);
-        let mut tables = files(&place);
+        let mut tables = tables(&place);
         // The claim of the tag is a node's own.
-        tables.retain(|path, _| !path.starts_with(place.join("nodes")));
-        let relative = |(path, bytes): (PathBuf, _)| {
-            (path.strip_prefix(&place).expect("below it").to_owned(), bytes)
-        };
-        tables.into_iter().map(relative).collect::<BTreeMap<PathBuf, Vec<u8>>>()
+        tables.retain(|path, _| !path.starts_with("nodes"));
+        tables
     };
     let whole = exported("no kill", None);
     assert!(whole.len() >= 5, "two parts: {:?}", whole.keys());
