@@ -21,7 +21,7 @@ fn text_is_a_value_or_malformed_or_names_its_field() {
     for (text, expected) in cases {
         assert_eq!(parse(text.as_bytes()), expected, "{text}");
     }
-    let malformed: [&[u8]; 10] = [
+    let malformed: [&[u8]; 17] = [
         b"",
         b"{",
         b"{\"a\":1}x",
@@ -32,6 +32,13 @@ fn text_is_a_value_or_malformed_or_names_its_field() {
         b"\"\xed\xa0\x80\"",
         b"\xef\xbb\xbf{}",
         b"-01",
+        b" \n",
+        b"{} {}",
+        b"{}\0",
+        b"[1 /* one */]",
+        b"[\"a\nb\"]",
+        b"[\"\xc0\xaf\"]",
+        br#"["\udd1e\ud834"]"#,
     ];
     for bytes in malformed {
         let parsed = parse(bytes);
