@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use serde_json::{Value, json};
 
 use super::activity;
-use crate::support::{Setup, files, wait_until};
+use crate::support::{Setup, assert_has, files, wait_until};
 
 #[test]
 fn damage_is_an_internal_error_whose_details_are_in_the_log_alone() {
@@ -25,17 +25,15 @@ fn damage_is_an_internal_error_whose_details_are_in_the_log_alone() {
     for events in [&events, query.json()["matches"].as_array().expect("an array")] {
         let lost: Vec<_> =
             events.iter().filter(|event| event["payload"]["damaged"] == true).collect();
-        assert_eq!(lost.len(), 1, "{events:?}");
-        assert_eq!(
-            (&lost[0]["kind"], &lost[0]["payload"]["signals"]),
-            (&json!("frames_decoded"), &Value::Null)
-        );
-        assert_eq!(lost[0]["payload"]["decoded_frames"], 1100);
-        assert_eq!(
-            events.len() as u64,
-            query.json()["next_from_seq"].as_u64().expect("a number") - 1
-        );
+        assert_eq!((lost.len(), &lost[0]["kind"]), (1, &json!("frames_decoded")), "{events:?}");
+        assert_has(&lost[0]["payload"], &json!({"signals": null, "decoded_frames": 1100}));
+        assert_eq!(query.json()["next_from_seq"], events.len() + 1);
     }
+    // A thread of its own writes it.
+    let logged = |wanted: &dyn Fn(&Value) -> bool| {
+        let text = std::fs::read_to_string(&said).expect("readable");
+        text.lines().flat_map(serde_json::from_str::<Value>).any(|line| wanted(&line))
+    };
     let get = |what: &str| server.get(&format!("/v1/runs/{run}/{what}"));
     let analyze = server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"}));
     let rows = [("analyze", analyze), ("frames/3", get("frames/3")), ("signals", get("signals"))];
@@ -43,13 +41,16 @@ fn damage_is_an_internal_error_whose_details_are_in_the_log_alone() {
         let told = (reply.status, reply.code(), reply.json()["error"]["message"].clone());
         assert_eq!(told, (500, "internal_error".to_owned(), json!("internal error")), "{what}");
         assert!(!reply.text.contains("columns"), "{}", reply.text);
-        let request = reply.header("x-request-id");
-        // A thread of its own writes the log.
+        let (request, path) = (reply.header("x-request-id"), format!("/v1/runs/{run}/{what}"));
         wait_until(&format!("{what}: the log says which file under {request}"), || {
-            let lines = std::fs::read_to_string(&said).expect("readable");
-            lines.lines().any(|line| line.contains(request) && line.contains("columns"))
+            logged(&|line| ["columns", request].iter().all(|it| line.to_string().contains(it)))
+        });
+        let is_told = |line: &Value| line["path"] == path && line["status"] == 500;
+        wait_until(&format!("{what}: the log tells of {request}"), || {
+            logged(&|line| line["request_id"] == request && is_told(line))
         });
     }
+    assert!(logged(&|line| line["message"] == "listening" && line["addr"] == server.addr()));
     let state = get("state");
     assert_eq!(state.status, 200, "what is not damaged is served: {}", state.text);
 }

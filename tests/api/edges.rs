@@ -1,16 +1,15 @@
-//! Edges of the whole: headers that every answer has, one request id everywhere, and other origins.
+//! Edges of the whole: headers that every answer has, and other origins.
 
 use std::{
-    fs,
     io::{Read, Write},
     net::TcpStream,
     time::Duration,
 };
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::routes::book::{self, Book};
-use crate::support::{ALICE, Server, Setup, eventually, shared};
+use crate::support::{ALICE, Server, Setup, shared};
 
 /// The answer to raw bytes, up to the close of the connection.
 pub fn raw(server: &Server, bytes: &[u8]) -> String {
@@ -85,52 +84,6 @@ fn every_answer_of_every_route_keeps_browsers_from_guessing_caching_and_running_
             }
         }
     }
-}
-
-#[test]
-fn a_huge_head_on_http2_names_its_request_too() {
-    let server = shared();
-    let addr = server.addr().to_owned();
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let response = runtime.block_on(async move {
-        let stream = tokio::net::TcpStream::connect(addr).await.expect("accepted");
-        let (sender, connection) = h2::client::handshake(stream).await.expect("HTTP/2");
-        tokio::spawn(connection);
-        let mut sender = sender.ready().await.expect("ready");
-        let request = http::Request::get("http://a/v1/health").header("x-pad", "a".repeat(70_000));
-        let request = request.body(()).expect("a request");
-        let (response, _) = sender.send_request(request, true).expect("sent");
-        response.await.expect("an answer")
-    });
-    assert_eq!(response.status(), 431);
-    let id = response.headers()["x-request-id"].to_str().expect("ASCII");
-    assert!(id.starts_with("req-"), "{id}");
-}
-
-#[test]
-fn log_event_body_and_header_have_the_same_request_id() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let log = dir.path().join("stderr");
-    let server = Setup::new(dir.path()).log_to(&log).start();
-    let line = |wanted: &dyn Fn(&Value) -> bool| -> Value {
-        eventually("such a line", || {
-            let text = fs::read_to_string(&log).expect("readable");
-            let mut lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
-            lines.find(|line: &Value| wanted(line))
-        })
-    };
-    let listening = line(&|line| line["message"] == "listening");
-    assert_eq!(listening["addr"], server.addr());
-    let post = |path: &str, body: &Value| {
-        let reply = server.post(path, body);
-        (reply.header("x-request-id").to_owned(), reply.json())
-    };
-    let (id, created) = post("/v1/runs", &json!({}));
-    assert_eq!(created["request_id"], id.as_str());
-    let (_, events) = post("/v1/query", &json!({ "run_id": created["run_id"] }));
-    assert_eq!(events["matches"][0]["payload"]["request_id"], id.as_str());
-    let logged = line(&|line| line["request_id"] == id.as_str());
-    assert_eq!((&logged["path"], &logged["status"]), (&json!("/v1/runs"), &json!(200)));
 }
 
 #[test]
