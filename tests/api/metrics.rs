@@ -1,16 +1,15 @@
-//! The metrics: who may read them, what a real Prometheus makes of them; and the last hour by minutes, of the caller's own work and of
-//! the machine.
+//! The metrics: who may read them, what Prometheus's own tool makes of them; and the last hour by minutes, of the caller's own work and
+//! of the machine.
 
 use std::{
-    fs,
     io::Write,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
 };
 
 use serde_json::{Value, json};
 
-use crate::support::{ALICE, BOB, Server, Setup, shared, skip, this_test, wait_until};
+use crate::support::{ALICE, BOB, Server, Setup, shared, skip, this_test};
 
 #[test]
 fn metrics_have_a_toggle_of_their_own() {
@@ -67,31 +66,32 @@ fn requests_and_refusals_are_counted_by_what_they_were_and_by_minutes() {
         ("service_log_head", 1.0),
         ("service_pipeline_keyframes_total", 0.0),
     ];
-    for (series, expected) in rows {
-        assert_eq!(server.metric(series), expected, "{series}");
-    }
+    check_series(&server, rows);
     let text = server.get("/v1/metrics").text;
     assert!(!text.contains(&run) && !text.contains("/no/such"), "no label grows: {text}");
     assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    assert_eq!(server.metric(r#"service_runs{state="pending"}"#), 0.0);
-    assert_eq!(server.metric(r#"service_runs{state="cancelled"}"#), 1.0);
+    let ended =
+        [(r#"service_runs{state="pending"}"#, 0.0), (r#"service_runs{state="cancelled"}"#, 1.0)];
+    check_series(&server, ended);
+    // As scrapers show their key.
+    let bearer = format!("Bearer {ALICE}");
+    let scraped = server.call("GET", "/v1/metrics").key(None).header("authorization", &bearer);
+    scraped.send().assert_ok();
     check_last_hour(&server);
 }
 
-/// A program of Debian's package `prometheus`, or a loud line that says why a test did nothing.
-fn found(program: &str) -> bool {
-    let started = Command::new(program).arg("--version").output();
-    let found = started.is_ok_and(|output| output.status.success());
-    if !found {
-        skip(&this_test(), format!("no {program}: deploy/setup.sh installs it"));
+#[track_caller]
+fn check_series<const N: usize>(server: &Server, rows: [(&str, f64); N]) {
+    for (series, expected) in rows {
+        assert_eq!(server.metric(series), expected, "{series}");
     }
-    found
 }
 
 #[test]
 fn promtool_finds_nothing_to_mend() {
-    if !found("promtool") {
-        return;
+    let started = Command::new("promtool").arg("--version").output();
+    if !started.is_ok_and(|output| output.status.success()) {
+        return skip(&this_test(), "no promtool: deploy/setup.sh installs it");
     }
     let server = shared();
     server.create_run();
@@ -117,93 +117,6 @@ fn promtool_finds_nothing_to_mend() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
-/// A Prometheus of our own; killed when dropped.
-struct Prometheus {
-    child: Child,
-    base: String,
-}
-
-impl Drop for Prometheus {
-    fn drop(&mut self) {
-        // It may have ended already.
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
-
-impl Prometheus {
-    fn start(dir: &Path, target: &str) -> Prometheus {
-        let config = format!(
-            "global: {{scrape_interval: 1s}}\nscrape_configs:\n  - job_name: sightline\n    \
-             metrics_path: /v1/metrics\n    authorization: {{credentials: {ALICE}}}\n    \
-             static_configs: [{{targets: ['{target}']}}]\n"
-        );
-        let file = dir.join("prometheus.yml");
-        fs::write(&file, config).expect("written");
-        // Free when asked, and taken a moment later.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let addr = free.local_addr().expect("an address");
-        drop(free);
-        let child = Command::new("prometheus")
-            .arg(format!("--config.file={}", file.display()))
-            .arg(format!("--storage.tsdb.path={}", dir.join("tsdb").display()))
-            .arg(format!("--web.listen-address={addr}"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("it starts");
-        Prometheus { child, base: format!("http://{addr}") }
-    }
-
-    /// The value of `series` as Prometheus knows it.
-    fn query(&self, series: &str) -> Option<f64> {
-        let mut url: reqwest::Url = format!("{}/api/v1/query", self.base).parse().expect("a URL");
-        url.query_pairs_mut().append_pair("query", series);
-        // Refused until it listens.
-        let found: Value = reqwest::blocking::get(url).ok()?.json().ok()?;
-        found["data"]["result"][0]["value"][1].as_str()?.parse().ok()
-    }
-}
-
-#[test]
-fn a_real_prometheus_scrapes_what_an_ingest_did() {
-    if !found("prometheus") {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).clips().start();
-    let run = server.create_run();
-    let body = json!({ "source_uri": "talk.mp4", "max_frames": 60 });
-    let ingested = server.post_run(&run, "ingest", &body).assert_ok();
-    let frames = ingested.json()["decoded_frames"].as_f64().expect("a number");
-    let stills = server.kinds(&run).iter().filter(|kind| *kind == "keyframe_stored").count();
-    server.post_run(&run, "analyze", &json!({ "model": "qwen3-vl-8b" })).assert_ok();
-
-    let prometheus = Prometheus::start(dir.path(), server.addr());
-    let rows = [
-        ("up", 1.0),
-        // Once by the ingest and once by the analyze, which decides again.
-        ("service_pipeline_gate_frames_analyzed_total", 2.0 * frames),
-        ("service_pipeline_gate_keyframes_selected_total", 2.0 * stills as f64),
-        ("service_pipeline_keyframes_total", 0.0),
-        ("service_job_seconds_count", 1.0),
-        ("service_pipeline_decode_seconds_count", 1.0),
-        ("service_pipeline_gate_seconds_count", 1.0),
-        (r#"service_events_appended_total{kind="frames_decoded"}"#, 1.0),
-        (r#"service_events_appended_total{kind="keyframe_stored"}"#, stills as f64),
-        (r#"service_runs{state="processing"}"#, 1.0),
-        (r#"service_http_requests_total{route="/v1/runs/{id}/ingest",status="200"}"#, 1.0),
-    ];
-    wait_until("Prometheus scrapes", || prometheus.query("service_log_head").is_some());
-    for (series, expected) in rows {
-        assert_eq!(prometheus.query(series), Some(expected), "{series}");
-    }
-    assert!(
-        prometheus.query("service_pipeline_decode_seconds_sum").is_some_and(|spent| spent > 0.0)
-    );
-    assert!(prometheus.query("process_resident_memory_bytes").is_some_and(|bytes| bytes > 1e6));
-}
-
 fn points(server: &Server, key: &str) -> Vec<Value> {
     let reply = server.call("GET", "/v1/stats?minutes=60").key(Some(key)).send().assert_ok();
     reply.json()["points"].as_array().expect("an array").clone()
@@ -217,9 +130,24 @@ fn sum(points: &[Value], field: &str) -> u64 {
 /// Work counts for its owner alone and for the machine; three more requests were refused before.
 fn check_last_hour(server: &Server) {
     let run = server.ingested(&json!({"source_uri": "talk.mp4", "max_frames": 40}));
-    let stills = server.get(&format!("/v1/runs/{run}/keyframes")).json();
+    let stills = server.still_paths(&run).len();
     let analyze = json!({"model": "qwen3-vl-8b"});
     assert_eq!(server.post_run(&run, "analyze", &analyze).status, 200);
+    let rows = [
+        // Once by the ingest and once by the analyze, which decides again.
+        ("service_pipeline_gate_frames_analyzed_total", 80.0),
+        ("service_pipeline_gate_keyframes_selected_total", 2.0 * stills as f64),
+        ("service_pipeline_keyframes_total", 0.0),
+        ("service_job_seconds_count", 1.0),
+        ("service_pipeline_decode_seconds_count", 1.0),
+        ("service_pipeline_gate_seconds_count", 1.0),
+        (r#"service_events_appended_total{kind="frames_decoded"}"#, 1.0),
+        (r#"service_events_appended_total{kind="keyframe_stored"}"#, stills as f64),
+        (r#"service_runs{state="processing"}"#, 1.0),
+    ];
+    check_series(server, rows);
+    assert!(server.metric("service_pipeline_decode_seconds_sum") > 0.0);
+    assert!(server.metric("process_resident_memory_bytes") > 1e6);
     let idle = server.create_run();
     assert_eq!(server.post("/v1/runs", &json!({})).status, 409, "{idle} is active");
     let last = server.get("/v1/stats?minutes=1").json();
@@ -229,7 +157,7 @@ fn check_last_hour(server: &Server) {
     }
     let own = points(server, ALICE);
     assert_eq!(sum(&own, "frames"), 80, "of the ingest and of the analysis");
-    assert_eq!(sum(&own, "kept"), 2 * stills["keyframes"].as_array().expect("stills").len() as u64);
+    assert_eq!(sum(&own, "kept"), 2 * stills as u64);
     assert_eq!((sum(&own, "refused"), sum(&own, "descriptions"), sum(&own, "tokens")), (4, 0, 0));
     let last = &own[own.len() - 1];
     let machine = &last["machine"];
