@@ -43,7 +43,9 @@ fn aiortc_publishes_what_is_then_on_the_timeline() {
     let Some(python) = installed(&this_test(), &folder().join("requirements.txt")) else { return };
     let server = shared();
     for codec in ["VP8", "H264"] {
-        let said = publish(&python, &server, codec, &json!({"index_name": codec, "clip_mode": {}}));
+        let clips = json!({"clip_length_seconds": 0.5, "delay_seconds": 0.1});
+        let attach = json!({"index_name": codec, "clip_mode": clips});
+        let said = publish(&python, &server, codec, &attach);
         assert_eq!(
             (&said["status"], &said["trickled"], &said["ended"]),
             (&json!(201), &json!(204), &json!(200)),
@@ -62,7 +64,8 @@ fn aiortc_publishes_what_is_then_on_the_timeline() {
             let described = server.payloads(run, kind);
             assert_eq!(described.len(), 1, "{codec}: {kind} says once that nobody describes");
             assert_eq!(described[0]["description"], "(no inference provider configured)");
-            assert_eq!(described[0]["index_name"], codec);
+            let told = ["index_name", "provider", "semantic_error"].map(|name| &described[0][name]);
+            assert_eq!(told, [&json!(codec), &Value::Null, &Value::Null], "{codec}: {kind}");
         }
         let frames = server.payloads(run, "run_completed")[0]["frames"].as_u64().expect("a count");
         assert!((50..=120).contains(&frames), "{codec}: {frames} frames of at least 75");

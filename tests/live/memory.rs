@@ -1,5 +1,5 @@
-//! Descriptions that stand for more than one picture, outlive the session in a database, or change
-//! with the prompt; and what is told where no description comes.
+//! Descriptions that stand for more than one picture, or change with the prompt; and what is told where
+//! none comes of a model.
 
 use std::{
     io::{BufRead, BufReader},
@@ -12,21 +12,14 @@ use serde_json::{Value, json};
 
 use crate::support::{
     Running, Setup,
-    model::{Model, prompt},
-    onnx_runtime,
-    postgres::Postgres,
-    this_test, wait_until,
+    model::{Model, list, prompt},
+    onnx_runtime, this_test, wait_until,
     whip::{
         Publication, clip,
         shown::{pictures, says, scenes},
         sightline,
     },
 };
-
-/// The backend that says which scene it is shown.
-fn narrator() -> Model {
-    Model::start(|seen| says(&format!("the painted wall is that of scene {}", scenes(seen)), 0.9))
-}
 
 fn text<'a>(payload: &'a Value, field: &str) -> &'a str {
     payload[field].as_str().unwrap_or_default()
@@ -60,7 +53,9 @@ fn a_sidecar_tells_what_shows_nothing_new() {
 
 /// Publishes a scene that stands still and another one to a server that embeds as `embedding` says.
 fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
-    let model = narrator();
+    let model = Model::start(|seen| {
+        says(&format!("the painted wall is that of scene {}", scenes(seen)), 0.9)
+    });
     let setup = model.behind(Setup::temporary()).var("SERVICE_GATE_KEEPALIVE_FRAMES", "5");
     let server =
         embedding.iter().fold(setup, |setup, (name, value)| setup.var(name, value)).start();
@@ -110,33 +105,6 @@ fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
 }
 
 #[test]
-fn descriptions_are_in_the_database_while_the_session_lives() {
-    let Some(sightline) = sightline() else { return };
-    let postgres = Postgres::start();
-    let model = narrator();
-    let setup = model.behind(Setup::temporary());
-    let server = setup.var("SERVICE_DB_URL", &postgres.url()).start();
-    let file = clip::scenes("ABC", 0);
-    let attach = json!({"clip_mode": {"clip_length_seconds": 0.8, "delay_seconds": 0.2}});
-    let publication = Publication::start(&sightline, &server, &file, &attach, &["--loop"]);
-    let run = publication.run.clone();
-    postgres.wait_for("SELECT to_regclass('sightline_events') IS NOT NULL", "t");
-    for kind in ["vlm", "clip_vlm"] {
-        let seen = format!("SELECT count(*) >= 2 FROM sightline_events WHERE kind = '{kind}'");
-        postgres.wait_for(&seen, "t");
-    }
-    let state = server.get(&format!("/v1/runs/{run}/state")).json();
-    assert_eq!(state["state"], "processing", "{state}");
-    publication.interrupt();
-    publication.finish();
-    let copied = ["vlm", "clip_vlm"].map(|kind| server.payloads(&run, kind).len());
-    let all: usize = copied.iter().sum();
-    postgres.wait_for("SELECT count(*) FROM sightline_events", &all.to_string());
-    let rows = postgres.sql("SELECT seq || kind || payload FROM sightline_events ORDER BY seq");
-    assert!(!rows.contains("loop_detected") && !rows.contains("keyframe_stored"), "{rows}");
-}
-
-#[test]
 fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
     let Some(sightline) = sightline() else { return };
     // Half of the width and a quarter of the height is shown.
@@ -146,6 +114,8 @@ fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
         let words = if prompt(seen).contains("second words") { "second" } else { "first" };
         says(&format!("{words} words at {size} of scene {}", scenes(seen)), 0.9)
     });
+    // A session that names no model uses one that the backend has.
+    model.server.answer_probes(list(&["qwen3-vl-8b"]));
     let setup = model.behind(Setup::temporary());
     let server = setup.var("SERVICE_GATE_KEEPALIVE_FRAMES", "10").start();
     let file = clip::scenes("C", 0);
@@ -174,7 +144,10 @@ fn a_new_prompt_holds_from_the_frame_that_its_answer_names() {
         let words = if payload["frame_index"].as_u64() < Some(from) { "first" } else { "second" };
         let expected = format!("{words} words at 160x60 of scene C");
         assert_eq!(text(payload, "description"), expected, "from {from}: {payload}");
-        assert_eq!(payload["index_name"], "gate", "{payload}");
+        assert_eq!(
+            (&payload["index_name"], &payload["model"]),
+            (&json!("gate"), &json!("qwen3-vl-8b"))
+        );
     }
 }
 
@@ -202,42 +175,4 @@ fn a_picture_without_a_description_is_told_once() {
         assert!(first["attempts"].as_u64().is_some_and(|asked| asked >= 1), "{name}: {first}");
         assert_eq!(server.kinds(&run).last().map(String::as_str), Some("run_completed"), "{name}");
     }
-}
-
-/// Pictures are kept without a model to describe them, and that is told once.
-#[test]
-fn without_a_backend_the_timeline_says_so() {
-    let Some(sightline) = sightline() else { return };
-    let setup = Setup::temporary().var("SERVICE_GATE_KEEPALIVE_FRAMES", "0");
-    let server = setup.start();
-    let file = clip::scenes("ABC", 60);
-    let attach = json!({"clip_mode": {"clip_length_seconds": 0.5, "delay_seconds": 0.1}});
-    let publication = Publication::start(&sightline, &server, &file, &attach, &[]);
-    let run = publication.run.clone();
-    wait_until("a still of each scene, and clips", || {
-        let is_kept = server.payloads(&run, "keyframe_stored").len() >= 3;
-        is_kept && server.metric("service_live_undescribed_total") >= 6.0
-    });
-    publication.interrupt();
-    publication.finish();
-    for kind in ["vlm", "clip_vlm"] {
-        let told = server.payloads(&run, kind);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!(text(&told[0], "description"), "(no inference provider configured)");
-        assert!(told[0]["provider"].is_null() && told[0]["semantic_error"].is_null(), "{told:?}");
-    }
-}
-
-/// A session that names no model uses one that the backend has.
-#[test]
-fn without_a_name_a_model_that_is_listed_is_asked() {
-    let Some(sightline) = sightline() else { return };
-    let model = Model::start(|_| says("a wall", 0.9));
-    let listed = json!({"object": "list", "data": [{"id": "qwen3-vl-8b", "object": "model"}]});
-    model.server.answer_probes(Step::json(200, &listed));
-    let server = model.behind(Setup::temporary()).start();
-    let file = clip::scenes("AB", 0);
-    let (run, _) = Publication::start(&sightline, &server, &file, &json!({}), &[]).finish();
-    let told = server.payloads(&run, "vlm");
-    assert!(!told.is_empty() && told.iter().all(|one| one["model"] == "qwen3-vl-8b"), "{told:?}");
 }
