@@ -1,4 +1,4 @@
-//! Reasoning and who is asked: before all is decoded, another backend, and none that serves a model.
+//! Reasoning and who is asked: another backend, none that serves a model, and one that is away.
 
 use std::time::Instant;
 
@@ -6,29 +6,7 @@ use scripted_model::Step;
 use serde_json::json;
 
 use super::reason::{LARGE, finding, reason};
-use crate::support::{Setup, assert_has, is_of_frames, model::Model, wait_until};
-
-#[test]
-fn models_are_asked_before_the_source_is_decoded() {
-    let model = Model::start(|_| Step::hang());
-    let server = model.behind(Setup::temporary().clips()).start();
-    let run = server.create_run();
-    let more = json!({
-        "source_uri": "street.mp4", "max_frames": 1000, "chunk_size": 5,
-        "semantic_timeout_ms": 120_000,
-    });
-    std::thread::scope(|scope| {
-        let asking = scope.spawn(|| reason(&server, &run, &more));
-        wait_until("four are asked", || model.server.seen().len() == 4);
-        let mut kinds = server.kinds(&run);
-        kinds.retain(|kind| !is_of_frames(kind));
-        assert_eq!(kinds, ["run_created", "ingest_started"], "the rest is held back");
-        assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-        assert_eq!(asking.join().expect("no panic").status, 409);
-    });
-    let decoded = &server.payloads(&run, "frames_decoded")[0]["decoded_frames"];
-    assert!(decoded.as_u64().is_some_and(|frames| frames < 1000), "{decoded}");
-}
+use crate::support::{Setup, assert_has, model::Model};
 
 #[test]
 fn another_backend_answers_for_one_that_refuses_and_that_is_told() {

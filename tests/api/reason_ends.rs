@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::reason::{LARGE, MODEL, finding, load, reason, state};
 use crate::support::{
-    Server, Setup, assert_has,
+    Server, Setup, assert_has, is_of_frames,
     model::{Model, prompt},
     wait_until,
 };
@@ -130,8 +130,12 @@ fn with_reasonings(server: &Server, more: &Value, look: impl FnOnce(&[String])) 
 fn reasonings_held_back_by_their_models_are_shown_and_hold_up_no_ingest_and_no_other() {
     let model = Model::start(|_| Step::hang());
     let server = model.behind(Setup::temporary().clips()).start();
-    // Eighteen chunks, more than are asked about at once: decoding waits for answers.
-    let more = json!({"chunk_size": 5, "semantic_timeout_ms": 120_000});
+    // More chunks than are asked about at once, and more frames than a pipe holds: decoding waits for answers.
+    let more = json!({
+        "source_uri": "street.mp4", "max_frames": 1000, "chunk_size": 5,
+        "semantic_timeout_ms": 120_000,
+    });
+    let mut first = String::new();
     with_reasonings(&server, &more, |runs| {
         let record = |run: &String| server.record(run);
         let is_begun = |run: &&String| !record(run)["source_uri"].is_null();
@@ -140,12 +144,19 @@ fn reasonings_held_back_by_their_models_are_shown_and_hold_up_no_ingest_and_no_o
         });
         let begun = runs.iter().find(is_begun).expect("one has begun");
         let shown = record(begun);
-        assert_has(&shown, &json!({"source_uri": "talk.mp4", "source": "file", "model": MODEL}));
-        assert_eq!(server.payloads(begun, "ingest_started").len(), 1);
+        assert_has(&shown, &json!({"source_uri": "street.mp4", "source": "file", "model": MODEL}));
+        // A principal has no more under way.
+        wait_until("four are asked", || model.server.seen().len() == 4);
+        let mut kinds = server.kinds(begun);
+        kinds.retain(|kind| !is_of_frames(kind));
+        assert_eq!(kinds, ["run_created", "ingest_started"], "the rest is held back");
+        first.clone_from(begun);
         let other = server.create_run();
         let ingest = json!({"source_uri": "talk.mp4", "max_frames": 10});
         server.post_run(&other, "ingest", &ingest).assert_ok();
     });
+    let decoded = &server.payloads(&first, "frames_decoded")[0]["decoded_frames"];
+    assert!(decoded.as_u64().is_some_and(|frames| frames < 1000), "{decoded}");
     // One chunk each: its source is decoded long before a model answers, and makes room for the next.
     let more = json!({"max_frames": 10, "semantic_timeout_ms": 120_000});
     with_reasonings(&server, &more, |runs| {
