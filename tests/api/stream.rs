@@ -1,4 +1,4 @@
-//! Server-Sent Events over HTTP: frames, resuming, ends, ownership, bounds, the drain.
+//! Server-Sent Events over HTTP: frames, resuming, ends, places, the drain.
 
 use std::{
     io::{BufRead, BufReader},
@@ -141,11 +141,7 @@ fn a_stream_is_refused_by_name() {
     let run = server.create_run();
     let path = format!("/v1/runs/{run}/events/stream");
     for (query, last, field) in [
-        ("?after=x", None, "after"),
-        ("?after=-1", None, "after"),
         ("?after=1000", None, "after"),
-        ("?kind=unknown", None, "kind"),
-        ("?index=", None, "index"),
         ("?after=1&after=1", None, "after"),
         ("", Some("x"), "last-event-id"),
         ("", Some("1 "), ""),
@@ -163,8 +159,6 @@ fn a_stream_is_refused_by_name() {
     }
     let bad = server.call("GET", &path).header("last-event-id", "x").send();
     assert_eq!(bad.fields(), ["last-event-id"]);
-    assert_eq!(server.call("GET", &path).key(None).send().status, 401);
-    assert_eq!(server.call("GET", &path).key(Some(BOB)).send().status, 404);
     let held = [Stream::open(&server, &path, None), Stream::open(&server, &path, None)];
     let reply = server.get(&path).assert_refused(429, "rate_limited");
     assert!(reply.text.contains("close one") && !reply.header("retry-after").is_empty());
