@@ -101,31 +101,24 @@ fn assert_attributes(span: &Span, expected: &[(&str, &str)]) {
     }
 }
 
-/// A collector of what `act` has a server do, which has ended.
-fn traced(setup: Setup, act: impl FnOnce(&Server)) -> Collector {
+#[test]
+fn a_collector_gets_the_whole_path_of_an_ingest_and_each_question_to_a_model() {
     let (collector, addr, _runtime) = collector();
+    let models = models();
+    let setup = models.behind(Setup::temporary().clips());
     let mut server = setup.var("SERVICE_TRACES_ENDPOINT", &format!("http://{addr}")).start();
-    act(&server);
+    let run = server.create_run();
+    let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
+    let call = call.header("traceparent", &format!("00-{TRACE}-{CALLER}-01"));
+    let ingest = json!({ "source_uri": "talk.mp4", "max_frames": 30 });
+    let ingested = call.json(&ingest).send().assert_ok();
+    let unsampled = format!("00-{}-{CALLER}-00", "1".repeat(32));
+    server.call("GET", "/v1/runs").header("traceparent", &unsampled).send().assert_ok();
+    let reasoned = ask_models(&server);
     server.terminate();
     assert!(server.wait(Duration::from_secs(30)).success());
-    collector
-}
-
-#[test]
-fn a_collector_gets_the_whole_path_of_an_ingest() {
-    let mut ingest = None;
-    let collector = traced(Setup::temporary().clips(), |server| {
-        let run = server.create_run();
-        let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
-        let call = call.header("traceparent", &format!("00-{TRACE}-{CALLER}-01"));
-        let ingested =
-            call.json(&json!({ "source_uri": "talk.mp4", "max_frames": 30 })).send().assert_ok();
-        let unsampled = format!("00-{}-{CALLER}-00", "1".repeat(32));
-        server.call("GET", "/v1/runs").header("traceparent", &unsampled).send().assert_ok();
-        ingest = Some((run, ingested));
-    });
-    let (run, ingested) = ingest.expect("answered");
     let spans = collector.spans.lock().expect("no panic").clone();
+    check_questions(&spans, &reasoned);
     let ours: Vec<&Span> = spans.iter().filter(|span| hex(&span.trace_id) == TRACE).collect();
     let by_name: HashMap<&str, &Span> = ours.iter().map(|span| (&*span.name, *span)).collect();
     let request = by_name["POST /v1/runs/{id}/ingest"];
@@ -165,23 +158,23 @@ fn models() -> Model {
     })
 }
 
-#[test]
-fn each_question_to_a_model_is_a_span_in_the_words_of_the_conventions() {
-    let models = models();
-    let mut run = String::new();
-    let collector = traced(models.behind(Setup::temporary().clips()), |server| {
-        for (model, status) in [("qwen3-vl-4b", 200), ("gemma-3-4b", 500)] {
-            let body = json!({"model": model, "prompt": "private words", "max_tokens": 9});
-            assert_eq!(server.post("/v1/infer", &body).status, status, "{model}");
-        }
-        run = server.create_run();
-        let body = json!({
-            "source_uri": "talk.mp4", "model": "qwen3-vl-32b", "max_frames": 60, "chunk_size": 20,
-            "semantic_prompt": "private words", "second_pass_model": "qwen3-vl-8b",
-        });
-        server.post_run(&run, "reason", &body).assert_ok();
+/// Has every one of the models asked; returns the run that reasoned.
+fn ask_models(server: &Server) -> String {
+    for (model, status) in [("qwen3-vl-4b", 200), ("gemma-3-4b", 500)] {
+        let body = json!({"model": model, "prompt": "private words", "max_tokens": 9});
+        assert_eq!(server.post("/v1/infer", &body).status, status, "{model}");
+    }
+    let run = server.create_run();
+    let body = json!({
+        "source_uri": "talk.mp4", "model": "qwen3-vl-32b", "max_frames": 60, "chunk_size": 20,
+        "semantic_prompt": "private words", "second_pass_model": "qwen3-vl-8b",
     });
-    let spans = collector.spans.lock().expect("no panic").clone();
+    server.post_run(&run, "reason", &body).assert_ok();
+    run
+}
+
+/// Each question is a span in the words of the conventions.
+fn check_questions(spans: &[Span], run: &str) {
     let named = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
     let answered = named("chat qwen3-vl-4b")[0];
     let expected = [
@@ -219,7 +212,7 @@ fn each_question_to_a_model_is_a_span_in_the_words_of_the_conventions() {
             ("gen_ai.response.model", "qwen3-vl-8b"),
             ("gen_ai.usage.input_tokens", "24"),
             ("gen_ai.output.type", "json"),
-            ("run", &*run),
+            ("run", run),
         ];
         assert_attributes(chunk, &expected);
     }
