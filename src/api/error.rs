@@ -8,6 +8,7 @@ mod answer;
 use ::infer::scheduler::AdmissionError;
 use media::{ErrorKind, JobId};
 use timeline::TimelineError;
+use transport::webrtc::SdpFragError;
 use worker::WorkerError;
 
 use super::{infer, prelude::*, rate_limit::exceeded};
@@ -24,7 +25,7 @@ use crate::{
     deliver::{search::SearchFailure, sse::StreamRefusal, webhook::WebhookError},
     record::{
         inference::InferenceError,
-        live::{LiveError, PatchError, PromptError},
+        live::{LiveError, PromptError},
         recording::RecordError,
         runner::IngestError,
     },
@@ -130,7 +131,7 @@ pub enum ApiError {
     #[error("{0}")]
     Live(LiveError),
     #[error("{0}")]
-    Fragment(PatchError),
+    Fragment(SdpFragError),
     #[error("{0}")]
     Prompt(PromptError),
     /// Bug of the server.
@@ -246,7 +247,7 @@ impl ApiError {
                 (StatusCode::SERVICE_UNAVAILABLE, "metrics_unavailable")
             }
             ApiError::Plain(status, _) => (*status, "plain"),
-            ApiError::Fragment(PatchError::TagMissing) => {
+            ApiError::Fragment(SdpFragError::TagMissing) => {
                 (StatusCode::PRECONDITION_REQUIRED, "precondition_required")
             }
             ApiError::Fragment(error) if error.kind() == ErrorKind::Conflict => {

@@ -70,7 +70,7 @@ pub use description_worker::Instruction;
 pub use health::Word;
 pub use memory_budget::{MemoryBudget, MemoryExhausted, MemoryReservation, SESSION_BYTES};
 pub use prompt_updates::PromptError;
-pub use session::{EndReason, LiveSession, PatchError};
+pub use session::{EndReason, LiveSession};
 pub use settings::{IceServer, LiveConfig};
 
 /// Maximum sessions on the port, including offers that have not connected.

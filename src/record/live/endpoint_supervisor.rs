@@ -159,7 +159,7 @@ mod tests {
                 Some(SessionEvent::Failed(SessionFailure::PortEnded)),
                 "its session ends"
             );
-            assert!(link.trickle("candidate:").is_err());
+            assert!(link.patch("candidate:", None).is_err());
             let answered = async {
                 loop {
                     match port.answer(OFFER, Box::new(sink(&metrics).0)) {

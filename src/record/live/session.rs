@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use media::{Codec, ErrorKind, RequestId, SessionId};
+use media::{Codec, RequestId, SessionId};
 use parking_lot::Mutex;
 use timeline::{Event, JsonText, RunCompleted, RunDeleted, RunFailed};
 use tokio::{
@@ -64,25 +64,6 @@ pub enum EndReason {
     Shutdown,
     /// The session failed; the reason, for its owner.
     Failed(String),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PatchError {
-    #[error("an ICE restart needs If-Match: the ETag of the session, or *")]
-    TagMissing,
-    #[error("precondition failed: the condition does not match the current state")]
-    TagOther,
-    #[error(transparent)]
-    Fragment(#[from] SdpFragError),
-}
-
-impl PatchError {
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            PatchError::TagMissing | PatchError::TagOther => ErrorKind::Conflict,
-            PatchError::Fragment(error) => error.kind(),
-        }
-    }
 }
 
 pub struct LiveSession {
@@ -169,28 +150,13 @@ impl LiveSession {
         Sample { at, packets, pictures: self.shared.pictures(at) }
     }
 
-    /// Applies an SDP fragment of the publisher: candidates, or an ICE restart, whose answer is
-    /// returned. `tag` is the entity tag that the publisher sent; `*` matches any.
+    /// Applies an SDP fragment of the publisher, as [`Link::patch`] does.
     pub fn patch(
         &self,
         fragment: &str,
         tag: Option<&[u8]>,
-    ) -> Result<Option<IceRestartAnswer>, PatchError> {
-        let link = self.link.lock();
-        let link = link.as_ref().ok_or(SdpFragError::Ended)?;
-        let restarts = link.is_restart(fragment);
-        match tag {
-            None if restarts => return Err(PatchError::TagMissing),
-            Some(tag) if tag != b"*" && tag != link.etag().as_bytes() => {
-                return Err(PatchError::TagOther);
-            }
-            _ => {}
-        }
-        if restarts {
-            return Ok(Some(link.restart(fragment)?));
-        }
-        link.trickle(fragment)?;
-        Ok(None)
+    ) -> Result<Option<IceRestartAnswer>, SdpFragError> {
+        self.link.lock().as_ref().ok_or(SdpFragError::Ended)?.patch(fragment, tag)
     }
 
     /// Adds the connection's counts since the last call to `metrics`.

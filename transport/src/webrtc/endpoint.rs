@@ -7,7 +7,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread::JoinHandle,
@@ -212,30 +212,33 @@ impl Drop for SessionHandle {
 }
 
 impl SessionHandle {
-    /// Checks trickled candidates: a fragment of RFC 8840 or a bare candidate line.
-    pub fn trickle(&self, fragment: &str) -> Result<(), SdpFragError> {
-        let fragment = self.read(fragment)?;
-        match fragment.ufrag {
-            Some(ufrag) if ufrag != self.ice().remote.ufrag => Err(SdpFragError::OtherSession),
-            _ => Ok(()),
+    /// Applies a fragment of RFC 8840 or a bare candidate line: candidates, which are only checked, or an ICE
+    /// restart, i.e. new credentials, whose answer is returned. `tag` is the entity tag that the peer sent; `*`
+    /// matches any. The old pair carries media until the peer has nominated a new one.
+    pub fn patch(
+        &self,
+        fragment: &str,
+        tag: Option<&[u8]>,
+    ) -> Result<Option<IceRestartAnswer>, SdpFragError> {
+        let fragment = SdpFragment::parse(fragment);
+        let mut ice = self.ice.lock().unwrap_or_else(PoisonError::into_inner);
+        let ufrag = fragment.as_ref().ok().and_then(|fragment| fragment.ufrag.as_ref());
+        let restarts = ufrag.is_some_and(|ufrag| *ufrag != ice.remote.ufrag);
+        match tag {
+            None if restarts => return Err(SdpFragError::TagMissing),
+            Some(tag) if tag != b"*" && tag != ice.etag.as_bytes() => {
+                return Err(SdpFragError::TagOther);
+            }
+            _ => {}
         }
-    }
-
-    /// Returns true if a fragment requests an ICE restart, i.e. has new credentials.
-    pub fn is_restart(&self, fragment: &str) -> bool {
-        SdpFragment::parse(fragment).is_ok_and(|fragment| {
-            fragment.ufrag.is_some_and(|ufrag| ufrag != self.ice().remote.ufrag)
-        })
-    }
-
-    /// Restarts ICE. The old pair carries media until the peer has nominated a new one.
-    pub fn restart(&self, fragment: &str) -> Result<IceRestartAnswer, SdpFragError> {
-        let fragment = self.read(fragment)?;
-        let ufrag = fragment.ufrag.ok_or(SdpFragError::Missing("a=ice-ufrag"))?;
-        let pwd = fragment.pwd.ok_or(SdpFragError::Missing("a=ice-pwd"))?;
-        let mut ice = self.ice();
+        if self.state.ended.load(Relaxed) || self.shared.ended.load(Relaxed) {
+            return Err(SdpFragError::Ended);
+        }
+        let SdpFragment { ufrag, pwd, .. } = fragment?;
+        let Some(ufrag) = ufrag.filter(|_| restarts) else { return Ok(None) };
+        let pwd = pwd.ok_or(SdpFragError::Missing("a=ice-pwd"))?;
         // RFC 8445 9: a restart changes both ufrag and password.
-        if ufrag == ice.remote.ufrag || pwd == ice.remote.pwd {
+        if pwd == ice.remote.pwd {
             return Err(SdpFragError::OtherSession);
         }
         let remote = IceCredentials { ufrag, pwd };
@@ -247,12 +250,7 @@ impl SessionHandle {
             return Err(SdpFragError::Busy);
         }
         *ice = IceSession { remote, etag: etag.clone() };
-        Ok(IceRestartAnswer { sdpfrag, etag })
-    }
-
-    /// Returns the entity tag of the current ICE session, quotes included.
-    pub fn etag(&self) -> String {
-        self.ice().etag.clone()
+        Ok(Some(IceRestartAnswer { sdpfrag, etag }))
     }
 
     /// Asks the peer for a keyframe, unless it was asked a moment ago.
@@ -266,17 +264,6 @@ impl SessionHandle {
     /// Returns the counts of the session.
     pub fn counts(&self) -> SessionStats {
         self.state.snapshot()
-    }
-
-    fn ice(&self) -> MutexGuard<'_, IceSession> {
-        self.ice.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    fn read(&self, fragment: &str) -> Result<SdpFragment, SdpFragError> {
-        if self.state.ended.load(Relaxed) || self.shared.ended.load(Relaxed) {
-            return Err(SdpFragError::Ended);
-        }
-        SdpFragment::parse(fragment)
     }
 }
 

@@ -64,7 +64,13 @@ pub enum SdpFragError {
     Malformed { line: usize, problem: &'static str },
     #[error("the fragment has more than {0} candidates")]
     TooMany(usize),
-    /// The credentials are neither the current ones nor, in a restart, both new.
+    /// An ICE restart without the entity tag of the ICE session that it ends.
+    #[error("an ICE restart needs If-Match: the ETag of the session, or *")]
+    TagMissing,
+    /// The entity tag is of another ICE session.
+    #[error("precondition failed: the condition does not match the current state")]
+    TagOther,
+    /// The credentials of a restart are not both new.
     #[error("the fragment is of another ICE session")]
     OtherSession,
     #[error("the fragment has no {0}")]
@@ -81,7 +87,9 @@ impl SdpFragError {
     /// Returns the kind of the failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            SdpFragError::OtherSession => ErrorKind::Conflict,
+            SdpFragError::TagMissing | SdpFragError::TagOther | SdpFragError::OtherSession => {
+                ErrorKind::Conflict
+            }
             SdpFragError::Ended => ErrorKind::NotFound,
             SdpFragError::Busy => ErrorKind::Exhausted,
             SdpFragError::Random => ErrorKind::Unavailable,

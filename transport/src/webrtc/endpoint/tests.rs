@@ -174,21 +174,17 @@ fn handles_refuse_what_they_cannot_do() {
     let client = Client::new("theirs", Instant::now());
     let (session, answer) = port.answer(&client.offer(), Box::new(Deaf)).expect("answered");
     assert_eq!(port.answer(&client.offer(), Box::new(Deaf)).err(), Some(OfferError::Full(1)));
-    assert_eq!(session.etag(), answer.etag);
-    let candidate = "a=ice-ufrag:theirs\r\na=candidate:1 1 udp 1 192.0.2.1 9 typ host\r\n";
-    assert_eq!(session.trickle(candidate), Ok(()));
-    assert!(!session.is_restart(candidate));
+    let half = "a=ice-ufrag:other\r\na=ice-pwd:a-password-of-the-client\r\n";
+    assert_eq!(session.patch(half, Some(b"*")).err(), Some(SdpFragError::OtherSession));
     let other = "a=ice-ufrag:other\r\na=ice-pwd:0123456789012345678901\r\n";
-    assert!(session.is_restart(other));
-    assert_eq!(session.trickle(other), Err(SdpFragError::OtherSession));
-    let restarted = session.restart(other).expect("restarted");
+    let restarted = session.patch(other, Some(answer.etag.as_bytes())).expect("restarted");
+    let restarted = restarted.expect("an answer");
     assert_ne!(restarted.etag, answer.etag);
-    assert_eq!(session.etag(), restarted.etag);
     assert!(
         restarted.sdpfrag.contains("a=ice-ufrag:") && restarted.sdpfrag.contains("a=candidate:")
     );
-    assert!(matches!(session.restart(other), Err(SdpFragError::OtherSession)));
-    assert_eq!(session.trickle(other), Ok(()), "it is the current one now");
+    let again = session.patch(other, Some(restarted.etag.as_bytes())).expect("the current one");
+    assert!(again.is_none(), "nothing is new in it");
     session.request_keyframe();
     drop(session);
     wait_until_free(&port);
@@ -203,7 +199,7 @@ fn a_port_that_is_dropped_ends_its_sessions_and_its_thread() {
     assert_eq!(live.next_told(), SessionEvent::Connected);
     drop(port);
     assert_eq!(live.next_told(), SessionEvent::Failed(crate::webrtc::SessionFailure::PortEnded));
-    assert_eq!(live.session.trickle("candidate:"), Err(SdpFragError::Ended));
+    assert_eq!(live.session.patch("candidate:", None).err(), Some(SdpFragError::Ended));
 }
 
 #[test]
@@ -220,7 +216,7 @@ fn a_thread_that_fails_says_so_to_everyone() {
     UdpSocket::bind(port.local_addr()).expect("its address is free");
     let offer = Client::new("theirs", Instant::now()).offer();
     assert_eq!(port.answer(&offer, Box::new(Deaf)).err(), Some(OfferError::Ended));
-    assert_eq!(live.session.trickle("candidate:"), Err(SdpFragError::Ended));
+    assert_eq!(live.session.patch("candidate:", None).err(), Some(SdpFragError::Ended));
 }
 
 #[test]
@@ -254,7 +250,7 @@ fn half_open(port: &WebRtcEndpoint, offer: &str) {
     }
     println!("{} bytes for each half-open offer", (resident_bytes() - before) / 10_000);
     wait_until_free(port);
-    assert!(sessions.iter().all(|session| session.trickle("candidate:").is_err()));
+    assert!(sessions.iter().all(|session| session.patch("candidate:", None).is_err()));
 }
 
 /// Returns the anonymous memory of this process in bytes.
