@@ -37,7 +37,6 @@ mod stats;
 mod stun;
 #[cfg(test)]
 mod test_publisher;
-mod timers;
 mod token_bucket;
 mod twcc;
 mod video_track;

@@ -62,6 +62,8 @@ pub(super) struct Session {
     is_reached: bool,
     /// True if a datagram or command arrived since the last `poll_output`.
     pub(super) touched: bool,
+    /// Time of the session's entry in the timers of its table.
+    pub(super) timer: Option<Instant>,
 }
 
 impl Session {
@@ -92,6 +94,7 @@ impl Session {
             ended: None,
             is_reached: false,
             touched: false,
+            timer: None,
         }
     }
 

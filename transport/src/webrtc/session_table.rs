@@ -5,7 +5,7 @@
 //! socket.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeSet, HashMap, hash_map::Entry},
     net::SocketAddr,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
@@ -23,7 +23,6 @@ use super::{
     socket::CandidatePair,
     stats::DropReason,
     stun::{BindingRequest, StunParseError},
-    timers::TimerQueue,
 };
 
 /// Shortest delay of a session's next poll, so that no session can keep the thread from the others.
@@ -59,7 +58,8 @@ pub(super) struct SessionTable {
     users: HashMap<String, u64>,
     addresses: HashMap<SocketAddr, Owner>,
     sources: AuthFailureLimiter,
-    timers: TimerQueue,
+    /// Next poll of each session, ordered by time.
+    timers: BTreeSet<(Instant, u64)>,
     touched: Vec<u64>,
     send_buffer: SendBuffer,
 }
@@ -79,7 +79,7 @@ impl SessionTable {
             users: HashMap::new(),
             addresses: HashMap::new(),
             sources: AuthFailureLimiter::new(now),
-            timers: TimerQueue::default(),
+            timers: BTreeSet::new(),
             touched: Vec::new(),
             send_buffer: SendBuffer::default(),
         }
@@ -87,7 +87,7 @@ impl SessionTable {
 
     /// Returns the time at which [`SessionTable::flush_session`] is next needed.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.timers.next()
+        self.timers.first().map(|(at, _)| *at)
     }
 
     pub(super) fn handle_command(&mut self, now: Instant) {
@@ -118,9 +118,10 @@ impl SessionTable {
         self.users.insert(opening.local.ufrag.clone(), id);
         // A collision of own SSRCs is harmless, because each session has its own keys.
         let us = random::number().map_or(1, |number| number as u32);
-        let peer = Session::new(opening, us, &self.settings, now);
-        self.timers.arm(id, peer.deadline());
-        self.peers.insert(id, Box::new(peer));
+        let mut peer = Box::new(Session::new(opening, us, &self.settings, now));
+        let at = peer.deadline();
+        arm(&mut self.timers, id, &mut peer, at);
+        self.peers.insert(id, peer);
     }
 
     /// Assigns an address after an authenticated check: to the newest session, since a client may reuse its
@@ -259,8 +260,10 @@ impl SessionTable {
 
     /// Polls the sessions with new input and those whose timers have expired.
     pub(super) fn flush_session(&mut self, now: Instant) {
-        while let Some(id) = self.timers.due(now) {
+        while let Some((_, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.pop_first();
             if let Some(peer) = self.peers.get_mut(&id) {
+                peer.timer = None;
                 touch(&mut self.touched, id, peer);
             }
         }
@@ -271,7 +274,7 @@ impl SessionTable {
             match peer.ended {
                 None => {
                     let at = peer.deadline().max(now + SOONEST);
-                    self.timers.arm(id, at);
+                    arm(&mut self.timers, id, peer, at);
                 }
                 Some(told) => self.remove(id, Some(told), now),
             }
@@ -282,7 +285,9 @@ impl SessionTable {
     fn remove(&mut self, id: u64, told: Option<SessionEvent>, now: Instant) {
         let Some(mut peer) = self.peers.remove(&id) else { return };
         peer.close(told, &mut self.send_buffer, now);
-        self.timers.disarm(id);
+        if let Some(at) = peer.timer {
+            self.timers.remove(&(at, id));
+        }
         for ufrag in peer.agent.ufrags() {
             if self.users.get(ufrag) == Some(&id) {
                 self.users.remove(ufrag);
@@ -307,6 +312,18 @@ impl SessionTable {
     pub(super) fn send(&mut self, each: impl FnMut(CandidatePair, &[u8])) {
         self.send_buffer.drain(each);
     }
+}
+
+/// Schedules a poll of a session no later than `at`. An earlier entry stays: an early poll costs less than moving
+/// the entry with every packet.
+fn arm(timers: &mut BTreeSet<(Instant, u64)>, id: u64, peer: &mut Session, at: Instant) {
+    if peer.timer.is_some_and(|armed| armed <= at) {
+        return;
+    }
+    if let Some(later) = peer.timer.replace(at) {
+        timers.remove(&(later, id));
+    }
+    timers.insert((at, id));
 }
 
 /// Marks a session for the next poll.
