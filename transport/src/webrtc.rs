@@ -20,7 +20,6 @@ mod interfaces;
 #[cfg(test)]
 #[path = "webrtc/tests/oracles.rs"]
 mod oracles;
-mod panic_guard;
 mod random;
 mod receiver_report;
 mod rtcp;

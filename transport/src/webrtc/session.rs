@@ -4,18 +4,18 @@
 //! ends once, with one event, and that media of a peer without keys costs only a look at its first bytes.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use super::{
-    EndpointConfig, SessionEvent, SessionHandler,
+    EndpointConfig, SessionEvent, SessionFailure, SessionHandler,
     codecs::PayloadKind,
     command_queue::NewSession,
     dtls::{DtlsError, DtlsIdentity, DtlsOutcome, DtlsTransport},
     fingerprint::CertificateFingerprint,
     ice::{CheckOutcome, IceAgent},
-    panic_guard::PanicGuardedHandler,
     rtcp::{self, RtcpEvent},
     rtcp_feedback::RtcpFeedback,
     send_buffer::SendBuffer,
@@ -36,6 +36,35 @@ const BYTES: BucketRate =
     BucketRate { burst: PEER_BYTES_A_SECOND as f32, a_second: PEER_BYTES_A_SECOND as f32 };
 /// Smallest cost charged per packet, in bytes: at most 8,000 packets per second.
 const PACKET_BYTES_MIN: f32 = 500.0;
+
+/// Handler of a session, whose panic ends that session alone; `None` once it has panicked.
+struct PanicGuardedHandler(Option<Box<dyn SessionHandler>>);
+
+impl PanicGuardedHandler {
+    /// Calls the handler. A handler that panics is dropped and never called again.
+    fn call(&mut self, call: impl FnOnce(&mut dyn SessionHandler)) -> Result<(), SessionFailure> {
+        let sink = self.0.as_deref_mut().ok_or(SessionFailure::Sink)?;
+        if catch_unwind(AssertUnwindSafe(|| call(sink))).is_ok() {
+            return Ok(());
+        }
+        tracing::error!("the sink of a WebRTC session panicked");
+        self.give_up();
+        Err(SessionFailure::Sink)
+    }
+
+    fn give_up(&mut self) {
+        let sink = self.0.take();
+        if catch_unwind(AssertUnwindSafe(|| drop(sink))).is_err() {
+            tracing::error!("the sink of a WebRTC session panicked when it was dropped");
+        }
+    }
+}
+
+impl Drop for PanicGuardedHandler {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
 
 pub(super) struct Session {
     pub(super) agent: IceAgent,
@@ -84,7 +113,7 @@ impl Session {
             video: VideoTrack::new(negotiated.payloads, negotiated.video),
             feedback,
             numbers,
-            sink: PanicGuardedHandler::new(sink),
+            sink: PanicGuardedHandler(Some(sink)),
             bytes: TokenBucket::full(BYTES, now),
             state,
             counts: SessionStats::default(),
