@@ -16,7 +16,6 @@ mod event_loop;
 mod fingerprint;
 pub mod fuzz;
 mod ice;
-mod interfaces;
 #[cfg(test)]
 #[path = "webrtc/tests/oracles.rs"]
 mod oracles;

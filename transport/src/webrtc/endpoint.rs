@@ -5,12 +5,14 @@
 //! reported.
 
 use std::{
-    net::{IpAddr, SocketAddr},
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread::JoinHandle,
+    time::Instant,
 };
 
 use super::{
@@ -23,12 +25,16 @@ use super::{
     sdp::SdpOffer,
     sdp_answer::{self, IceCredentials, LocalParameters},
     sdpfrag::{self, SdpFragment},
+    session_table::SessionTable,
     socket::UdpEndpointSocket,
     stats::SharedSessionStats,
 };
 
 /// Stack size of the thread: the DTLS parser recurses per fragment, and handlers run on the stack.
 const STACK_BYTES: usize = 4 << 20;
+/// Documentation addresses: the route to them is the default route; nothing is sent.
+const FAR_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const FAR_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
 
 /// WebRTC endpoint; clones share it. Dropping the last clone ends its thread and closes the socket.
 #[derive(Clone)]
@@ -74,12 +80,13 @@ impl WebRtcEndpoint {
         let candidates = candidates(&settings, local)?.into();
         let shared = Arc::new(CommandQueue::new()?);
         let gone = shared.gone.clone().drop_guard();
-        let driver = EndpointThread::new(
-            socket,
+        let sessions = SessionTable::new(
             Arc::clone(&shared),
             Arc::clone(&identity),
             settings.clone(),
+            Instant::now(),
         );
+        let driver = EndpointThread { socket, shared: Arc::clone(&shared), sessions };
         let thread = std::thread::Builder::new()
             .name("webrtc".to_owned())
             .stack_size(STACK_BYTES)
@@ -183,9 +190,33 @@ fn candidates(
     } else if !local.ip().is_unspecified() {
         vec![local.ip()]
     } else {
-        super::interfaces::addresses(local.is_ipv6())?
+        reachable(local.is_ipv6())?
     };
     Ok(addresses.into_iter().map(|ip| SocketAddr::new(ip, local.port())).collect())
+}
+
+/// Returns the source address of each family's default route, or loopback without a route. The choice by
+/// route excludes container bridges and tunnels, which no peer can reach.
+fn reachable(both: bool) -> io::Result<Vec<IpAddr>> {
+    let mut found = Vec::from_iter(leaving(Ipv4Addr::UNSPECIFIED.into(), FAR_V4)?);
+    if both {
+        found.extend(leaving(Ipv6Addr::UNSPECIFIED.into(), FAR_V6)?);
+    }
+    if found.is_empty() {
+        found.push(Ipv4Addr::LOCALHOST.into());
+    }
+    Ok(found)
+}
+
+/// Returns the source address for `to`. Connecting a UDP socket sends nothing.
+fn leaving(from: IpAddr, to: IpAddr) -> io::Result<Option<IpAddr>> {
+    // A machine without the family, or without a route in it, has no such address.
+    let Ok(socket) = UdpSocket::bind(SocketAddr::new(from, 0)) else { return Ok(None) };
+    if socket.connect(SocketAddr::new(to, 9)).is_err() {
+        return Ok(None);
+    }
+    let address = socket.local_addr()?.ip();
+    Ok((!address.is_unspecified()).then_some(address))
 }
 
 struct IceSession {

@@ -10,8 +10,8 @@ use std::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
-    EndpointConfig, command_queue::CommandQueue, dtls::DtlsIdentity, session_table::SessionTable,
-    socket::UdpEndpointSocket, stats::DropReason,
+    command_queue::CommandQueue, session_table::SessionTable, socket::UdpEndpointSocket,
+    stats::DropReason,
 };
 
 /// Socket reads between two checks of commands and timers: 512 buffers, as many full-sized packets as a
@@ -28,9 +28,9 @@ const FAILURES_MAX: u32 = 8;
 const BROKEN: Duration = Duration::from_millis(100);
 
 pub(super) struct EndpointThread {
-    socket: UdpEndpointSocket,
-    shared: Arc<CommandQueue>,
-    sessions: SessionTable,
+    pub(super) socket: UdpEndpointSocket,
+    pub(super) shared: Arc<CommandQueue>,
+    pub(super) sessions: SessionTable,
 }
 
 impl Drop for EndpointThread {
@@ -41,16 +41,6 @@ impl Drop for EndpointThread {
 }
 
 impl EndpointThread {
-    pub(super) fn new(
-        socket: UdpEndpointSocket,
-        shared: Arc<CommandQueue>,
-        identity: Arc<DtlsIdentity>,
-        settings: EndpointConfig,
-    ) -> EndpointThread {
-        let sessions = SessionTable::new(Arc::clone(&shared), identity, settings, Instant::now());
-        EndpointThread { socket, shared, sessions }
-    }
-
     pub(super) fn run(mut self) {
         if catch_unwind(AssertUnwindSafe(|| self.serve())).is_err() {
             tracing::error!("the WebRTC receiver panicked: every session of it ends");

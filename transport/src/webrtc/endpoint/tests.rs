@@ -2,9 +2,8 @@
 //! simulated in full.
 
 use std::{
-    net::UdpSocket,
     sync::mpsc::{Receiver, SyncSender, sync_channel},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::*;
@@ -144,6 +143,15 @@ fn wait_until_free(port: &WebRtcEndpoint) {
     while port.counts().sessions() > 0 {
         assert!(Instant::now() < deadline, "every session is freed within two minutes");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn there_is_always_an_address_and_never_an_unspecified_one() {
+    for both in [false, true] {
+        let found = reachable(both).expect("sockets can be made");
+        assert!(!found.is_empty());
+        assert!(found.iter().all(|address| !address.is_unspecified()), "{found:?}");
     }
 }
 
