@@ -24,7 +24,7 @@ use media::{AccessUnit, WallTime};
 pub(crate) use depacketize::parameter_sets;
 pub(crate) use jitter_estimate::JitterEstimator;
 pub use packet::RtpPacket;
-pub(crate) use packet::extension;
+pub(crate) use packet::{extension, split};
 pub use receiver::{ReceiverStats, RtpReceiver};
 
 /// Largest access unit, in bytes.

@@ -20,21 +20,35 @@ pub struct RtpPacket<'a> {
     pub payload: &'a [u8],
 }
 
+/// Packet behind its header and its extension.
+pub(crate) struct Split<'a> {
+    header: &'a [u8; HEADER_BYTES],
+    /// Profile and content of the header extension.
+    extension: Option<(u16, &'a [u8])>,
+    /// Payload and padding.
+    pub(crate) rest: &'a [u8],
+}
+
+/// Splits a whole packet; `None` if the version is not 2 or the header does not fit.
+pub(crate) fn split(bytes: &[u8]) -> Option<Split<'_>> {
+    let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+    if header[0] >> 6 != 2 {
+        return None;
+    }
+    let rest = rest.get(4 * usize::from(header[0] & 0x0f)..)?;
+    if header[0] & 0x10 == 0 {
+        return Some(Split { header, extension: None, rest });
+    }
+    let (&[high, low, words @ ..], rest) = rest.split_first_chunk::<4>()?;
+    let (content, rest) = rest.split_at_checked(4 * usize::from(u16::from_be_bytes(words)))?;
+    Some(Split { header, extension: Some((u16::from_be_bytes([high, low]), content)), rest })
+}
+
 impl<'a> RtpPacket<'a> {
     /// Parses a whole decrypted datagram; `None` if the version is not 2, or if the header or the padding,
     /// which has a byte at least, does not fit.
     pub fn parse(bytes: &'a [u8]) -> Option<RtpPacket<'a>> {
-        let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-        if header[0] >> 6 != 2 {
-            return None;
-        }
-        let sources = usize::from(header[0] & 0x0f);
-        let mut payload = rest.get(4 * sources..)?;
-        if header[0] & 0x10 != 0 {
-            let (head, after) = payload.split_first_chunk::<4>()?;
-            let words = usize::from(u16::from_be_bytes([head[2], head[3]]));
-            payload = after.get(4 * words..)?;
-        }
+        let Split { header, rest: mut payload, .. } = split(bytes)?;
         if header[0] & 0x20 != 0 {
             let padding = payload.last().copied().filter(|padding| *padding > 0)?;
             payload = &payload[..payload.len().checked_sub(usize::from(padding))?];
@@ -67,13 +81,8 @@ impl<'a> RtpPacket<'a> {
 /// Returns the header extension `id` of a whole packet, in one-byte or two-byte form (RFC 8285 4.2, 4.3);
 /// `None` if absent.
 pub(crate) fn extension(bytes: &[u8], id: u8) -> Option<&[u8]> {
-    let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-    if header[0] & 0x10 == 0 {
-        return None;
-    }
-    let (head, rest) = rest.get(4 * usize::from(header[0] & 0x0f)..)?.split_first_chunk::<4>()?;
-    let mut rest = rest.get(..4 * usize::from(u16::from_be_bytes([head[2], head[3]])))?;
-    let has_short_names = match u16::from_be_bytes([head[0], head[1]]) {
+    let (profile, mut rest) = split(bytes)?.extension?;
+    let has_short_names = match profile {
         0xbede => true,
         0x1000..=0x100f => false,
         _ => return None,

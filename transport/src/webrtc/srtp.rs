@@ -15,6 +15,7 @@ use self::{
     replay::ReplayWindow,
 };
 use super::stats::DropReason;
+use crate::rtp;
 
 /// Most SSRCs per session: video, RTX, and those of an encoder that was restarted a few times.
 const SOURCES_MAX: usize = 16;
@@ -22,8 +23,6 @@ const SOURCES_MAX: usize = 16;
 const FAILURES_MAX: u32 = 16;
 /// Packets per rollover of the sequence number.
 const ROLLOVER: u64 = 1 << 16;
-/// RTP header without CSRCs, in bytes.
-const RTP_HEADER_BYTES: usize = 12;
 /// RTCP header with the sender's SSRC, which stays in the clear, in bytes.
 const RTCP_HEADER_BYTES: usize = 8;
 /// Flag and index that SRTCP appends, in bytes.
@@ -122,7 +121,8 @@ pub(super) fn open(profile: SrtpProfile, material: &[u8]) -> Option<(SrtpReceive
 impl SrtpReceiver {
     /// Decrypts an RTP packet in place and returns it without its tag.
     pub(super) fn media<'a>(&mut self, packet: &'a mut [u8]) -> Result<&'a [u8], DropReason> {
-        let header = rtp_header_bytes(packet).ok_or(DropReason::MediaMalformed)?;
+        let split = rtp::split(packet).ok_or(DropReason::MediaMalformed)?;
+        let header = packet.len() - split.rest.len();
         let tag_bytes = self.profile.tag_bytes();
         if packet.len() < header + tag_bytes {
             return Err(DropReason::MediaMalformed);
@@ -252,19 +252,6 @@ impl SrtcpSender {
         let ssrc = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
         self.control.seal(out, start, ssrc, self.index).is_ok()
     }
-}
-
-/// Returns the length of the unencrypted header, CSRCs and extension included.
-fn rtp_header_bytes(packet: &[u8]) -> Option<usize> {
-    if packet.len() < RTP_HEADER_BYTES || packet[0] >> 6 != 2 {
-        return None;
-    }
-    let mut bytes = RTP_HEADER_BYTES + 4 * usize::from(packet[0] & 15);
-    if packet[0] & 0x10 != 0 {
-        let words = packet.get(bytes + 2..bytes + 4)?;
-        bytes += 4 + 4 * usize::from(u16::from_be_bytes([words[0], words[1]]));
-    }
-    (bytes <= packet.len()).then_some(bytes)
 }
 
 #[cfg(test)]
