@@ -30,10 +30,6 @@ const ANSWER: Duration = Duration::from_millis(50);
 const LOOK_BACK: usize = 256;
 /// Number of past packets remembered that were requested or given up: as many as are requested at once.
 const PAST_MAX: usize = NACK_MAX;
-/// Most payload buffers kept for reuse.
-const POOL_MAX: usize = 64;
-/// Largest buffer kept for reuse, in bytes; an unfragmented datagram fits.
-const POOLED_BYTES_MAX: usize = 2048;
 
 /// Packet that waits for earlier ones.
 #[derive(Debug)]
@@ -99,7 +95,6 @@ pub(super) struct JitterBuffer {
     round_trip: Duration,
     /// True if the arriving packet may answer a request and so measures the round trip.
     is_answer: bool,
-    pool: Vec<Vec<u8>>,
 }
 
 impl JitterBuffer {
@@ -113,7 +108,6 @@ impl JitterBuffer {
             ask_at: None,
             round_trip: Duration::ZERO,
             is_answer: true,
-            pool: Vec::new(),
         }
     }
 
@@ -213,9 +207,7 @@ impl JitterBuffer {
             }));
             self.ask_at = Some(self.ask_at.map_or(ask_at, |earlier| earlier.min(ask_at)));
         }
-        let mut payload = self.pool.pop().unwrap_or_default();
-        payload.clear();
-        payload.extend_from_slice(packet.payload);
+        let payload = packet.payload.to_vec();
         self.bytes += payload.len();
         let (timestamp, marker) = (packet.timestamp, packet.marker);
         let held = BufferedPacket { timestamp, marker, payload, at: now, begins_start };
@@ -269,7 +261,7 @@ impl JitterBuffer {
         missing.asked > 0
     }
 
-    /// Returns the next packet in order, if held; return its buffer with [`JitterBuffer::recycle`].
+    /// Returns the next packet in order, if held.
     pub(super) fn pop(&mut self) -> Option<BufferedPacket> {
         if !matches!(self.slots.front(), Some(Slot::Held(_))) {
             return None;
@@ -278,13 +270,6 @@ impl JitterBuffer {
         self.next = self.next.map(|next| next + 1);
         self.bytes -= held.payload.len();
         Some(held)
-    }
-
-    /// Takes back the buffer of a used packet.
-    pub(super) fn recycle(&mut self, held: BufferedPacket) {
-        if self.pool.len() < POOL_MAX && held.payload.capacity() <= POOLED_BYTES_MAX {
-            self.pool.push(held.payload);
-        }
     }
 
     /// Gives up the packets missing before the first held one; returns the number of those certainly sent.
@@ -313,7 +298,6 @@ impl JitterBuffer {
                 Some(Slot::Held(held)) => {
                     missing -= 1;
                     self.bytes -= held.payload.len();
-                    self.recycle(held);
                 }
             }
         }

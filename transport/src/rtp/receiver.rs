@@ -211,7 +211,6 @@ impl RtpReceiver {
         while let Some(held) = self.jitter.pop() {
             let (timestamp, marker, at) = (held.timestamp, held.marker, held.at);
             self.assembler.push(&Part { timestamp, marker, payload: &held.payload, at });
-            self.jitter.recycle(held);
         }
     }
 
