@@ -62,27 +62,21 @@ mod tests {
 
     #[test]
     fn a_source_that_fails_is_cut_off_and_comes_back() {
-        let now = Instant::now();
-        let mut sources = AuthFailureLimiter::new(now);
-        let bad: IpAddr = "2001:db8::1".parse().expect("an address");
-        let same_net: IpAddr = "2001:db8::ffff:1".parse().expect("an address");
-        for _ in 0..FAILURES.burst as usize {
-            assert!(sources.allows(bad, now));
-            sources.failed(bad, now);
+        for (name, bad, same) in [
+            ("a /64", "2001:db8::1", "2001:db8::ffff:1"),
+            ("a mapped address", "192.0.2.1", "::ffff:192.0.2.1"),
+        ] {
+            let now = Instant::now();
+            let mut sources = AuthFailureLimiter::new(now);
+            let [bad, same]: [IpAddr; 2] =
+                [bad, same].map(|text| text.parse().expect("an address"));
+            for _ in 0..FAILURES.burst as usize {
+                assert!(sources.allows(bad, now), "{name}");
+                sources.failed(bad, now);
+            }
+            assert!(!sources.allows(bad, now), "{name}");
+            assert!(!sources.allows(same, now), "{name} is one source");
+            assert!(sources.allows(bad, now + Duration::from_secs(1)), "{name}");
         }
-        assert!(!sources.allows(bad, now));
-        assert!(!sources.allows(same_net, now), "a /64 is one source");
-        let later = now + Duration::from_secs(1);
-        assert!(sources.allows(bad, later));
-    }
-
-    #[test]
-    fn a_mapped_address_is_the_same_source() {
-        let now = Instant::now();
-        let mut sources = AuthFailureLimiter::new(now);
-        let plain: IpAddr = "192.0.2.1".parse().expect("an address");
-        let mapped: IpAddr = "::ffff:192.0.2.1".parse().expect("an address");
-        (0..FAILURES.burst as usize).for_each(|_| sources.failed(plain, now));
-        assert!(!sources.allows(mapped, now));
     }
 }

@@ -118,16 +118,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_has_its_own_place_and_word() {
-        let counts = EndpointStats::default();
-        for (at, why) in DropReason::ALL.into_iter().enumerate() {
-            assert_eq!(why as usize, at, "{why:?}");
-            (0..=at).for_each(|_| counts.refuse(why));
-        }
-        let mut words = std::collections::HashSet::new();
-        for (at, why) in DropReason::ALL.into_iter().enumerate() {
-            assert_eq!(counts.refused(why), at as u64 + 1);
-            assert!(words.insert(why.as_str()));
-        }
+    fn each_reason_has_its_own_word() {
+        let mut words = DropReason::ALL.map(DropReason::as_str);
+        words.sort_unstable();
+        assert!(words.is_sorted_by(|one, next| one < next), "{words:?}");
     }
 }
