@@ -9,7 +9,7 @@ mod device_timeouts;
 #[cfg(test)]
 pub(crate) mod scripted;
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use gate::{CpuBackend, FallbackBackend, FrameMeasurements, MeasureBackend, MeasureError};
 use media::{ErrorKind, Frame};
@@ -68,41 +68,26 @@ pub struct GateBackendReport {
 
 /// Gate backend of this worker; cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct GateMeasurement(Option<Arc<Shared>>);
-
-/// An open device and its state.
-struct Shared {
-    name: &'static str,
-    /// Label in reports: the backend's name and the device's.
-    label: String,
-    desk: DeviceThread,
-    /// Number of the NVIDIA device whose memory the backend reads pictures from.
-    nvidia: Option<u32>,
-}
+pub(crate) struct GateMeasurement(Option<Arc<DeviceThread>>);
 
 impl GateMeasurement {
-    /// Opens `device` and runs the smoke part of the conformance table on it; `None` is the CPU.
+    /// Opens `device` and runs the smoke part of the conformance table on it; `None` is the CPU, and so is a
+    /// device that has vanished since the server's start.
     pub fn open(device: Option<&GateDevice>) -> Result<GateMeasurement, GateBackendError> {
         let Some(device) = device else { return Ok(GateMeasurement::default()) };
         let opened = match open_device(device) {
             Err(error) if device.was_there => {
-                return Ok(GateMeasurement::gone(device.backend, &error));
+                let gone = DeviceThread::closed(device.backend.as_str(), error.to_string());
+                return Ok(GateMeasurement(Some(Arc::new(gone))));
             }
             opened => opened?,
         };
         let Some(opened) = opened else { return Ok(GateMeasurement::default()) };
-        GateMeasurement::at(opened).map_err(|error| GateBackendError {
+        let device = DeviceThread::open(opened).map_err(|error| GateBackendError {
             kind: ErrorKind::Unavailable,
             reason: format!("no thread for the device: {error}"),
-        })
-    }
-
-    fn at(opened: Opened) -> io::Result<GateMeasurement> {
-        let Opened { measurer, name: device_name, patience, nvidia } = opened;
-        let name = measurer.name();
-        let label = format!("{name}:{device_name}");
-        let desk = DeviceThread::open(measurer, patience)?;
-        Ok(GateMeasurement(Some(Arc::new(Shared { name, label, desk, nvidia }))))
+        })?;
+        Ok(GateMeasurement(Some(Arc::new(device))))
     }
 
     /// Measures on a test's `device`, called `device_name`, which reads host memory.
@@ -111,16 +96,10 @@ impl GateMeasurement {
         device: Box<dyn MeasureBackend>,
         device_name: &str,
         patience: DeviceTimeouts,
-    ) -> io::Result<GateMeasurement> {
+    ) -> std::io::Result<GateMeasurement> {
         let name = device_name.to_owned();
-        GateMeasurement::at(Opened { measurer: device, name, patience, nvidia: None })
-    }
-
-    /// Returns the CPU in place of a device that has vanished since the server's start.
-    fn gone(backend: GateBackend, error: &GateBackendError) -> GateMeasurement {
-        let name = backend.as_str();
-        let desk = DeviceThread::closed(name, error.to_string());
-        GateMeasurement(Some(Arc::new(Shared { name, label: name.to_owned(), desk, nvidia: None })))
+        let opened = Opened { measurer: device, name, patience, nvidia: None };
+        Ok(GateMeasurement(Some(Arc::new(DeviceThread::open(opened)?))))
     }
 
     /// Returns the number of the NVIDIA device in whose memory pictures may stay for measuring.
@@ -132,18 +111,18 @@ impl GateMeasurement {
     pub fn measurer(&self) -> Box<dyn MeasureBackend> {
         match &self.0 {
             None => Box::new(CpuBackend::new()),
-            Some(shared) => Box::new(FallbackBackend::new(Box::new(Handle(Arc::clone(shared))))),
+            Some(device) => Box::new(FallbackBackend::new(Box::new(Handle(Arc::clone(device))))),
         }
     }
 
     /// Returns true if there is a device and it is not lost.
     pub fn is_on_device(&self) -> bool {
-        self.0.as_ref().is_some_and(|shared| shared.desk.is_open())
+        self.0.as_ref().is_some_and(|device| device.lost().is_none())
     }
 
     /// Returns true if there is a device that is neither lost nor late: frames may be gathered for it.
     pub fn takes(&self) -> bool {
-        self.0.as_ref().is_some_and(|shared| shared.desk.takes())
+        self.0.as_ref().is_some_and(|device| device.takes())
     }
 
     /// Returns the number of frames to measure at once: more than one pays on a device only.
@@ -151,36 +130,41 @@ impl GateMeasurement {
         if self.is_on_device() { GATHERED_MAX } else { 1 }
     }
 
-    /// Returns the number of batches for which the device was late, so that the CPU measured them.
-    pub fn late(&self) -> u32 {
-        self.0.as_ref().map_or(0, |shared| shared.desk.late())
+    /// Returns the number of late batches since the last call; each is returned once.
+    pub fn take_late(&self) -> u32 {
+        self.0.as_ref().map_or(0, |device| device.take_late())
     }
 
-    /// Returns the reason for which the device was given up.
-    pub fn lost(&self) -> Option<String> {
-        self.0.as_ref()?.desk.loss_reason().map(ToString::to_string)
+    /// Returns the reason for which the device was given up, once.
+    pub fn take_loss(&self) -> Option<String> {
+        Some(self.0.as_ref()?.take_loss()?.to_string())
     }
 
     /// Returns the name of the present gate backend, such as `cpu-avx2`, or the backend and its device.
     pub fn name(&self) -> String {
         match self.0.as_ref().filter(|_| self.is_on_device()) {
-            Some(shared) => shared.label.clone(),
+            Some(device) => device.label.clone(),
             None => CpuBackend::new().name().to_owned(),
         }
     }
 
     /// Returns the report about the gate backend.
     pub fn told(&self) -> GateBackendReport {
-        GateBackendReport { measurer: self.name(), lost: self.lost(), late: self.late() }
+        let device = self.0.as_ref();
+        GateBackendReport {
+            measurer: self.name(),
+            lost: device.and_then(|device| device.lost()).map(ToString::to_string),
+            late: device.map_or(0, |device| device.late()),
+        }
     }
 }
 
 /// One thread's handle to the device.
-struct Handle(Arc<Shared>);
+struct Handle(Arc<DeviceThread>);
 
 impl MeasureBackend for Handle {
     fn name(&self) -> &'static str {
-        self.0.name
+        self.0.backend()
     }
 
     fn measure(
@@ -188,7 +172,7 @@ impl MeasureBackend for Handle {
         frames: &[Frame],
         out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
-        out.extend(self.0.desk.measure(frames)?);
+        out.extend(self.0.measure(frames)?);
         Ok(())
     }
 }
@@ -198,6 +182,7 @@ struct Opened {
     measurer: Box<dyn MeasureBackend>,
     name: String,
     patience: DeviceTimeouts,
+    /// Number of the NVIDIA device whose memory the backend reads pictures from.
     nvidia: Option<u32>,
 }
 

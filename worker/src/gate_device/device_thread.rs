@@ -7,7 +7,7 @@ use std::{
     io, mem,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
     },
     thread,
@@ -17,7 +17,10 @@ use std::{
 use gate::{FrameMeasurements, MeasureBackend, MeasureError};
 use media::Frame;
 
-use super::device_timeouts::{DeviceTimeouts, DeviceWatchdog};
+use super::{
+    Opened,
+    device_timeouts::{DeviceTimeouts, DeviceWatchdog},
+};
 
 /// Queue of batches: one for each thread of a file job. All live sessions together have one.
 const WAITING_MAX: usize = crate::JOB_THREADS_MAX;
@@ -26,8 +29,14 @@ const WAITING_MAX: usize = crate::JOB_THREADS_MAX;
 pub(super) struct DeviceThread {
     asks: SyncSender<Ask>,
     fate: Arc<Fate>,
-    /// Batches that callers took back because the device was late.
+    /// Label in reports: the backend's name and the device's.
+    pub label: String,
+    /// Number of the NVIDIA device whose memory the backend reads pictures from.
+    pub nvidia: Option<u32>,
+    /// Batches that callers took back because the device was late, and those of them that were reported.
     late: AtomicU32,
+    late_told: AtomicU32,
+    is_loss_told: AtomicBool,
 }
 
 /// State of the device.
@@ -57,25 +66,40 @@ impl Waiting {
 type Answer = Result<Vec<FrameMeasurements>, MeasureError>;
 
 impl DeviceThread {
-    /// Starts the thread of `device` with the timeouts `patience`.
-    pub fn open(
-        device: Box<dyn MeasureBackend>,
-        patience: DeviceTimeouts,
-    ) -> io::Result<DeviceThread> {
-        let fate = Fate::of(device.name(), patience);
+    /// Starts the thread of the device.
+    pub fn open(opened: Opened) -> io::Result<DeviceThread> {
+        let Opened { measurer, name, patience, nvidia } = opened;
+        let fate = Fate::of(measurer.name(), patience);
+        let label = format!("{}:{name}", fate.backend);
         let (asks, asked) = sync_channel(WAITING_MAX);
         let told = Arc::clone(&fate);
         thread::Builder::new()
             .name("gate-device".to_owned())
-            .spawn(move || answer_all(device, &asked, &told))?;
-        Ok(DeviceThread { asks, fate, late: AtomicU32::new(0) })
+            .spawn(move || answer_all(measurer, &asked, &told))?;
+        Ok(DeviceThread::new(asks, fate, label, nvidia))
     }
 
     /// Returns a handle to a device that has vanished.
     pub fn closed(backend: &'static str, reason: String) -> DeviceThread {
         let fate = Fate::of(backend, DeviceTimeouts::GPU);
         fate.lose(reason);
-        DeviceThread { asks: sync_channel(0).0, fate, late: AtomicU32::new(0) }
+        DeviceThread::new(sync_channel(0).0, fate, backend.to_owned(), None)
+    }
+
+    fn new(
+        asks: SyncSender<Ask>,
+        fate: Arc<Fate>,
+        label: String,
+        nvidia: Option<u32>,
+    ) -> DeviceThread {
+        let (late, late_told) = (AtomicU32::new(0), AtomicU32::new(0));
+        let is_loss_told = AtomicBool::new(false);
+        DeviceThread { asks, fate, label, nvidia, late, late_told, is_loss_told }
+    }
+
+    /// Returns the name of the device's backend.
+    pub fn backend(&self) -> &'static str {
+        self.fate.backend
     }
 
     /// Has the device measure a batch, and waits for the result up to the timeout.
@@ -111,11 +135,6 @@ impl DeviceThread {
         }
     }
 
-    /// Returns true if the device is not lost.
-    pub fn is_open(&self) -> bool {
-        self.fate.lost.get().is_none()
-    }
-
     /// Returns true if the device is neither lost nor late.
     pub fn takes(&self) -> bool {
         self.fate.check_available().is_ok()
@@ -126,9 +145,20 @@ impl DeviceThread {
         self.late.load(Relaxed)
     }
 
+    /// Returns the number of late batches since the last call; each is returned once.
+    pub fn take_late(&self) -> u32 {
+        let late = self.late();
+        late.saturating_sub(self.late_told.fetch_max(late, Relaxed))
+    }
+
     /// Returns the reason for which the device was given up.
-    pub fn loss_reason(&self) -> Option<&MeasureError> {
+    pub fn lost(&self) -> Option<&MeasureError> {
         self.fate.lost.get()
+    }
+
+    /// Returns that reason once.
+    pub fn take_loss(&self) -> Option<&MeasureError> {
+        self.lost().filter(|_| !self.is_loss_told.swap(true, Relaxed))
     }
 }
 
@@ -172,8 +202,7 @@ impl Fate {
 }
 
 /// Main loop of the thread: ends when the last handle is dropped or the device is lost.
-fn answer_all(device: Box<dyn MeasureBackend>, asked: &Receiver<Ask>, fate: &Fate) {
-    let mut device = device;
+fn answer_all(mut device: Box<dyn MeasureBackend>, asked: &Receiver<Ask>, fate: &Fate) {
     while let Ok(Ask { frames, until, answer }) = asked.recv() {
         let now = Instant::now();
         if now >= until {
@@ -232,7 +261,9 @@ mod tests {
         let (_hold, held) = sync_channel(0);
         let patience =
             DeviceTimeouts { late: Duration::from_millis(500), gone: Duration::from_secs(3600) };
-        let desk = DeviceThread::open(Box::new(Hung(held)), patience).expect("a thread");
+        let (measurer, name) = (Box::new(Hung(held)), "of a test".to_owned());
+        let opened = Opened { measurer, name, patience, nvidia: None };
+        let desk = DeviceThread::open(opened).expect("a thread");
         let picture = TestPicture { fill: Fill::Ramp, ..TestPicture::new(32, 16) };
         let frames: [Frame; 4] = std::array::from_fn(|_| picture.frame().expect("has pixels"));
         let together = Barrier::new(frames.len());

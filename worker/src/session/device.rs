@@ -5,10 +5,10 @@
 //! device is late are measured by the CPU here, on this thread.
 
 use std::{
-    io, mem,
+    io,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::SyncSender,
     },
     thread,
@@ -22,10 +22,7 @@ use super::{
     gate_batcher::{BatchSize, FlushPolicy, GateBatcher},
     pool::{ExitOnPanic, PoolItem, PoolTask, SessionSlot},
 };
-use crate::{
-    JobFault, WorkerSessionEvent, gate_device::GateMeasurement, job::bytes_to_send,
-    protocol::WorkerReply,
-};
+use crate::{JobFault, WorkerSessionEvent, gate_device::GateMeasurement, job::bytes_to_send};
 
 /// Full batch: a frame of each session of a full worker, or the bytes that a device takes at once.
 const RULE: FlushPolicy = FlushPolicy {
@@ -60,9 +57,6 @@ pub(super) struct InFlightBytes {
     bytes: u64,
 }
 
-/// Callback for messages about the device.
-pub(super) type DeviceEventCallback = Box<dyn Fn(&WorkerReply) + Send + Sync>;
-
 /// Handle to the thread.
 #[derive(Clone)]
 pub(super) struct DeviceQueue(Arc<Shared>);
@@ -72,8 +66,6 @@ struct Shared {
     wake: Condvar,
     measuring: GateMeasurement,
     held: Arc<AtomicU64>,
-    tell: DeviceEventCallback,
-    is_loss_told: AtomicBool,
 }
 
 struct State {
@@ -86,7 +78,6 @@ impl DeviceQueue {
     pub fn start(
         measuring: GateMeasurement,
         done: SyncSender<PoolItem>,
-        tell: DeviceEventCallback,
     ) -> io::Result<DeviceQueue> {
         let state = State { batches: GateBatcher::new(RULE), is_closed: false };
         let shared = Arc::new(Shared {
@@ -94,8 +85,6 @@ impl DeviceQueue {
             wake: Condvar::new(),
             measuring,
             held: Arc::default(),
-            tell,
-            is_loss_told: AtomicBool::new(false),
         });
         let of_thread = Arc::clone(&shared);
         thread::Builder::new()
@@ -107,7 +96,6 @@ impl DeviceQueue {
     /// Hands frames over; returns them if the device is lost, late or full.
     pub fn offer(&self, decoded: DecodedUnit) -> Result<(), DecodedUnit> {
         if !self.0.measuring.takes() {
-            self.0.tell_loss();
             return Err(decoded);
         }
         let (pictures, bytes) =
@@ -146,14 +134,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports the loss of the device, once.
-    fn tell_loss(&self) {
-        let Some(reason) = self.measuring.lost() else { return };
-        if !self.is_loss_told.swap(true, Relaxed) {
-            (self.tell)(&WorkerReply::GateLost { reason });
-        }
-    }
-
     /// Waits for the next batch; `None` once the queue is closed.
     fn next(&self) -> Option<Vec<Offered>> {
         let mut state = self.state();
@@ -180,12 +160,8 @@ impl Shared {
 fn measure_off(shared: &Shared, done: &SyncSender<PoolItem>) {
     let _mourner = ExitOnPanic;
     let mut measurer = shared.measuring.measurer();
-    let mut late = shared.measuring.late();
     while let Some(batch) = shared.next() {
-        let done_with = measure(measurer.as_mut(), batch);
-        let told = mem::replace(&mut late, shared.measuring.late());
-        (told..late).for_each(|_| (shared.tell)(&WorkerReply::GateLate));
-        for (offered, measured) in done_with {
+        for (offered, measured) in measure(measurer.as_mut(), batch) {
             let Offered { decoded, held } = offered;
             let DecodedUnit { number, slot, frames, events, is_last } = decoded;
             let task = PoolTask::Measured { frames, measured, events, is_last, held };
@@ -193,7 +169,6 @@ fn measure_off(shared: &Shared, done: &SyncSender<PoolItem>) {
                 return;
             }
         }
-        shared.tell_loss();
     }
 }
 

@@ -52,8 +52,6 @@ pub(crate) struct SessionPool<S> {
     measuring: GateMeasurement,
     /// Queue of the measuring device; started with the first session.
     device: Option<DeviceQueue>,
-    /// True once the loss of the device before the first session has been reported.
-    is_gone_told: bool,
     /// True once the loss of the decoding device has been reported.
     is_decoder_gone_told: bool,
     threads: usize,
@@ -104,7 +102,6 @@ impl<S: AsFd + Send + Sync + 'static> SessionPool<S> {
             waiting: Arc::new(Mutex::new(waiting)),
             measuring,
             device: None,
-            is_gone_told: false,
             is_decoder_gone_told: false,
             threads: 0,
             threads_max: cores.min(THREADS_MAX),
@@ -161,39 +158,19 @@ impl<S: AsFd + Send + Sync + 'static> SessionPool<S> {
             return Ok(());
         }
         let (line, waiting) = (Arc::clone(&self.line), Arc::clone(&self.waiting));
-        let device = self.device.clone();
+        let (device, measuring) = (self.device.clone(), self.measuring.clone());
         thread::Builder::new()
             .name(format!("sessions-{}", self.threads))
-            .spawn(move || run_pool_thread(&line, &waiting, device.as_ref()))?;
+            .spawn(move || run_pool_thread(&line, &waiting, device.as_ref(), &measuring))?;
         self.threads += 1;
         Ok(())
     }
 
     fn start_device(&mut self) -> io::Result<()> {
-        if self.device.is_some() {
-            return Ok(());
+        if self.device.is_none() && self.measuring.is_on_device() {
+            self.device = Some(DeviceQueue::start(self.measuring.clone(), self.work.clone())?);
         }
-        if !self.measuring.is_on_device() {
-            return self.tell_gone();
-        }
-        let line = Arc::clone(&self.line);
-        let tell = Box::new(move |reply: &WorkerReply| {
-            // Fails only if the server is gone.
-            line.send(reply).ok();
-        });
-        let lane = DeviceQueue::start(self.measuring.clone(), self.work.clone(), tell)?;
-        self.device = Some(lane);
         Ok(())
-    }
-
-    /// Reports a device that was lost before the first session, as no device thread runs that could.
-    fn tell_gone(&mut self) -> io::Result<()> {
-        match self.measuring.lost() {
-            Some(reason) if !mem::replace(&mut self.is_gone_told, true) => {
-                self.line.send(&WorkerReply::GateLost { reason })
-            }
-            _ => Ok(()),
-        }
     }
 
     fn tell_decoder_gone(&mut self, codec: Codec) -> io::Result<()> {
@@ -243,6 +220,7 @@ fn run_pool_thread<S: AsFd>(
     line: &ControlSocket<S>,
     waiting: &Mutex<Receiver<PoolItem>>,
     device: Option<&DeviceQueue>,
+    measuring: &GateMeasurement,
 ) {
     let _mourner = ExitOnPanic;
     let mut tools = ThreadScratch::default();
@@ -252,12 +230,20 @@ fn run_pool_thread<S: AsFd>(
         let Some(events) = slot_events(number, &slot, task, device, &mut tools) else { continue };
         let about = |event| WorkerReply::Session { session: number, event };
         let taken = WorkerReply::UnitDone { session: number };
-        let replies: Vec<WorkerReply> = events.into_iter().map(about).chain([taken]).collect();
+        let mut replies = device_news(measuring);
+        replies.extend(events.into_iter().map(about).chain([taken]));
         if line.send_all(&replies).is_err() {
             // The server is gone, which the thread that reads its requests notices too.
             return;
         }
     }
+}
+
+/// Returns the reports about the measuring device that are due: each late batch, and the loss, once.
+fn device_news(measuring: &GateMeasurement) -> Vec<WorkerReply> {
+    let late = (0..measuring.take_late()).map(|_| WorkerReply::GateLate);
+    let lost = measuring.take_loss().map(|reason| WorkerReply::GateLost { reason });
+    late.chain(lost).collect()
 }
 
 /// Runs a task and returns its events; `None` if the device continues it.

@@ -181,7 +181,7 @@ fn a_batch_that_a_device_is_late_with_is_told_and_costs_no_session_anything() {
     assert!(said == expected, "the CPU's events");
     assert!(!told.is_empty(), "{:?}", given.sizes());
     assert!(told.iter().all(|told| told == LATE), "{told:?}");
-    assert_eq!(told.len(), measuring.late() as usize, "each once");
+    assert_eq!(told.len(), measuring.told().late as usize, "each once");
 }
 
 #[test]
