@@ -5,7 +5,6 @@
 //! do not compare neighbours that are far apart or out of order.
 
 mod device;
-mod gate_batcher;
 mod pool;
 mod spec;
 

@@ -7,9 +7,9 @@
 use std::{
     io,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
-        mpsc::SyncSender,
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread,
     time::{Duration, Instant},
@@ -18,21 +18,21 @@ use std::{
 use gate::{FrameMeasurements, MeasureBackend};
 use media::Frame;
 
-use super::{
-    gate_batcher::{BatchSize, FlushPolicy, GateBatcher},
-    pool::{ExitOnPanic, PoolItem, PoolTask, SessionSlot},
-};
+use super::pool::{ExitOnPanic, PoolItem, PoolTask, SESSIONS_MAX, SessionSlot};
 use crate::{JobFault, WorkerSessionEvent, gate_device::GateMeasurement, job::bytes_to_send};
 
-/// Full batch: a frame of each session of a full worker, or the bytes that a device takes at once.
-const RULE: FlushPolicy = FlushPolicy {
-    full: BatchSize { pictures: 64, bytes: 32 << 20 },
-    // A sixth of the time between pictures of a common camera, and of a live session's latency.
-    age: Duration::from_millis(5),
-};
+/// Pictures of a full batch: one of each session of a full worker. A unit with more is a batch of its own.
+const PICTURES_MAX: usize = SESSIONS_MAX;
+
+/// Bytes of a full batch's pictures, as many as a device takes at once.
+const BYTES_MAX: u64 = 32 << 20;
+
+/// Longest time that a picture waits for others: a sixth of the time between pictures of a common camera, and
+/// of a live session's latency.
+const AGE_MAX: Duration = Duration::from_millis(5);
 
 /// Most bytes of pictures that are on their way to the device and back: a batch there and one being gathered.
-pub(super) const HELD_BYTES_MAX: u64 = 2 * RULE.full.bytes;
+const HELD_BYTES_MAX: u64 = 2 * BYTES_MAX;
 
 /// Decoded unit whose frames are to be measured and decided.
 pub(super) struct DecodedUnit {
@@ -49,6 +49,7 @@ pub(super) struct DecodedUnit {
 struct Offered {
     decoded: DecodedUnit,
     held: InFlightBytes,
+    since: Instant,
 }
 
 /// Reservation of a unit's bytes, released on drop.
@@ -57,20 +58,12 @@ pub(super) struct InFlightBytes {
     bytes: u64,
 }
 
-/// Handle to the thread.
-#[derive(Clone)]
-pub(super) struct DeviceQueue(Arc<Shared>);
-
-struct Shared {
-    state: Mutex<State>,
-    wake: Condvar,
+/// Handle to the thread, which ends with it.
+pub(super) struct DeviceQueue {
+    /// At most one unit of each session waits.
+    units: SyncSender<Offered>,
     measuring: GateMeasurement,
     held: Arc<AtomicU64>,
-}
-
-struct State {
-    batches: GateBatcher<Offered>,
-    is_closed: bool,
 }
 
 impl DeviceQueue {
@@ -79,38 +72,25 @@ impl DeviceQueue {
         measuring: GateMeasurement,
         done: SyncSender<PoolItem>,
     ) -> io::Result<DeviceQueue> {
-        let state = State { batches: GateBatcher::new(RULE), is_closed: false };
-        let shared = Arc::new(Shared {
-            state: Mutex::new(state),
-            wake: Condvar::new(),
-            measuring,
-            held: Arc::default(),
-        });
-        let of_thread = Arc::clone(&shared);
+        let (units, waiting) = sync_channel(SESSIONS_MAX);
+        let of_thread = measuring.clone();
         thread::Builder::new()
             .name("gate-batches".to_owned())
-            .spawn(move || measure_off(&of_thread, &done))?;
-        Ok(DeviceQueue(shared))
+            .spawn(move || measure_off(&of_thread, &waiting, &done))?;
+        Ok(DeviceQueue { units, measuring, held: Arc::default() })
     }
 
     /// Hands frames over; returns them if the device is lost, late or full.
     pub fn offer(&self, decoded: DecodedUnit) -> Result<(), DecodedUnit> {
-        if !self.0.measuring.takes() {
+        if !self.measuring.takes() {
             return Err(decoded);
         }
-        let (pictures, bytes) =
-            (decoded.frames.len(), decoded.frames.iter().map(bytes_to_send).sum());
-        let Some(held) = InFlightBytes::of(&self.0.held, bytes) else { return Err(decoded) };
-        let offered = Offered { decoded, held };
-        self.0.state().batches.push(offered, BatchSize { pictures, bytes }, Instant::now());
-        self.0.wake.notify_one();
-        Ok(())
-    }
-
-    /// Ends the thread; waiting units are dropped.
-    pub fn close(&self) {
-        self.0.state().is_closed = true;
-        self.0.wake.notify_one();
+        let bytes = decoded.frames.iter().map(bytes_to_send).sum();
+        let Some(held) = InFlightBytes::of(&self.held, bytes) else { return Err(decoded) };
+        let offered = Offered { decoded, held, since: Instant::now() };
+        self.units.try_send(offered).map_err(|refused| match refused {
+            TrySendError::Full(offered) | TrySendError::Disconnected(offered) => offered.decoded,
+        })
     }
 }
 
@@ -129,40 +109,17 @@ impl Drop for InFlightBytes {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for the next batch; `None` once the queue is closed.
-    fn next(&self) -> Option<Vec<Offered>> {
-        let mut state = self.state();
-        loop {
-            if state.is_closed {
-                return None;
-            }
-            let now = Instant::now();
-            if let Some(batch) = state.batches.take(now) {
-                return Some(batch);
-            }
-            let wait = state.batches.due().map(|due| due.saturating_duration_since(now));
-            state = match wait {
-                None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(wait) => {
-                    let waited = self.wake.wait_timeout(state, wait);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        }
-    }
-}
-
-fn measure_off(shared: &Shared, done: &SyncSender<PoolItem>) {
+/// Main loop of the thread; ends with the handle or the pool.
+fn measure_off(
+    measuring: &GateMeasurement,
+    waiting: &Receiver<Offered>,
+    done: &SyncSender<PoolItem>,
+) {
     let _mourner = ExitOnPanic;
-    let mut measurer = shared.measuring.measurer();
-    while let Some(batch) = shared.next() {
+    let (mut measurer, mut left_over) = (measuring.measurer(), None);
+    while let Some(batch) = next_batch(waiting, &mut left_over) {
         for (offered, measured) in measure(measurer.as_mut(), batch) {
-            let Offered { decoded, held } = offered;
+            let Offered { decoded, held, .. } = offered;
             let DecodedUnit { number, slot, frames, events, is_last } = decoded;
             let task = PoolTask::Measured { frames, measured, events, is_last, held };
             if done.send(PoolItem { number, slot, task }).is_err() {
@@ -170,6 +127,31 @@ fn measure_off(shared: &Shared, done: &SyncSender<PoolItem>) {
             }
         }
     }
+}
+
+/// Waits for a unit and gathers those that come before it is of age, until the batch is full; `None` once the
+/// handle is dropped. A unit that does not fit any more goes into `left_over`, for the next batch.
+fn next_batch(
+    waiting: &Receiver<Offered>,
+    left_over: &mut Option<Offered>,
+) -> Option<Vec<Offered>> {
+    let first = left_over.take().or_else(|| waiting.recv().ok())?;
+    let due = first.since + AGE_MAX;
+    let (mut pictures, mut bytes) = (first.decoded.frames.len(), first.held.bytes);
+    let mut batch = vec![first];
+    while pictures < PICTURES_MAX
+        && bytes < BYTES_MAX
+        && let Ok(next) = waiting.recv_timeout(due.saturating_duration_since(Instant::now()))
+    {
+        pictures += next.decoded.frames.len();
+        bytes += next.held.bytes;
+        if pictures > PICTURES_MAX || bytes > BYTES_MAX {
+            *left_over = Some(next);
+            break;
+        }
+        batch.push(next);
+    }
+    Some(batch)
 }
 
 /// Measurements of a unit's frames, or the reason that there are none.
@@ -198,7 +180,70 @@ fn alone(measurer: &mut dyn MeasureBackend, offered: Offered) -> (Offered, Measu
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
+    use gate::conformance::TestPicture;
+
     use super::*;
+
+    /// Returns a unit that has waited since `since`.
+    fn offered(number: u32, (pictures, bytes): (usize, u64), since: Instant) -> Offered {
+        let picture = TestPicture::new(8, 8).frame().expect("has pixels");
+        let frames = vec![picture; pictures];
+        let (slot, events) = (SessionSlot::default(), Vec::new());
+        let decoded = DecodedUnit { number, slot, frames, events, is_last: false };
+        let held = InFlightBytes::of(&Arc::default(), bytes).expect("room");
+        Offered { decoded, held, since }
+    }
+
+    /// Returns the numbers of the units of each batch, up to the end of the queue.
+    fn batches(waiting: &Receiver<Offered>) -> Vec<Vec<u32>> {
+        let mut left_over = None;
+        let next = iter::from_fn(|| next_batch(waiting, &mut left_over));
+        let numbers =
+            |batch: Vec<Offered>| batch.iter().map(|offered| offered.decoded.number).collect();
+        next.map(numbers).collect()
+    }
+
+    #[test]
+    fn a_batch_is_full_of_pictures_or_bytes_and_none_is_lost_or_reordered() {
+        const HALF: u64 = BYTES_MAX / 2;
+        // Pictures and bytes of the units that wait, and the number of units in each batch.
+        type Row = (&'static str, &'static [(usize, u64)], &'static [u32]);
+        let rows: [Row; 7] = [
+            ("nothing", &[], &[]),
+            ("all fit", &[(1, 1), (2, 0), (3, HALF)], &[3]),
+            ("full of pictures", &[(63, 1), (1, 1), (1, 1)], &[2, 1]),
+            ("with the next too many pictures", &[(60, 1), (5, 1), (1, 1)], &[1, 2]),
+            ("full of bytes", &[(1, HALF), (1, HALF), (1, 1)], &[2, 1]),
+            ("with the next too many bytes", &[(1, HALF + 1), (1, HALF), (1, 1)], &[1, 2]),
+            ("more than a batch", &[(1, 1), (65, 1), (1, BYTES_MAX + 1), (1, 1)], &[1, 1, 1, 1]),
+        ];
+        for (name, units, sizes) in rows {
+            let (offers, waiting) = sync_channel(SESSIONS_MAX);
+            let since = Instant::now();
+            for (number, &unit) in (0..).zip(units) {
+                offers.send(offered(number, unit, since)).expect("room");
+            }
+            drop(offers);
+            let mut numbers = 0..;
+            let expected: Vec<Vec<u32>> =
+                sizes.iter().map(|&size| numbers.by_ref().take(size as usize).collect()).collect();
+            assert_eq!(batches(&waiting), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_lone_unit_waits_for_others_until_it_is_of_age() {
+        let (offers, waiting) = sync_channel(SESSIONS_MAX);
+        let since = Instant::now();
+        offers.send(offered(0, (1, 1), since)).expect("room");
+        let batch = next_batch(&waiting, &mut None).expect("a batch, while the queue goes on");
+        assert!(batch.len() == 1 && since.elapsed() >= AGE_MAX, "{:?}", since.elapsed());
+        // Both are of age, as if the device had been busy: the second goes along with the first.
+        (1..3).for_each(|number| offers.send(offered(number, (1, 1), since)).expect("room"));
+        assert_eq!(next_batch(&waiting, &mut None).map(|batch| batch.len()), Some(2));
+    }
 
     #[test]
     fn what_is_on_its_way_is_bounded_in_bytes_and_comes_back() {

@@ -10,7 +10,7 @@ use std::{
     os::fd::AsFd,
     process,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, PoisonError, Weak,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
@@ -50,8 +50,8 @@ pub(crate) struct SessionPool<S> {
     work: SyncSender<PoolItem>,
     waiting: Arc<Mutex<Receiver<PoolItem>>>,
     measuring: GateMeasurement,
-    /// Queue of the measuring device; started with the first session.
-    device: Option<DeviceQueue>,
+    /// Queue of the measuring device; started with the first session, and ended with the pool.
+    device: Option<Arc<DeviceQueue>>,
     /// True once the loss of the decoding device has been reported.
     is_decoder_gone_told: bool,
     threads: usize,
@@ -158,17 +158,19 @@ impl<S: AsFd + Send + Sync + 'static> SessionPool<S> {
             return Ok(());
         }
         let (line, waiting) = (Arc::clone(&self.line), Arc::clone(&self.waiting));
-        let (device, measuring) = (self.device.clone(), self.measuring.clone());
+        let device = self.device.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        let measuring = self.measuring.clone();
         thread::Builder::new()
             .name(format!("sessions-{}", self.threads))
-            .spawn(move || run_pool_thread(&line, &waiting, device.as_ref(), &measuring))?;
+            .spawn(move || run_pool_thread(&line, &waiting, &device, &measuring))?;
         self.threads += 1;
         Ok(())
     }
 
     fn start_device(&mut self) -> io::Result<()> {
         if self.device.is_none() && self.measuring.is_on_device() {
-            self.device = Some(DeviceQueue::start(self.measuring.clone(), self.work.clone())?);
+            let device = DeviceQueue::start(self.measuring.clone(), self.work.clone())?;
+            self.device = Some(Arc::new(device));
         }
         Ok(())
     }
@@ -188,14 +190,6 @@ impl<S: AsFd + Send + Sync + 'static> SessionPool<S> {
         };
         // Never fails: the receiver lives as long as the sender.
         self.work.send(PoolItem { number, slot, task }).map_err(io::Error::other)
-    }
-}
-
-impl<S> Drop for SessionPool<S> {
-    fn drop(&mut self) {
-        if let Some(device) = &self.device {
-            device.close();
-        }
     }
 }
 
@@ -219,7 +213,7 @@ impl ThreadScratch {
 fn run_pool_thread<S: AsFd>(
     line: &ControlSocket<S>,
     waiting: &Mutex<Receiver<PoolItem>>,
-    device: Option<&DeviceQueue>,
+    device: &Weak<DeviceQueue>,
     measuring: &GateMeasurement,
 ) {
     let _mourner = ExitOnPanic;
@@ -251,7 +245,7 @@ fn slot_events(
     number: u32,
     slot: &SessionSlot,
     task: PoolTask,
-    device: Option<&DeviceQueue>,
+    device: &Weak<DeviceQueue>,
     tools: &mut ThreadScratch,
 ) -> Option<Vec<WorkerSessionEvent>> {
     let mut place = slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -280,7 +274,9 @@ fn slot_events(
     };
     let mut decoded =
         DecodedUnit { number, slot: Arc::clone(slot), frames, events, is_last: is_close };
-    if let Some(device) = device.filter(|_| !decoded.frames.is_empty()) {
+    if !decoded.frames.is_empty()
+        && let Some(device) = device.upgrade()
+    {
         match device.offer(decoded) {
             Ok(()) => return None,
             Err(back) => decoded = back,
