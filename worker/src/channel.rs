@@ -5,8 +5,7 @@ use std::{
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     ops::Range,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Mutex, PoisonError},
+    os::fd::{BorrowedFd, OwnedFd},
 };
 
 use rustix::{
@@ -25,7 +24,7 @@ use crate::wire::{HEADER_BYTES, Message, WireError, decode, encode, payload_len}
 const READ_BYTES: usize = 64 << 10;
 
 /// Capacity of a buffer that is kept for the next messages; more, from a large picture, is freed.
-const KEPT_BYTES: usize = 1 << 20;
+pub(crate) const KEPT_BYTES: usize = 1 << 20;
 
 /// Descriptors that may wait for their message; any more are closed.
 const DESCRIPTORS_MAX: usize = 2;
@@ -126,37 +125,8 @@ impl ReceiveBuffer {
     }
 }
 
-/// Sending end, shared by all threads of a worker; blocks while the peer does not read.
-pub(crate) struct MessageSender<S> {
-    socket: S,
-    buffer: Mutex<Vec<u8>>,
-}
-
-impl<S: AsFd> MessageSender<S> {
-    pub fn new(socket: S) -> MessageSender<S> {
-        MessageSender { socket, buffer: Mutex::new(Vec::new()) }
-    }
-
-    pub fn send(&self, message: &impl Message) -> io::Result<()> {
-        self.send_all(std::slice::from_ref(message))
-    }
-
-    /// Sends messages that no other thread's message comes between.
-    pub fn send_all(&self, messages: &[impl Message]) -> io::Result<()> {
-        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        buffer.clear();
-        for message in messages {
-            encode(message, &mut buffer).map_err(io::Error::other)?;
-        }
-        let sent = send_all(self.socket.as_fd(), &buffer);
-        if buffer.capacity() > KEPT_BYTES {
-            *buffer = Vec::new();
-        }
-        sent
-    }
-}
-
-fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+/// Sends all bytes; blocks while the peer does not read.
+pub(crate) fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let len = retry_on_intr(|| send(socket, bytes, SendFlags::NOSIGNAL))?;
         bytes = &bytes[len..];
@@ -232,7 +202,7 @@ impl SendQueue {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, io::Read};
+    use std::{fs::File, io::Read, os::fd::AsFd};
 
     use super::*;
     use crate::{

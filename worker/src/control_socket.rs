@@ -6,7 +6,8 @@
 use std::{
     fs::File,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{BorrowedFd, OwnedFd},
+    slice,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -14,30 +15,38 @@ use media::Codec;
 
 use crate::{
     Resource,
-    channel::{MessageSender, ReceiveBuffer},
+    channel::{KEPT_BYTES, ReceiveBuffer, send_all},
     protocol::{WorkerReply, WorkerRequest},
-    wire::{Message, WireError},
+    wire::{WireError, encode},
 };
 
-pub(crate) struct ControlSocket<S> {
-    socket: S,
+pub(crate) struct ControlSocket {
+    socket: BorrowedFd<'static>,
     incoming: Mutex<ReceiveBuffer>,
-    outbox: MessageSender<S>,
+    outgoing: Mutex<Vec<u8>>,
 }
 
-impl<S: AsFd> ControlSocket<S> {
-    /// Creates the end from two handles of one socket.
-    pub fn new(socket: S, same: S) -> ControlSocket<S> {
-        ControlSocket { socket, incoming: Mutex::default(), outbox: MessageSender::new(same) }
+impl ControlSocket {
+    pub fn new(socket: BorrowedFd<'static>) -> ControlSocket {
+        ControlSocket { socket, incoming: Mutex::default(), outgoing: Mutex::default() }
     }
 
-    pub fn send(&self, message: &impl Message) -> io::Result<()> {
-        self.outbox.send(message)
+    pub fn send(&self, reply: &WorkerReply) -> io::Result<()> {
+        self.send_all(slice::from_ref(reply))
     }
 
-    /// Sends messages that no other thread's message comes between.
-    pub fn send_all(&self, messages: &[impl Message]) -> io::Result<()> {
-        self.outbox.send_all(messages)
+    /// Sends replies that no other thread's reply comes between; blocks while the server does not read.
+    pub fn send_all(&self, replies: &[WorkerReply]) -> io::Result<()> {
+        let mut bytes = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        bytes.clear();
+        for reply in replies {
+            encode(reply, &mut bytes).map_err(io::Error::other)?;
+        }
+        let sent = send_all(self.socket, &bytes);
+        if bytes.capacity() > KEPT_BYTES {
+            *bytes = Vec::new();
+        }
+        sent
     }
 
     /// Waits for the next request; `None` once the server has closed its end.
@@ -86,7 +95,7 @@ impl<S: AsFd> ControlSocket<S> {
             if let Some(request) = incoming.next().map_err(io::Error::other)? {
                 return Ok(Some(request));
             }
-            if incoming.wait(self.socket.as_fd())? == 0 {
+            if incoming.wait(self.socket)? == 0 {
                 return Ok(None);
             }
         }

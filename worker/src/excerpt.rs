@@ -5,7 +5,7 @@
 
 use std::{
     fs::File,
-    io::{self, Stdin, Write},
+    io::{self, Write},
     ops::{ControlFlow, Range},
     os::fd::AsFd,
     sync::Arc,
@@ -47,7 +47,7 @@ pub enum ExcerptEvent {
 }
 
 /// Cuts a span out of the file whose descriptor comes next on `line`; runs in the worker.
-pub(crate) fn cut(len: u64, span: Range<i64>, line: &Arc<ControlSocket<Stdin>>) -> io::Result<()> {
+pub(crate) fn cut(len: u64, span: Range<i64>, line: &Arc<ControlSocket>) -> io::Result<()> {
     let out = Box::new(Told(Arc::clone(line)));
     let begin = |start| -> Box<dyn Write + Send> {
         // If the server has gone, sending the first bytes fails as well.
@@ -64,7 +64,7 @@ pub(crate) fn cut(len: u64, span: Range<i64>, line: &Arc<ControlSocket<Stdin>>) 
 }
 
 /// Sends the bytes to the server as messages.
-struct Told(Arc<ControlSocket<Stdin>>);
+struct Told(Arc<ControlSocket>);
 
 impl Write for Told {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

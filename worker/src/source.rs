@@ -14,7 +14,7 @@ mod remote;
 mod rtsp;
 
 use std::{
-    io::{self, Stdin},
+    io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -29,7 +29,7 @@ pub use playlist::SEGMENTS_MAX;
 use crate::{JobFault, Resume, control_socket::ControlSocket, protocol::InputSource};
 
 /// A worker's control socket, by which the server opens URLs for it.
-type Line = Arc<ControlSocket<Stdin>>;
+type Line = Arc<ControlSocket>;
 
 /// Faults of a source found while libav was reading it, which would take them for the end of the media.
 #[derive(Clone, Default)]

@@ -1,15 +1,10 @@
 //! Main function of a worker: enters the sandbox, then serves the control socket until it closes.
 
-use std::{
-    ffi::OsString,
-    io::{self, Stdin},
-    ops::ControlFlow,
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{ffi::OsString, io, ops::ControlFlow, process::ExitCode, sync::Arc};
 
 use decode::{BackendError, DecoderChain, HwDevice};
 use media::Codec;
+use rustix::stdio::stdin;
 
 use crate::{
     JobEvent, JobFault, JobOptions, capabilities, close_fds,
@@ -61,7 +56,7 @@ pub fn worker_main() -> ExitCode {
 
 fn serve() -> io::Result<()> {
     close_fds::close_inherited()?;
-    let line = Arc::new(ControlSocket::new(io::stdin(), io::stdin()));
+    let line = Arc::new(ControlSocket::new(stdin()));
     let confinement = match line.next()? {
         Some(WorkerRequest::Confine(confinement)) => confinement,
         Some(_) => return Err(io::Error::other("the first message must confine the worker")),
@@ -102,7 +97,7 @@ fn serve() -> io::Result<()> {
 
 fn open_devices(
     given: &SandboxLimits,
-    line: &Arc<ControlSocket<Stdin>>,
+    line: &Arc<ControlSocket>,
 ) -> Result<(DecoderChain, GateMeasurement), JobFault> {
     // The decoding device first: its libav sets the flags of the context that both share.
     let device = given.device.as_ref().map(open_device).transpose().map_err(JobFault::Backend)?;
@@ -152,7 +147,7 @@ fn run_job(
     source: InputSource,
     options: &JobOptions,
     tools: (&DecoderChain, &GateMeasurement),
-    line: &Arc<ControlSocket<Stdin>>,
+    line: &Arc<ControlSocket>,
 ) -> io::Result<()> {
     let place = Place::of(options.resume.as_ref());
     let say = |event: JobEvent| {

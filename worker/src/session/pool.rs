@@ -6,9 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    io, mem,
-    os::fd::AsFd,
-    process,
+    io, mem, process,
     sync::{
         Arc, Mutex, PoisonError, Weak,
         mpsc::{Receiver, SyncSender, sync_channel},
@@ -42,8 +40,8 @@ pub(crate) const SESSIONS_MAX: usize = 64;
 pub(crate) const THREADS_MAX: usize = 16;
 
 /// All sessions of a worker, by the server's numbers.
-pub(crate) struct SessionPool<S> {
-    line: Arc<ControlSocket<S>>,
+pub(crate) struct SessionPool {
+    line: Arc<ControlSocket>,
     decoders: Arc<DecoderChain>,
     sessions: BTreeMap<u32, SessionSlot>,
     /// Queue of the threads; at most one unit of each session waits.
@@ -86,12 +84,12 @@ pub(super) enum PoolTask {
     },
 }
 
-impl<S: AsFd + Send + Sync + 'static> SessionPool<S> {
+impl SessionPool {
     pub fn new(
-        line: Arc<ControlSocket<S>>,
+        line: Arc<ControlSocket>,
         decoders: Arc<DecoderChain>,
         measuring: GateMeasurement,
-    ) -> SessionPool<S> {
+    ) -> SessionPool {
         let (work, waiting) = sync_channel(SESSIONS_MAX);
         let cores = thread::available_parallelism().map_or(1, usize::from);
         SessionPool {
@@ -210,8 +208,8 @@ impl ThreadScratch {
 }
 
 /// Main loop of a pool thread; ends when the queue or the socket closes.
-fn run_pool_thread<S: AsFd>(
-    line: &ControlSocket<S>,
+fn run_pool_thread(
+    line: &ControlSocket,
     waiting: &Mutex<Receiver<PoolItem>>,
     device: &Weak<DeviceQueue>,
     measuring: &GateMeasurement,

@@ -1,6 +1,10 @@
 //! Tests that sessions measured by a device, in this process, give the same events as on the CPU.
 
-use std::{collections::BTreeMap, os::fd::OwnedFd, thread};
+use std::{
+    collections::BTreeMap,
+    os::fd::{AsFd, OwnedFd},
+    thread,
+};
 
 use decode::BackendError;
 use gate::{
@@ -51,8 +55,9 @@ fn play_by(
     count: usize,
 ) -> (Said, Vec<String>) {
     let (ours, theirs) = pair().expect("a pair");
-    let same = theirs.try_clone().expect("a descriptor");
-    let line = Arc::new(ControlSocket::<OwnedFd>::new(theirs, same));
+    // Threads of the pool may outlast the test.
+    let theirs: &'static OwnedFd = Box::leak(Box::new(theirs));
+    let line = Arc::new(ControlSocket::new(theirs.as_fd()));
     let mut sessions = SessionPool::new(line, Arc::new(decoders), measuring);
     let mut waiting: BTreeMap<u32, std::vec::IntoIter<Vec<u8>>> = BTreeMap::new();
     for session in 0..SESSIONS {
