@@ -7,10 +7,7 @@ use gate::{FrameMeasurements, FrameMeta, Gate, SignalWindow};
 use media::{Signal, Timestamp};
 
 use crate::{
-    FrameImages, FrameRecord, JobFault,
-    pictures::PictureKinds,
-    plan::Plan,
-    record::{Gathered, Say},
+    FrameImages, FrameRecord, JobFault, pictures::PictureKinds, plan::Plan, record::Gathered,
 };
 
 /// Source of the pictures of frames that have no decision yet.
@@ -41,10 +38,9 @@ impl Assembler {
         stamp: FrameMeta,
         measured: &FrameMeasurements,
         album: &mut impl Album,
-        say: Say<'_>,
     ) -> Result<(), JobFault> {
         self.window.push(stamp, measured);
-        self.drain(album, say)
+        self.drain(album)
     }
 
     /// Adds the next frames, at least [`gate::BACK`], with signals made elsewhere; fills in missing activity.
@@ -53,42 +49,31 @@ impl Assembler {
         signals: impl IntoIterator<Item = Signal>,
         (stamps, measured): (&[FrameMeta], &[FrameMeasurements]),
         album: &mut impl Album,
-        say: Say<'_>,
     ) -> Result<(), JobFault> {
         self.window.push_known(signals, stamps, measured);
-        self.drain(album, say)
+        self.drain(album)
     }
 
     /// Completes the source: no frame follows.
-    pub fn finish(&mut self, album: &mut impl Album, say: Say<'_>) -> Result<(), JobFault> {
+    pub fn finish(&mut self, album: &mut impl Album) -> Result<(), JobFault> {
         self.window.flush();
-        self.drain(album, say)?;
-        self.say(say)
+        self.drain(album)
     }
 
-    /// Passes the records gathered so far to `say`.
-    pub fn say(&mut self, say: Say<'_>) -> Result<(), JobFault> {
-        self.gathered.say(say)
+    /// Takes the records assembled so far, as messages.
+    pub fn take(&mut self) -> Vec<Vec<FrameRecord>> {
+        self.gathered.take()
     }
 
-    fn drain(&mut self, album: &mut impl Album, say: Say<'_>) -> Result<(), JobFault> {
+    fn drain(&mut self, album: &mut impl Album) -> Result<(), JobFault> {
         while let Some(signal) = self.window.poll() {
-            self.decide(signal, album, say)?;
+            let decision = self.gate.offer(&signal);
+            let selected = decision.selected.then_some(decision.reason);
+            let pts = album.pts();
+            let wanted = self.plan.offer(&signal, pts, selected);
+            let pictures = album.settle(signal.frame_index, wanted)?;
+            self.gathered.push(FrameRecord { signal, pts, pictures });
         }
         Ok(())
-    }
-
-    fn decide(
-        &mut self,
-        signal: Signal,
-        album: &mut impl Album,
-        say: Say<'_>,
-    ) -> Result<(), JobFault> {
-        let decision = self.gate.offer(&signal);
-        let selected = decision.selected.then_some(decision.reason);
-        let pts = album.pts();
-        let wanted = self.plan.offer(&signal, pts, selected);
-        let pictures = album.settle(signal.frame_index, wanted)?;
-        self.gathered.push(FrameRecord { signal, pts, pictures }, say)
     }
 }

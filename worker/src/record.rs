@@ -10,7 +10,7 @@ use gate::{LUMA_COLUMNS, LUMA_ROWS};
 use media::{Dimensions, Signal, Timestamp};
 
 use crate::{
-    JobFault, NoveltySpec,
+    NoveltySpec,
     pictures::PictureSpec,
     wire::{MESSAGE_BYTES_MAX, WireError},
 };
@@ -128,34 +128,32 @@ impl NoveltyInput {
         + 16;
 }
 
-/// Callback for the records of a message.
-pub(crate) type Say<'a> = &'a mut dyn FnMut(Vec<FrameRecord>) -> Result<(), JobFault>;
-
-/// Records gathered for one message.
+/// Records gathered into messages.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    records: Vec<FrameRecord>,
+    messages: Vec<Vec<FrameRecord>>,
+    /// Bytes of the last message's pictures.
     picture_bytes: usize,
 }
 
 impl Gathered {
-    pub fn push(&mut self, record: FrameRecord, say: Say<'_>) -> Result<(), JobFault> {
+    pub fn push(&mut self, record: FrameRecord) {
         let bytes = record.pictures.bytes();
-        if self.picture_bytes + bytes > PICTURE_BYTES {
-            self.say(say)?;
-        }
         self.picture_bytes += bytes;
-        self.records.push(record);
-        if self.records.len() == RECORDS_MAX { self.say(say) } else { Ok(()) }
+        match self.messages.last_mut() {
+            Some(last) if last.len() < RECORDS_MAX && self.picture_bytes <= PICTURE_BYTES => {
+                last.push(record);
+            }
+            _ => {
+                self.picture_bytes = bytes;
+                self.messages.push(vec![record]);
+            }
+        }
     }
 
-    /// Passes the gathered records on, if there are any.
-    pub fn say(&mut self, say: Say<'_>) -> Result<(), JobFault> {
-        self.picture_bytes = 0;
-        if self.records.is_empty() {
-            return Ok(());
-        }
-        say(std::mem::take(&mut self.records))
+    /// Takes the messages.
+    pub fn take(&mut self) -> Vec<Vec<FrameRecord>> {
+        std::mem::take(&mut self.messages)
     }
 }
 

@@ -175,7 +175,6 @@ impl Session {
         events: &mut Vec<WorkerSessionEvent>,
     ) -> Result<(), JobFault> {
         let mut album = Undecided::of(&self.spec, &mut self.undecided, maker);
-        let say = &mut |records| say(records, events);
         for (frame, measured) in frames.into_iter().zip(measured) {
             let stamp = FrameMeta {
                 frame_index: self.frames,
@@ -186,9 +185,9 @@ impl Session {
             if self.spec.wants_pixels() {
                 album.frames.push_back(frame);
             }
-            self.assembler.push(stamp, measured, &mut album, say)?;
+            self.assembler.push(stamp, measured, &mut album)?;
         }
-        self.assembler.say(say)?;
+        events.extend(self.assembler.take().into_iter().map(WorkerSessionEvent::Frames));
         album.note_lost(events);
         Ok(())
     }
@@ -200,17 +199,13 @@ impl Session {
         events: &mut Vec<WorkerSessionEvent>,
     ) -> Result<(), JobFault> {
         let mut album = Undecided::of(&self.spec, &mut self.undecided, maker);
-        self.assembler.finish(&mut album, &mut |records| say(records, events))?;
+        self.assembler.finish(&mut album)?;
+        events.extend(self.assembler.take().into_iter().map(WorkerSessionEvent::Frames));
         album.note_lost(events);
         let decoder = self.decoder.name().to_owned();
         events.push(WorkerSessionEvent::Closed { frames: self.frames, decoder });
         Ok(())
     }
-}
-
-fn say(records: Vec<FrameRecord>, events: &mut Vec<WorkerSessionEvent>) -> Result<(), JobFault> {
-    events.push(WorkerSessionEvent::Frames(records));
-    Ok(())
 }
 
 /// Reports damage, and pixels lost with their device, as an event; any other fault ends the session.

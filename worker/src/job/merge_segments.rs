@@ -47,28 +47,32 @@ impl<'a> SegmentMerger<'a> {
         self.job.take_failure()?;
         let assembled = self.assemble(segment);
         // A fault must not lose the records before it.
-        self.assembler.say(&mut |records| self.job.say(JobEvent::Frames(records)))?;
+        self.say()?;
         assembled
+    }
+
+    fn say(&mut self) -> Result<(), JobFault> {
+        let mut messages = self.assembler.take().into_iter();
+        messages.try_for_each(|records| self.job.say(JobEvent::Frames(records)))
     }
 
     fn assemble(&mut self, segment: SegmentResult) -> Result<(), JobFault> {
         let SegmentMerger { job, assembler, candidates } = self;
-        let say = &mut |records| job.say(JobEvent::Frames(records));
         let SegmentResult { stamps, mut records, candidates: more, signals } = segment;
         candidates.waiting.extend(more);
         let known = known(&stamps, &signals);
         let (before, after) = (known.start, known.end);
         for (stamp, measured) in stamps.iter().zip(&records).take(before) {
-            assembler.push(*stamp, measured, candidates, say)?;
+            assembler.push(*stamp, measured, candidates)?;
         }
         if !known.is_empty() {
             let passed = signals.len() - known.len();
             let signals = signals.into_iter().skip(passed);
             let frames = (&stamps[known.clone()], &records[known]);
-            assembler.push_known(signals, frames, candidates, say)?;
+            assembler.push_known(signals, frames, candidates)?;
         }
         for (stamp, measured) in stamps.iter().zip(&records).skip(after) {
-            assembler.push(*stamp, measured, candidates, say)?;
+            assembler.push(*stamp, measured, candidates)?;
         }
         records.clear();
         job.spare_records().push(records);
@@ -77,8 +81,9 @@ impl<'a> SegmentMerger<'a> {
 
     /// Completes the file after its last segment.
     pub fn finish(mut self) -> Result<(), JobFault> {
-        let say = &mut |records| self.job.say(JobEvent::Frames(records));
-        self.assembler.finish(&mut self.candidates, say)
+        let finished = self.assembler.finish(&mut self.candidates);
+        self.say()?;
+        finished
     }
 }
 

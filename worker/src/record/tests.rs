@@ -133,15 +133,12 @@ fn messages_are_of_so_many_records_and_a_large_picture_goes_alone() {
         ("two halves", vec![PICTURE_BYTES / 2; 3], vec![2, 1]),
     ];
     for (name, sizes, expected) in rows {
-        let (mut gathered, mut messages) = (Gathered::default(), Vec::new());
-        let say: Say<'_> = &mut |records| {
-            messages.push(records.len());
-            Ok(())
-        };
+        let mut gathered = Gathered::default();
         for (at, size) in sizes.into_iter().enumerate() {
-            gathered.push(record(at as u64, of(size)), say).expect("said");
+            gathered.push(record(at as u64, of(size)));
         }
-        gathered.say(say).expect("said");
+        let messages: Vec<usize> = gathered.take().iter().map(Vec::len).collect();
         assert_eq!(messages, expected, "{name}");
+        assert!(gathered.take().is_empty(), "{name}");
     }
 }
