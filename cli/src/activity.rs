@@ -12,7 +12,6 @@ use crate::{
     output::{self, StdoutWriter, TextTable, clock},
 };
 
-/// Arguments of `activity`.
 #[derive(clap::Args)]
 pub struct ActivityArgs {
     /// Run id
@@ -113,7 +112,6 @@ pub fn words(kind: &str, payload: &Value) -> Option<(i64, String)> {
     })
 }
 
-/// Runs `activity`.
 pub fn run(args: &ActivityArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let query: Vec<_> = args.stream_id.iter().map(|name| ("stream_id", name.clone())).collect();

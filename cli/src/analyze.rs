@@ -50,7 +50,6 @@ Scores lie in 0 to 1; the same file gives the same output.
 
 What the types and statuses of markers mean: `sightline markers --help`.";
 
-/// Arguments of `analyze`.
 #[derive(clap::Args)]
 #[command(after_long_help = JSON_HELP)]
 pub struct AnalyzeArgs {
@@ -151,7 +150,6 @@ impl From<Still> for ReportStill {
     }
 }
 
-/// Runs `analyze`.
 pub fn run(args: &AnalyzeArgs) -> Result<(), CliError> {
     let started = Instant::now();
     if let Some(report) = &args.report

@@ -21,7 +21,6 @@ use crate::{
     output::{StdoutWriter, grouped},
 };
 
-/// Arguments of `backup`.
 #[derive(clap::Args)]
 pub struct BackupArgs {
     /// Data directory of the server, which may run
@@ -39,7 +38,6 @@ const OPEN_COLUMNS: &str = "open-columns";
 /// Folders that a server rebuilds.
 const DERIVED: [&str; 2] = ["search-cache", "export"];
 
-/// Runs `backup`.
 pub fn run(args: &BackupArgs) -> Result<(), CliError> {
     let BackupArgs { dir, to } = args;
     if locate(dir)? != dir.join("log") {

@@ -4,7 +4,6 @@ mod capacity;
 
 use crate::error::CliError;
 
-/// Arguments of `bench`.
 #[derive(clap::Args)]
 pub struct BenchArgs {
     #[command(subcommand)]
@@ -17,7 +16,6 @@ enum BenchCommand {
     Capacity(capacity::CapacityArgs),
 }
 
-/// Runs `bench`.
 pub fn run(args: &BenchArgs) -> Result<(), CliError> {
     match &args.command {
         BenchCommand::Capacity(args) => capacity::run(args),

@@ -17,7 +17,6 @@ use crate::{
 };
 use plan::{archive, cameras, shared};
 
-/// Arguments of `capacity`.
 #[derive(clap::Args, Clone, Debug, Serialize)]
 pub struct FleetArgs {
     /// Cameras that are recorded at all times
@@ -82,7 +81,6 @@ fn positive(text: &str) -> Result<f64, String> {
     if value.is_finite() && value > 0.0 { Ok(value) } else { Err("must be above 0".to_owned()) }
 }
 
-/// Runs `capacity`.
 pub fn run(args: &FleetArgs) -> Result<(), CliError> {
     let lines = [cameras(args), archive(args)].concat();
     let shared = shared(args);

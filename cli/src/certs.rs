@@ -17,7 +17,6 @@ use crate::{error::CliError, output::StdoutWriter};
 /// Longest validity in days that browsers accept for a certificate pinned by its hash (WebTransport 3.1).
 const DAYS: i64 = 13;
 
-/// Arguments of `certs`.
 #[derive(clap::Args)]
 pub struct CertsArgs {
     #[command(subcommand)]
@@ -43,7 +42,6 @@ struct DevArgs {
     force: bool,
 }
 
-/// Runs `certs`.
 pub fn run(args: &CertsArgs) -> Result<(), CliError> {
     let CertsCommand::Dev(args) = &args.command;
     let made = make(args)?;

@@ -5,14 +5,12 @@ use clap_complete::Shell;
 
 use crate::{Cli, error::CliError, output::StdoutWriter};
 
-/// Arguments of `completions`.
 #[derive(clap::Args)]
 pub struct CompletionsArgs {
     /// The shell
     shell: Shell,
 }
 
-/// Runs `completions`.
 pub fn run(args: &CompletionsArgs) -> Result<(), CliError> {
     // Generated in memory, as the generator panics if its writer fails, for example on a closed pipe.
     let mut script = Vec::new();

@@ -36,7 +36,6 @@ const MODEL: &str = "qwen3-vl-8b";
 const MAX_FRAMES: u64 = 500_000;
 const LOOK_EVERY: Duration = Duration::from_millis(150);
 
-/// Arguments of `demo`.
 #[derive(clap::Args)]
 pub struct DemoArgs {
     /// Video file [default: a clip of the media directory, else one that ffmpeg renders]
@@ -82,7 +81,6 @@ struct Still {
     image_sha256: String,
 }
 
-/// Runs `demo`.
 pub fn run(args: &DemoArgs) -> Result<(), CliError> {
     let started = Instant::now();
     let cancel = interrupt::token()?;

@@ -24,7 +24,6 @@ use crate::{
     output::{StdoutWriter, TextTable},
 };
 
-/// Arguments of `doctor`.
 #[derive(clap::Args)]
 pub struct DoctorArgs {
     /// Print one JSON object: version, healthy, checks[{area, name, state, detail}]
@@ -144,7 +143,6 @@ impl Check {
     }
 }
 
-/// Runs `doctor`.
 pub fn run(args: &DoctorArgs) -> Result<(), CliError> {
     let cancel = interrupt::token()?;
     let program = environment::worker_program()?;

@@ -28,7 +28,6 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, which means that the system has no free descriptor.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// Arguments of `embed-server`.
 #[derive(clap::Args)]
 pub struct EmbedServerArgs {
     /// Address and port to listen on
@@ -58,7 +57,6 @@ pub struct EmbedServerArgs {
     clients: u16,
 }
 
-/// Runs `embed-server`.
 pub fn run(args: &EmbedServerArgs) -> Result<(), CliError> {
     let model = OnnxModel::load(&OnnxConfig {
         runtime: args.onnxruntime.clone(),

@@ -26,7 +26,6 @@ const RETRY_EVERY: Duration = Duration::from_secs(1);
 const ENDS: [&str; 5] =
     ["run_completed", "run_failed", "run_expired", "stop_requested", "run_deleted"];
 
-/// Arguments of `events`.
 #[derive(clap::Args)]
 #[command(after_long_help = words::of_events())]
 pub struct EventsArgs {
@@ -58,7 +57,6 @@ struct Run {
     session_id: Option<IgnoredAny>,
 }
 
-/// Runs `events`.
 pub fn run(args: &EventsArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let (next, printer) = (args.from_seq, Printer::new(args.json));

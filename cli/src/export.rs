@@ -33,7 +33,6 @@ Files:
   events.parquet   one row an event, its payload as JSON
 docs/PARQUET.md has every column. DuckDB, Polars and pandas open them as they are.";
 
-/// Arguments of `export`.
 #[derive(clap::Args)]
 #[command(after_long_help = FILES_HELP)]
 pub struct ExportArgs {
@@ -46,7 +45,6 @@ pub struct ExportArgs {
     server: ServerArgs,
 }
 
-/// Runs `export`.
 pub fn run(args: &ExportArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let cancel = interrupt::token()?;

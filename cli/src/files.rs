@@ -10,7 +10,6 @@ use crate::{
     output::{self, StdoutWriter, TextTable, bytes, printable, say, text},
 };
 
-/// Arguments of `files`.
 #[derive(clap::Args)]
 pub struct FilesArgs {
     #[command(subcommand)]
@@ -41,7 +40,6 @@ enum FilesCommand {
     },
 }
 
-/// Runs `files`.
 pub fn run(args: &FilesArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     match &args.command {

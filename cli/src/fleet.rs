@@ -8,7 +8,6 @@ use crate::{
     output::{self, TextTable, or_dash},
 };
 
-/// Arguments of `fleet`.
 #[derive(clap::Args)]
 pub struct FleetArgs {
     #[command(subcommand)]
@@ -38,7 +37,6 @@ enum FleetCommand {
     },
 }
 
-/// Runs `fleet`.
 pub fn run(args: &FleetArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let (found, list, columns, fields): (Value, _, _, _) = match &args.command {

@@ -9,7 +9,6 @@ use crate::{
     output::{StdoutWriter, printable},
 };
 
-/// Arguments of `health`.
 #[derive(clap::Args)]
 pub struct HealthArgs {
     /// Check that it can take work too; needs a key
@@ -25,7 +24,6 @@ struct Unready {
     reasons: Vec<String>,
 }
 
-/// Runs `health`.
 pub fn run(args: &HealthArgs) -> Result<(), CliError> {
     let path = if args.ready { "v1/ready" } else { "v1/health" };
     let answer: Value =

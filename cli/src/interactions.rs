@@ -8,7 +8,6 @@ use crate::{
     output::{self, TextTable, clock_or_dash, text},
 };
 
-/// Arguments of `interactions`.
 #[derive(clap::Args)]
 pub struct InteractionsArgs {
     /// Run id
@@ -23,7 +22,6 @@ pub struct InteractionsArgs {
     server: ServerArgs,
 }
 
-/// Runs `interactions`.
 pub fn run(args: &InteractionsArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     output::print(args.json, &fetch(&client, &args.run, args.index.as_deref())?[..], table)

@@ -9,7 +9,6 @@ use crate::{
     runs::under_way,
 };
 
-/// Arguments of `jobs`.
 #[derive(clap::Args)]
 pub struct JobsArgs {
     /// Run id
@@ -27,7 +26,6 @@ pub struct JobsArgs {
     server: ServerArgs,
 }
 
-/// Runs `jobs`.
 pub fn run(args: &JobsArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let path = |job: &str| {

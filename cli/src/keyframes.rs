@@ -11,7 +11,6 @@ use crate::{
     output::{self, TextTable, bytes, clock, printable, text},
 };
 
-/// Arguments of `keyframes`.
 #[derive(clap::Args)]
 pub struct KeyframesArgs {
     /// Run id
@@ -23,7 +22,6 @@ pub struct KeyframesArgs {
     server: ServerArgs,
 }
 
-/// Arguments of `keyframe`.
 #[derive(clap::Args)]
 pub struct KeyframeArgs {
     /// Run id
@@ -45,7 +43,6 @@ pub fn fetch(client: &ApiClient, run: &str) -> Result<Vec<Value>, CliError> {
     client.pages(&run_path(run, "/keyframes")?, &[], "/keyframes")
 }
 
-/// Runs `keyframes`.
 pub fn list(args: &KeyframesArgs) -> Result<(), CliError> {
     let stills = fetch(&ApiClient::new(&args.server)?, &args.run)?;
     let row = |still: &Value| {
@@ -62,7 +59,6 @@ pub fn list(args: &KeyframesArgs) -> Result<(), CliError> {
     output::print(args.json, &stills, |stills| TextTable::of(columns, stills.iter().map(row)))
 }
 
-/// Runs `keyframe`.
 pub fn get(args: &KeyframeArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let hash = whole(&client, &args.run, &args.hash.to_ascii_lowercase())?;

@@ -22,7 +22,6 @@ use crate::{
     wire::EventRecord,
 };
 
-/// Arguments of `log`.
 #[derive(clap::Args)]
 pub struct LogArgs {
     #[command(subcommand)]
@@ -80,7 +79,6 @@ fn kind(text: &str) -> Result<EventKind, String> {
     })
 }
 
-/// Runs `log`.
 pub fn run(args: &LogArgs) -> Result<(), CliError> {
     match &args.command {
         LogCommand::Verify { dir, json } => verify(&locate(dir)?, *json),

@@ -11,7 +11,6 @@ use crate::{
 /// Type of markers for spans without an event.
 pub const NOTHING: &str = "context_observation";
 
-/// Arguments of `markers`.
 #[derive(clap::Args)]
 #[command(after_long_help = words::of_markers())]
 pub struct MarkersArgs {
@@ -45,7 +44,6 @@ pub struct MarkersArgs {
     server: ServerArgs,
 }
 
-/// Runs `markers`.
 pub fn run(args: &MarkersArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let number = |value: Option<u64>| value.map(|value| value.to_string());

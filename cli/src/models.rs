@@ -11,7 +11,6 @@ use crate::{
 
 const READY: &str = "ready";
 
-/// Arguments of `models`.
 #[derive(clap::Args)]
 pub struct ModelsArgs {
     /// Also list models that no backend has
@@ -39,7 +38,6 @@ struct Models {
     providers: Vec<Value>,
 }
 
-/// Runs `models`.
 pub fn run(args: &ModelsArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let mut out = StdoutWriter::stdout();

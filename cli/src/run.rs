@@ -24,7 +24,6 @@ use crate::{
     zones::ZoneArgs,
 };
 
-/// Arguments of `run`.
 #[derive(clap::Args)]
 pub struct RunArgs {
     /// A file beneath the server's ingest roots, or a URL: https, rtsps, and http, HLS or rtsp where the
@@ -85,7 +84,6 @@ fn shown(source: &str) -> String {
     format!("{scheme}://{user}{}{query}", &address[host..])
 }
 
-/// Runs `run`.
 pub fn run(args: &RunArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let cancel = interrupt::token()?;

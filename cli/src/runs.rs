@@ -12,7 +12,6 @@ use crate::{
     work::post_nothing,
 };
 
-/// Arguments of `runs`.
 #[derive(clap::Args)]
 pub struct RunsArgs {
     #[command(subcommand)]
@@ -96,7 +95,6 @@ enum RunsCommand {
     Reason(steps::ReasonArgs),
 }
 
-/// Runs `runs`.
 pub fn run(args: &RunsArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let json = args.json;

@@ -8,7 +8,6 @@ use crate::{
     output::{self, TextTable, clock_or_dash, grouped, text},
 };
 
-/// Arguments of `search`.
 #[derive(clap::Args)]
 pub struct SearchArgs {
     /// Text to find in descriptions, in upper or lower case
@@ -26,7 +25,6 @@ pub struct SearchArgs {
     server: ServerArgs,
 }
 
-/// Runs `search`.
 pub fn run(args: &SearchArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let asked = json!({ "query": args.query, "limit": args.limit, "run_id": args.run });

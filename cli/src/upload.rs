@@ -14,7 +14,6 @@ use crate::{
     output, progress,
 };
 
-/// Arguments of `upload`.
 #[derive(clap::Args)]
 pub struct UploadArgs {
     /// Media file to upload

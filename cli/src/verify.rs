@@ -28,7 +28,6 @@ use crate::{
     zones::ZoneArgs,
 };
 
-/// Arguments of `verify`.
 #[derive(clap::Args)]
 pub struct VerifyArgs {
     /// The run
@@ -135,7 +134,6 @@ struct PassRecord {
     divergence: Option<FirstDifference>,
 }
 
-/// Runs `verify`.
 pub fn run(args: &VerifyArgs) -> Result<(), CliError> {
     let cancel = interrupt::token()?;
     let passes = recorded::passes(&environment::data_dir(args.data_dir.as_deref()), args.run)?;

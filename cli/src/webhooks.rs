@@ -8,7 +8,6 @@ use crate::{
     output::{StdoutWriter, TextTable, joined, or_dash, printable, text},
 };
 
-/// Arguments of `webhooks`.
 #[derive(clap::Args)]
 pub struct WebhooksArgs {
     #[command(subcommand)]
@@ -55,7 +54,6 @@ enum WebhooksCommand {
     },
 }
 
-/// Runs `webhooks`.
 pub fn run(args: &WebhooksArgs) -> Result<(), CliError> {
     let client = ApiClient::new(&args.server)?;
     let base = match &args.run {

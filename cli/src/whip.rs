@@ -26,7 +26,6 @@ use crate::{
 pub use error::WhipError;
 use publisher::Published;
 
-/// Arguments of `sightline whip`.
 #[derive(Args)]
 pub struct WhipArgs {
     #[command(subcommand)]
@@ -43,7 +42,6 @@ enum WhipCommand {
     Publish(PublishArgs),
 }
 
-/// Arguments of `sightline whip publish`.
 #[derive(Args)]
 pub struct PublishArgs {
     /// Video file with H.264, H.265, VP8, VP9 or AV1
@@ -137,7 +135,6 @@ struct PublishReport<'a> {
     figures: &'a PublishStats,
 }
 
-/// Runs `whip`.
 pub fn run(args: &WhipArgs) -> Result<(), CliError> {
     let WhipCommand::Publish(args) = &args.command;
     let Published { runs, figures } = publisher::publish(args)?;

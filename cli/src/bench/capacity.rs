@@ -31,7 +31,6 @@ const MEASURED: Duration = Duration::from_secs(1);
 /// Length of a rendered clip: two GOPs of a common camera.
 const CLIP_SECONDS: u32 = 4;
 
-/// Arguments of `bench capacity`.
 #[derive(clap::Args)]
 pub struct CapacityArgs {
     /// Video files to measure with, instead of rendered clips
@@ -86,7 +85,6 @@ struct Row {
     streams: u64,
 }
 
-/// Runs `bench capacity`.
 pub fn run(args: &CapacityArgs) -> Result<(), CliError> {
     let cancel = interrupt::token()?;
     let program = environment::worker_program()?;

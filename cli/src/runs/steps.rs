@@ -44,7 +44,6 @@ struct SourceArgs {
     zones: ZoneArgs,
 }
 
-/// Arguments of `runs ingest`.
 #[derive(clap::Args)]
 pub struct IngestArgs {
     /// Run id
@@ -53,7 +52,6 @@ pub struct IngestArgs {
     source: SourceArgs,
 }
 
-/// Arguments of `runs analyze`.
 #[derive(clap::Args)]
 pub struct AnalyzeArgs {
     /// Run id
@@ -79,7 +77,6 @@ pub struct AnalyzeArgs {
     zones: ZoneArgs,
 }
 
-/// Arguments of `runs reason`.
 #[derive(clap::Args)]
 pub struct ReasonArgs {
     /// Run id
@@ -134,7 +131,6 @@ impl SourceArgs {
 }
 
 impl IngestArgs {
-    /// Runs `runs ingest`.
     pub fn run(&self, client: &ApiClient, json: bool) -> Result<(), CliError> {
         let body = self.source.body(client)?;
         let reply = self.source.work(client, (&self.run, "ingest"), &body)?;
@@ -168,7 +164,6 @@ fn model(
 }
 
 impl AnalyzeArgs {
-    /// Runs `runs analyze`.
     pub fn run(&self, client: &ApiClient, json: bool) -> Result<(), CliError> {
         let model = model(client, &self.run, self.model.as_ref(), false)?;
         let [zones, only] = self.zones.fields()?;
@@ -213,7 +208,6 @@ fn tried(trial: &Value) -> String {
 }
 
 impl ReasonArgs {
-    /// Runs `runs reason`.
     pub fn run(&self, client: &ApiClient, json: bool) -> Result<(), CliError> {
         let model = model(client, &self.run, self.model.as_ref(), true)?;
         let body = reason_body(self.source.body(client)?, &model, &self.prompt);
