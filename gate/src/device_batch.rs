@@ -6,7 +6,7 @@
 
 use std::any::Any;
 
-use media::{Frame, Plane, SampleFormat};
+use media::{ErrorKind, Frame, Plane, SampleFormat};
 
 use crate::{
     cells::{CHROMA_COLUMNS, CHROMA_ROWS, LUMA_COLUMNS, LUMA_ROWS},
@@ -219,6 +219,30 @@ pub fn unpack(frame: &Frame, sums: &[u8]) -> FrameMeasurements {
         rest = after;
     }
     measured
+}
+
+/// Reason that a device backend does not open; the text names the part at fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// There is no driver, or no device to try.
+    #[error("{0}")]
+    Missing(String),
+    /// The driver or the device failed, or there are fewer devices.
+    #[error("{0}")]
+    Failed(String),
+    /// The driver or the device is too old or too small, or measures other integers than the reference.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+impl OpenError {
+    /// Returns unavailable for a part that is missing or failed, and unsupported for one that is unfit.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            OpenError::Missing(_) | OpenError::Failed(_) => ErrorKind::Unavailable,
+            OpenError::Unfit(_) => ErrorKind::Unsupported,
+        }
+    }
 }
 
 /// Returns the message of a driver binding's panic in one line, for an error of the backend.

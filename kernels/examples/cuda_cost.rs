@@ -7,8 +7,8 @@ mod cost;
 use std::{sync::Arc, time::Instant};
 
 use cudarc::driver::{CudaContext, DevicePtr};
-use gate::MeasureBackend;
-use kernels::{CudaBackend, CudaError};
+use gate::{MeasureBackend, device_batch::OpenError};
+use kernels::CudaBackend;
 use media::{
     DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface, Dimensions, Frame, HostFrameBuffer,
     PixelLayout, Pixels, SampleFormat, SampleRange, Subsampling, Timestamp,
@@ -29,7 +29,7 @@ fn main() {
         }
         Err(error) => {
             eprintln!("cuda_cost: {error}");
-            let is_missing = matches!(error, CudaError::NoDriver(_) | CudaError::NoDevice(_));
+            let is_missing = matches!(error, OpenError::Missing(_));
             std::process::exit(if is_missing { 2 } else { 1 });
         }
     }

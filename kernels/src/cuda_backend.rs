@@ -5,12 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use cudarc::driver::{DriverError, sys::CUresult};
 use gate::{
     FrameMeasurements, MeasureBackend, MeasureError, conformance,
-    device_batch::{DeviceBatch, HostPlanes, SURFACES, Surface, batches, said, unpack},
+    device_batch::{DeviceBatch, HostPlanes, OpenError, SURFACES, Surface, batches, said, unpack},
 };
 use media::Frame;
 
 use crate::{
-    CudaError,
     buffer::{FILL_BYTES, LaunchBuffers, PICTURES_MAX, SUM_BYTES, SampleBuffer},
     device::{CudaDevice, WaitError, refused},
     device_surface::surfaces,
@@ -33,14 +32,14 @@ pub struct CudaBackend {
 
 impl CudaBackend {
     /// Opens device `index`, counted from 0, and runs the quick conformance check.
-    pub fn open(index: usize) -> Result<CudaBackend, CudaError> {
+    pub fn open(index: usize) -> Result<CudaBackend, OpenError> {
         let device = CudaDevice::open(index)?;
         let buffers = LaunchBuffers::new(&device).map_err(refused("taking memory"))?;
         let surfaces = Vec::with_capacity(PICTURES_MAX);
         let mut measurer = CudaBackend { device, buffers, samples: None, surfaces, loss: None };
-        conformance::quick_check(&mut measurer).map_err(|fault| CudaError::Nonconforming {
-            name: measurer.device.name.clone(),
-            fault,
+        conformance::quick_check(&mut measurer).map_err(|fault| {
+            let name = &measurer.device.name;
+            OpenError::Unfit(format!("device {name} failed the conformance test: {fault}"))
         })?;
         Ok(measurer)
     }

@@ -11,15 +11,18 @@ use std::{
 };
 
 use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream, DriverError, result, sys};
-use gate::device_batch::said;
+use gate::device_batch::{OpenError, said};
 use libloading::Library;
 
-use crate::{CudaError, CudaVersion, ptx};
+use crate::ptx;
+
+/// Numbers before and after the point of a version.
+type Version = (i32, i32);
 
 /// Oldest supported CUDA version of the driver; the PTX is of ISA 8.0.
-const DRIVER_MIN: CudaVersion = CudaVersion { major: 12, minor: 0 };
+const DRIVER_MIN: Version = (12, 0);
 /// Oldest supported compute capability: the virtual architecture of the PTX.
-const CAPABILITY_MIN: CudaVersion = CudaVersion { major: 7, minor: 5 };
+const CAPABILITY_MIN: Version = (7, 5);
 
 /// Longest wait for a launch, which takes milliseconds; after it the device counts as lost. Shorter than the
 /// watchdog of a stalled process.
@@ -70,31 +73,38 @@ impl From<DriverError> for WaitError {
 
 impl CudaDevice {
     /// Opens device `index`, counted from 0.
-    pub fn open(index: usize) -> Result<CudaDevice, CudaError> {
+    pub fn open(index: usize) -> Result<CudaDevice, OpenError> {
         // The binding panics if a driver lacks a function that its version should have.
         let opened = catch_unwind(AssertUnwindSafe(|| CudaDevice::probe(index)));
         opened.unwrap_or_else(|panic| {
-            Err(CudaError::Refused { step: "loading", reason: said(panic.as_ref()) })
+            Err(OpenError::Failed(failure("loading", &said(panic.as_ref()))))
         })
     }
 
-    fn probe(index: usize) -> Result<CudaDevice, CudaError> {
+    fn probe(index: usize) -> Result<CudaDevice, OpenError> {
         load_driver()?;
         let found = driver_version()?;
         if found < DRIVER_MIN {
-            return Err(CudaError::DriverTooOld { found, needed: DRIVER_MIN });
+            return Err(OpenError::Unfit(format!(
+                "the NVIDIA driver speaks CUDA {}, and {} is needed: driver 525 or later",
+                dotted(found),
+                dotted(DRIVER_MIN)
+            )));
         }
         let count = device_count()?;
         if index >= count {
-            return Err(CudaError::NoSuchDevice { wanted: index, count });
+            let problem = format!("no CUDA device {index}: there are {count}, counted from 0");
+            return Err(OpenError::Failed(problem));
         }
         let context = CudaContext::new(index).map_err(refused("making a context"))?;
         let name = context.name().map_err(refused("asking for the device's name"))?;
-        let (major, minor) =
+        let found =
             context.compute_capability().map_err(refused("asking for the device's capability"))?;
-        let found = CudaVersion { major, minor };
         if found < CAPABILITY_MIN {
-            return Err(CudaError::DeviceTooOld { name, found, needed: CAPABILITY_MIN });
+            let (found, needed) = (dotted(found), dotted(CAPABILITY_MIN));
+            return Err(OpenError::Unfit(format!(
+                "device {name} has compute capability {found}, and {needed} is needed"
+            )));
         }
         let stream = context.new_stream().map_err(refused("making a stream"))?;
         let cell_sums = ptx::load(&context)?;
@@ -132,12 +142,20 @@ impl CudaDevice {
 }
 
 /// Returns a function that makes the error of a failed step with the driver's message.
-pub(crate) fn refused(step: &'static str) -> impl FnOnce(DriverError) -> CudaError {
-    move |error| CudaError::Refused { step, reason: error.to_string() }
+pub(crate) fn refused(step: &'static str) -> impl FnOnce(DriverError) -> OpenError {
+    move |error| OpenError::Failed(failure(step, &error.to_string()))
+}
+
+fn failure(step: &str, reason: &str) -> String {
+    format!("the NVIDIA driver failed at {step}: {reason}")
+}
+
+fn dotted((major, minor): Version) -> String {
+    format!("{major}.{minor}")
 }
 
 #[expect(unsafe_code, reason = "loads the driver's library")]
-fn load_driver() -> Result<(), CudaError> {
+fn load_driver() -> Result<(), OpenError> {
     // SAFETY: loading runs the initialisers of the system's own driver, which have no preconditions.
     if unsafe { sys::is_culib_present() } {
         return Ok(());
@@ -147,24 +165,26 @@ fn load_driver() -> Result<(), CudaError> {
     let asked = unsafe { Library::new("libcuda.so.1") };
     asked.map(drop).map_err(|error| {
         let words = error.source().map(ToString::to_string);
-        CudaError::NoDriver(words.unwrap_or_else(|| error.to_string()))
+        let words = words.unwrap_or_else(|| error.to_string());
+        OpenError::Missing(format!("no NVIDIA driver: {words}"))
     })
 }
 
 #[expect(unsafe_code, reason = "a call of the driver that its binding does not wrap")]
-fn driver_version() -> Result<CudaVersion, CudaError> {
+fn driver_version() -> Result<Version, OpenError> {
     let mut number = 0;
     // SAFETY: the driver writes one integer to the given place and needs no initialisation.
     let answer = unsafe { sys::cuDriverGetVersion(&mut number) };
     answer.result().map_err(refused("asking for the driver's version"))?;
-    Ok(CudaVersion::of_driver(number))
+    // 12020 is 12.2.
+    Ok((number / 1000, number % 1000 / 10))
 }
 
-fn device_count() -> Result<usize, CudaError> {
-    let count = result::init().and_then(|()| CudaContext::device_count());
-    match count {
-        Ok(count) if count > 0 => Ok(count as usize),
-        Ok(_) => Err(CudaError::NoDevice("it counts none".to_owned())),
-        Err(error) => Err(CudaError::NoDevice(error.to_string())),
-    }
+fn device_count() -> Result<usize, OpenError> {
+    let reason = match result::init().and_then(|()| CudaContext::device_count()) {
+        Ok(count) if count > 0 => return Ok(count as usize),
+        Ok(_) => "it counts none".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(OpenError::Missing(format!("the NVIDIA driver finds no device: {reason}")))
 }

@@ -10,10 +10,8 @@ mod buffer;
 mod cuda_backend;
 mod device;
 mod device_surface;
-mod error;
 mod launch;
 mod ptx;
 
 pub use cuda_backend::CudaBackend;
-pub use error::{CudaError, CudaVersion};
 pub use ptx::PTX;

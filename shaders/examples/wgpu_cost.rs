@@ -6,7 +6,8 @@
 #[path = "../../benches/functions/cost.rs"]
 mod cost;
 
-use shaders::{AdapterChoice, WgpuBackend, WgpuError};
+use gate::device_batch::OpenError;
+use shaders::{AdapterChoice, WgpuBackend};
 
 fn main() {
     let name = std::env::args().nth(1);
@@ -18,7 +19,7 @@ fn main() {
         }
         Err(error) => {
             eprintln!("wgpu_cost: {error}");
-            let is_missing = matches!(error, WgpuError::NoAdapter { .. });
+            let is_missing = matches!(error, OpenError::Missing(_));
             std::process::exit(if is_missing { 2 } else { 1 });
         }
     }

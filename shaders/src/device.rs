@@ -8,9 +8,8 @@ use std::{
     time::Duration,
 };
 
+use gate::device_batch::OpenError;
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Instance, InstanceDescriptor, Limits};
-
-use crate::WgpuError;
 
 /// Longest wait for a dispatch on a GPU, where it takes milliseconds; after it the device counts as lost.
 /// Shorter than the watchdog of a stalled worker.
@@ -43,7 +42,7 @@ pub(crate) struct WgpuDevice {
 }
 
 impl WgpuDevice {
-    pub fn open(choice: AdapterChoice<'_>) -> Result<WgpuDevice, WgpuError> {
+    pub fn open(choice: AdapterChoice<'_>) -> Result<WgpuDevice, OpenError> {
         let mut descriptor = InstanceDescriptor::new_without_display_handle();
         descriptor.backends = Backends::VULKAN;
         descriptor.flags = wgpu::InstanceFlags::empty();
@@ -58,12 +57,17 @@ impl WgpuDevice {
                 AdapterChoice::Any => "of a GPU or a CPU".to_owned(),
                 AdapterChoice::Named(part) => format!("with {part:?} in its name"),
             };
-            return Err(WgpuError::NoAdapter { wanted, found: infos.iter().map(name).collect() });
+            let found = match infos.as_slice() {
+                [] => "none".to_owned(),
+                infos => infos.iter().map(name).collect::<Vec<_>>().join(", "),
+            };
+            let problem = format!("no Vulkan adapter {wanted}; found: {found}");
+            return Err(OpenError::Missing(problem));
         };
         WgpuDevice::request(&adapters[index], name(&infos[index]))
     }
 
-    fn request(adapter: &Adapter, name: String) -> Result<WgpuDevice, WgpuError> {
+    fn request(adapter: &Adapter, name: String) -> Result<WgpuDevice, OpenError> {
         let limits = adapter.limits();
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("gate"),
@@ -72,7 +76,7 @@ impl WgpuDevice {
         };
         let (device, queue) =
             pollster::block_on(adapter.request_device(&descriptor)).map_err(|error| {
-                WgpuError::Refused { adapter: name.clone(), reason: error.to_string() }
+                OpenError::Failed(format!("adapter {name} could not be opened: {error}"))
             })?;
         let faults = Arc::new(DeviceErrors::default());
         let (fault, loss) = (faults.clone(), faults.clone());

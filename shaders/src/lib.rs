@@ -8,7 +8,6 @@
 
 mod buffer;
 mod device;
-mod error;
 mod launch;
 mod module;
 
@@ -16,12 +15,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gate::{
     FrameMeasurements, MeasureBackend, MeasureError, conformance,
-    device_batch::{DeviceBatch, batches, said},
+    device_batch::{DeviceBatch, OpenError, batches, said},
 };
 use media::Frame;
 
 pub use device::AdapterChoice;
-pub use error::WgpuError;
 
 use crate::{
     buffer::{DispatchBuffers, FILL_BYTES, PICTURES_MAX},
@@ -41,19 +39,22 @@ pub struct WgpuBackend {
 
 impl WgpuBackend {
     /// Opens an adapter, compiles the shader and runs the quick conformance check.
-    pub fn open(choice: AdapterChoice<'_>) -> Result<WgpuBackend, WgpuError> {
+    pub fn open(choice: AdapterChoice<'_>) -> Result<WgpuBackend, OpenError> {
         let opened = catch_unwind(AssertUnwindSafe(|| WgpuBackend::open_any(choice)));
-        opened.unwrap_or_else(|panic| Err(WgpuError::Driver(said(panic.as_ref()))))
+        opened.unwrap_or_else(|panic| {
+            let reason = said(panic.as_ref());
+            Err(OpenError::Failed(format!("the Vulkan driver failed: {reason}")))
+        })
     }
 
-    fn open_any(choice: AdapterChoice<'_>) -> Result<WgpuBackend, WgpuError> {
+    fn open_any(choice: AdapterChoice<'_>) -> Result<WgpuBackend, OpenError> {
         let device = WgpuDevice::open(choice)?;
         module::check_limits(&device)?;
         let pipeline = module::compile(&device)?;
         let mut measurer = WgpuBackend { device, pipeline, buffers: None, buffers_made: 0 };
-        conformance::quick_check(&mut measurer).map_err(|fault| WgpuError::Nonconforming {
-            adapter: measurer.device.name.clone(),
-            fault,
+        conformance::quick_check(&mut measurer).map_err(|fault| {
+            let adapter = &measurer.device.name;
+            OpenError::Unfit(format!("adapter {adapter} failed the conformance test: {fault}"))
         })?;
         Ok(measurer)
     }

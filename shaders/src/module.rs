@@ -1,18 +1,17 @@
 //! Shader, compiled once for a device.
 
+use gate::device_batch::{CELLS, OpenError};
+
 use crate::{
-    WgpuError,
     buffer::FILL_BYTES,
     device::{DriverRefusal, WgpuDevice},
 };
-
-use gate::device_batch::CELLS;
 
 /// Threads of a workgroup; the shader source has the same number.
 const THREADS: u32 = 64;
 
 /// Returns an error if a limit of the device is below the requirement; every Vulkan driver of a GPU meets it.
-pub(crate) fn check_limits(device: &WgpuDevice) -> Result<(), WgpuError> {
+pub(crate) fn check_limits(device: &WgpuDevice) -> Result<(), OpenError> {
     let limits = &device.limits;
     let groups = limits.max_compute_workgroups_per_dimension;
     let threads =
@@ -25,13 +24,16 @@ pub(crate) fn check_limits(device: &WgpuDevice) -> Result<(), WgpuError> {
     match needs.into_iter().find(|(_, got, needed)| got < needed) {
         None => Ok(()),
         Some((what, got, needed)) => {
-            Err(WgpuError::TooSmall { adapter: device.name.clone(), what, got, needed })
+            let adapter = &device.name;
+            Err(OpenError::Unfit(format!(
+                "adapter {adapter} supports {what} of {got}; {needed} required"
+            )))
         }
     }
 }
 
 /// Checks and compiles the shader.
-pub(crate) fn compile(device: &WgpuDevice) -> Result<wgpu::ComputePipeline, WgpuError> {
+pub(crate) fn compile(device: &WgpuDevice) -> Result<wgpu::ComputePipeline, OpenError> {
     let source = wgpu::ShaderSource::Wgsl(include_str!("../wgsl/cell_sums.wgsl").into());
     let descriptor = wgpu::ShaderModuleDescriptor { label: Some("cell_sums"), source };
     let module = device.device.create_shader_module(descriptor);
@@ -45,6 +47,9 @@ pub(crate) fn compile(device: &WgpuDevice) -> Result<wgpu::ComputePipeline, Wgpu
     });
     match device.faults.take().map(DriverRefusal::reason).or_else(|| device.faults.loss()) {
         None => Ok(pipeline),
-        Some(reason) => Err(WgpuError::Shader { adapter: device.name.clone(), reason }),
+        Some(reason) => Err(OpenError::Unfit(format!(
+            "adapter {} refused the shader or its buffers: {reason}",
+            device.name
+        ))),
     }
 }

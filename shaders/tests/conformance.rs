@@ -18,19 +18,20 @@ use std::io;
 use gate::{
     CpuBackend, FallbackBackend, MeasureBackend, MeasureError,
     conformance::{TestPicture, check, check_batch, first_difference},
+    device_batch::OpenError,
 };
 use media::{Dimensions, ErrorKind, Frame, PixelLayout, SampleFormat, Subsampling};
-use shaders::{AdapterChoice, WgpuBackend, WgpuError};
+use shaders::{AdapterChoice, WgpuBackend};
 
 use any::check_any_batches;
 
 /// Opens only the adapter named by the environment; without a name, the choice `unnamed`.
 #[expect(clippy::disallowed_methods, reason = "tests have no configuration to read it from")]
-fn open_named_or(unnamed: AdapterChoice<'_>) -> Result<WgpuBackend, WgpuError> {
+fn open_named_or(unnamed: AdapterChoice<'_>) -> Result<WgpuBackend, OpenError> {
     let named = std::env::var("SIGHTLINE_VULKAN_ADAPTER").ok();
     let choice = named.as_deref().map_or(unnamed, AdapterChoice::Named);
     match WgpuBackend::open(choice) {
-        Err(error @ WgpuError::NoAdapter { .. }) if named.is_none() => Err(error),
+        Err(error @ OpenError::Missing(_)) if named.is_none() => Err(error),
         opened => Ok(opened.unwrap_or_else(|error| panic!("{error}"))),
     }
 }
