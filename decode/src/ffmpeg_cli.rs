@@ -76,7 +76,8 @@ pub(crate) struct FfmpegFactory {
 impl DecoderFactory for FfmpegFactory {
     fn open(&self, setup: DecoderSetup<'_>) -> Result<Box<dyn FrameDecoder>, BackendError> {
         let DecoderSetup { codec, parameters, on_damage, limits } = setup;
-        let refused = |detail: String| BackendError::Refused { call: "ffmpeg".to_owned(), detail };
+        let refused =
+            |detail: String| BackendError::unavailable(format!("ffmpeg failed: {detail}"));
         let Some(parameters) = parameters else {
             return Err(refused("it does not decode pictures as they come".to_owned()));
         };

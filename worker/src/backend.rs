@@ -258,8 +258,9 @@ fn try_backend(
 
 /// Returns the program to decode with, after its version has been checked.
 fn usable(program: &WorkerProgram, ffmpeg: Option<&PathBuf>) -> Result<PathBuf, JobFault> {
-    let searched = || BackendError::Program("SERVICE_FFMPEG_PATH and PATH".to_owned());
-    let found = ffmpeg.ok_or_else(searched).map_err(JobFault::Backend)?;
+    let none = "no program to run, looked for at SERVICE_FFMPEG_PATH and PATH";
+    let searched = || JobFault::Backend(BackendError::unavailable(none));
+    let found = ffmpeg.ok_or_else(searched)?;
     launcher::check(&program.path, found).map_err(JobFault::Backend)?;
     Ok(found.clone())
 }
@@ -278,7 +279,8 @@ fn decoded_by(backend: DecodeBackend, tried: &[CodecProbeResult]) -> Result<Vec<
     }
     let reason = tried.iter().find_map(|tried| tried.reason.clone());
     let reason = reason.unwrap_or_else(|| "nothing was tried".to_owned());
-    Err(JobFault::Backend(BackendError::DecodesNothing(reason)))
+    let reason = format!("it failed to decode every probe clip: {reason}");
+    Err(JobFault::Backend(BackendError::unsupported(reason)))
 }
 
 fn is_of(backend: DecodeBackend, tried: &CodecProbeResult) -> bool {

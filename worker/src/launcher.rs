@@ -81,7 +81,10 @@ pub(crate) fn check(ours: &Path, program: &Path) -> Result<(), BackendError> {
     if is_recent(&said) {
         return Ok(());
     }
-    Err(BackendError::ProgramVersion { program: program.display().to_string(), said })
+    let program = program.display();
+    Err(BackendError::unsupported(format!(
+        "{program} is no ffmpeg of version 5.1 or later: asked for its version it says {said:?}"
+    )))
 }
 
 /// Attempts forbidden actions in the sandbox of a decoding program, with this binary as the program.

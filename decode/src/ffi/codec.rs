@@ -116,12 +116,11 @@ impl CodecContext {
         });
         let format = device.format_of(decoder).ok_or_else(|| {
             let backend = device.backend().as_str();
-            BackendError::NotBuilt(format!("{backend} for {}", codec.as_str()))
+            device::not_built(&format!("{backend} for {}", codec.as_str()))
         })?;
         let device = Some((device, format));
-        CodecContext::make(decoder, setup, 1, device).map_err(|(call, error)| {
-            BackendError::Refused { call: call.to_owned(), detail: error.to_string() }
-        })
+        CodecContext::make(decoder, setup, 1, device)
+            .map_err(|(call, error)| device::failed(call, error))
     }
 
     /// Allocates and opens a context for `decoder`, which must be a static descriptor, on `device`, if there

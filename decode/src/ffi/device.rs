@@ -2,6 +2,7 @@
 
 use std::{
     ffi::{CStr, CString},
+    fmt::Display,
     fs::OpenOptions,
     ptr::{self, NonNull},
     sync::Arc,
@@ -58,7 +59,7 @@ impl HwDevice {
         super::silence_log();
         let backend = spec.backend;
         let kind = kind(backend).filter(|kind| is_built(*kind));
-        let kind = kind.ok_or_else(|| BackendError::NotBuilt(backend.as_str().to_owned()))?;
+        let kind = kind.ok_or_else(|| not_built(backend.as_str()))?;
         let (device, number, flags) = match backend {
             DecodeBackend::Vaapi => (render_node(spec.device.as_deref())?, None, 0),
             _ => {
@@ -67,28 +68,21 @@ impl HwDevice {
                 (number.to_string(), Some(number), ffi::AV_CUDA_USE_PRIMARY_CONTEXT)
             }
         };
-        let bad = |_| BackendError::BadDevice {
-            device: device.clone(),
-            expected: "a name without a zero byte".to_owned(),
-        };
+        let bad = |_| BackendError::bad_device(&device, "a name without a zero byte");
         let name = CString::new(device.as_str()).map_err(bad)?;
         let mut raw = ptr::null_mut();
         // SAFETY: a place for one reference, a C string and no options.
         let code = unsafe {
             ffi::av_hwdevice_ctx_create(&mut raw, kind, name.as_ptr(), ptr::null_mut(), flags)
         };
-        let refused = |error: AvError| BackendError::Refused {
-            call: "av_hwdevice_ctx_create".to_owned(),
-            detail: error.to_string(),
-        };
+        let refused = |error: AvError| failed("av_hwdevice_ctx_create", error);
         AvError::check(code).map_err(refused)?;
         let raw = NonNull::new(raw).ok_or(AvError::NO_MEMORY).map_err(refused)?;
         let mut device = HwDevice { raw, backend, nvidia: None };
         if let Some(number) = number {
             // SAFETY: an initialised context of CUDA, whose data is of this type.
             let copier = unsafe { CudaCopier::of(&*(*raw.as_ptr()).data.cast()) };
-            let call = "loading the driver".to_owned();
-            let copier = copier.map_err(|detail| BackendError::Refused { call, detail })?;
+            let copier = copier.map_err(|detail| failed("loading the driver", detail))?;
             device.nvidia = Some(CudaContext { number, copier: Arc::new(copier), keeps: false });
         }
         Ok(device)
@@ -147,6 +141,15 @@ pub(super) fn decoder_name(codec: Codec) -> Option<&'static CStr> {
     }
 }
 
+/// Makes the error of a failed `call`.
+pub(super) fn failed(call: &str, detail: impl Display) -> BackendError {
+    BackendError::unavailable(format!("{call} failed: {detail}"))
+}
+
+pub(super) fn not_built(what: &str) -> BackendError {
+    BackendError::unsupported(format!("this libav was built without {what}"))
+}
+
 fn kind(backend: DecodeBackend) -> Option<ffi::AVHWDeviceType> {
     match backend {
         DecodeBackend::Nvdec => Some(ffi::AVHWDeviceType::AV_HWDEVICE_TYPE_CUDA),
@@ -180,10 +183,8 @@ fn format_of(decoder: *const ffi::AVCodec, kind: ffi::AVHWDeviceType) -> Option<
 
 fn nvidia(spec: &HwDeviceSpec) -> Result<u32, BackendError> {
     let named = spec.device.as_deref().unwrap_or("0");
-    let index: u32 = named.parse().map_err(|_| BackendError::BadDevice {
-        device: named.to_owned(),
-        expected: "the number of an NVIDIA device, counted from 0".to_owned(),
-    })?;
+    let expected = "the number of an NVIDIA device, counted from 0";
+    let index: u32 = named.parse().map_err(|_| BackendError::bad_device(named, expected))?;
     driver::check_nvidia(index, spec.capabilities.as_deref())?;
     Ok(index)
 }
@@ -192,10 +193,12 @@ fn render_node(device: Option<&str>) -> Result<String, BackendError> {
     let path = device.unwrap_or(RENDER_NODE).to_owned();
     if !path.starts_with('/') {
         let expected = format!("the path of a render node, such as {RENDER_NODE}");
-        return Err(BackendError::BadDevice { device: path, expected });
+        return Err(BackendError::bad_device(&path, &expected));
     }
     match OpenOptions::new().read(true).write(true).open(&path) {
         Ok(_) => Ok(path),
-        Err(error) => Err(BackendError::RenderNode { reason: error.to_string(), path }),
+        Err(error) => Err(BackendError::unavailable(format!(
+            "the render node cannot be opened: {error}: {path}"
+        ))),
     }
 }

@@ -36,24 +36,26 @@ pub(super) fn check_nvidia(index: u32, capabilities: Option<&str>) -> Result<(),
             code => (code, 0),
         }
     };
-    let no_device = |reason| BackendError::NoDevice { device: index.to_string(), reason };
+    let no_device = |reason: String| {
+        BackendError::unavailable(format!("the NVIDIA driver has no device {index}: {reason}"))
+    };
     if code != 0 {
         return Err(no_device(meaning(code)));
     }
     if u32::try_from(count).unwrap_or(0) <= index {
         return Err(no_device(format!("there are {count}, counted from 0")));
     }
-    match Library::load(DECODER) {
-        Ok(_) => Ok(()),
-        Err(reason) => Err(BackendError::NoVideoCapability {
-            reason,
-            capabilities: capabilities.map(str::to_owned),
-        }),
-    }
+    Library::load(DECODER).map(drop).map_err(|reason| {
+        let set = capabilities.map_or("is not set".to_owned(), |set| format!("is {set:?}"));
+        BackendError::unavailable(format!(
+            "libnvcuvid.so.1 cannot be loaded although the NVIDIA driver is there: {reason}; in a \
+             container NVIDIA_DRIVER_CAPABILITIES must name video, and it {set}"
+        ))
+    })
 }
 
 fn missing(library: &CStr, reason: String) -> BackendError {
-    BackendError::Library { library: library.to_string_lossy().into_owned(), reason }
+    BackendError::unavailable(format!("{} cannot be loaded: {reason}", library.to_string_lossy()))
 }
 
 /// Returns a text for the `CUresult` codes (CUDA Driver API) that a machine's set-up causes.

@@ -57,8 +57,7 @@ struct FlakyEngine {
 impl DecoderFactory for Flaky {
     fn open(&self, setup: DecoderSetup<'_>) -> Result<Box<dyn FrameDecoder>, BackendError> {
         if self.fault == Fault::Open && self.packets_left.load(Ordering::Relaxed) <= 0 {
-            let (call, detail) = ("open".to_owned(), "unplugged".to_owned());
-            return Err(BackendError::Refused { call, detail });
+            return Err(BackendError::unavailable("open failed: unplugged"));
         }
         let inner = open_software(setup, 1).expect("opens");
         let packets_left = Arc::clone(&self.packets_left);
@@ -281,7 +280,7 @@ fn check_report(case: &str, fault: Fault, packets: i64, report: &FileReport) {
 
 #[test]
 fn a_device_that_opens_no_more_is_told_and_costs_no_frame() {
-    let gone = || BackendError::NoDevice { device: "0".to_owned(), reason: "unplugged".to_owned() };
+    let gone = || BackendError::unavailable("it is unplugged");
     for (name, bytes) in CLIPS {
         for (codec, told) in [(Codec::H264, Some(gone())), (Codec::Vp8, None)] {
             let decoders = DecoderChain::without_device(gone(), vec![codec]);

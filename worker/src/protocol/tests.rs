@@ -196,7 +196,7 @@ fn requests() -> Vec<WorkerRequest> {
 }
 
 fn faults() -> Vec<JobFault> {
-    let [reason, message, detail] = [(); 3].map(|()| text());
+    let [message, detail] = [(); 2].map(|()| text());
     vec![
         JobFault::Stopped,
         JobFault::Over,
@@ -205,7 +205,7 @@ fn faults() -> Vec<JobFault> {
         JobFault::Other { kind: ErrorKind::DataLoss, message: text() },
         JobFault::Source { is_refused: true, message },
         JobFault::Gate(GateBackendError { kind: ErrorKind::Unavailable, reason: text() }),
-        JobFault::Backend(BackendError::NoVideoCapability { reason, capabilities: Some(text()) }),
+        JobFault::Backend(BackendError::unsupported(text())),
         JobFault::Decode(DecodeError::UnsupportedContainer(Some(text()))),
         JobFault::Decode(DecodeError::TooManyBytes { width: 1, height: 2, bytes: 3, max: 4 }),
         JobFault::Decode(DecodeError::WrongCodec { expected: Codec::H264, got: Codec::Vp8 }),

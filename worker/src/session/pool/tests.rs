@@ -152,7 +152,7 @@ fn a_device_that_opens_no_more_is_said_to_be_lost_and_costs_no_session_anything(
 
 #[test]
 fn a_decoder_that_opens_no_more_is_said_to_be_lost_once_and_software_decodes() {
-    let gone = || BackendError::NoDevice { device: "0".to_owned(), reason: "unplugged".to_owned() };
+    let gone = || BackendError::unavailable("it is unplugged");
     let expected = expected();
     for (codec, told) in [(Codec::Mjpeg, vec![gone().to_string()]), (Codec::H264, Vec::new())] {
         let decoders = DecoderChain::without_device(gone(), vec![codec]);
