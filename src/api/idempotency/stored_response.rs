@@ -100,17 +100,22 @@ pub enum Taken {
 
 /// Reads the answer to the request `request_id`.
 pub async fn taken(response: Response, request_id: RequestId) -> ApiResult<Taken> {
-    let (mut parts, body) = response.into_parts();
-    let whole = match collect(body).await? {
-        Collected::Whole(bytes) => bytes,
-        Collected::More(body) => {
+    let (mut parts, mut body) = response.into_parts();
+    let (mut read, mut size) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| ApiError::Bug("an answer could not be written"))?;
+        let Ok(bytes) = frame.into_data() else { continue };
+        size += bytes.len();
+        read.push(bytes);
+        if size > ANSWER_BYTES_MAX {
             // What was read is buffered beside the rest's share.
             if let Some(BufferedBytes(bytes)) = parts.extensions.get_mut::<BufferedBytes>() {
                 *bytes += ANSWER_BYTES_MAX as u64;
             }
+            let body = joined(read.into_iter().map(Body::from).chain([body]));
             return Ok(Taken::More(Response::from_parts(parts, body)));
         }
-    };
+    }
     // The answer buffers all of its bytes now.
     parts.extensions.remove::<BufferedBytes>();
     let repeated = REPEATED.into_iter().filter_map(|name| {
@@ -120,7 +125,7 @@ pub async fn taken(response: Response, request_id: RequestId) -> ApiResult<Taken
     // Id of the original request, also when another request gets the answer.
     let own = (REQUEST_ID.as_str().to_owned(), request_id.to_string());
     let headers = repeated.chain([own]).collect();
-    let answer = StoredResponse { status: parts.status.as_u16(), headers, body: whole.into() };
+    let answer = StoredResponse { status: parts.status.as_u16(), headers, body: read.concat() };
     Ok(Taken::Whole(answer, parts))
 }
 
@@ -138,62 +143,28 @@ fn forget_idle(app: &App, asked: &KeyedRequestContext) -> ApiResult<()> {
     Ok(())
 }
 
-enum Collected {
-    Whole(Bytes),
-    More(Body),
-}
-
-/// Reads all of `body`, or returns an equivalent body if it is too long.
-async fn collect(mut body: Body) -> ApiResult<Collected> {
-    let (mut read, mut size) = (Vec::new(), 0);
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| ApiError::Bug("an answer could not be written"))?;
-        let Ok(bytes) = frame.into_data() else { continue };
-        size += bytes.len();
-        read.push(bytes);
-        if size > ANSWER_BYTES_MAX {
-            let bodies = read.into_iter().map(Body::from).chain([body]);
-            return Ok(Collected::More(joined(bodies)));
-        }
-    }
-    Ok(Collected::Whole(read.concat().into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_long_answer_is_passed_on_unchanged() {
-        for (pieces, is_kept) in [(8, true), (9, false), (20, false)] {
+    async fn a_long_answer_is_passed_on_unchanged_and_charged_for_what_was_read_of_it() {
+        let long = Some(5 + ANSWER_BYTES_MAX as u64);
+        for (pieces, charged) in [(1, None), (8, None), (9, long), (20, long)] {
             let chunks = (0..pieces).map(|at: u8| vec![at; 1 << 20]);
             let sent: Vec<u8> = chunks.clone().flatten().collect();
-            let body = joined(chunks.map(Body::from));
-            let (found, whole) = match collect(body).await {
-                Ok(Collected::Whole(bytes)) => (bytes, true),
-                Ok(Collected::More(body)) => {
-                    (body.collect().await.expect("readable").to_bytes(), false)
-                }
-                Err(error) => panic!("{error}"),
-            };
-            assert!(found == sent, "{pieces} MiB");
-            assert_eq!(whole, is_kept, "{pieces} MiB");
-        }
-    }
-
-    #[tokio::test]
-    async fn an_answer_is_charged_for_what_was_read_of_it() {
-        for (pieces, charged) in [(1, None), (9, Some(5 + ANSWER_BYTES_MAX as u64))] {
-            let chunks = (0..pieces).map(|at: u8| vec![at; 1 << 20]);
             let mut response = Response::new(joined(chunks.map(Body::from)));
             response.extensions_mut().insert(BufferedBytes(5));
-            let parts = match taken(response, RequestId::from_bytes([7; 8])).await {
-                Ok(Taken::Whole(_, parts)) => parts,
-                Ok(Taken::More(response)) => response.into_parts().0,
-                Err(error) => panic!("{error}"),
+            let taken = taken(response, RequestId::from_bytes([7; 8])).await;
+            let (found, parts) = match taken.expect("readable") {
+                Taken::Whole(answer, parts) => (answer.body, parts),
+                Taken::More(response) => {
+                    let (parts, body) = response.into_parts();
+                    (body.collect().await.expect("readable").to_bytes().into(), parts)
+                }
             };
-            let buffered =
-                parts.extensions.get::<BufferedBytes>().map(|BufferedBytes(bytes)| *bytes);
+            assert!(found == sent, "{pieces} MiB");
+            let buffered = parts.extensions.get().map(|BufferedBytes(bytes)| *bytes);
             assert_eq!(buffered, charged, "{pieces} MiB");
         }
     }
