@@ -146,26 +146,19 @@ declared!(FrameSignals {
 });
 
 /// Result of an analysis.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `metadata::answer` writes")]
+#[derive(Serialize, ToSchema)]
 struct AnalyzeResult {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
     /// Number of analysed frames, and of `metadata` objects except in a dry run.
     generated: u64,
+    /// Effect of a dry run; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = GateDryRun, required = false)]
+    dry_run: Option<GateDryRun>,
     /// Markers; in a dry run, those that the analysis would emit.
     markers: Vec<MarkerRecord>,
     metadata: Vec<metadata::FrameMetadata<'static>>,
-    /// Effect of a dry run; absent otherwise.
-    #[schema(required = false)]
-    dry_run: GateDryRun,
-}
-
-/// Additional fields of the answer beside markers and metadata.
-#[derive(Serialize)]
-struct Figures {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dry_run: Option<GateDryRun>,
 }
 
 impl From<FrameSignals> for Signal {
@@ -527,6 +520,13 @@ pub async fn analyze(
             error => error.into(),
         })?;
     }
-    let figures = Figures { dry_run: done.dry_run };
-    metadata::answer(done.context, figures, done.frames, &done.markers, done.windowing)
+    let result = AnalyzeResult {
+        request_id: caller.request_id.into(),
+        run_id: run.id().into(),
+        generated: done.frames.len() as u64,
+        dry_run: done.dry_run,
+        markers: done.markers.into_iter().map(MarkerRecord::from).collect(),
+        metadata: Vec::new(),
+    };
+    metadata::answer(result, done.context, done.frames, done.windowing)
 }

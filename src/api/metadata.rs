@@ -4,14 +4,13 @@
 
 mod coordinates;
 
-use media::{FrameRate, Marker};
+use media::FrameRate;
 use timeline::SamplingPolicy;
 
 pub use coordinates::FrameCoordinates;
 
 use super::{
     prelude::*,
-    responses::MarkerRecord,
     streamed_json::{READING_BYTES, list},
 };
 use crate::record::gate_replay::{FrameAnalysis, MetadataWindow, ModelOutcome, Windowing, windows};
@@ -40,16 +39,17 @@ pub struct MetadataContext {
     pub coordinates: Option<FrameCoordinates>,
 }
 
-/// Returns the answer of an analysis; the fields of `figures` are added to the top level.
+/// Returns the answer `result`, whose last field is an empty `metadata`, with one object per frame in that.
 pub fn answer(
+    result: impl Serialize,
     context: MetadataContext,
-    figures: impl Serialize,
     frames: Vec<FrameAnalysis>,
-    markers: &[Marker],
     windowing: Windowing,
 ) -> ApiResult {
     let windows = if context.is_included { windows(&frames, windowing) } else { Vec::new() };
-    let head = head(&context, figures, markers, frames.len());
+    let text = written(&result);
+    let misplaced = ApiError::Bug("the metadata of an answer do not come last");
+    let head = text.strip_suffix("[]}").ok_or(misplaced)?.to_owned();
     let places = windows
         .into_iter()
         .flat_map(|window| (window.first..window.first + window.len).map(move |at| (window, at)));
@@ -59,36 +59,6 @@ pub fn answer(
         Ok(std::mem::replace(&mut comma, ",").to_owned() + &text)
     });
     list(head, objects, || "}".to_owned(), READING_BYTES)
-}
-
-/// Returns the JSON text before the first metadata object.
-fn head(
-    context: &MetadataContext,
-    figures: impl Serialize,
-    markers: &[Marker],
-    frames: usize,
-) -> String {
-    #[derive(Serialize)]
-    struct Head<F> {
-        request_id: String,
-        run_id: String,
-        generated: usize,
-        #[serde(flatten)]
-        figures: F,
-        markers: Vec<MarkerRecord>,
-    }
-    let head = Head {
-        request_id: context.request_id.to_string(),
-        run_id: context.run_id.to_string(),
-        generated: frames,
-        figures,
-        markers: markers.iter().cloned().map(MarkerRecord::from).collect(),
-    };
-    let mut text = written(&head);
-    // Drops the closing brace, which comes after the array.
-    text.pop();
-    text.push_str(",\"metadata\":");
-    text
 }
 
 fn written(value: &impl Serialize) -> String {

@@ -46,25 +46,8 @@ pub struct ReasonTokens {
     chunks_analyzed: u64,
 }
 
-/// Additional fields of the answer of a reasoning.
-#[derive(Serialize)]
-struct Figures {
-    frame_metadata_included: bool,
-    markers_emitted: usize,
-    decoded_frames: u64,
-    sample_fps: Option<f64>,
-    lag_p95_ms: i64,
-    lag_p99_ms: i64,
-    tokens: ReasonTokens,
-    semantic: SemanticResult,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    truncated: bool,
-    more_frames: bool,
-}
-
 /// Result of a reason job.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "says what `metadata::answer` writes of `Figures`")]
+#[derive(Serialize, ToSchema)]
 struct ReasonResult {
     request_id: schema_types::RequestId,
     run_id: schema_types::RunId,
@@ -88,6 +71,7 @@ struct ReasonResult {
     tokens: ReasonTokens,
     semantic: SemanticResult,
     /// True if the source ended early or is damaged; absent otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false)]
     truncated: bool,
     /// True if the source has more than `max_frames` frames; later frames were not processed.
@@ -235,7 +219,6 @@ pub async fn reason(
     let IngestResult { width, height, rotation, sample_fps, .. } = reasoned.ingested;
     // The size of the first picture after rotation.
     let upright = Dimensions { width, height }.rotated(rotation);
-    let is_included = request.include_frame_metadata.unwrap_or(true);
     let context = MetadataContext {
         request_id: caller.request_id,
         run_id: run.id(),
@@ -247,21 +230,23 @@ pub async fn reason(
         sample_fps: sample_fps.unwrap_or_else(|| rate_of(&reasoned.frames)),
         source: "reason",
         asked_model,
-        is_included,
+        is_included: request.include_frame_metadata.unwrap_or(true),
         is_asked: views.is_some(),
         coordinates: views.and_then(|views| FrameCoordinates::of(&views, upright)),
     };
-    let figures = Figures::of(&reasoned, is_included);
-    let Reasoned { frames, markers, .. } = reasoned;
-    metadata::answer(context, figures, frames, &markers, windowing)
+    let result = ReasonResult::of(&reasoned, &context);
+    metadata::answer(result, context, reasoned.frames, windowing)
 }
 
-impl Figures {
-    fn of(reasoned: &Reasoned, includes_metadata: bool) -> Figures {
-        let Reasoned { ingested, markers, totals, semantic, .. } = reasoned;
-        Figures {
-            frame_metadata_included: includes_metadata,
-            markers_emitted: markers.len(),
+impl ReasonResult {
+    fn of(reasoned: &Reasoned, context: &MetadataContext) -> ReasonResult {
+        let Reasoned { ingested, frames, markers, totals, semantic, .. } = reasoned;
+        ReasonResult {
+            request_id: context.request_id.into(),
+            run_id: context.run_id.into(),
+            generated: frames.len() as u64,
+            frame_metadata_included: context.is_included,
+            markers_emitted: markers.len() as u64,
             decoded_frames: ingested.decoded_frames,
             sample_fps: ingested.sample_fps.map(FrameRate::as_f64),
             lag_p95_ms: totals.lag_p95_ms,
@@ -277,6 +262,8 @@ impl Figures {
             semantic: SemanticResult::from(semantic),
             truncated: ingested.truncated,
             more_frames: ingested.more_frames,
+            markers: markers.iter().cloned().map(MarkerRecord::from).collect(),
+            metadata: Vec::new(),
         }
     }
 }
