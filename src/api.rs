@@ -41,7 +41,6 @@ mod routes;
 mod runs;
 mod search;
 mod send_budget;
-mod settings;
 mod signals;
 mod source;
 mod state;
@@ -74,9 +73,8 @@ pub(crate) use jobs::Desk;
 pub use middleware::refusal_headers;
 pub(crate) use rate_limit::{FAILURES_MAX, RateLimits};
 pub(crate) use send_budget::accounts as byte_accounts;
-pub(crate) use settings::{Settings, Tool};
 pub use state::App;
-pub(crate) use state::{ANALYSES_WAITING, DRAIN, FETCHERS, READERS_WAITING};
+pub(crate) use state::{ANALYSES_WAITING, DRAIN, FETCHERS, READERS_WAITING, Settings, Tool};
 pub(crate) use thresholds::KEEPALIVE_FRAMES_MAX;
 
 type ApiResult<T = Response> = Result<T, ApiError>;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::uri::Authority;
 
-use super::{prelude::*, settings::Settings};
+use super::{Settings, prelude::*};
 
 const HEALTH: &str = "/v1/health";
 

@@ -1,29 +1,39 @@
-//! Application state of the handlers: every part of the server, and helpers to run work on it.
+//! State of the handlers: the settings, every part of the server, and helpers to run work on it.
 
-use std::fs::File;
+use std::{fs::File, net::SocketAddr, num::NonZeroU32, path::PathBuf};
 
+use gate::GateConfig;
 use timeline::BlobStore;
 use tokio_util::sync::CancellationToken;
 use transport::ConnectionLimiter;
 
-use super::{Desk, Growth, RateLimits, Settings, prelude::*, send_budget};
+use super::{CorsOrigins, Desk, Growth, RateLimits, prelude::*, send_budget};
 use crate::{
     base::{
         blocking::{TaskPanicked, blocking},
         database::Database,
         disk_reserve::DiskReserve,
+        keys::ApiKeys,
         labels::CurrentLabels,
         meta_store::MetaStore,
         metrics::Metrics,
-        quota::Quota,
+        quota::{Quota, QuotaLimits},
         stats::Stats,
     },
     deliver::{
-        export::Export, mirror::EventMirror, objects::Sender, search::SearchService,
-        sse::EventStreams, webhook::WebhookService,
+        export::Export,
+        mirror::EventMirror,
+        objects::Sender,
+        search::SearchService,
+        sse::EventStreams,
+        webhook::{WebhookService, WebhookSettings},
     },
     record::{
-        inference::Inference, live::LiveService, runner::JobRunner, small_stills::SmallStills,
+        image_embedder::NoveltyConfig,
+        inference::{Inference, InferenceConfig},
+        live::{LiveConfig, LiveService},
+        runner::JobRunner,
+        small_stills::SmallStills,
         worker_backends::WorkerCapabilities,
     },
     runs::{
@@ -31,7 +41,7 @@ use crate::{
         job_queue::JobQueue,
         registry::RunRegistry,
         retention::Retention,
-        source::{IngestRoots, SourceError, path_of},
+        source::{IngestRoots, SourceError, path_of, remote::RemoteConfig},
         summary::Summaries,
         tickets::Tickets,
         upload::UploadStore,
@@ -46,6 +56,55 @@ pub const READERS_WAITING: usize = 4096;
 pub const FETCHERS: usize = 8;
 /// Time for requests and jobs to finish after a stop signal.
 pub const DRAIN: Duration = Duration::from_secs(10);
+
+/// Settings that handlers read.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Address of HTTP/1.1 and HTTP/2.
+    pub bind_addr: SocketAddr,
+    /// True if `bind_addr` is served with TLS.
+    pub tls: bool,
+    /// Address of HTTP/3; `None` if it is not served.
+    pub h3: Option<SocketAddr>,
+    /// Accepted keys; `None` turns keys off, so that all callers are one principal.
+    pub keys: Option<ApiKeys>,
+    /// Keys accepted for the metrics; `None` shows the metrics without a key.
+    pub metrics_keys: Option<ApiKeys>,
+    pub require_tenant_id: bool,
+    pub gate: GateConfig,
+    /// Free disk space, in bytes, below which no new work is accepted.
+    pub disk_reserve: u64,
+    pub quotas: QuotaLimits,
+    pub webhooks: WebhookSettings,
+    pub upload_bytes_max: u64,
+    /// External programs that were looked for at the start.
+    pub tools: [Tool; 2],
+    /// Origins whose pages may read answers.
+    pub cors_origins: CorsOrigins,
+    /// True if the console is served at `/`.
+    pub console: bool,
+    /// Maximum number of open connections per address; `None` means no limit.
+    pub connections_per_address: Option<NonZeroU32>,
+    /// Requests per second of all callers together; `None` means no limit.
+    pub rate_global: Option<NonZeroU32>,
+    /// Requests per second of each principal; `None` means no limit.
+    pub rate_principal: Option<NonZeroU32>,
+    pub remote: RemoteConfig,
+    pub inference: InferenceConfig,
+    pub live: LiveConfig,
+    pub novelty: NoveltyConfig,
+}
+
+/// External program that some work needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tool {
+    pub name: &'static str,
+    pub variable: &'static str,
+    /// Directories, or the path, that were searched.
+    pub searched: String,
+    /// Path of the program; `None` if it was not found.
+    pub path: Option<PathBuf>,
+}
 
 /// State shared by all handlers.
 pub struct App {
