@@ -2,7 +2,6 @@
 
 mod desk;
 mod layer;
-mod long;
 mod record;
 
 use axum::extract::FromRequestParts;

@@ -14,8 +14,7 @@ use tracing::Instrument;
 use super::{
     JobToken, JobView,
     desk::{Entry, Outcome},
-    long,
-    record::{JobDetails, scope},
+    record::{JobDetails, keep_long, scope},
 };
 use crate::{
     api::{
@@ -215,7 +214,7 @@ impl Ending {
                     return;
                 }
                 if let Some(response) = self.entry.take_long() {
-                    self.entry.hold(long::keep(&self.app, &self.entry.order, response).await);
+                    self.entry.hold(keep_long(&self.app, &self.entry.order, response).await);
                 }
                 return;
             }
