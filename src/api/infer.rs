@@ -1,7 +1,6 @@
 //! Direct inference: one request to a model, or a batch of them.
 
 mod batch;
-mod images;
 mod prepare;
 mod request;
 

@@ -1,13 +1,16 @@
-//! Prepares an inference: checks that its run and stills exist and that a backend serves the model.
+//! Prepares an inference: checks that its run and stills exist and that a backend serves the model. Stills
+//! are looked up before the wait for a permit and loaded after it.
 
-use infer::InferenceRequest;
+use infer::{InferenceRequest, PromptImage};
+use media::BlobHash;
 
 use super::{
     details,
-    images::RequestImages,
-    request::{InferRequest, MaxTokens},
+    request::{InferRequest, MaxTokens, StillRef},
 };
 use crate::{api::prelude::*, base::json::FieldError};
+
+const MISSING: ApiError = ApiError::NotFound("keyframe");
 
 /// An inference that was accepted.
 pub struct PreparedInference {
@@ -36,7 +39,7 @@ impl PreparedInference {
             // With a daily budget, the maximum cost must be known in advance.
             request.max_tokens = request.max_tokens.or(u32::try_from(*MaxTokens::RANGE.end()).ok());
         }
-        let tokens = request.tokens_estimate_with(pictures.len(), pictures.caption_bytes());
+        let tokens = request.tokens_estimate_with(pictures.0.len(), pictures.caption_bytes());
         app.inference.check(&request, pictures.bytes(), tokens).map_err(ApiError::Inference)?;
         Ok(PreparedInference { request, run, pictures, tokens })
     }
@@ -50,7 +53,7 @@ impl PreparedInference {
 }
 
 /// Returns the caller's run `id` if it is visible.
-pub(super) fn owned(app: &App, caller: &Caller, id: RunId) -> ApiResult<Arc<Run>> {
+fn owned(app: &App, caller: &Caller, id: RunId) -> ApiResult<Arc<Run>> {
     app.registry.find(id, &caller.principal).ok_or(ApiError::RUN_NOT_FOUND)
 }
 
@@ -97,5 +100,59 @@ impl From<ApiError> for InferRejection {
 impl From<InferRejection> for ApiError {
     fn from(unaccepted: InferRejection) -> ApiError {
         unaccepted.error
+    }
+}
+
+/// Stills of the caller's runs: hash and size in bytes of each.
+#[derive(Clone, Debug, Default)]
+pub struct RequestImages(Vec<(BlobHash, u64)>);
+
+impl RequestImages {
+    /// Looks up `pictures`, each in its run.
+    async fn find(
+        app: &Arc<App>,
+        caller: &Caller,
+        pictures: &[StillRef],
+    ) -> ApiResult<RequestImages> {
+        if pictures.is_empty() {
+            return Ok(RequestImages::default());
+        }
+        let owned = pictures.iter().map(|one| Ok((owned(app, caller, one.run_id)?, one.sha256)));
+        let owned: Vec<_> = owned.collect::<ApiResult<_>>()?;
+        let (timeline, blobs) = (app.registry.timeline().clone(), app.blobs.clone());
+        let look = move |(run, hash): (Arc<Run>, BlobHash)| -> ApiResult<(BlobHash, u64)> {
+            let bytes = run.still_bytes(&timeline, &hash)?.ok_or(MISSING)?;
+            if blobs.has(&hash) { Ok((hash, bytes)) } else { Err(MISSING) }
+        };
+        let found = app.blocking(move || owned.into_iter().map(look).collect::<ApiResult<_>>());
+        found.await?.map(RequestImages)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.0.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    fn caption_bytes(&self) -> usize {
+        (0..self.0.len()).map(|at| self.caption(at).len()).sum()
+    }
+
+    fn caption(&self, at: usize) -> String {
+        format!("Picture {} of {}:", at + 1, self.0.len())
+    }
+
+    /// Loads the stills, each with its caption.
+    pub async fn load(&self, app: &App) -> ApiResult<Vec<PromptImage>> {
+        if self.0.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (blobs, pictures) = (app.blobs.clone(), self.clone());
+        let read = move || {
+            let image = |(at, (hash, bytes)): (usize, &(BlobHash, u64))| {
+                let jpeg = Bytes::from(blobs.get(hash, *bytes)?.ok_or(MISSING)?);
+                Ok(PromptImage { jpeg, caption: pictures.caption(at) })
+            };
+            pictures.0.iter().enumerate().map(image).collect()
+        };
+        app.blocking(read).await?
     }
 }
