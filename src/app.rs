@@ -67,7 +67,7 @@ use crate::{
         tickets::Tickets,
         upload::{UploadError, UploadStore},
     },
-    server::{ListenError, Server, certificates},
+    server::{ListenError, Server},
 };
 
 /// Error that prevents the server's start.
@@ -456,7 +456,7 @@ fn readers(
 
 /// Checks the files that a start reads after the configuration: certificates, trust anchors, label maps.
 pub fn check(config: &Config) -> Result<(), StartError> {
-    drop(certificates(&config.serving)?);
+    drop(config.serving.certificates()?);
     EgressClient::new(&config.egress)?;
     Ok(CurrentLabels::open(config.label_maps_path.clone()).map(drop)?)
 }

@@ -13,7 +13,6 @@ mod novelty;
 mod places;
 mod remote;
 mod serving;
-mod tools;
 mod vars;
 
 use std::{
@@ -121,7 +120,7 @@ impl Config {
         values: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Config, Vec<VarError>> {
         let mut vars = EnvReader::new(values);
-        let tools = tools::tools(&mut vars);
+        let tools = decoding::tools(&mut vars);
         let decode = decoding::decoding(&mut vars, tools[0].path.clone());
         let keys = keys::keys(&mut vars);
         let bind_addr = vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address);

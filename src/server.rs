@@ -1,7 +1,6 @@
 //! The running server: accepts connections; on shutdown closes its parts in reverse order of their start.
 
 mod listening;
-mod serving;
 mod signals;
 
 use std::{
@@ -19,8 +18,7 @@ use crate::{
     base::{blocking::blocking, every, stats},
 };
 use listening::BoundSockets;
-
-pub(crate) use serving::{Http3Config, ListenError, ServingConfig, certificates};
+pub(crate) use listening::{Http3Config, ListenError, ServingConfig};
 pub use signals::Signals;
 
 /// Time after the end of the drain in which the answers of cancelled jobs may still be sent.

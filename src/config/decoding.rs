@@ -1,12 +1,12 @@
-//! Settings of the backends that decode and measure, and of the worker sandbox.
+//! Settings of the backends that decode and measure, of the programs of FFmpeg, and of the worker sandbox.
 
-use std::path::PathBuf;
+use std::{env, path::PathBuf};
 
 use decode::DecodeBackend;
 use worker::{BackendChoice, BackendRequest, GateBackend, SandboxPolicy};
 
 use super::EnvReader;
-use crate::base::json::ValueError;
+use crate::{api::Tool, base::json::ValueError};
 
 /// Maximum length of a device name, which may be a path.
 const DEVICE_BYTES_MAX: usize = 4096;
@@ -46,4 +46,26 @@ fn device(text: &str) -> Result<Option<String>, ValueError> {
         _ if is_number || is_path => Ok(Some(text.to_owned())),
         _ => Err("must be the number of an NVIDIA device or the path of a render node".into()),
     }
+}
+
+/// Looks for ffmpeg and ffprobe.
+pub(super) fn tools(vars: &mut EnvReader) -> [Tool; 2] {
+    let search = vars.raw("PATH").unwrap_or_default().to_owned();
+    let mut tool = |name: &'static str, variable| {
+        let text = vars.read(variable, name, |text| Ok(text.to_owned()));
+        let searched = if text.contains('/') { text.clone() } else { search.clone() };
+        Tool { name, variable, searched, path: find(&text, &search) }
+    };
+    [tool("ffmpeg", "SERVICE_FFMPEG_PATH"), tool("ffprobe", "SERVICE_FFPROBE_PATH")]
+}
+
+/// Finds a program by its path, or by its name in the directories of `search`.
+fn find(program: &str, search: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
+    };
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(is_program);
+    }
+    env::split_paths(search).map(|dir| dir.join(program)).find(is_program)
 }

@@ -3,16 +3,58 @@
 //! If an address is taken or a certificate invalid, the start fails before anything is written.
 //! Certificates are reloaded when their files change.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use tokio::task::JoinHandle;
 use transport::{
-    CertificatePaths, DrainReport, Listener, ReloadingCertificate, ServerLimits, ServiceConfig,
-    ShutdownSignals,
+    CertificateError, CertificatePaths, DrainReport, Listener, ReloadingCertificate, ServerLimits,
+    ServiceConfig, ShutdownSignals, TransportError,
 };
 
-use super::serving::{ListenError, ServingConfig, certificates};
 use crate::api::{App, refusal_headers, router};
+
+/// Protocols and certificates of the listeners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServingConfig {
+    /// Certificate of HTTP/1.1 and HTTP/2; `None` serves them in clear text.
+    pub tls: Option<CertificatePaths>,
+    /// HTTP/3 listener; `None` serves no HTTP/3.
+    pub h3: Option<Http3Config>,
+}
+
+/// Address and certificate of the HTTP/3 listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Http3Config {
+    pub bind_addr: SocketAddr,
+    pub certificate: CertificatePaths,
+}
+
+impl ServingConfig {
+    /// Opens each distinct certificate: first that of HTTP/1.1 and HTTP/2, then that of HTTP/3 if it differs.
+    pub fn certificates(&self) -> Result<Vec<Arc<ReloadingCertificate>>, ListenError> {
+        let tls =
+            self.tls.iter().map(|files| (files, "SERVICE_TLS_CERT_PATH, SERVICE_TLS_KEY_PATH"));
+        let h3 = self.h3.iter().map(|h3| &h3.certificate);
+        let h3 = h3.filter(|files| self.tls.as_ref() != Some(files));
+        let h3 = h3.map(|files| (files, "SERVICE_H3_TLS_CERT_PATH, SERVICE_H3_TLS_KEY_PATH"));
+        let open = |(files, settings): (&CertificatePaths, _)| {
+            ReloadingCertificate::open(files.clone())
+                .map_err(|source| ListenError::Certificate { settings, source })
+        };
+        tls.chain(h3).map(open).collect()
+    }
+}
+
+/// Error that prevents the server from listening.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    #[error("{setting}: {source}")]
+    Transport { setting: &'static str, source: TransportError },
+    #[error("{settings}: {source}")]
+    Certificate { settings: &'static str, source: CertificateError },
+    #[error("cannot read the local listening address: {0}")]
+    Address(#[source] io::Error),
+}
 
 /// Sockets that are bound but do not accept yet.
 pub(super) struct BoundSockets {
@@ -26,7 +68,7 @@ pub(super) struct BoundSockets {
 impl BoundSockets {
     /// Binds `addr` and, as `serving` says, the UDP socket of HTTP/3; reads the certificates.
     pub fn bind(addr: SocketAddr, serving: &ServingConfig) -> Result<BoundSockets, ListenError> {
-        let certificates = certificates(serving)?;
+        let certificates = serving.certificates()?;
         let refused = |source| ListenError::Transport { setting: "SERVICE_BIND_ADDR", source };
         let mut tcp = Listener::bind(addr).map_err(refused)?;
         if let Some(files) = &serving.tls {
