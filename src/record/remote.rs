@@ -5,7 +5,6 @@
 //! decoder's error.
 
 mod copy;
-mod failure;
 mod line;
 
 use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
@@ -26,9 +25,12 @@ use worker::{
     JobInput, RemoteMedia, Resource, ResourceError, ResourceOpener, RtspMedia, WorkerLimits,
 };
 
-use crate::runs::{
-    job_queue::Lender,
-    source::remote::{RemoteConfig, RemoteSource},
+use crate::{
+    base::metrics::RemoteFailure,
+    runs::{
+        job_queue::Lender,
+        source::remote::{RemoteConfig, RemoteSource},
+    },
 };
 use line::Line;
 pub use line::{GRACE, RATE_MIN, WAIT_MAX};
@@ -79,6 +81,34 @@ impl RemoteError {
                 matches!(error, Cut { .. } | Timeout { wait: TimeoutPhase::Idle, .. })
             }
             _ => false,
+        }
+    }
+}
+
+impl From<&RemoteError> for RemoteFailure {
+    fn from(error: &RemoteError) -> RemoteFailure {
+        use EgressError as E;
+        match error {
+            RemoteError::Playlist => RemoteFailure::Refused,
+            RemoteError::Slow(_) | RemoteError::Dripping | RemoteError::Late => {
+                RemoteFailure::Timeout
+            }
+            RemoteError::Pipe(_) | RemoteError::Cancelled => RemoteFailure::Internal,
+            RemoteError::Egress(error) => match error {
+                E::Malformed(_) | E::Scheme(_) | E::NotEnabled { .. } => RemoteFailure::Refused,
+                E::Dns { .. } => RemoteFailure::Dns,
+                E::Blocked { .. } => RemoteFailure::Blocked,
+                E::Connect { .. } | E::Cut { .. } => RemoteFailure::Tcp,
+                E::Tls { .. } => RemoteFailure::Tls,
+                E::Status { .. }
+                | E::Answer { .. }
+                | E::Redirects { .. }
+                | E::Changed { .. }
+                | E::NoRanges { .. } => RemoteFailure::Http,
+                E::Auth { .. } => RemoteFailure::Auth,
+                E::Timeout { .. } => RemoteFailure::Timeout,
+                E::TooMuch { .. } => RemoteFailure::TooLarge,
+            },
         }
     }
 }

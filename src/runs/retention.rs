@@ -6,8 +6,6 @@
 //! event and follow a `RetentionClock`: a clock that runs ahead removes nothing. A failed sweep is counted
 //! and continued by the next. Long because its parts share what they find.
 
-mod hashes;
-
 use std::{
     collections::{HashMap, HashSet},
     ops::ControlFlow,
@@ -31,7 +29,6 @@ use crate::base::{
     meta_store::MetaStoreError,
     metrics::{Metrics, StoredFile},
 };
-use hashes::Hashes;
 
 /// Interval of sweeps.
 const EVERY: Duration = Duration::from_secs(3600);
@@ -296,26 +293,27 @@ impl Retention {
             self.blobs.remember_removed_before(from)?;
         }
         let released = *self.released_before.lock();
-        let (mut named, unowned) = (Hashes::default(), self.registry.unowned());
+        let (mut named, unowned) = (HashSet::new(), self.registry.unowned());
         let mut releases: HashMap<RunId, (Arc<Run>, u64)> = HashMap::new();
         let unreadable = self.read_stills(stop, |head, hash, bytes| {
             let is_young = kept_from.is_none_or(|from| head.at >= from);
             // Nobody is served a run without a known owner, but its events are kept, and so are its stills.
             if is_young && unowned.contains(&head.run) {
-                return named.insert(hash);
+                named.insert(start(hash));
+                return;
             }
             let Some(run) = self.shown(head.run) else { return };
             if is_young {
-                named.insert(hash);
+                named.insert(start(hash));
             } else if released.is_none_or(|released| head.at >= released) {
                 releases.entry(head.run).or_insert((run, 0)).1 += bytes;
             }
         });
         // An unreadable event may reference any still: then only stills that another event names are removed.
-        let mut over = Hashes::default();
+        let mut over = HashSet::new();
         if unreadable > 0 {
             tracing::error!(unreadable, "stills that no event names stay where they are");
-            self.read_stills(stop, |_, hash, _| over.insert(hash));
+            self.read_stills(stop, |_, hash, _| _ = over.insert(start(hash)));
         }
         if stop.is_cancelled() {
             return Ok(SweepStats::default());
@@ -325,8 +323,9 @@ impl Retention {
             run.release_stills(bytes, self.registry.quota());
         }
         *self.released_before.lock() = kept_from;
-        let stays =
-            |hash: &BlobHash| named.contains(hash) || unreadable > 0 && !over.contains(hash);
+        let stays = |hash: &BlobHash| {
+            named.contains(&start(hash)) || unreadable > 0 && !over.contains(&start(hash))
+        };
         let swept = sweep.finish(stays, || thread::sleep(REST))?;
         for (run, bytes) in deleted {
             run.release_stills(bytes, self.registry.quota());
@@ -393,6 +392,11 @@ impl Retention {
 
 fn going(stop: &CancellationToken) -> ControlFlow<()> {
     if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// Start of a hash, small enough for sets of millions: a collision only keeps a still longer.
+fn start(hash: &BlobHash) -> [u8; 8] {
+    *hash.as_bytes().first_chunk().expect("a hash is longer")
 }
 
 fn ago(now: WallTime, age: Duration) -> WallTime {
