@@ -2,7 +2,7 @@
 //!
 //! Promises that the changes of one run are ordered: each is checked against a state that contains all
 //! earlier ones, so that two concurrent stops make one event. Readers see only durable changes. Checks no
-//! permission beyond the owner. Long because everything that changes a run holds its lock.
+//! permission beyond the owner.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -26,32 +26,24 @@ use crate::{
 
 mod account;
 mod all_jobs;
-mod analyses;
 mod change;
-mod chunks;
 mod ends;
-mod error;
 mod growing;
 mod job;
 mod lookup;
 mod origin;
-mod retention;
 mod run;
-mod snapshot;
-mod walls;
+mod told;
 
 use all_jobs::AllJobs;
-pub use analyses::Made;
-pub use change::Part;
 use change::RunTransition;
-pub use chunks::NoSuchChunk;
-pub use error::RunError;
+pub use change::{Part, RunError};
 pub use growing::{Growing, RecordingGuard};
 pub use job::{ChunkProgress, JobKind, JobOrder, JobProgress, JobStatus, JobToken, JobView};
 pub use lookup::{each_of_kind, next_piece, readable};
-pub use origin::RunOrigin;
+pub use origin::{RunOrigin, RunSnapshot};
 pub use run::{JobGuard, Run};
-pub use snapshot::RunSnapshot;
+pub use told::{Made, NoSuchChunk};
 
 #[derive(Clone, Copy, Debug)]
 pub struct RunLimits {

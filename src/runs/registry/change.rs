@@ -1,11 +1,11 @@
-//! Changes of a run, and the states that allow them.
+//! Changes of a run, the states that allow them, and their errors.
 
 use std::time::Instant;
 
-use media::WallTime;
-use timeline::{Event, JsonText, RunDeleted, RunLabelled};
+use media::{ErrorKind, JobId, WallTime};
+use timeline::{Event, JsonText, RunDeleted, RunLabelled, TimelineError};
 
-use super::{Run, RunError};
+use super::{Run, job};
 use crate::runs::lifecycle::RunState;
 
 pub(super) enum RunTransition {
@@ -80,4 +80,43 @@ fn reclaimed() -> Event {
         request_id: None,
         reclaim: JsonText::parse(r#"{"reason":"retention"}"#),
     })
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The run does not exist, or the caller may not see it.
+    #[error("no such run")]
+    NotFound,
+    #[error("the run is {}: create a new run", .0.as_str())]
+    Terminal(RunState),
+    #[error("{}", job::busy(*.job))]
+    Busy {
+        /// Id of that job; `None` for a live session.
+        job: Option<JobId>,
+    },
+    #[error("{active} of at most {limit} runs are active: finish, stop or delete one")]
+    ActiveLimit { limit: usize, active: usize },
+    #[error(transparent)]
+    Log(#[from] TimelineError),
+    /// The change was abandoned before the log answered.
+    #[error("the update of the run was interrupted")]
+    Unfinished,
+}
+
+impl RunError {
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            RunError::NotFound => ErrorKind::NotFound,
+            RunError::Terminal(_) | RunError::Busy { .. } | RunError::ActiveLimit { .. } => {
+                ErrorKind::Conflict
+            }
+            RunError::Log(error) => error.kind(),
+            RunError::Unfinished => ErrorKind::Internal,
+        }
+    }
+
+    /// Returns true if the event may be in the log, at the latest after the next start.
+    pub fn may_be_written(&self) -> bool {
+        matches!(self, RunError::Unfinished | RunError::Log(TimelineError::Poisoned { .. }))
+    }
 }

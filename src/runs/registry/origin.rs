@@ -1,9 +1,11 @@
-//! Origin of a run: fields that are fixed when it is created.
+//! Fields of a run: those that are fixed when it is created, and those that its record shows.
 
-use media::{RequestId, SessionId};
-use timeline::{Event, RunCreated, SessionRunCreated};
+use std::{sync::Arc, time::Duration};
 
-use crate::base::keys::Principal;
+use media::{Label, RequestId, SessionId, WallTime};
+use timeline::{Event, RunCreated, SemanticOutcome, SessionRunCreated};
+
+use crate::{base::keys::Principal, runs::lifecycle::RunState};
 
 /// Fields of a run that are fixed when it is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,5 +55,29 @@ impl RunOrigin {
                 tenant_id,
             }),
         }
+    }
+}
+
+/// State of a run, as its record shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSnapshot {
+    pub lifecycle: RunState,
+    pub created_at: WallTime,
+    pub updated_at: WallTime,
+    /// URI of the last ingested source.
+    pub source_uri: Option<Arc<str>>,
+    /// Model that the run was created for, or else that of the last reasoning.
+    pub model: Option<String>,
+    pub label: Option<Label>,
+    /// Outcome of the last reasoning's model stage.
+    pub semantic: Option<Arc<SemanticOutcome>>,
+}
+
+impl RunSnapshot {
+    /// Time at which the run expires unless an event resets it; `None` once it has ended.
+    pub fn expires_at(&self, ttl: Duration) -> Option<WallTime> {
+        let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
+        let epoch_ms = self.updated_at.epoch_ms.saturating_add(ttl_ms);
+        self.lifecycle.is_active().then_some(WallTime { epoch_ms })
     }
 }

@@ -10,12 +10,10 @@ use tokio::sync::{Notify, futures::Notified};
 use super::{
     AllJobs, RunError, RunOrigin, RunSnapshot,
     account::Charged,
-    analyses::Analyses,
-    chunks::ChunkOrder,
     growing::Growing,
     job::{JobProgress, JobToken, JobView, Jobs},
     readable,
-    walls::Walls,
+    told::{Analyses, ChunkOrder, Walls},
 };
 use crate::{base::json, runs::lifecycle::RunState};
 
