@@ -488,8 +488,7 @@ pub async fn analyze(
         return Err(RunError::Terminal(state).into());
     }
     let guard = run.begin_job(job.token.clone())?;
-    let room = app.analyses.reserve(&caller.principal, JobLength::Short);
-    let room = room.map_err(|_| ApiError::AnalysesFull)?;
+    let room = app.analyses.reserve(&caller.principal).map_err(|_| ApiError::AnalysesFull)?;
     // Recorded before the 202: a caller that was told of the job must find it after a crash.
     if let Some(view) = job.token.view().filter(|_| job.is_left) {
         app.runner.begin_job(view).await?;

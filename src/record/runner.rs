@@ -7,10 +7,8 @@ mod answers;
 mod decode_events;
 mod error;
 mod excerpt;
-mod held;
 mod job;
 mod job_registry;
-mod places;
 mod probe;
 mod reason;
 mod records;
@@ -34,6 +32,7 @@ use super::{
 use crate::{
     base::{
         clock::RetentionClock,
+        keys::Principal,
         labels::{CurrentLabels, TenantLabels},
         meta_store::MetaStore,
         metrics::Metrics,
@@ -41,14 +40,13 @@ use crate::{
     },
     record::recording::JobStorage,
     runs::{
-        job_queue::JobQueue,
-        registry::{JobGuard, JobToken, JobView, Run, RunRegistry},
+        job_queue::{JobLength, JobPermit, JobQueue, QueueFull, Reservation},
+        registry::{JobGuard, JobKind, JobToken, JobView, Run, RunRegistry},
         source::IngestSource,
     },
 };
 use job::JobThread;
 use job_registry::{Jobs, in_background};
-use places::Decoding;
 use recovered::failed;
 
 pub use answers::{Answers, Writing};
@@ -119,6 +117,13 @@ struct Begun {
     /// Permits held while the job decodes.
     places: Decoding,
     runtime: Handle,
+}
+
+/// Permits of a job that decodes.
+struct Decoding {
+    /// Permit to decode; lent while the source waits for the network.
+    slot: JobPermit,
+    _remote: Option<JobPermit>,
 }
 
 pub struct JobRunner {
@@ -275,6 +280,46 @@ impl JobRunner {
             self.end_job(view.order, None).await;
         }
         outcome
+    }
+
+    /// Reserves room in the first queue of a job, the only one that can refuse it; fails before anything is written
+    /// to disk.
+    fn reserve(
+        &self,
+        owner: &Principal,
+        kind: JobKind,
+        is_remote: bool,
+    ) -> Result<Reservation, QueueFull> {
+        let first = match kind {
+            JobKind::Reasoning => &self.reasonings,
+            _ if is_remote => &self.remotes,
+            _ => &self.admission,
+        };
+        first.reserve(owner)
+    }
+
+    /// Waits for the permits of a job with a reservation: one to reason, for a reasoning, and those to
+    /// decode. No queue refuses the job here, as its request may have been accepted already.
+    async fn places(
+        &self,
+        owner: &Principal,
+        token: &JobToken,
+        is_remote: bool,
+        room: Reservation,
+    ) -> (Option<JobPermit>, Decoding) {
+        let is_reasoning = token.order().is_some_and(|order| order.kind == JobKind::Reasoning);
+        token.accept();
+        drop(room);
+        let (mut asks, mut _remote, mut stay) = (None, None, JobLength::Short);
+        if is_reasoning {
+            asks = Some(self.reasonings.pass(owner, JobLength::Short).await);
+            stay = JobLength::Long;
+        }
+        if is_remote {
+            _remote = Some(self.remotes.pass(owner, JobLength::Short).await);
+        }
+        let slot = self.admission.pass(owner, stay).await;
+        (asks, Decoding { slot, _remote })
     }
 
     /// Returns the error of a cancelled job. Stop and delete record their own event, and a job

@@ -60,7 +60,7 @@ struct Waiter {
 pub enum JobLength {
     /// Bounded by the server's own work.
     Short,
-    /// Bounded by an external source such as live RTSP, possibly for hours. Never takes the last permit.
+    /// Bounded by models that are waited for, possibly for hours. Never takes the last permit.
     Long,
 }
 
@@ -99,12 +99,12 @@ impl JobQueue {
         self.0.state.lock().waiting
     }
 
-    /// Reserves room for a job before any work is done for it; fails if the job could neither
+    /// Reserves room for a short job before any work is done for it; fails if the job could neither
     /// begin nor wait. Until dropped, the reservation counts as a waiter.
-    pub fn reserve(&self, owner: &Principal, stay: JobLength) -> Result<Reservation, QueueFull> {
+    pub fn reserve(&self, owner: &Principal) -> Result<Reservation, QueueFull> {
         let mut state = self.0.state.lock();
         let reserved: usize = state.reserved.values().sum();
-        let spare = state.spare(owner, stay, self.0.own_max);
+        let spare = state.spare(owner, JobLength::Short, self.0.own_max);
         if reserved >= spare && !state.has_room(owner, self.0.queue_max, spare) {
             return Err(self.full());
         }

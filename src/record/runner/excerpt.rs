@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Instrument;
 use worker::{ExcerptEvent, ExcerptSpec, WorkerError, WorkerLimits};
 
-use super::{IngestError, JobRunner, held::until_ended};
+use super::{IngestError, JobRunner, probe::until_ended};
 use crate::base::keys::Principal;
 
 pub const EXCERPT_MS_MAX: u64 = 600_000;

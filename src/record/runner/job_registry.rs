@@ -25,7 +25,6 @@ use crate::{
     },
     runs::{
         idempotency,
-        job_queue::JobLength,
         registry::{JobKind, JobOrder, JobStatus, JobView, Part, each_of_kind},
     },
 };
@@ -36,11 +35,6 @@ const SETTLE_EVERY: Duration = Duration::from_secs(10);
 const LOOKS_TO_EXPIRE: u32 = 60;
 /// Records removed in one transaction.
 const EXPIRED_AT_ONCE: usize = 1000;
-
-/// Expected length of a job: a reasoning is long because it waits for models.
-pub(super) fn stay(kind: JobKind) -> JobLength {
-    if kind == JobKind::Reasoning { JobLength::Long } else { JobLength::Short }
-}
 
 /// Kind of the last event of a job that ran to its end.
 fn last_event(kind: JobKind) -> EventKind {

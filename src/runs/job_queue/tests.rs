@@ -105,11 +105,11 @@ async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away
         [("alice", 8), ("bob", 4), ("carol", 2), ("dave", 1), ("alice", 0), ("bob", 0)]
     {
         for _ in 0..room {
-            drop(admission.reserve(&Principal::named(name), JobLength::Short).expect("room"));
+            drop(admission.reserve(&Principal::named(name)).expect("room"));
             waiting.push((name, ask(&admission, name)));
         }
         let (owner, full) = (Principal::named(name), Some(QueueFull { queue_max: 8 }));
-        let reserved = admission.reserve(&owner, JobLength::Short).map(drop);
+        let reserved = admission.reserve(&owner).map(drop);
         assert_eq!(reserved.err(), full, "{name} has its {room}");
         assert_eq!(admission.enter(&owner).await.err(), full, "{name} has its {room}");
     }
@@ -125,7 +125,7 @@ async fn a_full_queue_has_room_for_those_who_wait_for_less_and_sends_nobody_away
 #[tokio::test]
 async fn room_that_is_reserved_is_nobody_elses() {
     let admission = JobQueue::new(2, 8);
-    let reserve = |name| admission.reserve(&Principal::named(name), JobLength::Short);
+    let reserve = |name| admission.reserve(&Principal::named(name));
     // Two permits are free, and eight jobs may wait.
     let reserved: Vec<_> = (0..10).map(|_| reserve("alice").expect("room")).collect();
     assert!(reserve("alice").is_err() && reserve("bob").is_ok());
@@ -139,7 +139,7 @@ async fn what_others_have_let_in_waits_behind_a_full_queue() {
     let (admission, alice) = (JobQueue::new(1, 1), Principal::named("alice"));
     let running = admission.enter(&alice).await.expect("free");
     let first = ask(&admission, "alice");
-    assert!(admission.reserve(&alice, JobLength::Short).is_err(), "the queue is full");
+    assert!(admission.reserve(&alice).is_err(), "the queue is full");
     let mut passed = pass(&admission, "alice", JobLength::Short);
     assert!(poll(&mut passed).is_pending(), "it waits");
     drop(running);
