@@ -7,14 +7,12 @@ mod chunk_dedup;
 mod chunk_tracker;
 mod describer;
 mod driver;
-mod model_describer;
 mod retry_policy;
 
 pub use chunk_dedup::{ChunkComparer, ChunkNovelty};
 pub use chunk_tracker::{FrameRange, PromptConfig, Totals};
-pub use describer::Describer;
+pub use describer::{Describer, ModelDescriber, ReasonQuery};
 pub use driver::{EventContext, RAW_BYTES_MAX, ReasonDriver, ReasonOutcome};
-pub use model_describer::{ModelDescriber, ReasonQuery};
 pub use retry_policy::{ChunkAttempt, RetryPolicy};
 
 use std::sync::Arc;
