@@ -22,7 +22,6 @@ mod session_log;
 mod settings;
 mod token_rate;
 mod transport_metrics;
-mod word_overlap;
 mod worker_pool;
 
 use std::{

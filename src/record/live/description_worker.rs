@@ -29,7 +29,6 @@ use super::{
     prompt_updates::PromptSlot,
     session_log::SessionLog,
     token_rate::TokenRateLimit,
-    word_overlap::{TRANSITION, overlap},
 };
 use crate::{
     base::metrics::{Metrics, ShedReason},
@@ -361,9 +360,7 @@ impl DescriptionWorker {
         found: FindingPayload,
         memory: &DescriptionHistory,
     ) -> Vec<Event> {
-        let last = memory.last();
-        let shared = last.map(|last| overlap(&last.description, &found.description));
-        let changed = shared.filter(|shared| *shared <= TRANSITION).map(|shared| {
+        let changed = memory.changed(&found).map(|shared| {
             let finding = FindingPayload {
                 confidence: Score::from_millionths(Score::SCALE - shared.millionths()),
                 ..self.finding(look, found.description.clone())

@@ -4,7 +4,6 @@
 //! pictures are dropped, never a signal. After a codec change the session resumes in another worker slot.
 
 mod pictures;
-mod said;
 
 use std::{
     collections::VecDeque,
@@ -27,7 +26,6 @@ use worker::{
 
 use pictures::LeftOut;
 pub use pictures::Pictures;
-pub use said::{SessionOutput, Shot};
 
 use super::{description_worker::DescribeJob, publisher_state::PublisherSignals};
 use crate::{
@@ -44,6 +42,30 @@ const KEPT_FREE: usize = 4;
 const WAITING_BYTES: usize = STILLS_BYTES_MAX;
 /// Pictures tracked between their last packet and their decision.
 const UNDECIDED_MAX: usize = 512;
+
+/// Output of a media worker that the session's task handles.
+#[derive(Debug)]
+pub enum SessionOutput {
+    View(DescribeJob),
+    Clip(DescribeJob),
+    /// The worker has sent all output; the name of the decoder.
+    Closed(String),
+    /// Too many signals wait to be recorded.
+    Behind,
+    /// The worker gave the session up, or its process ended; the reason, for the owner.
+    Failed(String),
+}
+
+/// Presentation time and JPEG of a clip's picture.
+pub type Shot = (i64, Bytes);
+
+impl SessionOutput {
+    fn bytes(&self) -> usize {
+        let (SessionOutput::View(look) | SessionOutput::Clip(look)) = self else { return 0 };
+        let novelty = look.novelty.as_ref().map_or(0, |novelty| novelty.picture.rgb.len());
+        look.pictures.iter().map(|(_, jpeg)| jpeg.len()).sum::<usize>() + novelty
+    }
+}
 
 /// Receiving end of a session's queue, held by its task.
 pub struct Heard {
@@ -121,19 +143,9 @@ pub fn inbox(metrics: Arc<Metrics>, work: Arc<Work>) -> (SessionOutputSender, He
 impl Heard {
     /// Returns the next output; `None` once all senders are gone.
     pub async fn recv(&mut self) -> Option<SessionOutput> {
-        let next = self.said.recv().await?;
-        Some(self.taken(next))
-    }
-
-    #[cfg(test)]
-    fn try_recv(&mut self) -> Option<SessionOutput> {
-        let next = self.said.try_recv().ok()?;
-        Some(self.taken(next))
-    }
-
-    fn taken(&self, (said, bytes): (SessionOutput, usize)) -> SessionOutput {
+        let (said, bytes) = self.said.recv().await?;
         self.shared.waiting.fetch_sub(bytes, Relaxed);
-        said
+        Some(said)
     }
 }
 

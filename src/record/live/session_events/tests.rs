@@ -43,7 +43,11 @@ fn batch(inbox: &SessionOutputSender) -> (Vec<u64>, Vec<u64>, usize) {
 }
 
 fn heard(queue: &mut Heard) -> Vec<(&'static str, u64, bool)> {
-    let said = std::iter::from_fn(|| queue.try_recv());
+    let said = std::iter::from_fn(|| {
+        let (said, bytes) = queue.said.try_recv().ok()?;
+        queue.shared.waiting.fetch_sub(bytes, Relaxed);
+        Some(said)
+    });
     let told = said.map(|said| match said {
         SessionOutput::View(view) => ("view", view.frame_index, view.is_looping),
         SessionOutput::Closed(_) => ("closed", 0, false),
