@@ -163,9 +163,9 @@ async fn begin(
         (Arc::clone(&app.idempotency), caller.request_id, app.registry.timeline().head());
     let timeline = app.registry.timeline().clone();
     // The answer will be stored, whatever else the request stores.
-    let room = app.check_disk().and_then(|()| Ok(app.quota.check(scope.owner())?));
+    let room = app.check_disk().and_then(|()| Ok(app.quota.check(&scope.owner)?));
     let begin = move || -> ApiResult<KeyLookup> {
-        let owner = scope.owner().clone();
+        let owner = scope.owner.clone();
         let mut begun = keys.begin(scope.clone(), fingerprint, id, head, keys.now())?;
         // Removes records without an answer before it refuses the request.
         if matches!(begun, KeyLookup::Full { .. })

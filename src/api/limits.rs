@@ -266,7 +266,7 @@ fn of_connections(app: &App) -> Vec<Limit> {
 
 /// Returns the server's limits on runs, jobs, uploads and storage.
 fn of_work(app: &App) -> Vec<Limit> {
-    let (settings, runs) = (&app.settings, app.registry.limits());
+    let (settings, runs) = (&app.settings, app.registry.limits);
     let quota = settings.quotas.global.map(NonZeroU64::get);
     let exact = MarkerConfig::default().threshold.as_f64();
     vec![

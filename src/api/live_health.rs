@@ -57,7 +57,7 @@ pub async fn fetch(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<Sessi
     Ok(Json(SessionHealth {
         request_id: caller.request_id.into(),
         run_id: run.id().into(),
-        session_id: session.id().into(),
+        session_id: session.id.into(),
         word: health.word.into(),
         rule: health.rule,
         window_ms: millis(health.window),

@@ -179,7 +179,7 @@ impl RunRecord {
             wall_start_ms,
             created_at: snapshot.created_at.into(),
             updated_at: snapshot.updated_at.into(),
-            expires_at: snapshot.expires_at(registry.limits().ttl).map(WallTime::rfc3339),
+            expires_at: snapshot.expires_at(registry.limits.ttl).map(WallTime::rfc3339),
             source_uri: snapshot.source_uri.as_deref().map(str::to_owned),
             semantic: snapshot.semantic.as_deref().map(SemanticResult::from),
             model: snapshot.model,

@@ -96,9 +96,9 @@ pub async fn offer(Call(app, caller): Call, headers: HeaderMap, body: RawBody) -
     let mut response = (StatusCode::CREATED, answer.sdp).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, OFFER_TYPE);
-    headers.insert(header::LOCATION, value(&format!("{BASE}/{}", session.id())));
+    headers.insert(header::LOCATION, value(&format!("{BASE}/{}", session.id)));
     headers.insert(header::ETAG, value(&answer.etag));
-    headers.insert(RUN_ID, value(&session.run().id().to_string()));
+    headers.insert(RUN_ID, value(&session.run.id().to_string()));
     headers.insert(ACCEPT_PATCH, FRAGMENT_TYPE);
     for server in &app.settings.live.ice_servers {
         headers.append(header::LINK, value(&link(server)));

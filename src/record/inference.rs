@@ -230,7 +230,7 @@ impl Inference {
         tokens: u64,
         waiting: &WaitBudget,
     ) -> Result<InferencePermit, InferenceError> {
-        if waiting.is_on_trial() {
+        if waiting.is_on_trial {
             let ended = self.chain.wait_for_half_open(model, asker.principal.as_str());
             // Waiting for the probe has no result: the next request finds the backend open or closed.
             tokio::time::timeout(waiting.left(), ended).await.ok();

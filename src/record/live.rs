@@ -243,7 +243,7 @@ impl LiveService {
         let intake = FrameRouter::new(Arc::clone(inbox.shared()));
         let (link, answer) = self.port.answer(offer, Box::new(RouterSink(Arc::clone(&intake))))?;
         intake.expect(answer.codec);
-        let id = SessionId::from_bytes(crate::base::id_bytes(registry.limits().tag));
+        let id = SessionId::from_bytes(crate::base::id_bytes(registry.limits.tag));
         let (run, guard) = self.run_of(id, &who, &wishes).await?;
         inbox.shared().show_in(&guard.token);
         let journal = SessionLog {

@@ -237,7 +237,7 @@ impl Recording {
         head: Head,
     ) -> Result<Recording, RecordError> {
         let timeline = log.registry.timeline();
-        let mut hold = log.registry.quota().hold(&log.run.origin().principal);
+        let mut hold = log.registry.quota.hold(&log.run.origin().principal);
         let since = timeline.head();
         let is_taken_back = head.session().is_none();
         let Head { decoded, analysis, .. } = head.clone();

@@ -62,15 +62,11 @@ pub enum IdempotencyError {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyScope {
-    owner: Principal,
+    pub owner: Principal,
     digest: [u8; 32],
 }
 
 impl KeyScope {
-    pub fn owner(&self) -> &Principal {
-        &self.owner
-    }
-
     /// Creates the scope of `key` of `owner` on `route`, which is a method and a path.
     pub fn new(owner: &Principal, route: &str, key: &str) -> KeyScope {
         KeyScope { owner: owner.clone(), digest: digest(&[route.as_bytes(), key.as_bytes()]) }

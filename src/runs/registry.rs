@@ -57,8 +57,9 @@ pub struct RunLimits {
 
 pub struct RunRegistry {
     timeline: Timeline,
-    limits: RunLimits,
-    quota: Arc<Quota>,
+    pub limits: RunLimits,
+    /// Quotas that stored data is charged to.
+    pub quota: Arc<Quota>,
     tables: Mutex<Tables>,
     jobs: Arc<AllJobs>,
     deletions: Notify,
@@ -205,14 +206,6 @@ impl RunRegistry {
     /// start.
     pub fn unowned(&self) -> HashSet<RunId> {
         self.tables.lock().unowned.clone()
-    }
-
-    pub fn quota(&self) -> &Arc<Quota> {
-        &self.quota
-    }
-
-    pub fn limits(&self) -> RunLimits {
-        self.limits
     }
 
     /// Creates a run; returns once its `run_created` event is durable. Fails if the owner has no slot left.

@@ -126,7 +126,7 @@ impl Retention {
                     Event::FramesDecoded(decoded) => (decoded.signals.column_bytes(), 0),
                     _ => return,
                 };
-                run.record_stored(column_bytes, still_bytes, self.registry.quota());
+                run.record_stored(column_bytes, still_bytes, &self.registry.quota);
             },
         );
         if unreadable > 0 {
@@ -320,7 +320,7 @@ impl Retention {
         }
         // Released only after the complete read, and once, whatever fails later.
         for (run, bytes) in releases.into_values() {
-            run.release_stills(bytes, self.registry.quota());
+            run.release_stills(bytes, &self.registry.quota);
         }
         *self.released_before.lock() = kept_from;
         let stays = |hash: &BlobHash| {
@@ -328,7 +328,7 @@ impl Retention {
         };
         let swept = sweep.finish(stays, || thread::sleep(REST))?;
         for (run, bytes) in deleted {
-            run.release_stills(bytes, self.registry.quota());
+            run.release_stills(bytes, &self.registry.quota);
         }
         Ok(swept)
     }

@@ -17,7 +17,7 @@ pub struct WaitBudget {
     cause: Vec<BackendError>,
     rest: Option<Instant>,
     /// True while another request's half-open probe is in flight.
-    is_on_trial: bool,
+    pub(super) is_on_trial: bool,
     earlier: RequestCost,
 }
 
@@ -49,11 +49,6 @@ impl WaitBudget {
         let own = self.rest.map(|until| until.saturating_duration_since(Instant::now()));
         let rest = own.max(rest).filter(|_| self.waits_out).unwrap_or_default();
         if rest < self.left() { rest } else { Duration::ZERO }
-    }
-
-    /// Returns true while another request's half-open probe is in flight.
-    pub(super) fn is_on_trial(&self) -> bool {
-        self.is_on_trial
     }
 
     /// Returns true if `error` is worth a retry within the budget: its `Retry-After` ends in time,
@@ -131,7 +126,7 @@ mod tests {
         ] {
             let mut waiting = WaitBudget::new(Duration::from_secs(patience_s), true);
             assert_eq!(waiting.goes_on(&error), goes_on, "{name}");
-            assert_eq!(waiting.is_on_trial(), goes_on, "{name}");
+            assert_eq!(waiting.is_on_trial, goes_on, "{name}");
             assert_eq!(waiting.rest(None), Duration::ZERO, "{name}");
         }
     }

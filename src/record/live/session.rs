@@ -67,8 +67,9 @@ pub enum EndReason {
 }
 
 pub struct LiveSession {
-    id: SessionId,
-    run: Arc<Run>,
+    pub id: SessionId,
+    /// Run that the session fills.
+    pub run: Arc<Run>,
     /// The connection, until the session ends.
     link: Mutex<Option<Link>>,
     /// Closed once the session's task has ended.
@@ -117,16 +118,8 @@ impl LiveSession {
         (LiveSession { id, run, link, ends, prompts, packets, shared, samples }, ended)
     }
 
-    pub fn id(&self) -> SessionId {
-        self.id
-    }
-
     pub fn owner(&self) -> &Principal {
         &self.run.origin().principal
-    }
-
-    pub fn run(&self) -> &Arc<Run> {
-        &self.run
     }
 
     /// Returns the number of frames decided about, and their distribution over the session.

@@ -25,12 +25,6 @@ pub struct PromptConfig {
     pub concurrency: usize,
 }
 
-impl PromptConfig {
-    pub fn places(&self) -> usize {
-        if self.is_chained { 1 } else { self.concurrency }
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkPrompt {
     pub chunk_index: u64,
@@ -107,7 +101,8 @@ impl ChunkTracker {
 
     /// Returns true if another chunk may be asked about; `waiting` open chunks are not counted.
     pub fn has_room(&self, waiting: usize) -> bool {
-        self.asked.len().saturating_sub(waiting) < self.inquiry.places()
+        let most = if self.inquiry.is_chained { 1 } else { self.inquiry.concurrency };
+        self.asked.len().saturating_sub(waiting) < most
     }
 
     pub fn is_asked(&self, index: u64) -> bool {

@@ -66,13 +66,6 @@ pub struct ReasonOutcome {
     pub failed: Option<RunError>,
 }
 
-impl ReasonOutcome {
-    /// Returns true if the outcome of a chunk is on the timeline.
-    pub fn has_said(&self) -> bool {
-        !self.insights.is_empty()
-    }
-}
-
 pub struct ReasonDriver {
     pub registry: Arc<RunRegistry>,
     pub run: Arc<Run>,

@@ -46,7 +46,7 @@ fn a_still_that_the_disk_refuses_is_not_charged() {
     let stills = vec![still(0, b"kept"), still(1, b"refused")];
     let written = recording.write(Batch { stills, ..Batch::default() });
     assert!(matches!(written, Err(RecordError::Store(_))), "{written:?}");
-    let (quota, owner) = (registry.quota(), &run.origin().principal);
+    let (quota, owner) = (&registry.quota, &run.origin().principal);
     let before = quota.used(owner);
     run.release_stills(u64::MAX, quota);
     assert_eq!(before - quota.used(owner), b"kept".len() as u64);

@@ -62,7 +62,7 @@ impl JobRunner {
     pub fn begin_answer(&self, run: RunId, job: JobId) -> io::Result<(Writing, File)> {
         let registry = &self.parts.registry;
         let found = registry.run(run).ok_or(io::ErrorKind::NotFound)?;
-        let hold = registry.quota().hold(&found.origin().principal);
+        let hold = registry.quota.hold(&found.origin().principal);
         let path = self.parts.answers.dir.path().join(name((run, job)) + UNFINISHED);
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         let unfinished = TempPath::try_from_path(path)?;
@@ -117,7 +117,7 @@ impl JobRunner {
                 continue;
             };
             answers.kept.lock().entry(key).or_insert_with(|| {
-                let mut hold = self.parts.registry.quota().hold(&run.origin().principal);
+                let mut hold = self.parts.registry.quota.hold(&run.origin().principal);
                 hold.record(entry.metadata().map_or(0, |file| file.len()));
                 hold
             });

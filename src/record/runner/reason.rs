@@ -163,8 +163,9 @@ pub(super) fn run(begun: Begun, reason: ReasonJob) -> Result<Reasoned, IngestErr
         Err(undone) => (undone.is_opened, Err(undone.error)),
     };
     // If the driver was lost, an answer may have been recorded.
-    let has_said =
-        told.as_ref().map_or(true, |told| told.as_ref().is_some_and(ReasonOutcome::has_said));
+    let has_said = told
+        .as_ref()
+        .map_or(true, |told| told.as_ref().is_some_and(|told| !told.insights.is_empty()));
     let is_told = is_opened || has_said;
     let outcome = both(decoded, told)
         .and_then(|(decoded, told)| conclude(decoded, told, (semantic, missing), gate, terms));

@@ -60,7 +60,7 @@ impl JobRunner {
         let last = (is_cut_off || head.session().is_some())
             .then(|| failed(head.decoded.request_id, reason));
         let (left, count) = self.left(&run, job, &head)?;
-        let hold = registry.quota().hold(&run.origin().principal);
+        let hold = registry.quota.hold(&run.origin().principal);
         let (registry, runtime) = (Arc::clone(registry), Handle::current());
         // No waiting for room: the next periodic retry tries again.
         let log = RunLog { registry, run, runtime, patience: Duration::ZERO };

@@ -91,7 +91,7 @@ impl RunRegistry {
             *bytes += run.charged().records();
             runs.push(run.id());
         }
-        let quota = self.quota();
+        let quota = &self.quota;
         let crowded =
             owners.into_iter().filter(|(owner, (bytes, _))| quota.is_in_the_way(owner, *bytes));
         crowded.flat_map(|(_, (_, runs))| runs).collect()

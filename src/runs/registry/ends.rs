@@ -156,7 +156,7 @@ impl RunRegistry {
             if tables.runs.get(id).is_some_and(|run| run.lifecycle() == RunState::Deleted)
                 && let Some(run) = tables.runs.remove(id)
             {
-                run.release_all(self.quota());
+                run.release_all(&self.quota);
             }
         }
     }

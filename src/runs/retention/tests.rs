@@ -84,7 +84,7 @@ impl Bench {
         timeline.scan(|head| {
             log.insert(head.run, timeline.run_bytes(head.run));
         });
-        self.registry.quota().total() - log.into_values().sum::<u64>()
+        self.registry.quota.total() - log.into_values().sum::<u64>()
     }
 }
 
@@ -177,8 +177,8 @@ async fn stills_of_a_run_whose_owner_cannot_be_read_stay_until_their_age() {
     let run = bench.run().await;
     let still = bench.still(&run, b"of nobody").await;
     samples::damage(&bench.dir.path().join("log"), "alice");
-    let (timeline, limits) = (bench.registry.timeline().clone(), bench.registry.limits());
-    let (quota, now) = (Arc::clone(bench.registry.quota()), WallTime { epoch_ms: 0 });
+    let (timeline, limits) = (bench.registry.timeline().clone(), bench.registry.limits);
+    let (quota, now) = (Arc::clone(&bench.registry.quota), WallTime { epoch_ms: 0 });
     let rebuilt = RunRegistry::open(timeline, limits, quota, now, &Default::default());
     bench.registry = rebuilt.expect("rebuilt");
     bench.later(2 * HOUR_MS);
