@@ -24,7 +24,7 @@ use crate::{
     held::{FileError, HeldDir, Links},
     record::{HEADER_BYTES, JournalRecord, PAYLOAD_BYTES_MAX, RecordBuilder, u32_at},
     signal_column::{
-        BLOCK_ROWS, Block, CHECKSUM_BYTES, MAGIC_BYTES, PLAIN_ROW_BYTES, ROW_BYTES, is_intact, row,
+        BLOCK_ROWS, Block, CHECKSUM_BYTES, MAGIC_BYTES, ROW_BYTES, is_intact, read_magic, row,
     },
     storage::open_dir_durably,
     temporary::{Temporary, remove_temporary},
@@ -332,25 +332,9 @@ pub struct OpenRows {
 
 impl OpenRows {
     fn new(file: Part, path: PathBuf) -> Result<OpenRows> {
-        let (mut file, mut magic) = (BufReader::new(file), [0; MAGIC_BYTES]);
-        let is_short = match file.read_exact(&mut magic) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => true,
-            read => {
-                read.map(|()| false).map_err(TimelineError::io("read an open column", &path))?
-            }
-        };
-        if is_short || magic[..MAGIC_BYTES - 1] != MAGIC[..MAGIC_BYTES - 1] {
-            let what = "not an open column";
-            return Err(TimelineError::Damaged { file: path, offset: 0, what });
-        }
-        let row_bytes = match magic {
-            MAGIC => ROW_BYTES,
-            MAGIC_PLAIN => PLAIN_ROW_BYTES,
-            _ => {
-                let version = u32::from(magic[MAGIC_BYTES - 1]);
-                return Err(TimelineError::UnknownFormat { file: path, version });
-            }
-        };
+        let mut file = BufReader::new(file);
+        let texts = ["read an open column", "not an open column"];
+        let row_bytes = read_magic(&mut file, &path, [MAGIC, MAGIC_PLAIN], texts)?;
         let (head, part, offset) = (Vec::new(), Vec::new(), MAGIC_BYTES as u64);
         let (at, rows_end, is_over, error) = (0, 0, false, None);
         let mut rows =

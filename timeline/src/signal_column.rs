@@ -86,20 +86,8 @@ impl ColumnDir {
             opened => opened.map_err(unread("open a column", &path))?,
         };
         let mut file = BufReader::new(file);
-        let mut magic = [0; MAGIC.len()];
-        file.read_exact(&mut magic).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => damaged("not a column file"),
-            _ => TimelineError::io("read a column", &path)(error),
-        })?;
-        let row_bytes = match magic {
-            MAGIC => ROW_BYTES,
-            MAGIC_PLAIN => PLAIN_ROW_BYTES,
-            [name @ .., version] if name == MAGIC[..MAGIC_BYTES - 1] => {
-                let version = u32::from(version);
-                return Err(TimelineError::UnknownFormat { file: path, version });
-            }
-            _ => return Err(damaged("not a column file")),
-        };
+        let texts = ["read a column", "not a column file"];
+        let row_bytes = read_magic(&mut file, &path, [MAGIC, MAGIC_PLAIN], texts)?;
         let size = bytes_of(column.count, row_bytes);
         let size = size.ok_or(damaged("no column has so many signals"))?;
         check_size(file.get_ref(), size).map_err(unread("measure a column", &path))?;
@@ -122,6 +110,30 @@ impl ColumnDir {
         let what = "the column file is missing";
         let missing = || TimelineError::Damaged { file: self.path(&column.hash), offset: 0, what };
         self.0.read(&column.hash, size)?.map(drop).ok_or_else(missing)
+    }
+}
+
+/// Reads the first bytes of a column's file; returns the bytes of its rows, with activity or `plain`. The texts
+/// name the operation, and the fault of a file that is no column.
+pub(crate) fn read_magic(
+    file: &mut impl Read,
+    path: &Path,
+    [magic, plain]: [[u8; MAGIC_BYTES]; 2],
+    [reading, what]: [&'static str; 2],
+) -> Result<usize> {
+    let mut found = [0; MAGIC_BYTES];
+    let damaged = || TimelineError::Damaged { file: path.to_owned(), offset: 0, what };
+    file.read_exact(&mut found).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => damaged(),
+        _ => TimelineError::io(reading, path)(error),
+    })?;
+    match found {
+        _ if found == magic => Ok(ROW_BYTES),
+        _ if found == plain => Ok(PLAIN_ROW_BYTES),
+        [name @ .., version] if name == magic[..MAGIC_BYTES - 1] => {
+            Err(TimelineError::UnknownFormat { file: path.to_owned(), version: version.into() })
+        }
+        _ => Err(damaged()),
     }
 }
 

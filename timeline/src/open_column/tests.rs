@@ -6,7 +6,7 @@ use media::{Activity, CellBox, Score};
 use tempfile::TempDir;
 
 use super::*;
-use crate::RunFailed;
+use crate::{RunFailed, signal_column::PLAIN_ROW_BYTES};
 
 const JOB: JobId = JobId::from_bytes([1; 16]);
 const RUN: RunId = RunId::from_bytes([2; 16]);
