@@ -195,8 +195,9 @@ impl Timeline {
         let last = recovery::last_time(&found.index);
         let next = Seq(found.index.head().0 + 1);
         let mut journal = match found.tail {
-            Some(tail) => {
-                Journal::resume(disk.clone(), sizes, &tail.name, tail.position, tail.torn, next)?
+            Some((name, position)) => {
+                let torn = found.recovery.torn.is_some();
+                Journal::resume(disk.clone(), sizes, &name, position, torn, next)?
             }
             None => {
                 let base = (options.clock)();

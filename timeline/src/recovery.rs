@@ -51,15 +51,8 @@ pub(crate) struct RecoveredLog {
     pub(crate) recovery: RecoveryReport,
     /// Positions in the index of sealed files without an intact footer.
     pub(crate) unsealed: Vec<usize>,
-    /// Offset of the next batch; `None` in an empty log.
-    pub(crate) tail: Option<WriteOffset>,
-}
-
-/// End of the last file.
-pub(crate) struct WriteOffset {
-    pub(crate) name: String,
-    pub(crate) position: u64,
-    pub(crate) torn: bool,
+    /// Name of the last file and offset of its next batch; `None` in an empty log.
+    pub(crate) tail: Option<(String, u64)>,
 }
 
 /// Contents of the journal's directory.
@@ -155,9 +148,7 @@ fn load_last(disk: &dyn Storage, first: Seq, found: &mut RecoveredLog) -> Result
     check_not_sealed(disk, &file)?;
     let end = scan_into(&file, &mut found.index).sound()?;
     found.recovery.torn = file.torn(end.position);
-    let torn = found.recovery.torn.is_some();
-    found.tail =
-        Some(WriteOffset { name: journal::file_name(first), position: end.position as u64, torn });
+    found.tail = Some((journal::file_name(first), end.position as u64));
     Ok(())
 }
 
