@@ -13,7 +13,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use timeline::{Timeline, held::HeldPath};
+use timeline::{Timeline, held::HeldDir};
 
 /// Time for which the findings of a query are reused.
 const FRESH: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ pub struct DiskReserve {
 
 /// Stores that must stay where they are while they are open.
 struct OpenStores {
-    paths: Vec<(&'static str, HeldPath)>,
+    paths: Vec<(&'static str, HeldDir)>,
     log: Timeline,
 }
 
@@ -87,7 +87,7 @@ impl DiskReserve {
 
     /// Holds the directory with its parts, which were opened there.
     pub fn hold(&self, log: Timeline) -> io::Result<()> {
-        let held = |(name, part)| Ok((name, HeldPath::open(&self.dir.join(part))?));
+        let held = |(name, part)| Ok((name, HeldDir::open(&self.dir.join(part))?));
         let paths = PARTS.into_iter().map(held).collect::<io::Result<Vec<_>>>()?;
         self.open.get_or_init(|| OpenStores { paths, log });
         Ok(())

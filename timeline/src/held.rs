@@ -92,7 +92,7 @@ impl HeldDir {
         HeldDir { path: path.to_owned(), held: OnceLock::new() }
     }
 
-    /// Opens and holds the directory at `path`.
+    /// Holds the directory at `path`, or a file of which only [`HeldDir::is_there`] tells.
     pub fn open(path: &Path) -> io::Result<HeldDir> {
         let dir = HeldDir::new(path);
         dir.held()?;
@@ -104,7 +104,7 @@ impl HeldDir {
         &self.path
     }
 
-    /// Returns true if the held directory is still the one at its path.
+    /// Returns true if what is held is still at its path.
     pub fn is_there(&self) -> io::Result<bool> {
         is_at(self.held()?, &self.path)
     }
@@ -113,7 +113,7 @@ impl HeldDir {
         if let Some(held) = self.held.get() {
             return Ok(held);
         }
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
         let path = if self.path.as_os_str().is_empty() { Path::new(".") } else { &self.path };
         let opened = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
         Ok(self.held.get_or_init(|| opened))
@@ -169,27 +169,6 @@ impl HeldDir {
     /// Reads the regular file called `name` without following links.
     pub fn read(&self, name: &Path, size: Size) -> Result<Vec<u8>, FileError> {
         read(self.file(name, Links::Never)?, size)
-    }
-}
-
-/// Path, and the file or directory that it led to when it was held.
-#[derive(Debug)]
-pub struct HeldPath {
-    path: PathBuf,
-    held: OwnedFd,
-}
-
-impl HeldPath {
-    /// Holds the file or directory at `path`, without opening it for reading or writing.
-    pub fn open(path: &Path) -> io::Result<HeldPath> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let held = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
-        Ok(HeldPath { path: path.to_owned(), held })
-    }
-
-    /// Returns true if the path still leads there.
-    pub fn is_there(&self) -> io::Result<bool> {
-        is_at(&self.held, &self.path)
     }
 }
 
