@@ -10,7 +10,7 @@ use std::{
 use ::objects::{Objects, SetupError, Writer};
 use ::search::SearchError;
 use media::{ErrorKind, Seq};
-use timeline::{BlobStore, OpenColumns, Timeline, TimelineError, TimelineOptions};
+use timeline::{Backing, BlobStore, OpenColumns, Timeline, TimelineError, TimelineOptions};
 use tokio_util::sync::CancellationToken;
 use transport::{
     egress::EgressClient,
@@ -41,7 +41,7 @@ use crate::{
         export::{Export, Place, Target},
         mirror::EventMirror,
         node,
-        objects::{self, Access, Backings, Sender},
+        objects::{self, Access, Sender},
         outbox::Cursors,
         search::SearchService,
         sse::EventStreams,
@@ -209,8 +209,7 @@ impl Stores {
         if !secret.is_known(&ledger)? {
             return Err(data_dir(secret::unknown()));
         }
-        let backings = backings(config, &ledger, metrics)?;
-        let (stills, columns) = backings.map(|both| (both.stills, both.columns)).unzip();
+        let (stills, columns) = backings(config, &ledger, metrics)?.unzip();
         // Opened before the log: a start refused here, e.g. over a newer recording, changes nothing.
         let open_columns = OpenColumns::open(&config.data_dir.join("open-columns"))?;
         let blobs = BlobStore::open(&config.data_dir.join("blobs"), stills)?;
@@ -234,16 +233,22 @@ impl Stores {
     }
 }
 
-/// Returns the object store behind the directories of stills and columns, if one is configured.
+/// Returns the backings of the directories of stills and of columns, if an object store is configured.
 fn backings(
     config: &Config,
     ledger: &MetaStore,
     metrics: &Arc<Metrics>,
-) -> Result<Option<Backings>, StartError> {
+) -> Result<Option<(Backing, Backing)>, StartError> {
     let Some(settings) = &config.objects else { return Ok(None) };
     let opened = store(&settings.access, config, ledger, metrics)?;
     tracing::info!(place = %opened, "stills and columns go to an object store");
-    Ok(Some(Backings::new(&opened, settings.cache_bytes)))
+    let backing = |folder, cache_bytes| Backing {
+        remote: opened.folder(folder),
+        place: opened.to_string(),
+        cache_bytes,
+    };
+    // Columns stay here too: readers of the log need them at once.
+    Ok(Some((backing("stills", settings.cache_bytes), backing("columns", u64::MAX))))
 }
 
 /// Opens an object store for this server.

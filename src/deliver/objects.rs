@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use objects::{Credentials, Objects, Place, SetupError, Writer};
-use timeline::{Backing, BlobStore, RemoteFault, Standing, Timeline, TimelineError};
+use timeline::{BlobStore, RemoteFault, Standing, Timeline, TimelineError};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::{
@@ -53,25 +53,6 @@ pub fn open(
     };
     let Access { place, credentials } = access.clone();
     Objects::open(place, writer, credentials, tls, Arc::new(observe))
-}
-
-/// Backings of this server's directories in an object store.
-pub struct Backings {
-    pub stills: Backing,
-    /// Backing of the columns, which also stay local: readers of the log need them at once.
-    pub columns: Backing,
-}
-
-impl Backings {
-    /// Creates the backings in `objects`; `cache_bytes` of stills stay local.
-    pub fn new(objects: &Objects, cache_bytes: u64) -> Backings {
-        let backing = |folder, cache_bytes| Backing {
-            remote: objects.folder(folder),
-            place: objects.to_string(),
-            cache_bytes,
-        };
-        Backings { stills: backing("stills", cache_bytes), columns: backing("columns", u64::MAX) }
-    }
 }
 
 /// Reason that a turn failed.
