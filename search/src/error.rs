@@ -6,21 +6,12 @@ use media::ErrorKind;
 
 /// The cache file failed; the index must be rebuilt.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum SearchError {
-    /// The file system failed.
     #[error("cannot {what} the search cache: {source}")]
-    Cache {
-        /// Operation that failed.
-        what: &'static str,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// The file does not contain what was written.
+    Cache { what: &'static str, source: io::Error },
     #[error("the search cache is damaged at byte {offset}")]
-    Damaged {
-        /// Offset of the chunk.
-        offset: u64,
-    },
+    Damaged { offset: u64 },
 }
 
 impl SearchError {

@@ -41,41 +41,28 @@ pub struct DatabaseSettings {
 
 /// Error of a use of the database.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum DatabaseError {
-    /// The schema has not been applied yet; holds the reason.
     #[error("the database is not ready: {0}")]
     NotReady(Arc<str>),
     /// The first attempt to apply the schema, after the start, has not ended.
     #[error("the database is not ready: it was not asked yet")]
     NotAsked,
-    /// The pool gave no connection.
     #[error("no database connection: {}", pool(.0))]
     Pool(#[from] PoolError),
-    /// The database returned an error, or the connection broke.
     #[error("the database failed: {}", told(.0))]
     Query(#[from] tokio_postgres::Error),
-    /// The use exceeded its time limit.
     #[error("the database did not answer within {0:?}")]
     Timeout(Duration),
-    /// The checksum of an applied migration differs from the one in this server.
     #[error(
         "migration {name} was changed after it was applied: restore its file, or start with an \
          empty database"
     )]
-    ChangedMigration {
-        /// Name of the migration.
-        name: &'static str,
-    },
-    /// The database is not the one used before.
+    ChangedMigration { name: &'static str },
     #[error("the database was replaced by another one")]
     Replaced,
-    /// The schema has a migration of a newer server.
     #[error("the database has migration {version} of a newer server: update this server")]
-    Newer {
-        /// Newest applied version.
-        version: i32,
-    },
-    /// The server encoding is not UTF-8, so it cannot store every text.
+    Newer { version: i32 },
     #[error("the database's encoding is {0}: make it with encoding UTF8")]
     Encoding(String),
 }

@@ -75,11 +75,10 @@ impl From<String> for ValueError {
 
 /// Error of parsing JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum JsonError {
-    /// The text is not JSON.
     #[error("malformed JSON: {0}")]
     Malformed(String),
-    /// The text is JSON, but these fields are invalid.
     #[error("{}", FieldError::joined(.0))]
     Invalid(Vec<FieldError>),
 }

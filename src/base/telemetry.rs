@@ -43,14 +43,12 @@ const FLUSH: Duration = Duration::from_secs(1);
 
 /// Error of starting the logs.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TelemetryError {
-    /// The filter does not parse.
     #[error("log filter: {0}")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
-    /// A tracing subscriber is already set.
     #[error("logging is set up twice: {0}")]
     Twice(#[from] tracing_subscriber::util::TryInitError),
-    /// The descriptor or the thread of a sink cannot be created.
     #[error("cannot open a log sink: {0}")]
     Sink(#[from] io::Error),
 }

@@ -9,131 +9,55 @@ use crate::{held::FileError, journal::is_full, remote::RemoteError};
 
 /// Error of the timeline; messages name the file and the offset of damage.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TimelineError {
     /// A stored byte is not the one written.
     #[error("damaged log: {what} at offset {offset} of {}", file.display())]
-    Damaged {
-        /// The damaged file.
-        file: PathBuf,
-        /// Offset of the damage in the file.
-        offset: u64,
-        /// Description of the damage.
-        what: &'static str,
-    },
-    /// The log's format version is unknown to this program.
+    Damaged { file: PathBuf, offset: u64, what: &'static str },
     #[error("format {version} of {} is unknown: a newer Sightline wrote it, or it is damaged", file.display())]
-    UnknownFormat {
-        /// The file.
-        file: PathBuf,
-        /// Version in the file.
-        version: u32,
-    },
-    /// Another process has the log open for writing.
+    UnknownFormat { file: PathBuf, version: u32 },
     #[error("another process has this log open: {}", dir.display())]
-    Locked {
-        /// The directory of the log.
-        dir: PathBuf,
-    },
+    Locked { dir: PathBuf },
     /// An earlier write or sync failed in a way that leaves the disk's state unknown.
     #[error("the log is read-only since a write to disk failed: {reason}")]
-    Poisoned {
-        /// Reason of the first failure.
-        reason: String,
-    },
+    Poisoned { reason: String },
     /// The log is closed, or was opened for reading only.
     #[error("the log is not open for writing")]
     Closed,
-    /// The queue of the writer is full.
     #[error("the log's queue is full at its limit of {limit} {unit}")]
-    QueueFull {
-        /// The limit that was reached.
-        limit: usize,
-        /// Unit of the limit.
-        unit: &'static str,
-    },
-    /// The log can number no more events or runs.
+    QueueFull { limit: usize, unit: &'static str },
     #[error("the log is full at its limit of {limit} {unit}")]
-    LogFull {
-        /// The limit that was reached.
-        limit: u64,
-        /// Unit of the limit.
-        unit: &'static str,
-    },
-    /// An event or a batch exceeds the log's limit.
+    LogFull { limit: u64, unit: &'static str },
     #[error("{what} of {size} exceeds the limit of {limit}")]
     TooLarge {
         /// Name of the item and the unit of its size.
         what: &'static str,
-        /// Size of the item.
         size: usize,
-        /// The limit.
         limit: usize,
     },
     /// The disk is full; nothing of the batch, the blob or the column was kept.
     #[error("no space left on the disk: {}", file.display())]
-    DiskFull {
-        /// The file that could not grow.
-        file: PathBuf,
-    },
-    /// The payload of an event does not have the fields of its kind.
+    DiskFull { file: PathBuf },
     #[error("event {seq} is not a valid {kind}: field {field}")]
-    Payload {
-        /// Number of the event.
-        seq: Seq,
-        /// Kind of the event.
-        kind: &'static str,
-        /// The field that is missing or has another type.
-        field: &'static str,
-    },
-    /// The content of a file is not the one written.
+    Payload { seq: Seq, kind: &'static str, field: &'static str },
     #[error("damaged file: {}: {source}", path.display())]
-    NotTheFile {
-        /// Path of the file.
-        path: PathBuf,
-        /// Fault of the file.
-        source: FileError,
-    },
+    NotTheFile { path: PathBuf, source: FileError },
     /// Some files exist only in an object store other than the configured one.
     #[error(
         "{files} files of {} are only in the object store {place}: configure that one, or fetch them from there \
          and remove the file object-store in that directory",
         dir.display()
     )]
-    Elsewhere {
-        /// Directory of the files.
-        dir: PathBuf,
-        /// Name of that store.
-        place: String,
-        /// Number of the files.
-        files: usize,
-    },
+    Elsewhere { dir: PathBuf, place: String, files: usize },
     /// The file exists only in the object store, which only the server reads.
     #[error("only the object store has this file, and the server fetches it: {}", path.display())]
-    Away {
-        /// Path of the local file.
-        path: PathBuf,
-    },
-    /// The object store lost a file that it had accepted.
+    Away { path: PathBuf },
     #[error("the object store {what}: {}", file.display())]
-    Lost {
-        /// Path of the local file.
-        file: PathBuf,
-        /// Fault of the store.
-        what: &'static str,
-    },
-    /// A call to the object store failed.
+    Lost { file: PathBuf, what: &'static str },
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// A system call failed.
     #[error("cannot {what}: {source}: {}", path.display())]
-    Io {
-        /// Operation that failed.
-        what: &'static str,
-        /// File or directory of the operation.
-        path: PathBuf,
-        /// Error of the system.
-        source: io::Error,
-    },
+    Io { what: &'static str, path: PathBuf, source: io::Error },
 }
 
 impl TimelineError {

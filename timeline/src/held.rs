@@ -19,34 +19,21 @@ use rustix::{
 
 /// Reason that a file cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum FileError {
-    /// There is no file.
     #[error("not found")]
     NotFound,
     /// A symbolic link in the path, where links are not followed or form a loop.
     #[error("is reached through a symbolic link, which is not followed")]
     Link,
-    /// A symbolic link that leads out of the directory.
     #[error("leads out of its directory through a symbolic link")]
     LinkOut,
-    /// The name is not of a regular file.
     #[error("is {0}, not a regular file")]
     NotAFile(&'static str),
-    /// The size differs from the recorded one.
     #[error("has {found} bytes, and {recorded} were recorded")]
-    Size {
-        /// Size of the file.
-        found: u64,
-        /// Recorded size.
-        recorded: u64,
-    },
-    /// The file exceeds the limit.
+    Size { found: u64, recorded: u64 },
     #[error("has more than {max} bytes, the most that are read")]
-    TooLarge {
-        /// The limit.
-        max: u64,
-    },
-    /// Another system error.
+    TooLarge { max: u64 },
     #[error("{0}")]
     Io(#[source] io::Error),
 }

@@ -43,17 +43,15 @@ pub struct RemoteError {
 media::named! {
     /// Class of a failure of an object store.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+    #[allow(missing_docs, reason = "the messages say it")]
     pub enum RemoteFault {
         /// The connection failed or broke.
         #[error("cannot be reached")]
         Unreachable = "unreachable",
-        /// The store did not answer within the time limit.
         #[error("does not answer in time")]
         Slow = "slow",
-        /// The credentials are wrong or lack permission.
         #[error("denies access")]
         Denied = "denied",
-        /// The bucket does not exist.
         #[error("has no such bucket")]
         NoBucket = "no_bucket",
         /// The store confirmed a file that it does not have.
@@ -62,7 +60,6 @@ media::named! {
         /// The prefix belongs to another server.
         #[error("has files of another server under this prefix")]
         Foreign = "foreign",
-        /// The store refused for another reason.
         #[error("refuses")]
         Failed = "failed",
         /// The local file is damaged or inaccessible; the store was not asked.
