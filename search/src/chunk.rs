@@ -30,7 +30,6 @@ struct BlockEntry {
     end: u32,
 }
 
-/// Texts of a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextBlock {
     text: Vec<u8>,
@@ -86,7 +85,6 @@ impl TextBlock {
     }
 }
 
-/// Location of a block.
 #[derive(Clone, Debug)]
 enum BlockLocation {
     Memory(TextBlock),
@@ -100,7 +98,6 @@ struct RunShare {
     count: u32,
 }
 
-/// Chunk of the index.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexChunk {
     shares: Vec<RunShare>,
@@ -117,7 +114,6 @@ impl IndexChunk {
         }
     }
 
-    /// Memory of the chunk in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let block = match &self.location {
             BlockLocation::Memory(block) => block.bytes(),

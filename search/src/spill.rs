@@ -40,7 +40,6 @@ impl SpillFile {
         Ok(Arc::new(SpillFile { file, end: AtomicU64::new(0), used: AtomicU64::new(0) }))
     }
 
-    /// Bytes in use.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }

@@ -17,13 +17,9 @@ pub const ROWS_MAX: usize = 1024;
 pub enum Kind {
     /// An unsigned 64-bit integer; zero if the record has no value.
     Unsigned,
-    /// A signed 64-bit integer.
     Signed,
-    /// A 64-bit floating-point number.
     Number,
-    /// A Boolean.
     Flag,
-    /// A UTF-8 string.
     Text,
 }
 
@@ -32,9 +28,7 @@ pub enum Kind {
 pub struct Column {
     /// Keys of nested objects, joined by dots.
     pub path: String,
-    /// Type of the values.
     pub kind: Kind,
-    /// True if the value may be null.
     pub is_nullable: bool,
 }
 

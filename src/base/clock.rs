@@ -40,7 +40,6 @@ impl RetentionClock {
         RetentionClock { started: now, at_start, since: Instant::now() }
     }
 
-    /// Returns the time to which ages are counted.
     pub fn now(&self) -> WallTime {
         self.moment().counted
     }
@@ -57,7 +56,6 @@ impl RetentionClock {
     }
 }
 
-/// Returns `time` in whole milliseconds.
 pub fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -20,7 +20,6 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Free inodes that new work must leave: each still, column and log file takes one.
 const INODES: u64 = 256;
 
-/// Reason that the disk takes no new work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskRefusal {
     #[error("disk space is low: {} MiB free, {} MiB reserved", .free >> 20, .reserve >> 20)]

@@ -21,7 +21,6 @@ use crate::base::json::{
 /// Maximum size of a file that a setting names, such as the label maps, bytes.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Error in the file of label maps.
 #[derive(Debug, thiserror::Error)]
 pub enum LabelError {
     #[error("cannot read {path}: {source}")]
@@ -30,7 +29,6 @@ pub enum LabelError {
     Content { path: String, source: JsonError },
 }
 
-/// The label maps of all tenants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelMaps(HashMap<String, Labels>);
 
@@ -56,7 +54,6 @@ impl CurrentLabels {
         Ok(CurrentLabels { path, maps })
     }
 
-    /// Returns the maps in use.
     pub fn get(&self) -> Arc<LabelMaps> {
         Arc::clone(&self.maps.read())
     }

@@ -30,7 +30,6 @@ media::named! {
     }
 }
 
-/// A curated model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CuratedModel {
     /// Id in the API.
@@ -102,7 +101,6 @@ pub struct Catalog {
     others: Vec<(String, ModelTier)>,
 }
 
-/// A model of a [`Catalog`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CatalogEntry<'a> {
     pub id: &'a str,

@@ -50,14 +50,12 @@ impl OwnerLimiter {
         Ok(OwnerPermit { limiter: self.clone(), owner: owner.clone() })
     }
 
-    /// Returns the number of items of all owners.
     pub fn all(&self) -> usize {
         self.0.lock().all
     }
 }
 
 impl OwnerPermit {
-    /// Owner of the item.
     pub fn owner(&self) -> &Principal {
         &self.owner
     }

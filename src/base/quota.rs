@@ -24,7 +24,6 @@ pub const SHARE: u64 = 2;
 /// Divisor of a limit: deleted records may take at most this fraction of it.
 const DELETED_SHARE: u64 = 8;
 
-/// Reason why bytes are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaError {
     #[error("{used} of {quota} bytes are used and {asked} more are needed: delete runs or uploads")]
@@ -36,7 +35,6 @@ pub enum QuotaError {
 }
 
 impl QuotaError {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             QuotaError::Principal { .. } => ErrorKind::Conflict,
@@ -56,7 +54,6 @@ impl QuotaError {
     }
 }
 
-/// Byte accounts of all principals.
 #[derive(Debug, Default)]
 pub struct Quota {
     limits: QuotaLimits,
@@ -67,7 +64,6 @@ pub struct Quota {
 
 #[derive(Debug, Default)]
 struct Accounts {
-    /// Bytes of all principals.
     total: u64,
     /// Bytes of each principal that uses any.
     principals: HashMap<Principal, u64>,
@@ -225,7 +221,6 @@ pub struct QuotaReservation {
 }
 
 impl QuotaReservation {
-    /// Charges `bytes` more.
     pub fn grow(&mut self, bytes: u64) -> Result<(), QuotaError> {
         self.quota.charge_beside(&self.owner, bytes, self.bytes)?;
         self.bytes += bytes;

@@ -33,7 +33,6 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// Returns the bytes of the secret.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.bytes
     }

@@ -16,7 +16,6 @@ use crate::base::{
     metrics::{Metrics, RefusalReason, Tally},
 };
 
-/// Number of minutes kept.
 pub const MINUTES_MAX: usize = 60;
 /// Interval between snapshots.
 pub const EVERY: Duration = Duration::from_secs(60);

@@ -39,14 +39,12 @@ const STEP: usize = 4096;
 /// Number of events that makes a part due and completes it.
 const PART_EVENTS: u64 = 1 << 16;
 
-/// Configured destination.
 #[derive(Clone, Debug)]
 pub enum Target {
     Directory(PathBuf),
     Store(Access),
 }
 
-/// Settings of the export.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub place: Target,
@@ -56,7 +54,6 @@ pub struct Settings {
     pub tag: Option<String>,
 }
 
-/// Reason that a part was not exported.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     #[error(transparent)]
@@ -86,7 +83,6 @@ pub enum ExportError {
     Died(#[from] TaskPanicked),
 }
 
-/// Exporter of the log.
 pub struct Export {
     timeline: Timeline,
     cursors: Cursors,

@@ -94,7 +94,6 @@ impl Scope {
 /// Refusals of one event after which it is skipped.
 const REFUSALS_MAX: u32 = 3;
 
-/// Reason that a turn of the mirror failed.
 #[derive(Debug, thiserror::Error)]
 enum MirrorError {
     #[error(transparent)]
@@ -133,9 +132,7 @@ pub struct EventMirror {
 /// Progress of the mirror in one database.
 #[derive(Clone, Debug)]
 struct Place {
-    /// Identity of the database.
     database: String,
-    /// Name of the database's cursor.
     cursor: String,
     /// Last event that the database reported.
     last: Seq,

@@ -21,7 +21,6 @@ const EVERY: Duration = Duration::from_secs(1);
 const RETRY: Backoff =
     Backoff { first: Duration::from_secs(1), factor: 2, longest: Duration::from_secs(15) };
 
-/// Configured object store.
 #[derive(Clone, Debug)]
 pub struct Access {
     pub place: Place,
@@ -55,7 +54,6 @@ pub fn open(
     Objects::open(place, writer, credentials, tls, Arc::new(observe))
 }
 
-/// Reason that a turn failed.
 #[derive(Debug, thiserror::Error)]
 enum TurnError {
     #[error(transparent)]

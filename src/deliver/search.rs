@@ -45,12 +45,10 @@ const CHUNK_BYTES: usize = 1 << 20;
 pub const DESCRIPTION_BYTES_MAX: usize = 4096;
 /// Maximum running searches; each uses all processors.
 pub const RUNNING_MAX: usize = 2;
-/// Maximum waiting searches.
 pub const WAITING_MAX: usize = 64;
 /// Longest wait of a search until the index has read the log up to the request.
 const CATCH_UP: Duration = Duration::from_secs(10);
 
-/// Reason that a search has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchFailure {
     #[error("the search queue is full ({0} waiting): retry later")]
@@ -73,7 +71,6 @@ pub enum SearchFailure {
 }
 
 impl SearchFailure {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             SearchFailure::Full(_) => ErrorKind::Exhausted,
@@ -87,7 +84,6 @@ impl SearchFailure {
     }
 }
 
-/// Search request.
 pub struct SearchQuery {
     pub owner: Principal,
     /// Visible run of the owner to search; `None` searches all of them.
@@ -112,7 +108,6 @@ pub struct Hit {
     pub snippet: String,
 }
 
-/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchOutcome {
     pub scanned: u64,
@@ -137,7 +132,6 @@ enum Progress {
 struct Shared {
     registry: Arc<RunRegistry>,
     limits: IndexLimits,
-    /// Path of the cache file.
     cache: PathBuf,
     index: Mutex<Option<SearchIndex>>,
     /// Number of events of each run that were unreadable when the index was built.
@@ -152,7 +146,6 @@ impl Shared {
     }
 }
 
-/// Search service of the server.
 pub struct SearchService {
     shared: Arc<Shared>,
     admission: JobQueue,
@@ -203,7 +196,6 @@ impl SearchService {
         self.shared.examined.load(Ordering::Relaxed)
     }
 
-    /// Memory of the index in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.shared.index.lock().as_ref().map_or(0, SearchIndex::memory_bytes)
     }

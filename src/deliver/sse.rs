@@ -33,14 +33,12 @@ const STEP: usize = 4096;
 /// Number of known pages from which unused ones are removed.
 const PAGES_KEPT: usize = 1024;
 
-/// Limits of open streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
     pub all: usize,
     pub principal: usize,
 }
 
-/// Reason that a stream is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamRefusal {
     #[error("{0} event streams are open already: try again later")]
@@ -49,7 +47,6 @@ pub enum StreamRefusal {
     Principal(usize),
 }
 
-/// Scope of a stream.
 #[derive(Clone)]
 pub enum StreamScope {
     Run(Arc<Run>),
@@ -92,7 +89,6 @@ impl Topics {
 /// Page read that several streams wait for; `None` if the log fails.
 type Reading = OnceCell<Option<Arc<SsePage>>>;
 
-/// Registry of all open streams.
 pub struct EventStreams {
     registry: Arc<RunRegistry>,
     limits: StreamLimits,
@@ -127,7 +123,6 @@ impl EventStreams {
         streams
     }
 
-    /// Limits of open streams.
     pub fn limits(&self) -> StreamLimits {
         self.limits
     }

@@ -44,9 +44,7 @@ pub use secret::{SecretError, SigningSecret};
 pub use store::DeadLetter;
 pub use table::{Status, WebhookState};
 
-/// Maximum webhooks of one run.
 pub const PER_RUN_MAX: usize = 8;
-/// Maximum webhooks of one principal.
 pub const PER_PRINCIPAL_MAX: usize = 32;
 /// Maximum finished webhooks of one principal, kept for their dead letters; the oldest is removed.
 pub const DONE_MAX: usize = 256;
@@ -67,7 +65,6 @@ pub struct WebhookSettings {
     pub timeout: Duration,
 }
 
-/// A webhook as created.
 #[derive(Clone, Debug)]
 pub struct Webhook {
     pub id: WebhookId,
@@ -83,7 +80,6 @@ pub struct Webhook {
     pub created_at: WallTime,
 }
 
-/// Reason that a webhook is not created, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     #[error("{0}")]
@@ -101,7 +97,6 @@ pub enum WebhookError {
 }
 
 impl WebhookError {
-    /// Returns the error kind, which decides the answer to the caller.
     pub fn kind(&self) -> ErrorKind {
         match self {
             WebhookError::Url(_) | WebhookError::Target(_) => ErrorKind::InvalidInput,
@@ -113,7 +108,6 @@ impl WebhookError {
     }
 }
 
-/// Webhook service of the server.
 pub struct WebhookService {
     registry: Arc<RunRegistry>,
     egress: EgressClient,

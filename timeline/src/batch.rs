@@ -19,7 +19,6 @@ const MAGIC: [u8; 4] = [0xff, 0xfe, b'S', b'B'];
 /// First byte that the checksum covers.
 const CHECKED_FROM: usize = 8;
 
-/// Batch that the writer is filling.
 pub(crate) struct BatchBuilder {
     bytes: Vec<u8>,
     first: Seq,
@@ -51,7 +50,6 @@ impl BatchBuilder {
         self.finish()
     }
 
-    /// Returns the bytes to write.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         let body = u32::try_from(self.bytes.len() - HEADER_BYTES).expect("a group is < 4 GiB");
         self.bytes[..4].copy_from_slice(&MAGIC);

@@ -165,7 +165,6 @@ impl Files {
         if self.bring(&lease, hash, size_max)? { Ok(read()) } else { Ok(found) }
     }
 
-    /// Returns true if the file of `hash` is here.
     pub(crate) fn is_here(&self, hash: &BlobHash) -> bool {
         self.dir.file(&self.name(hash), Links::Never).is_ok()
     }

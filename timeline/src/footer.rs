@@ -74,7 +74,6 @@ fn entry_bytes(sparse: bool) -> usize {
     if sparse { SPARSE_ENTRY_BYTES } else { ENTRY_BYTES }
 }
 
-/// An intact footer.
 pub(crate) struct Footer<'a> {
     first: Seq,
     base: WallTime,

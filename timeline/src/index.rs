@@ -22,7 +22,6 @@ pub const EVENTS_MAX: u64 = u32::MAX as u64;
 /// Most events examined per lock, so that a reader does not hold up the writer for long.
 const EXAMINED_MAX: usize = 4096;
 
-/// Event in its journal file.
 #[derive(Clone, Copy)]
 struct Entry {
     /// Start of the record in the file.
@@ -53,12 +52,10 @@ impl FileIndex {
         self.entries.len() as u64 != self.next.0 - self.first.0
     }
 
-    /// Returns the number of events.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns the time of the last event, if there is one.
     pub(crate) fn last_at(&self) -> Option<WallTime> {
         self.entries.last().map(|entry| self.at(entry))
     }
@@ -150,7 +147,6 @@ impl LogIndex {
         Seq(self.files.last().map_or(0, |file| file.next.0 - 1))
     }
 
-    /// Returns the number of events in the log.
     pub(crate) fn len(&self) -> u64 {
         self.files.iter().map(|file| file.entries.len() as u64).sum()
     }
@@ -255,7 +251,6 @@ impl LogIndex {
         run.bytes += u64::from(record.end - record.start);
     }
 
-    /// Frees memory reserved beyond need.
     pub(crate) fn shrink(&mut self) {
         self.runs.iter_mut().for_each(|run| run.events.shrink_to_fit());
         self.files.iter_mut().for_each(|file| {
@@ -264,12 +259,10 @@ impl LogIndex {
         });
     }
 
-    /// Returns the time of the last event, if there is one.
     pub(crate) fn last_at(&self) -> Option<WallTime> {
         self.files.iter().rev().find_map(FileIndex::last_at)
     }
 
-    /// Returns the last file.
     pub(crate) fn last_file(&self) -> Option<&FileIndex> {
         self.files.last()
     }
@@ -288,7 +281,6 @@ impl LogIndex {
         (from..to).map(|position| self.hit_at(file, position)).collect()
     }
 
-    /// Returns the location of event `seq`.
     pub(crate) fn locate(&self, seq: Seq) -> Option<EventLocation> {
         let file = self.files.partition_point(|file| file.first <= seq).checked_sub(1)?;
         self.hit(&self.files[file], seq)

@@ -53,7 +53,6 @@ pub(crate) fn is_temporary(name: &str) -> bool {
     name.ends_with(TEMPORARY_SUFFIX)
 }
 
-/// Header of every journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JournalHeader {
     pub(crate) first: Seq,
@@ -147,7 +146,6 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Sizes of journal files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JournalSizes {
     /// Size above which a file with events is sealed.
@@ -223,7 +221,6 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Returns true if the file has no event yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.position == HEADER_BYTES as u64
     }
@@ -235,7 +232,6 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the number of the next event.
     pub(crate) fn next(&self) -> Seq {
         self.next
     }

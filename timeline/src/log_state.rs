@@ -97,7 +97,6 @@ impl SharedLog {
         self.listeners.write().expect("no listener panics while it is added").push(listener);
     }
 
-    /// Calls every listener with the events that became readable.
     pub(crate) fn notify_listeners(&self, heads: &[EventMeta]) {
         let listeners = self.listeners.read().expect("no listener panics while it is added");
         listeners.iter().for_each(|listener| listener(heads));

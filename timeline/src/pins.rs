@@ -26,7 +26,6 @@ pub struct SweepStats {
     pub left: Option<RemoteError>,
 }
 
-/// Pins of one directory of files.
 #[derive(Debug, Default)]
 pub(crate) struct PinTable(Mutex<State>);
 
@@ -185,7 +184,6 @@ impl SweepGuard {
         Ok(true)
     }
 
-    /// Ends the removal of `hashes`.
     pub(crate) fn end_removing(&self, hashes: &[BlobHash]) {
         let mut state = self.0.state();
         for hash in hashes {

@@ -19,7 +19,6 @@ const GROUP_BYTES: usize = 1 << 20;
 
 pub(crate) type Ack = Box<dyn FnOnce(Result<Vec<AppendResult>>) + Send>;
 
-/// Batch, with the callback for its outcome.
 pub(crate) struct AppendRequest {
     pub(crate) drafts: Vec<RecordBuilder>,
     pub(crate) bytes: usize,

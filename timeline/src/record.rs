@@ -76,7 +76,6 @@ impl RecordBuilder {
     }
 }
 
-/// Reference to a column file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ColumnRef {
     pub(crate) hash: BlobHash,

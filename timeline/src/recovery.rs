@@ -63,7 +63,6 @@ pub(crate) struct JournalListing {
     pub(crate) leftovers: Vec<String>,
 }
 
-/// Lists the journal files of `disk`.
 pub(crate) fn list(disk: &dyn Storage) -> Result<JournalListing> {
     let names = disk.list().map_err(TimelineError::io("list the journal", disk.path("")))?;
     let mut firsts: Vec<Seq> =
@@ -91,7 +90,6 @@ pub(crate) fn list(disk: &dyn Storage) -> Result<JournalListing> {
     Ok(JournalListing { files, leftovers })
 }
 
-/// Reads the log on `disk`.
 pub(crate) fn recover(disk: &dyn Storage) -> Result<RecoveredLog> {
     let JournalListing { files, .. } = list(disk)?;
     let mut found = RecoveredLog {
@@ -220,7 +218,6 @@ fn changed(path: PathBuf) -> impl FnOnce(io::Error) -> TimelineError {
     }
 }
 
-/// Journal file in memory.
 pub(crate) struct FileBytes {
     pub(crate) path: PathBuf,
     pub(crate) header: JournalHeader,

@@ -41,7 +41,6 @@ pub(crate) const CHECKSUM_BYTES: usize = 4;
 const NONE_INDEX: u64 = u64::MAX;
 const NONE_SCORE: u32 = u32::MAX;
 
-/// Directory of column files.
 #[derive(Clone)]
 pub(crate) struct ColumnDir(Arc<Files>);
 

@@ -75,7 +75,6 @@ impl Flat {
         }
     }
 
-    /// Writes a string.
     pub fn text(&mut self, at: usize, text: &str) {
         self.vector(at, text.len());
         self.0.extend(text.as_bytes());

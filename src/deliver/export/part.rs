@@ -32,7 +32,6 @@ impl Making {
         Ok(Making { first, events: events?, markers: markers?, frames: frames?, skipped: 0 })
     }
 
-    /// Returns true if the part is complete.
     pub(super) fn is_full(&self) -> bool {
         self.events.rows() >= PART_EVENTS
             || self.frames.rows() >= PART_FRAMES
@@ -159,7 +158,6 @@ pub(super) fn span(name: &str) -> Option<(Seq, Seq)> {
     Some((Seq(first.parse().ok()?), Seq(last.parse().ok()?)))
 }
 
-/// File of a part.
 pub(super) struct File {
     table: &'static str,
     date: String,

@@ -26,13 +26,11 @@ impl RowBatch {
 
 /// Identity of a database, and this server's progress in it.
 pub(super) struct DatabaseState {
-    /// Unique identity of the database.
     pub(super) database: String,
     /// Last event of this server in the database; 0 if there is none.
     pub(super) last: Seq,
 }
 
-/// Event as a row.
 #[derive(Clone)]
 pub(super) struct Row {
     pub(super) head: EventMeta,
@@ -41,7 +39,6 @@ pub(super) struct Row {
     pub(super) told: Told,
 }
 
-/// Event that is not copied.
 pub(super) struct SkippedEvent {
     pub(super) head: EventMeta,
     pub(super) reason: String,

@@ -21,7 +21,6 @@ pub struct ScheduleLimits {
     pub backoff: Backoff,
 }
 
-/// Turn to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliverySlot<K> {
     pub key: K,
@@ -29,12 +28,10 @@ pub struct DeliverySlot<K> {
     pub failures: u32,
 }
 
-/// Outcome of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryResult {
     /// Events were delivered, and more may follow.
     More,
-    /// All events are delivered.
     Drained,
     /// The receiver failed to take an event.
     Failed {
@@ -80,7 +77,6 @@ pub struct RetrySchedule<K> {
 }
 
 impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
-    /// Creates a schedule without readers.
     pub fn new(places: ScheduleLimits) -> RetrySchedule<K> {
         RetrySchedule {
             places,
@@ -101,7 +97,6 @@ impl<K: Copy + Eq + Hash + Ord> RetrySchedule<K> {
         self.wake(key);
     }
 
-    /// Removes a reader.
     pub fn remove(&mut self, key: K) {
         let Some(reader) = self.readers.remove(&key) else { return };
         match reader.state {

@@ -68,7 +68,6 @@ impl EventStreamCursor {
         }
     }
 
-    /// Returns the stream as a response body.
     pub fn body(self) -> axum::body::Body {
         stepped(Box::new(self), EventStreamCursor::read_on)
     }

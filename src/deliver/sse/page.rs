@@ -26,7 +26,6 @@ const STEPS_MAX: usize = 16;
 /// Payload bytes read from which a page ends, for the same reason.
 const READ_BYTES_MAX: u64 = 1 << 20;
 
-/// Filter of a stream's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Filter {
     /// Kind of the events; `None` passes all.
@@ -56,7 +55,6 @@ impl PageKey {
     }
 }
 
-/// Next events of a stream.
 #[derive(Debug, Default)]
 pub(super) struct SsePage {
     /// Complete events as text; empty if there are none.

@@ -26,7 +26,6 @@ const TURN_TIME: Duration = Duration::from_secs(2);
 /// Event heads read in one step.
 const HEADS: usize = 256;
 
-/// Next message of a webhook.
 enum Next {
     /// Next event after the cursor.
     Event(WebhookMessage),

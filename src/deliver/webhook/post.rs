@@ -13,7 +13,6 @@ use crate::base::clock::wall_now;
 /// Longest `Retry-After` that is respected.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(86_400);
 
-/// Outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
     /// The target accepted the message.

@@ -6,7 +6,6 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Prefix of the secret's text form.
 const PREFIX: &str = "whsec_";
 /// Allowed bytes of a secret given by an owner.
 const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
@@ -15,7 +14,6 @@ const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningSecret(Vec<u8>);
 
-/// Error of a text that is no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be whsec_ and the base64 of 24 to 64 bytes")]
 pub struct SecretError;

@@ -97,7 +97,6 @@ impl WebhookState {
     }
 }
 
-/// Table of all webhooks.
 #[derive(Default)]
 pub struct WebhookTable(Mutex<Tables>);
 

@@ -33,7 +33,6 @@ pub struct PayloadShape<D> {
     pub describe: fn(&mut D),
 }
 
-/// Declares payloads.
 macro_rules! payloads {
     ($(
         $(#[doc = $doc:literal])* $(#[derive($($derive:ident),*)])? $name:ident as $shown:ident {$(
@@ -135,7 +134,6 @@ macro_rules! events {
                 }
             }
 
-            /// Returns the payload as JSON.
             pub(crate) fn text(&self) -> Vec<u8> {
                 match self {
                     Event::RunCreated(payload) => JsonObjectWriter::of(payload),

@@ -36,7 +36,6 @@ macro_rules! kinds {
                 self as u8
             }
 
-            /// Returns the kind with this number.
             pub(crate) const fn from_code(code: u8) -> Option<EventKind> {
                 match code { $($code => Some(EventKind::$kind),)* _ => None }
             }
