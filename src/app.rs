@@ -8,7 +8,7 @@ use std::{
 };
 
 use ::objects::{Objects, SetupError, Writer};
-use ::search::SearchError;
+use ::search::{IndexLimits, SearchError};
 use media::{ErrorKind, Seq};
 use timeline::{Backing, BlobStore, OpenColumns, Timeline, TimelineError, TimelineOptions};
 use tokio_util::sync::CancellationToken;
@@ -43,7 +43,7 @@ use crate::{
         node,
         objects::{self, Access, Sender},
         outbox::Cursors,
-        search::SearchService,
+        search::{CHUNK_BYTES, SearchService},
         sse::EventStreams,
         webhook::WebhookService,
     },
@@ -354,7 +354,8 @@ pub fn open(
     )?);
     let streams = EventStreams::new(Arc::clone(&registry), config.streams);
     let cache = config.data_dir.join("search-cache");
-    let search = SearchService::start(Arc::clone(&registry), config.search_memory, cache)?;
+    let limits = IndexLimits { memory_bytes: config.search_memory, chunk_bytes: CHUNK_BYTES };
+    let search = SearchService::start(Arc::clone(&registry), limits, cache)?;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let places = recording::JobStorage {
         blobs: blobs.clone(),

@@ -40,7 +40,7 @@ use searchable_text::SearchableText;
 pub use searchable_text::description;
 
 /// Bytes of case-folded text per chunk.
-const CHUNK_BYTES: usize = 1 << 20;
+pub const CHUNK_BYTES: usize = 1 << 20;
 /// Maximum bytes of a hit's description.
 pub const DESCRIPTION_BYTES_MAX: usize = 4096;
 /// Maximum running searches; each uses all processors.
@@ -155,19 +155,10 @@ pub struct SearchService {
 }
 
 impl SearchService {
-    /// Starts to build the index, of about `memory_bytes`, and follows the log.
+    /// Starts to build the index and follows the log.
     ///
     /// Chunks that exceed the memory go to an unlinked file created at `cache`.
     pub fn start(
-        registry: Arc<RunRegistry>,
-        memory_bytes: usize,
-        cache: PathBuf,
-    ) -> Result<SearchService, SearchError> {
-        let limits = IndexLimits { memory_bytes, chunk_bytes: CHUNK_BYTES };
-        SearchService::start_with(registry, limits, cache)
-    }
-
-    fn start_with(
         registry: Arc<RunRegistry>,
         limits: IndexLimits,
         cache: PathBuf,

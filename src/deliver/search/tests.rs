@@ -26,7 +26,7 @@ fn start(limits: IndexLimits) -> Log {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = samples::registry(dir.path(), 1000);
     let cache = dir.path().join("search-cache");
-    let search = SearchService::start_with(Arc::clone(&registry), limits, cache).expect("starts");
+    let search = SearchService::start(Arc::clone(&registry), limits, cache).expect("starts");
     Log { search: Arc::new(search), registry, dir }
 }
 
@@ -106,7 +106,7 @@ async fn an_event_that_cannot_be_read_is_counted_and_costs_no_other() {
     assert_eq!(log.find("alice", "red").await.damaged_events, 0);
     samples::damage(log.dir.path(), "red car");
     let cache = log.dir.path().join("another-cache");
-    let built_later = SearchService::start_with(Arc::clone(&log.registry), LIMITS, cache);
+    let built_later = SearchService::start(Arc::clone(&log.registry), LIMITS, cache);
     let built_later = built_later.expect("starts");
     for (search, scanned) in [(&*log.search, 2), (&built_later, 1)] {
         let answer = search.find(wanted("alice", "red")).await.expect("an answer");
