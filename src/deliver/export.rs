@@ -262,9 +262,9 @@ impl Export {
         let Some(part) = made else { return Ok(false) };
         for file in &part.files {
             let name = file.name(&self.tag);
-            let put = self.place.put(&self.claimed(), &name, file.path()).await;
+            let put = self.place.put(&self.claimed(), &name, file.whole.aside()).await;
             put.map_err(|source| ExportError::Place { name, source })?;
-            self.metrics.export_bytes.inc_by(file.bytes());
+            self.metrics.export_bytes.inc_by(file.whole.bytes);
         }
         let (export, end, events) = (Arc::clone(self), part.end, part.events);
         blocking(move || export.cursors.advance(&export.next, end)).await??;

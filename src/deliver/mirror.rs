@@ -41,7 +41,7 @@ use crate::{
     },
 };
 use log::Told;
-use rows::{DatabaseState, Row, RowBatch, SkippedEvent};
+use rows::{Row, RowBatch, SkippedEvent};
 
 /// One batch at a time, retried within seconds after the database returns.
 const PLACES: ScheduleLimits = ScheduleLimits {
@@ -213,11 +213,12 @@ impl EventMirror {
         let mut place = Place { next: batch.next, ..place };
         if !batch.is_empty() {
             // A restore of the database may remove rows while this server runs.
-            if self.database.known(self.scope, &self.node).await?.last < place.last {
+            let (_, last) = self.database.known(self.scope, &self.node).await?;
+            if last < place.last {
                 return Err(DatabaseError::Replaced.into());
             }
             self.hand_over(&place.database, &batch).await?;
-            place.last = self.database.known(self.scope, &self.node).await?.last;
+            (_, place.last) = self.database.known(self.scope, &self.node).await?;
         }
         self.refused.lock().clear();
         let passed = batch.next.0 - place.written.0;
@@ -287,7 +288,7 @@ impl EventMirror {
     }
 
     async fn find_place(self: &Arc<Self>) -> Result<Place, MirrorError> {
-        let DatabaseState { database, last } = self.database.known(self.scope, &self.node).await?;
+        let (database, last) = self.database.known(self.scope, &self.node).await?;
         let cursor = format!("{}{database}", self.scope.cursor());
         let (cursors, name) = (self.cursors.clone(), cursor.clone());
         let written = blocking(move || cursors.of(&name)).await??.unwrap_or(Seq(1));

@@ -163,7 +163,7 @@ pub(super) struct File {
     date: String,
     first: Seq,
     end: Seq,
-    whole: Whole,
+    pub(super) whole: Whole,
 }
 
 impl File {
@@ -172,13 +172,5 @@ impl File {
         let File { table, date, first, end, .. } = self;
         let last = end.0 - 1;
         format!("{table}/date={date}/node={node}/{:020}-{last:020}.parquet", first.0)
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        self.whole.aside()
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.whole.bytes
     }
 }

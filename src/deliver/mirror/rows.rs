@@ -24,13 +24,6 @@ impl RowBatch {
     }
 }
 
-/// Identity of a database, and this server's progress in it.
-pub(super) struct DatabaseState {
-    pub(super) database: String,
-    /// Last event of this server in the database; 0 if there is none.
-    pub(super) last: Seq,
-}
-
 #[derive(Clone)]
 pub(super) struct Row {
     pub(super) head: EventMeta,
@@ -45,12 +38,12 @@ pub(super) struct SkippedEvent {
 }
 
 impl Database {
-    /// Returns the identity of this database, and its progress for `node`.
+    /// Returns the identity of this database, and the last event of `node` in it; 0 if there is none.
     pub(super) async fn known(
         &self,
         scope: Scope,
         node: &str,
-    ) -> Result<DatabaseState, DatabaseError> {
+    ) -> Result<(String, Seq), DatabaseError> {
         let last = match scope {
             Scope::Descriptions => {
                 "SELECT coalesce(max(seq), 0) FROM sightline_progress WHERE node_id = $1"
@@ -61,9 +54,9 @@ impl Database {
         };
         let work = async {
             let lease = self.connection().await?;
-            let database = lease.query_one(IDENTITY, &[]).await?.try_get(0)?;
+            let database: String = lease.query_one(IDENTITY, &[]).await?.try_get(0)?;
             let last: i64 = lease.query_one(last, &[&node]).await?.try_get(0)?;
-            Ok((lease, DatabaseState { database, last: Seq(last.unsigned_abs()) }))
+            Ok((lease, (database, Seq(last.unsigned_abs()))))
         };
         self.bounded(work).await
     }

@@ -32,14 +32,11 @@ pub struct DeliverySlot<K> {
 pub enum DeliveryResult {
     /// Events were delivered, and more may follow.
     More,
+    /// All events are delivered.
     Drained,
-    /// The receiver failed to take an event.
-    Failed {
-        /// Minimum delay before the next turn, requested by the receiver.
-        at_least: Duration,
-        /// True if events were delivered before the failure, which then counts as the first in a row.
-        progressed: bool,
-    },
+    /// The receiver failed to take an event, and asks for a minimum delay. If it `progressed`, as it took events
+    /// before, the failure counts as the first in a row.
+    Failed { at_least: Duration, progressed: bool },
     /// The reader is removed, unless it was woken during the turn.
     Ended,
 }

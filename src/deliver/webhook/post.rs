@@ -19,12 +19,8 @@ pub enum AttemptOutcome {
     Delivered,
     /// The target wants no further messages.
     Gone,
-    Failed {
-        /// Reason, which the owner is told.
-        reason: String,
-        /// `Retry-After` of the target; zero without one.
-        at_least: Duration,
-    },
+    /// With the reason, which the owner is told, and the `Retry-After` of the target, zero without one.
+    Failed { reason: String, at_least: Duration },
 }
 
 fn failed(reason: impl Into<String>) -> AttemptOutcome {
