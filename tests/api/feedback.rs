@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::control_characters::ODD;
 use crate::support::{
-    ALICE, BOB, Reply, Server, Setup,
+    BOB, Reply, Server, Setup, assert_has,
     postgres::{Postgres, Proxy, Weather, assert_kept_secret, url},
     shared, wait_until,
 };
@@ -61,59 +61,7 @@ fn without_a_database_the_routes_say_so() {
 }
 
 #[test]
-fn feedback_is_kept_paged_and_only_its_owners() {
-    let postgres = Postgres::start();
-    let server = setup(&postgres.url()).start();
-    let (run, other) = (server.create_run(), server.create_run());
-    submit_in_the_end(&server, &run);
-
-    // The tables take what the document bounds.
-    let most = json!({ "rating": 10, "category": "c".repeat(128), "feedback": "f".repeat(8192) });
-    let least = json!({ "rating": 0, "category": "é", "feedback": null, "more": 1 });
-    for body in [&most, &least, &most, &least] {
-        server.post_run(&run, "feedback", body).assert_ok();
-    }
-    let reply = submit(&server, &other);
-    let kept = reply.json();
-    assert_eq!(kept["run_id"], other);
-    assert_eq!(kept["status"], "submitted");
-    let id = kept["feedback_id"].as_str().expect("an id").to_owned();
-    assert!(id.len() == 35 && id.starts_with("fb-"), "{id}");
-    assert!(kept["request_id"].as_str().is_some_and(|id| id.starts_with("req-")));
-
-    let all = server.get("/v1/feedback");
-    let newest = all.json()["feedback"][0].clone();
-    assert_eq!(newest["feedback_id"], id);
-    assert_eq!(
-        (&newest["rating"], &newest["category"], &newest["feedback"]),
-        (&json!(7), &json!(ODD), &json!(ODD))
-    );
-    assert!(newest["created_at"].as_str().is_some_and(|at| at.ends_with('Z')), "{newest}");
-    assert_eq!(ids(&all).len(), 6);
-    assert_eq!(all.header("link"), "");
-
-    let pages = server.pages("/v1/feedback?limit=2", || ());
-    let pages: Vec<Vec<String>> = pages.iter().map(ids).collect();
-    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2]);
-    assert_eq!(pages.concat(), ids(&all));
-
-    assert_eq!(
-        ids(&server.call("GET", "/v1/feedback").key(Some(BOB)).send()),
-        Vec::<String>::new()
-    );
-
-    assert_eq!(
-        server.call("DELETE", &format!("/v1/runs/{run}")).key(Some(ALICE)).send().status,
-        200
-    );
-    assert_eq!(ids(&server.get("/v1/feedback")), [id]);
-    assert_eq!(submit(&server, &run).status, 404);
-    assert_eq!(postgres.sql("SELECT count(*) FROM sightline_feedback"), "6");
-    server.terminate();
-}
-
-#[test]
-fn a_database_that_comes_late_is_used_and_one_that_dies_is_used_again() {
+fn feedback_is_kept_once_the_database_has_come_and_again_once_it_is_back() {
     let mut postgres = Postgres::stopped();
     let setup = setup(&postgres.url());
     let server = setup.start();
@@ -122,18 +70,54 @@ fn a_database_that_comes_late_is_used_and_one_that_dies_is_used_again() {
     assert_clean_failure(&server.get("/v1/feedback"));
     postgres.run();
     submit_in_the_end(&server, &run);
+    let other = server.create_run();
+    feedback_is_kept_paged_and_only_its_owners(&server, &run, &other);
+    assert_eq!(postgres.sql("SELECT count(*) FROM sightline_feedback"), "6");
+
     postgres.kill();
     // Its processes outlive it for a moment, and may take one more.
-    let (mut kept, mut reply) = (1, submit(&server, &run));
+    let (mut kept, mut reply) = (1, submit(&server, &other));
     while reply.status == 200 && kept < 100 {
-        (kept, reply) = (kept + 1, submit(&server, &run));
+        (kept, reply) = (kept + 1, submit(&server, &other));
     }
     assert_clean_failure(&reply);
-    assert_eq!(server.get(&format!("/v1/runs/{run}")).status, 200, "runs need no database");
+    assert_eq!(server.get(&format!("/v1/runs/{other}")).status, 200, "runs need no database");
     postgres.run();
-    submit_in_the_end(&server, &run);
+    submit_in_the_end(&server, &other);
     assert_eq!(ids(&server.get("/v1/feedback")).len(), kept + 1);
     assert_kept_secret(setup.dir());
+}
+
+/// One of `run` is kept before, and one of `other` alone afterwards.
+fn feedback_is_kept_paged_and_only_its_owners(server: &Server, run: &str, other: &str) {
+    // The tables take what the document bounds.
+    let most = json!({ "rating": 10, "category": "c".repeat(128), "feedback": "f".repeat(8192) });
+    let least = json!({ "rating": 0, "category": "é", "feedback": null, "more": 1 });
+    for body in [&most, &least, &most, &least] {
+        server.post_run(run, "feedback", body).assert_ok();
+    }
+    let kept = submit(server, other).json();
+    assert_has(&kept, &json!({ "run_id": other, "status": "submitted" }));
+    let id = kept["feedback_id"].as_str().expect("an id").to_owned();
+    assert!(id.len() == 35 && id.starts_with("fb-"), "{id}");
+    assert!(kept["request_id"].as_str().is_some_and(|id| id.starts_with("req-")));
+
+    let all = server.get("/v1/feedback");
+    let newest = all.json()["feedback"][0].take();
+    let expected = json!({ "feedback_id": id, "rating": 7, "category": ODD, "feedback": ODD });
+    assert_has(&newest, &expected);
+    assert!(newest["created_at"].as_str().is_some_and(|at| at.ends_with('Z')), "{newest}");
+    assert_eq!((ids(&all).len(), all.header("link")), (6, ""));
+
+    let pages = server.pages("/v1/feedback?limit=2", || ());
+    let pages: Vec<Vec<String>> = pages.iter().map(ids).collect();
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2]);
+    assert_eq!(pages.concat(), ids(&all));
+    assert!(ids(&server.call("GET", "/v1/feedback").key(Some(BOB)).send()).is_empty());
+
+    server.call("DELETE", &format!("/v1/runs/{run}")).send().assert_ok();
+    assert_eq!(ids(&server.get("/v1/feedback")), [id]);
+    assert_eq!(submit(server, run).status, 404);
 }
 
 #[test]
