@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::bodies::with;
 use crate::support::{
-    BOB, Server, Setup, free_address,
+    BOB, Reply, Server, Setup, assert_has, free_address,
     model::{Model, list, prompt},
 };
 
@@ -62,8 +62,7 @@ fn a_question_is_answered_and_told_of_on_its_run(model: &Model, server: &Server)
     assert_eq!(answer, expected);
     assert!(answer["inference_latency_ms"].as_u64() >= Some(20), "{answer}");
     let sent = model.server.seen()[0].json();
-    assert_eq!((&sent["model"], &sent["max_tokens"]), (&json!(MODEL), &json!(7)));
-    assert_eq!(sent["temperature"], 0.5);
+    assert_has(&sent, &json!({"model": MODEL, "max_tokens": 7, "temperature": 0.5}));
     assert_eq!(server.kinds(&run), ["run_created", "inference_completed"]);
     let payload = server.events(&run)[1]["payload"].clone();
     let expected = json!({
@@ -86,17 +85,9 @@ fn an_answer_with_a_schema_is_valid_json_or_a_failure(server: &Server) {
     let ask = |said: &str| {
         server.post("/v1/infer", &with(question(said), "output_schema", schema.clone()))
     };
-    let good = ask("good");
-    assert_eq!(
-        (good.status, &good.json()["output_json"]),
-        (200, &json!({"n": 3})),
-        "{}",
-        good.text
-    );
+    assert_eq!(ask("good").assert_ok().json()["output_json"], json!({"n": 3}));
     for (said, class) in [("bad", "does not match output_schema"), ("cut", "truncated")] {
-        let reply = ask(said);
-        assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"), "{said}");
-        let message = reply.json()["error"]["message"].as_str().unwrap_or_default().to_owned();
+        let message = failure(&ask(said));
         assert!(message.contains(class), "{said}: {message}");
     }
 }
@@ -134,8 +125,7 @@ fn what_cannot_be_accepted_is_named(server: &Server) {
         let field = named.split('[').next().expect("a name");
         let body = with(question("p"), "allow_fallback", json!(value != "gemini"));
         let body = with(body, field, value.clone());
-        let reply = server.post("/v1/infer", &body);
-        assert_eq!((reply.status, reply.fields()), (422, vec![named.to_owned()]), "{value}");
+        server.post("/v1/infer", &body).assert_invalid(named, &value);
         let of_batch = [format!("requests[1].{named}")];
         assert_no_batch(server, &json!([question("a"), body]), &of_batch);
     }
@@ -159,13 +149,17 @@ fn each_that_is_wrong_in_a_batch_is_named(server: &Server) {
     assert_no_batch(server, &json!([unserved, unserved]), &both);
 }
 
+fn failure(reply: &Reply) -> String {
+    assert_eq!((reply.status, &*reply.code()), (500, "internal_error"), "{}", reply.text);
+    reply.json()["error"]["message"].as_str().expect("a text").to_owned()
+}
+
 /// `infer/tests/chain/failures.rs` has every class.
 fn a_failure_is_told_by_its_class_and_nothing_of_the_backend(server: &Server) {
     let run = server.create_run();
     for class in ["http 5xx", "malformed"] {
-        let reply = server.post("/v1/infer", &with(question(class), "run_id", json!(run)));
-        assert_eq!((reply.status, reply.code().as_str()), (500, "internal_error"), "{class}");
-        let message = reply.json()["error"]["message"].as_str().unwrap_or_default().to_owned();
+        let asked = with(question(class), "run_id", json!(run));
+        let message = failure(&server.post("/v1/infer", &asked));
         assert!(message.contains("the backend vllm") && message.contains(class), "{message}");
         for hidden in ["secret", "Bad Gateway", "127.0.0.1"] {
             assert!(!message.contains(hidden), "{class}: {message}");
@@ -199,8 +193,7 @@ fn stills_of_owned_runs_are_shown_to_the_model(model: &Model, server: &Server) {
     cases.push(still(&json!(run), &"ab".repeat(32)));
     for image in cases {
         let body = with(question("Look."), "images", json!([image]));
-        let reply = server.post("/v1/infer", &body);
-        assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{image}");
+        server.post("/v1/infer", &body).assert_refused(404, "not_found");
         let of_batch = ["requests[1].images".to_owned()];
         assert_no_batch(server, &json!([question("p"), body]), &of_batch);
     }
@@ -213,8 +206,7 @@ fn a_run_that_is_not_there_or_over_takes_no_question(server: &Server) {
     let gone = gone(server).into_iter().map(|run| (run, 404, "not_found"));
     for (run, status, code) in gone.chain([(json!(ended), 409, "conflict")]) {
         let of_run = with(question("p"), "run_id", run);
-        let reply = server.post("/v1/infer", &of_run);
-        assert_eq!((reply.status, reply.code().as_str()), (status, code), "{of_run}");
+        server.post("/v1/infer", &of_run).assert_refused(status, code);
         let of_batch = ["requests[1].run_id".to_owned()];
         assert_no_batch(server, &json!([question("p"), of_run]), &of_batch);
     }
@@ -290,33 +282,28 @@ fn a_batch_returns_in_order_with_a_failure_for_each_that_failed(model: &Model, s
 #[test]
 fn models_say_who_serves_them_and_whether_they_can_be_reached() {
     let model = says_hello();
-    let nowhere = free_address();
     model.server.answer_probes(list(&["org/house-7b-awq"]));
     let house = "openai_kind = \"sglang\"\nmodel = \"house-7b\"\n\
         upstream_model = \"org/house-7b-awq\"\npriority = 1";
     let url = format!("{}/v1/", model.server.base_url());
+    let nowhere = format!("http://{}", free_address());
     let setup = Setup::temporary().backend("house", &url, house);
-    let gone = "model = \"qwen3-vl-2b\"\npriority = 2";
-    let setup = setup.backend("gone", &format!("http://{nowhere}"), gone);
-    let server = setup.start();
+    let server = setup.backend("gone", &nowhere, "model = \"qwen3-vl-2b\"\npriority = 2").start();
     let answer = server.get("/v1/models").json();
     let find = |id: &str| {
         let models = answer["models"].as_array().expect("an array").iter();
         models.clone().find(|model| model["id"] == id).cloned().expect("listed")
     };
-    let shown = |id: &str, field: &str| find(id)[field].clone();
-    assert_eq!(shown("house-7b", "availability"), "ready");
-    assert_eq!(shown("house-7b", "tier"), "small");
-    assert_eq!(shown("house-7b", "providers_available"), json!(["house"]));
-    assert_eq!(shown("qwen3-vl-2b", "availability"), "unreachable");
-    assert_eq!(shown("qwen3-vl-2b", "providers_available"), json!([]));
-    assert_eq!(shown("qwen3-vl-4b", "availability"), "not_configured");
-    let providers = answer["providers"].as_array().expect("an array");
-    let names: Vec<_> = providers.iter().map(|one| (&one["name"], &one["reachable"])).collect();
-    assert_eq!(names, [(&json!("house"), &json!(true)), (&json!("gone"), &json!(false))]);
-    assert!(providers[0]["latency_ms"].is_u64() && providers[0]["last_error"].is_null());
-    assert!(providers[1]["latency_ms"].is_null(), "{providers:?}");
-    let error = providers[1]["last_error"].as_str().expect("why");
+    let served = |by: &[&str], how: &str| json!({"availability": how, "providers_available": by});
+    assert_has(&find("house-7b"), &served(&["house"], "ready"));
+    assert_eq!(find("house-7b")["tier"], "small");
+    assert_has(&find("qwen3-vl-2b"), &served(&[], "unreachable"));
+    assert_has(&find("qwen3-vl-4b"), &served(&[], "not_configured"));
+    let [house, gone] = [0, 1].map(|at| &answer["providers"][at]);
+    assert_has(house, &json!({"name": "house", "reachable": true, "last_error": null}));
+    assert!(house["latency_ms"].is_u64(), "{house}");
+    assert_has(gone, &json!({"name": "gone", "reachable": false, "latency_ms": null}));
+    let error = gone["last_error"].as_str().expect("why");
     assert!(error.contains("refused") && !error.contains("127.0.0.1"), "{error}");
     let again: Vec<u16> = (0..5).map(|_| server.get("/v1/models").status).collect();
     assert_eq!((again, model.server.probes()), (vec![200; 5], 1), "looked at once in five seconds");
@@ -325,6 +312,5 @@ fn models_say_who_serves_them_and_whether_they_can_be_reached() {
     let reply = server.post("/v1/infer", &with(question("p"), "model", json!("house-7b")));
     assert_eq!(reply.json()["model"], "house-7b", "{}", reply.text);
     assert_eq!(model.server.seen()[0].json()["model"], "org/house-7b-awq");
-    let reply = server.post("/v1/infer", &question("p"));
-    assert_eq!((reply.status, reply.fields()), (422, vec!["model".to_owned()]), "not served");
+    server.post("/v1/infer", &question("p")).assert_invalid("model", "not served");
 }
