@@ -12,7 +12,7 @@ use scripted_model::Step;
 use serde_json::{Value, json};
 
 use crate::support::{
-    ALICE, BOB, Reply, Server, Setup,
+    ALICE, BOB, Reply, Server, Setup, assert_has,
     model::{Model, prompt},
     wait_until,
 };
@@ -46,9 +46,11 @@ fn until(server: &Server, series: &str, expected: f64) {
 const IN_FLIGHT: &str = r#"service_inference_in_flight{class="live"}"#;
 const WAITING: &str = r#"service_inference_waiting{class="live"}"#;
 
-fn is_unavailable(reply: &Reply) -> bool {
-    (reply.status, reply.code().as_str()) == (503, "unavailable")
-        && !reply.header("retry-after").is_empty()
+/// Asserts that it is refused for now; returns the seconds until later.
+#[track_caller]
+fn unavailable(reply: Reply) -> u64 {
+    let reply = reply.assert_refused(503, "unavailable");
+    reply.header("retry-after").parse().expect("seconds")
 }
 
 #[test]
@@ -67,8 +69,7 @@ fn a_full_queue_refuses_and_places_come_back() {
         until(&server, WAITING, 1.0);
         for key in [ALICE, BOB] {
             let call = server.call("POST", "/v1/infer").key(Some(key));
-            let reply = call.json(&question("p")).send();
-            assert!(is_unavailable(&reply), "{key}: {} {}", reply.status, reply.text);
+            unavailable(call.json(&question("p")).send());
         }
         holds.join().expect("no panic").assert_refused(500, "internal_error");
         assert_eq!(waits.join().expect("no panic").status, 200);
@@ -125,11 +126,9 @@ fn a_caller_that_goes_away_takes_its_question_back(model: &Model, server: &Serve
     let mut hasty = question("p");
     hasty["timeout_ms"] = json!(200);
     let since = Instant::now();
-    let late = server.post("/v1/infer", &hasty);
-    assert!(is_unavailable(&late), "{} {}", late.status, late.text);
+    unavailable(server.post("/v1/infer", &hasty));
     assert!(since.elapsed() < Duration::from_secs(9), "it waited for as long as others may");
-    let late = server.post("/v1/infer", &question("p"));
-    assert!(is_unavailable(&late), "{} {}", late.status, late.text);
+    unavailable(server.post("/v1/infer", &question("p")));
     assert_eq!(server.metric(r#"service_inference_refusals_total{reason="timed_out"}"#), 2.0);
     assert_eq!((server.metric(IN_FLIGHT), model.server.seen().len()), (1.0, 1), "never asked");
     let unbounded = json!({"model": "qwen3-vl-4b", "prompt": "p"});
@@ -152,13 +151,10 @@ fn an_answer_is_the_callers_though_its_run_was_stopped(server: &Server) {
     let reply = thread::scope(|scope| {
         let asks = scope.spawn(|| server.post("/v1/infer", &body));
         until(server, IN_FLIGHT, 1.0);
-        let stopped = server.post_run(&run, "stop", &json!({}));
-        assert!((200..300).contains(&stopped.status), "{}", stopped.text);
+        server.post_run(&run, "stop", &json!({})).assert_ok();
         asks.join().expect("no panic")
     });
-    assert_eq!(reply.status, 200, "{}", reply.text);
-    let answer = reply.json();
-    assert_eq!((&answer["output_text"], &answer["run_id"]), (&json!("hello"), &Value::Null));
+    assert_has(&reply.assert_ok().json(), &json!({"output_text": "hello", "run_id": null}));
     let told = server.payloads(&run, "inference_completed");
     assert!(told.is_empty(), "nothing is added to a run that has ended");
 }
@@ -166,7 +162,7 @@ fn an_answer_is_the_callers_though_its_run_was_stopped(server: &Server) {
 fn a_batch_waits_for_places_in_the_queue(server: &Server) {
     let batch = json!({"requests": vec![question("soon"); 24], "max_parallel": 16});
     let answer = server.post("/v1/infer/batch", &batch).json();
-    assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(24), &json!(0)), "{answer}");
+    assert_has(&answer, &json!({"succeeded": 24, "failed": 0}));
     let refused = server.metric(r#"service_inference_refusals_total{reason="queue_full"}"#);
     assert!(refused > 0.0, "the queue was never full");
     assert_eq!(server.metric(r#"service_inference_in_flight{class="offline"}"#), 0.0);
@@ -246,9 +242,9 @@ fn asking(max_tokens: u64) -> Value {
     body
 }
 
-fn refused(reply: &Reply) {
-    assert!(is_unavailable(reply), "{} {}", reply.status, reply.text);
-    let seconds: u64 = reply.header("retry-after").parse().expect("seconds");
+#[track_caller]
+fn spent(reply: Reply) {
+    let seconds = unavailable(reply);
     assert!((1..=86_400).contains(&seconds), "{seconds} to midnight");
 }
 
@@ -268,37 +264,34 @@ fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
         body["run_id"] = json!(run);
         server.post("/v1/infer", &body)
     };
-    let never = ask(&server, 60);
-    assert_eq!((never.status, never.fields()), (422, vec!["max_tokens".to_owned()]));
-    assert_eq!(ask(&server, 10).status, 200);
-    assert_eq!(ask(&server, 30).status, 200);
+    ask(&server, 60).assert_invalid("max_tokens", "more than there is");
+    ask(&server, 10).assert_ok();
+    ask(&server, 30).assert_ok();
     assert_eq!(told(&server, &run).len(), 0, "{} of 60 are spent", 2 * COST);
-    let third = ask(&server, 25);
-    assert_eq!(third.status, 200, "26 are left: {}", third.text);
-    let low = told(&server, &run);
-    let payload = &low[0];
-    let shown = ["principal_key", "used_tokens", "limit_tokens"].map(|name| payload[name].clone());
-    assert_eq!(shown, [json!("alice"), json!(2 * COST), json!(60)], "{payload}");
-    assert_eq!(payload["request_id"], third.header("x-request-id"));
+    // 26 are left.
+    let third = ask(&server, 25).assert_ok();
+    let request = third.header("x-request-id");
+    let low = json!({"principal_key": "alice", "used_tokens": 2 * COST, "limit_tokens": 60,
+        "request_id": request});
+    assert_has(&told(&server, &run)[0], &low);
     let kinds = server.kinds(&run);
     assert_eq!(kinds[kinds.len() - 2..], ["token_budget_low", "inference_completed"], "before");
-    refused(&ask(&server, 9));
+    spent(ask(&server, 9));
     assert_eq!(ask(&server, 8).status, 200, "9 are left, and an estimate is all that is known");
-    refused(&ask(&server, 1));
+    spent(ask(&server, 1));
     let batch = server.post("/v1/infer/batch", &json!({"requests": [asking(1)]})).json();
     assert_eq!(batch["results"][0]["error"]["code"], "unavailable", "{batch}");
     let limits = server.get("/v1/limits").json()["limits"]["principal_day_tokens"].clone();
-    assert_eq!((&limits["max"], &limits["used"]), (&json!(60), &json!(4 * COST)));
+    assert_has(&limits, &json!({"max": 60, "used": 4 * COST}));
     assert_eq!(server.metric("service_inference_token_budgets_low_total"), 1.0);
-    let of = r#"service_inference_refusals_total{reason="day_spent"}"#;
-    assert_eq!(server.metric(of), 3.0);
+    assert_eq!(server.metric(r#"service_inference_refusals_total{reason="day_spent"}"#), 3.0);
     assert_eq!(server.get(&format!("/v1/runs/{run}/state")).json()["state"], "processing");
-    let bobs = server.call("POST", "/v1/infer").key(Some(BOB)).json(&question("p")).send();
-    assert_eq!(bobs.status, 200, "a budget of his own: {}", bobs.text);
+    // A budget of his own.
+    server.call("POST", "/v1/infer").key(Some(BOB)).json(&question("p")).send().assert_ok();
     server.terminate();
     assert!(server.wait(Duration::from_secs(30)).success());
     server = setup.start();
-    refused(&ask(&server, 1));
+    spent(ask(&server, 1));
     assert_eq!(told(&server, &run).len(), 1, "once a day");
     assert_eq!(model.server.seen().len(), 5, "what is refused is not asked");
 }
