@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{BOB, PATIENCE, Reply, Server, Setup, clips, shared, wait_until};
+use crate::support::{
+    ALICE, BOB, PATIENCE, Reply, Server, Setup, assert_has, clips, shared, wait_until,
+};
 
 fn asked(server: &Server, run: &str, what: &str, body: &Value) -> Reply {
     let path = format!("/v1/runs/{run}/{what}");
@@ -57,31 +59,29 @@ fn work_that_is_left_is_found_again_after_a_kill_which_says_what_came() {
     let location = reply.header("location").to_owned();
     assert_eq!(location, format!("/v1/runs/{run}/jobs/{}", job["job_id"].as_str().expect("an id")));
     let ended = server.get(&format!("{location}?wait_ms=30000")).json();
-    assert_eq!((&ended["status"], &ended["kind"]), (&json!("succeeded"), &json!("ingest")));
-    assert_eq!((&ended["frames_done"], &ended["frames_total"]), (&json!(150), &json!(150)));
-    assert_eq!((&ended["fraction"], &ended["eta_ms"]), (&json!(1.0), &Value::Null));
+    let expected = json!({"status": "succeeded", "kind": "ingest", "frames_done": 150,
+        "frames_total": 150, "fraction": 1.0, "eta_ms": null, "error": null});
+    assert_has(&ended, &expected);
     assert!(ended["frames_per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{ended}");
-    assert_eq!((&ended["result"]["decoded_frames"], &ended["error"]), (&json!(150), &Value::Null));
+    assert_eq!(ended["result"]["decoded_frames"], 150);
     assert_eq!(server.record(&run)["active_job"], Value::Null);
 
-    let analysis =
-        asked(&server, &run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_status(202);
-    let analysis = analysis.header("location").to_owned();
-    let analyzed = server.get(&format!("{analysis}?wait_ms=30000")).json();
+    let analyses =
+        [json!({"model": "qwen3-vl-8b"}), json!({"model": "qwen3-vl-8b", "stream_id": "none"})];
+    let [(analysis, analyzed), (failing, failed)] = analyses.map(|body| {
+        let location = server.start_job(&run, "analyze", &body).header("location").to_owned();
+        let ended = server.get(&format!("{location}?wait_ms=30000")).json();
+        (location, ended)
+    });
     assert_eq!(analyzed["result"]["generated"], 150, "{}", analyzed["status"]);
-    let failing =
-        asked(&server, &run, "analyze", &json!({"model": "qwen3-vl-8b", "stream_id": "none"}));
-    let failing = failing.header("location").to_owned();
-    let failed = server.get(&format!("{failing}?wait_ms=30000")).json();
-    assert_eq!((&failed["status"], &failed["result"]), (&json!("failed"), &Value::Null));
+    assert_has(&failed, &json!({"status": "failed", "result": null}));
     assert_eq!(failed["error"]["error"]["code"], "validation_error", "{failed}");
 
-    let events = server.events(&run);
     let kinds = server.kinds(&run);
     assert_eq!(kinds[..3], ["run_created", "ingest_started", "keyframe_stored"]);
-    let started = &events[1]["payload"];
-    assert_eq!((&started["job_id"], &started["ingest"]), (&job["job_id"], &source));
-    assert_eq!(started["request_id"], job["request_id"]);
+    let (id, request) = (&job["job_id"], &job["request_id"]);
+    let started = json!({"job_id": id, "ingest": source, "request_id": request});
+    assert_has(&server.events(&run)[1]["payload"], &started);
 
     let jobs = |server: &Server| server.get(&format!("/v1/runs/{run}/jobs")).json()["jobs"].clone();
     let listed = jobs(&server);
@@ -106,14 +106,12 @@ fn work_that_is_left_is_found_again_after_a_kill_which_says_what_came() {
 fn a_job_is_its_owner_s_and_what_is_refused_at_once_is_none() {
     let server = shared().with_clips();
     let (run, other) = (server.create_run(), server.create_run());
-    let rows = [
-        (json!({"source_uri": 7}), 422),
-        (json!({"source_uri": "missing.mp4"}), 422),
-        (json!({"source_uri": "motion.mp4", "unknown": 1}), 422),
-    ];
-    for (body, status) in rows {
-        let reply = asked(&server, &run, "ingest", &body);
-        assert_eq!(reply.status, status, "{body}: {}", reply.text);
+    for (body, field) in [
+        (json!({"source_uri": 7}), "source_uri"),
+        (json!({"source_uri": "missing.mp4"}), "source_uri"),
+        (json!({"source_uri": "motion.mp4", "unknown": 1}), "unknown"),
+    ] {
+        asked(&server, &run, "ingest", &body).assert_invalid(field, &body);
     }
     assert_eq!(server.kinds(&run), ["run_created"]);
     let reply = asked(&server, &run, "ingest", &json!({"source_uri": "motion.mp4"}));
@@ -123,16 +121,12 @@ fn a_job_is_its_owner_s_and_what_is_refused_at_once_is_none() {
     let unknown = format!("job-{}", "0".repeat(32));
     let rows = [
         (location.clone(), BOB, 404),
-        (format!("/v1/runs/{other}/jobs/{id}"), "", 404),
-        (format!("/v1/runs/{run}/jobs/{unknown}"), "", 404),
-        (format!("/v1/runs/{run}/jobs/{}", id.to_uppercase()), "", 422),
-        (format!("/v1/runs/{run}/jobs/nothing"), "", 422),
-        (format!("{location}?wait_ms=30001"), "", 422),
+        (format!("/v1/runs/{other}/jobs/{id}"), ALICE, 404),
+        (format!("/v1/runs/{run}/jobs/{unknown}"), ALICE, 404),
+        (format!("/v1/runs/{run}/jobs/{}", id.to_uppercase()), ALICE, 422),
     ];
     for (path, key, status) in rows {
-        let call = server.call("GET", &path);
-        let call = if key.is_empty() { call } else { call.key(Some(key)) };
-        assert_eq!(call.send().status, status, "{path}");
+        assert_eq!(server.call("GET", &path).key(Some(key)).send().status, status, "{path}");
     }
     assert_eq!(server.call("DELETE", &location).send().json()["status"], "succeeded");
 }
@@ -150,18 +144,18 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
     assert_eq!(server.post("/v1/runs", &json!({})).status, 409, "its run is active");
     // The same again is the same job; another one has to wait for it.
     assert_eq!(asked(&server, &run, "ingest", &body).json()["job_id"], job);
-    for what in ["ingest", "reason"] {
-        let other = json!({"source_uri": "motion.mp4", "model": "qwen3-vl-8b"});
-        let other = if what == "ingest" { json!({"source_uri": "motion.mp4"}) } else { other };
-        let refused = server.post(&format!("/v1/runs/{run}/{what}"), &other).assert_status(409);
+    for (what, other) in [
+        ("ingest", json!({"source_uri": "motion.mp4"})),
+        ("reason", json!({"source_uri": "motion.mp4", "model": "qwen3-vl-8b"})),
+    ] {
+        let refused = server.post_run(&run, what, &other).assert_status(409);
         let detail = json!([{"field": "job_id", "message": job}]);
         assert_eq!(refused.json()["error"]["details"], detail);
     }
     std::thread::scope(|scope| {
         // Whoever repeats the request without the header gets what the job comes to.
         let waiting = scope.spawn(|| server.post_run(&run, "ingest", &body));
-        let cancelled = server.call("DELETE", &location).send().assert_ok();
-        let cancelled = cancelled.json();
+        let cancelled = server.call("DELETE", &location).send().assert_ok().json();
         assert_eq!(cancelled["status"], "cancelled", "{cancelled}");
         assert!(cancelled["error"]["error"]["message"].is_string(), "{cancelled}");
         // One that came too late began anew.
@@ -175,7 +169,7 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
         waiting.join().expect("no panic").assert_refused(409, "conflict");
     });
     let frames = server.payloads(&run, "frames_decoded").remove(0);
-    assert_eq!((&frames["truncated"], &frames["reason"]), (&json!(true), &json!("stopped")));
+    assert_has(&frames, &json!({"truncated": true, "reason": "stopped"}));
     let decoded = frames["decoded_frames"].as_u64().expect("a number");
     assert_eq!(frames["signals"].as_array().map(|all| all.len() as u64), Some(decoded));
     // The run goes on, and without work it is not active.
@@ -190,11 +184,11 @@ fn a_job_is_joined_shown_and_cancelled_and_keeps_what_came() {
 /// Checks what a kill left of the ingest `location` of the long clip.
 fn check_killed(server: &Server, run: &str, location: &str) {
     let job = server.get(location).json();
-    assert_eq!((&job["status"], &job["result"]), (&json!("failed"), &Value::Null));
+    assert_has(&job, &json!({"status": "failed", "result": null}));
     let message = job["error"]["error"]["message"].as_str().unwrap_or_default();
     assert!(message.starts_with("interrupted"), "{job}");
     let frames = server.payloads(run, "frames_decoded").remove(0);
-    assert_eq!((&frames["truncated"], &frames["reason"]), (&json!(true), &json!("interrupted")));
+    assert_has(&frames, &json!({"truncated": true, "reason": "interrupted"}));
     assert_eq!(job["frames_done"], frames["decoded_frames"]);
     let signals = frames["signals"].as_array().expect("an array");
     let indices: Vec<_> = signals.iter().filter_map(|row| row["frame_index"].as_u64()).collect();
@@ -211,23 +205,20 @@ fn an_answer_longer_than_the_ledger_keeps_is_kept_whole_until_its_run_is_gone() 
     let mut body = long();
     body["max_frames"] = json!(15_000);
     server.post_run(&run, "ingest", &body).assert_ok();
-    let reply =
-        asked(&server, &run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_status(202);
-    let location = reply.header("location").to_owned();
+    let model = json!({"model": "qwen3-vl-8b"});
+    let location = server.start_job(&run, "analyze", &model).header("location").to_owned();
     // What is waited for is the same as what is left.
-    let again = server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"}));
+    let again = server.post_run(&run, "analyze", &model);
     let mut found = Value::Null;
     wait_until("the job ends", || {
         found = server.get(&format!("{location}?wait_ms=30000")).json();
         found["ended_at"].is_string()
     });
-    assert_eq!((&found["status"], &found["error"]), (&json!("succeeded"), &Value::Null));
+    assert_has(&found, &json!({"status": "succeeded", "error": null}));
     let result = &found["result"];
     assert_eq!(result["metadata"].as_array().map(Vec::len), Some(15_000));
-    assert_eq!(
-        again.json()["markers"].as_array().map(Vec::len),
-        result["markers"].as_array().map(Vec::len)
-    );
+    let markers = |answer: &Value| answer["markers"].as_array().map(Vec::len);
+    assert_eq!(markers(&again.json()), markers(result));
     server.signal_kill();
     server.wait(PATIENCE);
     server = setup.start();
