@@ -10,7 +10,7 @@ use super::{
 use crate::support::{
     Server, Setup, assert_has, free_address,
     model::{Model, prompt, stock},
-    shared,
+    shared, with,
 };
 
 /// Outcome of a reasoning's models: in its answer, and the same in its last event and in the run.
@@ -42,9 +42,8 @@ fn a_wrong_name_is_said_everywhere() {
     assert!(why.contains("status 404") && why.contains("does not exist"), "{why}");
     assert_eq!(reply.json()["metadata"][0]["finish_reason"], "other");
     assert_eq!(server.metric("service_reason_chunks_total{outcome=\"failed\"}"), 3.0);
-    let direct =
-        server.post("/v1/infer", &json!({"model": MODEL, "prompt": "x"})).assert_status(500);
-    assert!(direct.text.contains("does not exist"), "{}", direct.text);
+    let direct = server.post("/v1/infer", &json!({"model": MODEL, "prompt": "x"}));
+    assert!(direct.assert_status(500).text.contains("does not exist"));
     let provider = server.get("/v1/models").json()["providers"][0].clone();
     assert!(!provider["last_error"].to_string().contains("does not exist"), "{provider}");
     drop(server);
@@ -62,40 +61,33 @@ fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
     let gone = format!("http://{}", free_address());
     let (alone, unserved) = (shared().with_clips(), "no inference backend is configured");
     let rows = [
-        ("no backend", json!({}), json!([true, 0, 0, unserved, true])),
-        (
-            "nor for another",
-            json!({"first_pass_model": LARGE}),
-            json!([true, 0, 0, unserved, true]),
-        ),
-        ("no prompt", json!({"semantic_prompt": ""}), json!([false, 0, 0, null, false])),
-        ("not wanted", json!({"semantic_inference": false}), json!([false, 0, 0, null, false])),
+        (json!({}), true),
+        (json!({"first_pass_model": LARGE}), true),
+        (json!({"semantic_prompt": ""}), false),
+        (json!({"semantic_inference": false}), false),
     ];
     let shown = |semantic: &Value| {
         let fields = ["requested", "chunks_asked", "chunks_failed", "error", "fallback_used"];
         Value::from(fields.map(|field| semantic[field].clone()).to_vec())
     };
-    for (name, more, expected) in rows {
+    for (more, is_used) in rows {
         let run = alone.create_run();
-        let reply = reason(&alone, &run, &more);
-        assert_eq!(reply.status, 200, "{name}: {}", reply.text);
-        assert_eq!(shown(&semantic(&alone, &run, &reply.json())), expected, "{name}");
-        let metadata = reply.json()["metadata"][0].take();
-        assert_eq!(metadata["finish_reason"], "gate", "{name}");
+        let reply = reason(&alone, &run, &more).assert_ok().json();
+        let error = is_used.then_some(unserved);
+        let expected = json!([is_used, 0, 0, error, is_used]);
+        assert_eq!(shown(&semantic(&alone, &run, &reply)), expected, "{more}");
+        let metadata = &reply["metadata"][0];
+        assert_eq!(metadata["finish_reason"], "gate", "{more}");
         let asked = more["first_pass_model"].as_str().unwrap_or(MODEL);
-        assert!(asked != MODEL || metadata["model"] == MODEL, "{name}: {metadata}");
+        assert!(asked != MODEL || metadata["model"] == MODEL, "{more}: {metadata}");
         // The run is told of it once.
-        let (told, fallback) =
-            (alone.payloads(&run, "semantic_fallback_activated"), &metadata["fallback"]);
-        let is_used = expected[4] == true;
-        assert_eq!(
-            (told.len(), &fallback["used"]),
-            (usize::from(is_used), &json!(is_used)),
-            "{name}"
-        );
+        let told = alone.payloads(&run, "semantic_fallback_activated");
+        let fallback = &metadata["fallback"];
+        let found = (told.len(), &fallback["used"]);
+        assert_eq!(found, (usize::from(is_used), &json!(is_used)), "{more}");
         if is_used {
             let why = told[0]["reason"].as_str().expect("a text");
-            assert!(why.contains(unserved), "{name}: {why}");
+            assert!(why.contains(unserved), "{more}: {why}");
             assert_has(fallback, &json!({"reason": why, "from_model": asked}));
         }
     }
@@ -105,11 +97,9 @@ fn nobody_asked_nobody_there_and_some_without_an_answer_are_told_apart() {
     let reply = reason(&server, &run, &json!({"max_frames": 30})).json();
     assert_eq!(shown(&semantic(&server, &run, &reply)), json!([true, 1, 1, "refused", true]));
     drop(server);
-    let model = Model::start(|seen| match seen.number {
-        1 => Step::json(
-            400,
-            &json!({"error": {"message": "at http://10.0.0.1/x: too many pictures"}}),
-        ),
+    let refused = json!({"error": {"message": "at http://10.0.0.1/x: too many pictures"}});
+    let model = Model::start(move |seen| match seen.number {
+        1 => Step::json(400, &refused),
         _ => Step::chat(&finding("van waits", 0.9)),
     });
     let server = model.behind(Setup::temporary().clips()).start();
@@ -140,13 +130,11 @@ fn plain_words_are_a_description_and_the_callers_object_is_an_output() {
     };
     for more in [json!({"max_frames": 30}), json!({"max_frames": 30, "output_schema": schema})] {
         let (outcome, chunk, interaction, run) = of(more);
-        assert_eq!((&outcome["chunks_asked"], &outcome["chunks_failed"]), (&json!(1), &json!(0)));
-        assert_eq!((&chunk["description"], &chunk["confidence"]), (&json!(said), &Value::Null));
-        assert_eq!((&chunk["raw_output"], &chunk["semantic_error"]), (&json!(said), &Value::Null));
-        assert_eq!(
-            (&interaction["description"], &interaction["output"]),
-            (&json!(said), &Value::Null)
-        );
+        assert_has(&outcome, &json!({"chunks_asked": 1, "chunks_failed": 0}));
+        let expected = json!({"description": said, "confidence": null, "raw_output": said,
+            "semantic_error": null});
+        assert_has(&chunk, &expected);
+        assert_has(&interaction, &json!({"description": said, "output": null}));
         let hits = server.post("/v1/search", &json!({"query": "white van", "run_id": run})).json();
         assert_eq!(hits["total_hits"], 1, "{hits}");
     }
@@ -157,8 +145,8 @@ fn plain_words_are_a_description_and_the_callers_object_is_an_output() {
     let more =
         json!({"max_frames": 30, "output_schema": schema, "semantic_prompt": "As an object"});
     let (_, chunk, interaction, _) = of(more);
-    let object: Value = serde_json::from_str(object).expect("JSON");
-    assert_eq!((&interaction["output"], &chunk["output"]), (&object, &object));
+    let output = json!({"vans": 2, "colours": ["white"]});
+    assert_eq!((&interaction["output"], &chunk["output"]), (&output, &output));
 }
 
 #[test]
@@ -178,8 +166,7 @@ fn what_would_change_the_meaning_is_refused_and_a_longer_source_is_said() {
         assert_eq!(refused.fields()[0], field, "{more}: {}", refused.text);
     }
     let ingest = |max_frames: u64, more: Value| {
-        let mut body = json!({"source_uri": "talk.mp4", "max_frames": max_frames});
-        body.as_object_mut().expect("ours").extend(more.as_object().expect("ours").clone());
+        let body = with(json!({"source_uri": "talk.mp4", "max_frames": max_frames}), &more);
         let run = server.create_run();
         let answer = server.post_run(&run, "ingest", &body).json();
         server.post_run(&run, "stop", &json!({}));
@@ -193,13 +180,12 @@ fn what_would_change_the_meaning_is_refused_and_a_longer_source_is_said() {
         }
     }
     let reasoned = reason(&server, &run, &json!({"max_frames": 30, "semantic_inference": false}));
-    assert_eq!(reasoned.json()["more_frames"], true, "{}", reasoned.text);
-    assert_eq!(reasoned.json()["truncated"], Value::Null);
-    assert_eq!(reasoned.json()["frame_metadata_included"], true);
+    let expected = json!({"more_frames": true, "truncated": null, "frame_metadata_included": true});
+    assert_has(&reasoned.json(), &expected);
     let brief = json!({"max_frames": 30, "include_frame_metadata": false});
     let answer = reason(&server, &server.create_run(), &brief).json();
-    assert_eq!((&answer["generated"], &answer["metadata"]), (&json!(30), &json!([])));
-    assert_eq!(answer["frame_metadata_included"], false);
+    let expected = json!({"generated": 30, "metadata": [], "frame_metadata_included": false});
+    assert_has(&answer, &expected);
 }
 
 #[test]
@@ -207,11 +193,9 @@ fn an_analysis_checks_its_model_and_says_that_the_gate_decided() {
     let server = shared();
     let path = format!("/v1/runs/{}/analyze", server.create_run());
     let analyze = |model: &str| server.post(&path, &json!({"model": model, "frames": [frame()]}));
-    let refused = analyze("no-such-model");
-    assert_eq!((refused.status, refused.fields()), (422, vec!["model".to_owned()]));
+    analyze("no-such-model").assert_invalid("model", "no such one");
     for model in [MODEL, "Qwen/Qwen3-VL-8B-Instruct"] {
-        let metadata = analyze(model).json()["metadata"][0].clone();
-        let found = (&metadata["finish_reason"], &metadata["model"]);
-        assert_eq!(found, (&json!("gate"), &json!(model)));
+        let metadata = analyze(model).json()["metadata"][0].take();
+        assert_has(&metadata, &json!({"finish_reason": "gate", "model": model}));
     }
 }
