@@ -5,7 +5,7 @@ use media::{EventType, Marker, RunId};
 use serde_json::{Value, json};
 use timeline::Event;
 
-use crate::support::{Reply, Server, Setup, seed, shared, with};
+use crate::support::{Reply, Server, Setup, assert_has, seed, shared};
 
 /// A calm frame, of 25 a second.
 pub fn frame(index: u64) -> Value {
@@ -23,8 +23,7 @@ pub fn frames(first: u64, count: u64) -> Value {
 
 fn analyze(server: &Server, run: &str, stream: &str, frames: &Value) -> Vec<Value> {
     let body = json!({"model": "qwen3-vl-8b", "stream_id": stream, "frames": frames});
-    let reply = server.post_run(run, "analyze", &body).assert_ok();
-    array(&reply)
+    array(&server.post_run(run, "analyze", &body))
 }
 
 fn array(reply: &Reply) -> Vec<Value> {
@@ -70,15 +69,13 @@ fn markers_are_those_of_the_newest_analysis_unless_another_is_asked_for() {
     assert_eq!(listed("analysis_id=all"), of(&[&first, &other, &second]));
     assert_eq!(listed("analysis_id=an-0123456789abcdef"), Vec::<String>::new());
     for name in ["", "an-", "an-0123456789ABCDEF", "mk-0123456789abcdef", "newest"] {
-        let reply = server.get(&format!("{path}?analysis_id={name}"));
-        assert_eq!((reply.status, reply.fields()), (422, vec!["analysis_id".into()]), "{name}");
+        server.get(&format!("{path}?analysis_id={name}")).assert_invalid("analysis_id", name);
     }
     for query in ["cursor=1", "cursor=1.2.mk-1", "cursor=a.b.c"] {
         assert_eq!(server.get(&format!("{path}?{query}")).status, 422, "{query}");
     }
     let told = server.payloads(&run, "analysis_generated");
-    let told: Vec<&Value> = told.iter().map(|payload| &payload["analysis_id"]).collect();
-    assert_eq!(told, [one, two, three]);
+    assert!(told.iter().map(|payload| &payload["analysis_id"]).eq(&names), "{told:?}");
 
     server.kill();
     let server = setup.start();
@@ -93,16 +90,14 @@ fn markers_are_those_of_the_newest_analysis_unless_another_is_asked_for() {
 fn analyses_at_once_share_no_name() {
     let server = shared();
     let run = server.create_run();
-    let path = format!("/v1/runs/{run}/analyze");
+    let analyze = |count| {
+        let body = json!({"model": "qwen3-vl-8b", "frames": frames(0, count)});
+        server.post_run(&run, "analyze", &body)
+    };
     // One at a time is taken; the others are told so, or wait their turn.
     let taken: Vec<String> = std::thread::scope(|scope| {
-        let (server, path) = (&server, &path);
-        let asks: Vec<_> = (1..9)
-            .map(|count| {
-                let body = json!({"model": "qwen3-vl-8b", "frames": frames(0, count)});
-                scope.spawn(move || server.post(path, &body))
-            })
-            .collect();
+        let analyze = &analyze;
+        let asks: Vec<_> = (1..9).map(|count| scope.spawn(move || analyze(count))).collect();
         let replies = asks.into_iter().map(|ask| ask.join().expect("answered"));
         let taken = replies.filter(|reply| reply.status == 200);
         taken.map(|reply| made_by(&array(&reply))).collect()
@@ -153,11 +148,11 @@ fn markers_of_older_logs_are_those_of_an_analysis_before_all_others(server: &Ser
 fn a_run_that_has_ended_is_a_conflict_before_its_frames_are_looked_for() {
     let server = shared();
     let run = server.create_run();
-    let path = format!("/v1/runs/{run}/analyze");
-    assert_eq!(server.post(&path, &json!({"model": "qwen3-vl-8b"})).fields(), ["frames"]);
-    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    assert_eq!(server.post(&path, &json!({"model": "qwen3-vl-8b"})).status, 409);
-    assert_eq!(server.post(&path, &json!({"model": ""})).status, 422, "the body comes first");
+    let analyze = |model: &str| server.post_run(&run, "analyze", &json!({ "model": model }));
+    assert_eq!(analyze("qwen3-vl-8b").fields(), ["frames"]);
+    server.post_run(&run, "stop", &json!({})).assert_ok();
+    analyze("qwen3-vl-8b").assert_status(409);
+    assert_eq!(analyze("").status, 422, "the body comes first");
 }
 
 #[test]
@@ -189,9 +184,8 @@ fn recorded_frames_are_reported_as_they_were_decoded() {
         assert_eq!(reply.fields().first().map_or("", |field| field), field, "{body}");
         assert_eq!(reply.status, if field.is_empty() { 200 } else { 422 }, "{body}");
         if field.is_empty() {
-            let metadata = &reply.json()["metadata"][0];
-            let found = (&metadata["sampling_policy"], &metadata["sample_fps"]);
-            assert_eq!(found, (&json!("fixed"), &json!(2.0)), "{body}");
+            let sampled = json!({"sampling_policy": "fixed", "sample_fps": 2.0});
+            assert_has(&reply.json()["metadata"][0], &sampled);
         }
     }
     let analysed = server.payloads(&run, "analysis_generated");
@@ -215,12 +209,11 @@ fn common(server: &Server, run: &str, body: &Value) -> Vec<Value> {
 #[test]
 fn frames_of_a_caller_are_told_as_those_of_an_ingest_are() {
     let server = shared().with_clips();
-    let mut body = json!({"sampling_policy": "fixed", "fixed_fps": 5});
-    let source = with(body.clone(), &json!({"source_uri": "motion.mp4", "max_frames": 12}));
+    let source = json!({"source_uri": "motion.mp4", "max_frames": 12,
+        "sampling_policy": "fixed", "fixed_fps": 5});
     let run = server.ingested(&source);
-    let decoded = server.payloads(&run, "frames_decoded").remove(0);
-    body["model"] = json!("qwen3-vl-8b");
+    let mut body = json!({"model": "qwen3-vl-8b", "sampling_policy": "fixed", "fixed_fps": 5});
     let ingested = common(&server, &run, &body);
-    body["frames"] = decoded["signals"].clone();
+    body["frames"] = server.payloads(&run, "frames_decoded")[0]["signals"].take();
     assert_eq!(common(&server, &server.create_run(), &body), ingested);
 }
