@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{
-        camera::{ball, watching},
+        camera::{self, ball, watching},
         remote_rtsp::Camera,
         stream::Stream,
     },
-    support::{Server, Setup},
+    support::{Server, Setup, assert_has, with},
 };
 
 /// Both halves of the picture, and a strip below the boxes of [`clips::passing`].
@@ -31,8 +31,7 @@ pub fn start(setup: Setup) -> Server {
 
 /// Ingests what passes, with `more` fields.
 pub fn ingested(server: &Server, run: &str, more: Value) {
-    let mut body = json!({"source_uri": "passing.mp4"});
-    body.as_object_mut().expect("an object").extend(more.as_object().expect("too").clone());
+    let body = with(json!({"source_uri": "passing.mp4"}), &more);
     server.post_run(run, "ingest", &body).assert_ok();
 }
 
@@ -175,13 +174,10 @@ fn other_thresholds_give_other_episodes_without_a_trace(server: &Server, run: &s
 fn a_camera_tells_of_an_episode_while_it_lasts() {
     let camera = Camera::start("none", &[ball("")]);
     let server = watching().start();
-    let run = server.create_run();
-    let mut stream = Stream::open(&server, &format!("/v1/runs/{run}/events/stream"), None);
     let whole = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]];
     let all = json!([{"name": "all", "polygon": whole}]);
-    let source = format!("rtsp://localhost:{}/live", camera.port);
-    let body = json!({"source_uri": source, "zones": all, "max_frames": 500_000});
-    server.start_job(&run, "ingest", &body);
+    let run = camera::begin(&server, camera.port, "ingest", &json!({ "zones": all }));
+    let mut stream = Stream::open(&server, &format!("/v1/runs/{run}/events/stream"), None);
     let started = Instant::now();
     let told = loop {
         assert!(started.elapsed() < Duration::from_secs(30), "nothing moves");
@@ -194,11 +190,10 @@ fn a_camera_tells_of_an_episode_while_it_lasts() {
     let lasting = activity(&server, &run, "");
     assert_eq!(lasting.len(), 1, "{lasting:?}");
     assert_eq!(watched(&server, &run, "")[0]["zones"], all, "while it grows");
-    let ends = (&lasting[0]["end_frame"], &lasting[0]["end_pts_ms"]);
-    assert_eq!(ends, (&Value::Null, &Value::Null));
-    assert_eq!(lasting[0]["start_frame"], told["start_frame"]);
+    let start = &told["start_frame"];
+    assert_has(&lasting[0], &json!({"start_frame": start, "end_frame": null, "end_pts_ms": null}));
     assert!(lasting[0]["image_sha256"].is_string(), "{lasting:?}");
-    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
+    server.post_run(&run, "stop", &json!({})).assert_ok();
     server.wait_for_event(&run, "activity_ended");
     let over = activity(&server, &run, "");
     assert_eq!(over.len(), 1, "{over:?}");

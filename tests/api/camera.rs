@@ -14,7 +14,7 @@ use crate::{
     support::{
         Server, Setup,
         model::{self, Model},
-        wait_until,
+        wait_until, with,
     },
 };
 
@@ -34,18 +34,27 @@ pub fn watching() -> Setup {
 
 /// Begins the recording of the camera at `port`; returns its run.
 pub fn record(server: &Server, port: u16) -> String {
+    begin(server, port, "ingest", &json!({}))
+}
+
+/// The same for work of any kind, with `more` in its request.
+pub fn begin(server: &Server, port: u16, what: &str, more: &Value) -> String {
     let run = server.create_run();
     let source = format!("rtsp://localhost:{port}/live");
     let body = json!({"source_uri": source, "max_frames": 500_000});
-    server.start_job(&run, "ingest", &body);
+    server.start_job(&run, what, &with(body, more));
     run
 }
 
 fn stop(server: &Server, run: &str) {
-    assert_eq!(server.post_run(run, "stop", &json!({})).status, 200);
+    server.post_run(run, "stop", &json!({})).assert_ok();
     server.wait_for_event(run, "analysis_generated");
     let decoded = server.payloads(run, "frames_decoded");
     assert_eq!((decoded.len(), &decoded[0]["reason"]), (1, &json!("stopped")));
+}
+
+fn frame_of(event: &Value) -> u64 {
+    event["frame_index"].as_u64().expect("a number")
 }
 
 /// Followed for an hour at its real rate where tests are long.
@@ -87,26 +96,22 @@ fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
     let media = [ball("")];
     let camera = Camera::start("none", &media);
     let port = camera.port;
-    let run = server.create_run();
-    let source = format!("rtsp://localhost:{port}/live");
-    let body = json!({"source_uri": source, "max_frames": 500_000, "model": MODEL, "semantic_prompt": "?"});
-    server.start_job(&run, "reason", &body);
+    let asked = json!({"model": MODEL, "semantic_prompt": "?"});
+    let run = begin(&server, port, "reason", &asked);
     let chunks = || server.payloads(&run, "semantic_chunk_generated");
     wait_until("a chunk comes", || !chunks().is_empty());
     drop(camera);
     let _camera = Camera::start_on(port, "none", &media);
-    let gap = server.wait_for_event(&run, "source_reconnected");
-    let gap = gap["frame_index"].as_u64().expect("a number");
-    let told = || chunks().iter().filter_map(|chunk| chunk["chunk_frames"].as_u64()).sum::<u64>();
-    wait_until("more is described", || told() > gap + 30);
-    let short: Vec<u64> = chunks()
-        .iter()
-        .filter_map(|chunk| chunk["chunk_frames"].as_u64())
-        .filter(|frames| *frames != 30)
-        .collect();
+    let gap = frame_of(&server.wait_for_event(&run, "source_reconnected"));
+    let told = || -> Vec<u64> {
+        chunks().iter().filter_map(|chunk| chunk["chunk_frames"].as_u64()).collect()
+    };
+    wait_until("more is described", || told().iter().sum::<u64>() > gap + 30);
+    let mut short = told();
+    short.retain(|frames| *frames != 30);
     let expected = [gap % 30, 30 - gap % 30].into_iter().filter(|_| !gap.is_multiple_of(30));
     assert_eq!(short, expected.collect::<Vec<_>>(), "those around the gap alone");
-    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
+    server.post_run(&run, "stop", &json!({})).assert_ok();
 }
 
 #[test]
@@ -115,14 +120,11 @@ fn a_model_that_never_answers_holds_no_camera_up() {
     model.server.answer_probes(model::list(&[MODEL]));
     let server = model.behind(watching()).start();
     let camera = Camera::start("none", &[ball("")]);
-    let run = server.create_run();
-    let source = format!("rtsp://localhost:{}/live", camera.port);
-    let body = json!({"source_uri": source, "max_frames": 500_000, "model": MODEL,
-        "semantic_prompt": "?", "chunk_size": 5});
-    server.start_job(&run, "reason", &body);
+    let asked = json!({"model": MODEL, "semantic_prompt": "?", "chunk_size": 5});
+    let run = begin(&server, camera.port, "reason", &asked);
     wait_until("frames go on", || recorded(&server, &run).0 > 250);
     assert!(server.metric("service_live_shed_total{what=\"clips\"}") > 0.0);
-    assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
+    server.post_run(&run, "stop", &json!({})).assert_ok();
     server.wait_for_event(&run, "frames_decoded");
     assert!(server.payloads(&run, "source_reconnected").is_empty());
     let signals = server.get(&format!("/v1/runs/{run}/signals")).json();
@@ -145,7 +147,7 @@ fn a_camera_that_says_goodbye_is_dialled_again() {
     check_gaps(&server, &run);
     let mut before = 0;
     for gap in gaps() {
-        let at = gap["frame_index"].as_u64().expect("a number");
+        let at = frame_of(&gap);
         // The server keeps the picture that it looks at before anyone plays.
         assert!((SHOWN - 1..=SHOWN).contains(&(at - before)), "all of it is recorded: {gap}");
         before = at;
