@@ -21,7 +21,7 @@ use crate::{
         uploads::upload,
     },
     support::{
-        Server, Setup, eventually,
+        Server, Setup, assert_has, eventually,
         host::{Answer, Certificate, Host},
         is_of_frames,
         model::{self, Model},
@@ -90,15 +90,33 @@ fn outline(server: &Server, run: &str) -> String {
     kinds.join(" ") + "\n"
 }
 
+/// Tells in `found` how many `events` there are, and shows those that are none of `known`.
+fn show(found: &mut String, name: &str, events: &str, known: &str) {
+    let (hash, known) = (hex(&Sha256::digest(events)), known.lines().collect::<HashSet<_>>());
+    writeln!(found, "# {name}: {} events, {}", events.lines().count(), &hash[..16])
+        .expect("in memory");
+    for line in events.lines().filter(|line| !known.contains(line)) {
+        writeln!(found, "{line}").expect("in memory");
+    }
+}
+
+/// Ends `run` in one of the ways in which every kind of source may end.
+fn end(setup: &Setup, server: &mut Server, run: &str, how: &str) {
+    match how {
+        "worker killed" => assert_eq!(server.kill_workers(), 1),
+        "server killed" => {
+            server.kill();
+            *server = setup.start();
+        }
+        asked => drop(server.post_run(run, asked, &json!({})).assert_ok()),
+    }
+}
+
 /// Ingests what `body` names, analyses and finishes the run.
 fn recorded(server: &Server, body: &Value) -> String {
-    let run = server.create_run();
-    for (route, body) in
-        [("ingest", body), ("analyze", &json!({"model": MODEL})), ("finish", &json!({}))]
-    {
-        let reply = server.post(&format!("/v1/runs/{run}/{route}"), body);
-        assert_eq!(reply.status, 200, "{route} of {body}: {}", reply.text);
-    }
+    let run = server.ingested(body);
+    server.post_run(&run, "analyze", &json!({"model": MODEL})).assert_ok();
+    server.post_run(&run, "finish", &json!({})).assert_ok();
     told(server, &run)
 }
 
@@ -149,19 +167,14 @@ fn every_kind_of_source_leaves_the_events_of_the_golden_file() {
         ("camera", json!({ "source_uri": format!("rtsps://localhost:{secure}/clip") })),
     ]);
 
-    let (mut found, mut first) = (String::new(), HashSet::new());
+    let (mut found, mut first) = (String::new(), String::new());
     for (name, body) in &sources {
         let events = recorded(&server, body).replace(&format!(":{secure}/"), ":PORT/");
         let events = events.replace(&format!(":{}/", host.port()), ":PORT/");
         let events = events.replace(sent, "SENT");
-        let hash = hex(&Sha256::digest(&events));
-        writeln!(found, "# {name}: {} events, {}", events.lines().count(), &hash[..16])
-            .expect("in memory");
-        for line in events.lines().filter(|line| !first.contains(*line)) {
-            writeln!(found, "{line}").expect("in memory");
-        }
+        show(&mut found, name, &events, &first);
         if first.is_empty() {
-            first.extend(events.lines().map(str::to_owned));
+            first = events;
         }
     }
     check("sources.txt", &found);
@@ -204,35 +217,25 @@ fn every_end_leaves_the_kinds_of_the_golden_file() {
             let state = server.get(&format!("/v1/runs/{run}/state")).json();
             state["progress"]["frames"].as_u64().filter(|frames| *frames > 600)
         });
-        (run, job.json()["job_id"].as_str().expect("an id").to_owned())
+        (run, job.header("location").to_owned())
     };
     let mut found = String::new();
-    for end in ["stop", "cancel", "finish", "worker killed", "server killed"] {
+    for how in ["stop", "cancel", "finish", "worker killed", "server killed"] {
         let (run, job) = begun(&server);
-        match end {
-            "cancel" => {
-                let path = format!("/v1/runs/{run}/jobs/{job}");
-                server.call("DELETE", &path).send().assert_ok();
-            }
-            "worker killed" => assert_eq!(server.kill_workers(), 1),
-            "server killed" => {
-                server.kill();
-                server = setup.start();
-            }
-            asked => {
-                server.post_run(&run, asked, &json!({})).assert_ok();
-            }
+        match how {
+            "cancel" => drop(server.call("DELETE", &job).send().assert_ok()),
+            other => end(&setup, &mut server, &run, other),
         }
         let told = server.wait_for_event(&run, "frames_decoded");
-        if matches!(end, "stop" | "cancel") {
-            let job = server.get(&format!("/v1/runs/{run}/jobs/{job}?wait_ms=30000")).json();
-            assert_eq!(job["status"], "cancelled", "{end}: {job}");
+        if matches!(how, "stop" | "cancel") {
+            let job = server.get(&format!("{job}?wait_ms=30000")).json();
+            assert_eq!(job["status"], "cancelled", "{how}: {job}");
         }
-        if end == "finish" {
-            assert_eq!((&told["truncated"], &told["reason"]), (&json!(true), &json!("stopped")));
+        if how == "finish" {
+            assert_has(&told, &json!({"truncated": true, "reason": "stopped"}));
             assert_eq!(server.record(&run)["status"], "completed");
         }
-        write!(found, "{end}: {}", outline(&server, &run)).expect("in memory");
+        write!(found, "{how}: {}", outline(&server, &run)).expect("in memory");
     }
     check("ends.txt", &found);
 }
@@ -265,49 +268,36 @@ fn live_video_leaves_what_the_golden_file_says() {
     let mut server = setup.start();
     let mut found = String::new();
     for name in LIVE {
-        let clip = root.join(name);
         let run = server.create_run();
         let body = json!({"source_uri": name, "max_frames": 500_000});
         let reply = server.post_run(&run, "ingest", &body).assert_ok();
         server.post_run(&run, "analyze", &json!({"model": MODEL})).assert_ok();
-        let of_file = told(&server, &run);
-        let of_file: HashSet<&str> = of_file.lines().collect();
-        let events = published(&server, &sightline, &clip, &reply.json()["decoded_frames"]);
+        let frames = &reply.json()["decoded_frames"];
+        let events = published(&server, &sightline, &root.join(name), frames);
         // What is said of a picture comes when it comes.
         let mut lines: Vec<&str> = events.lines().collect();
         lines.sort_unstable();
-        let hash = hex(&Sha256::digest(lines.join("\n")));
-        writeln!(found, "# publisher of {name}: {} events, {}", lines.len(), &hash[..16])
-            .expect("in memory");
-        for line in lines.iter().filter(|line| !of_file.contains(*line)) {
-            writeln!(found, "{line}").expect("in memory");
-        }
+        let name = format!("publisher of {name}");
+        show(&mut found, &name, &lines.join("\n"), &told(&server, &run));
     }
     let camera = Camera::start("none", &[camera::ball("")]);
     let clip = root.join(LIVE[0]);
-    for (source, ends) in [
+    for (source, ways) in [
         ("camera", &["stop", "finish", "server killed"][..]),
         ("publisher", &["stop", "finish", "interrupt", "worker killed", "server killed"]),
     ] {
-        for end in ends {
+        for how in ways {
             let publication = (source == "publisher")
                 .then(|| Publication::start(&sightline, &server, &clip, &json!({}), &["--loop"]));
             let of = |publication: &Publication| publication.run.clone();
             let run = publication.as_ref().map_or_else(|| camera::record(&server, camera.port), of);
             server.wait_for_event(&run, "marker_emitted");
-            match (*end, &publication) {
+            match (*how, &publication) {
                 ("interrupt", Some(publication)) => publication.interrupt(),
-                ("worker killed", _) => assert_eq!(server.kill_workers(), 1),
-                ("server killed", _) => {
-                    server.kill();
-                    server = setup.start();
-                }
-                _ => {
-                    server.post(&format!("/v1/runs/{run}/{end}"), &json!({})).assert_ok();
-                }
+                (other, _) => end(&setup, &mut server, &run, other),
             }
             server.wait_for_event(&run, "frames_decoded");
-            write!(found, "{source}, {end}: {}", outline(&server, &run)).expect("in memory");
+            write!(found, "{source}, {how}: {}", outline(&server, &run)).expect("in memory");
         }
     }
     check("live.txt", &found);
