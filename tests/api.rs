@@ -58,7 +58,6 @@ mod recordings;
 mod recordings_killed;
 mod remote;
 mod remote_ends;
-pub mod remote_hls;
 mod remote_live;
 mod remote_rtsp;
 mod replay;

@@ -1,4 +1,6 @@
-//! Playlists that grow: followed for as long as they do, behind a host that fails and one that falls silent.
+//! HLS playlists behind URLs: how much one may ask for, and those that grow, followed for as long as they do, behind a host that fails
+//! and one that falls silent. `worker/tests/worker/hls.rs` has what others give and why they are refused, `goldens.rs` the events of
+//! one, `forgery.rs` where they may lead.
 
 use std::{
     fmt::Write,
@@ -20,7 +22,7 @@ use serde_json::{Value, json};
 use crate::{
     api::{
         recordings::{check_gaps, check_whole, recorded},
-        remote::{ffmpeg, made, setup},
+        remote::{ffmpeg, made, refused, setup},
     },
     support::{
         Server,
@@ -164,9 +166,13 @@ fn a_playlist_that_grows_is_one_recording_whatever_its_host_does() {
 }
 
 #[test]
-fn a_playlist_that_grows_may_have_any_number_of_segments() {
+fn a_playlist_has_a_bound_of_requests_but_while_it_grows_any_number_of_segments() {
     const MANY: usize = 4200;
     let certificate = Certificate::new();
+    let segments = "#EXTINF:1,\nnull.ts\n".repeat(5000);
+    let ended = format!("#EXTM3U\n#EXT-X-TARGETDURATION:3\n{segments}#EXT-X-ENDLIST\n");
+    // A packet that carries nothing: segments without a frame.
+    let packet = [&[0x47, 0x1f, 0xff, 0x10][..], &[0xff; 184]].concat().repeat(10);
     let one = "-f lavfi -i testsrc2=s=64x64:r=25:d=0.04 -c:v libx264";
     let segment = std::fs::read(clips::rendered("one.ts", one)).expect("readable");
     let mut playlist = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-PLAYLIST-TYPE:EVENT\n".to_owned();
@@ -174,10 +180,17 @@ fn a_playlist_that_grows_may_have_any_number_of_segments() {
         playlist += "#EXT-X-DISCONTINUITY\n#EXTINF:0.04,\none.ts\n";
     }
     let host = Host::start(&certificate, move |asked, out| match asked.path.as_str() {
+        "/null.ts" => out.ranged(asked, &packet, &[]),
+        "/ended.m3u8" => out.ranged(asked, ended.as_bytes(), &[]),
         "/one.ts" => out.whole(&segment),
         _ => out.whole(playlist.as_bytes()),
     });
     let server = setup(&certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true").start();
+    let many = [(host.url("/ended.m3u8"), "too large: more than 4096 requests")];
+    refused(&server, &server.create_run(), many);
+    let (requests, connections) = (host.asked().len(), host.connections());
+    // Which side is done with a connection first decides how often.
+    assert!(connections < requests / 2, "{requests} requests over {connections} connections");
     let run = record(&server, &host.url("/live.m3u8"));
     wait_until("all of its frames but those that wait for the next", || {
         let active = server.get(&format!("/v1/runs/{run}")).json()["active_job"].take();

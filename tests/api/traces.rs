@@ -25,8 +25,8 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::{
-    api::{reason::finding, remote_hls::hex},
-    support::{Server, Setup, model::Model, wait_until},
+    api::reason::finding,
+    support::{Server, Setup, hex, model::Model, wait_until},
 };
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";

@@ -23,7 +23,6 @@ use crate::{
     api::{
         jobs::long,
         reason::{MODEL, finding},
-        remote_hls::hex,
         uploads::upload,
         webhooks,
     },
@@ -31,6 +30,7 @@ use crate::{
         BOB, Server, Setup,
         clock::{Clock, epoch_now},
         files::contents,
+        hex,
         model::Model,
         receiver::Receiver,
         seed, setting, wait_until,

@@ -464,6 +464,10 @@ pub fn assert_has(found: &Value, expected: &Value) {
     }
 }
 
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 pub fn this_test() -> String {
     std::thread::current().name().unwrap_or("a test").to_owned()
 }
