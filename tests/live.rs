@@ -11,4 +11,3 @@ mod loss;
 mod memory;
 mod nodes;
 mod receiver;
-mod start;

@@ -1,4 +1,4 @@
-//! Sessions of two owners, and the death of the media worker of one.
+//! Media workers of sessions: before the first picture, of two owners, and the death of that of one.
 
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
@@ -13,13 +13,23 @@ fn ended(server: &Server, end: &str) -> f64 {
 }
 
 #[test]
-fn a_killed_media_worker_ends_its_own_sessions_and_no_others() {
+fn a_media_worker_starts_before_the_first_picture_and_a_killed_one_ends_its_own_sessions_alone() {
     let Some(sightline) = sightline() else { return };
     let file = clip::scenes("A", 2);
     let server = Setup::temporary().start();
     let publish = |options: &[&str]| {
         Publication::start(&sightline, &server, &file, &json!({}), &[&["--loop"], options].concat())
     };
+    let is = |series, value| server.metric(series) == value;
+    assert!(is("service_live_workers", 0.0));
+    // The publisher connects, and no packet of a picture arrives.
+    let early = publish(&["--loss", "100"]);
+    wait_until("a connection", || is("service_live_connected_total", 1.0));
+    wait_until("a worker", || is("service_live_workers", 1.0));
+    assert!(is("service_live_pictures_total", 0.0));
+    drop(early);
+    wait_until("its end", || is("service_live_workers", 0.0));
+
     let (first, second) = (publish(&[]), publish(&[]));
     for run in [&first.run, &second.run] {
         let shown = || server.payloads(run, "keyframe_stored").pop();
