@@ -304,13 +304,21 @@ impl Own {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_replaced_while_the_server_runs_is_filled_from_the_start() {
+async fn a_database_may_be_restored_refuse_an_event_or_be_replaced_while_the_server_runs() {
     let postgres = Postgres::start();
-    let own = Own::start(Scope::Descriptions, &postgres.url());
+    for check in [restored, refusing, replaced] {
+        let own = Own::start(Scope::Descriptions, &postgres.url());
+        postgres.wait_for("SELECT to_regclass('sightline_skipped') IS NOT NULL", "t");
+        check(&postgres, &own);
+        postgres.sql("DELETE FROM sightline_events");
+    }
+}
+
+/// One that is replaced is filled from the start.
+fn replaced(postgres: &Postgres, own: &Own) {
     own.append(&["a", "b"]);
     let is_there = "SELECT to_regclass('sightline_skipped') IS NOT NULL";
     let all = "SELECT count(*), min(seq), max(seq) FROM sightline_events";
-    postgres.wait_for(is_there, "t");
     postgres.wait_for(all, "2|1|2");
     // An empty one in its place.
     postgres.sql(
@@ -327,11 +335,8 @@ async fn a_database_that_is_replaced_while_the_server_runs_is_filled_from_the_st
     postgres.wait_for(all, "4|1|4");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn rows_that_a_restore_takes_back_while_the_server_runs_are_copied_again() {
-    let postgres = Postgres::start();
-    let own = Own::start(Scope::Descriptions, &postgres.url());
-    postgres.wait_for(IS_THERE, "t");
+/// Rows that a restore takes back are copied again.
+fn restored(postgres: &Postgres, own: &Own) {
     for (text, count) in [("one", "3"), ("two", "6")] {
         own.append(&[text; 3]);
         postgres.wait_for(COUNT, count);
@@ -347,11 +352,8 @@ async fn rows_that_a_restore_takes_back_while_the_server_runs_are_copied_again()
     assert_eq!(postgres.sql("SELECT max(seq) FROM sightline_events"), "8");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_event_that_the_database_never_takes_is_listed_and_passed() {
-    let postgres = Postgres::start();
-    let own = Own::start(Scope::Descriptions, &postgres.url());
-    postgres.wait_for("SELECT to_regclass('sightline_skipped') IS NOT NULL", "t");
+/// An event that the database never takes is listed and passed.
+fn refusing(postgres: &Postgres, own: &Own) {
     postgres.sql(
         "ALTER TABLE sightline_events ADD CONSTRAINT edible \
          CHECK (payload::text NOT LIKE '%poison%')",
