@@ -68,15 +68,16 @@ fn load(program: &Path, served: &Served, profile: &Path, arguments: &[&str], pag
 }
 
 #[test]
-fn chromium_speaks_http3_when_told_to() {
+fn chromium_speaks_http3_when_told_to_and_finds_it_by_itself() {
     let Some(program) = chromium() else { return };
     let (dir, served) = served();
     // Nothing but HTTP/3 is at this port.
     let origin = format!("localhost:{}", served.client.udp.port());
     let forced = format!("--origin-to-force-quic-on={origin}");
     let page = format!("https://{origin}/v1/health");
-    let shown = load(&program, &served, &dir.path().join("profile"), &[&forced], &page);
+    let shown = load(&program, &served, &dir.path().join("told"), &[&forced], &page);
     assert!(shown.contains(r#"{"status":"ok"}"#), "{shown}");
+    finds_http3(&program, &served, dir.path());
 }
 
 /// Number of events of this name in the browser's own log.
@@ -87,11 +88,8 @@ fn logged(log: &Value, name: &str) -> usize {
     events.iter().filter(|event| event["type"] == *number).count()
 }
 
-#[test]
-fn chromium_finds_http3_by_itself() {
-    let Some(program) = chromium() else { return };
-    let (dir, served) = served();
-    let page = dir.path().join("page.html");
+fn finds_http3(program: &Path, served: &Served, dir: &Path) {
+    let page = dir.join("page.html");
     let port = served.client.tcp.port();
     let script = format!(
         "<body><script>(async () => {{
@@ -103,13 +101,13 @@ fn chromium_finds_http3_by_itself() {
         }})();</script></body>"
     );
     std::fs::write(&page, script).expect("written");
-    let log = dir.path().join("net.json");
+    let log = dir.join("net.json");
     let log_to = format!("--log-net-log={}", log.display());
     // Of another port: a host in this list needs no public certificate for QUIC.
     let arguments =
         ["--origin-to-force-quic-on=localhost:9", "--virtual-time-budget=60000", &log_to];
     let url = format!("file://{}", page.display());
-    let shown = load(&program, &served, &dir.path().join("profile"), &arguments, &url);
+    let shown = load(program, served, &dir.join("profile"), &arguments, &url);
     assert!(shown.contains("all was asked"), "{shown}");
     let log: Value = serde_json::from_slice(&std::fs::read(&log).expect("there")).expect("JSON");
     let [first, later] = ["HTTP2", "QUIC"]

@@ -16,8 +16,14 @@ async fn create_run(requests: &mut SendRequest) -> String {
 }
 
 #[test]
-fn events_arrive_as_they_happen_in_a_stream_and_a_poll() {
-    let (_dir, served) = served();
+fn answers_come_bit_by_bit_and_several_at_once_and_those_that_have_begun_outlive_a_stop() {
+    let (_dir, mut served) = served();
+    events_arrive_as_they_happen_in_a_stream_and_a_poll(&served);
+    many_requests_share_a_connection_and_outlive_a_change_of_address(&served);
+    a_stopped_server_finishes_what_it_has_begun(&mut served);
+}
+
+fn events_arrive_as_they_happen_in_a_stream_and_a_poll(served: &Served) {
     served.client.runtime.block_on(async {
         let (_quic, mut requests) = served.client.http3().await;
         let run = create_run(&mut requests).await;
@@ -57,9 +63,7 @@ fn events_arrive_as_they_happen_in_a_stream_and_a_poll() {
     });
 }
 
-#[test]
-fn many_requests_share_a_connection_and_outlive_a_change_of_address() {
-    let (_dir, served) = served();
+fn many_requests_share_a_connection_and_outlive_a_change_of_address(served: &Served) {
     served.client.runtime.block_on(async {
         let endpoint = served.client.endpoint(TransportConfig::default());
         let quic = served.client.connect(&endpoint).await;
@@ -80,10 +84,8 @@ fn many_requests_share_a_connection_and_outlive_a_change_of_address() {
     });
 }
 
-#[test]
-fn a_stopped_server_finishes_what_it_has_begun() {
-    let (_dir, mut served) = served();
-    let Served { client, server, .. } = &mut served;
+fn a_stopped_server_finishes_what_it_has_begun(served: &mut Served) {
+    let Served { client, server, .. } = served;
     client.runtime.block_on(async {
         let (quic, mut requests) = client.http3().await;
         let run = create_run(&mut requests).await;
