@@ -72,7 +72,7 @@ mod slow;
 mod small_stills;
 mod smuggling;
 mod source;
-mod stream;
+pub mod stream;
 mod summaries;
 mod thresholds;
 mod tickets;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use media::RunId;
-use reqwest::blocking::{Client, Response};
+use reqwest::blocking::Response;
 use serde_json::{Value, json};
 
 use crate::support::{ALICE, BOB, Server, Setup, seed, wait_until};
@@ -26,12 +26,9 @@ fn open(server: &Server, path: &str, last: Option<&str>) -> Response {
 }
 
 fn open_as(server: &Server, key: &str, path: &str, last: Option<&str>) -> Response {
-    let client = Client::builder().timeout(Duration::from_secs(60)).build().expect("a client");
-    let mut request = client.get(format!("http://{}{path}", server.addr()));
-    if let Some(last) = last {
-        request = request.header("last-event-id", last);
-    }
-    request.header("x-api-key", server.key(key)).send().expect("an answer")
+    let call = server.call("GET", path).key(Some(key));
+    let call = last.into_iter().fold(call, |call, last| call.header("last-event-id", last));
+    call.open().expect("an answer")
 }
 
 impl Stream {
@@ -72,6 +69,11 @@ impl Stream {
 
     pub fn event(&mut self) -> Told {
         self.next().expect("an event")
+    }
+
+    /// Reads on behind the next event of this kind.
+    pub fn wait_for(&mut self, kind: &str) {
+        while self.event().event != kind {}
     }
 }
 

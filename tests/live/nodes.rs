@@ -1,21 +1,22 @@
 //! Three servers behind the proxies of `deploy/proxy`: where requests go, and what a node that ends takes with it.
 
-use std::{
-    collections::BTreeMap,
-    io::{BufRead, BufReader},
-    path::Path,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use reqwest::blocking::{Client, RequestBuilder};
+use reqwest::blocking::Client;
 use serde_json::{Value, json};
 
-use crate::support::{
-    ALICE, PATIENCE, Server, Setup, eventually, setting, wait_until,
-    whip::{
-        Publication, clip,
-        proxies::{Kind, Proxy},
-        sightline,
+use crate::{
+    api::{
+        stream::Stream,
+        uploads::{TYPE, file_form},
+    },
+    support::{
+        Server, Setup, eventually, setting, wait_until,
+        whip::{
+            Publication, clip,
+            proxies::{Kind, Proxy},
+            sightline,
+        },
     },
 };
 
@@ -28,7 +29,8 @@ struct Fleet {
     setups: [Setup; 3],
     servers: [Server; 3],
     proxy: Proxy,
-    client: Client,
+    /// What clients see of them.
+    front: Server,
 }
 
 fn node(id: &str) -> usize {
@@ -49,42 +51,16 @@ impl Fleet {
             setup.var("SERVICE_BIND_ADDR", address)
         });
         let proxy = Proxy::start(kind, &addresses)?;
-        // A proxy that reads its configuration anew closes idle connections, some as they are asked.
-        let client = Client::builder().no_proxy().timeout(PATIENCE).pool_max_idle_per_host(0);
-        let client = client.build().expect("a client");
-        let fleet = Fleet { setups, servers, proxy, client };
+        let front = format!("http://{}", proxy.address());
+        let front = Server::at(front, Client::builder().no_proxy());
         // HAProxy takes nodes for ready until it has asked them, nginx until they refuse.
-        wait_until("ready nodes", || fleet.call("GET", "/v1/ready", &Value::Null).0 == 200);
-        Some(fleet)
-    }
-
-    /// Alice's request through the proxy.
-    fn request(&self, method: &str, path: &str) -> RequestBuilder {
-        let url = format!("http://{}{path}", self.proxy.address());
-        let method = method.parse().expect("a method");
-        self.client.request(method, url).header("x-api-key", ALICE)
-    }
-
-    /// Its status and body.
-    fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
-        let call = self.request(method, path);
-        let call = if body.is_null() { call } else { call.json(body) };
-        let answer = call.send().expect("an answer");
-        (answer.status().as_u16(), answer.json().unwrap_or_default())
-    }
-
-    fn get(&self, path: &str) -> (u16, Value) {
-        self.call("GET", path, &Value::Null)
+        wait_until("ready nodes", || front.get("/v1/ready").status == 200);
+        Some(Fleet { setups, servers, proxy, front })
     }
 
     /// New runs, and how many of them each node has.
     fn create(&self, count: usize) -> (Vec<String>, [usize; 3]) {
-        let create = |_| {
-            let (status, body) = self.call("POST", "/v1/runs", &json!({}));
-            assert_eq!(status, 200, "{body}");
-            body["run_id"].as_str().expect("an id").to_owned()
-        };
-        let runs: Vec<String> = (0..count).map(create).collect();
+        let runs: Vec<String> = (0..count).map(|_| self.front.create_run()).collect();
         let mut spread = [0; 3];
         runs.iter().for_each(|run| spread[node(run)] += 1);
         (runs, spread)
@@ -103,9 +79,8 @@ impl Fleet {
 
     /// The decided frames of a live run, by its node.
     fn frames(&self, run: &str) -> u64 {
-        let (status, body) = self.get(&format!("/v1/runs/{run}/signals?max_points=2"));
-        assert_eq!(status, 200, "{run}: {body}");
-        body["frames"].as_u64().expect("a count")
+        let signals = self.front.get(&format!("/v1/runs/{run}/signals?max_points=2")).assert_ok();
+        signals.json()["frames"].as_u64().expect("a count")
     }
 
     /// Every one of these live runs goes on.
@@ -124,11 +99,10 @@ fn routed_by_path(fleet: &Fleet) {
         Some(fleet.create(9)).filter(|(_, spread)| spread.iter().all(|&count| count >= 2))
     });
     for run in &runs {
-        let (status, body) = fleet.get(&format!("/v1/runs/{run}"));
-        assert_eq!((status, &body["run_id"]), (200, &json!(run)));
+        assert_eq!(fleet.front.record(run)["run_id"], *run);
     }
     for (at, tag) in TAGS.iter().enumerate() {
-        let listed = fleet.get(&format!("/nodes/{tag}/v1/runs?limit=1000")).1;
+        let listed = fleet.front.get(&format!("/nodes/{tag}/v1/runs?limit=1000")).json();
         let listed = listed.as_array().expect("a list").iter();
         let listed: Vec<&str> = listed.filter_map(|run| run["run_id"].as_str()).collect();
         assert!(
@@ -137,36 +111,29 @@ fn routed_by_path(fleet: &Fleet) {
         );
     }
     let path = format!("/nodes/{}/v1/runs?limit=1", TAGS[node(&runs[0])]);
-    let page = fleet.request("GET", &path).send().expect("an answer");
-    let link = page.headers()["link"].to_str().expect("text");
-    assert!(link.starts_with(&format!("<{path}")), "{link}");
+    let next = fleet.front.get(&path).next_page().expect("a link");
+    assert!(next.starts_with(&path), "{next}");
     let unknown = "/v1/runs/run-ffff0123456789abcdef0123456789ab";
     for path in [unknown.to_owned(), format!("/nodes/ffff{unknown}")] {
-        assert_eq!(fleet.get(&path).0, 404, "{path}");
+        assert_eq!(fleet.front.get(&path).status, 404, "{path}");
     }
 
     // An upload, the run that reads it and its job are of one node.
-    let part = reqwest::blocking::multipart::Part::file(clip::scenes("A", 2)).expect("a clip");
-    let form = reqwest::blocking::multipart::Form::new().part("file", part);
-    let path = format!("/nodes/{}/v1/upload", TAGS[1]);
-    let sent = fleet.request("POST", &path).multipart(form).send();
-    let uploaded: Value = sent.expect("sent").json().expect("JSON");
+    let form = file_form("a.mp4", &std::fs::read(clip::scenes("A", 2)).expect("a clip"));
+    let upload = fleet.front.call("POST", &format!("/nodes/{}/v1/upload", TAGS[1]));
+    let uploaded = upload.header("content-type", TYPE).body(form).send().json();
     let name = uploaded["file_name"].as_str().unwrap_or_default();
     assert_eq!(name.get(..4), Some(TAGS[1]), "{uploaded}");
-    let file = fleet.request("GET", &format!("/v1/files/{name}")).send();
-    assert_eq!(file.expect("an answer").status(), 200);
+    fleet.front.get(&format!("/v1/files/{name}")).assert_ok();
     let run = runs.iter().find(|run| node(run) == 1).expect("a run");
     let ingest = json!({ "source_uri": uploaded["file_path"], "max_frames": 5 });
-    let (status, body) = fleet.call("POST", &format!("/v1/runs/{run}/ingest"), &ingest);
-    assert_eq!(status, 200, "{body}");
+    fleet.front.post_run(run, "ingest", &ingest).assert_ok();
 
     // An event and a long poll are answered while their streams are open.
-    let stream = fleet.request("GET", &format!("/v1/runs/{run}/events/stream")).send();
-    let mut lines =
-        BufReader::new(stream.expect("an answer")).lines().map(|line| line.expect("a line"));
-    assert!(lines.any(|line| line == "event: frames_decoded"), "the stream ended");
-    assert_eq!(fleet.call("POST", &format!("/v1/runs/{run}/keepalive"), &json!({})).0, 200);
-    assert!(lines.any(|line| line == "event: keepalive_refreshed"), "the stream ended");
+    let mut stream = Stream::open(&fleet.front, &format!("/v1/runs/{run}/events/stream"), None);
+    stream.wait_for("frames_decoded");
+    fleet.front.post_run(run, "keepalive", &json!({})).assert_ok();
+    stream.wait_for("keepalive_refreshed");
 }
 
 /// New runs keep away from the node that has work, however it came there.
@@ -213,11 +180,11 @@ fn sessions_outlive_other_nodes(fleet: &mut Fleet, sightline: &Path) {
     let told: Vec<Vec<Value>> = lost.iter().map(|run| fleet.servers[1].events(run)).collect();
     fleet.servers[1].kill();
     fleet.takes_new([false, false, true]);
-    assert!([502, 503].contains(&fleet.get(&format!("/v1/runs/{}", lost[0])).0));
+    assert!([502, 503].contains(&fleet.front.get(&format!("/v1/runs/{}", lost[0])).status));
     fleet.all_live(&[of(0), of(2)].concat());
     fleet.servers[1] = fleet.setups[1].start();
     for (run, told) in lost.iter().zip(told) {
-        wait_until("its run", || fleet.get(&format!("/v1/runs/{run}")).0 == 200);
+        wait_until("its run", || fleet.front.get(&format!("/v1/runs/{run}")).status == 200);
         let events = fleet.servers[1].events(run);
         assert_eq!(events[..told.len()], told[..], "{run}");
         assert_eq!(fleet.servers[1].payloads(run, "run_failed").len(), 1, "{run}");
@@ -229,7 +196,7 @@ fn sessions_outlive_other_nodes(fleet: &mut Fleet, sightline: &Path) {
     fleet.servers[0].wait(Duration::from_secs(60));
     fleet.servers[0] = fleet.setups[0].start();
     for run in of(0) {
-        let (_, body) = fleet.get(&format!("/v1/runs/{run}"));
+        let body = fleet.front.record(run);
         assert!(
             ["failed", "completed"].contains(&body["status"].as_str().unwrap_or_default()),
             "{body}"

@@ -1,6 +1,6 @@
 //! A request to a [`Server`], put together field by field.
 
-use reqwest::blocking::Body;
+use reqwest::blocking::{Body, Response};
 use serde_json::Value;
 
 use super::{ALICE, Reply, Server};
@@ -56,6 +56,11 @@ impl<'a> Call<'a> {
     }
 
     pub fn try_send(self) -> reqwest::Result<Reply> {
+        Reply::read(self.open()?)
+    }
+
+    /// Sends it, and leaves the body to be read as it comes.
+    pub fn open(self) -> reqwest::Result<Response> {
         let method = self.method.parse().expect("a method");
         let url = format!("{}{}", self.server.base, self.path);
         let mut request = self.server.client.request(method, url);
@@ -68,6 +73,6 @@ impl<'a> Call<'a> {
         if let Some(body) = self.body {
             request = request.body(body);
         }
-        Reply::read(request.send()?)
+        request.send()
     }
 }

@@ -34,7 +34,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use reqwest::blocking::Client;
+use reqwest::blocking::{Client, ClientBuilder};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -261,12 +261,17 @@ pub struct Server {
 
 impl Server {
     fn new(child: Option<Running>, guest: Option<usize>, addr: &str) -> Server {
+        Server { child, guest, ..Server::at(format!("http://{addr}"), Client::builder()) }
+    }
+
+    /// What answers at `base`, such as a proxy, to this client.
+    pub fn at(base: String, client: ClientBuilder) -> Server {
         // Whoever tests first installs it.
         rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
         // A kept connection may be one that the server is just closing.
-        let client = Client::builder().timeout(Duration::from_secs(120)).pool_max_idle_per_host(0);
+        let client = client.timeout(PATIENCE).pool_max_idle_per_host(0);
         let client = client.build().expect("a client");
-        Server { child, guest, base: format!("http://{addr}"), client, dir: None }
+        Server { child: None, guest: None, base, client, dir: None }
     }
 
     /// The same, for a test that has it read beneath [`clips`]: the clips are noted.
