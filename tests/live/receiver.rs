@@ -1,13 +1,8 @@
 //! A receiver of live video that has ended, and what the server says until there is another.
 
-use std::{
-    net::{SocketAddr, UdpSocket},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::UdpSocket, path::Path, sync::Arc, time::Duration};
 
-use reqwest::blocking::{Client, Response};
+use reqwest::blocking::Client;
 use sightline::{
     api::{self, App},
     app,
@@ -18,7 +13,7 @@ use tokio::runtime::Runtime;
 use transport::{Listener, ServerLimits, ServiceConfig, ShutdownSignals};
 use worker::WorkerProgram;
 
-use crate::support::{ALICE, eventually, sandbox, wait_until, whip::OFFER};
+use crate::support::{ALICE, Reply, Server, eventually, sandbox, wait_until, whip::OFFER};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_sightline-server");
 
@@ -26,8 +21,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_sightline-server");
 struct Here {
     runtime: Runtime,
     app: Arc<App>,
-    addr: SocketAddr,
-    client: Client,
+    server: Server,
 }
 
 impl Here {
@@ -60,20 +54,17 @@ impl Here {
             ));
             (app, addr)
         });
-        let client = Client::builder().timeout(Duration::from_secs(60)).pool_max_idle_per_host(0);
-        Here { runtime, app, addr, client: client.build().expect("a client") }
+        Here { runtime, app, server: Server::at(format!("http://{addr}"), Client::builder()) }
     }
 
-    fn ready(&self) -> Response {
-        let url = format!("http://{}/v1/ready", self.addr);
-        self.client.get(url).bearer_auth(ALICE).send().expect("an answer")
+    fn ready(&self) -> Reply {
+        self.server.get("/v1/ready")
     }
 
-    fn publish(&self) -> Response {
-        let url = format!("http://{}/v1/stream/whip", self.addr);
+    fn publish(&self) -> Reply {
         let offer = OFFER.replace("a=mid:0\r\n", "");
-        let call = self.client.post(url).bearer_auth(ALICE);
-        call.header("content-type", "application/sdp").body(offer).send().expect("an answer")
+        let call = self.server.call("POST", "/v1/stream/whip");
+        call.header("content-type", "application/sdp").body(offer).send()
     }
 
     /// Ends the receiver, and takes its address.
@@ -85,34 +76,24 @@ impl Here {
     }
 }
 
-/// The seconds after which to come again.
-fn again(response: &Response) -> u64 {
-    let after = response.headers().get("retry-after").expect("when to come again");
-    after.to_str().expect("text").parse().expect("seconds")
+/// Checks that `reply` is a refusal for now in these words.
+fn check_refused(reply: Reply, words: &str) {
+    let reply = reply.assert_status(503);
+    let after: u64 = reply.header("retry-after").parse().expect("seconds");
+    assert!(after > 0 && reply.text.contains(words), "{after} {}", reply.text);
 }
 
 #[test]
 fn until_there_is_a_receiver_again_the_server_is_not_ready_and_refuses_offers() {
     let dir = tempfile::tempdir().expect("a directory");
     let here = Here::start(dir.path());
-    assert_eq!(here.ready().status(), 200);
+    here.ready().assert_ok();
     let taken = here.take_its_place();
-
-    let refused = here.publish();
-    assert_eq!(refused.status(), 503);
-    assert!(again(&refused) > 0);
-    let said = refused.text().expect("words");
-    assert!(said.contains("WebRTC endpoint"), "{said}");
-
-    let unready = here.ready();
-    assert_eq!(unready.status(), 503);
-    assert!(again(&unready) > 0);
-    let said = unready.text().expect("words");
-    assert!(said.contains("live video is not received"), "{said}");
-
+    check_refused(here.publish(), "WebRTC endpoint");
+    check_refused(here.ready(), "live video is not received");
     drop(taken);
-    wait_until("it is ready", || here.ready().status() == 200);
-    assert_eq!(here.publish().status(), 201);
+    wait_until("it is ready", || here.ready().status == 200);
+    here.publish().assert_status(201);
     here.app.draining.cancel();
     here.runtime.shutdown_timeout(Duration::from_secs(10));
 }
