@@ -3,6 +3,8 @@
 //! The camera is Chromium's fake one: green with a clock and a brighter disc that fills clockwise
 //! from the right, over and over.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::support::{
@@ -80,12 +82,32 @@ fn every_codec_of_a_browser_is_decoded() {
 }
 
 #[test]
-fn a_browser_changes_size_codec_and_path_within_a_session() {
+fn a_browser_publishes_by_any_page_and_path_and_changes_both_within_a_session() {
     let Some(chromium) = chromium() else { return };
     let page = Page::serve();
     let server = setup(&page).start();
+    changed(&chromium, &page, &server);
+    estimated(&chromium, &page, &server);
+    behind_a_prefix(&chromium, &page, &server);
+    documented(&chromium, &page, &server);
+}
+
+/// The page of the documentation publishes a camera.
+fn documented(chromium: &Path, page: &Page, server: &Server) {
+    let newest = || server.get("/v1/runs").json()[0]["run_id"].clone();
+    let before = newest();
+    let _browser = page.open_documented(chromium, server);
+    let run = eventually("a run with a still", || {
+        let run = Some(newest()).filter(|run| *run != before)?.as_str()?.to_owned();
+        (!server.payloads(&run, "keyframe_stored").is_empty()).then_some(run)
+    });
+    assert!(!stills(server, &run).is_empty());
+}
+
+/// A browser changes size, codec and path within a session.
+fn changed(chromium: &Path, page: &Page, server: &Server) {
     let parameters = [("codecs", "VP8,VP9"), ("steps", "halve,recode,restart"), ("ms", "1500")];
-    let told = page.publish(&chromium, &server, &parameters);
+    let told = page.publish(chromium, server, &parameters);
     let stages = stages(&told);
     let [begun, halved, recoded, restarted] = &stages[..] else { panic!("{told}") };
     assert_eq!(count(&begun["width"]), 2 * count(&halved["width"]), "{told}");
@@ -93,7 +115,7 @@ fn a_browser_changes_size_codec_and_path_within_a_session() {
     assert_ne!(recoded["ufrag"], restarted["ufrag"], "{told}");
     assert!(count(&restarted["packets"]) > count(&recoded["packets"]), "{told}");
     let run = told["run"].as_str().expect("a run");
-    let widths: Vec<usize> = stills(&server, run).iter().map(|still| still.width).collect();
+    let widths: Vec<usize> = stills(server, run).iter().map(|still| still.width).collect();
     let (whole, half) = (count(&begun["width"]) as usize, count(&halved["width"]) as usize);
     assert!(widths.starts_with(&[whole]) && widths.ends_with(&[half]), "{widths:?}: {told}");
     let kinds = server.kinds(run);
@@ -107,13 +129,10 @@ fn a_browser_changes_size_codec_and_path_within_a_session() {
     assert_eq!(server.metric("service_live_pictures_damaged_total"), 0.0);
 }
 
-#[test]
-fn a_browser_finds_out_what_its_path_carries() {
-    let Some(chromium) = chromium() else { return };
-    let page = Page::serve();
-    let server = setup(&page).start();
+/// A browser finds out what its path carries.
+fn estimated(chromium: &Path, page: &Page, server: &Server) {
     let parameters = [("codecs", "VP8"), ("steps", "estimate"), ("ms", "500")];
-    let told = page.publish(&chromium, &server, &parameters);
+    let told = page.publish(chromium, server, &parameters);
     // Less than the 8 Mb/s that the server names: what the browser found by when its packets came.
     let found = stages(&told)[1]["foundBits"].as_f64().expect("an estimate");
     assert!(found > 500_000.0 && found < 8_000_000.0, "{told}");
@@ -138,34 +157,17 @@ fn a_browser_reaches_the_server_by_a_relay_alone() {
     assert!(!shown.is_empty(), "{told}");
 }
 
-#[test]
-fn a_browser_finds_its_session_behind_the_prefix_of_a_proxy() {
-    let Some(chromium) = chromium() else { return };
-    let page = Page::serve();
-    let server = setup(&page).start();
+/// A browser finds its session behind the prefix of a proxy.
+fn behind_a_prefix(chromium: &Path, page: &Page, server: &Server) {
     let Some(proxy) = Neighbour::proxy(server.addr()) else { return };
     let base = format!("http://{}/video", proxy.address());
     // A restart and the end are asked for at the address that the answer names.
     let parameters = [("codecs", "VP8"), ("steps", "restart"), ("ms", "1000")];
-    let told = page.publish_to(&chromium, &base, &parameters);
+    let told = page.publish_to(chromium, &base, &parameters);
     assert_eq!(stages(&told).len(), 2, "{told}");
     let session = told["session"].as_str().unwrap_or_default();
     assert!(session.starts_with(&format!("{base}/v1/stream/whip/sess-")), "{told}");
     let run = told["run"].as_str().expect("a run");
-    assert!(!stills(&server, run).is_empty(), "{told}");
+    assert!(!stills(server, run).is_empty(), "{told}");
     assert_eq!(server.kinds(run).last().map(String::as_str), Some("run_completed"));
-}
-
-#[test]
-fn the_page_of_the_documentation_publishes_a_camera() {
-    let Some(chromium) = chromium() else { return };
-    let page = Page::serve();
-    let server = setup(&page).start();
-    let _browser = page.open_documented(&chromium, &server);
-    let run = eventually("a run with a still", || {
-        let runs = server.get("/v1/runs").json();
-        let run = runs[0]["run_id"].as_str()?.to_owned();
-        (!server.payloads(&run, "keyframe_stored").is_empty()).then_some(run)
-    });
-    assert!(!stills(&server, &run).is_empty());
 }
