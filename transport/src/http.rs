@@ -115,11 +115,18 @@ pub async fn serve(
         });
     }
     drop(listener);
+    drain(&connections, &ends.cut, &cut).await
+}
+
+/// Waits for the open connections until `deadline`, and cuts those that are left.
+pub(crate) async fn drain(
+    connections: &TaskTracker,
+    deadline: &CancellationToken,
+    cut: &CancellationToken,
+) -> DrainReport {
     connections.close();
-    if ends.cut.run_until_cancelled(connections.wait()).await.is_some() {
-        return DrainReport { cut: 0 };
-    }
-    let left = connections.len();
+    let in_time = deadline.run_until_cancelled(connections.wait()).await.is_some();
+    let left = if in_time { 0 } else { connections.len() };
     cut.cancel();
     connections.wait().await;
     DrainReport { cut: left }

@@ -33,6 +33,7 @@ use crate::{
     TransportError,
     certificate::{CertificateError, ReloadingCertificate},
     connection_state::ConnectionActivity,
+    http::drain,
     respond::{TrackedBody, handle_request},
     timeouts::LEAST_BYTES,
 };
@@ -163,16 +164,12 @@ pub async fn serve_quic(
             connection.close(code(Code::H3_NO_ERROR), b"");
         });
     }
-    connections.close();
-    let in_time = ends.cut.run_until_cancelled(connections.wait()).await.is_some();
-    let left = if in_time { 0 } else { connections.len() };
-    cut.cancel();
-    connections.wait().await;
+    let report = drain(&connections, &ends.cut, &cut).await;
     // The closes are sent once the endpoint is idle; a vanished peer acknowledges none.
     if timeout(LEAVING, endpoint.wait_idle()).await.is_err() {
         tracing::debug!("some peers did not confirm the end of their connections");
     }
-    DrainReport { cut: left }
+    report
 }
 
 async fn shake_hands(incoming: Incoming) -> Option<quinn::Connection> {

@@ -14,7 +14,6 @@ mod corpora;
 #[path = "../../tests/support/corpus.rs"]
 mod corpus;
 pub mod egress;
-mod error;
 mod error_response;
 mod heads;
 mod http;
@@ -30,9 +29,8 @@ pub mod webrtc;
 
 pub use certificate::{CertificateError, CertificatePaths, ReloadingCertificate};
 pub use connection_limit::{ConnectionLimiter, ConnectionLimits, Peer};
-pub use error::TransportError;
 pub use error_response::ExtraHeaders;
 pub use http::{DrainReport, ServerLimits, ServiceConfig, ShutdownSignals, serve};
 #[cfg(feature = "http3")]
 pub use http3::{QuicListener, serve_quic};
-pub use listener::Listener;
+pub use listener::{Listener, TransportError};

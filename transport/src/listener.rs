@@ -6,10 +6,21 @@ use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_rustls::TlsAcceptor;
 
-use crate::{TransportError, certificate::ReloadingCertificate};
+use crate::certificate::{CertificateError, ReloadingCertificate};
 
 /// Length of the accept queue; the system may cap it.
 const BACKLOG: u32 = 4096;
+
+/// Error of starting a server.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each says it")]
+pub enum TransportError {
+    /// The address is in use, not local, or not permitted.
+    #[error("cannot listen on {addr}: {source}")]
+    Bind { addr: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+}
 
 /// Listening TCP socket.
 pub struct Listener {
