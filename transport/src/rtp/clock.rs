@@ -135,15 +135,6 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_takes_the_time_that_passed() {
-        let (mut clock, zero) = (RtpClock::default(), Instant::now());
-        assert_eq!(clock.ticks(500, zero), 0);
-        clock.restart(900, zero + Duration::from_secs(1));
-        assert_eq!(clock.ticks(900, zero + Duration::from_secs(1)), 90_000);
-        assert_eq!(clock.ticks(3900, zero + Duration::from_secs(1)), 93_000);
-    }
-
-    #[test]
     fn reports_give_wall_time() {
         let at = |seconds: u64| seconds << 32;
         let half = 1_u64 << 31;
