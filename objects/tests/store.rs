@@ -12,38 +12,27 @@ use support::{LIMIT, Size as _, World, content, key, soon, upload, whole};
 use timeline::RemoteFault;
 
 #[test]
-fn a_file_goes_there_and_back() {
+fn a_file_goes_there_and_back_and_a_large_one_in_parts() {
     let world = World::new();
     let stills = world.client("srv-1").folder("stills");
-    let sizes = [0, 1, 70_000, usize::try_from(PART_BYTES).expect("a size")];
+    let part = usize::try_from(PART_BYTES).expect("a size");
+    let sizes = [0, 1, 70_000, part, 2 * part + 11];
     let files: Vec<_> = (1..).zip(sizes).map(|(seed, size)| world.file(seed, size)).collect();
-    assert_eq!(stills.upload(&files, LIMIT), vec![Ok(()); 4]);
+    assert_eq!(stills.upload(&files, LIMIT), vec![Ok(()); 5]);
     for ((seed, size), (hash, _)) in (1..).zip(sizes).zip(&files) {
         assert_eq!(stills.size(hash), Ok(Some(size as u64)));
-        assert_eq!(whole(&*stills, hash).expect("there").expect("whole"), content(seed, size));
-        assert!(world.server.object(&key("stills", hash)).is_some());
+        let back = whole(&*stills, hash).expect("there").expect("whole");
+        assert!(back == content(seed, size), "{size} bytes came back as others");
+        assert!(world.server.object(&key("stills", hash)).is_some(), "{size} bytes");
     }
-    assert!(world.server.seen().iter().all(|seen| !seen.target.contains("uploads")));
+    let parts = world.server.seen().iter().filter(|s| s.target.contains("partNumber=")).count();
+    assert_eq!((parts, world.server.unfinished()), (3, 0), "of the last alone");
     assert_eq!(world.server.object("cameras/north/00a1/owner").as_deref(), Some(&b"srv-1"[..]));
     // Another folder does not have the files.
     let columns = world.client("srv-1").folder("columns");
     assert_eq!(columns.size(&files[2].0), Ok(None));
     assert!(whole(&*columns, &files[2].0).expect("an answer").is_none());
     assert!(stills.upload(&[], LIMIT).is_empty());
-}
-
-#[test]
-fn a_large_file_goes_in_parts() {
-    let world = World::new();
-    let columns = world.client("srv-1").folder("columns");
-    let size = 20 * 1024 * 1024 + 11;
-    let file = world.file(9, size);
-    upload(&*columns, &file).expect("stored");
-    let parts = world.server.seen().iter().filter(|s| s.target.contains("partNumber=")).count();
-    assert_eq!((parts, world.server.unfinished()), (3, 0));
-    assert_eq!(columns.size(&file.0), Ok(Some(size as u64)));
-    let back = whole(&*columns, &file.0).expect("there").expect("whole");
-    assert!(back == content(9, size), "other bytes came back");
 }
 
 #[test]
