@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    transport::webrtc::fuzz::hostile::stun(bytes);
+    transport::webrtc::fuzz::stun(bytes);
 });

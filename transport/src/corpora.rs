@@ -5,7 +5,7 @@ use proptest::{prelude::*, sample::Index};
 use crate::{
     corpus::{breaks, broken, corpus},
     egress, rtp,
-    webrtc::fuzz::{self, hostile},
+    webrtc::fuzz,
 };
 
 /// Name of a corpus, its digest, and the least that each entry yields: one that is rejected would test little
@@ -16,12 +16,12 @@ const TARGETS: [Target; 9] = [
     ("answer", egress::fuzz::answer, 3),
     ("packets", rtp::fuzz::packets, 2),
     ("arrivals", fuzz::arrivals, 4),
-    ("offer", hostile::offer, 1),
-    ("fragment", hostile::fragment, 1),
-    ("stun", hostile::stun, 1),
-    ("dtls", hostile::dtls, 1),
-    ("srtp", hostile::srtp, 1),
-    ("rtcp", hostile::control, 1),
+    ("offer", fuzz::offer, 1),
+    ("fragment", fuzz::fragment, 1),
+    ("stun", fuzz::stun, 1),
+    ("dtls", fuzz::dtls, 1),
+    ("srtp", fuzz::srtp, 1),
+    ("rtcp", fuzz::control, 1),
 ];
 
 #[test]

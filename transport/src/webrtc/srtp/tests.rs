@@ -4,7 +4,7 @@ use rtc_dtls::crypto_provider::{RTCCryptoProvider as _, providers::AwsLcRsProvid
 use rtc_srtp::{context::Context, protection_profile::ProtectionProfile};
 
 use super::*;
-use crate::webrtc::fuzz::hostile::material;
+use crate::webrtc::fuzz::material;
 
 /// Returns contexts of `rtc-srtp` with the client's and with the server's keys.
 pub(in crate::webrtc) fn contexts(profile: SrtpProfile, material: &[u8]) -> (Context, Context) {
