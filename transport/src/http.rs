@@ -22,7 +22,7 @@ use crate::{
     error_response::{self, ExtraHeaders},
     listener::Listener,
     respond::{HEADERS_MAX, handle_request},
-    timeouts::{TimeoutStream, Times},
+    timeouts::TimeoutStream,
 };
 
 /// Flow-control window of a request body on HTTP/2, in bytes.
@@ -245,7 +245,8 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let retire = stop.child_token();
     let stream = TimeoutStream::new(
         stream,
-        Times { idle: limits.idle, header: limits.header, first_header },
+        limits,
+        first_header,
         Arc::clone(&activity),
         retire.clone(),
         site.refusal_headers,

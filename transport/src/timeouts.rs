@@ -13,7 +13,6 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -25,6 +24,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    ServerLimits,
     connection_state::ConnectionActivity,
     error_response::{self, ExtraHeaders},
     heads::{Ambiguous, Heads, PREFACE},
@@ -41,7 +41,9 @@ const REFUSED_BYTES: usize = 64 << 10;
 /// that is too slow or has no certain end.
 pub(crate) struct TimeoutStream<S> {
     stream: S,
-    times: Times,
+    limits: ServerLimits,
+    /// Deadline of the first head, if a handshake came before it.
+    first_header: Option<Instant>,
     activity: Arc<ConnectionActivity>,
     heads: Heads,
     /// First bytes, by which the version was told, and those of them that are still to be returned.
@@ -62,17 +64,6 @@ pub(crate) struct TimeoutStream<S> {
     refusal: Option<Refusal>,
 }
 
-/// Timeouts of a peer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
-    /// Longest time between two bytes.
-    pub idle: Duration,
-    /// Longest time from the first byte of a head to its last.
-    pub header: Duration,
-    /// Deadline of the first head, if a handshake came before it.
-    pub first_header: Option<Instant>,
-}
-
 /// Replacement of a refusal written by hyper by one with the site's headers.
 struct Refusal {
     /// Bytes of the replacement left to send.
@@ -84,7 +75,8 @@ struct Refusal {
 impl<S> TimeoutStream<S> {
     pub(crate) fn new(
         stream: S,
-        times: Times,
+        limits: ServerLimits,
+        first_header: Option<Instant>,
         activity: Arc<ConnectionActivity>,
         retire: CancellationToken,
         refusal_headers: ExtraHeaders,
@@ -92,7 +84,8 @@ impl<S> TimeoutStream<S> {
         let heard = Instant::now();
         TimeoutStream {
             stream,
-            times,
+            limits,
+            first_header,
             activity,
             heads: Heads::new(),
             first: [0; PREFACE.len()],
@@ -100,7 +93,7 @@ impl<S> TimeoutStream<S> {
             is_ambiguous: false,
             is_refused: false,
             heard,
-            clock: Box::pin(sleep_until(heard + times.idle)),
+            clock: Box::pin(sleep_until(heard + limits.idle)),
             stuck: None,
             retire,
             refusal_headers,
@@ -110,10 +103,10 @@ impl<S> TimeoutStream<S> {
 
     /// Returns the deadline of the incomplete head or of the first one.
     fn head_due(&self) -> Option<Instant> {
-        let first = self.times.first_header.filter(|_| self.activity.started() == 0);
+        let first = self.first_header.filter(|_| self.activity.started() == 0);
         let free = Instant::from_std(self.activity.changed());
         let waits = self.heads.is_http2() || !self.activity.is_busy();
-        let begun = self.heads.due(free, self.times.header).filter(|_| waits);
+        let begun = self.heads.due(free, self.limits.header).filter(|_| waits);
         first.into_iter().chain(begun).min()
     }
 }
@@ -135,7 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimeoutStream<S> {
             }
             return Poll::Ready(Ok(()));
         }
-        let idle = self.times.idle;
+        let idle = self.limits.idle;
         if self.activity.stalled() > 2 * idle {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
@@ -264,7 +257,7 @@ impl<S: AsyncWrite + Unpin> TimeoutStream<S> {
             self.stuck = None;
             return outcome;
         }
-        let idle = self.times.idle;
+        let idle = self.limits.idle;
         ready!(self.stuck.get_or_insert_with(|| Box::pin(sleep(idle))).as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

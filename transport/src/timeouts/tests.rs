@@ -6,10 +6,8 @@ use tokio::io::{AsyncWriteExt, duplex};
 use super::*;
 
 fn watched<S>(stream: S) -> TimeoutStream<S> {
-    let idle = Duration::from_secs(30);
-    let times = Times { idle, header: idle, first_header: None };
     let (activity, retire) = (ConnectionActivity::new(), CancellationToken::new());
-    TimeoutStream::new(stream, times, activity, retire, HeaderMap::new)
+    TimeoutStream::new(stream, ServerLimits::default(), None, activity, retire, HeaderMap::new)
 }
 
 #[tokio::test]
