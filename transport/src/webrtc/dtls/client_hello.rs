@@ -171,26 +171,6 @@ mod tests {
         bytes
     }
 
-    fn hello(profiles: &[u16]) -> Vec<u8> {
-        let mut body = vec![254, 253];
-        body.extend_from_slice(&[7; 32]);
-        body.extend_from_slice(&[0, 0, 0, 2, 0xC0, 0x2B, 1, 0]);
-        let list = 2 * profiles.len() as u8;
-        body.extend_from_slice(&[0, 13 + list, 0, 23, 0, 0, 0, 14, 0, list + 3, 0, list]);
-        profiles.iter().for_each(|profile| body.extend_from_slice(&profile.to_be_bytes()));
-        body.push(0);
-        record(HANDSHAKE, 0, &fragment(CLIENT_HELLO, &body))
-    }
-
-    #[test]
-    fn gcm_is_found_where_it_is_offered() {
-        assert!(offers_gcm(&hello(&[1, 8, 7])));
-        assert!(!offers_gcm(&hello(&[1, 8])));
-        assert!(!offers_gcm(&hello(&[])));
-        assert!(!offers_gcm(&hello(&[7])[..60]), "cut before the extensions");
-        assert!(!offers_gcm(b""));
-    }
-
     /// Returns content type, epoch and content of each record.
     fn records(datagram: &[u8]) -> Vec<(u8, u8, Vec<u8>)> {
         let mut rest = datagram;
