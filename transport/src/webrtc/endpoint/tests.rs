@@ -182,11 +182,14 @@ fn handles_refuse_what_they_cannot_do() {
 #[test]
 fn a_port_that_is_dropped_ends_its_sessions_and_its_thread() {
     let port = WebRtcEndpoint::open(settings()).expect("opened");
-    let mut live = Live::new(&port);
+    let (mut live, half_open) = (Live::new(&port), Live::new(&port));
     live.connect();
     assert_eq!(live.next_told(), SessionEvent::Connected);
     drop(port);
-    assert_eq!(live.next_told(), SessionEvent::Failed(crate::webrtc::SessionFailure::PortEnded));
+    for live in [&live, &half_open] {
+        let expected = SessionEvent::Failed(crate::webrtc::SessionFailure::PortEnded);
+        assert_eq!(live.next_told(), expected);
+    }
     assert_eq!(live.session.patch("candidate:", None).err(), Some(SdpFragError::Ended));
 }
 

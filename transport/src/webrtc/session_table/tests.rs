@@ -181,9 +181,16 @@ impl World {
 #[test]
 fn a_publisher_connects_without_waiting_and_its_pictures_come_out() {
     let mut world = World::new();
-    let mut pair = world.pair(1);
+    // Its first check overtakes the command that opens the session.
+    let mut pair = world.offered(1, Record);
+    assert_eq!(pair.reached(), 0, "an answer may never arrive");
+    for nominates in [false, true] {
+        world.check(&mut pair, nominates);
+        assert_eq!((pair.reached(), pair.told()), (1, vec![]), "there are no keys");
+    }
     world.connect(&mut pair);
-    assert_eq!(pair.told(), [SessionEvent::Connected]);
+    assert_eq!((pair.reached(), pair.told()), (1, vec![SessionEvent::Connected]));
+    assert_eq!(world.refused(DropReason::StunUnknownUser), 0);
     assert_eq!(pair.client.keyframes_asked, 1, "a keyframe is asked for with the keys");
     for at in 0..40 {
         world.picture(&mut pair, at == 0);
@@ -199,15 +206,6 @@ fn a_publisher_connects_without_waiting_and_its_pictures_come_out() {
     world.pass(&mut pair, Duration::from_secs(1));
     assert!(pair.client.reports.len() >= 2);
     assert!(pair.client.reports.iter().all(|lost| *lost == 0));
-}
-
-#[test]
-fn a_check_that_overtakes_its_session_is_answered() {
-    let mut world = World::new();
-    let mut pair = world.offered(1, Record);
-    world.connect(&mut pair);
-    assert_eq!(pair.told(), [SessionEvent::Connected]);
-    assert_eq!(world.refused(DropReason::StunUnknownUser), 0);
 }
 
 #[test]
@@ -229,19 +227,6 @@ fn nothing_is_learned_without_the_password() {
     world.bring(&mut pair, vec![right]);
     assert_eq!(pair.client.checked, 1);
     assert_eq!(world.sessions.addresses.len(), 1);
-}
-
-#[test]
-fn a_sink_hears_of_its_peer_before_there_are_keys_and_once() {
-    let mut world = World::new();
-    let mut pair = world.pair(1);
-    assert_eq!(pair.reached(), 0, "an answer may never arrive");
-    for nominates in [false, true] {
-        world.check(&mut pair, nominates);
-        assert_eq!((pair.reached(), pair.told()), (1, vec![]));
-    }
-    world.connect(&mut pair);
-    assert_eq!((pair.reached(), pair.told()), (1, vec![SessionEvent::Connected]));
 }
 
 #[test]
@@ -549,19 +534,4 @@ fn a_restart_moves_to_a_new_address_and_media_never_stops() {
     assert_eq!(world.sessions.users.len(), 1, "the old user fragment is retired");
     world.pass(&mut pair, Duration::from_secs(1));
     assert!(!pair.client.reports.is_empty(), "feedback goes to the new address");
-}
-
-#[test]
-fn a_port_that_ends_tells_every_sink() {
-    let mut world = World::new();
-    let mut pair = world.pair(1);
-    world.connect(&mut pair);
-    let half_open = world.pair(2);
-    world.sessions.end(world.now);
-    assert_eq!(
-        pair.told(),
-        [SessionEvent::Connected, SessionEvent::Failed(SessionFailure::PortEnded)]
-    );
-    assert_eq!(half_open.told(), [SessionEvent::Failed(SessionFailure::PortEnded)]);
-    assert_eq!(world.shared.counts.sessions(), 0);
 }
