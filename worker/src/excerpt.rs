@@ -6,6 +6,7 @@
 use std::{
     fs::File,
     io::{self, Write},
+    mem,
     ops::{ControlFlow, Range},
     os::fd::AsFd,
     sync::Arc,
@@ -17,7 +18,8 @@ use decode::ExcerptStart;
 use crate::{
     CancelToken, Supervisor, WorkerError, WorkerLimits,
     control_socket::ControlSocket,
-    process::{SocketState as Link, WorkerLifetime, WorkerProcess},
+    input_provider::file_len,
+    process::{WorkerLifetime, WorkerProcess},
     protocol::{InputSource, WorkerReply, WorkerRequest},
     source::{self, Place, SourceErrorCell},
     watchdog::Watchdog,
@@ -89,15 +91,11 @@ impl Supervisor {
         on_event: &mut dyn FnMut(ExcerptEvent) -> ControlFlow<()>,
     ) -> Result<(), WorkerError> {
         let ExcerptSpec { file, span, limits } = spec;
-        let metadata = file.metadata().map_err(WorkerError::Spawn)?;
-        if !metadata.is_file() {
-            return Err(WorkerError::NotAFile);
-        }
+        let len = file_len(&file)?;
         let cpu_seconds = limits.wall.as_secs();
         let life = WorkerLifetime::Job { threads: 1, cpu_seconds, is_endless: false };
         let mut process = WorkerProcess::spawn(&self.program.plain(), &limits, life)?.0;
-        let request =
-            WorkerRequest::Excerpt { len: metadata.len(), from_ms: span.start, to_ms: span.end };
+        let request = WorkerRequest::Excerpt { len, from_ms: span.start, to_ms: span.end };
         process.send_with(&request, file.as_fd())?;
         let mut watchdog = Watchdog::new(&limits);
         let mut has_begun = false;
@@ -105,8 +103,12 @@ impl Supervisor {
             if cancel.is_cancelled() {
                 return Err(WorkerError::Cancelled);
             }
-            match next(&mut process, &mut has_begun)? {
-                Some(event) => {
+            match process.poll(None)? {
+                Some(WorkerReply::Excerpt(event)) => {
+                    let begins = matches!(event, ExcerptEvent::Begins(_));
+                    if mem::replace(&mut has_begun, true) == begins {
+                        return Err(WireError::Unexpected("excerpt").into());
+                    }
                     watchdog.heard(matches!(event, ExcerptEvent::Bytes(_)));
                     let (told, is_last) = (Instant::now(), event == ExcerptEvent::Ended);
                     if on_event(event).is_break() {
@@ -117,33 +119,11 @@ impl Supervisor {
                     }
                     watchdog.resume(told);
                 }
-                None => {
-                    process.sample_usage()?;
-                    if process.wait(None)? == Link::Closed {
-                        return Err(process.exit_error());
-                    }
-                }
+                Some(WorkerReply::Failed(fault)) => return Err(fault.into()),
+                Some(_) => return Err(WireError::Unexpected("reply").into()),
+                None => {}
             }
             watchdog.check()?;
         }
-    }
-}
-
-/// Returns the next event that has arrived, after checking its order.
-fn next(
-    process: &mut WorkerProcess,
-    has_begun: &mut bool,
-) -> Result<Option<ExcerptEvent>, WorkerError> {
-    match process.next()? {
-        None => Ok(None),
-        Some(WorkerReply::Excerpt(event)) => {
-            let begins = matches!(event, ExcerptEvent::Begins(_));
-            if std::mem::replace(has_begun, true) == begins {
-                return Err(WireError::Unexpected("excerpt").into());
-            }
-            Ok(Some(event))
-        }
-        Some(WorkerReply::Failed(fault)) => Err(fault.into()),
-        Some(_) => Err(WireError::Unexpected("reply").into()),
     }
 }

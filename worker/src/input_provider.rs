@@ -2,6 +2,7 @@
 //! asks for.
 
 use std::{
+    fs::File,
     os::fd::{AsFd, OwnedFd},
     time::Duration,
 };
@@ -46,11 +47,7 @@ impl InputProvider {
         };
         match input {
             JobInput::File(file) => {
-                let metadata = file.metadata().map_err(WorkerError::Spawn)?;
-                if !metadata.is_file() {
-                    return Err(WorkerError::NotAFile);
-                }
-                Ok(plain(InputSource::File { len: metadata.len() }, Some(file.into())))
+                Ok(plain(InputSource::File { len: file_len(&file)? }, Some(file.into())))
             }
             JobInput::Remote(RemoteMedia { url, resources, playlists, is_endless }) => {
                 let plain = plain(InputSource::Remote { url, playlists }, None);
@@ -113,6 +110,12 @@ impl InputProvider {
         make_waiting(&bytes).map_err(|error| WorkerError::Io(error.into()))?;
         process.send_with(&WorkerRequest::Resource { url, size, seekable }, bytes.as_fd())
     }
+}
+
+/// Returns the length of a regular file.
+pub(crate) fn file_len(file: &File) -> Result<u64, WorkerError> {
+    let metadata = file.metadata().map_err(WorkerError::Spawn)?;
+    if metadata.is_file() { Ok(metadata.len()) } else { Err(WorkerError::NotAFile) }
 }
 
 /// Makes a worker's reads and writes block, for [`SILENCE_MAX`] at most.

@@ -20,7 +20,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::{
     SessionSpec, Supervisor, WorkerError, WorkerLimits, WorkerSessionEvent,
-    process::{SocketState, WorkerLifetime, WorkerProcess},
+    process::{WorkerLifetime, WorkerProcess},
     protocol::WorkerReply,
     session::{SESSION_BYTES_MAX, SESSIONS_MAX},
     wire::WireError,
@@ -225,7 +225,8 @@ fn listen(
             }
             state.lanes.is_stalled(limits.stall, now)
         };
-        match process.next()? {
+        let received = process.received();
+        match process.poll(Some(line.wake.as_fd()))? {
             Some(WorkerReply::Session { session, event }) => {
                 let (bytes, now) = (process.last_reply(), Instant::now());
                 let looked = line.state().lanes.check_event(session, &event, bytes, now)?;
@@ -251,11 +252,6 @@ fn listen(
             }
             Some(_) => return Err(WireError::Unexpected("reply").into()),
             None => {
-                process.sample_usage()?;
-                let received = process.received();
-                if process.wait(Some(line.wake.as_fd()))? == SocketState::Closed {
-                    return Err(process.exit_error());
-                }
                 clear(&line.wake);
                 // Bytes that have just arrived may be the message that was overdue.
                 if is_overdue && process.received() == received {

@@ -42,13 +42,6 @@ const STDERR_BYTES_MAX: usize = 4 << 10;
 /// Time between two checks of a worker's memory, and longest delay before a cancel is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// State of the worker's end of the socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SocketState {
-    Open,
-    Closed,
-}
-
 /// Handle to a running worker; dropping it kills and reaps the process.
 ///
 /// The kernel kills an executed worker, unlike a forked one, with the thread that started it.
@@ -140,16 +133,16 @@ impl WorkerProcess {
             gate: program.gate,
             libraries: program.libraries(),
         };
-        process.backlog.push(&WorkerRequest::Confine(confinement))?;
-        match process.answer()? {
+        match process.ask(&WorkerRequest::Confine(confinement))? {
             WorkerReply::Confined(report) => Ok((process, program.judge(report)?)),
             WorkerReply::Failed(fault) => Err(fault.into()),
             _ => Err(WireError::Unexpected("first").into()),
         }
     }
 
-    /// Sends queued requests and waits for one reply, up to the limit for a first frame.
-    pub fn answer(&mut self) -> Result<WorkerReply, WorkerError> {
+    /// Sends a request and waits for one reply, up to the limit for a first frame.
+    pub fn ask(&mut self, request: &WorkerRequest) -> Result<WorkerReply, WorkerError> {
+        self.backlog.push(request)?;
         let asked = Instant::now();
         loop {
             if let Some(reply) = self.next()? {
@@ -159,10 +152,22 @@ impl WorkerProcess {
             if asked.elapsed() > after {
                 return Err(WorkerError::FirstFrameTimeout(after));
             }
-            if self.wait(None)? == SocketState::Closed {
-                return Err(self.exit_error());
-            }
+            self.wait(None)?;
         }
+    }
+
+    /// Returns the next reply. If there is none, checks the worker's limits, waits a short while or until
+    /// `wake` is readable, and returns `None`.
+    pub fn poll(
+        &mut self,
+        wake: Option<BorrowedFd<'_>>,
+    ) -> Result<Option<WorkerReply>, WorkerError> {
+        let reply = self.next()?;
+        if reply.is_none() {
+            self.check_limits()?;
+            self.wait(wake)?;
+        }
+        Ok(reply)
     }
 
     /// Returns the queue of messages to send.
@@ -187,7 +192,7 @@ impl WorkerProcess {
     }
 
     /// Returns the next reply that has arrived.
-    pub fn next(&mut self) -> Result<Option<WorkerReply>, WorkerError> {
+    fn next(&mut self) -> Result<Option<WorkerReply>, WorkerError> {
         loop {
             match self.incoming.next()? {
                 Some(WorkerReply::Program { codec }) => self.start_external(codec)?,
@@ -213,8 +218,9 @@ impl WorkerProcess {
         self.incoming.total()
     }
 
-    /// Sends and receives what is possible; if nothing is, waits a short while or until `wake` is readable.
-    pub fn wait(&mut self, wake: Option<BorrowedFd<'_>>) -> Result<SocketState, WorkerError> {
+    /// Sends and receives what is possible; if nothing is, waits a short while or until `wake` is readable. An
+    /// error once the worker has closed its end and all that it sent was received.
+    fn wait(&mut self, wake: Option<BorrowedFd<'_>>) -> Result<(), WorkerError> {
         if self.backlog.send(self.socket.as_fd()).is_err() {
             // The worker is gone; what it sent before is read first.
             return self.listen();
@@ -234,18 +240,18 @@ impl WorkerProcess {
         if complains {
             self.keep_stderr();
         }
-        if says { self.listen() } else { Ok(SocketState::Open) }
+        if says { self.listen() } else { Ok(()) }
     }
 
-    fn listen(&mut self) -> Result<SocketState, WorkerError> {
+    fn listen(&mut self) -> Result<(), WorkerError> {
         match self.incoming.fill(self.socket.as_fd()).map_err(WorkerError::Io)? {
-            Some(0) => Ok(SocketState::Closed),
-            Some(_) | None => Ok(SocketState::Open),
+            Some(0) => Err(self.exit_error()),
+            Some(_) | None => Ok(()),
         }
     }
 
     /// Checks the worker's limits, not more often than every `LOOK_EVERY`.
-    pub fn sample_usage(&mut self) -> Result<(), WorkerError> {
+    fn check_limits(&mut self) -> Result<(), WorkerError> {
         self.output.check(self.incoming.total(), Instant::now())?;
         if self.looked.elapsed() < LOOK_EVERY {
             return Ok(());
@@ -266,7 +272,7 @@ impl WorkerProcess {
     }
 
     /// Returns the reason that the worker closed its end; kills it if it lives.
-    pub fn exit_error(&mut self) -> WorkerError {
+    fn exit_error(&mut self) -> WorkerError {
         // An exiting process keeps its exit status: the kill affects only one that lives on.
         let ended = self.child.end();
         while self.stderr.is_some() {

@@ -21,7 +21,7 @@ use crate::{
     SandboxReport, WorkerError, WorkerProgram,
     input_provider::InputProvider,
     jpeg, launcher,
-    process::{SocketState, WorkerLifetime, WorkerProcess},
+    process::{WorkerLifetime, WorkerProcess},
     protocol::{WorkerReply, WorkerRequest},
     said::JobCheck,
     still::CropScale,
@@ -160,10 +160,8 @@ impl Supervisor {
     /// Returns the capabilities and the sandbox report of a worker started for this. A worker without device
     /// and decoding program has also attempted forbidden actions.
     pub fn capabilities(&self) -> Result<(Capabilities, SandboxReport), WorkerError> {
-        let (mut process, report) =
-            WorkerProcess::spawn(&self.program, &WorkerLimits::default(), WorkerLifetime::Open)?;
-        process.backlog().push(&WorkerRequest::Look)?;
-        let WorkerReply::Capabilities(capabilities) = process.answer()? else {
+        let (mut process, report) = self.open()?;
+        let WorkerReply::Capabilities(capabilities) = process.ask(&WorkerRequest::Look)? else {
             return Err(WireError::Unexpected("look").into());
         };
         // Without a filter the last attempt would succeed and replace the worker's program.
@@ -176,14 +174,16 @@ impl Supervisor {
 
     /// Returns the sandbox report of a worker started for this.
     pub fn sandbox(&self) -> Result<SandboxReport, WorkerError> {
-        Ok(WorkerProcess::spawn(&self.program, &WorkerLimits::default(), WorkerLifetime::Open)?.1)
+        Ok(self.open()?.1)
     }
 
     /// Has a worker attempt actions that its sandbox must refuse.
     pub fn probe_sandbox(&self) -> Result<Vec<EscapeAttempt>, WorkerError> {
-        attempts(
-            WorkerProcess::spawn(&self.program, &WorkerLimits::default(), WorkerLifetime::Open)?.0,
-        )
+        attempts(self.open()?.0)
+    }
+
+    fn open(&self) -> Result<(WorkerProcess, SandboxReport), WorkerError> {
+        WorkerProcess::spawn(&self.program, &WorkerLimits::default(), WorkerLifetime::Open)
     }
 
     /// Like [`Supervisor::probe_sandbox`], for a decoding program beside a worker; it may stat any path.
@@ -206,8 +206,7 @@ impl Supervisor {
         let cpu_seconds = limits.first_frame.as_secs();
         let life = WorkerLifetime::Job { threads: 1, cpu_seconds, is_endless: false };
         let (mut process, _) = WorkerProcess::spawn(&self.program.plain(), &limits, life)?;
-        process.backlog().push(&WorkerRequest::Shrink { jpeg: still, edge_max })?;
-        match process.answer()? {
+        match process.ask(&WorkerRequest::Shrink { jpeg: still, edge_max })? {
             WorkerReply::Shrunk(EncodedImage { extent, jpeg })
                 if extent == expected && jpeg::is_baseline(&jpeg, extent) =>
             {
@@ -263,7 +262,7 @@ impl Supervisor {
             if cancel.is_cancelled() {
                 return Err(WorkerError::Cancelled);
             }
-            match process.next()? {
+            match process.poll(None)? {
                 Some(WorkerReply::Job(event)) => {
                     let report = match &event {
                         JobEvent::Done(report) => Some(report.clone()),
@@ -288,15 +287,8 @@ impl Supervisor {
                 }
                 Some(WorkerReply::Failed(fault)) => return Err(fault.into()),
                 Some(_) => return Err(WireError::Unexpected("reply").into()),
-                None => {
-                    process.sample_usage()?;
-                    if feed.has_ended() {
-                        watchdog.source_ended();
-                    }
-                    if process.wait(None)? == SocketState::Closed {
-                        return Err(process.exit_error());
-                    }
-                }
+                None if feed.has_ended() => watchdog.source_ended(),
+                None => {}
             }
             watchdog.check()?;
         }
@@ -305,8 +297,7 @@ impl Supervisor {
 
 /// Has a worker attempt what its sandbox must refuse; the worker is not used afterwards.
 fn attempts(mut worker: WorkerProcess) -> Result<Vec<EscapeAttempt>, WorkerError> {
-    worker.backlog().push(&WorkerRequest::Probe)?;
-    match worker.answer()? {
+    match worker.ask(&WorkerRequest::Probe)? {
         WorkerReply::Probed(attempts) => Ok(attempts),
         _ => Err(WireError::Unexpected("probe").into()),
     }
