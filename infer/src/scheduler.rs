@@ -7,9 +7,6 @@
 
 mod daily_budget;
 mod fair_order;
-
-#[cfg(test)]
-mod reference_model;
 #[cfg(test)]
 mod tests;
 

@@ -10,8 +10,6 @@ mod device_access;
 mod privileges;
 mod program;
 mod seccomp;
-#[cfg(test)]
-mod signals;
 
 use std::{fmt, fs, io};
 
@@ -291,6 +289,8 @@ fn landlock_outcome(landlock: LandlockStatus, ruleset: RulesetStatus) -> (u32, i
 
 #[cfg(test)]
 mod tests {
+    mod signals;
+
     use super::*;
 
     #[test]

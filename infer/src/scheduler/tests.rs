@@ -1,10 +1,12 @@
 //! Tests of each scheduler rule in virtual time.
 
+mod reference_model;
+
 use std::collections::BTreeMap;
 
 use super::*;
 
-pub(super) const LIMITS: AdmissionLimits = AdmissionLimits {
+const LIMITS: AdmissionLimits = AdmissionLimits {
     in_flight: 8,
     in_flight_per_principal: 4,
     waiters: 16,
@@ -15,7 +17,7 @@ pub(super) const LIMITS: AdmissionLimits = AdmissionLimits {
 };
 const LONG: Duration = Duration::from_secs(1 << 20);
 
-pub(super) fn request(principal: &str, stream: &str, priority: Priority) -> AdmissionRequest {
+fn request(principal: &str, stream: &str, priority: Priority) -> AdmissionRequest {
     AdmissionRequest {
         principal: principal.into(),
         stream: stream.into(),

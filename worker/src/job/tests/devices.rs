@@ -3,7 +3,7 @@
 use gate::MeasureError;
 
 use super::*;
-use crate::gate_device::{GateMeasurement, scripted};
+use crate::gate_device::{GateMeasurement, tests::scripted};
 
 const LENGTHS: [&[u64]; 3] = [&[120], &[7, 40, 1, 33], &[16, 16, 16, 16, 16, 16]];
 

@@ -17,7 +17,7 @@ use super::*;
 use crate::{
     GateBackend,
     channel::{ReceiveBuffer, pair},
-    gate_device::{GateDevice, scripted},
+    gate_device::{GateDevice, tests::scripted},
     still::JpegEncoder,
 };
 

@@ -1,13 +1,8 @@
 //! Scheduler compared with a reference model: properties of any sequence of steps.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
-use super::{
-    tests::{LIMITS, request},
-    *,
-};
+use super::*;
 
 /// Highest cost of a request, in hundredths of its estimate.
 const PART_MAX: u64 = 100 * daily_budget::COST_MAX;
