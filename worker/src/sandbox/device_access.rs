@@ -61,25 +61,18 @@ const OWN_THREADS: &str = "/proc/self/task";
 /// Most NVIDIA devices of one machine.
 const NVIDIA_DEVICES_MAX: u32 = 32;
 
-/// System calls beside those of every worker.
-pub(super) const ALLOWED: &[i64] = &[
+/// System calls by which a driver or a program loads its libraries and starts.
+pub(super) const ALLOWED_LOADING: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_newfstatat,
     libc::SYS_fstat,
     libc::SYS_statx,
-    libc::SYS_statfs,
-    libc::SYS_fstatfs,
     libc::SYS_readlinkat,
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
     libc::SYS_getdents64,
-    libc::SYS_mmap,
     libc::SYS_mprotect,
-    libc::SYS_mlock,
-    libc::SYS_mincore,
     libc::SYS_ppoll,
-    libc::SYS_eventfd2,
-    libc::SYS_pipe2,
     libc::SYS_dup,
     libc::SYS_uname,
     libc::SYS_getuid,
@@ -89,6 +82,17 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_sched_getparam,
     libc::SYS_sched_getscheduler,
     libc::SYS_clock_getres,
+];
+
+/// Further system calls of a driver.
+pub(super) const ALLOWED: &[i64] = &[
+    libc::SYS_statfs,
+    libc::SYS_fstatfs,
+    libc::SYS_mmap,
+    libc::SYS_mlock,
+    libc::SYS_mincore,
+    libc::SYS_eventfd2,
+    libc::SYS_pipe2,
 ];
 
 /// Further system calls, allowed only on the own process, as the server's has the same user.

@@ -27,32 +27,13 @@ pub(crate) struct ProgramConfinement {
 /// Most descriptors of a program: its pipes, and the library being loaded.
 const DESCRIPTORS_MAX: u64 = 64;
 
-/// System calls beside those of every worker.
+/// System calls beside those of every worker and of loading.
 const ALLOWED_PROGRAM: &[i64] = &[
     libc::SYS_execve,
-    libc::SYS_openat,
-    libc::SYS_newfstatat,
-    libc::SYS_fstat,
-    libc::SYS_statx,
-    libc::SYS_readlinkat,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_getdents64,
-    libc::SYS_mprotect,
     libc::SYS_write,
     libc::SYS_writev,
-    libc::SYS_ppoll,
-    libc::SYS_dup,
     libc::SYS_set_tid_address,
-    libc::SYS_uname,
-    libc::SYS_getuid,
-    libc::SYS_geteuid,
-    libc::SYS_getgid,
-    libc::SYS_getegid,
     libc::SYS_getppid,
-    libc::SYS_sched_getparam,
-    libc::SYS_sched_getscheduler,
-    libc::SYS_clock_getres,
 ];
 
 /// Enters the sandbox; an error names the part that the kernel lacks.
@@ -87,6 +68,7 @@ pub(super) fn filter() -> io::Result<Filter> {
     let mut filter = Filter::default();
     filter.allow(ALLOWED);
     filter.allow(ALLOWED_PROGRAM);
+    filter.allow(device_access::ALLOWED_LOADING);
     filter.allow(device_access::ALLOWED_HERE);
     filter.allow_fcntl()?;
     filter.allow_where(libc::SYS_mmap, &[PRIVATE])?;

@@ -99,6 +99,7 @@ pub(super) fn of_worker(confinement: &SandboxLimits) -> io::Result<Filter> {
     filter.allow(ALLOWED);
     if confinement.has_driver() {
         filter.allow(device_access::ALLOWED);
+        filter.allow(device_access::ALLOWED_LOADING);
         filter.allow(device_access::ALLOWED_HERE);
         filter.allow_owning_nothing(libc::SYS_ioctl, OWNING_IOCTL)?;
         filter.allow_fcntl()?;
