@@ -1,6 +1,11 @@
 //! A child process that is killed and reaped when its handle is dropped.
 
-use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus};
+use std::{
+    fs::File,
+    io::{self, Read, Seek},
+    os::unix::process::ExitStatusExt,
+    process::{Command, ExitStatus},
+};
 
 use rustix::process::{
     Pid, Signal, WaitOptions, getpriority_process, kill_process, setpriority_process, waitpid,
@@ -11,12 +16,40 @@ pub(crate) struct Child {
     pid: Pid,
     /// Exit status, set once the child is reaped: its process id may be reused then.
     ended: Option<ExitStatus>,
+    /// Its `/proc/<pid>/status`.
+    status: Option<File>,
+}
+
+/// Memory and threads of a process, as reported by the kernel.
+pub(crate) struct Usage {
+    /// Resident or swapped-out bytes.
+    pub memory_bytes: u64,
+    pub threads: u64,
 }
 
 impl Child {
     /// Wraps the child with this process id, which nothing else may reap.
-    pub fn of(pid: Pid) -> Child {
-        Child { pid, ended: None }
+    pub fn of(pid: Pid) -> io::Result<Child> {
+        let mut child = Child { pid, ended: None, status: None };
+        // An error drops the child, which ends it.
+        child.status = Some(File::open(format!("/proc/{}/status", child.id()))?);
+        Ok(child)
+    }
+
+    pub fn spawn(command: &mut Command) -> io::Result<Child> {
+        Child::of(Pid::from_child(&command.spawn()?))
+    }
+
+    /// Returns the child's usage; `None` once it has ended.
+    pub fn usage(&self) -> Option<Usage> {
+        let mut status = self.status.as_ref()?;
+        // The user's groups stand before the fields read here, and may be many.
+        let mut text = Vec::with_capacity(4096);
+        status.rewind().ok()?;
+        status.read_to_end(&mut text).ok()?;
+        let field = |name: &[u8]| status_field(&text, name).unwrap_or(0);
+        let memory_bytes = (field(b"VmRSS:") + field(b"VmSwap:")) << 10;
+        Some(Usage { memory_bytes, threads: field(b"Threads:") })
     }
 
     pub fn id(&self) -> u32 {
@@ -53,15 +86,17 @@ impl Child {
     }
 }
 
-impl From<std::process::Child> for Child {
-    fn from(child: std::process::Child) -> Child {
-        Child::of(Pid::from_child(&child))
-    }
-}
-
 impl Drop for Child {
     fn drop(&mut self) {
         // Fails only if there is nothing left to reap.
         self.end().ok();
     }
+}
+
+/// Returns the number after `name` in a `/proc/<pid>/status`.
+fn status_field(status: &[u8], name: &[u8]) -> Option<u64> {
+    let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))?;
+    let digits = line.trim_ascii_start();
+    let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }

@@ -143,7 +143,7 @@ impl Running {
         let mut pid = [0; 4];
         let (_, len) = retry_on_intr(|| recv(&self.socket, &mut pid, RecvFlags::WAITALL))?;
         let pid = Pid::from_raw(i32::from_ne_bytes(pid)).filter(|_| len == pid.len());
-        pid.map(Child::of).ok_or_else(|| io::Error::other("the fork server has ended"))
+        Child::of(pid.ok_or_else(|| io::Error::other("the fork server has ended"))?)
     }
 }
 

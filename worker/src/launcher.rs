@@ -60,7 +60,7 @@ pub(crate) fn start(
     let mut command = confined(ours, program, errand.memory_bytes, errand.cpu_seconds);
     command.args(program_arguments(errand.codec, errand.threads));
     command.stdin(socket.try_clone()?).stdout(socket).stderr(stderr);
-    Ok(command.spawn()?.into())
+    Child::spawn(&mut command)
 }
 
 /// Returns the command that becomes `program` in its sandbox, still without arguments and descriptors.

@@ -2,7 +2,6 @@
 
 mod helper_programs;
 mod output_budget;
-mod usage;
 
 use std::{
     collections::VecDeque,
@@ -34,7 +33,6 @@ use crate::{
 };
 use helper_programs::HelperPrograms;
 use output_budget::OutputBudget;
-use usage::Usage;
 
 /// Last bytes of stderr that are kept for an error.
 const STDERR_BYTES_MAX: usize = 4 << 10;
@@ -55,7 +53,6 @@ pub(crate) struct WorkerProcess {
     stderr_tail: VecDeque<u8>,
     incoming: ReceiveBuffer,
     backlog: SendQueue,
-    status: File,
     limits: WorkerLimits,
     threads_max: u64,
     output: OutputBudget,
@@ -96,16 +93,15 @@ impl WorkerProcess {
         limits: &WorkerLimits,
         life: WorkerLifetime,
     ) -> Result<(WorkerProcess, SandboxReport), WorkerError> {
-        let start = || -> io::Result<(Child, OwnedFd, File, File)> {
+        let start = || -> io::Result<(Child, OwnedFd, File)> {
             let (socket, theirs) = pair()?;
             let (stderr, says) = pipe_with(PipeFlags::CLOEXEC)?;
             let child = program.start(Ends { socket: theirs, stderr: says })?;
             // The worker still has only one thread, so all of its threads inherit the priority.
             child.give_way(limits.niceness);
-            let status = File::open(format!("/proc/{}/status", child.id()))?;
-            Ok((child, socket, stderr.into(), status))
+            Ok((child, socket, stderr.into()))
         };
-        let (child, socket, stderr, status) = start().map_err(WorkerError::Spawn)?;
+        let (child, socket, stderr) = start().map_err(WorkerError::Spawn)?;
         let mut process = WorkerProcess {
             child,
             program: program.clone(),
@@ -115,7 +111,6 @@ impl WorkerProcess {
             stderr_tail: VecDeque::new(),
             incoming: ReceiveBuffer::default(),
             backlog: SendQueue::default(),
-            status,
             limits: limits.clone(),
             threads_max: limits.threads.unwrap_or(life.threads_max() + program.driver_threads()),
             output: OutputBudget::new(limits.output_bytes, life),
@@ -258,7 +253,7 @@ impl WorkerProcess {
         }
         self.looked = Instant::now();
         // A worker that has just died has no status; its closed socket is noticed soon.
-        let Some(used) = Usage::of(&self.status) else { return Ok(()) };
+        let Some(used) = self.child.usage() else { return Ok(()) };
         let (limit_bytes, limit) = (self.limits.memory_bytes, self.threads_max);
         if used.memory_bytes > limit_bytes {
             return Err(WorkerError::MemoryLimit { limit_bytes });

@@ -175,7 +175,7 @@ impl WorkerProgram {
         }
         // A terminal's Ctrl-C goes to the whole foreground group; ending a job is for the supervisor.
         command.process_group(0);
-        Ok(command.spawn()?.into())
+        Child::spawn(&mut command)
     }
 }
 

@@ -13,9 +13,12 @@ use std::{
 use media::Codec;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
-use super::{Usage, WorkerLifetime};
+use super::WorkerLifetime;
 use crate::{
-    WorkerError, WorkerLimits, WorkerProgram, channel::pair, child::Child, fork_server::Ends,
+    WorkerError, WorkerLimits, WorkerProgram,
+    channel::pair,
+    child::{Child, Usage},
+    fork_server::Ends,
     launcher::ProgramRequest,
 };
 
@@ -26,16 +29,11 @@ const EXTERNALS_MAX: usize = 4;
 const SAID_BYTES: usize = 64 << 10;
 
 pub(super) struct HelperPrograms {
-    running: VecDeque<External>,
+    running: VecDeque<Child>,
     threads: usize,
     memory_bytes: u64,
     cpu_seconds: u64,
     niceness: i32,
-}
-
-struct External {
-    child: Child,
-    status: File,
 }
 
 impl HelperPrograms {
@@ -57,7 +55,7 @@ impl HelperPrograms {
         program: &WorkerProgram,
         codec: Codec,
     ) -> Result<Ends, WorkerError> {
-        self.running.retain_mut(|external| !external.child.has_ended());
+        self.running.retain_mut(|program| !program.has_ended());
         if self.running.len() >= EXTERNALS_MAX {
             self.running.pop_front();
         }
@@ -85,27 +83,18 @@ impl HelperPrograms {
         let errand = ProgramRequest { codec, threads, memory_bytes, cpu_seconds };
         let ends = Ends { socket, stderr: says.try_clone()?.into() };
         let child = program.start_external(&errand, ends)?;
-        let external = External::new(child)?;
-        external.child.give_way(self.niceness);
-        self.running.push_back(external);
+        child.give_way(self.niceness);
+        self.running.push_back(child);
         Ok(())
     }
 
     /// Ends all programs if one has too many threads or all together use too much memory.
     pub(super) fn keep_within(&mut self, memory_bytes: u64, threads: u64) {
-        let used = self.running.iter().filter_map(|external| Usage::of(&external.status));
-        let used: Vec<Usage> = used.collect();
+        let used: Vec<Usage> = self.running.iter().filter_map(Child::usage).collect();
         let bytes: u64 = used.iter().map(|used| used.memory_bytes).sum();
         if bytes > memory_bytes || used.iter().any(|used| used.threads > threads) {
             self.running.clear();
         }
-    }
-}
-
-impl External {
-    fn new(child: Child) -> io::Result<External> {
-        let status = File::open(format!("/proc/{}/status", child.id()))?;
-        Ok(External { child, status })
     }
 }
 
@@ -121,8 +110,8 @@ mod tests {
 
     fn with(command: &mut Command) -> HelperPrograms {
         let mut externals = HelperPrograms::new(&WorkerLimits::default(), WorkerLifetime::Open);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
-        externals.running.push_back(External::new(child.into()).expect("has a status"));
+        let child = Child::spawn(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        externals.running.push_back(child.expect("starts"));
         externals
     }
 
@@ -171,14 +160,14 @@ mod tests {
     #[test]
     fn the_oldest_ends_where_there_are_too_many() {
         let mut externals = with(Command::new("sleep").arg("600"));
-        let first = externals.running[0].child.id();
+        let first = externals.running[0].id();
         for _ in 1..EXTERNALS_MAX {
-            let child = Command::new("sleep").arg("600").spawn().expect("starts");
-            externals.running.push_back(External::new(child.into()).expect("has a status"));
+            let child = Child::spawn(Command::new("sleep").arg("600")).expect("starts");
+            externals.running.push_back(child);
         }
         let missing = WorkerProgram::at("/nonexistent/server");
         externals.start(&missing, Codec::H264).map(drop).expect("ends");
         assert_eq!(externals.running.len(), EXTERNALS_MAX - 1);
-        assert!(externals.running.iter().all(|external| external.child.id() != first));
+        assert!(externals.running.iter().all(|program| program.id() != first));
     }
 }
