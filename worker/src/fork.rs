@@ -1,5 +1,5 @@
-//! Fork of a process that has one thread.
-#![expect(unsafe_code, reason = "no library has a safe fork")]
+//! Fork of a process that has one thread, and the end of descriptors that one has inherited.
+#![expect(unsafe_code, reason = "no library has a safe fork or close_range")]
 
 use std::io;
 
@@ -22,4 +22,14 @@ pub(crate) fn fork() -> io::Result<Option<Pid>> {
 pub(crate) fn end_copy(code: i32) -> ! {
     // SAFETY: _exit(2) does not return, and the kernel frees the process's resources.
     unsafe { libc::_exit(code) }
+}
+
+/// Closes all descriptors but stdin, stdout and stderr. Must be called first in a process's `main`.
+pub(crate) fn close_inherited() -> io::Result<()> {
+    // SAFETY: a worker's main calls this before it opens anything, so no value of this process
+    // owns a descriptor from 3 up, and nothing can use one after it was closed.
+    match unsafe { libc::close_range(3, libc::c_uint::MAX, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

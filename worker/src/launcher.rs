@@ -22,7 +22,7 @@ use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use crate::{
     EscapeAttempt, WorkerLimits,
     child::Child,
-    close_fds,
+    fork,
     fork_server::Ends,
     program::{library_directories, loader_path},
     sandbox::{ProgramConfinement, become_program},
@@ -155,7 +155,7 @@ fn execute(
     confinement: &ProgramConfinement,
     arguments: impl Iterator<Item = OsString>,
 ) -> io::Error {
-    match close_fds::close_inherited().and_then(|()| become_program(confinement)) {
+    match fork::close_inherited().and_then(|()| become_program(confinement)) {
         Ok(()) => Command::new(&confinement.program).args(arguments).exec(),
         Err(error) => error,
     }

@@ -10,11 +10,9 @@
 mod arenas;
 mod assemble;
 mod backend;
-mod capabilities;
 mod channel;
 mod child;
 mod chunk_images;
-mod close_fds;
 mod control_socket;
 #[cfg(test)]
 #[path = "../../tests/support/corpus.rs"]
@@ -54,7 +52,6 @@ pub use arenas::{limit_arenas, release_free_memory};
 pub use backend::{
     BackendChoice, BackendRequest, BackendSelectError, DecodeSelection, GateSelection,
 };
-pub use capabilities::Capabilities;
 pub use chunk_images::{ChunkBoundary, ChunkImageOptions, Crop, FrameChunk, ModelImage, Region};
 pub use ending::LiveEnd;
 pub use error::{JobFault, WorkerError};
@@ -69,7 +66,7 @@ pub use plan::{
     clips::{ClipDecision, ClipSampler},
 };
 pub use program::WorkerProgram;
-pub use protocol::EscapeAttempt;
+pub use protocol::{Capabilities, EscapeAttempt};
 pub use record::{EmbeddingInput, EncodedImage, FrameImages, FrameRecord, FrameView, NoveltyInput};
 pub use sandbox::{SandboxPolicy, SandboxReport};
 pub use session::{

@@ -5,11 +5,12 @@
 
 use std::fmt;
 
+use decode::CodecProbeResult;
 use media::{Codec, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Capabilities, EncodedImage, ExcerptEvent, JobEvent, JobFault, JobOptions, SandboxReport,
+    EncodedImage, ExcerptEvent, JobEvent, JobFault, JobOptions, SandboxReport,
     sandbox::SandboxLimits,
     session::{SessionSpec, WorkerSessionEvent},
     wire::{self, LIST_MAX, Message},
@@ -119,6 +120,16 @@ pub(crate) enum WorkerReply {
 
 impl Message for WorkerReply {
     const IS_TOLD: bool = true;
+}
+
+/// Capabilities of a sandboxed worker of this machine, found by trying them inside the sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// Results of decoding one clip per codec, and the 10-bit clips.
+    #[serde(deserialize_with = "wire::list::<_, _, LIST_MAX>")]
+    pub codecs: Vec<CodecProbeResult>,
+    /// Name of the gate backend, such as `cpu-avx2`, or a backend and its device.
+    pub measurer: String,
 }
 
 /// Attempt at an action that a sandboxed process must not be able to do.

@@ -2,14 +2,14 @@
 
 use std::{ffi::OsString, io, ops::ControlFlow, process::ExitCode, sync::Arc};
 
-use decode::{BackendError, DecoderChain, HwDevice};
+use decode::{BackendError, DecoderChain, HwDevice, try_clips};
 use media::Codec;
 use rustix::stdio::stdin;
 
 use crate::{
-    JobEvent, JobFault, JobOptions, capabilities, close_fds,
+    Capabilities, JobEvent, JobFault, JobOptions,
     control_socket::ControlSocket,
-    excerpt, fork_server,
+    excerpt, fork, fork_server,
     gate_device::GateMeasurement,
     job, launcher,
     protocol::{InputSource, WorkerReply, WorkerRequest},
@@ -41,7 +41,7 @@ pub fn worker_main() -> ExitCode {
         Some(argument) if argument == launcher::ARGUMENT => return launcher::launch(),
         Some(argument) if argument == sandbox_probe::ARGUMENT => sandbox_probe::say(),
         Some(argument) if argument == fork_server::ARGUMENT => {
-            close_fds::close_inherited().and_then(|()| fork_server::serve(serve))
+            fork::close_inherited().and_then(|()| fork_server::serve(serve))
         }
         _ => serve(),
     };
@@ -55,7 +55,7 @@ pub fn worker_main() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    close_fds::close_inherited()?;
+    fork::close_inherited()?;
     let line = Arc::new(ControlSocket::new(stdin()));
     let confinement = match line.next()? {
         Some(WorkerRequest::Confine(confinement)) => confinement,
@@ -79,7 +79,8 @@ fn serve() -> io::Result<()> {
                 run_job(source, &options, (&decoders, &measuring), &line)?;
             }
             WorkerRequest::Look => {
-                line.send(&WorkerReply::Capabilities(capabilities::look(&decoders, &measuring)))?;
+                let (codecs, measurer) = (try_clips(&decoders), measuring.name());
+                line.send(&WorkerReply::Capabilities(Capabilities { codecs, measurer }))?;
             }
             WorkerRequest::Excerpt { len, from_ms, to_ms } => {
                 excerpt::cut(len, from_ms..to_ms, &line)?
@@ -173,7 +174,7 @@ fn run_job(
 
 #[cfg(test)]
 mod tests {
-    use decode::{DecodeBackend, HwDeviceSpec, try_clips};
+    use decode::{DecodeBackend, HwDeviceSpec};
 
     use super::*;
 

@@ -5,8 +5,8 @@
 use std::{fmt, io};
 
 use decode::{
-    BackendError, CodecProbeResult, DecodeBackend, DecodeError, ExcerptContainer, ExcerptStart,
-    FileReport, HwDeviceSpec, Sampling, StreamInfo,
+    BackendError, DecodeBackend, DecodeError, ExcerptContainer, ExcerptStart, FileReport,
+    HwDeviceSpec, Sampling, StreamInfo,
 };
 use gate::{ActivityState, GateConfig, GateState};
 use media::{
