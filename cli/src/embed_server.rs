@@ -71,7 +71,8 @@ pub fn run(args: &EmbedServerArgs) -> Result<(), CliError> {
         stream_waiting_max: UNDER_WAY_MAX,
         ..BatchLimits::default()
     };
-    let failed = |source| CliError::Listen { address: args.listen, source };
+    let failed =
+        |error: io::Error| CliError::Check(format!("cannot serve on {}: {error}", args.listen));
     let embedder = Embedder::start(model, limits, DEADLINE).map_err(failed)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let shared = Arc::new(EmbedServerState::new(embedder, cores));

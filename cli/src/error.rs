@@ -6,8 +6,6 @@ use std::{io, path::PathBuf};
 
 use media::ErrorKind;
 
-use crate::whip::WhipError;
-
 /// Exit code of a failed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -51,9 +49,6 @@ pub enum CliError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A log, or its record of a run, does not exist.
-    #[error("{0}")]
-    NotFound(String),
     /// A result cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
@@ -83,24 +78,15 @@ pub enum CliError {
     /// The server's response breaks the API contract.
     #[error("unexpected answer from {server}: {reason}")]
     Reply { server: String, reason: String },
-    /// The server that this command started failed.
-    #[error("the server {problem}; its log: {}", log.display())]
-    Server { problem: String, log: PathBuf },
     /// The embedding model cannot be run.
     #[error("cannot start the embedding model: {0}")]
     Model(#[from] embed::OnnxError),
-    /// The address cannot be listened on.
-    #[error("cannot serve on {address}: {source}")]
-    Listen { address: std::net::SocketAddr, source: io::Error },
     /// An argument parses but cannot be used.
     #[error("{0}")]
     Usage(String),
-    /// A file cannot be published.
-    #[error(transparent)]
-    Live(#[from] WhipError),
-    /// A run is not reproduced as it was recorded.
-    #[error("verification failed; recorded run differs from its source: {0}")]
-    Diverged(String),
+    /// Another reason, with its exit code.
+    #[error("{1}")]
+    Exit(Exit, String),
     /// Ctrl-C was pressed.
     #[error("interrupted")]
     Interrupted,
@@ -145,22 +131,17 @@ impl CliError {
             CliError::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Exit::NotFound
             }
-            CliError::NotFound(_) => Exit::NotFound,
+            CliError::Exit(exit, _) => *exit,
             CliError::Read { .. }
             | CliError::Write { .. }
             | CliError::Stdout(_)
             | CliError::Reply { .. }
-            | CliError::Server { .. }
-            | CliError::Listen { .. }
             | CliError::Check(_) => Exit::Failed,
             CliError::Analysis { source, .. } | CliError::Worker(source) => of_kind(source.kind()),
             CliError::Select(error) => of_kind(error.kind()),
             CliError::Log { source, .. } => of_kind(source.kind()),
             CliError::Model(error) => of_kind(error.kind()),
-            CliError::Unreachable { .. } | CliError::Live(WhipError::NeverConnected { .. }) => {
-                Exit::Unreachable
-            }
-            CliError::Live(error) => of_kind(error.kind()),
+            CliError::Unreachable { .. } => Exit::Unreachable,
             CliError::Api(error) => match error.status {
                 401 | 403 => Exit::Denied,
                 404 => Exit::NotFound,
@@ -168,7 +149,6 @@ impl CliError {
                 _ => Exit::Failed,
             },
             CliError::Usage(_) => Exit::Usage,
-            CliError::Diverged(_) => Exit::Damaged,
             CliError::Interrupted => Exit::Interrupted,
         }
     }
@@ -180,7 +160,7 @@ impl CliError {
 }
 
 /// Returns the exit code of a failure other than a server that does not answer.
-fn of_kind(kind: ErrorKind) -> Exit {
+pub fn of_kind(kind: ErrorKind) -> Exit {
     match kind {
         ErrorKind::InvalidInput | ErrorKind::Unsupported | ErrorKind::Conflict => Exit::Refused,
         ErrorKind::Unauthenticated | ErrorKind::Forbidden => Exit::Denied,
@@ -220,17 +200,8 @@ mod tests {
         for (status, exit) in cases {
             assert_eq!(api(status).exit(), exit, "HTTP {status}");
         }
-    }
-
-    #[test]
-    fn only_a_server_that_does_not_answer_is_unreachable() {
-        let cases = [
-            (CliError::Worker(worker::WorkerError::Ended), Exit::Failed),
-            (CliError::Live(WhipError::NeverConnected { session: 1 }), Exit::Unreachable),
-        ];
-        for (error, exit) in cases {
-            assert_eq!(error.exit(), exit, "{error}");
-        }
+        let ended = CliError::Worker(worker::WorkerError::Ended);
+        assert_eq!(ended.exit(), Exit::Failed, "a worker is no server");
     }
 
     #[test]

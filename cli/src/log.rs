@@ -17,7 +17,7 @@ use serde_json::{json, value::RawValue};
 use timeline::{BlobStore, CutBytes, Event, EventKind, RepairPlan, StoredEvent, TimelineError};
 
 use crate::{
-    error::CliError,
+    error::{CliError, Exit},
     output::{StdoutWriter, grouped},
     wire::EventRecord,
 };
@@ -98,7 +98,8 @@ pub fn locate(dir: &Path) -> Result<PathBuf, CliError> {
     let candidates = [dir.to_owned(), dir.join("log")];
     candidates.into_iter().find(|candidate| candidate.join("journal").is_dir()).ok_or_else(|| {
         let dir = dir.display();
-        CliError::NotFound(format!("{dir}: no log of a server: name the data directory of one"))
+        let said = format!("{dir}: no log of a server: name the data directory of one");
+        CliError::Exit(Exit::NotFound, said)
     })
 }
 

@@ -22,7 +22,7 @@ use self::{
 use crate::{
     doctor::DecodeArgs,
     environment,
-    error::CliError,
+    error::{CliError, Exit},
     interrupt,
     output::{StdoutWriter, grouped},
     zones::ZoneArgs,
@@ -149,7 +149,10 @@ pub fn run(args: &VerifyArgs) -> Result<(), CliError> {
     let verified =
         Verified { run_id: args.run.to_string(), proven: failure.is_none(), passes: records };
     print(&verified, args.json)?;
-    failure.map_or(Ok(()), |failure| Err(CliError::Diverged(failure)))
+    failure.map_or(Ok(()), |failure| {
+        let said = "verification failed; recorded run differs from its source";
+        Err(CliError::Exit(Exit::Damaged, format!("{said}: {failure}")))
+    })
 }
 
 fn prove(
@@ -196,7 +199,7 @@ fn local_path(uri: &str) -> Result<PathBuf, CliError> {
         return Err(CliError::Usage(told()));
     }
     if !Path::new(path).exists() {
-        return Err(CliError::NotFound(told()));
+        return Err(CliError::Exit(Exit::NotFound, told()));
     }
     Ok(Path::new(path).to_owned())
 }

@@ -5,14 +5,13 @@
 
 mod clip;
 mod endpoint;
-mod error;
 mod network_sim;
 mod packetize;
 mod player;
 mod publisher;
 mod session;
 
-use std::{ops::RangeInclusive, path::PathBuf};
+use std::{io, path::PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -23,7 +22,6 @@ use crate::{
     trust::CaArgs,
 };
 
-pub use error::WhipError;
 use publisher::Published;
 
 #[derive(Args)]
@@ -80,11 +78,13 @@ pub struct PublishArgs {
     json: bool,
 }
 
-const PERCENT: RangeInclusive<f64> = 0.0..=100.0;
+fn percent(text: &str) -> Result<f64, &'static str> {
+    let value = text.parse().ok().filter(|value| (0.0..=100.0).contains(value));
+    value.ok_or("must be a number from 0 to 100")
+}
 
-fn percent(text: &str) -> Result<f64, WhipError> {
-    let value: f64 = text.parse().map_err(|_| WhipError::Percent)?;
-    PERCENT.contains(&value).then_some(value).ok_or(WhipError::Percent)
+fn no_socket(error: io::Error) -> CliError {
+    CliError::Check(format!("cannot open a UDP socket: {error}"))
 }
 
 /// Statistics of all sessions together.

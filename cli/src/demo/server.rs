@@ -153,7 +153,7 @@ impl Server {
     }
 
     fn failed(&self, problem: String) -> CliError {
-        CliError::Server { problem, log: self.log.clone() }
+        CliError::Check(format!("the server {problem}; its log: {}", self.log.display()))
     }
 }
 

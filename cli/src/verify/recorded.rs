@@ -5,7 +5,10 @@ use std::path::Path;
 use media::{FrameRate, GateConfig, RunId, Seq, Signal, Zones};
 use timeline::{Event, EventKind, KeyframeStored, Timeline};
 
-use crate::{error::CliError, log::locate};
+use crate::{
+    error::{CliError, Exit},
+    log::locate,
+};
 
 /// Events read at a time.
 const PAGE: usize = 1000;
@@ -61,7 +64,8 @@ pub fn passes(data_dir: &Path, run: RunId) -> Result<Vec<RecordedPass>, CliError
     }
     if passes.is_empty() {
         let dir = dir.display();
-        return Err(CliError::NotFound(format!("{dir}: nothing was decoded for run {run}")));
+        let said = format!("{dir}: nothing was decoded for run {run}");
+        return Err(CliError::Exit(Exit::NotFound, said));
     }
     Ok(passes)
 }

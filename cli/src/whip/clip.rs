@@ -6,8 +6,8 @@ use bytes::Bytes;
 use decode::{CodedPicture, DemuxLimits, Demuxer};
 use media::{Codec, Timestamp};
 
-use super::{error::WhipError, packetize::Packetizer};
-use crate::error::CliError;
+use super::packetize::Packetizer;
+use crate::error::{CliError, Exit, of_kind};
 
 /// Most bytes of coded pictures: two hours of 1.5 Mbit/s.
 const BYTES_MAX: usize = 1 << 30;
@@ -47,25 +47,29 @@ impl ClipFile {
     pub fn read(path: &Path) -> Result<ClipFile, CliError> {
         let failed = |source| CliError::Read { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
-        let demuxer =
-            Demuxer::open(Box::new(file), DemuxLimits::default()).map_err(WhipError::Decode)?;
+        let demuxer = Demuxer::open(Box::new(file), DemuxLimits::default())
+            .map_err(|error| CliError::Exit(of_kind(error.kind()), error.to_string()))?;
         let codec = demuxer.stream().codec;
-        Ok(ClipFile::of(codec, demuxer.into_coded_pictures())?)
+        ClipFile::of(codec, demuxer.into_coded_pictures())
     }
 
     fn of(
         codec: Codec,
         pictures: impl Iterator<Item = CodedPicture>,
-    ) -> Result<ClipFile, WhipError> {
-        let mut packetizer = Packetizer::new(codec, PAYLOAD_BYTES)
-            .ok_or(WhipError::Codec { codec: codec.as_str() })?;
+    ) -> Result<ClipFile, CliError> {
+        let refused = |reason: String| CliError::Exit(Exit::Refused, reason);
+        let mut packetizer = Packetizer::new(codec, PAYLOAD_BYTES).ok_or_else(|| {
+            let codec = codec.as_str();
+            refused(format!("{codec} cannot be published; H.264, H.265, VP8, VP9 and AV1 can"))
+        })?;
         let mut clip = ClipFile { codec, fmtp: String::new(), pictures: Vec::new(), length: 0 };
         let (mut bytes, mut first) = (0, None);
         for picture in pictures.skip_while(|picture| !picture.access_unit.keyframe) {
             let unit = &picture.access_unit;
             bytes += unit.data.len();
             if bytes > BYTES_MAX {
-                return Err(WhipError::TooLarge { max: BYTES_MAX });
+                let problem = format!("the file holds more than {BYTES_MAX} bytes of video");
+                return Err(CliError::Check(problem));
             }
             if first.is_none() {
                 clip.fmtp = fmtp(codec, &unit.data);
@@ -81,7 +85,8 @@ impl ClipFile {
                 payloads: packetizer.payloads(unit).into_iter().map(Bytes::from).collect(),
             });
         }
-        let last = clip.pictures.last().ok_or(WhipError::NoKeyframe)?.decode_at;
+        let last = clip.pictures.last();
+        let last = last.ok_or_else(|| refused("the file has no keyframe".to_owned()))?.decode_at;
         let steps = clip.pictures.len() as i64 - 1;
         clip.length = last + if steps > 0 && last > 0 { last / steps } else { LAST_TICKS };
         Ok(clip)
@@ -145,9 +150,9 @@ mod tests {
         assert_eq!(times, [(0, 0), (3600, 3600), (2700, 3600)]);
         assert_eq!(clip.length, 3600 + 1800);
         let none = ClipFile::of(Codec::Vp8, [picture(0, false, &[1])].into_iter());
-        assert!(matches!(none, Err(WhipError::NoKeyframe)));
+        assert_eq!(none.expect_err("no start").to_string(), "the file has no keyframe");
         let mjpeg = ClipFile::of(Codec::Mjpeg, [picture(0, true, &[1])].into_iter());
-        assert!(matches!(mjpeg, Err(WhipError::Codec { .. })));
+        assert_eq!(mjpeg.expect_err("no format").exit(), Exit::Refused);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use reqwest::{
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, LOCATION},
 };
 
-use super::{PublishArgs, error::WhipError};
+use super::{PublishArgs, no_socket};
 use crate::{
     client::{self, header},
     error::CliError,
@@ -92,7 +92,7 @@ impl Endpoint {
             socket.connect(server)?;
             socket.local_addr()
         });
-        routed.map(|local| local.ip()).map_err(|error| CliError::Live(WhipError::Socket(error)))
+        routed.map(|local| local.ip()).map_err(no_socket)
     }
 
     /// Posts an offer.

@@ -12,7 +12,7 @@ use super::{
     PublishArgs, PublishStats,
     clip::ClipFile,
     endpoint::Endpoint,
-    error::WhipError,
+    no_socket,
     session::{PlaybackOptions, PublisherSession},
 };
 use crate::{error::CliError, interrupt, output::printable};
@@ -92,7 +92,7 @@ fn started(
     if let Err(error) = accepted {
         // A session that cannot be used is deleted at the server.
         end(endpoint, std::slice::from_mut(&mut session))?;
-        return Err(error.into());
+        return Err(error);
     }
     Ok((session, created.run))
 }
@@ -109,7 +109,7 @@ fn wait(sessions: &mut [PublisherSession]) -> Result<(), CliError> {
         driven.map(|session| PollFd::new(session.socket(), PollFlags::IN)).collect();
     match poll(&mut sockets, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(CliError::Live(WhipError::Socket(error.into()))),
+        Err(error) => Err(no_socket(error.into())),
     }
 }
 
@@ -120,8 +120,7 @@ fn end(endpoint: &Endpoint, sessions: &mut [PublisherSession]) -> Result<(), Cli
     for session in sessions {
         let resource = session.take_resource();
         let deleted = resource.map_or(Ok(()), |resource| endpoint.delete(&resource));
-        let closed = session.close(Instant::now()).map_err(CliError::Live);
-        outcome = outcome.and(deleted).and(closed);
+        outcome = outcome.and(deleted).and(session.close(Instant::now()));
     }
     outcome
 }

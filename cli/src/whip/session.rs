@@ -24,10 +24,11 @@ use rtc::{
 use super::{
     PublishStats,
     clip::ClipFile,
-    error::WhipError,
     network_sim::{self, NetworkSim},
+    no_socket,
     player::Player,
 };
+use crate::error::{CliError, Exit};
 
 mod connection;
 mod feedback;
@@ -100,11 +101,11 @@ impl PublisherSession {
         plan: &PlaybackOptions,
         ip: IpAddr,
         now: Instant,
-    ) -> Result<(PublisherSession, String), WhipError> {
-        let socket = UdpSocket::bind((ip, 0)).map_err(WhipError::Socket)?;
-        socket.set_nonblocking(true).map_err(WhipError::Socket)?;
-        let local = socket.local_addr().map_err(WhipError::Socket)?;
-        let [ssrc, seed, first_timestamp, sequence] = random().map_err(WhipError::Socket)?;
+    ) -> Result<(PublisherSession, String), CliError> {
+        let socket = UdpSocket::bind((ip, 0)).map_err(no_socket)?;
+        socket.set_nonblocking(true).map_err(no_socket)?;
+        let local = socket.local_addr().map_err(no_socket)?;
+        let [ssrc, seed, first_timestamp, sequence] = random().map_err(no_socket)?;
         let heard = Arc::<FeedbackCounters>::default();
         let (connection, sender, offer) =
             connection::offer(&plan.clip, local, ssrc, Arc::clone(&heard), now)
@@ -136,7 +137,7 @@ impl PublisherSession {
     }
 
     /// Applies the server's answer; `resource` is the session's URL.
-    pub fn accept(&mut self, answer: String, resource: Url, now: Instant) -> Result<(), WhipError> {
+    pub fn accept(&mut self, answer: String, resource: Url, now: Instant) -> Result<(), CliError> {
         self.resource = Some(resource);
         let failed = failed(self.number, "answer");
         let answer = RTCSessionDescription::answer(answer).map_err(&failed)?;
@@ -190,7 +191,7 @@ impl PublisherSession {
     }
 
     /// Reads, plays and writes all that is due.
-    pub fn drive(&mut self, now: Instant) -> Result<(), WhipError> {
+    pub fn drive(&mut self, now: Instant) -> Result<(), CliError> {
         self.read(now)?;
         if self.connection.poll_timeout().is_some_and(|at| at <= now) {
             self.connection.handle_timeout(now).map_err(failed(self.number, "timer"))?;
@@ -201,7 +202,7 @@ impl PublisherSession {
         self.write(now);
         match self.state {
             PublishState::Connecting if now >= self.offered_at + CONNECT_WITHIN => {
-                Err(WhipError::NeverConnected { session: self.number })
+                Err(self.never_connected())
             }
             PublishState::Lingering(until) if now >= until => {
                 self.state = PublishState::Done;
@@ -212,14 +213,23 @@ impl PublisherSession {
     }
 
     /// Closes the connection with the server.
-    pub fn close(&mut self, now: Instant) -> Result<(), WhipError> {
+    pub fn close(&mut self, now: Instant) -> Result<(), CliError> {
         self.state = PublishState::Done;
         let closed = self.connection.close().map_err(failed(self.number, "close"));
         self.write(now);
         closed
     }
 
-    fn read(&mut self, now: Instant) -> Result<(), WhipError> {
+    fn never_connected(&self) -> CliError {
+        let session = format!("session {} was accepted and never connected", self.number);
+        CliError::Exit(Exit::Unreachable, format!("{session}: no answer to ICE or DTLS"))
+    }
+
+    fn ended(&self) -> CliError {
+        CliError::Check(format!("session {} was ended by the server", self.number))
+    }
+
+    fn read(&mut self, now: Instant) -> Result<(), CliError> {
         let mut bytes = [0; 2048];
         for _ in 0..READ_MAX {
             let (length, peer_addr) = match self.socket.recv_from(&mut bytes) {
@@ -227,7 +237,7 @@ impl PublisherSession {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 // ICMP error for an earlier datagram; ICE and DTLS notice a peer that is gone.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
-                Err(error) => return Err(WhipError::Socket(error)),
+                Err(error) => return Err(no_socket(error)),
             };
             let transport = TransportContext {
                 local_addr: self.local,
@@ -241,13 +251,13 @@ impl PublisherSession {
                 .map_err(failed(self.number, "packet"))?;
             // The library does not report a peer that closes until ICE checks remain unanswered.
             if self.state == PublishState::Playing && bytes[0] == DTLS_ALERT {
-                return Err(WhipError::Ended { session: self.number });
+                return Err(self.ended());
             }
         }
         Ok(())
     }
 
-    fn note_events(&mut self, now: Instant) -> Result<(), WhipError> {
+    fn note_events(&mut self, now: Instant) -> Result<(), CliError> {
         while let Some(event) = self.connection.poll_event() {
             let RTCPeerConnectionEvent::OnConnectionStateChangeEvent(state) = event else {
                 continue;
@@ -262,13 +272,13 @@ impl PublisherSession {
                     self.player = Some(Player::new(clip, self.plan.repeats, now));
                 }
                 (RTCPeerConnectionState::Failed, PublishState::Connecting) => {
-                    return Err(WhipError::NeverConnected { session: self.number });
+                    return Err(self.never_connected());
                 }
                 (
                     RTCPeerConnectionState::Failed | RTCPeerConnectionState::Closed,
                     PublishState::Playing,
                 ) => {
-                    return Err(WhipError::Ended { session: self.number });
+                    return Err(self.ended());
                 }
                 _ => {}
             }
@@ -289,7 +299,7 @@ impl PublisherSession {
         }
     }
 
-    fn play(&mut self, now: Instant) -> Result<(), WhipError> {
+    fn play(&mut self, now: Instant) -> Result<(), CliError> {
         if self.state != PublishState::Playing {
             return Ok(());
         }
@@ -352,8 +362,8 @@ impl PublisherSession {
 }
 
 /// Returns a function that makes errors with the session's number and the failed step.
-fn failed<E: std::fmt::Display>(session: usize, problem: &'static str) -> impl Fn(E) -> WhipError {
-    move |error| WhipError::Connection { session, problem, detail: error.to_string() }
+fn failed<E: std::fmt::Display>(session: usize, problem: &'static str) -> impl Fn(E) -> CliError {
+    move |error| CliError::Check(format!("session {session}: {problem}: {error}"))
 }
 
 fn random() -> Result<[u32; 4], std::io::Error> {
