@@ -9,6 +9,7 @@ use std::{
 
 use decode::{FileReport, StreamInfo};
 use gate::{Decision, EpisodeChange, Episodes, Gate, GateConfig, SelectionReason};
+use indicatif::ProgressBar;
 use media::{MarkerOrigin, Rotation, RunId, Signal};
 use timeline::{AnalysisKey, FrameLabel, MarkerConfig, derive_markers};
 use worker::{
@@ -17,8 +18,7 @@ use worker::{
 };
 
 use crate::{
-    activity::EpisodeRecord, error::CliError, output::grouped, progress::MediaProgress,
-    wire::MarkerRecord,
+    activity::EpisodeRecord, error::CliError, output::grouped, progress, wire::MarkerRecord,
 };
 
 /// Run id of analyses without one, constant so that marker ids depend on the media only.
@@ -76,18 +76,19 @@ pub fn analyze(
     let spec = JobSpec { limits, ..JobSpec::new(input, job.options.clone()) };
     let mut stream = None;
     let (mut signals, mut decides) = (Vec::new(), Gate::new(gate));
-    let mut progress: Option<MediaProgress> = None;
+    let mut bar: Option<ProgressBar> = None;
     let mut failure = None;
     let outcome = supervisor.run_job(spec, cancel, &mut |event| {
         match event {
             JobEvent::Opened(info) => {
-                progress =
-                    Some(MediaProgress::start("analysing", info.duration.map(|d| d.as_millis())));
+                let ms = info.duration.and_then(|length| u64::try_from(length.as_millis()).ok());
+                bar = Some(progress::start("analysing", ms));
                 stream = Some(info);
             }
             JobEvent::Progress { frames, pts_ms } => {
-                if let Some(progress) = &mut progress {
-                    progress.at(pts_ms, format!("{} frames", grouped(frames)));
+                if let Some(bar) = &bar {
+                    let at = u64::try_from(pts_ms).unwrap_or(0);
+                    progress::show(bar, at, None, format!("{} frames", grouped(frames)));
                 }
             }
             JobEvent::Frames(records) => {
@@ -111,8 +112,8 @@ pub fn analyze(
         }
         ControlFlow::Continue(())
     });
-    if let Some(progress) = progress {
-        progress.clear();
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
     }
     // A cancelled analysis counts as interrupted, whatever its outcome.
     if let Some(failure) = cancel.is_cancelled().then_some(CliError::Interrupted).or(failure) {

@@ -26,7 +26,7 @@ use crate::{
     error::CliError,
     interrupt, keyframes, markers,
     output::{StdoutWriter, grouped, printable},
-    progress::MediaProgress,
+    progress,
     report::{Report, ReportStill, StillSampler},
     wire::{QueryReply, RunRecord},
 };
@@ -149,7 +149,8 @@ fn work(
     let run: RunRecord = client.post("v1/runs", &json!({ "model": MODEL }), QUICK)?;
     note!("run:    {}", printable(&run.run_id));
     let stream = video::look(worker, video);
-    let duration_ms = stream.as_ref().and_then(|stream| Some(stream.duration?.as_millis()));
+    let duration = stream.as_ref().and_then(|stream| stream.duration);
+    let duration_ms = duration.and_then(|length| u64::try_from(length.as_millis()).ok());
     let ingested = ingest(client, &run.run_id, video, duration_ms, cancel)?;
     let analyze = run_path(&run.run_id, "/analyze")?;
     let _: Value = client.post(&analyze, &json!({ "model": MODEL }), LONG)?;
@@ -217,7 +218,7 @@ fn ingest(
     client: &ApiClient,
     run: &str,
     video: &Path,
-    duration_ms: Option<i64>,
+    duration_ms: Option<u64>,
     cancel: &CancelToken,
 ) -> Result<Ingested, CliError> {
     let body = json!({ "source_uri": video.to_string_lossy(), "max_frames": MAX_FRAMES });
@@ -232,7 +233,7 @@ fn ingest(
             .name("ingest".to_owned())
             .spawn_scoped(scope, ingest)
             .map_err(|source| CliError::Worker(worker::WorkerError::Spawn(source)))?;
-        let mut progress = MediaProgress::start("ingest", duration_ms);
+        let bar = progress::start("ingest", duration_ms);
         let state = run_path(run, "/state")?;
         let result = loop {
             match outcome.recv_timeout(LOOK_EVERY) {
@@ -250,10 +251,11 @@ fn ingest(
             let done = &found["progress"];
             if let (Some(frames), Some(pts_ms)) = (done["frames"].as_u64(), done["pts_ms"].as_i64())
             {
-                progress.at(pts_ms, format!("{} frames", grouped(frames)));
+                let at = u64::try_from(pts_ms).unwrap_or(0);
+                progress::show(&bar, at, None, format!("{} frames", grouped(frames)));
             }
         };
-        progress.clear();
+        bar.finish_and_clear();
         result
     })
 }

@@ -10,72 +10,31 @@ const BYTES: &str =
     "{prefix:.bold} [{bar:32.cyan/dim}] {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
 const SPINNER: &str = "{spinner:.cyan} {prefix:.bold} {msg}";
 
-/// Progress through media time.
-pub struct MediaProgress {
-    bar: ProgressBar,
-    start_ms: Option<i64>,
+/// Starts a bar up to `total`, or a spinner if that is unknown or 0.
+pub fn start(what: &'static str, total: Option<u64>) -> ProgressBar {
+    let bar = match total.filter(|&total| total > 0) {
+        Some(total) => ProgressBar::new(total).with_style(style(BAR)),
+        None => ProgressBar::new_spinner().with_style(style(SPINNER)),
+    };
+    ticking(bar.with_prefix(what))
 }
 
-impl MediaProgress {
-    /// Starts a bar over `duration_ms`, or a spinner if the duration is unknown.
-    pub fn start(what: &'static str, duration_ms: Option<i64>) -> MediaProgress {
-        let bar = match duration_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|&ms| ms > 0) {
-            Some(ms) => ProgressBar::new(ms).with_style(style(BAR)),
-            None => ProgressBar::new_spinner().with_style(style(SPINNER)),
-        };
-        let bar = bar.with_prefix(what);
-        bar.enable_steady_tick(REDRAW);
-        MediaProgress { bar, start_ms: None }
+/// Moves to `at` and shows `message`; a spinner becomes a bar once a total is known.
+pub fn show(bar: &ProgressBar, at: u64, total: Option<u64>, message: String) {
+    if let Some(total) = total.filter(|total| bar.length() != Some(*total)) {
+        bar.set_style(style(BAR));
+        bar.set_length(total);
     }
-
-    /// Moves to `pts_ms` and shows `message`.
-    pub fn at(&mut self, pts_ms: i64, message: String) {
-        let start = *self.start_ms.get_or_insert(pts_ms.min(0));
-        self.bar.set_position(u64::try_from(pts_ms.saturating_sub(start)).unwrap_or(0));
-        self.bar.set_message(message);
-    }
-
-    /// Removes the bar.
-    pub fn clear(self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-/// Progress through the frames of a job.
-pub struct FrameProgress(ProgressBar);
-
-impl FrameProgress {
-    /// Starts a spinner, which becomes a bar once the number of frames is known.
-    pub fn start(what: &'static str) -> FrameProgress {
-        let bar = ProgressBar::new_spinner().with_style(style(SPINNER)).with_prefix(what);
-        bar.enable_steady_tick(REDRAW);
-        FrameProgress(bar)
-    }
-
-    /// Moves to `done` of `total` and shows `message`.
-    pub fn at(&mut self, done: u64, total: Option<u64>, message: String) {
-        if let Some(total) = total.filter(|total| self.0.length() != Some(*total)) {
-            self.0.set_style(style(BAR));
-            self.0.set_length(total);
-        }
-        self.0.set_position(done);
-        self.0.set_message(message);
-    }
-
-    /// Runs `print` while the bar is hidden.
-    pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
-        self.0.suspend(print)
-    }
-
-    /// Removes the bar.
-    pub fn clear(self) {
-        self.0.finish_and_clear();
-    }
+    bar.set_position(at);
+    bar.set_message(message);
 }
 
 /// Starts a bar over the `len` bytes of an upload.
 pub fn upload(len: u64) -> ProgressBar {
-    let bar = ProgressBar::new(len).with_style(style(BYTES)).with_prefix("uploading");
+    ticking(ProgressBar::new(len).with_style(style(BYTES)).with_prefix("uploading"))
+}
+
+fn ticking(bar: ProgressBar) -> ProgressBar {
     bar.enable_steady_tick(REDRAW);
     bar
 }

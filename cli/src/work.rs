@@ -13,7 +13,7 @@ use crate::{
     error::{ApiError, CliError},
     events,
     output::grouped,
-    progress::FrameProgress,
+    progress,
     wire::EventRecord,
 };
 
@@ -91,7 +91,7 @@ pub fn carry_out(
     // A server without jobs answers when the work is done.
     let Some(id) = asked["job_id"].as_str() else { return Ok(Ended::Done(asked)) };
     let path = run_path(run, &format!("/jobs/{id}"))?;
-    let mut bar = FrameProgress::start(work);
+    let bar = progress::start(work, None);
     let mut is_cancelled = false;
     loop {
         if cancel.is_cancelled() && !is_cancelled {
@@ -99,15 +99,15 @@ pub fn carry_out(
             cancel_job(client, run, id)?;
         }
         let wait = (!is_cancelled).then_some(LOOK_MS);
-        cursor.read(client, wait, &mut |event| bar.aside(|| on_event(event)))?;
+        cursor.read(client, wait, &mut |event| bar.suspend(|| on_event(event)))?;
         // A cancelled job that runs on is waited for here, as no event may come.
         let held = is_cancelled.then(|| ("wait_ms", LOOK_MS.to_string()));
         let job: Job = events::retry_unreachable(true, || client.get(&path, held.as_slice()))?;
-        bar.at(job.frames_done, job.frames_total, job.line());
+        progress::show(&bar, job.frames_done, job.frames_total, job.line());
         if matches!(job.status.as_str(), "queued" | "running") {
             continue;
         }
-        bar.clear();
+        bar.finish_and_clear();
         cursor.read(client, None, on_event)?;
         return match job.status.as_str() {
             "succeeded" => Ok(Ended::Done(job.result.unwrap_or_default())),
