@@ -26,4 +26,3 @@ pub use embedder::{BatchLimits, Embedder, EmbedderCounts, EmbeddingModel};
 pub use embedding::{DIMENSIONS_MAX, EmbedError, Embedding, ModelInputImage};
 pub use novelty_rule::{FrameFeatures, NoveltyDetector, NoveltyReason, NoveltyVerdict, ReuseRule};
 pub use onnx::{ExecutionProvider, OnnxConfig, OnnxError, OnnxModel, RUNTIME_LIBRARY};
-pub use settings::{PreprocessConfig, SettingsError};

@@ -5,9 +5,13 @@
 
 mod runtime;
 
-use std::path::{Path, PathBuf};
+use std::{
+    error::Error,
+    fmt::Display,
+    path::{Path, PathBuf},
+};
 
-use media::{ErrorKind, ParseError};
+use media::ErrorKind;
 use ort::{
     session::{Session, builder::SessionBuilder},
     value::{Tensor, TensorElementType, ValueType},
@@ -16,7 +20,7 @@ use ort::{
 use crate::{
     embedder::EmbeddingModel,
     embedding::{EmbedError, Embedding, ModelInputImage},
-    settings::{PreprocessConfig, SettingsError},
+    settings::PreprocessConfig,
 };
 
 /// Built-in model and its settings; `embed/model/make_descriptor.py` writes them.
@@ -72,42 +76,32 @@ impl ExecutionProvider {
 
 /// Reason that a model cannot be run.
 #[derive(Debug, thiserror::Error)]
-pub enum OnnxError {
-    /// The library cannot be loaded: missing, another one, or too old.
-    #[error("ONNX Runtime cannot be loaded: {0}")]
-    Runtime(String),
-    /// This process has loaded another library.
-    #[error("ONNX Runtime was loaded before, from {}", .0.display())]
-    OtherRuntime(PathBuf),
-    /// The model's settings are missing or wrong.
-    #[error("{}: {source}", path.display())]
-    Settings {
-        /// Path of the JSON.
-        path: PathBuf,
-        /// The settings' fault.
-        source: SettingsError,
-    },
-    /// The model cannot be opened, or does not run on the provider.
-    #[error("the model does not run on {provider}: {reason}")]
-    Session {
-        /// Provider that failed.
-        provider: &'static str,
-        /// ONNX Runtime's message.
-        reason: String,
-    },
-    /// The model's inputs or outputs are not those of an image encoder that this service supports.
-    #[error("not a usable image encoder: {0}")]
-    Shape(String),
+#[error("{text}")]
+pub struct OnnxError {
+    kind: ErrorKind,
+    text: String,
 }
 
 impl OnnxError {
+    /// The model or its settings are wrong.
+    fn wrong(text: String) -> OnnxError {
+        OnnxError { kind: ErrorKind::InvalidInput, text }
+    }
+
+    /// The model's inputs or outputs are not those of an image encoder that this service supports.
+    fn shape(problem: &str) -> OnnxError {
+        OnnxError::wrong(format!("not a usable image encoder: {problem}"))
+    }
+
+    /// The model cannot be opened, or does not run on `provider`.
+    fn session(provider: ExecutionProvider, reason: impl Display) -> OnnxError {
+        let text = format!("the model does not run on {}: {reason}", provider.as_str());
+        OnnxError { kind: ErrorKind::Unavailable, text }
+    }
+
     /// Returns the kind of the failure: wrong models and settings are invalid input, other failures are not.
     pub fn kind(&self) -> ErrorKind {
-        match self {
-            OnnxError::Settings { .. } | OnnxError::Shape(_) => ErrorKind::InvalidInput,
-            OnnxError::OtherRuntime(_) => ErrorKind::Conflict,
-            OnnxError::Runtime(_) | OnnxError::Session { .. } => ErrorKind::Unavailable,
-        }
+        self.kind
     }
 }
 
@@ -129,15 +123,15 @@ pub struct OnnxModel {
 impl OnnxModel {
     /// Loads the library and the model, and embeds one test picture.
     pub fn load(config: &OnnxConfig) -> Result<OnnxModel, OnnxError> {
-        let (json, settings) = match &config.model {
-            None => (PathBuf::from("descriptor.json"), PreprocessConfig::parse(DESCRIPTOR.1)),
+        let settings = match &config.model {
+            None => PreprocessConfig::parse(DESCRIPTOR.1).map_err(OnnxError::wrong),
             Some(path) => {
                 let json = path.with_extension("json");
-                let settings = PreprocessConfig::read(&json);
-                (json, settings)
+                let wrong =
+                    |problem: String| OnnxError::wrong(format!("{}: {problem}", json.display()));
+                PreprocessConfig::read(&json).map_err(wrong)
             }
-        };
-        let settings = settings.map_err(|source| OnnxError::Settings { path: json, source })?;
+        }?;
         let environment = runtime::environment(config.runtime.as_deref())?;
         let mut failures = Vec::new();
         for provider in config.provider.candidates() {
@@ -156,7 +150,7 @@ impl OnnxModel {
                 Err(error) => failures.push(error.to_string()),
             }
         }
-        Err(OnnxError::Session { provider: config.provider.as_str(), reason: failures.join("; ") })
+        Err(OnnxError::session(config.provider, failures.join("; ")))
     }
 
     /// Returns the dimensions of the embeddings.
@@ -190,15 +184,16 @@ impl OnnxModel {
         // A ramp, as a descriptor without a constant part gives no direction for a flat picture.
         let rgb: Vec<u8> =
             (0..side * side * 3).map(|at| (at * 251 / (side * side * 3)) as u8).collect();
-        let failed = |reason: String| OnnxError::Session { provider: provider.as_str(), reason };
-        let ramp = ModelInputImage::new(side, rgb).map_err(|error| failed(error.to_string()))?;
-        let embeddings = model.run(&[ramp]).map_err(|error| failed(error.to_string()))?;
+        let embeddings = ModelInputImage::new(side, rgb)
+            .map_err(Into::into)
+            .and_then(|ramp| model.run(&[ramp]))
+            .map_err(|error| OnnxError::session(provider, error))?;
         model.dimensions = embeddings.first().map_or(0, |embedding| embedding.values().len());
         Ok(model)
     }
 
     /// Runs the model once on all of `pictures`.
-    fn run(&mut self, pictures: &[ModelInputImage]) -> Result<Vec<Embedding>, OnnxRunError> {
+    fn run(&mut self, pictures: &[ModelInputImage]) -> Result<Vec<Embedding>, Box<dyn Error>> {
         let side = self.settings.input_size as usize;
         let mut input = Vec::with_capacity(pictures.len() * 3 * side * side);
         for picture in pictures {
@@ -206,11 +201,12 @@ impl OnnxModel {
         }
         let input = Tensor::from_array(([pictures.len(), 3, side, side], input))?;
         let outputs = self.session.run(ort::inputs![self.input.as_str() => input])?;
-        let output = outputs.get(&self.output).ok_or(OnnxRunError::Output)?;
+        let wrong = "its output is not one embedding for each picture";
+        let output = outputs.get(&self.output).ok_or(wrong)?;
         let (shape, values) = output.try_extract_tensor::<f32>()?;
-        let (rows, row, dimensions) = rows_of(shape).ok_or(OnnxRunError::Output)?;
+        let (rows, row, dimensions) = rows_of(shape).ok_or(wrong)?;
         if rows != pictures.len() || row * rows != values.len() || dimensions == 0 {
-            return Err(OnnxRunError::Output);
+            return Err(wrong.into());
         }
         let embed = |row: &[f32]| Ok(Embedding::new(row[..dimensions].to_vec())?);
         values.chunks_exact(row).map(embed).collect()
@@ -241,16 +237,6 @@ impl EmbeddingModel for OnnxModel {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-enum OnnxRunError {
-    #[error("{0}")]
-    Runtime(#[from] ort::Error),
-    #[error("{0}")]
-    Embedding(#[from] ParseError),
-    #[error("its output is not one embedding for each picture")]
-    Output,
-}
-
 /// Returns rows, values per row, and how many lead as the embedding: all, or the first token's.
 fn rows_of(shape: &[i64]) -> Option<(usize, usize, usize)> {
     let sides: Option<Vec<usize>> = shape.iter().map(|side| usize::try_from(*side).ok()).collect();
@@ -270,33 +256,31 @@ fn open(
         Some(path) => builder.commit_from_file(path),
         None => builder.commit_from_memory(DESCRIPTOR.0),
     };
-    session.map_err(|error| OnnxError::Session {
-        provider: provider.as_str(),
-        reason: error.to_string(),
-    })
+    session.map_err(|error| OnnxError::session(provider, error))
 }
 
 /// Returns the input's name, and true if the input takes one picture only.
 fn input(session: &Session, settings: &PreprocessConfig) -> Result<(String, bool), OnnxError> {
-    let wrong = |problem: String| OnnxError::Shape(problem);
     let mut inputs = session.inputs().iter();
     let input = match &settings.input {
         Some(name) => inputs.find(|input| input.name() == name),
         None => inputs.next(),
     };
-    let input = input.ok_or_else(|| wrong("it has no such input".to_owned()))?;
+    let input = input.ok_or_else(|| OnnxError::shape("it has no such input"))?;
     if session.inputs().len() > 1 {
-        return Err(wrong("it takes more than a picture".to_owned()));
+        return Err(OnnxError::shape("it takes more than a picture"));
     }
     let ValueType::Tensor { ty: TensorElementType::Float32, shape, .. } = input.dtype() else {
-        return Err(wrong(format!("its input is {}, not 32-bit floats", input.dtype())));
+        let problem = format!("its input is {}, not 32-bit floats", input.dtype());
+        return Err(OnnxError::shape(&problem));
     };
     let side = i64::from(settings.input_size);
     let takes = |at: usize, size: i64| shape.get(at).is_some_and(|got| [size, -1].contains(got));
     let (batch, sized) = (shape.first(), takes(1, 3) && takes(2, side) && takes(3, side));
     if shape.len() != 4 || !sized || !batch.is_some_and(|batch| [1, -1].contains(batch)) {
         let got: Vec<i64> = shape.to_vec();
-        return Err(wrong(format!("its input is {got:?}, not [pictures, 3, {side}, {side}]")));
+        let problem = format!("its input is {got:?}, not [pictures, 3, {side}, {side}]");
+        return Err(OnnxError::shape(&problem));
     }
     Ok((input.name().to_owned(), batch == Some(&1)))
 }
@@ -308,6 +292,6 @@ fn output(session: &Session, settings: &PreprocessConfig) -> Result<String, Onnx
         Some(name) => outputs.find(|output| output.name() == name),
         None => outputs.next(),
     };
-    let output = output.ok_or_else(|| OnnxError::Shape("it has no such output".to_owned()))?;
+    let output = output.ok_or_else(|| OnnxError::shape("it has no such output"))?;
     Ok(output.name().to_owned())
 }

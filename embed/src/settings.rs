@@ -21,46 +21,31 @@ pub struct PreprocessConfig {
     pub output: Option<String>,
 }
 
-/// Reason that a model's settings cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SettingsError {
-    /// The file cannot be read.
-    #[error("{0}")]
-    Read(#[from] io::Error),
-    /// The file is larger than any settings file should be.
-    #[error("longer than {SETTINGS_BYTES_MAX} bytes")]
-    TooLong,
-    /// The file is not JSON, or has missing, wrong or unknown fields.
-    #[error("{0}")]
-    Json(#[from] serde_json::Error),
-    /// `input_size` is 0 or larger than the largest side.
-    #[error("input_size {0} does not lie in 1..={max}", max = ModelInputImage::SIDE_MAX)]
-    Side(u32),
-    /// A mean or std is not finite, or a std is not above 0.
-    #[error("mean and std must be finite and std above 0")]
-    Scale,
-}
-
 const SETTINGS_BYTES_MAX: u64 = 64 << 10;
 
 impl PreprocessConfig {
-    /// Reads and checks the file at `path`.
-    pub fn read(path: &Path) -> Result<PreprocessConfig, SettingsError> {
-        if std::fs::metadata(path)?.len() > SETTINGS_BYTES_MAX {
-            return Err(SettingsError::TooLong);
+    /// Reads and checks the file at `path`; the error names neither it nor its model.
+    pub fn read(path: &Path) -> Result<PreprocessConfig, String> {
+        let failed = |error: io::Error| error.to_string();
+        if std::fs::metadata(path).map_err(failed)?.len() > SETTINGS_BYTES_MAX {
+            return Err(format!("longer than {SETTINGS_BYTES_MAX} bytes"));
         }
-        PreprocessConfig::parse(&std::fs::read(path)?)
+        PreprocessConfig::parse(&std::fs::read(path).map_err(failed)?)
     }
 
     /// Parses the JSON in `bytes` and checks its values.
-    pub fn parse(bytes: &[u8]) -> Result<PreprocessConfig, SettingsError> {
-        let settings: PreprocessConfig = serde_json::from_slice(bytes)?;
-        if !(1..=ModelInputImage::SIDE_MAX).contains(&settings.input_size) {
-            return Err(SettingsError::Side(settings.input_size));
+    pub fn parse(bytes: &[u8]) -> Result<PreprocessConfig, String> {
+        let settings: PreprocessConfig =
+            serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        let (side, side_max) = (settings.input_size, ModelInputImage::SIDE_MAX);
+        if !(1..=side_max).contains(&side) {
+            return Err(format!("input_size {side} does not lie in 1..={side_max}"));
         }
         let sound = settings.mean.iter().all(|mean| mean.is_finite())
             && settings.std.iter().all(|std| std.is_finite() && *std > 0.0);
-        if sound { Ok(settings) } else { Err(SettingsError::Scale) }
+        sound
+            .then_some(settings)
+            .ok_or_else(|| "mean and std must be finite and std above 0".to_owned())
     }
 
     /// Appends the normalised planes of red, green and blue, the model's input layout.
@@ -91,9 +76,7 @@ mod tests {
             ("", "EOF"),
         ];
         for (json, problem) in cases {
-            let said =
-                PreprocessConfig::parse(json.as_bytes()).err().map(|error| error.to_string());
-            let said = said.unwrap_or_default();
+            let said = PreprocessConfig::parse(json.as_bytes()).err().unwrap_or_default();
             assert!(
                 said.contains(problem) && said.is_empty() == problem.is_empty(),
                 "{json}: {said}"

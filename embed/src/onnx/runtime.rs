@@ -1,10 +1,12 @@
 //! ONNX Runtime's library, one per process, and builders of sessions on its execution providers.
 
 use std::{
+    fmt::Display,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
+use media::ErrorKind;
 use ort::{
     environment::Environment,
     ep,
@@ -19,20 +21,24 @@ static LOADED: Mutex<Option<(PathBuf, Environment)>> = Mutex::new(None);
 /// Loads the library once per process. After a failure another call may try again, with another path too.
 pub(super) fn environment(library: Option<&Path>) -> Result<Environment, OnnxError> {
     let asked = library.unwrap_or_else(|| Path::new(RUNTIME_LIBRARY));
+    let failed = |error: &dyn Display| OnnxError {
+        kind: ErrorKind::Unavailable,
+        text: format!("ONNX Runtime cannot be loaded: {error}"),
+    };
     // The loader searches for a bare name; a path is relative to the working directory.
     let path = match asked.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => std::path::absolute(asked)
-            .map_err(|error| OnnxError::Runtime(format!("{error}: {}", asked.display())))?,
+            .map_err(|error| failed(&format!("{error}: {}", asked.display())))?,
         _ => asked.to_owned(),
     };
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((first, environment)) = loaded.as_ref() {
         if library.is_some() && *first != path {
-            return Err(OnnxError::OtherRuntime(first.clone()));
+            let text = format!("ONNX Runtime was loaded before, from {}", first.display());
+            return Err(OnnxError { kind: ErrorKind::Conflict, text });
         }
         return Ok(environment.clone());
     }
-    let failed = |error: &dyn std::fmt::Display| OnnxError::Runtime(error.to_string());
     let environment = ort::init_from(&path)
         .map_err(|error| failed(&error))?
         .with_name("sightline")
@@ -55,8 +61,8 @@ pub(super) fn builder(
         ExecutionProvider::TensorRt => ep::TensorRT::default().build(),
     };
     let execution = execution.error_on_failure();
-    let failed = |reason: String| OnnxError::Session { provider: provider.as_str(), reason };
-    let builder = Session::builder(environment).map_err(|error| failed(error.to_string()))?;
-    let builder = builder.with_intra_threads(threads).map_err(|error| failed(error.to_string()))?;
-    builder.with_execution_providers([execution]).map_err(|error| failed(error.to_string()))
+    Session::builder(environment)
+        .and_then(|builder| Ok(builder.with_intra_threads(threads)?))
+        .and_then(|builder| Ok(builder.with_execution_providers([execution])?))
+        .map_err(|error| OnnxError::session(provider, error))
 }
