@@ -63,23 +63,9 @@ pub enum MeasureError {
         /// Rows of the picture.
         height: u32,
     },
-    /// The size of a plane differs from that given by the frame's extent and layout.
-    #[error("{plane} plane is {got_width}x{got_height}, not {width}x{height}")]
-    PlaneMismatch {
-        /// `luma` or `chroma`.
-        plane: &'static str,
-        /// Columns of the plane.
-        got_width: u32,
-        /// Rows of the plane.
-        got_height: u32,
-        /// Expected columns.
-        width: u32,
-        /// Expected rows.
-        height: u32,
-    },
-    /// The layout has chroma and the picture has none, or the reverse.
-    #[error("chroma planes do not match the frame's layout")]
-    ChromaMismatch,
+    /// A plane differs from that given by the frame's extent and layout.
+    #[error("{0}")]
+    PlaneMismatch(String),
     /// One packed picture is larger than the device's largest buffer.
     #[error("picture of {bytes} bytes is larger than the {bytes_max} that {backend} takes")]
     BeyondDevice {
@@ -132,15 +118,14 @@ impl MeasureError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             MeasureError::TooLarge { .. } => ErrorKind::InvalidInput,
-            MeasureError::PlaneMismatch { .. } | MeasureError::ChromaMismatch => {
-                ErrorKind::Internal
-            }
             MeasureError::BeyondDevice { .. } => ErrorKind::Unsupported,
             MeasureError::NoRoom { .. } => ErrorKind::Exhausted,
             MeasureError::Late { .. }
             | MeasureError::DeviceLost { .. }
             | MeasureError::PixelsLost(_) => ErrorKind::Unavailable,
-            MeasureError::DeviceFault { .. } => ErrorKind::Internal,
+            MeasureError::PlaneMismatch(_) | MeasureError::DeviceFault { .. } => {
+                ErrorKind::Internal
+            }
         }
     }
 
@@ -187,27 +172,21 @@ impl<'a> CheckedPlanes<'a> {
                     check_extent("chroma", plane.extent(), expected)?;
                 }
             }
-            _ => return Err(MeasureError::ChromaMismatch),
+            _ => {
+                let problem = "chroma planes do not match the frame's layout";
+                return Err(MeasureError::PlaneMismatch(problem.to_owned()));
+            }
         }
         Ok(CheckedPlanes { luma, chroma })
     }
 }
 
-fn check_extent(
-    plane: &'static str,
-    got: Dimensions,
-    expected: Dimensions,
-) -> Result<(), MeasureError> {
+fn check_extent(plane: &str, got: Dimensions, expected: Dimensions) -> Result<(), MeasureError> {
     if got == expected {
         return Ok(());
     }
-    Err(MeasureError::PlaneMismatch {
-        plane,
-        got_width: got.width,
-        got_height: got.height,
-        width: expected.width,
-        height: expected.height,
-    })
+    let [got, expected] = [got, expected].map(|size| format!("{}x{}", size.width, size.height));
+    Err(MeasureError::PlaneMismatch(format!("{plane} plane is {got}, not {expected}")))
 }
 
 #[cfg(test)]
@@ -220,8 +199,7 @@ mod tests {
         let mut frame = TestPicture::new(64, 40).frame().expect("has pixels");
         assert!(CheckedPlanes::of(&frame).is_ok());
         frame.extent.width = 62;
-        let refused = CheckedPlanes::of(&frame).err();
-        let plane = |plane| matches!(refused, Some(MeasureError::PlaneMismatch { plane: it, .. }) if it == plane);
-        assert!(plane("luma"), "{refused:?}");
+        let expected = MeasureError::PlaneMismatch("luma plane is 64x40, not 62x40".to_owned());
+        assert_eq!(CheckedPlanes::of(&frame).err(), Some(expected));
     }
 }
