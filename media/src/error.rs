@@ -36,10 +36,3 @@ pub struct ParseError {
     /// Fault of the input; does not repeat the input.
     pub problem: &'static str,
 }
-
-impl ParseError {
-    /// Returns [`ErrorKind::InvalidInput`].
-    pub fn kind(&self) -> ErrorKind {
-        ErrorKind::InvalidInput
-    }
-}
