@@ -243,13 +243,15 @@ mod tests {
     #[test]
     fn a_zone_has_the_cells_whose_middle_lies_inside() {
         type Row<'a> = (&'a str, &'a [(u32, u32)], u32);
-        let rows: [Row<'_>; 7] = [
+        let rows: [Row<'_>; 9] = [
             ("all", &[(0, 0), (100, 0), (100, 100), (0, 100)], 2560),
             ("left half", &[(0, 0), (50, 0), (50, 100), (0, 100)], 1280),
             ("the other way round", &[(0, 0), (0, 100), (50, 100), (50, 0)], 1280),
             ("a corner", &[(50, 50), (100, 50), (100, 75), (50, 75)], 320),
             ("crossed", &[(0, 0), (100, 0), (0, 100), (100, 100)], 1280),
+            ("triangle", &[(0, 0), (100, 0), (0, 100)], 1280),
             ("a line", &[(10, 10), (90, 90), (10, 10)], 0),
+            ("between the middles", &[(1, 1), (1, 1), (1, 2)], 0),
             ("no corner", &[], 0),
         ];
         for (name, corners, expected) in rows {
