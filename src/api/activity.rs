@@ -7,10 +7,9 @@ use media::{BlobHash, Zones};
 use timeline::{ActivityEpisode, Event, FramesDecoded, KeyframeStored};
 
 use super::{
-    pagination::{PageQuery, linked},
     prelude::*,
     responses::Region,
-    streamed_json::{DamagedEvents, READING_BYTES, Snapshot, list as listed, record_texts},
+    streamed_json::{DamagedEvents, Snapshot},
     zones::WatchedZones,
 };
 

@@ -8,7 +8,6 @@ use super::{
     prelude::*,
     send_budget::{self, BufferedBytes},
     source::find,
-    streamed_json::READING_BYTES,
     tickets::TicketQuery,
 };
 use crate::{

@@ -7,9 +7,8 @@ use timeline::{Event, StreamedEvent};
 
 use super::{
     openapi::events::{EventRecord, QueryMatch},
-    pagination::{PageQuery, linked},
     prelude::*,
-    streamed_json::{READING_BYTES, Snapshot, event_texts, list as listed},
+    streamed_json::{Snapshot, event_texts},
     zones::ZoneName,
 };
 use crate::deliver::sse::index_of;

@@ -4,11 +4,7 @@ use media::{FeedbackId, WallTime};
 use tokio::runtime::Handle;
 use tokio_postgres::Row;
 
-use super::{
-    pagination::{PageQuery, linked},
-    prelude::*,
-    streamed_json::{READING_BYTES, list as listed, record_texts},
-};
+use super::prelude::*;
 use crate::base::database::{self, Database, DatabaseError, NewFeedback};
 
 /// Rows fetched at a time for an unpaged list.

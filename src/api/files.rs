@@ -12,10 +12,9 @@ use axum::extract::Path as UrlPath;
 
 use super::{
     conditional::{Preconditions, ResourceVersion},
-    pagination::{NO_CURSOR, PageLimit, limit, linked},
+    pagination::{NO_CURSOR, PageLimit, limit},
     prelude::*,
     send_budget,
-    streamed_json::{READING_BYTES, list as listed, record_texts},
 };
 use crate::runs::{
     source::SourceError,

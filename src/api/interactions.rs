@@ -7,9 +7,8 @@ use serde_json::value::RawValue;
 use timeline::{Event, FindingPayload, SemanticChunkInferred};
 
 use super::{
-    pagination::{PageQuery, linked},
     prelude::*,
-    streamed_json::{DamagedEvents, READING_BYTES, list as list_answer, record_texts},
+    streamed_json::{DamagedEvents, list as list_answer},
 };
 use crate::runs::registry::{NoSuchChunk, readable};
 

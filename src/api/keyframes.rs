@@ -7,10 +7,9 @@ use timeline::Event;
 use super::{
     conditional::{Preconditions, ResourceVersion, caller_is_current},
     extract::RawParams,
-    pagination::{PageQuery, linked},
     prelude::*,
     responses::Keyframe,
-    streamed_json::{DamagedEvents, READING_BYTES, Snapshot, list as listed, record_texts},
+    streamed_json::{DamagedEvents, Snapshot},
     tickets::TicketQuery,
 };
 

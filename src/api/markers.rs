@@ -6,10 +6,10 @@ use media::{AnalysisId, Marker, MarkerId, MarkerOrigin, MarkerStatus};
 use timeline::Event;
 
 use super::{
-    pagination::{NO_CURSOR, PageLimit, limit, linked},
+    pagination::{NO_CURSOR, PageLimit, limit},
     prelude::*,
     responses::MarkerRecord,
-    streamed_json::{DamagedEvents, READING_BYTES, Snapshot, list as listed, record_texts},
+    streamed_json::{DamagedEvents, Snapshot},
 };
 use crate::{base::json::name, runs::registry::Made};
 

@@ -6,10 +6,7 @@ use media::{Dimensions, FrameRate};
 use timeline::SamplingPolicy;
 use worker::ChunkImageOptions;
 
-use super::{
-    prelude::*,
-    streamed_json::{READING_BYTES, list},
-};
+use super::prelude::*;
 use crate::record::gate_replay::{FrameAnalysis, MetadataWindow, ModelOutcome, Windowing, windows};
 
 /// Values shared by all metadata objects of an analysis.
@@ -55,7 +52,7 @@ pub fn answer(
         let text = written(&metadata(&context, &window, &frames[at]));
         Ok(std::mem::replace(&mut comma, ",").to_owned() + &text)
     });
-    list(head, objects, || "}".to_owned(), READING_BYTES)
+    listed(head, objects, || "}".to_owned(), READING_BYTES)
 }
 
 fn written(value: &impl Serialize) -> String {

@@ -21,6 +21,8 @@ pub(super) use super::{
     error::ApiError,
     extract::{Call, Caller, JsonBody, OwnedRun, QueryParams},
     openapi::{FailureResponse, schema_types},
+    pagination::{PageQuery, linked},
+    streamed_json::{READING_BYTES, list as listed, record_texts},
 };
 pub(super) use crate::{
     base::{

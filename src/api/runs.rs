@@ -3,11 +3,9 @@
 mod summary;
 
 use super::{
-    pagination::{PageQuery, linked},
     prelude::*,
     reason::ModelName,
     responses::{ProgressRecord, RunRecord},
-    streamed_json::{READING_BYTES, list as listed, record_texts},
 };
 use crate::{
     base::{json::Nullable, model_catalog::Mode},

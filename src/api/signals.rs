@@ -12,13 +12,7 @@ use axum::extract::Path;
 use gate::{Decision, Gate, GateConfig, SelectionReason};
 use media::Signal;
 
-use super::{
-    extract::RawParams,
-    prelude::*,
-    responses::Region,
-    streamed_json::{READING_BYTES, list as listed, record_texts},
-    thresholds::GateThresholds,
-};
+use super::{extract::RawParams, prelude::*, responses::Region, thresholds::GateThresholds};
 use crate::{base::arrow::Column, record::frames::Frames};
 use buckets::{Buckets, FrameBucket};
 use columns::{of_buckets, of_frames, wants_arrow};

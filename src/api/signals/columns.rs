@@ -3,7 +3,7 @@
 use gate::SelectionReason;
 use serde_json::Map;
 
-use super::super::streamed_json::{READING_BYTES, sent};
+use super::super::streamed_json::sent;
 use crate::{
     api::prelude::*,
     base::arrow::{self, Column, Kind, ROWS_MAX},
