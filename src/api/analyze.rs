@@ -33,14 +33,10 @@ use crate::{
     runs::{job_queue::JobLength, registry::RunError},
 };
 
-/// Maximum number of frames in a request.
 pub const FRAMES_MAX: usize = 4096;
 
-/// Number of frames in a metadata window.
 pub type WindowSize = BoundedInt<2, 256>;
-/// Length of a metadata segment, milliseconds.
 pub type SegmentMs = BoundedInt<50, 60_000>;
-/// Trace id given by the caller.
 pub type TraceId = BoundedText<1, 64>;
 pub type FrameIndex = BoundedInt<0, { (1 << 53) - 1 }>;
 
@@ -198,14 +194,12 @@ pub fn windowing(window_size: Option<WindowSize>, segment_ms: Option<SegmentMs>)
     }
 }
 
-/// Returns the rules that confirm markers.
 pub fn marker_rules(correction_window: Option<FrameIndex>) -> MarkerConfig {
     let own = MarkerConfig::default();
     let window = correction_window.map_or(own.correction_window_frames, |it| it.0);
     MarkerConfig { correction_window_frames: window, ..own }
 }
 
-/// Reads a trace id: visible ASCII.
 pub fn trace(value: &Value) -> Result<String, ValueError> {
     let BoundedText(found) = TraceId::read(value)?;
     let visible = found.bytes().all(|byte| byte.is_ascii_graphic());
@@ -417,7 +411,6 @@ fn analysis(
     Ok(Analysis { dry_run, events, markers, frames, windowing, context })
 }
 
-/// Returns the event of an analysis, and those of its markers.
 fn events(
     context: &MetadataContext,
     windowing: Windowing,

@@ -36,7 +36,6 @@ pub async fn authenticate(
     }
 }
 
-/// Counts a request of `principal` that a limit refused.
 fn count_refusal(app: &App, principal: &Principal) {
     app.metrics.owners.of(principal).refused.fetch_add(1, Relaxed);
 }
@@ -76,7 +75,6 @@ pub fn check_scraper(app: &App, extensions: &Extensions, headers: &HeaderMap) ->
 
 const UNKNOWN: ApiError = ApiError::Unauthorized("missing or invalid API key");
 
-/// Returns the principal of the request's credential.
 fn principal(
     app: &App,
     keys: &ApiKeys,

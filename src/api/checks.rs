@@ -82,7 +82,6 @@ pub async fn diagnose(Call(app, caller): Call) -> Json<DoctorReport> {
     Json(DoctorReport { request_id: caller.request_id.into(), checks })
 }
 
-/// Runs every check of the server.
 async fn checks(app: &Arc<App>) -> Vec<Check> {
     let probes = app.inference.probe().await;
     let work = Arc::clone(app);

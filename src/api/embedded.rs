@@ -10,7 +10,6 @@ use super::prelude::*;
 pub struct Packed(pub &'static [u8]);
 
 impl Packed {
-    /// Returns the file, decompressed.
     pub fn whole(&self) -> Bytes {
         let mut whole = Vec::new();
         GzDecoder::new(self.0).read_to_end(&mut whole).expect("the build has compressed it");

@@ -143,7 +143,6 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// Creates the error of one invalid field.
     pub fn field(field: &str, message: impl Into<String>) -> ApiError {
         ApiError::Invalid(vec![FieldError::new(field, message)])
     }

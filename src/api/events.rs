@@ -18,11 +18,8 @@ const PAGE_BYTES: u64 = 8 << 20;
 
 /// Sequence number of the first event to read.
 pub type FromSeq = BoundedInt<0, { u64::MAX }>;
-/// Maximum number of events in an answer to a query.
 pub type QueryLimit = BoundedInt<1, 10_000>;
-/// Milliseconds that a query may wait.
 pub type WaitMs = BoundedInt<0, 30_000>;
-/// Number of events if the caller gives no limit.
 pub const QUERY_DEFAULT: u64 = 1000;
 
 /// Selection of events to read.
@@ -78,7 +75,6 @@ struct Page {
 }
 
 impl Page {
-    /// Returns the bytes of memory that the events occupy.
     fn held_bytes(&self) -> usize {
         self.events.iter().map(StreamedEvent::held_bytes).sum()
     }

@@ -52,7 +52,6 @@ impl FromRequestParts<Arc<App>> for Call {
 /// loopback or on a private network, as an installation's proxy is.
 pub struct Prefix(String);
 
-/// Maximum length of a prefix, bytes.
 const PREFIX_BYTES_MAX: usize = 256;
 
 impl Prefix {
@@ -194,7 +193,6 @@ impl FromRequest<Arc<App>> for JsonBody {
 #[derive(Clone, Copy)]
 struct Arrived;
 
-/// Reads the whole body of a request.
 pub async fn whole(request: Request, app: &Arc<App>) -> ApiResult<(Parts, Bytes)> {
     let (mut parts, body) = request.into_parts();
     // A body of unknown length counts as the longest.

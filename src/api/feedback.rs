@@ -11,7 +11,6 @@ use crate::base::database::{self, Database, DatabaseError, NewFeedback};
 const SLICE: usize = 100;
 
 impl App {
-    /// Returns the database, or an error if none is configured.
     pub(super) fn database(&self) -> ApiResult<&Database> {
         self.database.as_ref().ok_or(ApiError::DatabaseMissing)
     }
@@ -26,7 +25,6 @@ fn storable<const MIN: usize, const MAX: usize>(
 
 /// Rating from 0 (worthless) to 10 (perfect).
 pub type Rating = BoundedInt<0, 10>;
-/// Category of the feedback, in the caller's own words.
 pub type Category = BoundedText<1, 128>;
 pub type FeedbackText = BoundedText<0, 8192>;
 

@@ -38,7 +38,6 @@ fn find(app: &App, caller: &Principal, path: &str) -> ApiResult<Found> {
     stored(app, upload).map_err(told)
 }
 
-/// Opens the file of an upload.
 pub fn stored(app: &App, upload: StoredUpload) -> Result<Found, SourceError> {
     let file = app.uploads.open_file(&upload)?;
     let StoredUpload { bytes, sha256, original_name, name, at, .. } = upload;

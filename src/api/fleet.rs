@@ -10,7 +10,6 @@ use super::{
 };
 use crate::base::database::DatabaseError;
 
-/// Maximum number of runs if the caller gives no limit.
 const RUNS_DEFAULT: u64 = 100;
 
 /// Runs to list.

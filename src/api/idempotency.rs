@@ -27,7 +27,6 @@ use stored_response::{KeyedRequestContext, kept, replay};
 pub use stored_response::{Taken, response, taken};
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Accepted lengths of a key, bytes.
 pub const KEY_BYTES: RangeInclusive<usize> = 1..=255;
 
 /// Header that makes a request act once; documented here, read by `key`.
@@ -239,12 +238,10 @@ fn key(headers: &HeaderMap) -> ApiResult<Option<&str>> {
     text.map(Some).ok_or_else(told)
 }
 
-/// Returns true while the log accepts events.
 fn takes_events(app: &App) -> bool {
     app.registry.timeline().state() == LogState::Writable
 }
 
-/// Returns the run that the path names.
 pub fn run_in(path: &str) -> Option<RunId> {
     path.strip_prefix("/v1/runs/")?.split('/').next()?.parse().ok()
 }

@@ -91,7 +91,6 @@ impl InferResult {
         }
     }
 
-    /// Returns the bytes that the answer occupies in memory.
     fn held_bytes(&self) -> usize {
         self.output_text.len() + self.output_json.as_ref().map_or(0, held_bytes)
     }

@@ -25,20 +25,16 @@ use crate::{
 
 /// A `source_uri`: up to the length of a Linux path, with every byte percent-encoded.
 pub type SourceUri = BoundedText<1, { 3 * 4096 }>;
-/// Maximum number of frames of an ingest.
 pub type MaxFrames = BoundedInt<1, 500_000>;
 /// Maximum length of a request body that is copied into an event beside other fields.
 const ECHO_BYTES_MAX: usize = timeline::PAYLOAD_BYTES_MAX / 2;
-/// Maximum number of frames if the caller gives none.
 pub const MAX_FRAMES_DEFAULT: u64 = 512;
 
-/// Reads a frame rate, in frames per second.
 pub fn rate(value: &serde_json::Value) -> Result<FrameRate, ValueError> {
     let fps = number(FrameRate::ANALYSED)(value)?;
     FrameRate::from_f64(fps).ok_or("must be a number of frames a second".into())
 }
 
-/// Requires `fixed_fps` if the policy is `fixed`.
 pub fn check_rate(
     object: &mut Object<'_>,
     policy: &Option<Option<schema_types::Sampling>>,
@@ -60,7 +56,6 @@ pub fn sampling(
     (policy, fixed_fps.map(|it| it.0).filter(|_| policy == SamplingPolicy::Fixed))
 }
 
-/// Returns the stream if the caller names none.
 pub fn default_stream() -> StreamId {
     "main".parse().expect("a valid stream id")
 }

@@ -40,12 +40,10 @@ impl FromRequestParts<Arc<App>> for Named {
 }
 
 impl Named {
-    /// Returns the job if it is running.
     fn entry(&self) -> Option<Arc<Entry>> {
         self.app.desk.find(self.run.id(), self.id)
     }
 
-    /// Answers with the state of the job.
     async fn answer(&self) -> ApiResult {
         let Some(job) = self.view().await? else { return Err(ApiError::NotFound("job")) };
         let owner = &self.run.origin().principal;
@@ -60,7 +58,6 @@ impl Named {
         Ok(self.app.blocking(move || runner.find_job(run, id)).await??)
     }
 
-    /// Waits for the end of the job, for at most `wait`.
     async fn wait(&self, wait: Duration) {
         if let Some(entry) = self.entry() {
             tokio::select! {

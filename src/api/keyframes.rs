@@ -77,7 +77,6 @@ pub async fn list(
     Ok(linked(answer, &uri, next))
 }
 
-/// Longest edge of a scaled-down still, pixels.
 pub type StillEdge = BoundedInt<32, 4096>;
 
 /// Size of the requested still.

@@ -15,9 +15,7 @@ use tokio::runtime::Handle;
 
 use super::prelude::*;
 
-/// Maximum time for which a refused body is read.
 const LINGER: Duration = Duration::from_secs(5);
-/// Maximum number of bytes read of a refused body.
 const LINGER_BYTES: usize = 64 << 20;
 
 /// Wraps the body of a request so that it is read on after a refusal.

@@ -16,7 +16,6 @@ use crate::{base::json::name, runs::registry::Made};
 /// Sort key of a marker: first frame, last frame, id.
 type Key = (u64, u64, MarkerId);
 
-/// Analyses whose markers are requested.
 enum Analyses {
     /// The newest analysis of each stream; markers without an analysis id are of one older than such ids.
     Newest(HashMap<StreamId, Made>),
@@ -36,7 +35,6 @@ impl Analyses {
     }
 }
 
-/// Filter on the origin of markers.
 enum Origins {
     /// The markers that the analysis derived: a model's finding takes precedence over the gate's.
     Derived,
@@ -61,7 +59,6 @@ impl Origins {
     }
 }
 
-/// Filter of the requested markers.
 struct Wanted {
     analyses: Analyses,
     origins: Origins,

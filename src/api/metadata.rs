@@ -240,7 +240,6 @@ fn annotations(frame: &FrameAnalysis) -> FrameAnnotations<'_> {
     }
 }
 
-/// Name of the coordinate schema.
 const COORDINATE_SCHEMA: &str = "sightline.image.v1";
 
 /// Region of the pictures that a model was shown, given for the first picture after rotation.

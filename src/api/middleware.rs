@@ -17,7 +17,6 @@ use tracing::{Instrument, Span, field::Empty};
 use super::{cors, error::ErrorExtension, extract::Prefix, keyless, prelude::*, whip};
 use crate::base::telemetry::{SPANS, continue_trace};
 
-/// Response header with the id of the request.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Route label in the metrics for requests that match no route.
@@ -45,7 +44,6 @@ fn id_value(request_id: RequestId) -> HeaderValue {
     HeaderValue::from_str(&request_id.to_string()).expect("an id is visible ASCII")
 }
 
-/// Middleware around every request.
 pub async fn wrap(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let request_id = RequestId::from_bytes(crate::base::random_bytes());

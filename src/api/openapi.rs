@@ -88,7 +88,6 @@ const FAILURES: [(u16, &str, &str); 13] = [
     (503, "Unavailable", "The server cannot take this work now"),
 ];
 
-/// Statuses answered in plain text.
 const PLAIN: [u16; 5] = [400, 412, 413, 415, 416];
 
 fn failure(status: u16) -> RefOr<Response> {
@@ -118,7 +117,6 @@ pub async fn document(headers: HeaderMap) -> impl IntoResponse {
     (Extension(BufferedBytes(0)), kind, PUBLISHED.answer(&headers, || WHOLE.clone()))
 }
 
-/// Returns the document without routes.
 pub fn empty() -> openapi::OpenApi {
     Document::openapi()
 }

@@ -4,9 +4,7 @@ use std::fmt::Display;
 
 use super::prelude::*;
 
-/// Maximum number of items per page.
 pub type PageLimit = BoundedInt<1, 1000>;
-/// Error of a malformed cursor.
 pub const NO_CURSOR: &str = "must be one that a Link header gave";
 
 /// Page of a list.

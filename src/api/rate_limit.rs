@@ -42,7 +42,6 @@ impl RateLimits {
         limited(RefusalReason::FailedAuthentications, failures.take(address, Instant::now()))
     }
 
-    /// Counts a request against the global limit, or refuses it.
     pub(super) fn of_all(&self) -> ApiResult<()> {
         let Some(bucket) = &self.global else { return Ok(()) };
         let taken = bucket.lock().take(Instant::now());
@@ -112,7 +111,6 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// Creates a full bucket with one second's worth of requests.
     fn full(rate: NonZeroU32, now: Instant) -> Bucket {
         Bucket { step: SECOND / rate.get(), holds: SECOND, full_at: now }
     }

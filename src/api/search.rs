@@ -7,7 +7,6 @@ use crate::deliver::search::{Hit, SearchQuery};
 
 /// Maximum length of a trimmed query, bytes.
 pub const QUERY_BYTES_MAX: usize = 1024;
-/// Maximum number of hits in an answer.
 pub type SearchLimit = BoundedInt<1, 500>;
 pub const SEARCH_DEFAULT: u64 = 50;
 

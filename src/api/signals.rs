@@ -70,7 +70,6 @@ impl From<(Signal, Decision)> for RecordedFrame {
     }
 }
 
-/// Recorded frames of a stream of a run.
 struct Recorded {
     run: Arc<Run>,
     frames: Frames,

@@ -21,9 +21,7 @@ use crate::{
 };
 use form::{FormPart, MultipartForm};
 
-/// Name of the form field with the file.
 const FIELD: &str = "file";
-/// Bytes per write.
 const WRITE: usize = 256 << 10;
 /// Maximum bytes of the form other than the file.
 pub const FORM_BYTES_MAX: u64 = 1 << 20;
@@ -145,7 +143,6 @@ struct Received {
     file_name: String,
 }
 
-/// Receives the one file of the form.
 async fn receive(app: &Arc<App>, owner: &Principal, request: Request) -> ApiResult<Received> {
     let mut form = MultipartForm::open(request, app).await?;
     let mut received = None;
@@ -177,7 +174,6 @@ async fn receive(app: &Arc<App>, owner: &Principal, request: Request) -> ApiResu
     }
 }
 
-/// Writes the field to disk as it arrives.
 async fn store(
     app: &App,
     part: &mut FormPart<'_>,

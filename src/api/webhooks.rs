@@ -13,9 +13,7 @@ use crate::{
     runs::registry::RunError,
 };
 
-/// URL that events are delivered to.
 pub type WebhookUrl = BoundedText<1, 2048>;
-/// Note of the owner.
 pub type WebhookDescription = BoundedText<0, 256>;
 
 /// Webhook to create.
@@ -162,7 +160,6 @@ pub async fn create(
     made(&app, caller, Some(&run), &body).await
 }
 
-/// Creates a webhook of `run`, or of all runs of the caller.
 async fn made(
     app: &App,
     caller: Caller,
@@ -221,7 +218,6 @@ pub async fn list(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<Webhoo
     listed(&app, &caller, Some(run.id())).await
 }
 
-/// Returns the webhooks of `run`, or those of all runs of the caller.
 async fn listed(app: &App, caller: &Caller, run: Option<RunId>) -> ApiResult<Json<WebhookList>> {
     let webhooks = app.webhooks.of(&caller.principal, run).await?.into_iter();
     Ok(Json(WebhookList {

@@ -46,7 +46,6 @@ declared!(ZoneFields { name: required name, polygon: required polygon }; closed 
     }
 });
 
-/// Zones of a request.
 pub type ZoneList = List<ZoneFields, 0, { Zone::MAX }>;
 
 /// A zone that was watched.
@@ -104,7 +103,6 @@ pub fn check(
     }
 }
 
-/// Converts the zones of a request.
 pub fn zones(zones: Option<ZoneList>, only: Option<bool>) -> Zones {
     let zones = zones.into_iter().flat_map(|List(zones)| zones);
     let zones = zones.map(|ZoneFields { name, polygon }| Zone { name, polygon }).collect();

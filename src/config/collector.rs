@@ -36,7 +36,6 @@ pub(super) fn collector(text: &str) -> Result<Option<TraceEndpoint>, ValueError>
     }
 }
 
-/// Checks a filter of log lines.
 pub(super) fn filter(text: &str) -> Result<String, ValueError> {
     match EnvFilter::try_new(text) {
         Ok(_) => Ok(text.to_owned()),
@@ -44,7 +43,6 @@ pub(super) fn filter(text: &str) -> Result<String, ValueError> {
     }
 }
 
-/// Parses the format of the log.
 pub(super) fn format(text: &str) -> Result<LogFormat, ValueError> {
     LogFormat::from_name(text).ok_or_else(|| "must be one of both, text, json".into())
 }

@@ -32,7 +32,6 @@ fn gate(text: &str) -> Result<BackendChoice<GateBackend>, ValueError> {
         .ok_or_else(|| "must be one of auto, cpu, wgpu, cuda".into())
 }
 
-/// Parses the sandbox policy of media workers.
 pub(super) fn sandbox(text: &str) -> Result<SandboxPolicy, ValueError> {
     SandboxPolicy::from_name(text).ok_or_else(|| "must be require or best-effort".into())
 }

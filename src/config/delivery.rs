@@ -22,7 +22,6 @@ pub(super) fn database(vars: &mut EnvReader) -> Option<database::DatabaseSetting
     Some(database::DatabaseSettings { target, connections, timeout })
 }
 
-/// Reads the scope of the mirror: the events that it copies.
 pub(super) fn mirror(vars: &mut EnvReader) -> mirror::Scope {
     let scopes = [("descriptions", mirror::Scope::Descriptions), ("all", mirror::Scope::All)];
     vars.read("SERVICE_DB_MIRROR", "descriptions", one_of(scopes))
@@ -99,7 +98,6 @@ fn access(
     Some(objects::Access { place, credentials })
 }
 
-/// Reads attempts, retry delay and timeout of webhook deliveries.
 pub(super) fn webhooks(vars: &mut EnvReader) -> webhook::WebhookSettings {
     webhook::WebhookSettings {
         attempts: vars.read("SERVICE_WEBHOOK_ATTEMPTS", "10", whole(1, 20)),

@@ -84,7 +84,6 @@ impl BoundSockets {
         })
     }
 
-    /// Starts to accept connections; returns the accept loops.
     pub fn serve(self, app: &Arc<App>, ends: &ShutdownSignals) -> Vec<JoinHandle<DrainReport>> {
         for certificate in self.certificates {
             let stop = ends.stop.clone();

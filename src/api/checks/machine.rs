@@ -7,7 +7,6 @@ use worker::GateBackend;
 use super::Check;
 use crate::{api::App, record::worker_backends::WorkerCapabilities};
 
-/// Runs every check of the machine.
 pub fn checks(app: &App) -> Vec<Check> {
     let mut checks = vec![sandbox(&app.workers), decode(&app.workers), gate(&app.workers)];
     for tool in app.settings.tools.iter().filter(|tool| tool.path.is_none()) {
@@ -66,7 +65,6 @@ fn device(name: &str, used: &str, passed: impl Iterator<Item = (&'static str, St
     }
 }
 
-/// Returns true if the kernel exposes a GPU.
 fn has_device() -> bool {
     let renders = fs::read_dir("/dev/dri").into_iter().flatten().flatten();
     let mut renders = renders.map(|entry| entry.file_name());

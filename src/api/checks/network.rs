@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use super::Check;
 use crate::api::{App, Settings};
 
-/// Checks that requests need a key.
 pub fn keys(settings: &Settings) -> Check {
     let (bind, name) = (settings.bind_addr, "keys");
     let advice = "set SERVICE_API_KEYS (name:key; `openssl rand -hex 24` makes a key) and leave \

@@ -91,7 +91,6 @@ fn disk(app: &App) -> Check {
     }
 }
 
-/// Checks that the clock is plausible.
 pub fn time(app: &App) -> Check {
     clock(wall_now(), app.registry.timeline().last_at())
 }
@@ -113,7 +112,6 @@ fn clock(now: WallTime, last: Option<WallTime>) -> Check {
     }
 }
 
-/// Formats a number of bytes for people.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64 / 1024.0;

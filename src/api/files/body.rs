@@ -19,7 +19,6 @@ use crate::base::blocking::{TaskPanicked, blocking};
 /// Bytes per read, and the maximum buffered for one client.
 const READ: u64 = 128 << 10;
 
-/// A range of a file that is being sent.
 pub struct FileBody {
     file: Arc<File>,
     left: Range<u64>,
@@ -29,7 +28,6 @@ pub struct FileBody {
 type Reading = Pin<Box<dyn Future<Output = Result<io::Result<Bytes>, TaskPanicked>> + Send>>;
 
 impl FileBody {
-    /// Creates a body with the bytes of `file` in `range`.
     pub fn new(file: File, range: Range<u64>) -> FileBody {
         FileBody { file: Arc::new(file), left: range, reading: None }
     }

@@ -14,7 +14,6 @@ use crate::api::prelude::*;
 /// Only the caller may cache the file, and must revalidate it each time.
 const CACHE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
-/// A file to be served.
 pub struct Found {
     pub file: File,
     /// Size in bytes.

@@ -27,7 +27,6 @@ pub fn replay(answer: StoredResponse) -> Response {
     response
 }
 
-/// Converts a stored answer into a response.
 pub fn response(answer: StoredResponse) -> Response {
     let mut response = Response::new(Body::from(answer.body));
     *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);

@@ -13,9 +13,7 @@ use crate::{
     record::{inference::InferenceError, reason::RetryPolicy},
 };
 
-/// Number of requests in a batch.
 pub const REQUESTS: RangeInclusive<usize> = 1..=256;
-/// Number of requests of a batch that run in parallel.
 pub type MaxParallel = BoundedInt<1, 64>;
 pub const MAX_PARALLEL_DEFAULT: u64 = 8;
 /// Maximum wait of a batch's request for a permit; long, as no caller waits for one request alone.
@@ -164,7 +162,6 @@ async fn ask_all(
     told.collect()
 }
 
-/// Returns the error of a batch whose answers exceed the size limit.
 fn too_large(held: usize) -> ApiResult<InferResult> {
     let (asked, limit) = (held as u64, ANSWERS_BYTES_MAX as u64);
     let refused = AdmissionError::TooLarge { what: LimitKind::Answers, asked, limit };

@@ -12,7 +12,6 @@ use crate::{api::prelude::*, base::json::FieldError};
 
 const MISSING: ApiError = ApiError::NotFound("keyframe");
 
-/// An inference that was accepted.
 pub struct PreparedInference {
     /// Request to the model, without images.
     pub request: InferenceRequest,
@@ -24,7 +23,6 @@ pub struct PreparedInference {
 }
 
 impl PreparedInference {
-    /// Checks a request of the caller and prepares it.
     pub async fn accept(
         app: &Arc<App>,
         caller: &Caller,
@@ -108,7 +106,6 @@ impl From<InferRejection> for ApiError {
 pub struct RequestImages(Vec<(BlobHash, u64)>);
 
 impl RequestImages {
-    /// Looks up `pictures`, each in its run.
     async fn find(
         app: &Arc<App>,
         caller: &Caller,

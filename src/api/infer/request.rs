@@ -11,14 +11,10 @@ use crate::{
 };
 
 pub type PromptText = BoundedText<1, 32_768>;
-/// Maximum number of tokens of an answer.
 pub type MaxTokens = BoundedInt<1, 4096>;
-/// Timeout of an inference, milliseconds.
 pub type TimeoutMs = BoundedInt<1, 120_000>;
 type ModelText = BoundedText<1, 128>;
-/// Accepted sampling temperatures.
 pub const TEMPERATURE: RangeInclusive<f64> = 0.0..=2.0;
-/// Number of images in a request.
 pub const IMAGES: RangeInclusive<usize> = 0..=8;
 
 /// Inference request.

@@ -53,12 +53,10 @@ impl Entry {
         *self.is_kept.lock().get_or_insert_with(|| self.outcome.receiver_count() == 0)
     }
 
-    /// Returns a receiver of the outcome.
     pub fn waits(&self) -> watch::Receiver<Option<Outcome>> {
         self.outcome.subscribe()
     }
 
-    /// Resolves when the job has ended.
     pub async fn ended(&self) {
         // Cannot fail: `self` owns the sender.
         drop(self.waits().wait_for(Option::is_some).await);

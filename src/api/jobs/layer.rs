@@ -130,7 +130,6 @@ async fn check_room(app: &Arc<App>, caller: &Caller) -> ApiResult<()> {
     frees_in.map_or(Ok(()), |frees_in| Err(ApiError::KeysFull { frees_in }))
 }
 
-/// Returns the 202 answer of an accepted job.
 fn accepted(entry: &Entry, caller: &Caller) -> Response {
     let order = &entry.order;
     let Some(job) = entry.token.view() else {

@@ -80,7 +80,6 @@ pub struct JobDetails {
 }
 
 impl JobDetails {
-    /// Creates the answer about a job without an outcome.
     pub fn new(job: &JobView, request_id: RequestId) -> JobDetails {
         JobDetails { request_id: request_id.into(), job: Job::new(job), result: None, error: None }
     }
@@ -92,7 +91,6 @@ pub fn scope(owner: &Principal, id: JobId) -> KeyScope {
     KeyScope::new(owner, "job", &id.to_string())
 }
 
-/// Answers with `job` and its stored outcome.
 pub async fn answer(
     app: &Arc<App>,
     owner: &Principal,
@@ -189,7 +187,6 @@ async fn written(
     (joined([Body::new(body)]), stored.map(|()| holds))
 }
 
-/// Returns the answer about a job whose result is in a file.
 fn with_result(answer: &JobDetails, file: File, bytes: u64) -> Response {
     let text = serde_json::to_string(answer);
     let text = text.expect("our own types with string keys are writable");

@@ -16,24 +16,17 @@ use crate::{
     record::reason::{PromptConfig, ReasonQuery},
 };
 
-/// Number of analysed frames in a chunk.
 pub type ChunkSize = BoundedInt<5, 500>;
 pub const CHUNK_SIZE_DEFAULT: u64 = 30;
-/// Prompt about each chunk of a source.
 pub type SemanticPrompt = BoundedText<0, 4096>;
-/// Number of pictures shown of a chunk.
 pub type ChunkPictures = BoundedInt<1, 4>;
-/// Maximum length of a picture's longer edge, pixels.
 pub type MaxEdge = BoundedInt<64, 4096>;
-/// Timeout of the answer about a chunk, milliseconds.
 pub type SemanticTimeout = BoundedInt<100, 120_000>;
 pub const SEMANTIC_TIMEOUT_DEFAULT: u64 = 30_000;
-/// Number of chunks in flight to models.
 pub type Concurrency = BoundedInt<1, 64>;
 pub const CONCURRENCY_DEFAULT: u64 = 4;
 /// Default of the confidence below which the second model is asked.
 pub const THRESHOLD_DEFAULT: f64 = 0.7;
-/// Maximum length of a clip, seconds.
 pub const CLIP_S_MAX: f64 = 60.0;
 pub const CLIP_S_DEFAULT: f64 = 1.0;
 /// Region of the picture, in fractions of its sides.
@@ -199,7 +192,6 @@ declared!(ReasonRequest {
     zones::check(object, &zones, &activity_zones_only);
 });
 
-/// Options of the model stage.
 pub struct ModelOptions {
     /// Selection and size of the images shown to models.
     pub views: ChunkImageOptions,
@@ -264,7 +256,6 @@ fn clip(value: &Value) -> Result<f64, ValueError> {
     seconds.ok_or_else(problem)
 }
 
-/// Reads the width or height of a crop.
 fn side(value: &Value) -> Result<Score, ValueError> {
     let side = score(value).ok().filter(|side| *side > Score::ZERO);
     side.ok_or_else(|| "must be a number greater than 0 and at most 1".into())

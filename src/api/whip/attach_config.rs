@@ -19,26 +19,18 @@ use crate::{
     record::live::{Instruction, SessionOptions},
 };
 
-/// Maximum length of the header, bytes.
 pub const ENCODED_BYTES_MAX: usize = 8192;
-/// Default picture rate of a clip, per second.
 pub const CLIP_FPS_DEFAULT: u64 = 6;
-/// Number of pictures of a clip shown to a model.
 const CLIP_PICTURES: u32 = 8;
-/// Maximum edge of a picture of a clip, pixels.
 const CLIP_EDGE: u32 = 768;
-/// Length of a clip, seconds.
 pub const CLIP_LENGTH_S: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 /// Time from the end of one clip to the start of the next, seconds.
 pub const CLIP_DELAY_S: std::ops::RangeInclusive<f64> = 0.0..=60.0;
 /// Default of both the length and the delay of clips, seconds.
 pub const CLIP_S_DEFAULT: f64 = 0.5;
 
-/// Prompt about the pictures of a session.
 pub type LivePrompt = BoundedText<1, 4096>;
-/// Output tokens per second.
 pub type TokenRate = BoundedInt<1, 10_000>;
-/// Picture rate of a clip, per second.
 pub type ClipFps = BoundedInt<1, 30>;
 
 /// Configuration that a publisher may attach to its offer; unknown fields are refused.
