@@ -127,50 +127,32 @@ pub async fn list(
     QueryParams(page): QueryParams<PageQuery>,
     uri: Uri,
 ) -> ApiResult {
-    let principal = &caller.principal;
-    // The log decides which runs are deleted: the database may lag, and runs of other servers must not
-    // be shown.
-    let is_visible =
-        |run: &str| run.parse().is_ok_and(|run: RunId| app.registry.find(run, principal).is_some());
     let before = page.cursor.map(|cursor| cursor.0);
-    let database = app.database()?;
-    let request_id = caller.request_id;
+    let (request_id, owner) = (caller.request_id, caller.principal);
     if let Some(limit) = page.limit {
-        let read = Feedback::of;
-        let page = database.feedback(principal, before, limit, is_visible, read).await?;
+        let page = slice(&app, &owner, before, limit).await?;
         let answer = Json(FeedbackPage { request_id: request_id.into(), feedback: page.feedback });
         return Ok(linked(answer, &uri, page.next));
     }
-    let first = database.feedback(principal, before, SLICE, is_visible, Feedback::of).await?;
+    let (reader, runtime) = (Arc::clone(&app), Handle::current());
+    let feedback = sliced(before, move |before| {
+        let page = runtime.block_on(slice(&reader, &owner, before, SLICE))?;
+        Ok((page.feedback, page.next.map(Some)))
+    });
     let text = format!(r#"{{"request_id":"{request_id}","feedback":"#);
-    let feedback = record_texts(whole(Arc::clone(&app), caller.principal.clone(), first));
-    let made = app.blocking(move || listed(text, feedback, || "}".to_owned(), READING_BYTES));
-    made.await?
+    let texts = record_texts(feedback);
+    app.blocking(move || listed(text, texts, || "}".to_owned(), READING_BYTES)).await?
 }
 
-/// Returns the feedback of `page` and of all later pages, which it fetches on demand.
-fn whole(
-    app: Arc<App>,
-    owner: Principal,
-    page: database::FeedbackPage<Feedback>,
-) -> impl Iterator<Item = ApiResult<Feedback>> + Send + 'static {
-    let runtime = Handle::current();
-    let (mut next, mut read) = (page.next, page.feedback.into_iter());
-    let more = move |before| {
-        let is_visible = |run: &str| {
-            run.parse().is_ok_and(|run: RunId| app.registry.find(run, &owner).is_some())
-        };
-        let database = app.database()?;
-        let page = database.feedback(&owner, Some(before), SLICE, is_visible, Feedback::of);
-        Ok::<_, ApiError>(runtime.block_on(page)?)
-    };
-    std::iter::from_fn(move || {
-        while read.len() == 0 {
-            match more(next.take()?) {
-                Ok(page) => (next, read) = (page.next, page.feedback.into_iter()),
-                Err(error) => return Some(Err(error)),
-            }
-        }
-        Some(Ok(read.next()?))
-    })
+async fn slice(
+    app: &App,
+    owner: &Principal,
+    before: Option<u64>,
+    limit: usize,
+) -> ApiResult<database::FeedbackPage<Feedback>> {
+    // The log decides which runs are deleted: the database may lag, and runs of other servers must not
+    // be shown.
+    let is_visible =
+        |run: &str| run.parse().is_ok_and(|run: RunId| app.registry.find(run, owner).is_some());
+    Ok(app.database()?.feedback(owner, before, limit, is_visible, Feedback::of).await?)
 }

@@ -190,41 +190,32 @@ pub async fn list(
     let lister = Arc::clone(&app);
     let made = app.blocking(move || {
         let Some(limit) = limit else {
-            let files = record_texts(files(lister, owner, before));
-            return Ok((listed(text, files, end, READING_BYTES)?, None));
+            let files = sliced(before, move |before| {
+                let (files, next) = slice(&lister, &owner, before.as_ref(), SLICE)?;
+                Ok((files, next.map(Some)))
+            });
+            return Ok((listed(text, record_texts(files), end, READING_BYTES)?, None));
         };
-        let mut page = lister.uploads.list(&owner, before.as_ref(), limit)?;
-        let more = page.len() > limit;
-        page.truncate(limit);
-        let next = page.last().filter(|_| more).map(|last| last.name.clone());
-        let files = page.into_iter().map(move |upload| Ok(FileRecord::new(&lister, upload)));
-        Ok::<_, ApiError>((listed(text, record_texts(files), end, READING_BYTES)?, next))
+        let (files, next) = slice(&lister, &owner, before.as_ref(), limit)?;
+        let files = record_texts(files.into_iter().map(Ok));
+        Ok::<_, ApiError>((listed(text, files, end, READING_BYTES)?, next))
     });
     let (answer, next) = made.await??;
     Ok(linked(answer, &uri, next))
 }
 
-/// Returns every upload of `owner` before `before`, newest first; fetches them in slices.
-fn files(
-    app: Arc<App>,
-    owner: Principal,
-    mut before: Option<StoredName>,
-) -> impl Iterator<Item = ApiResult<FileRecord>> + Send + 'static {
-    let (mut read, mut ended) = (Vec::new().into_iter(), false);
-    std::iter::from_fn(move || {
-        if read.len() == 0 && !ended {
-            let found = app.uploads.list(&owner, before.as_ref(), SLICE);
-            // An error ends the list.
-            ended = found.as_ref().map_or(true, |found| found.len() <= SLICE);
-            let found = match found {
-                Ok(found) => found,
-                Err(error) => return Some(Err(error.into())),
-            };
-            before = found.last().map(|last| last.name.clone());
-            read = found.into_iter();
-        }
-        Some(Ok(FileRecord::new(&app, read.next()?)))
-    })
+/// Returns at most `limit` uploads of `owner` before `before`, newest first, and the last one's name if more follow.
+fn slice(
+    app: &App,
+    owner: &Principal,
+    before: Option<&StoredName>,
+    limit: usize,
+) -> ApiResult<(Vec<FileRecord>, Option<StoredName>)> {
+    let mut files = app.uploads.list(owner, before, limit)?;
+    let more = files.len() > limit;
+    files.truncate(limit);
+    let next = files.last().filter(|_| more).map(|last| last.name.clone());
+    Ok((files.into_iter().map(|upload| FileRecord::new(app, upload)).collect(), next))
 }
 
 /// Remove an upload; requests that are reading it are not interrupted.

@@ -50,3 +50,20 @@ pub fn linked(response: impl IntoResponse, uri: &Uri, next: Option<impl Display>
     }
     response
 }
+
+/// Returns the items of a list that is read in slices: `slice` returns the one at a cursor, and the next cursor.
+pub fn sliced<T, C>(
+    first: C,
+    mut slice: impl FnMut(C) -> ApiResult<(Vec<T>, Option<C>)>,
+) -> impl Iterator<Item = ApiResult<T>> {
+    let (mut next, mut read) = (Some(first), Vec::new().into_iter());
+    std::iter::from_fn(move || {
+        while read.len() == 0 {
+            match slice(next.take()?) {
+                Ok((items, rest)) => (next, read) = (rest, items.into_iter()),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        read.next().map(Ok)
+    })
+}

@@ -21,7 +21,7 @@ pub(super) use super::{
     error::ApiError,
     extract::{Call, Caller, JsonBody, OwnedRun, QueryParams},
     openapi::{FailureResponse, schema_types},
-    pagination::{PageQuery, linked},
+    pagination::{PageQuery, linked, sliced},
     streamed_json::{READING_BYTES, list as listed, record_texts},
 };
 pub(super) use crate::{

@@ -101,7 +101,7 @@ pub async fn list(
     let RunsQuery { status, include } = query;
     let status = status.map(|it| it.0);
     let in_short = include.is_some();
-    let mut before = page.cursor.unwrap_or(Seq(u64::MAX));
+    let before = page.cursor.unwrap_or(Seq(u64::MAX));
     let reader = Arc::clone(&app);
     let record = move |run: &Arc<Run>| {
         let record = RunRecord::new(run, &reader.registry, None);
@@ -109,12 +109,8 @@ pub async fn list(
     };
     let Some(limit) = page.limit else {
         let (registry, owner) = (Arc::clone(&app.registry), caller.principal.clone());
-        let runs = std::iter::from_fn(move || {
-            let (runs, next) = registry.list(&owner, status, before, SLICE);
-            before = next.unwrap_or_default();
-            Some(runs).filter(|runs| !runs.is_empty())
-        });
-        let texts = record_texts(runs.flatten().map(move |run| Ok(record(&run))));
+        let runs = sliced(before, move |at| Ok(registry.list(&owner, status, at, SLICE)));
+        let texts = record_texts(runs.map(move |run| run.map(|run| record(&run))));
         let made = app.reading(&caller.principal, || {
             listed(String::new(), texts, String::new, READING_BYTES)
         });
