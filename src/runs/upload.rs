@@ -9,7 +9,6 @@ mod folder;
 mod incoming;
 mod kind;
 mod name;
-mod upload_limit;
 
 use std::{
     collections::HashSet,
@@ -40,14 +39,15 @@ use name::last_name;
 pub use incoming::UploadWriter;
 pub use kind::{extension, media_type};
 pub use name::StoredName;
-use upload_limit::told;
-pub use upload_limit::{ALL_MAX, OWN_MAX};
 
 type Key = (&'static str, &'static str);
 /// Size in bytes, SHA-256, time in epoch ms, the uploader's file name, the owner.
 type Value = (u64, [u8; 32], i64, &'static str, &'static str);
 const UPLOADS: TableDefinition<'static, Key, Value> = TableDefinition::new("uploads");
 
+/// Maximum uploads at once, of one owner and of all.
+pub const OWN_MAX: usize = 4;
+pub const ALL_MAX: usize = 16;
 /// Folder of unfinished uploads; owners' folders have other names.
 const INCOMING: &str = "incoming";
 /// Last extension of a file without a record.
@@ -262,7 +262,10 @@ impl UploadStore {
     }
 
     pub fn enter(&self, owner: &Principal) -> Result<OwnerPermit, UploadError> {
-        upload_limit::enter(&self.under_way, owner)
+        self.under_way.enter(owner, ALL_MAX, OWN_MAX).map_err(|whose| {
+            let limit = if whose == LimitScope::All { ALL_MAX } else { OWN_MAX };
+            UploadError::Busy { limit, whose }
+        })
     }
 
     /// Creates an empty file for up to `bytes_max` bytes, which are charged to `owner`.
@@ -423,6 +426,14 @@ impl UploadStore {
 
     pub fn path(&self, upload: &StoredUpload) -> PathBuf {
         self.dirs[0].join(folder_of(&upload.owner)).join(upload.name.as_str())
+    }
+}
+
+/// Scope of the limit, for the error message.
+fn told(whose: LimitScope) -> &'static str {
+    match whose {
+        LimitScope::All => "of all callers",
+        LimitScope::Own => "of yours",
     }
 }
 

@@ -89,16 +89,6 @@ async fn an_idle_run_expires_once_and_a_busy_one_does_not() {
 }
 
 #[tokio::test]
-async fn time_spent_down_counts_as_idle() {
-    let (dir, registry) = fresh();
-    registry.create(origin("a"), None, REQUEST).await.expect("created");
-    registry.timeline().close();
-    drop(registry);
-    let registry = open(dir.path(), HOUR);
-    assert_eq!(registry.end_idle(Instant::now()).await, 1, "the clock has moved on far");
-}
-
-#[tokio::test]
 async fn a_caller_that_goes_away_leaves_the_order_intact() {
     let (_dir, registry) = fresh();
     let run = registry.create(origin("a"), None, REQUEST).await.expect("created");

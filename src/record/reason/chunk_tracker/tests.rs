@@ -48,41 +48,6 @@ fn shown(question: &ChunkPrompt) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_question_shows_each_picture_with_its_time() {
-    let mut ledger = ChunkTracker::new(inquiry());
-    let question = ledger.ask(chunk(1, &[0, 500]), MS(0));
-    assert_eq!(
-        shown(&question),
-        [("Picture 1 of 2, at 1.000 s:", "1000"), ("Picture 2 of 2, at 1.500 s:", "1500")]
-    );
-    assert_eq!(question.prompt.version.to_string(), "describe-1");
-    let text = &question.prompt.text;
-    assert!(
-        text.contains("between 1.000 s and 1.967 s") && text.ends_with("Count vans."),
-        "{text}"
-    );
-    let mut ledger = ChunkTracker::new(PromptConfig { is_clip: true, ..inquiry() });
-    let question = ledger.ask(chunk(0, &[0, 500]), MS(0));
-    assert_eq!(question.prompt.version.to_string(), "clip-2");
-}
-
-#[test]
-fn as_many_are_asked_at_once_as_may_and_a_chain_has_one() {
-    let mut ledger = ChunkTracker::new(inquiry());
-    ledger.ask(chunk(0, &[0]), MS(0));
-    assert!(ledger.has_room(0));
-    ledger.ask(chunk(1, &[0]), MS(0));
-    assert!(!ledger.has_room(0));
-    assert!(ledger.complete(1, None, TokenUsage::default(), MS(1), MS(1)).is_some());
-    assert!(ledger.has_room(0), "answered in any order");
-    assert_eq!(ledger.complete(1, None, TokenUsage::default(), MS(1), MS(1)), None, "once");
-    let mut chain =
-        ChunkTracker::new(PromptConfig { is_chained: true, concurrency: 64, ..inquiry() });
-    chain.ask(chunk(0, &[0]), MS(0));
-    assert!(!chain.has_room(0));
-}
-
-#[test]
 fn a_chain_tells_what_was_said_last() {
     let mut ledger = ChunkTracker::new(PromptConfig { is_chained: true, ..inquiry() });
     // Description of each chunk, and the previous description in the next prompt.
@@ -98,10 +63,6 @@ fn a_chain_tells_what_was_said_last() {
         assert_eq!(prompt.version.to_string(), "describe-1+chain-1");
         assert!(told.is_some_and(|told| prompt.text.contains(told)), "{}", prompt.text);
     }
-    let mut apart = ChunkTracker::new(inquiry());
-    apart.ask(chunk(0, &[0]), MS(0));
-    apart.complete(0, Some("a van arrives"), TokenUsage::default(), MS(1), MS(1));
-    assert!(!apart.ask(chunk(1, &[0]), MS(1)).prompt.text.contains("van arrives"));
 }
 
 #[test]
