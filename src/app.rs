@@ -72,44 +72,26 @@ use crate::{
 
 /// Error that prevents the server's start.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum StartError {
-    /// The data directory cannot be created or read.
     #[error("cannot use the data directory {path}: {source}")]
-    DataDir {
-        /// Path of the data directory.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: io::Error,
-    },
-    /// The directory that stores the answers of jobs cannot be used.
+    DataDir { path: PathBuf, source: io::Error },
     #[error("cannot use the directory of answers: {0}")]
     Answers(#[source] io::Error),
-    /// An ingest root cannot be opened.
     #[error("SERVICE_INGEST_FILE_ROOTS cannot be opened: {0}")]
     Roots(#[source] io::Error),
-    /// The file of label maps is invalid.
     #[error("SERVICE_TENANT_LABEL_MAPS_PATH: {0}")]
     Labels(#[from] LabelError),
-    /// The file of trusted certificates for outgoing connections cannot be used.
     #[error("SERVICE_EGRESS_CA_PATH: {0}")]
     Trust(#[from] TrustError),
-    /// A backend that the configuration names does not work.
     #[error(transparent)]
     Workers(#[from] WorkersError),
-    /// The log or the blob store cannot be opened.
     #[error(transparent)]
     Timeline(#[from] TimelineError),
-    /// The search index cannot be started.
     #[error(transparent)]
     Search(#[from] SearchError),
-    /// The file of the ledger cannot be opened.
     #[error("{source}: {}", path.display())]
-    LedgerFile {
-        /// Path of the ledger.
-        path: PathBuf,
-        /// Error of the store.
-        source: MetaStoreError,
-    },
+    LedgerFile { path: PathBuf, source: MetaStoreError },
     /// The log is missing although stored files refer to one.
     #[error(
         "{} has no log, and {} has what one names: put the log back, or move both away to begin anew",
@@ -121,28 +103,20 @@ pub enum StartError {
         /// Folder with stored files, which a start without the log would remove.
         named: PathBuf,
     },
-    /// The ledger cannot be read or written.
     #[error(transparent)]
     Ledger(#[from] MetaStoreError),
-    /// The configured object store cannot be used.
     #[error("the object store: {0}")]
     Objects(#[from] SetupError),
-    /// The model backends cannot be set up.
     #[error(transparent)]
     Inference(#[from] InferenceStartError),
-    /// The upload store cannot be opened.
     #[error(transparent)]
     Uploads(#[from] UploadError),
-    /// The system's limit of file descriptors is too low.
     #[error(transparent)]
     Descriptors(#[from] fd_limit::TooFewDescriptors),
-    /// The image embedder cannot be started.
     #[error(transparent)]
     Eyes(#[from] EmbedderError),
-    /// The UDP port of live video cannot be opened.
     #[error("SERVICE_WEBRTC_UDP_PORT: {0}")]
     Port(#[from] EndpointError),
-    /// A listening socket or its certificate cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
 }

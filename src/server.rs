@@ -45,7 +45,7 @@ impl Server {
             tracing::error!(%error, "could not record interrupted jobs");
         }
         app.live.tell_interrupted().await;
-        tracing::info!(udp = %app.live.local_addr(), "live video is received");
+        tracing::info!(udp = %app.live.port.local_addr(), "live video is received");
         let ends = ShutdownSignals::default();
         let accepting = listening.serve(&app, &ends);
         let sweeping = tokio::spawn(sweep(Arc::clone(&app)));

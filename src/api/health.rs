@@ -101,7 +101,7 @@ pub fn reasons(app: &App) -> Vec<String> {
         reasons.push(format!("records cannot be written: {error}"));
     }
     reasons.extend(app.search.death().map(|death| death.to_string()));
-    if !app.live.receives() {
+    if !app.live.port.is_open() {
         reasons
             .push("live video is not received: its receiver ended, another is opened".to_owned());
     }

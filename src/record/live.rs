@@ -26,7 +26,6 @@ mod worker_pool;
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -146,7 +145,8 @@ pub struct LiveDependencies {
 
 pub struct LiveService {
     parts: LiveDependencies,
-    port: Arc<EndpointSupervisor>,
+    /// Endpoint of all sessions.
+    pub port: Arc<EndpointSupervisor>,
     budget: MemoryBudget,
     workers: Arc<LiveWorkerPool>,
     tables: Mutex<Tables>,
@@ -200,20 +200,6 @@ impl LiveService {
 
     pub fn eyes(&self) -> Option<&ImageEmbedder> {
         self.parts.eyes.as_ref()
-    }
-
-    pub fn local_addr(&self) -> SocketAddr {
-        self.port.local_addr()
-    }
-
-    /// Returns true while offers can be answered and media can arrive.
-    pub fn receives(&self) -> bool {
-        self.port.is_open()
-    }
-
-    /// Ends the endpoint and every session, as a fault of its thread does; another one is then opened.
-    pub fn end_receiver(&self) {
-        self.port.end();
     }
 
     /// Begins a session; waits until its run is durable.

@@ -70,8 +70,8 @@ impl Here {
     /// Ends the receiver, and takes its address.
     fn take_its_place(&self) -> UdpSocket {
         eventually("its address is free", || {
-            self.app.live.end_receiver();
-            UdpSocket::bind(self.app.live.local_addr()).ok()
+            self.app.live.port.end();
+            UdpSocket::bind(self.app.live.port.local_addr()).ok()
         })
     }
 }

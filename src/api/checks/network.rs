@@ -40,8 +40,8 @@ pub fn address(settings: &Settings) -> Check {
 /// Checks the WebRTC address, and that publishers can reach it.
 pub fn webrtc(app: &App) -> Check {
     let (live, name) = (&app.settings.live, "webrtc");
-    let udp = app.live.local_addr();
-    if !app.live.receives() {
+    let udp = app.live.port.local_addr();
+    if !app.live.port.is_open() {
         let said = format!("udp {udp}: live video is not received, its receiver ended");
         return Check::problem(name, said, "another is being opened; the log says why it ended");
     }

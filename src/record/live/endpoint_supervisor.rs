@@ -63,7 +63,7 @@ impl EndpointSupervisor {
         !self.current().has_ended()
     }
 
-    /// Ends the endpoint, as a fault of its thread does.
+    /// Ends the endpoint and every session, as a fault of its thread does; another one is then opened.
     pub fn end(&self) {
         self.current().end();
     }
