@@ -82,7 +82,7 @@ fn found(text: &str) -> Event {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_before_is_found() {
+async fn what_was_acknowledged_before_is_found_until_its_run_is_deleted() {
     let log = start(LIMITS);
     let run = log.run("alice").await;
     for count in 1..=100 {
@@ -96,6 +96,10 @@ async fn what_was_acknowledged_before_is_found() {
         }
         assert_eq!(answer.hits.len() as u64, count.min(50));
     }
+    let left = log.search.memory_bytes();
+    log.registry.delete(&run, request()).await.expect("deleted");
+    assert_eq!(log.find("alice", "red").await.scanned, 0);
+    assert!(left > 0 && log.search.memory_bytes() == 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,18 +121,6 @@ async fn an_event_that_cannot_be_read_is_counted_and_costs_no_other() {
     log.describe(&other, &["a red car"]).await;
     let answer = built_later.find(wanted("bob", "red")).await.expect("an answer");
     assert_eq!((answer.hits.len(), answer.damaged_events), (1, 0));
-}
-
-#[tokio::test]
-async fn the_text_of_deleted_runs_is_dropped() {
-    let log = start(LIMITS);
-    let run = log.run("alice").await;
-    log.describe(&run, &["a red car"]).await;
-    assert_eq!(log.find("alice", "car").await.total_hits, 1);
-    let left = log.search.memory_bytes();
-    log.registry.delete(&run, request()).await.expect("deleted");
-    assert_eq!(log.find("alice", "car").await.scanned, 0);
-    assert!(left > 0 && log.search.memory_bytes() == 0);
 }
 
 /// Runtime with one blocking thread, so that blocking work runs in order.
@@ -180,7 +172,7 @@ fn who_leaves_stops_the_search() {
 }
 
 #[tokio::test]
-async fn an_index_that_is_behind_says_how_far_it_is() {
+async fn an_index_that_is_behind_or_failed_or_has_no_thread_says_so() {
     let log = start(LIMITS);
     let run = log.run("alice").await;
     log.describe(&run, &["a"]).await;
@@ -192,11 +184,24 @@ async fn an_index_that_is_behind_says_how_far_it_is() {
     assert_eq!(SearchFailure::Failed.kind(), ErrorKind::Unavailable);
     let behind = SearchFailure::Behind { through: Seq(7), head: Seq(9) };
     assert!(behind.to_string().contains("7 of 9 events"), "{behind}");
+    assert!(log.search.death().is_none());
+    let watch = indexer::PanicNotice(Arc::clone(&log.search.shared));
+    let dying = std::thread::Builder::new().name("dying".to_owned()).spawn(move || {
+        let _watch = watch;
+        panic!("on purpose");
+    });
+    dying.expect("a thread").join().expect_err("a panic");
+    let failed = log.search.find(wanted("alice", "a")).await;
+    assert!(matches!(failed, Err(SearchFailure::Died)), "{failed:?}");
+    assert!(log.search.death().is_some_and(|death| death.kind() == ErrorKind::Unavailable));
 }
 
 #[tokio::test]
-async fn searches_that_wait_for_the_index_have_a_bound_too() {
-    let log = start(LIMITS);
+async fn searches_that_wait_for_the_index_are_bounded_in_number_and_time() {
+    /// One deadline; less than half of the time of consecutive waits.
+    const SHORT: Duration = Duration::from_secs(2);
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let mut log = start(LIMITS);
     let run = log.run("alice").await;
     let head = log.describe(&run, &["a"]).await;
     assert_eq!(log.find("alice", "a").await.total_hits, 1);
@@ -214,19 +219,7 @@ async fn searches_that_wait_for_the_index_have_a_bound_too() {
     for search in waiting {
         assert_eq!(search.await.expect("no panic").expect("an answer").total_hits, 1);
     }
-}
-
-#[tokio::test]
-async fn searches_that_wait_behind_others_for_the_index_wait_no_longer() {
-    /// One deadline; less than half of the time of consecutive waits.
-    const CATCH_UP: Duration = Duration::from_secs(2);
-    const PATIENCE: Duration = Duration::from_secs(30);
-    let mut log = start(LIMITS);
-    Arc::get_mut(&mut log.search).expect("the only one").catch_up = CATCH_UP;
-    let run = log.run("alice").await;
-    log.describe(&run, &["a"]).await;
-    assert_eq!(log.find("alice", "a").await.total_hits, 1);
-    // Simulates an index that is being built; no event wakes the indexer meanwhile.
+    Arc::get_mut(&mut log.search).expect("the only one").catch_up = SHORT;
     log.search.shared.progress.send_replace(Progress::Through(Seq(0)));
     let waiting = log.searches(RUNNING_MAX + WAITING_MAX);
     let all = async {
@@ -236,22 +229,4 @@ async fn searches_that_wait_behind_others_for_the_index_wait_no_longer() {
         }
     };
     tokio::time::timeout(PATIENCE, all).await.expect("they wait one after another");
-}
-
-#[tokio::test]
-async fn an_index_whose_thread_died_says_so() {
-    let log = start(LIMITS);
-    let run = log.run("alice").await;
-    log.describe(&run, &["a"]).await;
-    log.find("alice", "a").await;
-    assert!(log.search.death().is_none());
-    let watch = indexer::PanicNotice(Arc::clone(&log.search.shared));
-    let dying = std::thread::Builder::new().name("dying".to_owned()).spawn(move || {
-        let _watch = watch;
-        panic!("on purpose");
-    });
-    dying.expect("a thread").join().expect_err("a panic");
-    let failed = log.search.find(wanted("alice", "a")).await;
-    assert!(matches!(failed, Err(SearchFailure::Died)), "{failed:?}");
-    assert!(log.search.death().is_some_and(|death| death.kind() == ErrorKind::Unavailable));
 }

@@ -135,16 +135,21 @@ async fn give_up<T>(asked: impl Future<Output = T>) {
 }
 
 #[tokio::test]
-async fn what_the_ledger_refuses_did_not_happen() {
+async fn what_the_ledger_refuses_did_not_happen_and_letters_are_looked_for_again() {
     let setup = setup().await;
-    let id = WebhookId::from_bytes([2; 16]);
-    setup.webhooks.create(webhook(setup.run.id())).await.expect("made");
+    let (webhooks, id) = (&setup.webhooks, WebhookId::from_bytes([2; 16]));
+    webhooks.create(webhook(setup.run.id())).await.expect("made");
+    webhooks.redeliver(id).await.expect("queued");
+    setup.spoil::<([u8; 16], u64), &[u8]>("webhook_dead_letters");
+    let result = Arc::clone(webhooks).turn(DeliverySlot { key: id, failures: 0 }).await;
+    assert!(matches!(result, DeliveryResult::Failed { .. }), "{result:?}");
+    assert!(webhooks.table.get(id).expect("there").has_queued);
     setup.spoil::<[u8; 16], &[u8]>("webhooks");
-    let refused = setup.webhooks.remove(id).await;
+    let refused = webhooks.remove(id).await;
     assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
     assert!(setup.has(id), "still there");
     let other = Webhook { id: WebhookId::from_bytes([3; 16]), ..webhook(setup.run.id()) };
-    let refused = setup.webhooks.create(other).await;
+    let refused = webhooks.create(other).await;
     assert!(matches!(refused, Err(WebhookError::Ledger(_))), "{refused:?}");
     assert!(!setup.has(WebhookId::from_bytes([3; 16])));
 }
@@ -160,18 +165,6 @@ async fn a_webhook_of_a_run_whose_owner_cannot_be_read_stays() {
     let result = again.turn(DeliverySlot { key: id, failures: 0 }).await;
     assert!(matches!(result, DeliveryResult::Ended), "{result:?}");
     assert!(setup.is_there().1, "for when the event is back");
-}
-
-#[tokio::test]
-async fn letters_that_the_ledger_does_not_give_are_looked_for_again() {
-    let setup = setup().await;
-    let (webhooks, id) = (&setup.webhooks, WebhookId::from_bytes([2; 16]));
-    webhooks.create(webhook(setup.run.id())).await.expect("made");
-    webhooks.redeliver(id).await.expect("queued");
-    setup.spoil::<([u8; 16], u64), &[u8]>("webhook_dead_letters");
-    let result = Arc::clone(webhooks).turn(DeliverySlot { key: id, failures: 0 }).await;
-    assert!(matches!(result, DeliveryResult::Failed { .. }), "{result:?}");
-    assert!(webhooks.table.get(id).expect("there").has_queued);
 }
 
 #[tokio::test]
