@@ -139,13 +139,7 @@ impl Export {
     /// Returns the runs with events that are not exported yet.
     pub fn behind(&self) -> Result<HashSet<RunId>, MetaStoreError> {
         let from = self.next()?;
-        let mut runs = HashSet::new();
-        self.timeline.scan(|head| {
-            if head.seq >= from {
-                runs.insert(head.run);
-            }
-        });
-        Ok(runs)
+        Ok(self.timeline.runs_of(|head| head.seq >= from))
     }
 
     fn next(&self) -> Result<Seq, MetaStoreError> {

@@ -3,7 +3,7 @@
 //! A reader of the outbox: at least once and in order; the key of server and event number prevents
 //! duplicates. Descriptions are `vlm`, `vlm_tiered`, `clip_vlm` and `clip_vlm_tiered` events of live
 //! sessions; descriptions of files, and other findings, then stay local. Events that the database never
-//! accepts are listed there as skipped. Long because it handles every failure on the way.
+//! accepts are listed there as skipped.
 
 mod divergence;
 mod log;
@@ -193,13 +193,7 @@ impl EventMirror {
             Some(next) => next,
             None => self.cursors.lowest(self.scope.cursor())?.unwrap_or(Seq(1)),
         };
-        let mut runs = HashSet::new();
-        self.timeline.scan(|head| {
-            if head.seq >= from && self.scope.has(head.kind) {
-                runs.insert(head.run);
-            }
-        });
-        Ok(runs)
+        Ok(self.timeline.runs_of(|head| head.seq >= from && self.scope.has(head.kind)))
     }
 
     async fn copy(self: &Arc<Self>, limit: usize) -> Result<DeliveryResult, MirrorError> {

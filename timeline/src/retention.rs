@@ -12,13 +12,7 @@ use crate::{
 impl Timeline {
     /// Returns the runs that were deleted before `at`, by the index in memory.
     pub fn deleted_before(&self, at: WallTime) -> HashSet<RunId> {
-        let mut deleted = HashSet::new();
-        self.scan(|head| {
-            if head.kind == EventKind::RunDeleted && head.at < at {
-                deleted.insert(head.run);
-            }
-        });
-        deleted
+        self.runs_of(|head| head.kind == EventKind::RunDeleted && head.at < at)
     }
 
     /// Returns the bytes of the events of `run` in the journal.

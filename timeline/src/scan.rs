@@ -1,5 +1,7 @@
 //! Reads: events by run, kind and number, and their metadata from the index without reading the log.
 
+use std::collections::HashSet;
+
 use media::{RunId, Seq, StreamId, WallTime};
 
 use crate::{
@@ -39,6 +41,13 @@ impl Timeline {
             from = Seq(last.seq.0 + 1);
             heads.into_iter().for_each(&mut visit);
         }
+    }
+
+    /// Returns the runs with an event for which `is_wanted` is true, by the index in memory.
+    pub fn runs_of(&self, is_wanted: impl Fn(&EventMeta) -> bool) -> HashSet<RunId> {
+        let mut runs = HashSet::new();
+        self.scan(|head| runs.extend(is_wanted(&head).then_some(head.run)));
+        runs
     }
 
     /// Returns up to `limit` events of `run` from `from` on, in order, and only of `kind` if given.
