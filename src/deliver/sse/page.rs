@@ -77,16 +77,12 @@ pub(super) fn read(
     let timeline = registry.timeline();
     let mut text = String::new();
     let (mut next, mut read) = (key.from, 0);
+    let cut = |text: String, large, next| SsePage { text: text.into(), large, next, is_cut: true };
     for _ in 0..STEPS_MAX {
         let (heads, after) = ahead(timeline, scope, next);
         for head in heads {
             if read >= READ_BYTES_MAX || stop.is_cancelled() {
-                return Ok(SsePage {
-                    text: text.into(),
-                    large: None,
-                    next: head.seq,
-                    is_cut: true,
-                });
+                return Ok(cut(text, None, head.seq));
             }
             let wanted = key.filter.kind.is_none_or(|kind| kind == head.kind);
             if !wanted || !is_told(registry, scope, &head) {
@@ -99,7 +95,7 @@ pub(super) fn read(
             }
             if parts.payload_bytes() > LARGE_BYTES {
                 let large = text.is_empty().then_some(head.seq);
-                return Ok(SsePage { text: text.into(), large, next: head.seq, is_cut: true });
+                return Ok(cut(text, large, head.seq));
             }
             open(&mut text, scope, &head);
             let mut payload = parts.into_payload();
@@ -108,8 +104,7 @@ pub(super) fn read(
             }
             text.push_str(CLOSE);
             if text.len() >= PAGE_BYTES {
-                let next = Seq(head.seq.0 + 1);
-                return Ok(SsePage { text: text.into(), large: None, next, is_cut: true });
+                return Ok(cut(text, None, Seq(head.seq.0 + 1)));
             }
         }
         match after {
@@ -117,7 +112,7 @@ pub(super) fn read(
             None => return Ok(SsePage { text: text.into(), large: None, next, is_cut: false }),
         }
     }
-    Ok(SsePage { text: text.into(), large: None, next, is_cut: true })
+    Ok(cut(text, None, next))
 }
 
 /// Returns the events from `next` on, and the number to read on from; `None` at the end.
