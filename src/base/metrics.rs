@@ -3,7 +3,6 @@
 //! Counting allocates nothing, and every label has a fixed set of values. Samples nothing itself: the handler
 //! of a scrape sets the gauges first.
 
-mod http;
 mod inference;
 mod labelled;
 mod outcomes;
@@ -11,6 +10,7 @@ mod owners;
 mod process;
 
 use ::infer::scheduler::Priority;
+use http::{Method, StatusCode};
 use objects::Operation;
 use prometheus::{
     Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder,
@@ -274,7 +274,31 @@ impl Default for Metrics {
     }
 }
 
+/// Methods, and statuses that the server returns; any other is counted as [`OTHER`].
+const METHODS: [Method; 7] = [
+    Method::GET,
+    Method::HEAD,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+    Method::OPTIONS,
+];
+const STATUSES: [u16; 31] = [
+    200, 201, 202, 204, 206, 301, 302, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 411, 412,
+    413, 415, 416, 422, 428, 429, 431, 500, 501, 502, 503, 504,
+];
+const OTHER: &str = "other";
+
 impl Metrics {
+    /// Counts an answer of the route `template`, `seconds` after its request.
+    pub fn answered(&self, template: &str, method: &Method, status: StatusCode, seconds: f64) {
+        let method = if METHODS.contains(method) { method.as_str() } else { OTHER };
+        let code = if STATUSES.contains(&status.as_u16()) { status.as_str() } else { OTHER };
+        self.http_requests.with_label_values(&[template, method, code]).inc();
+        self.http_seconds.with_label_values(&[template]).observe(seconds);
+    }
+
     /// Counts `analyzed` decisions of the gate in work of `owner`, of which `selected` keep their frame.
     pub fn decided(&self, owner: &Principal, analyzed: u64, selected: u64) {
         self.frames_analyzed.inc_by(analyzed);
@@ -298,9 +322,18 @@ fn doc(attributes: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ::http::{Method, StatusCode};
-
     use super::*;
+
+    #[test]
+    fn unknown_methods_and_statuses_share_a_series() {
+        let metrics = Metrics::new();
+        let brew = Method::from_bytes(b"BREW").expect("a token");
+        metrics.answered("/a", &brew, StatusCode::IM_A_TEAPOT, 0.1);
+        metrics.answered("/a", &Method::GET, StatusCode::OK, 0.1);
+        let count = |labels: [&str; 3]| metrics.http_requests.with_label_values(&labels).get();
+        assert_eq!((count(["/a", OTHER, OTHER]), count(["/a", "GET", "200"])), (1, 1));
+        assert_eq!(metrics.http_seconds.with_label_values(&["/a"]).get_sample_count(), 2);
+    }
 
     #[test]
     fn every_series_has_the_prefix_and_a_text_that_helps() {
