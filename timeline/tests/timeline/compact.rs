@@ -15,7 +15,7 @@ use timeline::{
 };
 
 use crate::{
-    disk::{Fault, SimDisk},
+    disk::SimDisk,
     support::{deleted, events, flip, found, journal_files, new_log, run, small},
 };
 use fastrand::Rng;
@@ -163,22 +163,6 @@ fn a_stopped_compaction_changes_nothing_more_and_can_be_taken_up() {
     assert_eq!((events(&log), disk.names().len()), (before.clone(), names.len() + 1));
     purge(&log, &[1]).unwrap();
     assert_eq!(events(&log), without(&before, &[1]));
-}
-
-#[test]
-fn a_full_disk_ends_a_compaction_and_nothing_else() {
-    let disk = SimDisk::default();
-    let log = open(&disk).unwrap();
-    fill(&log);
-    let before = events(&log);
-    disk.set_fault(Some(Fault::Full(100)));
-    let error = purge(&log, &[1]).unwrap_err();
-    assert!(matches!(error, TimelineError::DiskFull { .. }), "{error}");
-    assert_eq!(events(&log), before);
-    disk.set_fault(None);
-    purge(&log, &[1]).unwrap();
-    log.append_wait(vec![found(2, "on")]).unwrap();
-    assert_eq!(events(&log).len(), without(&before, &[1]).len() + 1);
 }
 
 #[test]
