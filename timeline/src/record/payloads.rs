@@ -6,7 +6,7 @@ use super::json::{JsonField, JsonObjectReader, JsonObjectWriter, JsonPayload};
 use crate::event::*;
 
 macro_rules! write_field {
-    ($object:ident, $value:expr, $name:ident) => {
+    ($object:ident, $value:expr, $name:ident $(defaulted)?) => {
         $object.field(stringify!($name), &$value)
     };
     ($object:ident, $value:expr, $name:ident optional) => {
@@ -21,12 +21,16 @@ macro_rules! read_field {
     ($fields:ident, $name:ident flat) => {
         JsonPayload::read($fields)?
     };
+    ($fields:ident, $name:ident defaulted) => {
+        $fields.get::<Option<_>>(stringify!($name))?.unwrap_or(Self::default().$name)
+    };
     ($fields:ident, $name:ident $(optional)?) => {
         $fields.get(stringify!($name))?
     };
 }
 
-/// Lists the members of a payload: `@optional` ones may be absent, `@flat` ones have members themselves.
+/// Lists the members of a payload: `@optional` ones may be absent, `@flat` ones have members themselves, and
+/// `@defaulted` ones are missing in older logs, where their value does not matter.
 macro_rules! json_payload {
     ($type:ident { $($(($constant:ident = $text:literal),)? $(@$mark:ident)? $name:ident),* $(,)? }) => {
         impl JsonPayload for $type {
@@ -50,37 +54,11 @@ json_payload!(Marker {
     @optional beside,
 });
 
-impl JsonPayload for GateConfig {
-    fn write(&self, object: &mut JsonObjectWriter) {
-        object.field("keepalive_frames", &self.keepalive_frames);
-        object.optional("keepalive_ms", &self.keepalive_ms);
-        object.field("scene_cut", &self.scene_cut);
-        object.field("activity_on", &self.activity_on);
-        object.field("activity_off", &self.activity_off);
-        object.field("luma_shift", &self.luma_shift);
-        object.field("flicker", &self.flicker);
-        object.field("ghosting", &self.ghosting);
-        object.field("noise", &self.noise);
-    }
+json_payload!(GateConfig {
+    keepalive_frames, @optional keepalive_ms, scene_cut, @defaulted activity_on,
+    @defaulted activity_off, luma_shift, flicker, ghosting, noise,
+});
 
-    fn read(fields: &JsonObjectReader<'_>) -> Result<GateConfig, &'static str> {
-        // Older logs have no activity, so its thresholds do not matter.
-        let default = GateConfig::default();
-        let activity_on: Option<_> = fields.get("activity_on")?;
-        let activity_off: Option<_> = fields.get("activity_off")?;
-        Ok(GateConfig {
-            keepalive_frames: fields.get("keepalive_frames")?,
-            keepalive_ms: fields.get("keepalive_ms")?,
-            scene_cut: fields.get("scene_cut")?,
-            activity_on: activity_on.unwrap_or(default.activity_on),
-            activity_off: activity_off.unwrap_or(default.activity_off),
-            luma_shift: fields.get("luma_shift")?,
-            flicker: fields.get("flicker")?,
-            ghosting: fields.get("ghosting")?,
-            noise: fields.get("noise")?,
-        })
-    }
-}
 impl JsonPayload for Zones {
     fn write(&self, object: &mut JsonObjectWriter) {
         object.optional("zones", &self.zones);
