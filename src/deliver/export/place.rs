@@ -131,31 +131,6 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_name_is_its_first_owners_and_a_file_is_replaced_whole() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let place = Place::Directory(dir.path().join("export"));
-        for (claimant, owner) in [("first", "first"), ("second", "first"), ("first", "first")] {
-            assert_eq!(place.claim("nodes/ab12", claimant).await.expect("claimed"), owner);
-        }
-        let (from, name) = (dir.path().join("from"), "events/date=d/node=n/1-2.parquet");
-        for text in ["a", "bc"] {
-            fs::write(&from, text).expect("written");
-            place.put("nodes/ab12", name, &from).await.expect("put");
-            let folder = dir.path().join("export/events/date=d/node=n");
-            assert_eq!(fs::read_to_string(folder.join("1-2.parquet")).expect("there"), text);
-            assert_eq!(fs::read_dir(folder).expect("there").count(), 1, "nothing beside it");
-        }
-        for (folder, expected) in [
-            ("events", vec!["date=d"]),
-            ("events/date=d/node=n", vec!["1-2.parquet"]),
-            ("markers", vec![]),
-            ("nodes/ab12", vec![]),
-        ] {
-            assert_eq!(place.names(folder).await.expect("readable"), expected, "{folder}");
-        }
-    }
-
-    #[tokio::test]
     async fn a_directory_that_is_away_is_not_made_anew() {
         let dir = tempfile::tempdir().expect("a directory");
         let [export, away, from] = ["export", "away", "from"].map(|name| dir.path().join(name));
