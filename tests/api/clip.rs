@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
@@ -32,11 +32,16 @@ fn served() -> (tempfile::TempDir, Server) {
     (dir, server)
 }
 
+/// The place of the file's copy beneath the root.
+fn beneath(dir: &Path, file: &Path) -> PathBuf {
+    dir.join("root").join(file.file_name().expect("a name"))
+}
+
 /// A run of the file, which is put beneath the root.
 fn ingested(server: &Server, dir: &Path, file: &Path) -> String {
-    let name = file.file_name().expect("a name").to_str().expect("plain");
-    fs::copy(file, dir.join("root").join(name)).expect("copied");
-    server.ingested(&json!({"source_uri": name, "max_frames": 2}))
+    let copy = beneath(dir, file);
+    fs::copy(file, &copy).expect("copied");
+    server.ingested(&json!({"source_uri": copy, "max_frames": 2}))
 }
 
 fn path(run: &str, from: i64, to: i64) -> String {
@@ -59,7 +64,13 @@ fn frames(file: &Path, options: &[&str]) -> Vec<String> {
     lines.map(|line| line.split(',').nth(5).expect("a hash").trim().to_owned()).collect()
 }
 
-const PICTURES: [&str; 4] = ["-map", "0:v:0", "-vsync", "passthrough"];
+/// Number of the pictures of a clip, which is left at `dir/clip`.
+fn pictures(dir: &Path, clip: &Reply) -> usize {
+    let file = dir.join("clip");
+    fs::write(&file, &clip.bytes).expect("written");
+    frames(&file, &["-map", "0:v:0", "-vsync", "passthrough"]).len()
+}
+
 const PACKETS: [&str; 4] = ["-map", "0:a:0", "-c", "copy"];
 
 /// `decode/tests/media/parts.rs` compares the pictures of every codec and container with their source's.
@@ -80,13 +91,12 @@ fn a_clip_has_the_pictures_and_the_sound_of_its_source() {
         assert_eq!(reply.header("content-type"), kind, "{name}");
         let starts = starts_at(&reply);
         assert!((900..=2500).contains(&starts), "{name}: {starts}");
-        let clip = dir.path().join("clip");
-        fs::write(&clip, &reply.bytes).expect("written");
-        let pictures = frames(&clip, &PICTURES).len() as i64;
+        let pictures = pictures(dir.path(), &reply) as i64;
         assert!(pictures >= (4000 - starts) * 30 / 1000, "{name}: {pictures} pictures");
         // Only a decoder tells the rate of AAC in MPEG-TS, and none looks at it.
         if !name.ends_with("ts") {
-            let (sounds, sound) = (frames(&source, &PACKETS), frames(&clip, &PACKETS));
+            let sound = frames(&dir.path().join("clip"), &PACKETS);
+            let sounds = frames(&source, &PACKETS);
             assert!(sounds.windows(sound.len()).any(|part| part == sound), "{name}: another sound");
             let packets = sounds.len() as i64 * (4000 - starts) / 6000;
             let found = sound.len() as i64;
@@ -103,26 +113,18 @@ fn of_a_damaged_source_comes_what_can_be_copied(
     run: &str,
     source: &Path,
 ) {
-    let name = source.file_name().expect("a name").to_str().expect("plain");
-    let (file, bytes) = (dir.join("root").join(name), fs::read(source).expect("there"));
-    let refused = || {
-        let reply = server.get(&path(run, 0, 5000));
-        assert_eq!((reply.status, reply.fields()), (422, vec!["source_uri".to_owned()]), "{name}");
-    };
+    let (file, bytes) = (beneath(dir, source), fs::read(source).expect("there"));
+    let clip = || server.get(&path(run, 0, 5000));
     fs::write(&file, &bytes[..bytes.len() / 2]).expect("written");
-    if name.ends_with("mp4") {
+    if file.extension().is_some_and(|ending| ending == "mp4") {
         // Its index is at its end.
-        refused();
+        clip().assert_invalid("source_uri", file.display());
     } else {
-        let clip = dir.join("clip");
-        let reply = server.get(&path(run, 0, 5000));
-        assert_eq!(reply.status, 200, "{name}: {}", reply.text);
-        fs::write(&clip, &reply.bytes).expect("written");
-        let found = frames(&clip, &PICTURES).len();
-        assert!((30..140).contains(&found), "{name}: {found} pictures");
+        let found = pictures(dir, &clip().assert_ok());
+        assert!((30..140).contains(&found), "{}: {found} pictures", file.display());
     }
     fs::write(&file, "<html>").expect("written");
-    refused();
+    clip().assert_invalid("source_uri", file.display());
 }
 
 #[test]
@@ -142,12 +144,8 @@ fn ranges_and_owners_are_looked_at_as_those_of_a_source() {
         ("?from_ms=9223372036854775000&to_ms=9223372036854775807", &["from_ms"]),
     ];
     for (query, fields) in rows {
-        let reply = server.get(&format!("{at}{query}"));
-        assert_eq!(
-            (reply.status, reply.fields()),
-            (422, fields.iter().map(|it| it.to_string()).collect()),
-            "{query}"
-        );
+        let reply = server.get(&format!("{at}{query}")).assert_status(422);
+        assert_eq!(reply.fields(), fields, "{query}");
     }
     let whole = path(&run, 1000, 2000);
     let head = server.call("HEAD", &whole).send();
