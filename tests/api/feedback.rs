@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::control_characters::ODD;
+use super::bodies::ODD;
 use crate::support::{
     BOB, Reply, Server, Setup, assert_has,
     postgres::{Postgres, Proxy, Weather, assert_kept_secret, url},
