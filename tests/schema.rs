@@ -163,8 +163,7 @@ fn what_a_real_analysis_answers_is_valid() {
     let server = shared().with_clips();
     let run = server.create_run();
     let ingest = json!({"source_uri": "talk.mp4", "sample_fps": 5, "max_frames": 60});
-    let ingested = server.post_run(&run, "ingest", &ingest);
-    assert_valid(&component("IngestResult"), &ingested.json());
+    assert_valid(&component("IngestResult"), &server.post_run(&run, "ingest", &ingest).json());
 
     let published = validator(&read(&root().join("schemas/frame-metadata.schema.json")));
     let frame = json!({
@@ -176,9 +175,8 @@ fn what_a_real_analysis_answers_is_valid() {
         json!({"model": "qwen3-vl-8b", "mode": "detailed", "trace_id": "trace-1", "window_size": 2}),
         json!({"model": "qwen3-vl-8b", "frames": [frame]}),
     ] {
-        let answer = server.post_run(&run, "analyze", &body);
-        assert_valid(&component("AnalyzeResult"), &answer.json());
-        let answer = answer.json();
+        let answer = server.post_run(&run, "analyze", &body).json();
+        assert_valid(&component("AnalyzeResult"), &answer);
         let metadata = answer["metadata"].as_array().expect("an array");
         assert_eq!(answer["generated"], metadata.len());
         assert!(!metadata.is_empty(), "{body}");
@@ -195,20 +193,7 @@ fn what_a_real_analysis_answers_is_valid() {
     assert_eq!(metadata.len(), 40);
     metadata.iter().for_each(|frame| assert_valid(&published, frame));
     server.events(&reasoned).iter().for_each(|event| assert_valid(&component("QueryMatch"), event));
-    let id = server.get(&format!("/v1/runs/{run}/events?limit=1000")).json();
-    assert_valid(&component("RunEvents"), &id);
+    let listed = server.get(&format!("/v1/runs/{run}/events?limit=1000")).json();
+    assert_valid(&component("RunEvents"), &listed);
     server.events(&run).iter().for_each(|event| assert_valid(&component("QueryMatch"), event));
-    let kinds: BTreeSet<String> = server.kinds(&run).into_iter().collect();
-    let expected = [
-        "activity_ended",
-        "activity_started",
-        "analysis_generated",
-        "frames_decoded",
-        "ingest_received",
-        "ingest_started",
-        "keyframe_stored",
-        "marker_emitted",
-        "run_created",
-    ];
-    assert!(kinds.iter().eq(expected), "{kinds:?}");
 }

@@ -150,6 +150,8 @@ fn a_run_that_has_ended_is_a_conflict_before_its_frames_are_looked_for() {
     let run = server.create_run();
     let analyze = |model: &str| server.post_run(&run, "analyze", &json!({ "model": model }));
     assert_eq!(analyze("qwen3-vl-8b").fields(), ["frames"]);
+    let unknown = json!({"model": "no-such-model", "frames": frames(0, 1)});
+    server.post_run(&run, "analyze", &unknown).assert_invalid("model", "no such one");
     server.post_run(&run, "stop", &json!({})).assert_ok();
     analyze("qwen3-vl-8b").assert_status(409);
     assert_eq!(analyze("").status, 422, "the body comes first");

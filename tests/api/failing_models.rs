@@ -3,10 +3,7 @@
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-use super::{
-    reason::{LARGE, MODEL, finding, reason},
-    routes::frame,
-};
+use super::reason::{LARGE, MODEL, finding, reason};
 use crate::support::{
     Server, Setup, assert_has, free_address,
     model::{Model, prompt, stock},
@@ -186,16 +183,4 @@ fn what_would_change_the_meaning_is_refused_and_a_longer_source_is_said() {
     let answer = reason(&server, &server.create_run(), &brief).json();
     let expected = json!({"generated": 30, "metadata": [], "frame_metadata_included": false});
     assert_has(&answer, &expected);
-}
-
-#[test]
-fn an_analysis_checks_its_model_and_says_that_the_gate_decided() {
-    let server = shared();
-    let path = format!("/v1/runs/{}/analyze", server.create_run());
-    let analyze = |model: &str| server.post(&path, &json!({"model": model, "frames": [frame()]}));
-    analyze("no-such-model").assert_invalid("model", "no such one");
-    for model in [MODEL, "Qwen/Qwen3-VL-8B-Instruct"] {
-        let metadata = analyze(model).json()["metadata"][0].take();
-        assert_has(&metadata, &json!({"finish_reason": "gate", "model": model}));
-    }
 }

@@ -24,7 +24,9 @@ fn a_clip_becomes_events_markers_and_stills() {
     let analyzed = server.post_run(&run, "analyze", &json!({"model": "qwen3-vl-8b"})).assert_ok();
     let metadata = analyzed.json()["metadata"].take();
     assert_eq!(metadata.as_array().map(Vec::len), Some(150));
-    assert_eq!(metadata[3]["ordering_key"], format!("{run}:{}:3", metadata[3]["pts_ms"]));
+    let key = format!("{run}:{}:3", metadata[3]["pts_ms"]);
+    let expected = json!({"ordering_key": key, "finish_reason": "gate", "model": "qwen3-vl-8b"});
+    assert_has(&metadata[3], &expected);
     let listed = server.get(&format!("/v1/runs/{run}/markers")).json();
     assert_eq!(listed["markers"], analyzed.json()["markers"]);
     check_keyframes(&server, &run);
