@@ -22,7 +22,12 @@ fn is_replay(reply: &Reply) -> bool {
 
 #[test]
 fn every_route_that_acts_once_gives_its_first_answer_again() {
-    let setup = Setup::temporary().clips();
+    let (answer, wait) = mpsc::sync_channel(1);
+    let model = Model::start(move |_| {
+        wait.recv().expect("the test ends later");
+        Step::chat("late")
+    });
+    let setup = model.behind(Setup::temporary().clips());
     let mut server = setup.start();
     let run = server.create_run();
     let calls = [
@@ -64,11 +69,11 @@ fn every_route_that_acts_once_gives_its_first_answer_again() {
         }
     }
     for body in [file_form("a.mp4", &other), file_form("b.mp4", &clip)] {
-        let reply = upload(&server, body, TYPE);
-        assert_eq!((reply.status, reply.fields()), (422, vec!["idempotency-key".to_owned()]));
+        upload(&server, body, TYPE).assert_invalid("idempotency-key", "another body");
     }
     assert_eq!(stored(setup.dir()).len(), 1);
     a_second_request_waits_for_the_first_to_end(&server, setup.dir());
+    questions_sent_twice_are_asked_once_and_refused_meanwhile(&server, &model, &answer);
 }
 
 #[test]
@@ -78,7 +83,7 @@ fn a_key_is_one_callers_for_one_route_and_one_body() {
     keyed(&server, "k", "/v1/runs", &json!({"mode": "odd"})).assert_status(422);
     let first = keyed(&server, "k", "/v1/runs", &json!({"mode": "custom"})).assert_ok();
     let other = keyed(&server, "k", "/v1/runs", &json!({"mode": "detailed"}));
-    assert_eq!((other.status, other.fields()), (422, vec!["idempotency-key".to_owned()]));
+    other.assert_invalid("idempotency-key", "another body");
     let tenant = server.call("POST", "/v1/runs").header("idempotency-key", "k");
     let tenant = tenant.header("x-tenant-id", "acme").json(&json!({"mode": "custom"})).send();
     assert_eq!(tenant.status, 422, "another tenant is another request: {}", tenant.text);
@@ -87,9 +92,9 @@ fn a_key_is_one_callers_for_one_route_and_one_body() {
     assert_eq!((bobs.status, is_replay(&bobs)), (200, false), "{}", bobs.text);
     let run = first.run();
     assert_ne!(bobs.run(), run);
-    let elsewhere =
-        keyed(&server, "k", &format!("/v1/runs/{run}/analyze"), &json!({"model": "qwen3-vl-8b"}));
-    assert_eq!((elsewhere.status, elsewhere.fields()), (422, vec!["frames".to_owned()]));
+    let elsewhere = format!("/v1/runs/{run}/analyze");
+    let elsewhere = keyed(&server, "k", &elsewhere, &json!({"model": "qwen3-vl-8b"}));
+    elsewhere.assert_invalid("frames", "another route");
 }
 
 #[test]
@@ -103,7 +108,7 @@ fn a_key_is_visible_ascii_and_bounded() {
     }
     let twice = server.call("POST", "/v1/runs").header("idempotency-key", "a");
     let twice = twice.header("idempotency-key", "a").json(&json!({})).send();
-    assert_eq!((twice.status, twice.fields()), (422, vec!["idempotency-key".to_owned()]));
+    twice.assert_invalid("idempotency-key", "two keys");
     let large = json!({ "x": "a".repeat(3 << 20) });
     assert_eq!(keyed(&server, "large", "/v1/runs", &large).status, 413);
 }
@@ -128,28 +133,25 @@ fn a_second_request_waits_for_the_first_to_end(server: &Server, dir: &Path) {
     wait_until("the key is free again", || send().status == 422);
 }
 
-#[test]
-fn questions_sent_twice_are_asked_once_and_refused_meanwhile() {
-    let (answer, wait) = mpsc::sync_channel(1);
-    let model = Model::start(move |_| {
-        wait.recv().expect("the test ends later");
-        Step::chat("late")
-    });
-    let server = model.behind(Setup::temporary()).start();
+fn questions_sent_twice_are_asked_once_and_refused_meanwhile(
+    server: &Server,
+    model: &Model,
+    answer: &mpsc::SyncSender<()>,
+) {
     let body = json!({"requests": [{"model": "qwen3-vl-4b", "prompt": "p"}]});
+    let ask = || keyed(server, "k", "/v1/infer/batch", &body);
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| keyed(&server, "k", "/v1/infer/batch", &body));
+        let first = scope.spawn(ask);
         wait_until("the model is asked", || !model.server.seen().is_empty());
-        let again = keyed(&server, "k", "/v1/infer/batch", &body).assert_refused(409, "conflict");
+        let again = ask().assert_refused(409, "conflict");
         assert_eq!(again.header("retry-after"), "1");
         answer.send(()).expect("the model waits");
-        let first = first.join().expect("answered");
-        let again = keyed(&server, "k", "/v1/infer/batch", &body);
+        let (first, again) = (first.join().expect("answered"), ask());
         assert!(first.status == 200 && is_replay(&again), "{} {}", first.text, again.text);
     });
     assert_eq!(model.server.seen().len(), 1, "asked once");
     answer.send(()).expect("the model waits");
-    let again = [(); 2].map(|()| keyed(&server, "k", "/v1/infer", &body["requests"][0]));
+    let again = [(); 2].map(|()| keyed(server, "k", "/v1/infer", &body["requests"][0]));
     assert_eq!(again.each_ref().map(is_replay), [false, true], "{}", again[1].text);
     assert!(again[0].status == 200 && again[0].bytes == again[1].bytes, "{}", again[0].text);
     assert_eq!(model.server.seen().len(), 2, "asked once");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scripted_model::{Seen, Step};
+use scripted_model::Step;
 use serde_json::{Value, json};
 
 use super::bodies::with;
@@ -21,9 +21,9 @@ fn says_hello() -> Model {
     Model::start(|_| Step::chat("hello"))
 }
 
-/// Answers each question by what it says.
-fn answers(seen: &Seen) -> Step {
-    match &*prompt(seen) {
+/// Answers a question by what it says.
+fn answers(said: &str) -> Step {
+    match said {
         said if said.contains("good") => Step::chat(r#"{"n": 3}"#),
         said if said.contains("cut") => Step::chat_finished(r#"{"n": 3"#, "length"),
         said if said.contains("bad") => Step::chat(r#"{"n": "three"}"#),
@@ -34,12 +34,19 @@ fn answers(seen: &Seen) -> Step {
 }
 
 #[test]
-fn a_question_is_answered_or_its_failure_told() {
-    let model = Model::start(answers);
+fn questions_alone_and_in_batches_are_answered_or_their_failure_told() {
+    let words = "x".repeat(3 << 20);
+    let model = Model::start(move |seen| match &*prompt(seen) {
+        "long" => Step::chat(&words),
+        said if said.starts_with("question ") => fails_some(said),
+        said => answers(said),
+    });
     let server = model.behind(Setup::temporary()).start();
     a_question_is_answered_and_told_of_on_its_run(&model, &server);
     an_answer_with_a_schema_is_valid_json_or_a_failure(&server);
     a_failure_is_told_by_its_class_and_nothing_of_the_backend(&server);
+    the_answers_of_a_batch_are_held_within_a_limit(&model, &server);
+    a_batch_returns_in_order_with_a_failure_for_each_that_failed(&model, &server);
 }
 
 fn a_question_is_answered_and_told_of_on_its_run(model: &Model, server: &Server) {
@@ -217,33 +224,22 @@ fn fails(number: usize) -> bool {
     number % 25 == 7 && number < 250
 }
 
-fn fails_some(seen: &Seen) -> Step {
-    let said = prompt(seen);
+fn fails_some(said: &str) -> Step {
     let number: usize = said.trim_start_matches("question ").parse().expect("a number");
     // The first to arrive are answered last.
     let after = Duration::from_millis(if number % 16 < 4 { 20 } else { 0 });
-    let step = if fails(number) { Step::html(503) } else { Step::chat(&said) };
+    let step = if fails(number) { Step::html(503) } else { Step::chat(said) };
     step.after(after)
 }
 
-#[test]
-fn a_batch_is_answered_in_order_and_within_its_limits() {
-    let words = "x".repeat(3 << 20);
-    let model = Model::start(move |seen| match &*prompt(seen) {
-        "long" => Step::chat(&words),
-        _ => fails_some(seen),
-    });
-    let server = model.behind(Setup::temporary()).start();
-    the_answers_of_a_batch_are_held_within_a_limit(&model, &server);
-    a_batch_returns_in_order_with_a_failure_for_each_that_failed(&model, &server);
-}
-
 fn the_answers_of_a_batch_are_held_within_a_limit(model: &Model, server: &Server) {
+    let before = model.server.seen().len();
     let batch = json!({"requests": vec![question("long"); 13], "max_parallel": 1});
     let answer = server.post("/v1/infer/batch", &batch).json();
     // Ten of 3 MiB are less than 32 MiB, the eleventh is read and dropped, and no more are asked.
-    assert_eq!((&answer["succeeded"], &answer["failed"]), (&json!(10), &json!(3)));
-    assert_eq!((model.server.seen().len(), model.server.in_flight_max()), (11, 1));
+    assert_has(&answer, &json!({"succeeded": 10, "failed": 3}));
+    let asked = model.server.seen().len() - before;
+    assert_eq!((asked, model.server.in_flight_max()), (11, 1));
     for item in &answer["results"].as_array().expect("an array")[10..] {
         let error = &item["error"];
         assert_eq!((&item["ok"], &error["code"]), (&json!(false), &json!("validation_error")));
