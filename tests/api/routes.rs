@@ -420,15 +420,10 @@ fn without_room(setup: &Setup, book: &mut Book, run: &str) {
     }
 }
 
-/// Answers of a server that takes one request a second, one run, and no scraper.
+/// Answers of a server that takes one request a second, and of one that takes no scraper.
 fn without_patience(dir: &std::path::Path, book: &mut Book) {
-    let setup = Setup::new(&dir.join("impatient")).var("SERVICE_ACTIVE_STREAM_LIMIT", "1");
+    let setup = Setup::new(&dir.join("impatient")).var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "1");
     let server = setup.start();
-    server.create_run();
-    let reply = server.post("/v1/runs", &json!({})).assert_refused(409, "conflict");
-    book.note("POST", "/v1/runs", &reply);
-    drop(server);
-    let server = setup.var("SERVICE_RATE_LIMIT_GLOBAL_RPS", "1").start();
     for (method, template) in book.operations() {
         let path = book::path(&template, MISSING);
         let refused = (0..20).map(|_| {

@@ -348,6 +348,7 @@ const PARTS: [Later; 3] = [
 
 #[test]
 fn a_folder_of_a_later_server_is_refused_by_name_and_not_touched() {
+    let Some(sightline) = sightline() else { return };
     each(|dir, _| {
         for (make_later, words) in PARTS {
             let place = tempfile::tempdir().expect("a directory");
@@ -364,6 +365,11 @@ fn a_folder_of_a_later_server_is_refused_by_name_and_not_touched() {
             let changed: Vec<_> = changed.map(|(path, _)| path).collect();
             assert!(changed.is_empty(), "{words:?}: {changed:?}");
         }
+        // A column is read when it is asked for.
+        let data = dir.join("data");
+        change(&data.join("log/columns"), |_| true, |bytes| bytes[7] = LATER);
+        let told = said(&log(&sightline, "verify", &data));
+        assert!(told.contains("format 9 of"), "{told}");
     });
 }
 
@@ -424,15 +430,4 @@ fn a_bit_flipped_in_a_checked_file_is_refused_or_told_and_alters_nothing() {
         }
     });
     println!("{refused} refused");
-}
-
-#[test]
-fn a_column_of_a_later_server_is_refused_by_name() {
-    let Some(sightline) = sightline() else { return };
-    each(|dir, _| {
-        let data = dir.join("data");
-        change(&data.join("log/columns"), |_| true, |bytes| bytes[7] = LATER);
-        let told = said(&log(&sightline, "verify", &data));
-        assert!(told.contains("format 9 of"), "{told}");
-    });
 }
