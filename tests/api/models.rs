@@ -143,6 +143,9 @@ fn a_stock_vllm_is_asked_by_any_name_of_its_models_and_answers_as_it_was_asked()
         let other = json!({"model": "acme/other", "prompt": "x"});
         server.post(path, &other).assert_invalid("model", path);
     }
+    model.server.answer_probes(list(&["acme/other"]));
+    let is_known = || server.post("/v1/runs", &json!({"model": "acme/other"})).status == 200;
+    wait_until("what the backend has now is known", is_known);
 }
 
 #[test]
@@ -165,14 +168,4 @@ fn a_configured_name_that_a_backend_does_not_list_is_said() {
     let asked = server.post("/v1/infer", &json!({"model": STOCK, "prompt": "What is it?"}));
     assert_eq!((asked.status, &asked.json()["model"]), (200, &json!(STOCK)), "{}", asked.text);
     assert_eq!(shown(&server, CURATED)["availability"], "ready");
-}
-
-#[test]
-fn a_name_that_no_backend_had_is_looked_for() {
-    let model = stock(&[STOCK], "a van".to_owned());
-    let server = model.behind(Setup::temporary()).start();
-    assert_eq!(shown(&server, CURATED)["availability"], "ready");
-    model.server.answer_probes(list(&[OWN]));
-    let is_known = || server.post("/v1/runs", &json!({ "model": OWN })).status == 200;
-    wait_until("what the backend has now is known", is_known);
 }

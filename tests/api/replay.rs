@@ -1,4 +1,4 @@
-//! Same input, same events: in two processes, and as the golden file says.
+//! Same input, same events: twice in a process, and as the golden file says, which another wrote.
 //!
 //! `UPDATE_GOLDEN=1` writes the golden file anew; the diff is for a person to read.
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use clips::pick_one;
 use serde_json::{Value, json};
 
-use crate::support::{Setup, setting};
+use crate::support::{Server, Setup, setting};
 
 /// Ids and their lengths in hexadecimal digits.
 const IDS: [(&str, usize); 6] =
@@ -32,9 +32,8 @@ pub fn without_ids(text: &str) -> String {
     out
 }
 
-/// The events of an ingest and an analysis in a server of its own, as text without ids.
-fn events_of(clip: &Path) -> String {
-    let server = Setup::temporary().root(clip.parent().expect("a folder")).start();
+/// The events of an ingest and an analysis, as text without ids.
+fn events_of(server: &Server, clip: &Path) -> String {
     let run = server.create_run();
     let name = clip.file_name().and_then(|name| name.to_str()).expect("UTF-8");
     let ingest = json!({"source_uri": name, "sample_fps": 5, "max_frames": 40});
@@ -72,9 +71,10 @@ pub fn check(name: &str, found: &str) {
 }
 
 #[test]
-fn two_processes_write_the_same_events() {
+fn the_same_input_gives_the_same_events() {
     let clip = pick_one("bikes.mp4", "talk_friday.mp4");
-    let (first, second) = (events_of(&clip), events_of(&clip));
+    let server = Setup::temporary().root(clip.parent().expect("a folder")).start();
+    let (first, second) = (events_of(&server, &clip), events_of(&server, &clip));
     assert!(payloads(&first).len() > 4, "{first}");
     assert_eq!(payloads(&first), payloads(&second));
 

@@ -82,11 +82,16 @@ fn act(server: &Server, run: &str, action: &str) {
 }
 
 #[test]
-fn events_come_as_they_happen_and_the_end_is_told() {
+fn events_come_as_they_happen_of_one_run_or_all_of_the_caller_s_and_ends_are_told() {
     let server = Setup::temporary().start();
+    check_one_run(&server);
+    check_every_run(&server);
+}
+
+fn check_one_run(server: &Server) {
     let run = server.create_run();
     let path = format!("/v1/runs/{run}/events/stream");
-    let mut stream = Stream::open(&server, &path, None);
+    let mut stream = Stream::open(server, &path, None);
     let first = stream.event();
     assert_eq!((first.id, first.event.as_str()), (1, "run_created"));
     assert_eq!(first.data, {
@@ -94,17 +99,17 @@ fn events_come_as_they_happen_and_the_end_is_told() {
         event.as_object_mut().expect("an object").remove("run_id");
         event
     });
-    act(&server, &run, "keepalive");
+    act(server, &run, "keepalive");
     assert_eq!(stream.event().event, "keepalive_refreshed");
-    act(&server, &run, "stop");
+    act(server, &run, "stop");
     assert_eq!(stream.event().event, "stop_requested");
     assert_eq!(stream.next(), Err("the run has ended".to_owned()));
     // A browser asks again with the last id, and is told to stop asking.
-    assert_eq!(open(&server, &path, Some("3")).status(), 204);
-    assert_eq!(open(&server, &format!("{path}?after=3"), None).status(), 204);
-    let mut again = Stream::open(&server, &format!("{path}?after=3"), Some("1"));
+    assert_eq!(open(server, &path, Some("3")).status(), 204);
+    assert_eq!(open(server, &format!("{path}?after=3"), None).status(), 204);
+    let mut again = Stream::open(server, &format!("{path}?after=3"), Some("1"));
     assert_eq!((again.event().id, again.event().id), (2, 3));
-    let mut kinds = Stream::open(&server, &format!("{path}?kind=keepalive_refreshed"), None);
+    let mut kinds = Stream::open(server, &format!("{path}?kind=keepalive_refreshed"), None);
     assert_eq!(kinds.event().id, 2);
     assert_eq!(kinds.next(), Err("the run has ended".to_owned()));
     let head = server.call("HEAD", &path).send();
@@ -112,28 +117,27 @@ fn events_come_as_they_happen_and_the_end_is_told() {
     assert_eq!(head.header("cache-control"), "no-store");
 }
 
-#[test]
-fn every_run_of_the_caller_is_in_one_stream_and_a_deletion_ends_that_of_its_run() {
-    let server = Setup::temporary().start();
+/// Every run of the caller is in one stream, and a deletion ends that of its run.
+fn check_every_run(server: &Server) {
     let first = server.create_run();
-    let mut stream = Stream::open(&server, "/v1/events/stream", None);
+    let mut stream = Stream::open(server, "/v1/events/stream", Some("3"));
     assert_eq!(stream.event().data["run_id"], json!(first));
     let bobs = server.call("POST", "/v1/runs").key(Some(BOB)).json(&json!({})).send();
     assert_eq!(bobs.status, 200);
     let second = server.create_run();
     let told = stream.event();
-    assert_eq!((told.id, &told.data["run_id"]), (3, &json!(second)));
+    assert_eq!((told.id, &told.data["run_id"]), (6, &json!(second)));
     let path = format!("/v1/runs/{first}/events/stream");
-    let mut own = Stream::open(&server, &path, None);
-    assert_eq!(own.event().id, 1);
+    let mut own = Stream::open(server, &path, None);
+    assert_eq!(own.event().id, 4);
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{first}")).send().status, 200);
     assert_eq!(own.event().event, "run_deleted");
     assert_eq!(own.next(), Err("the run was deleted".to_owned()));
     let told = stream.event();
     assert_eq!((told.event.as_str(), &told.data["run_id"]), ("run_deleted", &json!(first)));
-    let mut again = Stream::open(&server, "/v1/events/stream", None);
-    assert_eq!((again.event().id, again.event().id), (3, 4));
-    assert_eq!(open(&server, &path, None).status(), 404);
+    let mut again = Stream::open(server, "/v1/events/stream", Some("3"));
+    assert_eq!((again.event().id, again.event().id), (6, 7));
+    assert_eq!(open(server, &path, None).status(), 404);
 }
 
 #[test]
