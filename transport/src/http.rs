@@ -1,6 +1,6 @@
-//! HTTP/1.1 and HTTP/2 server: accepts TCP connections, with or without TLS, serves a site, and drains.
+//! HTTP/1.1 and HTTP/2 server: listens, accepts TCP connections, with or without TLS, serves a site, and drains.
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use http::{HeaderValue, StatusCode};
@@ -11,20 +11,22 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpListener, TcpSocket, TcpStream},
     time::{Instant, timeout, timeout_at},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    certificate::{CertificateError, ReloadingCertificate},
     connection_limit::{ConnectionLimiter, ConnectionPermit},
     error_response::{self, ExtraHeaders},
-    listener::Listener,
     respond::{HEADERS_MAX, handle_request},
     timeouts::TimeoutStream,
 };
 
+/// Length of the accept queue; the system may cap it.
+const BACKLOG: u32 = 4096;
 /// Flow-control window of a request body on HTTP/2, in bytes.
 const WINDOW_BYTES: u32 = 512 << 10;
 /// Most bytes buffered per response on HTTP/2.
@@ -36,6 +38,45 @@ const REFUSED_BYTES: u64 = 64 << 10;
 
 /// First byte of a TLS handshake (RFC 8446 5.1); no clear-text request begins with it.
 const TLS_HANDSHAKE: u8 = 22;
+
+/// Error of starting a server.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each says it")]
+pub enum TransportError {
+    /// The address is in use, not local, or not permitted.
+    #[error("cannot listen on {addr}: {source}")]
+    Bind { addr: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+}
+
+/// Listening TCP socket.
+pub struct Listener {
+    socket: TcpListener,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Listener {
+    /// Listens on `addr` in clear text; port 0 takes a free port, which `local_addr` returns.
+    pub fn bind(addr: SocketAddr) -> Result<Listener, TransportError> {
+        let socket = listen(addr).map_err(|source| TransportError::Bind { addr, source })?;
+        Ok(Listener { socket, tls: None })
+    }
+
+    /// Requires TLS with `certificate` on every connection.
+    pub fn with_tls(
+        self,
+        certificate: &Arc<ReloadingCertificate>,
+    ) -> Result<Listener, TransportError> {
+        let config = certificate.server_config(&[b"h2", b"http/1.1"])?;
+        Ok(Listener { tls: Some(Arc::new(config).into()), ..self })
+    }
+
+    /// Returns the bound address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
 
 /// Site to serve.
 #[derive(Clone, Debug)]
@@ -89,6 +130,14 @@ impl Default for ServerLimits {
 pub struct DrainReport {
     /// Connections still open at the deadline, which were closed.
     pub cut: usize,
+}
+
+fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A restarted server must not wait for connections of its predecessor.
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves `site` on `listener` until stopped, then lets open requests finish until cut.

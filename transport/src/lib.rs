@@ -19,7 +19,6 @@ mod heads;
 mod http;
 #[cfg(feature = "http3")]
 mod http3;
-mod listener;
 pub mod percent;
 mod respond;
 pub mod rtp;
@@ -30,7 +29,8 @@ pub mod webrtc;
 pub use certificate::{CertificateError, CertificatePaths, ReloadingCertificate};
 pub use connection_limit::{ConnectionLimiter, ConnectionLimits, Peer};
 pub use error_response::ExtraHeaders;
-pub use http::{DrainReport, ServerLimits, ServiceConfig, ShutdownSignals, serve};
+pub use http::{
+    DrainReport, Listener, ServerLimits, ServiceConfig, ShutdownSignals, TransportError, serve,
+};
 #[cfg(feature = "http3")]
 pub use http3::{QuicListener, serve_quic};
-pub use listener::{Listener, TransportError};

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderName};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::{ConnectionLimits, ReloadingCertificate, certificate::tests::Pair};
+use crate::{ConnectionLimits, certificate::tests::Pair};
 
 const IDLE: Duration = Duration::from_millis(300);
 const X_ID: HeaderName = HeaderName::from_static("x-id");
