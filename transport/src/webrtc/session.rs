@@ -276,15 +276,10 @@ impl Session {
             association.advance(now);
             association.send(|datagram| send_buffer.push(pair, datagram));
         }
-        if let Some(told) = self.overdue(now) {
-            self.end(told);
+        if self.limit() <= now {
+            let is_lost = self.is_connected();
+            self.end(if is_lost { SessionEvent::Lost } else { SessionEvent::NeverConnected });
         }
-    }
-
-    fn overdue(&self, now: Instant) -> Option<SessionEvent> {
-        let event =
-            if self.is_connected() { SessionEvent::Lost } else { SessionEvent::NeverConnected };
-        (self.limit() <= now).then_some(event)
     }
 
     fn limit(&self) -> Instant {
