@@ -100,9 +100,8 @@ impl Depacketizer for Av1Depacketizer {
         let is_first = |element: &[u8]| {
             element.first().is_some_and(|header| Obu::kind_of(*header) == Obu::SEQUENCE_HEADER)
         };
-        let first = Elements::new(*aggregation, rest).next();
-        !continues
-            && (is_new_sequence || matches!(first, Some(Ok(element)) if is_first(element.bytes)))
+        let first = elements(*aggregation, rest).next();
+        !continues && (is_new_sequence || matches!(first, Some(Ok((bytes, _))) if is_first(bytes)))
     }
 
     fn push(&mut self, payload: &[u8]) -> Result<(), Malformed> {
@@ -112,9 +111,9 @@ impl Depacketizer for Av1Depacketizer {
         if continues && aggregation & 0x08 != 0 {
             return Err(Malformed);
         }
-        for (index, element) in Elements::new(aggregation, rest).enumerate() {
-            let element = element?;
-            self.element(element.bytes, continues && index == 0, is_cut && element.is_last)?;
+        for (index, element) in elements(aggregation, rest).enumerate() {
+            let (bytes, is_last) = element?;
+            self.element(bytes, continues && index == 0, is_cut && is_last)?;
         }
         Ok(())
     }
@@ -141,59 +140,34 @@ impl Depacketizer for Av1Depacketizer {
     }
 }
 
-/// Element of a packet: an OBU or a fragment of one.
-struct Element<'a> {
-    bytes: &'a [u8],
-    is_last: bool,
+/// Returns the elements of a packet (4.3), which are OBUs or fragments of one, and true for the last: as many as the
+/// header states, the last one without a size, or, if it states 0, each with a size.
+fn elements(
+    aggregation: u8,
+    mut rest: &[u8],
+) -> impl Iterator<Item = Result<(&[u8], bool), Malformed>> {
+    let count = aggregation >> 4 & 3;
+    let mut left = (count > 0).then_some(count);
+    std::iter::from_fn(move || {
+        if left == Some(0) || left.is_none() && rest.is_empty() {
+            return None;
+        }
+        left = left.map(|left| left - 1);
+        let bytes = match left {
+            Some(0) => Some(std::mem::take(&mut rest)),
+            _ => sized(&mut rest),
+        };
+        let is_last = left.map_or(rest.is_empty(), |left| left == 0);
+        Some(bytes.map(|bytes| (bytes, is_last)).ok_or(Malformed))
+    })
 }
 
-/// Elements of a packet (4.3): as many as its header states, the last one without a size, or, if it states 0,
-/// each with a size.
-struct Elements<'a> {
-    rest: &'a [u8],
-    counted: Option<u8>,
-}
-
-impl<'a> Elements<'a> {
-    fn new(aggregation: u8, rest: &'a [u8]) -> Elements<'a> {
-        let count = aggregation >> 4 & 3;
-        Elements { rest, counted: (count > 0).then_some(count) }
-    }
-
-    fn sized(&mut self) -> Option<&'a [u8]> {
-        let (size, rest) = leb128(self.rest)?;
-        let (bytes, rest) = rest.split_at_checked(size)?;
-        self.rest = rest;
-        Some(bytes)
-    }
-}
-
-impl<'a> Iterator for Elements<'a> {
-    type Item = Result<Element<'a>, Malformed>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let bytes = match &mut self.counted {
-            Some(0) => return None,
-            Some(left) => {
-                *left -= 1;
-                match *left {
-                    0 => Some(std::mem::take(&mut self.rest)),
-                    _ => self.sized(),
-                }
-            }
-            None if self.rest.is_empty() => return None,
-            None => self.sized(),
-        };
-        let Some(bytes) = bytes else {
-            (self.rest, self.counted) = (&[], None);
-            return Some(Err(Malformed));
-        };
-        let is_last = match self.counted {
-            Some(left) => left == 0,
-            None => self.rest.is_empty(),
-        };
-        Some(Ok(Element { bytes, is_last }))
-    }
+/// Splits off an element behind its size.
+fn sized<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (size, after) = leb128(std::mem::take(rest))?;
+    let (bytes, after) = after.split_at_checked(size)?;
+    *rest = after;
+    Some(bytes)
 }
 
 #[cfg(test)]

@@ -169,8 +169,21 @@ impl<F: NalFormat> NalDepacketizer<F> {
         F::class(F::kind(nal))
     }
 
-    fn aggregated(payload: &[u8]) -> AggregatedNals<'_> {
-        AggregatedNals(payload.get(F::HEADER_BYTES..).unwrap_or_default())
+    /// Returns the NAL units of an aggregation packet, each after its 16-bit size.
+    fn aggregated(payload: &[u8]) -> impl Iterator<Item = Result<&[u8], Malformed>> {
+        let mut rest = payload.get(F::HEADER_BYTES..).unwrap_or_default();
+        std::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let whole = rest.split_first_chunk::<2>().and_then(|(size, rest)| {
+                let size = usize::from(u16::from_be_bytes(*size));
+                rest.split_at_checked(size).filter(|_| size > 0)
+            });
+            let (nal, after) = whole.unzip();
+            rest = after.unwrap_or_default();
+            Some(nal.ok_or(Malformed))
+        })
     }
 
     /// Returns the first NAL unit that begins in this payload; it may be truncated.
@@ -282,25 +295,5 @@ impl<F: NalFormat> Depacketizer for NalDepacketizer<F> {
         self.fragmented = None;
         self.picture = None;
         self.named.clear();
-    }
-}
-
-/// NAL units of an aggregation packet, each after its 16-bit size.
-struct AggregatedNals<'a>(&'a [u8]);
-
-impl<'a> Iterator for AggregatedNals<'a> {
-    type Item = Result<&'a [u8], Malformed>;
-
-    fn next(&mut self) -> Option<Result<&'a [u8], Malformed>> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let whole = self.0.split_first_chunk::<2>().and_then(|(size, rest)| {
-            let size = usize::from(u16::from_be_bytes(*size));
-            rest.split_at_checked(size).filter(|_| size > 0)
-        });
-        let (nal, rest) = whole.unzip();
-        self.0 = rest.unwrap_or_default();
-        Some(nal.ok_or(Malformed))
     }
 }
