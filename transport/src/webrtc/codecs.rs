@@ -85,13 +85,13 @@ pub(super) fn select(section: &MediaSection) -> Result<Vec<PayloadFormat>, Offer
     if chosen.is_empty() {
         return Err(OfferError::NoCodec { offered: offered(section), served: SERVED });
     }
-    let places: Vec<usize> =
-        (0..chosen.len()).filter(|at| chosen[*at].codec == Codec::H264).collect();
-    let mut h264: Vec<PayloadFormat> = places.iter().map(|at| chosen[*at].clone()).collect();
-    h264.sort_by_key(|payload| !packetizes(section, payload.number));
-    for (at, payload) in places.into_iter().zip(h264) {
-        chosen[at] = payload;
-    }
+    let is_h264 = |payload: &&PayloadFormat| payload.codec == Codec::H264;
+    let mut h264: Vec<PayloadFormat> = chosen.iter().filter(is_h264).cloned().collect();
+    h264.sort_by_key(|payload| {
+        parameter(section, payload.number, "packetization-mode") != Some("1")
+    });
+    let places = chosen.iter_mut().filter(|payload| payload.codec == Codec::H264);
+    places.zip(h264).for_each(|(place, payload)| *place = payload);
     Ok(chosen)
 }
 
@@ -101,10 +101,6 @@ fn parameter<'a>(section: &'a MediaSection, number: u8, name: &str) -> Option<&'
         let (key, value) = pair.split_once('=')?;
         key.trim().eq_ignore_ascii_case(name).then(|| value.trim())
     })
-}
-
-fn packetizes(section: &MediaSection, number: u8) -> bool {
-    parameter(section, number, "packetization-mode") == Some("1")
 }
 
 fn servable(section: &MediaSection, number: u8) -> Option<Codec> {
