@@ -16,7 +16,7 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    InferenceRequest, TokenBudget,
+    InferenceRequest,
     scheduler::{
         AdmissionError, AdmissionId, AdmissionLimits, AdmissionOutcome, AdmissionRequest,
         DailyUsage, Scheduler, SchedulerLoad,
@@ -199,6 +199,32 @@ impl Drop for QueueEntry {
         // The next request in the queue may be admissible.
         shared.dispatch();
     }
+}
+
+/// Budget of tokens. Called from the requester's task: must not block.
+pub trait TokenBudget: Send + Sync {
+    /// Returns the principal that is charged.
+    fn principal(&self) -> Arc<str>;
+
+    /// Reserves `tokens`, an estimate, for the next request. Returns `false` if the budget is too
+    /// small; the request must then not be sent.
+    fn reserve(&self, tokens: u64) -> bool;
+
+    /// Charges the `tokens` that the request took, in place of what was reserved for it.
+    fn commit(&self, tokens: u64);
+}
+
+/// Unlimited budget without a principal.
+impl TokenBudget for () {
+    fn principal(&self) -> Arc<str> {
+        "".into()
+    }
+
+    fn reserve(&self, _: u64) -> bool {
+        true
+    }
+
+    fn commit(&self, _: u64) {}
 }
 
 /// Permit to call a model, released on drop, and the budget that its requests are charged to.

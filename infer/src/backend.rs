@@ -12,7 +12,6 @@ use reqwest::{
     Url,
     header::{AUTHORIZATION, HeaderMap, HeaderName},
 };
-use serde_json::Value;
 use tokio::{
     sync::watch,
     time::{sleep, timeout_at},
@@ -20,13 +19,11 @@ use tokio::{
 use tracing::Instrument;
 
 use crate::{
-    FailureKind, FinishReason, InferenceRequest, RequestCost, TokenBudget, TokenUsage,
+    BackendAttempt, FailureKind, InferenceRequest, RequestCost, TokenBudget, TokenUsage,
     circuit_breaker::{BreakerOpen, BreakerTransition, CircuitBreaker, RequestSignal},
     config::{ApiProtocol, BackendConfig},
     http::{HttpClient, key_header, timed_out},
-    names::Names,
-    observe::{BackendAttempt, Observer},
-    request_retries::{EvaluatedResponse, NextStep, RequestRetries},
+    request_retries::{Answer, EvaluatedResponse, NextStep, RequestRetries},
     retry_after::RetryAfterState,
     validation_pool::ValidationPool,
 };
@@ -38,14 +35,6 @@ const RETRY_AFTER_HERE_MAX: Duration = Duration::from_secs(2);
 
 /// Time limit for listing a backend's models.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Answer from one backend.
-#[derive(Debug)]
-pub(crate) struct ModelBackend {
-    pub text: String,
-    pub json: Option<Value>,
-    pub finish: FinishReason,
-}
 
 /// Reason that a backend returned no answer.
 #[derive(Debug)]
@@ -71,11 +60,14 @@ pub(crate) struct RequestUsage {
     pub corrected: bool,
 }
 
+/// Look-up of the curated id of a name, which may be the id itself or the publisher's name.
+type Curated = fn(&str) -> Option<&'static str>;
+
 /// Backend and its state.
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub config: BackendConfig,
-    names: Arc<Names>,
+    curated: Curated,
     state: Mutex<State>,
     /// Time of the last request for the model list made before a call, and whether it succeeded.
     looked: tokio::sync::Mutex<Option<(Instant, bool)>>,
@@ -99,7 +91,7 @@ struct State {
 /// Resources and limits of one call.
 pub(crate) struct CallOptions<'a> {
     pub http: &'a Arc<HttpClient>,
-    pub observer: &'a dyn Observer,
+    pub observer: &'a (dyn Fn(&BackendAttempt<'_>) + Send + Sync),
     pub validation: &'a ValidationPool,
     /// Budget charged by each request.
     pub budget: &'a dyn TokenBudget,
@@ -114,11 +106,11 @@ pub(crate) struct CallOptions<'a> {
 impl Backend {
     pub fn new(
         config: BackendConfig,
-        names: Arc<Names>,
+        curated: Curated,
         trials: Arc<watch::Sender<u64>>,
     ) -> Backend {
         let (state, looked) = (Mutex::default(), tokio::sync::Mutex::default());
-        Backend { config, names, state, looked, probes_ended: trials }
+        Backend { config, curated, state, looked, probes_ended: trials }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -153,7 +145,7 @@ impl Backend {
         request: &Arc<InferenceRequest>,
         options: &CallOptions<'_>,
         usage: &mut RequestUsage,
-    ) -> Result<ModelBackend, BackendFailure> {
+    ) -> Result<Answer, BackendFailure> {
         let deadline = Instant::now() + options.time_limit;
         if self.breaker_state(&options.budget.principal(), Instant::now()).is_none() {
             // A list that is late is skipped; the request itself runs into the deadline below.
@@ -179,9 +171,7 @@ impl Backend {
             (retries, evaluated) = attempted?;
             before = evaluated.failure;
             match evaluated.next {
-                NextStep::Done { text, json, finish } => {
-                    return Ok(ModelBackend { text, json, finish });
-                }
+                NextStep::Done(answer) => return Ok(answer),
                 // The retry-after is waited for at the top of the loop.
                 NextStep::Again => {}
                 // A timeout in the middle of a retry counts as a timeout of the whole call.
@@ -217,7 +207,7 @@ impl Backend {
         let observe = |failure: Option<&FailureKind>, tokens: TokenUsage| {
             let provider = &*self.config.name;
             let attempt = BackendAttempt { provider, model: &asked, failure, latency, tokens };
-            options.observer.attempted(&attempt);
+            (options.observer)(&attempt);
         };
         usage.cost.attempts = usage.cost.attempts.saturating_add(1);
         let Some((retries, evaluated)) =

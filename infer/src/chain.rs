@@ -15,14 +15,12 @@ use tokio::{
 };
 
 use crate::{
-    BackendError, Completion, InferError, InferenceRequest, ProviderKind, RequestCost,
-    TIMEOUT_DEFAULT, TokenBudget,
+    BackendAttempt, BackendError, Completion, InferError, InferenceRequest, ProviderKind,
+    RequestCost, TIMEOUT_DEFAULT, TokenBudget,
     backend::{Backend, BackendFailure, CallOptions, RequestUsage},
     circuit_breaker::BreakerOpen,
     config::{ApiProtocol, BackendConfig},
     http::{HttpClient, SetupError},
-    names::Names,
-    observe::Observer,
     probe::ProbeCache,
     validation_pool::ValidationPool,
 };
@@ -33,7 +31,7 @@ pub struct BackendChain {
     pub(crate) http: Arc<HttpClient>,
     pub(crate) probed: Mutex<Option<ProbeCache>>,
     validation: ValidationPool,
-    observer: Arc<dyn Observer>,
+    observer: Box<dyn Fn(&BackendAttempt<'_>) + Send + Sync>,
     /// Number of probe requests that have ended.
     probes_ended: Arc<watch::Sender<u64>>,
 }
@@ -50,28 +48,28 @@ impl BackendChain {
     pub fn new(
         mut configs: Vec<BackendConfig>,
         tls: rustls::ClientConfig,
-        curated: impl Fn(&str) -> Option<&'static str> + Send + Sync + 'static,
+        curated: fn(&str) -> Option<&'static str>,
     ) -> Result<BackendChain, SetupError> {
         configs.sort_by_key(|config| config.priority);
         let trials = Arc::new(watch::Sender::new(0));
-        let names = Arc::new(Names::new(curated));
-        let backend =
-            |config| Arc::new(Backend::new(config, Arc::clone(&names), Arc::clone(&trials)));
+        let backend = |config| Arc::new(Backend::new(config, curated, Arc::clone(&trials)));
         Ok(BackendChain {
             backends: configs.into_iter().map(backend).collect(),
             http: Arc::new(HttpClient::new(tls)?),
             probed: Mutex::new(None),
             validation: ValidationPool::default(),
-            observer: Arc::new(()),
+            observer: Box::new(|_: &BackendAttempt<'_>| {}),
             probes_ended: trials,
         })
     }
 
-    /// Returns the chain with an observer of each attempt.
+    /// Returns the chain with an observer of each attempt, called from the requester's task: must not block.
     #[must_use]
-    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> BackendChain {
-        self.observer = observer;
-        self
+    pub fn observed_by(
+        self,
+        observer: impl Fn(&BackendAttempt<'_>) + Send + Sync + 'static,
+    ) -> BackendChain {
+        BackendChain { observer: Box::new(observer), ..self }
     }
 
     /// Returns the settings of the backends in the order of their priorities.

@@ -4,6 +4,8 @@ use std::{iter::Sum, ops::Add, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
+use crate::FailureKind;
+
 /// Tokens spent, as counted by the backends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenUsage {
@@ -69,6 +71,28 @@ impl Add for RequestCost {
 impl Sum for RequestCost {
     fn sum<I: Iterator<Item = RequestCost>>(costs: I) -> RequestCost {
         costs.fold(RequestCost::default(), Add::add)
+    }
+}
+
+/// One completed request to one backend.
+#[derive(Clone, Copy, Debug)]
+pub struct BackendAttempt<'a> {
+    /// Name of the backend.
+    pub provider: &'a str,
+    /// The service's id of the model.
+    pub model: &'a str,
+    /// Failure of the request; another attempt may have followed.
+    pub failure: Option<&'a FailureKind>,
+    /// Time from the start of the request.
+    pub latency: Duration,
+    /// Tokens counted by the backend.
+    pub tokens: TokenUsage,
+}
+
+impl BackendAttempt<'_> {
+    /// Returns `ok` or the class of the failure.
+    pub fn outcome(&self) -> &'static str {
+        self.failure.map_or("ok", FailureKind::class)
     }
 }
 

@@ -20,8 +20,6 @@ pub mod finding;
 pub mod fuzz;
 mod http;
 mod model_list;
-mod names;
-mod observe;
 mod probe;
 pub mod prompt;
 mod provider_api;
@@ -30,13 +28,12 @@ mod request_retries;
 mod retry_after;
 pub mod scheduler;
 mod schema;
-mod token_budget;
 mod two_pass;
 mod validation_pool;
 
-pub use admission::{InferenceAdmission, InferencePermit, UsageCallback, UtcDayFn};
+pub use admission::{InferenceAdmission, InferencePermit, TokenBudget, UsageCallback, UtcDayFn};
 pub use chain::BackendChain;
-pub use completion::{Completion, FinishReason, RequestCost, TokenUsage};
+pub use completion::{BackendAttempt, Completion, FinishReason, RequestCost, TokenUsage};
 pub use config::{
     ApiKey, ApiProtocol, BACKENDS_MAX, BackendConfig, BaseUrl, ConfigError, FieldProblem,
     OpenaiKind, TIMEOUT_DEFAULT, TIMEOUT_MAX, UrlProblem,
@@ -44,10 +41,8 @@ pub use config::{
 pub use error::{BackendError, FailureKind, InferError};
 pub use finding::Finding;
 pub use http::{REPLY_BYTES_MAX, SetupError};
-pub use observe::{BackendAttempt, Observer};
 pub use probe::{ProbeResult, Serving, Standing};
 pub use prompt::{Prompt, PromptKind, PromptVersion};
 pub use request::{InferenceRequest, PromptImage, ProviderKind};
 pub use schema::{DEPTH_MAX, OutputSchema, SCHEMA_BYTES_MAX, SchemaError, Violations};
-pub use token_budget::TokenBudget;
 pub use two_pass::{Pass, TwoPassAnswer, TwoPassRequest};

@@ -34,11 +34,18 @@ const MAX_TOKENS_UNKNOWN: u32 = 4096;
 /// Longest answer that is validated against a schema, in bytes.
 const JSON_BYTES_MAX: usize = 256 * 1024;
 
+/// Answer from one backend.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub text: String,
+    pub json: Option<Value>,
+    pub finish: FinishReason,
+}
+
 /// Next step after a response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NextStep {
-    /// The answer.
-    Done { text: String, json: Option<Value>, finish: FinishReason },
+    Done(Answer),
     /// Send again, after the backend's retry-after if there is one.
     Again,
     /// Give up with this failure.
@@ -166,7 +173,7 @@ impl RequestRetries {
         let evaluated = self.evaluate_response(received, wait_max);
         match (&evaluated.next, self.plain_text()) {
             (NextStep::Failed(_), Some(text)) => {
-                let next = NextStep::Done { text, json: None, finish: FinishReason::Stop };
+                let next = NextStep::Done(Answer { text, json: None, finish: FinishReason::Stop });
                 EvaluatedResponse { next, ..evaluated }
             }
             _ => evaluated,
@@ -257,11 +264,7 @@ impl RequestRetries {
             Some(json) => schema.validate(json).err().map(|violations| violations.to_string()),
         };
         match problem {
-            None => EvaluatedResponse {
-                next: NextStep::Done { text, json, finish },
-                failure: None,
-                tokens,
-            },
+            None => EvaluatedResponse::done(Answer { text, json, finish }, tokens),
             Some(problem) => self.evaluate_violation(text, problem, tokens),
         }
     }
@@ -279,11 +282,7 @@ impl RequestRetries {
         if text.trim().is_empty() {
             return EvaluatedResponse::failed(FailureKind::Empty, tokens);
         }
-        EvaluatedResponse {
-            next: NextStep::Done { text, json: None, finish },
-            failure: None,
-            tokens,
-        }
+        EvaluatedResponse::done(Answer { text, json: None, finish }, tokens)
     }
 
     fn evaluate_truncated(&mut self, tokens: TokenUsage, lost: bool) -> EvaluatedResponse {
@@ -328,6 +327,10 @@ impl RequestRetries {
 }
 
 impl EvaluatedResponse {
+    fn done(answer: Answer, tokens: TokenUsage) -> EvaluatedResponse {
+        EvaluatedResponse { next: NextStep::Done(answer), failure: None, tokens }
+    }
+
     fn failed(failure: FailureKind, tokens: TokenUsage) -> EvaluatedResponse {
         EvaluatedResponse {
             next: NextStep::Failed(failure.clone()),

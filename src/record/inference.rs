@@ -121,8 +121,9 @@ impl Inference {
         let tls = client_config(TrustAnchors::Roots(roots(ca_path)?))?;
         metrics.inference.name_providers(backends.iter().map(|backend| Arc::clone(&backend.name)));
         let curated = |name: &str| model_catalog::model(name).map(|model| model.id);
+        let observer = metrics.inference.clone();
         let chain = BackendChain::new(backends.clone(), (*tls).clone(), curated)?
-            .observed_by(Arc::new(metrics.inference.clone()));
+            .observed_by(move |attempt| observer.attempted(attempt));
         let days = Arc::new(DailyUsageStore::open(ledger, today())?);
         let (heard, counted) = (Arc::clone(&days), Arc::clone(&metrics));
         let on_use = move |found| note(&heard, &counted, &found);

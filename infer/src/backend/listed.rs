@@ -21,11 +21,17 @@ impl Backend {
     /// Returns true if the backend serves `model`. A configured model matches by any of its names; without
     /// one, the backend serves the curated models of its family and the uncurated ones that it lists.
     pub fn serves(&self, model: &str) -> bool {
-        match (&self.config.model, self.names.curated(model)) {
-            (Some(own), _) => self.names.is_same(own, model),
+        match (&self.config.model, (self.curated)(model)) {
+            (Some(own), _) => self.is_same(own, model),
             (None, Some(id)) => self.config.api.serves_family(id),
             (None, None) => self.listed().iter().any(|listed| listed == model),
         }
+    }
+
+    /// Returns true if both names denote the same model.
+    fn is_same(&self, one: &str, other: &str) -> bool {
+        let id = (self.curated)(one);
+        one == other || id.is_some() && id == (self.curated)(other)
     }
 
     /// Returns the models of the last list; empty if there is none.
@@ -38,7 +44,7 @@ impl Backend {
         if self.config.model.is_some() {
             return Vec::new();
         }
-        let is_new = |name: &&String| self.names.curated(name).is_none();
+        let is_new = |name: &&String| (self.curated)(name).is_none();
         self.listed().iter().filter(is_new).cloned().collect()
     }
 
@@ -49,7 +55,7 @@ impl Backend {
             return configured.clone();
         }
         let listed = self.listed();
-        let same = || listed.iter().find(|listed| self.names.is_same(listed, model));
+        let same = || listed.iter().find(|listed| self.is_same(listed, model));
         let found = listed.iter().find(|listed| *listed == model).or_else(same);
         found.or(self.config.model.as_ref()).cloned().unwrap_or_else(|| model.to_owned())
     }

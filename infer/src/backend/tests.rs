@@ -9,8 +9,8 @@ fn backend(url: &str) -> Arc<Backend> {
     );
     let configs = BackendConfig::parse("test.toml", &file, &|_| None).expect("the file is right");
     let curated = |name: &str| matches!(name, "house-7b" | "org/House-7B").then_some("house-7b");
-    let (names, trials) = (Arc::new(Names::new(curated)), Arc::new(watch::Sender::new(0)));
-    Arc::new(Backend::new(configs.into_iter().next().expect("one"), names, trials))
+    let trials = Arc::new(watch::Sender::new(0));
+    Arc::new(Backend::new(configs.into_iter().next().expect("one"), curated, trials))
 }
 
 fn http() -> Arc<HttpClient> {

@@ -49,7 +49,7 @@ fn stale() -> Result<HttpResponse, NoResponse> {
 
 fn told(judged: &EvaluatedResponse) -> String {
     match &judged.next {
-        NextStep::Done { text, .. } => format!("done {text}"),
+        NextStep::Done(answer) => format!("done {}", answer.text),
         NextStep::Again => "again".to_owned(),
         NextStep::Failed(failure) => format!("failed {}", failure.class()),
     }

@@ -1,13 +1,13 @@
-//! Chains of scripted backends, and an observer that records attempts.
+//! Chains of scripted backends.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use infer::{
-    BackendAttempt, BackendChain, BackendConfig, Completion, FailureKind, InferError,
-    InferenceRequest, Observer, OutputSchema,
+    BackendChain, BackendConfig, Completion, FailureKind, InferError, InferenceRequest,
+    OutputSchema,
 };
 use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
 use scripted_model::{ScriptedServer, Step};
@@ -96,24 +96,6 @@ pub fn only_failure(result: Result<Completion, InferError>) -> FailureKind {
     };
     assert_eq!(failed.len(), 1, "{failed:?}");
     failed.into_iter().map(|one| one.failure).next().expect("one failure")
-}
-
-/// Observer that records the attempts.
-#[derive(Default)]
-pub struct Log(Mutex<Vec<(String, &'static str, u64)>>);
-
-impl Log {
-    /// Returns provider, outcome and tokens of each attempt.
-    pub fn attempts(&self) -> Vec<(String, &'static str, u64)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Observer for Log {
-    fn attempted(&self, attempt: &BackendAttempt<'_>) {
-        let mut attempts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        attempts.push((attempt.provider.to_owned(), attempt.outcome(), attempt.tokens.total));
-    }
 }
 
 /// Waits until `done` returns true; `what` names the condition in the panic message.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use infer::{BackendAttempt, FailureKind, Observer, TokenUsage, scheduler::AdmissionError};
+use infer::{BackendAttempt, FailureKind, TokenUsage, scheduler::AdmissionError};
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 
 use super::labelled::{counters, histograms, labels};
@@ -49,10 +49,9 @@ impl InferenceMetrics {
             self.seconds.with_label_values(&[&*name]);
         }
     }
-}
 
-impl Observer for InferenceMetrics {
-    fn attempted(&self, attempt: &BackendAttempt<'_>) {
+    /// Counts a request to a backend.
+    pub fn attempted(&self, attempt: &BackendAttempt<'_>) {
         let provider = attempt.provider;
         self.requests.with_label_values(&[provider, attempt.outcome()]).inc();
         self.seconds.with_label_values(&[provider]).observe(attempt.latency.as_secs_f64());
