@@ -40,7 +40,7 @@ use tokio::{runtime::Handle, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 use transport::webrtc::{EndpointConfig, EndpointError, OfferError, SdpAnswer};
-use worker::{ClipSpec, Crop, ModelImageSpec, NoveltySpec, SessionSpec, Supervisor};
+use worker::{ClipSpec, Crop, NoveltySpec, SessionSpec, Supervisor};
 
 use crate::{
     base::{every, keys::Principal, labels::TenantLabels, metrics::Metrics, model_catalog::Mode},
@@ -365,7 +365,7 @@ impl LiveService {
             zones: wishes.zones.clone(),
             stills: true,
             crop: wishes.crop,
-            view: Some(ModelImageSpec { max_edge: Some(VIEW_EDGE) }),
+            view_edge: Some(VIEW_EDGE),
             clip: wishes.clips,
             novelty: self.parts.eyes.as_ref().map(|eyes| NoveltySpec { side: eyes.side() }),
             ..SessionSpec::new(Codec::H264, wishes.gate)

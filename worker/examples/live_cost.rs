@@ -23,8 +23,8 @@ use decode::Demuxer;
 use gate::GateConfig;
 use media::{AccessUnit, Codec};
 use worker::{
-    ClipSpec, FrameImages, LiveWorker, LiveWorkerEvent, ModelImageSpec, NoveltySpec, SessionSpec,
-    Supervisor, WorkerLimits, WorkerProgram, WorkerSessionEvent,
+    ClipSpec, FrameImages, LiveWorker, LiveWorkerEvent, NoveltySpec, SessionSpec, Supervisor,
+    WorkerLimits, WorkerProgram, WorkerSessionEvent,
 };
 
 /// Seconds within which the sessions begin.
@@ -55,7 +55,7 @@ fn arguments() -> Option<Arguments> {
             "--fps" => given.fps = words.next()?.parse().ok().filter(|&fps| fps > 0)?,
             "--stills" => given.spec.stills = true,
             "--shown" => {
-                given.spec.view = Some(ModelImageSpec { max_edge: Some(512) });
+                given.spec.view_edge = Some(512);
                 given.spec.novelty = Some(NoveltySpec { side: 224 });
                 given.spec.clip = Some(ClipSpec {
                     target_fps: 6,

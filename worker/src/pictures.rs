@@ -4,7 +4,7 @@ use media::{Frame, Rotation};
 
 use crate::{
     ChunkImageOptions, Crop, EncodedImage, FrameImages, FrameView, JobFault, JobOptions,
-    ModelImageSpec, NoveltySpec, SessionSpec,
+    NoveltySpec, SessionSpec,
     record::{CLIP_PICTURE_BYTES_MAX, VIEW_BYTES_MAX},
     still::{CropScale, EmbeddingInputBuilder, JpegEncoder, JpegError},
 };
@@ -57,7 +57,7 @@ impl PictureSpec {
         PictureSpec {
             rotation: Rotation::None,
             crop: spec.crop,
-            view_edge: spec.view.as_ref().map(ModelImageSpec::edge_max),
+            view_edge: spec.view_edge,
             clip_edge: spec.clip.map(|clip| clip.max_edge),
             novelty: spec.novelty,
         }

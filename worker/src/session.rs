@@ -24,7 +24,7 @@ use crate::{
 };
 
 pub(crate) use pool::{SESSIONS_MAX, SessionPool, THREADS_MAX as SESSION_THREADS_MAX};
-pub use spec::{ClipSpec, ModelImageSpec, NoveltySpec, SessionResume, SessionSpec};
+pub use spec::{ClipSpec, NoveltySpec, SessionResume, SessionSpec};
 
 /// Pixels of DCI 4K, in either orientation.
 const AREA_PX: u64 = 4096 * 2304;

@@ -19,8 +19,8 @@ use serde::de::DeserializeOwned;
 use super::*;
 use crate::{
     ChunkBoundary, ChunkImageOptions, ClipSpec, Crop, EmbeddingInput, FrameImages, FrameRecord,
-    FrameView, GateBackend, GateBackendError, GateBackendReport, ModelImageSpec, NoveltyInput,
-    NoveltySpec, Resume, SessionResume, StageTimings,
+    FrameView, GateBackend, GateBackendError, GateBackendReport, NoveltyInput, NoveltySpec, Resume,
+    SessionResume, StageTimings,
     gate_device::GateDevice,
     record::RECORDS_MAX,
     sandbox::RequestedDevice,
@@ -133,7 +133,7 @@ fn spec(number: u32) -> SessionSpec {
         zones: zones(1),
         stills: true,
         crop: views(1).crop,
-        view: Some(ModelImageSpec { max_edge: Some(number) }),
+        view_edge: Some(number),
         clip: Some(clip),
         novelty: Some(NoveltySpec { side: number }),
         resume: Some(SessionResume { last: signal(1), gate: GateState::default() }),

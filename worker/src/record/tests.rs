@@ -5,8 +5,8 @@ use media::{Codec, Rotation};
 
 use super::*;
 use crate::{
-    ChunkBoundary, ChunkImageOptions, ClipSpec, JobOptions, ModelImageSpec, SessionSpec,
-    jpeg::shortest, session::LIMITS,
+    ChunkBoundary, ChunkImageOptions, ClipSpec, JobOptions, SessionSpec, jpeg::shortest,
+    session::LIMITS,
 };
 
 const EXTENT: Dimensions = Dimensions { width: 320, height: 180 };
@@ -53,8 +53,8 @@ fn checks() -> [RecordCheck; 3] {
     let bare = SessionSpec::new(Codec::H264, GateConfig::default());
     let clip =
         ClipSpec { target_fps: 1, length_ms: 1000, delay_ms: 0, pictures: 1, max_edge: EDGE };
-    let view = Some(ModelImageSpec { max_edge: Some(EDGE) });
-    let all = SessionSpec { stills: true, view, clip: Some(clip), novelty, ..bare.clone() };
+    let (view_edge, clip) = (Some(EDGE), Some(clip));
+    let all = SessionSpec { stills: true, view_edge, clip, novelty, ..bare.clone() };
     let file = PictureSpec::of_job(&options, Rotation::Quarter);
     let live = |spec: &SessionSpec| {
         let pictures = PictureSpec::of_session(spec);

@@ -20,8 +20,9 @@ pub struct SessionSpec {
     /// Part of the picture that models are shown, in views, clips and novelty inputs; not for the gate or
     /// stills. `None` is all of it.
     pub crop: Option<Crop>,
-    /// Adds a view to the selected frames.
-    pub view: Option<ModelImageSpec>,
+    /// Adds a view to the selected frames, of this longest edge in pixels, from
+    /// [`ChunkImageOptions::EDGE_MIN`] to [`ChunkImageOptions::EDGE_MAX`]. Smaller pictures are not scaled up.
+    pub view_edge: Option<u32>,
     /// Adds pictures of clips, one clip after the other.
     pub clip: Option<ClipSpec>,
     /// Adds the input of the novelty rule to the selected frames.
@@ -39,14 +40,6 @@ pub struct SessionResume {
     pub last: Signal,
     /// State of the gate after that signal.
     pub gate: GateState,
-}
-
-/// Options of the views of selected frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct ModelImageSpec {
-    /// Longest edge in pixels, from [`ChunkImageOptions::EDGE_MIN`] to [`ChunkImageOptions::EDGE_MAX`];
-    /// `None` is the latter. Smaller pictures are not scaled up.
-    pub max_edge: Option<u32>,
 }
 
 /// Options of clips.
@@ -82,7 +75,7 @@ impl SessionSpec {
             zones: Zones::default(),
             stills: false,
             crop: None,
-            view: None,
+            view_edge: None,
             clip: None,
             novelty: None,
             resume: None,
@@ -97,7 +90,9 @@ impl SessionSpec {
     /// Returns the options with each number clamped to its bounds.
     pub fn within_bounds(self) -> SessionSpec {
         SessionSpec {
-            view: self.view.map(ModelImageSpec::within_bounds),
+            view_edge: self
+                .view_edge
+                .map(|edge| edge.clamp(ChunkImageOptions::EDGE_MIN, ChunkImageOptions::EDGE_MAX)),
             clip: self.clip.map(ClipSpec::within_bounds),
             novelty: self.novelty.map(NoveltySpec::within_bounds),
             ..self
@@ -111,20 +106,7 @@ impl SessionSpec {
 
     /// Returns true if selected frames need a view or a novelty input.
     pub(crate) fn wants_selected(&self) -> bool {
-        self.view.is_some() || self.novelty.is_some()
-    }
-}
-
-impl ModelImageSpec {
-    fn within_bounds(self) -> ModelImageSpec {
-        let clamp =
-            |edge: u32| edge.clamp(ChunkImageOptions::EDGE_MIN, ChunkImageOptions::EDGE_MAX);
-        ModelImageSpec { max_edge: self.max_edge.map(clamp) }
-    }
-
-    /// Returns the longest edge of a view, in pixels.
-    pub(crate) fn edge_max(&self) -> u32 {
-        self.max_edge.unwrap_or(ChunkImageOptions::EDGE_MAX)
+        self.view_edge.is_some() || self.novelty.is_some()
     }
 }
 

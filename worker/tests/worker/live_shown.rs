@@ -3,8 +3,8 @@
 use media::Score;
 use turbojpeg::read_header;
 use worker::{
-    ClipSampler, ClipSpec, Crop, EncodedImage, FrameChunk, FrameRecord, FrameView, ModelImageSpec,
-    NoveltySpec, SessionSpec,
+    ClipSampler, ClipSpec, Crop, EncodedImage, FrameChunk, FrameRecord, FrameView, NoveltySpec,
+    SessionSpec,
 };
 
 use crate::{
@@ -30,15 +30,14 @@ fn jpeg_size(jpeg: &[u8]) -> (u32, u32) {
 #[test]
 fn a_view_is_the_still_or_a_picture_of_its_own() {
     let _alone = alone();
-    let view = |max_edge| Some(ModelImageSpec { max_edge });
     // Specification, and the size of views that are not the still.
     let cases = [
-        ("the still", SessionSpec { view: view(None), ..with_stills() }, None),
-        ("no still", SessionSpec { view: view(None), ..signals_alone() }, Some((352, 288))),
-        ("scaled", SessionSpec { view: view(Some(176)), ..with_stills() }, Some((176, 144))),
+        ("the still", SessionSpec { view_edge: Some(4096), ..with_stills() }, None),
+        ("no still", SessionSpec { view_edge: Some(4096), ..signals_alone() }, Some((352, 288))),
+        ("scaled", SessionSpec { view_edge: Some(176), ..with_stills() }, Some((176, 144))),
         (
             "cropped",
-            SessionSpec { view: view(Some(512)), crop: lower_right(), ..with_stills() },
+            SessionSpec { view_edge: Some(512), crop: lower_right(), ..with_stills() },
             Some((176, 144)),
         ),
     ];
@@ -85,8 +84,7 @@ fn a_crop_changes_what_novelty_is_told_from_and_no_signal_or_still() {
         whole = inputs(said);
     });
     assert!(!whole.is_empty());
-    let view = Some(ModelImageSpec { max_edge: None });
-    say(SessionSpec { crop: lower_right(), view, ..spec }, |said| {
+    say(SessionSpec { crop: lower_right(), view_edge: Some(512), ..spec }, |said| {
         assert_eq!(said.signals[&1], signals);
         assert!(said.stills[&1] == stills);
         let cropped = inputs(said);
