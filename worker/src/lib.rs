@@ -60,7 +60,7 @@ pub use fork_server::WorkerStart;
 pub use gate_device::{GateBackend, GateBackendError, GateBackendReport};
 pub use input::{JobInput, RemoteMedia, Resource, ResourceError, ResourceOpener, RtspMedia};
 pub use job::{JobEvent, JobOptions, Resume, StageTimings, analyze};
-pub use live::{LiveWorker, LiveWorkerEvent, SessionBacklog};
+pub use live::{LiveWorker, LiveWorkerEvent};
 pub use plan::{
     chunks::ChunkBuilder,
     clips::{ClipDecision, ClipSampler},

@@ -1,7 +1,7 @@
 //! A worker for live sessions: any thread pushes access units, one thread receives the events.
 //!
 //! Events of a session come in order; a slow callback delays those of all sessions. Queues are bounded per
-//! session and in total; units beyond the bounds are refused and counted.
+//! session and in total; units beyond the bounds are refused, which the caller counts.
 
 mod output_rate;
 mod session_queues;
@@ -62,17 +62,6 @@ struct SharedLine {
 struct LineState {
     lanes: SessionQueues,
     closed: bool,
-}
-
-/// Queue of a session, including the unit in progress.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SessionBacklog {
-    /// Queued access units.
-    pub units: usize,
-    /// Bytes of the queued units.
-    pub bytes: usize,
-    /// Units refused since the session was opened.
-    pub refused_units: u64,
 }
 
 impl SharedLine {
@@ -161,8 +150,9 @@ impl LiveWorker {
         self.line.send(|lanes| lanes.push(session, unit))
     }
 
-    /// Returns the queue of the session; `None` if it is not open.
-    pub fn load(&self, session: u32) -> Option<SessionBacklog> {
+    /// Returns the number of the session's queued units, the one in progress included; `None` if the session
+    /// is not open.
+    pub fn load(&self, session: u32) -> Option<usize> {
         self.line.state().lanes.load(session)
     }
 

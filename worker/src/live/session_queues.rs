@@ -13,10 +13,7 @@ use std::{
 use decode::DecodeError;
 use media::{AccessUnit, Codec, ErrorKind};
 
-use super::{
-    SessionBacklog,
-    output_rate::{OVER_BYTES_MAX, OutputRateLimit, SECOND_BYTES},
-};
+use super::output_rate::{OVER_BYTES_MAX, OutputRateLimit, SECOND_BYTES};
 use crate::{
     JobFault, SessionSpec, WorkerError, WorkerSessionEvent, pictures::PictureSpec,
     protocol::WorkerRequest, record::RecordCheck, session::LIMITS, wire::WireError,
@@ -45,7 +42,9 @@ pub(super) struct SessionQueues {
 struct Lane {
     codec: Codec,
     waiting: VecDeque<WorkerRequest>,
-    load: SessionBacklog,
+    /// Queued units and their bytes, including the unit in progress.
+    units: usize,
+    bytes: usize,
     /// True until the caller closes the session.
     is_open: bool,
     under_way: Option<UnderWay>,
@@ -113,7 +112,8 @@ impl SessionQueues {
         let lane = self.lanes.entry(session).or_insert_with(|| Lane {
             codec: spec.codec,
             waiting: VecDeque::new(),
-            load: SessionBacklog::default(),
+            units: 0,
+            bytes: 0,
             is_open: false,
             under_way: None,
             is_refusing: false,
@@ -125,7 +125,6 @@ impl SessionQueues {
         }
         (lane.codec, lane.is_open, lane.is_refusing, lane.has_gap) =
             (spec.codec, true, false, false);
-        lane.load.refused_units = 0;
         self.add(session, WorkerRequest::OpenSession { session, spec });
         Ok(())
     }
@@ -139,19 +138,18 @@ impl SessionQueues {
             let (expected, got) = (lane.codec, codec);
             return Err(JobFault::Decode(DecodeError::WrongCodec { expected, got }).into());
         }
-        let SessionBacklog { units, bytes, .. } = lane.load;
+        let (units, bytes) = (lane.units, lane.bytes);
         // A unit of any size is accepted if no other waits.
         let is_full = units >= SESSION_UNITS_MAX
             || (bytes > 0 && bytes + data.len() > SESSION_BYTES_MAX)
             || (bytes > 0 && waiting + data.len() > BACKLOG_BYTES_MAX);
         if is_full || (lane.is_refusing && !keyframe) {
             (lane.is_refusing, lane.has_gap) = (true, true);
-            lane.load.refused_units += 1;
             return Err(WorkerError::Backlog { queued_bytes: bytes });
         }
         lane.is_refusing = false;
-        lane.load.units += 1;
-        lane.load.bytes += data.len();
+        lane.units += 1;
+        lane.bytes += data.len();
         let follows_gap = mem::take(&mut lane.has_gap);
         self.bytes += data.len();
         self.add(session, WorkerRequest::AccessUnit { session, pts, keyframe, follows_gap, data });
@@ -164,8 +162,8 @@ impl SessionQueues {
         Ok(())
     }
 
-    pub fn load(&self, session: u32) -> Option<SessionBacklog> {
-        self.lanes.get(&session).filter(|lane| lane.is_open).map(|lane| lane.load)
+    pub fn load(&self, session: u32) -> Option<usize> {
+        self.lanes.get(&session).filter(|lane| lane.is_open).map(|lane| lane.units)
     }
 
     /// Takes the next request for the worker, in round-robin order of the sessions.
@@ -201,8 +199,8 @@ impl SessionQueues {
         let is_worked_off = lane.is_worked_off();
         match unit_bytes {
             Some(bytes) => {
-                lane.load.units -= 1;
-                lane.load.bytes -= bytes;
+                lane.units -= 1;
+                lane.bytes -= bytes;
                 self.bytes -= bytes;
             }
             None => lane.running = None,

@@ -106,7 +106,7 @@ pub fn start(listener: &Listener, limits: WorkerLimits) -> LiveWorker {
 
 /// Pushes a unit; waits while the worker is busy, unlike a camera.
 pub fn push(live: &LiveWorker, session: u32, unit: &AccessUnit) {
-    let is_busy = || live.load(session).is_some_and(|load| load.units > 30);
+    let is_busy = || live.load(session).is_some_and(|units| units > 30);
     let deadline = Instant::now() + Duration::from_secs(60);
     while is_busy() && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(2));
