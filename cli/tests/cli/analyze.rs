@@ -20,7 +20,7 @@ fn path(dir: &TempDir, name: &str) -> String {
 fn json(args: &[&str]) -> Value {
     let outcome = sightline(args);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-    serde_json::from_str(&outcome.stdout).expect("--json prints one JSON value")
+    outcome.json()
 }
 
 #[test]

@@ -72,18 +72,17 @@ fn every_shell_gets_completions() {
 #[test]
 fn doctor_tries_every_codec_and_what_is_forbidden_in_a_worker() {
     let outcome = sightline(&["doctor", "--json"]);
-    let findings: Value = serde_json::from_str(&outcome.stdout).expect("doctor prints JSON");
-    let checks = findings["checks"].as_array().expect("a list");
     for codec in ["h264", "hevc", "vp8", "vp9", "av1", "mpeg4", "mjpeg"] {
-        let check = checks.iter().find(|c| c["area"] == "decode" && c["name"] == codec);
-        let check = check.unwrap_or_else(|| panic!("no check of {codec}"));
+        let check = outcome.check("decode", codec);
         assert_eq!(check["state"], "ok", "{check}");
     }
-    let refusals = checks.iter().find(|check| check["name"] == "refusals").expect("tried");
+    let refusals = outcome.check("worker", "refusals");
     let (refused, of) =
         refusals["detail"].as_str().expect("text").split_once(" of ").expect("N of N");
     assert!(refused.parse::<u32>().expect("a number") >= 12, "{refusals}");
     assert_eq!(of, format!("{refused} forbidden actions refused"));
+    let findings = outcome.json();
+    let checks = findings["checks"].as_array().expect("a list");
     let states = checks.iter().filter(|check| check["state"] == "fail").count();
     assert_eq!(findings["healthy"], states == 0);
     assert_eq!(outcome.code, i32::from(states > 0), "{}", outcome.stderr);
@@ -97,10 +96,7 @@ fn doctor_says_what_a_device_lacks() {
         for (asked, state) in [("auto", "absent"), (backend, "fail")] {
             let args = ["--json", "--backend", asked, "--device", device];
             let outcome = finish(doctor(&args));
-            let findings: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
-            let checks = findings["checks"].as_array().expect("a list");
-            let check = checks.iter().find(|check| check["name"] == backend);
-            let check = check.unwrap_or_else(|| panic!("no check of {backend}: {checks:?}"));
+            let check = outcome.check("decode", backend);
             assert_eq!(check["state"], state, "{check}");
             let detail = check["detail"].as_str().expect("text");
             assert!(detail.contains(missing) || detail.contains(device), "{detail}");
@@ -126,7 +122,7 @@ fn capacity_is_measured_on_a_file_and_adds_up() {
     let clip = concat!(env!("CARGO_MANIFEST_DIR"), "/../decode/src/probe/clips/gops.mp4");
     let outcome = sightline(&["bench", "capacity", clip, "--json", "--backend", "software"]);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-    let found: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let found = outcome.json();
     let row = &found["rows"][0];
     assert_eq!((&row["codec"], &row["width"]), (&"h264".into(), &256.into()));
     assert_eq!(row["decoder"], "software:h264");

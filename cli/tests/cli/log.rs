@@ -52,7 +52,7 @@ fn a_sound_log_is_verified_and_printed() {
     for place in [dir.path().to_owned(), dir.path().join("log")] {
         let outcome = sightline(&["log", "verify", text(&place), "--json"]);
         assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-        let report: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+        let report = outcome.json();
         assert_eq!((&report["sound"], &report["events"]), (&true.into(), &20.into()));
     }
     let outcome = sightline(&["log", "cat", text(dir.path())]);
@@ -108,7 +108,7 @@ fn damage_is_seven_and_repair_keeps_what_it_cuts() {
     assert_eq!(sightline(&["log", "verify", text(dir.path())]).code, 7, "nothing is cut yet");
     let repair = sightline(&["log", "repair", text(dir.path()), "--json"]);
     repair.says(0, &planned);
-    let report: Value = serde_json::from_str(&repair.stdout).expect("JSON");
+    let report = repair.json();
     assert_eq!(report["events"], intact);
     let kept = report["removed"][0]["kept_in"].as_str().expect("a path");
     assert!(Path::new(kept).is_file(), "{kept}");

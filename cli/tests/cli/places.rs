@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::support::{command, doctor, finish};
 
 /// Returns the check of the data directory by `doctor`, run in `folder` with these variables.
@@ -11,11 +9,7 @@ fn data_dir(folder: &Path, vars: &[(&str, &Path)]) -> String {
     let mut doctor = doctor(&["--json"]);
     doctor.current_dir(folder).env_remove("XDG_STATE_HOME");
     doctor.envs(vars.iter().map(|(name, path)| (name, path.as_os_str())));
-    let outcome = finish(doctor);
-    let found: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
-    let checks = found["checks"].as_array().expect("checks");
-    let check = checks.iter().find(|check| check["area"] == "data").expect("looked at");
-    check["detail"].as_str().expect("words").to_owned()
+    finish(doctor).check("data", "directory")["detail"].as_str().expect("words").to_owned()
 }
 
 #[test]

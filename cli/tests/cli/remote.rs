@@ -34,21 +34,15 @@ pub struct Script {
 
 impl Script {
     pub fn start(answers: Vec<Answer>) -> Script {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = format!("http://{}", listener.local_addr().expect("bound"));
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);
-        thread::Builder::new()
-            .name("script".to_owned())
-            .spawn(move || {
-                for (answer, stream) in answers.into_iter().zip(listener.incoming()) {
-                    let stream = stream.expect("a connection");
-                    let request = read(&stream);
-                    log.lock().expect("no panic").push(request);
-                    reply(stream, &answer);
-                }
-            })
-            .expect("a thread");
+        let most = answers.len();
+        let mut answers = answers.into_iter();
+        let address = serve(most, move |request| {
+            log.lock().expect("no panic").push(request);
+            let (status, body) = answers.next().expect("one for each request");
+            (status, "/elsewhere".to_owned(), body)
+        });
         Script { address, asked }
     }
 
@@ -71,7 +65,31 @@ impl Script {
     }
 }
 
-pub fn read(stream: &TcpStream) -> Asked {
+/// Answers the first `most` requests, each on its own connection, with the status, Location and body that
+/// `answer` returns.
+pub fn serve(
+    most: usize,
+    mut answer: impl FnMut(Asked) -> (u16, String, String) + Send + 'static,
+) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = format!("http://{}", listener.local_addr().expect("bound"));
+    let serve = move || {
+        for stream in listener.incoming().take(most) {
+            let mut stream = stream.expect("a connection");
+            let (status, location, body) = answer(read(&stream));
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 {status} x\r\nlocation: {location}\r\ncontent-length: {length}\r\n\
+                 connection: close\r\n\r\n{body}"
+            );
+            stream.write_all(head.as_bytes()).expect("sent");
+        }
+    };
+    thread::Builder::new().name("server".to_owned()).spawn(serve).expect("a thread");
+    address
+}
+
+fn read(stream: &TcpStream) -> Asked {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).expect("a request line");
@@ -91,15 +109,6 @@ pub fn read(stream: &TcpStream) -> Asked {
     reader.read_exact(&mut body).expect("a body");
     let body = String::from_utf8(body).expect("UTF-8");
     Asked { line: line.trim().to_owned(), key, authorization, body }
-}
-
-fn reply(mut stream: TcpStream, (status, body): &Answer) {
-    let head = format!(
-        "HTTP/1.1 {status} x\r\ncontent-length: {}\r\nlocation: /elsewhere\r\nconnection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).expect("sent");
-    stream.write_all(body.as_bytes()).expect("sent");
 }
 
 pub fn event(seq: u64, kind: &str, payload: Value) -> Value {
@@ -161,7 +170,6 @@ fn doctor_prints_what_the_server_finds_wrong_with_itself() {
     let script = Script::start(vec![ok(json!({ "request_id": "r", "checks": checks }))]);
     let outcome = script.ask(doctor(&["--json"]));
     assert_eq!(script.asked()[0].line, "GET /v1/doctor HTTP/1.1");
-    let findings: Value = serde_json::from_str(&outcome.stdout).expect("doctor prints JSON");
     for (name, state, detail) in [
         ("answers", "ok", "http://127.0.0.1"),
         ("keys", "ok", "keys looked at"),
@@ -169,9 +177,7 @@ fn doctor_prints_what_the_server_finds_wrong_with_itself() {
         ("model backend gpu", "fail", "looked at: start it"),
         ("later kind", "warn", "looked at"),
     ] {
-        let mut checks = findings["checks"].as_array().expect("a list").iter();
-        let check = checks.find(|check| check["area"] == "server" && check["name"] == name);
-        let check = check.unwrap_or_else(|| panic!("no check {name}: {}", outcome.stdout));
+        let check = outcome.check("server", name);
         assert_eq!(check["state"], state, "{check}");
         assert!(check["detail"].as_str().unwrap_or_default().contains(detail), "{check}");
     }

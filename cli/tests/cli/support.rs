@@ -12,6 +12,8 @@ use std::{
     process::{Command, Stdio},
 };
 
+use serde_json::Value;
+
 pub use skip::skip;
 
 /// Result of a command.
@@ -29,6 +31,19 @@ impl Outcome {
         let Outcome { command, stdout, stderr, .. } = self;
         assert_eq!(self.code, code, "{command}: {stdout}{stderr}");
         assert!(stderr.contains(words), "{command} does not say {words:?}: {stdout}{stderr}");
+    }
+
+    /// Returns the JSON that the command printed.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).expect("one JSON value")
+    }
+
+    /// Returns the check of this area and name that `doctor --json` printed.
+    pub fn check(&self, area: &str, name: &str) -> Value {
+        let found = self.json();
+        let mut checks = found["checks"].as_array().expect("a list").iter();
+        let check = checks.find(|check| check["area"] == area && check["name"] == name);
+        check.unwrap_or_else(|| panic!("no check of {name}: {}", self.stdout)).clone()
     }
 }
 

@@ -47,8 +47,7 @@ fn names_of_others_reach_no_terminal_raw() {
         }
         if args.contains(&"--json") {
             // Only escaped: a program reads the original text.
-            let printed: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
-            let printed = printed.to_string();
+            let printed = outcome.json().to_string();
             assert!(printed.contains(&json!(NASTY).to_string()), "{args:?}: {printed}");
         }
     }
@@ -61,6 +60,5 @@ fn json_that_is_passed_on_stays_on_its_line() {
         .replace("{\"source_uri\":\"a\"}", "{\r\n\t\"source_uri\": \"a\"\r}");
     let outcome = Script::start(vec![(200, spread)]).run(&["events", RUN, "--json"]);
     assert_eq!(outcome.stdout.lines().count(), 1, "{:?}", outcome.stdout);
-    let printed: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
-    assert_eq!(printed["payload"], json!({ "source_uri": "a" }));
+    assert_eq!(outcome.json()["payload"], json!({ "source_uri": "a" }));
 }

@@ -33,7 +33,7 @@ fn analysed(thresholds: &[&str]) -> Pass {
     let outcome =
         sightline(&[&["analyze", CLIP, "--json", "--stills", stills], thresholds].concat());
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-    let found: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let found = outcome.json();
     let list = |name: &str| found[name].as_array().expect("a list").clone();
     Pass {
         signals: list("signals").into_iter().map(signal).collect(),
@@ -124,7 +124,7 @@ fn a_run_is_proven_on_the_source_that_it_names_or_on_a_copy() {
     let moved = recorded(&pass, "https://elsewhere.example/clip.mp4");
     let outcome = verify(moved.path(), &["--source", CLIP, "--json"]);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-    let found: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let found = outcome.json();
     assert_eq!(found["proven"], true);
     assert_eq!(found["passes"][0]["frames"], 96);
     assert_eq!(verify(moved.path(), &[]).code, 2, "not a file here");

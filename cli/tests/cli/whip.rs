@@ -2,46 +2,26 @@
 
 use std::{
     fs::File,
-    io::Write,
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, mpsc},
-    thread,
     time::Duration,
 };
 
 use decode::{DemuxLimits, Demuxer};
 use media::AccessUnit;
-use serde_json::Value;
 use transport::{
     rtp::ReceivedUnit,
     webrtc::{EndpointConfig, SessionEvent, SessionHandler, WebRtcEndpoint},
 };
 
 use crate::{
-    remote::{Asked, KEY, read},
+    remote::{self, Asked, KEY},
     support::{Outcome, command, finish, text},
 };
 
-/// Answers each request with the status, Location and body that `answer` returns.
-fn serve(mut answer: impl FnMut(&Asked) -> (u16, String, String) + Send + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let url = format!("http://{}/whip", listener.local_addr().expect("bound"));
-    thread::Builder::new()
-        .name("endpoint".to_owned())
-        .spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.expect("a connection");
-                let (status, location, body) = answer(&read(&stream));
-                let length = body.len();
-                let head = format!(
-                    "HTTP/1.1 {status} x\r\nlocation: {location}\r\ncontent-length: {length}\r\n\
-                     connection: close\r\n\r\n{body}"
-                );
-                stream.write_all(head.as_bytes()).expect("sent");
-            }
-        })
-        .expect("a thread");
-    url
+/// Starts an endpoint that answers as `answer` says, and returns its address.
+fn serve(answer: impl FnMut(Asked) -> (u16, String, String) + Send + 'static) -> String {
+    remote::serve(usize::MAX, answer) + "/whip"
 }
 
 fn publish(file: &str, url: &str, options: &[&str]) -> Outcome {
@@ -185,7 +165,7 @@ fn every_codec_arrives_as_it_is() {
             // Received temporal units have a delimiter, which the container omits.
             assert!(found.data.ends_with(&expected.data), "{name} {index}");
         }
-        let figures: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+        let figures = outcome.json();
         assert_eq!(figures["pictures"], originals.len(), "{name}");
         assert_eq!((&figures["connected"], &figures["lost"]), (&1.into(), &0.into()), "{name}");
     }
@@ -206,7 +186,7 @@ fn a_bad_path_costs_pictures_and_breaks_none() {
             assert!(is_whole, "a unit that was never sent");
         }
     }
-    let figures: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let figures = outcome.json();
     let count = |name: &str| figures[name].as_u64().expect("a number");
     assert_eq!((count("connected"), units.len()), (3, 3));
     assert!(count("lost") > 0 && count("repeated") > 0, "{figures}");
