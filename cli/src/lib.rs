@@ -70,68 +70,85 @@ struct Cli {
     command: Command,
 }
 
-#[derive(Subcommand)]
-enum Command {
+/// Makes the enum of the subcommands from their modules' arguments and functions.
+macro_rules! commands {
+    ($($(#[$($about:tt)*])* $name:ident($module:ident::$args:ident) => $run:ident,)*) => {
+        #[derive(Subcommand)]
+        enum Command {
+            $($(#[$($about)*])* $name($module::$args),)*
+        }
+
+        impl Command {
+            fn run(&self) -> Result<(), CliError> {
+                match self {
+                    $(Command::$name(args) => $module::$run(args),)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
     /// Analyse a video file without a server
-    Analyze(analyze::AnalyzeArgs),
+    Analyze(analyze::AnalyzeArgs) => run,
     /// Analyse a file, a URL or a camera on a server, and print its findings
-    Run(run::RunArgs),
+    Run(run::RunArgs) => run,
     /// Manage runs on a server, step by step
-    Runs(runs::RunsArgs),
+    Runs(runs::RunsArgs) => run,
     /// Show the events of a run
-    Events(events::EventsArgs),
+    Events(events::EventsArgs) => run,
     /// Show the models' answers about a run
-    Interactions(interactions::InteractionsArgs),
+    Interactions(interactions::InteractionsArgs) => run,
     /// Find descriptions that have a text in them
-    Search(search::SearchArgs),
+    Search(search::SearchArgs) => run,
     /// Read the runs of every server that mirrors its events to one database
-    Fleet(fleet::FleetArgs),
+    Fleet(fleet::FleetArgs) => run,
     /// Show the episodes of a run in which something moves
-    Activity(activity::ActivityArgs),
+    Activity(activity::ActivityArgs) => run,
     /// Show the markers of a run
-    Markers(markers::MarkersArgs),
+    Markers(markers::MarkersArgs) => run,
     /// Write a run's frames, episodes, markers and events as Parquet files
-    Export(export::ExportArgs),
+    Export(export::ExportArgs) => run,
     /// List the stills of a run
-    Keyframes(keyframes::KeyframesArgs),
+    Keyframes(keyframes::KeyframesArgs) => list,
     /// Save a still of a run as JPEG
-    Keyframe(keyframes::KeyframeArgs),
+    Keyframe(keyframes::KeyframeArgs) => get,
     /// Show the jobs of a run in progress, or cancel one
-    Jobs(jobs::JobsArgs),
+    Jobs(jobs::JobsArgs) => run,
     /// List the models of a server and what its backends have
-    Models(models::ModelsArgs),
+    Models(models::ModelsArgs) => run,
     /// Upload a media file to a server
-    Upload(upload::UploadArgs),
+    Upload(upload::UploadArgs) => run,
     /// Manage your uploads on a server
-    Files(files::FilesArgs),
+    Files(files::FilesArgs) => run,
     /// Have events sent to a URL
-    Webhooks(webhooks::WebhooksArgs),
+    Webhooks(webhooks::WebhooksArgs) => run,
     /// Copy the data directory of a server, which may run
-    Backup(backup::BackupArgs),
+    Backup(backup::BackupArgs) => run,
     /// Verify, print or repair the run log on disk
-    Log(log::LogArgs),
+    Log(log::LogArgs) => run,
     /// Decode a run's source again and prove every signal, decision and still of it
-    Verify(verify::VerifyArgs),
+    Verify(verify::VerifyArgs) => run,
     /// Check this machine and its server, and say what is wrong and how to fix it
-    Doctor(doctor::DoctorArgs),
+    Doctor(doctor::DoctorArgs) => run,
     /// Check that a server answers, for what restarts it or sends it requests
-    Health(health::HealthArgs),
+    Health(health::HealthArgs) => run,
     /// Work out the machines, disks and traffic of a fleet, with the arithmetic
-    Capacity(capacity::FleetArgs),
+    Capacity(capacity::FleetArgs) => run,
     /// Benchmark this machine
-    Bench(bench::BenchArgs),
+    Bench(bench::BenchArgs) => run,
     /// Run an embedding sidecar for servers, over TCP
-    EmbedServer(embed_server::EmbedServerArgs),
+    EmbedServer(embed_server::EmbedServerArgs) => run,
     /// Publish video files as live streams
-    Whip(whip::WhipArgs),
+    Whip(whip::WhipArgs) => run,
     /// Run the demo: start a server, ingest and analyze a video, write a report
-    Demo(demo::DemoArgs),
+    Demo(demo::DemoArgs) => run,
     /// Make certificates to try TLS and HTTP/3 with
-    Certs(certs::CertsArgs),
+    Certs(certs::CertsArgs) => run,
     /// Let an assistant read a server's runs, by the Model Context Protocol
-    Mcp(mcp::McpArgs),
+    Mcp(mcp::McpArgs) => run,
     /// Print a shell completion script
-    Completions(completions::CompletionsArgs),
+    Completions(completions::CompletionsArgs) => run,
 }
 
 /// Runs the command in the process's arguments, and returns its exit code.
@@ -139,39 +156,7 @@ pub fn main() -> ExitCode {
     if worker::is_worker_invocation() {
         return worker::worker_main();
     }
-    let outcome = match Cli::parse().command {
-        Command::Analyze(args) => analyze::run(&args),
-        Command::Run(args) => run::run(&args),
-        Command::Runs(args) => runs::run(&args),
-        Command::Events(args) => events::run(&args),
-        Command::Interactions(args) => interactions::run(&args),
-        Command::Search(args) => search::run(&args),
-        Command::Fleet(args) => fleet::run(&args),
-        Command::Activity(args) => activity::run(&args),
-        Command::Markers(args) => markers::run(&args),
-        Command::Export(args) => export::run(&args),
-        Command::Keyframes(args) => keyframes::list(&args),
-        Command::Keyframe(args) => keyframes::get(&args),
-        Command::Jobs(args) => jobs::run(&args),
-        Command::Models(args) => models::run(&args),
-        Command::Upload(args) => upload::run(&args),
-        Command::Files(args) => files::run(&args),
-        Command::Webhooks(args) => webhooks::run(&args),
-        Command::Backup(args) => backup::run(&args),
-        Command::Log(args) => log::run(&args),
-        Command::Verify(args) => verify::run(&args),
-        Command::Doctor(args) => doctor::run(&args),
-        Command::Health(args) => health::run(&args),
-        Command::Capacity(args) => capacity::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::EmbedServer(args) => embed_server::run(&args),
-        Command::Whip(args) => whip::run(&args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Certs(args) => certs::run(&args),
-        Command::Mcp(args) => mcp::run(&args),
-        Command::Completions(args) => completions::run(&args),
-    };
-    match outcome {
+    match Cli::parse().command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_stdout() => ExitCode::SUCCESS,
         Err(error) => {
