@@ -56,6 +56,7 @@ impl OwnerLimiter {
 }
 
 impl OwnerPermit {
+    /// Returns the principal whose place this is.
     pub fn owner(&self) -> &Principal {
         &self.owner
     }

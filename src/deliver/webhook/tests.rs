@@ -35,7 +35,7 @@ async fn setup() -> Setup {
     std::fs::create_dir(&log).expect("made");
     let registry = samples::registry(&log, 10);
     let run = registry
-        .create(samples::origin("alice"), RequestId::from_bytes([1; 8]))
+        .create(samples::origin("alice"), None, RequestId::from_bytes([1; 8]))
         .await
         .expect("created");
     let ledger = MetaStore::open(&dir.path().join("ledger")).expect("opens");
