@@ -1,6 +1,6 @@
 //! Recordings: turn frames into a column of signals, stills and events, the same for every source.
 //!
-//! [`recorder`] decides and is pure, [`recording`] writes. Neither depends on the kind of source.
+//! `recorder` decides and is pure, `recording` writes. Neither depends on the kind of source.
 
 pub(crate) mod frames;
 pub(crate) mod gate_replay;
