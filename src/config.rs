@@ -31,7 +31,10 @@ use transport::egress::EgressConfig;
 
 use crate::{
     api::{CorsOrigins, KEEPALIVE_FRAMES_MAX, Settings, Tool},
-    base::{database, json::ValueError, keys::ApiKeys, labels::FILE_BYTES_MAX, quota::QuotaLimits},
+    base::{
+        database, json::ValueError, keys::ApiKeys, labels::FILE_BYTES_MAX, quota::QuotaLimits,
+        telemetry::LogFormat,
+    },
     deliver::{export, mirror, objects, sse::StreamLimits},
     runs::retention::RetentionAges,
     server::ServingConfig,
@@ -89,7 +92,7 @@ pub struct Config {
     /// Filter of log lines, in the syntax of `RUST_LOG`.
     pub log_filter: String,
     /// Format of the log: text, JSON or both.
-    pub log_format: crate::base::telemetry::LogFormat,
+    pub log_format: LogFormat,
     /// Every setting as resolved, secrets masked.
     pub shown: Vec<ResolvedVar>,
     /// Warnings: variables with the prefix that nothing reads, and settings that weaken security.
@@ -126,11 +129,13 @@ impl Config {
         let bind_addr = vars.read("SERVICE_BIND_ADDR", "127.0.0.1:8080", address);
         let (data_dir, ingest_roots) = places::places(&mut vars);
         let serving = serving::serving(&mut vars, cfg!(feature = "h3-experimental"));
-        let node_tag = vars.read("SERVICE_NODE_TAG", "", node_tag);
+        let node_tag = vars.read("SERVICE_NODE_TAG", "", optional(node_tag));
         let endpoint = delivery::endpoint(&mut vars);
         let egress = remote::egress(&mut vars);
         let api = settings(&mut vars, tools, &decode, keys, bind_addr, &serving, &egress);
         let stills = one_of([("selected", true), ("none", false)]);
+        let sandbox = named(worker::SandboxPolicy::from_name, "require or best-effort");
+        let format = named(LogFormat::from_name, "one of both, text, json");
         let filter = "info,object_store=warn,rtc_dtls=error";
         let mut config = Config {
             api,
@@ -142,7 +147,7 @@ impl Config {
             node_tag,
             label_maps_path: vars.read("SERVICE_TENANT_LABEL_MAPS_PATH", "", optional_path),
             decode,
-            sandbox: vars.read("SERVICE_SANDBOX", "require", decoding::sandbox),
+            sandbox: vars.read("SERVICE_SANDBOX", "require", sandbox),
             ingest_stills: vars.read("SERVICE_INGEST_STILLS", "selected", stills),
             retention: retention(&mut vars),
             database: delivery::database(&mut vars),
@@ -156,9 +161,13 @@ impl Config {
             search_memory: vars.read("SERVICE_SEARCH_MEMORY_MIB", "256", mib(8, 1 << 20)) as usize,
             connections_max: vars.read("SERVICE_MAX_CONNECTIONS", "16384", whole(16, 1_000_000)),
             egress,
-            traces_endpoint: vars.read_url("SERVICE_TRACES_ENDPOINT", "", collector::collector),
+            traces_endpoint: vars.read_url(
+                "SERVICE_TRACES_ENDPOINT",
+                "",
+                optional(collector::collector),
+            ),
             log_filter: vars.read("RUST_LOG", filter, collector::filter),
-            log_format: vars.read("SERVICE_LOG_FORMAT", "both", collector::format),
+            log_format: vars.read("SERVICE_LOG_FORMAT", "both", format),
             shown: Vec::new(),
             warnings: Vec::new(),
         };
@@ -230,10 +239,7 @@ fn retention(vars: &mut EnvReader) -> RetentionAges {
 }
 
 fn gate(vars: &mut EnvReader) -> GateConfig {
-    let frames = |text: &str| match text {
-        "" => Ok(None),
-        text => whole(0, KEEPALIVE_FRAMES_MAX)(text).map(Some),
-    };
+    let frames = optional(whole(0, KEEPALIVE_FRAMES_MAX));
     let frames = vars.read("SERVICE_GATE_KEEPALIVE_FRAMES", "", frames);
     let default = GateConfig::default();
     GateConfig {
@@ -274,6 +280,21 @@ fn one_of<T: Copy, const COUNT: usize>(
             format!("must be {} or {last}", others.join(", ")).into()
         })
     }
+}
+
+/// Parses a name; `names` lists them in the error.
+fn named<T>(
+    from_name: impl Fn(&str) -> Option<T>,
+    names: &'static str,
+) -> impl Fn(&str) -> Result<T, ValueError> {
+    move |text| from_name(text).ok_or_else(|| format!("must be {names}").into())
+}
+
+/// Parses a text that may be empty.
+fn optional<T>(
+    parse: impl Fn(&str) -> Result<T, ValueError>,
+) -> impl Fn(&str) -> Result<Option<T>, ValueError> {
+    move |text| if text.is_empty() { Ok(None) } else { parse(text).map(Some) }
 }
 
 fn address(text: &str) -> Result<SocketAddr, ValueError> {
@@ -323,9 +344,8 @@ fn days(text: &str) -> Result<Option<Duration>, ValueError> {
     found.map(age).ok_or_else(|| "must be a number of days in [0, 36500], 0 for never".into())
 }
 
-fn node_tag(text: &str) -> Result<Option<NodeTag>, ValueError> {
-    let tag = (!text.is_empty()).then(|| text.parse());
-    tag.transpose().map_err(|error: media::ParseError| error.problem.into())
+fn node_tag(text: &str) -> Result<NodeTag, ValueError> {
+    text.parse().map_err(|error: media::ParseError| error.problem.into())
 }
 
 fn optional_path(text: &str) -> Result<Option<PathBuf>, ValueError> {

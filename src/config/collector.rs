@@ -1,11 +1,11 @@
-//! Settings of the span collector and of log output.
+//! Settings of the span collector and of the filter of log lines.
 
 use std::fmt;
 
 use tracing_subscriber::EnvFilter;
 
 use super::vars::without_credentials;
-use crate::base::{json::ValueError, telemetry::LogFormat};
+use crate::base::json::ValueError;
 
 /// URL of a span collector, which may contain a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -24,14 +24,13 @@ impl fmt::Debug for TraceEndpoint {
     }
 }
 
-pub(super) fn collector(text: &str) -> Result<Option<TraceEndpoint>, ValueError> {
+pub(super) fn collector(text: &str) -> Result<TraceEndpoint, ValueError> {
     let uri: Option<http::Uri> = text.parse().ok();
     let fits = |uri: &http::Uri| {
         matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
     };
     match uri.filter(fits) {
-        _ if text.is_empty() => Ok(None),
-        Some(_) => Ok(Some(TraceEndpoint(text.to_owned()))),
+        Some(_) => Ok(TraceEndpoint(text.to_owned())),
         None => Err("must be the http or https URL of an OTLP/gRPC collector".into()),
     }
 }
@@ -41,8 +40,4 @@ pub(super) fn filter(text: &str) -> Result<String, ValueError> {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => Err(format!("is not a log filter: {error}").into()),
     }
-}
-
-pub(super) fn format(text: &str) -> Result<LogFormat, ValueError> {
-    LogFormat::from_name(text).ok_or_else(|| "must be one of both, text, json".into())
 }

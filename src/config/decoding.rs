@@ -1,11 +1,11 @@
-//! Settings of the backends that decode and measure, of the programs of FFmpeg, and of the worker sandbox.
+//! Settings of the backends that decode and measure, and of the programs of FFmpeg.
 
 use std::{env, path::PathBuf};
 
 use decode::DecodeBackend;
-use worker::{BackendChoice, BackendRequest, GateBackend, SandboxPolicy};
+use worker::{BackendChoice, BackendRequest, GateBackend};
 
-use super::EnvReader;
+use super::{EnvReader, named, optional};
 use crate::{api::Tool, base::json::ValueError};
 
 /// Maximum length of a device name, which may be a path.
@@ -13,37 +13,25 @@ const DEVICE_BYTES_MAX: usize = 4096;
 
 /// Reads the choice of backends; `ffmpeg` is the path of the program, if it was found.
 pub(super) fn decoding(vars: &mut EnvReader, ffmpeg: Option<PathBuf>) -> BackendRequest {
+    let choice = |text: &str| BackendChoice::from_name(text, DecodeBackend::from_name);
+    let choice = named(choice, "one of auto, software, nvdec, vaapi, ffmpeg-cli");
+    let gate = |text: &str| BackendChoice::from_name(text, GateBackend::from_name);
+    let gate = named(gate, "one of auto, cpu, wgpu, cuda");
     BackendRequest {
         choice: vars.read("SERVICE_DECODE_BACKEND", "auto", choice),
-        device: vars.read("SERVICE_DECODE_DEVICE", "", device),
+        device: vars.read("SERVICE_DECODE_DEVICE", "", optional(device)),
         gate: vars.read("SERVICE_GATE_BACKEND", "auto", gate),
         capabilities: vars.raw("NVIDIA_DRIVER_CAPABILITIES").map(str::to_owned),
         ffmpeg,
     }
 }
 
-fn choice(text: &str) -> Result<BackendChoice<DecodeBackend>, ValueError> {
-    BackendChoice::from_name(text, DecodeBackend::from_name)
-        .ok_or_else(|| "must be one of auto, software, nvdec, vaapi, ffmpeg-cli".into())
-}
-
-fn gate(text: &str) -> Result<BackendChoice<GateBackend>, ValueError> {
-    BackendChoice::from_name(text, GateBackend::from_name)
-        .ok_or_else(|| "must be one of auto, cpu, wgpu, cuda".into())
-}
-
-pub(super) fn sandbox(text: &str) -> Result<SandboxPolicy, ValueError> {
-    SandboxPolicy::from_name(text).ok_or_else(|| "must be require or best-effort".into())
-}
-
 /// Parses the number of an NVIDIA device or the path of a render node.
-fn device(text: &str) -> Result<Option<String>, ValueError> {
-    let is_number = text.parse::<u32>().is_ok();
+fn device(text: &str) -> Result<String, ValueError> {
     let is_path = text.starts_with('/') && text.len() <= DEVICE_BYTES_MAX;
-    match text {
-        "" => Ok(None),
-        _ if is_number || is_path => Ok(Some(text.to_owned())),
-        _ => Err("must be the number of an NVIDIA device or the path of a render node".into()),
+    match text.parse::<u32>().is_ok() || is_path {
+        true => Ok(text.to_owned()),
+        false => Err("must be the number of an NVIDIA device or the path of a render node".into()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ::objects::{Credentials, Place, Url};
 use media::NodeTag;
 
-use super::{EnvReader, mib, millis, one_of, seconds, whole};
+use super::{EnvReader, mib, millis, one_of, optional, seconds, whole};
 use crate::{
     base::{database, json::ValueError},
     deliver::{export, mirror, objects, webhook},
@@ -33,7 +33,7 @@ pub(super) fn export(
     tag: Option<NodeTag>,
     endpoint: Option<&Url>,
 ) -> Option<export::Settings> {
-    let target = vars.read_url("SERVICE_EXPORT_URL", "", target);
+    let target = vars.read_url("SERVICE_EXPORT_URL", "", optional(target));
     let age = vars.read("SERVICE_EXPORT_AGE_SECS", "900", seconds(1, 86_400));
     let place = match target? {
         Target::Directory(path) => export::Target::Directory(path),
@@ -44,13 +44,15 @@ pub(super) fn export(
     Some(export::Settings { place, age, tag: tag.map(|tag| tag.to_string()) })
 }
 
-/// Parses a directory or a location in an object store; `None` if the text is empty.
-fn target(text: &str) -> Result<Option<Target>, ValueError> {
+/// Parses a directory or a location in an object store.
+fn target(text: &str) -> Result<Target, ValueError> {
     let must = "must be an absolute directory such as file:///srv/export, or s3://bucket/prefix";
     match text.split_once("://") {
-        _ if text.is_empty() => Ok(None),
-        Some(("file", path)) if path.starts_with('/') => Ok(Some(Target::Directory(path.into()))),
-        Some(("s3", _)) => place(text).map(|place| Some(Target::Store(place))),
+        Some(("file", path)) if path.starts_with('/') => Ok(Target::Directory(path.into())),
+        Some(("s3", _)) => {
+            let place = Place::parse(text).map_err(|error| format!("must be {error}"));
+            Ok(Target::Store(place?))
+        }
         _ => Err(must.into()),
     }
 }
@@ -58,10 +60,6 @@ fn target(text: &str) -> Result<Option<Target>, ValueError> {
 enum Target {
     Directory(PathBuf),
     Store(Place),
-}
-
-fn place(text: &str) -> Result<Place, ValueError> {
-    Place::parse(text).map_err(|error| format!("must be {error}").into())
 }
 
 /// Reads the object store of stills and columns; `None` keeps them in the data directory alone.
@@ -79,10 +77,8 @@ pub(super) fn objects(vars: &mut EnvReader, endpoint: Option<&Url>) -> Option<ob
 
 /// Reads the endpoint of object stores other than those of AWS.
 pub(super) fn endpoint(vars: &mut EnvReader) -> Option<Url> {
-    vars.read_url("SERVICE_BLOB_ENDPOINT", "", |text| match text {
-        "" => Ok(None),
-        _ => Place::endpoint(text).map(Some).map_err(|error| error.to_string().into()),
-    })
+    let endpoint = |text: &str| Place::endpoint(text).map_err(|error| error.to_string().into());
+    vars.read_url("SERVICE_BLOB_ENDPOINT", "", optional(endpoint))
 }
 
 /// Joins `place`, set by the variable `name`, with credentials; `None` if the credentials are refused.

@@ -5,7 +5,7 @@ use std::path::Path;
 use infer::{BackendConfig, BaseUrl, scheduler::AdmissionLimits};
 use timeline::held::FileError;
 
-use super::{EnvReader, mib, millis, text_of, whole};
+use super::{EnvReader, mib, millis, optional, text_of, whole};
 use crate::{base::json::ValueError, record::inference::InferenceConfig};
 
 /// File that is read if SERVICE_CONFIG is unset; it may be missing.
@@ -34,8 +34,8 @@ fn limits(vars: &mut EnvReader) -> AdmissionLimits {
 
 /// Returns the backends of the two URL variables or, if neither is set, those of the file.
 fn backends(vars: &mut EnvReader) -> Vec<BackendConfig> {
-    let vllm = vars.read("SERVICE_VLLM_BASE_URL", "", url);
-    let sglang = vars.read("SERVICE_SGLANG_BASE_URL", "", url);
+    let vllm = vars.read("SERVICE_VLLM_BASE_URL", "", optional(url));
+    let sglang = vars.read("SERVICE_SGLANG_BASE_URL", "", optional(url));
     let is_named = vars.raw("SERVICE_CONFIG").is_some();
     let file = vars.read("SERVICE_CONFIG", FILE_DEFAULT, |text| Ok(text.to_owned()));
     if vllm.is_some() || sglang.is_some() {
@@ -56,9 +56,6 @@ fn backends(vars: &mut EnvReader) -> Vec<BackendConfig> {
     })
 }
 
-fn url(text: &str) -> Result<Option<BaseUrl>, ValueError> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    BaseUrl::openai(text).map(Some).map_err(|problem| problem.to_string().into())
+fn url(text: &str) -> Result<BaseUrl, ValueError> {
+    BaseUrl::openai(text).map_err(|problem| problem.to_string().into())
 }

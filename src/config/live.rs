@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::{EnvReader, fraction, one_of, parts, whole};
+use super::{EnvReader, fraction, one_of, optional, parts, whole};
 use crate::{
     base::json::ValueError,
     record::live::{IceServer, LiveConfig, SESSION_BYTES},
@@ -23,7 +23,7 @@ pub(super) fn live(
     let mut ice_servers = vars.read("SERVICE_WEBRTC_STUN_SERVERS", "", stun_servers);
     ice_servers.extend(turn_server(vars));
     let isolation = [("auto", None), ("principal", Some(false)), ("shared", Some(true))];
-    let named = |text: &str| Ok(Some(text.to_owned()).filter(|name| !name.is_empty()));
+    let model = optional(|text| Ok(text.to_owned()));
     let memory_budget =
         vars.read("SERVICE_MEDIA_MEMORY_BUDGET_BYTES", "8589934592", whole(SESSION_BYTES, 1 << 50));
     LiveConfig {
@@ -38,8 +38,8 @@ pub(super) fn live(
         shares_workers: vars
             .read("SERVICE_MEDIA_ISOLATION", "auto", one_of(isolation))
             .unwrap_or(names_device),
-        model: vars.read("SERVICE_LIVE_MODEL", "", named),
-        second_model: vars.read("SERVICE_LIVE_SECOND_PASS_MODEL", "", named),
+        model: vars.read("SERVICE_LIVE_MODEL", "", &model),
+        second_model: vars.read("SERVICE_LIVE_SECOND_PASS_MODEL", "", &model),
         threshold: vars.read("SERVICE_LIVE_SECOND_PASS_THRESHOLD", "0.7", fraction),
     }
 }

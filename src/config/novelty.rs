@@ -2,7 +2,7 @@
 
 use embed::{ExecutionProvider, ReuseRule};
 
-use super::{EnvReader, fraction, millis, optional_path, whole};
+use super::{EnvReader, fraction, millis, named, optional, optional_path, whole};
 use crate::{
     base::json::ValueError,
     record::image_embedder::{EmbedderConfig, NoveltyConfig},
@@ -19,9 +19,10 @@ pub(super) fn novelty(vars: &mut EnvReader) -> NoveltyConfig {
         ..ReuseRule::default()
     };
     let timeout = vars.read("SERVICE_NOVELTY_EMBEDDING_TIMEOUT_MS", "2000", millis(10, 60_000));
-    let sidecar = vars.read("SERVICE_NOVELTY_EMBEDDING_ADDR", "", sidecar);
+    let sidecar = vars.read("SERVICE_NOVELTY_EMBEDDING_ADDR", "", optional(sidecar));
     let model = vars.read("SERVICE_NOVELTY_MODEL_PATH", "", optional_path);
     let runtime = vars.read("SERVICE_ONNXRUNTIME_PATH", "", optional_path);
+    let provider = named(ExecutionProvider::from_name, "one of auto, cpu, cuda, tensorrt");
     let provider = vars.read("SERVICE_NOVELTY_EMBEDDING_PROVIDER", "auto", provider);
     let eyes = match (sidecar, model) {
         (None, None) => EmbedderConfig::Off,
@@ -41,18 +42,10 @@ pub(super) fn novelty(vars: &mut EnvReader) -> NoveltyConfig {
     NoveltyConfig { eyes, timeout, rule }
 }
 
-fn provider(text: &str) -> Result<ExecutionProvider, ValueError> {
-    ExecutionProvider::from_name(text)
-        .ok_or_else(|| "must be one of auto, cpu, cuda, tensorrt".into())
-}
-
-fn sidecar(text: &str) -> Result<Option<String>, ValueError> {
-    if text.is_empty() {
-        return Ok(None);
-    }
+fn sidecar(text: &str) -> Result<String, ValueError> {
     let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
     match port.map(str::parse::<u16>) {
-        Some(Ok(1..)) => Ok(Some(text.to_owned())),
+        Some(Ok(1..)) => Ok(text.to_owned()),
         _ => Err("must be a host and port such as 127.0.0.1:7070".into()),
     }
 }
