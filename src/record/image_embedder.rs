@@ -11,9 +11,8 @@ use std::{
 
 use bytes::Bytes;
 use embed::{
-    BatchLimits, CellMeans, EmbedError, Embedder, Embedding, ExecutionProvider, FrameFeatures,
-    ModelInputImage, NoveltyReason, OnnxConfig, OnnxError, OnnxModel, ReuseRule, SidecarClient,
-    SidecarError,
+    BatchLimits, CellMeans, Embedder, ExecutionProvider, FrameFeatures, ModelInputImage,
+    NoveltyReason, OnnxConfig, OnnxError, OnnxModel, ReuseRule, SidecarClient,
 };
 use media::Timestamp;
 use worker::NoveltyInput;
@@ -51,14 +50,6 @@ pub enum EmbedderError {
     Thread(#[from] io::Error),
 }
 
-#[derive(Debug, thiserror::Error)]
-enum Unseen {
-    #[error(transparent)]
-    Model(#[from] EmbedError),
-    #[error(transparent)]
-    Sidecar(#[from] SidecarError),
-}
-
 #[derive(Clone)]
 pub enum ImageEmbedder {
     Model(Arc<Embedder>),
@@ -71,17 +62,7 @@ impl ImageEmbedder {
         config: &NoveltyConfig,
         metrics: &Metrics,
     ) -> Result<Option<ImageEmbedder>, EmbedderError> {
-        let eyes = ImageEmbedder::of(config)?;
-        let provider = eyes.as_ref().map(ImageEmbedder::provider);
-        for known in EmbeddingProvider::ALL {
-            let is_used = provider == Some(known.value());
-            metrics.embedding_provider.of(known).set(i64::from(is_used));
-        }
-        Ok(eyes)
-    }
-
-    fn of(config: &NoveltyConfig) -> Result<Option<ImageEmbedder>, EmbedderError> {
-        Ok(match &config.eyes {
+        let eyes = match &config.eyes {
             EmbedderConfig::Off => None,
             EmbedderConfig::Sidecar(address) => Some(ImageEmbedder::Sidecar(Arc::new(
                 SidecarClient::new(address.clone(), config.timeout),
@@ -93,7 +74,13 @@ impl ImageEmbedder {
                 let started = Embedder::start(model, BatchLimits::default(), config.timeout)?;
                 Some(ImageEmbedder::Model(Arc::new(started)))
             }
-        })
+        };
+        let provider = eyes.as_ref().map(ImageEmbedder::provider);
+        for known in EmbeddingProvider::ALL {
+            let is_used = provider == Some(known.value());
+            metrics.embedding_provider.of(known).set(i64::from(is_used));
+        }
+        Ok(eyes)
     }
 
     /// Name of the execution provider, or `sidecar`.
@@ -125,9 +112,16 @@ impl ImageEmbedder {
             let cells = CellMeans::new(cells).ok()?;
             let picture = ModelInputImage::new(picture.side, picture.rgb).ok()?;
             let started = Instant::now();
-            let embedded = self.embed(stream, jpeg, picture).await;
+            let embedded = match self {
+                ImageEmbedder::Model(model) => {
+                    model.embed(stream, picture).await.map_err(|error| error.to_string())
+                }
+                ImageEmbedder::Sidecar(sidecar) => {
+                    sidecar.embed(jpeg.clone()).await.map_err(|error| error.to_string())
+                }
+            };
             metrics.embedding_seconds.observe(started.elapsed().as_secs_f64());
-            let told = |error: &Unseen| tracing::debug!(%error, "a picture was not embedded");
+            let told = |error: &String| tracing::debug!(%error, "a picture was not embedded");
             let embedding = embedded.inspect_err(told).ok()?;
             Some(FrameFeatures { at, embedding, cells })
         };
@@ -136,18 +130,6 @@ impl ImageEmbedder {
             metrics.novelty_decisions.of(NoveltyDecision::Failed).inc();
         }
         seen
-    }
-
-    async fn embed(
-        &self,
-        stream: u64,
-        jpeg: &Bytes,
-        picture: ModelInputImage,
-    ) -> Result<Embedding, Unseen> {
-        Ok(match self {
-            ImageEmbedder::Model(model) => model.embed(stream, picture).await?,
-            ImageEmbedder::Sidecar(sidecar) => sidecar.embed(jpeg.clone()).await?,
-        })
     }
 }
 

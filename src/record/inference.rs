@@ -76,27 +76,6 @@ pub struct Requester {
     pub waits_out: bool,
 }
 
-impl Requester {
-    fn ask(
-        &self,
-        image_bytes: u64,
-        tokens: u64,
-        patience: Duration,
-        rest: Duration,
-    ) -> AdmissionRequest {
-        let stream = self.run.as_ref().map_or("direct".to_owned(), |run| run.id().to_string());
-        AdmissionRequest {
-            principal: self.principal.as_str().into(),
-            stream: stream.into(),
-            priority: self.class,
-            image_bytes,
-            tokens,
-            wait_max: Some(patience),
-            retry_after: rest,
-        }
-    }
-}
-
 /// Client of the model backends, behind admission.
 pub struct Inference {
     chain: BackendChain,
@@ -237,7 +216,16 @@ impl Inference {
             tokio::time::timeout(waiting.left(), ended).await.ok();
         }
         let rest = waiting.rest(self.chain.retry_after(model));
-        let ask = asker.ask(image_bytes, tokens, waiting.left(), rest);
+        let stream = asker.run.as_ref().map_or("direct".to_owned(), |run| run.id().to_string());
+        let ask = AdmissionRequest {
+            principal: asker.principal.as_str().into(),
+            stream: stream.into(),
+            priority: asker.class,
+            image_bytes,
+            tokens,
+            wait_max: Some(waiting.left()),
+            retry_after: rest,
+        };
         let span = tracing::info_span!(target: SPANS, "admission", otel.status_code = Empty);
         let entered = self.admission.enter(ask).instrument(span.clone()).await;
         if entered.is_err() {

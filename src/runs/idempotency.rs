@@ -7,7 +7,6 @@
 
 mod attempt;
 mod records;
-mod recovery;
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
@@ -29,9 +28,8 @@ use crate::base::{
     meta_store::{MetaStore, MetaStoreError},
     quota::Quota,
 };
-pub use attempt::KeyedRequest;
+pub use attempt::{KeyedRequest, RecoveredOutcome};
 use records::KeyState;
-pub use recovery::RecoveredOutcome;
 
 /// Retention time of a response.
 pub const KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -275,7 +273,7 @@ impl IdempotencyStore {
             let is_idle = self.under_way.lock().insert(scope.clone());
             is_idle.then(|| (UnderWay { keys: self, scope }, past))
         });
-        let idle = recovery::idle(held.collect(), timeline, TRACED_MAX)?;
+        let idle = attempt::idle(held.collect(), timeline, TRACED_MAX)?;
         let made = self.ledger.write(|change| {
             // A request may have been answered since it was listed.
             idle.iter().try_fold(false, |made, (held, past)| {

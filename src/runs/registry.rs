@@ -25,7 +25,6 @@ use crate::{
 };
 
 mod account;
-mod all_jobs;
 mod change;
 mod ends;
 mod growing;
@@ -35,10 +34,10 @@ mod origin;
 mod run;
 mod told;
 
-use all_jobs::AllJobs;
 use change::RunTransition;
 pub use change::{Part, RunError};
 pub use growing::{Growing, RecordingGuard};
+use job::AllJobs;
 pub use job::{ChunkProgress, JobKind, JobOrder, JobProgress, JobStatus, JobToken, JobView};
 pub use lookup::{each_of_kind, next_piece, readable};
 pub use origin::{RunOrigin, RunSnapshot};

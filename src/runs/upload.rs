@@ -6,7 +6,6 @@
 //! and record.
 
 mod folder;
-mod incoming;
 mod kind;
 mod name;
 
@@ -36,7 +35,7 @@ use crate::{
 use folder::{folder_of, is_folder, list, sync_parent};
 use name::last_name;
 
-pub use incoming::UploadWriter;
+pub use folder::UploadWriter;
 pub use kind::{extension, media_type};
 pub use name::StoredName;
 

@@ -16,9 +16,7 @@ use tracing::Instrument;
 use worker::FrameChunk;
 
 use super::{
-    chunk_dedup::{
-        AnswerCache, ChunkComparer, CompareFuture, ComparedChunk, DuplicateAction, ReusableAnswer,
-    },
+    chunk_dedup::{AnswerCache, ChunkComparer, CompareFuture, DuplicateAction, ReusableAnswer},
     chunk_tracker::{ChunkPrompt, ChunkTracker, FrameRange, PromptConfig, Totals},
     describer::{DescribeError, Describer},
 };
@@ -182,10 +180,10 @@ impl From<RunError> for End {
     }
 }
 
-/// Awaits the comparison in progress; pending for ever if there is none.
-async fn judged(judging: &mut Option<CompareFuture>) -> ComparedChunk {
-    match judging {
-        Some(judging) => judging.await,
+/// Awaits what is in progress; pending for ever if nothing is.
+async fn awaited<F: Future + Unpin>(going_on: &mut Option<F>) -> F::Output {
+    match going_on {
+        Some(future) => future.await,
         None => pending().await,
     }
 }
@@ -220,7 +218,7 @@ impl ReasonDriver {
                         break Err(error.into());
                     }
                 }
-                judged = judged(&mut work.judging) => {
+                judged = awaited(&mut work.judging) => {
                     work.judging = None;
                     work.judge = Some(judged.judge);
                     self.take(&mut work, judged.chunk, judged.same_as);

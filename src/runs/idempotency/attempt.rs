@@ -1,13 +1,13 @@
-//! A request under an idempotency key, from its beginning to its response.
+//! A request under an idempotency key, from its beginning to its response, and its effect by the log where it has none.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use media::{RequestId, RunId, Seq, WallTime};
 use redb::WriteTransaction;
-use timeline::{Timeline, TimelineError};
+use timeline::{Event, EventKind, EventMeta, Timeline, TimelineError};
 
 use super::{
-    BodyDigest, IdempotencyStore, Interrupted, KeyScope, RecoveredOutcome, StoredResponse,
+    BodyDigest, IdempotencyStore, Interrupted, KeyScope, STEP, StoredResponse,
     records::{self, KeyState},
 };
 use crate::base::meta_store::MetaStoreError;
@@ -85,4 +85,105 @@ impl Drop for KeyedRequest {
     fn drop(&mut self) {
         self.keys.under_way.lock().remove(&self.scope);
     }
+}
+
+/// Effect of a request, by the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecoveredOutcome {
+    Nothing,
+    Run(RunId),
+    /// Unknown: the log has too many events since.
+    Unknown,
+}
+
+impl Interrupted {
+    /// Returns the effect of the request by its events: only those of `run` if given, and at most
+    /// `reads_max` events.
+    pub fn trace(
+        &self,
+        timeline: &Timeline,
+        run: Option<RunId>,
+        reads_max: usize,
+    ) -> Result<RecoveredOutcome, TimelineError> {
+        let (mut from, last, mut reads) = (Seq(self.after.0 + 1), timeline.head(), 0);
+        while from <= last {
+            let (heads, next) = match run {
+                Some(run) => {
+                    let heads = timeline.heads_of(run, from, STEP);
+                    let next = heads.last().map_or(last, |head| head.seq).0 + 1;
+                    (heads, next)
+                }
+                None => (timeline.heads(from, STEP), from.0 + STEP as u64),
+            };
+            for head in heads.iter().filter(|head| tells(head.kind, run.is_some())) {
+                if reads == reads_max {
+                    return Ok(RecoveredOutcome::Unknown);
+                }
+                reads += 1;
+                let Some(event) = read(timeline, head)? else { continue };
+                if request_of(&event).is_some_and(|id| id == self.request_id) {
+                    return Ok(RecoveredOutcome::Run(head.run));
+                }
+            }
+            from = Seq(next);
+        }
+        Ok(RecoveredOutcome::Nothing)
+    }
+}
+
+/// Returns those of `begun` that had no effect, by one pass backwards over the log. Reads at most
+/// `reads_max` events; requests begun before the part read count as having an effect.
+pub(super) fn idle<T>(
+    mut begun: Vec<(T, Interrupted)>,
+    timeline: &Timeline,
+    reads_max: usize,
+) -> Result<Vec<(T, Interrupted)>, TimelineError> {
+    let Some(after) = begun.iter().map(|(_, past)| past.after.0).min() else { return Ok(begun) };
+    let head = timeline.head().0;
+    let (mut busy, mut reads, mut seen_from) = (HashSet::new(), 0, after + 1);
+    let steps = (after + 1..=head).step_by(STEP).collect::<Vec<_>>();
+    'back: for first in steps.into_iter().rev() {
+        let heads = timeline.heads(Seq(first), STEP.min((head + 1 - first) as usize));
+        for head in heads.iter().rev().filter(|head| tells(head.kind, false)) {
+            if reads == reads_max {
+                seen_from = head.seq.0 + 1;
+                break 'back;
+            }
+            reads += 1;
+            if let Some(id) = read(timeline, head)?.as_ref().and_then(request_of) {
+                busy.insert(id);
+            }
+        }
+    }
+    begun.retain(|(_, past)| past.after.0 + 1 >= seen_from && !busy.contains(&past.request_id));
+    Ok(begun)
+}
+
+/// Returns true for event kinds that show an effect of a request; with `in_its_run` also those
+/// that follow an accepted job.
+fn tells(kind: EventKind, in_its_run: bool) -> bool {
+    use EventKind::{
+        AnalysisGenerated, FramesDecoded, InferenceCompleted, IngestReceived, RunCreated,
+        RunFailed, SemanticChunkInferred,
+    };
+    matches!(kind, RunCreated | IngestReceived | AnalysisGenerated | InferenceCompleted | RunFailed)
+        || in_its_run && matches!(kind, SemanticChunkInferred | FramesDecoded)
+}
+
+fn read(timeline: &Timeline, head: &EventMeta) -> Result<Option<Event>, TimelineError> {
+    timeline.get_parts(head.seq)?.map(|parts| parts.decode()).transpose()
+}
+
+fn request_of(event: &Event) -> Option<String> {
+    let id: Option<RequestId> = match event {
+        Event::RunCreated(event) => Some(event.request_id),
+        Event::IngestReceived(event) => Some(event.request_id),
+        Event::FramesDecoded(event) => Some(event.request_id),
+        Event::SemanticChunkInferred(event) => Some(event.request_id),
+        Event::AnalysisGenerated(event) => Some(event.request_id),
+        Event::InferenceCompleted(event) => Some(event.request_id),
+        Event::RunFailed(event) => event.request_id,
+        _ => None,
+    };
+    id.map(|id| id.to_string())
 }

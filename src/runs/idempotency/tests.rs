@@ -179,14 +179,14 @@ fn a_look_back_over_the_log_ends_at_its_bound() {
     let begun = [(900_000, 0), (5, 0), (900_001, events - 20), (events - 3, events - 20)];
     let idle = |reads| {
         let begun = begun.map(|(at, after)| (at, past(id(at), after))).to_vec();
-        let idle = recovery::idle(begun, &log, reads).expect("readable");
+        let idle = attempt::idle(begun, &log, reads).expect("readable");
         idle.into_iter().map(|(at, _)| at).collect::<Vec<_>>()
     };
     assert_eq!(idle(usize::MAX), [900_000, 900_001]);
     assert_eq!(idle(events as usize), [900_000, 900_001]);
     assert_eq!(idle(20), [900_001], "the older ones may have done something");
     assert_eq!(idle(19), [0; 0]);
-    let none = recovery::idle(Vec::<((), Interrupted)>::new(), &log, 1).expect("readable");
+    let none = attempt::idle(Vec::<((), Interrupted)>::new(), &log, 1).expect("readable");
     assert!(none.is_empty());
 }
 

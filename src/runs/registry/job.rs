@@ -1,6 +1,8 @@
-//! Handle of a run's job: its origin, its progress, and its cancellation.
+//! Jobs: the handle of one (its origin, its progress, its cancellation), those of a run, and the runs that have one;
+//! listeners are told of its end, which no event announces.
 
 use std::{
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -9,10 +11,11 @@ use std::{
 };
 
 use media::{JobId, RequestId, RunId, WallTime};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio_util::sync::CancellationToken;
 
-use crate::base::clock::wall_now;
+use super::RunRegistry;
+use crate::base::{clock::wall_now, keys::Principal};
 
 media::named! {
     /// Kind of a job. Records keep the position of a variant: more may only be added at the end.
@@ -250,5 +253,53 @@ pub(super) fn busy(job: Option<JobId>) -> String {
     match job {
         Some(job) => format!("{job} of this run is under way: wait for it or cancel it"),
         None => "live video of this run is under way".to_owned(),
+    }
+}
+
+type Listener = Box<dyn Fn(RunId) + Send + Sync>;
+
+#[derive(Default)]
+pub(super) struct AllJobs {
+    busy: Mutex<HashMap<Principal, HashSet<RunId>>>,
+    listeners: RwLock<Vec<Listener>>,
+}
+
+impl AllJobs {
+    pub(super) fn began(&self, owner: &Principal, run: RunId) {
+        self.busy.lock().entry(owner.clone()).or_default().insert(run);
+    }
+
+    pub(super) fn rests(&self, owner: &Principal, run: RunId) {
+        let mut busy = self.busy.lock();
+        let Some(runs) = busy.get_mut(owner) else { return };
+        runs.remove(&run);
+        if runs.is_empty() {
+            busy.remove(owner);
+        }
+    }
+
+    pub(super) fn count(&self, owner: &Principal, counts: impl Fn(&RunId) -> bool) -> usize {
+        let busy = self.busy.lock();
+        busy.get(owner).map_or(0, |runs| runs.iter().filter(|run| counts(run)).count())
+    }
+
+    pub(super) fn tell(&self, run: RunId) {
+        // Listeners are only added: the list stays whole after a panic.
+        let listeners = self.listeners.read();
+        listeners.iter().for_each(|listener| listener(run));
+    }
+}
+
+impl RunRegistry {
+    /// Number of runs with a job, including live sessions.
+    pub fn busy_runs(&self) -> usize {
+        self.jobs.busy.lock().values().map(HashSet::len).sum()
+    }
+
+    /// Adds a listener, called with the run of each job that ends, after the job's last event is
+    /// readable. `listener` must be short.
+    pub fn on_job_end(&self, listener: impl Fn(RunId) + Send + Sync + 'static) {
+        let mut listeners = self.jobs.listeners.write();
+        listeners.push(Box::new(listener));
     }
 }

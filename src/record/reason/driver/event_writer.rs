@@ -1,12 +1,12 @@
 //! Writes closed chunks to the timeline in batches, while other chunks are asked about.
 
-use std::{future::pending, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use media::ErrorKind;
 use timeline::{AppendResult, Event, SemanticChunkInferred};
 use tokio_util::sync::CancellationToken;
 
-use super::{Closed, End, FrameRange, ReasonDriver, Work};
+use super::{Closed, End, FrameRange, ReasonDriver, Work, awaited};
 use crate::{
     base::retry_while_full::retry_while_full,
     record::{
@@ -62,15 +62,10 @@ impl WriteQueue {
 
     /// Awaits the write in progress; pending for ever if there is none.
     pub async fn written(&mut self) -> WriteOutcome {
-        match &mut self.writing {
-            Some(writing) => {
-                let written = writing.await;
-                self.writing = None;
-                self.chunks.clear();
-                written
-            }
-            None => pending().await,
-        }
+        let written = awaited(&mut self.writing).await;
+        self.writing = None;
+        self.chunks.clear();
+        written
     }
 }
 
