@@ -93,6 +93,7 @@ fn until_there_is_a_receiver_again_the_server_is_not_ready_and_refuses_offers() 
     check_refused(here.ready(), "live video is not received");
     drop(taken);
     wait_until("it is ready", || here.ready().status == 200);
+    assert!(here.server.metric("service_live_receiver_ends_total") > 0.0);
     here.publish().assert_status(201);
     here.app.draining.cancel();
     here.runtime.shutdown_timeout(Duration::from_secs(10));

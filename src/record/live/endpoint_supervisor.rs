@@ -119,17 +119,7 @@ impl EndpointSupervisor {
 
 #[cfg(test)]
 mod tests {
-    use transport::webrtc::{SessionEvent, SessionFailure};
-
     use super::*;
-    use crate::record::live::frame_router::tests::sink;
-
-    /// Offer of a browser, reduced to the lines that are parsed.
-    const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\n\
-        m=video 9 UDP/TLS/RTP/SAVPF 96\r\nc=IN IP4 0.0.0.0\r\na=sendonly\r\na=rtcp-mux\r\n\
-        a=setup:actpass\r\na=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\n\
-        a=fingerprint:sha-256 00:01:02:03:04:05:06:07:08:09:0A:0B:0C:0D:0E:0F:\
-        10:11:12:13:14:15:16:17:18:19:1A:1B:1C:1D:1E:1F\r\na=rtpmap:96 VP8/90000\r\n";
 
     fn port(metrics: &Arc<Metrics>) -> EndpointSupervisor {
         let settings = EndpointConfig {
@@ -140,41 +130,6 @@ mod tests {
             lost_after: Duration::from_secs(10),
         };
         EndpointSupervisor::open(settings, Arc::clone(metrics)).expect("opened")
-    }
-
-    #[tokio::test]
-    async fn a_port_that_has_ended_is_opened_anew_where_it_was() {
-        let metrics = Arc::new(Metrics::new());
-        let port = Arc::new(port(&metrics));
-        let (addr, draining) = (port.local_addr(), CancellationToken::new());
-        let (kept, token) = (Arc::clone(&port), draining.clone());
-        let keeping = tokio::spawn(async move { kept.keep(token).await });
-        for ends in 1..=2 {
-            let (to, turns) = sink(&metrics);
-            let (link, _) = port.answer(OFFER, Box::new(to)).expect("answered");
-            port.current().end();
-            let told = turns.next().await.end;
-            assert_eq!(
-                told,
-                Some(SessionEvent::Failed(SessionFailure::PortEnded)),
-                "its session ends"
-            );
-            assert!(link.patch("candidate:", None).is_err());
-            let answered = async {
-                loop {
-                    match port.answer(OFFER, Box::new(sink(&metrics).0)) {
-                        Ok(_) => break,
-                        Err(error) => assert_eq!(error, OfferError::Ended),
-                    }
-                    sleep(Duration::from_millis(5)).await;
-                }
-            };
-            tokio::time::timeout(Duration::from_secs(60), answered).await.expect("open again");
-            assert_eq!((port.local_addr(), port.current().local_addr()), (addr, addr));
-            assert_eq!(metrics.live_receiver_ends.get(), ends);
-        }
-        draining.cancel();
-        keeping.await.expect("ends with the server");
     }
 
     #[tokio::test]

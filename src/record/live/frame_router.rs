@@ -162,7 +162,7 @@ impl Drop for RouterSink {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use media::{AccessUnit, Timebase, Timestamp};
 
     use super::*;
@@ -175,16 +175,12 @@ pub(super) mod tests {
         ReceivedUnit { access_unit, last_packet_at: Instant::now(), captured_at: None }
     }
 
-    pub fn sink(metrics: &Arc<Metrics>) -> (RouterSink, Arc<PublisherSignals>) {
-        let (inbox, _) = inbox(Arc::clone(metrics), Arc::default());
-        let shared = inbox.shared();
-        (RouterSink(FrameRouter::new(Arc::clone(shared))), Arc::clone(&shared.turns))
-    }
-
     fn intake() -> (RouterSink, Arc<PublisherSignals>, Arc<Metrics>) {
         let metrics = Arc::new(Metrics::new());
-        let (sink, turns) = sink(&metrics);
-        (sink, turns, metrics)
+        let (inbox, _) = inbox(Arc::clone(&metrics), Arc::default());
+        let shared = inbox.shared();
+        let sink = RouterSink(FrameRouter::new(Arc::clone(shared)));
+        (sink, Arc::clone(&shared.turns), metrics)
     }
 
     fn waiting(publisher: &RouterSink) -> usize {
