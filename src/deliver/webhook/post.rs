@@ -94,7 +94,10 @@ mod tests {
 
     #[test]
     fn answers_mean_what_standard_webhooks_says() {
-        let secs = Duration::from_secs;
+        let asks = |status: u16, secs| AttemptOutcome::Failed {
+            reason: format!("answered {status}"),
+            at_least: Duration::from_secs(secs),
+        };
         let table = [
             (200, None, AttemptOutcome::Delivered),
             (204, None, AttemptOutcome::Delivered),
@@ -106,27 +109,11 @@ mod tests {
             (429, None, failed("answered 429")),
             (429, Some("soon"), failed("answered 429")),
             (429, Some("-1"), failed("answered 429")),
-            (
-                429,
-                Some("9"),
-                AttemptOutcome::Failed { reason: "answered 429".into(), at_least: secs(9) },
-            ),
-            (
-                503,
-                Some("Thu, 01 Jan 1970 00:01:07 GMT"),
-                AttemptOutcome::Failed { reason: "answered 503".into(), at_least: secs(5) },
-            ),
+            (429, Some("9"), asks(429, 9)),
+            (503, Some("Thu, 01 Jan 1970 00:01:07 GMT"), asks(503, 5)),
             (503, Some("Thu, 01 Jan 1970 00:00:00 GMT"), failed("answered 503")),
-            (
-                429,
-                Some("Fri, 31 Dec 2100 23:59:59 GMT"),
-                AttemptOutcome::Failed { reason: "answered 429".into(), at_least: secs(86_400) },
-            ),
-            (
-                503,
-                Some("99999999"),
-                AttemptOutcome::Failed { reason: "answered 503".into(), at_least: secs(86_400) },
-            ),
+            (429, Some("Fri, 31 Dec 2100 23:59:59 GMT"), asks(429, 86_400)),
+            (503, Some("99999999"), asks(503, 86_400)),
         ];
         for (status, retry_after, expected) in table {
             let mut headers = HeaderMap::new();
