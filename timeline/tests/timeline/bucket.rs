@@ -27,12 +27,16 @@ pub enum Conduct {
     Mute,
 }
 
+type Tell = Box<dyn Fn(&BlobHash, Option<&[u8]>) + Send>;
+
 /// In-memory object store.
 #[derive(Default)]
 pub struct Bucket {
     inside: Mutex<Inside>,
     /// Called while files are removed.
     pub meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Called with each file that comes, with its bytes, or goes.
+    pub told: Mutex<Option<Tell>>,
 }
 
 impl fmt::Debug for Bucket {
@@ -61,6 +65,12 @@ impl Bucket {
         self.inside().files.contains_key(hash)
     }
 
+    fn tell(&self, hash: &BlobHash, bytes: Option<&[u8]>) {
+        if let Some(told) = &*self.told.lock().expect("no test panics in here") {
+            told(hash, bytes);
+        }
+    }
+
     fn ask<T>(&self, answer: impl FnOnce(&mut Inside) -> T) -> Result<T, RemoteError> {
         let mut inside = self.inside();
         let error = |fault| Err(RemoteError { fault, detail: "as the test says".to_owned() });
@@ -86,6 +96,7 @@ impl Remote for Bucket {
             self.ask(|inside| {
                 inside.uploads += 1;
                 if inside.conduct != Conduct::Forgetful {
+                    self.tell(hash, Some(&bytes));
                     inside.files.insert(*hash, bytes);
                 }
             })
@@ -109,6 +120,9 @@ impl Remote for Bucket {
     fn remove(&self, hashes: &[BlobHash]) -> Result<(), RemoteError> {
         let meanwhile = self.meanwhile.lock().expect("no test panics in here").take();
         meanwhile.into_iter().for_each(|it| it());
-        self.ask(|inside| inside.files.retain(|hash, _| !hashes.contains(hash)))
+        self.ask(|inside| {
+            let gone = hashes.iter().filter(|hash| inside.files.remove(*hash).is_some());
+            gone.for_each(|hash| self.tell(hash, None));
+        })
     }
 }

@@ -2,25 +2,24 @@
 //!
 //! A process works in a folder while `tests/support/disk_shim.c` records each of its changes there, with
 //! notes of its results. The folder is then laid out as power cuts at any of these changes would leave it,
-//! and opened. Long because the worker and the check share the notes.
+//! and opened.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fs::{self, File},
     io::Write,
     panic::{self, AssertUnwindSafe},
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     sync::Arc,
     thread,
-    time::Duration,
 };
 
 use media::{BlobHash, JobId, RunId, Seq};
 use tempfile::TempDir;
 use timeline::{
-    Backing, BlobStore, Event, EventKind, FindingPayload, OpenColumns, Remote, RemoteError,
-    Signals, StreamedEvent, Timeline, TimelineOptions,
+    Backing, BlobStore, Event, EventKind, FindingPayload, OpenColumns, Signals, StreamedEvent,
+    Timeline, TimelineOptions,
 };
 
 use crate::{
@@ -53,45 +52,6 @@ impl Notes {
     }
 }
 
-/// Bucket that notes its contents.
-#[derive(Debug)]
-struct Noted(Arc<Bucket>, Notes);
-
-impl Noted {
-    fn around<T>(&self, call: impl FnOnce(&Bucket) -> T) -> T {
-        let before = self.0.inside().files.clone();
-        let answer = call(&self.0);
-        let inside = self.0.inside();
-        let new = inside.files.iter().filter(|(hash, _)| !before.contains_key(hash));
-        new.for_each(|(hash, bytes)| self.1.tell(&format!("there {hash}"), bytes));
-        let gone = before.keys().filter(|hash| !inside.files.contains_key(hash));
-        gone.for_each(|hash| self.1.tell(&format!("gone {hash}"), &[]));
-        answer
-    }
-}
-
-impl Remote for Noted {
-    fn upload(
-        &self,
-        files: &[(BlobHash, PathBuf)],
-        limit: Duration,
-    ) -> Vec<Result<(), RemoteError>> {
-        self.around(|bucket| bucket.upload(files, limit))
-    }
-
-    fn sizes(&self, hashes: &[BlobHash]) -> Vec<Result<Option<u64>, RemoteError>> {
-        self.0.sizes(hashes)
-    }
-
-    fn fetch(&self, hash: &BlobHash, to: &File, size_max: u64) -> Result<bool, RemoteError> {
-        self.0.fetch(hash, to, size_max)
-    }
-
-    fn remove(&self, hashes: &[BlobHash]) -> Result<(), RemoteError> {
-        self.around(|bucket| bucket.remove(hashes))
-    }
-}
-
 /// Log, blobs and open columns of a data folder.
 struct World {
     log: Timeline,
@@ -100,8 +60,8 @@ struct World {
 }
 
 impl World {
-    fn open(data: &Path, remote: &Arc<dyn Remote>) -> World {
-        let (remote, place) = (remote.clone(), "s3://one".to_owned());
+    fn open(data: &Path, bucket: &Arc<Bucket>) -> World {
+        let (remote, place) = (bucket.clone(), "s3://one".to_owned());
         let backing = Backing { remote, place, cache_bytes: 4000 };
         let options =
             TimelineOptions { columns: Some(backing.clone()), file_bytes: 8192, ..small() };
@@ -226,9 +186,13 @@ fn child() {
     };
     let seed = setting("LIFE_SEED").unwrap().parse().unwrap();
     let notes = Notes(Arc::new(File::options().append(true).create(true).open(trace).unwrap()));
-    let bucket = Arc::<Bucket>::default();
-    let remote: Arc<dyn Remote> = Arc::new(Noted(bucket.clone(), notes.clone()));
-    let open = || World::open(Path::new(&root), &remote);
+    let (bucket, sink) = (Arc::<Bucket>::default(), notes.clone());
+    *bucket.told.lock().unwrap() =
+        Some(Box::new(move |hash: &BlobHash, bytes: Option<&[u8]>| match bytes {
+            Some(bytes) => sink.tell(&format!("there {hash}"), bytes),
+            None => sink.tell(&format!("gone {hash}"), &[]),
+        }));
+    let open = || World::open(Path::new(&root), &bucket);
     let (world, random) = (open(), Rng::with_seed(seed));
     let mut life = Life { world: Some(world), notes, random, next_row: 0, jobs: 0 };
     for number in 0..40 {
@@ -326,8 +290,7 @@ fn named(world: &World, event: StreamedEvent) -> (String, BlobHash) {
 fn judge(data: &Path, expected: &Expected) {
     let bucket = Arc::<Bucket>::default();
     bucket.inside().files.extend(expected.bucket.clone());
-    let remote: Arc<dyn Remote> = bucket.clone();
-    let world = World::open(data, &remote);
+    let world = World::open(data, &bucket);
     expected.check(&world);
     (0..20).for_each(|_| world.turn());
     world.sweep();
