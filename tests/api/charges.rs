@@ -17,7 +17,7 @@ const QUOTA: &str = "SERVICE_PRINCIPAL_QUOTA_BYTES";
 const CLIPS: [&str; 4] = ["motion.mp4", "street.mp4", "talk.mp4", "water.webm"];
 
 fn delete(server: &Server, run: &str) {
-    assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
+    server.call("DELETE", &format!("/v1/runs/{run}")).send().assert_ok();
 }
 
 /// Bytes of stills on disk.
@@ -38,8 +38,7 @@ fn let_in(server: &Server, clip: &str) -> String {
             }
             delete(server, &run);
         }
-        let is_for_quota = refused.status == 409 && refused.text.contains("delete runs or uploads");
-        assert!(is_for_quota, "{}", refused.text);
+        assert!(refused.assert_status(409).text.contains("delete runs or uploads"));
         std::thread::sleep(Duration::from_millis(500));
         None
     })
@@ -88,11 +87,11 @@ fn a_keepalive_is_an_event_like_any_other() {
         let server = Setup::new(dir.path()).var(name, &value.to_string()).start();
         let mut replies = (0..100).map(|_| server.post(&path, &json!({})));
         let refused = replies.find(|reply| reply.status != 200).expect("there is an end to it");
-        assert_eq!((refused.status, refused.code().as_str()), (status, code), "{name}");
+        refused.assert_refused(status, code);
         assert!(used(&server) < before + 3000, "{name}: {}", used(&server));
         if name == QUOTA {
-            let stopped = server.post_run(&run, "stop", &json!({}));
-            assert_eq!(stopped.status, 200, "what ends a run is never refused: {}", stopped.text);
+            // What ends a run is never refused.
+            server.post_run(&run, "stop", &json!({})).assert_ok();
         }
     }
 }
@@ -117,12 +116,7 @@ fn answers_that_are_kept_for_their_keys_are_charged() {
     let restarted = used(&server);
     // The framing behind a run's last event is counted with its next one.
     assert!(restarted.abs_diff(after) <= 64, "counted again at start: {restarted}, {after}");
-    let again = server.create_keyed("a");
-    assert_eq!(
-        (again.status, &again.text),
-        (200, &first.text),
-        "what is kept is told past a quota"
-    );
+    assert_eq!(server.create_keyed("a").assert_ok().text, first.text, "told past a quota");
     let infer = json!({ "model": "qwen3-vl-4b", "prompt": "p" });
     let call = server.call("POST", "/v1/infer").header("idempotency-key", "b").json(&infer);
     call.send().assert_refused(409, "conflict");
@@ -147,15 +141,11 @@ fn a_principal_among_others_has_a_share_of_the_disk() {
     let stored = server.get("/v1/limits").json()["limits"]["principal_stored"].clone();
     let number = |name: &str| stored[name].as_u64().expect("a number");
     assert!(number("used") <= number("max") && number("max") < 48 << 20, "{stored}");
-    let bobs = upload(BOB);
-    assert_eq!(bobs.status, 200, "what is left is for others: {}", bobs.text);
+    // What is left is for others.
+    upload(BOB).assert_ok();
     drop(server);
 
-    let server = Setup::temporary().var("SERVICE_API_KEYS", "alice:alice-key-0123456789").start();
-    let limits = server.call("GET", "/v1/limits").key(Some("alice-key-0123456789")).send().json();
-    assert_eq!(
-        limits["limits"]["principal_stored"]["max"],
-        Value::Null,
-        "whoever is alone has all"
-    );
+    let server = Setup::temporary().var("SERVICE_API_KEYS", &format!("alice:{ALICE}")).start();
+    let alone = server.get("/v1/limits").json()["limits"]["principal_stored"]["max"].take();
+    assert_eq!(alone, Value::Null, "whoever is alone has all");
 }

@@ -87,8 +87,7 @@ fn what_models_did_not_say_is_not_listed(server: &Server, run: RunId) {
     let none = server.get(&format!("/v1/runs/{fresh}/interactions")).json();
     assert_eq!(none, json!({"run_id": fresh, "count": 0, "interactions": []}));
     for (path, key) in [(path.clone(), BOB), (path.replace("01", "02"), ALICE)] {
-        let reply = server.call("GET", &path).key(Some(key)).send();
-        assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{path}");
+        server.call("GET", &path).key(Some(key)).send().assert_refused(404, "not_found");
     }
 }
 
