@@ -2,7 +2,7 @@
 //!
 //! The pictures are those of one clip of fixed bytes, in other containers and by other ways: of all sources but the
 //! first the lines are shown that the first has not. `UPDATE_GOLDEN=1` writes the files anew; the diff is for a person
-//! to read.
+//! to read. Backends that decode and measure change none of them.
 
 use std::{collections::HashSet, fmt::Write, fs, path::Path};
 
@@ -24,6 +24,7 @@ use crate::{
         host::{Answer, Certificate, Host},
         is_of_frames,
         model::{self, Model},
+        skip, this_test,
         whip::{Publication, sightline},
     },
 };
@@ -300,4 +301,31 @@ fn live_video_leaves_what_the_golden_file_says() {
         }
     }
     check("live.txt", &found);
+}
+
+#[test]
+fn a_clip_gives_the_same_events_field_by_field_whatever_decodes_and_measures_it() {
+    let start =
+        |variable: &str, backend: &str| Setup::temporary().clips().var(variable, backend).start();
+    let backend = |server: &Server, of: &str| server.get("/v1/models").json()[of].take();
+    let events = |server: &Server| recorded(server, &json!({"source_uri": "motion.mp4"}));
+    let on_cpu = start("SERVICE_GATE_BACKEND", "cpu");
+    assert_eq!(backend(&on_cpu, "gate")["backend"], "cpu");
+    let expected = events(&on_cpu);
+    if Path::new("/usr/share/vulkan/icd.d").is_dir() {
+        let on_adapter = start("SERVICE_GATE_BACKEND", "wgpu");
+        let named = backend(&on_adapter, "gate");
+        assert_eq!(named["backend"], "wgpu");
+        assert!(named["measurer"].to_string().starts_with("\"wgpu:"), "{named}");
+        assert_eq!(events(&on_adapter), expected);
+        let lost = on_adapter.metric("service_gate_devices_lost_total");
+        assert_eq!(lost, 0.0, "nothing was given up");
+    } else {
+        skip(&this_test(), "there is no Vulkan driver");
+    }
+    let external = start("SERVICE_DECODE_BACKEND", "ffmpeg-cli");
+    assert_eq!(backend(&external, "decode")["backend"], "ffmpeg-cli");
+    let decoded = events(&external);
+    assert_eq!(decoded.matches("ffmpeg-cli:h264").count(), 1, "{decoded}");
+    assert_eq!(decoded.replace("ffmpeg-cli:h264", "software:h264"), expected);
 }

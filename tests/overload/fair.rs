@@ -24,7 +24,7 @@ const KEPT: f64 = 0.9;
 fn the_flood_of_one_principal_costs_another_little() {
     let world = World::start();
     let (steady, mut rows, mut shares) = (world.tenant(STEADY), Vec::new(), Vec::new());
-    // The queue of jobs takes seconds of the processor to drain: in short tests/api/fair.rs has them.
+    // The queue of jobs takes seconds of the processor to drain: in short tests/api/charges.rs has them.
     let kinds = Kind::ALL.into_iter().zip(FLOODS);
     for (kind, key) in kinds.filter(|(kind, _)| *kind != Kind::Job || sized(false, true)) {
         let flooding = world.tenant(key);
