@@ -9,7 +9,6 @@ use std::{
 };
 
 use media::RunId;
-use serde_json::json;
 
 use crate::support::{ALICE, BOB, Server, Setup, eventually, seed, wait_until};
 
@@ -204,16 +203,10 @@ fn windows_of_zero_hold_answers_and_nobody_else(server: &Server) {
 #[test]
 fn requests_that_do_not_end_have_a_bound_after_which_their_owner_is_refused() {
     let server = Setup::temporary().start();
-    let head = "host: a\r\ncontent-type: application/json\r\ncontent-length: 2097152\r\n";
-    let head = format!("POST /v1/search HTTP/1.1\r\n{head}x-api-key: {ALICE}\r\n\r\n");
-    let question = json!({"query": "van"});
-    let ask = |key| server.call("POST", "/v1/search").key(Some(key)).json(&question).send();
-    let mut unfinished = Vec::new();
-    for _ in 0..32 {
-        let mut stream = TcpStream::connect(server.addr()).expect("accepted");
-        stream.write_all(head.as_bytes()).expect("sent");
-        unfinished.push(stream);
-    }
+    let search = || server.call("POST", "/v1/search").header("content-type", "application/json");
+    let ask = |key| search().key(Some(key)).body(r#"{"query": "van"}"#).send();
+    let unfinished: Vec<TcpStream> =
+        (0..32).map(|_| search().header("content-length", "2097152").begin()).collect();
     wait_until("a refusal", || ask(ALICE).status == 429);
     assert_eq!(ask(BOB).status, 200, "another principal is not held up");
     drop(unfinished);

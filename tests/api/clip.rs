@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{Read, Write},
+    io::Read,
     net::TcpStream,
     path::{Path, PathBuf},
     process::Command,
@@ -12,7 +12,7 @@ use std::{
 use clips::rendered;
 use serde_json::json;
 
-use crate::support::{ALICE, BOB, Reply, Server, Setup, wait_until};
+use crate::support::{BOB, Reply, Server, Setup, wait_until};
 
 const SOUND: &str = "-f lavfi -i testsrc2=size=320x180:rate=30:duration=6 -f lavfi -i sine=duration=6 -pix_fmt yuv420p";
 const KINDS: [(&str, &str, &str); 3] = [
@@ -172,10 +172,7 @@ fn ranges_and_owners_are_looked_at_as_those_of_a_source() {
 
 /// Asks for a clip and takes its first bytes.
 fn begin(server: &Server, path: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(server.addr()).expect("connects");
-    let key = server.key(ALICE);
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: {}\r\nx-api-key: {key}\r\n\r\n", server.addr())
-        .expect("sent");
+    let mut stream = server.call("GET", path).begin();
     let mut status = [0; 12];
     stream.read_exact(&mut status).expect("an answer");
     assert_eq!(&status, b"HTTP/1.1 200");

@@ -1,8 +1,6 @@
 //! `Idempotency-Key` over HTTP: sent twice, done once, also across crashes and lost callers.
 
-use std::{
-    collections::HashMap, io::Write, net::TcpStream, path::Path, sync::mpsc, time::Duration,
-};
+use std::{collections::HashMap, path::Path, sync::mpsc, time::Duration};
 
 use scripted_model::Step;
 use serde_json::{Value, json};
@@ -163,15 +161,8 @@ fn a_caller_that_goes_away_finds_its_answer_later() {
     let run = server.create_run();
     let path = format!("/v1/runs/{run}/ingest");
     let body = json!({"source_uri": "street.mp4"});
-    let (text, key) = (body.to_string(), server.key(ALICE));
-    let mut stream = TcpStream::connect(server.addr()).expect("connected");
-    write!(
-        stream,
-        "POST {path} HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\nidempotency-key: k\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n{text}",
-        text.len()
-    )
-    .expect("sent");
+    let call = server.call("POST", &path).header("idempotency-key", "k");
+    let stream = call.json(&body).begin();
     let busy = || server.get(&format!("/v1/runs/{run}/state")).json()["progress"].is_object();
     let is_over = || server.kinds(&run).contains(&"frames_decoded".to_owned());
     wait_until("an ingest begins", || busy() || is_over());

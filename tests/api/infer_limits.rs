@@ -2,8 +2,6 @@
 //! them alone.
 
 use std::{
-    io::Write,
-    net::TcpStream,
     thread,
     time::{Duration, Instant},
 };
@@ -108,17 +106,7 @@ fn one_place_of_a_principal_is_waited_for_and_comes_back() {
 }
 
 fn a_caller_that_goes_away_takes_its_question_back(model: &Model, server: &Server) {
-    let body = hanging(120_000).to_string();
-    let head = format!(
-        "POST /v1/infer HTTP/1.1\r\nhost: x\r\nx-api-key: {ALICE}\r\ncontent-type: \
-         application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    );
-    let send = || {
-        let mut stream = TcpStream::connect(server.addr()).expect("connected");
-        stream.write_all(head.as_bytes()).expect("sent");
-        stream
-    };
+    let send = || server.call("POST", "/v1/infer").json(&hanging(120_000)).begin();
     let first = send();
     until(server, IN_FLIGHT, 1.0);
     wait_until("it is asked", || model.server.seen().len() == 1);

@@ -1,5 +1,7 @@
 //! A request to a [`Server`], put together field by field.
 
+use std::{io::Write, net::TcpStream};
+
 use reqwest::blocking::{Body, Response};
 use serde_json::Value;
 
@@ -53,6 +55,22 @@ impl<'a> Call<'a> {
     /// Sends it; panics when no answer comes.
     pub fn send(self) -> Reply {
         self.try_send().expect("an answer")
+    }
+
+    /// Sends it on a connection of its own, which is returned before its answer.
+    pub fn begin(self) -> TcpStream {
+        let body = self.body.as_ref().and_then(Body::as_bytes).unwrap_or_default();
+        let key = self.key.map(|key| ("x-api-key".to_owned(), self.server.key(key)));
+        let mut fields: Vec<_> = self.headers.into_iter().chain(key).collect();
+        if !fields.iter().any(|(name, _)| name == "content-length") {
+            fields.push(("content-length".to_owned(), body.len().to_string()));
+        }
+        let fields: String =
+            fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head = format!("{} {} HTTP/1.1\r\nhost: a\r\n{fields}\r\n", self.method, self.path);
+        let mut stream = TcpStream::connect(self.server.addr()).expect("accepted");
+        stream.write_all(&[head.as_bytes(), body].concat()).expect("sent");
+        stream
     }
 
     pub fn try_send(self) -> reqwest::Result<Reply> {
