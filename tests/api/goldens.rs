@@ -136,7 +136,7 @@ fn make(root: &Path) {
 }
 
 #[test]
-fn every_kind_of_source_leaves_the_events_of_the_golden_file() {
+fn every_kind_of_source_and_a_reasoning_leave_the_events_of_the_golden_files() {
     let dir = tempfile::tempdir().expect("a directory");
     let (root, certificate) = (dir.path().join("root"), Certificate::new());
     make(&root);
@@ -150,7 +150,9 @@ fn every_kind_of_source_leaves_the_events_of_the_golden_file() {
     );
     let camera = Camera::start("none", &[media]);
     let secure = certificate.before(camera.port);
-    let server = setup(&certificate).var("SERVICE_ALLOW_REMOTE_HLS", "true");
+    let scripted = Model::start(|_| Step::chat(&finding("delivery", 0.9)));
+    scripted.server.answer_probes(model::list(&[MODEL]));
+    let server = scripted.behind(setup(&certificate)).var("SERVICE_ALLOW_REMOTE_HLS", "true");
     let server = server.root(&root).start();
     let uploaded = upload(&server, "sent.mp4", &fs::read(root.join("clip.mp4")).expect("made"));
 
@@ -178,29 +180,21 @@ fn every_kind_of_source_leaves_the_events_of_the_golden_file() {
         }
     }
     check("sources.txt", &found);
+    a_reasoning_asks_and_leaves_what_the_golden_file_says(&server, &scripted);
 }
 
-#[test]
-fn a_reasoning_asks_and_leaves_what_the_golden_file_says() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let root = dir.path().join("root");
-    make(&root);
-    let scripted = Model::start(|_| Step::chat(&finding("delivery", 0.9)));
-    scripted.server.answer_probes(model::list(&[MODEL]));
-    let server = scripted.behind(Setup::new(dir.path()).root(&root)).start();
+fn a_reasoning_asks_and_leaves_what_the_golden_file_says(server: &Server, scripted: &Model) {
     let run = server.create_run();
     let body = json!({"source_uri": "clip.mp4", "model": MODEL, "max_frames": 90,
         "semantic_prompt": "Where is the van?"});
     server.post_run(&run, "reason", &body).assert_ok();
     // Models answer in any order; what they are told of is in the order of the video.
-    let mut lines: Vec<String> = told(&server, &run).lines().map(str::to_owned).collect();
-    lines.sort();
-    let mut asked: Vec<String> = scripted
-        .server
-        .seen()
-        .iter()
-        .map(|seen| brief(&seen.json()["messages"]).to_string())
-        .collect();
+    let events = told(server, &run);
+    let mut lines: Vec<&str> = events.lines().collect();
+    lines.sort_unstable();
+    let seen = scripted.server.seen();
+    let asked = seen.iter().map(|seen| brief(&seen.json()["messages"]).to_string());
+    let mut asked: Vec<String> = asked.collect();
     asked.sort();
     check("reason.txt", &(lines.join("\n") + "\n# questions\n" + &asked.join("\n") + "\n"));
 }
