@@ -115,10 +115,8 @@ fn check_that_bob_sees_nothing(server: &Server, path: &str, name: &str) {
     assert_eq!((listed.status, &listed.json()["files"]), (200, &json!([])));
 }
 
-#[test]
-fn what_is_no_media_file_is_refused_and_leaves_nothing() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let server = Setup::new(dir.path()).start();
+/// What is no media file is refused and leaves nothing.
+fn check_refused(server: &Server, dir: &Path) {
     let clip = clip_bytes("motion.mp4");
     let named = "name=\"file\"; filename=\"a.mp4\"";
     let hls = b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\nfile:///etc/passwd\n";
@@ -140,12 +138,12 @@ fn what_is_no_media_file_is_refused_and_leaves_nothing() {
         ("huge other field", form(&[part("name=\"x\"", &vec![0; 3 << 20])]), 400, "more than"),
     ];
     for (name, body, status, expected) in rows {
-        let reply = send(&server, body);
+        let reply = send(server, body);
         assert_eq!(reply.status, status, "{name}: {}", reply.text);
         assert!(reply.text.contains(expected), "{name}: {}", reply.text);
         let fields: &[&str] = if status == 422 { &["file"] } else { &[] };
         assert_eq!(reply.fields(), fields, "{name}: {}", reply.text);
-        assert_eq!(stored(dir.path()), Vec::<PathBuf>::new(), "{name}");
+        assert_eq!(stored(dir), Vec::<PathBuf>::new(), "{name}");
     }
     for (kind, status) in [("application/json", 415), ("multipart/form-data", 400), ("", 415)] {
         let mut call = server.call("POST", "/v1/upload").body(file_form("a.mp4", &clip));
@@ -159,9 +157,10 @@ fn what_is_no_media_file_is_refused_and_leaves_nothing() {
     let packed = call.header("content-encoding", "gzip").body(file_form("a.mp4", &clip)).send();
     assert_eq!((packed.status, packed.code().as_str()), (415, ""), "{}", packed.text);
     let fields_around = [part("name=\"note\"", b"hi"), part(named, &clip), part("name=\"z\"", b"")];
-    let reply = send(&server, form(&fields_around));
+    let reply = send(server, form(&fields_around));
     assert_eq!(reply.status, 200, "other fields are passed over: {}", reply.text);
-    assert_eq!(stored(dir.path()).len(), 1);
+    assert_eq!(stored(dir).len(), 1);
+    server.call("DELETE", reply.header("location")).send().assert_ok();
 }
 
 /// A WAVE file: a container that is known, and no video.
@@ -240,10 +239,11 @@ pub fn wait_for_files(dir: &Path, count: usize) {
 }
 
 #[test]
-fn a_client_that_goes_away_and_a_server_that_dies_leave_nothing() {
+fn what_is_refused_a_client_that_goes_away_and_a_server_that_dies_leave_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let setup = Setup::new(dir.path());
     let mut server = setup.start();
+    check_refused(&server, dir.path());
     for sent in [0, 100, 600 << 10] {
         let stream = half_an_upload(&server, ALICE, "", &vec![7; sent]);
         wait_for_files(dir.path(), 1);
