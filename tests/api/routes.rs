@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::uploads::file_form,
-    support::{Reply, Server, Setup, clips, shared},
+    support::{Reply, Server, Setup, assert_has, clips, shared},
 };
 use book::Book;
 
@@ -113,7 +113,7 @@ fn every_documented_status_of_every_route_is_shown() {
     assert_eq!(book.missing(shown_elsewhere), Vec::<String>::new(), "documented, and not shown");
 }
 
-/// Statuses of each route in ordinary use, by the contract's tables.
+/// Statuses of each route in ordinary use, by the contract's tables; `limits.rs` has values out of bounds.
 fn ordinary(server: &Server, book: &mut Book) {
     let (live, ended, deleted) = (server.create_run(), server.create_run(), server.create_run());
     assert_eq!(server.post_run(&ended, "stop", &json!({})).status, 200);
@@ -129,18 +129,15 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("GET", "/v1/limits".into(), Value::Null, 200),
         ("GET", "/v1/doctor".into(), Value::Null, 200),
         ("GET", "/v1/stats?minutes=5".into(), Value::Null, 200),
-        ("GET", "/v1/stats?minutes=61".into(), Value::Null, 422),
         ("GET", "/v1/models".into(), Value::Null, 200),
         ("GET", "/v1/openapi.json".into(), Value::Null, 200),
         ("GET", "/v1/metrics".into(), Value::Null, 200),
         ("GET", "/v1/files".into(), Value::Null, 200),
         ("GET", "/v1/feedback".into(), Value::Null, 500),
-        ("GET", "/v1/fleet/runs?limit=0".into(), Value::Null, 422),
         ("POST", "/v1/fleet/search".into(), json!({"query": " "}), 422),
         ("POST", format!("/v1/runs/{live}/feedback"), json!({"rating": 1, "category": "c"}), 500),
         ("POST", "/v1/runs".into(), json!({}), 200),
         ("POST", "/v1/runs".into(), detailed, 200),
-        ("POST", "/v1/runs".into(), json!({"mode": "fast"}), 422),
         ("POST", "/v1/runs".into(), json!({"model": "gpt-0"}), 422),
         ("POST", "/v1/runs".into(), json!([]), 422),
         ("PATCH", format!("/v1/runs/{live}"), json!({"label": "gate 3"}), 200),
@@ -148,45 +145,33 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("PATCH", format!("/v1/runs/{live}"), json!({}), 422),
         ("GET", "/v1/runs?status=pending&limit=1".into(), Value::Null, 200),
         ("GET", "/v1/runs?include=summary".into(), Value::Null, 200),
-        ("GET", "/v1/runs?include=all".into(), Value::Null, 422),
-        ("GET", "/v1/runs?status=gone".into(), Value::Null, 422),
         ("GET", "/v1/runs?cursor=zzz".into(), Value::Null, 422),
         ("GET", format!("/v1/runs/{live}"), Value::Null, 200),
         ("GET", format!("/v1/runs/{ended}"), Value::Null, 200),
         ("GET", format!("/v1/runs/{deleted}"), Value::Null, 404),
-        ("GET", format!("/v1/runs/{MISSING}"), Value::Null, 404),
         ("GET", "/v1/runs/nonsense".into(), Value::Null, 422),
         ("DELETE", format!("/v1/runs/{spare}"), Value::Null, 200),
         ("DELETE", format!("/v1/runs/{deleted}"), Value::Null, 404),
-        ("DELETE", format!("/v1/runs/{MISSING}"), Value::Null, 404),
         ("GET", format!("/v1/runs/{ended}/state"), Value::Null, 200),
         ("GET", format!("/v1/runs/{deleted}/state"), Value::Null, 404),
         ("POST", format!("/v1/runs/{live}/keepalive"), Value::Null, 200),
         ("POST", format!("/v1/runs/{ended}/keepalive"), Value::Null, 409),
         ("POST", format!("/v1/runs/{ended}/stop"), Value::Null, 409),
-        ("POST", format!("/v1/runs/{MISSING}/stop"), Value::Null, 404),
         ("POST", format!("/v1/runs/{done}/finish"), Value::Null, 200),
         ("POST", format!("/v1/runs/{ended}/finish"), Value::Null, 409),
         ("POST", format!("/v1/runs/{live}/ingest"), json!({"source_uri": "no.mp4"}), 422),
         ("POST", format!("/v1/runs/{live}/ingest"), json!({}), 422),
-        ("POST", format!("/v1/runs/{MISSING}/ingest"), json!({"source_uri": "no.mp4"}), 404),
         ("POST", format!("/v1/runs/{live}/analyze"), json!({"model": "qwen3-vl-8b"}), 422),
         ("POST", format!("/v1/runs/{live}/reason"), missing, 422),
-        ("POST", format!("/v1/runs/{MISSING}/reason"), json!({}), 404),
         ("POST", format!("/v1/runs/{ended}/reason"), json!({}), 409),
         ("POST", format!("/v1/runs/{live}/analyze"), frames.clone(), 200),
         ("POST", format!("/v1/runs/{ended}/analyze"), frames, 409),
         ("GET", format!("/v1/runs/{live}/events?limit=1&from_seq=0&index=x"), Value::Null, 200),
-        ("GET", format!("/v1/runs/{live}/events?limit=x"), Value::Null, 422),
         ("GET", format!("/v1/runs/{deleted}/events"), Value::Null, 404),
         ("GET", format!("/v1/runs/{live}/markers?{exact}"), Value::Null, 200),
-        ("GET", format!("/v1/runs/{live}/markers?status=sure"), Value::Null, 422),
-        ("GET", format!("/v1/runs/{live}/markers?from_frame=-1"), Value::Null, 422),
         ("GET", format!("/v1/runs/{live}/interactions?index=x&limit=1"), Value::Null, 200),
-        ("GET", format!("/v1/runs/{live}/interactions?limit=0"), Value::Null, 422),
         ("GET", format!("/v1/runs/{live}/activity"), Value::Null, 200),
         ("GET", format!("/v1/runs/{live}/signals?max_points=2"), Value::Null, 200),
-        ("GET", format!("/v1/runs/{live}/signals?max_points=1"), Value::Null, 422),
         ("GET", format!("/v1/runs/{live}/clip?from_ms=1&to_ms=1"), Value::Null, 422),
         ("GET", format!("/v1/runs/{live}/clip?from_ms=0&to_ms=1"), Value::Null, 404),
         ("GET", format!("/v1/runs/{live}/frames/0"), Value::Null, 404),
@@ -197,7 +182,6 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("GET", format!("/v1/runs/{live}/keyframes/{HASH}"), Value::Null, 404),
         ("GET", format!("/v1/runs/{live}/keyframes/xyz"), Value::Null, 422),
         ("POST", "/v1/query".into(), json!({"run_id": live, "kind": "run_created"}), 200),
-        ("POST", "/v1/query".into(), json!({"run_id": live, "kind": "no_such"}), 422),
         ("POST", "/v1/query".into(), json!({"run_id": deleted}), 404),
         ("POST", "/v1/query".into(), json!({"run_id": "nonsense"}), 422),
         ("POST", "/v1/query".into(), json!({}), 422),
@@ -210,7 +194,6 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("POST", "/v1/infer".into(), question(Some(MISSING)), 404),
         ("POST", "/v1/infer".into(), question(Some(&ended)), 409),
         ("POST", "/v1/infer/batch".into(), json!({"requests": [question(None)]}), 500),
-        ("POST", "/v1/infer/batch".into(), json!({"requests": []}), 422),
     ];
     for (method, path, body, status) in rows {
         let call = server.call(method, &path);
@@ -512,9 +495,7 @@ fn a_run_record_has_the_fields_of_the_contract() {
         "run_id": run, "label": null, "status": "pending", "mode": "efficiency", "model": "qwen3-vl-4b",
         "source_uri": null, "source": null, "session_id": null, "tenant_id": "acme",
     });
-    for (field, value) in expected.as_object().expect("an object") {
-        assert_eq!(&record[field], value, "{field}");
-    }
+    assert_has(&record, &expected);
     for field in ["created_at", "updated_at", "expires_at"] {
         let text = record[field].as_str().expect("a time");
         assert!(text.len() == 24 && text.ends_with('Z'), "{field}: {text}");

@@ -3,7 +3,6 @@
 
 use std::{
     io::{BufRead, BufReader},
-    path::Path,
     process::{Command, Stdio},
 };
 
@@ -25,46 +24,10 @@ fn text<'a>(payload: &'a Value, field: &str) -> &'a str {
     payload[field].as_str().unwrap_or_default()
 }
 
-#[test]
-fn a_picture_that_shows_nothing_new_is_given_the_last_description() {
-    let Some(sightline) = sightline() else { return };
-    let Some(library) = onnx_runtime::runtime(&this_test()) else { return };
-    let library = library.to_str().expect("UTF-8");
-    let embedding =
-        [("SERVICE_NOVELTY_MODEL_PATH", "built-in"), ("SERVICE_ONNXRUNTIME_PATH", library)];
-    repeats_what_is_known(&sightline, &embedding);
-}
-
-/// The same by a process of its own, over TCP.
-#[test]
-fn a_sidecar_tells_what_shows_nothing_new() {
-    let Some(sightline) = sightline() else { return };
-    let Some(library) = onnx_runtime::runtime(&this_test()) else { return };
-    let mut command = Command::new(&sightline);
-    command.args(["embed-server", "--listen", "127.0.0.1:0", "--onnxruntime"]).arg(library);
-    let mut sidecar = Running(command.stderr(Stdio::piped()).spawn().expect("it starts"));
-    let mut said = BufReader::new(sidecar.0.stderr.take().expect("piped"));
-    let mut line = String::new();
-    said.read_line(&mut line).expect("it speaks");
-    let address = line.strip_prefix("listening on ").and_then(|line| line.split_once(": "));
-    let (address, _) = address.unwrap_or_else(|| panic!("{line}"));
-    repeats_what_is_known(&sightline, &[("SERVICE_NOVELTY_EMBEDDING_ADDR", address)]);
-}
-
-/// Publishes a scene that stands still and another one to a server that embeds as `embedding` says.
-fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
-    let model = Model::start(|seen| {
-        says(&format!("the painted wall is that of scene {}", scenes(seen)), 0.9)
-    });
-    let setup = model.behind(Setup::temporary()).var("SERVICE_GATE_KEEPALIVE_FRAMES", "5");
-    let server =
-        embedding.iter().fold(setup, |setup, (name, value)| setup.var(name, value)).start();
-    let file = clip::scenes("AAAB", 1);
-    let (run, _) = Publication::start(sightline, &server, &file, &json!({}), &[]).finish();
-    let told: Vec<Value> =
-        server.events(&run).into_iter().filter(|event| event["kind"] == "vlm").collect();
+/// Findings that a model was asked for, and how many repeat the one before them, which each must do as it was.
+fn described(told: &[Value]) -> (Vec<&Value>, u32) {
     let (mut described, mut reused): (Vec<&Value>, u32) = (Vec::new(), 0);
-    for event in &told {
+    for event in told {
         let payload = &event["payload"];
         if payload["reused_from_seq"].is_null() {
             assert_eq!(payload["provider"], "vllm", "{payload}");
@@ -83,6 +46,33 @@ fn repeats_what_is_known(sightline: &Path, embedding: &[(&str, &str)]) {
         let since = |event: &Value| event["pts_ms"].as_i64().expect("a time");
         assert!(since(payload) - since(&last["payload"]) <= 2000, "{payload}");
     }
+    (described, reused)
+}
+
+/// A sidecar tells what is new; `api/reason_stills.rs` has an embedder of the server's own.
+#[test]
+fn a_picture_that_shows_nothing_new_is_given_the_last_description() {
+    let Some(sightline) = sightline() else { return };
+    let Some(library) = onnx_runtime::runtime(&this_test()) else { return };
+    let mut command = Command::new(&sightline);
+    command.args(["embed-server", "--listen", "127.0.0.1:0", "--onnxruntime"]).arg(library);
+    let mut sidecar = Running(command.stderr(Stdio::piped()).spawn().expect("it starts"));
+    let mut said = BufReader::new(sidecar.0.stderr.take().expect("piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("it speaks");
+    let address = line.strip_prefix("listening on ").and_then(|line| line.split_once(": "));
+    let (address, _) = address.unwrap_or_else(|| panic!("{line}"));
+    let model = Model::start(|seen| {
+        says(&format!("the painted wall is that of scene {}", scenes(seen)), 0.9)
+    });
+    let setup = model.behind(Setup::temporary()).var("SERVICE_NOVELTY_EMBEDDING_ADDR", address);
+    let server = setup.var("SERVICE_GATE_KEEPALIVE_FRAMES", "5").start();
+    // A scene that stands still, and another one.
+    let file = clip::scenes("AAAB", 1);
+    let (run, _) = Publication::start(&sightline, &server, &file, &json!({}), &[]).finish();
+    let told: Vec<Value> =
+        server.events(&run).into_iter().filter(|event| event["kind"] == "vlm").collect();
+    let (described, reused) = described(&told);
     let stills = server.payloads(&run, "keyframe_stored").len();
     let shed = server.metric("service_live_shed_total{what=\"keyframes\"}");
     let all = told.len() as f64 + shed;
