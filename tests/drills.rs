@@ -1,4 +1,4 @@
-//! The runbooks as drills: a real server's folder is copied back, copied while it runs, filled, damaged, robbed of a still, brought from
+//! The runbooks as drills: a real server's folder is copied back, copied while it runs, damaged, robbed of a still, brought from
 //! an older format and from a newer one, and what the runbook says is done by the command line and seen to help.
 
 mod folders;
@@ -17,7 +17,7 @@ use std::{
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{ALICE, Server, Setup, can_mount, copy, wait_until, whip::sightline};
+use crate::support::{Server, Setup, copy, whip::sightline};
 
 /// A folder with the data of a server that has recorded a clip, the server ended.
 struct Site {
@@ -189,46 +189,6 @@ fn a_copy_made_while_the_server_runs_has_all_that_was_acknowledged() {
     assert!(last.1.requests.len() > 50 && !last.1.stills.is_empty(), "the load was no load");
     let again = Command::new(&sightline).arg("backup").arg(site.data()).arg(&last.0).output();
     assert!(!again.expect("it runs").status.success(), "nothing is copied over");
-}
-
-#[test]
-fn a_full_disk_is_named_and_what_the_runbook_frees_lets_work_in_again() {
-    const RESERVE_MIB: u64 = 16;
-    let Some(sightline) = sightline() else { return };
-    if !can_mount() {
-        return;
-    }
-    let dir = tempfile::tempdir().expect("a directory");
-    let setup = Setup::new(dir.path()).clips().on_disk(96);
-    let setup = setup.var("SERVICE_PRINCIPAL_QUOTA_BYTES", &(1_u64 << 40).to_string());
-    let server = setup.var("SERVICE_DISK_RESERVE_MIB", &RESERVE_MIB.to_string()).start();
-    let runs: Vec<String> = (0..4).map(|_| server.create_run()).collect();
-    for run in &runs {
-        server.post_run(run, "ingest", &json!({ "source_uri": "motion.mp4" })).assert_ok();
-    }
-    let disk = server.sees(&dir.path().join("data"));
-    let stat = rustix::fs::statvfs(&disk).expect("there");
-    let over = stat.f_bavail * stat.f_frsize - (RESERVE_MIB << 20);
-    fs::write(disk.join("ballast"), vec![1; over as usize + 4096]).expect("written");
-    let refused = || {
-        let reply = server.post("/v1/runs", &json!({}));
-        assert!([200, 503].contains(&reply.status), "{}", reply.text);
-        reply.status == 503
-    };
-    wait_until("no new work is taken", refused);
-    let cli = |arguments: &[&str]| {
-        let mut command = Command::new(&sightline);
-        let base = format!("http://{}", server.addr());
-        command.args(arguments).env("SIGHTLINE_SERVER", base).env("SIGHTLINE_API_KEY", ALICE);
-        command.output().expect("it runs")
-    };
-    let doctor = cli(&["doctor"]);
-    assert!(said(&doctor).contains("reserve"), "{}", said(&doctor));
-    for run in &runs {
-        let deleted = cli(&["runs", "delete", run]);
-        assert!(deleted.status.success(), "{}", said(&deleted));
-    }
-    wait_until("there is room again", || !refused());
 }
 
 #[test]
