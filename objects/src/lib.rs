@@ -45,14 +45,12 @@ pub type Observe = Arc<dyn Fn(Operation, Result<(), RemoteFault>, Duration) + Se
 media::named! {
     /// Kinds of calls to an object store.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    #[allow(missing_docs, reason = "the text of each says it")]
     pub enum Operation {
         /// Uploads a file, in one request or in parts, and reads it back if due.
         Upload = "upload",
-        /// Gets the size of a file.
         Size = "size",
-        /// Fetches a file.
         Fetch = "fetch",
-        /// Removes files.
         Remove = "remove",
         /// Claims a prefix, or lists the files that are there.
         Claim = "claim",

@@ -26,17 +26,14 @@ const VARIABLES: [&str; 12] = [
 
 /// Reason that an object store cannot be set up.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the message of each says it")]
 pub enum SetupError {
-    /// The place is malformed.
     #[error("s3://bucket or s3://bucket/prefix: {0}")]
     Place(&'static str),
-    /// The endpoint is malformed.
     #[error("must be an http:// or https:// URL: {0}")]
     Endpoint(&'static str),
-    /// The name of this server is not allowed in an object store.
     #[error("the name of a server in an object store {0}")]
     Name(&'static str),
-    /// No credentials are set.
     #[error(
         "needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY \
          (and AWS_SESSION_TOKEN if they are temporary), or AWS_WEB_IDENTITY_TOKEN_FILE and \
@@ -44,13 +41,10 @@ pub enum SetupError {
          AWS_CONTAINER_CREDENTIALS_FULL_URI and AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE; {0}"
     )]
     Credentials(&'static str),
-    /// The HTTP client could not be created with the TLS configuration.
     #[error("no HTTP client can be made for the object store: {0}")]
     Client(#[source] reqwest::Error),
-    /// The thread of the client could not be started.
     #[error("cannot start a thread for the object store: {0}")]
     Thread(#[source] std::io::Error),
-    /// The client of the object store could not be created.
     #[error("no client can be made for the object store: {0}")]
     Store(#[source] object_store::Error),
 }

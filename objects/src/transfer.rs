@@ -112,7 +112,6 @@ impl Store {
         Err(RemoteError { fault: RemoteFault::NotKept, detail })
     }
 
-    /// Returns the hash of the object at `key`.
     async fn digest(&self, key: &Path) -> object_store::Result<BlobHash> {
         let mut stream = self.s3.get(key).await?.into_stream();
         let mut digest = Sha256::new();

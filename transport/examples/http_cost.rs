@@ -283,7 +283,6 @@ fn median(figures: &mut [f64]) -> f64 {
 
 enum Task {
     Small,
-    /// Uploads a form.
     Upload(Bytes),
     /// Downloads the file at a path.
     Download(String),

@@ -65,7 +65,6 @@ impl ConnectionActivity {
         self.started.load(Relaxed)
     }
 
-    /// Returns true while a request is in progress.
     pub(crate) fn is_busy(&self) -> bool {
         self.in_flight.load(Relaxed) > 0
     }
@@ -121,7 +120,6 @@ impl ConnectionActivity {
 pub(crate) struct RequestGuard(Arc<ConnectionActivity>);
 
 impl RequestGuard {
-    /// Returns the activity of the connection.
     pub(crate) fn activity(&self) -> &Arc<ConnectionActivity> {
         &self.0
     }

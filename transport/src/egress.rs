@@ -31,7 +31,6 @@ use crate::tls::{self, TrustAnchors, TrustError};
 
 /// Most concurrent name lookups.
 const LOOKUPS_MAX: usize = 32;
-/// Value of the `User-Agent` header.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("sightline/", env!("CARGO_PKG_VERSION")));
 

@@ -9,7 +9,6 @@ pub type ExtraHeaders = fn() -> HeaderMap;
 /// Content type of every refusal.
 pub(crate) const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// Creates a refusal as a response.
 pub(crate) fn response(
     status: StatusCode,
     text: &'static str,

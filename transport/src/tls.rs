@@ -159,7 +159,6 @@ mod tests {
         }
     }
 
-    /// Returns true if a client with `trust` accepts a server with `certificate`.
     fn is_believed(trust: TrustAnchors, certificate: &rcgen::CertifiedKey<rcgen::KeyPair>) -> bool {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let key = certificate.signing_key.serialize_der().try_into().expect("a key");

@@ -148,7 +148,6 @@ impl Line {
 }
 
 impl Framing {
-    /// Reads a header line.
     fn note(&mut self, line: &[u8], is_whole: bool) {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { return };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());

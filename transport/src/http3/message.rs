@@ -4,7 +4,6 @@
 
 use http::{HeaderMap, Request, header};
 
-/// Reason that a request is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum MalformedRequest {
     /// The content-length is not one number (RFC 9110 8.6).

@@ -55,7 +55,6 @@ pub(super) enum UnitKind {
 pub(super) enum PayloadPart {
     /// No part of a picture, only accompanying data.
     Nothing,
-    /// Beginning of a picture.
     Beginning,
     /// Part at an unknown position in the picture.
     Some,

@@ -134,7 +134,6 @@ fn servable(section: &MediaSection, number: u8) -> Option<Codec> {
     }
 }
 
-/// Returns the payload type of the RTX stream of `number`.
 fn rtx(section: &MediaSection, number: u8) -> Option<u8> {
     section.attributes.rtpmaps.iter().find_map(|(candidate, encoding)| {
         let is_rtx = encoding.eq_ignore_ascii_case("rtx/90000")

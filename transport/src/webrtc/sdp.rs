@@ -109,7 +109,6 @@ impl MediaSection {
         find(&self.attributes.fmtps, payload_type)
     }
 
-    /// Returns true if a feedback message is offered for a payload type.
     pub(super) fn has_feedback(&self, payload_type: u8, message: &str) -> bool {
         self.attributes
             .feedbacks

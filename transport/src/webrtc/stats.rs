@@ -14,36 +14,30 @@ media::named! {
     /// Reason for dropping a datagram or its content.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[repr(usize)]
+    #[allow(missing_docs, reason = "the text of each says it")]
     pub enum DropReason {
         /// The first byte belongs to no protocol of RFC 7983.
         Unrecognised = "unrecognised",
         /// Not STUN, and from an address that no session has learned.
         UnknownSource = "unknown_source",
-        /// STUN that violates RFC 8489.
         StunMalformed = "stun_malformed",
-        /// STUN request for an unknown user.
         StunUnknownUser = "stun_unknown_user",
-        /// STUN request not signed with the session's password.
         StunUnauthenticated = "stun_unauthenticated",
         /// STUN from a source that exceeded its limit of unauthenticated requests.
         StunLimited = "stun_limited",
         /// DTLS beyond the rate limit of a handshake.
         DtlsLimited = "dtls_limited",
-        /// Malformed DTLS.
         DtlsMalformed = "dtls_malformed",
         /// SRTP or SRTCP before the keys are established.
         MediaEarly = "media_early",
         /// SRTP or SRTCP beyond the rate limit of a session.
         MediaLimited = "media_limited",
-        /// Malformed SRTP or SRTCP.
         MediaMalformed = "media_malformed",
-        /// SRTP or SRTCP with a wrong authentication tag.
         MediaUnauthenticated = "media_unauthenticated",
         /// SRTP or SRTCP that is a replay or too old.
         MediaReplayed = "media_replayed",
         /// SRTP or SRTCP of too many sources.
         MediaSources = "media_sources",
-        /// Payload type that was not negotiated.
         MediaPayload = "media_payload",
         /// Reply that the socket did not accept.
         ReplyUnsent = "reply_unsent",

@@ -32,7 +32,6 @@ pub(super) struct VideoTrack {
     current: Option<Current>,
     /// Units of replaced receivers, which bound their number.
     finished: VecDeque<ReceivedUnit>,
-    /// Counts of replaced receivers.
     replaced: ReceiverStats,
     /// Latest timestamp returned, and the arrival of its unit.
     last: Option<(i64, Instant)>,

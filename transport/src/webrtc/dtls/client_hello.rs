@@ -15,7 +15,6 @@ const AEAD_AES_128_GCM: u16 = 7;
 /// reserve; a message with a higher number is dropped.
 const MESSAGES_MAX: u16 = 8;
 
-/// Stage of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webrtc) enum HandshakeStage {
     /// Handshake in progress; messages with lower numbers than this have been answered.
@@ -212,7 +211,6 @@ mod tests {
         }
     }
 
-    /// Returns the record with another message number.
     fn numbered(message: u8, mut record: Vec<u8>) -> Vec<u8> {
         record[RECORD_BYTES + 5] = message;
         record

@@ -22,7 +22,6 @@ const PICTURE_BYTES: usize = 6250;
 /// Packets that a publisher can retransmit.
 const KEPT: usize = 512;
 
-/// Receiver process.
 struct Receiving {
     child: Child,
     out: BufReader<ChildStdout>,
