@@ -31,6 +31,7 @@ const COMMANDS_MAX: usize = 4096;
 
 /// Request of a handle to the endpoint's thread.
 pub(super) enum EndpointCommand {
+    /// Opens a new session.
     Open(Box<NewSession>),
     /// Sets new ICE credentials.
     Restart { id: u64, local: IceCredentials },

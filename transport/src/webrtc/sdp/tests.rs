@@ -1,26 +1,9 @@
-//! Tests of offers of real clients, and of malformed ones.
+//! Tests of offers that are malformed or too long, and of what sections inherit.
 
 use super::*;
 
 /// Main parts of a Chromium offer for a camera, from the corpus of the fuzzer.
 pub(in crate::webrtc) const CHROMIUM: &str = include_str!("../../../../fuzz/corpus/offer/chromium");
-
-#[test]
-fn an_offer_of_chromium_is_read() {
-    let offer = SdpOffer::parse(CHROMIUM).expect("it is a valid offer");
-    assert_eq!(offer.bundle.as_deref(), Some(&["0".to_owned(), "1".to_owned()][..]));
-    let [audio, video] = &offer.sections[..] else { panic!("two sections") };
-    assert_eq!((audio.kind.as_str(), video.kind.as_str()), ("audio", "video"));
-    assert!(video.sends());
-    assert_eq!(video.rtpmap(107), Some("H264/90000"));
-    assert_eq!(video.fmtp(108), Some("apt=107"));
-    assert!(video.has_feedback(96, "nack pli"));
-    assert!(!video.has_feedback(107, "nack pli"));
-    assert_eq!(video.attributes.ssrcs, [1111, 2222]);
-    assert_eq!(video.attributes.flows, [(1111, 2222)]);
-    assert_eq!(video.attributes.setup, Some(DtlsSetup::ActPass));
-    assert_eq!(video.attributes.fingerprints.len(), 1);
-}
 
 #[test]
 fn what_stands_in_the_session_holds_for_every_section() {
