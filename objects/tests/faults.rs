@@ -10,7 +10,7 @@ use std::{
 
 use media::BlobHash;
 use s3_server::{Fault, SECRET_KEY};
-use support::{Size as _, World, content, upload, whole};
+use support::{Size as _, World, upload, whole};
 use timeline::{Remote, RemoteError, RemoteFault};
 
 /// Limit of the uploads in these tests.
@@ -136,19 +136,4 @@ fn each_operation_answers_each_fault_within_its_bound() {
             scope.spawn(move || assert_eq!(at_start(way), first));
         }
     });
-}
-
-#[test]
-fn a_read_that_stands_still_ends_within_its_bound() {
-    let world = World::new();
-    let stills = world.client("srv-1").folder("stills");
-    let file = world.file(3, 300_000);
-    upload(&*stills, &file).expect("stored");
-    world.server.set(Fault::ReadsHang);
-    let started = Instant::now();
-    let error = whole(&*stills, &file.0).expect_err("it stands still");
-    assert_eq!(error.fault, RemoteFault::Slow, "{error}");
-    assert!(started.elapsed() < objects::ANSWER_TIME + SLACK, "{:?}", started.elapsed());
-    world.server.set(Fault::None);
-    assert!(whole(&*stills, &file.0).expect("there").expect("whole") == content(3, 300_000));
 }

@@ -6,7 +6,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use media::BlobHash;
-use objects::{Operation, PART_BYTES, REQUESTS_MAX, UPLOADS_PER_CHECK};
+use objects::{ANSWER_TIME, Operation, PART_BYTES, REQUESTS_MAX, UPLOADS_PER_CHECK};
 use s3_server::Fault;
 use support::{LIMIT, Size as _, World, content, key, soon, upload, whole};
 use timeline::RemoteFault;
@@ -83,14 +83,21 @@ fn many_are_removed_and_some_of_them_are_not_there() {
 }
 
 #[test]
-fn a_read_that_ends_early_is_an_error() {
+fn a_read_that_ends_early_or_stands_still_is_an_error() {
     let world = World::new();
     let stills = world.client("srv-1").folder("stills");
     let file = world.file(3, 3_000_000);
     upload(&*stills, &file).expect("stored");
-    world.server.set(Fault::ReadsCut);
-    let error = whole(&*stills, &file.0).expect_err("cut");
-    assert_eq!(error.fault, RemoteFault::Unreachable, "{error}");
+    for (fault, expected) in
+        [(Fault::ReadsHang, RemoteFault::Slow), (Fault::ReadsCut, RemoteFault::Unreachable)]
+    {
+        world.server.set(fault);
+        let started = Instant::now();
+        let error = whole(&*stills, &file.0).expect_err("half of it");
+        assert_eq!(error.fault, expected, "{error}");
+        // On a busy machine it takes longer to find out.
+        assert!(started.elapsed() < 2 * ANSWER_TIME, "{fault:?}: {:?}", started.elapsed());
+    }
     // A read that is cut off once is resumed.
     let gets = || {
         let seen = world.server.seen();
