@@ -304,21 +304,13 @@ async fn a_full_server_says_so() {
     assert!(first.ask(plain("GET", "/"), Vec::new()).await.is_ok());
 }
 
-#[tokio::test]
-async fn a_connection_of_no_use_is_closed() {
-    let served = impatient();
-    let client = served.client().await;
-    let closed = timeout(Duration::from_secs(20), client.quic.closed()).await;
-    assert!(closed.is_ok(), "it was kept");
-}
-
 /// Starts a server with a short idle limit, in which 64 KiB must move.
 fn impatient() -> Served {
     start(ServerLimits { idle: Duration::from_millis(300), ..ServerLimits::default() }, 64)
 }
 
 #[tokio::test]
-async fn a_body_that_drips_is_answered_before_its_end() {
+async fn a_body_that_drips_is_answered_before_its_end_and_a_connection_of_no_use_closed() {
     let served = impatient();
     let mut client = served.client().await;
     let stream = client.requests.send_request(plain("POST", "/echo")).await.expect("sent");
@@ -335,6 +327,7 @@ async fn a_body_that_drips_is_answered_before_its_end() {
     let response = timeout(Duration::from_secs(20), answered).await.expect("given up on");
     assert_eq!(response.expect("answered").status(), StatusCode::REQUEST_TIMEOUT);
     assert!(client.ask(plain("GET", "/"), Vec::new()).await.is_ok(), "the connection stands");
+    timeout(Duration::from_secs(20), client.quic.closed()).await.expect("of no use, it is closed");
 }
 
 #[tokio::test]
