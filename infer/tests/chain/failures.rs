@@ -216,17 +216,10 @@ async fn a_longer_rest_is_told_at_once_and_for_whom_there_is_no_other() {
     let known = alone.retry_after("qwen3-vl-8b").expect("a rest");
     assert!(known > Duration::from_secs(40) && known <= rest, "{known:?}");
     assert_eq!(alone.retry_after("another"), None, "nobody to wait for");
+    assert_eq!(only_failure(alone.infer(&request(), &()).await).class(), "rate limited");
+    assert_eq!(limited.seen().len(), 1, "it is not asked by others");
     both.infer(&request(), &()).await.expect("an answer");
     assert_eq!(both.retry_after("qwen3-vl-8b"), None, "there is another");
-}
-
-#[tokio::test]
-async fn a_backend_that_asked_for_a_rest_is_not_asked_by_others() {
-    let (server, chain) = alone(vec![Step::rate_limited(Some("3600"))], Step::chat("a")).await;
-    for _ in 0..3 {
-        assert_eq!(only_failure(chain.infer(&request(), &()).await).class(), "rate limited");
-    }
-    assert_eq!(server.seen().len(), 1);
 }
 
 #[tokio::test]

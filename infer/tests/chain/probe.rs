@@ -9,11 +9,14 @@ use crate::support::{alone, chain, only_failure, request, server};
 
 #[tokio::test]
 async fn each_backend_is_probed_once_however_many_ask() {
-    let (server, broken) = (server(Step::chat("a")).await, server(Step::chat("a")).await);
+    let all = || server(Step::chat("a"));
+    let (server, broken, hangs) = (all().await, all().await, all().await);
     broken.answer_probes(Step::html(502));
+    hangs.answer_probes(Step::hang());
     server.answer_probes(Step::html(404));
     let gone = refusing_url().await.expect("a free port");
-    let chain = Arc::new(chain(&[&server.base_url(), &broken.base_url(), &gone]));
+    let urls = [server.base_url(), broken.base_url(), gone, hangs.base_url()];
+    let chain = Arc::new(chain(&urls.each_ref().map(String::as_str)));
     let asking: Vec<_> = (0..50)
         .map(|_| {
             let chain = Arc::clone(&chain);
@@ -29,19 +32,11 @@ async fn each_backend_is_probed_once_however_many_ask() {
         assert_eq!(read[0], ("a", true, true, None), "it is there and lists nothing");
         assert_eq!(read[1], ("b", false, false, Some(FailureKind::http(502))));
         assert_eq!(read[2], ("c", false, false, Some(FailureKind::Refused)));
+        let late = read[3].3.as_ref().map(FailureKind::class);
+        assert_eq!((read[3].1, late), (false, Some("timeout")), "it holds up no other");
     }
-    assert_eq!((server.probes(), broken.probes()), (1, 1));
+    assert_eq!((server.probes(), broken.probes(), hangs.probes()), (1, 1, 1));
     assert_eq!(server.seen().len(), 0, "a probe is no question");
-}
-
-#[tokio::test]
-async fn a_backend_that_hangs_holds_up_no_other() {
-    let (server, hangs) = (server(Step::chat("a")).await, server(Step::chat("a")).await);
-    hangs.answer_probes(Step::hang());
-    let probes = chain(&[&hangs.base_url(), &server.base_url()]).probe().await;
-    let read: Vec<_> = probes.iter().map(|probe| probe.reachable).collect();
-    assert_eq!(read, [false, true]);
-    assert_eq!(probes[0].last_error.as_ref().map(FailureKind::class), Some("timeout"));
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ pub fn configs(entries: &[(&str, &str, &str, &str)]) -> Vec<BackendConfig> {
 
 /// Returns a chain of OpenAI-compatible backends at `urls`, called `a`, `b`, ...
 pub fn chain(urls: &[&str]) -> BackendChain {
-    let names = ["a", "b", "c"];
+    let names = ["a", "b", "c", "d"];
     let entries: Vec<_> =
         urls.iter().zip(names).map(|(url, name)| (name, "openai_compat", *url, "")).collect();
     BackendChain::new(configs(&entries), tls(), known).expect("a chain")

@@ -6,7 +6,7 @@ use worker::{BackendChoice::Named, GateBackend, Supervisor};
 use crate::{
     backends::select,
     live::{access_units, together},
-    support::{alone, annex_b, long_clip, run_by, skip, spec, supervisor, with},
+    support::{alone, annex_b, skip, supervisor},
 };
 
 /// Returns workers that measure on any Vulkan adapter; skips `test` with a message if there is none.
@@ -25,24 +25,6 @@ pub fn on_an_adapter(test: &str, decode: DecodeBackend) -> Option<Supervisor> {
         }
         Err(error) => panic!("{error}"),
     }
-}
-
-#[test]
-fn a_file_measured_on_an_adapter_says_what_it_says_on_the_cpu() {
-    let _alone = alone();
-    let Some(on_adapter) = on_an_adapter("a file on an adapter", DecodeBackend::Software) else {
-        return;
-    };
-    let run = |supervisor: &Supervisor| {
-        let spec = with(spec(&long_clip()), |it| it.max_frames = 400);
-        run_by(supervisor, spec).expect("decodes").settled()
-    };
-    let (mut measured, mut expected) = (run(&on_adapter), run(&supervisor()));
-    let by = measured.measured_by.take().expect("told");
-    assert!(by.measurer.starts_with("wgpu:") && by.lost.is_none(), "{by:?}");
-    assert!(expected.measured_by.take().is_some_and(|by| by.measurer.starts_with("cpu-")));
-    assert_eq!(measured.signals.len(), 400);
-    assert!(measured == expected, "signals, stills and report are equal");
 }
 
 #[test]
