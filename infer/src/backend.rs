@@ -39,7 +39,6 @@ const LISTING_TIMEOUT: Duration = Duration::from_secs(2);
 /// Reason that a backend returned no answer.
 #[derive(Debug)]
 pub(crate) enum BackendFailure {
-    /// The backend failed.
     Failed(FailureKind),
     /// No request was sent: the token budget is too low.
     NoBudget,
@@ -63,7 +62,6 @@ pub(crate) struct RequestUsage {
 /// Look-up of the curated id of a name, which may be the id itself or the publisher's name.
 type Curated = fn(&str) -> Option<&'static str>;
 
-/// Backend and its state.
 #[derive(Debug)]
 pub(crate) struct Backend {
     pub config: BackendConfig,
@@ -95,7 +93,6 @@ pub(crate) struct CallOptions<'a> {
     pub validation: &'a ValidationPool,
     /// Budget charged by each request.
     pub budget: &'a dyn TokenBudget,
-    /// Time limit of the whole call.
     pub time_limit: Duration,
     /// True if no other backend is left, so that waiting for a retry-after is worthwhile.
     pub is_last: bool,
@@ -183,7 +180,6 @@ impl Backend {
         }
     }
 
-    /// Sends one request and evaluates its response.
     async fn attempt(
         &self,
         retries: RequestRetries,
@@ -254,7 +250,6 @@ impl Backend {
         tokio::spawn(look.in_current_span());
     }
 
-    /// Logs a transition of the circuit breaker.
     fn log_transition(&self, transition: BreakerTransition, principal: &str) {
         let provider = &*self.config.name;
         match transition {
@@ -308,11 +303,9 @@ impl Backend {
     }
 }
 
-/// Estimated tokens of a request.
 #[derive(Clone, Copy)]
 struct Estimate {
     all: u64,
-    /// Tokens of the prompt alone.
     prompt: u64,
 }
 

@@ -32,7 +32,6 @@ pub struct BackendChain {
     pub(crate) probed: Mutex<Option<ProbeCache>>,
     validation: ValidationPool,
     observer: Box<dyn Fn(&BackendAttempt<'_>) + Send + Sync>,
-    /// Number of probe requests that have ended.
     probes_ended: Arc<watch::Sender<u64>>,
 }
 

@@ -60,7 +60,6 @@ pub(crate) enum RequestSignal {
 /// Transition of the breaker after a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BreakerTransition {
-    /// State unchanged.
     None,
     /// Opened for the principal of the request only.
     OpenForOne,
@@ -146,7 +145,6 @@ struct OpenForAll {
     suspects: Vec<Arc<str>>,
 }
 
-/// Circuit breaker of one backend.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CircuitBreaker {
     /// States of the principals that failed since their last success.

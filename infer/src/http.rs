@@ -38,7 +38,6 @@ const KNOWN_MAX: usize = 1024;
 #[error("no HTTP client can be made for the backends: {0}")]
 pub struct SetupError(#[source] reqwest::Error);
 
-/// Complete response.
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     pub status: u16,
@@ -46,7 +45,6 @@ pub(crate) struct HttpResponse {
     pub body: Vec<u8>,
 }
 
-/// Request without a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoResponse {
     pub failure: FailureKind,

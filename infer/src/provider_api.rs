@@ -43,7 +43,6 @@ impl SchemaMode {
 /// Request to repair an answer that does not match the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RepairPrompt {
-    /// Answer of the model.
     pub answer: String,
     /// Fault of the answer, as told to the model.
     pub problem: String,
@@ -94,7 +93,6 @@ impl<'a> ProviderRequest<'a> {
 }
 
 impl RepairPrompt {
-    /// Returns the instruction to the model.
     fn instruction(&self) -> String {
         format!(
             "That answer does not match the required JSON Schema: {}. Answer again with the \
@@ -104,7 +102,6 @@ impl RepairPrompt {
     }
 }
 
-/// Reply of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProviderReply {
     /// Answer text without hidden reasoning.
@@ -122,7 +119,6 @@ impl ApiProtocol {
         }
     }
 
-    /// Encodes the body of a request.
     pub(crate) fn body(self, ask: &ProviderRequest<'_>) -> Vec<u8> {
         match self {
             ApiProtocol::Openai(_) => openai::body(ask),
@@ -162,7 +158,6 @@ impl Serialize for Base64<'_> {
     }
 }
 
-/// Parses `body` as a JSON object.
 fn object(body: &[u8]) -> Result<Value, FailureKind> {
     let value: Value = serde_json::from_slice(body)
         .map_err(|_| FailureKind::Malformed { problem: "the body is not JSON" })?;

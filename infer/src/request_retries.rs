@@ -34,7 +34,6 @@ const MAX_TOKENS_UNKNOWN: u32 = 4096;
 /// Longest answer that is validated against a schema, in bytes.
 const JSON_BYTES_MAX: usize = 256 * 1024;
 
-/// Answer from one backend.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub text: String,
@@ -52,7 +51,6 @@ pub(crate) enum NextStep {
     Failed(FailureKind),
 }
 
-/// Evaluated response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EvaluatedResponse {
     pub next: NextStep,
@@ -105,7 +103,6 @@ impl RequestRetries {
         &self.request
     }
 
-    /// Returns the name of the model at the backend.
     pub fn model(&self) -> &str {
         &self.model
     }
@@ -120,7 +117,6 @@ impl RequestRetries {
         self.estimate(self.max_tokens.or(self.request.max_tokens))
     }
 
-    /// Returns the estimated tokens of the prompt alone.
     pub fn prompt_estimate(&self) -> u64 {
         self.estimate(Some(0))
     }
@@ -146,7 +142,6 @@ impl RequestRetries {
         TokenUsage { total: within(tokens.total, most).max(counted.total), ..counted }
     }
 
-    /// Encodes the body of the next attempt.
     pub fn body(&self) -> Vec<u8> {
         self.api.body(&ProviderRequest {
             request: &self.request,

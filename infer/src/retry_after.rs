@@ -14,7 +14,6 @@ const SLOT: Duration = Duration::from_millis(25);
 /// Slots before the count restarts at zero, so that no waiter is released much later.
 const SLOTS_MAX: u32 = 64;
 
-/// Retry-after of one backend.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RetryAfterState {
     /// End of the enforced wait.

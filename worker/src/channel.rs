@@ -97,7 +97,6 @@ impl ReceiveBuffer {
         Ok(len)
     }
 
-    /// Takes the next complete message.
     pub fn next<T: Message>(&mut self) -> Result<Option<T>, WireError> {
         let Some(payload) = self.whole_payload()? else {
             // Moves the partial message to the front of the buffer, where its rest is appended.
@@ -171,12 +170,10 @@ pub(crate) struct SendQueue {
 }
 
 impl SendQueue {
-    /// Queues a message.
     pub fn push(&mut self, message: &impl Message) -> Result<(), WireError> {
         encode(message, &mut self.bytes)
     }
 
-    /// Returns the number of bytes to send.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.start
     }

@@ -146,7 +146,6 @@ impl GateMeasurement {
         }
     }
 
-    /// Returns the report about the gate backend.
     pub fn told(&self) -> GateBackendReport {
         let device = self.0.as_ref();
         GateBackendReport {
@@ -175,7 +174,6 @@ impl MeasureBackend for Handle {
     }
 }
 
-/// An open device.
 struct Opened {
     measurer: Box<dyn MeasureBackend>,
     name: String,

@@ -78,7 +78,6 @@ impl InputProvider {
         poll(&mut end, Some(&at_once)).is_ok() && !end[0].revents().is_empty()
     }
 
-    /// Sends the job to the worker.
     pub fn start(
         &mut self,
         process: &mut WorkerProcess,
@@ -112,7 +111,6 @@ impl InputProvider {
     }
 }
 
-/// Returns the length of a regular file.
 pub(crate) fn file_len(file: &File) -> Result<u64, WorkerError> {
     let metadata = file.metadata().map_err(WorkerError::Spawn)?;
     if metadata.is_file() { Ok(metadata.len()) } else { Err(WorkerError::NotAFile) }

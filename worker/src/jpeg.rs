@@ -34,7 +34,6 @@ pub(crate) fn extent_of(bytes: &[u8]) -> Option<Dimensions> {
     }
 }
 
-/// Returns the size in a frame header.
 fn size_of_frame(segment: &[u8]) -> Option<Dimensions> {
     let &[_, high, low, wide, narrow, ..] = segment else { return None };
     let [height, width] = [[high, low], [wide, narrow]].map(u16::from_be_bytes).map(u32::from);

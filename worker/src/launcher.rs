@@ -39,9 +39,7 @@ const SAID_BYTES_MAX: u64 = 4096;
 /// Task of a program, and its resource limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgramRequest {
-    /// Codec to decode.
     pub codec: Codec,
-    /// Decoding threads.
     pub threads: usize,
     /// Limit of private memory in bytes, without the slack for bursts.
     pub memory_bytes: u64,

@@ -12,16 +12,13 @@ use crate::{
 /// Kinds of pictures to make of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PictureKinds {
-    /// The still.
     pub still: bool,
     /// The view and the input of the novelty rule, each if the options ask for it.
     pub view: bool,
-    /// The frame's picture in a clip.
     pub clip: bool,
 }
 
 impl PictureKinds {
-    /// Returns true if any picture is wanted.
     pub fn is_any(self) -> bool {
         self.still || self.view || self.clip
     }

@@ -10,7 +10,6 @@ use crate::{JobOptions, SessionSpec, pictures::PictureKinds};
 use chunks::ChunkBuilder;
 use clips::ClipSampler;
 
-/// Picture selection for one source.
 pub(crate) struct Plan {
     stills: bool,
     /// True if views are of selected frames.

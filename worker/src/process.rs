@@ -46,7 +46,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub(crate) struct WorkerProcess {
     child: Child,
     program: WorkerProgram,
-    /// Decoding programs of the worker.
     externals: HelperPrograms,
     socket: OwnedFd,
     stderr: Option<File>,
@@ -59,7 +58,6 @@ pub(crate) struct WorkerProcess {
     looked: Instant,
 }
 
-/// Lifetime of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkerLifetime {
     /// Lives for one job with this many decoding threads and this much CPU time. An endless job has no set
@@ -165,7 +163,6 @@ impl WorkerProcess {
         Ok(reply)
     }
 
-    /// Returns the queue of messages to send.
     pub fn backlog(&mut self) -> &mut SendQueue {
         &mut self.backlog
     }
@@ -186,7 +183,6 @@ impl WorkerProcess {
         }
     }
 
-    /// Returns the next reply that has arrived.
     fn next(&mut self) -> Result<Option<WorkerReply>, WorkerError> {
         loop {
             match self.incoming.next()? {
@@ -203,12 +199,10 @@ impl WorkerProcess {
         self.send_with(&WorkerRequest::Program, stderr.as_fd())
     }
 
-    /// Returns the size in bytes of the last reply.
     pub fn last_reply(&self) -> u64 {
         self.incoming.last()
     }
 
-    /// Returns the number of bytes received so far.
     pub fn received(&self) -> u64 {
         self.incoming.total()
     }

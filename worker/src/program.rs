@@ -89,7 +89,6 @@ impl WorkerProgram {
         WorkerProgram { device, ..self }
     }
 
-    /// Has workers measure with a device.
     pub(crate) fn with_gate(self, gate: GateDevice) -> WorkerProgram {
         WorkerProgram { gate: Some(gate), ..self }
     }
@@ -124,7 +123,6 @@ impl WorkerProgram {
         WorkerProgram { external: Some((program, codecs)), ..self }
     }
 
-    /// Returns the codecs that the program decodes.
     pub(crate) fn external_codecs(&self) -> Vec<Codec> {
         self.external.as_ref().map(|(_, codecs)| codecs.clone()).unwrap_or_default()
     }

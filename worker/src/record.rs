@@ -132,7 +132,6 @@ impl NoveltyInput {
 #[derive(Default)]
 pub(crate) struct Gathered {
     messages: Vec<Vec<FrameRecord>>,
-    /// Bytes of the last message's pictures.
     picture_bytes: usize,
 }
 
@@ -151,7 +150,6 @@ impl Gathered {
         }
     }
 
-    /// Takes the messages.
     pub fn take(&mut self) -> Vec<Vec<FrameRecord>> {
         std::mem::take(&mut self.messages)
     }
@@ -160,7 +158,6 @@ impl Gathered {
 /// Checks a worker's records: the receiver keeps their pictures in memory, counts by them and passes them on.
 pub(crate) struct RecordCheck {
     frames_max: u64,
-    /// Longest side of a still.
     side_max: u32,
     stills: bool,
     spec: PictureSpec,

@@ -13,7 +13,6 @@ use crate::{
 /// Largest count that every JSON reader represents exactly.
 const COUNT_MAX: u64 = 1 << 53;
 
-/// Check of the events of a file job.
 pub(crate) struct JobCheck {
     records: RecordCheck,
     is_opened: bool,
@@ -38,7 +37,6 @@ impl JobCheck {
         }
     }
 
-    /// Checks the next event of the job.
     pub fn look(&mut self, event: &JobEvent) -> Result<(), WireError> {
         let is_repeated = match event {
             JobEvent::Opened(_) => mem::replace(&mut self.is_opened, true),

@@ -130,7 +130,6 @@ pub(crate) struct SandboxLimits {
 }
 
 impl SandboxLimits {
-    /// Returns true if the worker keeps a device driver.
     fn has_driver(&self) -> bool {
         self.device.is_some() || self.gate.is_some()
     }
@@ -140,7 +139,6 @@ impl SandboxLimits {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct RequestedDevice {
     pub spec: HwDeviceSpec,
-    /// Codecs to decode with the device.
     pub codecs: Vec<Codec>,
     /// True if it decoded when the server started: if it cannot be opened later, the CPU is used.
     pub was_there: bool,

@@ -192,7 +192,6 @@ impl Session {
         Ok(())
     }
 
-    /// Completes the session, after all frames were taken.
     fn finish(
         mut self,
         maker: &mut ImageEncoder,

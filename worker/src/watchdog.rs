@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::{WorkerError, WorkerLimits};
 
-/// Timeouts of one job.
 pub(crate) struct Watchdog<'a> {
     limits: &'a WorkerLimits,
     started: Instant,

@@ -12,7 +12,6 @@ use super::{
     OpenaiKind, TIMEOUT_MAX,
 };
 
-/// All fields of a backend.
 const FIELDS: &str =
     "name, type, base_url, api_key, model, upstream_model, priority, timeout_ms, openai_kind";
 const PRIORITY_MAX: u64 = 1_000_000;
@@ -28,7 +27,6 @@ struct Reader<'a> {
     lookup: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// One `[[backends]]` table.
 struct BackendTable<'a> {
     reader: &'a Reader<'a>,
     table: &'a DeTable<'a>,
@@ -93,7 +91,6 @@ impl Reader<'_> {
         Ok(backends)
     }
 
-    /// Returns `raw` with each `${NAME}` replaced.
     fn interpolated(&self, raw: &str) -> Result<String, FieldProblem> {
         let mut text = String::new();
         let mut rest = raw;

@@ -83,7 +83,6 @@ impl DailyBudgets {
         if fits { Ok(()) } else { Err(AdmissionError::DaySpent { used, asked, limit }) }
     }
 
-    /// Returns true if the request fits beside the principal's requests in flight.
     pub(super) fn has_room(&self, principal: &str, day: u64, asked: u64) -> bool {
         let budget = self.budget(principal);
         let together = budget.reserved.saturating_add(asked).saturating_mul(COST_MAX);

@@ -39,7 +39,6 @@ pub(super) struct DeviceThread {
     is_loss_told: AtomicBool,
 }
 
-/// State of the device.
 struct Fate {
     backend: &'static str,
     watch: Mutex<DeviceWatchdog>,
@@ -66,7 +65,6 @@ impl Waiting {
 type Answer = Result<Vec<FrameMeasurements>, MeasureError>;
 
 impl DeviceThread {
-    /// Starts the thread of the device.
     pub fn open(opened: Opened) -> io::Result<DeviceThread> {
         let Opened { measurer, name, patience, nvidia } = opened;
         let fate = Fate::of(measurer.name(), patience);
@@ -97,7 +95,6 @@ impl DeviceThread {
         DeviceThread { asks, fate, label, nvidia, late, late_told, is_loss_told }
     }
 
-    /// Returns the name of the device's backend.
     pub fn backend(&self) -> &'static str {
         self.fate.backend
     }
@@ -140,23 +137,19 @@ impl DeviceThread {
         self.fate.check_available().is_ok()
     }
 
-    /// Returns the number of batches for which the device was late.
     pub fn late(&self) -> u32 {
         self.late.load(Relaxed)
     }
 
-    /// Returns the number of late batches since the last call; each is returned once.
     pub fn take_late(&self) -> u32 {
         let late = self.late();
         late.saturating_sub(self.late_told.fetch_max(late, Relaxed))
     }
 
-    /// Returns the reason for which the device was given up.
     pub fn lost(&self) -> Option<&MeasureError> {
         self.fate.lost.get()
     }
 
-    /// Returns that reason once.
     pub fn take_loss(&self) -> Option<&MeasureError> {
         self.lost().filter(|_| !self.is_loss_told.swap(true, Relaxed))
     }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 /// Consecutive late batches after which a device is given up as no help.
 const LATE_MAX: u32 = 10;
 
-/// Timeouts of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceTimeouts {
     /// Timeout of a batch; after it the CPU measures the batch, and all others until the device is done.
@@ -43,12 +42,10 @@ impl DeviceWatchdog {
         self.patience
     }
 
-    /// Notes that the device begins a batch.
     pub fn begin(&mut self, now: Instant) {
         self.at_since = Some(now);
     }
 
-    /// Notes that the device has finished its batch.
     pub fn end(&mut self, now: Instant) {
         self.late = if self.is_behind(now) { self.late + 1 } else { 0 };
         self.at_since = None;

@@ -40,7 +40,6 @@ pub(super) struct Progress {
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 impl Progress {
-    /// Starts the count at `frames`.
     pub(super) fn new(frames: u64) -> Progress {
         Progress {
             started: Instant::now(),

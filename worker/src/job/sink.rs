@@ -71,7 +71,6 @@ impl<'a> SegmentSink<'a> {
         if is_full { self.measure() } else { Ok(()) }
     }
 
-    /// Measures the gathered frames.
     fn measure(&mut self) -> Result<(), JobFault> {
         let SegmentResult { stamps, records, candidates, .. } = &mut self.segment;
         let first = records.len();

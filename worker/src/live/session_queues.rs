@@ -33,7 +33,6 @@ pub(super) struct SessionQueues {
     /// Sessions with a request to send and none in progress; the next one is in front.
     turns: VecDeque<u32>,
     bytes: usize,
-    /// Number of units and closings sent.
     sent: u64,
     /// Time since which the worker has had work and has finished none.
     busy_since: Option<Instant>,
@@ -76,7 +75,6 @@ impl Running {
 /// Treatment of a worker's event of a session.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EventCheck {
-    /// Pass the event on.
     Wanted,
     /// The session has sent too much and is closed; pass on this fault instead.
     Cut(JobFault),

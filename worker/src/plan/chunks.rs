@@ -12,7 +12,6 @@ use crate::{ChunkBoundary, ChunkImageOptions, FrameChunk};
 /// Position of a frame in its chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkPosition {
-    /// True for the first frame of a chunk.
     pub starts: bool,
     /// True if the frame is known to be the last of its chunk.
     pub ends: bool,
@@ -98,7 +97,6 @@ impl<T> ImageSelection<T> {
         }
     }
 
-    /// Takes all views, in no particular order.
     fn drain(&mut self) -> impl Iterator<Item = T> {
         let selected = self.selected.drain(..).map(|(_, frame)| frame);
         selected.chain(self.even.drain(..)).take(self.places)

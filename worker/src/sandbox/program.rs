@@ -14,7 +14,6 @@ use super::{
     set_limit,
 };
 
-/// Sandbox of a process that becomes a decoding program.
 pub(crate) struct ProgramConfinement {
     pub memory_bytes: u64,
     pub cpu_seconds: u64,

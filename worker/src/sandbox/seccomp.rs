@@ -93,7 +93,6 @@ const OWNING_FCNTL: &[u64] = &[8, 10, 15];
 /// `ioctl` commands with the same effect: `FIOSETOWN` and `SIOCSPGRP`.
 const OWNING_IOCTL: &[u64] = &[0x8901, 0x8902];
 
-/// Builds the filter of a worker.
 pub(super) fn of_worker(confinement: &SandboxLimits) -> io::Result<Filter> {
     let mut filter = Filter::default();
     filter.allow(ALLOWED);

@@ -45,7 +45,6 @@ pub(super) struct DecodedUnit {
     pub is_last: bool,
 }
 
-/// Unit that was accepted for the device.
 struct Offered {
     decoded: DecodedUnit,
     held: InFlightBytes,

@@ -82,7 +82,6 @@ impl SessionSpec {
         }
     }
 
-    /// Returns the index of the session's first frame.
     pub(crate) fn first_frame(&self) -> u64 {
         self.resume.map_or(0, |resume| resume.last.frame_index.saturating_add(1))
     }
@@ -99,7 +98,6 @@ impl SessionSpec {
         }
     }
 
-    /// Returns true if pixels are wanted of some frames.
     pub(crate) fn wants_pixels(&self) -> bool {
         self.stills || self.clip.is_some() || self.wants_selected()
     }

@@ -13,13 +13,10 @@ pub(super) enum RemoteSourceError {
     /// The control socket failed; the server is gone, or will notice as well.
     #[error("the server cannot be asked for media: {0}")]
     Asking(#[source] io::Error),
-    /// The bytes did not arrive.
     #[error("the remote media cannot be read: {0}")]
     Reading(#[source] io::Error),
-    /// The file needs seeking, and its server sends it only from the start.
     #[error("the server does not serve byte ranges, and this file cannot be read without")]
     NoRanges,
-    /// The live playlist has stopped growing.
     #[error("timeout: the live playlist does not grow any more")]
     Silent,
     /// The URL of the playlist answers with something else.
@@ -28,25 +25,18 @@ pub(super) enum RemoteSourceError {
     /// A resumed playlist has ended, with nothing new.
     #[error("the playlist has ended")]
     Over,
-    /// The URL answers with another file than before.
     #[error("the remote file changed while it was read")]
     Changed,
-    /// The text is not a valid playlist.
     #[error(transparent)]
     Playlist(#[from] PlaylistError),
-    /// The playlist is over the size limit.
     #[error("too large: a playlist is over {} MiB", .limit_bytes >> 20)]
     PlaylistTooLarge { limit_bytes: u64 },
-    /// Master playlists refer to further ones beyond the limit.
     #[error("too large: playlists are nested more than {max} deep")]
     TooDeep { max: usize },
-    /// The address does not parse.
     #[error("malformed url: the playlist leads to {address} ({problem})")]
     Malformed { address: String, problem: url::ParseError },
-    /// The address is neither http nor https.
     #[error("the playlist leads to {address}: only http and https are followed")]
     Address { address: String },
-    /// The key of a segment has the wrong size.
     #[error("the key of a segment has {bytes} bytes instead of 16")]
     Key { bytes: usize },
     /// The encrypted segment is truncated, or has another key.

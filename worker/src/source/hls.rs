@@ -266,7 +266,6 @@ impl HlsReader {
         Ok(())
     }
 
-    /// Reads the next bytes of the segments.
     fn read_on(&mut self, out: &mut [u8]) -> io::Result<usize> {
         loop {
             if let Some(current) = &mut self.current {
@@ -326,7 +325,6 @@ impl Seek for HlsReader {
 /// Bytes of a resource, or of a range of it.
 struct Body {
     bytes: File,
-    /// Number of bytes left, if known.
     left: Option<u64>,
 }
 
@@ -343,7 +341,6 @@ impl Read for Body {
     }
 }
 
-/// Reads all bytes of a playlist.
 fn whole(input: &mut RemoteInput) -> Result<Vec<u8>, RemoteSourceError> {
     let mut text = Vec::new();
     input

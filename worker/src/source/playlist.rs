@@ -14,19 +14,14 @@ const TARGET_MAX_S: u64 = 60;
 /// Reason that a text is not a usable playlist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PlaylistError {
-    /// The bytes are not UTF-8, or do not begin like a playlist.
     #[error("the playlist is not a text that begins with #EXTM3U")]
     NotOne,
-    /// A tag has an invalid value.
     #[error("the playlist is malformed: {tag} in line {line}")]
     Tag { tag: &'static str, line: usize },
-    /// The encryption is not AES-128 of whole segments.
     #[error("the playlist's encryption {method} is not supported, only AES-128 is")]
     Encryption { method: String },
-    /// The playlist has no segments and no variants.
     #[error("the playlist names no media")]
     Empty,
-    /// The playlist has too many segments.
     #[error("too large: the playlist names more than {SEGMENTS_MAX} segments")]
     TooManySegments,
 }
@@ -38,12 +33,10 @@ impl PlaylistError {
     }
 }
 
-/// Parsed playlist.
 #[derive(Debug, PartialEq)]
 pub(super) enum Playlist {
     /// Master playlist: address of the variant with the best video.
     Master(String),
-    /// Media playlist with segments.
     Media(MediaPlaylist),
 }
 
@@ -52,7 +45,6 @@ pub(super) enum Playlist {
 pub(super) struct MediaPlaylist {
     /// Upper bound of a segment's duration.
     pub(super) target: Duration,
-    /// Number of the first segment.
     pub(super) first: u64,
     pub(super) segments: Vec<MediaSegment>,
     /// True if no segment will be added.
@@ -67,7 +59,6 @@ impl MediaPlaylist {
         self.first.saturating_add(self.segments.len() as u64)
     }
 
-    /// Returns segment `number`, if it is listed.
     pub(super) fn segment(&self, number: u64) -> Option<&MediaSegment> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.segments.get(index)
@@ -84,7 +75,6 @@ pub(super) struct ByteRange {
     pub(super) key: Option<Arc<EncryptionKey>>,
 }
 
-/// A media segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MediaSegment {
     pub(super) piece: ByteRange,
@@ -102,7 +92,6 @@ pub(super) struct EncryptionKey {
     pub(super) vector: Option<[u8; 16]>,
 }
 
-/// Parses a playlist.
 pub(super) fn parse(bytes: &[u8]) -> Result<Playlist, PlaylistError> {
     let text = std::str::from_utf8(bytes).map_err(|_| PlaylistError::NotOne)?;
     if !decode::is_playlist(bytes) {
@@ -119,7 +108,6 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Playlist, PlaylistError> {
 /// State of the parser after some lines.
 #[derive(Default)]
 struct Reader {
-    /// Number of the line being read.
     line: usize,
     media: MediaPlaylist,
     variants: Vec<(Rank, String)>,

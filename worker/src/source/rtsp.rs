@@ -83,7 +83,6 @@ struct Packets {
     clock: Clock,
     trouble: SourceErrorCell,
     buffer: Vec<u8>,
-    /// Time of the last message to the server.
     said: Instant,
     has_packets: bool,
 }

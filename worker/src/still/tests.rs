@@ -284,7 +284,8 @@ fn one_encoder_makes_stills_and_views_of_any_size_in_any_order() {
     let small = [(1, 1), (2, 1), (3, 5), (17, 33), (63, 1), (5, 5)];
     for (width, height) in [(640, 359), (65, 3), (3, 301), (1280, 720)].into_iter().chain(small) {
         let extent = Dimensions { width, height };
-        let turns = |layout| TURNS.into_iter().take(3).map(move |turn| (layout, turn.0));
+        let turns =
+            |layout: Subsampling| TURNS.into_iter().take(3).map(move |turn| (layout, turn.0));
         for (subsampling, rotation) in SUBSAMPLINGS.into_iter().flat_map(turns) {
             let name = format!("{extent:?}, {subsampling:?}, {rotation:?}");
             let layout = layout(subsampling, SampleRange::Limited);

@@ -24,12 +24,10 @@ const TRIES_MAX: u32 = 3;
 const SESSION_TIMEOUT_S: u64 = 60;
 const SESSION_TIMEOUTS_S: std::ops::RangeInclusive<u64> = 4..=600;
 
-/// Event found in the server's bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RtspEvent {
     /// The stream with this SDP text is about to be sent.
     Ready(String),
-    /// An RTP or RTCP packet of the stream.
     Packet(Vec<u8>),
 }
 
@@ -93,14 +91,12 @@ impl RtspClient {
         client
     }
 
-    /// Appends received bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.incoming.drain(..self.taken);
         self.taken = 0;
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// Takes the bytes to send.
     pub(super) fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.outgoing)
     }

@@ -13,7 +13,6 @@ const JPEG_PAYLOAD: &str = "26";
 /// Most bytes of a description that libav reads.
 const TEXT_BYTES_MAX: usize = 16_000;
 
-/// The stream to set up.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SdpDescription {
     /// Description of this stream only, without an address.

@@ -10,40 +10,30 @@ use crate::JobFault;
 /// Reason that no more media comes from an RTSP server.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RtspError {
-    /// The server requires credentials, and the URL has none.
     #[error("the RTSP server asks for a user and a password: put them into the URL")]
     CredentialsRequired,
     /// The user name cannot be put into a request header; a password is never put there as it is.
     #[error("the user for the RTSP server has a quote or a control character in it")]
     User,
-    /// The server rejects the credentials.
     #[error("the RTSP server does not accept the user or the password")]
     Unauthorized,
-    /// The server requires an unknown authentication scheme.
     #[error("the RTSP server asks for another authentication than Basic and Digest: {challenge}")]
     Challenge { challenge: String },
-    /// The server answers a request with an error status.
     #[error("the RTSP server answers {method} with status {status} {reason}")]
     Status { method: &'static str, status: u16, reason: String },
-    /// The server redirects to another address.
     #[error("the RTSP server redirects to {to}: redirects are not followed, use that address")]
     Redirected { to: String },
     /// A message of the server is not RTSP, or contradicts the protocol.
     #[error("the RTSP server's answer is malformed: {what}")]
     Malformed { what: &'static str },
-    /// A response is over the size limit.
     #[error("too large: an answer of the RTSP server is over {} KiB", .limit_bytes >> 10)]
     TooLarge { limit_bytes: usize },
-    /// The server closed the connection.
     #[error("the RTSP server ended the connection early, {during}")]
     Ended { during: &'static str },
-    /// The server neither answered nor sent media in time.
     #[error("timeout: the RTSP server was silent")]
     Silent,
-    /// The connection failed.
     #[error("the connection to the RTSP server failed: {0}")]
     Connection(#[source] io::Error),
-    /// The description has no video, or none that can be decoded.
     #[error(transparent)]
     Media(#[from] DecodeError),
 }
