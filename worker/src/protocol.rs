@@ -21,6 +21,7 @@ use crate::{
 pub(crate) enum WorkerRequest {
     /// Enter the sandbox; the first request.
     Confine(SandboxLimits),
+    /// Analyse a source.
     Job { source: InputSource, options: JobOptions },
     /// Answer to [`WorkerReply::Open`]; comes with the read end of a pipe.
     Resource { url: String, size: Option<u64>, seekable: bool },
@@ -88,12 +89,15 @@ impl fmt::Debug for RtspCredentials {
 pub(crate) enum WorkerReply {
     /// The sandbox is entered; the first reply.
     Confined(SandboxReport),
+    /// Event of the file job.
     Job(JobEvent),
+    /// The job ended early.
     Failed(JobFault),
     /// Asks for the bytes of `url` from byte `from` on; the job waits for them.
     Open { url: String, from: u64 },
     /// Asks for a program that decodes `codec`; the job waits for it.
     Program { codec: Codec },
+    /// Event of a live session.
     Session { session: u32, event: WorkerSessionEvent },
     /// The device that measured live sessions was given up for this reason; the CPU goes on.
     GateLost { reason: String },
@@ -103,10 +107,13 @@ pub(crate) enum WorkerReply {
     DecoderLost { reason: String },
     /// The session's last unit, or its closing, is done; all of its events have been sent.
     UnitDone { session: u32 },
+    /// The still that was scaled down.
     Shrunk(EncodedImage),
+    /// Event of the excerpt.
     Excerpt(ExcerptEvent),
     /// Attempts, each with the error number of its refusal.
     Probed(#[serde(deserialize_with = "wire::list::<_, _, LIST_MAX>")] Vec<EscapeAttempt>),
+    /// Result of [`WorkerRequest::Look`].
     Capabilities(Capabilities),
 }
 
