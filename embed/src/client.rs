@@ -22,7 +22,7 @@ use tokio::{
 use crate::{
     backoff::Backoff,
     embedding::Embedding,
-    protocol::{JPEG_BYTES_MAX, SidecarProtocolError, SidecarStatus, request_header},
+    protocol::{JPEG_BYTES_MAX, SidecarStatus, request_header},
 };
 
 /// Most requests that wait for their replies; as many more may wait to be sent.
@@ -54,7 +54,7 @@ pub enum SidecarError {
     Late(Duration),
     /// The sidecar's reply breaks the protocol.
     #[error("the sidecar's answer: {0}")]
-    Protocol(#[from] SidecarProtocolError),
+    Protocol(String),
     /// The sidecar sent a reply although no request waited for one.
     #[error("the sidecar sent an unexpected response")]
     UnexpectedReply,

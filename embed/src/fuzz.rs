@@ -1,8 +1,6 @@
 //! Fuzzing of the sidecar's protocol, and its invariants for any bytes.
 
-use crate::protocol::{
-    MessageDecoder, SidecarProtocolError, SidecarReply, encode_reply, request_header,
-};
+use crate::protocol::{MessageDecoder, SidecarReply, encode_reply, request_header};
 
 /// Reads `bytes` as a client's requests and as a sidecar's replies, whole and in pieces.
 ///
@@ -34,7 +32,7 @@ pub fn sidecar(bytes: &[u8]) {
 fn messages<T>(
     bytes: &[u8],
     piece: usize,
-    poll: impl Fn(&mut MessageDecoder) -> Result<Option<T>, SidecarProtocolError>,
+    poll: impl Fn(&mut MessageDecoder) -> Result<Option<T>, String>,
 ) -> Vec<T> {
     let (mut decoder, mut found) = (MessageDecoder::default(), Vec::new());
     for piece in bytes.chunks(piece.max(1)) {

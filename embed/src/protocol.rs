@@ -8,7 +8,6 @@
 //! ```
 
 use bytes::{Bytes, BytesMut};
-use media::ParseError;
 
 use crate::embedding::{DIMENSIONS_MAX, Embedding};
 
@@ -76,26 +75,6 @@ impl std::fmt::Display for SidecarStatus {
     }
 }
 
-/// Bytes that break the protocol. The start of the next message is unknown: the connection must be closed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SidecarProtocolError {
-    /// The first bytes are not this protocol's magic.
-    #[error("the peer speaks another protocol")]
-    Magic,
-    /// The peer speaks another version of this protocol.
-    #[error("the peer speaks version {0} of the protocol, not {VERSION}")]
-    Version(u8),
-    /// The picture is empty or too large.
-    #[error("a picture of {0} bytes, not 1 to {JPEG_BYTES_MAX}")]
-    Length(u32),
-    /// The number of dimensions is 0 or too large.
-    #[error("an embedding of {0} dimensions, not 1 to {DIMENSIONS_MAX}")]
-    Dimensions(u16),
-    /// The values are not a valid embedding.
-    #[error(transparent)]
-    Embedding(ParseError),
-}
-
 /// Returns the header of a request for a JPEG of `jpeg_bytes`; `None` if that is 0 or over the limit.
 pub fn request_header(jpeg_bytes: usize) -> Option<[u8; HEADER]> {
     if !(1..=JPEG_BYTES_MAX).contains(&jpeg_bytes) {
@@ -124,6 +103,9 @@ pub fn encode_reply(answer: &SidecarReply) -> Vec<u8> {
 }
 
 /// Incremental decoder of requests or replies. Buffers at most one of them and what was pushed after it.
+///
+/// An error says how the bytes break the protocol. The start of the next message is then unknown: close the
+/// connection.
 #[derive(Debug, Default)]
 pub struct MessageDecoder {
     buffer: BytesMut,
@@ -136,24 +118,26 @@ impl MessageDecoder {
     }
 
     /// Returns the JPEG of the next request if all of it has arrived. Call until `None` before pushing more.
-    pub fn poll_request(&mut self) -> Result<Option<Bytes>, SidecarProtocolError> {
+    pub fn poll_request(&mut self) -> Result<Option<Bytes>, String> {
         let Some(header) = self.header(b"SLEM")? else { return Ok(None) };
         let length = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
         if length == 0 || length as usize > JPEG_BYTES_MAX {
-            return Err(SidecarProtocolError::Length(length));
+            return Err(format!("a picture of {length} bytes, not 1 to {JPEG_BYTES_MAX}"));
         }
         Ok(self.body(length as usize))
     }
 
     /// Returns the next reply if all of it has arrived. Call until `None` before pushing more.
-    pub fn poll_reply(&mut self) -> Result<Option<SidecarReply>, SidecarProtocolError> {
+    pub fn poll_reply(&mut self) -> Result<Option<SidecarReply>, String> {
         let Some(header) = self.header(b"SLER")? else { return Ok(None) };
         let refusal = SidecarStatus::of(header[5]);
         let dimensions = u16::from_be_bytes([header[6], header[7]]);
         let some = usize::from(dimensions) <= DIMENSIONS_MAX && dimensions > 0;
         let none = refusal.is_some() && dimensions == 0;
         if !some && !none {
-            return Err(SidecarProtocolError::Dimensions(dimensions));
+            let problem =
+                format!("an embedding of {dimensions} dimensions, not 1 to {DIMENSIONS_MAX}");
+            return Err(problem);
         }
         let Some(body) = self.body(usize::from(dimensions) * 4) else { return Ok(None) };
         if let Some(refusal) = refusal {
@@ -161,7 +145,7 @@ impl MessageDecoder {
         }
         let (numbers, _) = body.as_chunks::<4>();
         let values = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
-        let embedding = Embedding::new(values).map_err(SidecarProtocolError::Embedding)?;
+        let embedding = Embedding::new(values).map_err(|error| error.to_string())?;
         Ok(Some(SidecarReply::Embedding(embedding)))
     }
 
@@ -171,13 +155,15 @@ impl MessageDecoder {
     }
 
     /// Returns the header once all of it has arrived; a wrong magic or version fails as early as possible.
-    fn header(&self, magic: &[u8; 4]) -> Result<Option<[u8; HEADER]>, SidecarProtocolError> {
+    fn header(&self, magic: &[u8; 4]) -> Result<Option<[u8; HEADER]>, String> {
         let known = self.buffer.len().min(4);
         if self.buffer[..known] != magic[..known] {
-            return Err(SidecarProtocolError::Magic);
+            return Err("the peer speaks another protocol".to_owned());
         }
         if let Some(version) = self.buffer.get(4).filter(|version| **version != VERSION) {
-            return Err(SidecarProtocolError::Version(*version));
+            return Err(format!(
+                "the peer speaks version {version} of the protocol, not {VERSION}"
+            ));
         }
         Ok(self.buffer.first_chunk().copied())
     }

@@ -139,7 +139,7 @@ impl CudaBackend {
             // Work sent before memory ran out may still read buffers that the next batch writes.
             Failure::Memory(reason) => match self.device.wait() {
                 Ok(()) => return Err(MeasureError::NoRoom { backend: NAME, reason }),
-                Err(unfinished) => unfinished.reason(),
+                Err(unfinished) => unfinished.to_string(),
             },
             Failure::Lost(reason) => reason,
         };
@@ -200,7 +200,7 @@ impl From<WaitError> for Failure {
     fn from(unfinished: WaitError) -> Failure {
         match unfinished {
             WaitError::Refused(error) => error.into(),
-            WaitError::Silent => Failure::Lost(unfinished.reason()),
+            WaitError::Silent => Failure::Lost(unfinished.to_string()),
         }
     }
 }

@@ -49,26 +49,12 @@ pub(crate) struct CudaDevice {
 }
 
 /// Reason that a wait for the device failed.
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum WaitError {
-    /// The driver returned an error.
-    Refused(DriverError),
-    /// The device did not finish within [`WAIT_MAX`].
+    #[error("{0}")]
+    Refused(#[from] DriverError),
+    #[error("it has not answered for {} s", WAIT_MAX.as_secs())]
     Silent,
-}
-
-impl WaitError {
-    pub fn reason(&self) -> String {
-        match self {
-            WaitError::Refused(error) => error.to_string(),
-            WaitError::Silent => format!("it has not answered for {} s", WAIT_MAX.as_secs()),
-        }
-    }
-}
-
-impl From<DriverError> for WaitError {
-    fn from(error: DriverError) -> WaitError {
-        WaitError::Refused(error)
-    }
 }
 
 impl CudaDevice {

@@ -136,7 +136,7 @@ impl SidecarConnection {
 
     fn received(&mut self, bytes: &[u8], backoff: &mut Backoff) -> Result<(), SidecarError> {
         self.answers.push(bytes);
-        while let Some(answer) = self.answers.poll_reply()? {
+        while let Some(answer) = self.answers.poll_reply().map_err(SidecarError::Protocol)? {
             let Some(waiting) = self.waiting.pop_front() else {
                 return Err(SidecarError::UnexpectedReply);
             };

@@ -30,26 +30,30 @@ fn messages_are_laid_out_as_documented() {
 
 #[test]
 fn a_message_that_is_none_ends_the_conversation() {
-    let requests: [(&str, &[u8], SidecarProtocolError); 5] = [
-        ("HTTP", b"GET", SidecarProtocolError::Magic),
-        ("an answer", b"SLER\x01", SidecarProtocolError::Magic),
-        ("the next version", b"SLEM\x02", SidecarProtocolError::Version(2)),
-        ("nothing in it", b"SLEM\x01\0\0\0\0\0\0\0", SidecarProtocolError::Length(0)),
-        ("too long", b"SLEM\x01\0\0\0\0\x40\0\x01", SidecarProtocolError::Length(4_194_305)),
+    let other = "the peer speaks another protocol";
+    let version = "the peer speaks version 2 of the protocol, not 1";
+    let requests: [(&str, &[u8], &str); 5] = [
+        ("HTTP", b"GET", other),
+        ("an answer", b"SLER\x01", other),
+        ("the next version", b"SLEM\x02", version),
+        ("nothing in it", b"SLEM\x01\0\0\0\0\0\0\0", "a picture of 0 bytes, not 1 to 4194304"),
+        ("too long", b"SLEM\x01\0\0\0\0\x40\0\x01", "a picture of 4194305 bytes, not 1 to 4194304"),
     ];
     for (name, bytes, expected) in requests {
-        assert_eq!(pushed(bytes).poll_request(), Err(expected), "{name}");
+        assert_eq!(pushed(bytes).poll_request(), Err(expected.to_owned()), "{name}");
     }
-    let zeros = Embedding::new(vec![0.0]).expect_err("points nowhere");
-    let answers: [(&str, &[u8], SidecarProtocolError); 5] = [
-        ("a request", b"SLEM", SidecarProtocolError::Magic),
-        ("the next version", b"SLER\x02", SidecarProtocolError::Version(2)),
-        ("no dimensions", b"SLER\x01\0\0\0\0\0\0\0", SidecarProtocolError::Dimensions(0)),
-        ("too many", b"SLER\x01\0\x10\x01\0\0\0\0", SidecarProtocolError::Dimensions(4097)),
-        ("zeros", b"SLER\x01\0\0\x01\0\0\0\0\0\0\0\0", SidecarProtocolError::Embedding(zeros)),
+    let zeros = Embedding::new(vec![0.0]).expect_err("points nowhere").to_string();
+    let sizes = ["an embedding of 0", "an embedding of 4097"]
+        .map(|start| format!("{start} dimensions, not 1 to 4096"));
+    let answers: [(&str, &[u8], &str); 5] = [
+        ("a request", b"SLEM", other),
+        ("the next version", b"SLER\x02", version),
+        ("no dimensions", b"SLER\x01\0\0\0\0\0\0\0", &sizes[0]),
+        ("too many", b"SLER\x01\0\x10\x01\0\0\0\0", &sizes[1]),
+        ("zeros", b"SLER\x01\0\0\x01\0\0\0\0\0\0\0\0", &zeros),
     ];
     for (name, bytes, expected) in answers {
-        assert_eq!(pushed(bytes).poll_reply(), Err(expected), "{name}");
+        assert_eq!(pushed(bytes).poll_reply(), Err(expected.to_owned()), "{name}");
     }
 }
 
