@@ -18,22 +18,23 @@ pub fn rows(measurer: &mut dyn MeasureBackend, rounds: usize) {
     for (width, height) in [(1280, 720), (1920, 1080), (3840, 2160)] {
         for (bits, sample) in [(8, SampleFormat::U8), (10, SampleFormat::U16 { shift: 2 })] {
             let picture = TestPicture { sample, padding: 64, ..TestPicture::new(width, height) };
-            let nanos = cost(measurer, picture, rounds);
+            let frames: Vec<Frame> = (0..BATCH as u64)
+                .filter_map(|seed| TestPicture { fill: Fill::Random(seed), ..picture }.frame())
+                .collect();
+            let nanos = least(measurer, &frames, rounds);
             let size = format!("{width}x{height}");
             println!("{:<14} {size:>10} {bits:>6} {nanos:>12}", measurer.name());
         }
     }
 }
 
-fn cost(measurer: &mut dyn MeasureBackend, picture: TestPicture, rounds: usize) -> u128 {
-    let frames: Vec<Frame> = (0..BATCH as u64)
-        .filter_map(|seed| TestPicture { fill: Fill::Random(seed), ..picture }.frame())
-        .collect();
+/// Returns the nanoseconds a frame of `frames` in one batch: the least of `rounds`.
+pub fn least(measurer: &mut dyn MeasureBackend, frames: &[Frame], rounds: usize) -> u128 {
     let mut out = Vec::new();
     let round = |_| {
         out.clear();
         let start = Instant::now();
-        measurer.measure(black_box(&frames), &mut out).expect("measurable");
+        measurer.measure(black_box(frames), &mut out).expect("measurable");
         start.elapsed().as_nanos() / frames.len() as u128
     };
     (0..rounds).map(round).min().unwrap_or_default()

@@ -4,10 +4,10 @@
 #[path = "../../benches/functions/cost.rs"]
 mod cost;
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, DevicePtr};
-use gate::{MeasureBackend, device_batch::OpenError};
+use gate::device_batch::OpenError;
 use kernels::CudaBackend;
 use media::{
     DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface, Dimensions, Frame, HostFrameBuffer,
@@ -73,12 +73,5 @@ fn in_memory(measurer: &mut CudaBackend, pictures: usize) -> u128 {
         Frame { pts, source_index: n as u64, extent: EXTENT, layout, pixels }
     };
     let there: Vec<Frame> = (0..pictures).map(frame).collect();
-    let mut out = Vec::new();
-    let round = |_| {
-        out.clear();
-        let start = Instant::now();
-        measurer.measure(&there, &mut out).expect("measurable");
-        start.elapsed().as_nanos() / pictures as u128
-    };
-    (0..25).map(round).min().unwrap_or_default()
+    cost::least(measurer, &there, 25)
 }
