@@ -104,7 +104,7 @@ fn first_video(
     (0..streams)
         .filter_map(|index| format.stream(index).map(|facts| (index, facts)))
         .find(|(_, facts)| facts.is_video && !facts.is_cover)
-        .ok_or(DecodeError::NoVideoStream { streams })
+        .ok_or(DecodeError::NoVideoStream(streams))
 }
 
 fn check_container(name: &str) -> Result<(), DecodeError> {

@@ -25,12 +25,9 @@ pub enum DecodeError {
         /// Error of libav.
         detail: String,
     },
-    /// No stream of the container is video.
-    #[error("no video stream (streams: {streams})")]
-    NoVideoStream {
-        /// Number of streams of any kind.
-        streams: usize,
-    },
+    /// None of this many streams of the container is video.
+    #[error("no video stream (streams: {0})")]
+    NoVideoStream(usize),
     /// The container has more streams than [`crate::DemuxLimits`] allows.
     #[error("{count} streams in the container, at most {max} are allowed")]
     TooManyStreams {
@@ -79,27 +76,18 @@ pub enum DecodeError {
     /// The pixel format of this name is neither planar or semi-planar YUV nor grey.
     #[error("unsupported pixel format: {0}")]
     UnsupportedPixelFormat(String),
-    /// The stream ended without one decodable picture.
-    #[error("truncated or damaged: no frame could be decoded ({damaged_packets} damaged packets)")]
-    NothingDecoded {
-        /// Number of packets that the demuxer or the decoder refused.
-        damaged_packets: u64,
-    },
+    /// The stream ended without one decodable picture; with the number of packets that were refused.
+    #[error("truncated or damaged: no frame could be decoded ({0} damaged packets)")]
+    NothingDecoded(u64),
     /// No keyframe was found in the part searched.
     #[error("no picture was found that a decoder can start with")]
     NoKeyframe,
-    /// The file ends before the requested part.
-    #[error("the source ends at {end_ms} ms")]
-    PastEnd {
-        /// End of the file in media time.
-        end_ms: i64,
-    },
-    /// The file begins after the requested part.
-    #[error("the source begins at {start_ms} ms")]
-    BeforeStart {
-        /// Media time of the first keyframe.
-        start_ms: i64,
-    },
+    /// The file ends, at this media time in milliseconds, before the requested part.
+    #[error("the source ends at {0} ms")]
+    PastEnd(i64),
+    /// The file begins, with a keyframe at this media time in milliseconds, after the requested part.
+    #[error("the source begins at {0} ms")]
+    BeforeStart(i64),
     /// An access unit of a live stream was refused for this reason; decoding resumes at the next clean start.
     #[error("damaged access unit: {0}")]
     DamagedUnit(String),
@@ -131,15 +119,15 @@ impl DecodeError {
             DecodeError::Empty
             | DecodeError::NestedResource(_)
             | DecodeError::DamagedHeader { .. }
-            | DecodeError::NoVideoStream { .. }
+            | DecodeError::NoVideoStream(_)
             | DecodeError::TooManyStreams { .. }
             | DecodeError::PictureTooLarge { .. }
             | DecodeError::TooManyPixels { .. }
-            | DecodeError::NothingDecoded { .. }
+            | DecodeError::NothingDecoded(_)
             | DecodeError::DamagedUnit(_)
             | DecodeError::NoKeyframe
-            | DecodeError::PastEnd { .. }
-            | DecodeError::BeforeStart { .. }
+            | DecodeError::PastEnd(_)
+            | DecodeError::BeforeStart(_)
             | DecodeError::UnsupportedContainer(_)
             | DecodeError::UnsupportedCodec(_)
             | DecodeError::UnsupportedPixelFormat(_) => ErrorKind::InvalidInput,

@@ -154,7 +154,7 @@ pub fn decode_file_by<S: FrameSink>(
     };
     let damaged_packets = collector.damaged_packets;
     if collector.position.source_frames == begin.source_frames && facts.is_complete {
-        return Err(DecodeError::NothingDecoded { damaged_packets });
+        return Err(DecodeError::NothingDecoded(damaged_packets));
     }
     Ok(FileReport {
         decoder: collector.decoders.join("+"),

@@ -50,8 +50,8 @@ declared!(
 fn told(error: IngestError) -> ApiError {
     match &error {
         IngestError::Worker(WorkerError::Fault(JobFault::Decode(fault))) => match fault {
-            DecodeError::PastEnd { .. } => ApiError::field("from_ms", fault.to_string()),
-            DecodeError::BeforeStart { .. } => ApiError::field("to_ms", fault.to_string()),
+            DecodeError::PastEnd(_) => ApiError::field("from_ms", fault.to_string()),
+            DecodeError::BeforeStart(_) => ApiError::field("to_ms", fault.to_string()),
             _ => error.into(),
         },
         _ => error.into(),

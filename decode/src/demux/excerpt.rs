@@ -190,14 +190,14 @@ impl Demuxer {
                 if let Some(end_ms) = end.map(|end| self.ms(end))
                     && end_ms <= span.start
                 {
-                    return Err(DecodeError::PastEnd { end_ms });
+                    return Err(DecodeError::PastEnd(end_ms));
                 }
                 break before.or(after).ok_or(DecodeError::NoKeyframe)?;
             }
             back_ms = (2 * back_ms).max(BACK_MS);
         };
         match self.ms(start.shown) {
-            start_ms if start_ms >= span.end => Err(DecodeError::BeforeStart { start_ms }),
+            start_ms if start_ms >= span.end => Err(DecodeError::BeforeStart(start_ms)),
             _ => Ok(start),
         }
     }

@@ -84,7 +84,7 @@ impl NutFrames {
         let tail = Tail::default();
         let format =
             FormatContext::open_nut(Box::new(Tailed { bytes: output, tail: tail.clone() }))?;
-        let facts = format.stream(0).ok_or(DecodeError::NoVideoStream { streams: 0 })?;
+        let facts = format.stream(0).ok_or(DecodeError::NoVideoStream(0))?;
         // SAFETY: a static descriptor, or null, which is an error of the next call.
         let decoder = unsafe { ffi::avcodec_find_decoder(ffi::AVCodecID::AV_CODEC_ID_RAWVIDEO) };
         // SAFETY: as above.

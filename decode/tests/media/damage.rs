@@ -50,7 +50,7 @@ fn streams_that_cannot_be_served_are_told_apart() {
     let sound = "-f lavfi -i sine=duration=1";
     let limits = DemuxLimits::default();
     let audio = made("audio.mp4", &format!("{sound} -c:a aac"));
-    assert_eq!(open_error(audio, limits), DecodeError::NoVideoStream { streams: 1 });
+    assert_eq!(open_error(audio, limits), DecodeError::NoVideoStream(1));
     let mp3 = made("audio.mp3", &format!("{sound} -c:a libmp3lame"));
     let refused = DecodeError::UnsupportedContainer(Some("mp3".to_owned()));
     assert_eq!(open_error(mp3, limits), refused);

@@ -14,7 +14,7 @@ use crate::{live::open, support::first_pictures};
 fn complaints(path: &Path) -> Vec<String> {
     let input = Box::new(BufReader::new(File::open(path).expect("opens")));
     let demuxer = match Demuxer::open(input, DemuxLimits::default()) {
-        Err(DecodeError::NoVideoStream { .. }) => return Vec::new(),
+        Err(DecodeError::NoVideoStream(_)) => return Vec::new(),
         opened => opened.expect("media"),
     };
     let codec = demuxer.stream().codec;

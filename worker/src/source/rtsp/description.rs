@@ -103,7 +103,7 @@ pub(super) fn read(body: &[u8]) -> Result<SdpDescription, RtspError> {
     }
     Err(RtspError::Media(match unsupported {
         Some(coding) => DecodeError::UnsupportedCodec(quoted(coding)),
-        None => DecodeError::NoVideoStream { streams: sections.len() },
+        None => DecodeError::NoVideoStream(sections.len()),
     }))
 }
 
