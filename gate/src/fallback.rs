@@ -78,7 +78,7 @@ mod tests {
     }
 
     fn lost() -> MeasureError {
-        MeasureError::DeviceLost { backend: "scripted", reason: "unplugged".into() }
+        MeasureError::DeviceLost("scripted", "unplugged".into())
     }
 
     #[test]
@@ -88,8 +88,8 @@ mod tests {
         let mut expected = Vec::new();
         ReferenceBackend.measure(&frames, &mut expected).expect("measurable");
         let beyond = MeasureError::BeyondDevice { backend: "scripted", bytes: 9, bytes_max: 8 };
-        let full = MeasureError::NoRoom { backend: "scripted", reason: "in use".into() };
-        let late = MeasureError::Late { backend: "scripted", after_ms: 9 };
+        let full = MeasureError::NoRoom("scripted", "in use".into());
+        let late = MeasureError::Late("scripted", 9);
         let cases = [
             ("never fails", vec![None, None, None], None),
             ("beyond its limits once", vec![None, Some(beyond), None], None),

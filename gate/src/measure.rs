@@ -52,7 +52,7 @@ pub trait MeasureBackend: Send {
     ) -> Result<(), MeasureError>;
 }
 
-/// Reason that a picture cannot be measured.
+/// Reason that a picture cannot be measured. First comes the gate backend's name, then the driver's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeasureError {
     /// A side is longer than [`MAX_SIDE`].
@@ -77,40 +77,20 @@ pub enum MeasureError {
         bytes_max: u64,
     },
     /// The device has no memory free for a batch; a later batch may fit.
-    #[error("{backend} has no memory left: {reason}")]
-    NoRoom {
-        /// The gate backend's name.
-        backend: &'static str,
-        /// Message of the driver.
-        reason: String,
-    },
-    /// The device did not finish a batch in time and is still at it.
-    #[error("{backend} timed out after {after_ms} ms")]
-    Late {
-        /// The gate backend's name.
-        backend: &'static str,
-        /// Time waited in milliseconds.
-        after_ms: u64,
-    },
+    #[error("{0} has no memory left: {1}")]
+    NoRoom(&'static str, String),
+    /// The device did not finish a batch in this many milliseconds and is still at it.
+    #[error("{0} timed out after {1} ms")]
+    Late(&'static str, u64),
     /// The device is gone or does not respond.
-    #[error("{backend} lost its device: {reason}")]
-    DeviceLost {
-        /// The gate backend's name.
-        backend: &'static str,
-        /// Message of the driver.
-        reason: String,
-    },
+    #[error("{0} lost its device: {1}")]
+    DeviceLost(&'static str, String),
     /// The picture was in the memory of a lost device and cannot be measured.
     #[error(transparent)]
     PixelsLost(#[from] DeviceMemoryLost),
     /// The device rejected a request.
-    #[error("{backend} failed: {reason}")]
-    DeviceFault {
-        /// The gate backend's name.
-        backend: &'static str,
-        /// Message of the driver.
-        reason: String,
-    },
+    #[error("{0} failed: {1}")]
+    DeviceFault(&'static str, String),
 }
 
 impl MeasureError {
@@ -119,25 +99,23 @@ impl MeasureError {
         match self {
             MeasureError::TooLarge { .. } => ErrorKind::InvalidInput,
             MeasureError::BeyondDevice { .. } => ErrorKind::Unsupported,
-            MeasureError::NoRoom { .. } => ErrorKind::Exhausted,
-            MeasureError::Late { .. }
-            | MeasureError::DeviceLost { .. }
-            | MeasureError::PixelsLost(_) => ErrorKind::Unavailable,
-            MeasureError::PlaneMismatch(_) | MeasureError::DeviceFault { .. } => {
-                ErrorKind::Internal
+            MeasureError::NoRoom(..) => ErrorKind::Exhausted,
+            MeasureError::Late(..) | MeasureError::DeviceLost(..) | MeasureError::PixelsLost(_) => {
+                ErrorKind::Unavailable
             }
+            MeasureError::PlaneMismatch(_) | MeasureError::DeviceFault(..) => ErrorKind::Internal,
         }
     }
 
     /// Returns true if the device is at fault, so that another gate backend may measure the picture.
     pub fn is_of_device(&self) -> bool {
         use MeasureError::{BeyondDevice, Late, NoRoom};
-        self.ends_device() || matches!(self, BeyondDevice { .. } | NoRoom { .. } | Late { .. })
+        self.ends_device() || matches!(self, BeyondDevice { .. } | NoRoom(..) | Late(..))
     }
 
     /// Returns true if the device is unusable from this error on; after others the next batch may succeed.
     pub fn ends_device(&self) -> bool {
-        matches!(self, MeasureError::DeviceLost { .. } | MeasureError::DeviceFault { .. })
+        matches!(self, MeasureError::DeviceLost(..) | MeasureError::DeviceFault(..))
     }
 }
 

@@ -123,7 +123,7 @@ impl CudaBackend {
         measure: impl FnOnce(&mut CudaBackend, &mut Vec<FrameMeasurements>) -> Result<(), Failure>,
     ) -> Result<(), MeasureError> {
         if let Some(reason) = self.loss.clone() {
-            return Err(MeasureError::DeviceLost { backend: NAME, reason });
+            return Err(MeasureError::DeviceLost(NAME, reason));
         }
         let before = out.len();
         // The binding panics if a driver lacks a function that its version should have.
@@ -138,13 +138,13 @@ impl CudaBackend {
             Failure::Picture(error) => return Err(error),
             // Work sent before memory ran out may still read buffers that the next batch writes.
             Failure::Memory(reason) => match self.device.wait() {
-                Ok(()) => return Err(MeasureError::NoRoom { backend: NAME, reason }),
+                Ok(()) => return Err(MeasureError::NoRoom(NAME, reason)),
                 Err(unfinished) => unfinished.to_string(),
             },
             Failure::Lost(reason) => reason,
         };
         self.loss = Some(reason.clone());
-        Err(MeasureError::DeviceLost { backend: NAME, reason })
+        Err(MeasureError::DeviceLost(NAME, reason))
     }
 }
 

@@ -64,19 +64,15 @@ pub(crate) fn make_buffers(
 /// Converts the outcome to an error; loss and faults reported by the device precede their consequences.
 fn verdict<T>(faults: &DeviceErrors, ran: Result<T, Stopped>) -> Result<T, MeasureError> {
     if let Some(reason) = faults.loss() {
-        return Err(MeasureError::DeviceLost { backend: NAME, reason });
+        return Err(MeasureError::DeviceLost(NAME, reason));
     }
     match (faults.take(), ran) {
         // All objects of the batch are dropped: a smaller or a later batch may find memory.
-        (Some(DriverRefusal::Memory(reason)), _) => {
-            Err(MeasureError::NoRoom { backend: NAME, reason })
-        }
-        (Some(DriverRefusal::Other(reason)), _) => {
-            Err(MeasureError::DeviceFault { backend: NAME, reason })
-        }
+        (Some(DriverRefusal::Memory(reason)), _) => Err(MeasureError::NoRoom(NAME, reason)),
+        (Some(DriverRefusal::Other(reason)), _) => Err(MeasureError::DeviceFault(NAME, reason)),
         (None, Err(Stopped(reason))) => {
             faults.note_loss(reason.clone());
-            Err(MeasureError::DeviceLost { backend: NAME, reason })
+            Err(MeasureError::DeviceLost(NAME, reason))
         }
         (None, Ok(done)) => Ok(done),
     }
@@ -165,7 +161,7 @@ mod tests {
     use super::*;
 
     fn lost(reason: &str) -> Result<(), MeasureError> {
-        Err(MeasureError::DeviceLost { backend: NAME, reason: reason.to_owned() })
+        Err(MeasureError::DeviceLost(NAME, reason.to_owned()))
     }
 
     #[test]
@@ -188,7 +184,7 @@ mod tests {
             faults.note(&error);
             let fault = verdict(&faults, late()).expect_err("noted");
             assert_eq!(!fault.ends_device(), keeps_device, "{fault:?}");
-            assert_eq!(matches!(fault, MeasureError::NoRoom { .. }), keeps_device, "{fault:?}");
+            assert_eq!(matches!(fault, MeasureError::NoRoom(..)), keeps_device, "{fault:?}");
             assert_eq!(verdict(&faults, Ok(())), Ok(()), "a fault is told once");
         }
         faults.note_loss("reset".to_owned());

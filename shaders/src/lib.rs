@@ -105,7 +105,7 @@ impl WgpuBackend {
         out: &mut Vec<FrameMeasurements>,
     ) -> Result<(), MeasureError> {
         if let Some(reason) = self.device.faults.loss() {
-            return Err(MeasureError::DeviceLost { backend: NAME, reason });
+            return Err(MeasureError::DeviceLost(NAME, reason));
         }
         let fill = FILL_BYTES.min(buffer::bytes_max(&self.device.limits));
         for batch in batches(frames, PICTURES_MAX, fill) {

@@ -102,7 +102,7 @@ impl DeviceThread {
     /// Has the device measure a batch, and waits for the result up to the timeout.
     pub fn measure(&self, frames: &[Frame]) -> Answer {
         let answer = self.ask(frames);
-        if matches!(answer, Err(MeasureError::Late { .. })) {
+        if matches!(answer, Err(MeasureError::Late(..))) {
             self.late.fetch_add(1, Relaxed);
         }
         answer
@@ -185,12 +185,12 @@ impl Fate {
     /// Marks the device lost and returns the error; only the first reason is kept.
     fn lose(&self, reason: String) -> MeasureError {
         let backend = self.backend;
-        self.lost.get_or_init(|| MeasureError::DeviceLost { backend, reason }).clone()
+        self.lost.get_or_init(|| MeasureError::DeviceLost(backend, reason)).clone()
     }
 
     fn late(&self, patience: DeviceTimeouts) -> MeasureError {
         let after_ms = u64::try_from(patience.late.as_millis()).unwrap_or(u64::MAX);
-        MeasureError::Late { backend: self.backend, after_ms }
+        MeasureError::Late(self.backend, after_ms)
     }
 }
 
@@ -265,7 +265,7 @@ mod tests {
                 scope.spawn(|| {
                     together.wait();
                     let answer = desk.measure(std::slice::from_ref(frame));
-                    assert!(matches!(answer, Err(MeasureError::Late { .. })), "{answer:?}");
+                    assert!(matches!(answer, Err(MeasureError::Late(..))), "{answer:?}");
                 });
             }
         });

@@ -80,7 +80,7 @@ pub(crate) fn hanging_after(batches: usize) -> (GateMeasurement, RecordedBatches
 }
 
 fn unplugged() -> MeasureError {
-    MeasureError::DeviceLost { backend: "scripted", reason: "unplugged".to_owned() }
+    MeasureError::DeviceLost("scripted", "unplugged".to_owned())
 }
 
 fn scripted(script: Script, patience: DeviceTimeouts) -> (GateMeasurement, RecordedBatches) {

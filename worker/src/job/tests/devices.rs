@@ -52,7 +52,7 @@ fn a_device_says_what_the_cpu_says_whenever_it_is_lost() {
 fn a_device_that_refuses_a_batch_is_kept_and_the_cpu_measures_it() {
     let backend = "scripted";
     let refusals = [
-        MeasureError::NoRoom { backend, reason: "in use".to_owned() },
+        MeasureError::NoRoom(backend, "in use".to_owned()),
         MeasureError::BeyondDevice { backend, bytes: 9, bytes_max: 8 },
     ];
     for error in refusals {

@@ -166,7 +166,7 @@ fn a_decoder_that_opens_no_more_is_said_to_be_lost_once_and_software_decodes() {
 fn a_device_that_refuses_a_batch_is_kept_and_costs_no_session_anything() {
     let backend = "scripted";
     let refusals = [
-        MeasureError::NoRoom { backend, reason: "in use".to_owned() },
+        MeasureError::NoRoom(backend, "in use".to_owned()),
         MeasureError::BeyondDevice { backend, bytes: 9, bytes_max: 8 },
     ];
     let expected = expected();
