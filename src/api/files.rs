@@ -153,20 +153,6 @@ struct FileDeleted {
     file_name: String,
 }
 
-impl FileRecord {
-    fn new(app: &App, upload: StoredUpload) -> FileRecord {
-        FileRecord {
-            file_path: app.uploads.path(&upload).display().to_string(),
-            media_type: media_type(upload.name.as_str()),
-            file_name: upload.name.to_string(),
-            original_name: upload.original_name,
-            bytes: upload.bytes,
-            sha256: upload.sha256.into(),
-            uploaded_at: upload.at.into(),
-        }
-    }
-}
-
 /// Reads a cursor: the name of the last file of the previous page.
 fn cursor(value: &Value) -> Result<StoredName, ValueError> {
     let name = value.as_str().and_then(|text| text.parse().ok());
@@ -215,7 +201,16 @@ fn slice(
     let more = files.len() > limit;
     files.truncate(limit);
     let next = files.last().filter(|_| more).map(|last| last.name.clone());
-    Ok((files.into_iter().map(|upload| FileRecord::new(app, upload)).collect(), next))
+    let records = files.into_iter().map(|upload| FileRecord {
+        file_path: app.uploads.path(&upload).display().to_string(),
+        media_type: media_type(upload.name.as_str()),
+        file_name: upload.name.to_string(),
+        original_name: upload.original_name,
+        bytes: upload.bytes,
+        sha256: upload.sha256.into(),
+        uploaded_at: upload.at.into(),
+    });
+    Ok((records.collect(), next))
 }
 
 /// Remove an upload; requests that are reading it are not interrupted.

@@ -7,7 +7,7 @@ mod request;
 use std::time::Instant;
 
 use infer::{
-    BackendError, Completion, FailureKind, FinishReason, RequestCost, TokenUsage,
+    BackendError, Completion, FailureKind, FinishReason, RequestCost,
     scheduler::{AdmissionError, LimitKind, Priority},
 };
 use timeline::{Event, InferenceCompleted, Pass};
@@ -50,29 +50,17 @@ pub struct InferResult {
     finish_reason: &'static str,
     /// Milliseconds from the request to the complete answer, without the wait for a permit.
     inference_latency_ms: u64,
-    tokens: TokensRecord,
+    tokens: TokenUsage,
 }
 
 /// Tokens spent, failed attempts included.
 #[derive(Serialize, ToSchema)]
-#[schema(as = TokenUsage)]
-pub struct TokensRecord {
+pub struct TokenUsage {
     prompt_tokens: u64,
     completion_tokens: u64,
     /// Tokens of hidden reasoning.
     thinking_tokens: u64,
     total_tokens: u64,
-}
-
-impl From<TokenUsage> for TokensRecord {
-    fn from(tokens: TokenUsage) -> TokensRecord {
-        TokensRecord {
-            prompt_tokens: tokens.prompt,
-            completion_tokens: tokens.completion,
-            thinking_tokens: tokens.thinking,
-            total_tokens: tokens.total,
-        }
-    }
 }
 
 impl InferResult {
@@ -87,7 +75,12 @@ impl InferResult {
             output_json: answer.json,
             finish_reason: FinishReason::as_str(answer.finish),
             inference_latency_ms: millis(answer.cost.latency),
-            tokens: answer.cost.tokens.into(),
+            tokens: TokenUsage {
+                prompt_tokens: answer.cost.tokens.prompt,
+                completion_tokens: answer.cost.tokens.completion,
+                thinking_tokens: answer.cost.tokens.thinking,
+                total_tokens: answer.cost.tokens.total,
+            },
         }
     }
 

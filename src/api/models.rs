@@ -119,20 +119,6 @@ struct EmbeddingSupport {
 /// Availability of a model or embedder for which nothing is configured.
 const NOT_CONFIGURED: &str = "not_configured";
 
-impl From<&ProbeResult> for Provider {
-    fn from(probe: &ProbeResult) -> Provider {
-        Provider {
-            name: probe.name.to_string(),
-            kind: probe.api.as_str(),
-            reachable: probe.reachable,
-            latency_ms: probe.latency.map(millis),
-            last_error: probe.last_error.as_ref().map(ToString::to_string),
-            asked_for: probe.upstream_model.clone(),
-            lists: probe.models.clone(),
-        }
-    }
-}
-
 fn model_record(model: CatalogEntry<'_>, inference: &Inference, probes: &[ProbeResult]) -> Model {
     let serving = inference.standing(model.id, probes);
     let of = |standing| serving.iter().filter(move |one| one.standing == standing);
@@ -167,6 +153,15 @@ pub async fn list(Call(app, caller): Call) -> Json<Models> {
     let catalog = app.inference.catalog();
     let models =
         catalog.models().map(|model| model_record(model, &app.inference, &probes)).collect();
+    let providers = probes.iter().map(|probe| Provider {
+        name: probe.name.to_string(),
+        kind: probe.api.as_str(),
+        reachable: probe.reachable,
+        latency_ms: probe.latency.map(millis),
+        last_error: probe.last_error.as_ref().map(ToString::to_string),
+        asked_for: probe.upstream_model.clone(),
+        lists: probe.models.clone(),
+    });
     let tried = |codec| {
         let all = able.map(|able| able.codecs.as_slice()).unwrap_or_default();
         all.iter().find(|tried| tried.codec == codec && tried.bits == 8)
@@ -180,7 +175,7 @@ pub async fn list(Call(app, caller): Call) -> Json<Models> {
     Json(Models {
         request_id: caller.request_id.into(),
         models,
-        providers: probes.iter().map(Provider::from).collect(),
+        providers: providers.collect(),
         decode: DecodeSupport {
             backend: app.workers.backend().as_str(),
             passed_over: app.workers.passed_over().map(skipped).collect(),

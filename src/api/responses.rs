@@ -61,15 +61,12 @@ pub struct ChunkProgressRecord {
     unanswered: u64,
 }
 
-impl From<ChunkProgress> for ChunkProgressRecord {
-    fn from(ChunkProgress { asked, answered, unanswered }: ChunkProgress) -> ChunkProgressRecord {
-        ChunkProgressRecord { asked, answered, unanswered }
-    }
-}
-
 impl From<JobProgress> for ProgressRecord {
     fn from(JobProgress { frames, pts_ms, chunks, .. }: JobProgress) -> ProgressRecord {
-        ProgressRecord { frames, pts_ms, chunks: chunks.map(Into::into) }
+        let chunks = chunks.map(|ChunkProgress { asked, answered, unanswered }| {
+            ChunkProgressRecord { asked, answered, unanswered }
+        });
+        ProgressRecord { frames, pts_ms, chunks }
     }
 }
 

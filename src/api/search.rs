@@ -3,7 +3,7 @@
 use search::FoldedPattern;
 
 use super::{prelude::*, send_budget};
-use crate::deliver::search::{Hit, SearchQuery};
+use crate::deliver::search::SearchQuery;
 
 /// Maximum length of a trimmed query, bytes.
 pub const QUERY_BYTES_MAX: usize = 1024;
@@ -59,11 +59,21 @@ pub async fn search(Call(app, caller): Call, body: JsonBody) -> ApiResult {
     let wanted = SearchQuery { owner: caller.principal, run, needle: query.0, limit };
     let _timer = app.metrics.search_seconds.start_timer();
     let found = app.search.find(wanted).await?;
+    let hits = found.hits.into_iter().map(|hit| SearchHit {
+        seq: hit.seq.0,
+        run_id: hit.run.into(),
+        pts_ms: hit.pts_ms,
+        kind: hit.kind.into(),
+        index_name: hit.index_name,
+        description: hit.description,
+        description_truncated: hit.is_truncated,
+        snippet: hit.snippet,
+    });
     Ok(Json(SearchResult {
         request_id: caller.request_id.into(),
         scanned: found.scanned,
         total_hits: found.total_hits,
-        hits: found.hits.into_iter().map(SearchHit::from).collect(),
+        hits: hits.collect(),
         damaged_events: (found.damaged_events > 0).then_some(found.damaged_events),
     })
     .into_response())
@@ -107,19 +117,4 @@ pub struct SearchHit {
     description_truncated: bool,
     /// The match with at most 80 bytes before and after it, in the original spelling.
     snippet: String,
-}
-
-impl From<Hit> for SearchHit {
-    fn from(hit: Hit) -> SearchHit {
-        SearchHit {
-            seq: hit.seq.0,
-            run_id: hit.run.into(),
-            pts_ms: hit.pts_ms,
-            kind: hit.kind.into(),
-            index_name: hit.index_name,
-            description: hit.description,
-            description_truncated: hit.is_truncated,
-            snippet: hit.snippet,
-        }
-    }
 }

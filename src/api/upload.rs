@@ -49,24 +49,21 @@ struct UploadResult {
 }
 
 impl UploadResult {
-    fn new(app: &App, upload: &StoredUpload) -> UploadResult {
-        UploadResult {
+    fn answer(app: &App, upload: &StoredUpload, request_id: RequestId) -> StoredResponse {
+        let result = UploadResult {
             file_path: app.uploads.path(upload).display().to_string(),
             file_name: upload.name.to_string(),
             bytes: upload.bytes,
             sha256: upload.sha256.into(),
             media_type: media_type(upload.name.as_str()),
-        }
-    }
-
-    fn answer(&self, request_id: RequestId) -> StoredResponse {
+        };
         let headers = [
             (header::CONTENT_TYPE, "application/json".to_owned()),
-            (header::LOCATION, format!("/v1/files/{}", self.file_name)),
+            (header::LOCATION, format!("/v1/files/{}", upload.name)),
             (REQUEST_ID, request_id.to_string()),
         ];
         let headers = headers.map(|(name, value)| (name.to_string(), value)).into();
-        let body = serde_json::to_vec(self).expect("our own types are writable");
+        let body = serde_json::to_vec(&result).expect("our own types are writable");
         StoredResponse { status: 200, headers, body }
     }
 }
@@ -93,7 +90,7 @@ pub async fn upload(Call(app, caller): Call, mut request: Request) -> ApiResult 
     let held = app.runner.hold();
     let place = app.uploads.enter(&caller.principal)?;
     let received = held.finish(receive(&app, &caller.principal, request)).await??;
-    let Received { incoming, file_name } = received;
+    let (incoming, file_name) = received;
     let sha256 = incoming.sha256();
     let fingerprint = BodyDigest::of(&[file_name.as_bytes(), sha256.as_bytes()]);
     if let Some(ticket) = &ticket
@@ -116,7 +113,7 @@ pub async fn upload(Call(app, caller): Call, mut request: Request) -> ApiResult 
         };
         let mut given = None;
         app.uploads.keep(incoming, new, |change, upload| {
-            let answer = given.insert(UploadResult::new(&app, upload).answer(caller.request_id));
+            let answer = given.insert(UploadResult::answer(&app, upload, caller.request_id));
             match &ticket {
                 Some(ticket) => ticket.answered(change, fingerprint, answer.clone()),
                 None => Ok(()),
@@ -138,12 +135,12 @@ fn check_head(headers: &HeaderMap, bytes_max: u64) -> ApiResult<()> {
     Ok(())
 }
 
-struct Received {
-    incoming: UploadWriter,
-    file_name: String,
-}
-
-async fn receive(app: &Arc<App>, owner: &Principal, request: Request) -> ApiResult<Received> {
+/// Receives the one file of the form, and its name.
+async fn receive(
+    app: &Arc<App>,
+    owner: &Principal,
+    request: Request,
+) -> ApiResult<(UploadWriter, String)> {
     let mut form = MultipartForm::open(request, app).await?;
     let mut received = None;
     while let Some(mut part) = form.next().await? {
@@ -163,13 +160,11 @@ async fn receive(app: &Arc<App>, owner: &Principal, request: Request) -> ApiResu
         let timer = app.metrics.upload_seconds.start_timer();
         let incoming = store(app, &mut part, incoming).await?;
         drop(timer);
-        received = Some(Received { incoming, file_name });
+        received = Some((incoming, file_name));
     }
     match received {
         None => Err(ApiError::field(FIELD, "is required")),
-        Some(Received { incoming, .. }) if incoming.bytes() == 0 => {
-            Err(ApiError::field(FIELD, "is empty"))
-        }
+        Some((incoming, _)) if incoming.bytes() == 0 => Err(ApiError::field(FIELD, "is empty")),
         Some(received) => Ok(received),
     }
 }

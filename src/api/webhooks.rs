@@ -99,25 +99,6 @@ struct DeliveryError {
     message: String,
 }
 
-impl From<(WebhookState, usize)> for WebhookRecord {
-    fn from((shown, dead_letters): (WebhookState, usize)) -> WebhookRecord {
-        let webhook = &shown.webhook;
-        WebhookRecord {
-            webhook_id: webhook.id.into(),
-            url: webhook.url.url().to_string(),
-            kinds: webhook.kinds.as_deref().map(names),
-            description: webhook.description.clone(),
-            status: shown.status().into(),
-            created_at: webhook.created_at.into(),
-            dead_letters,
-            dead_letters_dropped: shown.dropped,
-            last_error: shown
-                .last_error
-                .map(|(seq, message)| DeliveryError { seq: seq.0, message }),
-        }
-    }
-}
-
 /// A new webhook.
 #[derive(Serialize, ToSchema)]
 pub struct WebhookCreated {
@@ -220,10 +201,21 @@ pub async fn list(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<Webhoo
 
 async fn listed(app: &App, caller: &Caller, run: Option<RunId>) -> ApiResult<Json<WebhookList>> {
     let webhooks = app.webhooks.of(&caller.principal, run).await?.into_iter();
+    let shown = |(state, dead_letters): (WebhookState, usize)| WebhookRecord {
+        webhook_id: state.webhook.id.into(),
+        url: state.webhook.url.url().to_string(),
+        kinds: state.webhook.kinds.as_deref().map(names),
+        description: state.webhook.description.clone(),
+        status: state.status().into(),
+        created_at: state.webhook.created_at.into(),
+        dead_letters,
+        dead_letters_dropped: state.dropped,
+        last_error: state.last_error.map(|(seq, message)| DeliveryError { seq: seq.0, message }),
+    };
     Ok(Json(WebhookList {
         request_id: caller.request_id.into(),
         run_id: run.map(|run| run.to_string()),
-        webhooks: webhooks.map(WebhookRecord::from).collect(),
+        webhooks: webhooks.map(shown).collect(),
     }))
 }
 
@@ -287,19 +279,6 @@ struct DeadLetterRecord {
     error: String,
 }
 
-impl DeadLetterRecord {
-    fn new(letter: DeadLetter, timeline: &Timeline) -> DeadLetterRecord {
-        let head = timeline.heads(letter.seq, 1).first().copied();
-        DeadLetterRecord {
-            seq: letter.seq.0,
-            run_id: head.map(|head| head.run.to_string()),
-            kind: letter.kind.into(),
-            attempts: letter.attempts,
-            error: letter.error,
-        }
-    }
-}
-
 /// Dead letters of a webhook.
 #[derive(Serialize, ToSchema)]
 pub struct DeadLetterList {
@@ -320,15 +299,22 @@ pub struct DeadLetterList {
 pub async fn dead_letters(
     OwnedWebhook(app, caller, webhook): OwnedWebhook,
 ) -> ApiResult<Json<DeadLetterList>> {
-    let letters = app.webhooks.dead_letters(webhook.id).await?;
+    let letters = app.webhooks.dead_letters(webhook.id).await?.into_iter();
+    let shown = |letter: DeadLetter| {
+        let head = app.registry.timeline().heads(letter.seq, 1).first().copied();
+        DeadLetterRecord {
+            seq: letter.seq.0,
+            run_id: head.map(|head| head.run.to_string()),
+            kind: letter.kind.into(),
+            attempts: letter.attempts,
+            error: letter.error,
+        }
+    };
     Ok(Json(DeadLetterList {
         request_id: caller.request_id.into(),
         run_id: webhook.run.map(|run| run.to_string()),
         webhook_id: webhook.id.into(),
-        dead_letters: letters
-            .into_iter()
-            .map(|letter| DeadLetterRecord::new(letter, app.registry.timeline()))
-            .collect(),
+        dead_letters: letters.map(shown).collect(),
     }))
 }
 

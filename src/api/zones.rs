@@ -57,13 +57,6 @@ pub struct WatchedZone {
     polygon: Vec<[f64; 2]>,
 }
 
-impl From<&Zone> for WatchedZone {
-    fn from(Zone { name, polygon }: &Zone) -> WatchedZone {
-        let polygon = polygon.iter().map(|(x, y)| [x.as_f64(), y.as_f64()]).collect();
-        WatchedZone { name: name.clone(), polygon }
-    }
-}
-
 /// Zones of a recording.
 #[derive(Serialize, ToSchema)]
 pub struct WatchedZones {
@@ -77,9 +70,13 @@ pub struct WatchedZones {
 impl WatchedZones {
     /// Creates the record of the zones of the newest recording of `stream`.
     pub fn of(stream: &StreamId, Zones { zones, only }: &Zones) -> WatchedZones {
+        let zone = |Zone { name, polygon }: &Zone| WatchedZone {
+            name: name.clone(),
+            polygon: polygon.iter().map(|(x, y)| [x.as_f64(), y.as_f64()]).collect(),
+        };
         WatchedZones {
             stream_id: stream.as_str().to_owned(),
-            zones: zones.iter().map(WatchedZone::from).collect(),
+            zones: zones.iter().map(zone).collect(),
             activity_zones_only: *only,
         }
     }

@@ -7,7 +7,7 @@ use media::{AnalysisId, Marker, Signal};
 
 use crate::{
     api::{activity::EpisodeRecord, prelude::*, thresholds::GateThresholds},
-    record::gate_replay::trial::{Difference, Tally, Terms, Trial, Verdict},
+    record::gate_replay::trial::{Tally, Terms, Trial, Verdict},
 };
 
 /// Effect of other thresholds and zones on the same signals; nothing is recorded.
@@ -72,19 +72,22 @@ impl GateDryRun {
         for marker in markers {
             *marker_types.entry(marker.event_type.as_str().to_owned()).or_default() += 1;
         }
+        let differences = trial.differences.into_iter().map(|difference| GateDifference {
+            frame_index: difference.frame_index,
+            pts_ms: difference.pts_ms,
+            before: difference.before.into(),
+            after: difference.after.into(),
+        });
+        let episodes = trial.episodes.iter().map(|it| EpisodeRecord::of(it, stream, zones));
         GateDryRun {
             compared_with: compared_with.map(|id| id.to_string()),
             before: GateDecisionCounts::of(before.gate, &trial.before),
             after: GateDecisionCounts::of(after.gate, &trial.after),
             marker_types,
             changed_frames: trial.changed,
-            differences: trial.differences.into_iter().map(GateDifference::from).collect(),
+            differences: differences.collect(),
             episode_count: trial.episode_count,
-            episodes: trial
-                .episodes
-                .iter()
-                .map(|it| EpisodeRecord::of(it, stream, zones))
-                .collect(),
+            episodes: episodes.collect(),
         }
     }
 }
@@ -93,13 +96,6 @@ impl GateDecisionCounts {
     fn of(gate: GateConfig, tally: &Tally) -> GateDecisionCounts {
         let reasons = tally.reasons().map(|(reason, count)| (reason.as_str(), count));
         GateDecisionCounts { gate: gate.into(), kept: tally.kept, reasons: reasons.collect() }
-    }
-}
-
-impl From<Difference> for GateDifference {
-    fn from(difference: Difference) -> GateDifference {
-        let Difference { frame_index, pts_ms, before, after } = difference;
-        GateDifference { frame_index, pts_ms, before: before.into(), after: after.into() }
     }
 }
 
