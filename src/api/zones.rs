@@ -177,12 +177,14 @@ mod tests {
         let named = |name: Value| json!({ "zones": [{ "name": name, "polygon": left }] });
         let cornered = |polygon: Value| json!({ "zones": [{ "name": "a", "polygon": polygon }] });
         let corners = |count: usize| vec![json!([0.5, 0.5]); count];
+        let array = "zones must be an array of 0 to 16 objects";
+        let [second, third] = [
+            "zones[0].polygon has a corner, number 1,",
+            "zones[0].polygon has a corner, number 2,",
+        ];
         let rows = [
-            (
-                json!({ "zones": many(17) as Vec<Value> }),
-                "zones must be an array of 0 to 16 objects",
-            ),
-            (json!({ "zones": {} }), "zones must be an array of 0 to 16 objects"),
+            (json!({ "zones": many(17) as Vec<Value> }), array),
+            (json!({ "zones": {} }), array),
             (json!({ "zones": [1] }), "zones[0] must be an object"),
             (json!({ "zones": [{ "polygon": left }] }), "zones[0].name is required"),
             (json!({ "zones": [{ "name": "a" }] }), "zones[0].polygon is required"),
@@ -192,15 +194,9 @@ mod tests {
             (named(json!("a\n")), "zones[0].name "),
             (cornered(json!(corners(2))), "zones[0].polygon must be an array of 3 to 32 corners"),
             (cornered(json!(corners(33))), "zones[0].polygon must be an array of 3 to 32 corners"),
-            (cornered(json!([[0, 0], [1, 0], [1]])), "zones[0].polygon has a corner, number 2,"),
-            (
-                cornered(json!([[0, 0], [1.5, 0], [1, 1]])),
-                "zones[0].polygon has a corner, number 1,",
-            ),
-            (
-                cornered(json!([[0, 0], [1, 0], ["1", 1]])),
-                "zones[0].polygon has a corner, number 2,",
-            ),
+            (cornered(json!([[0, 0], [1, 0], [1]])), third),
+            (cornered(json!([[0, 0], [1.5, 0], [1, 1]])), second),
+            (cornered(json!([[0, 0], [1, 0], ["1", 1]])), third),
             (cornered(json!(corners(3))), "zones[0].polygon holds the middle of no cell"),
             (
                 json!({ "zones": [{ "name": "a", "polygon": left, "colour": 1 }] }),

@@ -61,16 +61,6 @@ struct BatchItem {
     error: Option<ErrorBody>,
 }
 
-impl BatchItem {
-    fn new(index: usize, request_id: RequestId, outcome: ApiResult<InferResult>) -> Self {
-        let (result, error) = match outcome {
-            Ok(answer) => (Some(answer), None),
-            Err(error) => (None, Some(error.body(request_id))),
-        };
-        BatchItem { index, ok: result.is_some(), result, error }
-    }
-}
-
 /// Run a batch of inferences.
 ///
 /// An invalid request refuses the whole batch before any is sent; a later failure concerns its
@@ -157,7 +147,11 @@ async fn ask_all(
     }
     let told = outcomes.into_iter().enumerate().map(|(index, outcome)| {
         let panicked = || Err(ApiError::Bug("a question of a batch panicked"));
-        BatchItem::new(index, caller.request_id, outcome.unwrap_or_else(panicked))
+        let (result, error) = match outcome.unwrap_or_else(panicked) {
+            Ok(answer) => (Some(answer), None),
+            Err(error) => (None, Some(error.body(caller.request_id))),
+        };
+        BatchItem { index, ok: result.is_some(), result, error }
     });
     told.collect()
 }

@@ -29,71 +29,57 @@ use crate::api::prelude::*;
 /// Named schemas of the document.
 type Schemas = Vec<(String, RefOr<Schema>)>;
 
-/// An event of a run's timeline.
-pub struct EventRecord;
+/// An event of a run's timeline, which names its run if `WITH_RUN`.
+pub struct Envelope<const WITH_RUN: bool>;
 
-/// An event that names its run.
-pub struct QueryMatch;
+pub type EventRecord = Envelope<false>;
+pub type QueryMatch = Envelope<true>;
 
-impl PartialSchema for EventRecord {
+impl<const WITH_RUN: bool> PartialSchema for Envelope<WITH_RUN> {
     fn schema() -> RefOr<Schema> {
-        envelope(false)
+        let kinds = EventKind::ALL.iter().map(|kind| {
+            let name =
+                ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind.as_str()]));
+            let mut envelope = ObjectBuilder::new()
+                .property(
+                    "seq",
+                    described(u64::schema(), &["Position in the server's one order; a cursor"]),
+                )
+                .required("seq")
+                .property(
+                    "pts_ms",
+                    described(
+                        i64::schema(),
+                        &["Wall-clock time of the append, epoch milliseconds"],
+                    ),
+                )
+                .required("pts_ms")
+                .property("kind", name)
+                .required("kind");
+            if WITH_RUN {
+                let run = Ref::from_schema_name(schema_types::RunId::name());
+                envelope = envelope.property("run_id", run).required("run_id");
+            }
+            envelope.property("payload", payload(*kind, &mut Vec::new())).required("payload")
+        });
+        kinds.fold(OneOfBuilder::new(), OneOfBuilder::item).into()
     }
 }
 
-impl ToSchema for EventRecord {
+impl<const WITH_RUN: bool> ToSchema for Envelope<WITH_RUN> {
     fn name() -> std::borrow::Cow<'static, str> {
-        "Event".into()
+        let name = if WITH_RUN { "QueryMatch" } else { "Event" };
+        name.into()
     }
 
     fn schemas(schemas: &mut Schemas) {
         for kind in EventKind::ALL {
             payload(*kind, schemas);
         }
-    }
-}
-
-impl PartialSchema for QueryMatch {
-    fn schema() -> RefOr<Schema> {
-        envelope(true)
-    }
-}
-
-impl ToSchema for QueryMatch {
-    fn name() -> std::borrow::Cow<'static, str> {
-        "QueryMatch".into()
-    }
-
-    fn schemas(schemas: &mut Schemas) {
-        EventRecord::schemas(schemas);
-        schemas.push((schema_types::RunId::name().into(), schema_types::RunId::schema()));
-    }
-}
-
-fn envelope(with_run: bool) -> RefOr<Schema> {
-    let kinds = EventKind::ALL.iter().map(|kind| {
-        let name =
-            ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind.as_str()]));
-        let mut envelope = ObjectBuilder::new()
-            .property(
-                "seq",
-                described(u64::schema(), &["Position in the server's one order; a cursor"]),
-            )
-            .required("seq")
-            .property(
-                "pts_ms",
-                described(i64::schema(), &["Wall-clock time of the append, epoch milliseconds"]),
-            )
-            .required("pts_ms")
-            .property("kind", name)
-            .required("kind");
-        if with_run {
-            let run = Ref::from_schema_name(schema_types::RunId::name());
-            envelope = envelope.property("run_id", run).required("run_id");
+        if WITH_RUN {
+            schemas.push((schema_types::RunId::name().into(), schema_types::RunId::schema()));
         }
-        envelope.property("payload", payload(*kind, &mut Vec::new())).required("payload")
-    });
-    kinds.fold(OneOfBuilder::new(), OneOfBuilder::item).into()
+    }
 }
 
 /// Sets `lines` as description; of a nullable schema, on the part that is not null.
