@@ -134,7 +134,6 @@ pub enum ApiError {
     Fragment(SdpFragError),
     #[error("{0}")]
     Prompt(PromptError),
-    /// Bug of the server.
     #[error("{0}")]
     Bug(&'static str),
     /// The body is not JSON or contradicts its headers; answered in plain text.

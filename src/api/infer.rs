@@ -132,9 +132,7 @@ pub async fn infer(Call(app, caller): Call, body: JsonBody) -> ApiResult<Json<In
 #[derive(Clone)]
 struct Manner {
     class: Priority,
-    /// Arrival time of the request.
     since: Instant,
-    /// Maximum wait for a permit.
     patience: Duration,
     /// Policy of retries while breakers are open; `None` for a single request.
     outage: Option<Arc<RetryPolicy>>,

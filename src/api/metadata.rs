@@ -17,7 +17,6 @@ pub struct MetadataContext {
     pub mode: String,
     /// Model that answered, or the requested one.
     pub model: String,
-    /// Trace id given by the caller.
     pub trace_id: Option<String>,
     pub policy: SamplingPolicy,
     pub sample_fps: FrameRate,

@@ -79,7 +79,6 @@ pub struct Settings {
     pub upload_bytes_max: u64,
     /// External programs that were looked for at the start.
     pub tools: [Tool; 2],
-    /// Origins whose pages may read answers.
     pub cors_origins: CorsOrigins,
     /// True if the console is served at `/`.
     pub console: bool,
@@ -126,16 +125,13 @@ pub struct App {
     pub(crate) uploads: Arc<UploadStore>,
     pub(crate) reserve: Arc<DiskReserve>,
     pub(crate) quota: Arc<Quota>,
-    /// Growth of stored bytes, sampled every 15 minutes.
     pub(crate) growth: Growth,
     /// Limiter of open connections.
     pub limiter: Arc<ConnectionLimiter>,
     pub(crate) retention: Arc<Retention>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) rates: RateLimits,
-    /// Cache of scaled-down stills.
     pub(crate) small_stills: SmallStills,
-    /// Cache of run summaries.
     pub(crate) summaries: Summaries,
     pub(crate) stats: Stats,
     pub(crate) tickets: Tickets,

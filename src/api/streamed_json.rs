@@ -116,7 +116,6 @@ pub fn event_texts(
 
 struct EventTexts<I> {
     events: I,
-    /// Payload of the current event.
     payload: Option<PayloadChunks>,
     with_run: bool,
     comma: &'static str,

@@ -16,9 +16,7 @@ const CACHE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
 pub struct Found {
     pub file: File,
-    /// Size in bytes.
     pub size: u64,
-    /// Validators for conditional requests.
     pub version: ResourceVersion,
     /// File name suggested to the caller.
     pub name: String,

@@ -17,7 +17,6 @@ use crate::{
 
 #[derive(Clone)]
 pub enum Outcome {
-    /// The job failed.
     Failed(Arc<ApiError>),
     /// The job succeeded, with an answer short enough to be stored.
     Answered(Arc<StoredResponse>),

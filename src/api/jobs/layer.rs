@@ -50,7 +50,6 @@ pub struct Prefer {
 /// Job of a request, as an extension for its handler.
 #[derive(Clone)]
 pub struct Working {
-    /// Handle of the job.
     pub token: JobToken,
     /// True if the caller does not wait (`respond-async`), so the job is found by its record.
     pub is_left: bool,

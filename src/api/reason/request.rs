@@ -193,11 +193,8 @@ declared!(ReasonRequest {
 });
 
 pub struct ModelOptions {
-    /// Selection and size of the images shown to models.
     pub views: ChunkImageOptions,
-    /// Prompt, and the number of chunks in flight.
     pub inquiry: PromptConfig,
-    /// Models to ask, and requirements on their answers.
     pub ask: ReasonQuery,
 }
 
