@@ -36,7 +36,6 @@ mod pagination;
 mod prelude;
 mod rate_limit;
 mod reason;
-mod responses;
 mod routes;
 mod runs;
 mod search;

@@ -3,15 +3,38 @@
 use std::{collections::BTreeMap, iter::Peekable};
 
 use gate::Episode;
-use media::{BlobHash, Zones};
+use media::{BlobHash, CellBox, Zones};
 use timeline::{ActivityEpisode, Event, FramesDecoded, KeyframeStored};
 
 use super::{
     prelude::*,
-    responses::Region,
     streamed_json::{DamagedEvents, Snapshot},
     zones::WatchedZones,
 };
+
+/// Region of the picture, in fractions of its sides from the upper left corner.
+#[derive(Serialize, ToSchema)]
+pub struct Region {
+    /// Left edge.
+    x: schema_types::Fraction,
+    /// Top edge.
+    y: schema_types::Fraction,
+    width: schema_types::Fraction,
+    height: schema_types::Fraction,
+}
+
+impl Region {
+    /// Returns the region of a box of cells; `None` if the box is empty.
+    pub fn of(cells: CellBox) -> Option<Region> {
+        let [x, y, width, height] = cells.fractions();
+        (!cells.is_empty()).then_some(Region {
+            x: x.into(),
+            y: y.into(),
+            width: width.into(),
+            height: height.into(),
+        })
+    }
+}
 
 /// Episode of activity: a period of motion.
 #[derive(Serialize, ToSchema)]

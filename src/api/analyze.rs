@@ -15,10 +15,10 @@ use timeline::{
 use super::{
     ingest::{check_rate, default_stream, sampling},
     jobs::{JobDetails, Prefer, Working},
+    markers::MarkerRecord,
     metadata::{self, MetadataContext},
     prelude::*,
     reason::ModelName,
-    responses::MarkerRecord,
     thresholds::{self, GateOverrides},
     zones::{self, ZoneFields, ZoneList},
 };

@@ -8,13 +8,34 @@ use super::{
     conditional::{Preconditions, ResourceVersion, caller_is_current},
     extract::RawParams,
     prelude::*,
-    responses::Keyframe,
     streamed_json::{DamagedEvents, Snapshot},
     tickets::TicketQuery,
 };
 
 /// The content of a hash never changes, and belongs to one caller.
 const CACHE: &str = "private, max-age=31536000, immutable";
+
+/// A stored still.
+#[derive(Serialize, ToSchema)]
+struct Keyframe {
+    /// Sequence number of the event that names the still.
+    seq: u64,
+    frame_index: u64,
+    /// Presentation time of the frame, milliseconds.
+    pts_ms: i64,
+    event_type: String,
+    /// Reason why the gate selected the frame; null for stills of an older server.
+    #[schema(value_type = Option<schema_types::GateReason>, required = true)]
+    reason: Option<String>,
+    /// Description; empty if there is none.
+    description: String,
+    /// Path of the image.
+    image_ref: String,
+    #[schema(value_type = schema_types::Jpeg)]
+    image_media_type: &'static str,
+    image_bytes: u64,
+    image_sha256: schema_types::Sha256,
+}
 
 /// Returns the stored stills of `run` from the event `from` on.
 fn stills(
@@ -27,7 +48,18 @@ fn stills(
     events.filter(move |event| damaged.intact(event)).filter_map(|event| {
         let read = event.and_then(|event| Ok((event.head.seq, event.decode()?)));
         match read {
-            Ok((seq, Event::KeyframeStored(still))) => Some(Ok(Keyframe::new(seq, still))),
+            Ok((seq, Event::KeyframeStored(still))) => Some(Ok(Keyframe {
+                seq: seq.0,
+                frame_index: still.frame_index,
+                pts_ms: still.pts_ms,
+                event_type: still.event_type.as_str().to_owned(),
+                reason: still.reason,
+                description: still.description,
+                image_ref: still.image_ref,
+                image_media_type: "image/jpeg",
+                image_bytes: still.image_bytes,
+                image_sha256: still.image_sha256.into(),
+            })),
             Ok(_) => None,
             Err(error) => Some(Err(error)),
         }

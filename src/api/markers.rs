@@ -8,10 +8,65 @@ use timeline::Event;
 use super::{
     pagination::{NO_CURSOR, PageLimit, limit},
     prelude::*,
-    responses::MarkerRecord,
     streamed_json::{DamagedEvents, Snapshot},
 };
 use crate::{base::json::name, runs::registry::Made};
+
+/// A finding over a range of frames.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Marker)]
+pub struct MarkerRecord {
+    marker_id: schema_types::MarkerId,
+    run_id: schema_types::RunId,
+    #[schema(value_type = schema_types::Label)]
+    stream_id: String,
+    /// `scene_cut`, `artifact_suspected`, `keyframe_keep`, `context_observation`, or a custom name.
+    event_type: String,
+    status: schema_types::MarkerState,
+    start_frame: u64,
+    /// Last frame, inclusive.
+    end_frame: u64,
+    start_pts_ms: i64,
+    end_pts_ms: i64,
+    confidence: schema_types::Fraction,
+    /// Provisional marker that this finalized one replaces; null otherwise.
+    #[schema(value_type = Option<schema_types::MarkerId>, required = true)]
+    supersedes_marker_id: Option<String>,
+    /// Analysis that emitted the marker; absent for markers older than analysis ids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = schema_types::AnalysisId, required = false)]
+    analysis_id: Option<String>,
+    /// `model` if a model named the type of some of its frames; absent for markers older than this field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = schema_types::MarkerSource, required = false)]
+    origin: Option<&'static str>,
+    /// True for a finding of the gate over which a model's takes precedence; listed only if
+    /// `origin` is given. Absent otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    beside: bool,
+}
+
+impl From<Marker> for MarkerRecord {
+    fn from(marker: Marker) -> MarkerRecord {
+        MarkerRecord {
+            marker_id: marker.marker_id.into(),
+            run_id: marker.run_id.into(),
+            stream_id: marker.stream_id.as_str().to_owned(),
+            event_type: marker.event_type.as_str().to_owned(),
+            status: marker.status.into(),
+            start_frame: marker.start_frame,
+            end_frame: marker.end_frame,
+            start_pts_ms: marker.start_pts_ms,
+            end_pts_ms: marker.end_pts_ms,
+            confidence: marker.confidence.into(),
+            supersedes_marker_id: marker.supersedes_marker_id.map(|id| id.to_string()),
+            analysis_id: marker.analysis_id.map(|id| id.to_string()),
+            origin: marker.origin.map(MarkerOrigin::as_str),
+            beside: marker.beside,
+        }
+    }
+}
 
 /// Sort key of a marker: first frame, last frame, id.
 type Key = (u64, u64, MarkerId);

@@ -4,15 +4,16 @@ mod request;
 
 use infer::scheduler::Priority;
 use media::{Dimensions, FrameRate, Label};
+use timeline::SemanticOutcome;
 use worker::{ChunkBoundary, NoveltySpec};
 
 use super::{
     analyze::{marker_rules, windowing},
     ingest::{MAX_FRAMES_DEFAULT, default_stream, opened, sampling},
     jobs::{JobDetails, Prefer, Working},
+    markers::MarkerRecord,
     metadata::{self, FrameCoordinates, MetadataContext},
     prelude::*,
-    responses::{MarkerRecord, SemanticResult},
     thresholds,
     zones::zones,
 };
@@ -44,6 +45,31 @@ pub struct ReasonTokens {
     inference_latency_ms: u64,
     /// Chunks described by a model's answer, reused answers included.
     chunks_analyzed: u64,
+}
+
+/// Outcome of the model stage for the chunks of a source.
+#[derive(Serialize, ToSchema)]
+pub struct SemanticResult {
+    /// False if there was no prompt, so that no model was to be asked.
+    requested: bool,
+    /// Chunks sent to models, or reusing another chunk's answer.
+    chunks_asked: u64,
+    /// Chunks among them without an answer.
+    chunks_failed: u64,
+    /// First error: its class and an excerpt of the backend's answer; or the reason why no model could be
+    /// asked.
+    #[schema(required = true)]
+    error: Option<String>,
+    /// True if the gate decided in place of a model.
+    fallback_used: bool,
+}
+
+impl From<&SemanticOutcome> for SemanticResult {
+    fn from(outcome: &SemanticOutcome) -> SemanticResult {
+        let SemanticOutcome { requested, chunks_asked, chunks_failed, error, fallback_used } =
+            outcome.clone();
+        SemanticResult { requested, chunks_asked, chunks_failed, error, fallback_used }
+    }
 }
 
 /// Result of a reason job.

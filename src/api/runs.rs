@@ -2,19 +2,118 @@
 
 mod summary;
 
+use std::collections::BTreeMap;
+
+use media::WallTime;
+
 use super::{
+    jobs::Job,
     prelude::*,
-    reason::ModelName,
-    responses::{ProgressRecord, RunRecord},
+    reason::{ModelName, SemanticResult},
 };
 use crate::{
     base::{json::Nullable, model_catalog::Mode},
-    runs::{lifecycle::RunState, registry::RunOrigin},
+    runs::{
+        lifecycle::RunState,
+        registry::{RunOrigin, RunRegistry},
+        source::remote,
+    },
 };
-pub use summary::RunSummary;
+use summary::RunSummary;
 
 /// Runs fetched at a time for an unpaged list.
 const SLICE: usize = 256;
+
+/// A run, as in lists.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Run)]
+pub struct RunRecord {
+    /// Id of the request; absent in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = schema_types::RequestId, required = false)]
+    request_id: Option<String>,
+    run_id: schema_types::RunId,
+    /// Label given by the owner.
+    #[schema(value_type = Option<schema_types::Label>, required = true)]
+    label: Option<String>,
+    status: schema_types::RunState,
+    #[schema(value_type = schema_types::AnalysisMode)]
+    mode: String,
+    /// Model given on creation, else the model of the last reason job.
+    #[schema(required = true)]
+    model: Option<String>,
+    /// Outcome of the model stage of the last reason job; null without one.
+    #[schema(required = true)]
+    semantic: Option<SemanticResult>,
+    /// Job that is running.
+    #[schema(required = true)]
+    active_job: Option<Job>,
+    /// Source of the last ingest.
+    #[schema(required = true)]
+    source_uri: Option<String>,
+    /// Kind of the source: `file`, `url`, `rtsp` or `whip`.
+    #[schema(required = true)]
+    source: Option<&'static str>,
+    /// Live session that created the run.
+    #[schema(value_type = Option<schema_types::SessionId>, required = true)]
+    session_id: Option<String>,
+    /// Tenant of the run: metadata, not an authorization boundary.
+    #[schema(required = true)]
+    tenant_id: Option<String>,
+    /// Wall-clock time of each stream's first picture in epoch milliseconds: from the container or, for live
+    /// video, its arrival, at its end by the sender's reports (RFC 3550 6.4.1); null if unknown.
+    wall_start_ms: BTreeMap<String, Option<i64>>,
+    created_at: schema_types::Timestamp,
+    updated_at: schema_types::Timestamp,
+    /// Time at which the run expires unless it is used; null once it has ended.
+    #[schema(value_type = Option<schema_types::Timestamp>, required = true)]
+    expires_at: Option<String>,
+    /// Summary of the run; null if nothing is decoded, absent unless requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<RunSummary>, required = false)]
+    summary: Option<Option<RunSummary>>,
+    /// Number of events that cannot be read, so that this record lacks what they say; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = u64, required = false)]
+    damaged_events: Option<u64>,
+}
+
+impl RunRecord {
+    /// Creates the record of `run`, with `request_id` if a single run is requested; may read the log.
+    fn new(run: &Run, registry: &RunRegistry, request_id: Option<RequestId>) -> RunRecord {
+        let (origin, snapshot) = (run.origin(), run.snapshot());
+        let source = match (origin.session, &snapshot.source_uri) {
+            (Some(_), _) => Some("whip"),
+            (None, Some(uri)) => Some(remote::kind(uri)),
+            (None, None) => None,
+        };
+        let walls = run.wall_starts(registry.timeline()).into_iter();
+        let wall_start_ms = walls
+            .map(|(stream, start)| (stream.as_str().to_owned(), start.map(|start| start.epoch_ms)));
+        let wall_start_ms = wall_start_ms.collect();
+        let damaged_events = run.damaged_events();
+        RunRecord {
+            request_id: request_id.map(|id| id.to_string()),
+            run_id: run.id().into(),
+            label: snapshot.label.as_ref().map(|label| label.as_str().to_owned()),
+            status: snapshot.lifecycle.into(),
+            mode: origin.mode.clone(),
+            active_job: run.active_job().as_ref().map(Job::new),
+            source,
+            session_id: origin.session.map(|session| session.to_string()),
+            tenant_id: origin.tenant.clone(),
+            wall_start_ms,
+            created_at: snapshot.created_at.into(),
+            updated_at: snapshot.updated_at.into(),
+            expires_at: snapshot.expires_at(registry.limits.ttl).map(WallTime::rfc3339),
+            source_uri: snapshot.source_uri.as_deref().map(str::to_owned),
+            semantic: snapshot.semantic.as_deref().map(SemanticResult::from),
+            model: snapshot.model,
+            summary: None,
+            damaged_events: (damaged_events > 0).then_some(damaged_events),
+        }
+    }
+}
 
 /// Properties of the run to create.
 #[derive(ToSchema)]
@@ -103,9 +202,9 @@ pub async fn list(
     let in_short = include.is_some();
     let before = page.cursor.unwrap_or(Seq(u64::MAX));
     let reader = Arc::clone(&app);
-    let record = move |run: &Arc<Run>| {
-        let record = RunRecord::new(run, &reader.registry, None);
-        if in_short { record.with_summary(RunSummary::of(&reader, run)) } else { record }
+    let record = move |run: &Arc<Run>| RunRecord {
+        summary: in_short.then(|| RunSummary::of(&reader, run)),
+        ..RunRecord::new(run, &reader.registry, None)
     };
     let Some(limit) = page.limit else {
         let (registry, owner) = (Arc::clone(&app.registry), caller.principal.clone());
@@ -211,6 +310,30 @@ pub async fn finish(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<RunE
     Ok(Json(RunEnded { request_id: caller.request_id.into(), run_id: run.id().into(), status }))
 }
 
+/// Progress of a job.
+#[derive(Serialize, ToSchema)]
+struct JobProgress {
+    /// Frames analysed so far.
+    frames: u64,
+    /// Presentation time of the last frame, milliseconds.
+    pts_ms: i64,
+    /// Progress of a reason job, once models are asked; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    chunks: Option<ChunkProgress>,
+}
+
+/// Progress of a reason job over the chunks of its source.
+#[derive(Serialize, ToSchema)]
+struct ChunkProgress {
+    /// Chunks sent to models, or waiting to reuse another chunk's answer.
+    asked: u64,
+    /// Chunks among them with an answer.
+    answered: u64,
+    /// Chunks among them that stay without an answer.
+    unanswered: u64,
+}
+
 /// State of a run.
 #[derive(Serialize, ToSchema)]
 pub struct RunStatus {
@@ -220,7 +343,7 @@ pub struct RunStatus {
     /// Progress of the running ingest, reason job or live session.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    progress: Option<ProgressRecord>,
+    progress: Option<JobProgress>,
 }
 
 /// Refresh a run's idle time.
@@ -247,10 +370,19 @@ pub async fn keepalive(OwnedRun(app, caller, run): OwnedRun) -> ApiResult<Json<R
     responses((status = 200, description = "Its state", body = RunStatus)),
 )]
 pub async fn state(OwnedRun(_app, caller, run): OwnedRun) -> Json<RunStatus> {
+    let progress = run.progress().map(|progress| JobProgress {
+        frames: progress.frames,
+        pts_ms: progress.pts_ms,
+        chunks: progress.chunks.map(|chunks| ChunkProgress {
+            asked: chunks.asked,
+            answered: chunks.answered,
+            unanswered: chunks.unanswered,
+        }),
+    });
     Json(RunStatus {
         request_id: caller.request_id.into(),
         run_id: run.id().into(),
         state: run.lifecycle().into(),
-        progress: run.progress().map(Into::into),
+        progress,
     })
 }

@@ -12,7 +12,7 @@ use axum::extract::Path;
 use gate::{Decision, Gate, GateConfig, SelectionReason};
 use media::Signal;
 
-use super::{extract::RawParams, prelude::*, responses::Region, thresholds::GateThresholds};
+use super::{activity::Region, extract::RawParams, prelude::*, thresholds::GateThresholds};
 use crate::{base::arrow::Column, record::frames::Frames};
 use buckets::{Buckets, FrameBucket};
 use columns::{of_buckets, of_frames, wants_arrow};

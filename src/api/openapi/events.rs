@@ -20,8 +20,7 @@ use utoipa::{
 };
 
 use super::super::{
-    responses::{MarkerRecord, Region, SemanticResult},
-    thresholds::GateThresholds,
+    activity::Region, markers::MarkerRecord, reason::SemanticResult, thresholds::GateThresholds,
     zones::WatchedZone,
 };
 use crate::api::prelude::*;
