@@ -157,9 +157,7 @@ pub async fn list(Call(app, caller): Call) -> Json<Limits> {
     limits.extend(of_deliveries(&app));
     limits.extend(of_remote(&app));
     limits.extend(of_media(app.jobs));
-    limits.extend(of_reason());
     limits.extend(of_live(&app));
-    limits.extend(of_workers());
     limits.extend(of_inference(&app, &caller));
     // Without a quota of its own, each of several principals is limited to a share of the disk.
     let most = app.quota.most(&caller.principal);
@@ -210,12 +208,6 @@ fn of_fields() -> Vec<Limit> {
         Limit::within("search.query", 1..=search::QUERY_BYTES_MAX, "bytes"),
         Limit::within("search.limit", SearchLimit::RANGE, "hits").default(search::SEARCH_DEFAULT),
         Limit::within("list.limit", PageLimit::RANGE, "items"),
-    ]
-}
-
-/// Returns the limits of the fields of a reason request; a value beyond one is answered with 422.
-fn of_reason() -> Vec<Limit> {
-    vec![
         Limit::within("reason.chunk_size", ChunkSize::RANGE, "frames")
             .default(reason::CHUNK_SIZE_DEFAULT),
         Limit::within("reason.semantic_prompt", SemanticPrompt::BYTES, "bytes"),
@@ -269,6 +261,7 @@ fn of_work(app: &App) -> Vec<Limit> {
     let (settings, runs) = (&app.settings, app.registry.limits);
     let quota = settings.quotas.global.map(NonZeroU64::get);
     let exact = MarkerConfig::default().threshold.as_f64();
+    let file = worker::WorkerLimits::default();
     vec![
         Limit::within("marker_confidence", numbers(0.0..=1.0), "confidence").default(number(exact)),
         Limit::most("active_runs", runs.active, "runs").by("SERVICE_ACTIVE_STREAM_LIMIT"),
@@ -294,6 +287,11 @@ fn of_work(app: &App) -> Vec<Limit> {
         Limit::most("upload_form", FORM_BYTES_MAX, "bytes beside the file"),
         Limit::most("uploads", upload::ALL_MAX, "at once"),
         Limit::most("principal_uploads", upload::OWN_MAX, "at once"),
+        seconds("file_job", file.wall),
+        Limit::most("file_job_memory", file.memory_bytes, "bytes"),
+        Limit::most("file_job_output", file.output_bytes, "bytes of signals and stills"),
+        seconds("file_job_first_frame", file.first_frame),
+        seconds("file_job_stall", file.stall),
     ]
 }
 
@@ -321,18 +319,6 @@ fn of_deliveries(app: &App) -> Vec<Limit> {
         Limit::most("idempotency_answers", keys::BYTES_MAX, "bytes of a principal"),
         Limit::most("idempotency_keys", keys::RECORDS_MAX, "of a principal"),
         Limit::most("event_payload", timeline::PAYLOAD_BYTES_MAX, "bytes"),
-    ]
-}
-
-/// Returns the limits of a file job in its media worker.
-fn of_workers() -> Vec<Limit> {
-    let file = worker::WorkerLimits::default();
-    vec![
-        seconds("file_job", file.wall),
-        Limit::most("file_job_memory", file.memory_bytes, "bytes"),
-        Limit::most("file_job_output", file.output_bytes, "bytes of signals and stills"),
-        seconds("file_job_first_frame", file.first_frame),
-        seconds("file_job_stall", file.stall),
     ]
 }
 
