@@ -7,11 +7,15 @@
 mod copy;
 mod line;
 
-use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{
+    io,
+    os::fd::OwnedFd,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use media::ErrorKind;
-use parking_lot::Mutex;
 use tokio::{
     net::{UnixStream, unix::pipe},
     runtime::Handle,
@@ -141,19 +145,7 @@ pub struct RemoteSources {
 }
 
 /// First error of a job's connections.
-#[derive(Clone, Debug, Default)]
-struct Cause(Arc<Mutex<Option<RemoteError>>>);
-
-impl Cause {
-    fn note(&self, error: impl Into<RemoteError>) {
-        let mut cause = self.0.lock();
-        cause.get_or_insert(error.into());
-    }
-
-    fn take(&self) -> Option<RemoteError> {
-        self.0.lock().take()
-    }
-}
+type Cause = Arc<OnceLock<RemoteError>>;
 
 /// Context of a job that reads a remote source.
 pub struct Errand<'a> {
@@ -174,9 +166,9 @@ pub struct RemoteConnections {
 }
 
 impl RemoteConnections {
-    /// Takes the error that ended the bytes, if any.
+    /// Returns the error that ended the bytes, if any.
     pub fn cause(&self) -> Option<RemoteError> {
-        self.cause.take()
+        self.cause.get().cloned()
     }
 
     pub fn bytes(&self) -> u64 {
@@ -253,7 +245,7 @@ impl RemoteSources {
         tokio::spawn(async move {
             let relay = copy::relay(stream, ours, &host, &budget, &lender);
             if let Some(Err(error)) = end.run_until_cancelled(relay).await {
-                cause.note(error);
+                cause.set(error.into()).ok();
             }
         });
         Ok(theirs.into())
@@ -281,7 +273,7 @@ impl ResourceOpener for Fetches {
         let opened = runtime.block_on(end.run_until_cancelled(self.fetch(url, from)));
         opened.unwrap_or(Err(RemoteError::Cancelled)).or_else(|error| {
             let refusal = ResourceError(error.to_string());
-            self.cause.note(error);
+            self.cause.set(error).ok();
             match cut(url) {
                 Ok(nothing) if self.is_endless => Ok(nothing),
                 _ => Err(refusal),
@@ -325,7 +317,7 @@ impl Fetches {
             }
             if let Some(Err(error)) = copied {
                 // Set before the pipe closes, so that the error is known when the worker reports the end.
-                cause.note(error);
+                cause.set(error).ok();
             }
             drop(writer);
         });

@@ -51,13 +51,6 @@ pub struct Timing {
     pub lag_ms: i64,
 }
 
-/// Picture that the next chunk may be compared with.
-#[derive(Clone)]
-struct Picture {
-    pts_ms: i64,
-    jpeg: Bytes,
-}
-
 struct Asked {
     span: FrameRange,
     since: Duration,
@@ -68,7 +61,8 @@ pub struct ChunkTracker {
     inquiry: PromptConfig,
     asked: BTreeMap<u64, Asked>,
     first_pts_ms: Option<i64>,
-    picture: Option<Picture>,
+    /// Time in ms and JPEG of the picture that the next chunk may be compared with.
+    picture: Option<(i64, Bytes)>,
     description: Option<Arc<str>>,
     lags_ms: Vec<i64>,
     /// Totals without the percentiles.
@@ -114,8 +108,8 @@ impl ChunkTracker {
         let span = FrameRange { chunk_index: index, first_frame, frames, start_pts_ms, end_pts_ms };
         self.first_pts_ms.get_or_insert(start_pts_ms);
         self.asked.insert(index, Asked { span, since: now });
-        let of = |view: ModelImage| Picture { pts_ms: view.pts_ms, jpeg: view.picture.jpeg.into() };
-        let mut pictures: Vec<Picture> = views.into_iter().map(of).collect();
+        let of = |view: ModelImage| (view.pts_ms, Bytes::from(view.picture.jpeg));
+        let mut pictures: Vec<_> = views.into_iter().map(of).collect();
         let mut shape = if self.inquiry.is_clip { PromptKind::Clip } else { PromptKind::Chunk };
         if self.inquiry.compares {
             // The last picture is compared, as it is the nearest to the next chunk.
@@ -126,7 +120,7 @@ impl ChunkTracker {
                 shape = PromptKind::Diff;
             }
         }
-        let times: Vec<i64> = pictures.iter().map(|picture| picture.pts_ms).collect();
+        let times: Vec<i64> = pictures.iter().map(|(pts_ms, _)| *pts_ms).collect();
         let prompt = Prompt::new(&PromptParts {
             kind: shape,
             task: &self.inquiry.task,
@@ -136,7 +130,7 @@ impl ChunkTracker {
         });
         let captions = prompt.captions.iter().cloned();
         let images = pictures.into_iter().zip(captions);
-        let images = images.map(|(picture, caption)| PromptImage { jpeg: picture.jpeg, caption });
+        let images = images.map(|((_, jpeg), caption)| PromptImage { jpeg, caption });
         ChunkPrompt { chunk_index: index, images: images.collect(), prompt }
     }
 

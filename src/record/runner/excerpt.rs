@@ -8,10 +8,10 @@ use std::{fs::File, ops::ControlFlow, ops::Range, sync::Arc, time::Duration};
 use decode::ExcerptStart;
 use tokio::{
     runtime::Handle,
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::mpsc::{Receiver, channel},
     time::timeout,
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 use tracing::Instrument;
 use worker::{ExcerptEvent, ExcerptSpec, WorkerError, WorkerLimits};
 
@@ -64,16 +64,23 @@ impl JobRunner {
         let limits = WorkerLimits { wall: EXCERPT_TIME, ..WorkerLimits::default() };
         let spec = ExcerptSpec { file, span, limits };
         let supervisor = self.parts.supervisor.clone();
-        let taker = Taker { tell, ended: ended.clone() };
+        let paced = ended.clone();
         let work = async move {
             let working = until_ended(&ended, move |cancel| {
                 let _place = place;
                 let runtime = Handle::current();
-                let mut take = |event| taker.take(&runtime, Ok(event));
-                match supervisor.excerpt(spec, cancel, &mut take) {
+                // Sends at the client's pace.
+                let send = |told: Told| {
+                    let sending = timeout(EXCERPT_IDLE, tell.send(told));
+                    match runtime.block_on(paced.run_until_cancelled(sending)) {
+                        Some(Ok(Ok(()))) => ControlFlow::Continue(()),
+                        _ => ControlFlow::Break(()),
+                    }
+                };
+                match supervisor.excerpt(spec, cancel, &mut |event| send(Ok(event))) {
                     // The client is gone.
                     Ok(()) | Err(WorkerError::Cancelled) => ControlFlow::Break(()),
-                    Err(error) => taker.take(&runtime, Err(error)),
+                    Err(error) => send(Err(error)),
                 }
             });
             working.await
@@ -93,22 +100,6 @@ impl JobRunner {
             _ if self.closing.is_cancelled() => Err(IngestError::Shutdown),
             (_, Some(Err(error))) => Err(IngestError::Worker(error)),
             _ => Err(IngestError::Lost),
-        }
-    }
-}
-
-/// Sends the worker's events at the client's pace.
-struct Taker {
-    tell: Sender<Told>,
-    ended: CancellationToken,
-}
-
-impl Taker {
-    fn take(&self, runtime: &Handle, told: Told) -> ControlFlow<()> {
-        let sending = timeout(EXCERPT_IDLE, self.tell.send(told));
-        match runtime.block_on(self.ended.run_until_cancelled(sending)) {
-            Some(Ok(Ok(()))) => ControlFlow::Continue(()),
-            _ => ControlFlow::Break(()),
         }
     }
 }
