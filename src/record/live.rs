@@ -18,7 +18,6 @@ mod publisher_state;
 mod recording;
 mod session;
 mod session_events;
-mod session_log;
 mod settings;
 mod token_rate;
 mod transport_metrics;
@@ -60,7 +59,6 @@ use prompt_updates::PromptUpdater;
 use recording::LiveRecording;
 use session::{DescriptionWorkers, SessionTask};
 use session_events::inbox;
-use session_log::SessionLog;
 use token_rate::TokenRateLimit;
 use worker_pool::LiveWorkerPool;
 
@@ -232,12 +230,6 @@ impl LiveService {
         let id = SessionId::from_bytes(crate::base::id_bytes(registry.limits.tag));
         let (run, guard) = self.run_of(id, &who, &wishes).await?;
         inbox.shared().show_in(&guard.token);
-        let journal = SessionLog {
-            registry: Arc::clone(registry),
-            run: Arc::clone(&run),
-            session: id,
-            index_name: wishes.index_name.clone(),
-        };
         let log = RunLog {
             registry: Arc::clone(registry),
             run: Arc::clone(&run),
@@ -245,9 +237,9 @@ impl LiveService {
             patience: LOG_WAIT,
         };
         let stores = self.parts.stores.clone();
+        let describers = self.describers(id, &who, &wishes, &log);
         let (recording, recorder) = LiveRecording::new(log, stores, id, &who, &wishes);
         inbox.shared().record_by(recorder);
-        let describers = self.describers(&who, &wishes, &journal);
         let workers = std::iter::once(&describers.keyframes).chain(&describers.clips);
         let prompts = PromptUpdater::new(workers.map(|worker| worker.prompt.clone()).collect());
         let (session, ends) = LiveSession::new(id, run, link, prompts, Arc::clone(inbox.shared()));
@@ -374,9 +366,10 @@ impl LiveService {
 
     fn describers(
         &self,
+        session: SessionId,
         who: &PublisherIdentity,
         wishes: &SessionOptions,
-        journal: &SessionLog,
+        log: &RunLog,
     ) -> DescriptionWorkers {
         let (end, cut) = (CancellationToken::new(), CancellationToken::new());
         let mut tasks = JoinSet::new();
@@ -389,7 +382,7 @@ impl LiveService {
                 asker: Requester {
                     request_id: who.request_id,
                     principal: who.principal.clone(),
-                    run: Some(Arc::clone(&journal.run)),
+                    run: Some(Arc::clone(&log.run)),
                     class: Priority::Live,
                     patience: None,
                     waits_out: true,
@@ -399,12 +392,13 @@ impl LiveService {
                     second: second_model.clone(),
                     threshold: *threshold,
                 },
-                journal: journal.clone(),
+                log: log.clone(),
+                index_name: wishes.index_name.clone(),
                 metrics: Arc::clone(&self.parts.metrics),
                 subject,
                 instruction: wishes.instruction.clone(),
                 allowance: Arc::clone(&allowance),
-                novelty: self.novelty(subject, journal.session),
+                novelty: self.novelty(subject, session),
             };
             let (handle, work) = describer.start(end.clone(), cut.clone());
             tasks.spawn(work);

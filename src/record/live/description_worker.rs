@@ -16,9 +16,9 @@ use ::infer::{
 };
 use bytes::Bytes;
 use embed::FrameFeatures;
-use media::{Score, Seq};
+use media::{ErrorKind, Label, Score, Seq};
 use parking_lot::Mutex;
-use timeline::{Event, FindingKind, FindingPayload};
+use timeline::{AppendResult, Event, FindingKind, FindingPayload};
 use tokio_util::sync::CancellationToken;
 use worker::NoveltyInput;
 
@@ -27,15 +27,19 @@ use super::{
     drop_oldest_queue::DropOldestQueue,
     novelty::{NoveltyOutcome, SessionNovelty},
     prompt_updates::PromptSlot,
-    session_log::SessionLog,
     token_rate::TokenRateLimit,
 };
 use crate::{
-    base::metrics::{Metrics, ShedReason},
+    base::{
+        metrics::{Metrics, ShedReason},
+        retry_while_full::retry_while_full,
+    },
     record::{
         inference::{Inference, InferenceError, Requester},
         reason::ReasonQuery,
+        recording::RunLog,
     },
+    runs::registry::RunError,
 };
 
 /// Description written when no backend is configured.
@@ -97,7 +101,9 @@ pub struct DescriptionWorker {
     pub inference: Arc<Inference>,
     pub asker: Requester,
     pub models: ModelChoice,
-    pub journal: SessionLog,
+    /// Log of the run that the session fills.
+    pub log: RunLog,
+    pub index_name: Option<Label>,
     pub metrics: Arc<Metrics>,
     pub subject: DescriptionTarget,
     /// Initial prompt and schema.
@@ -278,13 +284,13 @@ impl DescriptionWorker {
                 self.spend(error.cost().tokens);
                 let failed = self.failed(look, &error, memory);
                 let Some(event) = failed else { return true };
-                return self.journal.write(vec![event]).await.is_some();
+                return write(&self.log, vec![event]).await.is_some();
             }
         };
         let Some(Event::Found(_, finding)) = events.first().cloned() else { return true };
-        let Some(appended) = self.journal.write(events).await else { return false };
+        let Some(appended) = write(&self.log, events).await else { return false };
         let Some(seq) = appended.first().map(|appended| appended.seq) else { return true };
-        let work = self.metrics.owners.of(&self.journal.run.origin().principal);
+        let work = self.metrics.owners.of(&self.log.run.origin().principal);
         work.descriptions.fetch_add(1, Relaxed);
         self.remember((seq, finding), remembered, memory);
         true
@@ -409,12 +415,12 @@ impl DescriptionWorker {
     fn finding(&self, look: &DescribeJob, description: String) -> FindingPayload {
         let (start, end) = look.span_ms();
         FindingPayload {
-            session_id: Some(self.journal.session),
+            session_id: self.log.run.origin().session,
             frame_index: look.frame_index,
             pts_ms: start,
             end_pts_ms: (self.subject == DescriptionTarget::Clips).then_some(end),
             description,
-            index_name: self.journal.index_name.clone(),
+            index_name: self.index_name.clone(),
             ..FindingPayload::default()
         }
     }
@@ -425,6 +431,22 @@ impl DescriptionWorker {
             (DescriptionTarget::Keyframes, Pass::Second) => FindingKind::VlmTiered,
             (DescriptionTarget::Clips, Pass::First) => FindingKind::ClipVlm,
             (DescriptionTarget::Clips, Pass::Second) => FindingKind::ClipVlmTiered,
+        }
+    }
+}
+
+/// Appends `events` atomically; waits while the log is full. Returns `None` if the run takes no more
+/// events, and an empty list if the log failed or was full for too long, which is logged.
+async fn write(log: &RunLog, events: Vec<Event>) -> Option<Vec<AppendResult>> {
+    let attempt = |_| log.registry.commit(&log.run, events.clone());
+    let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
+    let never = CancellationToken::new();
+    match retry_while_full(log.patience, &never, is_full, attempt).await {
+        Ok(appended) => Some(appended),
+        Err(RunError::Terminal(_) | RunError::NotFound) => None,
+        Err(error) => {
+            tracing::error!(run = %log.run.id(), %error, "events of a live session are lost");
+            Some(Vec::new())
         }
     }
 }
