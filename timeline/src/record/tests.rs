@@ -1,13 +1,11 @@
 //! JSON text of payloads, and its decoding to the same event.
 
-use media::{Activity, CellBox, FrameRate, GateConfig, RequestId, Score, Seq, Signal, Zone, Zones};
+use media::{Activity, CellBox, FrameRate, GateConfig, Score, Seq, Signal, Zone, Zones};
 
 use super::*;
 use crate::event::*;
 
 const RUN: RunId = RunId::from_bytes([0xab; 16]);
-const REQUEST: RequestId = RequestId::from_bytes([0x11; 8]);
-
 const AT: WallTime = WallTime { epoch_ms: -5 };
 
 /// Returns the record of `event`.
@@ -67,38 +65,24 @@ fn thresholds_have_their_names() {
     assert_eq!(read, Ok(gate));
 }
 
+/// Beginning of the payload of [`frames`].
+const START: &str = r#"{"request_id":"req-1111111111111111","source_uri":"/a.mp4","stream_id":"yard","sampling_policy":"fixed","source_fps":30.0,"sample_fps":null,"decoded_frames":2,"width":640,"height":360,"pixel_format":"yuv420p","#;
+
+#[track_caller]
+fn parsed(payload: &str) -> FramesDecoded {
+    let read = Event::parse(EventKind::FramesDecoded, payload);
+    let Ok(Event::FramesDecoded(read)) = read else { panic!("{read:?}") };
+    read
+}
+
 fn frames(signals: Signals) -> FramesDecoded {
-    FramesDecoded {
-        request_id: REQUEST,
-        source_uri: text("/a.mp4"),
-        stream_id: "yard".parse().expect("a label"),
-        sampling_policy: SamplingPolicy::Fixed,
-        source_fps: FrameRate::new(30, 1),
-        sample_fps: None,
-        decoded_frames: signals.count(),
-        width: 640,
-        height: 360,
-        pixel_format: text("yuv420p"),
-        decoder: None,
-        decoder_fallback: None,
-        truncated: false,
-        reason: None,
-        gate: None,
-        zones: Zones::default(),
-        wall_start_ms: None,
-        signals,
-    }
+    FramesDecoded { signals, ..parsed(&format!(r#"{START}"signals":[]}}"#)) }
 }
 
 #[test]
 fn a_rate_that_an_earlier_version_wrote_is_readable() {
-    let kept = frames(Signals::Inline(Vec::new()));
-    let bytes = stored(Event::FramesDecoded(kept));
-    let record = JournalRecord::parse(&bytes).expect("intact");
-    let odd = record.payload().expect("text").text.replace("30.0", "90000.0");
-    assert!(odd.contains("90000.0"), "{odd}");
-    let read = Event::parse(EventKind::FramesDecoded, &odd).expect("readable");
-    let Event::FramesDecoded(read) = read else { panic!("another kind") };
+    let odd = START.replace("30.0", "90000.0");
+    let read = parsed(&format!(r#"{odd}"signals":[]}}"#));
     assert_eq!(read.source_fps, FrameRate::new(4000, 1));
 }
 
@@ -121,22 +105,21 @@ fn frames_with_signals_inline_and_in_a_column() {
         }),
     };
     let bare = Signal { source_frame_index: None, scene_score: None, activity: None, ..signal };
-    let start = r#"{"request_id":"req-1111111111111111","source_uri":"/a.mp4","stream_id":"yard","sampling_policy":"fixed","source_fps":30.0,"sample_fps":null,"decoded_frames":2,"width":640,"height":360,"pixel_format":"yuv420p","#;
     let signals = r#""signals":[{"frame_index":1,"source_frame_index":15,"pts_ms":-40,"perceptual_hash":"00000000000000f0","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":1.0,"noise_variance_score":0.000001,"scene_score":0.12345,"activity_score":0.015625,"activity_region":{"x":0.25,"y":0.25,"width":0.015625,"height":0.75},"activity_zones":[0,2,15]},{"frame_index":1,"pts_ms":-40,"perceptual_hash":"00000000000000f0","luma_mean":0.5,"flicker_score":0.0,"ghosting_score":1.0,"noise_variance_score":0.000001}]}"#;
     let decoded = frames(Signals::Inline(vec![signal, bare]));
-    check(Event::FramesDecoded(decoded), &format!("{start}{signals}"));
+    check(Event::FramesDecoded(decoded), &format!("{START}{signals}"));
     let column = Signals::Column { hash: BlobHash::from_bytes([3; 32]), count: 2 };
     let reason = Some(text("stopped"));
     let decoded = FramesDecoded { truncated: true, reason, ..frames(column.clone()) };
     let cut = "\"truncated\":true,\"reason\":\"stopped\",";
-    check(Event::FramesDecoded(decoded), &format!("{start}{cut}\"signals\":"));
+    check(Event::FramesDecoded(decoded), &format!("{START}{cut}\"signals\":"));
     let (decoder, decoder_fallback) = (Some(text("nvdec:h264+software:h264")), Some(text("lost")));
     let wall_start_ms = Some(Some(WallTime { epoch_ms: 1_700_000_000_123 }));
     let decoded = FramesDecoded { decoder, decoder_fallback, wall_start_ms, ..frames(column) };
     let named = "\"decoder\":\"nvdec:h264+software:h264\",\"decoder_fallback\":\"lost\",";
     check(
         Event::FramesDecoded(decoded),
-        &format!("{start}{named}\"wall_start_ms\":1700000000123,\"signals\":"),
+        &format!("{START}{named}\"wall_start_ms\":1700000000123,\"signals\":"),
     );
 }
 
@@ -148,13 +131,11 @@ fn zones_of_a_recording() {
     let door = Zone { name: text("door"), polygon };
     let zones = Zones { zones: vec![door], only: true };
     let decoded = FramesDecoded { zones, ..frames(Signals::Inline(Vec::new())) };
-    let start = r#"{"request_id":"req-1111111111111111","source_uri":"/a.mp4","stream_id":"yard","sampling_policy":"fixed","source_fps":30.0,"sample_fps":null,"decoded_frames":0,"width":640,"height":360,"pixel_format":"yuv420p","#;
     let told = r#""zones":[{"name":"door","polygon":[[0.0,0.0],[0.5,0.0],[0.5,1.0]]}],"activity_zones_only":true,"signals":[]}"#;
-    check(Event::FramesDecoded(decoded), &format!("{start}{told}"));
+    check(Event::FramesDecoded(decoded), &format!("{START}{told}"));
     // Older logs have only the names.
-    let older = format!(r#"{start}"zones":["door","yard"],"signals":[]}}"#);
-    let read = Event::parse(EventKind::FramesDecoded, &older).expect("readable");
-    let Event::FramesDecoded(read) = read else { panic!("another kind") };
+    let older = format!(r#"{START}"zones":["door","yard"],"signals":[]}}"#);
+    let read = parsed(&older);
     assert_eq!(read.zones.names(), ["door", "yard"]);
     assert!(read.zones.zones.iter().all(|zone| zone.polygon.is_empty()) && !read.zones.only);
     let rows = [
@@ -164,7 +145,7 @@ fn zones_of_a_recording() {
         r#"[{"name":"door","polygon":[[0]]}]"#,
     ];
     for zones in rows {
-        let odd = format!(r#"{start}"zones":{zones},"signals":[]}}"#);
+        let odd = format!(r#"{START}"zones":{zones},"signals":[]}}"#);
         assert!(Event::parse(EventKind::FramesDecoded, &odd).is_err(), "{zones}");
     }
 }
