@@ -9,8 +9,8 @@ use std::{collections::HashSet, sync::Arc};
 use media::{RunId, Seq};
 
 use crate::{
+    SearchError,
     case_fold::{FoldedPattern, fold_into},
-    error::SearchError,
     scan::ScanResult,
     spill::SpillRange,
 };

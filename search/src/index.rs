@@ -9,7 +9,7 @@ use std::{
 use media::{RunId, Seq};
 
 use crate::{
-    case_fold::FoldedPattern, chunk::IndexChunk, error::SearchError, scan::Scan, spill::SpillFile,
+    SearchError, case_fold::FoldedPattern, chunk::IndexChunk, scan::Scan, spill::SpillFile,
 };
 
 /// Memory limits of the index.

@@ -11,9 +11,9 @@ use std::{
 use media::{RunId, Seq};
 
 use crate::{
+    SearchError,
     case_fold::FoldedPattern,
     chunk::{IndexChunk, TextBlock},
-    error::SearchError,
 };
 
 /// Result of a search, or of its scan of one chunk.

@@ -15,7 +15,7 @@ use std::{
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::{chunk::TextBlock, error::SearchError};
+use crate::{SearchError, chunk::TextBlock};
 
 /// Cache file, and its used part.
 #[derive(Debug)]

@@ -43,11 +43,11 @@ fn label(frame_index: u64, name: &str, millionths: u32) -> FrameLabel {
     }
 }
 
-fn derive(segments: Segments<'_>, config: MarkerConfig) -> Vec<Marker> {
+fn derive(segments: Segments<'_>) -> Vec<Marker> {
     let frames = segments.iter().flat_map(|(name, frames, confidence)| {
         frames.clone().map(|frame_index| label(frame_index, name, *confidence))
     });
-    derive_markers(&first(), frames, config)
+    derive_markers(&first(), frames, MarkerConfig::default())
 }
 
 fn outline(markers: &[Marker]) -> Vec<String> {
@@ -107,7 +107,7 @@ fn each_rule_gives_its_markers() {
         ),
     ];
     for (rule, segments, expected) in rows {
-        assert_eq!(outline(&derive(segments, MarkerConfig::default())), expected, "{rule}");
+        assert_eq!(outline(&derive(segments)), expected, "{rule}");
     }
 }
 
@@ -129,8 +129,7 @@ fn a_scene_cut_under_another_name_is_exact_and_so_is_what_is_called_one() {
 #[test]
 fn ids_repeat_on_a_replay_and_differ_by_every_part() {
     let segments: Segments<'_> = &[("car", 0..=1, 200_000), ("car", 3..=4, 400_000)];
-    let (once, replay) =
-        (derive(segments, MarkerConfig::default()), derive(segments, MarkerConfig::default()));
+    let (once, replay) = (derive(segments), derive(segments));
     assert_eq!(once, replay);
     // Fixed: a change of the derivation would rename stored markers.
     assert_eq!(once[0].marker_id.to_string(), "mk-948e99fd1262b7fb");
@@ -172,10 +171,6 @@ fn findings(frames_max: usize) -> impl Strategy<Value = Vec<FrameLabel>> {
     })
 }
 
-fn window(correction_window_frames: u64) -> MarkerConfig {
-    MarkerConfig { correction_window_frames, ..MarkerConfig::default() }
-}
-
 #[test]
 fn a_marker_is_given_by_the_first_frame_behind_its_segment() {
     let mut deriver = MarkerDeriver::new(first(), MarkerConfig::default());
@@ -204,7 +199,7 @@ proptest! {
         others in findings(40),
         gap in prop_oneof![5 => 0..6u64, 1 => Just(u64::MAX)],
     ) {
-        let config = window(gap);
+        let config = MarkerConfig { correction_window_frames: gap, ..MarkerConfig::default() };
         let segments: Vec<_> = findings.chunk_by(|one, next| {
             one.event_type == next.event_type && one.frame_index + 1 == next.frame_index
         }).collect();
