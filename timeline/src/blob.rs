@@ -17,10 +17,9 @@ use crate::{
     Result, TimelineError,
     error::unread,
     files::{Backing, Files, Layout, Standing},
-    held::{FileError, HeldDir, Size},
+    held::{FileError, Size},
     pins::{PinGuard, SweepGuard, SweepStats},
-    storage::open_dir_durably,
-    temporary::{Temporary, remove_temporary},
+    storage::Temporary,
 };
 
 /// File with the time, in epoch milliseconds, before which blobs of events may have been removed.
@@ -31,27 +30,22 @@ const MARK_BYTES_MAX: u64 = 64;
 #[derive(Clone, Debug)]
 pub struct BlobStore {
     files: Arc<Files>,
-    unfinished: u64,
 }
 
 impl BlobStore {
     /// Opens or creates the store in `dir` and removes unfinished writes; `backing` is its object store.
     pub fn open(dir: &Path, backing: Option<Backing>) -> Result<BlobStore> {
-        open_dir_durably(dir).map_err(TimelineError::io("create the blob directory", dir))?;
-        let unfinished = remove_temporary(dir)?;
-        let held = HeldDir::open(dir).map_err(TimelineError::io("open the blob directory", dir))?;
-        let files = Arc::new(Files::open(held, Layout::Sharded, backing)?);
-        Ok(BlobStore { files, unfinished })
+        Ok(BlobStore { files: Arc::new(Files::open(dir, Layout::Sharded, backing)?) })
     }
 
     /// Returns the store in `dir` for readers: creates and removes nothing.
     pub fn at(dir: &Path) -> BlobStore {
-        BlobStore { files: Arc::new(Files::at(dir, Layout::Sharded)), unfinished: 0 }
+        BlobStore { files: Arc::new(Files::at(dir, Layout::Sharded)) }
     }
 
     /// Returns the number of unfinished writes that opening removed.
     pub fn unfinished(&self) -> u64 {
-        self.unfinished
+        self.files.unfinished
     }
 
     /// Returns a lease for storing blobs that later events name.

@@ -20,8 +20,7 @@ use crate::{
     error::unread,
     held::{FileError, HeldDir, Links, Size},
     pins::{PinGuard, PinTable, SweepGuard, SweepStats},
-    storage::{create_dir_durably, sync_dir},
-    temporary::{Temporary, list},
+    storage::{Temporary, create_dir_durably, list_dir, open_dir, sync_dir},
 };
 use backed::Backed;
 pub use backed::{Backing, Standing};
@@ -39,6 +38,8 @@ type Read<T> = std::result::Result<T, FileError>;
 #[derive(Debug)]
 pub(crate) struct Files {
     dir: HeldDir,
+    /// Number of unfinished files that opening removed.
+    pub(crate) unfinished: u64,
     layout: Layout,
     pins: Arc<PinTable>,
     backed: Option<Backed>,
@@ -54,16 +55,18 @@ pub(crate) enum Layout {
 }
 
 impl Files {
-    /// Opens the files in `dir`, and determines which of them `backing` has.
-    pub(crate) fn open(dir: HeldDir, layout: Layout, backing: Option<Backing>) -> Result<Files> {
-        let mut files = Files { dir, layout, pins: Arc::default(), backed: None };
+    /// Opens or creates `dir`, and determines which of its files `backing` has.
+    pub(crate) fn open(dir: &Path, layout: Layout, backing: Option<Backing>) -> Result<Files> {
+        let (dir, unfinished) = open_dir(dir)?;
+        let mut files = Files { dir, unfinished, layout, pins: Arc::default(), backed: None };
         files.backed = files.settle(backing)?;
         Ok(files)
     }
 
     /// Returns the files in `dir` for readers: creates and removes nothing.
     pub(crate) fn at(dir: &Path, layout: Layout) -> Files {
-        Files { dir: HeldDir::new(dir), layout, pins: Arc::default(), backed: None }
+        let dir = HeldDir::new(dir);
+        Files { dir, unfinished: 0, layout, pins: Arc::default(), backed: None }
     }
 
     pub(crate) fn dir(&self) -> &HeldDir {
@@ -101,7 +104,7 @@ impl Files {
         Ok(match self.layout {
             Layout::Flat => vec![self.dir.path().to_owned()],
             Layout::Sharded => {
-                let mut shards = list(self.dir.path())?;
+                let mut shards = list_dir(self.dir.path())?;
                 shards.retain(|path| path.is_dir());
                 shards
             }
@@ -301,7 +304,7 @@ impl Files {
     }
 
     fn unnamed(&self, folder: &Path, named: impl Fn(&BlobHash) -> bool) -> Result<Vec<BlobHash>> {
-        let mut unnamed: Vec<BlobHash> = list(folder)?
+        let mut unnamed: Vec<BlobHash> = list_dir(folder)?
             .iter()
             .filter_map(|path| Some(of_name(path.file_name()?.to_str()?)?.0))
             .filter(|hash| !named(hash))

@@ -34,7 +34,6 @@ mod scan;
 mod signal_column;
 mod storage;
 mod sync;
-mod temporary;
 mod writer;
 
 use std::{path::Path, sync::Arc};
@@ -147,14 +146,12 @@ impl Timeline {
     /// Opens the log in `dir` for writing, creating it if needed; cuts a torn tail.
     pub fn open(dir: &Path, options: TimelineOptions) -> Result<(Timeline, RecoveryReport)> {
         let (journal, columns) = (dir.join("journal"), dir.join("columns"));
-        let io = |path| TimelineError::io("create the log's directory", path);
-        let disk = DirStorage::create(&journal).map_err(io(&journal))?;
+        let io = TimelineError::io("create the log's directory", &journal);
+        let disk = DirStorage::create(&journal).map_err(io)?;
         let lock = LogLock::take(dir, recovery::list(&disk)?.files.len())?;
-        storage::open_dir_durably(&columns).map_err(io(&columns))?;
-        let unfinished = temporary::remove_temporary(&columns)?;
         let columns = ColumnDir::open(&columns, options.columns.clone())?;
         let (log, mut recovery) = Timeline::start(Arc::new(disk), columns, options, Some(lock))?;
-        recovery.leftovers += unfinished;
+        recovery.leftovers += log.0.store.columns.files().unfinished;
         Ok((log, recovery))
     }
 

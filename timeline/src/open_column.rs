@@ -26,8 +26,7 @@ use crate::{
     signal_column::{
         BLOCK_ROWS, Block, CHECKSUM_BYTES, MAGIC_BYTES, ROW_BYTES, is_intact, read_magic, row,
     },
-    storage::open_dir_durably,
-    temporary::{Temporary, remove_temporary},
+    storage::{Temporary, open_dir},
 };
 
 /// The last byte is the version and differs from that of content-addressed columns.
@@ -47,11 +46,7 @@ impl OpenColumns {
     /// Opens the columns in `dir`, creating it if needed, and removes unfinished ones. Refuses a column of an
     /// unknown format: its recording would appear to be empty.
     pub fn open(dir: &Path) -> Result<OpenColumns> {
-        let io = TimelineError::io("create the directory of open columns", dir);
-        open_dir_durably(dir).map_err(io)?;
-        remove_temporary(dir)?;
-        let held = HeldDir::open(dir).map_err(TimelineError::io("open a directory", dir))?;
-        let columns = OpenColumns(Arc::new(held));
+        let columns = OpenColumns(Arc::new(open_dir(dir)?.0));
         for (run, job) in columns.all()? {
             if let Err(error @ TimelineError::UnknownFormat { .. }) = columns.read(run, job) {
                 return Err(error);

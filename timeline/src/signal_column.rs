@@ -18,10 +18,10 @@ use crate::{
     error::unread,
     event::Signals,
     files::{Backing, Files, Layout},
-    held::{FileError, HeldDir, check_size},
+    held::{FileError, check_size},
     pins::PinGuard,
     record::{ColumnRef, put_signal, u32_at, u64_at},
-    temporary::Temporary,
+    storage::Temporary,
 };
 
 /// Bytes of JSON text above which an array is stored in a column.
@@ -50,9 +50,9 @@ impl ColumnDir {
         ColumnDir(Arc::new(Files::at(dir, Layout::Flat)))
     }
 
-    /// Opens the columns in the existing directory `dir`; `backing` is its object store.
+    /// Opens the columns in `dir`, creating it if needed; `backing` is its object store.
     pub(crate) fn open(dir: &Path, backing: Option<Backing>) -> Result<ColumnDir> {
-        Ok(ColumnDir(Arc::new(Files::open(HeldDir::new(dir), Layout::Flat, backing)?)))
+        Ok(ColumnDir(Arc::new(Files::open(dir, Layout::Flat, backing)?)))
     }
 
     pub(crate) fn files(&self) -> &Files {

@@ -11,7 +11,13 @@ use std::{
     sync::Arc,
 };
 
-use crate::held::{self, HeldDir, Links};
+use crate::{
+    Result, TimelineError,
+    held::{self, HeldDir, Links},
+};
+
+/// Extension of a file that is being written.
+const TEMPORARY: &str = "tmp";
 
 /// Flat set of named files.
 pub trait Storage: Send + Sync {
@@ -58,8 +64,7 @@ pub struct DirStorage {
 impl DirStorage {
     /// Opens `dir` for writing, creating it durably if needed.
     pub fn create(dir: &Path) -> io::Result<DirStorage> {
-        open_dir_durably(dir)?;
-        Ok(DirStorage { dir: HeldDir::open(dir)?, writable: true })
+        Ok(DirStorage { dir: open_dir_durably(dir)?, writable: true })
     }
 
     /// Opens `dir` for reading only.
@@ -148,12 +153,30 @@ pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Creates `dir` unless it exists. On return its name and those in it are durable, even if a process died
+/// Opens `dir`, creating it if needed. On return its name and those in it are durable, even if a process died
 /// before it synced them.
-pub(crate) fn open_dir_durably(dir: &Path) -> io::Result<()> {
+fn open_dir_durably(dir: &Path) -> io::Result<HeldDir> {
     create_dir_durably(dir)?;
     sync_dir(parent(dir))?;
-    sync_dir(dir)
+    sync_dir(dir)?;
+    HeldDir::open(dir)
+}
+
+/// Opens `dir`, as [`open_dir_durably`], for files that are written under a temporary name; removes those
+/// left unfinished, and returns their number.
+pub(crate) fn open_dir(dir: &Path) -> Result<(HeldDir, u64)> {
+    let held = open_dir_durably(dir).map_err(TimelineError::io("open a directory", dir))?;
+    let mut unfinished = list_dir(dir)?;
+    unfinished.retain(|path| path.extension().is_some_and(|suffix| suffix == TEMPORARY));
+    for path in &unfinished {
+        fs::remove_file(path).map_err(TimelineError::io("remove an unfinished file", path))?;
+    }
+    Ok((held, unfinished.len() as u64))
+}
+
+pub(crate) fn list_dir(dir: &Path) -> Result<Vec<PathBuf>> {
+    let paths = |entries: fs::ReadDir| entries.map(|entry| Ok(entry?.path())).collect();
+    fs::read_dir(dir).and_then(paths).map_err(TimelineError::io("list a directory", dir))
 }
 
 /// Creates `dir` and its missing ancestors, each name durable in its parent.
@@ -174,5 +197,50 @@ fn parent(dir: &Path) -> &Path {
     match dir.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
+    }
+}
+
+/// File that is written under a temporary name; removed unless it is published.
+pub(crate) struct Temporary {
+    path: PathBuf,
+    published: bool,
+}
+
+impl Temporary {
+    pub(crate) fn create(dir: &Path) -> Result<(Temporary, File)> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| TimelineError::Io {
+            what: "draw a random name",
+            path: dir.to_owned(),
+            source: io::Error::other(error),
+        })?;
+        let name = format!("{:032x}.{TEMPORARY}", u128::from_le_bytes(random));
+        let path = dir.join(name);
+        let file = File::options().write(true).create_new(true).open(&path);
+        let file = file.map_err(TimelineError::io("create a file", &path))?;
+        Ok((Temporary { path, published: false }, file))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes this file, open as `file`, durable under the name `target`.
+    pub(crate) fn publish(mut self, file: &File, target: &Path) -> Result<()> {
+        // Syncs the bytes before the rename: a name must never refer to incomplete content.
+        file.sync_data().map_err(TimelineError::io("sync a file", &self.path))?;
+        fs::rename(&self.path, target).map_err(TimelineError::io("name a file", target))?;
+        self.published = true;
+        let dir = target.parent().unwrap_or(Path::new("."));
+        sync_dir(dir).map_err(TimelineError::io("sync a directory", dir))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.published {
+            // Best effort: the next opening of the store removes a leftover.
+            drop(fs::remove_file(&self.path));
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     Result, TimelineError, blob,
     pins::PinGuard,
     remote::{RemoteError, RemoteFault},
-    temporary::Temporary,
+    storage::Temporary,
 };
 
 /// Most files evicted per round, and number of files per query to the store.

@@ -12,7 +12,7 @@ use crate::{
     Result, TimelineError,
     error::unread,
     held::{FileError, Size},
-    temporary::Temporary,
+    storage::Temporary,
 };
 
 /// File with the name of the object store that the markers refer to.
