@@ -240,7 +240,7 @@ impl WebhookService {
                 letter.attempts = letter.attempts.saturating_add(1);
                 letter.error = reason;
                 let webhooks = Arc::clone(self);
-                blocking(move || webhooks.store.return_dead_letter(id, &letter)).await??;
+                blocking(move || webhooks.store.return_dead_letter(id, letter)).await??;
                 Ok(Settled::Failed { at_least })
             }
             (AttemptOutcome::Failed { reason, .. }, None) if attempt >= self.settings.attempts => {
@@ -287,7 +287,7 @@ impl WebhookService {
     ) -> Result<(), WebhookError> {
         self.metrics.webhook_deliveries.of(DeliveryOutcome::Dead).inc();
         let (id, seq) = (live.webhook.id, message.seq);
-        let letter = DeadLetter { seq, kind: message.kind, attempts, error };
+        let letter = DeadLetter { seq, kind: message.kind, attempts, error, queued: false };
         tracing::warn!(webhook = %id, %seq, letter.error, "a dead letter");
         let error = letter.error.clone();
         let passed = move |live: &mut WebhookState| {

@@ -17,18 +17,22 @@ use crate::{
 
 /// Webhook id to [`Record`] as JSON.
 const WEBHOOKS: TableDefinition<'_, [u8; 16], &[u8]> = TableDefinition::new("webhooks");
-/// Webhook id and event number to [`Letter`] as JSON.
+/// Webhook id and event number to [`DeadLetter`] as JSON.
 const DEAD_LETTERS: TableDefinition<'_, ([u8; 16], u64), &[u8]> =
     TableDefinition::new("webhook_dead_letters");
 
 /// Event that was given up after the maximum attempts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetter {
+    #[serde(skip)]
     pub seq: Seq,
     pub kind: EventKind,
     pub attempts: u32,
     /// Error of the last attempt.
     pub error: String,
+    /// True if the letter is to be sent again.
+    #[serde(default)]
+    pub queued: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -37,7 +41,7 @@ struct Record {
     run: Option<String>,
     owner: String,
     url: String,
-    kinds: Option<Vec<String>>,
+    kinds: Option<Vec<EventKind>>,
     description: Option<String>,
     secret: String,
     created_at_ms: i64,
@@ -47,32 +51,6 @@ struct Record {
     attempts: u32,
     #[serde(default)]
     last_error: Option<(u64, String)>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Letter {
-    kind: String,
-    attempts: u32,
-    error: String,
-    /// True if the letter is to be sent again.
-    #[serde(default)]
-    queued: bool,
-}
-
-impl Letter {
-    fn of(letter: &DeadLetter, queued: bool) -> Letter {
-        Letter {
-            kind: letter.kind.as_str().to_owned(),
-            attempts: letter.attempts,
-            error: letter.error.clone(),
-            queued,
-        }
-    }
-
-    fn at(self, seq: u64) -> Result<DeadLetter, redb::Error> {
-        let kind = EventKind::from_name(&self.kind).ok_or_else(foreign)?;
-        Ok(DeadLetter { seq: Seq(seq), kind, attempts: self.attempts, error: self.error })
-    }
 }
 
 /// Error of a record that this server did not write.
@@ -91,13 +69,11 @@ fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, redb::Error> {
 impl Record {
     fn of(live: &WebhookState) -> Record {
         let webhook = &live.webhook;
-        let names =
-            |kinds: &Vec<EventKind>| kinds.iter().map(|kind| kind.as_str().to_owned()).collect();
         Record {
             run: webhook.run.map(|run| run.to_string()),
             owner: webhook.owner.as_str().to_owned(),
             url: webhook.url.url().to_string(),
-            kinds: webhook.kinds.as_ref().map(names),
+            kinds: webhook.kinds.clone(),
             description: webhook.description.clone(),
             secret: webhook.secret.reveal(),
             created_at_ms: webhook.created_at.epoch_ms,
@@ -110,18 +86,12 @@ impl Record {
 
     /// Returns the webhook `id`, with its state but for the cursor.
     fn live(self, id: [u8; 16]) -> Option<WebhookState> {
-        let kinds = |names: Vec<String>| {
-            names.iter().map(|name| EventKind::from_name(name)).collect::<Option<Vec<_>>>()
-        };
         let webhook = Webhook {
             id: WebhookId::from_bytes(id),
             run: self.run.map(|run| run.parse::<RunId>()).transpose().ok()?,
             owner: Principal::named(&self.owner),
             url: RequestUrl::parse(&self.url).ok()?,
-            kinds: match self.kinds {
-                Some(names) => Some(kinds(names)?),
-                None => None,
-            },
+            kinds: self.kinds,
             description: self.description,
             secret: SigningSecret::parse(&self.secret).ok()?,
             created_at: WallTime { epoch_ms: self.created_at_ms },
@@ -192,7 +162,7 @@ impl WebhookStore {
                 return Ok(0);
             }
             let mut table = change.open_table(DEAD_LETTERS)?;
-            table.insert((id, letter.seq.0), encode(&Letter::of(letter, false)).as_slice())?;
+            table.insert((id, letter.seq.0), encode(letter).as_slice())?;
             let seqs = table.range((id, 0)..=(id, u64::MAX))?;
             let seqs =
                 seqs.map(|row| Ok(row?.0.value().1)).collect::<Result<Vec<_>, redb::Error>>()?;
@@ -209,10 +179,7 @@ impl WebhookStore {
 
     /// Dead letters of a webhook, oldest first.
     pub fn dead_letters(&self, id: WebhookId) -> Result<Vec<DeadLetter>, MetaStoreError> {
-        self.ledger.read(|view| {
-            let found = letters(view, id)?;
-            found.into_iter().map(|(seq, letter)| letter.at(seq)).collect()
-        })
+        self.ledger.read(|view| letters(view, id))
     }
 
     /// Returns each of `webhooks` with the number of its dead letters.
@@ -244,10 +211,7 @@ impl WebhookStore {
 
     /// Returns the oldest queued dead letter.
     pub fn first_queued(&self, id: WebhookId) -> Result<Option<DeadLetter>, MetaStoreError> {
-        self.ledger.read(|view| {
-            let mut found = letters(view, id)?.into_iter();
-            found.find(|(_, letter)| letter.queued).map(|(seq, letter)| letter.at(seq)).transpose()
-        })
+        self.ledger.read(|view| Ok(letters(view, id)?.into_iter().find(|letter| letter.queued)))
     }
 
     /// Removes a dead letter that was delivered, or whose event is gone.
@@ -262,15 +226,16 @@ impl WebhookStore {
     pub fn return_dead_letter(
         &self,
         id: WebhookId,
-        letter: &DeadLetter,
+        letter: DeadLetter,
     ) -> Result<(), MetaStoreError> {
+        let letter = DeadLetter { queued: false, ..letter };
         self.ledger.write(|change| {
             set_queued(change, id, false)?;
             let mut table = change.open_table(DEAD_LETTERS)?;
             let key = (*id.as_bytes(), letter.seq.0);
             // The letter may be removed meanwhile, with its webhook or over the limit.
             if table.get(key)?.is_some() {
-                table.insert(key, encode(&Letter::of(letter, false)).as_slice())?;
+                table.insert(key, encode(&letter).as_slice())?;
             }
             Ok(())
         })
@@ -306,25 +271,27 @@ fn set_queued(
 ) -> Result<usize, redb::Error> {
     let id = *id.as_bytes();
     let mut table = change.open_table(DEAD_LETTERS)?;
-    let mut found: Vec<(u64, Letter)> = Vec::new();
-    for row in table.range((id, 0)..=(id, u64::MAX))? {
-        let (place, letter) = row?;
-        found.push((place.value().1, decode(letter.value())?));
-    }
-    for (seq, letter) in &mut found {
+    let mut found = letters_in(&table, id)?;
+    for letter in &mut found {
         letter.queued = queued;
-        table.insert((id, *seq), encode(letter).as_slice())?;
+        table.insert((id, letter.seq.0), encode(letter).as_slice())?;
     }
     Ok(found.len())
 }
 
-fn letters(view: &ReadTransaction, id: WebhookId) -> Result<Vec<(u64, Letter)>, redb::Error> {
-    let key = *id.as_bytes();
-    let Some(table) = meta_store::table(view, DEAD_LETTERS)? else { return Ok(Vec::new()) };
-    let rows = table.range((key, 0)..=(key, u64::MAX))?;
+fn letters(view: &ReadTransaction, id: WebhookId) -> Result<Vec<DeadLetter>, redb::Error> {
+    let table = meta_store::table(view, DEAD_LETTERS)?;
+    table.map_or(Ok(Vec::new()), |table| letters_in(&table, *id.as_bytes()))
+}
+
+fn letters_in(
+    table: &impl ReadableTable<([u8; 16], u64), &'static [u8]>,
+    id: [u8; 16],
+) -> Result<Vec<DeadLetter>, redb::Error> {
+    let rows = table.range((id, 0)..=(id, u64::MAX))?;
     rows.map(|row| {
         let (place, letter) = row?;
-        Ok((place.value().1, decode(letter.value())?))
+        Ok(DeadLetter { seq: Seq(place.value().1), ..decode(letter.value())? })
     })
     .collect()
 }
