@@ -134,9 +134,8 @@ fn the_queries_of_the_page_find_what_three_nodes_exported() {
     let other = setup(&other, &place).var("SERVICE_NODE_TAG", "ab01").start();
     let run = servers[0].ingested(&json!({"source_uri": "talk.mp4", "max_frames": 40}));
     let body = json!({"model": "qwen3-vl-8b"});
-    assert_eq!(servers[0].post_run(&run, "analyze", &body).status, 200);
-    let markers = servers[0].get(&format!("/v1/runs/{run}/markers")).json()["markers"].clone();
-    let markers = markers.as_array().expect("a list").len();
+    servers[0].post_run(&run, "analyze", &body).assert_ok();
+    let markers = servers[0].payloads(&run, "marker_emitted").len();
     let told = servers[0].events(&run).len();
     for server in &servers {
         wait_for_export(server, || server.metric("service_export_events_total") as u64);
@@ -147,29 +146,25 @@ fn the_queries_of_the_page_find_what_three_nodes_exported() {
 
     let Some(found) = query(dir.path()) else { return };
     for tool in ["duckdb", "polars"] {
-        let [cuts, forklifts, nearly] = &found[tool].as_array().expect("a list")[..] else {
-            panic!("three queries: {found}")
-        };
+        let [cuts, forklifts, nearly] =
+            [0, 1, 2].map(|at: usize| found[tool][at].as_array().expect("a list"));
         let camera = RunId::from_bytes([1; 16]).to_string();
-        let nodes = forklifts.as_array().expect("a list").iter().map(|row| &row[1]);
+        let nodes = forklifts.iter().map(|row| &row[1]);
         assert_eq!(nodes.collect::<Vec<_>>(), ["0002", "ab01", "ab03"], "{tool}");
-        assert_eq!(cuts.as_array().map(Vec::len), Some(1), "{tool}: {cuts}");
+        assert_eq!(cuts.len(), 1, "{tool}: {cuts:?}");
         assert_eq!((&cuts[0][1], &cuts[0][3]), (&json!(camera), &json!(0.28)), "{tool}");
-        let counts = forklifts.as_array().expect("a list").iter().map(|row| row[2].as_u64());
-        let mut counts: Vec<u64> = counts.map(|count| count.expect("a number")).collect();
+        let mut counts: Vec<_> = forklifts.iter().map(|row| row[2].as_u64()).collect();
         counts.sort_unstable();
-        assert_eq!(counts, [1, 2, 3], "{tool}: {forklifts}");
-        let seeded = |row: &&Value| row[1] != json!(run);
-        let nearly: Vec<&Value> =
-            nearly.as_array().expect("a list").iter().filter(seeded).collect();
+        assert_eq!(counts, [Some(1), Some(2), Some(3)], "{tool}: {forklifts:?}");
+        let nearly: Vec<&Value> = nearly.iter().filter(|row| row[1] != json!(run)).collect();
         assert_eq!(nearly.len(), 3, "{tool}: {nearly:?}");
         assert!(nearly.iter().all(|row| row[3] == 5 && row[6] == 0.5), "{tool}: {nearly:?}");
     }
     assert_eq!(found["duckdb"], found["polars"]);
     // Of the run that the server recorded itself, all that the API tells.
     let of_run = |table: &str| {
-        let rows = found["counts"][table].as_array().expect("a list").iter();
-        rows.filter(|row| row[0] == json!(run)).map(|row| row[1].as_u64()).next().flatten()
+        let mut rows = found["counts"][table].as_array().expect("a list").iter();
+        rows.find(|row| row[0] == json!(run)).and_then(|row| row[1].as_u64())
     };
     let counts = ["frames", "markers", "events"].map(of_run);
     assert_eq!(counts, [Some(40), Some(markers as u64), Some(told as u64)]);
@@ -196,12 +191,11 @@ fn an_export_that_is_killed_and_repeated_has_every_event_once() {
     seed(&node, 0, &seeded);
     // What is there is no directory: nothing is exported, and all else works.
     fs::write(&place, "").expect("written");
-    let server = setup(&node, &place).start();
+    let mut server = setup(&node, &place).start();
     wait_until("failures are counted", || server.metric("service_export_failures_total") > 1.0);
     assert_eq!(server.metric("service_export_events_total"), 0.0);
     assert_eq!(server.get("/v1/runs").status, 200);
     fs::remove_file(&place).expect("removed");
-    let mut server = server;
     wait_until("a part is written", || !events(&place).is_empty());
     server.kill();
     let before = tables(&place);
@@ -248,7 +242,7 @@ fn an_export_that_is_killed_and_repeated_has_every_event_once() {
     assert!(parts.iter().all(|part| repeated[*part] == whole[*part]), "the same bytes");
     let Some(found) = query(dir.path()) else { return };
     let row = &found["whole"][0];
-    let ends = [&row[1], &row[2], &row[3], &row[4]].map(|value| value.as_u64().expect("a number"));
+    let ends = [1, 2, 3, 4].map(|at: usize| row[at].as_u64().expect("a number"));
     assert!(ends[0] == ends[1] && ends[2] == 1 && ends[3] == ends[0] && ends[0] >= head, "{found}");
 }
 
