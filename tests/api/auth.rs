@@ -30,14 +30,11 @@ fn both_headers_carry_the_same_credential() {
         ("another scheme", vec![("authorization", format!("Basic {alice}"))], 401),
     ];
     for (name, headers, status) in rows {
-        let mut call = server.call("GET", "/v1/runs").key(None);
-        for (header, value) in &headers {
-            call = call.header(header, value);
-        }
+        let call = server.call("GET", "/v1/runs").key(None);
+        let call = headers.iter().fold(call, |call, (header, value)| call.header(header, value));
         let reply = call.send();
-        assert_eq!(reply.status, status, "{name}: {}", reply.text);
         let code = if status == 401 { "unauthorized" } else { "" };
-        assert_eq!(reply.code(), code, "{name}");
+        assert_eq!((reply.status, &*reply.code()), (status, code), "{name}: {}", reply.text);
     }
     assert_eq!(server.call("GET", "/v1/health").key(None).send().status, 200);
     assert_eq!(server.call("GET", "/v1/ready").key(None).send().status, 401);

@@ -104,7 +104,7 @@ fn a_clip_has_the_pictures_and_the_sound_of_its_source() {
         }
         of_a_damaged_source_comes_what_can_be_copied(&server, dir.path(), &run, &source);
     }
-    assert_eq!(server.get("/v1/health").status, 200);
+    ranges_and_owners_are_looked_at_as_those_of_a_source(&server, dir.path());
 }
 
 fn of_a_damaged_source_comes_what_can_be_copied(
@@ -127,11 +127,9 @@ fn of_a_damaged_source_comes_what_can_be_copied(
     clip().assert_invalid("source_uri", file.display());
 }
 
-#[test]
-fn ranges_and_owners_are_looked_at_as_those_of_a_source() {
-    let (dir, server) = served();
+fn ranges_and_owners_are_looked_at_as_those_of_a_source(server: &Server, dir: &Path) {
     let source = rendered(KINDS[0].0, &format!("{SOUND} {}", KINDS[0].1));
-    let run = ingested(&server, dir.path(), &source);
+    let run = ingested(server, dir, &source);
     let at = format!("/v1/runs/{run}/clip");
     let rows: [(&str, &[&str]); 8] = [
         ("", &["from_ms", "to_ms"]),
@@ -160,11 +158,11 @@ fn ranges_and_owners_are_looked_at_as_those_of_a_source() {
     };
     assert_eq!(shown("GET", &whole).bytes, server.get(&whole).bytes, "the same bytes each time");
     assert_eq!(shown("HEAD", &whole).status, 200);
-    let other = ingested(&server, dir.path(), &source);
+    let other = ingested(server, dir, &source);
     assert_eq!(shown("GET", &path(&other, 0, 1000)).status, 401, "another run's");
     let fresh = server.create_run();
     assert_eq!(server.get(&path(&fresh, 0, 1000)).status, 404, "nothing was decoded");
-    fs::remove_file(dir.path().join("root").join(KINDS[0].0)).expect("removed");
+    fs::remove_file(beneath(dir, &source)).expect("removed");
     assert_eq!(server.get(&whole).status, 404, "the file is gone");
     assert_eq!(server.call("DELETE", &format!("/v1/runs/{other}")).send().status, 200);
     assert_eq!(server.get(&path(&other, 0, 1000)).status, 404, "the run is gone");
