@@ -169,7 +169,6 @@ fn floods_and_windows_of_zero_leave_the_server_healthy() {
                 _ => (from..at).flat_map(&make).collect(),
             })
         });
-        println!("{name}: {end:?} after at most {at} frames");
         assert_eq!(server.get("/v1/health").status, 200, "{name}");
         let must_end = ["rapid reset", "an endless head", "data of nothing"].contains(&name);
         assert!(!must_end || end.closed || end.goaway.is_some(), "{name}: {end:?}");
@@ -239,7 +238,6 @@ fn answers_that_nobody_takes_have_a_bound_after_which_their_owner_is_refused() {
     // Another principal is not held up.
     server.call("GET", "/v1/runs").key(Some(BOB)).send().assert_ok();
     let grown = (resident(&server) - before) / 1e6;
-    println!("400 pages of a megabyte are asked for and not read: {grown:.0} MB more");
     assert!(grown < 160.0, "{grown} MB");
     drop(held);
     wait_for(200);

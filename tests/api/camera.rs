@@ -13,7 +13,7 @@ use crate::{
     },
     support::{
         Server, Setup,
-        model::{self, Model},
+        model::{self, Model, prompt},
         wait_until, with,
     },
 };
@@ -90,8 +90,12 @@ fn a_camera_whose_server_is_restarted_twice_is_one_recording() {
 
 /// Chunks of thirty frames: nearly every restart is in the middle of one.
 #[test]
-fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
-    let model = model::stock(&[MODEL], finding("delivery", 0.9));
+fn reasonings_over_cameras_go_on_behind_a_restart_and_without_answers() {
+    let model = Model::start(|seen| match prompt(seen) {
+        said if said.contains("nobody answers this") => Step::hang(),
+        _ => Step::chat(&finding("delivery", 0.9)),
+    });
+    model.server.answer_probes(model::list(&[MODEL]));
     let server = model.behind(watching()).start();
     let media = [ball("")];
     let camera = Camera::start("none", &media);
@@ -112,18 +116,16 @@ fn a_reasoning_over_a_camera_goes_on_behind_a_restart() {
     let expected = [gap % 30, 30 - gap % 30].into_iter().filter(|_| !gap.is_multiple_of(30));
     assert_eq!(short, expected.collect::<Vec<_>>(), "those around the gap alone");
     server.post_run(&run, "stop", &json!({})).assert_ok();
+    a_model_that_never_answers_holds_no_camera_up(&server, port);
 }
 
-#[test]
-fn a_model_that_never_answers_holds_no_camera_up() {
-    let model = Model::start(|_| Step::hang());
-    model.server.answer_probes(model::list(&[MODEL]));
-    let server = model.behind(watching()).start();
-    let camera = Camera::start("none", &[ball("")]);
-    let asked = json!({"model": MODEL, "semantic_prompt": "?", "chunk_size": 5});
-    let run = begin(&server, camera.port, "reason", &asked);
-    wait_until("frames go on", || recorded(&server, &run).0 > 250);
-    assert!(server.metric("service_live_shed_total{what=\"clips\"}") > 0.0);
+fn a_model_that_never_answers_holds_no_camera_up(server: &Server, port: u16) {
+    let shed = || server.metric("service_live_shed_total{what=\"clips\"}");
+    let before = shed();
+    let asked = json!({"model": MODEL, "semantic_prompt": "nobody answers this", "chunk_size": 5});
+    let run = begin(server, port, "reason", &asked);
+    wait_until("frames go on", || recorded(server, &run).0 > 250);
+    assert!(shed() > before);
     server.post_run(&run, "stop", &json!({})).assert_ok();
     server.wait_for_event(&run, "frames_decoded");
     assert!(server.payloads(&run, "source_reconnected").is_empty());
