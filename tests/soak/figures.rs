@@ -1,11 +1,13 @@
 //! Resources of the server over time: taken, written, and held to what was promised.
 
 use std::{
-    fmt::Write as _,
     path::Path,
     sync::Mutex,
     time::{Duration, Instant},
 };
+
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::soak::world::World;
 
@@ -14,7 +16,7 @@ const SLOPE_MAX: f64 = 1024.0;
 /// Growth between the second and the last quarter of a run that is too short for a slope, kB.
 const GROWTH_MAX: f64 = 32_768.0;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Sample {
     pub memory_kb: u64,
     pub descriptors: usize,
@@ -24,21 +26,6 @@ pub struct Sample {
     /// Of the log's index and the search index.
     pub index_kb: u64,
     pub health_ms: u64,
-}
-
-impl Sample {
-    /// Its figures with their names and units.
-    fn figures(&self) -> [(&'static str, f64); 7] {
-        [
-            ("memory, kB", self.memory_kb as f64),
-            ("descriptors", self.descriptors as f64),
-            ("threads", self.threads as f64),
-            ("children", self.children as f64),
-            ("disk, kB", self.disk_kb as f64),
-            ("indices, kB", self.index_kb as f64),
-            ("health, ms", self.health_ms as f64),
-        ]
-    }
 }
 
 /// Samples with their times in seconds.
@@ -64,17 +51,17 @@ impl Figures {
 
     /// Each figure's least, median and most.
     pub fn summary(&self) -> String {
-        let samples = self.samples();
-        let mut text = format!("{} samples", samples.len());
-        for (place, (name, _)) in samples[0].1.figures().iter().enumerate() {
-            let mut values: Vec<f64> =
-                samples.iter().map(|(_, one)| one.figures()[place].1).collect();
-            values.sort_by(f64::total_cmp);
-            let (least, most) = (values[0], values[values.len() - 1]);
-            write!(text, "; {name} {least:.0} {:.0} {most:.0}", values[values.len() / 2])
-                .expect("a string");
-        }
-        text
+        let samples: Vec<Value> = self.samples().iter().map(|(_, one)| json!(one)).collect();
+        let of = |name: &String| {
+            let mut values: Vec<u64> =
+                samples.iter().filter_map(|sample| sample[name].as_u64()).collect();
+            values.sort_unstable();
+            let [least, median, most] =
+                [0, values.len() / 2, values.len() - 1].map(|at| values[at]);
+            format!("; {name} {least} {median} {most}")
+        };
+        let figures: String = samples[0].as_object().expect("figures").keys().map(of).collect();
+        format!("{} samples{figures}", samples.len())
     }
 
     /// Memory does not grow: by its slope after the first quarter where `length` gives one, else between quarters.
@@ -98,14 +85,8 @@ impl Figures {
 
     pub fn write(&self, dir: &Path) {
         std::fs::create_dir_all(dir).expect("made");
-        let samples = self.samples();
-        let names = samples[0].1.figures().map(|(name, _)| name);
-        let mut table = format!("seconds;{}\n", names.join(";"));
-        for (at, sample) in &samples {
-            let values = sample.figures().map(|(_, value)| value.to_string());
-            writeln!(table, "{at:.1};{}", values.join(";")).expect("a string");
-        }
-        std::fs::write(dir.join("samples.csv"), table).expect("written");
+        let samples = json!(self.samples()).to_string();
+        std::fs::write(dir.join("samples.json"), samples).expect("written");
     }
 }
 
