@@ -2,11 +2,7 @@
 
 use std::{fs::File, io::Write, path::Path};
 
-use super::{
-    routes::book::Book,
-    uploads::{TYPE, file_form},
-    webhooks,
-};
+use super::{routes::book::Book, uploads::uploading, webhooks};
 use crate::support::{Server, can_mount, clips, receiver::Receiver, wait_until};
 
 /// Writes until nothing more fits.
@@ -36,9 +32,8 @@ fn records_are_written_again_once_a_full_disk_has_room() {
     let setup = setup.var("SERVICE_PRINCIPAL_QUOTA_BYTES", &(1_u64 << 40).to_string());
     let server = setup.var("SERVICE_DISK_RESERVE_MIB", "0").start();
     let bytes = std::fs::read(clips.join("motion.mp4")).expect("a clip");
-    let upload = server.call("POST", "/v1/upload").header("content-type", TYPE);
-    let upload = upload.body(file_form("a.mp4", &bytes)).send().assert_ok();
-    let file = format!("/v1/files/{}", upload.json()["file_name"].as_str().expect("a name"));
+    let file = uploading(&server, "a.mp4", &bytes).send().assert_ok();
+    let file = file.header("location").to_owned();
     let run = server.create_run();
     let hooks = format!("/v1/runs/{run}/webhooks");
     let hook = webhooks::hook(&server, &run, &receiver.url("/hook"));

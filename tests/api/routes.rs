@@ -7,13 +7,12 @@ pub mod book;
 use serde_json::{Value, json};
 
 use crate::{
-    api::uploads::file_form,
+    api::uploads::{TYPE, file_form, uploading},
     support::{Reply, Server, Setup, assert_has, clips, shared},
 };
 use book::Book;
 
 const HASH: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-const FORM: &str = "multipart/form-data; boundary=x-boundary";
 const MISSING: &str = "run-00000000000000000000000000000000";
 
 fn envelope(reply: &Reply) -> bool {
@@ -222,7 +221,7 @@ fn refusals_of_any_route(server: &Server, book: &mut Book) {
         let path = book::path(&template, &live);
         let call = || server.call(&method, &path);
         let (large_type, large) = match &*template {
-            "/v1/upload" => (FORM, file_form("a.mp4", &vec![b' '; (3 << 20) + 1])),
+            "/v1/upload" => (TYPE, file_form("a.mp4", &vec![b' '; (3 << 20) + 1])),
             _ => ("application/json", vec![b' '; (2 << 20) + 1]),
         };
         let rows = [
@@ -311,7 +310,7 @@ fn media(server: &Server, book: &mut Book, clips: &std::path::Path) {
     show(("GET", &still), &[("if-match", "\"x\"")], Vec::new(), 412);
 
     let clip = std::fs::read(clips.join("talk.mp4")).expect("there");
-    let form = ("content-type", FORM);
+    let form = ("content-type", TYPE);
     let upload = || file_form("a.mp4", &clip);
     let kept = show(("POST", "/v1/upload"), &[form], upload(), 200).json();
     let file = format!("/v1/files/{}", kept["file_name"].as_str().expect("a name"));
@@ -362,8 +361,7 @@ fn with_damage(dir: &std::path::Path, book: &mut Book, clips: &std::path::Path) 
         check_internal(&reply, &path);
         book.note(method, &path, &reply);
     }
-    let upload = server.call("POST", "/v1/upload").header("content-type", FORM);
-    let reply = upload.body(file_form("a.mp4", b"x")).send().assert_status(500);
+    let reply = uploading(&server, "a.mp4", b"x").send().assert_status(500);
     book.note("POST", "/v1/upload", &reply);
     assert_eq!(server.get(&format!("/v1/runs/{run}/state")).status, 200, "and goes on");
 }
@@ -394,8 +392,7 @@ fn without_room(setup: &Setup, book: &mut Book, run: &str) {
         assert_eq!((reply.status, why), (503, true), "{method} {path}: {}", reply.text);
         book.note(method, &path, &reply);
     }
-    let upload = server.call("POST", "/v1/upload").header("content-type", FORM);
-    let reply = upload.body(file_form("a.mp4", b"x")).send().assert_status(503);
+    let reply = uploading(&server, "a.mp4", b"x").send().assert_status(503);
     book.note("POST", "/v1/upload", &reply);
     for (method, action) in [("POST", "/stop"), ("DELETE", "")] {
         let reply = server.call(method, &format!("/v1/runs/{run}{action}")).send();
@@ -431,8 +428,7 @@ fn without_patience(dir: &std::path::Path, book: &mut Book) {
 /// Answers of a server that stores nothing more for a principal.
 fn without_quota(dir: &std::path::Path, book: &mut Book) {
     let server = Setup::new(&dir.join("full")).var("SERVICE_PRINCIPAL_QUOTA_BYTES", "1").start();
-    let upload = server.call("POST", "/v1/upload").header("content-type", FORM);
-    let reply = upload.body(file_form("a.mp4", &[b'x'; 4096])).send().assert_status(409);
+    let reply = uploading(&server, "a.mp4", &[b'x'; 4096]).send().assert_status(409);
     book.note("POST", "/v1/upload", &reply);
     let run = server.create_run();
     let label = ("PATCH", format!("/v1/runs/{run}"), json!({"label": "gate 3"}));

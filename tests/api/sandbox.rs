@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{uploads, whip};
+use super::{uploads::uploading, whip};
 use crate::support::{Reply, Server, Setup, clip_bytes, no_landlock::without_landlock};
 
 /// A server on a kernel without landlock.
@@ -31,11 +31,9 @@ fn without_landlock_media_is_refused_with_the_setting_that_allows_it() {
         let reply = ingest(&server);
         assert_eq!((reply.status, said(&reply.text)), (503, true), "{}", reply.text);
     }
-    let clip = clip_bytes("motion.mp4");
-    let form = uploads::file_form("motion.mp4", &clip);
-    let upload = server.call("POST", "/v1/upload").header("content-type", uploads::TYPE);
+    let upload = uploading(&server, "motion.mp4", &clip_bytes("motion.mp4"));
     let offer = whip::publishing(&server, &whip::offer("VP8"));
-    for reply in [upload.body(form).send(), offer.send()] {
+    for reply in [upload.send(), offer.send()] {
         assert_eq!((reply.status, said(&reply.text)), (503, true), "{}", reply.text);
     }
     // What needs no media goes on.

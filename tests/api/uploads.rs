@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::remote;
 use crate::support::{
-    ALICE, BOB, Reply, Server, Setup, assert_has, clip_bytes, files,
+    ALICE, BOB, Call, Reply, Server, Setup, assert_has, clip_bytes, files,
     host::{Certificate, Host},
     shared, wait_until,
 };
@@ -40,10 +40,15 @@ fn send(server: &Server, body: Vec<u8>) -> Reply {
     server.call("POST", "/v1/upload").header("content-type", TYPE).body(body).send()
 }
 
+/// The request that uploads a file.
+pub fn uploading<'a>(server: &'a Server, name: &str, content: &[u8]) -> Call<'a> {
+    let call = server.call("POST", "/v1/upload").header("content-type", TYPE);
+    call.body(file_form(name, content))
+}
+
 /// Uploads `content` as Alice; the answer is a success.
 pub fn upload(server: &Server, name: &str, content: &[u8]) -> Value {
-    let reply = send(server, file_form(name, content)).assert_ok();
-    reply.json()
+    uploading(server, name, content).send().assert_ok().json()
 }
 
 /// Every file beneath the server's upload directory.
@@ -56,7 +61,7 @@ fn an_upload_is_kept_served_ingested_and_removed() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut server = Setup::new(dir.path()).start();
     let bytes = clip_bytes("motion.mp4");
-    let reply = send(&server, file_form("Blume \u{1f33c}.MP4", &bytes)).assert_ok();
+    let reply = uploading(&server, "Blume \u{1f33c}.MP4", &bytes).send().assert_ok();
     let answer = reply.json();
     let fields: Vec<&String> = answer.as_object().expect("an object").keys().collect();
     assert_eq!(fields, ["file_path", "file_name", "bytes", "sha256", "media_type"]);
@@ -153,8 +158,7 @@ fn check_refused(server: &Server, dir: &Path) {
         let reply = call.send();
         assert_eq!((reply.status, reply.code().as_str()), (status, ""), "{kind}: {}", reply.text);
     }
-    let call = server.call("POST", "/v1/upload").header("content-type", TYPE);
-    let packed = call.header("content-encoding", "gzip").body(file_form("a.mp4", &clip)).send();
+    let packed = uploading(server, "a.mp4", &clip).header("content-encoding", "gzip").send();
     assert_eq!((packed.status, packed.code().as_str()), (415, ""), "{}", packed.text);
     let fields_around = [part("name=\"note\"", b"hi"), part(named, &clip), part("name=\"z\"", b"")];
     let reply = send(server, form(&fields_around));
@@ -177,7 +181,7 @@ fn a_file_may_be_as_large_as_the_limit_and_no_larger() {
     let clip = clip_bytes("motion.mp4");
     let limit = clip.len();
     let server = Setup::new(dir.path()).var("SERVICE_MAX_UPLOAD_BYTES", &limit.to_string()).start();
-    assert_eq!(send(&server, file_form("a.mp4", &clip)).status, 200);
+    assert_eq!(uploading(&server, "a.mp4", &clip).send().status, 200);
     let larger = |by: usize| file_form("a.mp4", &[&clip[..], &vec![0; by]].concat());
     // Chunked bodies do not tell their length.
     let chunked = |body: Vec<u8>| Body::new(Cursor::new(body));
@@ -264,14 +268,14 @@ fn what_is_refused_a_client_that_goes_away_and_a_server_that_dies_leave_nothing(
 fn check_bound(server: &Server, dir: &Path) {
     let mut streams: Vec<_> = (0..4).map(|_| half_an_upload(server, ALICE, "", b"x")).collect();
     wait_for_files(dir, 4);
-    let reply = send(server, file_form("a.mp4", b"x"));
+    let reply = uploading(server, "a.mp4", b"x").send();
     assert_eq!((reply.status, reply.header("retry-after")), (429, "1"), "{}", reply.text);
     assert!(reply.text.contains("limit of 4 uploads of yours"), "{}", reply.text);
-    let bobs = server.call("POST", "/v1/upload").key(Some(BOB)).header("content-type", TYPE);
-    assert_eq!(bobs.body(file_form("a.mp4", b"x")).send().status, 422, "Bob has places of his own");
+    let bobs = uploading(server, "a.mp4", b"x").key(Some(BOB)).send();
+    assert_eq!(bobs.status, 422, "Bob has places of his own");
     streams.pop();
     wait_for_files(dir, 3);
-    assert_eq!(send(server, file_form("a.mp4", b"x")).status, 422, "a place came back");
+    assert_eq!(uploading(server, "a.mp4", b"x").send().status, 422, "a place came back");
 }
 
 #[test]
@@ -291,7 +295,7 @@ fn an_upload_waits_for_no_job() {
             scope.spawn(|| remote::ingest(&server, run, &host.url("/never.mp4")));
         }
         wait_until("every slot is taken", || host.asked().len() >= runs.len());
-        let reply = send(&server, file_form("a.mp4", &clip));
+        let reply = uploading(&server, "a.mp4", &clip).send();
         for run in &runs {
             assert_eq!(server.call("DELETE", &format!("/v1/runs/{run}")).send().status, 200);
         }

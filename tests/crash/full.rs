@@ -14,7 +14,7 @@ use std::{
 use serde_json::json;
 
 use crate::{
-    api::uploads::{TYPE, file_form},
+    api::uploads::uploading,
     crash::{Acknowledged, verify},
     support::{
         Call, Reply, Server, Setup, SmallDisk, can_mount, clips, wait_until,
@@ -119,9 +119,7 @@ impl Load<'_> {
                 self.note(|taken| taken.jobs.push(job));
             }
             _ => {
-                let form = file_form("motion.mp4", self.clip);
-                let call = post("/v1/upload").header("content-type", TYPE).body(form);
-                let reply = self.ask(kind, call)?;
+                let reply = self.ask(kind, uploading(server, "motion.mp4", self.clip))?;
                 self.note(|taken| taken.uploads.push(reply.header("location").to_owned()));
             }
         }

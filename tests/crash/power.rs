@@ -15,7 +15,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::{
-    api::uploads::{TYPE, file_form},
+    api::uploads::uploading,
     crash::{Acknowledged, WRITERS, faults::check, verify},
     replay::{Step, Tree, note, steps},
     support::{Server, Setup, clips, files::contents, setting, shim_of_disk},
@@ -53,9 +53,7 @@ fn record(server: &Server, notes: &Notes, clip: &[u8]) {
     for _ in 0..4 {
         let run = server.ingested(&json!({ "source_uri": "motion.mp4", "max_frames": 60 }));
         notes.tell(&format!("recording {run}"));
-        let form = file_form("motion.mp4", clip);
-        let call = server.call("POST", "/v1/upload").header("content-type", TYPE);
-        let reply = call.body(form).send().assert_ok();
+        let reply = uploading(server, "motion.mp4", clip).send().assert_ok();
         notes.tell(&format!("upload {}", reply.header("location")));
     }
 }
