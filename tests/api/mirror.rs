@@ -81,13 +81,13 @@ fn whole(count: usize) -> String {
 }
 
 #[test]
-fn descriptions_of_live_sessions_are_copied_as_they_are_and_nothing_else() {
+fn descriptions_of_live_sessions_wait_for_a_database_and_are_copied_as_they_are_and_nothing_else() {
     use FindingKind::{ClipVlm, ClipVlmTiered, LoopDetected, StateTransition, Vlm, VlmTiered};
     let dir = tempfile::tempdir().expect("a directory");
     let still = KeyframeStored { description: "a still".to_owned(), ..seed::still(1) };
     let session = Some(seed::SESSION);
-    let events = vec![
-        created(),
+    let mut events = many(600);
+    events.extend([
         found(Vlm, session, "a \u{0} and a \u{1f600} \"quoted\" \\ line\n"),
         found(StateTransition, session, "not copied"),
         found(VlmTiered, session, "second pass"),
@@ -96,11 +96,17 @@ fn descriptions_of_live_sessions_are_copied_as_they_are_and_nothing_else() {
         found(LoopDetected, session, "not copied"),
         found(Vlm, None, "of a file: not copied"),
         found(ClipVlmTiered, session, "a clip"),
-    ];
+    ]);
     seed(dir.path(), events);
-    let postgres = Postgres::start();
+    let mut postgres = Postgres::stopped();
     let server = start(dir.path(), &postgres.url());
-    wait_for_rows(&postgres, 4);
+    assert_eq!(server.get(&format!("/v1/runs/{RUN}")).status, 200);
+    assert_eq!(server.post("/v1/runs", &serde_json::json!({})).status, 200, "nothing waits for it");
+    let behind = || server.metric("service_mirror_behind_events");
+    wait_until("the gauge follows", || behind() > 600.0);
+    postgres.run();
+    wait_for_rows(&postgres, 604);
+    wait_until("the gauge follows", || behind() == 0.0);
     let rows = postgres.sql(
         "SELECT json_build_object('seq', seq, 'run_id', run_id, 'kind', kind, 'pts_ms', pts_ms, \
          'payload', payload) FROM sightline_events ORDER BY seq",
@@ -116,22 +122,6 @@ fn descriptions_of_live_sessions_are_copied_as_they_are_and_nothing_else() {
     assert_eq!(rows, expected);
     let nodes = postgres.sql("SELECT DISTINCT node_id FROM sightline_events");
     assert!(nodes.starts_with("node-") && nodes.len() == 37, "{nodes}");
-}
-
-#[test]
-fn what_waits_for_a_database_that_comes_after_the_server_is_counted_and_copied() {
-    let dir = tempfile::tempdir().expect("a directory");
-    seed(dir.path(), many(600));
-    let mut postgres = Postgres::stopped();
-    let server = start(dir.path(), &postgres.url());
-    assert_eq!(server.get(&format!("/v1/runs/{RUN}")).status, 200);
-    assert_eq!(server.post("/v1/runs", &serde_json::json!({})).status, 200, "nothing waits for it");
-    let behind = || server.metric("service_mirror_behind_events");
-    wait_until("the gauge follows", || behind() > 600.0);
-    postgres.run();
-    wait_for_rows(&postgres, 600);
-    assert_eq!(postgres.sql(WHOLE), whole(600));
-    wait_until("the gauge follows", || behind() == 0.0);
 }
 
 #[test]
@@ -300,13 +290,14 @@ impl Own {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_may_be_restored_refuse_an_event_or_be_replaced_while_the_server_runs() {
+async fn a_database_may_hang_be_restored_refuse_an_event_or_be_replaced_while_the_server_runs() {
     let postgres = Postgres::start();
+    hanging(&postgres).await;
     for check in [restored, refusing, replaced] {
+        postgres.sql("DELETE FROM sightline_events");
         let own = Own::start(Scope::Descriptions, &postgres.url());
         postgres.wait_for("SELECT to_regclass('sightline_skipped') IS NOT NULL", "t");
         check(&postgres, &own);
-        postgres.sql("DELETE FROM sightline_events");
     }
 }
 
@@ -368,9 +359,8 @@ fn refusing(postgres: &Postgres, own: &Own) {
     postgres.wait_for(COUNT, "5");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hanging_database_delays_no_append_and_gets_all_of_them_later() {
-    let postgres = Postgres::start();
+/// One that hangs delays no append and gets all of them later.
+async fn hanging(postgres: &Postgres) {
     let proxy = Proxy::start(postgres.port());
     let own = Own::start(Scope::Descriptions, &url(proxy.port()));
     postgres.wait_for(IS_THERE, "t");
