@@ -29,6 +29,15 @@ pub fn setup(certificate: &Certificate) -> Setup {
     local().var("SERVICE_EGRESS_CA_PATH", &certificate.path())
 }
 
+/// A host that takes requests and answers none.
+pub fn silent_host(certificate: &Certificate) -> Host {
+    Host::start(certificate, |_, _| {
+        loop {
+            std::thread::park();
+        }
+    })
+}
+
 /// Ingests `source`, of which frames are kept whatever time it begins at.
 pub fn ingest(server: &Server, run: &str, source: &str) -> Reply {
     let gate = json!({ "keepalive_frames": 30, "activity_on": 1 });

@@ -13,11 +13,7 @@ use serde_json::json;
 use worker::SandboxPolicy;
 
 use super::{reason::state, remote, routes::frame, uploads};
-use crate::support::{
-    ALICE, Server, Setup, clip_bytes,
-    host::{Certificate, Host},
-    sandbox, wait_until,
-};
+use crate::support::{ALICE, Server, Setup, clip_bytes, host::Certificate, sandbox, wait_until};
 
 /// The code with which a server ends by itself, and what it wrote to stdout and to stderr.
 pub fn ended(command: &mut Command) -> (Option<i32>, String, String) {
@@ -102,31 +98,10 @@ fn too_few_file_descriptors_stop_a_start() {
     assert!(said.contains("gives 256 file descriptors"), "{said}");
 }
 
-/// Starts an ingest from a host that never answers, and waits until it is under way.
-fn endless_ingest<'scope>(
-    scope: &'scope std::thread::Scope<'scope, '_>,
-    server: &'scope Server,
-    run: &'scope str,
-    source: &'scope str,
-) {
-    scope.spawn(move || {
-        let call = server.call("POST", &format!("/v1/runs/{run}/ingest"));
-        let body = json!({ "source_uri": source });
-        assert!(call.json(&body).try_send().is_err(), "the server dies before it answers");
-    });
-    wait_until("an ingest begins", || {
-        server.get(&format!("/v1/runs/{run}/state")).json()["progress"].is_object()
-    });
-}
-
 #[test]
 fn a_run_whose_job_a_crash_cut_off_has_failed_and_says_why() {
     let certificate = Certificate::new();
-    let host = Host::start(&certificate, |_, _| {
-        loop {
-            std::thread::park();
-        }
-    });
+    let host = remote::silent_host(&certificate);
     let setup = remote::setup(&certificate).clips();
     let mut server = setup.start();
     let done = server.create_run();
@@ -135,7 +110,11 @@ fn a_run_whose_job_a_crash_cut_off_has_failed_and_says_why() {
     let (cut, idle) = (server.create_run(), server.create_run());
     let source = host.url("/never.mp4");
     std::thread::scope(|scope| {
-        endless_ingest(scope, &server, &cut, &source);
+        scope.spawn(|| {
+            let call = server.call("POST", &format!("/v1/runs/{cut}/ingest"));
+            let reply = call.json(&json!({ "source_uri": source })).try_send();
+            assert!(reply.is_err(), "the server dies before it answers");
+        });
         // A moment in which the note of the job must be on disk: it precedes the request.
         wait_until("the source is fetched", || !host.asked().is_empty());
         server.signal_kill();

@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 
 use super::remote;
 use crate::support::{
-    ALICE, BOB, Call, Reply, Server, Setup, assert_has, clip_bytes, files,
-    host::{Certificate, Host},
+    ALICE, BOB, Call, Reply, Server, Setup, assert_has, clip_bytes, files, host::Certificate,
     shared, wait_until,
 };
 
@@ -281,11 +280,7 @@ fn check_bound(server: &Server, dir: &Path) {
 #[test]
 fn an_upload_waits_for_no_job() {
     let certificate = Certificate::new();
-    let host = Host::start(&certificate, |_, _| {
-        loop {
-            std::thread::park();
-        }
-    });
+    let host = remote::silent_host(&certificate);
     let server = remote::setup(&certificate).start();
     let places = server.get("/v1/limits").json()["limits"]["file_jobs"]["max"].as_u64();
     let runs: Vec<_> = (0..places.expect("a number")).map(|_| server.create_run()).collect();
