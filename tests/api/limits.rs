@@ -12,12 +12,17 @@ use crate::{
 
 /// A value for a field, and whether the document says that it is accepted.
 struct Case {
-    /// As a complaint names it, such as `frames[0].pts_ms`.
-    field: String,
-    /// As JSON Pointer.
+    /// Its place in the body as JSON Pointer, or that of a parameter by its name.
     pointer: String,
     value: Value,
     accepted: bool,
+}
+
+impl Case {
+    /// The field as a complaint names it, such as `frames[0].pts_ms`.
+    fn field(&self) -> String {
+        self.pointer.trim_start_matches('/').replace("/0", "[0]").replace('/', ".")
+    }
 }
 
 /// A body that the operation accepts, but for what it names not being there.
@@ -68,8 +73,8 @@ fn has_type(schema: &Value, name: &str) -> bool {
     }
 }
 
-/// The values at the bounds of `schema` and past them.
-fn values(field: &str, schema: &Value) -> Vec<(Value, bool)> {
+/// The values at the bounds of `schema` and past them, of the field at `pointer`.
+fn values(pointer: &str, schema: &Value) -> Vec<(Value, bool)> {
     let mut values = Vec::new();
     if has_type(schema, "integer") {
         let number =
@@ -95,7 +100,7 @@ fn values(field: &str, schema: &Value) -> Vec<(Value, bool)> {
         }
     }
     if has_type(schema, "string") {
-        values.extend(texts(field, schema));
+        values.extend(texts(pointer, schema));
     }
     let other = if has_type(schema, "object") { json!("text") } else { json!({"an": "object"}) };
     values.push((other, false));
@@ -103,22 +108,22 @@ fn values(field: &str, schema: &Value) -> Vec<(Value, bool)> {
 }
 
 /// A text of so many bytes that the field takes but for its length.
-fn text(field: &str, len: u64) -> Value {
-    let start = if field == "url" { "https://127.0.0.1:9/" } else { "" };
+fn text(pointer: &str, len: u64) -> Value {
+    let start = if pointer == "/url" { "https://127.0.0.1:9/" } else { "" };
     json!(format!("{start}{}", "a".repeat((len as usize).saturating_sub(start.len()))))
 }
 
-fn texts(field: &str, schema: &Value) -> Vec<(Value, bool)> {
+fn texts(pointer: &str, schema: &Value) -> Vec<(Value, bool)> {
     if let Some(names) = schema["enum"].as_array() {
         let known = names.iter().map(|name| (name.clone(), true));
         return known.chain([(json!("no such name"), false)]).collect();
     }
     let mut values = Vec::new();
     if let Some(min) = schema["minLength"].as_u64().filter(|min| *min > 0) {
-        values.extend([(text(field, min), true), (json!("a".repeat(min as usize - 1)), false)]);
+        values.extend([(text(pointer, min), true), (json!("a".repeat(min as usize - 1)), false)]);
     }
     if let Some(max) = schema["maxLength"].as_u64() {
-        values.extend([(text(field, max), true), (text(field, max + 1), false)]);
+        values.extend([(text(pointer, max), true), (text(pointer, max + 1), false)]);
     }
     let nul = json!("\u{0}");
     if schema["pattern"].is_string() && !jsonschema::draft202012::is_valid(schema, &nul) {
@@ -127,29 +132,18 @@ fn texts(field: &str, schema: &Value) -> Vec<(Value, bool)> {
     values
 }
 
-/// Cases for what `schema` says of `example`.
-fn cases(document: &Value, schema: &Value, example: &Value, at: (&str, &str)) -> Vec<Case> {
+/// Cases for what `schema` says of `example`, which is at `pointer`.
+fn cases(document: &Value, schema: &Value, example: &Value, pointer: &str) -> Vec<Case> {
     let schema = resolved(document, schema);
-    let (field, pointer) = at;
-    let case = |value, accepted| Case {
-        field: field.to_owned(),
-        pointer: pointer.to_owned(),
-        value,
-        accepted,
-    };
     if let Some(fields) = schema["properties"].as_object() {
         let inner = fields.iter().flat_map(|(name, schema)| {
-            let dot = if field.is_empty() { "" } else { "." };
-            let at = (format!("{field}{dot}{name}"), format!("{pointer}/{name}"));
-            cases(document, schema, &example[name], (&at.0, &at.1))
+            cases(document, schema, &example[name], &format!("{pointer}/{name}"))
         });
         return inner.collect();
     }
+    let case = |(value, accepted)| Case { pointer: pointer.to_owned(), value, accepted };
     if !has_type(schema, "array") {
-        return values(field, schema)
-            .into_iter()
-            .map(|(value, accepted)| case(value, accepted))
-            .collect();
+        return values(pointer, schema).into_iter().map(case).collect();
     }
     let mut found = Vec::new();
     let is_frame = example[0]["frame_index"].is_u64();
@@ -157,15 +151,13 @@ fn cases(document: &Value, schema: &Value, example: &Value, at: (&str, &str)) ->
     let of_len = |len: u64| (0..len).map(item).collect::<Value>();
     for (bound, past) in [("minItems", -1), ("maxItems", 1)] {
         if let Some(bound) = schema[bound].as_u64() {
-            found.push(case(of_len(bound), true));
-            found.push(case(of_len(bound.saturating_add_signed(past)), false));
+            let past = bound.saturating_add_signed(past);
+            found.extend([(of_len(bound), true), (of_len(past), false)].map(case));
         }
     }
-    if !example[0].is_object() {
-        return found;
+    if example[0].is_object() {
+        found.extend(cases(document, &schema["items"], &example[0], &format!("{pointer}/0")));
     }
-    let at = (format!("{field}[0]"), format!("{pointer}/0"));
-    found.extend(cases(document, &schema["items"], &example[0], (&at.0, &at.1)));
     found
 }
 
@@ -181,8 +173,9 @@ fn is_refused(reply: &Reply, field: &str) -> bool {
 
 fn check(reply: &Reply, case: &Case, operation: &str) {
     let shown: String = case.value.to_string().chars().take(40).collect();
-    let name = format!("{operation} {} {shown}: {} {}", case.field, reply.status, reply.text);
-    assert_eq!(is_refused(reply, &case.field), !case.accepted, "{name}");
+    let field = case.field();
+    let name = format!("{operation} {field} {shown}: {} {}", reply.status, reply.text);
+    assert_eq!(is_refused(reply, &field), !case.accepted, "{name}");
     assert!(case.accepted || reply.status == 422, "{name}");
 }
 
@@ -210,7 +203,7 @@ fn check_body(
     }
     let name = operation["operationId"].as_str().expect("a name");
     let base = body(name, run);
-    let cases = cases(document, schema, &base, ("", ""));
+    let cases = cases(document, schema, &base, "");
     for case in &cases {
         let call = server.call(method, path).json(&set(base.clone(), case));
         check(&call.send(), case, name);
@@ -232,7 +225,8 @@ fn check_parameters(
     for parameter in parameters.filter(|parameter| parameter["in"] == "query") {
         let field = parameter["name"].as_str().expect("a name");
         let schema = resolved(document, &parameter["schema"]);
-        for (value, accepted) in values(field, schema) {
+        let pointer = format!("/{field}");
+        for (value, accepted) in values(&pointer, schema) {
             if accepted && is_stream {
                 continue;
             }
@@ -242,7 +236,7 @@ fn check_parameters(
                 Value::Object(_) => "an-object".to_owned(),
                 other => other.to_string(),
             };
-            let case = Case { field: field.to_owned(), pointer: String::new(), value, accepted };
+            let case = Case { pointer: pointer.clone(), value, accepted };
             let reply = server.call(method, &format!("{path}?{field}={text}")).send();
             check(&reply, &case, name);
             count += 1;
