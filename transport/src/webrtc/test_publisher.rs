@@ -145,10 +145,6 @@ impl Client {
         self.dtls.send()
     }
 
-    pub(super) fn advance(&mut self, now: Instant) {
-        self.dtls.advance(now);
-    }
-
     pub(super) fn close(&mut self, now: Instant) -> Vec<Vec<u8>> {
         self.dtls.close(now);
         self.dtls.send()

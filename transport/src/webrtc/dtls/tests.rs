@@ -46,7 +46,7 @@ impl Client {
         events.iter().any(|event| matches!(event, EndpointEvent::HandshakeComplete))
     }
 
-    pub(in crate::webrtc) fn advance(&mut self, now: Instant) {
+    fn advance(&mut self, now: Instant) {
         self.endpoint.handle_timeout(SERVER, now).expect("not given up");
     }
 

@@ -67,29 +67,27 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 /// Publisher with a socket. No time passes in its handshake: an unanswered flight is repeated unchanged,
 /// however slow the machine is.
-struct Live {
+struct Publisher {
     client: Client,
     began: Instant,
     /// Last flight of the handshake, and the time of sending it.
     flight: Vec<Vec<u8>>,
     sent_at: Instant,
     socket: UdpSocket,
-    session: SessionHandle,
-    came: Receiver<Came>,
 }
 
-impl Live {
-    fn new(port: &WebRtcEndpoint) -> Live {
+impl Publisher {
+    fn new() -> Publisher {
         let began = Instant::now();
-        let mut client = Client::new("theirs", began);
-        let (sender, came) = sync_channel(4096);
-        let (session, answer) =
-            port.answer(&client.offer(), Box::new(Forward(sender))).expect("answered");
-        client.accept(&answer.sdp);
+        let client = Client::new("theirs", began);
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        socket.connect(client.candidates[0]).expect("connected");
         socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
-        Live { client, began, flight: Vec::new(), sent_at: began, socket, session, came }
+        Publisher { client, began, flight: Vec::new(), sent_at: began, socket }
+    }
+
+    fn accept(&mut self, answer: &str) {
+        self.client.accept(answer);
+        self.socket.connect(self.client.candidates[0]).expect("connected");
     }
 
     fn send(&self, datagrams: &[Vec<u8>]) {
@@ -114,9 +112,9 @@ impl Live {
         self.send(&self.flight);
     }
 
-    fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Live) -> bool) {
+    fn until(&mut self, what: &str, is_so: impl Fn(&Client) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(60);
-        while !is_so(self) {
+        while !is_so(&self.client) {
             assert!(Instant::now() < deadline, "{what} within a minute");
             self.turn();
         }
@@ -124,7 +122,25 @@ impl Live {
 
     fn connect(&mut self) {
         self.send(&[self.client.check(true)]);
-        self.until("keys", |live| live.client.has_keys());
+        self.until("keys", Client::has_keys);
+    }
+}
+
+/// Publisher to an endpoint of this process, and the input of its handler.
+struct Live {
+    publisher: Publisher,
+    session: SessionHandle,
+    came: Receiver<Came>,
+}
+
+impl Live {
+    fn new(port: &WebRtcEndpoint) -> Live {
+        let mut publisher = Publisher::new();
+        let (sender, came) = sync_channel(4096);
+        let offer = publisher.client.offer();
+        let (session, answer) = port.answer(&offer, Box::new(Forward(sender))).expect("answered");
+        publisher.accept(&answer.sdp);
+        Live { publisher, session, came }
     }
 
     fn next_told(&self) -> SessionEvent {
@@ -183,7 +199,7 @@ fn handles_refuse_what_they_cannot_do() {
 fn a_port_that_is_dropped_ends_its_sessions_and_its_thread() {
     let port = WebRtcEndpoint::open(settings()).expect("opened");
     let (mut live, half_open) = (Live::new(&port), Live::new(&port));
-    live.connect();
+    live.publisher.connect();
     assert_eq!(live.next_told(), SessionEvent::Connected);
     drop(port);
     for live in [&live, &half_open] {
@@ -197,7 +213,7 @@ fn a_port_that_is_dropped_ends_its_sessions_and_its_thread() {
 fn a_thread_that_fails_says_so_to_everyone() {
     let port = WebRtcEndpoint::open(settings()).expect("opened");
     let mut live = Live::new(&port);
-    live.connect();
+    live.publisher.connect();
     assert_eq!(live.next_told(), SessionEvent::Connected);
     assert!(port.0.shared.send(EndpointCommand::Fail));
     assert_eq!(live.next_told(), SessionEvent::Failed(crate::webrtc::SessionFailure::PortEnded));
@@ -259,7 +275,7 @@ fn connecting_and_leaving_leaves_nothing_behind() {
     let (mut early, files_before) = (0, files());
     for cycle in 0..CYCLES {
         let mut live = Live::new(&port);
-        live.connect();
+        live.publisher.connect();
         assert_eq!(live.next_told(), SessionEvent::Connected);
         if cycle == CYCLES / 2 {
             early = resident_bytes();
@@ -281,8 +297,8 @@ fn garbage() -> Vec<Vec<u8>> {
 #[test]
 fn a_flood_of_garbage_costs_a_session_none_of_its_pictures() {
     let port = WebRtcEndpoint::open(settings()).expect("opened");
-    let mut live = Live::new(&port);
-    live.connect();
+    let Live { mut publisher, session, came } = Live::new(&port);
+    publisher.connect();
     let to = port.local_addr();
     let flood = std::thread::Builder::new()
         .name("flood".to_owned())
@@ -296,18 +312,17 @@ fn a_flood_of_garbage_costs_a_session_none_of_its_pictures() {
         })
         .expect("a thread");
     for at in 0..30 {
-        let packets = live.client.picture(at == 0, 3000, 3000);
-        live.send(&packets);
-        live.until("a picture's time", |live| live.session.counts().units > at);
+        let packets = publisher.client.picture(at == 0, 3000, 3000);
+        publisher.send(&packets);
+        publisher.until("a picture's time", |_| session.counts().units > at);
     }
     flood.join().expect("flooded");
     let counts = port.counts();
     assert!(counts.refused(DropReason::UnknownSource) > 0);
     assert!(counts.refused(DropReason::Unrecognised) > 0);
     assert!(counts.refused(DropReason::StunMalformed) > 0);
-    assert_eq!(live.session.counts().units, 30);
-    live.until("a request for a keyframe", |live| live.client.keyframes_asked > 0);
-    let Live { session, came, .. } = live;
+    assert_eq!(session.counts().units, 30);
+    publisher.until("a request for a keyframe", |client| client.keyframes_asked > 0);
     drop(session);
     let came = std::iter::from_fn(|| came.recv_timeout(Duration::from_secs(60)).ok());
     let told: Vec<Came> = came.filter(|came| *came != Came::Unit).collect();

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Client, garbage};
+use super::{Client, Publisher, garbage};
 use crate::webrtc::stun::tests as stun;
 
 /// Pictures per second, and bytes of each: 1.5 Mb/s.
@@ -137,24 +137,10 @@ struct Loaded {
 
 impl Loaded {
     fn connect(receiving: &mut Receiving) -> Loaded {
-        let mut client = Client::new("theirs", Instant::now());
-        client.accept(&receiving.answer(&client.offer()));
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        socket.connect(client.candidates[0]).expect("connected");
-        socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
-        socket.send(&client.check(true)).expect("sent");
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let mut buffer = [0u8; 2048];
-        while !client.has_keys() {
-            assert!(Instant::now() < deadline, "keys within a minute");
-            for datagram in client.send() {
-                socket.send(&datagram).expect("sent");
-            }
-            if let Ok(bytes) = socket.recv(&mut buffer) {
-                client.read(&buffer[..bytes], Instant::now());
-            }
-            client.advance(Instant::now());
-        }
+        let mut publisher = Publisher::new();
+        publisher.accept(&receiving.answer(&publisher.client.offer()));
+        publisher.connect();
+        let Publisher { client, socket, .. } = publisher;
         socket.set_nonblocking(true).expect("an open socket");
         let kept = VecDeque::new();
         Loaded { client, socket, kept, keyframes_sent: 0, pictures: 0, packets: 0, repeated: 0 }
