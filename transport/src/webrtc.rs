@@ -6,7 +6,6 @@
 //! grows without a bound, and that a session ends exactly once. Deliberately sends no media, opens no data
 //! channel and gathers no candidates of a peer.
 
-mod auth_failure_limiter;
 mod codecs;
 mod command_queue;
 mod dtls;

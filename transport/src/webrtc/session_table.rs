@@ -13,7 +13,6 @@ use std::{
 
 use super::{
     EndpointConfig, SessionEvent, SessionFailure,
-    auth_failure_limiter::AuthFailureLimiter,
     command_queue::{CommandQueue, EndpointCommand, NewSession},
     dtls::DtlsIdentity,
     ice::CheckOutcome,
@@ -23,6 +22,7 @@ use super::{
     socket::CandidatePair,
     stats::DropReason,
     stun::{BindingRequest, StunParseError},
+    token_bucket::AuthFailureLimiter,
 };
 
 /// Shortest delay of a session's next poll, so that no session can keep the thread from the others.
