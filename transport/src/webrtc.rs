@@ -25,7 +25,6 @@ mod rtcp_feedback;
 mod sdp;
 mod sdp_answer;
 mod sdpfrag;
-mod send_buffer;
 mod session;
 mod session_table;
 mod socket;
