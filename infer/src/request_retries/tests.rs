@@ -62,91 +62,59 @@ fn sent(turns: &RequestRetries) -> Value {
 #[test]
 fn each_reason_to_ask_again_is_used_once() {
     const EMPTY: &str = r#"{"choices": [{"message": {"content": ""}, "finish_reason": null}]}"#;
+    const ERROR: &str = r#"{"error": {"message": "x"}}"#;
     let spaces = format!("{{{}", " ".repeat(200));
     let fading = format!("a{}", " ".repeat(200));
     let grammar = "{\"message\": \"grammar of response_format cannot be compiled\"}";
     let (whole, cut) = (|text: &str| chat(text, "stop"), |text: &str| chat(text, "length"));
-    type Case = (&'static str, bool, Vec<Result<HttpResponse, NoResponse>>, &'static str);
-    let cases: Vec<Case> = vec![
-        ("text", false, vec![whole("a")], "done a"),
-        ("text that ends early", false, vec![cut("a")], "done a"),
-        ("no words", false, vec![whole(" \n")], "failed empty"),
-        ("no content", false, vec![response(200, EMPTY)], "failed empty"),
-        ("all room went into thinking", false, vec![cut(""), whole("a")], "again, done a"),
-        (
-            "words and then white space",
-            false,
-            vec![cut(&fading), cut(&fading)],
-            "again, failed truncated",
-        ),
-        ("white space after the words", false, vec![cut("a\n")], "done a\n"),
-        ("a valid answer", true, vec![whole("{\"n\":1}")], "done {\"n\":1}"),
-        ("corrected", true, vec![whole("{}"), whole("{\"n\":1}")], "again, done {\"n\":1}"),
-        (
-            "never corrected",
-            true,
-            vec![whole("{}"), whole("{\"n\":\"1\"}")],
-            "again, failed schema",
-        ),
-        ("never JSON", true, vec![whole("a car"), whole("a car")], "again, failed schema"),
-        ("room helps", true, vec![cut("{\"n\":"), whole("{\"n\":1}")], "again, done {\"n\":1}"),
-        (
-            "room does not help",
-            true,
-            vec![cut("{\"n\":"), cut("{\"n\":")],
-            "again, failed truncated",
-        ),
-        (
-            "valid, but cut",
-            true,
-            vec![cut("{\"n\":1}"), cut("{\"n\":1}")],
-            "again, failed truncated",
-        ),
-        ("white space", true, vec![whole(&spaces), whole(&spaces)], "again, failed truncated"),
+    type Case = (&'static str, Vec<Result<HttpResponse, NoResponse>>, &'static str);
+    let plain: Vec<Case> = vec![
+        ("text", vec![whole("a")], "done a"),
+        ("text that ends early", vec![cut("a")], "done a"),
+        ("no words", vec![whole(" \n")], "failed empty"),
+        ("no content", vec![response(200, EMPTY)], "failed empty"),
+        ("all room went into thinking", vec![cut(""), whole("a")], "again, done a"),
+        ("words and then white space", vec![cut(&fading), cut(&fading)], "again, failed truncated"),
+        ("white space after the words", vec![cut("a\n")], "done a\n"),
+        ("a rest within the time", vec![limited(2), whole("a")], "again, done a"),
+        ("two rests", vec![limited(2), limited(2)], "again, failed rate limited"),
+        ("a long rest", vec![limited(60)], "failed rate limited"),
+        ("no rest told", vec![response(429, "")], "failed rate limited"),
+        ("a refusal", vec![response(400, grammar)], "failed http 4xx"),
+        ("a redirect", vec![response(302, "")], "failed http other"),
+        ("not JSON", vec![response(200, "<html>")], "failed malformed"),
+        ("an error inside", vec![response(200, ERROR)], "failed malformed"),
+        ("filtered", vec![chat("", "content_filter")], "failed filtered"),
+        ("no connection", vec![Err(FailureKind::Refused.into())], "failed refused"),
+        ("a connection that was gone", vec![stale(), whole("a")], "again, done a"),
+        ("two of them", vec![stale(), stale()], "again, failed closed"),
+        ("one that broke", vec![Err(FailureKind::Closed.into())], "failed closed"),
+    ];
+    let (half, valid) = ("{\"n\":", "{\"n\":1}");
+    let with_schema: Vec<Case> = vec![
+        ("a valid answer", vec![whole(valid)], "done {\"n\":1}"),
+        ("corrected", vec![whole("{}"), whole(valid)], "again, done {\"n\":1}"),
+        ("never corrected", vec![whole("{}"), whole("{\"n\":\"1\"}")], "again, failed schema"),
+        ("never JSON", vec![whole("a car"), whole("a car")], "again, failed schema"),
+        ("room helps", vec![cut(half), whole(valid)], "again, done {\"n\":1}"),
+        ("room does not help", vec![cut(half), cut(half)], "again, failed truncated"),
+        ("valid, but cut", vec![cut(valid), cut(valid)], "again, failed truncated"),
+        ("white space", vec![whole(&spaces), whole(&spaces)], "again, failed truncated"),
         (
             "room, then a correction",
-            true,
             vec![cut("{"), whole("{}"), whole("{}")],
             "again, again, failed schema",
         ),
-        ("a rest within the time", false, vec![limited(2), whole("a")], "again, done a"),
-        ("two rests", false, vec![limited(2), limited(2)], "again, failed rate limited"),
-        ("a long rest", false, vec![limited(60)], "failed rate limited"),
-        ("no rest told", false, vec![response(429, "")], "failed rate limited"),
-        (
-            "forms",
-            true,
-            vec![response(400, grammar), response(400, grammar), response(400, grammar)],
-            "again, again, failed http 4xx",
-        ),
-        (
-            "another refusal",
-            true,
-            vec![response(400, "the context is too long")],
-            "failed http 4xx",
-        ),
-        ("a refusal without a schema", false, vec![response(400, grammar)], "failed http 4xx"),
-        ("broken", true, vec![response(500, "<html>")], "failed http 5xx"),
-        ("a redirect", false, vec![response(302, "")], "failed http other"),
-        ("not JSON", false, vec![response(200, "<html>")], "failed malformed"),
-        (
-            "an error inside",
-            false,
-            vec![response(200, "{\"error\":{\"message\":\"x\"}}")],
-            "failed malformed",
-        ),
-        ("filtered", false, vec![chat("", "content_filter")], "failed filtered"),
-        ("no connection", false, vec![Err(FailureKind::Refused.into())], "failed refused"),
-        ("a connection that was gone", false, vec![stale(), whole("a")], "again, done a"),
-        ("two of them", false, vec![stale(), stale()], "again, failed closed"),
-        ("one that broke", false, vec![Err(FailureKind::Closed.into())], "failed closed"),
+        ("forms", [(); 3].map(|()| response(400, grammar)).into(), "again, again, failed http 4xx"),
+        ("another refusal", vec![response(400, "the context is too long")], "failed http 4xx"),
+        ("broken", vec![response(500, "<html>")], "failed http 5xx"),
     ];
-    for (name, with_schema, came, expected) in cases {
-        let request = request(with_schema);
-        let mut turns = RequestRetries::new(API, Arc::new(request), "m");
-        let steps: Vec<String> =
-            came.into_iter().map(|came| told(&turns.evaluate(came, PATIENCE))).collect();
-        assert_eq!(steps.join(", "), expected, "{name}");
+    for (has_schema, cases) in [(false, plain), (true, with_schema)] {
+        for (name, came, expected) in cases {
+            let mut turns = RequestRetries::new(API, Arc::new(request(has_schema)), "m");
+            let steps = came.into_iter().map(|came| told(&turns.evaluate(came, PATIENCE)));
+            assert_eq!(steps.collect::<Vec<_>>().join(", "), expected, "{name}");
+        }
     }
 }
 
