@@ -13,23 +13,20 @@ fn nested(levels: usize) -> Value {
     (1..levels).fold(json!({"type": "array"}), |inner, _| json!({"items": inner}))
 }
 
+/// Returns `count` definitions, each of which refers to the next by `schema`, and one that allows all.
+fn chained(count: usize, schema: fn(Value) -> Value) -> Value {
+    let link = |n: usize| (format!("a{n}"), schema(json!({"$ref": format!("#/$defs/a{}", n + 1)})));
+    (0..count).map(link).chain([(format!("a{count}"), json!({}))]).collect()
+}
+
 #[test]
 fn schemas_that_could_cost_much_are_refused_by_name() {
-    let doubling: Value = (0..40)
-        .map(|n| {
-            let next = json!({"$ref": format!("#/$defs/a{}", n + 1)});
-            (format!("a{n}"), json!({"allOf": [next, next]}))
-        })
-        .chain([("a40".to_owned(), json!({}))])
-        .collect::<serde_json::Map<_, _>>()
-        .into();
-    let chain: Value = (0..1500)
-        .map(|n| (format!("a{n}"), json!({"$ref": format!("#/$defs/a{}", n + 1)})))
-        .chain([("a1500".to_owned(), json!({}))])
-        .collect::<serde_json::Map<_, _>>()
-        .into();
-    let patterns: Value =
-        (0..65).map(|n| (format!("^a{n}"), json!({}))).collect::<serde_json::Map<_, _>>().into();
+    let doubling = chained(40, |next| json!({"allOf": [next, next]}));
+    let chain = chained(1500, |next| next);
+    let patterns: Value = (0..65).map(|n| (format!("^a{n}"), json!({}))).collect();
+    let twin = json!({"$anchor": "n"});
+    let swap = json!({"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}});
+    let often = vec![json!({"$ref": "#/$defs/p"}); 17];
     let cases = [
         ("not an object", json!(true), "must be a JSON object"),
         ("too long", json!({"description": "x".repeat(SCHEMA_BYTES_MAX)}), "bytes long; at most"),
@@ -42,11 +39,7 @@ fn schemas_that_could_cost_much_are_refused_by_name() {
         ),
         ("relative $ref", json!({"$ref": "other.json#/a"}), "must not use $ref"),
         ("no such anchor", json!({"$ref": "#name"}), "not there, at /"),
-        (
-            "an anchor of two",
-            json!({"$ref": "#n", "$defs": {"a": {"$anchor": "n"}, "b": {"$anchor": "n"}}}),
-            "not there, at /",
-        ),
+        ("two anchors", json!({"$ref": "#n", "$defs": {"a": twin, "b": twin}}), "not there, at /"),
         ("a bad escape", json!({"$ref": "#/definitions/a%2"}), "must not use $ref"),
         ("an escape that is no text", json!({"$ref": "#/%ff"}), "must not use $ref"),
         (
@@ -65,12 +58,7 @@ fn schemas_that_could_cost_much_are_refused_by_name() {
         ("nothing there below", json!({"items": {"$ref": "#/$defs/none"}}), "not there, at /items"),
         ("itself", json!({"$ref": "#"}), "recursive"),
         ("itself through allOf", json!({"allOf": [{"$ref": "#"}]}), "recursive"),
-        (
-            "two that swap",
-            json!({"$ref": "#/$defs/a", "$defs": {
-            "a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
-            "recursive",
-        ),
+        ("two that swap", json!({"$ref": "#/$defs/a", "$defs": swap}), "recursive"),
         ("doubling", json!({"$ref": "#/$defs/a0", "$defs": doubling}), "recursive"),
         (
             "doubling a level",
@@ -81,7 +69,7 @@ fn schemas_that_could_cost_much_are_refused_by_name() {
         ("many patterns", json!({"patternProperties": patterns}), "more than 64 patterns"),
         (
             "a pattern that a text meets often",
-            json!({"allOf": vec![json!({"$ref": "#/$defs/p"}); 17], "$defs": {"p": {"pattern": "a"}}}),
+            json!({"allOf": often, "$defs": {"p": {"pattern": "a"}}}),
             "recursive",
         ),
         ("huge pattern", json!({"pattern": "(a{1000}){1000}"}), "has a pattern at /pattern that"),
@@ -105,6 +93,7 @@ fn schemas_that_could_cost_much_are_refused_by_name() {
 
 #[test]
 fn schemas_of_every_day_are_taken() {
+    let wide: Value = (0..1500).map(|n| (format!("p{n}"), json!({"type": "string"}))).collect();
     let cases = [
         ("empty", json!({})),
         (
@@ -143,12 +132,7 @@ fn schemas_of_every_day_are_taken() {
             "to": {"pattern": r"^[\w.+-]+@[\w-]+(\.[\w-]+)+$"}, "who": {"pattern": r"^\p{L}+$"},
             "choice": {"anyOf": vec![json!({"pattern": "^[a-z_]+$"}); 16]}}}),
         ),
-        (
-            "wide",
-            json!({"properties": (0..1500)
-            .map(|n| (format!("p{n}"), json!({"type": "string"})))
-            .collect::<serde_json::Map<_, _>>()}),
-        ),
+        ("wide", json!({"properties": wide})),
     ];
     for (name, schema) in cases {
         let compiled = OutputSchema::compile(schema.clone());
@@ -239,13 +223,13 @@ fn tangled() -> impl Strategy<Value = Value> {
                     };
                     (keyword.to_owned(), value)
                 };
-                parts.into_iter().map(part).collect::<serde_json::Map<_, _>>().into()
+                parts.into_iter().map(part).collect::<Value>()
             },
         )
     });
     proptest::collection::vec(schema, 4).prop_map(|defs| {
         let named = defs.into_iter().enumerate().map(|(n, def)| (format!("d{n}"), def));
-        json!({"$ref": "#/$defs/d0", "$defs": named.collect::<serde_json::Map<_, _>>()})
+        json!({"$ref": "#/$defs/d0", "$defs": named.collect::<Value>()})
     })
 }
 
