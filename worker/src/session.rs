@@ -12,7 +12,7 @@ use std::{collections::VecDeque, iter};
 
 use decode::{DecodeError, DecoderChain, DemuxLimits, LiveDecoder};
 use gate::{AHEAD, FrameMeasurements, FrameMeta, Gate, SignalWindow, ZoneMask};
-use media::{AccessUnit, Codec, DeviceMemoryLost, Frame, Timestamp};
+use media::{AccessUnit, Frame, Timestamp};
 
 use crate::{
     FrameImages, FrameRecord, JobFault,
@@ -78,7 +78,7 @@ struct Undecided<'a> {
     pictures: PictureSpec,
     /// True if clips are wanted, which are cut by the frames' times.
     is_timed: bool,
-    lost: Vec<DeviceMemoryLost>,
+    damage: Vec<WorkerSessionEvent>,
 }
 
 impl<'a> Undecided<'a> {
@@ -88,13 +88,7 @@ impl<'a> Undecided<'a> {
         maker: &'a mut ImageEncoder,
     ) -> Undecided<'a> {
         let (pictures, is_timed) = (PictureSpec::of_session(spec), spec.clip.is_some());
-        Undecided { frames, maker, pictures, is_timed, lost: Vec::new() }
-    }
-
-    fn note_lost(self, events: &mut Vec<WorkerSessionEvent>) {
-        let damaged =
-            |lost: DeviceMemoryLost| WorkerSessionEvent::Damaged { detail: lost.to_string() };
-        events.extend(self.lost.into_iter().map(damaged));
+        Undecided { frames, maker, pictures, is_timed, damage: Vec::new() }
     }
 }
 
@@ -108,10 +102,8 @@ impl Album for Undecided<'_> {
             return Ok(FrameImages::default());
         };
         match self.maker.make(&frame, &self.pictures, wanted) {
-            // Pixels lost with their device are reported as damage.
-            Err(JobFault::PixelsLost(lost)) => {
-                self.lost.push(lost);
-                Ok(FrameImages::default())
+            Err(fault) => {
+                note_damage(Err(fault), &mut self.damage).map(|()| FrameImages::default())
             }
             made => made,
         }
@@ -132,10 +124,6 @@ impl Session {
             undecided: VecDeque::with_capacity(AHEAD + 1),
             spec,
         })
-    }
-
-    fn codec(&self) -> Codec {
-        self.spec.codec
     }
 
     /// Decodes the next unit; with `follows_gap`, units before it are missing. Returns the completed frames,
@@ -188,7 +176,7 @@ impl Session {
             self.assembler.push(stamp, measured, &mut album)?;
         }
         events.extend(self.assembler.take().into_iter().map(WorkerSessionEvent::Frames));
-        album.note_lost(events);
+        events.append(&mut album.damage);
         Ok(())
     }
 
@@ -200,7 +188,7 @@ impl Session {
         let mut album = Undecided::of(&self.spec, &mut self.undecided, maker);
         self.assembler.finish(&mut album)?;
         events.extend(self.assembler.take().into_iter().map(WorkerSessionEvent::Frames));
-        album.note_lost(events);
+        events.append(&mut album.damage);
         let decoder = self.decoder.name().to_owned();
         events.push(WorkerSessionEvent::Closed { frames: self.frames, decoder });
         Ok(())
@@ -226,7 +214,9 @@ mod tests {
     use std::sync::Arc;
 
     use gate::{GateConfig, conformance::TestPicture};
-    use media::{DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface, HostFrameBuffer, Pixels};
+    use media::{
+        Codec, DeviceFrameBuffer, DeviceMemoryLost, DeviceSurface, HostFrameBuffer, Pixels,
+    };
 
     use super::*;
 

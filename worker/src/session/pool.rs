@@ -253,7 +253,7 @@ fn slot_events(
     let is_close = matches!(task, PoolTask::Close);
     let decoded = match task {
         PoolTask::Unit { pts, keyframe, follows_gap, data } => {
-            let unit = AccessUnit { codec: session.codec(), pts, keyframe, data };
+            let unit = AccessUnit { codec: session.spec.codec, pts, keyframe, data };
             session.decode(&unit, follows_gap, &mut events)
         }
         PoolTask::Close => session.drain(&mut events),
