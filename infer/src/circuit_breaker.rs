@@ -35,13 +35,13 @@ impl BreakerTicket {
     }
 }
 
-/// State of a breaker that admits no request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// State of a breaker that admits no request, in the order in which one outlasts another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum BreakerOpen {
-    /// Open until the instant.
-    Open(Instant),
     /// Half-open: a probe request is in flight and is given up at the instant.
     HalfOpen(Instant),
+    /// Open until the instant.
+    Open(Instant),
 }
 
 /// Signal about the backend from the end of a request.
@@ -159,19 +159,8 @@ impl CircuitBreaker {
     pub fn state(&self, principal: &str, now: Instant) -> Option<BreakerOpen> {
         let own = self.own.get(principal).and_then(|own| own.period?.state(now));
         let all = self.open.as_ref().and_then(|open| open.period.state(now));
-        match (own, all) {
-            // A probe result of one is useless before the open period of the other ends.
-            (Some(BreakerOpen::Open(own)), Some(BreakerOpen::Open(all))) => {
-                Some(BreakerOpen::Open(own.max(all)))
-            }
-            (Some(BreakerOpen::HalfOpen(own)), Some(BreakerOpen::HalfOpen(all))) => {
-                Some(BreakerOpen::HalfOpen(own.max(all)))
-            }
-            (Some(open @ BreakerOpen::Open(_)), _) | (_, Some(open @ BreakerOpen::Open(_))) => {
-                Some(open)
-            }
-            (half_open, None) | (None, half_open) => half_open,
-        }
+        // A probe result of one is useless before the open period of the other ends.
+        own.max(all)
     }
 
     /// Admits a request of `principal`. Each admission must be followed by one `record`.

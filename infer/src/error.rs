@@ -83,16 +83,16 @@ impl FailureKind {
 
     /// Returns the class and the details in one line: `http 404: The model x does not exist`.
     pub fn brief(&self) -> String {
-        let (class, more) = match self {
-            FailureKind::Http { status, message: said } => (format!("http {status}"), said.clone()),
-            FailureKind::Timeout { after } => {
-                (self.class().to_owned(), format!("no complete response within {after:?}"))
+        let more = match self {
+            FailureKind::Http { status, message } => {
+                return format!("http {status}{}", after_colon(message));
             }
-            FailureKind::Malformed { problem } => (self.class().to_owned(), (*problem).to_owned()),
-            FailureKind::Schema { problem } => (self.class().to_owned(), cleaned(problem, None)),
-            _ => (self.class().to_owned(), String::new()),
+            FailureKind::Timeout { after } => format!("no complete response within {after:?}"),
+            FailureKind::Malformed { problem } => (*problem).to_owned(),
+            FailureKind::Schema { problem } => cleaned(problem, None),
+            _ => String::new(),
         };
-        class + &after_colon(&more)
+        self.class().to_owned() + &after_colon(&more)
     }
 
     /// Returns the failure without content of the request or the answer, for other callers.

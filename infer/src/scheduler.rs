@@ -12,7 +12,6 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    fmt,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -108,27 +107,18 @@ pub struct AdmissionRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AdmissionId(u64);
 
-/// Kind of limit that a single request can exceed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitKind {
-    /// Bytes of pictures in flight.
-    Pictures,
-    /// Tokens in flight.
-    Tokens,
-    /// Tokens per day.
-    DayTokens,
-    /// Bytes of answers held for one caller.
-    Answers,
-}
-
-impl fmt::Display for LimitKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LimitKind::Pictures => "bytes of pictures",
-            LimitKind::Tokens => "tokens",
-            LimitKind::DayTokens => "tokens of a day",
-            LimitKind::Answers => "bytes of answers",
-        })
+media::named! {
+    /// Kind of limit that a single request can exceed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum LimitKind {
+        /// Bytes of pictures in flight.
+        Pictures = "bytes of pictures",
+        /// Tokens in flight.
+        Tokens = "tokens",
+        /// Tokens per day.
+        DayTokens = "tokens of a day",
+        /// Bytes of answers held for one caller.
+        Answers = "bytes of answers",
     }
 }
 
@@ -148,7 +138,7 @@ pub enum AdmissionError {
         waited: Duration,
     },
     /// The request alone exceeds a limit in flight or the daily budget.
-    #[error("inference request needs {asked} {what}; the limit is {limit}")]
+    #[error("inference request needs {asked} {}; the limit is {limit}", .what.as_str())]
     TooLarge {
         /// Limit that is exceeded.
         what: LimitKind,

@@ -90,17 +90,13 @@ impl From<MeasureError> for JobFault {
 
 impl From<JpegError> for JobFault {
     fn from(error: JpegError) -> JobFault {
-        let message = error.to_string();
-        match error {
-            JpegError::PixelsLost(lost) => JobFault::PixelsLost(lost),
+        let kind = match error {
+            JpegError::PixelsLost(lost) => return JobFault::PixelsLost(lost),
             // Only noise in a very large picture is that large.
-            JpegError::TooLarge { .. } => {
-                JobFault::Other { kind: ErrorKind::InvalidInput, message }
-            }
-            JpegError::Chroma | JpegError::Encoder(_) => {
-                JobFault::Other { kind: ErrorKind::Internal, message }
-            }
-        }
+            JpegError::TooLarge { .. } => ErrorKind::InvalidInput,
+            JpegError::Chroma | JpegError::Encoder(_) => ErrorKind::Internal,
+        };
+        JobFault::Other { kind, message: error.to_string() }
     }
 }
 
