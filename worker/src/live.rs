@@ -7,7 +7,7 @@ mod output_rate;
 mod session_queues;
 
 use std::{
-    io, mem,
+    mem,
     os::fd::{AsFd, OwnedFd},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
@@ -183,10 +183,7 @@ fn supervise(
         catch_unwind(AssertUnwindSafe(|| listen(&mut process, line, limits, &mut on_event)));
     let ended = listened.unwrap_or(Err(WorkerError::Listener));
     drop(process);
-    let by_caller = {
-        let mut state = line.state();
-        std::mem::replace(&mut state.closed, true)
-    };
+    let by_caller = mem::replace(&mut line.state().closed, true);
     if let Err(error) = ended
         && !by_caller
     {
@@ -242,7 +239,8 @@ fn listen(
             }
             Some(_) => return Err(WireError::Unexpected("reply").into()),
             None => {
-                clear(&line.wake);
+                // Empty if the counter was not raised.
+                rustix::io::read(&line.wake, &mut [0_u8; 8]).ok();
                 // Bytes that have just arrived may be the message that was overdue.
                 if is_overdue && process.received() == received {
                     return Err(WorkerError::Stalled(limits.stall));
@@ -250,11 +248,4 @@ fn listen(
             }
         }
     }
-}
-
-fn clear(wake: &OwnedFd) {
-    let mut count = [0; 8];
-    // Empty if the counter was not raised.
-    let read: io::Result<usize> = rustix::io::read(wake, &mut count).map_err(io::Error::from);
-    read.ok();
 }

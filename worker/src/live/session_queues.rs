@@ -38,14 +38,14 @@ pub(super) struct SessionQueues {
     busy_since: Option<Instant>,
 }
 
+#[derive(Default)]
 struct Lane {
-    codec: Codec,
+    /// Codec of the session, until the caller closes it.
+    open_for: Option<Codec>,
     waiting: VecDeque<WorkerRequest>,
     /// Queued units and their bytes, including the unit in progress.
     units: usize,
     bytes: usize,
-    /// True until the caller closes the session.
-    is_open: bool,
     under_way: Option<UnderWay>,
     /// True while units are refused, up to the next keyframe.
     is_refusing: bool,
@@ -107,22 +107,11 @@ impl Lane {
 
 impl SessionQueues {
     pub fn open(&mut self, session: u32, spec: SessionSpec) -> Result<(), WorkerError> {
-        let lane = self.lanes.entry(session).or_insert_with(|| Lane {
-            codec: spec.codec,
-            waiting: VecDeque::new(),
-            units: 0,
-            bytes: 0,
-            is_open: false,
-            under_way: None,
-            is_refusing: false,
-            has_gap: false,
-            running: None,
-        });
-        if lane.is_open {
+        let lane = self.lanes.entry(session).or_default();
+        if lane.open_for.is_some() {
             return Err(WorkerError::SessionInUse(session));
         }
-        (lane.codec, lane.is_open, lane.is_refusing, lane.has_gap) =
-            (spec.codec, true, false, false);
+        (lane.open_for, lane.is_refusing, lane.has_gap) = (Some(spec.codec), false, false);
         self.add(session, WorkerRequest::OpenSession { session, spec });
         Ok(())
     }
@@ -132,9 +121,8 @@ impl SessionQueues {
         let AccessUnit { codec, pts, keyframe, data } = unit;
         let waiting = self.bytes;
         let lane = self.opened(session)?;
-        if codec != lane.codec {
-            let (expected, got) = (lane.codec, codec);
-            return Err(JobFault::Decode(DecodeError::WrongCodec { expected, got }).into());
+        if let Some(expected) = lane.open_for.filter(|expected| *expected != codec) {
+            return Err(JobFault::Decode(DecodeError::WrongCodec { expected, got: codec }).into());
         }
         let (units, bytes) = (lane.units, lane.bytes);
         // A unit of any size is accepted if no other waits.
@@ -155,13 +143,13 @@ impl SessionQueues {
     }
 
     pub fn close(&mut self, session: u32) -> Result<(), WorkerError> {
-        self.opened(session)?.is_open = false;
+        self.opened(session)?.open_for = None;
         self.add(session, WorkerRequest::CloseSession { session });
         Ok(())
     }
 
     pub fn load(&self, session: u32) -> Option<usize> {
-        self.lanes.get(&session).filter(|lane| lane.is_open).map(|lane| lane.units)
+        self.lanes.get(&session).filter(|lane| lane.open_for.is_some()).map(|lane| lane.units)
     }
 
     /// Takes the next request for the worker, in round-robin order of the sessions.
@@ -205,7 +193,7 @@ impl SessionQueues {
         }
         if !lane.waiting.is_empty() {
             self.turns.push_back(session);
-        } else if !lane.is_open {
+        } else if lane.open_for.is_none() {
             self.lanes.remove(&session);
         }
         let mut is_busy = false;
@@ -273,7 +261,7 @@ impl SessionQueues {
     }
 
     fn opened(&mut self, session: u32) -> Result<&mut Lane, WorkerError> {
-        let lane = self.lanes.get_mut(&session).filter(|lane| lane.is_open);
+        let lane = self.lanes.get_mut(&session).filter(|lane| lane.open_for.is_some());
         lane.ok_or(WorkerError::NoSession(session))
     }
 

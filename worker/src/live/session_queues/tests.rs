@@ -342,6 +342,6 @@ proptest! {
         }
         prop_assert_eq!(given, got);
         prop_assert_eq!(lanes.bytes, 0);
-        prop_assert!(lanes.lanes.values().all(|lane| lane.is_open));
+        prop_assert!(lanes.lanes.values().all(|lane| lane.open_for.is_some()));
     }
 }
