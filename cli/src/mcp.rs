@@ -111,19 +111,19 @@ impl ServerHandler for Assistant {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let offered = tools::offered(self.may_write).any(|tool| tool.name == request.name);
-        if !offered {
+        let mut offered = tools::offered(self.may_write);
+        let Some(tool) = offered.find(|tool| tool.name == request.name) else {
             let message =
                 format!("there is no tool {}", escaped(&text::clipped(&request.name, 64)));
             return Err(ErrorData::invalid_params(message, None));
-        }
+        };
         let Ok(_call) = self.calls.try_acquire() else {
             return Ok(refused(format!("{CALLS} calls are under way: wait for one to end")).into());
         };
         let arguments = request.arguments.unwrap_or_default();
         // A cancelled call is dropped, and its request to the server with it.
         let told = tokio::select! {
-            told = tools::call(&self.api, &request.name, arguments) => told,
+            told = (tool.call)(&self.api, arguments) => told,
             () = context.ct.cancelled() => return Ok(refused("cancelled".to_owned()).into()),
         };
         Ok(told.map_or_else(|error| refused(explained(&error)), CallToolResult::success).into())
