@@ -82,16 +82,16 @@ pub struct AnalyzeArgs {
     /// Also show markers that only say that nothing happened
     #[arg(long)]
     all: bool,
-    #[command(flatten)]
-    gate: GateArgs,
-    #[command(flatten)]
-    zones: ZoneArgs,
     /// Backends, where one is named; without, software decodes and the CPU measures
     #[command(flatten)]
     decode: DecodeArgs,
     /// Decoding threads, 16 at most [default: one a core]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    gate: GateArgs,
+    #[command(flatten)]
+    zones: ZoneArgs,
 }
 
 /// Parses the rate of analysed frames.

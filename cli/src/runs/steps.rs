@@ -81,14 +81,14 @@ pub struct AnalyzeArgs {
 pub struct ReasonArgs {
     /// Run id
     run: String,
-    #[command(flatten)]
-    source: SourceArgs,
     /// Question about the footage
     #[arg(long, short, value_name = "TEXT")]
     prompt: String,
     /// Model to ask [default: the run's own, or else the first that is ready]
     #[arg(long)]
     model: Option<String>,
+    #[command(flatten)]
+    source: SourceArgs,
 }
 
 impl SourceArgs {

@@ -40,6 +40,17 @@ fn help_documents_every_exit_code() {
 }
 
 #[test]
+fn a_heading_of_the_help_has_only_its_own_options_below_it() {
+    let rows: [(&[&str], &str); 2] =
+        [(&["analyze", "-h"], "--threads"), (&["runs", "reason", "-h"], "--model")];
+    for (command, option) in rows {
+        let help = sightline(command).stdout;
+        let at = |words: &str| help.find(words).unwrap_or_else(|| panic!("no {words}: {help}"));
+        assert!(at(option) < at("\nThresholds:"), "{help}");
+    }
+}
+
+#[test]
 fn a_server_that_is_not_there_is_four() {
     let port = {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
