@@ -19,7 +19,7 @@ use reqwest::{
     header::{HeaderMap, LINK},
     redirect::Policy,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -277,26 +277,6 @@ pub fn read_cause(error: &io::Error) -> String {
     inner.map_or_else(|| error.to_string(), root_cause)
 }
 
-#[derive(Deserialize)]
-struct Envelope {
-    error: EnvelopeError,
-}
-
-#[derive(Deserialize)]
-struct EnvelopeError {
-    message: String,
-    #[serde(default)]
-    request_id: Option<String>,
-    #[serde(default)]
-    details: Vec<Detail>,
-}
-
-#[derive(Deserialize)]
-struct Detail {
-    field: String,
-    message: String,
-}
-
 /// Reads an error response, of which only the first [`ERROR_BYTES_MAX`] count.
 pub fn refusal(reply: Response) -> io::Result<ApiError> {
     let (status, mut body) = (reply.status(), Vec::new());
@@ -306,18 +286,15 @@ pub fn refusal(reply: Response) -> io::Result<ApiError> {
 
 /// Parses an error response, an envelope or plain text; three dots stand for the rest of a long text.
 pub fn api_error(status: StatusCode, text: &str) -> ApiError {
+    let parsed: Value = serde_json::from_str(text).unwrap_or_default();
+    let (error, word) = (&parsed["error"], |word: &Value| word.as_str().map(printable));
     // Routes outside the API answer plain text, which is then the message.
-    if let Ok(Envelope { error }) = serde_json::from_str(text) {
-        return ApiError {
-            status: status.as_u16(),
-            message: printable(&error.message),
-            details: error
-                .details
-                .iter()
-                .map(|detail| (printable(&detail.field), printable(&detail.message)))
-                .collect(),
-            request_id: error.request_id.map(|id| printable(&id)),
-        };
+    if let Some(message) = word(&error["message"]) {
+        let details = error["details"].as_array().into_iter().flatten();
+        let details =
+            details.filter_map(|it| Some((word(&it["field"])?, word(&it["message"])?))).collect();
+        let request_id = word(&error["request_id"]);
+        return ApiError { status: status.as_u16(), message, details, request_id };
     }
     let text = text.trim();
     let plain: String = text.chars().take(KEPT_TEXT).collect();

@@ -41,8 +41,8 @@ pub fn each<T: DeserializeOwned>(
         }
     };
     let answer = BufReader::with_capacity(PIECE, answer);
-    let fields = Fields { list, take: &mut take };
-    let read = serde_json::Deserializer::from_reader(answer).deserialize_map(fields);
+    let walk = Walk { list, head: None, take: &mut take };
+    let read = serde_json::Deserializer::from_reader(answer).deserialize_map(walk);
     read.map_err(|error| match refused {
         Some(refused) => Stopped::Taker(refused),
         None if error.is_eof() || error.is_io() => Stopped::Cut,
@@ -50,63 +50,50 @@ pub fn each<T: DeserializeOwned>(
     })
 }
 
-/// Takes an item and the fields before the array; returns false to stop.
-type Take<'a, T> = &'a mut dyn FnMut(&Map<String, Value>, T) -> bool;
-
-/// Visitor of the response's object.
-struct Fields<'a, T> {
+/// Visitor of the response's object and, with the fields before it as `head`, of the array.
+struct Walk<'a, T> {
     list: &'a str,
-    take: Take<'a, T>,
+    head: Option<&'a Map<String, Value>>,
+    /// Takes an item and the fields before the array; returns false to stop.
+    take: &'a mut dyn FnMut(&Map<String, Value>, T) -> bool,
 }
 
-impl<'de, T: DeserializeOwned> Visitor<'de> for Fields<'_, T> {
+impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for Walk<'_, T> {
+    type Value = Map<String, Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, list: D) -> Result<Self::Value, D::Error> {
+        list.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for Walk<'_, T> {
     type Value = Map<String, Value>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
+        f.write_str(if self.head.is_some() { "a list" } else { "an object" })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
         let mut head = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
             if name == self.list {
-                fields.next_value_seed(Items { head: &head, take: &mut *self.take })?;
+                let items = Walk { list: self.list, head: Some(&head), take: &mut *self.take };
+                fields.next_value_seed(items)?;
             } else {
                 head.insert(name, fields.next_value()?);
             }
         }
         Ok(head)
     }
-}
 
-/// Visitor of the array.
-struct Items<'a, T> {
-    head: &'a Map<String, Value>,
-    take: Take<'a, T>,
-}
-
-impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for Items<'_, T> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, list: D) -> Result<(), D::Error> {
-        list.deserialize_seq(self)
-    }
-}
-
-impl<'de, T: DeserializeOwned> Visitor<'de> for Items<'_, T> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let none = Map::new();
         while let Some(item) = items.next_element::<T>()? {
-            if !(self.take)(self.head, item) {
+            if !(self.take)(self.head.unwrap_or(&none), item) {
                 return Err(A::Error::custom("an item was not taken"));
             }
         }
-        Ok(())
+        Ok(none)
     }
 }
 
