@@ -34,16 +34,12 @@ const NO_TIME: i64 = i64::MIN;
 /// Upper limit of times that keep their value in every unit that the program counts in.
 const TIME_MAX: i64 = 1 << 50;
 
-/// Stdin of a program.
-pub trait FfmpegStdin: Write + Send {
-    /// Signals that nothing follows.
-    fn end(&mut self) -> io::Result<()>;
-}
-
 /// Pipes of a started program.
 pub struct FfmpegPipes {
     /// Stdin of the program.
-    pub input: Box<dyn FfmpegStdin>,
+    pub input: Box<dyn Write + Send>,
+    /// Signals that nothing follows on stdin.
+    pub end: Box<dyn FnOnce() -> io::Result<()> + Send>,
     /// Stdout of the program, up to its end.
     pub output: Box<dyn Read + Send>,
     /// Stderr of the program; reading never blocks, and text that does not fit is dropped.

@@ -43,7 +43,7 @@ pub use demux::{
 };
 pub use error::DecodeError;
 pub use ffi::{CbcDecryptor, HwDevice, HwDeviceSpec};
-pub use ffmpeg_cli::{FfmpegPipes, FfmpegStdin, SpawnFn, arguments as program_arguments};
+pub use ffmpeg_cli::{FfmpegPipes, SpawnFn, arguments as program_arguments};
 pub use file::{
     FileOptions, FileReport, FrameCollector, FrameSink, SegmentInfo, SinkStop, decode_file,
     decode_file_by,

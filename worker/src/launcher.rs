@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use decode::{BackendError, FfmpegPipes, FfmpegStdin, program_arguments};
+use decode::{BackendError, FfmpegPipes, program_arguments};
 use media::Codec;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
@@ -161,11 +161,12 @@ fn execute(
 
 /// Wraps the worker's ends of a program: stdin and stdout on one socket, and stderr, whose reads never block.
 pub(crate) fn conversation((socket, said): (OwnedFd, OwnedFd)) -> FfmpegPipes {
-    let end = Arc::new(socket);
-    let ends = Arc::clone(&end);
+    let socket = Arc::new(socket);
+    let (end, ends) = (Arc::clone(&socket), Arc::clone(&socket));
     FfmpegPipes {
-        input: Box::new(Input(Arc::clone(&end))),
-        output: Box::new(Output(end)),
+        input: Box::new(Input(Arc::clone(&socket))),
+        end: Box::new(move || Ok(shutdown(&end, Shutdown::Write)?)),
+        output: Box::new(Output(socket)),
         said: Box::new(File::from(said)),
         hang_up: Box::new(move || Ok(shutdown(&ends, Shutdown::Both)?)),
     }
@@ -180,12 +181,6 @@ impl Write for Input {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl FfmpegStdin for Input {
-    fn end(&mut self) -> io::Result<()> {
-        Ok(shutdown(&self.0, Shutdown::Write)?)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::{
     collections::VecDeque,
-    io::{self, Read},
+    io::{self, Read, Write},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
 };
 
-use super::{FfmpegPipes, FfmpegStdin, stderr_scan::StderrScanner};
+use super::{FfmpegPipes, stderr_scan::StderrScanner};
 use crate::{
     DemuxLimits,
     demux::check_extent,
@@ -56,12 +56,12 @@ impl PipeThreads {
         header: Vec<u8>,
         limits: DemuxLimits,
     ) -> io::Result<PipeThreads> {
-        let FfmpegPipes { input, output, said, hang_up } = conversation;
+        let FfmpegPipes { input, end, output, said, hang_up } = conversation;
         let shared = Arc::new(Shared::default());
         let (threads, hang_up) = (Vec::new(), Some(hang_up));
         let mut talk = PipeThreads { shared: Arc::clone(&shared), threads, hang_up };
         let (to, from) = (Arc::clone(&shared), shared);
-        let says = move || tell(&to, input, &header);
+        let says = move || tell(&to, input, end, &header);
         talk.threads.push(thread::Builder::new().name("program-in".to_owned()).spawn(says)?);
         let hears = move || hear(&from, output, StderrScanner::new(said), limits);
         talk.threads.push(thread::Builder::new().name("program-out".to_owned()).spawn(hears)?);
@@ -155,8 +155,13 @@ impl Shared {
     }
 }
 
-fn tell(shared: &Shared, mut input: Box<dyn FfmpegStdin>, header: &[u8]) {
-    match tell_pictures(shared, input.as_mut(), header) {
+fn tell(
+    shared: &Shared,
+    mut input: Box<dyn Write + Send>,
+    end: impl FnOnce() -> io::Result<()>,
+    header: &[u8],
+) {
+    match tell_pictures(shared, input.as_mut(), header).and_then(|()| end()) {
         // If the program is gone, its output gives the reason.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             shared.lock().end(Err(format!("it cannot be written to: {error}")));
@@ -166,18 +171,15 @@ fn tell(shared: &Shared, mut input: Box<dyn FfmpegStdin>, header: &[u8]) {
     }
 }
 
-/// Writes coded pictures as they are queued, then the end.
-fn tell_pictures(shared: &Shared, input: &mut dyn FfmpegStdin, header: &[u8]) -> io::Result<()> {
+/// Writes coded pictures as they are queued, up to the end.
+fn tell_pictures(shared: &Shared, input: &mut dyn Write, header: &[u8]) -> io::Result<()> {
     input.write_all(header)?;
     loop {
         let mut state = shared.lock();
         let coded = loop {
             match state.coded.pop_front() {
                 Some(coded) => break coded,
-                None if state.coded_ended => {
-                    drop(state);
-                    return input.end();
-                }
+                None if state.coded_ended => return Ok(()),
                 None => state = shared.wait(state),
             }
         };
@@ -239,7 +241,6 @@ fn hear_pictures(
 #[cfg(test)]
 mod tests {
     use std::{
-        io::Write,
         net::Shutdown,
         os::unix::net::UnixStream,
         time::{Duration, Instant},
@@ -247,32 +248,14 @@ mod tests {
 
     use super::*;
 
-    /// Accepts all input but never its end.
-    struct Endless;
-
-    impl Write for Endless {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl FfmpegStdin for Endless {
-        fn end(&mut self) -> io::Result<()> {
-            Err(io::ErrorKind::PermissionDenied.into())
-        }
-    }
-
     #[test]
     fn an_input_that_cannot_be_ended_is_a_failure_and_no_wait() {
         for may_hang_up in [true, false] {
             let (ours, theirs) = UnixStream::pair().expect("a pair");
             let end = ours.try_clone().expect("a descriptor");
             let conversation = FfmpegPipes {
-                input: Box::new(Endless),
+                input: Box::new(io::sink()),
+                end: Box::new(|| Err(io::ErrorKind::PermissionDenied.into())),
                 output: Box::new(ours),
                 said: Box::new(io::empty()),
                 hang_up: Box::new(move || match may_hang_up {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use clips::rendered;
-use decode::{DecoderChain, FfmpegPipes, FfmpegStdin, FileReport, program_arguments};
+use decode::{DecoderChain, FfmpegPipes, FileReport, program_arguments};
 use media::Codec;
 
 use crate::{
@@ -20,24 +20,6 @@ use crate::{
     live::{split_at, split_ivf},
     support::*,
 };
-
-struct Input(UnixStream);
-
-impl Write for Input {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl FfmpegStdin for Input {
-    fn end(&mut self) -> io::Result<()> {
-        self.0.shutdown(Shutdown::Write)
-    }
-}
 
 /// Output of the system's ffmpeg, which is reaped when it has been read.
 struct Output(UnixStream, Child);
@@ -69,8 +51,10 @@ fn ffmpeg() -> DecoderChain {
         command.args(program_arguments(codec, 2));
         command.stdin(theirs.try_clone()?).stdout(theirs).stderr(OwnedFd::from(says));
         let child = command.spawn()?;
+        let end = ours.try_clone()?;
         Ok(FfmpegPipes {
-            input: Box::new(Input(ours.try_clone()?)),
+            input: Box::new(ours.try_clone()?),
+            end: Box::new(move || end.shutdown(Shutdown::Write)),
             output: Box::new(Output(ours.try_clone()?, child)),
             said: Box::new(said),
             hang_up: Box::new(move || ours.shutdown(Shutdown::Both)),
@@ -263,12 +247,6 @@ impl Write for Deaf {
     }
 }
 
-impl FfmpegStdin for Deaf {
-    fn end(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Returns less than a picture per read, at the pace of a slow program.
 struct Paced(Cursor<Vec<u8>>);
 
@@ -293,6 +271,7 @@ fn a_program_that_gives_pictures_and_takes_none_is_given_up() {
         let ours = Arc::clone(&over);
         Ok(FfmpegPipes {
             input: Box::new(Deaf(over)),
+            end: Box::new(|| Ok(())),
             output: Box::new(Paced(Cursor::new(pictures.to_vec()))),
             said: Box::new(io::empty()),
             hang_up: Box::new(move || {
