@@ -11,7 +11,7 @@ use std::{
 use media::BlobHash;
 use s3_server::{Fault, SECRET_KEY};
 use support::{Size as _, World, upload, whole};
-use timeline::{Remote, RemoteError, RemoteFault};
+use timeline::{Remote, RemoteError};
 
 /// Limit of the uploads in these tests.
 const LIMIT: Duration = Duration::from_secs(4);
