@@ -150,7 +150,7 @@ struct AnalyzeResult {
     generated: u64,
     /// Effect of a dry run; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = GateDryRun, required = false)]
+    #[schema(value_type = GateDryRun)]
     dry_run: Option<GateDryRun>,
     /// Markers; in a dry run, those that the analysis would emit.
     markers: Vec<MarkerRecord>,

@@ -44,7 +44,7 @@ pub struct InferResult {
     output_text: String,
     /// The text parsed as JSON, valid by `output_schema`; absent without a schema.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = schema_types::AnyValue, required = false)]
+    #[schema(value_type = schema_types::AnyValue)]
     output_json: Option<Value>,
     #[schema(value_type = schema_types::FinishReason)]
     finish_reason: &'static str,

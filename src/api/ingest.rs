@@ -125,7 +125,6 @@ pub struct IngestResult {
     decoder: String,
     /// True if the source ended early or is damaged; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
     truncated: bool,
     /// True if the source has more than `max_frames` frames; later frames were not analysed.
     more_frames: bool,

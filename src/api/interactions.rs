@@ -34,7 +34,7 @@ struct Interaction {
     description: String,
     /// The model's JSON object, if the request had an `output_schema`; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = schema_types::AnyObject, required = false)]
+    #[schema(value_type = schema_types::AnyObject)]
     output: Option<Box<RawValue>>,
     /// Confidence; null if the model gave none.
     #[schema(required = true)]
@@ -46,7 +46,6 @@ struct Interaction {
     index_name: Option<String>,
     /// Live description that this one reuses; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
     reused_from_seq: Option<u64>,
 }
 

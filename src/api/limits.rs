@@ -70,24 +70,24 @@ struct Limit {
     name: &'static str,
     /// Minimum; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = f64, required = false)]
+    #[schema(value_type = f64)]
     min: Option<Number>,
     /// Maximum; null if the limit is off.
     #[schema(value_type = Option<f64>, required = true)]
     max: Option<Number>,
     /// Default value; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = f64, required = false)]
+    #[schema(value_type = f64)]
     default: Option<Number>,
     /// Unit of the values.
     unit: &'static str,
     /// Setting that changes the limit; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, required = false)]
+    #[schema(value_type = String)]
     setting: Option<&'static str>,
     /// Amount in use by the caller; absent if it is not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = f64, required = false)]
+    #[schema(value_type = f64)]
     used: Option<Number>,
 }
 

@@ -34,16 +34,15 @@ pub struct MarkerRecord {
     supersedes_marker_id: Option<String>,
     /// Analysis that emitted the marker; absent for markers older than analysis ids.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = schema_types::AnalysisId, required = false)]
+    #[schema(value_type = schema_types::AnalysisId)]
     analysis_id: Option<String>,
     /// `model` if a model named the type of some of its frames; absent for markers older than this field.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = schema_types::MarkerSource, required = false)]
+    #[schema(value_type = schema_types::MarkerSource)]
     origin: Option<&'static str>,
     /// True for a finding of the gate over which a model's takes precedence; listed only if
     /// `origin` is given. Absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
     beside: bool,
 }
 

@@ -88,11 +88,9 @@ pub struct FrameMetadata<'a> {
     finish_reason: &'static str,
     /// Region of the pictures that a model was shown; absent without a model or a crop.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
     coordinates: Option<FrameCoordinates>,
     /// `sightline.image.v1`; present with `coordinates`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
     coordinate_schema: Option<&'static str>,
 }
 
@@ -143,11 +141,9 @@ struct FrameFallback<'a> {
     used: bool,
     /// Reason why there was no answer; absent if there was one, or no model was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
     reason: Option<&'a str>,
     /// Model that was asked; absent without a fallback.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
     from_model: Option<&'a str>,
 }
 

@@ -98,7 +98,6 @@ struct ReasonResult {
     semantic: SemanticResult,
     /// True if the source ended early or is damaged; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
     truncated: bool,
     /// True if the source has more than `max_frames` frames; later frames were not processed.
     more_frames: bool,

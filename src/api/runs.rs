@@ -30,7 +30,7 @@ const SLICE: usize = 256;
 pub struct RunRecord {
     /// Id of the request; absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = schema_types::RequestId, required = false)]
+    #[schema(value_type = schema_types::RequestId)]
     request_id: Option<String>,
     run_id: schema_types::RunId,
     /// Label given by the owner.
@@ -70,11 +70,11 @@ pub struct RunRecord {
     expires_at: Option<String>,
     /// Summary of the run; null if nothing is decoded, absent unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<RunSummary>, required = false)]
+    #[schema(value_type = Option<RunSummary>)]
     summary: Option<Option<RunSummary>>,
     /// Number of events that cannot be read, so that this record lacks what they say; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = u64, required = false)]
+    #[schema(value_type = u64)]
     damaged_events: Option<u64>,
 }
 

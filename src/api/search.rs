@@ -92,7 +92,7 @@ pub struct SearchResult {
     hits: Vec<SearchHit>,
     /// Number of damaged events that the search leaves out, each of which may be a hit; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = u64, required = false)]
+    #[schema(value_type = u64)]
     damaged_events: Option<u64>,
 }
 
@@ -113,7 +113,6 @@ pub struct SearchHit {
     description: String,
     /// True if the text is truncated; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    #[schema(required = false)]
     description_truncated: bool,
     /// The match with at most 80 bytes before and after it, in the original spelling.
     snippet: String,

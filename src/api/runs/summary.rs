@@ -37,7 +37,7 @@ pub struct RunSummary {
     shape: RunHistogram,
     /// Number of events that cannot be read, so that this summary leaves them out; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = u64, required = false)]
+    #[schema(value_type = u64)]
     damaged_events: Option<u64>,
 }
 
