@@ -30,7 +30,6 @@ const SWEEP: Duration = Duration::from_secs(1);
 pub struct Server {
     app: Arc<App>,
     accepting: Vec<JoinHandle<DrainReport>>,
-    sweeping: JoinHandle<()>,
     /// Stops the background tasks, such as webhooks, export, mirror and retention.
     telling: CancellationToken,
     ends: ShutdownSignals,
@@ -48,15 +47,15 @@ impl Server {
         tracing::info!(udp = %app.live.port.local_addr(), "live video is received");
         let ends = ShutdownSignals::default();
         let accepting = listening.serve(&app, &ends);
-        let sweeping = tokio::spawn(sweep(Arc::clone(&app)));
         tokio::spawn(Arc::clone(&app.streams).run());
         let telling = CancellationToken::new();
         tell(&app, &telling);
         tokio::spawn(Arc::clone(&app.retention).run(telling.clone()));
         tokio::spawn(Arc::clone(&app.idempotency).run(telling.clone()));
         tokio::spawn(Arc::clone(&app.runner).run(telling.clone()));
+        tokio::spawn(telling.clone().run_until_cancelled_owned(sweep(Arc::clone(&app))));
         tokio::spawn(telling.clone().run_until_cancelled_owned(count_minutes(Arc::clone(&app))));
-        Ok(Server { app, accepting, sweeping, telling, ends })
+        Ok(Server { app, accepting, telling, ends })
     }
 
     /// Waits for jobs and then requests to finish, until the drain ends or `hurry`; closes the log.
@@ -100,7 +99,6 @@ impl Server {
             Ok(cut) => tracing::warn!(cut, "connections were cut"),
             Err(error) => tracing::error!(%error, "an accept loop died"),
         }
-        self.sweeping.abort();
         self.telling.cancel();
         let timeline = self.app.registry.timeline().clone();
         let healthy = timeline.state() == LogState::Writable;

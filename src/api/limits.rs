@@ -16,26 +16,17 @@ use timeline::MarkerConfig;
 use transport::webrtc::PEER_BYTES_A_SECOND;
 
 use super::{
-    ANALYSES_WAITING, DRAIN, FAILURES_MAX, READERS_WAITING,
-    analyze::{self, SegmentMs, WindowSize},
-    events::{self, QueryLimit, WaitMs},
-    extract::BODY_BYTES_MAX,
-    feedback::{Category, FeedbackText, Rating},
+    ANALYSES_WAITING, DRAIN, FAILURES_MAX, READERS_WAITING, analyze, events, extract, feedback,
     idempotency,
     infer::{
         IMAGES, MAX_PARALLEL_DEFAULT, MaxParallel, MaxTokens, PromptText, REQUESTS, TEMPERATURE,
         TimeoutMs,
     },
-    ingest::{MAX_FRAMES_DEFAULT, MaxFrames, SourceUri},
-    keyframes::StillEdge,
-    pagination::PageLimit,
+    ingest, keyframes, pagination,
     prelude::*,
-    reason::{self, ChunkPictures, ChunkSize, MaxEdge, SemanticPrompt, SemanticTimeout},
-    search::{self, SearchLimit},
-    send_budget,
-    signals::MaxPoints,
+    reason, search, send_budget, signals,
     upload::FORM_BYTES_MAX,
-    webhooks::{WebhookDescription, WebhookUrl},
+    webhooks,
     whip::{
         self,
         attach_config::{self, ClipFps, LivePrompt, TokenRate},
@@ -172,15 +163,16 @@ pub async fn list(Call(app, caller): Call) -> Json<Limits> {
 fn of_fields() -> Vec<Limit> {
     let window = MarkerConfig::default().correction_window_frames;
     vec![
-        Limit::within("ingest.source_uri", SourceUri::BYTES, "bytes"),
-        Limit::within("ingest.max_frames", MaxFrames::RANGE, "frames").default(MAX_FRAMES_DEFAULT),
+        Limit::within("ingest.source_uri", ingest::SourceUri::BYTES, "bytes"),
+        Limit::within("ingest.max_frames", ingest::MaxFrames::RANGE, "frames")
+            .default(ingest::MAX_FRAMES_DEFAULT),
         Limit::within("ingest.fixed_fps", rates(), "frames a second"),
         Limit::within("ingest.sample_fps", rates(), "frames a second"),
         Limit::within("analyze.frames", 1..=analyze::FRAMES_MAX, "frames"),
         Limit::within("analyze.fixed_fps", rates(), "frames a second"),
-        Limit::within("analyze.window_size", WindowSize::RANGE, "frames")
+        Limit::within("analyze.window_size", analyze::WindowSize::RANGE, "frames")
             .default(WINDOWING_DEFAULT.0),
-        Limit::within("analyze.segment_ms", SegmentMs::RANGE, "milliseconds")
+        Limit::within("analyze.segment_ms", analyze::SegmentMs::RANGE, "milliseconds")
             .default(WINDOWING_DEFAULT.1),
         Limit::within(
             "analyze.marker_correction_window_frames",
@@ -190,11 +182,11 @@ fn of_fields() -> Vec<Limit> {
         .default(window),
         Limit::within("analyze.trace_id", analyze::TraceId::BYTES, "bytes"),
         Limit::within("label", media::LABEL_BYTES, "bytes"),
-        Limit::within("feedback.rating", Rating::RANGE, "points"),
-        Limit::within("feedback.category", Category::BYTES, "bytes"),
-        Limit::within("feedback.feedback", FeedbackText::BYTES, "bytes"),
-        Limit::within("webhooks.url", WebhookUrl::BYTES, "bytes"),
-        Limit::within("webhooks.description", WebhookDescription::BYTES, "bytes"),
+        Limit::within("feedback.rating", feedback::Rating::RANGE, "points"),
+        Limit::within("feedback.category", feedback::Category::BYTES, "bytes"),
+        Limit::within("feedback.feedback", feedback::FeedbackText::BYTES, "bytes"),
+        Limit::within("webhooks.url", webhooks::WebhookUrl::BYTES, "bytes"),
+        Limit::within("webhooks.description", webhooks::WebhookDescription::BYTES, "bytes"),
         Limit::within("infer.prompt", PromptText::BYTES, "bytes"),
         Limit::within("infer.max_tokens", MaxTokens::RANGE, "tokens"),
         Limit::within("infer.temperature", numbers(TEMPERATURE), ""),
@@ -203,17 +195,19 @@ fn of_fields() -> Vec<Limit> {
         Limit::within("batch.requests", REQUESTS, "questions"),
         Limit::within("batch.max_parallel", MaxParallel::RANGE, "at once")
             .default(MAX_PARALLEL_DEFAULT),
-        Limit::within("query.limit", QueryLimit::RANGE, "events").default(events::QUERY_DEFAULT),
-        Limit::within("query.wait_ms", WaitMs::RANGE, "milliseconds").default(0),
+        Limit::within("query.limit", events::QueryLimit::RANGE, "events")
+            .default(events::QUERY_DEFAULT),
+        Limit::within("query.wait_ms", events::WaitMs::RANGE, "milliseconds").default(0),
         Limit::within("search.query", 1..=search::QUERY_BYTES_MAX, "bytes"),
-        Limit::within("search.limit", SearchLimit::RANGE, "hits").default(search::SEARCH_DEFAULT),
-        Limit::within("list.limit", PageLimit::RANGE, "items"),
-        Limit::within("reason.chunk_size", ChunkSize::RANGE, "frames")
+        Limit::within("search.limit", search::SearchLimit::RANGE, "hits")
+            .default(search::SEARCH_DEFAULT),
+        Limit::within("list.limit", pagination::PageLimit::RANGE, "items"),
+        Limit::within("reason.chunk_size", reason::ChunkSize::RANGE, "frames")
             .default(reason::CHUNK_SIZE_DEFAULT),
-        Limit::within("reason.semantic_prompt", SemanticPrompt::BYTES, "bytes"),
-        Limit::within("reason.semantic_frames_per_chunk", ChunkPictures::RANGE, "pictures"),
-        Limit::within("reason.semantic_frame_max_edge", MaxEdge::RANGE, "pixels"),
-        Limit::within("reason.semantic_timeout_ms", SemanticTimeout::RANGE, "milliseconds")
+        Limit::within("reason.semantic_prompt", reason::SemanticPrompt::BYTES, "bytes"),
+        Limit::within("reason.semantic_frames_per_chunk", reason::ChunkPictures::RANGE, "pictures"),
+        Limit::within("reason.semantic_frame_max_edge", reason::MaxEdge::RANGE, "pixels"),
+        Limit::within("reason.semantic_timeout_ms", reason::SemanticTimeout::RANGE, "milliseconds")
             .default(reason::SEMANTIC_TIMEOUT_DEFAULT),
         Limit::within("reason.second_pass_threshold", numbers(0.0..=1.0), "confidence")
             .default(number(reason::THRESHOLD_DEFAULT)),
@@ -233,7 +227,7 @@ fn of_connections(app: &App) -> Vec<Limit> {
     };
     let (unsent, unfinished) = ("bytes of unread answers", "bytes of unfinished bodies");
     vec![
-        Limit::most("body", BODY_BYTES_MAX, "bytes"),
+        Limit::most("body", extract::BODY_BYTES_MAX, "bytes"),
         Limit::most("header_block", transport.header_bytes_max, "bytes"),
         seconds("request_header", transport.header),
         seconds("tls_handshake_and_header", transport.handshake),
@@ -395,8 +389,8 @@ fn of_media(jobs: usize) -> Vec<Limit> {
         Limit::most("picture_width", limits.side_px, "pixels"),
         Limit::most("picture_height", limits.side_px, "pixels"),
         Limit::most("container_streams", limits.streams, "streams"),
-        Limit::within("signals.max_points", MaxPoints::RANGE, "points"),
-        Limit::within("keyframes.max_edge", StillEdge::RANGE, "pixels"),
+        Limit::within("signals.max_points", signals::MaxPoints::RANGE, "points"),
+        Limit::within("keyframes.max_edge", keyframes::StillEdge::RANGE, "pixels"),
         Limit::most("keyframes_kept", small_stills::KEPT_BYTES_MAX, "bytes of stills scaled down"),
         Limit::most("clip.to_ms", runner::EXCERPT_MS_MAX, "milliseconds after from_ms"),
         Limit::most("clip_time", runner::EXCERPT_TIME.as_secs(), "seconds until a clip is taken"),
