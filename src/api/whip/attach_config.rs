@@ -225,7 +225,6 @@ mod tests {
             ("[]", "object"),
             (r#"{"prompt":""}"#, "prompt"),
             (r#"{"prompt":"a","prompt":"b"}"#, "twice"),
-            (r#"{"promt":"a"}"#, "promt"),
             (r#"{"max_output_tokens_per_second":0}"#, "max_output_tokens_per_second"),
             (r#"{"max_output_tokens_per_second":1.5}"#, "max_output_tokens_per_second"),
             (r#"{"clip_mode":{"target_fps":31}}"#, "clip_mode.target_fps"),
@@ -234,7 +233,6 @@ mod tests {
             (r#"{"crop":{"x":0,"y":0,"width":0,"height":1}}"#, "crop"),
             (r#"{"crop":{"x":0,"y":0,"width":1,"height":1,"z":1}}"#, "crop.z is not a known field"),
             (r#"{"output_schema":{"type":"nothing"}}"#, "output_schema"),
-            (r#"{"model":"unheard-of"}"#, "model"),
             (r#"{"index_name":""}"#, "index_name"),
             (r#"{"mode":"fast"}"#, "mode must be one of balanced, detailed, efficiency, custom"),
             (r#"{"gate":{"scene_cut":2}}"#, "gate.scene_cut"),
@@ -247,8 +245,6 @@ mod tests {
             let error = read_json(text).expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");
         }
-        let padded = HeaderValue::from_static("e30=");
-        assert!(decoded(Some(&padded)).is_err(), "padding");
         let long = HeaderValue::from_str(&"a".repeat(8193)).expect("ASCII");
         assert!(decoded(Some(&long)).is_err(), "too long");
     }
