@@ -5,7 +5,7 @@ use std::fmt;
 use tracing_subscriber::EnvFilter;
 
 use super::vars::without_credentials;
-use crate::base::json::ValueError;
+use super::*;
 
 /// URL of a span collector, which may contain a password.
 #[derive(Clone, PartialEq, Eq)]

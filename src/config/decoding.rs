@@ -1,12 +1,9 @@
 //! Settings of the backends that decode and measure, and of the programs of FFmpeg.
 
-use std::{env, path::PathBuf};
-
 use decode::DecodeBackend;
 use worker::{BackendChoice, BackendRequest, GateBackend};
 
-use super::{EnvReader, named, optional};
-use crate::{api::Tool, base::json::ValueError};
+use super::*;
 
 /// Maximum length of a device name, which may be a path.
 const DEVICE_BYTES_MAX: usize = 4096;

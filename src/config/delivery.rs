@@ -1,15 +1,9 @@
 //! Settings of deliveries: the database, the export, the object store and webhooks.
 
-use std::path::PathBuf;
-
 use ::objects::{Credentials, Place, Url};
-use media::NodeTag;
 
-use super::{EnvReader, mib, millis, one_of, optional, seconds, whole};
-use crate::{
-    base::{database, json::ValueError},
-    deliver::{export, mirror, objects, webhook},
-};
+use super::*;
+use crate::deliver::webhook;
 
 /// Reads the settings of the database; `None` if there is none or its URL is refused.
 pub(super) fn database(vars: &mut EnvReader) -> Option<database::DatabaseSettings> {

@@ -1,12 +1,9 @@
 //! Settings of the model backends and of their admission limits.
 
-use std::path::Path;
-
 use infer::{BackendConfig, BaseUrl, scheduler::AdmissionLimits};
-use timeline::held::FileError;
 
-use super::{EnvReader, mib, millis, optional, text_of, whole};
-use crate::{base::json::ValueError, record::inference::InferenceConfig};
+use super::*;
+use crate::record::inference::InferenceConfig;
 
 /// File that is read if SERVICE_CONFIG is unset; it may be missing.
 const FILE_DEFAULT: &str = "sightline.toml";

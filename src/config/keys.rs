@@ -1,7 +1,6 @@
 //! Settings of the API keys: of callers, and of scrapers of the metrics.
 
-use super::{EnvReader, flag, optional_path, parts, text_of};
-use crate::base::keys::ApiKeys;
+use super::*;
 
 /// Reads the keys of callers and those for the metrics; `None` where no key is required.
 pub(super) fn keys(vars: &mut EnvReader) -> (Option<ApiKeys>, Option<ApiKeys>) {

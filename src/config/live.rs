@@ -1,12 +1,9 @@
 //! Settings of live sessions.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{EnvReader, fraction, one_of, optional, parts, whole};
-use crate::{
-    base::json::ValueError,
-    record::live::{IceServer, LiveConfig, SESSION_BYTES},
-};
+use super::*;
+use crate::record::live::{IceServer, LiveConfig, SESSION_BYTES};
 
 /// `names_device` is the default of worker sharing if SERVICE_MEDIA_ISOLATION is `auto`. With several
 /// principals each may reserve half of the memory budget, so that none takes all of it.

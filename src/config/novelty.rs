@@ -2,11 +2,8 @@
 
 use embed::{ExecutionProvider, ReuseRule};
 
-use super::{EnvReader, fraction, millis, named, optional, optional_path, whole};
-use crate::{
-    base::json::ValueError,
-    record::image_embedder::{EmbedderConfig, NoveltyConfig},
-};
+use super::*;
+use crate::record::image_embedder::{EmbedderConfig, NoveltyConfig};
 
 /// Name that selects the model built into the server.
 const BUILT_IN: &str = "built-in";

@@ -1,10 +1,8 @@
 //! Settings of the data directory and of the ingest roots, which must not overlap.
 
-use std::path::{Path, PathBuf};
-
 use timeline::{default_data_dir, overlap};
 
-use super::{ValueError, parts, vars::EnvReader};
+use super::*;
 
 const DATA_DIR: &str = "SERVICE_DATA_DIR";
 

@@ -1,9 +1,9 @@
 //! Settings of remote sources and of connections to other hosts.
 
-use transport::egress::{EgressConfig, NetworkAllowlist};
+use transport::egress::NetworkAllowlist;
 
-use super::{flag, optional_path, parts, vars::EnvReader, whole};
-use crate::{base::json::ValueError, runs::source::remote::RemoteConfig};
+use super::*;
+use crate::runs::source::remote::RemoteConfig;
 
 /// Reads the limits of remote sources; plain HTTP is allowed as in `egress`.
 pub(super) fn remote(vars: &mut EnvReader, egress: &EgressConfig) -> RemoteConfig {

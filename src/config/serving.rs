@@ -2,11 +2,8 @@
 
 use transport::CertificatePaths;
 
-use super::{address, optional_path, vars::EnvReader};
-use crate::{
-    base::json::ValueError,
-    server::{Http3Config, ServingConfig},
-};
+use super::*;
+use crate::server::Http3Config;
 
 /// Reads the settings; `has_h3` is true if this build supports HTTP/3.
 pub(super) fn serving(vars: &mut EnvReader, has_h3: bool) -> ServingConfig {
