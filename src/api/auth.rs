@@ -57,10 +57,8 @@ fn caller(app: &App, request: &Request) -> ApiResult<Caller> {
     within.inspect_err(|_| count_refusal(app, &principal))?;
     // Clients that cannot send a key cannot send a tenant either.
     let tenant = tenant(headers, app.settings.require_tenant_id && shown.is_none())?;
-    let request_id = *request
-        .extensions()
-        .get::<RequestId>()
-        .ok_or(ApiError::Bug("a request outside the request id layer"))?;
+    let request_id = request.extensions().get::<RequestId>().copied();
+    let request_id = request_id.ok_or(ApiError::Bug("a request outside the request id layer"))?;
     Ok(Caller { request_id, principal, tenant })
 }
 

@@ -78,19 +78,15 @@ fn told(error: IngestError) -> ApiError {
 )]
 pub async fn fetch(
     OwnedRun(app, caller, run): OwnedRun,
-    QueryParams(ClipQuery { from_ms: BoundedInt(from), to_ms: BoundedInt(to) }): QueryParams<
-        ClipQuery,
-    >,
+    QueryParams(query): QueryParams<ClipQuery>,
 ) -> ApiResult {
     let finder = Arc::clone(&app);
     let found = app.blocking(move || find(&finder, &run)).await??;
     send_budget::check(&app, &caller.principal)?;
-    let cut = app
-        .runner
-        .excerpt(&caller.principal, found.file, from as i64..to as i64)
-        .await
-        .map_err(told)?;
-    let Excerpt { start: ExcerptStart { container, starts_at_ms }, first, rest } = cut;
+    let span = query.from_ms.0 as i64..query.to_ms.0 as i64;
+    let cut = app.runner.excerpt(&caller.principal, found.file, span).await;
+    let Excerpt { start: ExcerptStart { container, starts_at_ms }, first, rest } =
+        cut.map_err(told)?;
     let kind = match container {
         ExcerptContainer::Mp4 => "video/mp4",
         ExcerptContainer::Matroska => "video/x-matroska",

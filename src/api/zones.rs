@@ -112,10 +112,8 @@ fn name(value: &Value) -> Result<String, ValueError> {
 }
 
 fn polygon(value: &Value) -> Result<Vec<(Score, Score)>, ValueError> {
-    let corners = value
-        .as_array()
-        .filter(|corners| (Zone::CORNERS_MIN..=Zone::CORNERS_MAX).contains(&corners.len()));
     let (least, most) = (Zone::CORNERS_MIN, Zone::CORNERS_MAX);
+    let corners = value.as_array().filter(|corners| (least..=most).contains(&corners.len()));
     let corners = corners.ok_or_else(|| {
         ValueError::from(format!("must be an array of {least} to {most} corners"))
     })?;

@@ -39,19 +39,12 @@ impl<const WITH_RUN: bool> PartialSchema for Envelope<WITH_RUN> {
         let kinds = EventKind::ALL.iter().map(|kind| {
             let name =
                 ObjectBuilder::new().schema_type(Type::String).enum_values(Some([kind.as_str()]));
+            let seq = described(u64::schema(), &["Position in the server's one order; a cursor"]);
+            let at = &["Wall-clock time of the append, epoch milliseconds"];
             let mut envelope = ObjectBuilder::new()
-                .property(
-                    "seq",
-                    described(u64::schema(), &["Position in the server's one order; a cursor"]),
-                )
+                .property("seq", seq)
                 .required("seq")
-                .property(
-                    "pts_ms",
-                    described(
-                        i64::schema(),
-                        &["Wall-clock time of the append, epoch milliseconds"],
-                    ),
-                )
+                .property("pts_ms", described(i64::schema(), at))
                 .required("pts_ms")
                 .property("kind", name)
                 .required("kind");

@@ -217,10 +217,7 @@ pub(super) fn semantics(asked: &mut ReasonRequest) -> Option<ModelOptions> {
     let ask = ReasonQuery {
         first: named(asked.first_pass_model.as_ref().unwrap_or(&asked.model)),
         second: asked.second_pass_model.as_ref().map(named),
-        threshold: asked
-            .second_pass_threshold
-            .as_ref()
-            .map_or(THRESHOLD_DEFAULT, |it| it.0.as_f64()),
+        threshold: asked.second_pass_threshold.map_or(THRESHOLD_DEFAULT, |it| it.0.as_f64()),
         timeout: Duration::from_millis(timeout),
         schema: asked.output_schema.take().map_or_else(default_answer, Arc::new),
     };

@@ -77,12 +77,9 @@ struct RunHistogram {
 impl From<&Summary> for RunHistogram {
     fn from(Summary { shape, named, .. }: &Summary) -> RunHistogram {
         let counts = |count: fn(&Bucket) -> u32| shape.buckets.iter().map(count).collect();
+        let means = shape.buckets.iter().map(|bucket| bucket.luma_mean().map(thousandths));
         RunHistogram {
-            luma_mean: shape
-                .buckets
-                .iter()
-                .map(|bucket| bucket.luma_mean().map(thousandths))
-                .collect(),
+            luma_mean: means.collect(),
             kept: counts(|bucket| bucket.kept),
             cuts: counts(|bucket| bucket.cuts),
             artifacts: counts(|bucket| bucket.artifacts),
