@@ -20,8 +20,8 @@ pub enum Outcome {
     Failed(Arc<ApiError>),
     /// The job succeeded, with an answer short enough to be stored.
     Answered(Arc<StoredResponse>),
-    /// The job succeeded, with an answer too long to be sent twice.
-    Long,
+    /// The job succeeded, with an answer too long to be sent twice: the first caller takes it.
+    Long(Arc<Mutex<Option<Response>>>),
 }
 
 /// A running job.
@@ -32,8 +32,6 @@ pub struct Entry {
     /// Decision whether the answer is stored.
     is_kept: Mutex<Option<bool>>,
     outcome: watch::Sender<Option<Outcome>>,
-    /// A long answer, taken by the first caller.
-    long: Mutex<Option<Response>>,
 }
 
 impl Entry {
@@ -67,20 +65,12 @@ impl Entry {
         match outcome {
             Some(Outcome::Failed(error)) => Ok(ErrorExtension(error).into_response()),
             Some(Outcome::Answered(answer)) => Ok(response(StoredResponse::clone(&answer))),
-            Some(Outcome::Long) => self.take_long().ok_or(ApiError::AnswerLong(self.order.id)),
+            Some(Outcome::Long(held)) => {
+                let answer = held.lock().take();
+                answer.ok_or(ApiError::AnswerLong(self.order.id))
+            }
             None => Err(ApiError::Bug("a job ended without a word")),
         }
-    }
-
-    /// Keeps an answer that is too long to be stored; returns its outcome.
-    pub fn hold(&self, response: Response) -> Outcome {
-        *self.long.lock() = Some(response);
-        Outcome::Long
-    }
-
-    /// Takes the long answer, unless a caller has taken it.
-    pub fn take_long(&self) -> Option<Response> {
-        self.long.lock().take()
     }
 }
 
@@ -117,7 +107,6 @@ impl Desk {
                     fingerprint,
                     is_kept: Mutex::default(),
                     outcome: watch::Sender::new(None),
-                    long: Mutex::default(),
                 });
                 place.insert(Arc::clone(&entry));
                 Ok((entry, true))

@@ -9,6 +9,7 @@ use axum::{
 };
 use http::request::Parts;
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use tracing::Instrument;
 
 use super::{
@@ -164,9 +165,8 @@ impl Ending {
         // A drain waits for the record of the job, too.
         let _held = self.app.runner.hold();
         let response = next.run(request).await;
-        let (entry, request_id) = (Arc::clone(&self.entry), caller.request_id);
-        let outcome = outcome(response, &entry, request_id).await;
-        if entry.token.is_accepted() {
+        let outcome = outcome(response, caller.request_id).await;
+        if self.entry.token.is_accepted() {
             self.record(&caller, &outcome).await;
         }
         self.outcome = Some(outcome);
@@ -181,7 +181,7 @@ impl Ending {
             self.keep(caller, outcome).await;
         }
         let status = match outcome {
-            Outcome::Answered(_) | Outcome::Long => JobStatus::Succeeded,
+            Outcome::Answered(_) | Outcome::Long(_) => JobStatus::Succeeded,
             Outcome::Failed(error) if !ended_by_a_shutdown(error) && entry.token.is_cancelled() => {
                 JobStatus::Cancelled
             }
@@ -203,7 +203,7 @@ impl Ending {
                 let Ok(body) = body.collect().await else { return };
                 StoredResponse { status, headers: Vec::new(), body: body.to_bytes().into() }
             }
-            Outcome::Long => {
+            Outcome::Long(held) => {
                 // Recorded before the file exists: files without a record are removed by the sweep.
                 if let Some(job) = self.entry.token.view()
                     && let Err(error) = self.app.runner.begin_job(job).await
@@ -211,8 +211,10 @@ impl Ending {
                     tracing::warn!(%error, "a long answer is not kept");
                     return;
                 }
-                if let Some(response) = self.entry.take_long() {
-                    self.entry.hold(keep_long(&self.app, &self.entry.order, response).await);
+                let answer = held.lock().take();
+                if let Some(answer) = answer {
+                    let kept = keep_long(&self.app, &self.entry.order, answer).await;
+                    *held.lock() = Some(kept);
                 }
                 return;
             }
@@ -233,13 +235,13 @@ fn ended_by_a_shutdown(error: &ApiError) -> bool {
 }
 
 /// Returns the outcome of `response`, read whole unless it is too long.
-async fn outcome(mut response: Response, entry: &Entry, request_id: RequestId) -> Outcome {
+async fn outcome(mut response: Response, request_id: RequestId) -> Outcome {
     if let Some(ErrorExtension(error)) = response.extensions_mut().remove::<ErrorExtension>() {
         return Outcome::Failed(error);
     }
     match taken(response, request_id).await {
         Ok(Taken::Whole(answer, _)) => Outcome::Answered(Arc::new(answer)),
-        Ok(Taken::More(response)) => entry.hold(response),
+        Ok(Taken::More(response)) => Outcome::Long(Arc::new(Mutex::new(Some(response)))),
         Err(error) => Outcome::Failed(Arc::new(error)),
     }
 }
