@@ -140,21 +140,15 @@ async fn an_end_on_request_holds_at_once_and_is_told_behind_what_was_recorded() 
 }
 
 #[tokio::test]
-async fn an_end_that_the_log_does_not_take_is_none() {
+async fn what_the_log_does_not_take_ends_no_run_and_keeps_no_slot() {
     let (_dir, registry) = fresh();
-    let run = registry.create(origin("a"), None, REQUEST).await.expect("created");
+    let run = registry.create(origin("b"), None, REQUEST).await.expect("created");
     registry.timeline().close();
     for _ in 0..2 {
         let refused = registry.stop(&run, REQUEST).await;
         assert!(matches!(refused, Err(RunError::Log(_))), "{refused:?}");
         assert_eq!(run.lifecycle(), RunState::Pending);
     }
-}
-
-#[tokio::test]
-async fn a_failed_creation_gives_its_slot_back_even_if_its_caller_goes_away() {
-    let (_dir, registry) = fresh();
-    registry.timeline().close();
     for _ in 0..3 {
         let create = registry.create(origin("a"), None, REQUEST);
         // Polled once, so that the slot is taken, then dropped.
