@@ -86,10 +86,13 @@ impl FileIndex {
         self.seqs.partition_point(|seq| u64::from(*seq) < number)
     }
 
-    /// Returns the bytes from the start of a record to the start of the next.
+    /// Returns the start of the record after the one at `position`, or the end of the last.
+    fn end_of(&self, position: usize) -> u32 {
+        self.entries.get(position + 1).map_or(self.end, |next| next.offset)
+    }
+
     fn bytes(&self, position: usize) -> u64 {
-        let end = self.entries.get(position + 1).map_or(self.end, |next| next.offset);
-        u64::from(end - self.entries[position].offset)
+        u64::from(self.end_of(position) - self.entries[position].offset)
     }
 
     /// Returns true if an event at `at` cannot go into this file, because its time does not fit 32 bits.
@@ -283,7 +286,8 @@ impl LogIndex {
 
     pub(crate) fn locate(&self, seq: Seq) -> Option<EventLocation> {
         let file = self.files.partition_point(|file| file.first <= seq).checked_sub(1)?;
-        self.hit(&self.files[file], seq)
+        let file = &self.files[file];
+        file.position(seq).map(|position| self.hit_at(file, position))
     }
 
     /// Returns up to `count` events from `from` on; numbers without an event are skipped.
@@ -309,7 +313,6 @@ impl LogIndex {
     ) -> Option<Seq> {
         let events = &self.runs[*self.numbers.get(&run)? as usize].events;
         let start = events.partition_point(|seq| u64::from(*seq) < from.0);
-        let mut file = None;
         for (examined, seq) in events[start..].iter().map(|seq| Seq(u64::from(*seq))).enumerate() {
             if hits.len() == limit {
                 return None;
@@ -317,14 +320,7 @@ impl LogIndex {
             if examined == EXAMINED_MAX {
                 return Some(seq);
             }
-            let hit = match file.and_then(|file| self.hit(file, seq)) {
-                Some(hit) => hit,
-                None => {
-                    let number = self.files.partition_point(|file| file.first <= seq) - 1;
-                    file = Some(&self.files[number]);
-                    self.hit(&self.files[number], seq)?
-                }
-            };
+            let hit = self.locate(seq)?;
             if kind.is_none_or(|kind| hit.head.kind == kind) {
                 hits.push(hit);
             }
@@ -365,15 +361,11 @@ impl LogIndex {
         files.sum::<usize>() + runs.sum::<usize>() + self.runs.capacity() * size_of::<RunEvents>()
     }
 
-    fn hit(&self, file: &FileIndex, seq: Seq) -> Option<EventLocation> {
-        file.position(seq).map(|position| self.hit_at(file, position))
-    }
-
     fn hit_at(&self, file: &FileIndex, position: usize) -> EventLocation {
         let offset = file.entries[position].offset;
-        let end = file.entries.get(position + 1).map_or(file.end, |next| next.offset);
         let id = FileId { first: file.first, generation: file.generation };
-        EventLocation { head: self.head_of(file, position), file: id, offset, end }
+        let head = self.head_of(file, position);
+        EventLocation { head, file: id, offset, end: file.end_of(position) }
     }
 
     fn head_of(&self, file: &FileIndex, position: usize) -> EventMeta {

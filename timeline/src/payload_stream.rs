@@ -133,39 +133,35 @@ impl PayloadChunks {
         let signals = if self.is_open { "]" } else { "null" };
         format!("{signals},{DAMAGED}")
     }
+
+    fn piece(&mut self) -> Result<Option<String>> {
+        if let Some(text) = self.text.take() {
+            return Ok(Some(text.into_string()));
+        }
+        let mut out = Vec::new();
+        if let Some((columns, column)) = self.column.take() {
+            self.signals = Some(columns.read(&column)?);
+            out.push(b'[');
+        }
+        let Some(mut signals) = self.signals.take() else { return Ok(None) };
+        for signal in signals.by_ref().take(PIECE_SIGNALS) {
+            let is_first = out == b"[";
+            put_signal(&mut out, &signal?, is_first);
+        }
+        if signals.left == 0 {
+            out.extend_from_slice(b"]}");
+        } else {
+            self.signals = Some(signals);
+        }
+        self.is_open = true;
+        Ok(Some(String::from_utf8(out).expect("JSON is text")))
+    }
 }
 
 impl Iterator for PayloadChunks {
     type Item = Result<String>;
 
     fn next(&mut self) -> Option<Result<String>> {
-        if let Some(text) = self.text.take() {
-            return Some(Ok(text.into_string()));
-        }
-        let (mut out, mut first) = (Vec::new(), false);
-        if let Some((columns, column)) = self.column.take() {
-            match columns.read(&column) {
-                Ok(signals) => self.signals = Some(signals),
-                Err(error) => return Some(Err(error)),
-            }
-            out.push(b'[');
-            first = true;
-        }
-        for signal in self.signals.as_mut()?.take(PIECE_SIGNALS) {
-            match signal {
-                Ok(signal) => put_signal(&mut out, &signal, first),
-                Err(error) => {
-                    self.signals = None;
-                    return Some(Err(error));
-                }
-            }
-            first = false;
-        }
-        if self.signals.as_ref().is_some_and(ColumnReader::is_finished) {
-            self.signals = None;
-            out.extend_from_slice(b"]}");
-        }
-        self.is_open = true;
-        Some(Ok(String::from_utf8(out).expect("JSON is text")))
+        self.piece().transpose()
     }
 }

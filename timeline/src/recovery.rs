@@ -5,7 +5,7 @@
 //! numbers an earlier compacted file covers was about to be removed and is ignored. Long because one place
 //! decides what is damage.
 
-use std::{io, ops::Range, path::PathBuf};
+use std::{io, ops::Range, path::PathBuf, sync::Arc};
 
 use media::{Seq, WallTime};
 
@@ -16,7 +16,7 @@ use crate::{
     index::{EVENTS_MAX, LogIndex},
     journal::{self, JournalHeader, SeqRange},
     record::JournalRecord,
-    storage::Storage,
+    storage::{Storage, StorageFile},
 };
 
 /// Findings of opening a log.
@@ -192,16 +192,14 @@ pub(crate) fn finish_recovery(disk: &dyn Storage, found: &mut RecoveredLog) -> R
 
 /// Returns offset and bytes of the footer by the file's last bytes; `None` if these name no footer.
 pub(crate) fn read_footer(disk: &dyn Storage, first: Seq) -> Result<Option<(u64, Vec<u8>)>> {
-    let name = journal::file_name(first);
-    let file = disk.open(&name).map_err(changed(disk.path(&name)))?;
-    let size = file.size().map_err(changed(disk.path(&name)))?;
+    let (file, path, size) = open(disk, first)?;
     let mut trailer = [0; footer::TRAILER_BYTES];
     let Some(start) = size.checked_sub(trailer.len() as u64) else { return Ok(None) };
-    file.read_exact_at(&mut trailer, start).map_err(changed(disk.path(&name)))?;
+    file.read_exact_at(&mut trailer, start).map_err(changed(path.clone()))?;
     let Some(footer_bytes) = footer::size(&trailer) else { return Ok(None) };
     let Some(start) = size.checked_sub(footer_bytes as u64) else { return Ok(None) };
     let mut bytes = vec![0; footer_bytes];
-    file.read_exact_at(&mut bytes, start).map_err(changed(disk.path(&name)))?;
+    file.read_exact_at(&mut bytes, start).map_err(changed(path))?;
     Ok(Some((start, bytes)))
 }
 
@@ -224,26 +222,24 @@ pub(crate) struct FileBytes {
     pub(crate) bytes: Vec<u8>,
 }
 
-pub(crate) fn read_header(disk: &dyn Storage, first: Seq) -> Result<JournalHeader> {
+/// Opens the file of event `first`; returns it with its path and size.
+fn open(disk: &dyn Storage, first: Seq) -> Result<(Arc<dyn StorageFile>, PathBuf, u64)> {
     let name = journal::file_name(first);
-    let path = disk.path(&name);
-    let read = || -> io::Result<Vec<u8>> {
-        let file = disk.open(&name)?;
-        let size = (file.size()? as usize).min(journal::COMPACTED_HEADER_BYTES);
-        let mut bytes = vec![0; size];
-        file.read_exact_at(&mut bytes, 0)?;
-        Ok(bytes)
-    };
-    let bytes = read().map_err(changed(path.clone()))?;
+    let opened = disk.open(&name).and_then(|file| Ok((file.size()?, file)));
+    let (size, file) = opened.map_err(changed(disk.path(&name)))?;
+    Ok((file, disk.path(&name), size))
+}
+
+pub(crate) fn read_header(disk: &dyn Storage, first: Seq) -> Result<JournalHeader> {
+    let (file, path, size) = open(disk, first)?;
+    let mut bytes = vec![0; (size as usize).min(journal::COMPACTED_HEADER_BYTES)];
+    file.read_exact_at(&mut bytes, 0).map_err(changed(path.clone()))?;
     JournalHeader::parse(&bytes, path)
 }
 
 /// Reads the file of event `first` and checks its header.
 pub(crate) fn read_file(disk: &dyn Storage, first: Seq) -> Result<FileBytes> {
-    let name = journal::file_name(first);
-    let path = disk.path(&name);
-    let file = disk.open(&name).map_err(changed(path.clone()))?;
-    let size = file.size().map_err(changed(path.clone()))?;
+    let (file, path, size) = open(disk, first)?;
     if size > u64::from(u32::MAX) {
         let what = "the file is longer than a journal file may be";
         return Err(TimelineError::Damaged { file: path, offset: u64::from(u32::MAX), what });
@@ -414,16 +410,13 @@ pub(crate) fn scan_into(file: &FileBytes, index: &mut LogIndex) -> ScanEnd {
 pub(crate) fn tolerate_live_writer<T>(mut read: impl FnMut() -> Result<T>) -> Result<T> {
     let mut before = None;
     loop {
-        match read() {
-            Err(TimelineError::Damaged { file, offset, what }) => {
-                let here = Some((file.clone(), offset));
-                if before == here {
-                    return Err(TimelineError::Damaged { file, offset, what });
-                }
-                before = here;
-            }
-            other => return other,
+        let found = read();
+        let Err(TimelineError::Damaged { file, offset, .. }) = &found else { return found };
+        let here = Some((file.clone(), *offset));
+        if before == here {
+            return found;
         }
+        before = here;
     }
 }
 

@@ -345,8 +345,8 @@ fn activity(bytes: &[u8]) -> Option<Activity> {
 pub(crate) struct ColumnReader {
     file: BufReader<File>,
     path: PathBuf,
-    /// Number of signals not yet returned.
-    left: u64,
+    /// Number of signals not yet returned; 0 after an error.
+    pub(crate) left: u64,
     row_bytes: usize,
     offset: u64,
     block: Vec<u8>,
@@ -355,11 +355,6 @@ pub(crate) struct ColumnReader {
 }
 
 impl ColumnReader {
-    /// Returns true once every signal, or an error, was returned.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.left == 0
-    }
-
     fn next_block(&mut self) -> Result<()> {
         let rows = self.left.min(BLOCK_ROWS as u64) as usize;
         self.block.resize(rows * self.row_bytes + CHECKSUM_BYTES, 0);
