@@ -5,7 +5,6 @@
 //! under a lease stay as long as the lease.
 
 use std::{
-    io::Write,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -15,16 +14,12 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     Result, TimelineError,
-    error::unread,
     files::{Backing, Files, Layout, Standing},
-    held::{FileError, Size},
     pins::{PinGuard, SweepGuard, SweepStats},
-    storage::Temporary,
 };
 
-/// File with the time, in epoch milliseconds, before which blobs of events may have been removed.
+/// Note with the time, in epoch milliseconds, before which blobs of events may have been removed.
 const REMOVED_BEFORE: &str = "removed-before";
-const MARK_BYTES_MAX: u64 = 64;
 
 /// Content-addressed files in one directory; clones share it.
 #[derive(Clone, Debug)]
@@ -62,24 +57,16 @@ impl BlobStore {
 
     /// Returns the time before which blobs that events name may have been removed.
     pub fn removed_before(&self) -> Result<Option<WallTime>> {
-        let path = self.files.dir().path().join(REMOVED_BEFORE);
-        let text =
-            match self.files.dir().read(Path::new(REMOVED_BEFORE), Size::AtMost(MARK_BYTES_MAX)) {
-                Err(FileError::NotFound) => return Ok(None),
-                read => read.map_err(unread("read a blob store's mark", &path))?,
-            };
-        let what = "not a time in milliseconds";
-        let epoch_ms = str::from_utf8(&text).ok().and_then(|text| text.trim_end().parse().ok());
-        let epoch_ms = epoch_ms.ok_or(TimelineError::Damaged { file: path, offset: 0, what })?;
-        Ok(Some(WallTime { epoch_ms }))
+        let Some(text) = self.files.note(REMOVED_BEFORE)? else { return Ok(None) };
+        let (file, what) =
+            (self.files.dir().path().join(REMOVED_BEFORE), "no time in milliseconds");
+        let damaged = |_| TimelineError::Damaged { file, offset: 0, what };
+        Ok(Some(WallTime { epoch_ms: text.parse().map_err(damaged)? }))
     }
 
     /// Records durably that blobs of events before `at` may be gone; call before removing them.
     pub fn remember_removed_before(&self, at: WallTime) -> Result<()> {
-        let (temporary, mut file) = Temporary::create(self.files.dir().path())?;
-        let io = TimelineError::io("write a blob store's mark", temporary.path());
-        writeln!(file, "{}", at.epoch_ms).map_err(io)?;
-        temporary.publish(&file, &self.files.dir().path().join(REMOVED_BEFORE))
+        self.files.write_note(REMOVED_BEFORE, &at.epoch_ms.to_string())
     }
 
     /// Returns true if a blob of this hash exists here, even damaged, or in the object store.

@@ -25,6 +25,7 @@ use crate::{
 use backed::Backed;
 pub use backed::{Backing, Standing};
 
+const NOTE_BYTES_MAX: u64 = 4096;
 /// Suffix of the marker of a file that the object store does not have yet.
 const UNSENT: &str = "unsent";
 /// Suffix of the marker of a file that the object store has and that may be absent here.
@@ -334,6 +335,24 @@ impl Files {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Reads the note `name` of the directory, a line of text; `None` if there is none.
+    pub(crate) fn note(&self, name: &str) -> Result<Option<String>> {
+        match self.dir.read(Path::new(name), Size::AtMost(NOTE_BYTES_MAX)) {
+            Err(FileError::NotFound) => Ok(None),
+            read => {
+                let text = read.map_err(unread("read a note", self.dir.path().join(name)))?;
+                Ok(Some(String::from_utf8_lossy(&text).trim_end().to_owned()))
+            }
+        }
+    }
+
+    /// Writes the note `name` of the directory durably.
+    pub(crate) fn write_note(&self, name: &str, text: &str) -> Result<()> {
+        let (temporary, mut file) = Temporary::create(self.dir.path())?;
+        writeln!(file, "{text}").map_err(TimelineError::io("write a note", temporary.path()))?;
+        temporary.publish(&file, &self.dir.path().join(name))
     }
 
     fn sync_folder(&self, folder: &Path) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Start with an object store: determines by the markers which files it lacks.
 
-use std::{collections::HashSet, fs, io::Write, path::Path};
+use std::{collections::HashSet, fs};
 
 use media::BlobHash;
 
@@ -8,16 +8,10 @@ use super::{
     AWAY, Files, GONE, UNSENT,
     backed::{Backed, Backing},
 };
-use crate::{
-    Result, TimelineError,
-    error::unread,
-    held::{FileError, Size},
-    storage::Temporary,
-};
+use crate::{Result, TimelineError};
 
-/// File with the name of the object store that the markers refer to.
+/// Note with the name of the object store that the markers refer to.
 const PLACE: &str = "object-store";
-const PLACE_BYTES_MAX: u64 = 4096;
 
 /// Files and markers found in a directory.
 #[derive(Default)]
@@ -33,7 +27,7 @@ impl Files {
     /// Determines by the markers which local files `backing` has. Returns an error if some files exist only
     /// in another store.
     pub(super) fn settle(&self, backing: Option<Backing>) -> Result<Option<Backed>> {
-        let known = self.place()?;
+        let known = self.note(PLACE)?;
         let place = backing.as_ref().map(|backing| backing.place.as_str());
         if known.is_none() && place.is_none() {
             return Ok(None);
@@ -64,28 +58,11 @@ impl Files {
         found.away.iter().try_for_each(|hash| self.unmark(hash, AWAY))?;
         found.gone.iter().try_for_each(|hash| self.unmark(hash, GONE))?;
         self.folders()?.iter().try_for_each(|folder| self.sync_folder(folder))?;
-        self.remember(place)
-    }
-
-    /// Reads the name of the object store that the markers refer to.
-    fn place(&self) -> Result<Option<String>> {
-        let path = self.dir.path().join(PLACE);
-        match self.dir.read(Path::new(PLACE), Size::AtMost(PLACE_BYTES_MAX)) {
-            Err(FileError::NotFound) => Ok(None),
-            read => {
-                let text = read.map_err(unread("read the name of the object store", &path))?;
-                Ok(Some(String::from_utf8_lossy(&text).trim_end().to_owned()))
-            }
+        if let Some(place) = place {
+            return self.write_note(PLACE, place);
         }
-    }
-
-    fn remember(&self, place: Option<&str>) -> Result<()> {
         let path = self.dir.path().join(PLACE);
-        let io = TimelineError::io("write the name of the object store", &path);
-        let Some(place) = place else { return fs::remove_file(&path).map_err(io) };
-        let (temporary, mut file) = Temporary::create(self.dir.path())?;
-        writeln!(file, "{place}").map_err(io)?;
-        temporary.publish(&file, &path)
+        fs::remove_file(&path).map_err(TimelineError::io("remove a note", &path))
     }
 
     /// Finds the local bytes and unsent files; with `all`, also local files and other markers.
