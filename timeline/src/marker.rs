@@ -57,10 +57,7 @@ impl AnalysisKey {
         for number in [self.ordinal].iter().chain(numbers) {
             digest.update(number.to_le_bytes());
         }
-        let digest = digest.finalize();
-        let mut id = [0; 8];
-        id.copy_from_slice(&digest[..8]);
-        id
+        digest.finalize()[..8].try_into().expect("a digest has 32 bytes")
     }
 }
 

@@ -177,8 +177,7 @@ impl<'a> JournalRecord<'a> {
             return Err("a record does not match its checksum");
         }
         let kind = EventKind::from_code(header[40]).ok_or("a record has an unknown kind")?;
-        let mut run = [0; 16];
-        run.copy_from_slice(&header[24..40]);
+        let run: [u8; 16] = header[24..40].try_into().expect("16 bytes");
         let head = EventMeta {
             seq: Seq(u64_at(header, 8)),
             at: WallTime { epoch_ms: u64_at(header, 16) as i64 },
@@ -203,8 +202,7 @@ impl<'a> JournalRecord<'a> {
             .body
             .split_last_chunk::<COLUMN_REF_BYTES>()
             .ok_or("a record lacks its column reference")?;
-        let mut hash = [0; 32];
-        hash.copy_from_slice(&reference[..32]);
+        let hash: [u8; 32] = reference[..32].try_into().expect("32 bytes");
         let column = ColumnRef { hash: BlobHash::from_bytes(hash), count: u64_at(reference, 32) };
         let text = std::str::from_utf8(text).map_err(not_text)?;
         Ok(RawPayload { text, column: Some(column) })
