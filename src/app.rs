@@ -444,7 +444,7 @@ pub fn check(config: &Config) -> Result<(), StartError> {
 /// Moves the cursors of readers that are past the end of the log back to its end.
 fn pull_back(log: &Timeline, ledger: &MetaStore) -> Result<(), MetaStoreError> {
     let from = Seq(log.head().0 + 1);
-    let readers = Cursors::new(ledger.clone()).pull_back(from)?;
+    let readers = Cursors(ledger.clone()).pull_back(from)?;
     if !readers.is_empty() {
         tracing::error!(
             ?readers, %from,

@@ -118,7 +118,7 @@ impl Export {
         let tag = tag.unwrap_or_else(|| name.clone());
         // The cursor names include the destination: another one starts from the first event.
         let (next, end) = (format!("export/{place}"), format!("export-end/{place}"));
-        let cursors = Cursors::new(ledger);
+        let cursors = Cursors(ledger);
         // The directory may not exist, and leftover files do no harm.
         std::fs::remove_dir_all(&scratch).ok();
         Ok(Arc::new(Export {

@@ -153,7 +153,7 @@ impl EventMirror {
     ) -> Result<Arc<EventMirror>, MetaStoreError> {
         let node = node::name(&ledger)?;
         let (place, refused) = (Mutex::default(), Mutex::default());
-        let cursors = Cursors::new(ledger);
+        let cursors = Cursors(ledger);
         let next = cursors.lowest(scope.cursor())?.unwrap_or(Seq(1));
         let next = AtomicU64::new(next.0);
         Ok(Arc::new(EventMirror {

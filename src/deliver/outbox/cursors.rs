@@ -10,14 +10,9 @@ const CURSORS: TableDefinition<'_, &str, u64> = TableDefinition::new("cursors");
 
 /// Cursors in the ledger; every call blocks on the disk.
 #[derive(Clone)]
-pub struct Cursors(MetaStore);
+pub struct Cursors(pub MetaStore);
 
 impl Cursors {
-    /// Opens the cursors in `ledger`.
-    pub fn new(ledger: MetaStore) -> Cursors {
-        Cursors(ledger)
-    }
-
     /// Returns the first event that `name` has not delivered; `None` if it has no cursor.
     pub fn of(&self, name: &str) -> Result<Option<Seq>, MetaStoreError> {
         self.0.read(|view| match meta_store::table(view, CURSORS)? {
@@ -84,7 +79,7 @@ mod tests {
     #[test]
     fn cursors_beyond_a_log_that_lost_its_end_go_on_where_it_does() {
         let dir = tempfile::tempdir().expect("a directory");
-        let cursors = Cursors::new(MetaStore::open(&dir.path().join("ledger")).expect("made"));
+        let cursors = Cursors(MetaStore::open(&dir.path().join("ledger")).expect("made"));
         assert_eq!(cursors.pull_back(Seq(1)).expect("read"), Vec::<String>::new());
         for (name, at) in [("behind", 7), ("at the end", 81), ("beyond", 121)] {
             cursors.advance(name, Seq(at)).expect("written");

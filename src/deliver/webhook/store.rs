@@ -116,7 +116,7 @@ pub struct WebhookStore {
 
 impl WebhookStore {
     pub fn new(ledger: MetaStore) -> WebhookStore {
-        WebhookStore { cursors: Cursors::new(ledger.clone()), ledger }
+        WebhookStore { cursors: Cursors(ledger.clone()), ledger }
     }
 
     pub fn load(&self) -> Result<Vec<WebhookState>, MetaStoreError> {
