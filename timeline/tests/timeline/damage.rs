@@ -16,24 +16,23 @@ use fastrand::Rng;
 fn any_bit_flipped_in_the_file_being_written_is_refused_also_after_a_kill() {
     let disk = SimDisk::default();
     let log = open(&disk).unwrap();
-    let mut ends = vec![32];
     for text in ["one", "two", "three"] {
         log.append_wait(vec![found(1, text), found(2, "beside")]).unwrap();
-        let bytes = disk.bytes(&disk.names()[0]);
-        ends.push(bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1);
     }
     // Not closed: the process dies after the last acknowledgement.
     let disk = disk.after_kill();
     let name = disk.names().pop().unwrap();
     let bytes = disk.bytes(&name);
-    const MARK_BYTES: usize = 32;
-    let synced = last_batch_end(&bytes, MARK_BYTES);
-    for bit in 0..synced * 8 {
+    let synced = last_batch_end(&bytes);
+    let open_flipped = |bit: usize| {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
         let copy = SimDisk::default();
         copy.set_bytes(&name, damaged);
-        match open(&copy).map(drop) {
+        open(&copy)
+    };
+    for bit in 0..synced * 8 {
+        match open_flipped(bit).map(drop) {
             Err(TimelineError::Damaged { file, offset, .. }) => {
                 assert_eq!(file, Path::new("/sim").join(&name));
                 assert!(offset <= bit as u64 / 8, "bit {bit} told at offset {offset}");
@@ -43,20 +42,18 @@ fn any_bit_flipped_in_the_file_being_written_is_refused_also_after_a_kill() {
         }
     }
     for bit in synced * 8..(synced + MARK_BYTES) * 8 {
-        let mut damaged = bytes.clone();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        let copy = SimDisk::default();
-        copy.set_bytes(&name, damaged);
-        let log = open(&copy).unwrap();
+        let log = open_flipped(bit).unwrap();
         assert_eq!(texts(&log), ["one", "beside", "two", "beside", "three", "beside"]);
     }
 }
 
+const MARK_BYTES: usize = 32;
+
 /// Returns the offset of the mark, the last content of the file.
-fn last_batch_end(bytes: &[u8], mark_bytes: usize) -> usize {
+fn last_batch_end(bytes: &[u8]) -> usize {
     let magic = [0xff, 0xfe, b'S', b'B'];
     let mark = bytes.windows(4).rposition(|window| window == magic).unwrap();
-    assert!(bytes[mark + mark_bytes..].iter().all(|byte| *byte == 0));
+    assert!(bytes[mark + MARK_BYTES..].iter().all(|byte| *byte == 0));
     mark
 }
 
@@ -111,21 +108,23 @@ fn flip_sealed_files(dir: &Path, original: &[StoredEvent], flips: u32) -> usize 
     sealed.len()
 }
 
+/// Returns a closed log of 40 events over several journal files.
+fn filled() -> (SimDisk, Timeline) {
+    let disk = SimDisk::default();
+    let log = open(&disk).unwrap();
+    for _ in 0..40 {
+        log.append_wait(vec![found(1, &"x".repeat(200))]).unwrap();
+    }
+    log.close();
+    (disk, log)
+}
+
 #[test]
 fn a_missing_file_is_named() {
-    let build = || {
-        let disk = SimDisk::default();
-        let log = open(&disk).unwrap();
-        for _ in 0..40 {
-            log.append_wait(vec![found(1, &"x".repeat(200))]).unwrap();
-        }
-        log.close();
-        disk
-    };
-    let names = build().names();
+    let names = filled().0.names();
     assert!(names.len() >= 3, "{names:?}");
     for (position, missing) in names.iter().enumerate() {
-        let (from, to) = (build(), SimDisk::default());
+        let (from, to) = (filled().0, SimDisk::default());
         for name in names.iter().filter(|name| *name != missing) {
             to.set_bytes(name, from.bytes(name));
         }
@@ -139,12 +138,7 @@ fn a_missing_file_is_named() {
 
 #[test]
 fn a_damaged_footer_is_made_again() {
-    let disk = SimDisk::default();
-    let log = open(&disk).unwrap();
-    for _ in 0..30 {
-        log.append_wait(vec![found(1, &"x".repeat(200))]).unwrap();
-    }
-    log.close();
+    let (disk, log) = filled();
     let before = all(&log);
     let name = disk.names().remove(0);
     let sound = disk.bytes(&name);
@@ -154,13 +148,13 @@ fn a_damaged_footer_is_made_again() {
     disk.set_bytes(&name, bytes);
     disk.set_fault(Some(Fault::Full(last as u64 - 100)));
     let (log, recovery) = disk.open_log(small()).unwrap();
-    assert_eq!((recovery.footers_rebuilt, recovery.events), (1, 30), "on a full disk");
+    assert_eq!((recovery.footers_rebuilt, recovery.events), (1, 40), "on a full disk");
     assert_eq!(all(&log), before);
     drop(log);
     disk.set_fault(None);
     let (log, recovery) = disk.open_log(small()).unwrap();
-    assert_eq!((recovery.footers_rebuilt, recovery.events), (1, 30));
+    assert_eq!((recovery.footers_rebuilt, recovery.events), (1, 40));
     assert_eq!(all(&log), before);
     assert_eq!(disk.bytes(&name), sound);
-    assert_eq!(log.head(), Seq(30));
+    assert_eq!(log.head(), Seq(40));
 }

@@ -183,10 +183,10 @@ fn a_panicking_listener_poisons_instead_of_hanging() {
     let disk = SimDisk::default();
     let log = open(&disk);
     log.on_publish(Box::new(|_| panic!("a listener with a bug")));
-    let error = log.append_wait(vec![found(1, "first")]).unwrap_err();
-    assert!(matches!(error, TimelineError::Poisoned { .. }), "{error}");
-    let error = log.append_wait(vec![found(1, "second")]).unwrap_err();
-    assert!(matches!(error, TimelineError::Poisoned { .. }), "{error}");
+    for text in ["first", "second"] {
+        let error = log.append_wait(vec![found(1, text)]).unwrap_err();
+        assert!(matches!(error, TimelineError::Poisoned { .. }), "{error}");
+    }
 }
 
 #[test]

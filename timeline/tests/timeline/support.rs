@@ -12,11 +12,11 @@ use std::{
     },
 };
 
-use media::{Activity, CellBox, RunId, Score, Seq, Signal, WallTime, Zones};
+use media::{Activity, CellBox, RunId, Score, Seq, Signal, WallTime};
 use tempfile::TempDir;
 use timeline::{
     Event, EventKind, EventMeta, FindingKind, FindingPayload, FramesDecoded, NewEvent, RunDeleted,
-    SamplingPolicy, Signals, StoredEvent, Timeline, TimelineOptions,
+    Signals, StoredEvent, Timeline, TimelineOptions,
 };
 
 pub fn run(number: u8) -> RunId {
@@ -26,7 +26,6 @@ pub fn run(number: u8) -> RunId {
 /// Returns a finding of run `number` with the description `text`.
 pub fn found(number: u8, text: &str) -> NewEvent {
     let finding = FindingPayload {
-        session_id: None,
         frame_index: 7,
         pts_ms: 280,
         confidence: Score::from_millionths(900_000),
@@ -49,27 +48,13 @@ pub fn description(event: &StoredEvent) -> String {
 }
 
 pub fn frames(number: u8, signals: Signals) -> NewEvent {
-    let event = Event::FramesDecoded(FramesDecoded {
-        request_id: "req-0123456789abcdef".parse().unwrap(),
-        source_uri: "/media/yard.mp4".to_owned(),
-        stream_id: "yard".parse().unwrap(),
-        sampling_policy: SamplingPolicy::Fixed,
-        source_fps: media::FrameRate::new(30, 1),
-        sample_fps: media::FrameRate::new(2, 1),
-        decoded_frames: signals.count(),
-        width: 1280,
-        height: 720,
-        pixel_format: "yuv420p".to_owned(),
-        decoder: None,
-        decoder_fallback: None,
-        truncated: false,
-        reason: None,
-        gate: None,
-        zones: Zones::default(),
-        wall_start_ms: None,
-        signals,
-    });
-    NewEvent { run: run(number), event }
+    let payload = r#"{"request_id":"req-0123456789abcdef","source_uri":"/media/yard.mp4","stream_id":"yard","sampling_policy":"fixed","source_fps":30.0,"sample_fps":2.0,"decoded_frames":0,"width":1280,"height":720,"pixel_format":"yuv420p","signals":[]}"#;
+    let (run, kind, payload) = (run(number), EventKind::FramesDecoded, payload.into());
+    let head = EventMeta { seq: Seq(1), at: WallTime { epoch_ms: 0 }, run, kind };
+    let stored = StoredEvent { head, payload };
+    let Ok(Event::FramesDecoded(frames)) = stored.decode() else { panic!("{stored:?}") };
+    let frames = FramesDecoded { decoded_frames: signals.count(), signals, ..frames };
+    NewEvent { run, event: Event::FramesDecoded(frames) }
 }
 
 pub fn signal(index: u64) -> Signal {
