@@ -55,34 +55,18 @@ pub fn description(kind: EventKind, payload: &str) -> Option<String> {
 
 /// Returns true if events of this kind may have a description.
 pub(super) fn may_describe(kind: EventKind) -> bool {
-    match kind {
-        EventKind::SemanticChunkInferred
-        | EventKind::KeyframeStored
-        | EventKind::Vlm
-        | EventKind::VlmTiered
-        | EventKind::ClipVlm
-        | EventKind::ClipVlmTiered
-        | EventKind::StateTransition
-        | EventKind::LoopDetected
-        | EventKind::ActivityStarted
-        | EventKind::ActivityEnded => true,
-        EventKind::RunCreated
-        | EventKind::IngestReceived
-        | EventKind::IngestStarted
-        | EventKind::FramesDecoded
-        | EventKind::MarkerEmitted
-        | EventKind::AnalysisGenerated
-        | EventKind::SemanticChunkGenerated
-        | EventKind::SemanticFallbackActivated
-        | EventKind::InferenceCompleted
-        | EventKind::TokenBudgetLow
-        | EventKind::SourceReconnected
-        | EventKind::RunCompleted
-        | EventKind::StopRequested
-        | EventKind::KeepaliveRefreshed
-        | EventKind::RunDeleted
-        | EventKind::RunLabelled
-        | EventKind::RunFailed
-        | EventKind::RunExpired => false,
-    }
+    use EventKind::*;
+    matches!(
+        kind,
+        SemanticChunkInferred
+            | KeyframeStored
+            | Vlm
+            | VlmTiered
+            | ClipVlm
+            | ClipVlmTiered
+            | StateTransition
+            | LoopDetected
+            | ActivityStarted
+            | ActivityEnded
+    )
 }
