@@ -27,7 +27,7 @@ struct Open {
 #[derive(Debug)]
 pub struct OwnerPermit {
     limiter: OwnerLimiter,
-    owner: Principal,
+    pub owner: Principal,
 }
 
 impl OwnerLimiter {
@@ -52,13 +52,6 @@ impl OwnerLimiter {
 
     pub fn all(&self) -> usize {
         self.0.lock().all
-    }
-}
-
-impl OwnerPermit {
-    /// Returns the principal whose place this is.
-    pub fn owner(&self) -> &Principal {
-        &self.owner
     }
 }
 

@@ -48,7 +48,7 @@ pub struct DeliveryQueue<K> {
     changed: Notify,
 }
 
-impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
+impl<K: Copy + Eq + Hash + Ord + Send + Sync + std::fmt::Debug + 'static> DeliveryQueue<K> {
     /// Creates a queue without readers.
     pub fn new(places: ScheduleLimits) -> Arc<DeliveryQueue<K>> {
         let schedule = Mutex::new(RetrySchedule::new(places));
@@ -92,9 +92,7 @@ impl<K: Copy + Eq + Hash + Ord + std::fmt::Debug> DeliveryQueue<K> {
         self: Arc<Self>,
         consumer: Arc<C>,
         stop: CancellationToken,
-    ) where
-        K: Send + Sync + 'static,
-    {
+    ) {
         let mut turns = Turns { running: JoinSet::new(), keys: HashMap::new() };
         loop {
             let due = {
