@@ -10,7 +10,7 @@ use gate::GateConfig;
 use media::{ErrorKind, JobId, Label, RunId, SessionId, Signal};
 use prometheus::Histogram;
 use timeline::{
-    AnalysisGenerated, AnalysisKey, AppendResult, BlobStore, Event, FindingKind, FindingPayload,
+    AnalysisGenerated, AnalysisKey, BlobStore, Event, EventMeta, FindingKind, FindingPayload,
     FramesDecoded, IngestReceived, MarkerConfig, MarkerDeriver, OpenColumn, OpenColumns, PinGuard,
     Signals, TimelineError,
 };
@@ -102,7 +102,7 @@ impl RunLog {
         part: Part,
         events: Vec<Event>,
         last: Option<Event>,
-    ) -> Result<Vec<AppendResult>, RunError> {
+    ) -> Result<Vec<EventMeta>, RunError> {
         let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
         let never = CancellationToken::new();
         let attempt = |_| self.registry.wind_up(&self.run, part, events.clone(), last.clone());

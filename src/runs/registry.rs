@@ -13,8 +13,8 @@ use std::{
 use media::{Label, NodeTag, RequestId, RunId, Seq, WallTime};
 use parking_lot::Mutex;
 use timeline::{
-    AppendResult, Event, EventKind, EventMeta, NewEvent, RequestMarkerPayload, RunDeleted,
-    RunLabelled, Timeline, TimelineError,
+    Event, EventKind, EventMeta, NewEvent, RequestMarkerPayload, RunDeleted, RunLabelled, Timeline,
+    TimelineError,
 };
 use tokio::sync::{Notify, oneshot};
 use tracing::Instrument;
@@ -253,7 +253,7 @@ impl RunRegistry {
         self: &Arc<Self>,
         run: &Arc<Run>,
         events: Vec<Event>,
-    ) -> Result<Vec<AppendResult>, RunError> {
+    ) -> Result<Vec<EventMeta>, RunError> {
         self.change(run, RunTransition::Active(events)).await
     }
 
@@ -265,7 +265,7 @@ impl RunRegistry {
         part: Part,
         events: Vec<Event>,
         last: Option<Event>,
-    ) -> Result<Vec<AppendResult>, RunError> {
+    ) -> Result<Vec<EventMeta>, RunError> {
         self.change(run, RunTransition::WindUp(part, events, last)).await
     }
 
@@ -312,7 +312,7 @@ impl RunRegistry {
         self: &Arc<Self>,
         run: &Arc<Run>,
         change: RunTransition,
-    ) -> Result<Vec<AppendResult>, RunError> {
+    ) -> Result<Vec<EventMeta>, RunError> {
         let (registry, run) = (Arc::clone(self), Arc::clone(run));
         // Runs in its own task, so that a caller that goes away cannot release the run's order
         // between the append and its answer, which would let the next change be checked against an
@@ -329,7 +329,7 @@ impl RunRegistry {
         task.await.map_err(|_| RunError::Unfinished)?
     }
 
-    async fn apply(&self, run: &Run, change: RunTransition) -> Result<Vec<AppendResult>, RunError> {
+    async fn apply(&self, run: &Run, change: RunTransition) -> Result<Vec<EventMeta>, RunError> {
         let _order = run.order().await;
         let Some(events) = change.events(run)? else { return Ok(Vec::new()) };
         let (id, events_count) = (run.id(), events.len());

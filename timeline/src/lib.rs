@@ -81,15 +81,6 @@ pub const BATCH_BYTES_MAX: usize = QUEUE_BYTES_MAX;
 /// Largest limit of a journal file: offsets have 32 bits, and a batch may begin just before the limit.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Position of an appended event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AppendResult {
-    /// Number of the event in the log.
-    pub seq: Seq,
-    /// Time at which the writer took the event.
-    pub at: WallTime,
-}
-
 /// Metadata of a stored event: all but the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventMeta {
@@ -238,7 +229,7 @@ impl Timeline {
     pub fn append(
         &self,
         batch: Vec<NewEvent>,
-        ack: impl FnOnce(Result<Vec<AppendResult>>) + Send + 'static,
+        ack: impl FnOnce(Result<Vec<EventMeta>>) + Send + 'static,
     ) {
         match self.request(batch) {
             Ok((drafts, bytes)) => {
@@ -249,7 +240,7 @@ impl Timeline {
     }
 
     /// Appends `batch` like [`Timeline::append`], and blocks until there is room and it is acknowledged.
-    pub fn append_wait(&self, batch: Vec<NewEvent>) -> Result<Vec<AppendResult>> {
+    pub fn append_wait(&self, batch: Vec<NewEvent>) -> Result<Vec<EventMeta>> {
         let (drafts, bytes) = self.request(batch)?;
         self.wait_for(drafts, bytes, false)
     }
@@ -259,7 +250,7 @@ impl Timeline {
         drafts: Vec<RecordBuilder>,
         bytes: usize,
         seal: bool,
-    ) -> Result<Vec<AppendResult>> {
+    ) -> Result<Vec<EventMeta>> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let ack = move |result| {
             sender.send(result).expect("the caller below waits until this is sent");

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::{
-    AppendResult, Result, TimelineError,
+    EventMeta, Result, TimelineError,
     record::RecordBuilder,
     sync::{Condvar, Mutex, MutexGuard},
 };
@@ -17,7 +17,7 @@ const GROUP_RECORDS: usize = 1024;
 /// Most bytes of a group of batches; one larger batch is a group of its own.
 const GROUP_BYTES: usize = 1 << 20;
 
-pub(crate) type Ack = Box<dyn FnOnce(Result<Vec<AppendResult>>) + Send>;
+pub(crate) type Ack = Box<dyn FnOnce(Result<Vec<EventMeta>>) + Send>;
 
 pub(crate) struct AppendRequest {
     pub(crate) drafts: Vec<RecordBuilder>,

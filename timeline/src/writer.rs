@@ -8,8 +8,7 @@ use std::{ops::Range, sync::Arc};
 use media::{Seq, WallTime};
 
 use crate::{
-    AppendResult, EventKind, EventMeta, LogState, Result, SyncObserver, TimelineError, batch,
-    footer,
+    EventKind, EventMeta, LogState, Result, SyncObserver, TimelineError, batch, footer,
     index::{EVENTS_MAX, RUNS_MAX},
     journal::{self, Journal},
     log_state::SharedLog,
@@ -187,9 +186,7 @@ fn acknowledge(group: Vec<AppendRequest>, placed: &[Placed]) {
     for AppendRequest { drafts, ack, .. } in group {
         let (own, others) = rest.split_at(drafts.len());
         rest = others;
-        let appended =
-            own.iter().map(|event| AppendResult { seq: event.head.seq, at: event.head.at });
-        ack(Ok(appended.collect()));
+        ack(Ok(own.iter().map(|event| event.head).collect()));
     }
 }
 

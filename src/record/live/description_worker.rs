@@ -18,7 +18,7 @@ use bytes::Bytes;
 use embed::FrameFeatures;
 use media::{ErrorKind, Label, Score, Seq};
 use parking_lot::Mutex;
-use timeline::{AppendResult, Event, FindingKind, FindingPayload};
+use timeline::{Event, EventMeta, FindingKind, FindingPayload};
 use tokio_util::sync::CancellationToken;
 use worker::NoveltyInput;
 
@@ -437,7 +437,7 @@ impl DescriptionWorker {
 
 /// Appends `events` atomically; waits while the log is full. Returns `None` if the run takes no more
 /// events, and an empty list if the log failed or was full for too long, which is logged.
-async fn write(log: &RunLog, events: Vec<Event>) -> Option<Vec<AppendResult>> {
+async fn write(log: &RunLog, events: Vec<Event>) -> Option<Vec<EventMeta>> {
     let attempt = |_| log.registry.commit(&log.run, events.clone());
     let is_full = |error: &RunError| error.kind() == ErrorKind::Exhausted;
     let never = CancellationToken::new();

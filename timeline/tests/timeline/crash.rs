@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::mpsc, thread};
 
 use media::{ErrorKind, Seq};
-use timeline::{AppendResult, StoredEvent, Timeline, TimelineError, TimelineOptions};
+use timeline::{EventMeta, StoredEvent, Timeline, TimelineError, TimelineOptions};
 
 use crate::{
     compact::{open, purge},
@@ -77,10 +77,10 @@ impl Witness {
     }
 }
 
-fn read_back(log: &Timeline, result: Result<Vec<AppendResult>, TimelineError>) -> Vec<StoredEvent> {
-    let read = |appended: AppendResult| {
+fn read_back(log: &Timeline, result: Result<Vec<EventMeta>, TimelineError>) -> Vec<StoredEvent> {
+    let read = |appended: EventMeta| {
         let event = log.get(appended.seq).unwrap().unwrap();
-        assert_eq!(event.head.at, appended.at);
+        assert_eq!(event.head, appended);
         event
     };
     // Failed appends mean that the power was cut.

@@ -3,7 +3,7 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use media::ErrorKind;
-use timeline::{AppendResult, Event, SemanticChunkInferred};
+use timeline::{Event, EventMeta, SemanticChunkInferred};
 use tokio_util::sync::CancellationToken;
 
 use super::{Closed, End, FrameRange, ReasonDriver, Work, awaited};
@@ -33,7 +33,7 @@ type Writing = Pin<Box<dyn Future<Output = WriteOutcome> + Send>>;
 
 pub(super) struct WriteOutcome {
     leaves: Vec<Leaf>,
-    outcome: Result<Vec<AppendResult>, RunError>,
+    outcome: Result<Vec<EventMeta>, RunError>,
 }
 
 /// Part of a chunk that is kept until its write has ended.
