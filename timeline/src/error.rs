@@ -29,12 +29,7 @@ pub enum TimelineError {
     #[error("the log is full at its limit of {limit} {unit}")]
     LogFull { limit: u64, unit: &'static str },
     #[error("{what} of {size} exceeds the limit of {limit}")]
-    TooLarge {
-        /// Name of the item and the unit of its size.
-        what: &'static str,
-        size: usize,
-        limit: usize,
-    },
+    TooLarge { what: &'static str, size: usize, limit: usize },
     /// The disk is full; nothing of the batch, the blob or the column was kept.
     #[error("no space left on the disk: {}", file.display())]
     DiskFull { file: PathBuf },

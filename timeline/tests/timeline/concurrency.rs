@@ -63,22 +63,11 @@ fn readers_see_each_run_in_order_without_gaps_while_64_producers_append() {
     let expected: Vec<String> =
         (0..APPENDS).flat_map(|append| [format!("{append}a"), format!("{append}b")]).collect();
     thread::scope(|scope| {
-        let readers: Vec<_> = (0..4)
-            .map(|number| {
-                scope.spawn({
-                    let (log, done) = (&log, &done);
-                    move || follow(log, number * 21, done)
-                })
-            })
-            .collect();
-        let producers: Vec<_> = (0..PRODUCERS)
-            .map(|number| {
-                scope.spawn({
-                    let (log, last) = (&log, &last);
-                    move || produce(log, number, last)
-                })
-            })
-            .collect();
+        let (log, done, last) = (&log, &done, &last);
+        let readers: Vec<_> =
+            (0..4).map(|number| scope.spawn(move || follow(log, number * 21, done))).collect();
+        let producers: Vec<_> =
+            (0..PRODUCERS).map(|number| scope.spawn(move || produce(log, number, last))).collect();
         producers.into_iter().for_each(|producer| producer.join().unwrap());
         done.store(true, Ordering::Release);
         for reader in readers {
