@@ -43,9 +43,9 @@ fn questions_alone_and_in_batches_are_answered_or_their_failure_told() {
     });
     let server = model.behind(Setup::temporary()).start();
     a_question_is_answered_and_told_of_on_its_run(&model, &server);
+    the_answers_of_a_batch_are_held_within_a_limit(&model, &server);
     an_answer_with_a_schema_is_valid_json_or_a_failure(&server);
     a_failure_is_told_by_its_class_and_nothing_of_the_backend(&server);
-    the_answers_of_a_batch_are_held_within_a_limit(&model, &server);
     a_batch_returns_in_order_with_a_failure_for_each_that_failed(&model, &server);
 }
 
@@ -133,26 +133,25 @@ fn what_cannot_be_accepted_is_named(server: &Server) {
         let body = with(question("p"), "allow_fallback", json!(value != "gemini"));
         let body = with(body, field, value.clone());
         server.post("/v1/infer", &body).assert_invalid(named, &value);
-        let of_batch = [format!("requests[1].{named}")];
-        assert_no_batch(server, &json!([question("a"), body]), &of_batch);
+        let of_batch = format!("requests[1].{named}");
+        assert_no_batch(server, &json!([question("a"), body]), &[&of_batch]);
     }
 }
 
 /// A batch of these requests is refused by these names.
-fn assert_no_batch(server: &Server, requests: &Value, named: &[String]) {
+fn assert_no_batch(server: &Server, requests: &Value, named: &[&str]) {
     let reply = server.post("/v1/infer/batch", &json!({ "requests": requests }));
-    assert_eq!((reply.status, &*reply.fields()), (422, named), "{requests}");
+    assert_eq!(reply.assert_status(422).fields(), named, "{requests}");
 }
 
 fn each_that_is_wrong_in_a_batch_is_named(server: &Server) {
-    assert_no_batch(server, &Value::Null, &["requests".to_owned()]);
-    assert_no_batch(server, &json!([1]), &["requests[0]".to_owned()]);
+    assert_no_batch(server, &Value::Null, &["requests"]);
+    assert_no_batch(server, &json!([1]), &["requests[0]"]);
     let unserved = with(question("p"), "primary_provider", json!("gemini"));
     let unread = with(unserved.clone(), "temperature", json!(3));
     let unserved = with(unserved, "allow_fallback", json!(false));
-    let unread_first = ["requests[0].temperature".to_owned()];
-    assert_no_batch(server, &json!([unread, unserved]), &unread_first);
-    let both = [0, 1].map(|at| format!("requests[{at}].primary_provider"));
+    assert_no_batch(server, &json!([unread, unserved]), &["requests[0].temperature"]);
+    let both = ["requests[0].primary_provider", "requests[1].primary_provider"];
     assert_no_batch(server, &json!([unserved, unserved]), &both);
 }
 
@@ -201,8 +200,7 @@ fn stills_of_owned_runs_are_shown_to_the_model(model: &Model, server: &Server) {
     for image in cases {
         let body = with(question("Look."), "images", json!([image]));
         server.post("/v1/infer", &body).assert_refused(404, "not_found");
-        let of_batch = ["requests[1].images".to_owned()];
-        assert_no_batch(server, &json!([question("p"), body]), &of_batch);
+        assert_no_batch(server, &json!([question("p"), body]), &["requests[1].images"]);
     }
     assert_eq!(model.server.seen().len(), 1, "the first question alone");
 }
@@ -214,8 +212,7 @@ fn a_run_that_is_not_there_or_over_takes_no_question(server: &Server) {
     for (run, status, code) in gone.chain([(json!(ended), 409, "conflict")]) {
         let of_run = with(question("p"), "run_id", run);
         server.post("/v1/infer", &of_run).assert_refused(status, code);
-        let of_batch = ["requests[1].run_id".to_owned()];
-        assert_no_batch(server, &json!([question("p"), of_run]), &of_batch);
+        assert_no_batch(server, &json!([question("p"), of_run]), &["requests[1].run_id"]);
     }
 }
 
@@ -241,9 +238,9 @@ fn the_answers_of_a_batch_are_held_within_a_limit(model: &Model, server: &Server
     let asked = model.server.seen().len() - before;
     assert_eq!((asked, model.server.in_flight_max()), (11, 1));
     for item in &answer["results"].as_array().expect("an array")[10..] {
-        let error = &item["error"];
-        assert_eq!((&item["ok"], &error["code"]), (&json!(false), &json!("validation_error")));
-        assert_eq!(error["details"][0]["field"], "requests", "{error}");
+        assert_eq!(item["ok"], false, "{item}");
+        assert_eq!(item["error"]["code"], "validation_error", "{item}");
+        assert_eq!(item["error"]["details"][0]["field"], "requests", "{item}");
     }
 }
 
@@ -257,11 +254,9 @@ fn a_batch_returns_in_order_with_a_failure_for_each_that_failed(model: &Model, s
     let body = json!({"requests": requests, "max_parallel": 64});
     let reply = server.post("/v1/infer/batch", &body).assert_ok();
     let answer = reply.json();
-    let counts = ["processed", "succeeded", "failed"].map(|name| answer[name].as_u64());
-    assert_eq!(counts, [Some(256), Some(246), Some(10)]);
+    assert_has(&answer, &json!({"processed": 256, "succeeded": 246, "failed": 10}));
     for (at, item) in answer["results"].as_array().expect("an array").iter().enumerate() {
-        assert_eq!(item["index"], at);
-        assert_eq!(item["ok"], !fails(at), "{item}");
+        assert_has(item, &json!({"index": at, "ok": !fails(at)}));
         if fails(at) {
             assert_eq!(item["error"]["code"], "internal_error", "{item}");
             let message = item["error"]["message"].as_str().unwrap_or_default();
