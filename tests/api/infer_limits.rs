@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{
     ALICE, BOB, Reply, Server, Setup, assert_has,
     model::{Model, prompt},
-    wait_until,
+    wait_until, with,
 };
 
 /// Hangs where it is asked to.
@@ -29,11 +29,9 @@ fn question(prompt: &str) -> Value {
     json!({"model": "qwen3-vl-4b", "prompt": prompt, "max_tokens": 10})
 }
 
-/// A question that holds its place for so long.
-fn hanging(timeout_ms: u64) -> Value {
-    let mut body = question("hang");
-    body["timeout_ms"] = json!(timeout_ms);
-    body
+/// The same with `more` fields.
+fn asking(prompt: &str, more: &Value) -> Value {
+    with(question(prompt), more)
 }
 
 /// Waits until a series has a value.
@@ -60,8 +58,9 @@ fn a_full_queue_refuses_and_places_come_back() {
         .var("SERVICE_INFERENCE_WAITER_LIMIT", "1")
         .var("SERVICE_INFERENCE_WAIT_TIMEOUT_MS", "60000")
         .start();
+    let hanging = asking("hang", &json!({"timeout_ms": 4000}));
     thread::scope(|scope| {
-        let holds = scope.spawn(|| server.post("/v1/infer", &hanging(4000)));
+        let holds = scope.spawn(|| server.post("/v1/infer", &hanging));
         until(&server, IN_FLIGHT, 1.0);
         let waits = scope.spawn(|| server.post("/v1/infer", &question("p")));
         until(&server, WAITING, 1.0);
@@ -106,13 +105,13 @@ fn one_place_of_a_principal_is_waited_for_and_comes_back() {
 }
 
 fn a_caller_that_goes_away_takes_its_question_back(model: &Model, server: &Server) {
-    let send = || server.call("POST", "/v1/infer").json(&hanging(120_000)).begin();
+    let hanging = asking("hang", &json!({"timeout_ms": 120_000}));
+    let send = || server.call("POST", "/v1/infer").json(&hanging).begin();
     let first = send();
     until(server, IN_FLIGHT, 1.0);
     wait_until("it is asked", || model.server.seen().len() == 1);
     // The time of a caller is for the wait too.
-    let mut hasty = question("p");
-    hasty["timeout_ms"] = json!(200);
+    let hasty = asking("p", &json!({"timeout_ms": 200}));
     let since = Instant::now();
     unavailable(server.post("/v1/infer", &hasty));
     assert!(since.elapsed() < Duration::from_secs(9), "it waited for as long as others may");
@@ -134,8 +133,7 @@ fn a_caller_that_goes_away_takes_its_question_back(model: &Model, server: &Serve
 
 fn an_answer_is_the_callers_though_its_run_was_stopped(server: &Server) {
     let run = server.create_run();
-    let mut body = question("slow");
-    body["run_id"] = json!(run);
+    let body = asking("slow", &json!({ "run_id": run }));
     let reply = thread::scope(|scope| {
         let asks = scope.spawn(|| server.post("/v1/infer", &body));
         until(server, IN_FLIGHT, 1.0);
@@ -224,12 +222,6 @@ fn a_backend_that_is_left_alone_is_waited_for_and_shut_for_nobody_else() {
 /// Tokens that each question costs, whatever its estimate.
 const COST: u64 = 17;
 
-fn asking(max_tokens: u64) -> Value {
-    let mut body = question("p");
-    body["max_tokens"] = json!(max_tokens);
-    body
-}
-
 #[track_caller]
 fn spent(reply: Reply) {
     let seconds = unavailable(reply);
@@ -247,10 +239,9 @@ fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
     let setup = model.behind(Setup::temporary()).var("SERVICE_INFERENCE_TOKENS_PER_DAY", "60");
     let mut server = setup.start();
     let run = server.create_run();
-    let ask = |server: &Server, max_tokens| {
-        let mut body = asking(max_tokens);
-        body["run_id"] = json!(run);
-        server.post("/v1/infer", &body)
+    let ask = |server: &Server, max_tokens: u64| {
+        let more = json!({"max_tokens": max_tokens, "run_id": run});
+        server.post("/v1/infer", &asking("p", &more))
     };
     ask(&server, 60).assert_invalid("max_tokens", "more than there is");
     ask(&server, 10).assert_ok();
@@ -267,7 +258,8 @@ fn a_day_of_tokens_ends_with_a_word_before_and_survives_a_restart() {
     spent(ask(&server, 9));
     assert_eq!(ask(&server, 8).status, 200, "9 are left, and an estimate is all that is known");
     spent(ask(&server, 1));
-    let batch = server.post("/v1/infer/batch", &json!({"requests": [asking(1)]})).json();
+    let batch = json!({"requests": [asking("p", &json!({"max_tokens": 1}))]});
+    let batch = server.post("/v1/infer/batch", &batch).json();
     assert_eq!(batch["results"][0]["error"]["code"], "unavailable", "{batch}");
     let limits = server.get("/v1/limits").json()["limits"]["principal_day_tokens"].clone();
     assert_has(&limits, &json!({"max": 60, "used": 4 * COST}));
@@ -291,13 +283,14 @@ fn the_word_is_owed_until_a_run_can_take_it() {
     let server = setup.start();
     let ended = server.create_run();
     assert_eq!(server.post_run(&ended, "stop", &json!({})).status, 200);
+    let asked = asking("p", &json!({"max_tokens": 4}));
     for _ in 0..3 {
-        assert_eq!(server.post("/v1/infer", &asking(4)).status, 200);
+        server.post("/v1/infer", &asked).assert_ok();
     }
     assert_eq!(server.metric("service_inference_token_budgets_low_total"), 1.0);
     assert_eq!(told(&server, &ended).len(), 0, "it takes no events");
     let runs = [server.create_run(), server.create_run()];
-    assert_eq!(server.post("/v1/infer", &asking(4)).status, 200);
+    server.post("/v1/infer", &asked).assert_ok();
     let found = runs.each_ref().map(|run| told(&server, run).len());
     assert_eq!(found, [0, 1], "the youngest takes the word, though nothing is asked for it");
     assert_eq!(told(&server, &runs[1])[0]["used_tokens"], 3 * COST);
