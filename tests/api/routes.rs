@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::uploads::{TYPE, file_form, uploading},
-    support::{Reply, Server, Setup, assert_has, clips, shared},
+    support::{Reply, Server, Setup, assert_has, clip_bytes, shared},
 };
 use book::Book;
 
@@ -92,9 +92,8 @@ fn shown_elsewhere(operation: &str, status: u16) -> bool {
 #[test]
 fn every_documented_status_of_every_route_is_shown() {
     let dir = tempfile::tempdir().expect("a directory");
-    let clips = clips();
     let setup = Setup::new(dir.path())
-        .root(&clips)
+        .clips()
         .var("SERVICE_MAX_UPLOAD_BYTES", "3145728")
         .var("SERVICE_EGRESS_ALLOWED_NETWORKS", "127.0.0.0/8");
     let server = setup.start();
@@ -102,8 +101,8 @@ fn every_documented_status_of_every_route_is_shown() {
     ordinary(&server, &mut book);
     webhooks(&server, &mut book);
     refusals_of_any_route(&server, &mut book);
-    media(&server, &mut book, &clips);
-    with_damage(&dir.path().join("damaged"), &mut book, &clips);
+    media(&server, &mut book);
+    with_damage(&dir.path().join("damaged"), &mut book);
     let run = server.create_run();
     drop(server);
     without_room(&setup, &mut book, &run);
@@ -195,18 +194,16 @@ fn ordinary(server: &Server, book: &mut Book) {
         ("POST", "/v1/infer/batch".into(), json!({"requests": [question(None)]}), 500),
     ];
     for (method, path, body, status) in rows {
-        let call = server.call(method, &path);
-        let reply = if body.is_null() { call.send() } else { call.json(&body).send() };
+        let reply = book.ask(server, (method, &path), &body, status);
         let name = format!("{method} {path} {body}: {}", reply.text);
         let code = if status == 200 { "" } else { book::codes(status)[0] };
-        assert_eq!((reply.status, reply.code().as_str()), (status, code), "{name}");
+        assert_eq!(reply.code(), code, "{name}");
         assert!(reply.header("x-request-id").starts_with("req-"), "{name}");
         assert!(status == 200 || envelope(&reply), "{name}");
         assert_eq!(reply.header("x-content-type-options"), "nosniff", "{name}");
         assert_eq!(reply.header("referrer-policy"), "no-referrer", "{name}");
         assert_eq!(reply.header("cache-control"), "no-store", "{name}");
         assert!(reply.header("content-security-policy").contains("default-src 'none'"), "{name}");
-        book.note(method, &path, &reply);
     }
 }
 
@@ -252,8 +249,7 @@ fn webhooks(server: &Server, book: &mut Book) {
     let path = format!("/v1/runs/{run}/webhooks");
     let target = json!({"url": "https://127.0.0.1:9/hook"});
     for path in [&*path, "/v1/webhooks"] {
-        let made = server.post(path, &target).assert_ok();
-        book.note("POST", path, &made);
+        let made = book.ask(server, ("POST", path), &target, 200);
         let of = format!("{path}/{}", made.json()["webhook_id"].as_str().expect("an id"));
         let letters = format!("{of}/dead-letters");
         let again = format!("{of}/redeliver");
@@ -267,73 +263,52 @@ fn webhooks(server: &Server, book: &mut Book) {
             ("POST", &again, 404),
         ];
         for (method, path, status) in rows {
-            let reply = server.call(method, path).send();
-            assert_eq!(reply.status, status, "{method} {path}: {}", reply.text);
-            book.note(method, path, &reply);
+            book.ask(server, (method, path), &Value::Null, status);
         }
     }
     assert_eq!(server.post_run(&run, "stop", &json!({})).status, 200);
-    let refused = server.post(&path, &target).assert_refused(409, "conflict");
-    book.note("POST", &path, &refused);
+    book.ask(server, ("POST", &path), &target, 409);
 }
 
 /// Routes that need a real clip: frames, stills and files.
-fn media(server: &Server, book: &mut Book, clips: &std::path::Path) {
+fn media(server: &Server, book: &mut Book) {
     let run = server.create_run();
-    let mut show = |call: (&str, &str), headers: &[(&str, &str)], body: Vec<u8>, status: u16| {
-        let (method, path) = call;
-        let request = server.call(method, path).body(body);
-        let request = headers.iter().fold(request, |call, (name, value)| call.header(name, value));
-        let reply = request.send();
-        assert_eq!(reply.status, status, "{method} {path} {headers:?}: {}", reply.text);
-        book.note(method, path, &reply);
-        reply
-    };
-    let json_type = ("content-type", "application/json");
-    let ingest = json!({"source_uri": "talk.mp4", "max_frames": 10}).to_string();
-    let ingest_path = format!("/v1/runs/{run}/ingest");
-    show(("POST", &ingest_path), &[json_type], ingest.into(), 200);
-    let kept = show(("GET", &format!("/v1/runs/{run}/keyframes")), &[], Vec::new(), 200).json();
-    let hash = kept["keyframes"][0]["image_sha256"].as_str().expect("a still").to_owned();
-    let still = format!("/v1/runs/{run}/keyframes/{hash}");
-    show(("GET", &still), &[], Vec::new(), 200);
-    show(("GET", &format!("/v1/runs/{run}/frames/0")), &[], Vec::new(), 200);
-    let source = format!("/v1/runs/{run}/source");
-    show(("GET", &source), &[], Vec::new(), 200);
-    show(("GET", &source), &[("range", "bytes=0-9")], Vec::new(), 206);
-    let clip = format!("/v1/runs/{run}/clip?from_ms=0&to_ms=500");
-    show(("GET", &clip), &[], Vec::new(), 200);
-    show(("GET", &source), &[("range", "bytes=99999999999-")], Vec::new(), 416);
-    show(("GET", &source), &[("if-none-match", "*")], Vec::new(), 304);
-    show(("GET", &source), &[("if-match", "\"x\"")], Vec::new(), 412);
-    show(("GET", &still), &[("if-none-match", "*")], Vec::new(), 304);
-    show(("GET", &still), &[("if-match", "\"x\"")], Vec::new(), 412);
-
-    let clip = std::fs::read(clips.join("talk.mp4")).expect("there");
-    let form = ("content-type", TYPE);
-    let upload = || file_form("a.mp4", &clip);
-    let kept = show(("POST", "/v1/upload"), &[form], upload(), 200).json();
-    let file = format!("/v1/files/{}", kept["file_name"].as_str().expect("a name"));
-    show(("GET", &file), &[], Vec::new(), 200);
-    show(("GET", &file), &[("range", "bytes=0-9")], Vec::new(), 206);
-    show(("GET", &file), &[("range", "bytes=99999999999-")], Vec::new(), 416);
-    show(("GET", &file), &[("if-none-match", "*")], Vec::new(), 304);
-    show(("GET", &file), &[("if-match", "\"x\"")], Vec::new(), 412);
-    show(("DELETE", &file), &[], Vec::new(), 200);
-    show(("GET", &file), &[], Vec::new(), 404);
-    show(("DELETE", &file), &[], Vec::new(), 404);
-    let reasoned = server.create_run();
+    let of = |rest: &str| format!("/v1/runs/{run}/{rest}");
+    let ingest = json!({"source_uri": "talk.mp4", "max_frames": 10});
+    book.ask(server, ("POST", &of("ingest")), &ingest, 200);
+    let kept = book.ask(server, ("GET", &of("keyframes")), &Value::Null, 200).json();
+    let still = kept["keyframes"][0]["image_ref"].as_str().expect("a path");
+    let upload = uploading(server, "a.mp4", &clip_bytes("talk.mp4")).send().assert_ok();
+    book.note("POST", "/v1/upload", &upload);
+    let (source, file) = (of("source"), upload.header("location"));
+    for path in [still, &of("frames/0"), &of("clip?from_ms=0&to_ms=500"), &source, file] {
+        book.ask(server, ("GET", path), &Value::Null, 200);
+    }
+    let conditions = [
+        ("if-none-match", "*", 304),
+        ("if-match", "\"x\"", 412),
+        ("range", "bytes=0-9", 206),
+        ("range", "bytes=99999999999-", 416),
+    ];
+    for (path, count) in [(still, 2), (&*source, 4), (file, 4)] {
+        for (name, value, status) in &conditions[..count] {
+            let reply = server.call("GET", path).header(name, value).send().assert_status(*status);
+            book.note("GET", path, &reply);
+        }
+    }
+    for (method, status) in [("DELETE", 200), ("GET", 404), ("DELETE", 404)] {
+        book.ask(server, (method, file), &Value::Null, status);
+    }
     let reason = json!({"source_uri": "talk.mp4", "max_frames": 10, "model": "qwen3-vl-4b"});
-    let reason_path = format!("/v1/runs/{reasoned}/reason");
-    show(("POST", &reason_path), &[json_type], reason.to_string().into(), 200);
-    show(("POST", &format!("/v1/runs/{run}/stop")), &[], Vec::new(), 200);
-    let ingest = json!({"source_uri": "talk.mp4"}).to_string();
-    show(("POST", &ingest_path), &[json_type], ingest.into(), 409);
+    let reasoned = format!("/v1/runs/{}/reason", server.create_run());
+    book.ask(server, ("POST", &reasoned), &reason, 200);
+    book.ask(server, ("POST", &of("stop")), &Value::Null, 200);
+    book.ask(server, ("POST", &of("ingest")), &ingest, 409);
 }
 
 /// Answers of a server whose disk loses what it wrote there.
-fn with_damage(dir: &std::path::Path, book: &mut Book, clips: &std::path::Path) {
-    let server = Setup::new(dir).root(clips).start();
+fn with_damage(dir: &std::path::Path, book: &mut Book) {
+    let server = Setup::new(dir).clips().start();
     let run = server.ingested(&json!({"source_uri": "talk.mp4", "max_frames": 10}));
     let analyze = json!({"model": "qwen3-vl-8b"});
     assert_eq!(server.post_run(&run, "analyze", &analyze).status, 200);
@@ -356,10 +331,7 @@ fn with_damage(dir: &std::path::Path, book: &mut Book, clips: &std::path::Path) 
         ("POST", format!("/v1/runs/{run}/analyze"), analyze),
     ];
     for (method, path, body) in rows {
-        let call = server.call(method, &path);
-        let reply = if body.is_null() { call.send() } else { call.json(&body).send() };
-        check_internal(&reply, &path);
-        book.note(method, &path, &reply);
+        check_internal(&book.ask(&server, (method, &path), &body, 500), &path);
     }
     let reply = uploading(&server, "a.mp4", b"x").send().assert_status(500);
     book.note("POST", "/v1/upload", &reply);
@@ -386,11 +358,9 @@ fn without_room(setup: &Setup, book: &mut Book, run: &str) {
     ];
     let work = work(run).map(|(path, body)| ("POST", path, body));
     for (method, path, body) in work.into_iter().chain(rows) {
-        let call = server.call(method, &path);
-        let reply = if body.is_null() { call.send() } else { call.json(&body).send() };
+        let reply = book.ask(&server, (method, &path), &body, 503);
         let why = reply.text.contains("16777216 MiB reserved");
-        assert_eq!((reply.status, why), (503, true), "{method} {path}: {}", reply.text);
-        book.note(method, &path, &reply);
+        assert!(why, "{method} {path}: {}", reply.text);
     }
     let reply = uploading(&server, "a.mp4", b"x").send().assert_status(503);
     book.note("POST", "/v1/upload", &reply);
@@ -434,10 +404,9 @@ fn without_quota(dir: &std::path::Path, book: &mut Book) {
     let label = ("PATCH", format!("/v1/runs/{run}"), json!({"label": "gate 3"}));
     let work = work(&run).map(|(path, body)| ("POST", path, body));
     for (method, path, body) in work.into_iter().chain([label]) {
-        let reply = server.call(method, &path).json(&body).send();
+        let reply = book.ask(&server, (method, &path), &body, 409);
         let is_for_quota = reply.text.contains("delete runs or uploads");
-        assert_eq!((reply.status, is_for_quota), (409, true), "{method} {path}: {}", reply.text);
-        book.note(method, &path, &reply);
+        assert!(is_for_quota, "{method} {path}: {}", reply.text);
     }
 }
 

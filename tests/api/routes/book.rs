@@ -98,6 +98,22 @@ impl Book {
         self.seen.insert((name, reply.status));
     }
 
+    /// Asks `server`, with a JSON body unless that is null, and notes the answer, which must have this status.
+    #[track_caller]
+    pub fn ask(
+        &mut self,
+        server: &Server,
+        (method, path): (&str, &str),
+        body: &Value,
+        status: u16,
+    ) -> Reply {
+        let call = server.call(method, path);
+        let reply = if body.is_null() { call.send() } else { call.json(body).send() };
+        assert_eq!(reply.status, status, "{method} {path} {body}: {}", reply.text);
+        self.note(method, path, &reply);
+        reply
+    }
+
     /// The template that fits best: with the fewest parts left open.
     fn template(&self, method: &str, path: &str) -> String {
         let path = path.split('?').next().unwrap_or_default();
