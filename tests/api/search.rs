@@ -156,13 +156,15 @@ fn descriptions_of_the_callers_runs_are_found_within_bounds_until_they_are_delet
     write(dir.path(), events);
     let setup = Setup::new(dir.path());
     let mut server = setup.start();
-    for _ in 0..2 {
+    for is_restarted in [false, true] {
+        if is_restarted {
+            // What is found then is what was found before.
+            server.kill();
+            server = setup.start();
+        }
         check_queries(&server);
         check_hits(&server);
         check_descriptions(&server);
-        // What is found after a restart is what was found before.
-        server.kill();
-        server = setup.start();
     }
     check_bounds(&server);
     let path = format!("/v1/runs/{}", run(1));

@@ -178,17 +178,11 @@ fn missing_programs_stop_nothing_and_a_tenants_labels_are_read_again_at_sighup()
 }
 
 #[test]
-fn a_second_server_does_not_share_the_log() {
-    let setup = Setup::temporary();
-    let _first = setup.start();
-    let (code, _, said) = ended(&mut setup.command());
-    assert!(code != Some(0) && said.contains("another server"), "{said}");
-}
-
-#[test]
-fn sigterm_finishes_what_is_under_way_and_loses_nothing() {
+fn a_second_server_shares_no_log_and_sigterm_finishes_what_is_under_way_in_the_first() {
     let setup = Setup::temporary().clips();
     let mut server = setup.start();
+    let (code, _, said) = ended(&mut setup.command());
+    assert!(code != Some(0) && said.contains("another server"), "{said}");
     let (run, idle) = (server.create_run(), server.create_run());
     let ingest = json!({"source_uri": "motion.mp4"});
     let poll = json!({"run_id": idle, "kind": "vlm", "wait_ms": 30_000});
@@ -243,8 +237,8 @@ fn a_job_that_outlasts_the_drain_fails_by_name_and_a_second_signal_waits_for_non
     let setup = Setup::temporary().clips();
     // 363 s of 1080p AV1: no machine decodes it within the drain.
     let ingest = json!({"source_uri": "long.mp4", "max_frames": 500_000});
+    let mut server = setup.start();
     for (signals, limit) in [(1, Duration::from_secs(60)), (2, Duration::from_secs(5))] {
-        let mut server = setup.start();
         let run = server.create_run();
         let (last_signal, reply) = std::thread::scope(|scope| {
             let long = scope.spawn(|| server.post_run(&run, "ingest", &ingest));
@@ -261,7 +255,7 @@ fn a_job_that_outlasts_the_drain_fails_by_name_and_a_second_signal_waits_for_non
         assert!(!reply.header("retry-after").is_empty(), "{signals}");
         assert!(server.wait(limit).success(), "{signals}");
         assert!(last_signal.elapsed() < limit, "{signals}: {:?}", last_signal.elapsed());
-        let server = setup.start();
+        server = setup.start();
         let events = server.events(&run);
         let last = events.last().expect("events");
         let told = (&last["kind"], &last["payload"]["reason"]);
