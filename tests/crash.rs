@@ -26,7 +26,7 @@ const LOAD: [Duration; 4] = [
 ];
 
 /// Answers that the server has acknowledged: per run their request ids, in order.
-type Acknowledged = HashMap<String, Vec<String>>;
+pub type Acknowledged = HashMap<String, Vec<String>>;
 
 /// One client: creates a run and keeps it alive until the server is gone.
 fn write(server: &Server, dying: &AtomicBool) -> Acknowledged {
@@ -48,7 +48,7 @@ fn write(server: &Server, dying: &AtomicBool) -> Acknowledged {
 }
 
 /// Checks a run against what was acknowledged, and that what was seen before is unchanged.
-fn verify(server: &Server, run: &str, ids: &[String], seen: &mut BTreeMap<u64, Value>) {
+pub fn verify(server: &Server, run: &str, ids: &[String], seen: &mut BTreeMap<u64, Value>) {
     let events = server.events(run);
     let found: Vec<&str> =
         events.iter().filter_map(|event| event["payload"]["request_id"].as_str()).collect();

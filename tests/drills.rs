@@ -17,7 +17,10 @@ use std::{
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::support::{Server, Setup, copy, whip::sightline};
+use crate::{
+    crash::{Acknowledged, verify},
+    support::{Server, Setup, copy, whip::sightline},
+};
 
 /// A folder with the data of a server that has recorded a clip, the server ended.
 struct Site {
@@ -109,15 +112,15 @@ fn a_folder_put_back_has_every_event_and_still() {
     assert!(!pictures.is_empty() && pictures.iter().all(|(status, _)| *status == 200));
 }
 
-/// Acknowledged by a server: request ids of its runs, and stills that it named.
+/// Answers that a server has acknowledged, and stills that it named.
 #[derive(Clone, Default)]
-struct Acknowledged {
-    requests: Vec<(String, String)>,
+struct Told {
+    requests: Acknowledged,
     stills: Vec<String>,
 }
 
 /// Keeps runs alive and records clips until it is over.
-fn load(server: &Server, told: &Mutex<Acknowledged>, is_over: &AtomicBool, records: bool) {
+fn load(server: &Server, told: &Mutex<Told>, is_over: &AtomicBool, records: bool) {
     while !is_over.load(Ordering::Relaxed) {
         if records {
             let run = server.ingested(&json!({ "source_uri": "motion.mp4", "max_frames": 20 }));
@@ -131,7 +134,8 @@ fn load(server: &Server, told: &Mutex<Acknowledged>, is_over: &AtomicBool, recor
             let call = server.call("POST", &format!("/v1/runs/{run}/keepalive"));
             let reply = call.header("idempotency-key", &format!("{run}-{at}")).send().assert_ok();
             let request = reply.header("x-request-id").to_owned();
-            told.lock().expect("no panic").requests.push((run.clone(), request));
+            let mut told = told.lock().expect("no panic");
+            told.requests.entry(run.clone()).or_default().push(request);
         }
     }
 }
@@ -141,8 +145,8 @@ fn a_copy_made_while_the_server_runs_has_all_that_was_acknowledged() {
     let Some(sightline) = sightline() else { return };
     let site = Site::new();
     let server = site.start();
-    let (told, is_over) = (Mutex::new(Acknowledged::default()), AtomicBool::new(false));
-    let copies: Vec<(PathBuf, Acknowledged)> = std::thread::scope(|scope| {
+    let (told, is_over) = (Mutex::new(Told::default()), AtomicBool::new(false));
+    let copies: Vec<(PathBuf, Told)> = std::thread::scope(|scope| {
         for records in [false, false, true] {
             let (server, told, is_over) = (&server, &told, &is_over);
             scope.spawn(move || load(server, told, is_over, records));
@@ -167,18 +171,8 @@ fn a_copy_made_while_the_server_runs_has_all_that_was_acknowledged() {
         let verified = log(&sightline, "verify", copy);
         assert!(verified.status.success(), "{}", said(&verified));
         let restored = Setup::new(copy.parent().expect("a folder")).clips().start();
-        let mut kept: Vec<String> = Vec::new();
-        let mut runs: Vec<&String> = before.requests.iter().map(|(run, _)| run).collect();
-        runs.dedup();
-        for run in runs {
-            let ids = restored
-                .events(run)
-                .into_iter()
-                .map(|event| event["payload"]["request_id"].clone());
-            kept.extend(ids.filter_map(|id| id.as_str().map(str::to_owned)));
-        }
-        for (run, request) in &before.requests {
-            assert!(kept.contains(request), "{request} of {run} is lost");
+        for (run, ids) in &before.requests {
+            verify(&restored, run, ids, &mut Default::default());
         }
         for still in &before.stills {
             assert_eq!(restored.get(still).status, 200, "{still}");
@@ -186,7 +180,8 @@ fn a_copy_made_while_the_server_runs_has_all_that_was_acknowledged() {
         assert_eq!(restored.get(&format!("/v1/runs/{}", restored.create_run())).status, 200);
     }
     let last = copies.last().expect("copies");
-    assert!(last.1.requests.len() > 50 && !last.1.stills.is_empty(), "the load was no load");
+    let requests: usize = last.1.requests.values().map(Vec::len).sum();
+    assert!(requests > 50 && !last.1.stills.is_empty(), "the load was no load");
     let again = Command::new(&sightline).arg("backup").arg(site.data()).arg(&last.0).output();
     assert!(!again.expect("it runs").status.success(), "nothing is copied over");
 }
