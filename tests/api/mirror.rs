@@ -209,10 +209,10 @@ fn a_slow_and_then_full_database_is_filled_in_the_end() {
 
 #[test]
 fn a_log_that_was_put_back_is_copied_once_what_it_lost_is_gone_from_the_database() {
+    let postgres = Postgres::start();
     for (scope, table) in [("descriptions", "sightline_events"), ("all", "sightline_log")] {
         let dir = tempfile::tempdir().expect("a directory");
         let [data, backup] = ["data", "backup"].map(|name| dir.path().join(name));
-        let postgres = Postgres::start();
         let start = || {
             let setup = Setup::new(dir.path()).var("SERVICE_DB_URL", &postgres.url());
             setup.var("SERVICE_DB_MIRROR", scope).start()
