@@ -48,9 +48,10 @@ fn every_failure_is_tried_again_in_its_time_with_the_same_id_and_the_order_is_ke
 }
 
 #[test]
-fn a_server_killed_before_its_cursor_moves_sends_again_under_the_same_id() {
+fn a_server_killed_before_its_cursor_moves_sends_again_under_the_same_id_and_counts_attempts_on() {
     let receiver = Receiver::start();
     let setup = setup(&receiver).var("SERVICE_WEBHOOK_TIMEOUT_MS", "60000");
+    let setup = setup.var("SERVICE_WEBHOOK_ATTEMPTS", "3");
     let mut server = setup.start();
     let run = server.create_run();
     // Targets have the event, and the server never learns of it.
@@ -68,6 +69,12 @@ fn a_server_killed_before_its_cursor_moves_sends_again_under_the_same_id() {
     receiver.wait("/good", 30);
     let asked = ["/x", "/hang"].map(|path| receiver.deliveries(path).len());
     assert_eq!(asked, [1, 6], "none of them has answered, and they delay no other");
+    let other = server.create_run();
+    receiver.on("/500", Behaviour::Answer(500, "x-any: thing"));
+    let failing = hook(&server, &other, &receiver.url("/500"));
+    events(&server, &other, 1);
+    // By the second attempt the first one is noted.
+    receiver.wait("/500", 2);
     server.kill();
     receiver.on("/x", OK);
     let server = setup.start();
@@ -77,6 +84,11 @@ fn a_server_killed_before_its_cursor_moves_sends_again_under_the_same_id() {
     assert_eq!(told, [&own[1..2], &own[1..]].concat());
     assert_eq!(found[0].header("webhook-id"), found[1].header("webhook-id"));
     assert_eq!(found[0].body, found[1].body);
+    let id = failing["webhook_id"].as_str().expect("an id");
+    let path = format!("/v1/runs/{other}/webhooks/{id}");
+    wait_for_letters(&server, &path, &[(seqs(&server, &other)[1], 3)]);
+    let count = receiver.deliveries("/500").len();
+    assert!((3..=4).contains(&count), "{count} attempts, of which one was cut off at most");
 }
 
 #[test]
@@ -127,25 +139,6 @@ fn wait_for_letters(server: &Server, path: &str, expected: &[(u64, u64)]) {
     wait_for(&expected, || {
         server.get(&format!("{path}/dead-letters")).assert_ok().json()["dead_letters"].clone()
     });
-}
-
-#[test]
-fn a_restart_does_not_begin_to_count_attempts_again() {
-    let receiver = Receiver::start();
-    let setup = setup(&receiver).var("SERVICE_WEBHOOK_ATTEMPTS", "3");
-    let mut server = setup.start();
-    let run = server.create_run();
-    receiver.on("/x", Behaviour::Answer(500, "x-any: thing"));
-    let made = hook(&server, &run, &receiver.url("/x"));
-    events(&server, &run, 1);
-    // By the second attempt the first one is noted.
-    receiver.wait("/x", 2);
-    server.kill();
-    let server = setup.start();
-    let path = format!("/v1/runs/{run}/webhooks/{}", made["webhook_id"].as_str().expect("an id"));
-    wait_for_letters(&server, &path, &[(seqs(&server, &run)[1], 3)]);
-    let count = receiver.deliveries("/x").len();
-    assert!((3..=4).contains(&count), "{count} attempts, of which one was cut off at most");
 }
 
 #[test]
