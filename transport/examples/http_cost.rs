@@ -39,6 +39,7 @@ const WINDOW: u32 = 8 << 20;
 /// Addresses on which the server listens and at which the client reaches it: directly, and over a lossy path.
 const NEAR: [&str; 2] = ["127.0.0.1", "127.0.0.1"];
 const LOSSY: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
+const MB_PER_MIB: f64 = 1.048_576;
 /// Clock ticks per second in the system's process times.
 const TICKS: f64 = 100.0;
 
@@ -228,52 +229,28 @@ async fn keep(server: &Server, bytes: usize) -> Result<String, Failure> {
     Ok(location.to_str()?.to_owned())
 }
 
-/// Returns requests per second.
-async fn small(client: &Client) -> Result<f64, Failure> {
+/// Asks for `path` with several requests at once, and again until `time` has passed; returns the number of
+/// answers.
+async fn at_once(client: &Client, path: &str, time: Duration) -> Result<f64, Failure> {
     let started = Instant::now();
     let asking = (0..AT_ONCE).map(|_| {
-        let mut client = client.clone();
+        let (mut client, path) = (client.clone(), path.to_owned());
         tokio::spawn(async move {
             let mut answers = 0;
-            while started.elapsed() < SMALL_FOR {
-                client.ask(to("GET", "/v1/runs"), Bytes::new()).await?;
+            loop {
+                client.ask(to("GET", &path), Bytes::new()).await?;
                 answers += 1;
+                if started.elapsed() >= time {
+                    return Ok::<usize, Failure>(answers);
+                }
             }
-            Ok::<usize, Failure>(answers)
         })
     });
     let mut answers = 0;
     for asking in asking.collect::<Vec<_>>() {
         answers += asking.await??;
     }
-    Ok(answers as f64 / started.elapsed().as_secs_f64())
-}
-
-/// Returns MB per second of an upload.
-async fn upload(client: &Client, form: &Bytes) -> Result<f64, Failure> {
-    let started = Instant::now();
-    send(client, form).await?;
-    Ok(UPLOAD as f64 / 1e6 / started.elapsed().as_secs_f64())
-}
-
-/// Returns MB per second of a download.
-async fn download(client: &Client, path: &str) -> Result<f64, Failure> {
-    let started = Instant::now();
-    let response = client.clone().ask(to("GET", path), Bytes::new()).await?;
-    Ok(*response.body() as f64 / 1e6 / started.elapsed().as_secs_f64())
-}
-
-/// Returns pictures per second, the first ones of a connection.
-async fn pictures(client: &Client, path: &str) -> Result<f64, Failure> {
-    let started = Instant::now();
-    let asking = (0..AT_ONCE).map(|_| {
-        let (mut client, request) = (client.clone(), to("GET", path));
-        tokio::spawn(async move { client.ask(request, Bytes::new()).await })
-    });
-    for asking in asking.collect::<Vec<_>>() {
-        asking.await??;
-    }
-    Ok(AT_ONCE as f64 / started.elapsed().as_secs_f64())
+    Ok(answers as f64)
 }
 
 fn median(figures: &mut [f64]) -> f64 {
@@ -286,7 +263,21 @@ enum Task {
     Upload(Bytes),
     /// Downloads the file at a path.
     Download(String),
+    /// Asks for a file at a path by the first requests of a connection.
     Pictures(String),
+}
+
+/// Performs a task once; returns the number of requests, MB or pictures.
+async fn perform(client: &Client, task: &Task) -> Result<f64, Failure> {
+    match task {
+        Task::Small => at_once(client, "/v1/runs", SMALL_FOR).await,
+        Task::Upload(form) => send(client, form).await.map(|_| UPLOAD as f64 / 1e6),
+        Task::Download(path) => {
+            let response = client.clone().ask(to("GET", path), Bytes::new()).await?;
+            Ok(*response.body() as f64 / 1e6)
+        }
+        Task::Pictures(path) => at_once(client, path, Duration::ZERO).await,
+    }
 }
 
 /// Prints both results, their ratio and the server's CPU time.
@@ -296,39 +287,26 @@ async fn compare(server: &Server, task: Task, pairs: usize) -> Result<(), Failur
     for pair in 0..pairs {
         for version in [pair % 2, 1 - pair % 2] {
             let client = if version == 0 { server.http2().await? } else { server.http3().await? };
-            let before = server.cpu()?;
-            let figure = match &task {
-                Task::Small => small(&client).await?,
-                Task::Upload(form) => upload(&client, form).await?,
-                Task::Download(path) => download(&client, path).await?,
-                Task::Pictures(path) => pictures(&client, path).await?,
-            };
-            figures[version].push(figure);
-            cpu[version].push(server.cpu()? - before);
+            let (before, started) = (server.cpu()?, Instant::now());
+            let amount = perform(&client, &task).await?;
+            figures[version].push(amount / started.elapsed().as_secs_f64());
+            cpu[version].push((server.cpu()? - before) / amount);
         }
         let [Some(two), Some(three)] = [figures[0].last(), figures[1].last()] else { continue };
         ratios.push(three / two);
     }
-    let (name, unit, of_cpu) = match task {
-        Task::Small => ("small JSON, 32 at once", "requests/s", ("us a request", 1e6)),
-        Task::Upload(_) => ("upload of 200 MB", "MB/s", ("ms a MiB", 1e3)),
-        Task::Download(_) => ("download of 100 MB", "MB/s", ("ms a MiB", 1e3)),
-        Task::Pictures(_) => ("32 pictures at once", "pictures/s", ("ms a picture", 1e3)),
+    let (name, unit, of_cpu, scale) = match task {
+        Task::Small => ("small JSON, 32 at once", "requests/s", "us a request", 1e6),
+        Task::Upload(_) => ("upload of 200 MB", "MB/s", "ms a MiB", 1e3 * MB_PER_MIB),
+        Task::Download(_) => ("download of 100 MB", "MB/s", "ms a MiB", 1e3 * MB_PER_MIB),
+        Task::Pictures(_) => ("32 pictures at once", "pictures/s", "ms a picture", 1e3),
     };
-    let cpu = [0, 1].map(|version| {
-        let amount = match task {
-            Task::Small => median(&mut figures[version].clone()) * SMALL_FOR.as_secs_f64(),
-            Task::Upload(_) => UPLOAD as f64 / f64::from(1 << 20),
-            Task::Download(_) => DOWNLOAD as f64 / f64::from(1 << 20),
-            Task::Pictures(_) => AT_ONCE as f64,
-        };
-        median(&mut cpu[version]) / amount * of_cpu.1
-    });
     let [two, three] = figures.each_mut().map(|figures| median(figures));
+    let [cpu_two, cpu_three] = cpu.each_mut().map(|cpu| median(cpu) * scale);
     let ratio = median(&mut ratios);
     println!(
-        "| {name} | {two:.1} {unit} | {three:.1} {unit} | {ratio:.2} | {:.2} | {:.2} {} |",
-        cpu[0], cpu[1], of_cpu.0
+        "| {name} | {two:.1} {unit} | {three:.1} {unit} | {ratio:.2} | {cpu_two:.2} | \
+         {cpu_three:.2} {of_cpu} |"
     );
     Ok(())
 }
