@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(4);
 /// Tolerance over a limit on a busy machine.
 const SLACK: Duration = Duration::from_secs(6);
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Fault(Fault),
     /// The server has ended.
@@ -95,29 +95,20 @@ fn answers(world: &World, folder: &dyn Remote, stored: &BlobHash) -> Answers {
     })
 }
 
-fn play(way: Way, world: &mut World) {
+/// Results in a new world, where a file was stored before if `has_claim`.
+fn played(way: Way, has_claim: bool) -> Answers {
+    let mut world = World::new();
+    let secret = if way == Way::WrongSecret { "another" } else { SECRET_KEY };
+    let folder = world.client_with("srv-1", secret).folder("stills");
+    let stored = world.file(1, 10_000);
+    if has_claim {
+        upload(&*folder, &stored).expect("stored");
+    }
     match way {
         Way::Fault(fault) => world.server.set(fault),
         Way::Gone => world.server.stop(),
         Way::WrongSecret => {}
     }
-}
-
-fn at_start(way: Way) -> Answers {
-    let mut world = World::new();
-    let secret = if way == Way::WrongSecret { "another" } else { SECRET_KEY };
-    let folder = world.client_with("srv-1", secret).folder("stills");
-    let (stored, _) = world.file(1, 10_000);
-    play(way, &mut world);
-    answers(&world, &*folder, &stored)
-}
-
-fn later(way: Way) -> Answers {
-    let mut world = World::new();
-    let folder = world.client("srv-1").folder("stills");
-    let stored = world.file(1, 10_000);
-    upload(&*folder, &stored).expect("stored");
-    play(way, &mut world);
     answers(&world, &*folder, &stored.0)
 }
 
@@ -125,15 +116,11 @@ fn later(way: Way) -> Answers {
 fn each_operation_answers_each_fault_within_its_bound() {
     thread::scope(|scope| {
         for (way, first, then) in TABLE {
-            let row = move |at: usize| match way {
-                Way::Fault(fault) => format!("{fault:?} {at}"),
-                _ => format!("gone {at}"),
-            };
-            scope.spawn(move || assert_eq!(at_start(way), first, "{}", row(0)));
-            scope.spawn(move || assert_eq!(later(way), then, "{}", row(1)));
+            scope.spawn(move || assert_eq!(played(way, false), first, "{way:?} at the start"));
+            scope.spawn(move || assert_eq!(played(way, true), then, "{way:?} later"));
         }
         for (way, first) in AT_START {
-            scope.spawn(move || assert_eq!(at_start(way), first));
+            scope.spawn(move || assert_eq!(played(way, false), first, "{way:?} at the start"));
         }
     });
 }
