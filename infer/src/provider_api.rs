@@ -33,13 +33,6 @@ pub(crate) enum SchemaMode {
     PromptOnly,
 }
 
-impl SchemaMode {
-    /// Returns true if the prompt repeats the schema.
-    fn is_in_prompt(self) -> bool {
-        self != SchemaMode::Native
-    }
-}
-
 /// Request to repair an answer that does not match the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RepairPrompt {
@@ -79,7 +72,7 @@ impl<'a> ProviderRequest<'a> {
     /// Returns the prompt with the text that the schema mode adds.
     fn prompt(&self) -> String {
         let mut prompt = self.request.prompt.clone();
-        if let Some(schema) = self.schema().filter(|_| self.schema_mode.is_in_prompt()) {
+        if let Some(schema) = self.schema().filter(|_| self.schema_mode != SchemaMode::Native) {
             prompt.push_str(
                 "\n\nAnswer with one JSON value that matches this JSON Schema, and nothing else:\n",
             );

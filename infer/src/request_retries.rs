@@ -143,16 +143,12 @@ impl RequestRetries {
     }
 
     pub fn body(&self) -> Vec<u8> {
+        let schema_mode = self.api.schema_modes().get(self.schema_mode);
         self.api.body(&ProviderRequest {
             request: &self.request,
             model: &self.model,
             max_tokens: self.max_tokens.or(self.request.max_tokens),
-            schema_mode: self
-                .api
-                .schema_modes()
-                .get(self.schema_mode)
-                .copied()
-                .unwrap_or(SchemaMode::PromptOnly),
+            schema_mode: schema_mode.copied().unwrap_or(SchemaMode::PromptOnly),
             compact: self.compact,
             correction: self.correction.as_ref(),
         })
@@ -187,20 +183,19 @@ impl RequestRetries {
         received: Result<HttpResponse, NoResponse>,
         wait_max: Duration,
     ) -> EvaluatedResponse {
+        let none = TokenUsage::default();
         let response = match received {
             Ok(response) => response,
             Err(NoResponse { failure, is_stale }) if is_stale && !self.resent => {
                 self.resent = true;
-                return EvaluatedResponse::again(failure, TokenUsage::default());
+                return EvaluatedResponse::again(failure, none);
             }
-            Err(NoResponse { failure, .. }) => {
-                return EvaluatedResponse::failed(failure, TokenUsage::default());
-            }
+            Err(NoResponse { failure, .. }) => return EvaluatedResponse::failed(failure, none),
         };
         match response.status {
             200..=299 => match self.api.reply(&response.body) {
                 Ok(reply) => self.evaluate_reply(reply),
-                Err(failure) => EvaluatedResponse::failed(failure, TokenUsage::default()),
+                Err(failure) => EvaluatedResponse::failed(failure, none),
             },
             429 => {
                 let said = response.retry_after.or_else(|| retry_info::retry_after(&response.body));
@@ -213,10 +208,10 @@ impl RequestRetries {
                     && self.schema_mode + 1 < self.api.schema_modes().len()
                     && refuses_schema_mode(status, &response.body);
                 if !others {
-                    return EvaluatedResponse::failed(failure, TokenUsage::default());
+                    return EvaluatedResponse::failed(failure, none);
                 }
                 self.schema_mode += 1;
-                EvaluatedResponse::again(failure, TokenUsage::default())
+                EvaluatedResponse::again(failure, none)
             }
         }
     }
@@ -327,11 +322,8 @@ impl EvaluatedResponse {
     }
 
     fn failed(failure: FailureKind, tokens: TokenUsage) -> EvaluatedResponse {
-        EvaluatedResponse {
-            next: NextStep::Failed(failure.clone()),
-            failure: Some(failure),
-            tokens,
-        }
+        let next = NextStep::Failed(failure.clone());
+        EvaluatedResponse { next, failure: Some(failure), tokens }
     }
 
     fn again(failure: FailureKind, tokens: TokenUsage) -> EvaluatedResponse {

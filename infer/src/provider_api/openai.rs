@@ -132,11 +132,8 @@ pub(super) fn reply(body: &[u8]) -> Result<ProviderReply, FailureKind> {
     }
     let finish = finish(reason);
     if says("refusal") || finish == FinishReason::ContentFilter {
-        return Ok(ProviderReply {
-            text: String::new(),
-            finish: FinishReason::ContentFilter,
-            tokens,
-        });
+        let (text, finish) = (String::new(), FinishReason::ContentFilter);
+        return Ok(ProviderReply { text, finish, tokens });
     }
     let reasoned = says("reasoning_content") || says("reasoning");
     let text = match message.get("content") {

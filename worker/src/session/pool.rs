@@ -118,14 +118,7 @@ impl SessionPool {
                 let slot = self.sessions.remove(&session);
                 self.hand_over(session, slot, PoolTask::Close)
             }
-            WorkerRequest::Confine(_)
-            | WorkerRequest::Job { .. }
-            | WorkerRequest::Resource { .. }
-            | WorkerRequest::Program
-            | WorkerRequest::Shrink { .. }
-            | WorkerRequest::Excerpt { .. }
-            | WorkerRequest::Probe
-            | WorkerRequest::Look => Ok(()),
+            _ => Ok(()),
         }
     }
 

@@ -43,6 +43,7 @@ struct DigestChallenge {
 }
 
 /// Holds the credentials and the server's challenge, and makes the authorization headers.
+#[derive(Default)]
 pub(super) struct Authenticator {
     credentials: Option<RtspCredentials>,
     challenge: Option<Challenge>,
@@ -53,7 +54,7 @@ pub(super) struct Authenticator {
 
 impl Authenticator {
     pub(super) fn new(credentials: Option<RtspCredentials>, nonce: &str) -> Authenticator {
-        Authenticator { credentials, challenge: None, nonce: nonce.to_owned(), uses: 0 }
+        Authenticator { credentials, nonce: nonce.to_owned(), ..Authenticator::default() }
     }
 
     /// Takes the challenge of a 401 response; fails if it cannot be answered, or the last answer was wrong.

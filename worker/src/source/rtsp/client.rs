@@ -47,6 +47,7 @@ struct Asked {
     tries: u32,
 }
 
+#[derive(Default)]
 pub(super) struct RtspClient {
     /// URL that was asked for, then those to set up and to play.
     url: String,
@@ -75,17 +76,8 @@ impl RtspClient {
             whole: url.clone(),
             url,
             authenticator: Authenticator::new(credentials, once),
-            incoming: Vec::new(),
-            taken: 0,
-            outgoing: Vec::new(),
-            number: 0,
-            asked: None,
-            can_get_parameter: false,
-            description: String::new(),
-            has_end: false,
-            session: None,
             timeout: Duration::from_secs(SESSION_TIMEOUT_S),
-            channel: 0,
+            ..RtspClient::default()
         };
         client.ask(Step::Options, 1);
         client
