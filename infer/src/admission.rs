@@ -18,8 +18,8 @@ use tokio::sync::oneshot;
 use crate::{
     InferenceRequest,
     scheduler::{
-        AdmissionError, AdmissionId, AdmissionLimits, AdmissionOutcome, AdmissionRequest,
-        DailyUsage, Scheduler, SchedulerLoad,
+        AdmissionError, AdmissionId, AdmissionLimits, AdmissionRequest, DailyUsage, Scheduler,
+        SchedulerLoad,
     },
 };
 
@@ -164,7 +164,7 @@ impl Shared {
     fn dispatch(&self) {
         let (now, day) = (Instant::now(), (self.today)());
         let mut state = self.state();
-        while let Some(AdmissionOutcome { id, outcome }) = state.scheduler.poll(now, day) {
+        while let Some((id, outcome)) = state.scheduler.poll(now, day) {
             if let Some(sender) = state.senders.remove(&id) {
                 // If the requester has just stopped waiting, its `QueueEntry` releases the permit.
                 sender.send(outcome).ok();

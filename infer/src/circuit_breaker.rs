@@ -23,7 +23,7 @@ const OPEN_MAX: Duration = Duration::from_secs(30);
 /// Admission of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BreakerTicket {
-    principal: Arc<str>,
+    pub principal: Arc<str>,
     /// Number of the half-open probe, if the request is one.
     probe: Option<u32>,
 }

@@ -171,14 +171,8 @@ impl AdmissionError {
     }
 }
 
-/// Outcome of a queued request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdmissionOutcome {
-    /// The request.
-    pub id: AdmissionId,
-    /// Admitted, or refused with a reason.
-    pub outcome: Result<(), AdmissionError>,
-}
+/// Outcome of a queued request: admitted, or refused with a reason.
+pub type AdmissionOutcome = (AdmissionId, Result<(), AdmissionError>);
 
 /// Counts of waiting requests and of those in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -283,7 +277,7 @@ impl Scheduler {
         self.load.image_bytes += request.image_bytes;
         self.load.tokens += request.tokens;
         self.in_flight.insert(id, InFlightRequest { request, reserved, is_asking });
-        Some(AdmissionOutcome { id, outcome: Ok(()) })
+        Some((id, Ok(())))
     }
 
     /// Removes a waiting request; `false` if it does not wait.
@@ -373,7 +367,7 @@ impl Scheduler {
 
     fn refuse(&mut self, id: AdmissionId, why: AdmissionError) -> Option<AdmissionOutcome> {
         self.leave(id)?;
-        Some(AdmissionOutcome { id, outcome: Err(why) })
+        Some((id, Err(why)))
     }
 
     /// Refuses one request that has waited too long or whose principal has spent the daily budget.

@@ -210,11 +210,8 @@ fn beside(
 impl BackendSelectError {
     /// Returns the error kind reported to the caller.
     pub fn kind(&self) -> ErrorKind {
-        match self {
-            BackendSelectError::Gate { source, .. } | BackendSelectError::Decode(source) => {
-                source.kind()
-            }
-        }
+        let (BackendSelectError::Gate { source, .. } | BackendSelectError::Decode(source)) = self;
+        source.kind()
     }
 }
 
@@ -267,13 +264,10 @@ fn usable(program: &WorkerProgram, ffmpeg: Option<&PathBuf>) -> Result<PathBuf, 
 
 /// Returns the codecs whose 8-bit clips `backend` decoded correctly, without another decoder.
 fn decoded_by(backend: DecodeBackend, tried: &[CodecProbeResult]) -> Result<Vec<Codec>, JobFault> {
-    let is_right = |tried: &&CodecProbeResult| tried.reason.is_none() && is_of(backend, tried);
-    let codecs: Vec<Codec> = tried
-        .iter()
-        .filter(is_right)
-        .filter(|tried| tried.bits == 8)
-        .map(|tried| tried.codec)
-        .collect();
+    let is_right = |tried: &&CodecProbeResult| {
+        tried.bits == 8 && tried.reason.is_none() && is_of(backend, tried)
+    };
+    let codecs: Vec<Codec> = tried.iter().filter(is_right).map(|tried| tried.codec).collect();
     if !codecs.is_empty() {
         return Ok(codecs);
     }

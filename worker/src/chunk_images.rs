@@ -217,13 +217,8 @@ impl ModelImage {
             FrameView::Still => pictures.still.clone()?,
         };
         let Signal { frame_index, pts_ms, .. } = record.signal;
-        Some(ModelImage {
-            frame_index,
-            pts_ms,
-            reason: None,
-            picture,
-            novelty: pictures.novelty.take(),
-        })
+        let (reason, novelty) = (None, pictures.novelty.take());
+        Some(ModelImage { frame_index, pts_ms, reason, picture, novelty })
     }
 }
 

@@ -34,7 +34,6 @@ pub(super) fn signal(failure: Option<&FailureKind>) -> RequestSignal {
 /// Admission by the breaker; recorded once, on drop.
 pub(super) struct BreakerPermit<'a> {
     backend: &'a Backend,
-    principal: Arc<str>,
     ticket: BreakerTicket,
     signal: RequestSignal,
 }
@@ -52,12 +51,7 @@ impl<'a> BreakerPermit<'a> {
                     BreakerOpen::HalfOpen(_) => None,
                 },
             })?;
-        Ok(BreakerPermit {
-            backend,
-            principal: Arc::clone(principal),
-            ticket,
-            signal: RequestSignal::Nothing,
-        })
+        Ok(BreakerPermit { backend, ticket, signal: RequestSignal::Nothing })
     }
 
     /// Records the outcome of a request that had the time limit `time`.
@@ -86,6 +80,6 @@ impl Drop for BreakerPermit<'_> {
             // Wakes the waiters, which check the breaker again.
             self.backend.probes_ended.send_modify(|trials| *trials = trials.wrapping_add(1));
         }
-        self.backend.log_transition(transition, &self.principal);
+        self.backend.log_transition(transition, &self.ticket.principal);
     }
 }

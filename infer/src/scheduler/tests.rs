@@ -65,7 +65,7 @@ impl Desk {
     /// Returns all outcomes that are ready, as `name` or `name: reason`.
     fn poll(&mut self) -> Vec<String> {
         let mut said = Vec::new();
-        while let Some(AdmissionOutcome { id, outcome }) = self.scheduler.poll(self.now, self.day) {
+        while let Some((id, outcome)) = self.scheduler.poll(self.now, self.day) {
             let name = &self.names[&id];
             said.push(match outcome {
                 Ok(()) => name.clone(),

@@ -133,14 +133,8 @@ impl<V> ChunkBuilder<V> {
     pub fn new(options: ChunkImageOptions) -> ChunkBuilder<V> {
         let options = options.within_bounds();
         let (grid, shown) = (ChunkGrid::new(&options), ImageSelection::new(&options));
-        ChunkBuilder {
-            options,
-            grid,
-            shown,
-            place: ChunkPosition::default(),
-            open: None,
-            next_index: 0,
-        }
+        let place = ChunkPosition::default();
+        ChunkBuilder { options, grid, shown, place, open: None, next_index: 0 }
     }
 
     /// Returns the options of the chunks.

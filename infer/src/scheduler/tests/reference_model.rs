@@ -211,7 +211,7 @@ impl Model {
     }
 
     fn poll(&mut self) {
-        while let Some(AdmissionOutcome { id, outcome }) = self.scheduler.poll(self.now, self.day) {
+        while let Some((id, outcome)) = self.scheduler.poll(self.now, self.day) {
             let before = self.waiting.len();
             let (request, ready, until) =
                 self.waiting.remove(&id).expect("one verdict, of who waits");
