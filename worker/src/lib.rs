@@ -69,7 +69,7 @@ pub use program::WorkerProgram;
 pub use protocol::{Capabilities, EscapeAttempt};
 pub use record::{EmbeddingInput, EncodedImage, FrameImages, FrameRecord, FrameView, NoveltyInput};
 pub use sandbox::{SandboxPolicy, SandboxReport};
-pub use session::{ClipSpec, NoveltySpec, SessionResume, SessionSpec, WorkerSessionEvent};
+pub use session::{ClipSpec, NoveltySpec, SessionSpec, WorkerSessionEvent};
 pub use source::{PLAYLIST_BYTES_MAX, PLAYLISTS_MAX, SEGMENTS_MAX};
 pub use supervisor::{CancelToken, JOB_THREADS_MAX, JobSpec, Supervisor, WorkerLimits};
 pub use wire::WireError;

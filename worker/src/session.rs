@@ -24,7 +24,7 @@ use crate::{
 };
 
 pub(crate) use pool::{SESSIONS_MAX, SessionPool, THREADS_MAX as SESSION_THREADS_MAX};
-pub use spec::{ClipSpec, NoveltySpec, SessionResume, SessionSpec};
+pub use spec::{ClipSpec, NoveltySpec, SessionSpec};
 
 /// Pixels of DCI 4K, in either orientation.
 const AREA_PX: u64 = 4096 * 2304;
@@ -113,8 +113,8 @@ impl Album for Undecided<'_> {
 impl Session {
     fn open(spec: SessionSpec, decoders: &DecoderChain) -> Result<Session, JobFault> {
         let window = SignalWindow::new(AHEAD).with_zones(ZoneMask::new(&spec.zones));
-        let gate = match &spec.resume {
-            Some(resume) => Gate::after(spec.gate, 0, resume.last, resume.gate),
+        let gate = match spec.resume {
+            Some((last, state)) => Gate::after(spec.gate, 0, last, state),
             None => Gate::new(spec.gate),
         };
         Ok(Session {

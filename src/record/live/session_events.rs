@@ -15,13 +15,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use gate::Decision;
+use gate::{Decision, GateState};
 use media::{Dimensions, ErrorKind, Signal, Timestamp, WallTime};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use worker::{
     ClipSampler, ClipSpec, EncodedImage, FrameChunk, FrameImages as Made, FrameRecord, FrameView,
-    SessionResume, WireError, WorkerError, WorkerSessionEvent,
+    WireError, WorkerError, WorkerSessionEvent,
 };
 
 use pictures::LeftOut;
@@ -156,12 +156,11 @@ impl SessionOutputSender {
 
     /// Returns a sender for the next worker slot, and the state that the session resumes from
     /// there; later output of earlier slots is dropped.
-    pub fn renewed(&self) -> (SessionOutputSender, Option<SessionResume>) {
+    pub fn renewed(&self) -> (SessionOutputSender, Option<(Signal, GateState)>) {
         let recorder = self.shared.recorder();
         let mut state = self.shared.state.lock();
         (state.place, state.clipper) = (state.place + 1, None);
-        let last = recorder.and_then(|recorder| recorder.last());
-        let resume = last.map(|(last, gate)| SessionResume { last, gate });
+        let resume = recorder.and_then(|recorder| recorder.last());
         (SessionOutputSender { place: state.place, ..self.clone() }, resume)
     }
 

@@ -20,7 +20,7 @@ use super::*;
 use crate::{
     ChunkBoundary, ChunkImageOptions, ClipSpec, Crop, EmbeddingInput, FrameImages, FrameRecord,
     FrameView, GateBackend, GateBackendError, GateBackendReport, NoveltyInput, NoveltySpec, Resume,
-    SessionResume, StageTimings,
+    StageTimings,
     gate_device::GateDevice,
     record::RECORDS_MAX,
     sandbox::RequestedDevice,
@@ -136,7 +136,7 @@ fn spec(number: u32) -> SessionSpec {
         view_edge: Some(number),
         clip: Some(clip),
         novelty: Some(NoveltySpec { side: number }),
-        resume: Some(SessionResume { last: signal(1), gate: GateState::default() }),
+        resume: Some((signal(1), GateState::default())),
         ..SessionSpec::new(Codec::Av1, GateConfig::default())
     }
 }

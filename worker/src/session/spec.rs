@@ -27,20 +27,12 @@ pub struct SessionSpec {
     pub clip: Option<ClipSpec>,
     /// Adds the input of the novelty rule to the selected frames.
     pub novelty: Option<NoveltySpec>,
-    /// State to continue from: frame numbers continue, and the gate decides as if uninterrupted.
-    pub resume: Option<SessionResume>,
+    /// Last signal of an earlier session, and the gate's state after it: frame numbers continue, and the gate
+    /// decides as if uninterrupted.
+    pub resume: Option<(Signal, GateState)>,
 }
 
 media::serde_checked!(SessionSpec, |spec| spec.clone().within_bounds() == spec);
-
-/// State from which a session continues an earlier one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct SessionResume {
-    /// Last signal reported.
-    pub last: Signal,
-    /// State of the gate after that signal.
-    pub gate: GateState,
-}
 
 /// Options of clips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -83,7 +75,7 @@ impl SessionSpec {
     }
 
     pub(crate) fn first_frame(&self) -> u64 {
-        self.resume.map_or(0, |resume| resume.last.frame_index.saturating_add(1))
+        self.resume.map_or(0, |(last, _)| last.frame_index.saturating_add(1))
     }
 
     /// Returns the options with each number clamped to its bounds.

@@ -72,7 +72,7 @@ fn another_place_goes_on_counting_and_the_old_one_is_not_heard() {
     let (first, mut queue) = recorded(&Arc::new(Metrics::new()));
     say(&first, 0, 0);
     let (second, resume) = first.renewed();
-    assert_eq!(resume.map(|resume| resume.last.frame_index), Some(0));
+    assert_eq!(resume.map(|(last, _)| last.frame_index), Some(0));
     first.take(WorkerSessionEvent::Closed { frames: 1, decoder: String::new() }).expect("heard");
     first.worker_ended(&WorkerError::Ended);
     say(&first, 1, 1);
