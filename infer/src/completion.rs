@@ -1,6 +1,6 @@
 //! Completion returned by a model.
 
-use std::{iter::Sum, ops::Add, sync::Arc, time::Duration};
+use std::{ops::Add, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
@@ -65,12 +65,6 @@ impl Add for RequestCost {
             latency: self.latency + other.latency,
             attempts: self.attempts.saturating_add(other.attempts),
         }
-    }
-}
-
-impl Sum for RequestCost {
-    fn sum<I: Iterator<Item = RequestCost>>(costs: I) -> RequestCost {
-        costs.fold(RequestCost::default(), Add::add)
     }
 }
 

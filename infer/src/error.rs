@@ -208,7 +208,7 @@ impl InferError {
 
     /// Returns the cost of all requests, despite the failure.
     pub fn cost(&self) -> RequestCost {
-        self.failed().iter().map(|one| one.cost).sum()
+        self.failed().iter().fold(RequestCost::default(), |sum, one| sum + one.cost)
     }
 
     /// Returns the failures of the backends in the order of the attempts.

@@ -11,7 +11,7 @@ use std::fmt;
 
 use jsonschema::{PatternOptions, ValidationError, Validator, error::ValidationErrorKind};
 use media::ErrorKind;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Longest schema, in bytes of compact JSON.
 pub const SCHEMA_BYTES_MAX: usize = 64 * 1024;
@@ -218,31 +218,27 @@ fn told(error: &ValidationError<'_>) -> String {
 
 /// Returns true if a value is nested in more than `levels` arrays and objects.
 fn deeper_than(value: &Value, levels: usize) -> bool {
-    match value {
-        Value::Array(_) | Value::Object(_) if levels == 0 => true,
-        Value::Array(items) => items.iter().any(|item| deeper_than(item, levels - 1)),
-        Value::Object(fields) => fields.values().any(|field| deeper_than(field, levels - 1)),
-        _ => false,
-    }
+    let is_nested = value.is_array() || value.is_object();
+    is_nested && (levels == 0 || inner(value).any(|inner| deeper_than(inner, levels - 1)))
 }
 
 /// Returns the bytes of all text in `value`, property names included.
 fn text_bytes(value: &Value) -> usize {
-    match value {
+    let own: usize = match value {
         Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(text_bytes).sum(),
-        Value::Object(fields) => {
-            fields.iter().map(|(name, field)| name.len() + text_bytes(field)).sum()
-        }
+        Value::Object(fields) => fields.keys().map(String::len).sum(),
         _ => 0,
-    }
+    };
+    own + inner(value).map(text_bytes).sum::<usize>()
 }
 
 /// Returns the number of values in `value`, itself included.
 fn values(value: &Value) -> usize {
-    match value {
-        Value::Array(items) => 1 + items.iter().map(values).sum::<usize>(),
-        Value::Object(fields) => 1 + fields.values().map(values).sum::<usize>(),
-        _ => 1,
-    }
+    1 + inner(value).map(values).sum::<usize>()
+}
+
+/// Returns the values directly inside an array or object.
+fn inner(value: &Value) -> impl Iterator<Item = &Value> {
+    let (items, fields) = (value.as_array(), value.as_object());
+    items.into_iter().flatten().chain(fields.into_iter().flat_map(Map::values))
 }

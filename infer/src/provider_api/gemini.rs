@@ -44,20 +44,15 @@ struct Content<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(untagged)]
+#[serde(untagged, rename_all_fields = "camelCase")]
 enum GeminiPart<'a> {
-    Text {
-        text: String,
-    },
-    Image {
-        #[serde(rename = "inlineData")]
-        inline: Inline<'a>,
-    },
+    Text { text: String },
+    Image { inline_data: Inline<'a> },
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Inline<'a> {
-    #[serde(rename = "mimeType")]
     mime_type: &'static str,
     data: Base64<'a>,
 }
@@ -70,7 +65,7 @@ pub(super) fn body(ask: &ProviderRequest<'_>) -> Vec<u8> {
             parts.push(GeminiPart::Text { text: image.caption.clone() });
         }
         let data = Base64 { prefix: "", image };
-        parts.push(GeminiPart::Image { inline: Inline { mime_type: "image/jpeg", data } });
+        parts.push(GeminiPart::Image { inline_data: Inline { mime_type: "image/jpeg", data } });
     }
     let mut contents = vec![Content { role: "user", parts }];
     if let Some(correction) = ask.correction {
