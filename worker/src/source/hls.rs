@@ -85,11 +85,9 @@ impl HlsReader {
             match parsed {
                 Playlist::Media(media) => {
                     let hls = HlsReader::new(line, trouble, place, (asked, base), media);
-                    return if hls.is_over() {
-                        Err(RemoteSourceError::Over.into())
-                    } else {
-                        Ok(hls)
-                    };
+                    // Maybe an earlier job read all of it.
+                    let is_over = hls.media.has_ended && hls.next >= hls.media.end();
+                    return if is_over { Err(RemoteSourceError::Over.into()) } else { Ok(hls) };
                 }
                 Playlist::Master(variant) => {
                     let url = address(Some(&base), &variant)?;
@@ -135,11 +133,6 @@ impl HlsReader {
     /// Returns true if the playlist was still growing when it was opened; it cannot be read twice.
     pub(super) fn is_live(&self) -> bool {
         self.is_live
-    }
-
-    /// Returns true if the playlist has ended and an earlier job read all of it.
-    fn is_over(&self) -> bool {
-        self.media.has_ended && self.next >= self.media.end()
     }
 
     /// A live source that fails is lost, but the media so far is a result.

@@ -173,10 +173,8 @@ impl Reader {
         if self.media.segments.len() >= SEGMENTS_MAX {
             return Err(PlaylistError::TooManySegments);
         }
-        let range = match self.range.take() {
-            Some((len, from)) => Some(self.placed(address, len, from)?),
-            None => None,
-        };
+        let range = self.range.take();
+        let range = range.map(|(len, from)| self.placed(address, len, from)).transpose()?;
         let piece = ByteRange { address: address.to_owned(), range, key: self.key.clone() };
         let is_gap = std::mem::take(&mut self.is_gap);
         self.media.segments.push(MediaSegment { piece, map: self.map.clone(), is_gap });
@@ -186,13 +184,9 @@ impl Reader {
     fn read_map(&self, value: &str) -> Result<Arc<ByteRange>, PlaylistError> {
         let malformed = || self.malformed("EXT-X-MAP");
         let address = attribute(value, "URI").ok_or_else(malformed)?.to_owned();
-        let range = match attribute(value, "BYTERANGE") {
-            Some(text) => {
-                let (len, from) = byte_range(text).ok_or_else(malformed)?;
-                Some((from.unwrap_or(0), len))
-            }
-            None => None,
-        };
+        let range = attribute(value, "BYTERANGE");
+        let range = range.map(|text| byte_range(text).ok_or_else(malformed)).transpose()?;
+        let range = range.map(|(len, from)| (from.unwrap_or(0), len));
         // A map has no segment number that could replace a missing vector.
         if self.key.as_ref().is_some_and(|key| key.vector.is_none()) {
             return Err(malformed());
@@ -224,11 +218,8 @@ impl Reader {
             }
         }
         let address = attribute(attributes, "URI").ok_or_else(malformed)?.to_owned();
-        let vector = match attribute(attributes, "IV") {
-            Some(text) => Some(vector(text).ok_or_else(malformed)?),
-            None => None,
-        };
-        Ok(Some(Arc::new(EncryptionKey { address, vector })))
+        let vector = attribute(attributes, "IV").map(|text| vector(text).ok_or_else(malformed));
+        Ok(Some(Arc::new(EncryptionKey { address, vector: vector.transpose()? })))
     }
 
     fn finish(self) -> Result<Playlist, PlaylistError> {

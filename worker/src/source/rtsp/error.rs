@@ -40,25 +40,16 @@ pub(super) enum RtspError {
 
 impl From<RtspError> for JobFault {
     fn from(error: RtspError) -> JobFault {
-        use RtspError::{
-            Challenge, Connection, CredentialsRequired, Ended, Malformed, Media, Redirected,
-            Silent, Status, TooLarge, Unauthorized, User,
-        };
         let message = error.to_string();
         match error {
-            Media(error) => error.into(),
-            CredentialsRequired
-            | User
-            | Unauthorized
-            | Challenge { .. }
-            | Status { .. }
-            | Redirected { .. } => JobFault::Source { is_refused: true, message },
-            Ended { .. } | Silent | Connection(_) => {
-                JobFault::Source { is_refused: false, message }
-            }
-            Malformed { .. } | TooLarge { .. } => {
+            RtspError::Media(error) => error.into(),
+            RtspError::Malformed { .. } | RtspError::TooLarge { .. } => {
                 JobFault::Other { kind: ErrorKind::InvalidInput, message }
             }
+            RtspError::Ended { .. } | RtspError::Silent | RtspError::Connection(_) => {
+                JobFault::Source { is_refused: false, message }
+            }
+            _ => JobFault::Source { is_refused: true, message },
         }
     }
 }
