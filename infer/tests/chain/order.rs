@@ -127,7 +127,7 @@ async fn the_model_and_the_kind_asked_for_decide_who_answers() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_asked_is_said() {
+async fn who_is_asked_and_who_cannot_be_is_said() {
     let (_servers, chain) = family().await;
     let empty = BackendChain::new(Vec::new(), tls(), known).expect("a chain");
     assert_eq!(empty.infer(&request(), &()).await, Err(InferError::NoBackend));
@@ -137,14 +137,9 @@ async fn who_cannot_be_asked_is_said() {
     let kind = ProviderKind::Mlx;
     let alone = InferenceRequest { primary: Some(kind), allow_fallback: false, ..request() };
     assert_eq!(chain.infer(&alone, &()).await, Err(InferError::NoProvider { kind }));
-}
-
-#[tokio::test]
-async fn candidates_are_listed_in_the_order_of_asking() {
-    let (_servers, chain) = family().await;
     let names =
         |model: &str| chain.candidates(model).map(|b| b.name.to_string()).collect::<Vec<_>>();
-    assert_eq!(names("qwen3-vl-8b"), ["vllm", "sglang"]);
+    assert_eq!(names("qwen3-vl-8b"), ["vllm", "sglang"], "in the order of asking");
     assert_eq!(names("own-model"), ["mac"]);
     assert_eq!(names("gemini-2.5-flash"), ["cloud"]);
     assert_eq!(names("another"), Vec::<String>::new());
