@@ -199,10 +199,10 @@ fn sessions_beside_each_other_do_not_disturb_each_other() {
 #[test]
 fn damage_is_said_and_passes() {
     let _alone = alone();
+    // GOPs of 25 pictures: behind the damage, number 50 is the next that is shown.
     let mut units = access_units(&annex_b("testsrc2"));
-    let sound = units.len() as u64;
-    units.insert(0, AccessUnit { data: vec![0xff; 100], ..units[1].clone() });
-    say(signals_alone(), &units, |said| assert_eq!(said.closed[&1], sound));
+    units[30].data = vec![0, 0, 0, 1, 0x65, 0xff, 0xff, 0xff];
+    say(signals_alone(), &units, |said| assert_eq!((said.damaged, said.closed[&1]), (1, 80)));
 }
 
 #[test]
