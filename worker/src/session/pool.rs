@@ -143,8 +143,12 @@ impl SessionPool {
         }
     }
 
+    /// Starts another thread if there are more sessions, and the device's queue if there is none.
     fn start_thread(&mut self) -> io::Result<()> {
-        self.start_device()?;
+        if self.device.is_none() && self.measuring.is_on_device() {
+            let device = DeviceQueue::start(self.measuring.clone(), self.work.clone())?;
+            self.device = Some(Arc::new(device));
+        }
         if self.threads >= self.sessions.len().min(self.threads_max) {
             return Ok(());
         }
@@ -155,14 +159,6 @@ impl SessionPool {
             .name(format!("sessions-{}", self.threads))
             .spawn(move || run_pool_thread(&line, &waiting, &device, &measuring))?;
         self.threads += 1;
-        Ok(())
-    }
-
-    fn start_device(&mut self) -> io::Result<()> {
-        if self.device.is_none() && self.measuring.is_on_device() {
-            let device = DeviceQueue::start(self.measuring.clone(), self.work.clone())?;
-            self.device = Some(Arc::new(device));
-        }
         Ok(())
     }
 
