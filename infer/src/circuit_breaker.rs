@@ -172,20 +172,20 @@ impl CircuitBreaker {
         if let Some(open) = self.state(principal, now) {
             return Err(open);
         }
-        let own = self.own.get_mut(principal).and_then(|own| own.period.as_mut());
-        let mut periods = [own, self.open.as_mut().map(|open| &mut open.period)];
-        let is_trial = periods.iter().any(Option::is_some);
-        if is_trial {
-            self.probes = self.probes.wrapping_add(1);
-        }
-        for period in periods.iter_mut().flatten() {
+        let (number, mut probe) = (self.probes.wrapping_add(1), None);
+        for period in self.periods(principal) {
             // The request's own timeout may be minutes, and the backend may recover long before.
-            period.probe = Some((self.probes, now + OPEN_MAX));
+            period.probe = Some((number, now + OPEN_MAX));
+            probe = Some(number);
         }
-        Ok(BreakerTicket {
-            principal: Arc::clone(principal),
-            probe: is_trial.then_some(self.probes),
-        })
+        self.probes = probe.unwrap_or(self.probes);
+        Ok(BreakerTicket { principal: Arc::clone(principal), probe })
+    }
+
+    /// Returns the open periods that concern a request of `principal`: its own, and that for all.
+    fn periods(&mut self, principal: &str) -> impl Iterator<Item = &mut OpenPeriod> {
+        let own = self.own.get_mut(principal).and_then(|own| own.period.as_mut());
+        own.into_iter().chain(self.open.as_mut().map(|open| &mut open.period))
     }
 
     /// Records the signal of an admitted request.
@@ -206,9 +206,7 @@ impl CircuitBreaker {
                 }
             }
             RequestSignal::Nothing => {
-                let own = self.own.get_mut(&ticket.principal).and_then(|own| own.period.as_mut());
-                let all = self.open.as_mut().map(|open| &mut open.period);
-                for period in [own, all].into_iter().flatten() {
+                for period in self.periods(&ticket.principal) {
                     period.probe.take_if(|(number, _)| ticket.probe == Some(*number));
                 }
                 BreakerTransition::None

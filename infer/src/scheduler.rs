@@ -395,7 +395,8 @@ impl Scheduler {
         };
         let request = &self.waiting.get(&id)?.request;
         // A request that does not fit blocks the rest: smaller ones must not take the room it needs.
-        (self.has_slot(request) && self.has_room(request)).then_some(id)
+        let has_slot = self.load.in_flight < self.limits.in_flight;
+        (has_slot && self.has_room(request)).then_some(id)
     }
 
     /// Returns the next request of a priority, by the order of principals, then of streams, then by deadline.
@@ -452,13 +453,6 @@ impl Scheduler {
     fn has_offline_slot(&self) -> bool {
         let reserved = self.limits.in_flight / SLOTS_PER_RESERVED;
         self.load.in_flight_offline < self.limits.in_flight - reserved
-    }
-
-    /// Returns true if a slot is free for the request, whatever its size.
-    fn has_slot(&self, request: &AdmissionRequest) -> bool {
-        self.load.in_flight < self.limits.in_flight
-            && self.principal_can(request)
-            && (request.priority == Priority::Live || self.has_offline_slot())
     }
 
     /// Returns true if the request's bytes and tokens fit beside those in flight.

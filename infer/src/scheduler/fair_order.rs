@@ -54,18 +54,15 @@ impl FairOrder {
         request: &AdmissionRequest,
         left: impl Iterator<Item = &'a AdmissionRequest>,
     ) {
-        let (mut principal_waits, mut stream_waits) = (false, false);
-        for other in left.filter(|other| {
+        let of_principal = |other: &&AdmissionRequest| {
             (other.priority, &other.principal) == (request.priority, &request.principal)
-        }) {
-            principal_waits = true;
-            stream_waits |= other.stream == request.stream;
-        }
+        };
+        let mut same = left.filter(of_principal).peekable();
         let (principal, stream) = keys(request);
-        if !principal_waits {
+        if same.peek().is_none() {
             self.principals.remove(&principal);
         }
-        if !stream_waits {
+        if !same.any(|other| other.stream == request.stream) {
             self.streams.remove(&stream);
         }
     }
