@@ -1,12 +1,6 @@
 //! Excerpts of files: pictures and times are those of the source, from the keyframe before the excerpt on.
 
-use std::{
-    cell::Cell,
-    io::{self, Write},
-    ops::Range,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{cell::Cell, fs::File, ops::Range, path::Path};
 
 use clips::in_turn;
 use decode::{DecodeError, ExcerptStart};
@@ -14,29 +8,13 @@ use media::Timestamp;
 
 use crate::{clips::made, support::*};
 
-/// Writer that keeps the bytes.
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Kept {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("whole").write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Writes the part `span` of `path` to `out`.
 fn cut(path: &Path, span: Range<i64>, out: &Path) -> Result<ExcerptStart, DecodeError> {
-    let (kept, mut begun) = (Kept::default(), None);
-    let taker = kept.clone();
+    let mut begun = None;
     opened(path).excerpt(span, |start| {
         begun = Some(start);
-        Box::new(taker)
+        Box::new(File::create(out).expect("made"))
     })?;
-    std::fs::write(out, &*kept.0.lock().expect("whole")).expect("written");
     Ok(begun.expect("told before the first byte"))
 }
 
