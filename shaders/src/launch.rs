@@ -40,13 +40,10 @@ pub(crate) fn run(
     verdict(&device.faults, ran)
 }
 
-/// Driver's message about a batch that did not finish.
-#[derive(Debug, PartialEq, Eq)]
-struct Stopped(String);
-
-/// Runs a batch and catches panics: wgpu panics when the driver reports a lost device during a wait.
-fn contained<T>(batch: impl FnOnce() -> Result<T, Stopped>) -> Result<T, Stopped> {
-    catch_unwind(AssertUnwindSafe(batch)).unwrap_or_else(|panic| Err(Stopped(said(panic.as_ref()))))
+/// Runs a batch and catches panics: wgpu panics when the driver reports a lost device during a wait. An error is
+/// the driver's message about a batch that did not finish.
+fn contained<T>(batch: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(batch)).unwrap_or_else(|panic| Err(said(panic.as_ref())))
 }
 
 /// Allocates buffers for a batch of `bytes` of samples and catches panics.
@@ -62,7 +59,7 @@ pub(crate) fn make_buffers(
 }
 
 /// Converts the outcome to an error; loss and faults reported by the device precede their consequences.
-fn verdict<T>(faults: &DeviceErrors, ran: Result<T, Stopped>) -> Result<T, MeasureError> {
+fn verdict<T>(faults: &DeviceErrors, ran: Result<T, String>) -> Result<T, MeasureError> {
     if let Some(reason) = faults.loss() {
         return Err(MeasureError::DeviceLost(NAME, reason));
     }
@@ -70,7 +67,7 @@ fn verdict<T>(faults: &DeviceErrors, ran: Result<T, Stopped>) -> Result<T, Measu
         // All objects of the batch are dropped: a smaller or a later batch may find memory.
         (Some(DriverRefusal::Memory(reason)), _) => Err(MeasureError::NoRoom(NAME, reason)),
         (Some(DriverRefusal::Other(reason)), _) => Err(MeasureError::DeviceFault(NAME, reason)),
-        (None, Err(Stopped(reason))) => {
+        (None, Err(reason)) => {
             faults.note_loss(reason.clone());
             Err(MeasureError::DeviceLost(NAME, reason))
         }
@@ -79,12 +76,11 @@ fn verdict<T>(faults: &DeviceErrors, ran: Result<T, Stopped>) -> Result<T, Measu
 }
 
 /// Fills the upload buffer and returns the bytes of samples.
-fn write(buffers: &DispatchBuffers, frames: &[Frame]) -> Result<u64, Stopped> {
-    let mut view =
-        buffers.upload.get_mapped_range_mut(..).map_err(|error| Stopped(error.to_string()))?;
+fn write(buffers: &DispatchBuffers, frames: &[Frame]) -> Result<u64, String> {
+    let mut view = buffers.upload.get_mapped_range_mut(..).map_err(|error| error.to_string())?;
     let mut bytes = 0;
     for (frame, head) in frames.iter().zip((0..).step_by(SURFACE_BYTES)) {
-        let planes = HostPlanes::new(frame).map_err(|error| Stopped(error.to_string()))?;
+        let planes = HostPlanes::new(frame).map_err(|error| error.to_string())?;
         let surfaces = planes.pack(bytes, |at, row| {
             let at = (HEAD_BYTES + at) as usize;
             view.slice(at..at + row.len()).copy_from_slice(row);
@@ -123,7 +119,7 @@ fn submit(
 }
 
 /// Waits until the sums can be read and the next batch can be written.
-fn wait(device: &WgpuDevice, buffers: &DispatchBuffers, pictures: usize) -> Result<(), Stopped> {
+fn wait(device: &WgpuDevice, buffers: &DispatchBuffers, pictures: usize) -> Result<(), String> {
     let mapped = Arc::new(AtomicU32::new(0));
     let note = || {
         let mapped = mapped.clone();
@@ -134,10 +130,10 @@ fn wait(device: &WgpuDevice, buffers: &DispatchBuffers, pictures: usize) -> Resu
     buffers.readback.map_async(MapMode::Read, ..pictures as u64 * SUM_BYTES, note());
     buffers.upload.map_async(MapMode::Write, .., note());
     let poll = wgpu::PollType::Wait { submission_index: None, timeout: Some(device.wait_max()) };
-    device.device.poll(poll).map_err(|error| Stopped(error.to_string()))?;
+    device.device.poll(poll).map_err(|error| error.to_string())?;
     match mapped.load(Ordering::Acquire) {
         2 => Ok(()),
-        _ => Err(Stopped("buffers could not be mapped".to_owned())),
+        _ => Err("buffers could not be mapped".to_owned()),
     }
 }
 
@@ -145,10 +141,9 @@ fn read(
     buffers: &DispatchBuffers,
     frames: &[Frame],
     out: &mut Vec<FrameMeasurements>,
-) -> Result<(), Stopped> {
+) -> Result<(), String> {
     let bytes = ..frames.len() as u64 * SUM_BYTES;
-    let view =
-        buffers.readback.get_mapped_range(bytes).map_err(|error| Stopped(error.to_string()))?;
+    let view = buffers.readback.get_mapped_range(bytes).map_err(|error| error.to_string())?;
     let sums = view.chunks_exact(SUM_BYTES as usize);
     out.extend(frames.iter().zip(sums).map(|(frame, sums)| unpack(frame, sums)));
     drop(view);
@@ -168,14 +163,14 @@ mod tests {
     fn a_panic_of_the_driver_is_a_lost_device_for_good() {
         let faults = DeviceErrors::default();
         let stopped = contained::<()>(|| panic!("Error in Device::poll:\n  {}", "device lost"));
-        assert_eq!(stopped, Err(Stopped("Error in Device::poll: device lost".to_owned())));
+        assert_eq!(stopped, Err("Error in Device::poll: device lost".to_owned()));
         assert_eq!(verdict(&faults, stopped), lost("Error in Device::poll: device lost"));
         assert_eq!(verdict(&faults, Ok(())), lost("Error in Device::poll: device lost"));
     }
 
     #[test]
     fn the_driver_s_own_word_comes_first() {
-        let late = || Err::<(), _>(Stopped("buffers could not be mapped".to_owned()));
+        let late = || Err::<(), _>("buffers could not be mapped".to_owned());
         let faults = DeviceErrors::default();
         let (source, description) = ("refused".into(), "refused".to_owned());
         let memory = wgpu::Error::OutOfMemory { source: "no room".into() };
