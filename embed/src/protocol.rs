@@ -29,48 +29,26 @@ pub enum SidecarReply {
     Refused(SidecarStatus),
 }
 
-/// Reason for a refusal, as the status byte of a reply.
+/// Reason for a refusal: the status byte of a reply, which is not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SidecarStatus {
-    /// 1: the picture is not a JPEG that the sidecar can read.
-    Picture,
-    /// 2: too many pictures wait at the sidecar.
-    Busy,
-    /// 3: the sidecar's model failed.
-    Model,
-    /// A status that this protocol does not define.
-    Other(u8),
-}
+pub struct SidecarStatus(u8);
 
 impl SidecarStatus {
-    fn status(self) -> u8 {
-        match self {
-            SidecarStatus::Picture => 1,
-            SidecarStatus::Busy => 2,
-            SidecarStatus::Model => 3,
-            SidecarStatus::Other(status) => status,
-        }
-    }
-
-    /// Parses a status byte; `None` for 0, which is no refusal.
-    fn of(status: u8) -> Option<SidecarStatus> {
-        Some(match status {
-            0 => return None,
-            1 => SidecarStatus::Picture,
-            2 => SidecarStatus::Busy,
-            3 => SidecarStatus::Model,
-            other => SidecarStatus::Other(other),
-        })
-    }
+    /// The picture is not a JPEG that the sidecar can read.
+    pub const PICTURE: SidecarStatus = SidecarStatus(1);
+    /// Too many pictures wait at the sidecar.
+    pub const BUSY: SidecarStatus = SidecarStatus(2);
+    /// The sidecar's model failed.
+    pub const MODEL: SidecarStatus = SidecarStatus(3);
 }
 
 impl std::fmt::Display for SidecarStatus {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SidecarStatus::Picture => f.write_str("it cannot read the picture"),
-            SidecarStatus::Busy => f.write_str("too many pictures wait there"),
-            SidecarStatus::Model => f.write_str("its model failed"),
-            SidecarStatus::Other(status) => write!(f, "status {status}"),
+        match self.0 {
+            1 => f.write_str("it cannot read the picture"),
+            2 => f.write_str("too many pictures wait there"),
+            3 => f.write_str("its model failed"),
+            status => write!(f, "status {status}"),
         }
     }
 }
@@ -91,7 +69,7 @@ pub fn request_header(jpeg_bytes: usize) -> Option<[u8; HEADER]> {
 pub fn encode_reply(answer: &SidecarReply) -> Vec<u8> {
     let (status, values) = match answer {
         SidecarReply::Embedding(embedding) => (0, embedding.values()),
-        SidecarReply::Refused(refusal) => (refusal.status(), &[][..]),
+        SidecarReply::Refused(refusal) => (refusal.0, &[][..]),
     };
     let mut bytes = Vec::with_capacity(HEADER + values.len() * 4);
     bytes.extend_from_slice(b"SLER");
@@ -130,7 +108,7 @@ impl MessageDecoder {
     /// Returns the next reply if all of it has arrived. Call until `None` before pushing more.
     pub fn poll_reply(&mut self) -> Result<Option<SidecarReply>, String> {
         let Some(header) = self.header(b"SLER")? else { return Ok(None) };
-        let refusal = SidecarStatus::of(header[5]);
+        let refusal = Some(header[5]).filter(|status| *status != 0).map(SidecarStatus);
         let dimensions = u16::from_be_bytes([header[6], header[7]]);
         let some = usize::from(dimensions) <= DIMENSIONS_MAX && dimensions > 0;
         let none = refusal.is_some() && dimensions == 0;

@@ -143,7 +143,7 @@ async fn write(mut writing: OwnedWriteHalf, mut queue: mpsc::Receiver<Under>) ->
             Ok(Ok(answer)) => answer,
             Ok(Err(ended)) => return ended,
             // The task panicked: the picture counts as unreadable.
-            Err(_) => SidecarReply::Refused(SidecarStatus::Picture),
+            Err(_) => SidecarReply::Refused(SidecarStatus::PICTURE),
         };
         let sent = timeout(WRITE_WAIT, writing.write_all(&encode_reply(&answer))).await;
         if !matches!(sent, Ok(Ok(()))) {
@@ -169,14 +169,14 @@ async fn answer(
         Ok(Ok(picture)) => shared.embedder.embed(number, picture).await,
         Ok(Err(_)) | Err(_) => {
             shared.refused.fetch_add(1, Ordering::Relaxed);
-            return Ok(SidecarReply::Refused(SidecarStatus::Picture));
+            return Ok(SidecarReply::Refused(SidecarStatus::PICTURE));
         }
     };
     let refusal = match result {
         Ok(embedding) => return Ok(SidecarReply::Embedding(embedding)),
         Err(EmbedError::Stopped) => return Err(DisconnectReason::Model),
-        Err(EmbedError::Full | EmbedError::Late(_)) => SidecarStatus::Busy,
-        Err(EmbedError::Side { .. } | EmbedError::Model(_)) => SidecarStatus::Model,
+        Err(EmbedError::Full | EmbedError::Late(_)) => SidecarStatus::BUSY,
+        Err(EmbedError::Side { .. } | EmbedError::Model(_)) => SidecarStatus::MODEL,
     };
     shared.refused.fetch_add(1, Ordering::Relaxed);
     Ok(SidecarReply::Refused(refusal))

@@ -134,7 +134,7 @@ async fn a_picture_that_cannot_be_read_is_refused_and_the_next_is_not() {
             found.push(answer);
         }
     }
-    assert_eq!(found[0], SidecarReply::Refused(SidecarStatus::Picture));
+    assert_eq!(found[0], SidecarReply::Refused(SidecarStatus::PICTURE));
     assert!(matches!(found[1], SidecarReply::Embedding(_)), "{found:?}");
 }
 

@@ -102,7 +102,7 @@ async fn asks_follow_each_other_and_answers_keep_their_order() {
     assert!(is(&a, 1) && is(&b, 2) && is(&c, 3), "{a:?} {b:?} {c:?}");
     let refuse = async {
         peer.request().await;
-        peer.answer(&encode_reply(&SidecarReply::Refused(SidecarStatus::Busy))).await;
+        peer.answer(&encode_reply(&SidecarReply::Refused(SidecarStatus::BUSY))).await;
         let next = peer.request().await;
         peer.answer(&embedded(&next)).await;
     };
