@@ -25,8 +25,8 @@ fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-macro_rules! hex_id {
-    ($(#[$doc:meta])* $name:ident, $what:literal, $prefix:literal, $bytes:literal) => {
+macro_rules! hex_ids {
+    ($($(#[$doc:meta])* $name:ident, $what:literal, $prefix:literal, $bytes:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name([u8; $bytes]);
@@ -73,45 +73,29 @@ macro_rules! hex_id {
                 })
             }
         }
-    };
+    )*};
 }
 
-hex_id!(
+hex_ids! {
     /// Names a run: `run-` and 32 hexadecimal digits.
-    RunId, "run id", "run-", 16
-);
-hex_id!(
+    RunId, "run id", "run-", 16;
     /// Names a live session: `sess-` and 32 hexadecimal digits.
-    SessionId, "session id", "sess-", 16
-);
-hex_id!(
+    SessionId, "session id", "sess-", 16;
     /// Names a marker: `mk-` and 16 hexadecimal digits of a digest of its content.
-    MarkerId, "marker id", "mk-", 8
-);
-hex_id!(
+    MarkerId, "marker id", "mk-", 8;
     /// Names an analysis of a stream: `an-` and 16 hexadecimal digits of a digest of its parameters.
-    AnalysisId, "analysis id", "an-", 8
-);
-hex_id!(
+    AnalysisId, "analysis id", "an-", 8;
     /// Names a request: `req-` and 16 hexadecimal digits.
-    RequestId, "request id", "req-", 8
-);
-hex_id!(
+    RequestId, "request id", "req-", 8;
     /// Names a caller's feedback on a run: `fb-` and 32 hexadecimal digits.
-    FeedbackId, "feedback id", "fb-", 16
-);
-hex_id!(
+    FeedbackId, "feedback id", "fb-", 16;
     /// Names a webhook: `wh-` and 32 hexadecimal digits.
-    WebhookId, "webhook id", "wh-", 16
-);
-hex_id!(
+    WebhookId, "webhook id", "wh-", 16;
     /// Names a job of a run: `job-` and 32 hexadecimal digits.
-    JobId, "job id", "job-", 16
-);
-hex_id!(
+    JobId, "job id", "job-", 16;
     /// SHA-256 of a stored blob: 64 hexadecimal digits.
-    BlobHash, "SHA-256", "", 32
-);
+    BlobHash, "SHA-256", "", 32;
+}
 
 /// Names a node of a cluster: four hexadecimal digits with which the ids made by that node begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,8 +146,8 @@ fn check_label(what: &'static str, text: &str) -> Result<(), ParseError> {
     Ok(())
 }
 
-macro_rules! label {
-    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+macro_rules! labels {
+    ($($(#[$doc:meta])* $name:ident, $what:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(String);
@@ -188,17 +172,15 @@ macro_rules! label {
                 f.write_str(&self.0)
             }
         }
-    };
+    )*};
 }
 
-label!(
+labels! {
     /// Names a stream within a run: 1 to 128 bytes, no control characters.
-    StreamId, "stream id"
-);
-label!(
+    StreamId, "stream id";
     /// A caller's own short name, such as `index_name`: 1 to 128 bytes, no control characters.
-    Label, "label"
-);
+    Label, "label";
+}
 
 #[cfg(test)]
 mod tests {
