@@ -59,7 +59,7 @@ impl ApiClient {
     /// Checks the address and creates a client; connects later.
     pub fn new(args: &ServerArgs) -> Result<ApiClient, CliError> {
         let target = Target::new(args)?;
-        let http = args.trust.client(target.base(), |builder| {
+        let http = args.trust.client(&target.base, |builder| {
             let builder = builder.timeout(QUICK).connect_timeout(CONNECT).redirect(Policy::none());
             // A proxy configured for the web must not see the key.
             builder.no_proxy()

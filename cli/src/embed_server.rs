@@ -81,7 +81,7 @@ pub fn run(args: &EmbedServerArgs) -> Result<(), CliError> {
         let listener = TcpListener::bind(args.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let stop = signals().map_err(failed)?;
-        let provider = shared.embedder().provider();
+        let provider = shared.embedder.provider();
         note!("listening on {address}: {dimensions} dimensions on {provider}");
         serve(listener, Arc::clone(&shared), usize::from(args.clients), stop).await
     })
@@ -141,8 +141,9 @@ async fn serve(
 
 /// Prints the counts of the work done to standard error.
 fn report(shared: &EmbedServerState, clients: u64, hung_up: u64, cut_off: usize) {
-    let counts = shared.embedder().counts();
-    let (refused, batches, busy) = (shared.refused(), counts.batches, counts.busy);
+    let counts = shared.embedder.counts();
+    let (batches, busy) = (counts.batches, counts.busy);
+    let refused = shared.refused.load(std::sync::atomic::Ordering::Relaxed);
     note!(
         "{} pictures in {batches} batches, {refused} refused, model busy for {} ms; {clients} clients, \
          {hung_up} hung up on, {cut_off} cut off",

@@ -44,7 +44,7 @@ const RATE: (u32, u32) = (25, 1);
 impl Demuxer {
     /// Returns the coded pictures, for sending them elsewhere.
     pub fn into_coded_pictures(self) -> CodedPictures {
-        let parameters = self.parameters();
+        let parameters = &self.parameters;
         let codec = self.stream().codec;
         let framing = framing(codec, parameters.extradata());
         let described = described_sets(codec, framing, parameters.extradata());

@@ -137,8 +137,8 @@ pub struct Demuxer {
     format: FormatContext,
     stream_index: usize,
     stream: StreamInfo,
-    parameters: Arc<Parameters>,
-    limits: DemuxLimits,
+    pub(crate) parameters: Arc<Parameters>,
+    pub(crate) limits: DemuxLimits,
     inspector: RandomAccessDetector,
     segmenter: Segmenter<Packet>,
     /// Earliest and latest time of the packets read.
@@ -146,9 +146,9 @@ pub struct Demuxer {
     read_failed: bool,
     ended: bool,
     /// True if the input cannot be read again.
-    is_live: bool,
+    pub(crate) is_live: bool,
     /// True if the input arrives live and each picture must be delivered at once.
-    flows: bool,
+    pub(crate) flows: bool,
     /// Rebases the times of an input whose parts each restart them; see [`Demuxer::joined`].
     continuity: Option<TimestampRebaser>,
     /// Number of packets after which the first output must come; see [`Demuxer::in_hurry`].
@@ -277,22 +277,6 @@ impl Demuxer {
     /// Returns the stream to decode: the first video stream that is no cover picture.
     pub fn stream(&self) -> &StreamInfo {
         &self.stream
-    }
-
-    pub(crate) fn parameters(&self) -> Arc<Parameters> {
-        Arc::clone(&self.parameters)
-    }
-
-    pub(crate) fn is_live(&self) -> bool {
-        self.is_live
-    }
-
-    pub(crate) fn flows(&self) -> bool {
-        self.flows
-    }
-
-    pub(crate) fn limits(&self) -> DemuxLimits {
-        self.limits
     }
 
     /// Returns the sampler position before the first picture.

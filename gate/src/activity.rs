@@ -72,7 +72,7 @@ pub(crate) struct Movement {
     room: Box<Room>,
     activity: Activity,
     /// Number of tenths that have a frame.
-    tenths: u32,
+    pub(crate) tenths: u32,
 }
 
 impl Movement {
@@ -101,11 +101,6 @@ impl Movement {
         self.pictures.iter_mut().for_each(|(at, _)| *at = NEVER);
         self.changes.iter_mut().for_each(|(at, _)| *at = NEVER);
         (self.tenth, self.activity) = (None, Activity::default());
-    }
-
-    /// Returns the number of tenths that have had a frame.
-    pub(crate) fn tenths(&self) -> u32 {
-        self.tenths
     }
 
     /// Takes the next frame. The first frame of a tenth still belongs to the picture that ends with it.

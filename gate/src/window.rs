@@ -128,7 +128,7 @@ impl SignalWindow {
     /// are more: segments of a file are alike, and activity costs more than all else.
     pub fn restart(&mut self) {
         if self.pushed > 0 {
-            self.unmade = (self.movement.tenths() > TENTHS_BACK).then_some(0);
+            self.unmade = (self.movement.tenths > TENTHS_BACK).then_some(0);
         }
         (self.pushed, self.done, self.told) = (0, 0, 0);
         self.ready.clear();
@@ -218,7 +218,7 @@ impl SignalWindow {
                 Some(_) => self.movement.push(stamp.pts_ms, &slot.thumb.luma, &self.zones),
                 None => self.movement.skip(stamp.pts_ms),
             };
-            slot.tenths = self.movement.tenths();
+            slot.tenths = self.movement.tenths;
             self.unmade = self.unmade.or((slot.tenths > TENTHS_BACK).then_some(slot.tenths));
         }
         self.pushed += 1;

@@ -60,7 +60,7 @@ impl fmt::Debug for ServerArgs {
 
 /// Address of the server, and the headers of each request.
 pub struct Target {
-    base: Url,
+    pub base: Url,
     key: Option<HeaderValue>,
     tenant: Option<HeaderValue>,
 }
@@ -97,11 +97,6 @@ impl Target {
     /// Returns the error of an answer that cannot be used.
     pub fn odd(&self, reason: impl ToString) -> CliError {
         CliError::Reply { server: self.server(), reason: reason.to_string() }
-    }
-
-    /// Returns the server's base URL.
-    pub fn base(&self) -> &Url {
-        &self.base
     }
 
     /// Returns the URL of `path`.

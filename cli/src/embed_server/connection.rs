@@ -45,11 +45,12 @@ const READ_BYTES: usize = 64 << 10;
 
 /// State shared by all clients.
 pub struct EmbedServerState {
-    embedder: Embedder,
+    pub embedder: Embedder,
     decoders: Semaphore,
     /// Free space for JPEGs in KiB: a permit count is a 32-bit number.
     room: Semaphore,
-    refused: AtomicU64,
+    /// Number of pictures that were refused.
+    pub refused: AtomicU64,
 }
 
 impl EmbedServerState {
@@ -62,16 +63,6 @@ impl EmbedServerState {
             room: Semaphore::new(BYTES_MAX >> 10),
             refused: AtomicU64::new(0),
         }
-    }
-
-    /// Returns the embedder of all clients.
-    pub fn embedder(&self) -> &Embedder {
-        &self.embedder
-    }
-
-    /// Returns the number of pictures that were refused.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
     }
 }
 

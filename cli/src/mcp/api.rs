@@ -34,7 +34,7 @@ impl Api {
         let target = Target::new(args)?;
         let http = match args.trust.certificates()? {
             // Plain HTTP needs no certificates, and a minimal system has none.
-            _ if target.base().scheme() == "http" => Http::builder().tls_certs_only([]),
+            _ if target.base.scheme() == "http" => Http::builder().tls_certs_only([]),
             Some(certificates) => Http::builder().tls_certs_merge(certificates),
             None => Http::builder(),
         };

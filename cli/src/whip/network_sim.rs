@@ -22,7 +22,8 @@ pub struct NetworkSim {
     random: fastrand::Rng,
     order: u64,
     delayed: BinaryHeap<Reverse<Delayed>>,
-    lost: u64,
+    /// Number of dropped datagrams.
+    pub lost: u64,
 }
 
 impl NetworkSim {
@@ -64,11 +65,6 @@ impl NetworkSim {
     pub fn next_at(&self) -> Option<Instant> {
         self.delayed.peek().map(|Reverse((at, ..))| *at)
     }
-
-    /// Returns the number of dropped datagrams.
-    pub fn lost(&self) -> u64 {
-        self.lost
-    }
 }
 
 /// Returns true for RTP, by the first bytes that tell it from STUN, DTLS and RTCP (RFC 7983 7, RFC 5761 4).
@@ -107,8 +103,8 @@ mod tests {
             let [high, low] = number.to_be_bytes();
             assert_eq!(path.take(TO, vec![0x80, 96, high, low], now), None);
         }
-        assert!((150..250).contains(&path.lost()), "{} of 4000", path.lost());
-        let sent = 4000 - path.lost();
+        assert!((150..250).contains(&path.lost), "{} of 4000", path.lost);
+        let sent = 4000 - path.lost;
         let middle = now + Duration::from_millis(100);
         let early = std::iter::from_fn(|| path.due(middle)).count() as u64;
         assert!((sent * 2 / 5..sent * 3 / 5).contains(&early), "{early} of {sent}");
@@ -119,13 +115,13 @@ mod tests {
         let mut clean = NetworkSim::new(0.0, Duration::ZERO, 1);
         assert_eq!(clean.take(TO, vec![0x80, 96], now), Some(vec![0x80, 96]));
         let mut dead = NetworkSim::new(100.0, Duration::ZERO, 1);
-        assert_eq!((dead.take(TO, vec![0x80, 96], now), dead.lost()), (None, 1));
+        assert_eq!((dead.take(TO, vec![0x80, 96], now), dead.lost), (None, 1));
     }
 
     #[test]
     fn what_is_delayed_has_a_bound() {
         let mut path = NetworkSim::new(0.0, Duration::from_secs(5), 1);
         (0..=DELAYED_MAX).for_each(|_| drop(path.take(TO, vec![0x80, 96], Instant::now())));
-        assert_eq!((path.delayed.len(), path.lost()), (DELAYED_MAX, 1));
+        assert_eq!((path.delayed.len(), path.lost), (DELAYED_MAX, 1));
     }
 }

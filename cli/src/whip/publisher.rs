@@ -106,7 +106,7 @@ fn wait(sessions: &mut [PublisherSession]) -> Result<(), CliError> {
     let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
     let driven = sessions.iter().filter(|session| !session.is_done());
     let mut sockets: Vec<PollFd<'_>> =
-        driven.map(|session| PollFd::new(session.socket(), PollFlags::IN)).collect();
+        driven.map(|session| PollFd::new(&session.socket, PollFlags::IN)).collect();
     match poll(&mut sockets, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(no_socket(error.into())),

@@ -76,7 +76,7 @@ pub struct PublisherSession {
     plan: PlaybackOptions,
     connection: RTCPeerConnection,
     sender: RTCRtpSenderId,
-    socket: UdpSocket,
+    pub socket: UdpSocket,
     local: SocketAddr,
     network: NetworkSim,
     unsent: VecDeque<(SocketAddr, Vec<u8>)>,
@@ -150,11 +150,6 @@ impl PublisherSession {
         Ok(())
     }
 
-    /// Returns the socket, for polling.
-    pub fn socket(&self) -> &UdpSocket {
-        &self.socket
-    }
-
     /// Takes the session's URL at the server; `None` before the answer, and once taken.
     pub fn take_resource(&mut self) -> Option<Url> {
         self.resource.take()
@@ -168,7 +163,7 @@ impl PublisherSession {
     /// Returns the statistics so far.
     pub fn figures(&self) -> PublishStats {
         PublishStats {
-            lost: self.stats.lost + self.network.lost(),
+            lost: self.stats.lost + self.network.lost,
             repeated: self.stats.packets.saturating_sub(self.played),
             ..self.stats
         }

@@ -335,7 +335,7 @@ impl Copy {
         let lane = &mut self.lanes[at];
         let (pts, dts) = lane.place(pts, dts);
         packet.set_times(pts, dts);
-        match self.muxer.write(at, packet, lane.timebase()) {
+        match self.muxer.write(at, packet, lane.timebase) {
             Ok(()) => self.written += 1,
             Err(error) => self.error = Some(error),
         }

@@ -100,12 +100,12 @@ impl FileTask {
                 || (threads == 1 && !is_accelerated)
                 || matches!(stream.codec, Codec::Mpeg4 | Codec::Mjpeg),
             codec: stream.codec,
-            parameters: demuxer.parameters(),
-            limits: demuxer.limits(),
+            parameters: Arc::clone(&demuxer.parameters),
+            limits: demuxer.limits,
             may_plan: may_plan(demuxer, options),
             timebase: stream.timebase,
             frame_ticks: frame_ticks(stream),
-            flows: demuxer.flows(),
+            flows: demuxer.flows,
             given,
         }
     }
@@ -133,7 +133,7 @@ impl FileTask {
 fn may_plan(demuxer: &Demuxer, options: &FileOptions) -> bool {
     let is_sparse = matches!(options.sampling, Sampling::Fixed(_));
     // A packet may hold one field of a picture; then its own time tells nothing.
-    let is_whole = demuxer.stream().codec != Codec::H264 || demuxer.parameters().is_progressive();
+    let is_whole = demuxer.stream().codec != Codec::H264 || demuxer.parameters.is_progressive();
     options.plan && is_sparse && is_whole
 }
 

@@ -6,7 +6,7 @@ use crate::ffi::{FormatContext, Packet};
 
 pub(super) struct Lane {
     index: usize,
-    timebase: Timebase,
+    pub timebase: Timebase,
     /// Ticks of the excerpt's first picture in the source.
     zero: i64,
     /// Decode time of the last packet in the excerpt.
@@ -18,10 +18,6 @@ impl Lane {
     pub fn new(source: &FormatContext, index: usize, zero: Timestamp) -> Option<Lane> {
         let timebase = source.timebase(i32::try_from(index).ok()?)?;
         Some(Lane { index, timebase, zero: zero.ticks_of(timebase), last: None })
-    }
-
-    pub fn timebase(&self) -> Timebase {
-        self.timebase
     }
 
     pub fn is_of(&self, packet: &Packet) -> bool {
