@@ -10,7 +10,8 @@ use crate::{frame_num::FrameNumTracker, random_access::RandomAccessDetector};
 pub(crate) struct KeyframeGate {
     inspector: RandomAccessDetector,
     numbers: FrameNumTracker,
-    is_open: bool,
+    /// True after a clean start without a loss since.
+    pub(crate) is_open: bool,
 }
 
 impl KeyframeGate {
@@ -32,11 +33,6 @@ impl KeyframeGate {
             _ => self.inspector.inspect(&unit.data).decodes_alone,
         };
         self.is_open |= is_start;
-        self.is_open
-    }
-
-    /// Returns true after a clean start without a loss since.
-    pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 

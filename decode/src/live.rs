@@ -151,7 +151,7 @@ impl LiveDecoder {
     /// Drops the pictures, queued here or held for reordering in the decoder, of units from `key` on, and
     /// keeps the earlier ones.
     fn keep_before(&mut self, key: i64) {
-        if self.gop.is_open() && self.engine.send_end().is_ok() {
+        if self.gop.is_open && self.engine.send_end().is_ok() {
             // An error means that no further picture can be kept.
             while let Ok(Some(frame)) = self.engine.receive() {
                 let kept = if frame.is_damaged() { Ok(None) } else { self.pair(frame) };

@@ -50,18 +50,14 @@ impl<'a> NalUnit<'a> {
 
 /// Iterator over the units of one packet; stops at the first that exceeds it.
 pub(crate) struct NalUnits<'a> {
-    rest: &'a [u8],
+    /// Bytes after the last unit.
+    pub(crate) rest: &'a [u8],
     framing: Framing,
 }
 
 impl<'a> NalUnits<'a> {
     pub(crate) fn new(data: &'a [u8], framing: Framing) -> NalUnits<'a> {
         NalUnits { rest: data, framing }
-    }
-
-    /// Returns the bytes after the last unit.
-    pub(crate) fn rest(&self) -> &'a [u8] {
-        self.rest
     }
 }
 
@@ -110,7 +106,8 @@ const SETS_BYTES_MAX: usize = 64 << 10;
 #[derive(Default)]
 pub(crate) struct ParameterSetCache {
     sets: Vec<Box<[u8]>>,
-    overflowed: bool,
+    /// True if there were too many sets to remember.
+    pub(crate) overflowed: bool,
 }
 
 impl ParameterSetCache {
@@ -126,11 +123,6 @@ impl ParameterSetCache {
         if self.sets.len() > SETS_MAX || bytes > SETS_BYTES_MAX {
             *self = ParameterSetCache { sets: Vec::new(), overflowed: true };
         }
-    }
-
-    /// Returns true if there were too many sets to remember.
-    pub(crate) fn overflowed(&self) -> bool {
-        self.overflowed
     }
 
     /// Returns all but the last `own` sets, framed: the sets that a packet with `own` sets still needs.
@@ -181,6 +173,6 @@ mod tests {
     fn too_many_sets_are_forgotten_and_said_so() {
         let mut sets = ParameterSetCache::default();
         (0..=SETS_MAX as u8).for_each(|id| sets.note(&[id]));
-        assert!(sets.overflowed());
+        assert!(sets.overflowed);
     }
 }

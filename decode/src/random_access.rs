@@ -77,7 +77,7 @@ impl RandomAccessDetector {
                 }
                 // All slices of a picture agree on the inspected fields, so the first one decides.
                 NalKind::Slice(mut coded) => {
-                    coded.is_start &= !self.sets.overflowed();
+                    coded.is_start &= !self.sets.overflowed;
                     coded.is_leading &= own_sets == 0;
                     if coded.is_start {
                         coded.prelude = self.sets.framed_before(own_sets, self.framing);

@@ -93,7 +93,7 @@ impl InBandRewriter {
                     }
                     Framing::StartCodes.push(unit, &mut out);
                 }
-                if !nals.rest().is_empty() {
+                if !nals.rest.is_empty() {
                     return None;
                 }
             }
