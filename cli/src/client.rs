@@ -143,16 +143,10 @@ impl ApiClient {
         self.answer(request)
     }
 
-    /// Like `post`, but asks the server to answer with a job if it can.
-    pub fn post_async(
-        &self,
-        path: &str,
-        body: &impl Serialize,
-        patience: Duration,
-    ) -> Result<Value, CliError> {
-        let request = self.request(Method::POST, self.target.url(path)?, patience).json(body);
-        let request = request.header("prefer", "respond-async");
-        self.answer(request)
+    /// Like `post`, but asks the server to answer with a job if it can, and waits as long as for the work.
+    pub fn post_async(&self, path: &str, body: &impl Serialize) -> Result<Value, CliError> {
+        let request = self.request(Method::POST, self.target.url(path)?, LONG).json(body);
+        self.answer(request.header("prefer", "respond-async"))
     }
 
     /// Sends `PATCH path` with a JSON body and parses the response.
@@ -207,7 +201,7 @@ impl ApiClient {
             reason: read_cause(&error),
         })?;
         match status {
-            StatusCode::UNAUTHORIZED if !self.target.has_key() => error.message.push_str(NO_KEY),
+            StatusCode::UNAUTHORIZED if self.target.key.is_none() => error.message.push_str(NO_KEY),
             StatusCode::UNAUTHORIZED => error.message.push_str(OTHER_KEY),
             // A known route's 404 has an error envelope, except for files.
             StatusCode::NOT_FOUND if error.request_id.is_none() && !path.contains(FILES) => {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use worker::CancelToken;
 
 use crate::{
-    client::{ApiClient, LONG, QUICK, api_error, given, run_path},
+    client::{ApiClient, QUICK, api_error, given, run_path},
     error::{ApiError, CliError},
     events,
     output::grouped,
@@ -87,7 +87,7 @@ pub fn carry_out(
     on_event: &mut dyn FnMut(&EventRecord) -> Result<(), CliError>,
 ) -> Result<Ended, CliError> {
     let path = run_path(run, &format!("/{work}"))?;
-    let asked = client.post_async(&path, body, LONG)?;
+    let asked = client.post_async(&path, body)?;
     // A server without jobs answers when the work is done.
     let Some(id) = asked["job_id"].as_str() else { return Ok(Ended::Done(asked)) };
     let path = run_path(run, &format!("/jobs/{id}"))?;

@@ -61,7 +61,7 @@ impl fmt::Debug for ServerArgs {
 /// Address of the server, and the headers of each request.
 pub struct Target {
     pub base: Url,
-    key: Option<HeaderValue>,
+    pub key: Option<HeaderValue>,
     tenant: Option<HeaderValue>,
 }
 
@@ -113,11 +113,6 @@ impl Target {
             url.query_pairs_mut().extend_pairs(query);
         }
         Ok(url)
-    }
-
-    /// Returns true if requests carry an API key.
-    pub fn has_key(&self) -> bool {
-        self.key.is_some()
     }
 
     /// Returns the headers with the caller's credentials.

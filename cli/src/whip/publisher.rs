@@ -118,8 +118,7 @@ fn wait(sessions: &mut [PublisherSession]) -> Result<(), CliError> {
 fn end(endpoint: &Endpoint, sessions: &mut [PublisherSession]) -> Result<(), CliError> {
     let mut outcome = Ok(());
     for session in sessions {
-        let resource = session.take_resource();
-        let deleted = resource.map_or(Ok(()), |resource| endpoint.delete(&resource));
+        let deleted = session.resource.take().map_or(Ok(()), |resource| endpoint.delete(&resource));
         outcome = outcome.and(deleted).and(session.close(Instant::now()));
     }
     outcome

@@ -87,7 +87,8 @@ pub struct PublisherSession {
     sequence: u16,
     first_timestamp: u32,
     payload_type: u8,
-    resource: Option<Url>,
+    /// The session's URL at the server; `None` before the answer, and once deleted.
+    pub resource: Option<Url>,
     /// Packets of pictures, without retransmissions.
     played: u64,
     stats: PublishStats,
@@ -148,11 +149,6 @@ impl PublisherSession {
             self.payload_type = codec.payload_type;
         }
         Ok(())
-    }
-
-    /// Takes the session's URL at the server; `None` before the answer, and once taken.
-    pub fn take_resource(&mut self) -> Option<Url> {
-        self.resource.take()
     }
 
     /// Returns true if everything is sent or the session was closed.

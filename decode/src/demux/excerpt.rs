@@ -324,7 +324,7 @@ impl Copy {
     fn sound(&mut self, at: usize, packet: Packet, end_ms: i64) -> bool {
         let Some(time) = packet.pts().or(packet.dts()) else { return false };
         let time_ms = self.lanes[at].ms(time);
-        if self.lanes[at].is_after_zero(time) && time_ms < end_ms {
+        if time >= self.lanes[at].zero && time_ms < end_ms {
             let dts = packet.dts().unwrap_or(time);
             self.write(at, packet, time, dts);
         }

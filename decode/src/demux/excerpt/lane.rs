@@ -8,7 +8,7 @@ pub(super) struct Lane {
     index: usize,
     pub timebase: Timebase,
     /// Ticks of the excerpt's first picture in the source.
-    zero: i64,
+    pub zero: i64,
     /// Decode time of the last packet in the excerpt.
     last: Option<i64>,
 }
@@ -26,10 +26,6 @@ impl Lane {
 
     pub fn ms(&self, ticks: i64) -> i64 {
         Timestamp::new(ticks, self.timebase).as_millis()
-    }
-
-    pub fn is_after_zero(&self, ticks: i64) -> bool {
-        ticks >= self.zero
     }
 
     /// Returns the presentation and decode time of the next packet in the excerpt. Decode times always
