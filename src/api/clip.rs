@@ -92,7 +92,7 @@ pub async fn fetch(
         ExcerptContainer::Matroska => "video/x-matroska",
     };
     let about = [(header::CONTENT_TYPE, kind)];
-    let body = joined([Body::from(first), stepped(rest, read_on)]);
+    let body = joined([Body::from(first), stepped(rest, None, read_on)]);
     let holds = Extension(BufferedBytes(READING_BYTES as u64));
     Ok((holds, about, [(STARTS_AT, starts_at_ms.to_string())], body).into_response())
 }

@@ -20,7 +20,7 @@ use crate::runs::{
     source::SourceError,
     upload::{StoredName, StoredUpload, UploadError, media_type},
 };
-pub use body::FileBody;
+pub use body::file_body;
 pub use served::{FileHeaders, Found, answer};
 
 /// Uploads fetched at a time for an unpaged list.

@@ -195,7 +195,7 @@ pub fn sent(kind: &'static str, mut parts: Parts, held: usize) -> ApiResult {
         Some(part) => {
             let parts: Parts = Box::new(std::iter::once(part).chain(parts));
             let holds = first.len() + held;
-            (holds, joined([Body::from(first), stepped(parts, read_on)]))
+            (holds, joined([Body::from(first), stepped(parts, None, read_on)]))
         }
     };
     let kind = [(header::CONTENT_TYPE, kind)];

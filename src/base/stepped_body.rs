@@ -8,26 +8,27 @@ use std::{
 
 use axum::{BoxError, body::Body};
 use bytes::Bytes;
-use http_body::{Body as HttpBody, Frame};
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 
 /// Next piece, and the state from which the one after it is made; `None` at the end.
 pub type Step<S> = Result<Option<(Bytes, S)>, BoxError>;
 
-/// Returns the body of the pieces that `step` makes, the first one from `state`; an error cuts it off.
-pub fn stepped<S, F, Made>(state: S, step: F) -> Body
+/// Returns the body of the pieces that `step` makes, the first one from `state`; an error cuts it off. `bytes` is
+/// the length of all pieces, if known.
+pub fn stepped<S, F, Made>(state: S, bytes: Option<u64>, step: F) -> Body
 where
     S: Send + Unpin + 'static,
     F: Fn(S) -> Made + Send + Unpin + 'static,
     Made: Future<Output = Step<S>> + Send + 'static,
 {
-    Body::new(SteppedBody { state: Some(state), step, making: None })
+    Body::new(SteppedBody { state: Some(state), step, making: None, left: bytes })
 }
 
 /// Returns the body of `bodies`, one after the other.
 pub fn joined(bodies: impl IntoIterator<Item = Body>) -> Body {
     let bodies: VecDeque<Body> = bodies.into_iter().collect();
-    stepped(bodies, next_of)
+    stepped(bodies, None, next_of)
 }
 
 async fn next_of(mut bodies: VecDeque<Body>) -> Step<VecDeque<Body>> {
@@ -44,6 +45,8 @@ struct SteppedBody<S, F, Made> {
     state: Option<S>,
     step: F,
     making: Option<Pin<Box<Made>>>,
+    /// Length of the pieces that are not made, if known.
+    left: Option<u64>,
 }
 
 impl<S, F, Made> HttpBody for SteppedBody<S, F, Made>
@@ -69,9 +72,18 @@ where
         let framed = made.map(|next| {
             next.map(|(piece, state)| {
                 body.state = Some(state);
+                body.left = body.left.map(|left| left.saturating_sub(piece.len() as u64));
                 Frame::data(piece)
             })
         });
         Poll::Ready(framed.transpose())
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

@@ -1,83 +1,39 @@
 //! Response body that reads a file from disk as it is sent.
 
-use std::{
-    fs::File,
-    io,
-    ops::Range,
-    os::unix::fs::FileExt,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
+
+use crate::{
+    api::{prelude::*, send_budget::BufferedBytes},
+    base::{
+        blocking::blocking,
+        stepped_body::{Step, stepped},
+    },
 };
-
-use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
-
-use super::super::send_budget::BufferedBytes;
-use crate::base::blocking::{TaskPanicked, blocking};
 
 /// Bytes per read, and the maximum buffered for one client.
 const READ: u64 = 128 << 10;
 
-pub struct FileBody {
-    file: Arc<File>,
-    left: Range<u64>,
-    reading: Option<Reading>,
+/// Returns the body of the bytes of `file` in `range`, and the memory that it occupies while it is sent.
+pub fn file_body(file: File, range: Range<u64>) -> (Body, BufferedBytes) {
+    let bytes = range.end - range.start;
+    let body = stepped((Arc::new(file), range), Some(bytes), read_on);
+    (body, BufferedBytes(READ.min(bytes)))
 }
 
-type Reading = Pin<Box<dyn Future<Output = Result<io::Result<Bytes>, TaskPanicked>> + Send>>;
-
-impl FileBody {
-    pub fn new(file: File, range: Range<u64>) -> FileBody {
-        FileBody { file: Arc::new(file), left: range, reading: None }
+async fn read_on((file, left): (Arc<File>, Range<u64>)) -> Step<(Arc<File>, Range<u64>)> {
+    if left.is_empty() {
+        return Ok(None);
     }
-
-    /// Returns the memory that the body occupies while it is sent.
-    pub fn holds(&self) -> BufferedBytes {
-        BufferedBytes(READ.min(self.left.end - self.left.start))
-    }
-}
-
-fn read(file: &File, range: Range<u64>) -> io::Result<Bytes> {
-    let mut bytes = vec![0; (range.end - range.start) as usize];
-    // A file truncated meanwhile ends the body early; the client notices the missing bytes.
-    file.read_exact_at(&mut bytes, range.start)?;
-    Ok(bytes.into())
-}
-
-impl Body for FileBody {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        if self.left.is_empty() {
-            return Poll::Ready(None);
-        }
-        let next = self.left.start..self.left.end.min(self.left.start + READ);
-        let file = Arc::clone(&self.file);
-        let reading =
-            self.reading.get_or_insert_with(|| Box::pin(blocking(move || read(&file, next))));
-        let outcome = ready!(reading.as_mut().poll(cx));
-        self.reading = None;
-        let bytes = outcome.map_err(io::Error::other).flatten();
-        match &bytes {
-            Ok(bytes) => self.left.start += bytes.len() as u64,
-            Err(error) => {
-                tracing::warn!(%error, "a file could not be sent to its end");
-                self.left.start = self.left.end;
-            }
-        }
-        Poll::Ready(Some(bytes.map(Frame::data)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.left.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left.end.saturating_sub(self.left.start))
-    }
+    let part = left.start..left.end.min(left.start + READ);
+    let (rest, source) = (part.end..left.end, Arc::clone(&file));
+    let read = move || -> io::Result<Bytes> {
+        let mut bytes = vec![0; (part.end - part.start) as usize];
+        // A file truncated meanwhile ends the body early; the client notices the missing bytes.
+        source.read_exact_at(&mut bytes, part.start)?;
+        Ok(bytes.into())
+    };
+    let bytes = blocking(read).await.map_err(io::Error::other).flatten();
+    let bytes =
+        bytes.inspect_err(|error| tracing::warn!(%error, "a file could not be sent to its end"))?;
+    Ok(Some((bytes, (file, rest))))
 }

@@ -6,7 +6,7 @@ use axum::Extension;
 
 use super::{
     super::conditional::{ResourceVersion, allows_range, caller_is_current},
-    body::FileBody,
+    body::file_body,
     range::{RangeOutcome, wanted},
 };
 use crate::api::prelude::*;
@@ -60,8 +60,8 @@ pub fn answer(found: Found, method: &Method, headers: &HeaderMap) -> ApiResult {
         (header::CONTENT_TYPE, kind.to_owned()),
         (header::CONTENT_DISPOSITION, disposition(kind, &name)),
     ];
-    let body = FileBody::new(file, range);
-    Ok((status, kept, about, Extension(body.holds()), Body::new(body)).into_response())
+    let (body, holds) = file_body(file, range);
+    Ok((status, kept, about, Extension(holds), body).into_response())
 }
 
 /// Returns a `Content-Disposition` (RFC 6266): video inline, else attachment; `filename*` if not plain ASCII.

@@ -9,7 +9,7 @@ use media::{JobId, WallTime};
 use serde_json::value::RawValue;
 
 use crate::{
-    api::{files::FileBody, prelude::*, send_budget::BufferedBytes},
+    api::{files::file_body, prelude::*, send_budget::BufferedBytes},
     base::stepped_body::{joined, stepped},
     record::runner::Writing,
     runs::{
@@ -158,15 +158,15 @@ async fn written(
     mut body: Body,
 ) -> (Body, io::Result<BufferedBytes>) {
     let mut bytes = 0;
-    let replayed = |bytes| FileBody::new(file, 0..bytes);
+    let replayed = |bytes| file_body(file, 0..bytes);
     loop {
         let part = match body.frame().await.transpose() {
             Ok(Some(frame)) => frame.into_data().unwrap_or_default(),
             Ok(None) => break,
             Err(error) => {
                 let told = io::Error::other(error.to_string());
-                let ended = stepped(BoxError::from(error), |error| async { Err(error) });
-                return (joined([Body::new(replayed(bytes)), ended]), Err(told));
+                let ended = stepped(BoxError::from(error), None, |error| async { Err(error) });
+                return (joined([replayed(bytes).0, ended]), Err(told));
             }
         };
         let given = part.clone();
@@ -174,17 +174,16 @@ async fn written(
         match wrote.map_err(io::Error::other).flatten() {
             Ok(back) => (writing, bytes) = (back, bytes + part.len() as u64),
             Err(error) => {
-                let bodies = [Body::new(replayed(bytes)), Body::from(part), body];
+                let bodies = [replayed(bytes).0, Body::from(part), body];
                 return (joined(bodies), Err(error));
             }
         }
     }
     let runner = Arc::clone(&app.runner);
     let stored = app.blocking(move || runner.keep_answer(writing)).await;
-    let body = replayed(bytes);
-    let holds = body.holds();
+    let (body, holds) = replayed(bytes);
     let stored = stored.map_err(io::Error::other).flatten();
-    (joined([Body::new(body)]), stored.map(|()| holds))
+    (joined([body]), stored.map(|()| holds))
 }
 
 fn with_result(answer: &JobDetails, file: File, bytes: u64) -> Response {
@@ -192,9 +191,8 @@ fn with_result(answer: &JobDetails, file: File, bytes: u64) -> Response {
     let text = text.expect("our own types with string keys are writable");
     // `result` and `error` are both null and come last.
     let before = text.strip_suffix(NOTHING).unwrap_or(&text).to_owned() + r#","result":"#;
-    let body = FileBody::new(file, 0..bytes);
-    let holds = body.holds();
-    let bodies = [Body::from(before), Body::new(body), Body::from(r#","error":null}"#)];
+    let (body, holds) = file_body(file, 0..bytes);
+    let bodies = [Body::from(before), body, Body::from(r#","error":null}"#)];
     let kind = [(header::CONTENT_TYPE, "application/json")];
     (Extension(holds), kind, joined(bodies)).into_response()
 }

@@ -69,7 +69,7 @@ impl EventStreamCursor {
     }
 
     pub fn body(self) -> axum::body::Body {
-        stepped(Box::new(self), EventStreamCursor::read_on)
+        stepped(Box::new(self), None, EventStreamCursor::read_on)
     }
 
     async fn read_on(mut self: Box<Self>) -> Step<Box<Self>> {
