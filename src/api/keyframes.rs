@@ -143,7 +143,9 @@ pub async fn fetch(
 ) -> ApiResult {
     let mut faults = Faults::default();
     let query = faults.part("", params.read());
-    let hash = faults.part("sha256", parsed_hash(&sha256));
+    let hash = sha256.parse::<BlobHash>();
+    let problem = "must be 64 lower-case hexadecimal digits";
+    let hash = faults.part("sha256", hash.map_err(|_| ValueError::from(problem)));
     let (StillQuery { max_edge }, hash) = faults.finish(|| query.zip(hash))?;
     let edge = max_edge.map(|BoundedInt(edge)| edge as u32);
     let (reader, principal) = (Arc::clone(&app), &caller.principal);
@@ -157,10 +159,6 @@ pub async fn fetch(
         return Ok((StatusCode::NOT_MODIFIED, kept).into_response());
     }
     Ok((kept, [(header::CONTENT_TYPE, "image/jpeg")], bytes).into_response())
-}
-
-fn parsed_hash(text: &str) -> Result<BlobHash, ValueError> {
-    text.parse().map_err(|_| "must be 64 lower-case hexadecimal digits".into())
 }
 
 /// Returns the still of `run` with this hash, scaled down to `edge` if that is given.

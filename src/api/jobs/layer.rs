@@ -92,7 +92,10 @@ pub async fn as_job(State(app): State<Arc<App>>, request: Request, next: Next) -
     let tenant = caller.tenant.as_deref().unwrap_or_default();
     let fingerprint = BodyDigest::of(&[kind.as_str().as_bytes(), tenant.as_bytes(), &body]);
     if is_async {
-        check_room(&app, &caller).await?;
+        let (keys, owner) = (Arc::clone(&app.idempotency), caller.principal.clone());
+        if let Some(frees_in) = app.blocking(move || keys.frees_in(&owner)).await?? {
+            return Err(ApiError::KeysFull { frees_in });
+        }
     }
     let (entry, is_new) =
         app.desk.ask(run.id(), kind, caller.request_id, fingerprint, may_begin)?;
@@ -121,13 +124,6 @@ pub async fn as_job(State(app): State<Arc<App>>, request: Request, next: Next) -
 fn with_job(mut request: Request, token: JobToken, is_left: bool) -> Request {
     request.extensions_mut().insert(Working { token, is_left });
     request
-}
-
-/// Fails if the storage of the caller's answers is full.
-async fn check_room(app: &Arc<App>, caller: &Caller) -> ApiResult<()> {
-    let (keys, owner) = (Arc::clone(&app.idempotency), caller.principal.clone());
-    let frees_in = app.blocking(move || keys.frees_in(&owner)).await??;
-    frees_in.map_or(Ok(()), |frees_in| Err(ApiError::KeysFull { frees_in }))
 }
 
 fn accepted(entry: &Entry, caller: &Caller) -> Response {

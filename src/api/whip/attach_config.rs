@@ -92,19 +92,6 @@ declared!(ClipMode {
     target_fps, clip_length_seconds: optional number(CLIP_LENGTH_S), delay_seconds: optional number(CLIP_DELAY_S),
 }; closed);
 
-impl From<ClipMode> for ClipSpec {
-    fn from(asked: ClipMode) -> ClipSpec {
-        let ms = |seconds: Option<f64>| (seconds.unwrap_or(CLIP_S_DEFAULT) * 1000.0).round() as u32;
-        ClipSpec {
-            target_fps: asked.target_fps.map_or(CLIP_FPS_DEFAULT, |it| it.0) as u32,
-            length_ms: ms(asked.clip_length_seconds),
-            delay_ms: ms(asked.delay_seconds),
-            pictures: CLIP_PICTURES,
-            max_edge: CLIP_EDGE,
-        }
-    }
-}
-
 /// Decodes the JSON of the attach config; `None` without the header.
 pub fn decoded(header: Option<&HeaderValue>) -> ApiResult<Option<Value>> {
     let Some(header) = header else { return Ok(None) };
@@ -130,13 +117,21 @@ pub fn read(
     let asked = PublishConfig::take(config, Form::Naming(catalog));
     let asked = asked.map_err(|faults| listed("x-attach-config", faults))?;
     let mode = asked.mode.map(|it| it.0).unwrap_or_default();
+    let ms = |seconds: Option<f64>| (seconds.unwrap_or(CLIP_S_DEFAULT) * 1000.0).round() as u32;
+    let clips = asked.clip_mode.map(|clip| ClipSpec {
+        target_fps: clip.target_fps.map_or(CLIP_FPS_DEFAULT, |it| it.0) as u32,
+        length_ms: ms(clip.clip_length_seconds),
+        delay_ms: ms(clip.delay_seconds),
+        pictures: CLIP_PICTURES,
+        max_edge: CLIP_EDGE,
+    });
     Ok(SessionOptions {
         instruction: Instruction {
             prompt: asked.prompt.map_or_else(String::new, |it| it.0),
             schema: asked.output_schema.map(Arc::new),
         },
         tokens_per_second: asked.max_output_tokens_per_second.map(|BoundedInt(rate)| rate as u32),
-        clips: asked.clip_mode.map(ClipSpec::from),
+        clips,
         crop: asked.crop.and_then(CropFields::crop),
         model: asked.model.map(|ModelName(model)| model.as_str().to_owned()),
         index_name: asked.index_name.map(|it| it.0),
