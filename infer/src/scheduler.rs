@@ -216,8 +216,6 @@ pub struct Scheduler {
     next: u64,
     waiting: BTreeMap<AdmissionId, QueuedRequest>,
     in_flight: HashMap<AdmissionId, InFlightRequest>,
-    of_principal: HashMap<Arc<str>, usize>,
-    load: SchedulerLoad,
     order: FairOrder,
     budgets: DailyBudgets,
 }
@@ -230,8 +228,6 @@ impl Scheduler {
             next: 0,
             waiting: BTreeMap::new(),
             in_flight: HashMap::new(),
-            of_principal: HashMap::new(),
-            load: SchedulerLoad::default(),
             order: FairOrder::default(),
             budgets: DailyBudgets::new(limits.tokens_per_day),
         }
@@ -250,7 +246,6 @@ impl Scheduler {
         self.next += 1;
         let wait_max = request.wait_max.unwrap_or(self.limits.wait);
         self.order.joined(&request);
-        *self.waiting_of(request.priority) += 1;
         let (ready, until) = (now + request.retry_after, now + wait_max);
         self.waiting.insert(id, QueuedRequest { request, since: now, ready, until });
         Ok(id)
@@ -262,7 +257,7 @@ impl Scheduler {
             return Some(refused);
         }
         let Some(id) = self.choose(now, day) else { return self.overfull() };
-        let preference = match self.load.waiting_offline {
+        let preference = match self.load().waiting_offline {
             0 => LivePreference::None,
             _ if self.has_offline_slot() => LivePreference::One,
             _ => LivePreference::NotNow,
@@ -271,11 +266,6 @@ impl Scheduler {
         let request = self.leave(id)?.request;
         let (reserved, is_asking) = (request.tokens, false);
         self.budgets.reserve(&request.principal, 0, reserved);
-        *self.of_principal.entry(Arc::clone(&request.principal)).or_default() += 1;
-        self.load.in_flight += 1;
-        self.load.in_flight_offline += usize::from(request.priority == Priority::Offline);
-        self.load.image_bytes += request.image_bytes;
-        self.load.tokens += request.tokens;
         self.in_flight.insert(id, InFlightRequest { request, reserved, is_asking });
         Some((id, Ok(())))
     }
@@ -313,16 +303,6 @@ impl Scheduler {
     /// Returns the principal's usage of the day; `None` without a daily budget.
     pub fn release(&mut self, id: AdmissionId, day: u64) -> Option<DailyUsage> {
         let InFlightRequest { request, reserved, is_asking } = self.in_flight.remove(&id)?;
-        self.load.in_flight -= 1;
-        self.load.in_flight_offline -= usize::from(request.priority == Priority::Offline);
-        self.load.image_bytes -= request.image_bytes;
-        self.load.tokens -= request.tokens;
-        if let Some(count) = self.of_principal.get_mut(&request.principal) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_principal.remove(&request.principal);
-            }
-        }
         let spent = if is_asking { reserved } else { 0 };
         self.budgets.commit(&request.principal, day, reserved, spent);
         self.budgets.used(&request.principal, day)
@@ -346,20 +326,23 @@ impl Scheduler {
 
     /// Counts of waiting requests and of those in flight.
     pub fn load(&self) -> SchedulerLoad {
-        self.load
-    }
-
-    fn waiting_of(&mut self, priority: Priority) -> &mut usize {
-        match priority {
-            Priority::Live => &mut self.load.waiting_live,
-            Priority::Offline => &mut self.load.waiting_offline,
+        let is_offline = |request: &&AdmissionRequest| request.priority == Priority::Offline;
+        let waiting = self.waiting.values().map(|queued| &queued.request);
+        let in_flight = self.in_flight.values().map(|held| &held.request);
+        let waiting_offline = waiting.filter(is_offline).count();
+        SchedulerLoad {
+            waiting_live: self.waiting.len() - waiting_offline,
+            waiting_offline,
+            in_flight: self.in_flight.len(),
+            in_flight_offline: in_flight.clone().filter(is_offline).count(),
+            image_bytes: in_flight.clone().map(|request| request.image_bytes).sum(),
+            tokens: in_flight.map(|request| request.tokens).sum(),
         }
     }
 
     /// Removes a queued request.
     fn leave(&mut self, id: AdmissionId) -> Option<QueuedRequest> {
         let queued = self.waiting.remove(&id)?;
-        *self.waiting_of(queued.request.priority) -= 1;
         let left = self.waiting.values().map(|other| &other.request);
         self.order.left(&queued.request, left);
         Some(queued)
@@ -395,7 +378,7 @@ impl Scheduler {
         };
         let request = &self.waiting.get(&id)?.request;
         // A request that does not fit blocks the rest: smaller ones must not take the room it needs.
-        let has_slot = self.load.in_flight < self.limits.in_flight;
+        let has_slot = self.in_flight.len() < self.limits.in_flight;
         (has_slot && self.has_room(request)).then_some(id)
     }
 
@@ -446,19 +429,20 @@ impl Scheduler {
     }
 
     fn principal_can(&self, request: &AdmissionRequest) -> bool {
-        let in_flight = self.of_principal.get(&request.principal).copied().unwrap_or_default();
-        in_flight < self.limits.in_flight_per_principal
+        let own = |held: &&InFlightRequest| held.request.principal == request.principal;
+        self.in_flight.values().filter(own).count() < self.limits.in_flight_per_principal
     }
 
     fn has_offline_slot(&self) -> bool {
         let reserved = self.limits.in_flight / SLOTS_PER_RESERVED;
-        self.load.in_flight_offline < self.limits.in_flight - reserved
+        self.load().in_flight_offline < self.limits.in_flight - reserved
     }
 
     /// Returns true if the request's bytes and tokens fit beside those in flight.
     fn has_room(&self, request: &AdmissionRequest) -> bool {
-        self.load.image_bytes + request.image_bytes <= self.limits.image_bytes
-            && self.load.tokens + request.tokens <= self.limits.tokens
+        let SchedulerLoad { image_bytes, tokens, .. } = self.load();
+        image_bytes + request.image_bytes <= self.limits.image_bytes
+            && tokens + request.tokens <= self.limits.tokens
     }
 
     /// Refuses one request if too many wait and none can be admitted.
