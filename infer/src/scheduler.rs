@@ -265,7 +265,6 @@ impl Scheduler {
         self.order.served(&self.waiting.get(&id)?.request, preference);
         let request = self.leave(id)?.request;
         let (reserved, is_asking) = (request.tokens, false);
-        self.budgets.reserve(&request.principal, 0, reserved);
         self.in_flight.insert(id, InFlightRequest { request, reserved, is_asking });
         Some((id, Ok(())))
     }
@@ -278,23 +277,18 @@ impl Scheduler {
     /// Replaces the reservation of a request in flight by `tokens` for its next attempt; `false` if the daily
     /// budget has too few, and then nothing is reserved.
     pub fn reserve(&mut self, id: AdmissionId, day: u64, tokens: u64) -> bool {
-        let Some(InFlightRequest { request, reserved, is_asking }) = self.in_flight.get_mut(&id)
-        else {
-            return false;
-        };
-        self.budgets.reserve(&request.principal, *reserved, 0);
-        *is_asking = self.budgets.has_room(&request.principal, day, tokens);
-        *reserved = if *is_asking { tokens } else { 0 };
-        self.budgets.reserve(&request.principal, 0, *reserved);
-        *is_asking
+        let Some(held) = self.in_flight.remove(&id) else { return false };
+        let is_asking = self.has_budget(&held.request, day, tokens);
+        let reserved = if is_asking { tokens } else { 0 };
+        self.in_flight.insert(id, InFlightRequest { reserved, is_asking, ..held });
+        is_asking
     }
 
     /// Charges the tokens that a reserved attempt took.
     pub fn commit(&mut self, id: AdmissionId, day: u64, tokens: u64) {
-        if let Some(InFlightRequest { request, reserved, is_asking }) = self.in_flight.get_mut(&id)
-        {
-            self.budgets.commit(&request.principal, day, std::mem::take(reserved), tokens);
-            *is_asking = false;
+        if let Some(held) = self.in_flight.get_mut(&id) {
+            (held.reserved, held.is_asking) = (0, false);
+            self.budgets.commit(&held.request.principal, day, tokens);
         }
     }
 
@@ -304,13 +298,24 @@ impl Scheduler {
     pub fn release(&mut self, id: AdmissionId, day: u64) -> Option<DailyUsage> {
         let InFlightRequest { request, reserved, is_asking } = self.in_flight.remove(&id)?;
         let spent = if is_asking { reserved } else { 0 };
-        self.budgets.commit(&request.principal, day, reserved, spent);
-        self.budgets.used(&request.principal, day)
+        self.budgets.commit(&request.principal, day, spent);
+        self.used(&request.principal, day)
     }
 
     /// Returns a principal's token usage of the day; `None` without a daily budget.
     pub fn used(&self, principal: &Arc<str>, day: u64) -> Option<DailyUsage> {
-        self.budgets.used(principal, day)
+        self.budgets.used(principal, day, self.reserved(principal))
+    }
+
+    /// Returns the tokens reserved for a principal's requests in flight, whichever day they began.
+    fn reserved(&self, principal: &str) -> u64 {
+        let own = self.in_flight.values().filter(|held| *held.request.principal == *principal);
+        own.map(|held| held.reserved).sum()
+    }
+
+    fn has_budget(&self, request: &AdmissionRequest, day: u64, tokens: u64) -> bool {
+        let reserved = self.reserved(&request.principal);
+        self.budgets.has_room(&request.principal, day, tokens, reserved)
     }
 
     /// Restores a principal's usage of a day from before the restart.
@@ -407,7 +412,7 @@ impl Scheduler {
             if held.contains(&&request.principal) {
                 continue;
             }
-            if self.budgets.has_room(&request.principal, day, request.tokens) {
+            if self.has_budget(request, day, request.tokens) {
                 return Some(id);
             }
             held.push(&request.principal);

@@ -39,8 +39,6 @@ impl DailyUsage {
 struct PrincipalBudget {
     day: u64,
     used: u64,
-    /// Estimates of the requests in flight, whichever day they began.
-    reserved: u64,
 }
 
 impl PrincipalBudget {
@@ -83,29 +81,20 @@ impl DailyBudgets {
         if fits { Ok(()) } else { Err(AdmissionError::DaySpent { used, asked, limit }) }
     }
 
-    pub(super) fn has_room(&self, principal: &str, day: u64, asked: u64) -> bool {
-        let budget = self.budget(principal);
-        let together = budget.reserved.saturating_add(asked).saturating_mul(COST_MAX);
-        let fits_beside = budget.used_of(day).saturating_add(together) <= self.limit;
-        let is_alone = budget.reserved == 0;
-        self.is_off() || (self.check(principal, day, asked).is_ok() && (is_alone || fits_beside))
+    /// Returns true if `asked` fits beside `reserved`, the estimates of the principal's requests in flight.
+    pub(super) fn has_room(&self, principal: &str, day: u64, asked: u64, reserved: u64) -> bool {
+        let together = reserved.saturating_add(asked).saturating_mul(COST_MAX);
+        let used = self.budget(principal).used_of(day);
+        let fits_beside = reserved == 0 || used.saturating_add(together) <= self.limit;
+        self.is_off() || (self.check(principal, day, asked).is_ok() && fits_beside)
     }
 
-    /// Replaces the reservation `before` by `asked`.
-    pub(super) fn reserve(&mut self, principal: &Arc<str>, before: u64, asked: u64) {
-        if !self.is_off() {
-            let budget = self.budgets.entry(Arc::clone(principal)).or_default();
-            budget.reserved = budget.reserved - before + asked;
-        }
-    }
-
-    /// Converts a reservation into usage; it counts for the day on which the cost is known.
-    pub(super) fn commit(&mut self, principal: &Arc<str>, day: u64, reserved: u64, spent: u64) {
+    /// Charges `spent` tokens, which count for the day on which the cost is known.
+    pub(super) fn commit(&mut self, principal: &Arc<str>, day: u64, spent: u64) {
         if self.is_off() {
             return;
         }
         let budget = self.budgets.entry(Arc::clone(principal)).or_default();
-        budget.reserved -= reserved;
         if budget.day < day {
             (budget.day, budget.used) = (day, 0);
         }
@@ -113,20 +102,20 @@ impl DailyBudgets {
     }
 
     /// Returns the usage of `day`, or of a later day if the clock was set back; `None` without a limit.
-    pub(super) fn used(&self, principal: &Arc<str>, day: u64) -> Option<DailyUsage> {
+    pub(super) fn used(&self, principal: &Arc<str>, day: u64, reserved: u64) -> Option<DailyUsage> {
         let (budget, limit) = (self.budget(principal), self.limit);
         (!self.is_off()).then(|| DailyUsage {
             principal: Arc::clone(principal),
             day: budget.day.max(day),
             used: budget.used_of(day),
-            reserved: budget.reserved,
+            reserved,
             limit,
         })
     }
 
     pub(super) fn restore(&mut self, principal: Arc<str>, day: u64, used: u64) {
         if !self.is_off() {
-            self.budgets.insert(principal, PrincipalBudget { day, used, reserved: 0 });
+            self.budgets.insert(principal, PrincipalBudget { day, used });
         }
     }
 }
