@@ -27,6 +27,7 @@ struct Open {
 #[derive(Debug)]
 pub struct OwnerPermit {
     limiter: OwnerLimiter,
+    /// Principal whose place this is.
     pub owner: Principal,
 }
 

@@ -38,7 +38,7 @@ use change::RunTransition;
 pub use change::{Part, RunError};
 pub use growing::{Growing, RecordingGuard};
 use job::AllJobs;
-pub use job::{ChunkProgress, JobKind, JobOrder, JobProgress, JobStatus, JobToken, JobView};
+pub use job::{ChunkProgress, JobKind, JobOrder, JobStatus, JobToken, JobView};
 pub use lookup::{each_of_kind, next_piece, readable};
 pub use origin::{RunOrigin, RunSnapshot};
 pub use run::{JobGuard, Run};
