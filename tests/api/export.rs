@@ -214,7 +214,7 @@ fn an_export_that_is_killed_and_repeated_has_every_event_once() {
     assert!(whole.keys().all(|path| path.extension().is_none_or(|ending| ending != "part")));
 
     // As a kill leaves it between the files of the last part and its cursor.
-    let cursors = Cursors::new(MetaStore::open(&node.join("data/ledger")).expect("opens"));
+    let cursors = Cursors(MetaStore::open(&node.join("data/ledger")).expect("opens"));
     let url = format!("file://{}", place.display());
     let (first, last_of_it) = events(&place).iter().map(|file| span(file)).max().expect("a part");
     cursors.advance(&format!("export/{url}"), Seq(first)).expect("moved");
