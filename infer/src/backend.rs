@@ -188,8 +188,7 @@ impl Backend {
         deadline: Instant,
         usage: &mut RequestUsage,
     ) -> Result<(RequestRetries, EvaluatedResponse), FailureKind> {
-        let estimate =
-            Estimate { all: retries.tokens_estimate(), prompt: retries.prompt_estimate() };
+        let (estimate, prompt) = (retries.tokens_estimate(), retries.prompt_estimate());
         let (model, started) = (retries.model().to_owned(), Instant::now());
         let left = deadline.saturating_duration_since(started);
         let received =
@@ -211,7 +210,7 @@ impl Backend {
         else {
             // The backend answered in time; a slow local validation is not its failure.
             permit.record(None, left);
-            options.budget.commit(estimate.all);
+            options.budget.commit(estimate);
             let failure = timed_out(options.time_limit);
             observe(Some(&failure), TokenUsage::default());
             return Err(failure);
@@ -220,7 +219,7 @@ impl Backend {
         if evaluated.failure.is_none() {
             self.state().answers_to = Some(model);
         }
-        options.budget.commit(cost(&evaluated, estimate));
+        options.budget.commit(cost(&evaluated, estimate, prompt));
         observe(evaluated.failure.as_ref(), evaluated.tokens);
         usage.cost.tokens = usage.cost.tokens + evaluated.tokens;
         usage.corrected |= retries.has_corrected();
@@ -303,23 +302,17 @@ impl Backend {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Estimate {
-    all: u64,
-    prompt: u64,
-}
-
 /// Returns the tokens to charge: those that the backend counted. Without a count, or without one of the
-/// prompt, the estimate is used unless the failure was free of charge.
-fn cost(evaluated: &EvaluatedResponse, estimate: Estimate) -> u64 {
+/// prompt, the estimate of all or of the prompt is used unless the failure was free of charge.
+fn cost(evaluated: &EvaluatedResponse, estimate: u64, prompt_estimate: u64) -> u64 {
     let TokenUsage { prompt, completion, thinking, total } = evaluated.tokens;
     let answer = completion.saturating_add(thinking);
     let counted = total.max(prompt.saturating_add(answer));
     let was_free = evaluated.failure.as_ref().is_some_and(FailureKind::is_free);
     match counted {
         _ if was_free => counted,
-        0 => estimate.all,
-        _ if counted == answer => answer.saturating_add(estimate.prompt),
+        0 => estimate,
+        _ if counted == answer => answer.saturating_add(prompt_estimate),
         _ => counted,
     }
 }

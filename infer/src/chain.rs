@@ -15,13 +15,12 @@ use tokio::{
 };
 
 use crate::{
-    BackendAttempt, BackendError, Completion, InferError, InferenceRequest, ProviderKind,
-    RequestCost, TIMEOUT_DEFAULT, TokenBudget,
+    BackendAttempt, BackendError, Completion, InferError, InferenceRequest, ProbeResult,
+    ProviderKind, RequestCost, TIMEOUT_DEFAULT, TokenBudget,
     backend::{Backend, BackendFailure, CallOptions, RequestUsage},
     circuit_breaker::BreakerOpen,
     config::{ApiProtocol, BackendConfig},
     http::{HttpClient, SetupError},
-    probe::ProbeCache,
     validation_pool::ValidationPool,
 };
 
@@ -29,7 +28,8 @@ use crate::{
 pub struct BackendChain {
     pub(crate) backends: Vec<Arc<Backend>>,
     pub(crate) http: Arc<HttpClient>,
-    pub(crate) probed: Mutex<Option<ProbeCache>>,
+    /// Results of the last probe of all backends, and its time.
+    pub(crate) probed: Mutex<Option<(Instant, Arc<[ProbeResult]>)>>,
     validation: ValidationPool,
     observer: Box<dyn Fn(&BackendAttempt<'_>) + Send + Sync>,
     probes_ended: Arc<watch::Sender<u64>>,

@@ -54,13 +54,6 @@ pub struct Serving {
     pub standing: Standing,
 }
 
-/// Cached probe results of all backends.
-#[derive(Clone, Debug)]
-pub(crate) struct ProbeCache {
-    at: Instant,
-    probes: Arc<[ProbeResult]>,
-}
-
 impl BackendChain {
     /// Returns the backends that serve `model`, in the order in which they are tried, and their state
     /// according to `probes`.
@@ -85,11 +78,11 @@ impl BackendChain {
     /// two seconds at most.
     pub async fn probe(&self) -> Arc<[ProbeResult]> {
         let mut probed = self.probed.lock().await;
-        if let Some(last) = probed.as_ref().filter(|last| last.at.elapsed() < FRESH) {
-            return Arc::clone(&last.probes);
+        if let Some((_, probes)) = probed.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            return Arc::clone(probes);
         }
         let probes = self.probe_all().await;
-        *probed = Some(ProbeCache { at: Instant::now(), probes: Arc::clone(&probes) });
+        *probed = Some((Instant::now(), Arc::clone(&probes)));
         probes
     }
 

@@ -34,7 +34,6 @@ pub(super) struct SegmentSink<'a> {
     measurer: Box<dyn MeasureBackend>,
     /// Frames that are stamped but not measured, oldest first.
     gathered: Vec<Frame>,
-    gathered_bytes: u64,
     segment: SegmentResult,
     predictor: Option<SelectionPredictor>,
     /// Start of the segment's decoding.
@@ -49,7 +48,6 @@ impl<'a> SegmentSink<'a> {
             job,
             measurer: job.measuring.measurer(),
             gathered: Vec::new(),
-            gathered_bytes: 0,
             segment: SegmentResult::default(),
             predictor: SelectionPredictor::new(job),
             began: Instant::now(),
@@ -64,10 +62,10 @@ impl<'a> SegmentSink<'a> {
             pts_ms: frame.pts.as_millis(),
         };
         self.segment.stamps.push(stamp);
-        self.gathered_bytes += bytes_to_send(&frame);
         self.gathered.push(frame);
-        let is_full = self.gathered.len() >= self.job.measuring.gathered_max()
-            || self.gathered_bytes >= GATHERED_BYTES_MAX;
+        let bytes: u64 = self.gathered.iter().map(bytes_to_send).sum();
+        let is_full =
+            self.gathered.len() >= self.job.measuring.gathered_max() || bytes >= GATHERED_BYTES_MAX;
         if is_full { self.measure() } else { Ok(()) }
     }
 
@@ -75,7 +73,6 @@ impl<'a> SegmentSink<'a> {
         let SegmentResult { stamps, records, candidates, .. } = &mut self.segment;
         let first = records.len();
         self.measurer.measure(&self.gathered, records)?;
-        self.gathered_bytes = 0;
         let measured = stamps[first..].iter().zip(&records[first..]);
         for (frame, (&stamp, measured)) in self.gathered.drain(..).zip(measured) {
             if let Some(predictor) = &mut self.predictor {
@@ -96,7 +93,6 @@ impl FrameSink for SegmentSink<'_> {
         (self.began, self.gate) = (Instant::now(), Duration::ZERO);
         let starts_over = !self.segment.stamps.is_empty();
         self.gathered.clear();
-        self.gathered_bytes = 0;
         let mut records = mem::take(&mut self.segment).records;
         if records.capacity() == 0 {
             records = self.job.spare_records().pop().unwrap_or_default();
