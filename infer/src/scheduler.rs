@@ -19,7 +19,7 @@ use std::{
 use media::ErrorKind;
 
 use daily_budget::DailyBudgets;
-use fair_order::{FairOrder, LivePreference};
+use fair_order::FairOrder;
 
 pub use daily_budget::DailyUsage;
 
@@ -257,12 +257,8 @@ impl Scheduler {
             return Some(refused);
         }
         let Some(id) = self.choose(now, day) else { return self.overfull() };
-        let preference = match self.load().waiting_offline {
-            0 => LivePreference::None,
-            _ if self.has_offline_slot() => LivePreference::One,
-            _ => LivePreference::NotNow,
-        };
-        self.order.served(&self.waiting.get(&id)?.request, preference);
+        let (offline_waits, slot) = (self.load().waiting_offline > 0, self.has_offline_slot());
+        self.order.served(&self.waiting.get(&id)?.request, offline_waits, slot);
         let request = self.leave(id)?.request;
         let (reserved, is_asking) = (request.tokens, false);
         self.in_flight.insert(id, InFlightRequest { request, reserved, is_asking });

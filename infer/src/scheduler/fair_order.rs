@@ -11,17 +11,6 @@ use super::{AdmissionRequest, LIVE_BEFORE_OFFLINE, Priority};
 type PrincipalKey = (Priority, Arc<str>);
 type StreamKey = (Priority, Arc<str>, Arc<str>);
 
-/// State of the offline requests when a live request is served before them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LivePreference {
-    /// No offline request waits.
-    None,
-    /// An offline request waits that could be served.
-    One,
-    /// Offline requests wait for others in flight.
-    NotNow,
-}
-
 /// Turns of all waiting principals and streams.
 #[derive(Debug, Default)]
 pub(super) struct FairOrder {
@@ -67,8 +56,14 @@ impl FairOrder {
         }
     }
 
-    /// Records that a waiting request is admitted.
-    pub(super) fn served(&mut self, request: &AdmissionRequest, preference: LivePreference) {
+    /// Records that a waiting request is admitted; with `offline_waits` an offline one waits as well, which
+    /// could be served if there is an `offline_slot`.
+    pub(super) fn served(
+        &mut self,
+        request: &AdmissionRequest,
+        offline_waits: bool,
+        offline_slot: bool,
+    ) {
         self.clock += 1;
         let (principal, stream) = keys(request);
         if let Some(turn) = self.principals.get_mut(&principal) {
@@ -79,10 +74,9 @@ impl FairOrder {
         if let Some(turn) = self.streams.get_mut(&stream) {
             *turn = self.clock;
         }
-        self.live_in_a_row = match (request.priority, preference) {
-            (Priority::Offline, _) | (_, LivePreference::None) => 0,
-            (Priority::Live, LivePreference::One) => self.live_in_a_row + 1,
-            (Priority::Live, LivePreference::NotNow) => self.live_in_a_row,
+        self.live_in_a_row = match request.priority {
+            Priority::Live if offline_waits => self.live_in_a_row + u32::from(offline_slot),
+            Priority::Live | Priority::Offline => 0,
         };
     }
 
