@@ -171,16 +171,14 @@ pub(crate) fn enter<T>(
     let alone = check("single thread", be_alone());
     check("parent death signal", follow(confinement.parent));
     check("dropped capabilities", privileges::give_up());
-    let (first, last) = limits(confinement);
-    let mut set = |limits: Vec<Limit>| {
-        let set = limits.into_iter();
-        let set = set.map(|(name, resource, limit)| check(name, set_limit(resource, limit)));
-        set.fold(true, |all, one| all & one)
-    };
-    let mut rlimits = set(first);
+    let mut rlimits = true;
+    for (name, resource, limit) in limits(confinement) {
+        rlimits &= check(name, set_limit(resource, limit));
+    }
     let (landlock_abi, paths) = restrict_paths(confinement);
     let opened = open(confinement)?;
-    rlimits &= set(last);
+    // Applies to memory files too, which drivers create when they are opened.
+    rlimits &= check("file size limit", set_limit(Resource::Fsize, 0));
     let closed = check("landlock", paths) && alone;
     check("dumpable off", set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(Into::into));
     let seccomp = check("seccomp", seccomp::of_worker(confinement).and_then(Filter::install));
@@ -212,11 +210,8 @@ fn still_child_of(parent: u32) -> io::Result<()> {
     }
 }
 
-/// Name for a report, resource, and its limit.
-type Limit = (&'static str, Resource, u64);
-
-/// Returns the limits to set before devices are opened, and those to set after.
-fn limits(confinement: &SandboxLimits) -> (Vec<Limit>, Vec<Limit>) {
+/// Returns the limits to set before devices are opened: a name for the report, the resource, and its limit.
+fn limits(confinement: &SandboxLimits) -> Vec<(&'static str, Resource, u64)> {
     let memory = confinement.memory_bytes.saturating_add(MEMORY_SLACK_BYTES);
     let has_device = confinement.has_driver();
     let descriptors = if has_device { DEVICE_DESCRIPTORS_MAX } else { DESCRIPTORS_MAX };
@@ -237,8 +232,7 @@ fn limits(confinement: &SandboxLimits) -> (Vec<Limit>, Vec<Limit>) {
     if let Some(seconds) = confinement.cpu_seconds {
         limits.push(("CPU limit", Resource::Cpu, seconds));
     }
-    // Applies to memory files too, which drivers create when they are opened.
-    (limits, vec![("file size limit", Resource::Fsize, 0)])
+    limits
 }
 
 fn set_limit(resource: Resource, limit: u64) -> io::Result<()> {
