@@ -55,18 +55,14 @@ pub struct LiveWorker {
 
 /// State shared by callers and the supervising thread.
 struct SharedLine {
-    state: Mutex<LineState>,
+    /// `None` once the caller or the worker has ended.
+    lanes: Mutex<Option<SessionQueues>>,
     wake: OwnedFd,
 }
 
-struct LineState {
-    lanes: SessionQueues,
-    closed: bool,
-}
-
 impl SharedLine {
-    fn state(&self) -> MutexGuard<'_, LineState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lanes(&self) -> MutexGuard<'_, Option<SessionQueues>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {
@@ -79,12 +75,7 @@ impl SharedLine {
         &self,
         action: impl FnOnce(&mut SessionQueues) -> Result<(), WorkerError>,
     ) -> Result<(), WorkerError> {
-        let mut state = self.state();
-        if state.closed {
-            return Err(WorkerError::Ended);
-        }
-        action(&mut state.lanes)?;
-        drop(state);
+        action(self.lanes().as_mut().ok_or(WorkerError::Ended)?)?;
         self.wake();
         Ok(())
     }
@@ -104,8 +95,8 @@ impl Supervisor {
         // Every message belongs to a session or ends a unit in progress: a total limit would end sessions for
         // the output of others.
         let limits = WorkerLimits { output_bytes: u64::MAX, ..limits };
-        let state = LineState { lanes: SessionQueues::default(), closed: false };
-        let line = Arc::new(SharedLine { state: Mutex::new(state), wake });
+        let lanes = Mutex::new(Some(SessionQueues::default()));
+        let line = Arc::new(SharedLine { lanes, wake });
         let (tell, told) = mpsc::sync_channel(1);
         let (program, shared) = (self.program.clone(), Arc::clone(&line));
         // The kernel kills the worker with the thread that started it, so the same thread supervises it.
@@ -153,7 +144,7 @@ impl LiveWorker {
     /// Returns the number of the session's queued units, the one in progress included; `None` if the session
     /// is not open.
     pub fn load(&self, session: u32) -> Option<usize> {
-        self.line.state().lanes.load(session)
+        self.line.lanes().as_ref()?.load(session)
     }
 
     /// Closes the session after its queued units; it answers with [`WorkerSessionEvent::Closed`].
@@ -164,7 +155,7 @@ impl LiveWorker {
 
 impl Drop for LiveWorker {
     fn drop(&mut self) {
-        self.line.state().closed = true;
+        *self.line.lanes() = None;
         self.line.wake();
         if let Some(thread) = self.thread.take() {
             // The thread has reported a panic of the event callback itself.
@@ -183,7 +174,7 @@ fn supervise(
         catch_unwind(AssertUnwindSafe(|| listen(&mut process, line, limits, &mut on_event)));
     let ended = listened.unwrap_or(Err(WorkerError::Listener));
     drop(process);
-    let by_caller = mem::replace(&mut line.state().closed, true);
+    let by_caller = line.lanes().take().is_none();
     if let Err(error) = ended
         && !by_caller
     {
@@ -202,21 +193,22 @@ fn listen(
     let (mut is_gate_lost, mut is_decoder_lost) = (false, false);
     loop {
         let is_overdue = {
-            let mut state = line.state();
-            if state.closed {
-                return Ok(());
-            }
+            let mut lanes = line.lanes();
+            let Some(lanes) = lanes.as_mut() else { return Ok(()) };
             let now = Instant::now();
-            while let Some(request) = state.lanes.next(now) {
+            while let Some(request) = lanes.next(now) {
                 process.backlog().push(&request)?;
             }
-            state.lanes.is_stalled(limits.stall, now)
+            lanes.is_stalled(limits.stall, now)
         };
         let received = process.received();
         match process.poll(Some(line.wake.as_fd()))? {
             Some(WorkerReply::Session { session, event }) => {
                 let (bytes, now) = (process.last_reply(), Instant::now());
-                let looked = line.state().lanes.check_event(session, &event, bytes, now)?;
+                let mut lanes = line.lanes();
+                let Some(open) = lanes.as_mut() else { return Ok(()) };
+                let looked = open.check_event(session, &event, bytes, now)?;
+                drop(lanes);
                 let event = match looked {
                     EventCheck::Wanted => event,
                     EventCheck::Cut(fault) => WorkerSessionEvent::Failed(fault),
@@ -225,7 +217,9 @@ fn listen(
                 on_event(LiveWorkerEvent::Session { session, event })?;
             }
             Some(WorkerReply::UnitDone { session }) => {
-                line.state().lanes.taken(session, Instant::now())?
+                let mut lanes = line.lanes();
+                let Some(open) = lanes.as_mut() else { return Ok(()) };
+                open.taken(session, Instant::now())?;
             }
             // A device is lost only once.
             Some(WorkerReply::GateLost { reason }) if !mem::replace(&mut is_gate_lost, true) => {
