@@ -9,15 +9,7 @@ const PART_MAX: u64 = 100 * daily_budget::COST_MAX;
 
 #[derive(Clone, Debug)]
 enum ScriptStep {
-    Push {
-        principal: u8,
-        stream: u8,
-        offline: bool,
-        bytes: u64,
-        tokens: u64,
-        patience_ms: u64,
-        rest_ms: u64,
-    },
+    Push(AdmissionRequest),
     Cancel(prop::sample::Index),
     /// Another attempt of a request: its tokens, and its cost in hundredths of them.
     Again(prop::sample::Index, u64, u64),
@@ -30,15 +22,14 @@ fn step() -> impl Strategy<Value = ScriptStep> {
     let rest_ms = prop_oneof![4 => Just(0u64), 1 => 1..4000u64];
     let push = (0..4u8, 0..3u8, any::<bool>(), 0..1200u64, 0..1100u64, 1..9000u64, rest_ms)
         .prop_map(|(principal, stream, offline, bytes, tokens, patience_ms, rest_ms)| {
-            ScriptStep::Push {
-                principal,
-                stream,
-                offline,
-                bytes: bytes / 3,
+            let priority = if offline { Priority::Offline } else { Priority::Live };
+            ScriptStep::Push(AdmissionRequest {
+                image_bytes: bytes / 3,
                 tokens: tokens / 2,
-                patience_ms,
-                rest_ms,
-            }
+                wait_max: Some(Duration::from_millis(patience_ms)),
+                retry_after: Duration::from_millis(rest_ms),
+                ..request(&format!("p{principal}"), &format!("s{stream}"), priority)
+            })
         });
     prop_oneof![
         8 => push,
@@ -103,25 +94,7 @@ impl Model {
 
     fn step(&mut self, step: ScriptStep) {
         match step {
-            ScriptStep::Push {
-                principal,
-                stream,
-                offline,
-                bytes,
-                tokens,
-                patience_ms,
-                rest_ms,
-            } => {
-                let priority = if offline { Priority::Offline } else { Priority::Live };
-                let wait_max = Duration::from_millis(patience_ms);
-                self.push(AdmissionRequest {
-                    image_bytes: bytes,
-                    tokens,
-                    wait_max: Some(wait_max),
-                    retry_after: Duration::from_millis(rest_ms),
-                    ..request(&format!("p{principal}"), &format!("s{stream}"), priority)
-                });
-            }
+            ScriptStep::Push(request) => self.push(request),
             ScriptStep::Cancel(which) if !self.waiting.is_empty() => {
                 let id = *self.waiting.keys().nth(which.index(self.waiting.len())).expect("in");
                 assert!(self.scheduler.cancel(id), "it waits");
